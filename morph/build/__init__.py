@@ -1,0 +1,56 @@
+"""From C++ text to a binary: compilers and the cache of what they made.
+
+Nothing here knows the language: text and flags come in, a shared library or a cubin comes out.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+from pathlib import Path
+
+# "file:12:5: error: ..." (g++, clang++) and "file(12): error: ..." (NVRTC)
+_POSITION = re.compile(
+    r"^(?P<file>[^\n]+?)(?::(?P<a>\d+)(?::\d+)?:|\((?P<b>\d+)\):)\s*"
+    r"(?:fatal |catastrophic )?error\b",
+    re.MULTILINE,
+)
+
+
+class BuildError(RuntimeError):
+    """A binary could not be made."""
+
+
+class CompilerNotFound(BuildError):
+    """No usable compiler for a target; the message says what was looked for and how to get one."""
+
+
+class CompileError(BuildError):
+    """The compiler rejected the text.
+
+    Attributes
+    ----------
+    log : str
+        What the compiler said, with the user's own file names and lines.
+    target : str
+        ``"cpu"`` or a CUDA architecture such as ``"sm_90"``.
+    source : Path
+        The rejected text, kept for inspection.
+    file : str
+        File of the first error, empty if unknown.
+    line : int
+        Line of the first error, 0 if unknown.
+    """
+
+    def __init__(self, log: str, target: str, source: Path, name: str = "") -> None:
+        """Find the first error's place in ``log`` and compose the message."""
+        self.log = log.strip()
+        self.target = target
+        self.source = source
+        found = _POSITION.search(self.log)
+        self.file = found["file"] if found else ""
+        self.line = int(found["a"] or found["b"]) if found else 0
+        what = f"{name} does not compile" if name else "the text does not compile"
+        code = linecache.getline(self.file, self.line).rstrip() if self.file else ""
+        at = f"\n  at {self.file}:{self.line}: {code.strip()}" if code else ""
+        super().__init__(f"{what} for {target}{at}\n{self.log}\ngenerated text: {source}")

@@ -1,0 +1,240 @@
+"""The disk cache: one binary per distinct text, flags, compiler and machine.
+
+An entry is three files named by the hash of everything that went into it: ``<key>.cpp`` (the
+text), ``<key>.so`` or ``<key>.cubin`` (the binary) and ``<key>.json`` (what it is, and the
+binary's checksum). Each is written under a temporary name and then renamed, the record last, so
+any number of processes may share the directory: a reader sees a whole entry or none, and one
+whose checksum does not match is built again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+import warnings
+from dataclasses import asdict, dataclass
+from functools import cache as memoised
+from pathlib import Path
+from typing import Any
+
+_LINE = re.compile(r"^[ \t]*#[ \t]*line\b.*\n?", re.MULTILINE)
+_KEY = re.compile(r"[0-9a-f]{64}")
+_TEMPORARY = "tmp-"
+_RECORD = "compiler-"
+_ABANDONED = 3600.0  # seconds after which a temporary file has no owner any more
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One cached binary.
+
+    Attributes
+    ----------
+    key : str
+        Hash of all that went into it (64 hexadecimal digits).
+    name : str
+        The kernel's name.
+    target : str
+        ``"cpu"`` or a CUDA architecture.
+    compiler : str
+        First line of the compiler's version.
+    created : float
+        Seconds since the epoch.
+    size : int
+        Bytes of the binary.
+    checksum : str
+        SHA-256 of the binary.
+    suffix : str
+        ``"so"`` or ``"cubin"``.
+    """
+
+    key: str
+    name: str
+    target: str
+    compiler: str
+    created: float
+    size: int
+    checksum: str
+    suffix: str
+
+    @property
+    def binary(self) -> Path:
+        """Path of the binary."""
+        return path() / f"{self.key}.{self.suffix}"
+
+    @property
+    def source(self) -> Path:
+        """Path of the text it was made from."""
+        return path() / f"{self.key}.cpp"
+
+
+def path() -> Path:
+    """Return the cache directory, created if need be.
+
+    ``$MORPH_CACHE``, else ``morph`` in the platform's cache directory. If nothing can be written
+    there, a temporary directory that lasts as long as the process, with one warning.
+    """
+    wanted = Path(os.environ.get("MORPH_CACHE") or _platform()).expanduser().absolute()
+    try:
+        wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.access(wanted, os.R_OK | os.W_OK | os.X_OK):
+            return wanted
+        reason = "not writable"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    return _fallback(wanted, reason)
+
+
+def _platform() -> str:
+    if sys.platform == "darwin":
+        return "~/Library/Caches/morph"
+    if os.name == "nt":
+        return os.path.join(os.environ.get("LOCALAPPDATA") or "~/AppData/Local", "morph", "cache")
+    return os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "morph")
+
+
+@memoised
+def _fallback(wanted: Path, reason: str) -> Path:
+    made = Path(tempfile.mkdtemp(prefix="morph-"))
+    owner = os.getpid()
+    # a forked child must not remove what its parent still uses
+    atexit.register(lambda: os.getpid() == owner and shutil.rmtree(made, ignore_errors=True))
+    warnings.warn(
+        f"kernels are compiled anew in each process: the cache {wanted} is unusable ({reason}); "
+        "set MORPH_CACHE to a directory that can be written",
+        RuntimeWarning,
+        stacklevel=4,
+    )
+    return made
+
+
+def key(text: str, *parts: str) -> str:
+    """Return the hash of a text, its ``#line`` directives left out, and of ``parts``.
+
+    Code that only moved within its file keeps its key.
+    """
+    digest = hashlib.sha256()
+    for part in (_LINE.sub("", text), *parts):
+        data = part.encode()
+        digest.update(b"%d:" % len(data))  # lengths keep ("ab", "c") from ("a", "bc")
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def load(key: str) -> Entry | None:
+    """Return the entry of ``key`` if it is whole, else None."""
+    entry = _read(path() / f"{key}.json")
+    if entry is None:
+        return None
+    try:
+        data = entry.binary.read_bytes()
+    except OSError:
+        return None
+    return entry if hashlib.sha256(data).hexdigest() == entry.checksum else None
+
+
+def store(
+    key: str, suffix: str, binary: Path, text: str, *, name: str, target: str, compiler: str
+) -> Entry:
+    """Move ``binary``, a file made by `temporary`, and its text into the cache."""
+    data = binary.read_bytes()
+    entry = Entry(
+        key=key,
+        name=name,
+        target=target,
+        compiler=compiler,
+        created=time.time(),
+        size=len(data),
+        checksum=hashlib.sha256(data).hexdigest(),
+        suffix=suffix,
+    )
+    keep(key, text)
+    os.replace(binary, entry.binary)
+    _write(f"{key}.json", json.dumps(asdict(entry), indent=1))
+    return entry
+
+
+def keep(key: str, text: str) -> Path:
+    """Write the text of an entry, or of a build that failed, and return its path."""
+    return _write(f"{key}.cpp", text)
+
+
+def temporary(suffix: str) -> Path:
+    """Return a new, empty file in the cache directory, of a name nobody else uses."""
+    handle, name = tempfile.mkstemp(f".{suffix}", _TEMPORARY, path())
+    os.close(handle)
+    return Path(name)
+
+
+def recall(name: str) -> dict[str, Any] | None:
+    """Return what `remember` stored under ``name``, or None."""
+    try:
+        known = json.loads((path() / f"{_RECORD}{name}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return known if isinstance(known, dict) else None
+
+
+def remember(name: str, facts: dict[str, Any]) -> None:
+    """Store what was found out about a compiler, to be asked of it only once."""
+    _write(f"{_RECORD}{name}.json", json.dumps(facts, indent=1))
+
+
+def entries() -> list[Entry]:
+    """Return all entries, oldest first."""
+    found = (_read(file) for file in path().glob("*.json") if _KEY.fullmatch(file.stem))
+    return sorted((e for e in found if e is not None), key=lambda e: (e.created, e.key))
+
+
+def size() -> int:
+    """Return the bytes on disk of everything in the cache."""
+    return sum(file.stat().st_size for file in _ours())
+
+
+def clear() -> int:
+    """Remove everything the cache wrote; return how many entries that were.
+
+    Other files in the directory, and temporary files that may still be in use, are left alone.
+    """
+    removed = len(entries())
+    for file in _ours():
+        if not file.name.startswith(_TEMPORARY) or _age(file) > _ABANDONED:
+            file.unlink(missing_ok=True)
+    return removed
+
+
+def _age(file: Path) -> float:
+    try:
+        return time.time() - file.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _ours() -> list[Path]:
+    return [
+        file
+        for file in path().iterdir()
+        if _KEY.fullmatch(file.stem) or file.name.startswith((_RECORD, _TEMPORARY))
+    ]
+
+
+def _read(record: Path) -> Entry | None:
+    try:
+        return Entry(**json.loads(record.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):  # missing, cut short, or of another version
+        return None
+
+
+def _write(name: str, text: str) -> Path:
+    file = temporary("part")
+    file.write_text(text, encoding="utf-8")
+    final = path() / name
+    os.replace(file, final)
+    return final
