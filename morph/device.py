@@ -1,0 +1,179 @@
+"""Devices: where arrays live, and the array module that works on them there."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+Array = Any
+"""A NumPy array on the host devices, a CuPy array on a CUDA device."""
+
+ALIGN = 64  # bytes; a cache line, and two sectors of GPU memory
+_HERE: AbstractContextManager[None] = nullcontext()
+
+
+class DeviceError(RuntimeError):
+    """The device asked for cannot be used here."""
+
+
+class Device:
+    """A place for arrays; get one from `device`.  Devices of the same name are equal.
+
+    Attributes
+    ----------
+    name : str
+        ``"cpu"``, ``"python"``, ``"cuda:0"``, ...
+    kind : str
+        ``"cpu"``, ``"python"`` (host memory too, kernels interpreted) or ``"cuda"``.
+    index : int
+        Which GPU; 0 on the host.
+    xp : module
+        ``numpy`` or ``cupy``.
+    """
+
+    __slots__ = ("index", "kind", "name", "xp")
+
+    def __init__(self, kind: str, index: int, xp: Any) -> None:
+        self.kind = kind
+        self.index = index
+        self.name = f"{kind}:{index}" if kind == "cuda" else kind
+        self.xp = xp
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"device({self.name!r})"
+
+    def active(self) -> AbstractContextManager[Any]:
+        """Make this the current GPU within a ``with`` block; nothing on the host."""
+        if self.kind != "cuda":
+            return _HERE
+        return self.xp.cuda.Device(self.index)  # type: ignore[no-any-return]
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
+        """Allocate an array of any contents."""
+        with self.active():
+            return self.xp.empty(shape, dtype)
+
+    def zeros(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
+        """Allocate an array of zeros."""
+        with self.active():
+            return self.xp.zeros(shape, dtype)
+
+    def full(self, shape: int | tuple[int, ...], value: Any, dtype: Any) -> Array:
+        """Allocate an array filled with ``value``."""
+        with self.active():
+            return self.xp.full(shape, value, dtype)
+
+    def buffer(self, nbytes: int) -> Array:
+        """Allocate zeroed bytes that start on a cache line, shape (nbytes,), uint8."""
+        if self.kind == "cuda":  # CuPy's pool aligns to 512
+            return self.zeros(nbytes, np.uint8)
+        raw = np.zeros(nbytes + ALIGN, np.uint8)
+        start = -self.pointer(raw) % ALIGN
+        return raw[start : start + nbytes]
+
+    def asarray(self, x: Any, dtype: Any = None) -> Array:
+        """Give ``x`` (NumPy, CuPy, anything array-like) as an array of this device.
+
+        Copies only if ``x`` lies elsewhere or has another type.
+        """
+        if self.kind != "cuda":
+            return np.asarray(self.to_host(x), dtype)
+        with self.active():
+            return self.xp.asarray(x, dtype)
+
+    def copy(self, x: Any) -> Array:
+        """Give a contiguous copy of ``x`` on this device."""
+        y = self.asarray(x)
+        with self.active():
+            return y.copy() if self.xp.may_share_memory(x, y) else y
+
+    def to_host(self, x: Any) -> np.ndarray[Any, Any]:
+        """Give ``x`` as a NumPy array; waits for the GPU if it lies there."""
+        if hasattr(x, "__cuda_array_interface__"):
+            if not hasattr(x, "get"):  # another library's array: CuPy wraps it without a copy
+                x = importlib.import_module("cupy").asarray(x)
+            return x.get()  # type: ignore[no-any-return]
+        return np.asarray(x)
+
+    def strided(
+        self, buffer: Array, offset: int, shape: tuple[int, ...], dtype: Any, strides: Any
+    ) -> Array:
+        """View ``buffer`` (bytes) as an array that starts at ``offset`` and steps by ``strides``."""
+        if self.kind == "cuda":
+            with self.active():
+                return self.xp.ndarray(shape, dtype, memptr=buffer.data + offset, strides=strides)
+        return np.ndarray(shape, dtype, buffer=buffer, offset=offset, strides=strides)
+
+    def pointer(self, x: Array) -> int:
+        """Give the address of the first element of an array on this device."""
+        if self.kind == "cuda":
+            return int(x.data.ptr)
+        return int(x.__array_interface__["data"][0])
+
+
+_CPU = Device("cpu", 0, np)
+_known = {"cpu": _CPU, "python": Device("python", 0, np)}
+
+
+def device(spec: str | Device = "auto") -> Device:
+    """Find a device.
+
+    Parameters
+    ----------
+    spec : str or Device
+        ``"cpu"``; ``"python"`` (host memory, kernels interpreted); ``"cuda"`` or ``"cuda:N"``;
+        ``"auto"``, which is ``"cuda:0"`` if CuPy imports and a GPU answers, else ``"cpu"``.
+
+    Raises
+    ------
+    ValueError
+        If ``spec`` names no device.
+    DeviceError
+        If CuPy or the GPU asked for is missing.
+    """
+    if isinstance(spec, Device):
+        return spec
+    if not isinstance(spec, str):
+        raise TypeError(f"a device is named by a string, not {spec!r}")
+    if spec == "auto":
+        try:
+            return _cuda(0)
+        except DeviceError:
+            return _CPU
+    if spec in _known:
+        return _known[spec]
+    kind, _, index = spec.partition(":")
+    if kind != "cuda" or not (index.isdecimal() or spec == "cuda"):
+        raise ValueError(f"no device {spec!r}; there are cpu, cuda, cuda:N, python and auto")
+    return _cuda(int(index or 0))
+
+
+def _cuda(index: int) -> Device:
+    name = f"cuda:{index}"
+    if name not in _known:
+        if importlib.util.find_spec("cupy") is None:
+            raise DeviceError(f"{name} needs CuPy: pip install 'morph-engine[gpu]'")
+        try:
+            cupy = importlib.import_module("cupy")
+            count = cupy.cuda.runtime.getDeviceCount()
+        except Exception as e:  # a broken install and a missing driver fail in many ways
+            raise DeviceError(f"{name} does not answer: {e}") from e
+        if index >= count:
+            raise DeviceError(f"{name} does not exist: this machine has {count} GPU(s)")
+        _known[name] = Device("cuda", index, cupy)
+    return _known[name]
+
+
+def is_host(x: Any) -> bool:
+    """Whether an array lies in host memory."""
+    return not hasattr(x, "__cuda_array_interface__")

@@ -1,0 +1,526 @@
+"""Graphs: tables of points and edges, any others, and the index from points to edges."""
+
+from __future__ import annotations
+
+import keyword
+from typing import Any, ClassVar
+
+import numpy as np
+
+from morph.adjacency import (
+    checked_edges,
+    group,
+    is_sorted,
+    offsets_of,
+    order_by,
+    require_symmetric,
+    with_reverse,
+)
+from morph.column import check_ids
+from morph.compact import compact
+from morph.device import Array, Device, device
+from morph.dtypes import Ref
+from morph.row import Row, as_id
+from morph.table import Table
+
+
+class Graph:
+    """Points, edges from ``src`` to ``dst``, and further tables, on one device.
+
+    Parameters
+    ----------
+    device : str or Device
+        See `morph.device.device`.
+    directed : bool
+        False says that every edge has its reverse among the edges, so that a point's neighbours
+        are those its out-edges lead to.
+
+    Attributes
+    ----------
+    points, edges : Table
+    tables : dict of str to Table
+        All tables, ``points`` and ``edges`` first; each is an attribute of the graph too.
+    out_identity : bool
+        The k-th entry of the out-adjacency is edge k.  So it is after `from_edges` and `compact`,
+        until points or edges come or go.
+    edge_order : array of int64, shape (m,), or None
+        The input position of each edge made by `from_edges` (-1 for edges made since); None if
+        they are where the input had them.
+    version : int
+        Increases whenever the adjacency is out of date.
+
+    Notes
+    -----
+    The adjacency is built when it is first asked for, and again after points or edges came or went.
+    Writing ``src`` or ``dst`` through the memory itself (``g.edges.src.array``) needs a call of
+    `structure_changed`.
+    """
+
+    kind: ClassVar[str] = "graph"
+    __slots__ = (
+        "__weakref__", "_adjacency", "_made", "_sorted_by", "device", "directed", "edge_order",
+        "edges", "name", "out_identity", "points", "tables", "version",
+    )  # fmt: skip
+
+    def __init__(self, device: str | Device = "cpu", directed: bool = True) -> None:
+        self.device = _device(device)
+        self.name = "graph"
+        self.directed = directed
+        self.tables: dict[str, Table] = {}
+        self.version = 0
+        self.out_identity = False
+        self.edge_order: Array | None = None
+        self._made = 0  # edges that edge_order tells of
+        self._sorted_by: str | None = None
+        self._adjacency: dict[str, tuple[Array, Array | None]] = {}
+        self.points = self.add_table("points")
+        self.edges = self.add_table("edges", src=Ref("points"), dst=Ref("points"))
+
+    # --- making graphs ---------------------------------------------------------------------------
+
+    @classmethod
+    def from_edges(
+        cls,
+        src: Any,
+        dst: Any,
+        weight: Any = None,
+        n: int | None = None,
+        *,
+        directed: bool = True,
+        symmetric: bool = False,
+        symmetrize: bool = False,
+        device: str | Device = "cpu",
+    ) -> Graph:
+        """Make a graph of an edge list.
+
+        Parameters
+        ----------
+        src, dst : array of int, shape (m,)
+            NumPy's or CuPy's, or anything like them.
+        weight : array, shape (m,), optional
+            Of any column type; becomes column ``weight``.
+        n : int, optional
+            Number of points; one more than the largest id by default.
+        symmetric : bool
+            The list has every edge both ways already.
+        symmetrize : bool
+            Add the reverse of every edge but loops, with the same weight.
+        directed : bool
+            ``directed=False`` is ``symmetrize=True``, unless the list is ``symmetric``.
+        device : str or Device
+
+        Returns
+        -------
+        Graph
+            Its edges are sorted by source, and otherwise as in the input; see ``edge_order``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the lengths differ, or an id is not an integer from 0 to ``n - 1``; the error names
+            argument, position and value.  If ``symmetric`` is given and is seen not to hold.
+        """
+        where = _device(device)
+        src, dst, weight, rows = checked_edges(where, src, dst, weight, n)
+        order = None
+        if symmetric:
+            require_symmetric(where, src, dst, rows)
+        elif symmetrize or not directed:
+            src, dst, weight, order = with_reverse(where, src, dst, weight)
+            symmetric = True
+        with where.active():
+            if not is_sorted(src):
+                by_src = order_by(where.xp, src)
+                src, dst = src[by_src], dst[by_src]
+                weight = None if weight is None else weight[by_src]
+                order = by_src if order is None else order[by_src]
+        return cls._of_sorted(where, src, dst, weight, rows, order, not symmetric)
+
+    @classmethod
+    def from_csr(
+        cls,
+        offsets: Any,
+        dst: Any,
+        weight: Any = None,
+        *,
+        symmetric: bool = False,
+        device: str | Device = "cpu",
+    ) -> Graph:
+        """Make a graph of compressed rows: point p's edges are ``offsets[p]`` to ``offsets[p+1]``.
+
+        Parameters
+        ----------
+        offsets : array of int, shape (n + 1,)
+        dst : array of int, shape (m,)
+        weight, symmetric, device
+            As in `from_edges`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the offsets do not rise from 0 to m, and as in `from_edges`.
+        """
+        where = _device(device)
+        xp = where.xp
+        with where.active():
+            offsets, dst = where.asarray(offsets), where.asarray(dst)
+            if offsets.ndim != 1 or offsets.size == 0 or offsets.dtype.kind not in "iu":
+                raise ValueError("offsets: expected integers, one more than there are points")
+            offsets = offsets.astype(np.int64)
+            if int(offsets[0]) or int(offsets[-1]) != dst.size or not is_sorted(offsets):
+                raise ValueError(f"offsets: expected to rise from 0 to the {dst.size} edges")
+            n, m = offsets.size - 1, dst.size
+            # repeat() of CuPy takes no array of counts: count the rows begun up to each entry.
+            src = xp.cumsum(xp.bincount(offsets[1:n], minlength=m)[:m])
+        return cls.from_edges(src, dst, weight, n, symmetric=symmetric, device=where)
+
+    @classmethod
+    def from_scipy(
+        cls,
+        matrix: Any,
+        *,
+        weight: bool = True,
+        symmetric: bool = False,
+        device: str | Device = "cpu",
+    ) -> Graph:
+        """Make a graph of a square sparse matrix (SciPy's or CuPy's): entry (i, j) is an edge.
+
+        Parameters
+        ----------
+        matrix : sparse matrix or array, shape (n, n)
+            Stored zeros are edges too; duplicate entries are summed.
+        weight : bool
+            Keep the values as column ``weight``.
+        symmetric, device
+            As in `from_edges`.
+
+        Raises
+        ------
+        ValueError
+            If the matrix is not square.
+        """
+        if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise ValueError(f"the matrix is {matrix.shape}: expected a square one")
+        csr = matrix.tocsr()
+        values = csr.data if weight else None
+        return cls.from_csr(csr.indptr, csr.indices, values, symmetric=symmetric, device=device)
+
+    @classmethod
+    def from_networkx(
+        cls, graph: Any, *, weight: str | None = "weight", device: str | Device = "cpu"
+    ) -> Graph:
+        """Make a graph of a NetworkX graph; point i is the i-th node of ``list(graph)``.
+
+        Parameters
+        ----------
+        graph : networkx.Graph, DiGraph, MultiGraph or MultiDiGraph
+            Undirected ones give a symmetric graph.
+        weight : str or None
+            The edge attribute that becomes column ``weight``, 1 where it is missing; there is no
+            such column if no edge has it.
+        """
+        index = {node: i for i, node in enumerate(graph)}
+        ends = [(index[u], index[v]) for u, v in graph.edges()]
+        src, dst = np.array(ends, np.int64).reshape(-1, 2).T
+        found = [] if weight is None else [w for *_, w in graph.edges(data=weight)]
+        values = None
+        if any(w is not None for w in found):
+            values = np.array([1 if w is None else w for w in found])
+        directed = bool(graph.is_directed())
+        return cls.from_edges(src, dst, values, len(index), directed=directed, device=device)
+
+    @classmethod
+    def _of_sorted(
+        cls,
+        where: Device,
+        src: Array,
+        dst: Array,
+        weight: Array | None,
+        n: int,
+        order: Array | None,
+        directed: bool,
+    ) -> Graph:
+        g = cls(where, directed)
+        g.points.extend(n)
+        arrays = {"src": src, "dst": dst}
+        if weight is not None:
+            g.edges.add("weight", weight.dtype)
+            arrays["weight"] = weight
+        g.edges.extend(src.size, **arrays)
+        g.edge_order = order
+        g._made = len(g.edges)
+        with where.active():
+            g._adjacency["out"] = offsets_of(where, src, n, g.points.capacity), None
+        g.out_identity = True
+        return g
+
+    def add_table(self, name: str, pack: Any = None, capacity: int = 0, **columns: Any) -> Table:
+        """Add a table, for example of triangles.
+
+        Parameters
+        ----------
+        name : str
+        pack, capacity, **columns
+            As in `Table`.  References may be to this table, and to tables added later.
+
+        Raises
+        ------
+        ValueError
+            If the name is taken or not an identifier.
+        """
+        if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+            raise ValueError(f"table {name!r}: the name of a table is an identifier")
+        if name in self.tables or (name not in ("points", "edges") and hasattr(type(self), name)):
+            raise ValueError(f"table {name!r}: the graph has this name already")
+        table = Table(name, self.device, capacity)
+        table.graph = self
+        for column, spec in columns.items():
+            table.add(column, spec)
+        if pack is not None:
+            table.pack(*pack)
+        self.tables[name] = table
+        return table
+
+    def __getattr__(self, name: str) -> Table:
+        if not name.startswith("_") and name != "tables" and name in self.tables:
+            return self.tables[name]
+        raise AttributeError(f"the graph has no table {name!r}")
+
+    # --- adjacency -------------------------------------------------------------------------------
+
+    def structure_changed(self) -> None:
+        """Have the adjacency built anew: points or edges came, went, or have other ends."""
+        self._adjacency.clear()
+        self.out_identity = False
+        self.version += 1
+
+    def points_resized(self) -> None:
+        """Make the index longer at its next use: the points' capacity changed."""
+        self.version += 1
+
+    def _index(self, direction: str) -> tuple[Array, Array | None]:
+        if direction not in ("out", "in"):
+            raise ValueError(f"direction {direction!r}: expected 'out' or 'in'")
+        built = self._adjacency.get(direction)
+        if built is None:
+            built = self._build(direction)
+        offsets, ids = built
+        self._adjacency[direction] = built = self._padded(offsets), ids
+        return built
+
+    def _padded(self, offsets: Array) -> Array:
+        """Give offsets for the whole capacity of the points."""
+        n, size = len(self.points), self.points.capacity + 1
+        if offsets.size == size:
+            return offsets
+        with self.device.active():
+            longer = self.device.xp.full(size, offsets[n], np.int64)
+            longer[: n + 1] = offsets[: n + 1]
+        return longer
+
+    def _build(self, direction: str) -> tuple[Array, Array | None]:
+        ids = self._valid_edges()
+        near = self.edges.columns["src" if direction == "out" else "dst"].array
+        with self.device.active():
+            n, capacity = len(self.points), self.points.capacity
+            by = None
+            if direction == "out" and self._sorted_by in self.edges.columns:
+                by = self.edges.columns[self._sorted_by].array[ids]
+            return group(self.device, near[ids], ids, n, capacity, by)
+
+    def _valid_edges(self) -> Array:
+        """Ids of the live edges between live points, ascending, int64."""
+        xp, points, edges = self.device.xp, self.points, self.edges
+        with self.device.active():
+            ids = edges.ids()
+            ends = [edges.columns[c].array[: len(edges)] for c in ("src", "dst")]
+            for column, end in zip(("src", "dst"), ends, strict=True):
+                check_ids(end[ids], len(points), f"edges.{column}", "points", lowest=-1)
+            ok = xp.minimum(*(e[ids] for e in ends)) >= 0
+            if points.deletes:
+                alive = points.alive
+                for e in ends:
+                    ok[ok] = alive[e[ids[ok]]]
+            return ids[ok]
+
+    def adjacency(self, direction: str = "out") -> tuple[Array, Array | None]:
+        """Give the index from points to edges; dead edges and edges at dead points are not in it.
+
+        Parameters
+        ----------
+        direction : str
+            ``"out"`` (edges by source) or ``"in"`` (by destination).
+
+        Returns
+        -------
+        offsets : array, shape (n + 1,), int64
+        edges : array, shape (live edges,), int32, or None
+            Edge ids; None says that entry k is edge k (see ``out_identity``).
+        """
+        offsets, ids = self._index(direction)
+        return offsets[: len(self.points) + 1], ids
+
+    def address(self, kind: str, column: str = "") -> int:
+        """Give the address of an index: ``out_offset``, ``out_edge``, ``in_offset``, ``in_edge``.
+
+        The index is built if needed; addresses are valid while ``version`` and those of the tables
+        stay.  Offsets are there for the whole capacity of the points.  Where entry k is edge k, the
+        address of ``out_edge`` is 0.
+        """
+        direction, _, part = kind.partition("_")
+        if direction not in ("out", "in") or part not in ("offset", "edge"):
+            raise ValueError(f"a graph has no {kind!r} array")
+        offsets, ids = self._index(direction)
+        if part == "offset":
+            return self.device.pointer(offsets)
+        return 0 if ids is None else self.device.pointer(ids)
+
+    def sort_edges(self, by: str | None = "weight") -> None:
+        """Order each point's out-edges by a column, ties by id; edges keep their ids.
+
+        The order is kept when edges come and go, and is taken from the values at that time.
+        ``by=None`` returns to the order of ids.
+
+        Raises
+        ------
+        ValueError
+            If edges have no such column, or it is a vector.
+        """
+        if by is not None and by not in self.edges.columns:
+            raise ValueError(self.edges.no_column(by))
+        if by is not None and self.edges.columns[by].size:
+            raise ValueError(f"edges cannot be sorted by {by!r}, which is a vector")
+        self._sorted_by = by
+        self._adjacency.pop("out", None)
+        self.out_identity = False
+        self.version += 1
+
+    # --- views -----------------------------------------------------------------------------------
+
+    def csr(self) -> tuple[Array, Array, Array | None]:
+        """Give the graph as compressed rows, without a copy where edge k is entry k.
+
+        Returns
+        -------
+        offsets : array, shape (n + 1,), int64
+        dst : array, shape (m,), int32
+        weight : array, shape (m,), or None
+            None if edges have no column ``weight``.
+        """
+        offsets, ids = self.adjacency("out")
+        columns = self.edges.columns
+        pick = slice(len(self.edges)) if ids is None else ids
+        with self.device.active():
+            weight = columns["weight"].array[pick] if "weight" in columns else None
+            return offsets, columns["dst"].array[pick], weight
+
+    def edge_list(self) -> tuple[Array, Array, Array | None]:
+        """Give source, destination and weight (or None) of the live edges, by id; shape (m,)."""
+        count, edges = len(self.edges), self.edges
+        pick = edges.ids() if edges.live < count else slice(count)
+        with self.device.active():
+            names = ("src", "dst", "weight")
+            src, dst, weight = (
+                edges.columns[c].array[pick] if c in edges.columns else None for c in names
+            )
+            return src, dst, weight
+
+    def degree(self, point: Any = None, direction: str = "out") -> Any:
+        """Count the edges at one point (an int), or at every point (shape (n,), int64)."""
+        offsets, _ = self.adjacency(direction)
+        if point is None:
+            with self.device.active():
+                return offsets[1:] - offsets[:-1]
+        p = self._point(point)
+        return int(offsets[p + 1] - offsets[p])
+
+    def edge(self, src: Any, dst: Any) -> Row | None:
+        """Find the first edge from one point to another in adjacency order, None if there is none."""
+        u, v = self._point(src), self._point(dst)
+        offsets, ids = self.adjacency("out")
+        first, last = int(offsets[u]), int(offsets[u + 1])
+        with self.device.active():
+            at = self.device.xp.arange(first, last) if ids is None else ids[first:last]
+            hit = self.device.xp.flatnonzero(self.edges.columns["dst"].array[at] == v)
+            return Row(self.edges, int(at[hit[0]])) if hit.size else None
+
+    def weight(self, src: Any, dst: Any) -> Any:
+        """Give the weight of `edge` (src, dst).
+
+        Raises
+        ------
+        KeyError
+            If there is no such edge.
+        """
+        edge = self.edge(src, dst)
+        if edge is None:
+            raise KeyError(f"no edge from {src!r} to {dst!r}")
+        return edge.weight
+
+    def _point(self, p: Any) -> int:
+        return self.points.row(as_id(p, self.points, "point")).id
+
+    # --- whole graphs ----------------------------------------------------------------------------
+
+    def to(self, device: str | Device) -> Graph:
+        """Give a copy on a device (also if it is this one): all tables, layouts, the adjacency."""
+        g = self.like(device)
+        for name, table in self.tables.items():
+            g.tables[name]._take_rows(table)
+        g.out_identity, g._made = self.out_identity, self._made
+        if self.edge_order is not None:
+            g.edge_order = g.device.copy(self.edge_order)
+        g._adjacency = {
+            d: (g.device.copy(offsets), None if ids is None else g.device.copy(ids))
+            for d, (offsets, ids) in self._adjacency.items()
+        }
+        return g
+
+    def like(self, device: str | Device | None = None) -> Graph:
+        """Give a graph with the same tables, columns and layouts, without rows."""
+        g = Graph(self.device if device is None else device, self.directed)
+        for name, table in self.tables.items():
+            copy = g.tables[name] if name in g.tables else g.add_table(name)
+            copy._take_columns(table)
+        g._sorted_by = self._sorted_by
+        return g
+
+    def compact(self) -> None:
+        """Squeeze dead rows out of every table, and edges that have lost an end.
+
+        Rows keep their order, except that edges are sorted by source (and within it as
+        `sort_edges` asked), so that ``out_identity`` holds again.  References to dead rows, in all
+        tables and in the collections of this graph, become -1; items of collections that died are
+        dropped; sets keep the components of the live rows.  Ids change: rows held by the caller
+        do not follow.
+        """
+        xp, count = self.device.xp, len(self.edges)
+        offsets, ids = self._index("out")
+        with self.device.active():
+            old = xp.arange(count) if ids is None else ids.astype(np.int64)
+            fresh = xp.zeros(self.points.live + 1, np.int64)
+            xp.cumsum((offsets[1:] - offsets[:-1])[self.points.ids()], out=fresh[1:])
+            order = self._input_positions(old)
+        compact(self.tables.values(), self.tables.values(), {self.edges: old})
+        self.structure_changed()
+        self.edge_order = order
+        self._made = len(self.edges) if self._made else 0
+        self._adjacency["out"] = self._padded(fresh), None
+        self.out_identity = True
+
+    def _input_positions(self, edges: Array) -> Array | None:
+        """Where the input of `from_edges` had the given edges; -1 for edges made since."""
+        xp, known = self.device.xp, self.edge_order
+        if self._made == 0:
+            return None
+        kept = xp.where(edges < self._made, edges, 0)
+        kept = kept if known is None else known[kept]
+        return xp.where(edges < self._made, kept, -1)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{len(t)} {name}" for name, t in self.tables.items())
+        return f"<Graph on {self.device.name}: {sizes}>"
+
+
+def _device(spec: str | Device) -> Device:
+    return device(spec)
