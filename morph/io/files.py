@@ -1,0 +1,89 @@
+"""Whole files: decompressed on the way in, replaced atomically on the way out."""
+
+from __future__ import annotations
+
+import bz2
+import errno
+import gzip
+import lzma
+import os
+import secrets
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from morph.io.text import FormatError, StrPath
+
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+
+
+def split_compression(path: StrPath) -> tuple[str, str]:
+    """Split ``x.gr.xz`` into ``x.gr`` and ``.xz``; the second is empty for a plain file."""
+    name = os.fspath(path)
+    suffix = Path(name).suffix.lower()
+    return (name[: -len(suffix)], suffix) if suffix in _OPENERS else (name, "")
+
+
+def read_bytes(path: StrPath) -> bytes:
+    """Read a file, decompressing ``.gz``, ``.xz`` and ``.bz2``.
+
+    Raises
+    ------
+    FormatError
+        If a compressed file is damaged or cut short.
+    OSError
+        If the file cannot be read.
+    """
+    suffix = split_compression(path)[1]
+    if not suffix:
+        return Path(path).read_bytes()
+    try:
+        with _OPENERS[suffix](path, "rb") as file:
+            data: bytes = file.read()
+            return data
+    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
+        raise FormatError(path, None, f"damaged {suffix} file: {error}") from error
+    except OSError as error:
+        if error.errno is None:  # bz2 reports bad data as an OSError without a number
+            raise FormatError(path, None, f"damaged {suffix} file: {error}") from error
+        raise
+
+
+@contextmanager
+def replacing(*paths: StrPath) -> Iterator[list[IO[bytes]]]:
+    """Open files for writing that appear under their names, all of them, only at the end.
+
+    They are written under temporary names beside their targets and renamed when the block ends;
+    after an error or Ctrl-C nothing is left of them.  A compressed suffix compresses.
+    """
+    token = f"{os.getpid()}.{secrets.token_hex(4)}.tmp"
+    targets = [Path(p) for p in paths]
+    hidden = [t.with_name(f".{t.name}.{token}") for t in targets]
+    files: list[IO[bytes]] = []
+    try:
+        for target, temporary in zip(targets, hidden, strict=True):
+            opener = _OPENERS.get(split_compression(target)[1], open)
+            try:
+                files.append(opener(temporary, "wb"))
+            except FileNotFoundError:
+                message = os.strerror(errno.ENOENT)
+                raise FileNotFoundError(errno.ENOENT, message, str(target.parent)) from None
+        yield files
+        for file in files:
+            file.close()
+        for temporary, target in zip(hidden, targets, strict=True):
+            os.replace(temporary, target)
+    finally:
+        for file in files:
+            file.close()
+        for temporary in hidden:
+            temporary.unlink(missing_ok=True)
+
+
+def write_chunks(path: StrPath, chunks: Iterable[bytes]) -> None:
+    """Write one file atomically out of ``chunks``."""
+    with replacing(path) as (file,):
+        for chunk in chunks:
+            file.write(chunk)

@@ -1,0 +1,141 @@
+"""Graphs as sparse matrices: Matrix Market ``.mtx`` text and SciPy's ``.npz``.
+
+Row u, column v holds the weight of the edge from u to v.  Neither needs SciPy.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph.io.edges import MAX_VERTICES, EdgeArrays, narrow, vertices
+from morph.io.rows import format_rows
+from morph.io.text import Field, FormatError, Scanner, StrPath
+
+_BANNER = "%%MatrixMarket matrix coordinate (real, integer or pattern) (general or symmetric)"
+
+
+def read_matrix_market(path: StrPath, data: bytes) -> EdgeArrays:
+    """Read the bytes of a coordinate ``.mtx`` file; a symmetric one gives undirected edges.
+
+    Raises
+    ------
+    FormatError
+        With file and line.
+    """
+    words = data.split(b"\n", 1)[0].lower().split()
+    scanner = Scanner(path, data, comment=b"%")
+    if len(words) != 5 or words[:3] != [b"%%matrixmarket", b"matrix", b"coordinate"]:
+        scanner.fail(f"the first line must be: {_BANNER}", 1)
+    kind, symmetry = words[3], words[4]
+    if kind not in (b"real", b"double", b"integer", b"pattern"):
+        scanner.fail(f"a {kind.decode('ascii', 'replace')} matrix is no graph: {_BANNER}", 1)
+    if symmetry not in (b"general", b"symmetric"):
+        scanner.fail(f"a {symmetry.decode('ascii', 'replace')} matrix is no graph: {_BANNER}", 1)
+    rows, columns, entries = scanner.header(
+        "size", ("number of rows", "number of columns", "number of entries"), (0, -1, -1)
+    )
+    line = scanner.line(scanner.pos - 1)
+    if entries < 0:
+        scanner.fail("the size line needs rows, columns and entries", line)
+    if rows != columns or rows > MAX_VERTICES:
+        scanner.fail(f"a matrix of {rows} x {columns} is no graph: it must be square", line)
+    fields = [Field("row"), Field("column"), Field("value", kind == b"integer")]
+    block = scanner.block(entries, fields[:2] if kind == b"pattern" else fields, "entries")
+    scanner.end("entries")
+    src, dst = vertices(block, (0, 1), 1, rows)
+    if symmetry == b"symmetric" and (src < dst).any():
+        row = int((src < dst).argmax())
+        block.fail(row, "an entry above the diagonal of a symmetric matrix")
+    weight = None if kind == b"pattern" else narrow(block.values[:, 2])
+    return EdgeArrays(src, dst, weight, rows, undirected=symmetry == b"symmetric")
+
+
+def write_matrix_market(edges: EdgeArrays) -> Iterator[bytes]:
+    """Yield the text of a ``.mtx`` file.
+
+    Raises
+    ------
+    ValueError
+        If a weight is no finite number.
+    """
+    src, dst = edges.src.astype(np.int64) + 1, edges.dst.astype(np.int64) + 1
+    if edges.undirected:
+        src, dst = np.maximum(src, dst), np.minimum(src, dst)
+    columns: list[NDArray[Any]] = [src, dst]
+    kind = b"pattern"
+    if edges.weight is not None:
+        if not np.isfinite(edges.weight).all():
+            raise ValueError("a .mtx file cannot hold weights that are not finite")
+        columns.append(edges.weight)
+        kind = b"real" if edges.weight.dtype.kind == "f" else b"integer"
+    symmetry = b"symmetric" if edges.undirected else b"general"
+    yield b"%%%%MatrixMarket matrix coordinate %s %s\n" % (kind, symmetry)
+    yield b"%d %d %d\n" % (edges.n, edges.n, len(src))
+    yield from format_rows(columns)
+
+
+def read_npz(path: StrPath, data: bytes) -> EdgeArrays:
+    """Read the bytes of a matrix saved by ``scipy.sparse.save_npz`` (CSR, CSC or COO).
+
+    Raises
+    ------
+    FormatError
+        With the file, which has no lines.
+    """
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            part = {name: file[name] for name in file.files}
+        form = part["format"].item()
+        form = form.decode() if isinstance(form, bytes) else str(form)
+        rows, columns = (int(v) for v in part["shape"])
+        if form in ("csr", "csc"):
+            src, dst = _expand(path, part["indptr"], rows if form == "csr" else columns)
+            dst = part["indices"]
+            src, dst = (src, dst) if form == "csr" else (dst, src)
+        elif form == "coo":
+            src, dst = part["row"], part["col"]
+        else:
+            raise FormatError(path, None, f"a sparse matrix of format {form!r}: save it as CSR")
+        weight = part["data"]
+    except (KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise FormatError(path, None, f"no sparse matrix as SciPy saves it: {error}") from error
+    except ValueError as error:
+        if isinstance(error, FormatError):
+            raise
+        raise FormatError(path, None, f"no sparse matrix as SciPy saves it: {error}") from error
+    if rows != columns or rows > MAX_VERTICES:
+        raise FormatError(path, None, f"a matrix of {rows} x {columns} is no graph")
+    if not len(src) == len(dst) == len(weight):
+        raise FormatError(path, None, "rows, columns and values differ in number")
+    for ids in (src, dst):
+        if ids.dtype.kind not in "iu" or (len(ids) and not 0 <= ids.min() <= ids.max() < rows):
+            raise FormatError(path, None, f"an index is no integer in 0 to {rows - 1}")
+    if weight.dtype.kind not in "biuf":
+        raise FormatError(path, None, f"values of type {weight.dtype} are no weights")
+    return EdgeArrays(src.astype(np.int32), dst.astype(np.int32), weight, rows)
+
+
+def _expand(path: StrPath, offsets: NDArray[Any], rows: int) -> tuple[Any, Any]:
+    """Row of each entry, from where the rows start."""
+    degree = np.diff(offsets)
+    if len(offsets) != rows + 1 or offsets[0] != 0 or (degree < 0).any():
+        raise FormatError(path, None, "indptr does not count up from 0, one number a row")
+    return np.repeat(np.arange(rows), degree), offsets
+
+
+def write_npz(edges: EdgeArrays, file: IO[bytes]) -> None:
+    """Write a COO matrix that ``scipy.sparse.load_npz`` reads; no weights become ones."""
+    weight = np.ones(len(edges.src), np.int32) if edges.weight is None else edges.weight
+    src, dst = edges.src, edges.dst
+    if edges.undirected:
+        mirror = np.flatnonzero(src != dst)
+        src, dst = np.concatenate([src, dst[mirror]]), np.concatenate([dst, src[mirror]])
+        weight = np.concatenate([weight, weight[mirror]])
+    shape = np.array([edges.n, edges.n])
+    np.savez_compressed(file, row=src, col=dst, data=weight, shape=shape, format=np.array(b"coo"))

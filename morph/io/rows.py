@@ -1,0 +1,71 @@
+"""Rows of numbers to text: integers by vectorised digits, doubles by their shortest exact form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_ROWS = 1 << 17  # rows formatted at once
+
+
+def format_rows(columns: Sequence[NDArray[Any]], prefix: bytes = b"") -> Iterator[bytes]:
+    """Yield the lines of a table, one number of each column in a row.
+
+    Integers are padded to the width of their column's widest.  Doubles are written as ``repr``
+    writes them, so that reading gives back the same bits.
+
+    Parameters
+    ----------
+    columns : sequence of (n,) arrays
+        Integer or floating point.
+    prefix : bytes
+        Begins each line.
+    """
+    rows = len(columns[0]) if columns else 0
+    integers = all(c.dtype.kind in "iub" for c in columns)
+    for start in range(0, rows, _ROWS):
+        part = [c[start : start + _ROWS] for c in columns]
+        yield _integer_lines(part, prefix) if integers else _mixed_lines(part, prefix)
+
+
+def _integer_lines(columns: Sequence[NDArray[Any]], prefix: bytes) -> bytes:
+    rows = len(columns[0])
+    blank = np.full((rows, 1), 32, np.uint8)
+    pieces = [np.broadcast_to(np.frombuffer(prefix, np.uint8), (rows, len(prefix)))]
+    for k, column in enumerate(columns):
+        pieces += [blank, _digits(column)] if k else [_digits(column)]
+    pieces.append(np.full((rows, 1), 10, np.uint8))
+    return np.concatenate(pieces, axis=1).tobytes()
+
+
+def _digits(values: NDArray[Any]) -> NDArray[np.uint8]:
+    """Right-aligned decimal digits, shape ``(n, width)``."""
+    signed = values.astype(np.int64)
+    left = np.abs(signed)
+    negative = signed < 0
+    width = len(str(int(left.max()))) + bool(negative.any())
+    if int(left.max()) < 2**31:
+        left = left.astype(np.uint32)
+    out = np.full((len(values), width), 32, np.uint8)
+    for k in range(width - 1, -1, -1):
+        tens = left // 10
+        digit = (left - tens * 10 + 48).astype(np.uint8)
+        if k < width - 1:
+            minus = np.where(negative & (out[:, k + 1] >= 48), np.uint8(45), np.uint8(32))
+            digit = np.where(left > 0, digit, minus)
+        out[:, k] = digit
+        left = tens
+    return out
+
+
+def _mixed_lines(columns: Sequence[NDArray[Any]], prefix: bytes) -> bytes:
+    rows, width = len(columns[0]), len(columns)
+    flat: list[Any] = [None] * (rows * width)
+    for k, column in enumerate(columns):
+        # a float32 keeps its value as a double; tolist gives Python numbers, whose repr is exact
+        flat[k::width] = column.tolist()
+    line = prefix.decode() + " ".join(["%r"] * width) + "\n"
+    return ((line * rows) % tuple(flat)).encode()

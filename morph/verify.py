@@ -1,0 +1,381 @@
+"""An independent judge of meshes: exact predicates on arrays, and every invariant by name.
+
+The signs of orientation and in-circle determinants are taken in double precision where Shewchuk's
+error bound proves them (J. R. Shewchuk, Adaptive precision floating-point arithmetic and fast
+robust geometric predicates, 1997), and in exact integers for the rest.  Nothing here is shared
+with the refiner, whose output it judges.  Cost: O(m log m) for m triangles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from morph.mesh import Mesh
+
+_CHUNK = 1 << 18
+_EPS = 2.0**-53
+_SMALL, _LARGE = 1e-70, 1e70  # differences in between: no product of four under- or overflows
+
+Ids = NDArray[Any]
+
+
+class Violation(NamedTuple):
+    """One invariant that a mesh breaks.
+
+    Attributes
+    ----------
+    name : str
+        The invariant, as listed at `violations`.
+    message : str
+        What is wrong, with the first offender.
+    ids : (k,) int64 array
+        All offenders: rows of the array that ``name`` speaks of.
+    """
+
+    name: str
+    message: str
+    ids: NDArray[np.int64]
+
+
+def orientation(points: NDArray[np.float64], a: Ids, b: Ids, c: Ids) -> NDArray[np.int8]:
+    """Exact sign of the area of triangles: 1 counter-clockwise, 0 collinear, -1 clockwise.
+
+    Parameters
+    ----------
+    points : (n, 2) float64 array
+    a, b, c : (k,) integer arrays
+        Rows of ``points``.
+    """
+    return _signs(points, (a, b, c), _orientation_filter, _orientation_exact)
+
+
+def incircle(points: NDArray[np.float64], a: Ids, b: Ids, c: Ids, d: Ids) -> NDArray[np.int8]:
+    """Exact position of ``d`` to the circle through counter-clockwise ``a, b, c``.
+
+    Returns
+    -------
+    (k,) int8 array
+        1 inside, 0 on the circle, -1 outside.
+    """
+    return _signs(points, (a, b, c, d), _incircle_filter, _incircle_exact)
+
+
+def _signs(
+    points: NDArray[np.float64],
+    corners: tuple[Ids, ...],
+    estimate: Callable[[list[Any]], tuple[Any, Any]],
+    exact: Callable[[list[Any]], Any],
+) -> NDArray[np.int8]:
+    """Signs by the filter, then exactly for the doubtful."""
+    out = np.empty(len(corners[0]), np.int8)
+    for start in range(0, len(out), _CHUNK):
+        rows = [points[c[start : start + _CHUNK]] for c in corners]
+        with np.errstate(all="ignore"):
+            last = rows[-1]
+            diffs = [v for r in rows[:-1] for v in (r[:, 0] - last[:, 0], r[:, 1] - last[:, 1])]
+            value, bound = estimate(diffs)
+            sure = np.abs(value) > bound
+            for v in diffs:
+                size = np.abs(v)
+                sure &= ((size > _SMALL) & (size < _LARGE)) | (v == 0)
+        sign = np.where(sure, np.sign(value), 0).astype(np.int8)
+        doubtful = np.flatnonzero(~sure)
+        if len(doubtful):
+            whole = _integers(np.concatenate([r[doubtful] for r in rows], axis=1))
+            x, y = whole[:, 0::2], whole[:, 1::2]
+            n = x.shape[1] - 1
+            exact_diffs = [v for k in range(n) for v in (x[:, k] - x[:, n], y[:, k] - y[:, n])]
+            det = exact(exact_diffs)
+            sign[doubtful] = (det > 0).astype(np.int8) - (det < 0).astype(np.int8)
+        out[start : start + _CHUNK] = sign
+    return out
+
+
+def _integers(values: NDArray[np.float64]) -> NDArray[Any]:
+    """Each row times a power of two that makes it integers, as exact Python integers."""
+    mantissa, exponent = np.frexp(values)
+    exponent = np.where(mantissa == 0, 1 << 20, exponent)
+    shift = exponent - exponent.min(axis=1, keepdims=True)
+    shift[mantissa == 0] = 0
+    whole = np.ldexp(mantissa, 53).astype(np.int64).astype(object)
+    shifted: NDArray[Any] = np.left_shift(whole, shift.astype(object))
+    return shifted
+
+
+def _orientation_filter(d: list[Any]) -> tuple[Any, Any]:
+    left, right = d[0] * d[3], d[1] * d[2]
+    return left - right, 4 * _EPS * (np.abs(left) + np.abs(right))
+
+
+def _orientation_exact(d: list[Any]) -> Any:
+    return d[0] * d[3] - d[1] * d[2]
+
+
+def _incircle_filter(d: list[Any]) -> tuple[Any, Any]:
+    ax, ay, bx, by, cx, cy = d
+    bc, cb, ca, ac, ab, ba = bx * cy, cx * by, cx * ay, ax * cy, ax * by, bx * ay
+    lift_a, lift_b, lift_c = ax * ax + ay * ay, bx * bx + by * by, cx * cx + cy * cy
+    value = lift_a * (bc - cb) + lift_b * (ca - ac) + lift_c * (ab - ba)
+    size = lift_a * (np.abs(bc) + np.abs(cb)) + lift_b * (np.abs(ca) + np.abs(ac))
+    return value, 12 * _EPS * (size + lift_c * (np.abs(ab) + np.abs(ba)))
+
+
+def _incircle_exact(d: list[Any]) -> Any:
+    ax, ay, bx, by, cx, cy = d
+    value = (ax * ax + ay * ay) * (bx * cy - cx * by)
+    value = value + (bx * bx + by * by) * (cx * ay - ax * cy)
+    return value + (cx * cx + cy * cy) * (ax * by - bx * ay)
+
+
+def violations(mesh: Mesh) -> list[Violation]:
+    """Hold a mesh against every invariant it should keep.
+
+    ``finite``
+        every coordinate is a finite number;
+    ``shape``, ``index``
+        the arrays fit together, every index names a row (-1 only as a neighbour);
+    ``corners``, ``orientation``
+        a triangle has three different corners, and positive area, exactly;
+    ``edge-use``, ``duplicate-triangle``
+        an edge has at most one triangle on each side; no triangle is there twice;
+    ``neighbour``
+        ``neighbors`` is symmetric, opposite the right corner, and -1 only at the hull;
+    ``star``
+        the triangles around a point go round it at most once;
+    ``segment``, ``duplicate-segment``, ``hull``
+        segments are edges of the mesh, each once, and every hull edge is one;
+    ``duplicate-point``
+        no two points have the same coordinates;
+    ``delaunay``
+        across an edge that is no segment, no corner lies inside the other triangle's circle.
+
+    Returns
+    -------
+    list of Violation
+        Empty for a good mesh.  If ``shape``, ``index`` or ``finite`` fail, nothing else is tried.
+    """
+    found = _arrays(mesh)
+    if not found:
+        found = _triangles(mesh) + _neighbors(mesh) + _segments(mesh)
+        if not found:  # the other tests give the triangles a meaning
+            found = _delaunay(mesh)
+        found += _points(mesh)
+    return found
+
+
+def _report(
+    out: list[Violation], name: str, ids: Ids, what: Callable[[int], str], noun: str
+) -> None:
+    if len(ids):
+        more = f" (and {len(ids) - 1} more {noun})" if len(ids) > 1 else ""
+        first = what(int(ids[0]))
+        out.append(Violation(name, f"{first}{more}", np.asarray(ids, np.int64)))
+
+
+def _arrays(mesh: Mesh) -> list[Violation]:
+    out: list[Violation] = []
+    n, m, s = len(mesh.points), len(mesh.triangles), len(mesh.segments)
+    shapes = {
+        "points": (n, 2),
+        "triangles": (m, 3),
+        "neighbors": (m, 3),
+        "segments": (s, 2),
+        "segment_markers": (s,),
+        "point_markers": (n,),
+    }
+    for name, shape in shapes.items():
+        actual = getattr(mesh, name).shape
+        if actual != shape:
+            none = np.empty(0, np.int64)
+            out.append(Violation("shape", f"{name} has shape {actual}, expected {shape}", none))
+    if out:
+        return out
+    bad = np.flatnonzero(~np.isfinite(mesh.points).all(axis=1))
+    _report(out, "finite", bad, lambda i: f"point {i} is at {mesh.points[i].tolist()}", "points")
+    for name, low, high in (("triangles", 0, n), ("neighbors", -1, m), ("segments", 0, n)):
+        values = getattr(mesh, name)
+        bad = np.flatnonzero(((values < low) | (values >= high)).any(axis=1))
+        if len(bad):
+            what = f"{name}[{bad[0]}] = {values[bad[0]].tolist()} is outside {low}..{high - 1}"
+            out.append(Violation("index", what, bad))
+    return out
+
+
+def _triangles(mesh: Mesh) -> list[Violation]:
+    out: list[Violation] = []
+    t = mesh.triangles
+    n = len(mesh.points)
+    bad = np.flatnonzero((t[:, 0] == t[:, 1]) | (t[:, 1] == t[:, 2]) | (t[:, 2] == t[:, 0]))
+    _report(out, "corners", bad, lambda i: f"triangle {i} repeats a corner", "triangles")
+    sign = orientation(mesh.points, t[:, 0], t[:, 1], t[:, 2])
+    sign[bad] = 1
+    word = {0: "degenerate", -1: "clockwise"}
+    bad = np.flatnonzero(sign <= 0)
+    _report(out, "orientation", bad, lambda i: f"triangle {i} is {word[int(sign[i])]}", "triangles")
+
+    keys = np.concatenate([t[:, k].astype(np.int64) * n + t[:, (k + 1) % 3] for k in range(3)])
+    ordered = np.sort(keys)
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
+    if len(twice):
+        used = np.flatnonzero(np.isin(keys, twice)) % len(t)
+        users = np.unique(used)
+        a, b = divmod(int(twice[0]), n)
+        text = f"edge ({a}, {b}) has several triangles on one side"
+        _report(out, "edge-use", users, lambda i: f"{text}, triangle {i} among them", "triangles")
+        corners = np.sort(t[users], axis=1)
+        kinds, which = np.unique(corners, axis=0, return_inverse=True)
+        same = users[np.bincount(which, minlength=len(kinds))[which] > 1]
+        _report(
+            out, "duplicate-triangle", same, lambda i: f"triangle {i} is there twice", "triangles"
+        )
+    # a star turns once around its point if one of its far edges crosses the ray to the right
+    y = mesh.points[:, 1]
+    turns = np.zeros(n, np.int64)
+    for k in range(3):
+        at, first, second = t[:, k], t[:, (k + 1) % 3], t[:, (k + 2) % 3]
+        crossing = (y[first] < y[at]) & (y[at] <= y[second])
+        turns += np.bincount(at[crossing], minlength=n)
+    bad = np.flatnonzero(turns > 1)
+    _report(
+        out, "star", bad, lambda i: f"the triangles around point {i} overlap one another", "points"
+    )
+    return out
+
+
+def _neighbors(mesh: Mesh) -> list[Violation]:
+    out: list[Violation] = []
+    t, neighbors = mesh.triangles, mesh.neighbors
+    rows = np.arange(len(t))
+    good = np.ones(len(t), bool)
+    hull: list[NDArray[np.int64]] = []
+    for k in range(3):
+        a, b, u = t[:, (k + 1) % 3], t[:, (k + 2) % 3], neighbors[:, k]
+        mutual = u < 0
+        for j in range(3):
+            there = (t[u, j] == b) & (t[u, (j + 1) % 3] == a)
+            mutual |= there & (neighbors[u, (j + 2) % 3] == rows)
+        good &= mutual
+        low, high = np.minimum(a, b).astype(np.int64), np.maximum(a, b)
+        hull.append(np.where(u < 0, low * len(mesh.points) + high, -1))
+    bad = np.flatnonzero(~good)
+    _report(
+        out,
+        "neighbour",
+        bad,
+        lambda i: f"triangle {i} and its neighbours {neighbors[i].tolist()} do not agree",
+        "triangles",
+    )
+    keys = np.concatenate(hull)
+    ordered = np.sort(keys[keys >= 0])
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
+    bad = np.unique(np.flatnonzero((keys >= 0) & np.isin(keys, twice)) % max(len(t), 1))
+    _report(
+        out,
+        "neighbour",
+        bad,
+        lambda i: f"triangle {i} lacks a neighbour it should have",
+        "triangles",
+    )
+    return out
+
+
+def _undirected(a: Ids, b: Ids, n: int) -> NDArray[np.int64]:
+    keys: NDArray[np.int64] = np.minimum(a, b).astype(np.int64) * n + np.maximum(a, b)
+    return keys
+
+
+def _segments(mesh: Mesh) -> list[Violation]:
+    out: list[Violation] = []
+    n, t, s = len(mesh.points), mesh.triangles, mesh.segments
+    segments = _undirected(s[:, 0], s[:, 1], n)
+    edges, hull, owner = [], [], []
+    for k in range(3):
+        a, b = t[:, (k + 1) % 3], t[:, (k + 2) % 3]
+        edges.append(_undirected(a, b, n))
+        rim = np.flatnonzero(mesh.neighbors[:, k] < 0)
+        hull.append(edges[-1][rim])
+        owner.append(rim)
+    bad = np.flatnonzero(~np.isin(segments, np.concatenate(edges)))
+    _report(
+        out,
+        "segment",
+        bad,
+        lambda i: f"segment {i} {tuple(s[i].tolist())} is not an edge of the mesh",
+        "segments",
+    )
+    order = np.argsort(segments, kind="stable")
+    bad = order[1:][segments[order][1:] == segments[order][:-1]]
+    _report(out, "duplicate-segment", bad, lambda i: f"segment {i} is there twice", "segments")
+    loose = np.concatenate(owner)[~np.isin(np.concatenate(hull), segments)]
+    _report(
+        out,
+        "hull",
+        loose,
+        lambda i: f"triangle {i} has a hull edge that is no segment",
+        "triangles",
+    )
+    return out
+
+
+def _points(mesh: Mesh) -> list[Violation]:
+    out: list[Violation] = []
+    bad = repeated_points(mesh.points)[:, 1]
+    _report(
+        out, "duplicate-point", bad, lambda i: f"point {i} repeats another's coordinates", "points"
+    )
+    return out
+
+
+def repeated_points(points: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Find points whose coordinates an earlier one has.
+
+    Returns
+    -------
+    (k, 2) int64 array
+        Earlier and later row, ordered by the later.
+    """
+    bits = (points + 0.0).view(np.uint64)  # + 0.0 makes one zero of two
+    mixed = bits[:, 0] * np.uint64(0x9E3779B97F4A7C15) ^ (bits[:, 1] >> np.uint64(29))
+    mixed = (mixed ^ bits[:, 1]) * np.uint64(0xD6E8FEB86659FD93)
+    ordered = np.sort(mixed)
+    if not (ordered[1:] == ordered[:-1]).any():
+        return np.empty((0, 2), np.int64)
+    order = np.lexsort((np.arange(len(points)), points[:, 1], points[:, 0]))
+    same = (points[order][1:] == points[order][:-1]).all(axis=1)
+    pairs = np.stack([order[:-1][same], order[1:][same]], axis=1)
+    ranked: NDArray[np.int64] = pairs[np.argsort(pairs[:, 1], kind="stable")]
+    return ranked
+
+
+def _delaunay(mesh: Mesh) -> list[Violation]:
+    out: list[Violation] = []
+    t, n = mesh.triangles, len(mesh.points)
+    fixed = np.sort(_undirected(mesh.segments[:, 0], mesh.segments[:, 1], n))
+    touched = np.zeros(n, bool)
+    touched[mesh.segments] = True
+    total = t.sum(axis=1, dtype=np.int64)
+    guilty: list[Ids] = []
+    for k in range(3):
+        rows = np.flatnonzero(mesh.neighbors[:, k] > np.arange(len(t)))
+        a, b = t[rows, (k + 1) % 3], t[rows, (k + 2) % 3]
+        maybe = np.flatnonzero(touched[a] & touched[b])
+        free = np.ones(len(rows), bool)
+        free[maybe] = ~np.isin(_undirected(a[maybe], b[maybe], n), fixed)
+        rows, a, b = rows[free], a[free], b[free]
+        apex = total[mesh.neighbors[rows, k]] - a - b
+        sign = incircle(mesh.points, t[rows, 0], t[rows, 1], t[rows, 2], apex)
+        guilty.append(rows[sign > 0])
+    bad = np.unique(np.concatenate(guilty))
+    _report(
+        out,
+        "delaunay",
+        bad,
+        lambda i: f"triangle {i} has a corner of a neighbour inside its circle",
+        "triangles",
+    )
+    return out
