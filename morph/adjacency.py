@@ -1,4 +1,4 @@
-"""The index from points to edges, and the checks of edge lists, for NumPy and CuPy alike."""
+"""The index from points to their edges, for NumPy and CuPy alike."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from morph.column import check_ids
 from morph.device import Array, Device
-from morph.dtypes import ID_LIMIT
+from morph.table import Table
+from morph.values import check_ids
+
+Index = tuple[Array, Array | None]
+"""Offsets by point (int64), and edge ids (int32), None if entry k is edge k."""
 
 
 def order_by(xp: Any, keys: Array) -> Array:
@@ -61,85 +64,91 @@ def group(
         return offsets, ids.astype(np.int32)
 
 
-def id_array(device: Device, x: Any, where: str) -> Array:
-    """Give point ids as an array of integers on ``device``, shape (m,).
+class Adjacency:
+    """The out- and in-index of a graph's edges, each built when first asked for.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If they are not integers, not one-dimensional, or 2^31 or more.
+    Dead edges, and edges at dead points or at none, are not in it.
+
+    Attributes
+    ----------
+    sorted_by : str or None
+        The column of edges that orders each point's out-edges, before their ids.
     """
-    a = device.asarray(x)
-    if a.ndim != 1:
-        raise ValueError(f"{where} has shape {a.shape}: expected one dimension")
-    if a.size == 0:
-        return a.astype(np.int32)
-    if a.dtype.kind not in "iu":
-        raise TypeError(f"{where} holds {a.dtype}: expected integers")
-    if a.size > ID_LIMIT:
-        raise ValueError(f"{where} has {a.size} edges: at most 2^31 - 1 are possible")
-    return a
 
+    __slots__ = ("_built", "edges", "points", "sorted_by")
 
-def checked_edges(
-    device: Device, src: Any, dst: Any, weight: Any, n: int | None
-) -> tuple[Array, Array, Array | None, int]:
-    """Check an edge list and bring it to the device, its ids as int32.
+    def __init__(self, points: Table, edges: Table) -> None:
+        self.points = points
+        self.edges = edges
+        self.sorted_by: str | None = None
+        self._built: dict[str, Index] = {}
 
-    Raises
-    ------
-    TypeError, ValueError
-        Naming the argument, the position and the value at fault.
-    """
-    with device.active():
-        src, dst = id_array(device, src, "src"), id_array(device, dst, "dst")
-        if src.size != dst.size:
-            raise ValueError(
-                f"src has {src.size} values and dst {dst.size}: expected equal lengths"
-            )
-        if weight is not None:
-            weight = device.asarray(weight)
-            if weight.shape != src.shape:
-                raise ValueError(f"weight has shape {weight.shape} for {src.size} edges")
-        if n is None:
-            rows = max((int(a.max()) + 1 for a in (src, dst) if a.size), default=0)
-            rows = min(max(rows, 0), ID_LIMIT)
-        else:
-            rows = int(n)
-            if not 0 <= rows <= ID_LIMIT:
-                raise ValueError(f"n = {rows}: expected 0 to 2^31 - 1 points")
-        check_ids(src, rows, "src", "points")
-        check_ids(dst, rows, "dst", "points")
-        return src.astype(np.int32), dst.astype(np.int32), weight, rows
+    def clear(self) -> None:
+        """Have everything built anew."""
+        self._built.clear()
 
+    def sort_by(self, column: str | None) -> None:
+        """Order out-edges by a column from now on."""
+        self.sorted_by = column
+        self._built.pop("out", None)
 
-def with_reverse(
-    device: Device, src: Array, dst: Array, weight: Array | None
-) -> tuple[Array, Array, Array | None, Array]:
-    """Add the reverse of every edge that is not a loop; also gives each arc's input position."""
-    xp = device.xp
-    with device.active():
-        back = xp.flatnonzero(src != dst)
-        at = xp.concatenate([xp.arange(src.size), back])
-        arcs = xp.concatenate([src, dst[back]]), xp.concatenate([dst, src[back]])
-        return *arcs, None if weight is None else weight[at], at
+    def set_out(self, offsets: Array) -> None:
+        """Take the out-index of edges that lie in order: entry k is edge k."""
+        self._built["out"] = self._padded(offsets), None
 
+    def copy_from(self, other: Adjacency) -> None:
+        """Copy what another graph's index has, whose rows are the same."""
+        copy = self.points.device.copy
+        self.sorted_by = other.sorted_by
+        for direction, (offsets, ids) in other._built.items():
+            self._built[direction] = copy(offsets), None if ids is None else copy(ids)
 
-def require_symmetric(device: Device, src: Array, dst: Array, n: int) -> None:
-    """Check that points have as many edges in as out: cheap, and it finds one-way lists.
+    def index(self, direction: str) -> Index:
+        """Give one index; its offsets are there for the whole capacity of the points.
 
-    Raises
-    ------
-    ValueError
-        If a point has not.
-    """
-    xp = device.xp
-    with device.active():
-        out, into = (xp.bincount(a, minlength=n) for a in (src, dst))
-        odd = xp.flatnonzero(out != into)
-        if odd.size:
-            p = int(odd[0])
-            raise ValueError(
-                f"symmetric=True, but point {p} has {int(out[p])} edges out and {int(into[p])} in; "
-                "symmetrize=True adds the reverse edges"
-            )
+        Raises
+        ------
+        ValueError
+            If there is no such direction, or an edge has an end that is not a point.
+        """
+        if direction not in ("out", "in"):
+            raise ValueError(f"direction {direction!r}: expected 'out' or 'in'")
+        offsets, ids = self._built.get(direction) or self._build(direction)
+        self._built[direction] = built = self._padded(offsets), ids
+        return built
+
+    def _build(self, direction: str) -> Index:
+        edges, device = self.edges, self.edges.device
+        ids = self._valid()
+        near = edges.columns["src" if direction == "out" else "dst"].array
+        with device.active():
+            by = None
+            if direction == "out" and self.sorted_by in edges.columns:
+                by = edges.columns[self.sorted_by].array[ids]
+            n, capacity = len(self.points), self.points.capacity
+            return group(device, near[ids], ids, n, capacity, by)
+
+    def _valid(self) -> Array:
+        """Ids of the live edges between live points, ascending, int64."""
+        points, edges, xp = self.points, self.edges, self.edges.device.xp
+        with edges.device.active():
+            ids = edges.ids()
+            ends = [edges.columns[c].array[: len(edges)] for c in ("src", "dst")]
+            for column, end in zip(("src", "dst"), ends, strict=True):
+                check_ids(end[ids], len(points), f"edges.{column}", "points", lowest=-1)
+            ids = ids[xp.minimum(*(end[ids] for end in ends)) >= 0]
+            if points.deletes:
+                alive = points.alive
+                for end in ends:
+                    ids = ids[alive[end[ids]]]
+            return ids
+
+    def _padded(self, offsets: Array) -> Array:
+        """Give offsets for the whole capacity of the points."""
+        n, size = len(self.points), self.points.capacity + 1
+        if offsets.size == size:
+            return offsets
+        with self.points.device.active():
+            longer = self.points.device.xp.full(size, offsets[n], np.int64)
+            longer[: n + 1] = offsets[: n + 1]
+        return longer

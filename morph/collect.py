@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from morph.column import ColumnView, check_ids
+from morph.column import ColumnView
+from morph.compact import squeeze, translate
 from morph.device import Array, Device, device
 from morph.dtypes import Ref
 from morph.row import Row, as_id
 from morph.store import BUDGET, CAPACITY, COUNT, HEAD, Store
 from morph.table import Table
+from morph.values import bind, check_ids, prepare
 
 if TYPE_CHECKING:
     from morph.column import Column
@@ -85,7 +87,7 @@ class Collection(Store):
         TypeError, ValueError, OverflowError
             If a value does not suit its column.  The collection is unchanged then.
         """
-        _, checked = self._prepare(1, self._bind(values, columns))
+        _, checked = prepare(self, 1, bind(self, values, columns))
         self._append(1, checked)
 
     def extend(self, items: Any = None, n: int | None = None, **columns: Any) -> None:
@@ -107,7 +109,7 @@ class Collection(Store):
         """
         if items is not None:
             columns = {"item": items, **columns}
-        count, checked = self._prepare(n, columns)
+        count, checked = prepare(self, n, columns)
         self._append(count, checked)
 
     def _append(self, n: int, checked: Mapping[str, Array]) -> None:
@@ -141,6 +143,7 @@ class Collection(Store):
         return self.__getattr__("item").array
 
     def span(self) -> tuple[int, int]:
+        """First entry not yet taken, and the one after the last."""
         count = int(self.words[COUNT])
         return min(int(self.words[HEAD]), count), count
 
@@ -160,6 +163,7 @@ class Collection(Store):
         return entry.item if self.table is not None and len(self.columns) == 1 else entry
 
     def target(self, column: Column) -> Table | None:
+        """The table that a reference column refers to, None if it is not known."""
         if self.graph is not None:
             return self.graph.tables.get(column.ref or "")
         return self._targets.get(column.ref or "")
@@ -181,8 +185,6 @@ class Collection(Store):
 
         Entries whose ``item`` died are dropped; other references to dead rows become -1.
         """
-        from morph.compact import squeeze, translate
-
         first, last = self.span()
         xp = self.device.xp
         moved = {

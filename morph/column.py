@@ -10,8 +10,8 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from morph.device import Array, Device, is_host
-from morph.dtypes import ID_LIMIT, NAMES, Spec
-from morph.row import Refs, Row, as_id
+from morph.dtypes import NAMES
+from morph.row import Row
 
 if TYPE_CHECKING:
     from morph.store import Store
@@ -70,7 +70,7 @@ class Record:
         """Give ``column`` as it lies in ``buffer``, over the whole capacity."""
         rows = buffer.size // self.stride
         offset = self.offsets[self.names.index(column.name)]
-        shape, strides = ((rows, column.size),) * 2 if column.size else ((rows,),) * 2
+        shape = (rows, column.size) if column.size else (rows,)
         strides = (self.stride, column.dtype.itemsize)[: len(shape)]
         return device.strided(buffer, offset, shape, column.dtype, strides)
 
@@ -91,94 +91,6 @@ def record(columns: Sequence[Column], packed: bool) -> Record:
         end += c.nbytes
     stride = 1 << (end - 1).bit_length() if end <= SECTOR else -(-end // SECTOR) * SECTOR
     return Record(tuple(c.name for c in order), tuple(offsets), stride, packed=True)
-
-
-def column_from(name: str, spec: Spec, fill: Any, owner: Store | None = None) -> Column:
-    """Make a column; ``fill`` None is 0, or no row for a reference."""
-    column = Column(name, spec.dtype, spec.size, spec.ref, spec.dtype.type(-1 if spec.ref else 0))
-    if fill is not None:
-        where = f"fill of {name!r}"
-        value = cast(raw(fill, column, spec.table, where), column, ID_LIMIT, where)
-        shape = (spec.size,) if spec.size else ()
-        if value.shape not in ((), shape):
-            raise ValueError(f"{where}: has shape {value.shape}, a row holds {shape}")
-        column.fill = value[()]
-    if spec.size:
-        column.fill = np.ascontiguousarray(np.broadcast_to(column.fill, (spec.size,)))
-    return column
-
-
-def raw(value: Any, column: Column, target: Store | None, where: str) -> Array:
-    """Give anything array-like as an array where it lies, rows as their ids; types checked.
-
-    Raises
-    ------
-    TypeError
-        If the values cannot be stored in the column without loss of meaning: complex or objects
-        anywhere, reals among integers, numbers other than 0 and 1 among booleans.
-    """
-    if isinstance(value, ColumnView):
-        a = value.array
-    elif not is_host(value):
-        a = value if hasattr(value, "get") else __import__("cupy").asarray(value)
-    else:
-        if column.ref and (value is None or isinstance(value, (Row, list, tuple))):
-            value = _ids(value, target, where)
-        a = np.asarray(value)
-    kind, to = a.dtype.kind, column.dtype.kind
-    fits = a.dtype.newbyteorder("=") in NAMES and (
-        kind == to
-        or to == "f"
-        or (to in "iu" and kind in "iub" and not (column.ref and kind == "b"))
-        or (to == "b" and kind in "iu" and bool(((a == 0) | (a == 1)).all()))
-    )
-    if not fits and a.size:
-        raise TypeError(f"{where}: cannot store {a.dtype} values as {column!r}")
-    return a
-
-
-def _ids(value: Any, target: Store | None, where: str) -> Any:
-    """Replace rows and None in nested lists by ids."""
-    if isinstance(value, (list, tuple)):
-        if all(type(v) is int for v in value):
-            return value
-        return [_ids(v, target, where) for v in value]
-    if isinstance(value, (Row, type(None))):
-        return as_id(value, target, where)
-    return value
-
-
-def cast(a: Array, column: Column, rows: int, where: str) -> Array:
-    """Convert to the column's type; references must be -1 or below ``rows``.
-
-    Raises
-    ------
-    ValueError
-        If a reference is out of range.
-    OverflowError
-        If an integer does not fit.
-    """
-    if column.ref:
-        check_ids(a, rows, where, column.ref, lowest=-1)
-    elif column.dtype.kind in "iu" and a.size and not np.can_cast(a.dtype, column.dtype):
-        info = np.iinfo(column.dtype)
-        low, high = int(a.min()), int(a.max())
-        if low < info.min or high > info.max:
-            value = low if low < info.min else high
-            raise OverflowError(f"{where}: {value} does not fit {column!r}")
-    return a.astype(column.dtype, copy=False)
-
-
-def check_ids(a: Array, rows: int, where: str, table: str, lowest: int = 0) -> None:
-    """Require ``lowest <= a < rows``; the error names the first offender and its position."""
-    if a.size == 0 or (int(a.min()) >= lowest and int(a.max()) < rows):
-        return
-    if a.ndim == 0:
-        raise ValueError(f"{where} = {int(a)} is not a row of {table} ({rows} rows)")
-    bad = ((a < lowest) | (a >= rows)).nonzero()
-    at = tuple(int(axis[0]) for axis in bad)
-    position = ", ".join(map(str, at))
-    raise ValueError(f"{where}[{position}] = {int(a[at])} is not a row of {table} ({rows} rows)")
 
 
 class ColumnView(NDArrayOperatorsMixin):
@@ -204,18 +116,22 @@ class ColumnView(NDArrayOperatorsMixin):
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """The type of one value."""
         return self.column.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """(len,), or (len, size) of vectors."""
         return (len(self), self.column.size) if self.column.size else (len(self),)
 
     @property
     def ndim(self) -> int:
+        """1, or 2 of vectors."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
+        """How many values, vectors counted by their parts."""
         return len(self) * max(self.column.size, 1)
 
     def __len__(self) -> int:
@@ -271,11 +187,3 @@ class ColumnView(NDArrayOperatorsMixin):
 
     def __repr__(self) -> str:
         return f"{self.store.name}.{self.column!r} {self.__array__()!r}"
-
-
-def read(store: Store, column: Column, row: int) -> Any:
-    """One row's value: a NumPy scalar, a view of a vector, or references as rows."""
-    if column.ref and column.size:
-        return Refs(store, column, row)
-    value = column.array[row]
-    return value if column.size else store.device.to_host(value)[()]

@@ -7,14 +7,16 @@ memory changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from morph.column import Record
 from morph.device import Array
-from morph.store import Store
-from morph.table import Table
+
+if TYPE_CHECKING:
+    from morph.store import Store
+    from morph.table import Table
 
 
 def compact(
@@ -69,7 +71,7 @@ def _table(t: Table, keep: Array | None, maps: Mapping[Table, Array]) -> Callabl
     moved = {}
     for c in t.columns.values():
         target = t.target(c) if c.ref else None
-        if target in maps:
+        if target is not None and target in maps:
             moved[c.name] = translate(xp, c.array[:count], maps[target])
     if keep is None:
 

@@ -108,7 +108,7 @@ class Device:
     def strided(
         self, buffer: Array, offset: int, shape: tuple[int, ...], dtype: Any, strides: Any
     ) -> Array:
-        """View ``buffer`` (bytes) as an array that starts at ``offset`` and steps by ``strides``."""
+        """View bytes as an array that starts at ``offset`` and steps by ``strides``."""
         if self.kind == "cuda":
             with self.active():
                 return self.xp.ndarray(shape, dtype, memptr=buffer.data + offset, strides=strides)

@@ -65,7 +65,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A column description in one form: ``size`` is 0 for a scalar; ``table`` is None if unknown."""
+    """A column description in one form: ``size`` is 0 for a scalar."""
 
     dtype: np.dtype[Any]
     size: int = 0

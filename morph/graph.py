@@ -7,19 +7,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from morph.adjacency import (
-    checked_edges,
-    group,
-    is_sorted,
-    offsets_of,
-    order_by,
-    require_symmetric,
-    with_reverse,
-)
-from morph.column import check_ids
+from morph.adjacency import Adjacency, is_sorted, offsets_of, order_by
 from morph.compact import compact
 from morph.device import Array, Device, device
 from morph.dtypes import Ref
+from morph.edgelist import (
+    checked_edges,
+    csr_sources,
+    networkx_edges,
+    require_symmetric,
+    with_reverse,
+)
 from morph.row import Row, as_id
 from morph.table import Table
 
@@ -58,7 +56,7 @@ class Graph:
 
     kind: ClassVar[str] = "graph"
     __slots__ = (
-        "__weakref__", "_adjacency", "_made", "_sorted_by", "device", "directed", "edge_order",
+        "__weakref__", "_adjacency", "_made", "device", "directed", "edge_order",
         "edges", "name", "out_identity", "points", "tables", "version",
     )  # fmt: skip
 
@@ -71,10 +69,9 @@ class Graph:
         self.out_identity = False
         self.edge_order: Array | None = None
         self._made = 0  # edges that edge_order tells of
-        self._sorted_by: str | None = None
-        self._adjacency: dict[str, tuple[Array, Array | None]] = {}
         self.points = self.add_table("points")
         self.edges = self.add_table("edges", src=Ref("points"), dst=Ref("points"))
+        self._adjacency = Adjacency(self.points, self.edges)
 
     # --- making graphs ---------------------------------------------------------------------------
 
@@ -161,17 +158,8 @@ class Graph:
             If the offsets do not rise from 0 to m, and as in `from_edges`.
         """
         where = _device(device)
-        xp = where.xp
-        with where.active():
-            offsets, dst = where.asarray(offsets), where.asarray(dst)
-            if offsets.ndim != 1 or offsets.size == 0 or offsets.dtype.kind not in "iu":
-                raise ValueError("offsets: expected integers, one more than there are points")
-            offsets = offsets.astype(np.int64)
-            if int(offsets[0]) or int(offsets[-1]) != dst.size or not is_sorted(offsets):
-                raise ValueError(f"offsets: expected to rise from 0 to the {dst.size} edges")
-            n, m = offsets.size - 1, dst.size
-            # repeat() of CuPy takes no array of counts: count the rows begun up to each entry.
-            src = xp.cumsum(xp.bincount(offsets[1:n], minlength=m)[:m])
+        dst = where.asarray(dst)
+        src, n = csr_sources(where, offsets, dst.size)
         return cls.from_edges(src, dst, weight, n, symmetric=symmetric, device=where)
 
     @classmethod
@@ -219,15 +207,9 @@ class Graph:
             The edge attribute that becomes column ``weight``, 1 where it is missing; there is no
             such column if no edge has it.
         """
-        index = {node: i for i, node in enumerate(graph)}
-        ends = [(index[u], index[v]) for u, v in graph.edges()]
-        src, dst = np.array(ends, np.int64).reshape(-1, 2).T
-        found = [] if weight is None else [w for *_, w in graph.edges(data=weight)]
-        values = None
-        if any(w is not None for w in found):
-            values = np.array([1 if w is None else w for w in found])
+        src, dst, values, n = networkx_edges(graph, weight)
         directed = bool(graph.is_directed())
-        return cls.from_edges(src, dst, values, len(index), directed=directed, device=device)
+        return cls.from_edges(src, dst, values, n, directed=directed, device=device)
 
     @classmethod
     def _of_sorted(
@@ -250,7 +232,7 @@ class Graph:
         g.edge_order = order
         g._made = len(g.edges)
         with where.active():
-            g._adjacency["out"] = offsets_of(where, src, n, g.points.capacity), None
+            g._adjacency.set_out(offsets_of(where, src, n, g.points.capacity))
         g.out_identity = True
         return g
 
@@ -298,51 +280,6 @@ class Graph:
         """Make the index longer at its next use: the points' capacity changed."""
         self.version += 1
 
-    def _index(self, direction: str) -> tuple[Array, Array | None]:
-        if direction not in ("out", "in"):
-            raise ValueError(f"direction {direction!r}: expected 'out' or 'in'")
-        built = self._adjacency.get(direction)
-        if built is None:
-            built = self._build(direction)
-        offsets, ids = built
-        self._adjacency[direction] = built = self._padded(offsets), ids
-        return built
-
-    def _padded(self, offsets: Array) -> Array:
-        """Give offsets for the whole capacity of the points."""
-        n, size = len(self.points), self.points.capacity + 1
-        if offsets.size == size:
-            return offsets
-        with self.device.active():
-            longer = self.device.xp.full(size, offsets[n], np.int64)
-            longer[: n + 1] = offsets[: n + 1]
-        return longer
-
-    def _build(self, direction: str) -> tuple[Array, Array | None]:
-        ids = self._valid_edges()
-        near = self.edges.columns["src" if direction == "out" else "dst"].array
-        with self.device.active():
-            n, capacity = len(self.points), self.points.capacity
-            by = None
-            if direction == "out" and self._sorted_by in self.edges.columns:
-                by = self.edges.columns[self._sorted_by].array[ids]
-            return group(self.device, near[ids], ids, n, capacity, by)
-
-    def _valid_edges(self) -> Array:
-        """Ids of the live edges between live points, ascending, int64."""
-        xp, points, edges = self.device.xp, self.points, self.edges
-        with self.device.active():
-            ids = edges.ids()
-            ends = [edges.columns[c].array[: len(edges)] for c in ("src", "dst")]
-            for column, end in zip(("src", "dst"), ends, strict=True):
-                check_ids(end[ids], len(points), f"edges.{column}", "points", lowest=-1)
-            ok = xp.minimum(*(e[ids] for e in ends)) >= 0
-            if points.deletes:
-                alive = points.alive
-                for e in ends:
-                    ok[ok] = alive[e[ids[ok]]]
-            return ids[ok]
-
     def adjacency(self, direction: str = "out") -> tuple[Array, Array | None]:
         """Give the index from points to edges; dead edges and edges at dead points are not in it.
 
@@ -357,7 +294,7 @@ class Graph:
         edges : array, shape (live edges,), int32, or None
             Edge ids; None says that entry k is edge k (see ``out_identity``).
         """
-        offsets, ids = self._index(direction)
+        offsets, ids = self._adjacency.index(direction)
         return offsets[: len(self.points) + 1], ids
 
     def address(self, kind: str, column: str = "") -> int:
@@ -370,7 +307,7 @@ class Graph:
         direction, _, part = kind.partition("_")
         if direction not in ("out", "in") or part not in ("offset", "edge"):
             raise ValueError(f"a graph has no {kind!r} array")
-        offsets, ids = self._index(direction)
+        offsets, ids = self._adjacency.index(direction)
         if part == "offset":
             return self.device.pointer(offsets)
         return 0 if ids is None else self.device.pointer(ids)
@@ -390,8 +327,7 @@ class Graph:
             raise ValueError(self.edges.no_column(by))
         if by is not None and self.edges.columns[by].size:
             raise ValueError(f"edges cannot be sorted by {by!r}, which is a vector")
-        self._sorted_by = by
-        self._adjacency.pop("out", None)
+        self._adjacency.sort_by(by)
         self.out_identity = False
         self.version += 1
 
@@ -435,7 +371,7 @@ class Graph:
         return int(offsets[p + 1] - offsets[p])
 
     def edge(self, src: Any, dst: Any) -> Row | None:
-        """Find the first edge from one point to another in adjacency order, None if there is none."""
+        """Find the first edge between two points in adjacency order; None if there is none."""
         u, v = self._point(src), self._point(dst)
         offsets, ids = self.adjacency("out")
         first, last = int(offsets[u]), int(offsets[u + 1])
@@ -470,10 +406,7 @@ class Graph:
         g.out_identity, g._made = self.out_identity, self._made
         if self.edge_order is not None:
             g.edge_order = g.device.copy(self.edge_order)
-        g._adjacency = {
-            d: (g.device.copy(offsets), None if ids is None else g.device.copy(ids))
-            for d, (offsets, ids) in self._adjacency.items()
-        }
+        g._adjacency.copy_from(self._adjacency)
         return g
 
     def like(self, device: str | Device | None = None) -> Graph:
@@ -482,7 +415,7 @@ class Graph:
         for name, table in self.tables.items():
             copy = g.tables[name] if name in g.tables else g.add_table(name)
             copy._take_columns(table)
-        g._sorted_by = self._sorted_by
+        g._adjacency.sorted_by = self._adjacency.sorted_by
         return g
 
     def compact(self) -> None:
@@ -495,7 +428,7 @@ class Graph:
         do not follow.
         """
         xp, count = self.device.xp, len(self.edges)
-        offsets, ids = self._index("out")
+        offsets, ids = self._adjacency.index("out")
         with self.device.active():
             old = xp.arange(count) if ids is None else ids.astype(np.int64)
             fresh = xp.zeros(self.points.live + 1, np.int64)
@@ -505,7 +438,7 @@ class Graph:
         self.structure_changed()
         self.edge_order = order
         self._made = len(self.edges) if self._made else 0
-        self._adjacency["out"] = self._padded(fresh), None
+        self._adjacency.set_out(fresh)
         self.out_identity = True
 
     def _input_positions(self, edges: Array) -> Array | None:

@@ -32,7 +32,7 @@ class Row:
         column = self.table.columns.get(name)
         if column is None:
             raise AttributeError(self.table.no_column(name))
-        return self.table.read(column, self.id)
+        return read(self.table, column, self.id)
 
     def __setattr__(self, name: str, value: Any) -> None:
         column = self.table.columns.get(name)
@@ -82,14 +82,14 @@ class Refs:
         return self._column.size
 
     def __getitem__(self, j: int) -> Row | None:
-        cell = self._table.device.to_host(self._column.array[self._id, j])
-        return as_row(self._table, self._column, int(cell))
+        row: Row | None = as_row(self._table, self._column, self._column.array[self._id, j])
+        return row
 
     def __setitem__(self, j: int, value: Any) -> None:
         self._table.assign(self._column, (self._id, j), value)
 
     def __iter__(self) -> Iterator[Row | None]:
-        return (as_row(self._table, self._column, i) for i in self.__array__().tolist())
+        return (as_row(self._table, self._column, i) for i in self.__array__())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         return np.array(self._table.device.to_host(self._column.array[self._id]), dtype, copy=copy)
@@ -106,8 +106,17 @@ class Refs:
         return f"({', '.join(map(repr, self))})"
 
 
-def as_row(store: Store, column: Column, id: int) -> Any:
-    """What reference ``id`` of a column reads as: None, a `Row`, or the id if its table is unknown."""
+def read(store: Store, column: Column, row: int) -> Any:
+    """One row's value: a NumPy scalar, a view of a vector, or references as rows."""
+    if column.ref:
+        return Refs(store, column, row) if column.size else as_row(store, column, column.array[row])
+    value = column.array[row]
+    return value if column.size else store.device.to_host(value)[()]
+
+
+def as_row(store: Store, column: Column, id: Any) -> Any:
+    """What a reference reads as: None, a `Row`, or the id if its table is not known."""
+    id = int(id)
     if id < 0:
         return None
     target = store.target(column)

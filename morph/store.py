@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from morph.column import Column, ColumnView, Record, cast, column_from, raw, read, record
+from morph.column import Column, ColumnView, Record, record
 from morph.device import Array, Device
 from morph.dtypes import ID_LIMIT, parse
-from morph.row import Row, as_row
+from morph.row import Row
+from morph.values import column_from, converted
 
 if TYPE_CHECKING:
     from morph.table import Table
@@ -125,7 +126,7 @@ class Store:
             raise ValueError(f"{where} exists already")
         parsed = parse(spec, where)
         self._check_ref(parsed.ref, parsed.table, where)
-        column = column_from(name, parsed, fill, self)
+        column = column_from(name, parsed, fill)
         first, last = self.span()
         with self.device.active():
             rec = self._filled(record([column], packed=False))
@@ -307,7 +308,7 @@ class Store:
             if self._fills is None:
                 self._fills = self.device.asarray(self._fill_bytes())
             return self.device.pointer(self._fills)
-        if kind not in HIDDEN and kind != "free":
+        if kind not in HIDDEN and (kind != "free" or self.kind != "table"):
             raise ValueError(f"a {self.kind} has no {kind!r} array")
         return self.device.pointer(self.hidden(kind))
 
@@ -319,11 +320,8 @@ class Store:
 
     def _hidden_array(self, kind: str, capacity: int) -> Array:
         dtype, value = HIDDEN[kind]
-        make = self.device.full if value else self._zeros
-        return make(max(capacity, 1), value, dtype)
-
-    def _zeros(self, rows: int, value: int, dtype: Any) -> Array:
-        return self.device.zeros(rows, dtype)
+        rows = max(capacity, 1)
+        return self.device.full(rows, value, dtype) if value else self.device.zeros(rows, dtype)
 
     def _fill_bytes(self) -> np.ndarray[Any, Any]:
         parts = []
@@ -334,12 +332,6 @@ class Store:
 
     # --- values ----------------------------------------------------------------------------------
 
-    def read(self, column: Column, row: int) -> Any:
-        """Read one row of a column: a NumPy scalar, a view of a vector, or references as rows."""
-        if column.ref and not column.size:
-            return as_row(self, column, int(self.device.to_host(column.array[row])))
-        return read(self, column, row)
-
     def assign(self, column: Column, key: Any, value: Any, array: Array = None) -> None:
         """Write ``value`` (any device's) to places of a column, after checking it.
 
@@ -349,72 +341,13 @@ class Store:
             If the values do not suit the column; nothing is written then.
         """
         array = column.array if array is None else array
-        if (
-            type(value) is int
-            and self._words is self.meta
-            and column.dtype.kind in "iuf"
-            and not column.ref
-        ):
-            array[key] = value  # NumPy checks the range
-            return
-        where = f"{self.name}.{column.name}"
-        target = self.target(column) if column.ref else None
-        a = cast(raw(value, column, target, where), column, rows_of(target), where)
+        if type(value) is int and self._words is self.meta and not column.ref:
+            if column.dtype.kind in "iuf":
+                array[key] = value  # NumPy checks the range
+                return
+        a = converted(self, column, value)
         with self.device.active():
             array[key] = a[()] if a.ndim == 0 else self.device.asarray(a)
-
-    def _bind(self, values: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
-        """Match positional values with columns in order, and names with columns."""
-        if len(values) > len(self.columns):
-            raise TypeError(f"{self.name} has {len(self.columns)} columns, not {len(values)}")
-        bound = dict(zip(self.columns, values, strict=False))
-        for name, value in named.items():
-            if name not in self.columns:
-                raise TypeError(self.no_column(name))
-            if name in bound:
-                raise TypeError(f"column {name!r} of {self.name} is given twice")
-            bound[name] = value
-        return bound
-
-    def _prepare(
-        self, n: int | None, given: Mapping[str, Any], fresh: int | None = None
-    ) -> tuple[int, dict[str, Array]]:
-        """Check and convert the columns of ``n`` rows; None takes ``n`` from the arrays.
-
-        ``fresh`` of them (None: all) have new ids, which references may name already.
-        """
-        arrays, lengths = {}, {}
-        for name, value in given.items():
-            if name not in self.columns:
-                raise TypeError(self.no_column(name))
-            column = self.columns[name]
-            where = f"{self.name}.{name}"
-            a = arrays[name] = raw(value, column, self.target(column), where)
-            inner = (column.size,) if column.size else ()
-            if a.shape == (0,):
-                a = arrays[name] = a.reshape(0, *inner)
-            if a.ndim and a.shape != inner and a.shape[1:] != inner:
-                raise ValueError(f"{where}: shape {a.shape} does not end in {inner}")
-            if a.ndim > len(inner):
-                lengths[name] = int(a.shape[0])
-        if n is None:
-            if not lengths:
-                raise TypeError(f"{self.name}: give the number of rows, or an array of them")
-            n = next(iter(lengths.values()))
-        if n < 0:
-            raise ValueError(f"{self.name}: {n} rows cannot be added")
-        for name, length in lengths.items():
-            if length != n:
-                raise ValueError(f"{self.name}.{name} has {length} values for {n} rows")
-        out = {}
-        for name, a in arrays.items():
-            column = self.columns[name]
-            target = self.target(column) if column.ref else None
-            rows = rows_of(target)
-            if target is self:
-                rows += n if fresh is None else fresh
-            out[name] = cast(a, column, rows, f"{self.name}.{name}")
-        return n, out
 
     def _write(self, first: int, n: int, values: Mapping[str, Array]) -> None:
         """Set rows ``first`` to ``first + n`` of every column: to ``values``, else to its fill."""
@@ -475,14 +408,9 @@ class Store:
         return f"<{kind} {self.name!r} of {len(self)} rows on {self.device.name}: {columns}>"
 
 
-def rows_of(target: Table | None) -> int:
-    """How many rows may be referred to."""
-    return ID_LIMIT if target is None else len(target)
-
-
 def checked_capacity(capacity: Any) -> int:
     """Give a capacity as an int from 0 to 2^31 - 1."""
-    capacity = int(capacity)
-    if not 0 <= capacity <= ID_LIMIT:
-        raise ValueError(f"a capacity is from 0 to 2^31 - 1, not {capacity}")
-    return capacity
+    rows = int(capacity)
+    if not 0 <= rows <= ID_LIMIT:
+        raise ValueError(f"a capacity is from 0 to 2^31 - 1, not {rows}")
+    return rows

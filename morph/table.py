@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from morph.column import Record, check_ids
+from morph.column import Record
+from morph.compact import compact
 from morph.device import Array, Device, device
 from morph.row import Row
 from morph.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL, Store
+from morph.values import bind, check_ids, prepare
 
 if TYPE_CHECKING:
     from morph.column import Column, ColumnView
@@ -122,6 +124,7 @@ class Table(Store):
             return xp.flatnonzero(self.alive) if self.deletes else xp.arange(len(self))
 
     def is_dead(self, id: int) -> bool:
+        """Whether a row is deleted."""
         return self.deletes and bool(self.hidden("dead")[id])
 
     def new(self, *values: Any, **named: Any) -> Row:
@@ -137,11 +140,10 @@ class Table(Store):
         TypeError, ValueError, OverflowError
             If a value does not suit its column.  The table is unchanged then.
         """
-        given = self._bind(values, named)
+        given = bind(self, values, named)
         words = self.words
         again = int(words[HEAD]) < int(words[COMMITTED])
-        rows = {n: self._one_row(n, v) for n, v in given.items()}
-        _, checked = self._prepare(1, rows, fresh=0 if again else 1)
+        _, checked = prepare(self, 1, given, fresh=0 if again else 1)
         if not again:
             self._room(len(self) + 1)
             words = self.words
@@ -158,13 +160,6 @@ class Table(Store):
         self._push()
         self.changed()
         return Row(self, id)
-
-    def _one_row(self, name: str, value: Any) -> Any:
-        """Mark a value as that of one row, so that a list is not taken for several rows."""
-        column = self.columns.get(name)
-        if column is not None and not column.size and isinstance(value, (list, tuple)):
-            raise ValueError(f"{self.name}.{name} holds one value a row, not {value!r}")
-        return value
 
     def extend(self, n: int | None = None, **arrays: Any) -> int:
         """Append rows, and give the id of the first.
@@ -183,7 +178,7 @@ class Table(Store):
             If the arrays differ in length, or values do not suit their column.  The table is
             unchanged then.
         """
-        n, checked = self._prepare(None if n is None else int(n), arrays)
+        n, checked = prepare(self, None if n is None else int(n), arrays)
         first = len(self)
         self._room(first + n)
         with self.device.active():
@@ -194,6 +189,7 @@ class Table(Store):
         return first
 
     def assign(self, column: Column, key: Any, value: Any, array: Array = None) -> None:
+        """Write to a column, see `Store.assign`; the graph learns of edges' new ends."""
         super().assign(column, key, value, array)
         if self.name == "edges" and column.name in ("src", "dst"):
             self.changed()
@@ -255,8 +251,6 @@ class Table(Store):
         Rows keep their order.  References to dead rows become -1; items of collections that were
         dead rows are dropped; sets keep the components of the live rows.
         """
-        from morph.compact import compact  # it imports this module
-
         if compact([self], self.graph.tables.values() if self.graph else [self]):
             self.changed()
 
@@ -299,14 +293,15 @@ class Table(Store):
         self.settle()
 
     def target(self, column: Column) -> Table | None:
+        """The table that a reference column refers to, None if it is not known."""
         if self.graph is not None:
             return self.graph.tables.get(column.ref or "")
         return self if column.ref == self.name else None
 
     def _check_ref(self, ref: str | None, table: Any, where: str) -> None:
-        if table is not None and table is not self:
-            if self.graph is None or self.graph.tables.get(ref or "") is not table:
-                raise ValueError(f"{where}: {table!r} is not a table of the same graph")
+        tables = self.graph.tables if self.graph is not None else {}
+        if table is not None and table is not self and tables.get(ref or "") is not table:
+            raise ValueError(f"{where}: {table!r} is not a table of the same graph")
 
     def _settle(self, words: np.ndarray[Any, Any]) -> None:
         words[HEAD] = min(words[HEAD], words[COMMITTED])
