@@ -1,0 +1,255 @@
+"""Kernels, functions and programs: where the compiler, the build and the run meet.
+
+`foreach` finds (or makes) the compiled unit that fits its arguments, fills the unit's argument words,
+launches it, and, if a store was too small, grows it and replays just the items that did not run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any, overload
+
+from morph.launch import Launch, launch_for
+from morph.lang.definition import Definition
+from morph.lang.source import read
+
+
+class Function:
+    """A function of the language; made by `func`, called only from kernels."""
+
+    kind = "func"
+    __slots__ = ("__doc__", "__name__", "__wrapped__", "_definition", "cpp")
+
+    def __init__(self, function: Callable[..., Any], cpp: str | None = None) -> None:
+        self.__wrapped__, self.cpp = function, cpp
+        self.__name__ = getattr(function, "__name__", "?")
+        self.__doc__ = function.__doc__
+        self._definition: Definition | None = None
+
+    @property
+    def definition(self) -> Definition:
+        """The parsed source; read when first needed."""
+        if self._definition is None:
+            assert isinstance(self.__wrapped__, FunctionType)
+            self._definition = Definition(self.kind, read(self.__wrapped__), self.cpp)
+        return self._definition
+
+    def __call__(self, *args: Any) -> Any:
+        """Refuse: only kernels call functions of the language."""
+        raise TypeError(
+            f"{self.__name__} is a @{self.kind}: it runs inside kernels, not on the host"
+        )
+
+    def __repr__(self) -> str:
+        return f"<morph {self.kind} {self.__name__}>"
+
+
+class Kernel(Function):
+    """What `foreach` runs for each item of a table or collection; made by `kernel`."""
+
+    kind = "kernel"
+    __slots__ = ("launches",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self.launches: dict[Any, Launch] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        """Refuse: a kernel runs through `foreach`."""
+        raise TypeError(
+            f"{self.__name__} is a @kernel: run it with foreach(items, {self.__name__}, ...)"
+        )
+
+    def source(self, target: str = "cpu") -> str:
+        """The C++ that was generated for the latest launch.
+
+        Parameters
+        ----------
+        target : {"cpu", "cuda"}
+            With ``"cpu"`` or ``"cuda"``: one text serves both; the target names the prelude's side.
+
+        Raises
+        ------
+        ValueError
+            If the kernel has not been launched yet, or ``target`` is neither.
+        """
+        return _source(self, target)
+
+    def edit(self, text: str) -> None:
+        """Replace the generated text of the latest launch, for debugging.
+
+        Parameters
+        ----------
+        text : str
+            C++ with the same entry and ``struct Args`` as `source` printed.
+        """
+        _latest(self).edit(text)
+
+
+class Program(Function):
+    """A loop over kernels that runs as one launch; made by `program`."""
+
+    kind = "program"
+    __slots__ = ("launches",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self.launches: dict[Any, Launch] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        """Run fused; on the ``python`` device, eagerly."""
+        launch = launch_for(self, None, args, None)
+        return self.eager(*args) if launch is None else launch.run(args, None)
+
+    def eager(self, *args: Any) -> Any:
+        """Run as plain Python, launch by launch; the result is the same."""
+        return self.__wrapped__(*args)
+
+    def source(self, target: str = "cpu") -> str:
+        """The C++ that was generated for the latest run; see `Kernel.source`."""
+        return _source(self, target)
+
+    def edit(self, text: str) -> None:
+        """Replace the generated text; see `Kernel.edit`."""
+        _latest(self).edit(text)
+
+
+def _latest(what: Kernel | Program) -> Launch:
+    if not what.launches:
+        raise ValueError(
+            f"{what.__name__} has not been launched yet: its code follows from its arguments"
+        )
+    return list(what.launches.values())[-1]
+
+
+def _source(what: Kernel | Program, target: str) -> str:
+    if target not in ("cpu", "cuda"):
+        raise ValueError(f"target is 'cpu' or 'cuda', not {target!r}")
+    return _latest(what).text
+
+
+def kernel(function: Callable[..., Any]) -> Kernel:
+    """Make a kernel of a function whose first parameter is the item.
+
+    Parameters
+    ----------
+    function : function
+        Restricted Python, compiled when first launched; see the language reference.
+
+    Returns
+    -------
+    Kernel
+        To be run with `foreach`.
+    """
+    return Kernel(function)
+
+
+@overload
+def func(function: Callable[..., Any]) -> Function: ...
+@overload
+def func(*, cpp: str) -> Callable[[Callable[..., Any]], Function]: ...
+def func(function: Callable[..., Any] | None = None, *, cpp: str | None = None) -> Any:
+    """Make a function that kernels can call.
+
+    Parameters
+    ----------
+    function : function
+        Restricted Python, specialised to the types of its arguments.
+    cpp : str, optional
+        The body in C++ instead; the function then only declares its parameters and, as an
+        annotation, the scalar type that it returns.
+
+    Returns
+    -------
+    Function
+    """
+    if function is None:
+        return lambda f: Function(f, cpp)
+    return Function(function)
+
+
+def program(function: Callable[..., Any]) -> Program:
+    """Make one launch of a loop over kernels.
+
+    Parameters
+    ----------
+    function : function
+        ``while``, ``if``, scalars, `foreach`, swaps of collections, flags.  What it computes does
+        not depend on the decorator: without it, the same function runs launch by launch.
+
+    Returns
+    -------
+    Program
+    """
+    return Program(function)
+
+
+def foreach(
+    items: Any, kernel: Kernel, *args: Any, where: Callable[[Any], Any] | None = None
+) -> None:
+    """Run a kernel once for each row of a table or item of a collection, in parallel.
+
+    Parameters
+    ----------
+    items : Table or Collection
+        What to run over; deleted rows are passed over.
+    kernel : Kernel
+        Its first parameter is the item, the others are ``args``.
+    *args : Graph, Table, Collection, Set, Flag, Function, or scalar
+        All objects on the device of ``items``.
+    where : callable, optional
+        A lambda of the item; items for which it is false are passed over.
+
+    Raises
+    ------
+    LanguageError
+        If the kernel is not in the language, or does not fit its arguments.
+    TypeError
+        If an argument is none of the above.
+
+    Notes
+    -----
+    One foreach is one launch and one barrier: all its changes are seen by the next.
+    """
+    launch = launch_for(kernel, items, args, where)
+    assert launch is not None
+    launch.run(args, where)
+
+
+foreach.morph_foreach = True  # type: ignore[attr-defined]
+
+
+class Timing:
+    """Seconds spent: ``compile`` (generation and compilers), ``transfer`` (between devices), ``run``."""
+
+    __slots__ = ("compile", "run", "transfer")
+
+    def __init__(self) -> None:
+        self.compile = self.transfer = self.run = 0.0
+
+
+@contextlib.contextmanager
+def timing() -> Iterator[Timing]:
+    """Measure what runs inside: ``with timing() as t: ...``, then ``t.compile`` and so on.
+
+    Yields
+    ------
+    Timing
+        Filled in when the block ends: compile as measured, transfer as noted by
+        `morph.launch.transferring`, run the rest of the wall-clock time.
+    """
+    from morph import launch
+
+    t, outer = Timing(), dict(launch.spent)
+    start = time.perf_counter()
+    try:
+        yield t
+    finally:
+        launch.synchronize()
+        wall = time.perf_counter() - start
+        t.compile = launch.spent["compile"] - outer["compile"]
+        t.transfer = launch.spent["transfer"] - outer["transfer"]
+        t.run = max(0.0, wall - t.compile - t.transfer)

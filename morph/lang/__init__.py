@@ -1,0 +1,1 @@
+"""The compiler: restricted Python -> typed IR -> one C++ text for every target."""

@@ -1,0 +1,162 @@
+"""The arguments of a compiled unit: one packed struct of 8-byte words, the same on every target.
+
+The emitter prints these fields as ``struct Args``; the binder fills them in the same order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from morph.lang import ir
+from morph.lang.types import Handle, Local, Scalar
+
+CTYPE = {
+    "bool_": "bool", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "u8": "u8",
+    "u16": "u16", "u32": "u32", "u64": "u64", "f16": "f16", "f32": "f32", "f64": "f64",
+}  # fmt: skip
+
+
+class Meta(IntEnum):
+    """Words of a store's ``meta`` array (int64)."""
+
+    COUNT = 0  # rows handed out (dead ones too), or end of a collection's items
+    CAPACITY = 1
+    HEAD = 2  # table: next slot of the free ring to reuse; collection: first item not taken
+    TAIL = 3  # end of the free ring: deleted rows are pushed here
+    COMMITTED = 4  # end of the free ring as of the last barrier: what may be reused
+    BUDGET = 5  # rows that can still be reserved
+
+
+class Status(IntEnum):
+    """Words of the ``status`` array (int64)."""
+
+    ERROR = 0  # 0, or what went wrong
+    LINE = 1  # and on which line of the user's file
+    FAILED = 2  # how many items were left untouched and must be replayed
+    LOCAL = 3  # a local collection was too small
+    ROUND = 4  # the last round of claims
+    INJECT = 5  # test only: fail this many-th reservation from now (0: never)
+    STORES = 8  # from here on, one word per store of the unit: it must grow
+
+
+class State(IntEnum):
+    """Words of a program's ``state`` array (int64); its variables follow."""
+
+    BLOCK = 0
+    STEP = 1
+    REPLAY = 2
+    VARS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One word of ``Args``: an address, or a scalar in the low bytes."""
+
+    name: str
+    ctype: str
+    kind: str
+    slot: str = ""
+    column: str = ""
+
+
+def cname(slot: str) -> str:
+    """The C++ name of a slot."""
+    return slot.replace(".", "_")
+
+
+def fields(unit: ir.Unit) -> tuple[Field, ...]:
+    """What the unit's code touches, in the order of ``struct Args``."""
+    used: dict[Field, None] = {}
+    stores = {s.slot: s for s in unit.stores}
+    graphs = {g.slot: g for g in unit.graphs}
+
+    def column(slot: str, name: str) -> None:
+        col = stores[slot].column(name)
+        assert col is not None, (slot, name)
+        ctype = f"Col<{CTYPE[col.dtype.name]}, {col.stride}>"
+        used[Field(f"{cname(slot)}_{name}", ctype, "column", slot, name)] = None
+
+    def word(slot: str, kind: str, ctype: str) -> None:
+        used[Field(f"{cname(slot)}_{kind}", ctype, kind, slot)] = None
+
+    def rows(slot: str) -> None:
+        word(slot, "meta", "i64*")
+        if stores[slot].kind == "collection" and stores[slot].column("item"):
+            column(slot, "item")
+        if stores[slot].deletes:
+            word(slot, "dead", "u8*")
+
+    def new(slot: str) -> None:
+        rows(slot)
+        if stores[slot].kind == "table":
+            word(slot, "free", "i32*")
+            word(slot, "fill", "const u8*")
+        for c in stores[slot].columns:
+            column(slot, c.name)
+
+    def adjacency(graph: str, direction: str) -> None:
+        g = graphs[graph]
+        edges = dict(g.tables)["edges"]
+        for d in ("out", "in") if direction == "all" else (direction,):
+            word(graph, f"{d}_offset", "const i64*")
+            if d == "in" or not g.out_identity:
+                word(graph, f"{d}_edge", "const i32*")
+            column(edges, "dst" if d == "out" else "src")
+
+    for n in ir.walk((unit.funcs, unit.blocks)):
+        match n:
+            case ir.Place():
+                column(n.slot, n.column)
+            case ir.Dead():
+                rows(n.slot)
+            case ir.New() | ir.NewRows() | ir.Add():
+                new(n.slot)
+            case ir.Delete():
+                rows(n.slot)
+                word(n.slot, "free", "i32*")
+            case ir.Take() | ir.StoreSize() | ir.ForRows() | ir.Foreach() | ir.Clear():
+                rows(n.slot)
+            case ir.Degree():
+                adjacency(n.graph, n.direction)
+            case ir.FindEdge():
+                adjacency(n.graph, "out")
+            case ir.ForEdges():
+                adjacency(n.graph, n.direction)
+            case ir.SetFind() | ir.SetUnion():
+                word(n.slot, "parent", "i32*")
+            case ir.FlagSet() | ir.FlagGet() | ir.TakeFlag():
+                word(n.slot, "flag", "i32*")
+            case ir.Lock():
+                word(n.slot, "lock", "i32*")
+            case ir.Need(local=False):
+                rows(n.slot)
+            case _:
+                pass
+        if isinstance(n, ir.Atomic) and n.flag:
+            word(n.flag, "flag", "i32*")
+    for f in unit.funcs:
+        for claim in (n for n in ir.walk(f) if isinstance(n, ir.Claim)):
+            types = dict(f.locals) | dict(f.params)
+            for name in (claim.items, claim.guard):
+                kind = types[name] if name else None
+                if isinstance(kind, Local) and isinstance(kind.elem, Handle):
+                    word(kind.elem.slot, "owner", "u64*")
+    for name, scalar in unit.scalars:
+        used[Field(name, f"alignas(8) {CTYPE[scalar.name]}", "scalar", column=name)] = None
+    common = (
+        Field("status", "i64*", "status"),  # Status
+        Field("pending", "u32*", "pending"),  # one bit per item that must be replayed
+        Field("replay", "i64", "replay"),  # run only the pending items
+        Field("launch", "i64", "launch"),  # number of this launch, for single(row)
+        Field("threads", "i64", "threads"),  # CPU threads to use
+        Field("barrier", "u32*", "barrier"),  # the team's barrier words
+        Field("cursor", "i64*", "cursor"),  # the team's work-sharing words, zero between launches
+        Field("state", "i64*", "state"),  # State; null unless fused
+    )
+    return (*sorted(used, key=lambda f: (f.slot, f.kind != "column", f.name)), *common)
+
+
+def scalar_of(field: Field, unit: ir.Unit) -> Scalar:
+    """The type of a scalar field."""
+    return dict(unit.scalars)[field.column]

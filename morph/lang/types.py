@@ -1,0 +1,174 @@
+"""The types of the language.
+
+Values are scalars, handles (a row of a table), fixed-length vectors, small structs, tuples and
+per-item collections.  Objects (graphs, tables, collections, sets, flags) are not values: a type
+names the *slot* the object fills in one compilation unit, and functions are specialised by slot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class Type:
+    """Base of every type; compares by value."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar(Type):
+    """A NumPy scalar type: ``kind`` as in ``numpy.dtype.kind``, ``bits`` wide."""
+
+    name: str
+    kind: str
+    bits: int
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Weak(Type):
+    """A Python literal, whose type gives way to its partner's (NEP 50): ``i`` or ``f``."""
+
+    kind: str
+
+    def __str__(self) -> str:
+        return "int literal" if self.kind == "i" else "float literal"
+
+
+@dataclass(frozen=True, slots=True)
+class Handle(Type):
+    """A row of the table or collection in ``slot``; -1 is None."""
+
+    slot: str
+
+    def __str__(self) -> str:
+        return f"handle of {self.slot}"
+
+
+@dataclass(frozen=True, slots=True)
+class Vector(Type):
+    """``size`` values of one type, held by the item."""
+
+    elem: Type
+    size: int
+
+    def __str__(self) -> str:
+        return f"vector of {self.size} {self.elem}"
+
+
+@dataclass(frozen=True, slots=True)
+class Struct(Type):
+    """A named record of values."""
+
+    name: str
+    fields: tuple[tuple[str, Type], ...]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Tuple(Type):
+    """Several values returned together."""
+
+    items: tuple[Type, ...]
+
+    def __str__(self) -> str:
+        return "(" + ", ".join(map(str, self.items)) + ")"
+
+
+@dataclass(frozen=True, slots=True)
+class Local(Type):
+    """A per-item collection of at most ``capacity`` values, passed by reference."""
+
+    elem: Type
+    capacity: int
+
+    def __str__(self) -> str:
+        return f"local collection of {self.elem}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(Type):
+    """Consecutive new rows of the table in ``slot``."""
+
+    slot: str
+
+    def __str__(self) -> str:
+        return f"new rows of {self.slot}"
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing(Type):
+    """The type of ``None`` and of a function that returns no value."""
+
+    def __str__(self) -> str:
+        return "None"
+
+
+@dataclass(frozen=True, slots=True)
+class Object(Type):
+    """A graph, table, collection, set or flag argument: ``kind`` and the slot it fills."""
+
+    kind: str
+    slot: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.slot}"
+
+
+BOOL = Scalar("bool_", "b", 8)
+I8, I16, I32, I64 = (Scalar(f"i{n}", "i", n) for n in (8, 16, 32, 64))
+U8, U16, U32, U64 = (Scalar(f"u{n}", "u", n) for n in (8, 16, 32, 64))
+F16, F32, F64 = (Scalar(f"f{n}", "f", n) for n in (16, 32, 64))
+SCALARS = {s.name: s for s in (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F16, F32, F64)}
+INT, FLOAT = Weak("i"), Weak("f")
+NOTHING = Nothing()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a store: ``size`` values a row (0: a scalar), ``ref`` the slot it refers to."""
+
+    name: str
+    dtype: Scalar
+    size: int
+    ref: str | None
+    stride: int  # bytes from one row to the next
+
+    @property
+    def elem(self) -> Type:
+        """The type of one value of the column."""
+        return Handle(self.ref) if self.ref else self.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """What the compiler knows of one object in memory.
+
+    ``kind`` is ``table``, ``collection``, ``set`` or ``flag``.  A collection's items are the column
+    ``item`` (absent if it carries columns only).  A set's ``of`` is the slot of its table.
+    """
+
+    slot: str
+    kind: str
+    columns: tuple[Column, ...] = ()
+    of: str | None = None
+    deletes: bool = False  # rows of the table may be dead
+
+    def column(self, name: str) -> Column | None:
+        """Find a column by name."""
+        return next((c for c in self.columns if c.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphInfo:
+    """A graph: the slots of its tables by name, and how its adjacency is held."""
+
+    slot: str
+    tables: tuple[tuple[str, str], ...]  # (name, slot)
+    directed: bool
+    out_identity: bool  # the k-th entry of the out-adjacency is edge k

@@ -1,0 +1,51 @@
+"""The names that kernels use: ``from morph.prelude import *``.
+
+Atomics, ``single``, vectors and local collections, exact predicates, mathematical functions and
+data types.  On the host only the data types do anything.
+"""
+
+from morph.dtypes import (
+    bool_,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
+)
+from morph.lang.builtins import (
+    atomic_add,
+    atomic_and,
+    atomic_cas,
+    atomic_exch,
+    atomic_max,
+    atomic_min,
+    atomic_or,
+    atomic_sub,
+    atomic_xor,
+    barrier,
+    ceil,
+    exp,
+    floor,
+    incircle,
+    local,
+    log,
+    orient2d,
+    popcount,
+    single,
+    sqrt,
+    struct,
+    vector,
+)
+
+__all__ = [
+    "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or",
+    "atomic_sub", "atomic_xor", "barrier", "bool_", "ceil", "exp", "f16", "f32", "f64", "floor", "i8",
+    "i16", "i32", "i64", "incircle", "local", "log", "orient2d", "popcount", "single", "sqrt",
+    "struct", "u8", "u16", "u32", "u64", "vector",
+]  # fmt: skip
