@@ -81,8 +81,8 @@ def _table(t: Table, keep: Array | None, maps: Mapping[Table, Array]) -> Callabl
 
         return commit
     moved = {name: values[keep] for name, values in moved.items()}
-    records = squeeze(t, keep, moved)
-    return lambda: t._replace(records, int(keep.size))
+    records, hidden = squeeze(t, keep, moved), t._no_dead()
+    return lambda: t._replace(records, hidden, int(keep.size))
 
 
 def translate(xp: Any, ids: Array, new_id: Array) -> Array:

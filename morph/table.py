@@ -197,8 +197,8 @@ class Table(Store):
     def allow_deletes(self) -> None:
         """Prepare for rows to be deleted: kernels then ask of every row whether it is dead."""
         if not self.deletes:
-            self._hidden["dead"] = self._hidden_array("dead", self.capacity)
-            self._hidden["free"] = self._ring(self.capacity)
+            dead, free = self._hidden_array("dead", self.capacity), self._ring(self.capacity)
+            self._hidden.update(dead=dead, free=free)
             self.deletes = True
             self.version += 1
 
@@ -327,14 +327,16 @@ class Table(Store):
         if self.graph is not None and self.name == "points":
             self.graph.points_resized()
 
-    def _replace(self, records: list[Record], count: int) -> None:
-        """Take over compacted rows: all alive, nothing hidden kept."""
+    def _no_dead(self) -> dict[str, Array]:
+        """Give the hidden arrays of a table whose rows are all alive."""
+        kinds = ("dead", "free") if self.deletes else ()
+        return {kind: self._hidden_array(kind, self.capacity) for kind in kinds}
+
+    def _replace(self, records: list[Record], hidden: dict[str, Array], count: int) -> None:
+        """Take over compacted rows, which are all alive."""
         self._records = records
         self._place(records, self.columns.values())
-        self._hidden.clear()
-        if self.deletes:
-            self._hidden["dead"] = self._hidden_array("dead", self.capacity)
-            self._hidden["free"] = self._ring(self.capacity)
+        self._hidden = hidden
         words = self.words
         words[COUNT] = count
         words[HEAD] = words[TAIL] = words[COMMITTED] = 0

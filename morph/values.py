@@ -50,6 +50,8 @@ def raw(value: Any, column: Column, target: Store | None, where: str) -> Array:
         if column.ref and (value is None or isinstance(value, (Row, list, tuple))):
             value = _ids(value, target, where)
         a = np.asarray(value)
+        if a.dtype.kind in "fO" and column.dtype == np.uint64:
+            a = _big(value, a)
     kind, to = a.dtype.kind, column.dtype.kind
     fits = a.dtype.newbyteorder("=") in NAMES and (
         kind == to
@@ -60,6 +62,12 @@ def raw(value: Any, column: Column, target: Store | None, where: str) -> Array:
     if not fits and a.size:
         raise TypeError(f"{where}: cannot store {a.dtype} values as {column!r}")
     return a
+
+
+def _big(value: Any, a: Array) -> Array:
+    """Read lists of Python integers above 2^63, which NumPy takes for reals, as uint64."""
+    exact = np.asarray(value, object)
+    return exact.astype(np.uint64) if all(type(v) is int for v in exact.flat) else a
 
 
 def _ids(value: Any, target: Store | None, where: str) -> Any:
