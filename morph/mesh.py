@@ -167,13 +167,13 @@ class Mesh:
 
         See `morph.io.read_mesh`.
         """
-        from morph.io import read_mesh
+        from morph.io import read_mesh  # noqa: PLC0415
 
         return read_mesh(path)
 
     def write(self, base: str | os.PathLike[str]) -> None:
         """Write ``base.node``, ``base.ele`` and ``base.poly``.  See `morph.io.write_mesh`."""
-        from morph.io import write_mesh
+        from morph.io import write_mesh  # noqa: PLC0415
 
         write_mesh(self, base)
 
@@ -184,7 +184,7 @@ class Mesh:
         areas: list[float] = []
         total = 0.0
         for start in range(0, len(self.triangles), _CHUNK):
-            corners = self.points[self.triangles[start : start + _CHUNK]]
+            corners = np.take(self.points, self.triangles[start : start + _CHUNK], axis=0)
             x, y = corners[:, :, 0], corners[:, :, 1]
             for k in range(3):
                 ux, uy = (v[:, (k + 1) % 3] - v[:, k] for v in (x, y))
@@ -235,7 +235,7 @@ class Mesh:
         ImportError
             If matplotlib is not installed.
         """
-        from morph.io.plot import draw
+        from morph.io.plot import draw  # noqa: PLC0415
 
         figure = draw(self)
         if path is not None:

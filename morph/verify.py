@@ -74,7 +74,7 @@ def _signs(
     """Signs by the filter, then exactly for the doubtful."""
     out = np.empty(len(corners[0]), np.int8)
     for start in range(0, len(out), _CHUNK):
-        rows = [points[c[start : start + _CHUNK]] for c in corners]
+        rows = [np.take(points, c[start : start + _CHUNK], axis=0) for c in corners]
         with np.errstate(all="ignore"):
             last = rows[-1]
             diffs = [v for r in rows[:-1] for v in (r[:, 0] - last[:, 0], r[:, 1] - last[:, 1])]
@@ -222,13 +222,14 @@ def _triangles(mesh: Mesh) -> list[Violation]:
     ordered = np.sort(keys)
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
     if len(twice):
-        used = np.flatnonzero(np.isin(keys, twice)) % len(t)
+        used = np.flatnonzero(_among(keys, twice)) % len(t)
         users = np.unique(used)
         a, b = divmod(int(twice[0]), n)
         text = f"edge ({a}, {b}) has several triangles on one side"
         _report(out, "edge-use", users, lambda i: f"{text}, triangle {i} among them", "triangles")
         corners = np.sort(t[users], axis=1)
         kinds, which = np.unique(corners, axis=0, return_inverse=True)
+        which = which.ravel()  # NumPy 2.0 gave it two dimensions
         same = users[np.bincount(which, minlength=len(kinds))[which] > 1]
         _report(
             out, "duplicate-triangle", same, lambda i: f"triangle {i} is there twice", "triangles"
@@ -256,9 +257,10 @@ def _neighbors(mesh: Mesh) -> list[Violation]:
     for k in range(3):
         a, b, u = t[:, (k + 1) % 3], t[:, (k + 2) % 3], neighbors[:, k]
         mutual = u < 0
+        theirs, back = np.take(t, u, axis=0), np.take(neighbors, u, axis=0)
         for j in range(3):
-            there = (t[u, j] == b) & (t[u, (j + 1) % 3] == a)
-            mutual |= there & (neighbors[u, (j + 2) % 3] == rows)
+            there = (theirs[:, j] == b) & (theirs[:, (j + 1) % 3] == a)
+            mutual |= there & (back[:, (j + 2) % 3] == rows)
         good &= mutual
         low, high = np.minimum(a, b).astype(np.int64), np.maximum(a, b)
         hull.append(np.where(u < 0, low * len(mesh.points) + high, -1))
@@ -273,7 +275,7 @@ def _neighbors(mesh: Mesh) -> list[Violation]:
     keys = np.concatenate(hull)
     ordered = np.sort(keys[keys >= 0])
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
-    bad = np.unique(np.flatnonzero((keys >= 0) & np.isin(keys, twice)) % max(len(t), 1))
+    bad = np.unique(np.flatnonzero((keys >= 0) & _among(keys, twice)) % max(len(t), 1))
     _report(
         out,
         "neighbour",
@@ -289,18 +291,31 @@ def _undirected(a: Ids, b: Ids, n: int) -> NDArray[np.int64]:
     return keys
 
 
+def _among(keys: NDArray[np.int64], table: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each key is in ``table``, by bisection."""
+    if len(table) == 0:
+        return np.zeros(len(keys), bool)
+    ordered = np.sort(table)
+    at = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
+    found: NDArray[np.bool_] = ordered[at] == keys
+    return found
+
+
 def _segments(mesh: Mesh) -> list[Violation]:
     out: list[Violation] = []
     n, t, s = len(mesh.points), mesh.triangles, mesh.segments
     segments = _undirected(s[:, 0], s[:, 1], n)
+    touched = np.zeros(n, bool)
+    touched[s] = True
     edges, hull, owner = [], [], []
     for k in range(3):
         a, b = t[:, (k + 1) % 3], t[:, (k + 2) % 3]
-        edges.append(_undirected(a, b, n))
+        near = touched[a] & touched[b]
+        edges.append(_undirected(a[near], b[near], n))
         rim = np.flatnonzero(mesh.neighbors[:, k] < 0)
-        hull.append(edges[-1][rim])
+        hull.append(_undirected(a[rim], b[rim], n))
         owner.append(rim)
-    bad = np.flatnonzero(~np.isin(segments, np.concatenate(edges)))
+    bad = np.flatnonzero(~_among(segments, np.concatenate(edges)))
     _report(
         out,
         "segment",
@@ -311,7 +326,7 @@ def _segments(mesh: Mesh) -> list[Violation]:
     order = np.argsort(segments, kind="stable")
     bad = order[1:][segments[order][1:] == segments[order][:-1]]
     _report(out, "duplicate-segment", bad, lambda i: f"segment {i} is there twice", "segments")
-    loose = np.concatenate(owner)[~np.isin(np.concatenate(hull), segments)]
+    loose = np.concatenate(owner)[~_among(np.concatenate(hull), segments)]
     _report(
         out,
         "hull",
@@ -355,7 +370,7 @@ def repeated_points(points: NDArray[np.float64]) -> NDArray[np.int64]:
 def _delaunay(mesh: Mesh) -> list[Violation]:
     out: list[Violation] = []
     t, n = mesh.triangles, len(mesh.points)
-    fixed = np.sort(_undirected(mesh.segments[:, 0], mesh.segments[:, 1], n))
+    fixed = _undirected(mesh.segments[:, 0], mesh.segments[:, 1], n)
     touched = np.zeros(n, bool)
     touched[mesh.segments] = True
     total = t.sum(axis=1, dtype=np.int64)
@@ -365,7 +380,7 @@ def _delaunay(mesh: Mesh) -> list[Violation]:
         a, b = t[rows, (k + 1) % 3], t[rows, (k + 2) % 3]
         maybe = np.flatnonzero(touched[a] & touched[b])
         free = np.ones(len(rows), bool)
-        free[maybe] = ~np.isin(_undirected(a[maybe], b[maybe], n), fixed)
+        free[maybe] = ~_among(_undirected(a[maybe], b[maybe], n), fixed)
         rows, a, b = rows[free], a[free], b[free]
         apex = total[mesh.neighbors[rows, k]] - a - b
         sign = incircle(mesh.points, t[rows, 0], t[rows, 1], t[rows, 2], apex)

@@ -59,7 +59,7 @@ def read_graph(path: StrPath, device: Any = "cpu", symmetrize: bool = False) -> 
     OSError
         If it cannot be read.
     """
-    from morph.graph import Graph
+    from morph.graph import Graph  # noqa: PLC0415
 
     edges = read_edges(path)
     return Graph.from_edges(

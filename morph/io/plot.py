@@ -23,8 +23,8 @@ def draw(mesh: Mesh) -> Figure:
         If matplotlib is not installed.
     """
     try:
-        from matplotlib.collections import LineCollection, PolyCollection
-        from matplotlib.figure import Figure
+        from matplotlib.collections import LineCollection, PolyCollection  # noqa: PLC0415
+        from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError as error:
         message = "plotting needs matplotlib: pip install 'morph-engine[mesh]'"
         raise ImportError(message) from error

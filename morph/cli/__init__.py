@@ -1,0 +1,93 @@
+"""The ``morph`` command: meshes refined and checked, graphs searched, the installation shown.
+
+Bad input ends with exit code 2 and one line on stderr, Ctrl-C with 130.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from morph import __version__
+from morph.cli import graphs, meshes, system
+
+
+class Commands(click.Group):
+    """A group whose failures are one line on stderr, and an exit code."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command and exit: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+        kwargs["standalone_mode"] = False
+        try:
+            code = super().main(*args, **kwargs)
+            sys.stdout.flush()
+        except (click.Abort, KeyboardInterrupt):
+            click.echo("morph: interrupted", err=True)
+            code = 130
+        except BrokenPipeError:  # the reader of our output, such as head, has gone
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = 141
+        except click.ClickException as error:
+            code = _complain(error.format_message(), 2)
+        except Exception as error:
+            code = _explain(error)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(message: str, code: int) -> int:
+    click.echo("morph: " + " ".join(message.split()), err=True)
+    return code
+
+
+def _explain(error: Exception) -> int:
+    """Say what went wrong; an error that is the engine's own fault is raised again."""
+    from morph.build import CompilerNotFound  # noqa: PLC0415
+    from morph.device import DeviceError  # noqa: PLC0415
+    from morph.io import FormatError  # noqa: PLC0415
+    from morph.mesh import MeshError  # noqa: PLC0415
+
+    if isinstance(error, OSError) and error.filename is not None:
+        return _complain(f"{error.filename}: {error.strerror}", 2)
+    if isinstance(error, FormatError | MeshError | DeviceError | OSError):
+        return _complain(str(error), 2)
+    if isinstance(error, CompilerNotFound):  # its message is help in several lines
+        click.echo(f"morph: {error}", err=True)
+        return 1
+    if isinstance(error, ImportError):
+        return _complain(str(error), 1)
+    if isinstance(error, MemoryError):
+        return _complain("out of memory", 1)
+    raise error
+
+
+@click.group(
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, prog_name="morph")
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Graph algorithms that change their graph, on CPUs and GPUs.
+
+    Vertices count from 0, whatever a file's own base.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), err=True)
+        context.exit(2)
+
+
+for _command in (
+    meshes.refine,
+    meshes.check,
+    graphs.bfs,
+    graphs.sssp,
+    graphs.mst,
+    graphs.pagerank,
+    system.info,
+    system.cache,
+):
+    main.add_command(_command)

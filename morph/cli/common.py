@@ -1,0 +1,79 @@
+"""What the commands share: options, errors, reports."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from morph.device import Device
+    from morph.kernel import Timing
+
+
+class BadInput(click.ClickException):
+    """What the user gave cannot be used: one line, exit code 2."""
+
+
+def device_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--device`` to a command."""
+    return click.option(
+        "--device",
+        "spec",
+        default="auto",
+        show_default=True,
+        metavar="auto|cpu|cuda|cuda:N",
+        help="Where to run; auto takes a GPU if one answers.",
+    )(command)
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--json`` to a command."""
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."
+    )(command)
+
+
+def device_of(spec: str) -> Device:
+    """Return the device that ``--device`` names."""
+    from morph.device import device  # noqa: PLC0415
+
+    try:
+        return device(spec)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"--device: {error}") from error
+
+
+def check_writable(option: str, path: str | None) -> None:
+    """Refuse a place that cannot be written before any work is done."""
+    if path is None:
+        return
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise BadInput(f"{option}: there is no directory {folder}")
+    if not os.access(folder, os.W_OK):
+        raise BadInput(f"{option}: the directory {folder} is not writable")
+    if Path(path).is_dir():
+        raise BadInput(f"{option}: {path} is a directory")
+
+
+def times_of(timing: Timing) -> dict[str, float]:
+    """Return seconds by phase."""
+    return {name: round(getattr(timing, name), 6) for name in ("compile", "transfer", "run")}
+
+
+def print_report(report: dict[str, Any], as_json: bool, lines: list[str]) -> None:
+    """Print the report for programs, or the lines for people."""
+    if as_json:
+        click.echo(json.dumps(report, allow_nan=False))
+    else:
+        click.echo("\n".join(lines))
+
+
+def in_words(times: dict[str, float]) -> str:
+    """Write seconds by phase for people."""
+    return ", ".join(f"{name} {value:.3f} s" for name, value in times.items())

@@ -1,0 +1,105 @@
+"""``morph info`` and ``morph cache``."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+
+import click
+
+from morph import __version__
+from morph.cli.common import json_option, print_report
+
+_UNITS = "kMG"
+
+
+@click.command()
+@json_option
+def info(as_json: bool) -> None:
+    """Show versions, devices, compiler and cache."""
+    from morph.build import BuildError, cache, cpu  # noqa: PLC0415
+
+    packages = ("numpy", "click", "cupy", "nvidia-cuda-nvrtc", "meshio", "matplotlib")
+    try:
+        compiler = cpu.compiler()
+        found = f"{compiler.name} ({' '.join(compiler.command)})"
+        if not compiler.openmp:
+            found += ", without threads"
+    except BuildError as error:
+        found = str(error).partition("\n")[0]
+    facts = {
+        "morph": __version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        **{name: _version(name) for name in packages},
+        "compiler": found,
+        "devices": ["cpu", *_gpus()],
+        "cache": str(cache.path()),
+    }
+    width = max(map(len, facts))
+    lines = [
+        f"{name:<{width}}  {', '.join(v) if isinstance(v, list) else v or 'not installed'}"
+        for name, v in facts.items()
+    ]
+    print_report(facts, as_json, lines)
+
+
+def _version(package: str) -> str | None:
+    """Version of an installed package; CuPy's distributions are named after a CUDA version."""
+    names = [package] if package != "cupy" else ["cupy", "cupy-cuda13x", "cupy-cuda12x"]
+    for name in names:
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def _gpus() -> list[str]:
+    """Name the GPUs that answer."""
+    from morph.device import DeviceError, device  # noqa: PLC0415
+
+    try:
+        first = device("cuda")
+    except DeviceError:
+        return []
+    runtime = first.xp.cuda.runtime
+    names = (runtime.getDeviceProperties(k)["name"] for k in range(runtime.getDeviceCount()))
+    return [f"cuda:{k} ({name.decode()})" for k, name in enumerate(names)]
+
+
+@click.command()
+@click.option("--clear", is_flag=True, help="Remove every entry.")
+@json_option
+def cache(clear: bool, as_json: bool) -> None:
+    """Show the cache of compiled kernels, or clear it; MORPH_CACHE moves it."""
+    from morph.build import cache as store  # noqa: PLC0415
+
+    place = str(store.path())
+    if clear:
+        removed = store.clear()
+        print_report(
+            {"path": place, "removed": removed}, as_json, [f"{removed} entries removed: {place}"]
+        )
+        return
+    entries, size = store.entries(), store.size()
+    report = {
+        "path": place,
+        "bytes": size,
+        "entries": [
+            {"key": e.key, "name": e.name, "target": e.target, "bytes": e.size} for e in entries
+        ],
+    }
+    lines = [f"{place}: {len(entries)} entries, {_bytes(size)}"]
+    lines += [f"  {e.key[:12]}  {e.target:<6}  {_bytes(e.size):>8}  {e.name}" for e in entries]
+    print_report(report, as_json, lines)
+
+
+def _bytes(size: float) -> str:
+    unit = ""
+    for larger in _UNITS:
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    return f"{size:.3g} {unit}B"
