@@ -103,9 +103,7 @@ def _platform() -> str:
 @memoised
 def _fallback(wanted: Path, reason: str) -> Path:
     made = Path(tempfile.mkdtemp(prefix="morph-"))
-    owner = os.getpid()
-    # a forked child must not remove what its parent still uses
-    atexit.register(lambda: os.getpid() == owner and shutil.rmtree(made, ignore_errors=True))
+    atexit.register(_remove, made, os.getpid())
     warnings.warn(
         f"kernels are compiled anew in each process: the cache {wanted} is unusable ({reason}); "
         "set MORPH_CACHE to a directory that can be written",
@@ -113,6 +111,11 @@ def _fallback(wanted: Path, reason: str) -> Path:
         stacklevel=4,
     )
     return made
+
+
+def _remove(made: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child must not remove what its parent still uses
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def key(text: str, *parts: str) -> str:

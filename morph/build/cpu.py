@@ -48,8 +48,8 @@ extern "C" void morph_trial(int *a, int n) {
 
 _HELP = """no C++ compiler found for the cpu device. Looked for:
 {tried}
-Install one: `apt install g++`, `dnf install gcc-c++`, `brew install gcc` or `xcode-select --install`;
-or, with pip alone, `pip install ziglang` (kernels then run on one thread).
+Install one: `apt install g++`, `dnf install gcc-c++`, `brew install gcc`,
+`xcode-select --install`; or, with pip alone, `pip install ziglang` (one thread only).
 Or set MORPH_CXX to the command of a compiler that understands g++'s options."""
 
 

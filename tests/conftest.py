@@ -1,0 +1,49 @@
+"""Markers for what a machine may lack, and how much Hypothesis tries."""
+
+import importlib.util
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# the first example pays for a compilation, so neither its time nor its slowness means anything
+settings.register_profile(
+    "here",
+    deadline=None,
+    max_examples=30,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("ci", settings.get_profile("here"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+def gpu_answers() -> bool:
+    if importlib.util.find_spec("cupy") is None:
+        return False
+    import cupy
+
+    try:
+        return bool(cupy.cuda.runtime.getDeviceCount())
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return False
+
+
+def nvrtc_loads() -> bool:
+    if importlib.util.find_spec("cupy") is None:
+        return False
+    from cupy.cuda import nvrtc
+
+    try:
+        return bool(nvrtc.getVersion())
+    except RuntimeError:
+        return False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    needs = {"gpu": (gpu_answers, "no GPU answers"), "nvrtc": (nvrtc_loads, "NVRTC is missing")}
+    for marker, (there, reason) in needs.items():
+        marked = [item for item in items if item.get_closest_marker(marker)]
+        if marked and not there():
+            for item in marked:
+                item.add_marker(pytest.mark.skip(reason=reason))

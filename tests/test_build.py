@@ -1,0 +1,477 @@
+"""Compiling for both targets, and the cache that keeps what was compiled."""
+
+import ctypes
+import json
+import multiprocessing
+import os
+import shutil
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+from morph.build import CompileError, CompilerNotFound, cache, cpu, cuda
+
+ADD = 'extern "C" int add(int a, int b) { return a + b; }\n'
+SCALE = 'extern "C" __global__ void scale(float *x) { x[threadIdx.x] *= 2; }\n'
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path, monkeypatch):
+    """An empty cache, and a compiler nothing is known about."""
+    monkeypatch.setenv("MORPH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(cpu, "_known", {})
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def compilations(monkeypatch):
+    """The list of texts that really went to the C++ compiler."""
+    seen = []
+    real = cpu._compile
+    monkeypatch.setattr(
+        cpu, "_compile", lambda c, f, text, o: seen.append(text) or real(c, f, text, o)
+    )
+    return seen
+
+
+def run(library: Path) -> int:
+    return ctypes.CDLL(str(library)).add(20, 22)
+
+
+# -- the cache's key
+
+
+def test_second_build_compiles_nothing(compilations):
+    first = cpu.build(ADD)
+    assert cpu.build(ADD) == first
+    assert run(first) == 42
+    assert compilations == [ADD]
+
+
+def test_moved_source_keeps_its_binary(compilations):
+    first = cpu.build('#line 3 "a.py"\n' + ADD)
+    assert cpu.build('  #  line 70 "b.py"\n' + ADD) == first
+    assert len(compilations) == 1
+
+
+@pytest.mark.parametrize(
+    "text, defines", [(ADD.replace("+", "-"), ()), (ADD, ("X",)), (ADD, ("X=2",)), (ADD + "\n", ())]
+)
+def test_changed_text_or_define_is_built_anew(text, defines):
+    assert cpu.build(text, defines=defines) != cpu.build(ADD)
+
+
+def test_changed_flags_compiler_and_processor_are_built_anew(monkeypatch):
+    paths = [cpu.build(ADD)]
+    with monkeypatch.context() as m:
+        m.setattr(cpu, "FLAGS", (*cpu.FLAGS, "-DOTHER"))
+        paths.append(cpu.build(ADD))
+    with monkeypatch.context() as m:
+        m.setattr(cpu, "processor", lambda: "a later model")
+        paths.append(cpu.build(ADD))
+    used = cpu.compiler()
+    with monkeypatch.context() as m:
+        m.setattr(cpu, "compiler", lambda: cpu.replace(used, version="99"))
+        paths.append(cpu.build(ADD))
+    assert len(set(paths)) == 4
+    assert len(cache.entries()) == 4
+
+
+def test_parts_of_a_key_do_not_run_together():
+    assert cache.key("a", "bc") != cache.key("ab", "c") != cache.key("abc")
+
+
+def test_defines_reach_the_compiler():
+    text = 'extern "C" int add(int, int) { return VALUE; }'
+    assert run(cpu.build(text, defines=("VALUE=7",))) == 7
+
+
+# -- the cache's directory
+
+
+def test_moves_with_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("MORPH_CACHE", str(tmp_path / "elsewhere" / "deep"))
+    assert cpu.build(ADD).parent == tmp_path / "elsewhere" / "deep" == cache.path()
+    monkeypatch.delenv("MORPH_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    if sys.platform == "linux":
+        assert cache.path() == tmp_path / "xdg" / "morph"
+
+
+def test_unusable_directory_falls_back_with_one_warning(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MORPH_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.warns(RuntimeWarning, match="MORPH_CACHE") as seen:
+        first = cpu.build(ADD)
+        assert cpu.build(ADD) == first
+    assert len(seen) == 1
+    assert run(first) == 42
+
+
+def test_read_only_directory_falls_back(tmp_path, monkeypatch):
+    (tmp_path / "cache").mkdir()
+    real = os.access  # a mode would not do: the tests may run as root
+    monkeypatch.setattr(os, "access", lambda f, mode: f != tmp_path / "cache" and real(f, mode))
+    with pytest.warns(RuntimeWarning, match="not writable"):
+        assert run(cpu.build(ADD)) == 42
+    assert not list((tmp_path / "cache").iterdir())
+
+
+def test_fallback_is_removed_at_exit(tmp_path):
+    (tmp_path / "file").touch()
+    code = f"from morph.build import cpu; print(cpu.build({ADD!r}))"
+    env = os.environ | {"MORPH_CACHE": str(tmp_path / "file" / "x"), "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not Path(done.stdout.strip()).parent.exists()
+
+
+def test_survives_the_directory_being_removed(directory):
+    cpu.build(ADD)
+    shutil.rmtree(directory)
+    assert run(cpu.build(ADD)) == 42
+
+
+# -- what an entry is
+
+
+def test_entries_are_described():
+    before = time.time()
+    built = cpu.build(ADD, name="add")
+    (entry,) = cache.entries()
+    assert (entry.name, entry.target, entry.suffix) == ("add", "cpu", "so")
+    assert entry.binary == built
+    assert entry.size == built.stat().st_size
+    assert entry.source.read_text() == ADD
+    assert entry.compiler == cpu.compiler().name
+    assert before - 1 <= entry.created <= time.time() + 1
+    assert cache.size() >= entry.size + len(ADD)
+
+
+def test_clear_removes_what_is_ours_only(directory):
+    cpu.build(ADD)
+    with pytest.raises(CompileError):
+        cpu.build("nonsense")
+    busy = cache.temporary("so")  # perhaps another process is writing it
+    old = cache.temporary("so")
+    os.utime(old, (0, 0))
+    (directory / "mine.txt").touch()
+    assert cache.clear() == 1
+    assert {f.name for f in directory.iterdir()} == {"mine.txt", busy.name}
+    assert cache.entries() == []
+
+
+def test_nothing_temporary_is_left(directory):
+    cpu.build(ADD)
+    with pytest.raises(CompileError):
+        cpu.build("nonsense")
+    assert not [f.name for f in directory.iterdir() if f.name.startswith("tmp-")]
+
+
+# -- damage
+
+
+@pytest.mark.parametrize("damage", ["empty", "short", "garbage", "missing", "record", "version"])
+def test_damaged_entry_is_built_anew(damage, compilations):
+    built = cpu.build(ADD)
+    whole = built.read_bytes()
+    record = built.with_suffix(".json")
+    replacement = built.with_suffix(".new")  # a mapped file is never overwritten in place
+    match damage:
+        case "empty":
+            replacement.write_bytes(b"")
+            replacement.replace(built)
+        case "short":
+            replacement.write_bytes(whole[: len(whole) // 2])
+            replacement.replace(built)
+        case "garbage":
+            replacement.write_bytes(bytes(len(whole)))
+            replacement.replace(built)
+        case "missing":
+            built.unlink()
+        case "record":
+            record.write_text(record.read_text()[:40])
+        case "version":
+            record.write_text(json.dumps({"key": built.stem, "of": "another time"}))
+    assert run(cpu.build(ADD)) == 42
+    assert len(compilations) == 2
+    assert len(cache.entries()) == 1
+
+
+def test_whole_but_unloadable_entry_is_built_anew(directory, compilations):
+    """As when the directory is shared by machines with different system libraries."""
+    built = cpu.build(ADD)
+    fake = cache.temporary("so")
+    fake.write_bytes(b"not a library")
+    cache.store(built.stem, "so", fake, ADD, name="", target="cpu", compiler="")
+    assert run(cpu.build(ADD)) == 42
+    assert len(compilations) == 2
+
+
+def test_damaged_compiler_record_is_asked_for_again(directory, monkeypatch):
+    cpu.build(ADD)
+    (record,) = directory.glob("compiler-*.json")
+    for text in ("", "[]", "{}"):
+        record.write_text(text)
+        monkeypatch.setattr(cpu, "_known", {})
+        assert run(cpu.build(ADD)) == 42
+
+
+# -- many processes
+
+
+def _build_many(seed: int) -> list[int]:
+    texts = [ADD.replace("a + b", f"a + b + {(seed + i) % 4}") for i in range(4)]
+    return sorted(run(cpu.build(text)) for text in texts)
+
+
+def test_many_processes_at_once(directory):
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(6) as pool:
+        results = pool.map(_build_many, range(12), chunksize=1)
+    assert results == [[42, 43, 44, 45]] * 12
+    assert len(cache.entries()) == 4
+    assert not list(directory.glob("tmp-*"))
+
+
+# -- compile errors
+
+
+def test_error_names_the_users_line(tmp_path):
+    user = tmp_path / "user.py"
+    user.write_text("@kernel\ndef f(p):\n    p.dist = nowhere\n")
+    text = f'#line 3 "{user}"\nextern "C" int f() {{ return nowhere; }}\n'
+    with pytest.raises(CompileError) as caught:
+        cpu.build(text, name="f")
+    error = caught.value
+    assert (error.file, error.line, error.target) == (str(user), 3, "cpu")
+    assert "f does not compile for cpu" in str(error)
+    assert "p.dist = nowhere" in str(error)
+    assert "nowhere" in error.log
+    assert error.source.read_text() == text
+    assert str(error.source) in str(error)
+    assert cache.entries() == []
+
+
+def test_error_outside_the_users_code_names_the_kept_text():
+    with pytest.raises(CompileError) as caught:
+        cpu.build("\nint f() { return nowhere; }")
+    assert (caught.value.file, caught.value.line) == (str(caught.value.source), 2)
+
+
+def test_undefined_symbol_is_a_compile_error():
+    with pytest.raises(CompileError, match="nowhere"):
+        cpu.build('extern "C" int nowhere(); extern "C" int f() { return nowhere(); }')
+
+
+# -- which compiler
+
+
+def script(path: Path, body: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def real() -> str:
+    return shutil.which(cpu.compiler().command[0])
+
+
+def test_version_is_asked_once_per_compiler(tmp_path, monkeypatch):
+    log = tmp_path / "log"
+    wrapper = script(tmp_path / "cxx", f'echo "$@" >> {log}; exec {real()} "$@"')
+    monkeypatch.setenv("MORPH_CXX", wrapper)
+    for _ in range(3):
+        cpu.build(ADD)
+        monkeypatch.setattr(cpu, "_known", {})  # as in a new process
+    assert log.read_text().count("--version") == 1
+    script(tmp_path / "cxx", f'echo changed "$@" >> {log}; exec {real()} "$@"')
+    monkeypatch.setattr(cpu, "_known", {})
+    cpu.build(ADD)
+    assert log.read_text().count("--version") == 2
+
+
+def test_order_of_search(tmp_path, monkeypatch):
+    wrapper = {n: script(tmp_path / n, f'exec {real()} "$@"') for n in ("one", "two", "g++")}
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.delenv("MORPH_CXX", raising=False)
+    assert cpu.compiler().command == ("g++",)
+    monkeypatch.setenv("CXX", wrapper["two"])
+    assert cpu.compiler().command == (wrapper["two"],)
+    monkeypatch.setenv("MORPH_CXX", f"{wrapper['one']} -DWITH_OPTION")
+    assert cpu.compiler().command == (wrapper["one"], "-DWITH_OPTION")
+    text = ADD + "\n#ifndef WITH_OPTION\n#error missing\n#endif\n"
+    assert run(cpu.build(text)) == 42
+
+
+def test_unusable_cxx_is_passed_over(monkeypatch):
+    monkeypatch.delenv("MORPH_CXX", raising=False)
+    monkeypatch.delenv("CXX", raising=False)
+    usual = cpu.compiler().command
+    monkeypatch.setenv("CXX", "/no/such/compiler")
+    assert cpu.compiler().command == usual
+
+
+@pytest.mark.parametrize("broken", ["/no/such/compiler", "no-such-compiler", "broken"])
+def test_unusable_morph_cxx_is_an_error(broken, tmp_path, monkeypatch):
+    if broken == "broken":
+        broken = script(tmp_path / "broken", "echo licence expired >&2; exit 3")
+    monkeypatch.setenv("MORPH_CXX", broken)
+    with pytest.raises(CompilerNotFound, match="MORPH_CXX is set to") as caught:
+        cpu.build(ADD)
+    assert broken in str(caught.value)
+
+
+def test_no_compiler_says_what_was_looked_for_and_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("MORPH_CXX", raising=False)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setattr(cpu.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(CompilerNotFound) as caught:
+        cpu.build(ADD)
+    for word in ("CXX", "g++", "clang++", "c++", "ziglang"):
+        assert f"  {word}" in str(caught.value) or f"-m {word}" in str(caught.value)
+    for way in (
+        "apt install",
+        "dnf install",
+        "brew install",
+        "xcode-select",
+        "pip install ziglang",
+    ):
+        assert way in str(caught.value)
+
+
+@pytest.mark.skipif(not cpu.importlib.util.find_spec("ziglang"), reason="ziglang is not installed")
+def test_zig_is_taken_when_nothing_else_is_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for variable in ("MORPH_CXX", "CXX"):
+        monkeypatch.delenv(variable, raising=False)
+    assert run(cpu.build(ADD)) == 42
+    assert "ziglang" in cpu.compiler().command
+
+
+# -- flags that a machine may lack
+
+
+def refusing(path: Path, flag: str) -> str:
+    """A compiler that does not know one flag."""
+    return script(
+        path,
+        f'for a in "$@"; do case "$a" in {flag}) echo "error: {flag}?" >&2; exit 1;; esac; done\n'
+        f'exec {real()} "$@"',
+    )
+
+
+def test_without_openmp_builds_serial_code_and_warns_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("MORPH_CXX", refusing(tmp_path / "cxx", "-fopenmp"))
+    with pytest.warns(RuntimeWarning, match="one thread"):
+        assert run(cpu.build(ADD)) == 42
+    assert not cpu.compiler().openmp
+    assert "-march=native" in cpu.compiler().flags
+    monkeypatch.setattr(cpu, "_known", {})  # a new process remembers
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run(cpu.build(ADD)) == 42
+        cpu.build(ADD + "\n")
+
+
+def test_without_march_native_keeps_openmp(tmp_path, monkeypatch):
+    monkeypatch.setenv("MORPH_CXX", refusing(tmp_path / "cxx", "-m*=native"))
+    assert run(cpu.build(ADD)) == 42
+    assert cpu.compiler().flags == ("-fopenmp",)
+
+
+def test_users_error_is_not_blamed_on_the_flags(compilations):
+    for _ in range(2):
+        with pytest.raises(CompileError, match="nowhere"):
+            cpu.build("int f() { return nowhere; }")
+    assert cpu.compiler().checked
+    assert compilations.count(cpu._TRIAL) == 2  # native, OpenMP: once
+
+
+def test_arithmetic_is_what_the_gpu_does():
+    """No contraction, and signed overflow that wraps."""
+    text = """extern "C" double fma3(double a, double b, double c) { return a * b + c; }
+              extern "C" int more(int a) { return a + 1 > a; }"""
+    library = ctypes.CDLL(str(cpu.build(text)))
+    library.fma3.restype = ctypes.c_double
+    a, b = 1 + 2.0**-30, 1 - 2.0**-30
+    library.fma3.argtypes = [ctypes.c_double] * 3
+    assert library.fma3(a, b, -1.0) == a * b - 1.0
+    assert library.more(2**31 - 1) == 0
+
+
+# -- CUDA
+
+
+@pytest.mark.nvrtc
+def test_cubin_comes_from_the_cache_the_second_time(monkeypatch):
+    cubin = cuda.build(SCALE, name="scale")
+    assert cubin[:4] == b"\x7fELF"
+    monkeypatch.setattr(cuda, "_compile", None)
+    assert cuda.build(SCALE) == cubin
+    assert cuda.build('#line 9 "moved.py"\n' + SCALE) == cubin
+    (entry,) = cache.entries()
+    assert (entry.name, entry.target, entry.suffix) == ("scale", "sm_90", "cubin")
+    assert entry.source.read_text() == SCALE
+
+
+@pytest.mark.nvrtc
+def test_cubin_differs_by_architecture_and_define(monkeypatch):
+    cuda.build(SCALE)
+    cuda.build(SCALE, "sm_80")
+    cuda.build(SCALE, defines=("X",))
+    monkeypatch.setattr(cuda, "version", lambda: "another NVRTC")
+    cuda.build(SCALE)
+    assert len(cache.entries()) == 4
+
+
+@pytest.mark.nvrtc
+def test_damaged_cubin_is_built_anew():
+    cubin = cuda.build(SCALE)
+    (entry,) = cache.entries()
+    entry.binary.write_bytes(cubin[:100])
+    assert cuda.build(SCALE) == cubin
+
+
+@pytest.mark.nvrtc
+def test_cuda_error_names_the_users_line(tmp_path):
+    user = tmp_path / "user.py"
+    user.write_text("a\nb = nowhere\n")
+    text = f'#line 2 "{user}"\nint f() {{ return nowhere; }}\n'
+    with pytest.raises(CompileError) as caught:
+        cuda.build(text, name="f")
+    assert (caught.value.file, caught.value.line, caught.value.target) == (str(user), 2, "sm_90")
+    assert "b = nowhere" in str(caught.value)
+    assert caught.value.source.read_text() == text
+
+
+@pytest.mark.nvrtc
+def test_unknown_architecture_is_a_compile_error():
+    with pytest.raises(CompileError, match="sm_1"):
+        cuda.build(SCALE, "sm_1")
+
+
+@pytest.mark.nvrtc
+def test_plain_functions_are_device_functions_and_nothing_is_contracted():
+    text = """double f(double a, double b, double c) { return a * b + c; }
+              extern "C" __global__ void k(double *x) { x[0] = f(x[0], x[1], x[2]); }"""
+    from cupy.cuda import nvrtc
+
+    program = nvrtc.createProgram(text, "k.cu", (), ())
+    nvrtc.compileProgram(program, (*cuda.FLAGS, "--gpu-architecture=compute_90"))
+    assert b"fma" not in nvrtc.getPTX(program)
+
+
+def test_without_cupy_says_what_to_install(monkeypatch):
+    cuda._nvrtc.cache_clear()
+    monkeypatch.setitem(sys.modules, "cupy.cuda", None)
+    with pytest.raises(CompilerNotFound, match=r"morph-engine\[gpu\]"):
+        cuda.build(SCALE, "sm_90")
+    cuda._nvrtc.cache_clear()
