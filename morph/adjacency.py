@@ -40,7 +40,7 @@ def offsets_of(device: Device, keys: Array, n: int, capacity: int) -> Array:
     xp = device.xp
     offsets = xp.full(max(capacity, n) + 1, keys.size, np.int64)
     offsets[0] = 0
-    xp.cumsum(xp.bincount(keys, minlength=n)[:n], out=offsets[1 : n + 1])
+    offsets[1 : n + 1] = xp.cumsum(xp.bincount(keys, minlength=n)[:n])
     return offsets
 
 
@@ -149,6 +149,6 @@ class Adjacency:
         if offsets.size == size:
             return offsets
         with self.points.device.active():
-            longer = self.points.device.xp.full(size, offsets[n], np.int64)
+            longer = self.points.device.xp.full(size, int(offsets[n]), np.int64)
             longer[: n + 1] = offsets[: n + 1]
         return longer

@@ -260,12 +260,14 @@ class Set:
     def union(self, a: Any, b: Any) -> bool:
         """Join the sets of two rows; true if they were apart."""
         low, high = sorted((self.find(a).id, self.find(b).id))
-        self._parent[high] = low
+        with self.device.active():
+            self._parent[high] = low
         return low != high
 
     def reset(self) -> None:
         """Make every row alone again."""
-        self._parent[:] = self._alone(self._parent.size)
+        with self.device.active():
+            self._parent[:] = self._alone(self._parent.size)
 
     def labels(self) -> Array:
         """Give every row's representative, shape (len(table),), int32."""
@@ -293,7 +295,8 @@ class Set:
         """Follow the table's capacity; new rows are alone."""
         if capacity > self._parent.size:
             parent = self._alone(capacity)
-            parent[: self._parent.size] = self._parent
+            with self.device.active():
+                parent[: self._parent.size] = self._parent
             self._parent = parent
             self.version += 1
 
@@ -328,7 +331,7 @@ class Flag:
     """
 
     kind: ClassVar[str] = "flag"
-    __slots__ = ("_words", "columns", "device", "graph", "name", "version")
+    __slots__ = ("__weakref__", "_words", "columns", "device", "graph", "name", "version")
 
     def __init__(self, where: Any = "cpu") -> None:
         self.device = _device(getattr(where, "device", where))
@@ -344,18 +347,22 @@ class Flag:
 
     def take(self) -> bool:
         """Read the flag and lower it; waits for the GPU."""
-        raised = bool(self._words[0])
+        raised = bool(self)
         if raised:
-            self._words[0] = 0
+            self._put(0)
         return raised
 
     def set(self) -> None:
         """Raise the flag."""
-        self._words[0] = 1
+        self._put(1)
 
     def clear(self) -> None:
         """Lower the flag."""
-        self._words[0] = 0
+        self._put(0)
+
+    def _put(self, value: int) -> None:
+        with self.device.active():
+            self._words[0] = value
 
     def address(self, kind: str, column: str = "") -> int:
         """Give the device address of the flag's four words (i32)."""

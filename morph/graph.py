@@ -432,7 +432,7 @@ class Graph:
         with self.device.active():
             old = xp.arange(count) if ids is None else ids.astype(np.int64)
             fresh = xp.zeros(self.points.live + 1, np.int64)
-            xp.cumsum((offsets[1:] - offsets[:-1])[self.points.ids()], out=fresh[1:])
+            fresh[1:] = xp.cumsum((offsets[1:] - offsets[:-1])[self.points.ids()])
             order = self._input_positions(old)
         compact(self.tables.values(), self.tables.values(), {self.edges: old})
         self.structure_changed()

@@ -90,7 +90,8 @@ class Store:
 
     def _push(self) -> None:
         if self._words is not self.meta:
-            self.meta.set(self._words)
+            with self.device.active():
+                self.meta.set(self._words)
 
     def touched(self) -> None:
         """Forget what is known of the counters: a kernel may have changed them."""
@@ -321,7 +322,9 @@ class Store:
     def _hidden_array(self, kind: str, capacity: int) -> Array:
         dtype, value = HIDDEN[kind]
         rows = max(capacity, 1)
-        return self.device.full(rows, value, dtype) if value else self.device.zeros(rows, dtype)
+        return (
+            self.device.full(rows, dtype(value), dtype) if value else self.device.zeros(rows, dtype)
+        )
 
     def _fill_bytes(self) -> np.ndarray[Any, Any]:
         parts = []

@@ -11,7 +11,7 @@ import numpy as np
 from morph.column import Record
 from morph.compact import compact
 from morph.device import Array, Device, device
-from morph.row import Row
+from morph.row import Row, as_id
 from morph.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL, Store
 from morph.values import bind, check_ids, prepare
 
@@ -207,7 +207,7 @@ class Table(Store):
 
         Parameters
         ----------
-        ids : int, Row, array of int, or array of bool of length ``len(table)``
+        ids : int, Row, any number of them, or array of bool of length ``len(table)``
 
         Raises
         ------
@@ -216,9 +216,9 @@ class Table(Store):
         """
         xp, count = self.device.xp, len(self)
         if isinstance(ids, (Row, int)):
-            ids = [int(ids)]
-        elif isinstance(ids, (list, tuple)):
-            ids = np.array([int(i) for i in ids], np.int64) if not _bools(ids) else ids
+            ids = [ids]
+        if isinstance(ids, (list, tuple, set, frozenset)) and not _bools(ids):
+            ids = np.array([as_id(i, self, "ids") for i in ids], np.int64)
         with self.device.active():
             a = self.device.asarray(ids)
             if a.dtype.kind == "b":
@@ -234,7 +234,7 @@ class Table(Store):
             a = a[dead[a] == 0]
             dead[a] = 1
             tail = int(words[TAIL])
-            ring[(xp.arange(tail, tail + a.size)) & (ring.size - 1)] = a
+            ring[xp.arange(tail, tail + a.size) & (ring.size - 1)] = a.astype(np.int32)
         words[TAIL] += a.size
         self._settle(words)
         self._push()
