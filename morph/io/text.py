@@ -201,7 +201,9 @@ class Scanner:
     def end(self, what: str) -> None:
         """Check that nothing but blanks and comments is left."""
         if self.skip_blank():
-            word = self.peek()[0][:20].decode("ascii", "replace")
+            words = self.peek()
+            self.check_text(b" ".join(words))
+            word = words[0][:20].decode()
             self.fail(f"unexpected {word!r} after the last of the {what}")
 
     def _some(self, wanted: int, fields: Sequence[Field], dtype: Any) -> NDArray[Any]:

@@ -1,0 +1,379 @@
+"""Triangle's files: every malformation with its line, exact round trips, whole files or none."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from morph.io import FormatError, from_meshio, read_mesh, to_meshio, write_mesh
+from morph.io import text as text_module
+from morph.io.files import replacing
+from morph.io.triangle import read_node, read_poly
+from morph.mesh import Mesh
+
+MESHES = Path(__file__).parent.parent / "meshes"
+NODE = "4 2 0 0\n1 0 0\n2 1 0\n3 1 1\n4 0 1\n"
+ELE = "2 3 0\n1 1 2 3\n2 1 3 4\n"
+POLY = "0 2 0 0\n4 1\n1 1 2 5\n2 2 3 6\n3 3 4 7\n4 4 1 8\n0\n"
+
+
+def put(folder: Path, node: str = NODE, ele: str = ELE, poly: str | None = None) -> Path:
+    (folder / "m.node").write_bytes(node.encode("latin1"))
+    (folder / "m.ele").write_bytes(ele.encode("latin1"))
+    if poly is not None:
+        (folder / "m.poly").write_bytes(poly.encode("latin1"))
+    return folder / "m"
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(FormatError) as caught:
+        read_mesh(path)
+    assert str(caught.value).startswith(str(path.parent))
+    return str(caught.value)[len(str(path.parent)) + 1 :]
+
+
+@pytest.mark.parametrize("name", ["italy", "norway", "chile", "south_africa", "canada", "square"])
+def test_samples_are_good_and_survive_a_round_trip(name, tmp_path):
+    mesh = read_mesh(MESHES / name)
+    mesh.check()
+    write_mesh(mesh, tmp_path / "copy")
+    again = read_mesh(tmp_path / "copy.ele")
+    assert_equal(mesh, again)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["copy.ele", "copy.node", "copy.poly"]
+
+
+def assert_equal(a: Mesh, b: Mesh) -> None:
+    for name in Mesh.__dataclass_fields__:
+        left, right = getattr(a, name), getattr(b, name)
+        assert np.array_equal(left, right), name
+        assert name == "base" or left.dtype == right.dtype, name
+
+
+@pytest.mark.parametrize("suffix", ["", ".node", ".ele", ".poly"])
+def test_any_of_the_names_will_do(tmp_path, suffix):
+    mesh = read_mesh(str(put(tmp_path, poly=POLY)) + suffix)
+    assert mesh.triangles.tolist() == [[0, 1, 2], [0, 2, 3]]
+    assert mesh.segment_markers.tolist() == [5, 6, 7, 8]
+    assert mesh.base == 1
+
+
+def test_a_base_name_may_hold_dots(tmp_path):
+    write_mesh(read_mesh(put(tmp_path)), tmp_path / "a.1")
+    assert len(read_mesh(tmp_path / "a.1").triangles) == 2
+
+
+def test_without_poly_the_hull_is_the_segments(tmp_path):
+    mesh = read_mesh(put(tmp_path))
+    assert sorted(map(sorted, mesh.segments.tolist())) == [[0, 1], [0, 3], [1, 2], [2, 3]]
+    assert mesh.segment_markers.tolist() == [1] * 4
+    assert mesh.point_markers.tolist() == [1] * 4
+
+
+def test_hull_edges_that_poly_lacks_are_added_behind(tmp_path):
+    mesh = read_mesh(put(tmp_path, poly="0 2 0 0\n1 1\n1 1 3 9\n0\n"))
+    assert mesh.segments[0].tolist() == [0, 2]
+    assert mesh.segment_markers.tolist() == [9, 1, 1, 1, 1]
+
+
+def test_comments_blanks_and_line_ends(tmp_path):
+    node = "# head\r\n\r\n4 2 0 0 # header\r\n\t0 0 0#a\r\n\n1 1 0\n2 1 1 # b\n#\n3 0 1"
+    mesh = read_mesh(put(tmp_path, node, "2 3\n0 0 1 2\n1 0 2 3\n# end"))
+    assert mesh.base == 0
+    assert mesh.points.tolist() == [[0, 0], [1, 0], [1, 1], [0, 1]]
+
+
+def test_attributes_and_markers_are_carried(tmp_path):
+    node = "3 2 2 1\n0 0 0 .5 1e3 7\n1 1 0 -1 2 -8\n2 0 1 0 0 9\n"
+    mesh = read_mesh(put(tmp_path, node, "1 3 1\n0 0 1 2 2.5\n"))
+    assert mesh.point_attributes.tolist() == [[0.5, 1000], [-1, 2], [0, 0]]
+    assert mesh.point_markers.tolist() == [7, -8, 9]
+    assert mesh.triangle_attributes.tolist() == [[2.5]]
+    write_mesh(mesh, tmp_path / "n")
+    assert_equal(mesh, read_mesh(tmp_path / "n"))
+
+
+def test_poly_may_hold_the_vertices_holes_and_regions(tmp_path):
+    poly = NODE + "4 0\n1 1 2\n2 2 3\n3 3 4\n4 4 1\n1\n1 5 5\n1\n1 .5 .25 3 -1\n"
+    put(tmp_path, poly=poly)
+    both = read_mesh(tmp_path / "m")
+    (tmp_path / "m.node").unlink()
+    mesh = read_mesh(tmp_path / "m")
+    assert_equal(both, mesh)
+    assert mesh.holes.tolist() == [[5, 5]]
+    assert mesh.regions.tolist() == [[0.5, 0.25, 3, -1]]
+    write_mesh(mesh, tmp_path / "n")
+    assert_equal(mesh, read_mesh(tmp_path / "n"))
+
+
+BAD_NODE = {
+    "": "m.node:1: the file ends before the vertex header (number of vertices dimension"
+    " number of attributes number of markers)",
+    "# only\n# comments\n": "m.node:1: the file ends before the vertex header (number of vertices"
+    " dimension number of attributes number of markers)",
+    "0 2 0 0\n": "m.node:1: the file has no vertices",
+    "x 2 0 0\n": "m.node:1: the number of vertices is not an integer: 'x'",
+    "4.5 2 0 0\n": "m.node:1: the number of vertices is not an integer: '4.5'",
+    "-4 2 0 0\n": "m.node:1: the number of vertices in the vertex header is negative: -4",
+    "4,2,0,0\n": "m.node:1: a comma: fields are separated by blanks",
+    "4 3 0 0\n": "m.node:1: the dimension is 3, expected 2",
+    "4 2 0 2\n": "m.node:1: the number of markers is 2, expected 0 or 1",
+    "4 2 9999 0\n": "m.node:1: the number of attributes is 9999, expected at most 1000",
+    "4 2 0 0 0\n": "m.node:1: the vertex header has 5 fields, expected 4: number of vertices"
+    " dimension number of attributes number of markers",
+    NODE[:-6]: "m.node:4: the file ends after 3 of 4 vertices",
+    "# c\n5 2 0 0\n" + NODE[8:]: "m.node:6: the file ends after 4 of 5 vertices",
+    NODE + "5 2 2\n": "m.node:6: unexpected '5' after the last of the vertices",
+    NODE + "\nend\n": "m.node:7: unexpected 'end' after the last of the vertices",
+    NODE.replace("3 1 1", "3 1"): "m.node:4: found 2 fields, expected 3: vertex number x y",
+    NODE.replace("3 1 1", "3 1 1 1"): "m.node:4: found 4 fields, expected 3: vertex number x y",
+    NODE.replace("3 1 1", "3 nan 1"): "m.node:4: the x is not a finite number: 'nan'",
+    NODE.replace("3 1 1", "3 1 -Inf"): "m.node:4: the y is not a finite number: '-Inf'",
+    NODE.replace("3 1 1", "3 1 1e999"): "m.node:4: the y is too large for a double: '1e999'",
+    NODE.replace("3 1 1", "3 1 1.5.5"): "m.node:4: the y is not a number: '1.5.5'",
+    NODE.replace("3 1 1", "3 1-1"): "m.node:4: found 2 fields, expected 3: vertex number x y",
+    NODE.replace("3 1 1", "3 0x1 1"): "m.node:4: the x is not a number: '0x1'",
+    NODE.replace("3 1 1", "3 1_0 1"): "m.node:4: the x is not a number: '1_0'",
+    NODE.replace("3 1 1", "3 1,5 1"): "m.node:4: a comma: fields are separated by blanks",
+    NODE.replace("3 1 1", "3 1 \x00"): "m.node:4: binary data where text is expected",
+    NODE.replace("3 1 1", "3 1 \xff"): "m.node:4: binary data where text is expected",
+    "\x7fELF\x02\x01": "m.node:1: binary data where text is expected",
+    NODE + "\x00\x00": "m.node:6: binary data where text is expected",
+    NODE + "\n5 \x80": "m.node:7: binary data where text is expected",
+    NODE.replace("3 1 1", "3.5 1 1"): "m.node:4: the vertex number is not an integer: 3.5",
+    NODE.replace("3 1 1", "7 1 1"): "m.node:4: found vertex 7, expected vertex 3: numbers must"
+    " follow one another, as the first vertex counts",
+    NODE.replace("1 0 0\n", "2 0 0\n"): "m.node:2: the first vertex has number 2, expected 0 or 1",
+    NODE.replace("3 1 1", "3 1 -0.0"): "m.node:4: vertex 3 repeats the coordinates of vertex 2",
+    "3 2 0 1\n0 0 0 1\n1 1 0 2.5\n2 0 1 1\n": "m.node:3: the marker is not an integer: 2.5",
+    "3 2 0 1\n0 0 0 1\n1 1 0 1\n2 0 1 9999999999\n": "m.node:4: marker 9999999999 does not fit"
+    " 32 bits",
+}
+
+
+@pytest.mark.parametrize("node", BAD_NODE, ids=lambda t: repr(t)[:40])
+def test_bad_node(tmp_path, node):
+    assert refusal(put(tmp_path, node)) == BAD_NODE[node]
+
+
+BAD_ELE = {
+    "": "m.ele:1: the file ends before the triangle header (number of triangles corners of a"
+    " triangle number of attributes)",
+    "0 3 0\n": "m.ele:1: the file has no triangles",
+    "2 4 0\n": "m.ele:1: triangles have 4 vertices, expected 3",
+    "2 6 0\n": "m.ele:1: triangles have 6 vertices, expected 3 (second-order elements are not"
+    " supported)",
+    "3 3 0\n1 1 2 3\n2 1 3 4\n": "m.ele:3: the file ends after 2 of 3 triangles",
+    "1 3 0\n1 1 2 3\n2 1 3 4\n": "m.ele:3: unexpected '2' after the last of the triangles",
+    "2 3 0\n1 1 2 3\n2 1 3\n": "m.ele:3: found 3 fields, expected 4: triangle number vertex 1"
+    " vertex 2 vertex 3",
+    "2 3 0\n1 1 2 3\n2 1 3 4.0\n": "m.ele:3: the vertex 3 is not an integer: '4.0'",
+    "2 3 0\n1 1 2 3\n3 1 3 4\n": "m.ele:3: found triangle 3, expected triangle 2: numbers must"
+    " follow one another, as the first vertex counts",
+    "2 3 0\n0 1 2 3\n1 1 3 4\n": "m.ele:2: found triangle 0, expected triangle 1: numbers must"
+    " follow one another, as the first vertex counts",
+    "2 3 0\n1 1 2 3\n2 1 3 5\n": "m.ele:3: triangle 2 names vertex 5, but vertices are 1 to 4",
+    "2 3 0\n1 1 2 3\n2 0 3 4\n": "m.ele:3: triangle 2 names vertex 0, but vertices are 1 to 4",
+    "2 3 0\n1 1 2 99999999999999999999\n2 1 3 4\n": "m.ele:2: triangle 1 names vertex"
+    " 9223372036854775807, but vertices are 1 to 4",
+    "2 3 0\n1 1 2 3\n2 1 4 3\n": "m.ele:3: triangle 2 (1 4 3) is clockwise: list its vertices"
+    " counter-clockwise",
+    "2 3 0\n1 1 2 3\n2 1 3 3\n": "m.ele:3: triangle 2 (1 3 3) is degenerate: its area is zero",
+    "2 3 0\n1 1 2 3\n2 1 2 4\n": "m.ele:3: triangles 1 and 2 overlap: they lie on one side of"
+    " an edge",
+    "2 3 0\n1 1 2 3\n2 2 3 1\n": "m.ele:3: triangles 1 and 2 overlap: they lie on one side of"
+    " an edge",
+}
+
+
+@pytest.mark.parametrize("ele", BAD_ELE, ids=lambda t: repr(t)[:40])
+def test_bad_ele(tmp_path, ele):
+    assert refusal(put(tmp_path, ele=ele)) == BAD_ELE[ele]
+
+
+def test_degenerate_is_decided_exactly(tmp_path):
+    # almost on one line: floating point alone cannot tell these two apart
+    node = "3 2\n1 0.1 0.1\n2 0.3 0.3\n3 0.7 0.7000000000000001\n"
+    assert read_mesh(put(tmp_path, node, "1 3\n1 1 2 3\n")).triangles.tolist() == [[0, 1, 2]]
+    node = "3 2\n1 0.1 0.1\n2 0.3 0.3\n3 0.7 0.7\n"
+    assert "is degenerate" in refusal(put(tmp_path, node, "1 3\n1 1 2 3\n"))
+
+
+BAD_POLY = {
+    "0 2 0 1\n4 1\n1 1 2 5\n": "m.poly:3: the file ends after 1 of 4 segments",
+    "0 2 0 1\n": "m.poly:1: the file ends before the segment header (number of segments number"
+    " of markers)",
+    POLY.replace("4 1\n1 1", "4 3\n1 1"): "m.poly:2: the number of markers is 3, expected 0 or 1",
+    POLY.replace("2 2 3 6", "2 2 9 6"): "m.poly:4: segment 2 names vertex 9, but vertices are"
+    " 1 to 4",
+    POLY.replace("2 2 3 6", "2 2 2 6"): "m.poly:4: segment 2 joins a vertex to itself",
+    POLY.replace("2 2 3 6", "2 2 1 6"): "m.poly:4: segment 2 repeats segment 1",
+    POLY.replace("2 2 3 6", "2 2 4 6"): "m.poly:4: segment 2 (2 4) is not an edge of any triangle",
+    POLY.replace("2 2 3 6", "5 2 3 6"): "m.poly:4: found segment 5, expected segment 2: numbers"
+    " must follow one another, as the first vertex counts",
+    POLY[:-2] + "1\n": "m.poly:7: the file ends after 0 of 1 holes",
+    POLY[:-2] + "1\n1 nan 0\n": "m.poly:8: the x is not a finite number: 'nan'",
+    POLY + "1\n1 0 0 1\n": "m.poly:9: found 4 fields, expected 5: region number x y attribute"
+    " maximum area",
+    POLY + "1\n1 0 0 1 1\nend\n": "m.poly:10: unexpected 'end' after the last of the regions",
+    "1 2 0 0\n1 0 0\n" + POLY[8:]: "m.poly:3: the vertices differ from those of the .node file",
+}
+
+
+@pytest.mark.parametrize("poly", BAD_POLY, ids=lambda t: repr(t)[:40])
+def test_bad_poly(tmp_path, poly):
+    assert refusal(put(tmp_path, poly=poly)) == BAD_POLY[poly]
+
+
+def test_poly_without_vertices_anywhere(tmp_path):
+    put(tmp_path, poly=POLY)
+    (tmp_path / "m.node").unlink()
+    assert refusal(tmp_path / "m") == "m.poly:2: the file has no vertices, and there is no m.node"
+
+
+@pytest.mark.parametrize("suffix", [".node", ".ele"])
+def test_a_missing_file_is_named(tmp_path, suffix):
+    base = put(tmp_path)
+    base.with_suffix(suffix).unlink()
+    with pytest.raises(FileNotFoundError) as caught:
+        read_mesh(base)
+    assert caught.value.filename == str(base) + suffix
+
+
+def test_lines_are_right_beyond_the_first_chunk(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_module, "CHUNK", 16)
+    mesh = read_mesh(put(tmp_path, poly=POLY))
+    assert len(mesh.triangles) == 2
+    assert refusal(put(tmp_path, NODE.replace("3 1 1", "3 x 1"))).startswith("m.node:4: ")
+    spaced = NODE.replace("\n", "\n\n# c\n   \n")
+    assert refusal(put(tmp_path, spaced.replace("4 0 1", "4 0"))).startswith("m.node:17: ")
+    assert refusal(put(tmp_path, spaced.replace("4 0 1", "9 0 1"))).startswith("m.node:17: ")
+
+
+def test_format_error_has_its_parts():
+    error = FormatError("a.node", 3, "bad")
+    assert (error.path, error.line, error.message, str(error)) == ("a.node", 3, "bad",
+                                                                   "a.node:3: bad")
+    assert str(FormatError("a.npz", None, "bad")) == "a.npz: bad"
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(st.lists(st.tuples(finite, finite), min_size=1, max_size=30, unique_by=lambda p: (
+    p[0] + 0.0, p[1] + 0.0)), st.integers(0, 1), st.data())
+def test_vertices_keep_their_bits(tmp_path_factory, points, base, data):
+    folder = tmp_path_factory.mktemp("bits")
+    n = len(points)
+    extra = data.draw(st.lists(st.tuples(finite), min_size=n, max_size=n))
+    marks = data.draw(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=n, max_size=n))
+    mesh = Mesh(np.array(points), np.empty((0, 3), np.int32), point_attributes=np.array(extra),
+                point_markers=np.array(marks), base=base)  # fmt: skip
+    write_mesh(mesh, folder / "m")
+    nodes = read_node(folder / "m.node")
+    assert nodes.points.tobytes() == mesh.points.tobytes()
+    assert nodes.attributes.tobytes() == mesh.point_attributes.tobytes()
+    assert nodes.markers.tolist() == marks
+    assert nodes.base == base
+    assert len(read_poly(folder / "m.poly", nodes).segments) == 0
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.randoms(use_true_random=False))
+def test_meshes_survive_a_round_trip(tmp_path_factory, wide, tall, random):
+    mesh = grid(wide, tall, random)
+    folder = tmp_path_factory.mktemp("trip")
+    write_mesh(mesh, folder / "m.node")
+    assert_equal(mesh, read_mesh(folder / "m"))
+
+
+def grid(wide: int, tall: int, random) -> Mesh:
+    x, y = np.meshgrid(np.arange(wide + 1.0), np.arange(tall + 1.0))
+    points = np.stack([x.ravel(), y.ravel()], axis=1)
+    points += [[random.uniform(-0.2, 0.2) for _ in range(2)] for _ in points]
+    corner = (np.arange(tall)[:, None] * (wide + 1) + np.arange(wide)).ravel()
+    up = np.stack([corner, corner + 1, corner + wide + 2], axis=1)
+    down = np.stack([corner, corner + wide + 2, corner + wide + 1], axis=1)
+    triangles = np.concatenate([up, down])
+    marks = np.array([random.randint(-9, 99) for _ in points])
+    extra = np.array([[random.random()] for _ in triangles])
+    return Mesh(points, triangles, point_markers=marks, triangle_attributes=extra,
+                holes=np.array([[9.5, random.random()]]), base=random.randint(0, 1))  # fmt: skip
+
+
+@given(st.binary(max_size=60))
+def test_junk_never_crashes_the_reader(tmp_path_factory, junk):
+    folder = tmp_path_factory.mktemp("junk")
+    put(folder)
+    (folder / "m.node").write_bytes(b"4 2 0 0\n1 0 0\n" + junk)
+    with pytest.raises(FormatError):
+        read_mesh(folder / "m")
+
+
+@given(st.integers(0, len(NODE) - 1), st.characters(min_codepoint=0, max_codepoint=255))
+def test_one_changed_byte_never_crashes_the_reader(tmp_path_factory, at, byte):
+    folder = tmp_path_factory.mktemp("byte")
+    put(folder, NODE[:at] + byte + NODE[at + 1 :])
+    try:
+        read_mesh(folder / "m").check()
+    except (FormatError, ValueError):
+        pass
+
+
+def test_an_interrupted_write_leaves_what_was_there(tmp_path, monkeypatch):
+    base = put(tmp_path, poly=POLY)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+
+    def interrupted(mesh):
+        yield b"half of"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("morph.io.triangle._poly", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_mesh(read_mesh(base), base)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_writing_into_a_missing_folder_names_it(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        write_mesh(read_mesh(MESHES / "square"), tmp_path / "no" / "m")
+    assert caught.value.filename == str(tmp_path / "no")
+
+
+def test_compressed_files_are_replaced_atomically_too(tmp_path):
+    with replacing(tmp_path / "a.gz") as (file,):
+        file.write(b"text")
+        assert not (tmp_path / "a.gz").exists()
+    assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == b"text"
+
+
+@pytest.mark.parametrize("three_d", [False, True])
+def test_meshio_and_back(three_d):
+    pytest.importorskip("meshio")
+    mesh = read_mesh(MESHES / "south_africa")
+    mesh.triangle_attributes = np.arange(len(mesh.triangles))[:, None] * 0.5
+    there = to_meshio(mesh, three_d=three_d)
+    assert there.points.shape[1] == 2 + three_d
+    back = from_meshio(there)
+    back.holes, back.base = mesh.holes, mesh.base
+    assert_equal(mesh, back)
+
+
+def test_meshio_files(tmp_path):
+    pytest.importorskip("meshio")
+    mesh = read_mesh(MESHES / "italy")
+    to_meshio(mesh, three_d=True).write(tmp_path / "italy.vtk")
+    back = from_meshio(tmp_path / "italy.vtk")
+    assert np.array_equal(back.triangles, mesh.triangles)
+    assert np.array_equal(back.points, mesh.points)
+
+
+def test_meshio_turns_clockwise_triangles_and_refuses_what_is_not_planar():
+    meshio = pytest.importorskip("meshio")
+    points = np.array([[0, 0], [1, 0], [0, 1.0]])
+    assert from_meshio(meshio.Mesh(points, [("triangle", [[0, 2, 1]])])).quality().area == 0.5
+    with pytest.raises(ValueError, match="cells of type 'quad'"):
+        from_meshio(meshio.Mesh(np.eye(4)[:, :2], [("quad", [[0, 1, 2, 3]])]))
+    with pytest.raises(ValueError, match="one plane z = constant"):
+        from_meshio(meshio.Mesh(np.eye(3), [("triangle", [[0, 1, 2]])]))
