@@ -21,7 +21,6 @@ class Function:
     """A function of the language; made by `func`, called only from kernels."""
 
     kind = "func"
-    __slots__ = ("__doc__", "__name__", "__wrapped__", "_definition", "cpp")
 
     def __init__(self, function: Callable[..., Any], cpp: str | None = None) -> None:
         self.__wrapped__, self.cpp = function, cpp
@@ -51,7 +50,6 @@ class Kernel(Function):
     """What `foreach` runs for each item of a table or collection; made by `kernel`."""
 
     kind = "kernel"
-    __slots__ = ("launches",)
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
@@ -93,7 +91,6 @@ class Program(Function):
     """A loop over kernels that runs as one launch; made by `program`."""
 
     kind = "program"
-    __slots__ = ("launches",)
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from morph.device import Device
-from morph.lang import abi, emit, ir
+from morph.lang import abi, ir
 from morph.lang.abi import State, Status
 from morph.lang.builtins import from_dtype, to_dtype
 from morph.lang.definition import Definition
@@ -150,7 +150,7 @@ class Launch:
         self.what, self.device = what, device
         self.scratch = scratch(device)
         self.local_scale = 1
-        self.text = ""
+        self._text: str | None = None
         self._edited = False
         self._build(items, args, where)
 
@@ -205,7 +205,7 @@ class Launch:
             unit = self._kernel_unit(builder, slots, definition, items, values, where, scalars, pos)
         else:
             unit = self._program_unit(builder, slots, definition, names, values, scalars, pos)
-        self.unit = unit
+        self.unit, self._text = unit, None
         self.objects = weakref.WeakValueDictionary(slots.objects)
         if self._forbids_deletes():
             self._build(items, args, where)
@@ -318,11 +318,8 @@ class Launch:
         if self.device.kind == "python":
             from morph.run import python
 
-            self.text = emit.source(self.unit)
             self.oracle = python.load(self.unit, seed)
         else:
-            if not self._edited:
-                self.text = emit.source(self.unit)
             key = (self.device.name, self.text, faults)
             if key not in _loaded:
                 from morph import run
@@ -348,9 +345,18 @@ class Launch:
         )
         self.inputs = [(self.places[name], origin) for name, origin in self.getters]
 
+    @property
+    def text(self) -> str:
+        """The generated C++, without the prelude."""
+        if self._text is None:
+            from morph.lang import emit
+
+            self._text = emit.source(self.unit)
+        return self._text
+
     def edit(self, text: str) -> None:
         """Use another text from now on."""
-        self.text, self._edited = text, True
+        self._text, self._edited = text, True
         self._load()
 
     # --- running ---------------------------------------------------------------------------------
@@ -490,6 +496,7 @@ class Launch:
         """Double every local collection: a new text, compiled, with the same arguments."""
         self.local_scale *= 2
         self.unit = replace(self.unit, local_scale=self.local_scale)
+        self._text = self._text if self._edited else None
         words, state = self.words, self.state
         start = time.perf_counter()
         self._load()

@@ -1,0 +1,24 @@
+"""Morph: graph algorithms that change their graph, in parallel on a GPU or on all cores of a CPU."""
+
+from morph.algorithms.betweenness import betweenness
+from morph.algorithms.bfs import bfs
+from morph.algorithms.mst import mst
+from morph.algorithms.pagerank import pagerank
+from morph.algorithms.refine import refine
+from morph.algorithms.sssp import sssp
+from morph.collect import Collection, Flag, Set
+from morph.device import device
+from morph.dtypes import Ref, vec
+from morph.graph import Graph
+from morph.kernel import foreach, func, kernel, program, timing
+from morph.lang.errors import LanguageError
+from morph.mesh import Mesh
+from morph.reduce import reduce
+from morph.table import Table
+
+__all__ = [
+    "Collection", "Flag", "Graph", "LanguageError", "Mesh", "Ref", "Set", "Table", "betweenness",
+    "bfs", "device", "foreach", "func", "kernel", "mst", "pagerank", "program", "reduce", "refine",
+    "sssp", "timing", "vec",
+]  # fmt: skip
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Algorithms written in the language, one file each."""

@@ -1,0 +1,47 @@
+"""Columns that an algorithm adds to a user's graph while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from morph.table import Table
+
+
+@contextmanager
+def columns(table: Table, **specs: tuple[Any, Any]) -> Iterator[None]:
+    """Add columns for the time of a ``with`` block.
+
+    Parameters
+    ----------
+    table : Table
+    **specs : (dtype, fill)
+        By column name.
+
+    Raises
+    ------
+    ValueError
+        If the table has a column of that name already.
+    """
+    added = []
+    try:
+        for name, (dtype, fill) in specs.items():
+            table.add(name, dtype, fill=fill)
+            added.append(name)
+        yield
+    finally:
+        for name in added:
+            table.drop(name)
+
+
+def check_source(n: int, source: int) -> None:
+    """Refuse a source that is no vertex.
+
+    Raises
+    ------
+    ValueError
+        If ``source`` is not from 0 to ``n`` - 1.
+    """
+    if not 0 <= source < n:
+        raise ValueError(f"source {source} is not a vertex: the graph has {n}, counted from 0")
