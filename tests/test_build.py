@@ -4,6 +4,7 @@ import ctypes
 import json
 import multiprocessing
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,9 @@ from morph.build import CompileError, CompilerNotFound, cache, cpu, cuda
 
 ADD = 'extern "C" int add(int a, int b) { return a + b; }\n'
 SCALE = 'extern "C" __global__ void scale(float *x) { x[threadIdx.x] *= 2; }\n'
+
+PROGRAM, *OPTIONS = cpu.compiler().command
+REAL = shlex.join([shutil.which(PROGRAM) or PROGRAM, *OPTIONS])  # never a wrapper made here
 
 
 @pytest.fixture(autouse=True)
@@ -278,26 +282,22 @@ def script(path: Path, body: str) -> str:
     return str(path)
 
 
-def real() -> str:
-    return shutil.which(cpu.compiler().command[0])
-
-
 def test_version_is_asked_once_per_compiler(tmp_path, monkeypatch):
     log = tmp_path / "log"
-    wrapper = script(tmp_path / "cxx", f'echo "$@" >> {log}; exec {real()} "$@"')
+    wrapper = script(tmp_path / "cxx", f'echo "$@" >> {log}; exec {REAL} "$@"')
     monkeypatch.setenv("MORPH_CXX", wrapper)
     for _ in range(3):
         cpu.build(ADD)
         monkeypatch.setattr(cpu, "_known", {})  # as in a new process
     assert log.read_text().count("--version") == 1
-    script(tmp_path / "cxx", f'echo changed "$@" >> {log}; exec {real()} "$@"')
+    script(tmp_path / "cxx", f'echo changed "$@" >> {log}; exec {REAL} "$@"')
     monkeypatch.setattr(cpu, "_known", {})
     cpu.build(ADD)
     assert log.read_text().count("--version") == 2
 
 
 def test_order_of_search(tmp_path, monkeypatch):
-    wrapper = {n: script(tmp_path / n, f'exec {real()} "$@"') for n in ("one", "two", "g++")}
+    wrapper = {n: script(tmp_path / n, f'exec {REAL} "$@"') for n in ("one", "two", "g++")}
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.delenv("MORPH_CXX", raising=False)
@@ -364,7 +364,7 @@ def refusing(path: Path, flag: str) -> str:
     return script(
         path,
         f'for a in "$@"; do case "$a" in {flag}) echo "error: {flag}?" >&2; exit 1;; esac; done\n'
-        f'exec {real()} "$@"',
+        f'exec {REAL} "$@"',
     )
 
 
