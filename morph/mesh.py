@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 
 _CHUNK = 1 << 18  # triangles measured at once
+WORD_BITS = 63  # of a packed, signed sort key
 
 
 class MeshError(ValueError):
@@ -280,7 +281,7 @@ def find_neighbors(triangles: Ints, n: int) -> Ints:
 
     degree = np.bincount(low, minlength=n)
     place_bits = int(degree.max(initial=0)).bit_length()
-    if point_bits + max(half_bits, point_bits + place_bits) < 64:
+    if point_bits + max(half_bits, point_bits + place_bits) <= WORD_BITS:
         word = np.sort(low << half_bits | half)
         first = word & ((1 << half_bits) - 1)
         low = word >> half_bits
@@ -295,22 +296,31 @@ def find_neighbors(triangles: Ints, n: int) -> Ints:
         order = np.lexsort((high, low))
         key = low[order] * n + high[order]
 
-    same = key[1:] == key[:-1]
-    left = np.flatnonzero(same)
+    left = np.flatnonzero(key[1:] == key[:-1])
     one, two = order[left], order[left + 1]
-    wrong = (a[one] < b[one]) == (a[two] < b[two])  # a third triangle agrees with one of the two
-    wrong[1:] |= left[1:] == left[:-1] + 1
-    if wrong.any():
-        pairs = np.stack([one[wrong], two[wrong]], axis=1)
-        i = int(pairs.max(axis=1).argmin())
-        s, t = sorted((pairs[i] // 3).tolist())
-        edge = (int(a[pairs[i, 0]]), int(b[pairs[i, 0]]))
-        message = f"triangles {s} and {t} lie on the same side of edge {edge}"
-        raise MeshError([Violation("edge-use", message, np.array([s, t]))])
+    wrong = (a[one] < b[one]) == (a[two] < b[two])
+    third = left[1:] == left[:-1] + 1
+    if wrong.any() or third.any():
+        # of three half-edges on one edge, two have the same direction
+        wrong[1:] |= third
+        _refuse_overlap(a, b, order, key, int(left[wrong.argmax()]))
     neighbors = np.full(len(a), -1, np.int32)
     neighbors[one] = two // 3
     neighbors[two] = one // 3
     return neighbors.reshape(-1, 3)
+
+
+def _refuse_overlap(
+    a: Ints, b: Ints, order: NDArray[np.int64], key: NDArray[np.int64], at: int
+) -> NoReturn:
+    """Name two triangles on one side of the edge ``key[at]``."""
+    half = np.sort(order[key == key[at]])
+    forward = a[half] < b[half]
+    half = half[forward] if forward.sum() > 1 else half[~forward]
+    s, t = (half[:2] // 3).tolist()
+    edge = (int(a[half[0]]), int(b[half[0]]))
+    message = f"triangles {s} and {t} lie on the same side of edge {edge}"
+    raise MeshError([Violation("edge-use", message, np.array([s, t]))])
 
 
 def _hull(mesh: Mesh) -> Ints:

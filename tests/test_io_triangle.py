@@ -254,16 +254,28 @@ def test_lines_are_right_beyond_the_first_chunk(tmp_path, monkeypatch):
 
 def test_format_error_has_its_parts():
     error = FormatError("a.node", 3, "bad")
-    assert (error.path, error.line, error.message, str(error)) == ("a.node", 3, "bad",
-                                                                   "a.node:3: bad")
+    assert (error.path, error.line, error.message, str(error)) == (
+        "a.node",
+        3,
+        "bad",
+        "a.node:3: bad",
+    )
     assert str(FormatError("a.npz", None, "bad")) == "a.npz: bad"
 
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
-@given(st.lists(st.tuples(finite, finite), min_size=1, max_size=30, unique_by=lambda p: (
-    p[0] + 0.0, p[1] + 0.0)), st.integers(0, 1), st.data())
+@given(
+    st.lists(
+        st.tuples(finite, finite),
+        min_size=1,
+        max_size=30,
+        unique_by=lambda p: (p[0] + 0.0, p[1] + 0.0),
+    ),
+    st.integers(0, 1),
+    st.data(),
+)
 def test_vertices_keep_their_bits(tmp_path_factory, points, base, data):
     folder = tmp_path_factory.mktemp("bits")
     n = len(points)
