@@ -108,7 +108,8 @@ def check_ids(a: Array, rows: int, where: str, table: str, lowest: int = 0) -> N
         return
     if a.ndim == 0:
         raise ValueError(f"{where} = {int(a)} is not a row of {table} ({rows} rows)")
-    bad = ((a < lowest) | (a >= rows)).nonzero()
+    signed = a.astype(np.int64)  # unsigned values do not compare with -1; huge ones go below 0
+    bad = ((signed < lowest) | (signed >= rows)).nonzero()
     at = tuple(int(axis[0]) for axis in bad)
     position = ", ".join(map(str, at))
     raise ValueError(f"{where}[{position}] = {int(a[at])} is not a row of {table} ({rows} rows)")

@@ -212,7 +212,7 @@ def test_from_networkx(kind):
         for u, v, w in h.edges(data="weight", default=1)
         for x, y in ({(u, v), (v, u)} if not h.is_directed() else {(u, v)})
     )
-    assert sorted(zip(*map(np.ndarray.tolist, g.edge_list()), strict=True)) == expected
+    assert sorted(zip(*map(lambda a: a.tolist(), g.edge_list()), strict=True)) == expected
     assert "weight" not in Graph.from_networkx(h, weight=None).edges.columns
     assert "weight" not in Graph.from_networkx(h, weight="length").edges.columns
     assert len(Graph.from_networkx(kind()).points) == 0
@@ -354,3 +354,38 @@ def test_points_alone_may_be_compacted():
         g.degree(2)
     with pytest.raises(TypeError):
         g.edge(g.edges[0], 0)
+
+
+@pytest.mark.gpu
+def test_gpu_graphs_are_those_of_the_cpu():
+    import cupy
+
+    rng = np.random.default_rng(1)
+    src, dst = rng.integers(0, 50, (2, 400))
+    weight = rng.integers(0, 9, 400).astype(np.float32)
+    seen = []
+    for where in ("cpu", "cuda:0"):
+        xp = cupy if where == "cuda:0" else np
+        g = Graph.from_edges(*map(xp.asarray, (src, dst, weight)), symmetrize=True, device=where)
+        steps = [g.to("cpu")]
+        g.edges.delete([5, 7, 100])
+        g.points.delete(g.points[3])
+        g.edges.new(1, 2, 0.5)
+        steps.append(g.to("cpu"))
+        g.sort_edges("weight")
+        steps.append(g.to("cpu"))
+        assert g.edge(1, 2) is not None and g.weight(1, 2) <= 0.5 and g.degree(3) == 0
+        g.compact()
+        steps.append(g.to("cpu"))
+        steps.append(Graph.from_csr(*g.csr(), device=where).to("cpu"))
+        for i, h in enumerate(steps):
+            if i != 2:  # sorted by weight, not by id
+                check(h)
+            again = h.to(where)
+            for direction in ("out", "in"):
+                offsets, ids = again.adjacency(direction)
+                assert offsets.tolist() == h.adjacency(direction)[0].tolist()
+                ids = [] if ids is None else ids.tolist()
+                assert not ids or ids == h.adjacency(direction)[1].tolist()
+        seen.append([[a.tolist() for a in (*h.csr(), *h.edge_list())] for h in steps])
+    assert seen[0] == seen[1]

@@ -536,3 +536,30 @@ def test_like():
     same = t.to("cpu")
     same.x[:] = 9
     assert t.x[:].tolist() == [0, 0, 0] and same.new().id == 0 and t.live == 2
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_gpu_tables_are_those_of_the_cpu(dtype):
+    seen = []
+    for where in ("cpu", "cuda:0"):
+        t = Table("t", where, pack=("x", "r"), x=dtype, r=Ref("t"), v=(dtype, 3))
+        t.extend(10, x=np.arange(10) % 2 == 0, r=np.arange(10) - 1, v=[1, 0, 1])
+        t.add("f", dtype, fill=1)
+        t.delete([2, 5])
+        t.new(1, t[4], t[3].v)
+        t.x[t.x == 1] = 0
+        t.x[[0, 3]] = np.array([1, 1], dtype)
+        t.grow()
+        t.pack("v", "f")
+        t.compact()
+        t[0].v = [0, 1, 1]
+        other = t.like("cpu")
+        other.extend(len(t))
+        other.x[:] = t.x
+        assert (other.x[:] == np.asarray(t.x)).all() and t.x[0] == 1
+        seen.append(
+            (contents(t.to("cpu")), t.words.tolist(), [c.stride for c in t.columns.values()])
+        )
+        assert contents(t.to("cpu").to(where).to("python")) == seen[-1][0]
+    assert seen[0] == seen[1]
