@@ -110,7 +110,8 @@ def near_a_line(rng: np.random.Generator) -> np.ndarray:
 def near_a_circle(rng: np.random.Generator) -> np.ndarray:
     """Points of one circle, rounded, then moved by a few ulps."""
     angle = rng.uniform(0, 2 * np.pi, (400, 4))
-    points = rng.uniform(-1, 1, (400, 1, 2)) + np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    circle: np.ndarray = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    points = circle + rng.uniform(-1, 1, (400, 1, 2))
     points += np.spacing(points) * rng.integers(-2, 3, points.shape)
     return points
 
