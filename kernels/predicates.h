@@ -35,14 +35,10 @@ struct ExactFloat {
 };
 
 MORPH_FN ExactFloat exact_float(f64 x) {
-    union {
-        f64 value;
-        u64 bits;
-    } u;
-    u.value = x;
-    i32 e = i32(u.bits >> 52) & 0x7ff;
-    u64 fraction = u.bits & ((u64(1) << 52) - 1);
-    return {e ? fraction | u64(1) << 52 : fraction, (e ? e : 1) - 1075, (u.bits >> 63) != 0};
+    u64 bits = to_bits(x);
+    i32 e = i32(bits >> 52) & 0x7ff;
+    u64 fraction = bits & ((u64(1) << 52) - 1);
+    return {e ? fraction | u64(1) << 52 : fraction, (e ? e : 1) - 1075, (bits >> 63) != 0};
 }
 
 // What rounding took from `difference`, the rounded x - y; NaN after an overflow.

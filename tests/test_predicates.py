@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
-import subprocess
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -14,17 +12,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-PREDICATES = Path(__file__).parent.parent / "kernels" / "predicates.h"
-TYPES = """
-typedef int i32; typedef unsigned u32; typedef long long i64; typedef unsigned long long u64;
-typedef double f64;
-template <class T, int N> struct Vec { T v[N]; };
-#ifdef __CUDACC__
-#define MORPH_FN __device__ __forceinline__
-#else
-#define MORPH_FN static inline
-#endif
-"""
+from morph.build import cpu as host
+from morph.build import cuda
+
+KERNELS = Path(__file__).parent.parent / "kernels"
+PREDICATES = "".join((KERNELS / f"{name}.h").read_text() for name in ("types", "predicates"))
 AT = """
 MORPH_FN Vec<f64, 2> point(const f64* x, i64 i) { return {x[2 * i], x[2 * i + 1]}; }
 MORPH_FN i32 sign(i64 k, const f64* x, i64 i) {
@@ -32,32 +24,27 @@ MORPH_FN i32 sign(i64 k, const f64* x, i64 i) {
         : incircle(point(x, 4 * i), point(x, 4 * i + 1), point(x, 4 * i + 2), point(x, 4 * i + 3));
 }
 """
-CPU = """
-extern "C" void signs(i64 k, i64 n, const f64* x, i32* out) {
-    for (i64 i = 0; i < n; i++) out[i] = sign(k, x, i);
-}
-"""
-CUDA = """
+ENTRY = """
+#ifdef __CUDACC__
 extern "C" __global__ void signs(i64 k, i64 n, const f64* x, i32* out) {
-    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    i64 i = i64(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < n) out[i] = sign(k, x, i);
 }
+#else
+extern "C" __attribute__((visibility("default")))
+void signs(i64 k, i64 n, const f64* x, i32* out) {
+    for (i64 i = 0; i < n; i++) out[i] = sign(k, x, i);
+}
+#endif
 """
+TEXT = PREDICATES + AT + ENTRY
 Signs = Callable[[np.ndarray], np.ndarray]
 
 
 @pytest.fixture(scope="module")
-def cpu(tmp_path_factory: pytest.TempPathFactory) -> Signs:
+def cpu() -> Signs:
     """The predicates compiled for this machine: points (n, 3 or 4, 2) -> signs (n,)."""
-    compiler = shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        pytest.skip("no C++ compiler")
-    folder = tmp_path_factory.mktemp("predicates")
-    (folder / "p.cpp").write_text(TYPES + PREDICATES.read_text() + AT + CPU)
-    flags = "-std=c++17 -O3 -march=native -ffp-contract=off -shared -fPIC -Wall -Wextra -Werror"
-    command = [compiler, *flags.split(), str(folder / "p.cpp"), "-o", str(folder / "p.so")]
-    subprocess.run(command, check=True)
-    library = ctypes.CDLL(str(folder / "p.so"))
+    library = ctypes.CDLL(str(host.build(TEXT, name="signs")))
 
     def signs(points: np.ndarray) -> np.ndarray:
         points = np.ascontiguousarray(points, np.float64)
@@ -189,30 +176,21 @@ def test_any_finite_numbers(cpu: Signs, k: int, values: list[float]) -> None:
     np.testing.assert_array_equal(cpu(points), exact(points))
 
 
+@pytest.mark.nvrtc
 def test_compiles_for_sm_90() -> None:
-    nvrtc = pytest.importorskip("cupy").cuda.nvrtc
-    program = nvrtc.createProgram(TYPES + PREDICATES.read_text() + AT + CUDA, "p.cu", [], [])
-    try:
-        options = ["--gpu-architecture=sm_90", "--std=c++17", "--fmad=false"]
-        nvrtc.compileProgram(program, options)
-        assert nvrtc.getCUBIN(program)
-    except nvrtc.NVRTCError:
-        pytest.fail(nvrtc.getProgramLog(program))
-    finally:
-        nvrtc.destroyProgram(program)
+    assert cuda.build(TEXT, "sm_90", name="signs")
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("k", [3, 4], ids=["orient2d", "incircle"])
-def test_on_the_gpu(cpu: Signs, k: int) -> None:
-    cupy = pytest.importorskip("cupy")
-    if not cupy.is_available():
-        pytest.skip("no GPU")
+def test_on_the_gpu(k: int) -> None:
+    import cupy
+
     points = adversarial(k)
     n = len(points)
     out = cupy.empty(n, np.int32)
-    code = TYPES + PREDICATES.read_text() + AT + CUDA
-    module = cupy.RawModule(code=code, options=("--std=c++17", "--fmad=false"))
+    module = cupy.cuda.function.Module()
+    module.load(cuda.build(TEXT, f"sm_{cupy.cuda.Device().compute_capability}"))
     arguments = (np.int64(k), np.int64(n), cupy.asarray(points), out)
     module.get_function("signs")(((n + 127) // 128,), (128,), arguments)
     np.testing.assert_array_equal(out.get(), exact(points))
