@@ -56,7 +56,7 @@ def _explain(error: Exception) -> int:
     if isinstance(error, CompilerNotFound):  # its message is help in several lines
         click.echo(f"morph: {error}", err=True)
         return 1
-    if isinstance(error, ImportError):
+    if isinstance(error, ImportError) and error.name is None:  # an extra that is not installed
         return _complain(str(error), 1)
     if isinstance(error, MemoryError):
         return _complain("out of memory", 1)
