@@ -11,7 +11,7 @@ from morph.cli import main
 from morph.mesh import Mesh
 
 MESHES = Path(__file__).parent.parent / "meshes"
-# two triangles of vertices, joined by one arc, and a vertex apart; both ways where it matters
+# a directed graph from 0 to 5, and vertex 6 apart; the spanning tree is unique
 ARCS = [(3, 4, 1), (0, 1, 4), (1, 2, 1), (0, 2, 7), (2, 3, 2), (3, 5, 9), (4, 5, 3)]
 
 
