@@ -1,217 +1,350 @@
-"""Small units of IR built by hand, and a launcher that grows and replays as the host does."""
+"""Units built by hand, one for each thing that the back end must do; no front end is involved."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
-
-import numpy as np
-
-from morph.dtypes import NAMES
-from morph.graph import Graph
 from morph.lang import ir
-from morph.lang.abi import Status
 from morph.lang.types import (
-    BOOL,
-    I64,
-    NOTHING,
-    SCALARS,
-    Column,
-    GraphInfo,
-    Handle,
-    Scalar,
-    Store,
-    Type,
-)
-from morph.run import python
-from morph.table import Table
+    BOOL, F32, I32, I64, NOTHING, U8, Column, GraphInfo, Handle, Local, Object, Store,
+)  # fmt: skip
 
-POS = ir.Pos("kernel.py", 7, 0, 1)
-T = Handle("t")
+FILE = "user.py"
+P = Handle("g.points")
 
 
-def const(value: Any, t: Type = I64) -> ir.Expr:
-    return ir.Const(value=value, type=t, pos=POS)
+class Lines:
+    """Counts the user's lines, so that each statement has its own."""
+
+    line = 0
 
 
-def var(name: str, t: Type = T) -> ir.Var:
-    return ir.Var(name=name, type=t, pos=POS)
+def at():
+    Lines.line += 1
+    return ir.Pos(FILE, Lines.line, 0, 1)
 
 
-def binary(op: str, x: ir.Expr, y: ir.Expr) -> ir.Expr:
-    return ir.Binary(op=op, x=x, y=y, type=x.type, pos=POS)
+def new(cls, **fields):
+    return cls(pos=at(), **fields)
 
 
-def compare(op: str, x: ir.Expr, y: ir.Expr) -> ir.Expr:
-    return ir.Compare(op=op, x=x, y=y, type=BOOL, pos=POS)
+def const(value, t=I32):
+    return new(ir.Const, value=value, type=t)
 
 
-def place(row: ir.Expr, column: str, t: Type = I64, index: ir.Expr | None = None) -> ir.Place:
-    assert isinstance(row.type, Handle)
-    return ir.Place(slot=row.type.slot, column=column, row=row, index=index, type=t, pos=POS)
+def var(name, t=I32):
+    return new(ir.Var, name=name, type=t)
 
 
-def load(row: ir.Expr, column: str, t: Type = I64, index: ir.Expr | None = None) -> ir.Expr:
-    return ir.Load(place=place(row, column, t, index), type=t, pos=POS)
+def op(sign, x, y, t=None):
+    return new(ir.Binary, op=sign, x=x, y=y, type=t or x.type)
 
 
-def write(row: ir.Expr, column: str, value: ir.Expr, index: ir.Expr | None = None) -> ir.Stmt:
-    return ir.Write(place=place(row, column, value.type, index), value=value, pos=POS)
+def less(x, y, sign="<"):
+    return new(ir.Compare, op=sign, x=x, y=y, type=BOOL)
 
 
-def assign(name: str, value: ir.Expr) -> ir.Stmt:
-    return ir.Assign(name=name, value=value, pos=POS)
+def place(slot, column, row, t=I32, index=None):
+    return new(ir.Place, slot=slot, column=column, row=row, index=index, type=t)
 
 
-def run_it(value: ir.Expr) -> ir.Stmt:
-    return ir.Eval(value=value, pos=POS)
+def load(slot, column, row, t=I32, index=None):
+    return new(ir.Load, place=place(slot, column, row, t, index), type=t)
 
 
-def put(name: str, x: ir.Expr) -> ir.Stmt:
-    return run_it(ir.LocalAdd(name=name, value=x, type=NOTHING, pos=POS))
+def write(slot, column, row, value, index=None):
+    return new(ir.Write, place=place(slot, column, row, value.type, index), value=value)
 
 
-def if_(cond: ir.Expr, *then: ir.Stmt, orelse: Sequence[ir.Stmt] = ()) -> ir.Stmt:
-    return ir.If(cond=cond, then=then, orelse=tuple(orelse), pos=POS)
+def assign(name, value):
+    return new(ir.Assign, name=name, value=value)
 
 
-def identity(row: ir.Expr) -> ir.Expr:
-    return ir.Cast(x=row, type=I64, pos=POS)
+def run(value):
+    return new(ir.Eval, value=value)
 
 
-def row_of(x: ir.Expr, slot: str = "t") -> ir.Expr:
-    return ir.Cast(x=x, type=Handle(slot), pos=POS)
+def atomic(how, where, *args, flag=None):
+    return new(ir.Atomic, op=how, place=where, args=args, flag=flag, type=where.type)
 
 
-def accumulate(row: ir.Expr, column: str, x: ir.Expr, flag: str | None = None) -> ir.Stmt:
-    to = place(row, column, x.type)
-    return run_it(ir.Atomic(op="add", place=to, args=(x,), flag=flag, type=x.type, pos=POS))
+def when(cond, *then, orelse=()):
+    return new(ir.If, cond=cond, then=then, orelse=tuple(orelse))
 
 
-def reserve(**counts: int) -> ir.Stmt:
-    needs = tuple(ir.Need(slot=s, count=const(n), pos=POS) for s, n in counts.items())
-    return ir.Reserve(needs=needs, pos=POS)
+def raised(slot, value=True):
+    return run(new(ir.FlagSet, slot=slot, value=value, type=NOTHING))
 
 
-def new(**values: ir.Expr) -> ir.Expr:
-    return ir.New(slot="t", values=tuple(values.items()), type=T, pos=POS)
+def reserve(**needs):
+    listed = tuple(new(ir.Need, slot=s.replace("__", "."), count=c) for s, c in needs.items())
+    return new(ir.Reserve, needs=listed)
 
 
-def loop(kind: Any, *body: ir.Stmt, **fields: Any) -> ir.Stmt:
-    if kind is not ir.ForRange:
-        fields = {"start": None, "reverse": False, **fields}
-    made: ir.Stmt = kind(**fields, body=body, pos=POS)
-    return made
+def push(slot, **values):
+    return run(new(ir.Add, slot=slot, values=tuple(values.items()), type=NOTHING))
 
 
-def info(slot: str, obj: Any, refs: dict[tuple[str, str], str]) -> Store:
-    kind = obj.kind
-    if kind in ("set", "flag"):
-        return Store(slot, kind, of="t" if kind == "set" else None)
-    columns = tuple(
-        Column(c.name, SCALARS[NAMES[c.dtype]], c.size, refs.get((slot, c.name)), c.stride)
-        for c in obj.columns.values()
+def edges(point, edge, other, *body, direction="out", start=None, reverse=False, skip=None):
+    return new(
+        ir.ForEdges, graph="g", point=point, direction=direction, edge=edge, var=other, start=start,
+        reverse=reverse, skip=skip, body=body,
+    )  # fmt: skip
+
+
+def kernel(name, params, body, locals_=(), **more):
+    return new(
+        ir.Kernel, name=name, params=tuple(params), result=NOTHING, locals=tuple(locals_),
+        body=tuple(body), **more,
+    )  # fmt: skip
+
+
+def func(name, params, result, body, locals_=()):
+    return new(
+        ir.Func, name=name, params=tuple(params), result=result, locals=tuple(locals_), body=tuple(body)
     )
-    return Store(slot, kind, columns, deletes=bool(getattr(obj, "deletes", False)))
 
 
-class Run:
-    """A kernel over host objects: launched, and relaunched as the host does."""
+def foreach(slot, name, *args, where_args=()):
+    return new(ir.Foreach, slot=slot, kernel=name, args=args, where_args=where_args)
 
-    def __init__(
-        self,
-        objects: dict[str, Any],
-        *body: ir.Stmt,
-        over: str = "t",
-        item: Type = T,
-        refs: dict[tuple[str, str], str] | None = None,
-        scalars: dict[str, Any] | None = None,
-        locals_: dict[str, Type] | None = None,
-        funcs: tuple[ir.Func, ...] = (),
-        where: str | None = None,
-        commit: Sequence[ir.Stmt] | None = None,
-        abort: Sequence[ir.Stmt] = (),
-        seed: int = 0,
-    ) -> None:
-        graphs = {s: o for s, o in objects.items() if isinstance(o, Graph)}
-        for slot, g in graphs.items():
-            objects |= {f"{slot}.{n}": t for n, t in g.tables.items()}
-        self.graphs = graphs
-        self.stores = {s: o for s, o in objects.items() if s not in graphs}
-        self.scalars = scalars or {}
-        types = {n: SCALARS[NAMES[np.asarray(x).dtype]] for n, x in self.scalars.items()}
-        arguments: dict[str, Type] = dict(types)
-        kernel = ir.Kernel(
-            name="kernel",
-            params=(("p", item), *arguments.items()),
-            result=NOTHING,
-            locals=tuple((locals_ or {}).items()),
-            body=body,
-            commit=None if commit is None else tuple(commit),
-            abort=tuple(abort),
-            where=where,
-            pos=POS,
-        )
-        step = ir.Foreach(
-            slot=over,
-            kernel="kernel",
-            args=tuple(var(n, t) for n, t in types.items()),
-            where_args=(),
-            pos=POS,
-        )
-        self.unit = ir.Unit(
-            name="unit",
-            stores=tuple(info(s, o, refs or {}) for s, o in self.stores.items()),
-            graphs=tuple(
-                GraphInfo(s, tuple((n, f"{s}.{n}") for n in g.tables), True, g.out_identity)
-                for s, g in graphs.items()
+
+def block(*steps, cond=None, goto=-1, orelse=-1):
+    return new(ir.Block, steps=steps, cond=cond, goto=goto, orelse=orelse)
+
+
+def column(name, t, size=0, ref=None, stride=None):
+    return Column(name, t, size, ref, stride or max(size, 1) * t.bits // 8)
+
+
+def table(slot, *columns, deletes=False):
+    return Store(slot, "table", columns, deletes=deletes)
+
+
+def collection(slot, *columns, of="g.points"):
+    return Store(slot, "collection", columns or (column("item", I32, ref=of),), of=of)
+
+
+POINTS = table("g.points", column("dist", I32), column("hits", I32), column("mark", U8))
+EDGES = table(
+    "g.edges", column("src", I32, ref="g.points"), column("dst", I32, ref="g.points"),
+    column("weight", I32),
+)  # fmt: skip
+GRAPH = GraphInfo("g", (("points", "g.points"), ("edges", "g.edges")), True, True)
+FLAG = Store("changed", "flag")
+
+
+def unit(name, stores, funcs, blocks, scalars=(), state=(), fused=False, graph=True):
+    return new(
+        ir.Unit, name=f"morph_{name}", stores=tuple(stores), graphs=(GRAPH,) if graph else (),
+        scalars=tuple(scalars), funcs=tuple(funcs), state=tuple(state), blocks=tuple(blocks), fused=fused,
+    )  # fmt: skip
+
+
+def one(name, stores, funcs, step, scalars=(), graph=True):
+    Lines.line = 0
+    return unit(name, stores, funcs, (block(step),), scalars, graph=graph)
+
+
+# --- the units -------------------------------------------------------------------------------------
+
+
+def relax():
+    """Figure 40 of the Falcon paper: relax the out-edges of points that changed."""
+    Lines.line = 0
+    p, t, e = var("p", P), var("t", P), var("e", Handle("g.edges"))
+    distance = op("+", load("g.points", "dist", p), load("g.edges", "weight", e))
+    body = [
+        write("g.points", "mark", p, const(0, U8)),
+        edges(p, "e", "t", run(atomic("min", place("g.points", "dist", t), distance, flag="changed"))),
+    ]
+    test = less(load("g.points", "mark", var("p", P), U8), const(0, U8), "!=")
+    where = func("marked", [("p", P)], BOOL, [new(ir.Return, value=test)])
+    k = kernel(
+        "relax", [("p", P), ("changed", Object("flag", "changed"))], body,
+        [("e", Handle("g.edges")), ("t", P)], where="marked",
+    )  # fmt: skip
+    return unit("relax", (POINTS, EDGES, FLAG), (where, k), (block(foreach("g.points", "relax")),))
+
+
+ROWS = table("rows", column("key", I32), column("pair", F32, 2), column("left", I32), deletes=True)
+
+
+def split(most=2):
+    """Each row makes `left` rows with its key plus 100, 200..., deletes itself if `left` is odd."""
+    t, row = Handle("rows"), var("r", Handle("rows"))
+    left = load("rows", "left", row)
+    body = [
+        assign("n", left),
+        assign("key", load("rows", "key", row)),
+        reserve(rows=const(most, I64)),
+        new(
+            ir.ForRange, var="i", start=const(0, I64), stop=new(ir.Cast, x=var("n"), type=I64), step=1,
+            body=(
+                assign("made", new(ir.New, slot="rows", type=t, values=(
+                    ("key", op("+", var("key"), op("*", const(100), op("+", new(ir.Cast, x=var("i", I64), type=I32), const(1))))),
+                ))),
+                write("rows", "pair", var("made", t), const(0.5, F32), index=const(1)),
             ),
-            scalars=tuple(types.items()),
-            funcs=(*funcs, kernel),
-            state=(),
-            blocks=(ir.Block(steps=(step,), cond=None, goto=-1, pos=POS),),
-            fused=False,
-            pos=POS,
+        ),
+        when(less(op("%", var("n"), const(2)), const(1), "=="),
+             run(new(ir.Delete, slot="rows", row=row, type=NOTHING))),
+    ]  # fmt: skip
+    k = kernel("split", [("r", t)], body, [("n", I32), ("key", I32), ("i", I64), ("made", t)])
+    return one("split", (ROWS,), (k,), foreach("rows", "split"), graph=False)
+
+
+def worklist():
+    """Take from one collection, add to another what is even, twice."""
+    item = Handle("g.points")
+    work, rest = collection("work"), collection("rest", column("item", I32, ref="g.points"), column("by", F32))
+    body = [
+        reserve(rest=const(2, I64)),
+        assign("x", new(ir.Take, slot="work", type=item)),
+        when(
+            less(var("x", item), const(0, item), ">="),
+            when(
+                less(op("%", new(ir.Cast, x=var("x", item), type=I32), const(2)), const(0), "=="),
+                push("rest", item=var("x", item), by=const(1.5, F32)),
+                orelse=[push("rest", item=var("x", item), by=const(2.5, F32))],
+            ),
+        ),
+    ]
+    k = kernel("drain", [("p", P)], body, [("x", item)])
+    return one("drain", (POINTS, work, rest), (k,), foreach("g.points", "drain"), graph=False)
+
+
+def components():
+    """Union the ends of every edge; count how often it joined anything."""
+    e = var("e", Handle("g.edges"))
+    u, v = load("g.edges", "src", e, P), load("g.edges", "dst", e, P)
+    body = [
+        assign("joined", new(ir.SetUnion, slot="set", x=u, y=v, type=BOOL)),
+        when(var("joined", BOOL), run(atomic("add", place("g.points", "hits", const(0, P)), const(1)))),
+    ]
+    k = kernel("join", [("e", Handle("g.edges"))], body, [("joined", BOOL)])
+    stores = (POINTS, EDGES, Store("set", "set", of="g.points"))
+    return one("join", stores, (k,), foreach("g.edges", "join"), graph=False)
+
+
+def locks():
+    """Of all edges into a point, one gets its lock, and one its mark."""
+    e = var("e", Handle("g.edges"))
+    p = load("g.edges", "dst", e, P)
+    body = [
+        assign("first", new(ir.Lock, slot="g.points", row=p, type=BOOL)),
+        when(var("first", BOOL), run(atomic("add", place("g.points", "hits", p), const(1)))),
+        assign("first", new(ir.LockPlace, place=place("g.points", "mark", p, U8), type=BOOL)),
+        when(var("first", BOOL), run(atomic("add", place("g.points", "dist", p), const(1)))),
+    ]
+    k = kernel("lock", [("e", Handle("g.edges"))], body, [("first", BOOL)])
+    return one("lock", (POINTS, EDGES), (k,), foreach("g.edges", "lock"), graph=False)
+
+
+def claim(capacity=8, guard=False, again=True):
+    """Each item claims its point and its neighbours, and increments them without atomics."""
+    cells = Local(P, capacity)
+    p, t = var("p", P), var("t", P)
+
+    def add(name, x):
+        return run(new(ir.LocalAdd, name=name, value=x, type=NOTHING))
+
+    body = [
+        assign("cells", new(ir.MakeLocal, type=cells)),
+        assign("ring", new(ir.MakeLocal, type=cells)),
+        add("cells", p),
+        edges(p, "e", "t", add("ring" if guard else "cells", t)),
+        new(ir.Claim, items="cells", guard="ring" if guard else None, priority=const(3)),
+    ]
+    one_more = op("+", load("g.points", "hits", var("q", P)), const(1))
+    commit = [
+        reserve(log=const(1, I64)),
+        new(
+            ir.ForItems, x=var("cells", cells), var="q", start=None, reverse=False,
+            body=(write("g.points", "hits", var("q", P), one_more),),
+        ),
+        push("log", item=p),
+    ]  # fmt: skip
+    abort = [reserve(again=const(1, I64)), push("again", item=p)] if again else []
+    k = kernel(
+        "touch", [("p", P)], body, [("cells", cells), ("ring", cells), ("e", Handle("g.edges")), ("t", P), ("q", P)],
+        commit=tuple(commit), abort=tuple(abort), live=("cells", *(("ring",) if guard else ())),
+    )  # fmt: skip
+    stores = (POINTS, EDGES, collection("work"), collection("again"), collection("log"))
+    return one("touch", stores, (k,), foreach("work", "touch"))
+
+
+def bfs_flag():
+    """Levels until nothing changes: while changed.take(): foreach(points, visit)."""
+    Lines.line = 0
+    p, t = var("p", P), var("t", P)
+    next_level = op("+", var("level"), const(1))
+    visit = kernel(
+        "visit", [("p", P), ("level", I32)],
+        [
+            when(
+                less(load("g.points", "dist", p), var("level"), "=="),
+                edges(p, "e", "t", run(atomic("min", place("g.points", "dist", t), next_level, flag="changed"))),
+            )
+        ],
+        [("e", Handle("g.edges")), ("t", P)],
+    )  # fmt: skip
+    source = var("source", P)
+    blocks = (
+        block(
+            assign("level", var("first")),
+            new(ir.OneThread, body=(write("g.points", "dist", source, const(0)), raised("changed"))),
+            goto=1,
+        ),
+        block(new(ir.TakeFlag, var="more", slot="changed"), cond=var("more", BOOL), goto=2),
+        block(
+            foreach("g.points", "visit", var("level")),
+            assign("level", op("+", var("level"), const(1))),
+            goto=1,
+        ),
+    )
+    return unit(
+        "levels", (POINTS, EDGES, FLAG), (visit,), blocks, [("source", I32), ("first", I32)],
+        [("level", I32), ("more", BOOL)], fused=True,
+    )  # fmt: skip
+
+
+def bfs_worklists():
+    """Two collections that are swapped: while len(now): foreach(now, expand); now, then = then, now."""
+    Lines.line = 0
+    p, t = var("p", P), var("t", P)
+
+    def expand(then):
+        place_ = place("g.points", "dist", t)
+        return kernel(
+            f"expand_{then}", [("p", P), ("level", I32)],
+            [
+                reserve(**{then: new(ir.Cast, x=new(ir.Degree, graph="g", point=p, direction="out", type=I32), type=I64)}),
+                edges(
+                    p, "e", "t",
+                    assign("old", atomic("min", place_, op("+", var("level"), const(1)))),
+                    when(less(var("level"), op("-", var("old"), const(1))), push(then, item=t)),
+                ),
+            ],
+            [("e", Handle("g.edges")), ("t", P), ("old", I32)],
+        )  # fmt: skip
+
+    def half(now, then, goto):
+        size = new(ir.StoreSize, slot=now, type=I64)
+        return (
+            block(cond=less(size, const(0, I64), ">"), goto=goto),
+            block(
+                foreach(now, f"expand_{then}", var("level")),
+                new(ir.Clear, slot=now),
+                assign("level", op("+", var("level"), const(1))),
+                goto=(goto + 1) % 4,
+            ),
         )
-        self.seed = seed
-        self.status = np.zeros(Status.STORES + len(self.stores), np.int64)
-        self.pending: set[int] = set()
-        self.launch = python.load(self.unit, seed)
 
-    def once(self, replay: bool = False) -> None:
-        self.launch(self.stores, self.graphs, self.scalars, self.status, replay, self.pending)
-
-    def all(self) -> int:
-        """Launch, grow and replay; gives the number of replays."""
-        self.once()
-        replays = 0
-        while self.status[Status.FAILED]:
-            for k, obj in enumerate(self.stores.values()):
-                if self.status[Status.STORES + k]:
-                    obj.grow()
-            if self.status[Status.LOCAL]:
-                self.unit = replace(self.unit, local_scale=2 * self.unit.local_scale)
-                self.launch = python.load(self.unit, self.seed)
-            self.status[[Status.FAILED, Status.LOCAL]] = 0
-            self.status[Status.STORES :] = 0
-            self.once(replay=True)
-            replays += 1
-        assert not self.pending
-        return replays
+    blocks = (*half("now", "then", 1), *half("then", "now", 3))
+    return unit(
+        "expand", (POINTS, EDGES, collection("now"), collection("then")), (expand("then"), expand("now")),
+        blocks, (), [("level", I32)], fused=True,
+    )  # fmt: skip
 
 
-def table(n: int, **columns: Any) -> Table:
-    t = Table("t", "python", **columns)
-    t.extend(n)
-    return t
-
-
-def evaluate(value: ir.Expr, x: Any = None, y: Any = None, **extra: Any) -> Any:
-    """The value of an expression of the scalars ``x`` and ``y``, as it arrives in a column."""
-    t = value.type
-    assert isinstance(t, Scalar)
-    out = table(1, out=np.dtype(f"{t.kind}{t.bits // 8}") if t.kind != "b" else np.bool_)
-    scalars = {n: v for n, v in {"x": x, "y": y}.items() if v is not None}
-    Run({"t": out}, write(var("p"), "out", value), scalars=scalars, **extra).once()
-    return out.out[0]
+ALL = {
+    "relax": relax, "split": split, "worklist": worklist, "components": components, "locks": locks,
+    "claim": claim, "guard": lambda: claim(guard=True), "bfs_flag": bfs_flag, "bfs_worklists": bfs_worklists,
+}  # fmt: skip

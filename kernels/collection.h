@@ -1,0 +1,32 @@
+// A per-item collection: at most N values in the item's own memory.
+//
+// Invariant: n <= N.  A value too many fails the item before it has changed anything; the host compiles
+// the unit with larger collections and runs the item again.
+
+template <class T, i32 N> struct Local {
+    i32 n = 0;
+    T v[N];
+
+    MORPH_FN T& operator[](i64 i) { return v[i]; }
+    MORPH_FN const T& operator[](i64 i) const { return v[i]; }
+    MORPH_FN void add(T x, ItemBase& it, i64* status) {
+        if (n < N && !injected(status, it)) v[n++] = x;
+        else it.failed = -1;
+    }
+    MORPH_FN T pop() { return v[--n]; }
+    MORPH_FN bool fits(i64 more, ItemBase& it) const {
+        if (n + more > N) it.failed = -1;
+        return !it.failed;
+    }
+};
+
+template <class T, i32 N> MORPH_FN bool contains(const Local<T, N>& x, Value<T> value) {
+    for (i32 i = 0; i < x.n; i++)
+        if (x.v[i] == value) return true;
+    return false;
+}
+template <class T, i32 N> MORPH_FN bool contains(const Vec<T, N>& x, Value<T> value) {
+    for (i32 i = 0; i < N; i++)
+        if (x.v[i] == value) return true;
+    return false;
+}

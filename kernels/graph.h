@@ -1,0 +1,27 @@
+// Adjacency: edge ids by point, in compressed rows.  offset[p] .. offset[p + 1] are p's entries;
+// entry k is edge `edge[k]`, or edge k itself where `edge` is null.  It does not change during a launch.
+
+MORPH_FN i64 row_begin(const i64* offset, i64 p) { return load_fixed(offset + p); }
+MORPH_FN i64 row_end(const i64* offset, i64 p) { return load_fixed(offset + p + 1); }
+MORPH_FN i32 degree(const i64* offset, i64 p) { return i32(row_end(offset, p) - row_begin(offset, p)); }
+MORPH_FN i32 edge_at(i64 k) { return i32(k); }
+MORPH_FN i32 edge_at(const i32* edge, i64 k) { return load_fixed(edge + k); }
+
+// The first edge from x to y, or -1.
+template <class C> MORPH_FN i32 find_edge(const i64* offset, const i32* edge, const C& end, i32 x, i32 y) {
+    for (i64 k = row_begin(offset, x); k < row_end(offset, x); k++) {
+        i32 e = edge ? edge_at(edge, k) : i32(k);
+        if (end.get(e) == y) return e;
+    }
+    return -1;
+}
+
+// A point's out-entries and then its in-entries, as one range.
+struct Both {
+    i64 out, outs, in, n;
+    MORPH_FN Both(const i64* out_offset, const i64* in_offset, i64 p)
+        : out(row_begin(out_offset, p)), outs(row_end(out_offset, p) - out),
+          in(row_begin(in_offset, p) - outs), n(outs + row_end(in_offset, p) - in - outs) {}
+    MORPH_FN bool is_out(i64 j) const { return j < outs; }
+    MORPH_FN i64 entry(i64 j) const { return (j < outs ? out : in) + j; }
+};

@@ -1,0 +1,149 @@
+// How the items of a foreach are run, and the entry of a unit.
+//
+// A `Step` is one foreach of the unit.  It names its items' type `I` and has
+//     open(a, it)      whether there is an item to run (it is alive, and passes the filter)
+//     run(a, it)       the kernel; with single(collection): whether it claims anything
+//     claim, wins, commit, abort    only with single(collection)
+// `end_item(a, it)` gives back what the item reserved, and records a failure.
+
+template <class A, class R, class Step>
+MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    for (Share share(a, t, t.replay ? 0 : first, last); share.next();)
+        for (i64 i = share.begin; i < share.end; i += share.step) {
+            if (t.replay && !was_pending(a.pending, i)) continue;
+            typename Step::I it(a, t, i);
+            if (s.open(a, it)) s.run(a, it);
+            end_item(a, it);
+        }
+}
+
+// The part before the barrier: true if the item claims something.
+template <class A, class R, class Step, class I>
+MORPH_FN bool gather(const A& a, const R& t, const Step& s, I& it) {
+    bool here = !t.replay || was_pending(a.pending, it.position);
+    return here && s.open(a, it) && s.run(a, it) && !it.failed;
+}
+// The part after it.
+template <class A, class Step, class I> MORPH_FN void finish(const A& a, const Step& s, I& it, bool won) {
+    if (won) s.commit(a, it);
+    else s.abort(a, it);
+    end_item(a, it);
+}
+
+#ifdef __CUDACC__
+
+// Rounds of one item a thread; every thread takes part in the same number of them.
+template <class A, class R, class Step>
+MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    for (i64 base = t.replay ? 0 : first; base < last; base += t.threads) {
+        t.round++;
+        typename Step::I it(a, t, base + t.thread);
+        bool here = it.position < last, claimed = here && gather(a, t, s, it);
+        it.key = claim_key(t.round, it.priority, it.position);
+        if (claimed) s.claim(a, it);
+        barrier(a, t);
+        if (claimed) finish(a, s, it, s.wins(a, it));
+        else if (here) end_item(a, it);
+        barrier(a, t);
+    }
+}
+
+// Whether this is the last block of a launch without barriers; all that the others did can be seen.
+template <class A> MORPH_FN bool last_out(const A& a) {
+    __syncthreads();
+    if (threadIdx.x) return false;
+    u32 old = add_release((u32*)a.cursor, 1);
+    if (old != gridDim.x - 1) return false;
+    store(a.cursor, 0);
+    return true;
+}
+
+#define MORPH_ENTRY(NAME)                                                                     \
+    extern "C" __global__ void __launch_bounds__(256) NAME(const __grid_constant__ Args a) {  \
+        Run t(a, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x);              \
+        if (COOPERATIVE) {                                                                    \
+            if (arrive(a, t)) prepare(a);                                                     \
+            depart(a, t);                                                                     \
+        }                                                                                     \
+        run(a, t);                                                                            \
+        if (COOPERATIVE) {                                                                    \
+            if (arrive(a, t)) settle(a, t);                                                   \
+            depart(a, t);                                                                     \
+        } else if (SETTLES && last_out(a)) {                                                  \
+            settle(a, t);                                                                     \
+        }                                                                                     \
+    }
+
+#else
+
+MORPH_EXPORT void* malloc(decltype(sizeof 0));
+MORPH_EXPORT void free(void*);
+struct Here {
+    void* at;
+};
+inline void* operator new(decltype(sizeof 0), Here here) noexcept { return here.at; }
+
+// Rounds of about 64 items a thread, so that a barrier costs an item little.  One thread alone needs no
+// claims: it is always the only one.
+template <class A, class R, class Step>
+MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    typedef typename Step::I I;
+    constexpr i32 BATCH = 64, CHUNK = 32;
+    if (t.replay) first = 0;
+    if (t.threads == 1) {
+        for (i64 i = first; i < last; i++) {
+            I it(a, t, i);
+            if (gather(a, t, s, it)) finish(a, s, it, true);
+            else end_item(a, it);
+        }
+        return;
+    }
+    I* batch = (I*)malloc(sizeof(I) * (BATCH + CHUNK));
+    Share share(a, t, first, last, CHUNK);
+    for (bool more = first < last; more;) {
+        t.round++;
+        i32 n = 0;
+        while (n < BATCH && share.next())
+            for (i64 i = share.begin; i < share.end; i++) {
+                I& it = *new (Here{&batch[n]}) I(a, t, i);
+                if (!gather(a, t, s, it)) {
+                    end_item(a, it);
+                    continue;
+                }
+                it.key = claim_key(t.round, it.priority, it.position);
+                s.claim(a, it);
+                n++;
+            }
+        if (arrive(a, t)) tell(a, load(a.cursor) < last - first);
+        depart(a, t);
+        more = told(a);
+        for (i32 k = 0; k < n; k++) finish(a, s, batch[k], s.wins(a, batch[k]));
+        arrive(a, t);
+        depart(a, t);
+    }
+    free(batch);
+}
+
+#define MORPH_ENTRY(NAME)                                                                          \
+    MORPH_EXPORT void NAME(const Args* words, i64 items) {    \
+        const Args& a = *words;                                                                    \
+        i32 threads = items < 512 || !THREADED ? 1 : i32(a.threads);                                          \
+        if (SETTLES || COOPERATIVE) prepare(a);                                                    \
+        if (threads <= 1) {                                                                        \
+            Run t(a, 0, 1);                                                                        \
+            run(a, t);                                                                             \
+            if (SETTLES || COOPERATIVE) settle(a, t);                                              \
+        } else {                                                                                   \
+            _Pragma("omp parallel num_threads(threads)") {                                         \
+                Run t(a, omp_get_thread_num(), omp_get_num_threads());                             \
+                run(a, t);                                                                         \
+                if (SETTLES || COOPERATIVE) {                                                      \
+                    if (arrive(a, t)) settle(a, t);                                                \
+                    depart(a, t);                                                                  \
+                }                                                                                  \
+            }                                                                                      \
+            store(a.cursor, 0);                                                                    \
+        }                                                                                          \
+    }
+
+#endif

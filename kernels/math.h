@@ -1,0 +1,98 @@
+// Operators with Python's and NumPy's meaning where C++ has another.
+//
+// Integers: `//` and `%` round down, by zero they give 0; a shift by the width or more gives what
+// shifting bit by bit would.  Floats: as numpy.floor_divide and numpy.remainder.
+
+template <class T> MORPH_FN constexpr bool is_float() { return T(0.5) != T(0); }
+template <> MORPH_FN constexpr bool is_float<f16>() { return true; }
+
+#ifdef __CUDACC__
+#define MORPH_MATH(NAME, F32, F64)                     \
+    MORPH_FN f32 NAME(f32 x) { return F32(x); }        \
+    MORPH_FN f64 NAME(f64 x) { return F64(x); }        \
+    MORPH_FN f16 NAME(f16 x) { return f16(F32(f32(x))); }
+MORPH_FN f32 remainder_of(f32 x, f32 y) { return fmodf(x, y); }
+MORPH_FN f64 remainder_of(f64 x, f64 y) { return fmod(x, y); }
+MORPH_FN i32 popcount(u32 x) { return __popc(x); }
+MORPH_FN i32 popcount(u64 x) { return __popcll(x); }
+MORPH_MATH(sqrt_of, sqrtf, sqrt)
+MORPH_MATH(exp_of, expf, exp)
+MORPH_MATH(log_of, logf, log)
+MORPH_MATH(floor_of, floorf, floor)
+MORPH_MATH(ceil_of, ceilf, ceil)
+#else
+#define MORPH_MATH(NAME)                                                  \
+    MORPH_FN f32 NAME##_of(f32 x) { return __builtin_##NAME##f(x); }      \
+    MORPH_FN f64 NAME##_of(f64 x) { return __builtin_##NAME(x); }         \
+    MORPH_FN f16 NAME##_of(f16 x) { return f16(__builtin_##NAME##f(x)); }
+MORPH_FN f32 remainder_of(f32 x, f32 y) { return __builtin_fmodf(x, y); }
+MORPH_FN f64 remainder_of(f64 x, f64 y) { return __builtin_fmod(x, y); }
+MORPH_FN i32 popcount(u32 x) { return __builtin_popcount(x); }
+MORPH_FN i32 popcount(u64 x) { return __builtin_popcountll(x); }
+MORPH_MATH(sqrt)
+MORPH_MATH(exp)
+MORPH_MATH(log)
+MORPH_MATH(floor)
+MORPH_MATH(ceil)
+#endif
+
+// The sign bit of a float, whatever its size.
+template <class T> MORPH_FN bool sign_of(T x) { return to_bits(x) >> (8 * sizeof(T) - 1); }
+template <class T> MORPH_FN T signed_zero(bool negative) { return negative ? T(-0.0) : T(0.0); }
+
+// floor(x / y) and the remainder with the sign of y, both from one exact remainder.
+template <class T> struct Division {
+    T quotient, modulo;
+};
+
+template <class T> MORPH_FN Division<T> divide(T x, T y) {
+    T m = remainder_of(x, y), q = (x - m) / y;
+    if (y == T(0)) return {x / y, m};
+    if (m != T(0)) {
+        if ((y < T(0)) != (m < T(0))) m += y, q -= T(1);
+    } else {
+        m = signed_zero<T>(sign_of(y));
+    }
+    if (q == T(0)) return {signed_zero<T>(sign_of(x / y)), m};
+    T f = floor_of(q);
+    return {q - f > T(0.5) ? f + T(1) : f, m};
+}
+
+template <class T> MORPH_FN T floor_div(T x, T y) {
+    if constexpr (is_float<T>()) {
+        return divide(x, y).quotient;
+    } else {
+        if (y == T(0)) return T(0);
+        if (y == T(-1) && T(-1) < T(0)) return T(0 - x);  // also where x is the least integer
+        return T(x / y - (x % y != 0 && (x < T(0)) != (y < T(0))));
+    }
+}
+template <class T> MORPH_FN T floor_mod(T x, T y) {
+    if constexpr (is_float<T>()) {
+        return divide(x, y).modulo;
+    } else {
+        if (y == T(0) || (y == T(-1) && T(-1) < T(0))) return T(0);
+        T m = T(x % y);
+        return m != 0 && (x < T(0)) != (y < T(0)) ? T(m + y) : m;
+    }
+}
+template <> MORPH_FN f16 floor_div(f16 x, f16 y) { return f16(divide<f32>(x, y).quotient); }
+template <> MORPH_FN f16 floor_mod(f16 x, f16 y) { return f16(divide<f32>(x, y).modulo); }
+
+template <class T> MORPH_FN T shift_left(T x, T n) {
+    return u64(n) < 8 * sizeof(T) ? T(Bits<T>(x) << n) : T(0);
+}
+template <class T> MORPH_FN T shift_right(T x, T n) {
+    return u64(n) < 8 * sizeof(T) ? T(x >> n) : x < T(0) ? T(-1) : T(0);
+}
+
+template <class T> MORPH_FN T min_of(T x, T y) { return x < y || x != x ? x : y; }
+template <class T> MORPH_FN T max_of(T x, T y) { return x > y || x != x ? x : y; }
+template <class T> MORPH_FN T abs_of(T x) {
+    if constexpr (is_float<T>()) return from_bits<T>(to_bits(x) & ~(Bits<T>(1) << (8 * sizeof(T) - 1)));
+    else return x < T(0) ? T(0 - x) : x;
+}
+template <class T> MORPH_FN i32 popcount_of(T x) {
+    if constexpr (sizeof(T) == 8) return popcount(u64(x));
+    else return popcount(u32(Bits<T>(x)));
+}

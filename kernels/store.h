@@ -1,0 +1,176 @@
+// Rows of tables and slots of collections: reserve, allocate, delete, settle.
+//
+// Invariant: an item allocates only what it has reserved, and BUDGET never promises more than there is:
+//     BUDGET <= (COMMITTED - HEAD) + (CAPACITY - COUNT) - (reserved and not yet allocated).
+// So an allocation cannot fail.  A reservation can: then the item has changed nothing, its bit in
+// `pending` is set, and the host grows the store and runs it again.
+// Deleted rows are pushed at the TAIL of a ring; only those below COMMITTED, deleted before the last
+// barrier, are reused: nobody meets a row that dies and is born again within one step.
+
+// What every item carries.
+struct ItemBase {
+    i64 position;  // row of the table, or place in the collection
+    i32 row;       // what the kernel is called with
+    i32 failed;    // 0; -1: a local collection was full; k + 1: so was store k
+#ifdef MORPH_FAULTS
+    bool reserved = false;  // what it adds to local collections from here on cannot fail
+#endif
+    MORPH_FN ItemBase(i64 position) : position(position), row(i32(position)), failed(0) {}
+};
+
+#ifdef __CUDACC__
+// Adds every active lane's count with one atomic; gives each lane the value before its own part.
+MORPH_FN i64 add_together(i64* p, i32 count) {
+    u32 mask = __activemask();
+    i32 lane = threadIdx.x & 31, alike;
+    i64 before = 0, total = 0;
+    __match_all_sync(mask, count, &alike);
+    if (alike) {
+        before = i64(count) * __popc(mask & ((1u << lane) - 1));
+        total = i64(count) * __popc(mask);
+    } else {
+        for (u32 rest = mask; rest; rest &= rest - 1) {
+            i32 other = __ffs(rest) - 1, c = __shfl_sync(mask, count, other);
+            if (other < lane) before += c;
+            total += c;
+        }
+    }
+    i32 leader = __ffs(mask) - 1;
+    i64 old = 0;
+    if (lane == leader) old = fetch(Plus(), p, total);
+    return __shfl_sync(mask, old, leader) + before;
+}
+#else
+MORPH_FN i64 add_together(i64* p, i32 count) { return fetch(Plus(), p, i64(count)); }
+#endif
+
+// Test only: make the n-th reservation fail.
+MORPH_FN bool injected(i64* status) {
+#ifdef MORPH_FAULTS
+    return load(status + INJECT) > 0 && fetch(Plus(), status + INJECT, i64(-1)) == 1;
+#else
+    return false;
+#endif
+}
+
+MORPH_FN bool injected(i64* status, const ItemBase& it) {
+#ifdef MORPH_FAULTS
+    return !it.reserved && injected(status);
+#else
+    return false;
+#endif
+}
+
+// Whether the item may go on to reserve; `store` is blamed for an injected fault.
+MORPH_FN bool may_reserve(i64* status, ItemBase& it, i32 store) {
+    if (!it.failed && injected(status)) it.failed = store + 1;
+#ifdef MORPH_FAULTS
+    it.reserved = true;
+#endif
+    return !it.failed;
+}
+
+// Takes room for `count` rows; `apart` of the budget is deleted rows that cannot be used.
+MORPH_FN bool reserve(i64* meta, i64 count, ItemBase& it, i32& room, i32 store, i64 apart = 0) {
+    if (count <= 0) return true;
+    i32 n = i32(count);
+    if (n == count) {
+        if (add_together(meta + BUDGET, -n) - apart >= n) {
+            room += n;
+            return true;
+        }
+        add_together(meta + BUDGET, n);
+    }
+    it.failed = store + 1;
+    return false;
+}
+
+// Deleted rows that were there at the last barrier.
+MORPH_FN i64 reusable(const i64* meta) { return load(meta + COMMITTED) - load(meta + HEAD); }
+
+// At the end of an item: gives back what it did not use.
+MORPH_FN void give_back(i64* meta, i32 room) {
+    if (room) add_together(meta + BUDGET, room);
+}
+
+// A power of two less one that covers the capacity.
+MORPH_FN i64 ring_mask(const i64* meta) {
+    i64 n = load(meta + CAPACITY) - 1;
+    for (i32 s = 1; s < 64; s *= 2) n |= n >> s;
+    return n < 0 ? 0 : n;
+}
+
+// `n` consecutive slots at the end of a store.
+MORPH_FN i64 add_slots(i64* meta, i32 n, i32& room) {
+    room -= n;
+    return add_together(meta + COUNT, n);
+}
+
+// One row: a deleted one if there is any, else at the end.
+MORPH_FN i32 new_row(i64* meta, const i32* free, i32& room) {
+    if (reusable(meta) > 0) {
+        i64 h = add_together(meta + HEAD, 1);
+        if (h < load(meta + COMMITTED)) {
+            room--;
+            return load(free + (h & ring_mask(meta)));
+        }
+    }
+    return i32(add_slots(meta, 1, room));
+}
+
+MORPH_FN bool is_dead(const u8* dead, i64 row) { return load(dead + row); }
+
+MORPH_FN void delete_row(i64* meta, i32* free, u8* dead, i32 row) {
+    if (swap_if(dead + row, u8(0), u8(1))) return;
+    i64 t = add_together(meta + TAIL, 1);
+    store(free + (t & ring_mask(meta)), row);
+}
+
+// One of the items that were there at the last barrier, -1 if none is left.
+MORPH_FN i64 take(i64* meta, i32 end) {
+    i64 last = load(meta + end);
+    if (load(meta + HEAD) >= last) return -1;
+    i64 h = add_together(meta + HEAD, 1);
+    return h < last ? h : -1;
+}
+
+// By the master at a barrier: what was deleted can be reused, what was added can be seen.
+MORPH_FN void settle_table(i64* meta) {
+    i64 committed = load(meta + COMMITTED), head = load(meta + HEAD), tail = load(meta + TAIL);
+    if (head > committed) head = committed;
+    store(meta + HEAD, head);
+    store(meta + COMMITTED, tail);
+    store(meta + BUDGET, tail - head + load(meta + CAPACITY) - load(meta + COUNT));
+    store(meta + TO, load(meta + COUNT));
+}
+MORPH_FN void settle_collection(i64* meta, i32 end) {
+    i64 head = load(meta + HEAD), last = load(meta + end), count = load(meta + COUNT);
+    if (head > last) head = last;
+    store(meta + HEAD, head);
+    store(meta + BUDGET, load(meta + CAPACITY) - count);
+    store(meta + FROM, head);
+    store(meta + TO, count);
+}
+MORPH_FN void clear_collection(i64* meta) {
+    store(meta + COUNT, 0);
+    store(meta + HEAD, 0);
+    settle_collection(meta, COUNT);
+}
+// Before the first step: where it begins and ends.
+MORPH_FN void look(i64* meta, bool collection) {
+    store(meta + FROM, collection ? load(meta + HEAD) : 0);
+    store(meta + TO, load(meta + COUNT));
+}
+
+// An item that ends: it ran, or is left for the host.
+MORPH_FN void record(i64* status, u32* pending, const ItemBase& it) {
+    if (!it.failed) return;
+    store(status + (it.failed < 0 ? LOCAL : STORES + it.failed - 1), 1);
+    add_together(status + FAILED, 1);
+    if (it.position >= 0) fetch(Or(), pending + it.position / 32, 1u << it.position % 32);
+}
+// Whether the item failed in the launch before; its bit is cleared.
+MORPH_FN bool was_pending(u32* pending, i64 position) {
+    u32 bit = 1u << position % 32;
+    return load(pending + position / 32) & bit && fetch(And(), pending + position / 32, ~bit) & bit;
+}

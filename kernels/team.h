@@ -1,0 +1,163 @@
+// The team: all threads of a launch, their barrier, and how they share out a range of items.
+//
+// Invariant of the barrier: one word, whose low 31 bits count the arrivals and are 0 between barriers,
+// and whose sign flips when all are released; so it needs no reset, whatever the size of the team.
+// Between `arrive` and `depart` the master alone runs: nobody is before the barrier, nobody after it.
+// What it stores there can be read by all until they arrive at the next barrier.
+// Every thread of the team must come to every barrier: no return before one.
+
+constexpr u32 RELEASED = 0x80000000u;
+constexpr i32 TEAM_SHARED = 32;  // of the barrier words: what the master tells the team
+
+struct Team {
+    i32 thread, threads;
+    bool replay;  // run only the pending items
+    bool master;  // between arrive and depart: this thread runs alone
+    u32 sense;    // the barrier word when this thread arrived
+    u32 round;    // of claims
+    i32 launch;   // the number that single(row) compares
+    bool looked;  // all have read what a step may write: a barrier first
+    bool took;    // all have read a flag: a barrier before it is taken again
+
+    template <class A> MORPH_FN Team(const A& a, i32 thread, i32 threads)
+        : thread(thread), threads(threads), replay(a.replay), master(false), sense(0),
+          round(0), launch(i32(a.launch)), looked(false), took(false) {}
+};
+
+#ifdef __CUDACC__
+
+MORPH_FN void acquire() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }  // after relaxed polling
+MORPH_FN u32 add_release(u32* p, u32 x) {
+    u32 v;
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(v) : "l"(p), "r"(x) : "memory");
+    return v;
+}
+MORPH_FN i32 members(const Team&) { return gridDim.x; }
+MORPH_FN bool speaks(const Team&) { return threadIdx.x == 0; }  // for its block
+MORPH_FN bool leads(const Team&) { return blockIdx.x == 0; }
+MORPH_FN void gather_block() { __syncthreads(); }
+MORPH_FN void pause(i32) {}
+template <class A> MORPH_FN void rewind(const A&) {}
+
+// The items first + thread, first + thread + threads, ...
+struct Share {
+    i64 begin, end;
+    i32 step;
+    bool fresh = true;
+    template <class A> MORPH_FN Share(const A&, const Team& t, i64 first, i64 last)
+        : begin(first + t.thread), end(last), step(t.threads) {}
+    MORPH_FN bool next() {
+        bool was = fresh;
+        fresh = false;
+        return was;
+    }
+};
+
+#else
+
+MORPH_EXPORT int sched_yield(void);
+#ifdef _OPENMP
+MORPH_EXPORT int omp_get_thread_num(void);
+MORPH_EXPORT int omp_get_num_threads(void);
+constexpr bool THREADED = true;
+#else
+constexpr bool THREADED = false;
+MORPH_FN int omp_get_thread_num() { return 0; }
+MORPH_FN int omp_get_num_threads() { return 1; }
+#endif
+
+MORPH_FN void acquire() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
+MORPH_FN u32 add_release(u32* p, u32 x) { return __atomic_fetch_add(p, x, __ATOMIC_ACQ_REL); }
+MORPH_FN i32 members(const Team& t) { return t.threads; }
+MORPH_FN bool speaks(const Team&) { return true; }
+MORPH_FN bool leads(const Team& t) { return t.thread == 0; }
+MORPH_FN void gather_block() {}
+MORPH_FN void pause(i32 spins) {  // on a loaded machine the thread waited for may not be running
+    if (spins > 2000) sched_yield();
+#if defined(__x86_64__) || defined(__i386__)
+    else __builtin_ia32_pause();
+#endif
+}
+
+template <class A> MORPH_FN void rewind(const A& a) { store(a.cursor, 0); }  // by the master
+
+// Chunks from a cursor, so that a thread with heavy items takes fewer.
+struct Share {
+    i64 begin, end, first, last, chunk;
+    i64* cursor;
+    bool alone;
+    static constexpr i32 step = 1;
+    template <class A> MORPH_FN Share(const A& a, const Team& t, i64 first, i64 last, i64 most = 8192)
+        : begin(first), end(first), first(first), last(last), cursor(a.cursor), alone(t.threads == 1) {
+        chunk = (last - first) / (8 * t.threads);
+        chunk = chunk < 32 ? 32 : chunk > most ? most : chunk;
+    }
+    MORPH_FN bool next() {
+        begin = alone ? end : first + fetch(Plus(), cursor, chunk);
+        end = alone || begin + chunk > last ? last : begin + chunk;
+        return begin < end;
+    }
+};
+
+#endif
+
+// Wait for all.  Gives true to one thread, the master, which alone runs on; the others go on to depart.
+template <class A> MORPH_FN bool arrive(const A& a, Team& t) {
+    gather_block();
+    t.master = speaks(t) && leads(t);
+    if (t.master) {
+        for (i32 spins = 0; (load(a.barrier) & ~RELEASED) != u32(members(t) - 1); spins++) pause(spins);
+        acquire();
+    } else if (speaks(t)) {
+        t.sense = add_release(a.barrier, 1);
+    }
+    return t.master;
+}
+template <class A> MORPH_FN void await_release(const A& a, Team& t) {
+    for (i32 spins = 0; !((load(a.barrier) ^ t.sense) & RELEASED); spins++) pause(spins);
+    acquire();
+}
+template <class A> MORPH_FN void depart(const A& a, Team& t) {
+    if (t.master) {
+        add_release(a.barrier, RELEASED - u32(members(t) - 1));
+    } else if (speaks(t)) {
+        await_release(a, t);
+    }
+    t.master = t.looked = t.took = false;
+    gather_block();
+}
+
+// By the master, before it departs; read by all until they arrive again.
+template <class A> MORPH_FN void tell(const A& a, u32 x) { store(a.barrier + TEAM_SHARED, x); }
+template <class A> MORPH_FN u32 told(const A& a) { return load(a.barrier + TEAM_SHARED); }
+
+// Wait for all, when there is nothing to do in between.
+template <class A> MORPH_FN void barrier(const A& a, Team& t) {
+#ifdef __CUDACC__
+    gather_block();
+    if (speaks(t)) {
+        t.sense = add_release(a.barrier, leads(t) ? RELEASED - u32(members(t) - 1) : 1);
+        await_release(a, t);
+    }
+    t.looked = t.took = false;
+    gather_block();
+#else
+    if (arrive(a, t)) rewind(a);
+    depart(a, t);
+#endif
+}
+
+// A flag has three words that take turns: one is read, one is written, one is being cleared; so taking
+// it needs no barrier of its own, only one since it was last taken.
+template <class A> MORPH_FN bool take_flag(const A& a, Team& t, i32* flag, i32& turn) {
+    if (t.took) barrier(a, t);
+    bool was = load(flag + turn);
+    if (t.thread == 0) store(flag + (turn + 2) % 3, 0);
+    turn = (turn + 1) % 3;
+    t.took = true;
+    return was;
+}
+MORPH_FN void rest_flag(i32* flag, i32 turn) {  // between launches word 0 holds it
+    i32 was = load(flag + turn);
+    for (i32 i = 0; i < 3; i++) store(flag + i, i ? 0 : was);
+}

@@ -1,0 +1,404 @@
+"""From a unit to one C++ text, which every target compiles behind the prelude.
+
+The order of the text: structs, `Args`, what an item carries, the user's functions, one `Step` for every
+``foreach``, what one thread does alone, and `run`, which is what every thread of the team runs.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from morph.lang import abi, ir
+from morph.lang.abi import cname
+from morph.lang.cxx import Body, Names, adds
+from morph.lang.types import Handle, Local, Object, Type
+
+HEADERS = (
+    "types", "words", "half", "math", "atomics", "column", "team", "store", "collection", "single",
+    "set", "graph", "predicates", "launch",
+)  # fmt: skip
+ALLOCATES = (ir.New, ir.NewRows, ir.Add)
+
+
+@cache
+def prelude() -> str:
+    """The device runtime: every header of ``kernels/``, in order."""
+    package = Path(__file__).parents[1]  # a wheel has them inside, a checkout beside the package
+    folder = next(f for f in (package / "kernels", package.parent / "kernels") if f.is_dir())
+    return "\n".join((folder / f"{h}.h").read_text() for h in HEADERS)
+
+
+def source(unit: ir.Unit) -> str:
+    """The C++ text of a unit, without the prelude.
+
+    Parameters
+    ----------
+    unit : ir.Unit
+        A checked unit.
+
+    Returns
+    -------
+    str
+        C++17 with one entry, ``unit.name``; the same for every target.
+    """
+    return _Unit(unit).text()
+
+
+def entry(unit: ir.Unit) -> str:
+    """The name of the function to launch."""
+    return unit.name
+
+
+def claims(unit: ir.Unit) -> bool:
+    """Whether a kernel of the unit has ``single(collection)``."""
+    return any(isinstance(n, ir.Claim) for n in ir.walk(unit.funcs))
+
+
+def cooperative(unit: ir.Unit) -> bool:
+    """Whether the unit has a barrier, so that all its blocks must run at once."""
+    return unit.fused or claims(unit) or _grows_while_read(unit)
+
+
+def _grows_while_read(unit: ir.Unit) -> bool:
+    """Whether the unit asks for the size of a store that it changes: then as of the last barrier."""
+    nodes = list(ir.walk((unit.funcs, unit.blocks)))
+    changed = {n.slot for n in nodes if isinstance(n, (*ALLOCATES, ir.Take))}
+    asked = {n.slot for n in nodes if isinstance(n, ir.Foreach | ir.ForRows | ir.StoreSize)}
+    added = {n.slot for n in nodes if isinstance(n, ir.Add)}
+    taken = {n.slot for n in nodes if isinstance(n, ir.Take)}
+    return bool(changed & asked or added & taken)
+
+
+class _Unit:
+    """The emission of one unit."""
+
+    def __init__(self, unit: ir.Unit) -> None:
+        self.unit = unit
+        nodes = list(ir.walk((unit.funcs, unit.blocks)))
+        self.names = Names(unit, prelude(), _changed(unit, nodes))
+        self.names.snapshot = cooperative(unit)
+        self.names.apart = frozenset(n.slot for n in nodes if isinstance(n, ir.NewRows))
+        self.funcs = {f.name: f for f in unit.funcs}
+        self.kernels = {f.name: f for f in unit.funcs if isinstance(f, ir.Kernel)}
+        self.names.grows = frozenset(n for n in self.funcs if adds(self.reached(n)))
+        self.sets = {n.slot for n in nodes if isinstance(n, ir.FlagSet | ir.FlagGet | ir.TakeFlag)}
+        self.sets |= {n.flag for n in nodes if isinstance(n, ir.Atomic) and n.flag}
+        self.rooms = sorted(
+            {n.slot for n in nodes if isinstance(n, ALLOCATES)}
+            | {n.slot for n in nodes if isinstance(n, ir.Need) and not n.local}
+        )
+        self.can_fail = any(isinstance(n, ir.Reserve | ir.LocalAdd) for n in nodes)
+        self.claims = claims(unit)
+        self.ends: set[str] = set()  # steps whose barrier has a part for the master
+        self.lines: list[str] = []
+
+    def reached(self, name: str) -> tuple[ir.Func, ...]:
+        """A function and all that it calls."""
+        seen: dict[str, ir.Func] = {}
+        todo = [name]
+        while todo:
+            f = self.funcs[todo.pop()]
+            if f.name not in seen:
+                seen[f.name] = f
+                todo += [n.func for n in ir.walk(f) if isinstance(n, ir.Call)]
+        return tuple(seen.values())
+
+    def step_nodes(self, step: object) -> list[ir.Node]:
+        """Everything that a step can run."""
+        roots = [n.func for n in ir.walk(step) if isinstance(n, ir.Call)]
+        if isinstance(step, ir.Foreach):
+            where = self.kernels[step.kernel].where
+            roots += [step.kernel, *([where] if where else [])]
+        return list(ir.walk((step, tuple(f for r in roots for f in self.reached(r)))))
+
+    # --- the parts -------------------------------------------------------------------------------
+
+    def text(self) -> str:
+        """All parts, in order."""
+        self.put('#line 1 "morph"')
+        args = self._args()
+        functions: list[str] = []
+        self.lines, head = functions, self.lines
+        for f in self.unit.funcs:
+            self._function(f)
+        self._glue()
+        self.lines = head
+        for name, members in self.names.structs.items():
+            self.put(f"struct {name} {{ {members} }};")
+        self.lines += args
+        self._items()
+        self.lines += functions
+        return "\n".join(self.lines) + "\n"
+
+    def put(self, *lines: str) -> None:
+        """Add lines."""
+        self.lines += lines
+
+    def _args(self) -> list[str]:
+        lines = ["struct Args {"]
+        for f in abi.fields(self.unit):
+            ctype, name = f.ctype, f.name if f.kind != "scalar" else self.names.spell(f.name)
+            if f.kind == "column" and (f.slot, f.column) not in self.names.changed:
+                ctype = ctype.replace("Col<", "Col<const ")
+            lines.append(f"    {ctype} {name};")
+        return [*lines, "};"]
+
+    def _items(self) -> None:
+        """What a thread and what an item carry."""
+        u, names = self.unit, self.names
+        flags = sorted(self.sets)
+        self.put("", "// What every thread of the team holds alike.", "struct Run : Team {")
+        if u.fused:
+            self.put("    i32 block, step;")
+            self.put(*(f"    {names.type(t)} {names.spell(n)};" for n, t in u.state))
+            self.put(*(f"    i32 {cname(f)}_turn = 0;" for f in flags))
+        self.put("    MORPH_FN Run(const Args& a, i32 thread, i32 threads) : Team(a, thread, threads) {")
+        if u.fused:
+            self.put("        block = i32(load(a.state + BLOCK));", "        step = i32(load(a.state + STEP));")
+            self.put("        replay = load(a.state + REPLAY);")
+            self.put("        if (replay) launch = i32(load(a.state + LAUNCH));")
+            for i, (n, t) in enumerate(u.state):
+                self.put(f"        {names.spell(n)} = {self._from_state(i, t)};")
+        if self.claims:
+            self.put("        round = u32(load(a.status + ROUND));")
+        self.put("    }", "};", "", "struct Item : ItemBase {")
+        self.put(*(f"    i32 {cname(s)}_room = 0;" for s in self.rooms))
+        if u.fused:
+            self.put("    i32 launch;", *(f"    i32* {cname(f)}_flag;" for f in flags))
+        self.put("    MORPH_FN Item(const Args& a, const Run& t, i64 position) : ItemBase(position) {")
+        if u.fused:
+            self.put("        launch = t.launch;")
+            self.put(*(f"        {cname(f)}_flag = a.{cname(f)}_flag + t.{cname(f)}_turn;" for f in flags))
+        self.put("    }", "};")
+        for k in self.kernels.values():
+            if k.commit is not None:
+                self._live(k)
+        self.put("", "MORPH_FN void end_item(const Args& a, Item& it) {")
+        self.put(*(f"    give_back(a.{cname(s)}_meta, it.{cname(s)}_room);" for s in self.rooms))
+        if self.can_fail:
+            self.put("    record(a.status, a.pending, it);")
+        self.put("}")
+
+    def _live(self, k: ir.Kernel) -> None:
+        types = dict(k.params) | dict(k.locals)
+        name = f"{self.names.funcs[k.name]}_item"
+        self.put("", f"struct {name} : Item {{  // what lives from gather to commit")
+        self.put("    u64 key;", "    i32 priority = 0;")
+        for n in self._live_names(k):
+            t = types[n]
+            init = "" if isinstance(t, Local) else "{}"
+            self.put(f"    {self.names.type(t)} {self.names.spell(n)}{init};")
+        self.put(f"    MORPH_FN {name}(const Args& a, const Run& t, i64 position)")
+        self.put("        : Item(a, t, position) {}", "};")
+
+    def _live_names(self, k: ir.Kernel) -> list[str]:
+        used = {n for c in ir.walk(k) if isinstance(c, ir.Claim) for n in (c.items, c.guard) if n}
+        params = {n for n, _ in k.params}
+        return [n for n in dict.fromkeys((*k.live, *sorted(used))) if n not in params]
+
+    def _from_state(self, i: int, t: Type) -> str:
+        ctype = self.names.type(t)
+        return f"from_bits<{ctype}>(Bits<{ctype}>(load(a.state + VARS + {i})))"
+
+    # --- functions -------------------------------------------------------------------------------
+
+    def _flag(self, slot: str) -> str:
+        return f"{'it' if self.unit.fused else 'a'}.{cname(slot)}_flag"
+
+    def _function(self, f: ir.Func) -> None:
+        params = [(self.names.spell(n), t) for n, t in f.params if not isinstance(t, Object)]
+        listed = "".join(
+            f", {self.names.type(t)}{'&' if isinstance(t, Local) else ''} {n}" for n, t in params
+        )
+        name = self.names.funcs[f.name]
+        if f.cpp is not None:
+            self.put("", f"MORPH_FN {self.names.type(f.result)} {name}(const Args& a, Item& it{listed}) {{")
+            self.put(*f.cpp.strip("\n").splitlines(), "}", '#line 1 "morph"')
+            return
+        if isinstance(f, ir.Kernel) and f.commit is not None:
+            live, item = set(self._live_names(f)), f"{name}_item"
+            self._define(f, f"bool {name}(const Args& a, {item}& it{listed})", f.body, live, " false")
+            self._define(f, f"void {name}_commit(const Args& a, {item}& it{listed})", f.commit, live)
+            self._define(f, f"void {name}_abort(const Args& a, {item}& it{listed})", f.abort or (), live)
+        else:
+            self._define(f, f"{self.names.type(f.result)} {name}(const Args& a, Item& it{listed})", f.body)
+
+    def _define(
+        self, f: ir.Func, head: str, body: ir.Body, live: set[str] | None = None, gives: str = ""
+    ) -> None:
+        types = dict(f.params) | dict(f.locals)
+        spell, scalars = self.names.spell, self.names.scalars
+
+        def resolve(name: str) -> str:
+            if live and name in live:
+                return f"it.{spell(name)}"
+            return f"a.{spell(name)}" if name not in types and name in scalars else spell(name)
+
+        launch = "it.launch" if self.unit.fused else "i32(a.launch)"
+        b = Body(self.names, resolve, self._flag, launch, types, gives)
+        self.put("", f"MORPH_FN {head} {{")
+        mine = _named(body)
+        for n, t in f.locals:
+            if n in mine and n not in (live or ()):
+                init = "" if isinstance(t, Local) else "{}"
+                b.put(f"{self.names.type(t)} {spell(n)}{init};")
+        b.body(body)
+        if gives and not (body and isinstance(body[-1], ir.Claim | ir.Return)):
+            b.put(f"return{gives};")
+        self.put(*b.lines, "}")
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def _glue(self) -> None:
+        self.put("", '#line 1 "morph"')
+        u = self.unit
+        steps = [(b, k, s) for b, block in enumerate(u.blocks) for k, s in enumerate(block.steps)]
+        for b, k, s in steps:
+            if isinstance(s, ir.Foreach):
+                self._step(s, f"Step{b}_{k}")
+        settled = self._settles(u.funcs)
+        coop = cooperative(u)
+        self.put(f"constexpr bool COOPERATIVE = {'true' if coop else 'false'};  // it has barriers")
+        self.put(f"constexpr bool SETTLES = {'true' if settled or u.fused or self.claims else 'false'};")
+        self._prepare()
+        if u.fused:
+            from morph.lang.fused import emit_program
+
+            emit_program(self, steps)
+        else:
+            (block,) = u.blocks
+            (step,) = block.steps
+            assert isinstance(step, ir.Foreach)
+            self.put("", "MORPH_FN void run(const Args& a, Run& t) {")
+            self.put(f"    {self.call_step(step, 'Step0_0')}", "}")
+            self.put("", "MORPH_FN void settle(const Args& a, const Run& t) {")
+            self.put(*(f"    {line}" for line in settled))
+            if self.claims:
+                self.put("    store(a.status + ROUND, i64(t.round));")
+            self.put("}")
+        self.put("", f"MORPH_ENTRY({u.name})")
+
+    def _prepare(self) -> None:
+        """What the master does before the first step."""
+        self.put("", "MORPH_FN void prepare(const Args& a) {")
+        for f in abi.fields(self.unit):
+            if f.kind == "meta" and self.names.snapshot:
+                collection = self.names.stores[f.slot].kind == "collection"
+                self.put(f"    look(a.{f.name}, {'true' if collection else 'false'});")
+        self.put("}")
+
+    def _settles(self, node: object) -> list[str]:
+        """What the master does after a step that ran ``node``."""
+        changes = (*ALLOCATES, ir.Delete, ir.Take)
+        found = {n.slot for n in ir.walk(node) if isinstance(n, changes)}
+        lines = []
+        for slot in sorted(found):
+            if self.names.stores[slot].kind == "table":
+                lines.append(f"settle_table(a.{cname(slot)}_meta);")
+            else:
+                end = "TO" if self.names.snapshot else "COUNT"
+                lines.append(f"settle_collection(a.{cname(slot)}_meta, {end});")
+        return lines
+
+    def _step(self, s: ir.Foreach, name: str) -> None:
+        """One foreach: which items there are, and what each runs."""
+        k, n = self.kernels[s.kernel], self.names
+        func = n.funcs[k.name]
+        item = f"{func}_item" if k.commit is not None else "Item"
+        where = self.funcs[k.where] if k.where else None
+        params = _values(k)[1:]
+        tests = _values(where)[1:] if where else []
+        args = [f"x{i}" for i in range(len(params))]
+        test_args = [f"w{i}" for i in range(len(tests))]
+        about = f"foreach {s.slot}: {k.name}" + (f", where {where.name}" if where else "")
+        self.put(f"struct {name} {{  // {about}", f"    typedef {item} I;")
+        for (_, t), x in zip((*params, *tests), (*args, *test_args), strict=True):
+            self.put(f"    {n.type(t)} {x};")
+        self.put("    MORPH_FN bool open(const Args& a, I& it) const {")
+        tests_text = []
+        if n.stores[s.slot].deletes:
+            tests_text.append(f"!is_dead(a.{cname(s.slot)}_dead, it.position)")
+        if n.plain(s.slot):
+            self.put(f"        it.row = {n.column(s.slot, 'item')}.get(it.position);")
+        if where:
+            given = "".join(f", {w}" for w in test_args)
+            tests_text.append(f"{n.funcs[where.name]}(a, it, it.row{given}) && !it.failed")
+        self.put(f"        return {' && '.join(tests_text) or 'true'};", "    }")
+        call = "(a, it, it.row" + "".join(f", {x}" for x in args) + ");"
+        if k.commit is None:
+            self.put(f"    MORPH_FN void run(const Args& a, I& it) const {{ {func}{call} }}")
+        else:
+            self.put(f"    MORPH_FN bool run(const Args& a, I& it) const {{ return {func}{call} }}")
+            for part in ("commit", "abort"):
+                self.put(f"    MORPH_FN void {part}(const Args& a, I& it) const {{ {func}_{part}{call} }}")
+            self._claim(k)
+        self.put("};", "")
+
+    def _claim(self, k: ir.Kernel) -> None:
+        types = dict(k.params) | dict(k.locals)
+        claim = next(n for n in ir.walk(k) if isinstance(n, ir.Claim))
+
+        def rows(name: str) -> str:
+            t = types[name]
+            assert isinstance(t, Local) and isinstance(t.elem, Handle)
+            return f"(a.{cname(t.elem.slot)}_owner, it.{self.names.spell(name)}, it.key)"
+
+        wins = f"owns{rows(claim.items)}"
+        if claim.guard:
+            wins += f" && unchallenged{rows(claim.guard)}"
+        self.put(f"    MORPH_FN void claim(const Args& a, I& it) const {{ ::claim{rows(claim.items)}; }}")
+        self.put(f"    MORPH_FN bool wins(const Args& a, I& it) const {{ return {wins}; }}")
+
+    def call_step(self, s: ir.Foreach, name: str) -> str:
+        """The statement that runs a foreach."""
+        b = self.uniform()
+        args = ", ".join(b.expr(x) for x in (*s.args, *s.where_args) if not isinstance(x.type, Object))
+        loop = "claims" if self.kernels[s.kernel].commit is not None else "each"
+        first, last = self.names.extent(s.slot)
+        return f"{loop}(a, t, {name}{{{args}}}, {first}, {last});"
+
+    def uniform(self) -> Body:
+        """A body that every thread runs alike."""
+        state = dict(self.unit.state)
+        spell = self.names.spell
+
+        def resolve(name: str) -> str:
+            return f"t.{spell(name)}" if name in state else f"a.{spell(name)}"
+
+        def flag(slot: str) -> str:
+            return f"a.{cname(slot)}_flag + t.{cname(slot)}_turn"
+
+        return Body(self.names, resolve, flag, "t.launch", state)
+
+
+def _values(f: ir.Func) -> list[tuple[str, Type]]:
+    return [(n, t) for n, t in f.params if not isinstance(t, Object)]
+
+
+def _named(body: ir.Body) -> set[str]:
+    """The locals that a body names."""
+    found: set[str] = set()
+    for n in ir.walk(body):
+        for attribute in ("name", "var", "edge", "items", "guard"):
+            name = getattr(n, attribute, None)
+            if isinstance(name, str):
+                found.add(name)
+        if isinstance(n, ir.Need) and n.local:
+            found.add(n.slot)
+    return found
+
+
+def _changed(unit: ir.Unit, nodes: list[ir.Node]) -> frozenset[tuple[str, str]]:
+    """The columns that the unit may write."""
+    found: set[tuple[str, str]] = set()
+    stores = {s.slot: s for s in unit.stores}
+    for n in nodes:
+        match n:
+            case ir.Write() | ir.Atomic() | ir.LockPlace():
+                found.add((n.place.slot, n.place.column))
+            case ir.New() | ir.NewRows() | ir.Add():
+                found |= {(n.slot, c.name) for c in stores[n.slot].columns}
+            case _:
+                pass
+    return frozenset(found)

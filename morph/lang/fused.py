@@ -1,0 +1,172 @@
+"""A program as one launch: blocks as the cases of a switch that every thread runs alike.
+
+Each step ends at a barrier.  If items were left untouched there, all threads return; the master saves
+where, and the host grows what was too small and launches again from that very step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from morph.lang import ir
+from morph.lang.abi import cname
+from morph.lang.cxx import Body
+
+if TYPE_CHECKING:
+    from morph.lang.emit import _Unit
+
+LOOKS = (ir.Load, ir.Dead, ir.FlagGet)  # a step may write what they read
+
+
+def emit_program(e: _Unit, steps: list[tuple[int, int, ir.Node]]) -> None:
+    """Add a fused unit's ``run`` and ``settle``."""
+    for b, k, s in steps:
+        _end(e, f"{b}_{k}", s)
+        if isinstance(s, ir.OneThread) and s.body:
+            _alone(e, f"{b}_{k}", s)
+    looks = any(isinstance(n, LOOKS) for n in e.step_nodes(_uniform(e.unit)))
+    e.put("", "MORPH_FN void run(const Args& a, Run& t) {")
+    if any(isinstance(n, ir.Call) for n in ir.walk(_uniform(e.unit))):
+        e.put("    Item it(a, t, -1);")
+    e.put("    for (;;) switch (t.block) {")
+    for number, block in enumerate(e.unit.blocks):
+        e.put(f"    case {number}:")
+        resumes = [k for k, s in enumerate(block.steps) if _can_fail(e, s)]
+        for k, s in enumerate(block.steps):
+            b = e.uniform()
+            b.depth = 2
+            _step(e, b, f"{number}_{k}", s, looks)
+            if resumes and k < max(resumes):
+                e.put(f"        if (t.step <= {k}) {{", *(f"    {x}" for x in b.lines), "        }")
+            else:
+                e.put(*b.lines)
+        if resumes:
+            e.put("        t.step = 0;")
+        _jump(e, block, looks)
+    e.put("    default:", "        return;", "    }", "}")
+    _settle(e)
+
+
+def _uniform(unit: ir.Unit) -> tuple[ir.Node, ...]:
+    """The expressions that every thread computes alike."""
+    found: list[ir.Node] = []
+    for b in unit.blocks:
+        found += [b.cond] if b.cond is not None else []
+        for s in b.steps:
+            found += [s.value] if isinstance(s, ir.Assign) else []
+            found += [*s.args, *s.where_args] if isinstance(s, ir.Foreach) else []
+    return tuple(found)
+
+
+def _can_fail(e: _Unit, s: ir.Node) -> bool:
+    steps = isinstance(s, ir.Foreach | ir.OneThread)
+    return steps and any(isinstance(n, ir.Reserve | ir.LocalAdd) for n in e.step_nodes(s))
+
+
+def _end(e: _Unit, name: str, s: ir.Node) -> None:
+    """The barrier after a step: the master settles what it changed, and tells whether items failed."""
+    if not isinstance(s, ir.Foreach | ir.OneThread | ir.Clear):
+        return
+    lines = e._settles(tuple(e.step_nodes(s)))
+    if isinstance(s, ir.Clear):
+        lines = [f"clear_collection(a.{cname(s.slot)}_meta);"]
+    fails = _can_fail(e, s)
+    if fails:
+        lines.append("tell(a, load(a.status + FAILED) != 0);")
+    if not lines:
+        return
+    e.put("", f"MORPH_FN void end{name}(const Args& a, Run& t) {{", "    if (arrive(a, t)) {")
+    e.put(*(f"        {x}" for x in (*lines, "rewind(a);")), "    }", "    depart(a, t);", "}")
+    e.ends.add(name)
+
+
+def _alone(e: _Unit, name: str, s: ir.OneThread) -> None:
+    """What one thread does; its variables reach the others through the state."""
+    b = e.uniform()
+    b.flag, b.launch = e._flag, "it.launch"
+    b.put("Item it(a, t, -1);")
+    b.body(s.body)
+    for i, (n, _) in enumerate(e.unit.state):
+        if n in _assigned(s):
+            b.put(f"store(a.state + VARS + {i}, i64(to_bits(t.{e.names.spell(n)})));")
+    b.put("end_item(a, it);")
+    e.put("", f"MORPH_FN void alone{name}(const Args& a, Run& t) {{", *b.lines, "}", '#line 1 "morph"')
+
+
+def _assigned(s: ir.OneThread) -> set[str]:
+    return {n.name for n in ir.walk(s) if isinstance(n, ir.Assign)}
+
+
+def _step(e: _Unit, b: Body, name: str, s: ir.Node, looks: bool) -> None:
+    guard = "if (t.looked) barrier(a, t);" if looks else ""
+    match s:
+        case ir.Assign():
+            _look(b, s.value)
+            b.put(f"{b.resolve(s.name)} = {b.expr(s.value)};")
+        case ir.TakeFlag():
+            flag = cname(s.slot)
+            b.put(f"{b.resolve(s.var)} = take_flag(a, t, a.{flag}_flag, t.{flag}_turn);")
+        case ir.Foreach():
+            text = e.call_step(s, f"Step{name}")
+            _look(b, (*s.args, *s.where_args))
+            if guard and any(isinstance(n, LOOKS) for n in e.step_nodes((*s.args, *s.where_args))):
+                head, call = text.split("{", 1)
+                args, tail = call.rsplit("}", 1)
+                b.put(f"Step{name} s{name} = {{{args}}};")
+                text = f"{head.removesuffix(f'Step{name}')}s{name}{tail}"
+            if guard:
+                b.put(guard)
+            b.put(text)
+            _finish(e, b, name, s)
+            b.put("t.launch++;")
+        case ir.OneThread() | ir.Clear():
+            if guard:
+                b.put(guard)
+            if isinstance(s, ir.OneThread) and s.body:
+                b.put(f"if (t.thread == 0) alone{name}(a, t);")
+            _finish(e, b, name, s)
+            for i, (n, t) in enumerate(e.unit.state):
+                if isinstance(s, ir.OneThread) and n in _assigned(s):
+                    b.put(f"t.{e.names.spell(n)} = {e._from_state(i, t)};", )
+                    b.put("t.looked = true;")
+
+
+def _finish(e: _Unit, b: Body, name: str, s: ir.Node) -> None:
+    b.put(f"end{name}(a, t);" if name in e.ends else "barrier(a, t);")
+    if _can_fail(e, s):
+        b.put("if (told(a)) {")
+        b.put(f"    t.step = {name.split('_')[1]}, t.replay = true;")
+        b.put("    return;")
+        b.put("}")
+        b.put("t.replay = false;")
+
+
+def _look(b: Body, node: object) -> None:
+    if any(isinstance(n, (*LOOKS, ir.Call)) for n in ir.walk(node)):
+        b.put("t.looked = true;")
+
+
+def _jump(e: _Unit, block: ir.Block, looks: bool) -> None:
+    b = e.uniform()
+    b.depth = 2
+    if block.cond is None:
+        b.put(f"t.block = {block.goto};")
+    else:
+        _look(b, block.cond)
+        b.put(f"t.block = {b.sub(block.cond)} ? {block.goto} : {block.orelse};")
+    b.put("break;")
+    e.put(*b.lines)
+
+
+def _settle(e: _Unit) -> None:
+    """At the end of the launch, by the master: where the program stands."""
+    e.put("", "MORPH_FN void settle(const Args& a, const Run& t) {")
+    for word, value in (("BLOCK", "t.block"), ("STEP", "t.step"), ("REPLAY", "t.replay"), ("LAUNCH", "t.launch")):
+        e.put(f"    store(a.state + {word}, {value});")
+    for i, (n, _) in enumerate(e.unit.state):
+        e.put(f"    store(a.state + VARS + {i}, i64(to_bits(t.{e.names.spell(n)})));")
+    for f in sorted(e.sets):
+        e.put(f"    rest_flag(a.{cname(f)}_flag, t.{cname(f)}_turn);")
+    if e.claims:
+        e.put("    store(a.status + ROUND, i64(t.round));")
+    e.put("}")

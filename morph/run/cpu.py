@@ -1,0 +1,74 @@
+"""From a shared library to launches on the CPU."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from morph.build import cpu
+from morph.lang import emit, ir
+
+Words = npt.NDArray[np.uint64]
+
+
+class Launch:
+    """What runs one compiled unit on the CPU.
+
+    Calls release the interpreter's lock.  The unit decides on its own how many of the threads in
+    ``words`` it uses: one for few items.
+    """
+
+    __slots__ = ("_address", "_function", "_library", "_words")
+
+    def __init__(self, library: ctypes.CDLL, name: str) -> None:
+        self._library = library  # keeps the code loaded
+        self._function: Any = library[name]
+        self._function.argtypes = (ctypes.c_void_p, ctypes.c_int64)
+        self._function.restype = None
+        self._words: Words | None = None
+        self._address = 0
+
+    def __call__(self, words: Words, items: int) -> None:
+        """Run the unit.
+
+        Parameters
+        ----------
+        words : ndarray of uint64, shape (number of fields,)
+            The arguments, in the order of `morph.lang.abi.fields`; C-contiguous.
+        items : int
+            At least as many as any step of the unit has.
+        """
+        if words is not self._words:
+            self._words, self._address = words, words.ctypes.data
+        self._function(self._address, items)
+
+
+def load(unit: ir.Unit, text: str, faults: bool = False) -> Launch:
+    """Compile a unit's text and give what launches it.
+
+    Parameters
+    ----------
+    unit : ir.Unit
+        The unit, for the name of its entry.
+    text : str
+        What `morph.lang.emit.source` gave, perhaps edited.
+    faults : bool
+        Compile in the injection of failing allocations.
+
+    Returns
+    -------
+    Launch
+        To be called with the argument words.
+
+    Raises
+    ------
+    morph.build.CompileError, morph.build.CompilerNotFound
+        As `morph.build.cpu.build`.
+    """
+    name = emit.entry(unit)
+    defines = ("MORPH_FAULTS",) if faults else ()
+    path = cpu.build(emit.prelude() + text, name=name, defines=defines)
+    return Launch(ctypes.CDLL(str(path)), name)

@@ -1,0 +1,112 @@
+"""From a cubin to launches on a CUDA device."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from morph.build import cuda
+from morph.lang import emit, ir
+
+BLOCK = 256  # threads; the prelude's entry says so too
+CLAIM_BLOCKS = 2  # a multiprocessor: more items in flight only conflict more
+WAVES = 32  # blocks a multiprocessor without barriers: enough to even out heavy items
+
+Words = npt.NDArray[np.uint64]
+
+
+class Launch:
+    """What runs one compiled unit on one device, on CuPy's current stream.
+
+    A unit with barriers is launched cooperatively, in as many blocks as fit the device at once.
+    """
+
+    __slots__ = (
+        "_blocks", "_current_stream", "_device", "_function", "_get_device", "_launch",
+        "_least", "_module", "_parameters", "_pointers", "_words",
+    )  # fmt: skip
+
+    def __init__(self, cubin: bytes, unit: ir.Unit, device: Any) -> None:
+        import cupy  # noqa: PLC0415
+
+        driver = cupy.cuda.driver
+        with device:
+            self._module = cupy.cuda.function.Module()
+            self._module.load(cubin)
+            function = self._module.get_function(emit.entry(unit))
+            fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, BLOCK, 0)
+        cooperative = emit.cooperative(unit)
+        if emit.claims(unit):
+            fit = min(fit, CLAIM_BLOCKS)
+        each = max(fit, 1) if cooperative else WAVES
+        self._blocks = device.attributes["MultiProcessorCount"] * each
+        self._device = device
+        self._function: int = function.ptr
+        self._launch = driver.launchCooperativeKernel if cooperative else driver.launchKernel
+        self._current_stream = cupy.cuda.get_current_stream
+        self._get_device = cupy.cuda.runtime.getDevice
+        self._words: Words | None = None
+        self._parameters = (ctypes.c_void_p * 1)()
+        address = ctypes.addressof(self._parameters)
+        self._pointers = (address,) if cooperative else (address, 0)
+
+    def __call__(self, words: Words, items: int) -> None:
+        """Launch the unit; it runs asynchronously.
+
+        Parameters
+        ----------
+        words : ndarray of uint64, shape (number of fields,)
+            The arguments, in the order of `morph.lang.abi.fields`; C-contiguous.  Copied.
+        items : int
+            At least as many as any step of the unit has.
+        """
+        if words is not self._words:
+            self._words = words
+            self._parameters[0] = words.ctypes.data
+        if self._get_device() != self._device.id:
+            with self._device:
+                self._start(items)
+        else:
+            self._start(items)
+
+    def _start(self, items: int) -> None:
+        wanted = -(-items // BLOCK)
+        blocks = self._blocks if wanted > self._blocks else wanted or 1
+        stream = self._current_stream().ptr
+        self._launch(self._function, blocks, 1, 1, BLOCK, 1, 1, 0, stream, *self._pointers)
+
+
+def load(unit: ir.Unit, text: str, faults: bool = False, device_index: int = 0) -> Launch:
+    """Compile a unit's text for a device and give what launches it.
+
+    Parameters
+    ----------
+    unit : ir.Unit
+        The unit, for the name of its entry and whether it has barriers.
+    text : str
+        What `morph.lang.emit.source` gave, perhaps edited.
+    faults : bool
+        Compile in the injection of failing allocations.
+    device_index : int
+        Which CUDA device.
+
+    Returns
+    -------
+    Launch
+        To be called with the argument words.
+
+    Raises
+    ------
+    morph.build.CompileError, morph.build.CompilerNotFound
+        As `morph.build.cuda.build`.
+    """
+    import cupy  # noqa: PLC0415
+
+    device = cupy.cuda.Device(device_index)
+    defines = ("MORPH_FAULTS",) if faults else ()
+    arch = f"sm_{device.compute_capability}"
+    cubin = cuda.build(emit.prelude() + text, arch, name=emit.entry(unit), defines=defines)
+    return Launch(cubin, unit, device)

@@ -1,0 +1,508 @@
+"""The back end: the text of a unit, and that it runs, with any number of threads."""
+
+import ctypes
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import units
+from morph.build import cuda
+from morph.lang import abi, emit, ir
+from morph.lang.abi import Meta, State, Status, cname
+from morph.run import cpu
+
+THREADS = (1, 2, 4)
+MANY = 1 << 20  # items: enough to open a parallel region
+
+
+def meta(count, capacity, head=0):
+    words = np.zeros(8, np.int64)
+    words[[Meta.COUNT, Meta.CAPACITY, Meta.HEAD]] = count, capacity, head
+    words[Meta.BUDGET] = capacity - count
+    return words
+
+
+class Machine:
+    """The arrays that a unit's arguments name, made on demand."""
+
+    def __init__(self, unit, capacity=64, **arrays):
+        self.unit = unit
+        self.capacity = capacity
+        self.arrays = {
+            "status": np.zeros(64, np.int64),
+            "pending": np.zeros(-(-max(capacity, 1 << 14) // 32), np.uint32),
+            "barrier": np.zeros(64, np.uint32),
+            "cursor": np.zeros(64, np.int64),
+            "state": np.zeros(State.VARS + len(unit.state), np.int64),
+            **arrays,
+        }
+        self.numbers = {"replay": 0, "launch": 1, "threads": 1}
+        self.launch = None
+
+    def __getitem__(self, name):
+        return self.arrays[name]
+
+    def words(self, **scalars):
+        """The argument words, in the order of the fields."""
+        values = self.numbers | scalars
+        words = np.zeros(len(abi.fields(self.unit)), np.uint64)
+        for i, f in enumerate(abi.fields(self.unit)):
+            if f.name in values:
+                words[i] = values[f.name]
+            else:
+                array = self.arrays[f.name]
+                assert array.flags.c_contiguous, f.name
+                words[i] = array.ctypes.data
+        return words
+
+    def run(self, threads=1, faults=False, items=MANY, **scalars):
+        """Launch once."""
+        self.launch = self.launch or cpu.load(self.unit, emit.source(self.unit), faults)
+        self.numbers["threads"] = threads
+        self.launch(self.words(**scalars), items)
+        assert not self["cursor"].any()
+        assert not self["barrier"][0] & 0x7FFFFFFF
+
+    def failed(self):
+        """How many items failed; the status is cleared as the host does."""
+        status = self["status"]
+        failed = int(status[Status.FAILED])
+        status[[Status.FAILED, Status.LOCAL]] = 0
+        status[Status.STORES :] = 0
+        assert failed == np.unpackbits(self["pending"].view(np.uint8)).sum()
+        return failed
+
+    def grow(self, slot):
+        """Double a store; its arrays are those named after it."""
+        name = cname(slot)
+        words = self[f"{name}_meta"]
+        old = int(words[Meta.CAPACITY])
+        for f in abi.fields(self.unit):
+            if f.slot == slot and f.kind in ("column", "dead"):
+                array = self[f.name]
+                self.arrays[f.name] = np.concatenate([array, np.zeros_like(array)])
+            if f.slot == slot and f.kind == "free":
+                free = np.zeros(2 * old, np.int32)
+                for k in range(words[Meta.HEAD], words[Meta.TAIL]):
+                    free[k % (2 * old)] = self[f.name][k % old]
+                self.arrays[f.name] = free
+        words[Meta.CAPACITY] = 2 * old
+        words[Meta.BUDGET] += old
+
+
+def random_graph(n, m, seed=0):
+    rng = np.random.default_rng(seed)
+    src = np.sort(rng.integers(0, n, m)).astype(np.int32)
+    dst = rng.integers(0, n, m).astype(np.int32)
+    offset = np.searchsorted(src, np.arange(n + 1)).astype(np.int64)
+    return offset, src, dst, rng.integers(1, 100, m).astype(np.int32)
+
+
+def graph_arrays(n, m, seed=0):
+    offset, src, dst, weight = random_graph(n, m, seed)
+    return {
+        "g_out_offset": offset, "g_edges_src": src, "g_edges_dst": dst, "g_edges_weight": weight,
+        "g_edges_meta": meta(m, m), "g_points_meta": meta(n, n),
+        "g_points_dist": np.zeros(n, np.int32), "g_points_hits": np.zeros(n, np.int32),
+        "g_points_mark": np.zeros(n, np.uint8), "g_points_owner": np.full(n, ~np.uint64(0)),
+        "g_points_lock": np.zeros(n, np.int32), "changed_flag": np.zeros(4, np.int32),
+        "set_parent": np.arange(n, dtype=np.int32),
+    }  # fmt: skip
+
+
+def collection_arrays(name, items, capacity, **columns):
+    item = np.zeros(capacity, np.int32)
+    item[: len(items)] = items
+    return {f"{name}_item": item, f"{name}_meta": meta(len(items), capacity), **columns}
+
+
+# --- the text --------------------------------------------------------------------------------------
+
+
+def without_lines(text):
+    return re.sub(r"#line.*\n", "", text)
+
+
+RELAX = """
+MORPH_FN bool marked(const Args& a, Item& it, i32 p) {
+    return a.g_points_mark.get(p) != u8(0);
+}
+
+MORPH_FN void relax(const Args& a, Item& it, i32 p) {
+    i32 e{};
+    i32 t{};
+    a.g_points_mark.set(p, u8(0));
+    for (i64 k1_ = row_begin(a.g_out_offset, p), e2_ = row_end(a.g_out_offset, p); k1_ < e2_; k1_++) {
+        e = edge_at(k1_);
+        t = a.g_edges_dst.get(e);
+        atomic_min(a.g_points_dist.at(t), a.g_points_dist.get(p) + a.g_edges_weight.get(e), a.changed_flag);
+    }
+}
+"""
+
+CLAIM = """
+MORPH_FN bool touch(const Args& a, touch_item& it, i32 p) {
+    Local<i32, 8> ring;
+    i32 e{};
+    i32 t{};
+    it.cells.n = 0;
+    ring.n = 0;
+    it.cells.add(p, it, a.status);
+    for (i64 k1_ = row_begin(a.g_out_offset, p), e2_ = row_end(a.g_out_offset, p); !it.failed && k1_ < e2_; k1_++) {
+        e = edge_at(k1_);
+        t = a.g_edges_dst.get(e);
+        it.cells.add(t, it, a.status);
+    }
+    it.priority = clamp_priority(3);
+    return true;
+}
+"""
+
+
+def test_text_of_relax():
+    text = emit.source(units.relax())
+    assert RELAX in without_lines(text)
+    assert "Col<const i32, 4> g_edges_dst;" in text  # never written: read through the read-only path
+    assert "Col<i32, 4> g_points_dist;" in text
+    assert '#line 11 "user.py"\n    a.g_points_mark.set(p, u8(0));' in text
+    assert "COOPERATIVE = false" in text
+
+
+def test_text_of_claim():
+    text = emit.source(units.claim())
+    assert CLAIM in without_lines(text)
+    assert "return owns(a.g_points_owner, it.cells, it.key);" in text
+    assert "COOPERATIVE = true" in text
+
+
+def test_names_out_of_the_way():
+    k = units.kernel("delete", [("a", units.P)], [units.assign("load", units.const(1)),
+                     units.assign("k1_", units.var("load"))], [("load", units.I32), ("k1_", units.I32)])  # fmt: skip
+    unit = units.one("names", (units.POINTS,), (k,), units.foreach("g.points", "delete"), graph=False)
+    text = without_lines(emit.source(unit))
+    assert "void delete_(const Args& a, Item& it, i32 a_) {\n    i32 load_{};\n    i32 k1__{};" in text
+
+
+def test_words_are_those_of_the_abi():
+    words = {}
+    for listed in re.findall(r"constexpr i32 ((?:[A-Z]+ = \d+(?:, )?)+);", emit.prelude()):
+        words |= {name: int(value) for name, value in re.findall(r"([A-Z]+) = (\d+)", listed)}
+    for enum in (Meta, Status, State):
+        assert {m.name: words[m.name] for m in enum} == {m.name: m.value for m in enum}
+
+
+# --- compiling -------------------------------------------------------------------------------------
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("name", units.ALL)
+def test_compiles_for_cuda(name):
+    pytest.importorskip("cupy")
+    unit = units.ALL[name]()
+    assert cuda.build(emit.prelude() + emit.source(unit), "sm_90", name=name)
+
+
+@pytest.mark.nvrtc
+def test_compiles_with_faults_for_cuda():
+    pytest.importorskip("cupy")
+    text = emit.prelude() + emit.source(units.claim())
+    assert cuda.build(text, "sm_90", defines=("MORPH_FAULTS",))
+
+
+# --- running ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_relax(threads):
+    n, m = 3000, 12000
+    arrays = graph_arrays(n, m)
+    rng = np.random.default_rng(1)
+    before = rng.integers(0, 1000, n).astype(np.int32)
+    arrays["g_points_mark"][:] = rng.integers(0, 2, n)
+    marked = arrays["g_points_mark"].astype(bool)
+    arrays["g_points_dist"][:] = before
+    machine = Machine(units.relax(), n, **arrays)
+    machine.run(threads)
+    dist = machine["g_points_dist"]
+    src, dst, weight = (arrays[f"g_edges_{c}"] for c in ("src", "dst", "weight"))
+    assert not machine["g_points_mark"].any()
+    assert machine["changed_flag"][0] == 1
+    assert (dist <= before).all()
+    assert (dist[dst] <= before[src] + weight)[marked[src]].all()
+    machine["changed_flag"][:] = 0
+    machine.run(threads)  # nothing is marked
+    assert not machine["changed_flag"].any()
+
+
+def rows_machine(count, capacity, most=2):
+    rng = np.random.default_rng(2)
+    left = np.zeros(capacity, np.int32)
+    left[:count] = rng.integers(0, most + 1, count)
+    key = np.zeros(capacity, np.int32)
+    key[:count] = np.arange(count) * 1000
+    fill = np.zeros(24, np.uint8)  # key at 0, pair at 8, left at 16
+    fill[0:4] = np.array([7], np.int32).view(np.uint8)
+    fill[8:16] = np.array([1.25, 2.25], np.float32).view(np.uint8)
+    return Machine(
+        units.split(most), 4 * capacity, rows_key=key, rows_left=left, rows_fill=fill,
+        rows_pair=np.zeros((capacity, 2), np.float32), rows_meta=meta(count, capacity),
+        rows_dead=np.zeros(capacity, np.uint8), rows_free=np.zeros(capacity, np.int32),
+    ), key[:count].copy(), left[:count].copy()  # fmt: skip
+
+
+def split_result(key, left):
+    made = [k + 100 * (i + 1) for k, n in zip(key, left, strict=True) for i in range(n)]
+    kept = [k for k, n in zip(key, left, strict=True) if n % 2 == 0]
+    return sorted(made + kept)
+
+
+def live_keys(machine):
+    count = machine["rows_meta"][Meta.COUNT]
+    return sorted(machine["rows_key"][:count][machine["rows_dead"][:count] == 0].tolist())
+
+
+def check_budget(words):
+    head, committed = words[Meta.HEAD], words[Meta.COMMITTED]
+    assert committed == words[Meta.TAIL] and head <= committed
+    assert words[Meta.BUDGET] == committed - head + words[Meta.CAPACITY] - words[Meta.COUNT]
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_rows_are_made_and_the_store_grows(threads):
+    machine, key, left = rows_machine(1000, 1024)
+    launches = 0
+    while True:
+        machine.run(threads)
+        launches += 1
+        if not machine.failed():
+            break
+        check_budget(machine["rows_meta"])
+        machine.grow("rows")
+        machine.numbers["replay"] = 1
+    assert launches > 1
+    assert live_keys(machine) == split_result(key, left)
+    made = machine["rows_meta"][Meta.COUNT]
+    assert (machine["rows_pair"][1000:made] == [1.25, 0.5]).all()
+    assert not machine["pending"].any()
+    check_budget(machine["rows_meta"])
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_deleted_rows_are_used_again(threads):
+    machine, key, left = rows_machine(2000, 6000)
+    machine.run(threads)
+    count = machine["rows_meta"][Meta.COUNT]
+    free = int(machine["rows_meta"][Meta.COMMITTED])
+    assert free == (left % 2).sum() == machine["rows_dead"].sum()
+    keys = live_keys(machine)
+    machine["rows_left"][:] = 0
+    survivors = np.flatnonzero(machine["rows_dead"][:2000] == 0)[: free // 4]
+    machine["rows_left"][survivors] = 2
+    machine.run(threads)
+    assert not machine.failed()
+    assert machine["rows_meta"][Meta.COUNT] == count  # all came from the ring
+    more = [k for i in survivors for k in (key[i] + 100, key[i] + 200)]
+    assert live_keys(machine) == sorted(keys + more)
+    check_budget(machine["rows_meta"])
+
+
+def test_every_allocation_can_fail():
+    machine, key, left = rows_machine(40, 256)
+    want, fault = split_result(key, left), 0
+    while True:
+        fault += 1
+        machine, key, left = rows_machine(40, 256)
+        machine["status"][Status.INJECT] = fault
+        machine.run(faults=True)
+        failed = machine.failed()
+        if not failed:
+            break
+        assert failed == 1
+        machine.numbers["replay"] = 1
+        machine.run(faults=True)
+        assert not machine.failed()
+        assert live_keys(machine) == want
+    assert fault == 41
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_take_and_add(threads):
+    n, have = 3000, 2000
+    items = np.random.default_rng(3).permutation(10000)[:have]
+    arrays = graph_arrays(n, 1) | collection_arrays("work", items, have)
+    arrays |= collection_arrays("rest", [], 1500, rest_by=np.zeros(1500, np.float32))
+    machine = Machine(units.worklist(), n, **arrays)
+    machine.run(threads)
+    while machine.failed():
+        machine.grow("rest")
+        machine.numbers["replay"] = 1
+        machine.run(threads)
+    count = machine["rest_meta"][Meta.COUNT]
+    got, by = machine["rest_item"][:count], machine["rest_by"][:count]
+    assert sorted(got) == sorted(items)
+    assert (by == np.where(got % 2 == 0, 1.5, 2.5)).all()
+    assert machine["work_meta"][Meta.HEAD] == have
+    assert machine["rest_meta"][Meta.BUDGET] == machine["rest_meta"][Meta.CAPACITY] - count
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_union(threads):
+    n, m = 4000, 3000
+    arrays = graph_arrays(n, m)
+    machine = Machine(units.components(), m, **arrays)
+    machine.run(threads)
+    labels = np.arange(n)
+    src, dst = arrays["g_edges_src"], arrays["g_edges_dst"]
+    while True:
+        low = np.minimum(labels[src], labels[dst])
+        before = labels.copy()
+        np.minimum.at(labels, src, low)
+        np.minimum.at(labels, dst, low)
+        if (labels == before).all():
+            break
+    found = machine["set_parent"]
+    while (found[found] != found).any():
+        found = found[found]
+    assert (found == labels).all()
+    assert machine["g_points_hits"][0] == n - len(np.unique(labels))
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_locks(threads):
+    n, m = 500, 8000
+    arrays = graph_arrays(n, m)
+    machine = Machine(units.locks(), m, **arrays)
+    reached = np.bincount(arrays["g_edges_dst"], minlength=n) > 0
+    for launch in (1, 2):
+        machine.run(threads, launch=launch)
+        assert (machine["g_points_hits"] == launch * reached).all()
+        assert (machine["g_points_dist"] == reached).all()
+
+
+def claim_machine(n, m, guard, capacity, local=64):
+    arrays = graph_arrays(n, m, seed=4)
+    for name, items in (("work", range(n)), ("again", []), ("log", [])):
+        arrays |= collection_arrays(name, items, max(capacity, len(items)))
+    return Machine(units.claim(local, guard), n, **arrays)
+
+
+def claimed(machine, log, guard):
+    """How often each point was touched by the items of the log."""
+    offset, dst = machine["g_out_offset"], machine["g_edges_dst"]
+    hits = np.zeros(len(offset) - 1, np.int64)
+    for p in log:
+        cells = [p] if guard else [p, *dst[offset[p] : offset[p + 1]]]
+        np.add.at(hits, cells, 1)
+    return hits
+
+
+@pytest.mark.parametrize("guard", [False, True])
+@pytest.mark.parametrize("threads", THREADS)
+def test_claims_exclude(threads, guard):
+    n, m = 2000, 6000
+    machine = claim_machine(n, m, guard, 8 * n)
+    seen, rounds = [], 0
+    while machine["work_meta"][Meta.COUNT]:
+        machine.run(threads)
+        assert not machine.failed()
+        log = machine["log_item"][: machine["log_meta"][Meta.COUNT]].tolist()
+        again = machine["again_item"][: machine["again_meta"][Meta.COUNT]].tolist()
+        new = log[len(seen) :]
+        work = machine["work_item"][: machine["work_meta"][Meta.COUNT]].tolist()
+        assert sorted(new + again) == sorted(work)
+        assert new, "a round without a winner"
+        seen, rounds = log, rounds + 1
+        machine["work_item"][: len(again)] = again
+        machine["work_meta"][:] = meta(len(again), 8 * n)
+        machine["again_meta"][:] = meta(0, 8 * n)
+    assert sorted(seen) == list(range(n))
+    assert (machine["g_points_hits"] == claimed(machine, seen, guard)).all()
+    if threads == 1:
+        assert rounds == 1
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_claims_replay(threads):
+    machine = claim_machine(300, 900, False, 8)
+    machine.run(threads)
+    failures = 0
+    while machine.failed():
+        failures += 1
+        machine.grow("log")
+        machine.grow("again")
+        machine.numbers["replay"] = 1
+        machine.run(threads)
+    log = machine["log_item"][: machine["log_meta"][Meta.COUNT]].tolist()
+    again = machine["again_item"][: machine["again_meta"][Meta.COUNT]].tolist()
+    assert failures > 2
+    assert sorted(log + again) == list(range(300))
+    assert (machine["g_points_hits"] == claimed(machine, log, False)).all()
+
+
+def test_local_overflow():
+    machine = claim_machine(300, 900, False, 1000, local=3)
+    machine.run(1)
+    assert machine["status"][Status.LOCAL] == 1
+    degree = np.diff(machine["g_out_offset"])
+    assert machine.failed() == (degree > 2).sum()
+    done = machine["log_item"][: machine["log_meta"][Meta.COUNT]]
+    assert sorted(done) == np.flatnonzero(degree <= 2).tolist()
+
+
+def levels(offset, dst, source):
+    dist = np.full(len(offset) - 1, 1 << 20)
+    dist[source], frontier = 0, [source]
+    while frontier:
+        then = []
+        for p in frontier:
+            for t in dst[offset[p] : offset[p + 1]]:
+                if dist[t] > dist[p] + 1:
+                    dist[t] = dist[p] + 1
+                    then.append(t)
+        frontier = then
+    return dist
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_program_with_a_flag(threads):
+    n = 2000
+    arrays = graph_arrays(n, 5000, seed=5)
+    arrays["g_points_dist"][:] = 1 << 20
+    machine = Machine(units.bfs_flag(), n, **arrays)
+    for _ in range(2):  # the flag is left as a later launch expects it
+        machine["state"][:] = 0
+        machine["g_points_dist"][:] = 1 << 20
+        machine.run(threads, source=17, first=0)
+        assert machine["state"][State.BLOCK] == -1
+        assert not machine["changed_flag"].any()
+        want = levels(arrays["g_out_offset"], arrays["g_edges_dst"], 17)
+        assert (machine["g_points_dist"] == want).all()
+        assert machine["state"][State.VARS] == want[want < 1 << 20].max() + 1
+
+
+@pytest.mark.parametrize("capacity", [8, 1 << 14])
+@pytest.mark.parametrize("threads", THREADS)
+def test_program_with_worklists(threads, capacity):
+    n = 2000
+    arrays = graph_arrays(n, 6000, seed=6)
+    arrays["g_points_dist"][:] = 1 << 20
+    arrays["g_points_dist"][3] = 0
+    arrays |= collection_arrays("now", [3], capacity) | collection_arrays("then", [], capacity)
+    machine = Machine(units.bfs_worklists(), n, **arrays)
+    launches = 0
+    while True:
+        machine.run(threads)
+        launches += 1
+        if not machine.failed():
+            break
+        assert machine["state"][State.REPLAY] == 1
+        machine.grow("now")
+        machine.grow("then")
+    assert (launches > 1) == (capacity == 8)
+    assert machine["state"][State.BLOCK] == -1
+    want = levels(arrays["g_out_offset"], arrays["g_edges_dst"], 3)
+    assert (machine["g_points_dist"] == want).all()
+    assert not machine["pending"].any()
