@@ -24,7 +24,7 @@ from morph.lang.program import RESULT, ProgramChecker
 from morph.lang.scope import spelled
 from morph.lang.source import read
 from morph.lang.types import BOOL, F64, I32, I64, Handle, Object, Scalar, Type
-from morph.lang.unit import Builder
+from morph.lang.unit import Builder, checked
 from morph.lang.values import ObjectValue, PythonValue, Value
 from morph.row import Row
 from morph.slots import OBJECTS, Slots
@@ -38,6 +38,7 @@ seed = 0  # order of items on the python device (tests)
 _scratch: dict[str, Scratch] = {}
 _loaded: dict[tuple[str, str, bool], Any] = {}
 MOST_LAUNCHES = 64  # bound launches that one kernel remembers
+Closed = tuple[str, str]  # a number in the closure of the "kernel" or the "where", by name
 
 
 class Scratch:
@@ -125,7 +126,7 @@ def _cell_key(cell: Any) -> Any:
         value = cell.cell_contents
     except ValueError:
         return None
-    return id(value) if isinstance(value, OBJECTS) else type(value)
+    return id(value) if isinstance(value, OBJECTS) or callable(value) else type(value)
 
 
 def _device(items: Any, args: tuple[Any, ...]) -> Device:
@@ -177,7 +178,8 @@ class Launch:
         builder = Builder(slots.stores, slots.graphs, slots.of)
         values: list[Value] = []
         scalars: dict[str, Scalar] = {}
-        self.getters: list[tuple[str, int | str]] = []
+        self.getters: list[tuple[str, int | Closed]] = []
+        self.held = [a for a in args if callable(a)]  # known by id while this launch lives
         for i, (arg, name) in enumerate(zip(args, names, strict=True)):
             t = slots.of(arg, name)
             if t is not None:
@@ -185,7 +187,7 @@ class Launch:
             elif isinstance(arg, Row):
                 row = slots.of(arg.table, f"{name}s")
                 assert row is not None
-                key = name if self.what.kind == "kernel" else f"{name}_arg"
+                key = name if self.what.kind == "kernel" else f"{name}_arg_"
                 scalars[key] = I32
                 self.getters.append((key, i))
                 index = ir.Var(name=name, type=I32, pos=pos)
@@ -197,7 +199,7 @@ class Launch:
                 if scalar is None:
                     raise TypeError(f"argument {name!r} is a {type(arg).__name__}; kernels take graphs, "
                                     "tables, collections, sets, flags, functions and numbers")  # fmt: skip
-                key = name if self.what.kind == "kernel" else f"{name}_arg"
+                key = name if self.what.kind == "kernel" else f"{name}_arg_"
                 scalars[key] = scalar
                 self.getters.append((key, i))
                 values.append(ir.Var(name=name, type=scalar, pos=pos))
@@ -210,7 +212,7 @@ class Launch:
         if self._forbids_deletes():
             self._build(items, args, where)
             return
-        self.constants = builder.constants
+        self.dependencies = builder.dependencies
         self._facts()
         self._load()
         spent["compile"] += time.perf_counter() - start
@@ -225,29 +227,31 @@ class Launch:
         item = builder.item_type(domain.slot)
         k = builder.kernel(definition, item, values, pos)
         args = tuple(v for v in values if isinstance(v, ir.Expr))
-        args += tuple(ir.Var(name=n, type=t, pos=pos) for n, t in builder.captured.items())
-        for name, t in builder.captured.items():
-            scalars[name] = t
-            self.getters.append((name, name))
+        args += self._closures(builder, k, "kernel", scalars)
         where_args: tuple[ir.Expr, ...] = ()
         if where is not None:
-            mine = dict(builder.captured)
-            source = definition_of_where(where)
-            test = builder.where(source, item, pos)
+            test = builder.where(definition_of_where(where), item, pos)
+            where_args = self._closures(builder, test, "where", scalars)
             k = replace(k, where=test.name)
             del builder.funcs[k.name]
             builder.funcs[k.name] = k
-            extra = [n for n, t in test.params[1:] if not isinstance(t, Object)]
-            where_args = tuple(ir.Var(name=n, type=builder.captured[n], pos=pos) for n in extra)
-            for n in extra:
-                if n not in mine:
-                    scalars[n] = builder.captured[n]
-                    self.getters.append((n, f"where.{n}"))
         step = ir.Foreach(
             slot=domain.slot, kernel=k.name, args=args, where_args=where_args, pos=pos
         )
         block = ir.Block(steps=(step,), cond=None, goto=-1, pos=pos)
         return self._unit(definition, builder, scalars, (), (block,), fused=False, pos=pos)
+
+    def _closures(
+        self, builder: Builder, func: ir.Func, kind: str, scalars: dict[str, Scalar]
+    ) -> tuple[ir.Expr, ...]:
+        """The parameters of a kernel or filter that are read from its closure at every launch."""
+        found = []
+        for n, _ in func.params:
+            if n in builder.closures:
+                scalars[n], name = builder.closures[n]
+                self.getters.append((n, (kind, name)))
+                found.append(ir.Var(name=n, type=scalars[n], pos=func.pos))
+        return tuple(found)
 
     def _program_unit(
         self, builder: Builder, slots: Slots, definition: Definition, names: list[str],
@@ -256,8 +260,10 @@ class Launch:
         params: dict[str, Value | Type] = {
             n: (v.type if isinstance(v, ir.Expr) else v) for n, v in zip(names, values, strict=True)
         }
-        checker = ProgramChecker(builder, definition, params)
-        state, blocks = checker.program()
+        builder.inline = True
+        state, blocks = checked(
+            lambda hints: ProgramChecker(builder, definition, params, hints).program()
+        )
         unit = self._unit(definition, builder, scalars, state, blocks, fused=True, pos=pos)
         walked = any(
             isinstance(n, ir.ForEdges | ir.Degree | ir.FindEdge) for n in ir.walk(unit.funcs)
@@ -363,8 +369,9 @@ class Launch:
 
     def fits(self, items: Any, args: tuple[Any, ...]) -> bool:
         """Whether the launch is still the right one for these objects."""
-        if self.constants and any(s.lookup(n)[1] is not v for s, n, v in self.constants):
-            return False
+        for holds in self.dependencies:
+            if not holds():
+                return False
         return self._current() or self._same_types()
 
     def _current(self) -> bool:
@@ -430,11 +437,10 @@ class Launch:
             self.objects[slot].structure_changed()
         return self._result() if self.unit.fused else None
 
-    def _captured(self, origin: str, where: Any) -> Any:
-        name = origin.removeprefix("where.")
-        function = where if origin.startswith("where.") else self.what.__wrapped__
-        names = [spelled(n) for n in function.__code__.co_freevars]
-        return function.__closure__[names.index(name)].cell_contents
+    def _captured(self, origin: Closed, where: Any) -> Any:
+        kind, name = origin
+        function = where if kind == "where" else self.what.__wrapped__
+        return function.__closure__[function.__code__.co_freevars.index(name)].cell_contents
 
     def _items(self) -> int:
         if self.device.kind == "cpu" and len(self.domains) == 1:

@@ -15,15 +15,18 @@ FLOAT_FUNCTIONS = ("sqrt", "exp", "log", "floor", "ceil")
 
 
 class Intrinsic:
-    """A function of the language that has a meaning only inside kernels."""
+    """A function of the language; on the host it has a meaning only if ``host`` gives one."""
 
-    def __init__(self, name: str, doc: str) -> None:
+    def __init__(self, name: str, doc: str, host: Callable[..., Any] | None = None) -> None:
         self.name = self.__name__ = name
         self.__doc__ = doc
+        self.host = host
 
-    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse: the host does not run kernels statement by statement."""
-        raise TypeError(f"{self.name} can be called only inside a @kernel, @func or @program")
+    def __call__(self, *args: Any) -> Any:
+        """Run on the host, as eager programs do; what needs an item is refused."""
+        if self.host is None:
+            raise TypeError(f"{self.name} can be called only inside a @kernel or @func")
+        return self.host(*args)
 
     def __repr__(self) -> str:
         return f"<morph intrinsic {self.name}>"
@@ -33,8 +36,8 @@ def _atomic(op: str) -> Intrinsic:
     extra = ", desired" if op == "cas" else ""
     return Intrinsic(
         f"atomic_{op}",
-        f"atomic_{op}(place, value{extra}, changed=None): {op} into a column place at once; gives the "
-        "old value, and raises the flag ``changed`` if the place changed.",
+        f"atomic_{op}(place, value{extra}, changed=None): {op} into a column place at once; gives "
+        "the old value, and raises the flag ``changed`` if the place changed.",
     )
 
 
@@ -48,12 +51,13 @@ single = Intrinsic(
 )
 local = Intrinsic("local", "local(dtype, capacity): an empty per-item collection of scalars.")
 vector = Intrinsic("vector", "vector(x, y, ...): a fixed-length vector; vector(dtype, n) of zeros.")
-barrier = Intrinsic("barrier", "barrier(): inside a program, wait for every thread.")
+barrier = Intrinsic("barrier", "barrier(): inside a program, wait for every thread.", lambda: None)
 orient2d = Intrinsic("orient2d", "orient2d(a, b, c): 1 if counter-clockwise, 0 on a line; exact.")
 incircle = Intrinsic("incircle", "incircle(a, b, c, d): 1 if d is inside circle abc; exact.")
 popcount = Intrinsic("popcount", "popcount(x): number of one bits of an integer.")
 sqrt, exp, log, floor, ceil = (
-    Intrinsic(n, f"{n}(x): of a float, in its own precision.") for n in FLOAT_FUNCTIONS
+    Intrinsic(n, f"{n}(x): of a float, in its own precision.", getattr(np, n))
+    for n in FLOAT_FUNCTIONS
 )
 
 _ATOMIC_OBJECTS = (
@@ -143,6 +147,7 @@ def struct(cls: type) -> StructType:
 
 
 UNARY: dict[str, Callable[[Any], Any]] = {
+    "+": lambda x: x,
     "-": lambda x: -x,
     "~": lambda x: ~x,
 }

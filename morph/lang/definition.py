@@ -18,6 +18,7 @@ class Definition:
 
     @property
     def name(self) -> str:
+        """The function's own name."""
         return self.source.name
 
 

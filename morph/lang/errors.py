@@ -30,7 +30,8 @@ class LanguageError(Exception):
         text = f"{self.pos.file}:{self.pos.line}: {self.problem}"
         if line:
             width = max(1, min(self.pos.end, len(line)) - self.pos.col)
-            text += f"\n    {line}\n    {' ' * self.pos.col}{'^' * width}"
+            blank = "".join("\t" if c == "\t" else " " for c in line[: self.pos.col])
+            text += f"\n    {line}\n    {blank}{'^' * width}"
         return f"{text}\n  {self.hint}" if self.hint else text
 
 

@@ -7,14 +7,13 @@ what remains is pure.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from morph.lang import ir
-from morph.lang.builtins import BINARY, UNARY
+from morph.lang.builtins import BINARY, UNARY, name_of
+from morph.lang.definition import Definition
 from morph.lang.errors import reject
 from morph.lang.ir import Pos
 from morph.lang.scope import Flow, Loop, spelled
@@ -22,14 +21,11 @@ from morph.lang.source import Source
 from morph.lang.types import (
     BOOL,
     F64,
-    I32,
     I64,
     NOTHING,
     Handle,
     Local,
     Nothing,
-    Object,
-    Rows,
     Scalar,
     Struct,
     Tuple,
@@ -38,12 +34,9 @@ from morph.lang.types import (
     Weak,
 )
 from morph.lang.values import (
-    Chain,
-    Iterator,
     Method,
     ObjectValue,
     PythonValue,
-    Slice,
     Value,
     cast,
     coerce,
@@ -72,7 +65,9 @@ class Expressions:
     """The half of the checker that turns expressions into IR."""
 
     builder: Builder
+    definition: Definition
     source: Source
+    extra: dict[str, Type]
     out: list[ir.Stmt]
     flow: Flow | None
     locals: dict[str, Type]
@@ -81,19 +76,27 @@ class Expressions:
     edges: dict[str, tuple[str, str, str]]  # loop variable -> graph, point variable, edge variable
 
     def pos(self, node: ast.AST) -> Pos:
+        """Where a node stands in the user's file."""
         return self.source.pos(node)
 
     # --- values ----------------------------------------------------------------------------------
 
     def value(self, node: ast.expr) -> Value:
         """Any expression, values and static things alike."""
-        method = getattr(self, f"_{type(node).__name__.lower()}", None)
+        method = getattr(self, f"_{type(node).__name__.lower()}_expr", None)
         if method is None:
-            reject(
-                f"{type(node).__name__.lower()} is outside the language",
-                self.pos(node),
-                "see the reference for what an expression may be",
-            )
+            what = {
+                "NamedExpr": ("an assignment inside an expression", "assign on a line of its own"),
+                "JoinedStr": ("an f-string", "there is no text inside kernels"),
+                "Lambda": ("a lambda", "write a @func"),
+                "List": ("a list", "local(dtype, capacity) grows; vector(x, y) has a fixed size"),
+                "Dict": ("a dict", "keep it in a column, or use a @struct"),
+                "Set": ("a set display", "use a local collection"),
+                "Starred": ("*", "write the values out"),
+            }  # fmt: skip
+            name, hint = type(node).__name__, "write a loop"
+            name, hint = what.get(name, (name.lower(), hint))
+            reject(f"{name} is outside the language", self.pos(node), hint)
         result: Value = method(node)
         return result
 
@@ -113,17 +116,19 @@ class Expressions:
             mark = len(self.out)
             x = self.expr(node)
             if len(self.out) > mark:
-                kept = [self._frozen(y, mark + i) for i, y in enumerate(done)]
-                done = kept
+                later, self.out[mark:] = self.out[mark:], []
+                done = [self.bind(y) for y in done]
+                self.out += later
             done.append(x)
         return done
 
-    def _frozen(self, x: ir.Expr, mark: int) -> ir.Expr:
-        if isinstance(x, ir.Const | ir.Var):
-            return x
-        name = self.temporary(x.type)
-        self.out.insert(mark, ir.Assign(name=name, value=x, pos=x.pos))
-        return ir.Var(name=name, type=x.type, pos=x.pos)
+    def frozen(self, x: ir.Expr, mark: int) -> ir.Expr:
+        """A value as it was before the statements from ``mark`` on."""
+        if len(self.out) > mark:
+            later, self.out[mark:] = self.out[mark:], []
+            x = self.bind(x)
+            self.out += later
+        return x
 
     temporaries = 0
 
@@ -136,9 +141,8 @@ class Expressions:
 
     def bind(self, x: ir.Expr) -> ir.Expr:
         """Evaluate now: an expression that can be repeated and is not changed by later effects."""
-        if isinstance(x, ir.Const | ir.Var):
+        if isinstance(x, ir.Const | ir.Var | ir.MakeLocal):
             return x
-        x = cast(x, default(x.type)) if isinstance(x.type, Weak) else x
         name = self.temporary(x.type)
         self.out.append(ir.Assign(name=name, value=x, pos=x.pos))
         return ir.Var(name=name, type=x.type, pos=x.pos)
@@ -160,7 +164,7 @@ class Expressions:
 
     # --- leaves ----------------------------------------------------------------------------------
 
-    def _constant(self, node: ast.Constant) -> Value:
+    def _constant_expr(self, node: ast.Constant) -> Value:
         c = constant(node.value, self.pos(node))
         if c is None:
             reject(
@@ -168,7 +172,7 @@ class Expressions:
             )
         return c
 
-    def _name(self, node: ast.Name) -> Value:
+    def _name_expr(self, node: ast.Name) -> Value:
         name, pos = spelled(node.id), self.pos(node)
         if name in self.params:
             p = self.params[name]
@@ -184,47 +188,65 @@ class Expressions:
         found, obj = self.source.lookup(node.id)
         if not found:
             reject(f"{node.id!r} is not declared", pos, "it is no parameter, local or global")
-        if isinstance(obj, bool | int | float | np.generic) or hasattr(obj, "definition"):
-            if not self.builder.is_runtime(self.source, node.id):
-                self.builder.constants.append((self.source, node.id, obj))
-        return self.captured(obj, node.id, pos)
+        source = self.source
+        closed = node.id in source.function.__code__.co_freevars
+        return self.captured(obj, lambda: source.lookup(node.id)[1], node.id, pos, closed)
 
     assigned_somewhere: frozenset[str]
 
-    def captured(self, obj: Any, name: str, pos: Pos) -> Value:
-        """What a name from outside the function stands for."""
-        t = self.builder.capture(obj, name)
+    def captured(
+        self, obj: Any, again: Callable[[], Any], name: str, pos: Pos, closed: bool = False
+    ) -> Value:
+        """What a name from outside the function stands for; ``again`` looks it up anew."""
+        t = self.builder.capture(obj, spelled(name))
         if t is not None:
+            self.builder.depends(again, obj)
             return ObjectValue(pos, t)
-        if isinstance(obj, bool | int | float) and self.builder.is_runtime(self.source, name):
-            return self.builder.runtime_scalar(self, name, obj, pos)
+        if closed and isinstance(obj, bool | int | float) and self.builder.takes(self.definition):
+            return self.closure(name, obj, again, pos)
+        if name_of(obj) is None and not isinstance(obj, ModuleType):
+            self.builder.depends(again, obj)
         c = constant(obj, pos)
         return c if c is not None else PythonValue(pos, obj)
 
+    def closure(self, name: str, obj: Any, again: Callable[[], Any], pos: Pos) -> ir.Expr:
+        """A number of an enclosing function: one more parameter, read at every launch."""
+        c = constant(obj, pos)
+        assert c is not None
+        t = default(c.type)
+        assert isinstance(t, Scalar)
+        key = f"{spelled(name)}_of_{self.definition.kind}_"
+        self.builder.closures[key] = (t, name)
+        self.builder.depends(lambda: type(again()), type(obj))
+        self.extra[key] = t
+        return ir.Var(name=key, type=t, pos=pos)
+
     # --- operators -------------------------------------------------------------------------------
 
-    def _unaryop(self, node: ast.UnaryOp) -> Value:
+    def _unaryop_expr(self, node: ast.UnaryOp) -> Value:
         op, x, pos = OPS[type(node.op)], self.expr(node.operand), self.pos(node)
         if op == "not":
-            return ir.Unary(op=op, x=truth(x), type=BOOL, pos=pos)
-        if isinstance(x.type, Vector):
-            return self._vector(op, [x], pos)
-        if op == "+" and isinstance(x.type, Scalar | Weak):
-            return x
-        if (
-            isinstance(x.type, Weak)
-            and isinstance(x, ir.Const)
-            and (op == "-" or x.type.kind == "i")
-        ):
-            return ir.Const(value=UNARY[op](x.value), type=x.type, pos=pos)
-        if not isinstance(x.type, Scalar) or x.type == BOOL or (op == "~" and x.type.kind == "f"):
-            reject(f"{op} does not apply to {x.type}", pos, "`not` negates a bool_")
-        return ir.Unary(op=op, x=x, type=x.type, pos=pos)
+            x = truth(x)
+            if isinstance(x, ir.Const):
+                return ir.Const(value=not x.value, type=BOOL, pos=pos)
+            return ir.Unary(op=op, x=x, type=BOOL, pos=pos)
+        return self.unary(op, x, pos)
 
-    def _binop(self, node: ast.BinOp) -> Value:
-        x, y = self.exprs([node.left, node.right])
+    def unary(self, op: str, x: ir.Expr, pos: Pos) -> ir.Expr:
+        """``+ - ~`` of a value."""
+        t = x.type
+        if isinstance(t, Vector):
+            return self._vector(op, [x], pos)
+        if isinstance(t, Weak) and isinstance(x, ir.Const) and (op != "~" or t.kind == "i"):
+            return ir.Const(value=UNARY[op](x.value), type=t, pos=pos)
+        if not isinstance(t, Scalar) or t == BOOL or (op == "~" and t.kind == "f"):
+            reject(f"{op} does not apply to {t}", pos, "`not` negates a bool_")
+        return x if op == "+" else ir.Unary(op=op, x=x, type=t, pos=pos)
+
+    def _binop_expr(self, node: ast.BinOp) -> Value:
         if type(node.op) not in OPS:
-            reject(f"operator {type(node.op).__name__} is outside the language", self.pos(node))
+            reject("@ is outside the language", self.pos(node), "write the sum out")
+        x, y = self.exprs([node.left, node.right])
         return self.binary(OPS[type(node.op)], x, y, self.pos(node))
 
     def binary(self, op: str, x: ir.Expr, y: ir.Expr, pos: Pos) -> ir.Expr:
@@ -251,15 +273,16 @@ class Expressions:
         try:
             value = BINARY[op](x.value, y.value)
         except (ArithmeticError, ValueError, TypeError) as error:
-            reject(str(error), pos)
+            reject(f"this constant has no value: {error}", pos)
         c = constant(value, pos)
-        if c is None:
-            reject(f"{op} does not apply to these constants", pos)
+        assert c is not None
         return c
 
     def _power(self, x: ir.Expr, y: ir.Expr, pos: Pos) -> ir.Expr:
         if not (isinstance(y, ir.Const) and isinstance(y.value, int) and 1 <= y.value <= 8):
             reject("** takes a constant exponent from 1 to 8", pos, "other powers: exp(y * log(x))")
+        if not isinstance(x.type, Scalar | Weak):
+            reject(f"{x.type} is not a number", x.pos)
         base = self.bind(x)
         result = base
         for _ in range(y.value - 1):
@@ -271,11 +294,11 @@ class Expressions:
         if len(sizes) != 1:
             reject(f"vectors of {' and '.join(map(str, sorted(sizes)))} values do not match", pos)
         bound = [a if isinstance(a, ir.Make) else self.bind(a) for a in args]
-        parts = []
+        parts: list[ir.Expr] = []
         for i in range(sizes.pop()):
             elems = [self.part(a, i) if isinstance(a.type, Vector) else a for a in bound]
             if len(elems) == 1:
-                parts.append(ir.Unary(op=op, x=elems[0], type=elems[0].type, pos=pos))
+                parts.append(self.unary(op, elems[0], pos))
             else:
                 parts.append(self.binary(op, elems[0], elems[1], pos))
         return ir.Make(parts=tuple(parts), type=Vector(parts[0].type, len(parts)), pos=pos)
@@ -288,82 +311,82 @@ class Expressions:
         index = ir.Const(value=i, type=I64, pos=x.pos)
         return ir.Item(x=x, index=index, type=x.type.elem, pos=x.pos)
 
-    def _boolop(self, node: ast.BoolOp) -> Value:
+    def _boolop_expr(self, node: ast.BoolOp) -> Value:
         op = "and" if isinstance(node.op, ast.And) else "or"
         result = truth(self.expr(node.values[0]))
         for value in node.values[1:]:
-            outer, self.out = self.out, []
-            y = truth(self.expr(value))
-            inner, self.out = self.out, outer
-            pos = self.pos(node)
-            if not inner:
-                result = ir.Logic(op=op, x=result, y=y, type=BOOL, pos=pos)
-                continue
-            name = self.temporary(BOOL)
-            self.out.append(ir.Assign(name=name, value=result, pos=pos))
-            result = ir.Var(name=name, type=BOOL, pos=pos)
-            body = (*inner, ir.Assign(name=name, value=y, pos=pos))
-            then, orelse = (body, ()) if op == "and" else ((), body)
-            self.out.append(ir.If(cond=result, then=then, orelse=orelse, pos=pos))
+            result = self.short(op, result, lambda v=value: truth(self.expr(v)), self.pos(node))  # type: ignore[misc]
         return result
 
-    def _compare(self, node: ast.Compare) -> Value:
-        if len(node.ops) == 1:
-            return self._compared(node, node.left, node.comparators[0], node.ops[0])
-        terms = self.exprs([node.left, *node.comparators])
-        terms = [self.bind(t) if not isinstance(t.type, Weak) else t for t in terms]
-        result: ir.Expr | None = None
-        for op, x, y in zip(node.ops, terms, terms[1:], strict=False):
-            c = self.comparison(OPS[type(op)], x, y, self.pos(node))
-            if result is not None:
-                c = ir.Logic(op="and", x=result, y=c, type=BOOL, pos=self.pos(node))
-            result = c
-        assert result is not None
+    def short(self, op: str, x: ir.Expr, rest: Callable[[], ir.Expr], pos: Pos) -> ir.Expr:
+        """``x op rest``, where ``rest`` is evaluated only if ``x`` does not decide."""
+        outer, self.out = self.out, []
+        y = rest()
+        inner, self.out = self.out, outer
+        if not inner:
+            return ir.Logic(op=op, x=x, y=y, type=BOOL, pos=pos)
+        name = self.temporary(BOOL)
+        self.out.append(ir.Assign(name=name, value=x, pos=pos))
+        result = ir.Var(name=name, type=BOOL, pos=pos)
+        body = (*inner, ir.Assign(name=name, value=y, pos=pos))
+        then, orelse = (body, ()) if op == "and" else ((), body)
+        self.out.append(ir.If(cond=result, then=then, orelse=orelse, pos=pos))
         return result
 
-    def _compared(self, node: ast.Compare, a: ast.expr, b: ast.expr, op: ast.cmpop) -> ir.Expr:
+    def _compare_expr(self, node: ast.Compare) -> Value:
         pos = self.pos(node)
-        if isinstance(op, ast.In | ast.NotIn):
-            value, x = self.exprs([a, b])
-            if not isinstance(x.type, Local | Vector):
-                reject(f"`in` looks into local collections and vectors, not {x.type}", pos)
-            found: ir.Expr = ir.Contains(
-                x=x, value=coerce(value, x.type.elem, "element"), type=BOOL, pos=pos
-            )
-            return (
-                found if isinstance(op, ast.In) else ir.Unary(op="not", x=found, type=BOOL, pos=pos)
-            )
-        x, y = self.exprs([a, b])
-        return self.comparison(OPS[type(op)], x, y, pos)
+        if len(node.ops) == 1:
+            x, y = self.exprs([node.left, node.comparators[0]])
+            return self.comparison(OPS[type(node.ops[0])], x, y, pos)
+        x, y = (self.bind(e) for e in self.exprs([node.left, node.comparators[0]]))
+        result = self.comparison(OPS[type(node.ops[0])], x, y, pos)
+        terms = [y]
+        for op, right in zip(node.ops[1:], node.comparators[1:], strict=True):
+
+            def rest(op: ast.cmpop = op, right: ast.expr = right) -> ir.Expr:
+                terms.append(self.expr(right))
+                if right is not node.comparators[-1]:
+                    terms[-1] = self.bind(terms[-1])
+                return self.comparison(OPS[type(op)], terms[-2], terms[-1], pos)
+
+            result = self.short("and", result, rest, pos)
+        return result
 
     def comparison(self, op: str, x: ir.Expr, y: ir.Expr, pos: Pos) -> ir.Expr:
         """``x op y`` as a bool."""
+        if op in ("in", "not in"):
+            if not isinstance(y.type, Local | Vector):
+                reject(f"`in` looks into local collections and vectors, not {y.type}", pos)
+            value = coerce(x, y.type.elem, "element")
+            found: ir.Expr = ir.Contains(x=y, value=value, type=BOOL, pos=pos)
+            return found if op == "in" else ir.Unary(op="not", x=found, type=BOOL, pos=pos)
         if op in ("is", "is not"):
             if not isinstance(y.type, Nothing) and not isinstance(x.type, Nothing):
                 reject("`is` compares with None only", pos, "write ==")
             op = "==" if op == "is" else "!="
         if isinstance(x.type, Nothing) and isinstance(y.type, Nothing):
-            return ir.Compare(op=op, x=x, y=y, type=BOOL, pos=pos)
+            return ir.Const(value=op == "==", type=BOOL, pos=pos)
         x, y = meet(x, y, pos)
         if isinstance(x.type, Vector | Struct | Tuple | Local):
             reject(f"{x.type} cannot be compared", pos, "compare its parts")
-        if isinstance(x.type, Weak):
-            x, y = cast(x, default(x.type)), cast(y, default(y.type))
+        if isinstance(x.type, Handle) and op not in ("==", "!="):
+            reject("rows have no order", pos, "compare x.id")
         return ir.Compare(op=op, x=x, y=y, type=BOOL, pos=pos)
 
-    def _ifexp(self, node: ast.IfExp) -> Value:
+    def _ifexp_expr(self, node: ast.IfExp) -> Value:
         pos = self.pos(node)
         cond = truth(self.expr(node.test))
         outer = self.out
-        self.out = then = []
+        then: list[ir.Stmt] = []
+        orelse: list[ir.Stmt] = []
+        self.out = then
         x = self.expr(node.body)
-        self.out = orelse = []
+        self.out = orelse
         y = self.expr(node.orelse)
         self.out = outer
         x, y = meet(x, y, pos)
-        if isinstance(x.type, Weak):
-            t = default(x.type)
-            x, y = cast(x, t), cast(y, t)
+        if isinstance(x.type, Local):
+            reject("a local collection has one name", pos, "use an `if` statement")
         if not then and not orelse:
             return ir.Select(cond=cond, x=x, y=y, type=x.type, pos=pos)
         name = self.temporary(x.type)
@@ -372,153 +395,10 @@ class Expressions:
         self.out.append(ir.If(cond=cond, then=tuple(then), orelse=tuple(orelse), pos=pos))
         return ir.Var(name=name, type=x.type, pos=pos)
 
-    def _tuple(self, node: ast.Tuple) -> Value:
+    def _tuple_expr(self, node: ast.Tuple) -> Value:
         parts = [cast(x, default(x.type)) for x in self.exprs(node.elts)]
+        for p in parts:
+            if isinstance(p.type, Local):
+                reject("a local collection cannot be part of a tuple", p.pos, "use it by its name")
         t = Tuple(tuple(p.type for p in parts))
         return ir.Make(parts=tuple(parts), type=t, pos=self.pos(node))
-
-    # --- parts -----------------------------------------------------------------------------------
-
-    def _subscript(self, node: ast.Subscript) -> Value:
-        x, pos = self.value(node.value), self.pos(node)
-        if isinstance(node.slice, ast.Slice):
-            if node.slice.upper or node.slice.step or not node.slice.lower:
-                reject("a loop can start at a position: x[start:]", pos)
-            return Slice(pos, x, self.integer(self.expr(node.slice.lower), "start"), False)
-        if isinstance(x, ObjectValue) and x.type.kind == "table":
-            i = self.integer(self.expr(node.slice), "row")
-            return ir.Cast(x=i, type=Handle(x.type.slot), pos=pos)
-        if not isinstance(x, ir.Expr):
-            reject(f"{describe(x)} has no items", pos)
-        mark = len(self.out)
-        index = self.expr(node.slice)
-        if len(self.out) > mark and not isinstance(x.type, Local):
-            x = self._frozen(x, mark)
-        if isinstance(x.type, Tuple | Struct):
-            if not (isinstance(index, ir.Const) and isinstance(index.value, int)):
-                reject("a tuple is indexed by a constant", pos)
-            return self.field(x, index.value, pos)
-        if not isinstance(x.type, Vector | Local | Rows):
-            reject(f"{x.type} has no items", pos)
-        index = self.integer(index, "index")
-        if isinstance(x.type, Vector) and isinstance(index, ir.Const):
-            if not 0 <= index.value < x.type.size:
-                reject(f"index {index.value} is outside a {x.type}", pos)
-            if isinstance(x, ir.Make):
-                return x.parts[int(index.value)]
-        if isinstance(x, ir.Load) and x.place.index is None:
-            p = x.place
-            place = ir.Place(
-                slot=p.slot, column=p.column, row=p.row, index=index, type=x.type.elem, pos=pos
-            )
-            return ir.Load(place=place, type=place.type, pos=pos)
-        elem = Handle(x.type.slot) if isinstance(x.type, Rows) else x.type.elem
-        return ir.Item(x=x, index=index, type=elem, pos=pos)
-
-    def field(self, x: ir.Expr, i: int, pos: Pos) -> ir.Expr:
-        """Part ``i`` of a tuple or struct."""
-        types = x.type.items if isinstance(x.type, Tuple) else tuple(t for _, t in x.type.fields)  # type: ignore[attr-defined]
-        if not 0 <= i < len(types):
-            reject(f"index {i} is outside {x.type}", pos)
-        if isinstance(x, ir.Make):
-            return x.parts[i]
-        return ir.Field(x=x, index=i, type=types[i], pos=pos)
-
-    def _attribute(self, node: ast.Attribute) -> Value:
-        x, name, pos = self.value(node.value), node.attr, self.pos(node)
-        if isinstance(x, PythonValue):
-            if isinstance(x.value, ModuleType | type) and hasattr(x.value, name):
-                return self.captured(getattr(x.value, name), name, pos)
-            reject(f"{describe(x)} has no {name!r} in the language", pos)
-        if isinstance(x, ObjectValue):
-            return self._member(x, name, pos)
-        if not isinstance(x, ir.Expr):
-            reject(f"{describe(x)} has no {name!r}", pos)
-        t = x.type
-        if isinstance(t, Handle):
-            return self._of_row(x, t, name, pos)
-        if isinstance(t, Struct):
-            names = [n for n, _ in t.fields]
-            if name not in names:
-                reject(f"{t} has no field {name!r}", pos, f"it has {', '.join(names)}")
-            return self.field(x, names.index(name), pos)
-        if isinstance(t, Vector) and name in "xyz" and "xyz".index(name) < t.size:
-            return self.part(
-                x if isinstance(x, ir.Make | ir.Var) else self.bind(x), "xyz".index(name)
-            )
-        if isinstance(t, Local | Rows) and name == "size":
-            return ir.LocalSize(x=x, type=I64, pos=pos)
-        if isinstance(t, Local | Rows):
-            return Method(pos, x, name)
-        reject(f"{t} has no {name!r}", pos)
-
-    def _member(self, x: ObjectValue, name: str, pos: Pos) -> Value:
-        slot = x.type.slot
-        if x.type.kind == "graph":
-            tables = dict(self.builder.graphs[slot].tables)
-            if name in tables:
-                return ObjectValue(pos, Object("table", tables[name]))
-            if name in ("weight", "edge"):
-                return Method(pos, x, name)
-            reject(f"graph {slot!r} has no table {name!r}", pos, f"it has {', '.join(tables)}")
-        if x.type.kind in ("table", "collection") and name == "size":
-            return ir.StoreSize(slot=slot, type=I64, pos=pos)
-        if x.type.kind == "collection" and name == "empty":
-            size = ir.StoreSize(slot=slot, type=I64, pos=pos)
-            zero = ir.Const(value=0, type=I64, pos=pos)
-            return ir.Compare(op="==", x=size, y=zero, type=BOOL, pos=pos)
-        return Method(pos, x, name)
-
-    def _of_row(self, x: ir.Expr, t: Handle, name: str, pos: Pos) -> Value:
-        store = self.builder.stores[t.slot]
-        col = store.column(name)
-        if col is not None:
-            kind: Type = Vector(col.elem, col.size) if col.size else col.elem
-            row = x
-            place = ir.Place(slot=t.slot, column=name, row=row, index=None, type=kind, pos=pos)
-            return ir.Load(place=place, type=kind, pos=pos)
-        if name == "id":
-            return ir.Cast(x=x, type=I32, pos=pos)
-        if name == "deleted" and store.kind == "table":
-            if not store.deletes:
-                return ir.Const(value=False, type=BOOL, pos=pos)
-            return ir.Dead(slot=t.slot, row=x, type=BOOL, pos=pos)
-        if name == "delete" and store.kind == "table":
-            return Method(pos, x, name)
-        graph = next(
-            (g for g in self.builder.graphs.values() if t.slot in dict(g.tables).values()), None
-        )
-        if graph is not None:
-            tables = {s: n for n, s in graph.tables}
-            found = self._neighbours(x, graph.slot, tables[t.slot], graph.directed, name, pos)
-            if found is not None:
-                return found
-        names = ", ".join(c.name for c in store.columns)
-        reject(f"{t.slot!r} has no column or iterator {name!r}", pos, f"its columns: {names}")
-
-    def _neighbours(
-        self, x: ir.Expr, graph: str, table: str, directed: bool, name: str, pos: Pos
-    ) -> Value | None:
-        if table == "points":
-            both = "all" if directed else "out"
-            walks = {
-                "outnbrs": ("out", "point"), "innbrs": ("in", "point"), "nbrs": (both, "point"),
-                "outedges": ("out", "edge"), "inedges": ("in", "edge"), "edges": (both, "edge"),
-            }  # fmt: skip
-            if name in walks:
-                direction, bind = walks[name]
-                return Iterator(pos, graph, x, direction, bind)
-            if name in ("out_degree", "in_degree"):
-                return ir.Degree(graph=graph, point=x, direction=name[:-7], type=I64, pos=pos)
-            if name == "degree":
-                return ir.Degree(graph=graph, point=x, direction=both, type=I64, pos=pos)
-        if table == "edges" and name in ("nbr1", "nbr2", "nbrs"):
-            x = self.bind(x)
-            src, dst = (self._of_row(x, Handle(f"{graph}.edges"), c, pos) for c in ("src", "dst"))
-            assert isinstance(src, ir.Expr) and isinstance(dst, ir.Expr)
-            walk = "all" if directed else "out"
-            if name == "nbrs":
-                ends = (Iterator(pos, graph, p, walk, "edge", x) for p in (src, dst))
-                return Chain(pos, *ends)
-            return Iterator(pos, graph, src if name == "nbr1" else dst, walk, "edge", x)
-        return None

@@ -38,9 +38,13 @@ class ProgramChecker(Checker):
     """Checks a program and cuts it into blocks."""
 
     def __init__(
-        self, builder: Builder, definition: Definition, params: dict[str, Value | Type]
+        self,
+        builder: Builder,
+        definition: Definition,
+        params: dict[str, Value | Type],
+        hints: dict[str, Type],
     ) -> None:
-        super().__init__(builder, definition, definition.name, params)
+        super().__init__(builder, definition, definition.name, params, hints)
         self.blocks: list[ir.Block | None] = []
         self.known: dict[Any, int] = {}
         self.flows: dict[int, Flow | None] = {}
@@ -55,7 +59,7 @@ class ProgramChecker(Checker):
         for name, p in list(self.params.items()):
             if isinstance(p, Scalar | Handle):
                 kind = p if isinstance(p, Scalar) else I32
-                x: ir.Expr = ir.Var(name=f"{name}_arg", type=kind, pos=self.source.pos(tree))
+                x: ir.Expr = ir.Var(name=f"{name}_arg_", type=kind, pos=self.source.pos(tree))
                 x = x if isinstance(p, Scalar) else ir.Cast(x=x, type=p, pos=x.pos)
                 self.out.append(ir.Assign(name=name, value=x, pos=x.pos))
         first, self.out = self.out, []
@@ -260,10 +264,10 @@ class ProgramChecker(Checker):
         name = f"{kernel.name}_where"
         params: dict[str, Value | Type] = {spelled(node.args.args[0].arg): item}
         outer = {n: p for n, p in self.params.items() if n not in params}
-        inner = _Filter(self, node, self.builder._unique(name), params, outer)
+        inner = _Filter(self, node, self.builder.unique(name), params, outer)
         func = inner.function()
         self.builder.funcs[func.name] = func
-        filtered = replace(kernel, name=self.builder._unique(kernel.name), where=func.name)
+        filtered = replace(kernel, name=self.builder.unique(kernel.name), where=func.name)
         self.builder.funcs[filtered.name] = filtered
         return filtered, tuple(ir.Var(name=n, type=t, pos=pos) for n, t in inner.extra.items())
 
@@ -316,23 +320,22 @@ class _Filter(Checker):
         outer: dict[str, Value | Type],
     ) -> None:  # fmt: skip
         source = replace(program.source, tree=node)
-        super().__init__(program.builder, Definition("where", source), name, params)
+        super().__init__(program.builder, Definition("where", source), name, params, {})
         self.program, self.outer = program, outer
 
-    def _name(self, node: ast.Name) -> Value:
+    def _name_expr(self, node: ast.Name) -> Value:
         name = spelled(node.id)
-        if name in self.params or name in self.extra:
-            return super()._name(node) if name in self.params else self._outer(name, node)
-        if name in self.outer or name in self.program.locals:
+        if name not in self.params and (name in self.outer or name in self.program.locals):
             return self._outer(name, node)
-        return super()._name(node)
+        return super()._name_expr(node)
 
     def _outer(self, name: str, node: ast.Name) -> Value:
         p = self.outer.get(name)
-        if isinstance(p, ObjectValue):
+        if isinstance(p, ObjectValue | PythonValue):
             return p
-        t = self.program.locals.get(name)
-        if not isinstance(t, Scalar):
-            reject(f"a filter can use the program's scalars, not {t}", self.pos(node))
-        self.extra[name] = t
-        return ir.Var(name=name, type=t, pos=self.pos(node))
+        x = self.program.expr(node)  # it may have no value yet
+        if not isinstance(x.type, Scalar):
+            reject(f"a filter can use the program's scalars, not {x.type}", self.pos(node),
+                   "keep what it needs in a column")  # fmt: skip
+        self.extra[name] = x.type
+        return replace(x, pos=self.pos(node))

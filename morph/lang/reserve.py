@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 from morph.lang import ir
 from morph.lang.errors import reject
 from morph.lang.ir import Pos
-from morph.lang.types import I64, NOTHING, Local, Rows, Vector
+from morph.lang.types import I64, Local, Object, Rows, Type, Vector
 
 if TYPE_CHECKING:
     from morph.lang.unit import Builder
 
-ALLOCATES = (ir.New, ir.NewRows, ir.Add)
+SHARED = (
+    ir.Write, ir.Atomic, ir.New, ir.NewRows, ir.Delete, ir.Add, ir.Take, ir.SetUnion, ir.Lock,
+    ir.LockPlace, ir.FlagSet,
+)  # fmt: skip
 Bounds = dict[tuple[str, bool], ir.Expr]  # (slot or local, is it a local) -> how many at most
 
 
@@ -45,8 +48,6 @@ class _Reserver:
 
     def changes(self, node: Any) -> bool:
         """Whether anything below changes shared state."""
-        from morph.lang.unit import SHARED
-
         return any(
             isinstance(n, SHARED)
             or (isinstance(n, ir.Call) and self.builder.writes_shared(self.builder.funcs[n.func]))
@@ -285,9 +286,7 @@ class _Bound:
         )
 
 
-def _is_object(t: Any) -> bool:
-    from morph.lang.types import Object
-
+def _is_object(t: Type) -> bool:
     return isinstance(t, Object)
 
 
@@ -330,6 +329,3 @@ def _max(x: ir.Expr | None, y: ir.Expr | None) -> ir.Expr:
     if x == y:
         return x
     return ir.Builtin(name="max", args=(x, y), type=I64, pos=x.pos)
-
-
-_ = NOTHING

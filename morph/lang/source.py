@@ -6,7 +6,6 @@ import ast
 import builtins
 import inspect
 import linecache
-import textwrap
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -23,14 +22,15 @@ class Source:
     tree: ast.FunctionDef | ast.Lambda
     file: str
     shift: int  # line of the file at which the parsed text starts, less one
-    indent: int  # columns removed in front
 
     @property
     def name(self) -> str:
+        """The function's name; a lambda's is ``where``."""
         return getattr(self.tree, "name", "where")
 
     @property
     def params(self) -> list[str]:
+        """The names of its parameters."""
         return [a.arg for a in self.tree.args.args]
 
     def pos(self, node: ast.AST) -> Pos:
@@ -38,7 +38,13 @@ class Source:
         line, col = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         same = getattr(node, "end_lineno", line) == line
         end = getattr(node, "end_col_offset", col + 1) if same else 10**6
-        return Pos(self.file, line + self.shift, col + self.indent, end + self.indent)
+        line += self.shift
+        text = linecache.getline(self.file, line)
+        if not text.isascii():  # the tree counts bytes
+            raw = text.encode()
+            col = len(raw[:col].decode(errors="ignore"))
+            end = len(raw[:end].decode(errors="ignore"))
+        return Pos(self.file, line, col, end)
 
     def lookup(self, name: str) -> tuple[bool, Any]:
         """Find a name that is no local: (found, value)."""
@@ -72,12 +78,12 @@ def read(function: FunctionType) -> Source:
     if function.__name__ == "<lambda>":
         return _read_lambda(function, file, first)
     text = "".join(lines)
-    dedented = textwrap.dedent(text)
-    tree = ast.parse(dedented).body[0]
-    indent = len(lines[0]) - len(lines[0].lstrip())
+    inner = text[:1].isspace()  # a nested function: its lines keep their columns
+    block = ast.parse("if True:\n" + text if inner else text).body[0]
+    tree = block.body[0] if isinstance(block, ast.If) else block
     if not isinstance(tree, ast.FunctionDef):
-        reject("only a plain function can be compiled", here)
-    source = Source(function, tree, file, max(start, 1) - 1, indent)
+        reject("only a plain function can be compiled", here, "no async functions or classes")
+    source = Source(function, tree, file, max(start, 1) - 1 - inner)
     _check_params(source)
     return source
 
@@ -93,14 +99,20 @@ def _read_lambda(function: FunctionType, file: str, first: int) -> Source:
         for node in (ast.walk(tree) if tree else ())
         if isinstance(node, ast.Lambda)
         and any(
-            (n.lineno, n.col_offset) in columns for n in ast.walk(node.body) if hasattr(n, "lineno")
+            (n.lineno, n.col_offset) in columns
+            for n in ast.walk(node.body)
+            if isinstance(n, ast.expr)
         )
         and [a.arg for a in node.args.args]
         == list(function.__code__.co_varnames[: function.__code__.co_argcount])
     ]
     if not found:
-        reject("the source of this lambda is not available", Pos(file, first, 0, 1))
-    source = Source(function, found[-1], file, 0, 0)
+        reject(
+            "the source of this lambda is not available",
+            Pos(file, first, 0, 1),
+            "put it in a file, or in a notebook cell",
+        )
+    source = Source(function, found[-1], file, 0)
     _check_params(source)
     return source
 

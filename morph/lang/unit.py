@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import ast
+import weakref
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from morph.lang import ir
-from morph.lang.builtins import scalar_of, to_dtype
+from morph.lang.builtins import scalar_of
 from morph.lang.definition import Definition
 from morph.lang.errors import reject
 from morph.lang.ir import Pos
-from morph.lang.reserve import place_reserves
-from morph.lang.scope import Flow, spelled
-from morph.lang.source import Source
+from morph.lang.reserve import SHARED, place_reserves
+from morph.lang.scope import Flow, Retype, plain, spelled
 from morph.lang.stmt import Statements
 from morph.lang.types import (
+    BOOL,
     NOTHING,
     GraphInfo,
     Handle,
@@ -27,12 +27,11 @@ from morph.lang.types import (
     Store,
     Type,
 )
-from morph.lang.values import ObjectValue, PythonValue, Value, constant, default
+from morph.lang.values import ObjectValue, PythonValue, Value, default, describe, has_none, truth
 
-SHARED = (
-    ir.Write, ir.Atomic, ir.New, ir.NewRows, ir.Delete, ir.Add, ir.Take, ir.SetUnion, ir.Lock,
-    ir.LockPlace, ir.FlagSet,
-)  # fmt: skip
+
+T = TypeVar("T")
+F = TypeVar("F", bound=ir.Func)
 
 
 class Builder:
@@ -54,9 +53,10 @@ class Builder:
     ) -> None:
         self.stores, self.graphs, self.capture = stores, graphs, find
         self.funcs: dict[str, ir.Func] = {}
-        self.captured: dict[str, Scalar] = {}  # run-time scalars from closures
-        self.adjacency: set[tuple[str, str]] = set()
-        self.constants: list[tuple[Source, str, Any]] = []
+        self.closures: dict[str, tuple[Scalar, str]] = {}  # parameters read from closures
+        self.dependencies: list[Callable[[], bool]] = []  # what was compiled in, and still holds
+        self.inline = False  # compile closures in: a program has no place to read them from
+        self._names: set[str] = set()
         self._done: dict[Any, ir.Func] = {}
         self._active: list[Any] = []
 
@@ -70,16 +70,14 @@ class Builder:
             return item.elem
         return Handle(slot)
 
-    def reads_adjacency(self, graph: str, direction: str) -> None:
-        """Note that the unit walks the edges of a graph."""
-        self.adjacency.add((graph, direction))
-
     def effects(self, func: ir.Func) -> set[type[ir.Node]]:
         """The kinds of effect in a function and all it calls."""
         found: set[type[ir.Node]] = set()
         for n in ir.walk(func):
             if isinstance(n, ir.EFFECTS) or isinstance(n, ir.Write):
                 found.add(type(n))
+            if isinstance(n, ir.SetItem) and isinstance(dict(func.params).get(n.name), Local):
+                found.add(ir.SetItem)
             if isinstance(n, ir.Call):
                 found |= self.effects(self.funcs[n.func])
         return found
@@ -92,22 +90,33 @@ class Builder:
         """Whether a call changes anything that other items can see."""
         return bool(self.effects(func) & set(SHARED)) or func.cpp is not None
 
-    def is_runtime(self, source: Source, name: str) -> bool:
-        """Whether a captured scalar is passed at each launch (closures) or compiled in (globals)."""
-        return name in source.function.__code__.co_freevars
+    def alters(self, func: ir.Func, param: str) -> Pos | None:
+        """Where a call changes the local collection that it is given as ``param``, if it does."""
+        for n in ir.walk(func.body):
+            match n:
+                case ir.LocalAdd() | ir.LocalClear() | ir.SetItem() if n.name == param:
+                    return n.pos
+                case ir.Call():
+                    called = self.funcs[n.func]
+                    names = [p for p, t in called.params if not isinstance(t, Object)]
+                    for name, a in zip(names, n.args, strict=True):
+                        if isinstance(a, ir.Var) and a.name == param:
+                            if (found := self.alters(called, name)) is not None:
+                                return found
+        return None
 
-    def runtime_scalar(self, checker: Any, name: str, value: Any, pos: Pos) -> ir.Expr:
-        """A scalar of an enclosing function: an extra parameter."""
-        c = constant(value, pos)
-        assert c is not None
-        t = default(c.type)
-        assert isinstance(t, Scalar)
-        key = spelled(name)
-        if checker.definition.kind == "func":
-            return c
-        self.captured[key] = t
-        checker.extra[key] = t
-        return ir.Var(name=key, type=t, pos=pos)
+    def takes(self, definition: Definition) -> bool:
+        """Whether a function can have numbers of its closure as further parameters."""
+        return definition.kind in ("kernel", "where") and not self.inline
+
+    def depends(self, again: Callable[[], Any], value: Any) -> None:
+        """Note that the unit holds only while ``again()`` gives this same value."""
+        try:
+            weak = weakref.ref(value)
+        except TypeError:
+            self.dependencies.append(lambda: again() is value)
+        else:
+            self.dependencies.append(lambda: again() is weak())
 
     # --- functions -------------------------------------------------------------------------------
 
@@ -116,6 +125,11 @@ class Builder:
         want = definition.source.params
         if len(args) != len(want):
             reject(f"{definition.name!r} takes {len(want)} arguments, not {len(args)}", pos)
+        for a in args:
+            if not isinstance(a, ir.Expr | ObjectValue | PythonValue):
+                reject(f"{describe(a)} cannot be an argument", a.pos, "pass the row; loop there")
+            if isinstance(a, ir.Expr) and has_none(a.type):
+                reject("None has no table here", a.pos, "pass a row, or a variable that was one")
         types = tuple(_key(a) for a in args)
         key = (definition, types)
         if key in self._done:
@@ -127,17 +141,12 @@ class Builder:
                 "recursion is outside the language: use a loop",
             )
         self._active.append(key)
-        params = {
-            spelled(n): (a if not isinstance(a, ir.Expr) else default(a.type))
-            for n, a in zip(want, args, strict=True)
-        }
-        for name, p in params.items():
-            if isinstance(p, Nothing):
-                reject(f"argument {name!r} is None, of no known table", pos)
+        params = _params(want, args)
         if definition.cpp is not None:
             func = self._foreign(definition, params)
         else:
-            func = Checker(self, definition, self._unique(definition.name), params).function()
+            name = self.unique(definition.name)
+            func = checked(lambda hints: Checker(self, definition, name, params, hints).function())
         self._active.pop()
         self._done[key] = func
         self.funcs[func.name] = func
@@ -147,20 +156,20 @@ class Builder:
         """Specialise a kernel; ``item`` is the type of its first parameter."""
         want = definition.source.params
         if len(args) + 1 != len(want):
-            reject(f"{definition.name!r} takes {len(want)} parameters: the item and {len(want) - 1} more; "
-                   f"foreach gives {len(args)} more", definition.source.pos(definition.source.tree))  # fmt: skip
+            reject(
+                f"{definition.name!r} takes the item and {len(want) - 1} more; "
+                f"foreach gives the item and {len(args)} more",
+                pos,
+                "foreach(items, kernel, *args): the item comes by itself",
+            )
         values: list[Value] = [ir.Var(name=spelled(want[0]), type=item, pos=pos), *args]
         key = (definition, tuple(_key(a) for a in values))
         if key in self._done:
             done = self._done[key]
             assert isinstance(done, ir.Kernel)
             return done
-        params = {
-            spelled(n): (a if not isinstance(a, ir.Expr) else default(a.type))
-            for n, a in zip(want, values, strict=True)
-        }
-        name = self._unique(definition.name)
-        kernel = Checker(self, definition, name, params).kernel()
+        params, name = _params(want, values), self.unique(definition.name)
+        kernel = checked(lambda hints: Checker(self, definition, name, params, hints).kernel())
         kernel = place_reserves(kernel, self)
         self._done[key] = kernel
         self.funcs[name] = kernel
@@ -169,16 +178,20 @@ class Builder:
     def where(self, definition: Definition, item: Type, pos: Pos) -> ir.Func:
         """Specialise a filter of one parameter that gives a bool."""
         func = self.function(definition, [ir.Var(name="item", type=item, pos=pos)], pos)
-        if func.result != NOTHING and self.writes_shared(func):
-            reject("a filter may not change anything", func.pos)
+        if self.writes_shared(func):
+            reject("a filter may not change anything", func.pos, "do it in the kernel")
+        if func.result != BOOL:
+            reject("a filter gives a bool_", func.pos, "return the condition")
         return func
 
-    def _unique(self, name: str) -> str:
+    def unique(self, name: str) -> str:
+        """A name that no other function of the unit has."""
         base = spelled(name)
         n, found = 1, base
-        while found in self.funcs or any(found == getattr(k, "name", None) for k in self._active):
+        while found in self._names:
             n += 1
             found = f"{base}_{n}"
+        self._names.add(found)
         return found
 
     def _foreign(self, definition: Definition, params: dict[str, Value | Type]) -> ir.Func:
@@ -196,7 +209,7 @@ class Builder:
             )
         typed = tuple((n, p.type if isinstance(p, ObjectValue) else p) for n, p in params.items())
         return ir.Func(
-            name=self._unique(source.name), params=typed, result=result, locals=(), body=(),  # type: ignore[arg-type]
+            name=self.unique(source.name), params=typed, result=result, locals=(), body=(),  # type: ignore[arg-type]
             cpp=definition.cpp, pos=pos,
         )  # fmt: skip
 
@@ -211,22 +224,45 @@ def _key(v: Value) -> Any:
     return id(v)
 
 
+def _params(names: list[str], values: list[Value]) -> dict[str, Value | Type]:
+    return {
+        spelled(n): default(v.type) if isinstance(v, ir.Expr) else v
+        for n, v in zip(names, values, strict=True)
+    }
+
+
+def checked(check: Callable[[dict[str, Type]], T]) -> T:
+    """Check, again if a ``None`` turns out to be of some table: the hints then say of which."""
+    hints: dict[str, Type] = {}
+    while True:
+        try:
+            return check(hints)
+        except Retype as found:
+            hints[found.name] = found.type
+
+
 class Checker(Statements):
     """One function being checked."""
 
     def __init__(
-        self, builder: Builder, definition: Definition, name: str, params: dict[str, Value | Type]
+        self,
+        builder: Builder,
+        definition: Definition,
+        name: str,
+        params: dict[str, Value | Type],
+        hints: dict[str, Type],
     ) -> None:
         self.builder, self.definition, self.source = builder, definition, definition.source
         self.name, self.params = name, params
         self.is_kernel = definition.kind == "kernel"
         self.locals: dict[str, Type] = {n: p for n, p in params.items() if isinstance(p, Type)}
-        self.out: list[ir.Stmt] = []
-        self.flow: Flow | None = Flow(frozenset(params))
+        self.hints, self.nones, self.kept = hints, {}, set()
+        self.out = []
+        self.flow = Flow(frozenset(params))
         self.loops = []
         self.edges = {}
-        self.extra: dict[str, Type] = {}
-        self.result: Type | None = None
+        self.extra = {}
+        self.result = None
         self.commit = self.abort = self.claim = None
         self.claimed = frozenset()
         tree = self.source.tree
@@ -240,7 +276,7 @@ class Checker(Statements):
         pos = self.source.pos(self.source.tree)
         if isinstance(self.source.tree, ast.Lambda):
             outer, self.out = self.out, []
-            value = self.expr(self.source.tree.body)
+            value = truth(self.expr(self.source.tree.body))
             self.out.append(ir.Return(value=value, pos=value.pos))
             body, self.out, self.result = tuple(self.out), outer, default(value.type)
         else:
@@ -256,12 +292,23 @@ class Checker(Statements):
     def kernel(self) -> ir.Kernel:
         """Check a ``@kernel``."""
         assert isinstance(self.source.tree, ast.FunctionDef)
-        body = self.block(self.source.tree.body)
-        found = self._finish(ir.Kernel, body, self.source.pos(self.source.tree))
-        assert isinstance(found, ir.Kernel)
-        return found
+        first = self._own_params()
+        body = (*first, *self.block(self.source.tree.body))
+        return self._finish(ir.Kernel, body, self.source.pos(self.source.tree))
 
-    def _finish(self, cls: type[ir.Func], body: ir.Body, pos: Pos) -> ir.Func:
+    def _own_params(self) -> ir.Body:
+        """Make locals of the parameters that the kernel assigns, so that they last until commit."""
+        assigned = {spelled(n) for n in self.assigned_somewhere}
+        own = {n: p for n, p in self.params.items() if isinstance(p, Type) and n in assigned}
+        self.params = {f"{n}_given_" if n in own else n: p for n, p in self.params.items()}
+        self.locals = {n: p for n, p in self.locals.items() if n not in own} | own
+        pos = self.source.pos(self.source.tree)
+        return tuple(
+            ir.Assign(name=n, value=ir.Var(name=f"{n}_given_", type=t, pos=pos), pos=pos)
+            for n, t in own.items()
+        )
+
+    def _finish(self, cls: type[F], body: ir.Body, pos: Pos) -> F:
         params = {**self.params, **self.extra}
         types = tuple(
             (n, p.type if isinstance(p, ObjectValue) else p)
@@ -271,21 +318,16 @@ class Checker(Statements):
         locals_ = {n: t for n, t in self.locals.items() if n not in params}
         for n, t in locals_.items():
             if isinstance(t, Nothing):
-                reject(f"{n!r} is only ever None", pos)
+                reject(f"{plain(n)!r} is only ever None", self.nones[n], "write None itself")
+        if self.result not in (None, NOTHING) and has_none(self.result):
+            reject("a part of the result is only ever None", pos, "return a row there on some path")
         more: dict[str, Any] = {}
         if self.is_kernel:
-            used = {x.name for x in ir.walk((self.commit, self.abort)) if isinstance(x, ir.Var)}
-            used |= {
+            used = {
                 x.name
                 for x in ir.walk((self.commit, self.abort))
                 if isinstance(
-                    x,
-                    ir.LocalAdd
-                    | ir.LocalPop
-                    | ir.LocalClear
-                    | ir.Assign
-                    | ir.SetItem
-                    | ir.SetField,
+                    x, ir.Var | ir.LocalAdd | ir.LocalPop | ir.LocalClear | ir.SetItem | ir.SetField
                 )
             }
             given = {s.name for s in ir.walk(body) if isinstance(s, ir.Assign)} | _bound(body)
@@ -293,11 +335,10 @@ class Checker(Statements):
             kept = {claim.items, claim.guard} if claim else set()
             live = tuple(n for n in locals_ if n in used & given or n in kept)
             more = {"commit": self.commit, "abort": self.abort, "live": live}
-        func = cls(
-            name=self.name, params=types, result=self.result or NOTHING, locals=tuple(locals_.items()),
-            body=body, pos=pos, **more,
+        return cls(
+            name=self.name, params=types, result=self.result or NOTHING,
+            locals=tuple(locals_.items()), body=body, pos=pos, **more,
         )  # fmt: skip
-        return _settle_none(func, dict(locals_))
 
 
 def _bound(body: ir.Body) -> set[str]:
@@ -308,33 +349,3 @@ def _bound(body: ir.Body) -> set[str]:
         if isinstance(s, ir.ForEdges):
             names |= {s.edge, *([s.var] if s.var else [])}
     return names
-
-
-def _settle_none(node: Any, types: dict[str, Type]) -> Any:
-    """Give every ``None`` that met its table later the type it turned out to have."""
-    if isinstance(node, tuple):
-        return tuple(_settle_none(x, types) for x in node)
-    if not isinstance(node, ir.Node) or isinstance(node, ir.Pos):
-        return node
-    names = [f for f in node.__dataclass_fields__ if f not in ("pos", "type")]
-    new = {
-        f: _settle_none(getattr(node, f), types)
-        for f in names
-        if isinstance(getattr(node, f), ir.Node | tuple)
-    }
-    new = {f: v for f, v in new.items() if v is not getattr(node, f) and v != getattr(node, f)}
-    done = replace(node, **new) if new else node
-    if isinstance(done, ir.Var) and isinstance(done.type, Nothing) and done.name in types:
-        return replace(done, type=types[done.name])
-    if isinstance(done, ir.Assign) and isinstance(done.value.type, Nothing):
-        return replace(done, value=ir.Const(value=-1, type=types[done.name], pos=done.pos))
-    if (
-        isinstance(done, ir.Compare)
-        and isinstance(done.y.type, Nothing)
-        and isinstance(done.x.type, Handle)
-    ):
-        return replace(done, y=ir.Const(value=-1, type=done.x.type, pos=done.pos))
-    return done
-
-
-_ = (Local, to_dtype)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from morph.lang.types import (
     Nothing,
     Object,
     Scalar,
+    Tuple,
     Type,
     Vector,
     Weak,
@@ -95,6 +97,8 @@ def describe(v: Value) -> str:
             return str(v.type)
         case ObjectValue(type=t):
             return str(t)
+        case PythonValue(value=ModuleType() as x):
+            return f"module {x.__name__!r}"
         case PythonValue(value=x):
             return f"{type(x).__name__} {getattr(x, '__name__', x)!r}"
         case Method(name=n):
@@ -115,7 +119,11 @@ def cast(x: ir.Expr, to: Type) -> ir.Expr:
     if x.type == to:
         return x
     if isinstance(x, ir.Const) and isinstance(to, Scalar):
-        value = to_dtype(to).type(x.value).item()
+        try:
+            with np.errstate(over="ignore"):
+                value = to_dtype(to).type(x.value).item()
+        except (OverflowError, ValueError):
+            _outside(x, to)
         return ir.Const(value=value, type=to, pos=x.pos)
     if isinstance(x, ir.Const) and isinstance(to, Handle):
         return ir.Const(value=-1, type=to, pos=x.pos)
@@ -139,11 +147,28 @@ def coerce(x: ir.Expr, to: Type, what: str) -> ir.Expr:
             x.pos,
             f"nothing is narrowed silently: write {to}(...)",
         )
-    if isinstance(to, Vector) and isinstance(have, Vector) and to.size == have.size:
-        if isinstance(x, ir.Make):
-            parts = tuple(coerce(p, to.elem, what) for p in x.parts)
+    if isinstance(x, ir.Make) and len(wants := parts_of(to)) == len(x.parts):
+        if isinstance(have, Tuple if isinstance(to, Tuple) else Vector):
+            parts = tuple(coerce(p, w, what) for p, w in zip(x.parts, wants, strict=True))
             return ir.Make(parts=parts, type=to, pos=x.pos)
     reject(f"{what} is {to}, but the value is {have}", x.pos)
+
+
+def parts_of(t: Type) -> tuple[Type, ...]:
+    """The types of the parts of a vector or tuple."""
+    if isinstance(t, Vector):
+        return (t.elem,) * t.size
+    return t.items if isinstance(t, Tuple) else ()
+
+
+def has_none(t: Type) -> bool:
+    """Whether a type holds a ``None`` of no known table."""
+    return isinstance(t, Nothing) or any(has_none(p) for p in parts_of(t))
+
+
+def _outside(x: ir.Const, to: Scalar) -> NoReturn:
+    info = np.iinfo(to_dtype(to))
+    reject(f"{x.value} does not fit {to}", x.pos, f"{to} holds {info.min} to {info.max}")
 
 
 def _literal(x: ir.Expr, to: Scalar, what: str) -> ir.Expr:
@@ -156,7 +181,7 @@ def _literal(x: ir.Expr, to: Scalar, what: str) -> ir.Expr:
             reject(f"{what} is {to}, but the value is a float", x.pos, f"write {to}(...)")
         info = np.iinfo(to_dtype(to))
         if not info.min <= value <= info.max:
-            reject(f"{value} does not fit {to}", x.pos, f"{to} holds {info.min} to {info.max}")
+            _outside(x, to)
     return cast(x, to)
 
 
@@ -191,8 +216,8 @@ def meet(x: ir.Expr, y: ir.Expr, pos: Pos) -> tuple[ir.Expr, ir.Expr]:
             return x, coerce(y, a, "value")
         if a == b:
             return x, y
-        reject(f"{a} does not go with {b}", pos)
-    if a == b == BOOL or (a == b and not isinstance(a, Weak)):
+        reject(f"{a} does not go with {b}", pos, "compare rows of one table; row.id is its number")
+    if a == b and not isinstance(a, Weak):
         return x, y
     t = common(x, y, pos)
     return operand(x, t), operand(y, t)
@@ -223,11 +248,11 @@ def truth(x: ir.Expr) -> ir.Expr:
     """A condition: booleans as they are, numbers compared with zero."""
     if x.type == BOOL:
         return x
+    if isinstance(x, ir.Const) and isinstance(x.type, Scalar | Weak):
+        return ir.Const(value=bool(x.value), type=BOOL, pos=x.pos)
     if isinstance(x.type, Handle):
         reject("a handle is not a condition", x.pos, "write `x is not None`")
-    if isinstance(x.type, Scalar | Weak):
-        t = default(x.type)
-        assert isinstance(t, Scalar)
-        zero = ir.Const(value=0, type=t, pos=x.pos)
-        return ir.Compare(op="!=", x=cast(x, t), y=zero, type=BOOL, pos=x.pos)
+    if isinstance(x.type, Scalar):
+        zero = ir.Const(value=0, type=x.type, pos=x.pos)
+        return ir.Compare(op="!=", x=x, y=zero, type=BOOL, pos=x.pos)
     reject(f"{x.type} is not a condition", x.pos)
