@@ -47,3 +47,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if marked and not there():
             for item in marked:
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(params=["python", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def target(request: pytest.FixtureRequest) -> str:
+    """Each device that kernels run on."""
+    return str(request.param)

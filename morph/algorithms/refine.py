@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from morph.collect import Collection
+from morph.collect import Collection, Flag
 from morph.device import Device
 from morph.dtypes import Ref, vec
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel, program
 from morph.launch import transferring
-from morph.mesh import Mesh
+from morph.mesh import Mesh, MeshError
 from morph.prelude import f64, i32, i64, incircle, local, log, orient2d, single, sqrt, vector
 from morph.table import Table
 
@@ -171,6 +171,24 @@ def star_shaped(g, x, rim):
         if orient2d(s.node[(k + 1) % 3].xy, s.node[(k + 2) % 3].xy, x) <= 0:
             return False
     return True
+
+
+@kernel
+def find_flaw(t, flaw):
+    """Whether a triangle breaks what refinement relies on: orientation, neighbours, Delaunay."""
+    a, b, c = t.node
+    good = orient2d(a.xy, b.xy, c.xy) > 0
+    for k in range(3):
+        n = t.nbr[k]
+        if n is None:
+            good = good and t.wall[k] is not None
+        else:
+            j = side_of(n, t)
+            good = good and n.nbr[j] == t
+            if t.wall[k] is None:
+                good = good and incircle(a.xy, b.xy, c.xy, n.node[j].xy) <= 0
+    if not good:
+        flaw.set()
 
 
 # --- refinement ----------------------------------------------------------------------------------
@@ -335,11 +353,15 @@ def refine_with_report(
         raise ValueError(f"min_angle is from 0 to 34 degrees, not {min_angle}")
     if max_area is not None and not max_area > 0:
         raise ValueError(f"max_area must be positive, not {max_area}")
-    mesh.check()
     if not len(mesh.triangles):
         return Refined(mesh, 0, 0)
     with transferring():
         g = graph_of(mesh, device)
+    flaw = Flag(g)
+    foreach(g.triangles, find_flaw, flaw)
+    if flaw:
+        mesh.check()  # says what is wrong
+        raise MeshError(mesh.violations())
     goals = Table("goals", g.device, cos2=f64, area=f64, reach=f64, floor=f64, scale=f64)
     cosine = math.cos(math.radians(min_angle))
     extent = np.ptp(mesh.points, axis=0).max()

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import cache
 
-from morph.lang.types import BOOL, NOTHING, Local, GraphInfo, Scalar, Store, Type
+from morph.lang.types import GraphInfo, Scalar, Store, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -586,15 +587,19 @@ class Unit(Node):
 
 
 def walk(node: object) -> Iterator[Node]:
-    """Every node below and including ``node``, parents first."""
-    if isinstance(node, Node):
-        yield node
-        for f in fields(node):
-            yield from walk(getattr(node, f.name))
-    elif isinstance(node, tuple):
-        for x in node:
-            yield from walk(x)
+    """Every node below and including ``node``, parents first, in order."""
+    stack = [node]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, tuple):
+            stack.extend(reversed(top))
+        elif isinstance(top, Node):
+            yield top
+            stack.extend([getattr(top, name) for name in _below(type(top))])
 
 
-__all__ = [n for n, v in list(globals().items()) if isinstance(v, type) and issubclass(v, Node)]
-_ = (BOOL, NOTHING, Local)
+@cache
+def _below(kind: type[Node]) -> tuple[str, ...]:
+    """The fields of a kind of node that can hold nodes, last first."""
+    plain = ("pos", "type", "name", "op", "slot", "column", "graph", "params", "locals", "stores")
+    return tuple(f.name for f in reversed(fields(kind)) if f.name not in plain)
