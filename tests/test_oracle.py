@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from units import (
+from oracle_run import (
     POS,
     Run,
     T,

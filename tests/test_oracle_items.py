@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from units import (
+from oracle_run import (
     POS,
     Run,
     T,
