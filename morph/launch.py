@@ -439,17 +439,18 @@ class Launch:
 
     def _captured(self, origin: Closed, where: Any) -> Any:
         kind, name = origin
-        function = where if kind == "where" else self.what.__wrapped__
+        function: Any = where if kind == "where" else self.what.__wrapped__
         return function.__closure__[function.__code__.co_freevars.index(name)].cell_contents
 
     def _items(self) -> int:
         if self.device.kind == "cpu" and len(self.domains) == 1:
-            return len(self.domains[0]())
+            domain = self.domains[0]()
+            return len(domain) if domain is not None else 0
         return self._most()
 
     def _most(self) -> int:
         """The most items that any step can have."""
-        return max((ref().capacity for ref in self.domains), default=0)
+        return max((d.capacity for ref in self.domains if (d := ref()) is not None), default=0)
 
     def _launch(self) -> None:
         s, index = self.scratch, self.index

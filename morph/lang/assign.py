@@ -13,7 +13,7 @@ from morph.lang.expr import OPS
 from morph.lang.ir import Pos
 from morph.lang.scope import Retype, plain, spelled
 from morph.lang.types import Handle, Local, Nothing, Rows, Tuple, Type
-from morph.lang.values import Value, cast, coerce, default, describe, has_none, parts_of
+from morph.lang.values import Static, cast, coerce, default, describe, has_none, parts_of
 
 
 TEMPORARY = re.compile(r"t\d+_")
@@ -109,8 +109,9 @@ class Assignments(Calls):
             self.flow.wrote = pos
 
     def _assign_name(self, name: str, x: ir.Expr, pos: Pos) -> None:
-        if isinstance(self.params.get(name), Value):  # type: ignore[arg-type]
-            what = describe(self.params[name])  # type: ignore[arg-type]
+        param = self.params.get(name)
+        if isinstance(param, ir.Expr | Static):
+            what = describe(param)
             reject(f"{plain(name)!r} is {what} and cannot be assigned", pos, "use another name")
         have = self.locals.get(name) or self.hints.get(name)
         if isinstance(have, Local) and not isinstance(x, ir.MakeLocal):

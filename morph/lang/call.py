@@ -149,11 +149,12 @@ class Calls(Methods):
         x = args[0]
         if isinstance(x.type, Weak):
             x = cast(x, default(x.type))
-        if not isinstance(x.type, Scalar) or x.type == BOOL:
+        t = x.type
+        if not isinstance(t, Scalar) or t == BOOL:
             reject(f"{name} does not apply to {x.type}", pos)
-        if name in FLOAT_FUNCTIONS and x.type.kind != "f":
+        if name in FLOAT_FUNCTIONS and t.kind != "f":
             x = cast(x, F64)
-        if name == "popcount" and x.type.kind not in ("i", "u"):
+        if name == "popcount" and t.kind not in ("i", "u"):
             reject(f"popcount applies to integers, not to {x.type}", pos)
         return ir.Builtin(name=name, args=(x,), type=I32 if name == "popcount" else x.type, pos=pos)
 

@@ -66,7 +66,7 @@ class Parts(Expressions):
         if isinstance(x, Slice):
             if x.start is not None:
                 reject("a loop starts at one position", pos, "add the two: x[i + j:]")
-            x, reverse = x.x, x.reverse
+            reverse, x = x.reverse, x.x
         if isinstance(start, ir.Const):
             if start.value < 0:
                 reject("a loop starts at a position from 0", pos, "reversed(x) runs from the end")

@@ -12,11 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from morph.lang import ir
-from morph.lang.builtins import name_of
 from morph.lang.definition import Definition, definition_of
 from morph.lang.errors import reject
 from morph.lang.ir import Pos
-from morph.lang.scope import Flow, spelled
+from morph.lang.scope import Flow, plain, spelled
 from morph.lang.types import BOOL, I32, NOTHING, Handle, Nothing, Object, Scalar, Type
 from morph.lang.unit import Builder, Checker
 from morph.lang.values import (
@@ -31,6 +30,7 @@ from morph.lang.values import (
 )
 
 RESULT = "result_"
+Step = ir.Assign | ir.Foreach | ir.OneThread | ir.TakeFlag | ir.Clear
 Point = tuple[Any, ...]  # what is left to run: (statements, index) or a loop, innermost first
 
 
@@ -42,19 +42,21 @@ class ProgramChecker(Checker):
         builder: Builder,
         definition: Definition,
         params: dict[str, Value | Type],
-        hints: dict[str, Type],
+        hints: dict[str, Type] | None = None,
     ) -> None:
-        super().__init__(builder, definition, definition.name, params, hints)
+        super().__init__(builder, definition, definition.name, params, hints or {})
         self.blocks: list[ir.Block | None] = []
         self.known: dict[Any, int] = {}
-        self.flows: dict[int, Flow | None] = {}
+        self.flows: dict[int, Flow] = {}
         self.queue: list[tuple[int, Point, dict[str, Value | Type]]] = []
+        self.open = False  # whether some path ends without a result
 
     def program(self) -> tuple[tuple[tuple[str, Type], ...], tuple[ir.Block, ...]]:
         """The program's state variables and its blocks, the first being the entry."""
         tree = self.source.tree
         assert isinstance(tree, ast.FunctionDef)
         start = tuple(tree.body)
+        assert self.flow is not None
         self._point(((start, 0),), dict(self.params), self.flow)
         for name, p in list(self.params.items()):
             if isinstance(p, Scalar | Handle):
@@ -62,10 +64,10 @@ class ProgramChecker(Checker):
                 x: ir.Expr = ir.Var(name=f"{name}_arg_", type=kind, pos=self.source.pos(tree))
                 x = x if isinstance(p, Scalar) else ir.Cast(x=x, type=p, pos=x.pos)
                 self.out.append(ir.Assign(name=name, value=x, pos=x.pos))
-        first, self.out = self.out, []
+        first = self._steps()
         while self.queue:
             index, point, params = self.queue.pop()
-            self.params, self.flow = params, self.flows[index]
+            self.params, self.flow = dict(params), self.flows[index].copy()
             self.out = []
             self.blocks[index] = self._block(point)
         blocks = [b for b in self.blocks if b is not None]
@@ -78,51 +80,87 @@ class ProgramChecker(Checker):
                 for b in blocks
             ]
             blocks = [entry, *shifted]
-        state = {n: t for n, t in self.locals.items() if not isinstance(t, Nothing)}
+        if RESULT in self.locals and self.open:
+            what = f"{self.source.name!r} may end without a value"
+            reject(what, self.source.pos(tree), "return a value on every path, or on none")
+        state = self._state(blocks)
         return tuple(state.items()), tuple(blocks)
+
+    def _state(self, blocks: list[ir.Block]) -> dict[str, Type]:
+        nodes = list(ir.walk(tuple(blocks)))
+        used = {n.name for n in nodes if isinstance(n, ir.Assign | ir.Var)}
+        used |= {n.var for n in nodes if isinstance(n, ir.TakeFlag)}
+        state = {n: t for n, t in self.locals.items() if n in used}
+        for n in nodes:
+            if isinstance(n, ir.Assign) and not isinstance(state[n.name], Scalar | Handle):
+                what = f"{plain(n.name)!r} is a {state[n.name]}"
+                if isinstance(state[n.name], Nothing):
+                    what = f"{plain(n.name)!r} is only ever None"
+                reject(f"{what}; a program keeps numbers and rows", n.pos, "use a @kernel")
+        return state
 
     # --- control flow ----------------------------------------------------------------------------
 
-    def _point(self, point: Point, params: dict[str, Value | Type], flow: Flow | None) -> int:
+    def _point(self, point: Point, params: dict[str, Value | Type], flow: Flow) -> int:
         while point and isinstance(point[0], tuple) and point[0][1] == len(point[0][0]):
             point = point[1:]
         if not point:
+            self.open = True
             return -1
         binding = tuple((n, p.type.slot) for n, p in params.items() if isinstance(p, ObjectValue))
         key = (tuple((id(p[0]), p[1]) if isinstance(p, tuple) else id(p) for p in point), binding)
         if key not in self.known:
             self.known[key] = len(self.blocks)
             self.blocks.append(None)
-            self.flows[self.known[key]] = flow.copy() if flow else None
+            self.flows[self.known[key]] = flow.copy()
             self.queue.append((self.known[key], point, dict(params)))
-        return self.known[key]
+            return self.known[key]
+        index = self.known[key]
+        common = self.flows[index].assigned & flow.assigned
+        if common != self.flows[index].assigned:  # less is known here than on the first path
+            self.flows[index] = Flow(common)
+            self.queue.append((index, point, dict(params)))
+        return index
+
+    def _here(self) -> Flow:
+        assert self.flow is not None
+        return self.flow
 
     def _jump(self, point: Point, pos: Pos) -> ir.Block:
-        goto = self._point(point, self.params, self.flow)
+        goto = self._point(point, self.params, self._here())
         return ir.Block(steps=self._steps(), cond=None, goto=goto, pos=pos)
 
     def _branch(self, cond: ir.Expr, yes: Point, no: Point, pos: Pos) -> ir.Block:
         steps = self._steps()
         if isinstance(cond, ir.Const):
-            goto = self._point(yes if cond.value else no, self.params, self.flow)
+            goto = self._point(yes if cond.value else no, self.params, self._here())
             return ir.Block(steps=steps, cond=None, goto=goto, pos=pos)
-        orelse = self._point(no, self.params, self.flow)
-        goto = self._point(yes, self.params, self.flow)
+        orelse = self._point(no, self.params, self._here())
+        goto = self._point(yes, self.params, self._here())
         return ir.Block(steps=steps, cond=cond, goto=goto, orelse=orelse, pos=pos)
 
-    def _steps(self) -> tuple[Any, ...]:
-        done: list[Any] = []
+    def _steps(self) -> tuple[Step, ...]:
+        """What has been checked so far, as steps of a block."""
+        done: list[Step] = []
         for s in self.out:
+            if isinstance(s, ir.If):
+                reject("an effect that may not happen", s.pos, "write it in an `if` statement")
             if isinstance(s, ir.OneThread) and done and isinstance(done[-1], ir.OneThread):
                 done[-1] = replace(done[-1], body=(*done[-1].body, *s.body))
             else:
+                assert isinstance(s, Step)
                 done.append(s)
         self.out = []
         return tuple(done)
 
+    def step(self, s: Step) -> None:
+        """Append a step: what stands beside statements in a program."""
+        self.out.append(s)  # type: ignore[arg-type]
+
     def _block(self, point: Point) -> ir.Block:
         while True:
             if not point:
+                self.open = True
                 pos = self.source.pos(self.source.tree)
                 return ir.Block(steps=self._steps(), cond=None, goto=-1, pos=pos)
             head, rest = point[0], point[1:]
@@ -152,7 +190,7 @@ class ProgramChecker(Checker):
                 return self._branch(cond, yes, no, pos)
             if isinstance(stmt, ast.Break | ast.Continue):
                 while not isinstance(point[0], ast.While):
-                    point = point[1:]
+                    point = point[1:]  # Python's own parser has seen to it that there is one
                 return self._jump(point[1:] if isinstance(stmt, ast.Break) else point, pos)
             if isinstance(stmt, ast.Return):
                 self._result(stmt)
@@ -168,13 +206,14 @@ class ProgramChecker(Checker):
         return self._bodies.setdefault(id(body), tuple(body))
 
     def _result(self, stmt: ast.Return) -> None:
-        if stmt.value is None:
-            return
-        x = self.expr(stmt.value)
-        if isinstance(x.type, Nothing):
+        x = self.expr(stmt.value) if stmt.value is not None else None
+        if x is None or isinstance(x.type, Nothing):
+            self.open = True
             return
         if not isinstance(default(x.type), Scalar):
-            reject("a program returns a scalar or nothing", self.pos(stmt))
+            reject(
+                "a program returns a number or nothing", self.pos(stmt), "write the rest to columns"
+            )
         self._assign_name(RESULT, x, self.pos(stmt))
 
     # --- statements ------------------------------------------------------------------------------
@@ -187,54 +226,64 @@ class ProgramChecker(Checker):
         )
 
     def _expr_stmt(self, node: ast.Expr) -> None:
-        if isinstance(node.value, ast.Call):
-            f = self.value(node.value.func)
-            if isinstance(f, PythonValue) and getattr(f.value, "morph_foreach", False):
-                self._foreach(node.value)
-                return
-            if isinstance(f, PythonValue) and name_of(f.value) == "barrier":
-                self.out.append(ir.OneThread(body=(), pos=self.pos(node)))  # type: ignore[arg-type]
-                return
-        super()._expr_stmt(node)
+        if self.calls(node.value, "barrier"):
+            self.step(ir.OneThread(body=(), pos=self.pos(node)))
+        elif isinstance(node.value, ast.Call) and self._is_foreach(node.value.func):
+            self._foreach(node.value)
+        else:
+            super()._expr_stmt(node)
+
+    def _is_foreach(self, f: ast.expr) -> bool:
+        if not isinstance(f, ast.Name | ast.Attribute):
+            return False
+        if isinstance(f, ast.Attribute) and not isinstance(f.value, ast.Name):
+            return False
+        found = self.value(f)
+        return isinstance(found, PythonValue) and hasattr(found.value, "morph_foreach")
 
     def _assign_stmt(self, node: ast.Assign) -> None:
         target, value = node.targets[0], node.value
-        if (
-            isinstance(target, ast.Tuple)
-            and isinstance(value, ast.Tuple)
-            and len(node.targets) == 1
-        ):
-            names = [spelled(t.id) for t in target.elts if isinstance(t, ast.Name)]
-            if all(isinstance(self.params.get(n), ObjectValue) for n in names) and names:
-                objects = [self.value(v) for v in value.elts]
-                if len(objects) == len(names) == len(target.elts):
-                    for name, obj in zip(names, objects, strict=True):
-                        self._rebind(name, obj, self.pos(node))
-                    return
-        if isinstance(target, ast.Name) and isinstance(
-            self.params.get(spelled(target.id)), ObjectValue
-        ):
-            self._rebind(spelled(target.id), self.value(value), self.pos(node))
+        pairs = [(target, value)]
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            pairs = list(zip(target.elts, value.elts, strict=False))
+        names = [spelled(t.id) for t, _ in pairs if isinstance(t, ast.Name)]
+        if not any(isinstance(self.params.get(n), ObjectValue) for n in names):
+            super()._assign_stmt(node)
             return
-        super()._assign_stmt(node)
+        objects = [self.value(v) for _, v in pairs]
+        if len(node.targets) > 1 or len(names) != len(pairs):
+            reject("collections are swapped by themselves", self.pos(node), "a, b = b, a")
+        for name, obj in zip(names, objects, strict=True):
+            self._rebind(name, obj, self.pos(node))
 
     def _rebind(self, name: str, obj: Value, pos: Pos) -> None:
-        have = self.params[name]
-        assert isinstance(have, ObjectValue)
-        if not isinstance(obj, ObjectValue) or obj.type.kind != have.type.kind:
-            reject(f"{name!r} is a {describe(have)}, the value is {describe(obj)}", pos)
+        have = self.params.get(name)
+        if not isinstance(have, ObjectValue) or not isinstance(obj, ObjectValue) or (
+            obj.type.kind != have.type.kind
+        ):  # fmt: skip
+            what = describe(have) if isinstance(have, ObjectValue) else "no object"
+            reject(
+                f"{plain(name)!r} is {what}, but the value is {describe(obj)}",
+                pos,
+                "swap parameters of one kind: a, b = b, a",
+            )
         self.params[name] = obj
 
     def _foreach(self, call: ast.Call) -> None:
         pos = self.pos(call)
         if len(call.args) < 2:
-            reject("foreach takes a table or collection, a kernel, and its arguments", pos)
+            reject(
+                "foreach takes a table or collection, a kernel, and its arguments",
+                pos,
+                "foreach(g.points, kernel, g)",
+            )
         domain, kernel = self.value(call.args[0]), self.value(call.args[1])
         if not isinstance(domain, ObjectValue) or domain.type.kind not in ("table", "collection"):
-            reject(f"foreach runs over a table or collection, not {describe(domain)}", pos)
+            what = describe(domain)
+            reject(f"foreach runs over a table or collection, not {what}", pos, "g.points, say")
         definition = definition_of(kernel.value) if isinstance(kernel, PythonValue) else None
         if definition is None or definition.kind != "kernel":
-            reject("foreach runs a @kernel", pos)
+            reject(f"foreach runs a @kernel, not {describe(kernel)}", pos, "decorate it")
         args = [self.value(a) for a in call.args[2:]]
         item = self.builder.item_type(domain.type.slot)
         found = self.builder.kernel(definition, item, args, pos)
@@ -243,29 +292,33 @@ class ProgramChecker(Checker):
             if k.arg != "where":
                 reject(f"foreach has no keyword {k.arg!r}", pos, "it has where")
             found, where_args = self._filtered(found, k.value, item, pos)
-        passed = tuple(a for a in args if isinstance(a, ir.Expr))
         types = [t for _, t in found.params[1:] if not isinstance(t, Object)]
-        passed = tuple(coerce(a, t, "argument") for a, t in zip(passed, types, strict=False))
-        self.out.append(
+        numbers = [a for a in args if isinstance(a, ir.Expr)]
+        passed = tuple(coerce(a, t, "argument") for a, t in zip(numbers, types, strict=True))
+        self.step(
             ir.Foreach(
                 slot=domain.type.slot,
                 kernel=found.name,
                 args=passed,
                 where_args=where_args,
                 pos=pos,
-            )  # type: ignore[arg-type]
+            )
         )
 
     def _filtered(
         self, kernel: ir.Kernel, node: ast.expr, item: Type, pos: Pos
     ) -> tuple[ir.Kernel, tuple[ir.Expr, ...]]:
         if not isinstance(node, ast.Lambda):
-            reject("where is a lambda of the item", self.pos(node))
+            reject("where is a lambda of the item", self.pos(node), "where=lambda p: p.updated")
+        if len(node.args.args) != 1:
+            reject("where is a lambda of the item", self.pos(node), "it has one parameter")
         name = f"{kernel.name}_where"
         params: dict[str, Value | Type] = {spelled(node.args.args[0].arg): item}
         outer = {n: p for n, p in self.params.items() if n not in params}
         inner = _Filter(self, node, self.builder.unique(name), params, outer)
         func = inner.function()
+        if self.builder.writes_shared(func):
+            reject("a filter may not change anything", func.pos, "do it in the kernel")
         self.builder.funcs[func.name] = func
         filtered = replace(kernel, name=self.builder.unique(kernel.name), where=func.name)
         self.builder.funcs[filtered.name] = filtered
@@ -275,39 +328,44 @@ class ProgramChecker(Checker):
 
     def effect(self, x: ir.Expr, shared: bool = True) -> ir.Expr:
         """An effect of the program itself: one thread has it."""
-        if x.type != NOTHING and not isinstance(x, ir.Atomic | ir.SetUnion):
+        if isinstance(x, ir.Atomic | ir.Lock | ir.LockPlace | ir.Take | ir.SetFind | ir.SetUnion):
             reject(
-                "this gives each item its own answer, and a program has no items",
+                "this is for the items of a foreach",
                 x.pos,
-                "use it in a kernel",
+                "a program is one: assign, or use a kernel",
             )
-        if isinstance(x, ir.Add | ir.New | ir.NewRows):
+        if isinstance(x, ir.Add | ir.New | ir.NewRows | ir.Delete):
             reject(
-                "a program does not allocate",
+                "a program does not add or delete",
                 x.pos,
-                "fill the collection before the program, or in a kernel",
+                "do it before the program, or in a kernel",
             )
-        body = (ir.Eval(value=x, pos=x.pos),)
-        self.out.append(ir.OneThread(body=body, pos=x.pos))  # type: ignore[arg-type]
+        self.step(ir.OneThread(body=(ir.Eval(value=x, pos=x.pos),), pos=x.pos))
         return ir.Const(value=-1, type=NOTHING, pos=x.pos)
 
-    def assign(self, target: ast.expr, x: ir.Expr) -> None:
-        mark = len(self.out)
-        super().assign(target, x)
-        for i in range(mark, len(self.out)):
-            s = self.out[i]
-            if isinstance(s, ir.Write):
-                self.out[i] = ir.OneThread(body=(s,), pos=s.pos)  # type: ignore[call-overload]
+    def _user(self, definition: Definition, args: list[Value], pos: Pos) -> ir.Expr:
+        reject(
+            f"{definition.name!r} is a @func, and a program calls none",
+            pos,
+            "call it in a kernel; a program is plain Python when it runs eagerly",
+        )
+
+    def store(self, at: ir.Expr, x: ir.Expr, pos: Pos) -> None:
+        """Assign to a column: one thread does."""
+        outer, self.out = self.out, []
+        super().store(at, x, pos)
+        body, self.out = tuple(self.out), outer
+        self.step(ir.OneThread(body=body, pos=pos))
 
     def _method(self, node: ast.Call, f: Method, pos: Pos) -> Value:
         if isinstance(f.receiver, ObjectValue):
             kind, slot = f.receiver.type.kind, f.receiver.type.slot
             if kind == "flag" and f.name == "take":
                 name = self.temporary(BOOL)
-                self.out.append(ir.TakeFlag(var=name, slot=slot, pos=pos))  # type: ignore[arg-type]
+                self.step(ir.TakeFlag(var=name, slot=slot, pos=pos))
                 return ir.Var(name=name, type=BOOL, pos=pos)
             if kind == "collection" and f.name == "clear":
-                self.out.append(ir.Clear(slot=slot, pos=pos))  # type: ignore[arg-type]
+                self.step(ir.Clear(slot=slot, pos=pos))
                 return ir.Const(value=-1, type=NOTHING, pos=pos)
         return super()._method(node, f, pos)
 

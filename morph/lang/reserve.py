@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from morph.lang import ir
 from morph.lang.errors import reject
 from morph.lang.ir import Pos
-from morph.lang.types import I64, Local, Object, Rows, Type, Vector
+from morph.lang.scope import plain
+from morph.lang.types import BOOL, I64, Local, Object, Rows, Scalar, Vector
 
 if TYPE_CHECKING:
     from morph.lang.unit import Builder
@@ -37,10 +38,14 @@ def place_reserves(kernel: ir.Kernel, builder: Builder) -> ir.Kernel:
 
 class _Reserver:
     def __init__(self, builder: Builder, kernel: ir.Kernel) -> None:
-        self.builder = builder
-        self.grows = any(
-            isinstance(n, ir.LocalAdd) for f in (kernel, *self._callees(kernel)) for n in ir.walk(f)
-        )
+        self.builder, self.kernel = builder, kernel
+        nodes = [n for f in (kernel, *self._callees(kernel)) for n in ir.walk(f)]
+        self.grows = any(isinstance(n, ir.LocalAdd) for n in nodes)
+        self.written = {(n.place.slot, n.place.column) for n in nodes if isinstance(n, ir.Write)}
+        self.written |= {
+            (n.place.slot, n.place.column) for n in nodes if isinstance(n, ir.Atomic | ir.LockPlace)
+        }
+        self.grown = {n.slot for n in nodes if isinstance(n, ir.New | ir.NewRows | ir.Add)}
 
     def _callees(self, f: ir.Func) -> list[ir.Func]:
         called = [self.builder.funcs[n.func] for n in ir.walk(f) if isinstance(n, ir.Call)]
@@ -55,24 +60,16 @@ class _Reserver:
         )
 
     def region(self, body: ir.Body) -> ir.Body:
-        """Reserve before the first statement that changes anything, as deep as the ifs allow."""
+        """Reserve before the first change, as deep as the ifs allow."""
         first = next((i for i, s in enumerate(body) if self.changes(s)), None)
         if first is None:
-            if body and isinstance(body[-1], ir.If):
-                last = body[-1]
-                last = replace(last, then=self.region(last.then), orelse=self.region(last.orelse))
-                return (*body[:-1], last)
             return body
         s = body[first]
         tail = body[first:]
-        if (
-            isinstance(s, ir.If)
-            and not self.changes(s.cond)
-            and not self.changes(body[first + 1 :])
-        ):
+        if isinstance(s, ir.If) and not self.changes(body[first + 1 :]):
             s = replace(s, then=self.region(s.then), orelse=self.region(s.orelse))
             return (*body[:first], s, *body[first + 1 :])
-        bounds = _Bound(self.builder, tail).body(tail)
+        bounds = _Bound(self, self.kernel, tail).body(tail)
         if not bounds and not self.grows:
             return body
         needs = tuple(
@@ -82,29 +79,48 @@ class _Reserver:
         return (*body[:first], ir.Reserve(needs=needs, pos=s.pos), *tail)
 
 
+def _definitions(node: object) -> dict[str, list[ir.Expr | None]]:
+    """What each local is assigned below; None for what is no expression."""
+    found: dict[str, list[ir.Expr | None]] = {}
+    for n in ir.walk(node):
+        match n:
+            case ir.Assign():
+                found.setdefault(n.name, []).append(n.value)
+            case ir.ForRange() | ir.ForRows() | ir.ForItems():
+                found.setdefault(n.var, []).append(None)
+            case ir.ForEdges():
+                for v in (n.edge, n.var):
+                    if v:
+                        found.setdefault(v, []).append(None)
+            case ir.SetItem() | ir.SetField() | ir.LocalAdd() | ir.LocalPop() | ir.LocalClear():
+                found.setdefault(n.name, []).append(None)
+            case _:
+                pass
+    return found
+
+
 class _Bound:
-    """The most that a region can allocate, as expressions that are known where it begins."""
+    """The most that a region can allocate, as expressions that are known where it begins.
+
+    What a called function allocates is bounded by its own ``_Bound``, whose ``outer`` is the
+    caller's, and whose parameters stand for the caller's ``args``.
+    """
 
     def __init__(
-        self, builder: Builder, region: ir.Body, names: dict[str, ir.Expr] | None = None
+        self,
+        facts: _Reserver,
+        func: ir.Func,
+        region: ir.Body,
+        outer: _Bound | None = None,
+        args: tuple[ir.Expr, ...] = (),
     ) -> None:
-        self.builder, self.region = builder, region
-        self.names = names  # a called function's parameters, as the caller sees them
-        self.assigned: dict[str, list[ir.Expr | None]] = {}
-        for n in ir.walk(region):
-            match n:
-                case ir.Assign():
-                    self.assigned.setdefault(n.name, []).append(n.value)
-                case ir.ForRange() | ir.ForRows() | ir.ForItems():
-                    self.assigned.setdefault(n.var, []).append(None)
-                case ir.ForEdges():
-                    for v in (n.edge, n.var):
-                        if v:
-                            self.assigned.setdefault(v, []).append(None)
-                case ir.SetItem() | ir.SetField():
-                    self.assigned.setdefault(n.name, []).append(None)
-                case _:
-                    pass
+        self.facts, self.func, self.region, self.outer = facts, func, region, outer
+        self.builder = facts.builder
+        values = [n for n, t in func.params if not isinstance(t, Object)]
+        self.args = dict(zip(values, args, strict=True)) if outer else {}
+        self.assigned = _definitions(region)
+        parts = (func.body, func.commit, func.abort) if isinstance(func, ir.Kernel) else func.body
+        self.definitions = _definitions(parts)
 
     def body(self, body: ir.Body) -> Bounds:
         """The bounds of statements run one after another."""
@@ -126,9 +142,9 @@ class _Bound:
                 if inner := self.body(s.body):
                     what = next(iter(inner))[0]
                     reject(
-                        f"how often this loop allocates in {what!r} is not known before the first change",
+                        f"how often this loop allocates in {what!r} is not known beforehand",
                         s.pos,
-                        "use a `for` over a range or collection, or collect first and allocate after",
+                        "use a `for` over a range or collection, or collect first, then allocate",
                     )
                 return {}
             case ir.ForRange():
@@ -137,15 +153,13 @@ class _Bound:
                 trips = span if step == 1 else _div(_add(span, _int(step - 1, s.pos)), step)
                 return self.times(s, s.body, lambda: _max(self.known(trips, s.pos), _int(0, s.pos)))
             case ir.ForEdges():
-                return self.times(
-                    s, s.body,
-                    lambda: ir.Degree(
-                        graph=s.graph, point=self.known(s.point, s.pos), direction=s.direction,
-                        type=I64, pos=s.pos,
-                    ),
-                )  # fmt: skip
+                degree = ir.Degree(
+                    graph=s.graph, point=s.point, direction=s.direction, type=I64, pos=s.pos
+                )
+                return self.times(s, s.body, lambda: self.known(degree, s.pos))
             case ir.ForRows():
-                return self.times(s, s.body, lambda: ir.StoreSize(slot=s.slot, type=I64, pos=s.pos))
+                size = ir.StoreSize(slot=s.slot, type=I64, pos=s.pos)
+                return self.times(s, s.body, lambda: self.known(size, s.pos))
             case ir.ForItems():
                 return self.times(s, s.body, lambda: self.size(s.x, s.pos))
             case _:
@@ -167,7 +181,8 @@ class _Bound:
             case ir.NewRows():
                 return {(x.slot, False): self.known(x.count, x.pos)}
             case ir.LocalAdd():
-                return {(self.local(x.name), True): _int(1, x.pos)}
+                owner, name = self.owner(x.name)
+                return {(owner.key(name), True): _int(1, x.pos)}
             case ir.Call():
                 return self.call(x)
             case _:
@@ -176,69 +191,111 @@ class _Bound:
     def call(self, x: ir.Call) -> Bounds:
         """The bounds of a called function, in the caller's terms."""
         func = self.builder.funcs[x.func]
-        values = [n for n, t in func.params if not _is_object(t)]
-        inner = _Bound(self.builder, func.body, dict(zip(values, x.args, strict=True)))
-        inner.outer = self
-        return inner.body(func.body)
+        inner = _Bound(self.facts, func, func.body, self, x.args)
+        found = inner.body(func.body)
+        for name, t in func.locals:  # its own local collections have no room but their own
+            count = found.pop((inner.key(name), True), None)
+            if count is not None and isinstance(t, Local):
+                if not isinstance(count, ir.Const) or count.value > t.capacity:
+                    reject(
+                        f"{plain(name)!r} may overflow after the item's first change",
+                        x.pos,
+                        "call this before anything is written, or pass the collection in",
+                    )
+        return found
 
-    outer: _Bound | None = None
+    def key(self, name: str) -> str:
+        """The name under which room in a local collection is counted."""
+        return name if self.outer is None else f"{self.func.name}:{name}"
 
-    def local(self, name: str) -> str:
-        """The caller's name of a local collection."""
-        arg = (self.names or {}).get(name)
-        if isinstance(arg, ir.Var):
-            return self.outer.local(arg.name) if self.outer else arg.name
-        return name
+    def owner(self, name: str) -> tuple[_Bound, str]:
+        """Where a local collection was made, and its name there."""
+        arg = self.args.get(name)
+        if self.outer is None or arg is None:
+            return self, name
+        assert isinstance(arg, ir.Var)
+        return self.outer.owner(arg.name)
 
     def size(self, x: ir.Expr, pos: Pos) -> ir.Expr:
         """How often a loop over ``x`` runs."""
         if isinstance(x.type, Vector):
             return _int(x.type.size, pos)
-        if isinstance(x.type, Rows):
-            made = self.assigned.get(x.name) if isinstance(x, ir.Var) else None
-            if made and len(made) == 1 and isinstance(made[0], ir.NewRows):
-                return self.known(made[0].count, pos)
         return self.known(ir.LocalSize(x=x, type=I64, pos=pos), pos)
 
-    def known(self, x: ir.Expr, pos: Pos) -> ir.Expr:
-        """The expression in terms of what has its value where the region begins, or a rejection."""
+    def known(self, x: ir.Expr, pos: Pos, exact: bool = False) -> ir.Expr:
+        """The value of ``x``, or (unless ``exact``) a bound above it, where the region begins."""
         match x:
-            case ir.Const() | ir.StoreSize():
+            case ir.Const():
+                return x
+            case ir.StoreSize() if x.slot not in self.facts.grown:
                 return x
             case ir.Var():
-                return self.variable(x, pos)
-            case ir.LocalSize(x=ir.Var() as v) if isinstance(v.type, Local):
-                name = self.local(v.name)
-                root = self
-                while root.outer is not None:
-                    root = root.outer
-                size: ir.Expr = ir.LocalSize(
-                    x=ir.Var(name=name, type=v.type, pos=pos), type=I64, pos=pos
-                )
-                if any(isinstance(v, ir.MakeLocal) for v in root.assigned.get(name, [])):
-                    size = _int(0, pos)
-                grown = root.growth(name, pos)
-                return _add(size, grown) if grown is not None else size
+                return self.variable(x, pos, exact)
+            case ir.LocalSize(x=ir.Var(type=Rows()) as v):
+                made = self.definitions.get(v.name, [])
+                if len(made) == 1 and isinstance(made[0], ir.NewRows):
+                    return self.known(made[0].count, pos, exact)
+                return self.unknown(pos)
+            case ir.LocalSize(x=ir.Var(type=Local()) as v):
+                return self.local_size(v, pos, exact)
+            case ir.Binary(op="+"):
+                return replace(x, x=self.known(x.x, pos, exact), y=self.known(x.y, pos, exact))
+            case ir.Binary(op="-"):
+                return replace(x, x=self.known(x.x, pos, exact), y=self.known(x.y, pos, True))
+            case ir.Binary(op="*" | "//", y=ir.Const(value=n)) if n > 0:
+                return replace(x, x=self.known(x.x, pos, exact))
             case ir.Binary() | ir.Compare() | ir.Logic():
-                return replace(x, x=self.known(x.x, pos), y=self.known(x.y, pos))
+                return replace(x, x=self.known(x.x, pos, True), y=self.known(x.y, pos, True))
             case ir.Unary() | ir.Cast():
-                return replace(x, x=self.known(x.x, pos))
+                same = isinstance(x, ir.Cast) and x.type == I64
+                return replace(x, x=self.known(x.x, pos, exact or not same))
             case ir.Select():
                 return replace(
-                    x, cond=self.known(x.cond, pos), x=self.known(x.x, pos), y=self.known(x.y, pos)
+                    x,
+                    cond=self.known(x.cond, pos, True),
+                    x=self.known(x.x, pos, exact),
+                    y=self.known(x.y, pos, exact),
                 )
             case ir.Builtin():
-                return replace(x, args=tuple(self.known(a, pos) for a in x.args))
+                same = x.name in ("min", "max")
+                args = tuple(self.known(a, pos, exact or not same) for a in x.args)
+                return replace(x, args=args)
             case ir.Degree():
-                return replace(x, point=self.known(x.point, pos))
-            case ir.Item():
-                return replace(x, x=self.known(x.x, pos), index=self.known(x.index, pos))
+                point = self.known(x.point, pos, True)
+                return self.guarded(replace(x, point=point), point)
+            case ir.Item(x=ir.Var() as v) if v.name not in self.assigned:
+                return replace(x, x=self.known(v, pos, True), index=self.known(x.index, pos, True))
             case ir.Field():
-                return replace(x, x=self.known(x.x, pos))
-            case ir.Load():
-                return replace(x, place=replace(x.place, row=self.known(x.place.row, pos)))
+                return replace(x, x=self.known(x.x, pos, True))
+            case ir.Load(place=p) if (p.slot, p.column) not in self.facts.written:
+                row = self.known(p.row, pos, True)
+                index = self.known(p.index, pos, True) if p.index is not None else None
+                return self.guarded(replace(x, place=replace(p, row=row, index=index)), row)
             case _:
                 return self.unknown(pos)
+
+    def guarded(self, x: ir.Expr, row: ir.Expr) -> ir.Expr:
+        """What is read of a row that may be None where the region begins: then it is not used."""
+        item = self.facts.kernel.params[0][0]
+        if not isinstance(x.type, Scalar) or (isinstance(row, ir.Var) and row.name == item):
+            return x
+        none = ir.Const(value=-1, type=row.type, pos=x.pos)
+        there = ir.Compare(op="!=", x=row, y=none, type=BOOL, pos=x.pos)
+        zero = ir.Const(value=0, type=x.type, pos=x.pos)
+        return ir.Select(cond=there, x=x, y=zero, type=x.type, pos=x.pos)
+
+    def local_size(self, v: ir.Var, pos: Pos, exact: bool) -> ir.Expr:
+        """The most that a local collection holds in the region."""
+        owner, name = self.owner(v.name)
+        size: ir.Expr = _int(0, pos)
+        if owner.outer is None and not any(
+            isinstance(d, ir.MakeLocal) for d in owner.assigned.get(name, [])
+        ):
+            size = ir.LocalSize(x=replace(v, name=name), type=I64, pos=pos)
+        if exact and (name in owner.assigned or owner.adds(name)):
+            return self.unknown(pos)
+        grown = owner.growth(name, pos)
+        return size if grown is None else _add(size, grown)
 
     _growing: tuple[str, ...] = ()
 
@@ -246,35 +303,39 @@ class _Bound:
         """How many values the region adds to a local collection."""
         if name in self._growing:
             reject(
-                f"{name!r} grows in a loop over itself, so how much it allocates is not known",
+                f"{plain(name)!r} grows in a loop over itself: how much is not known beforehand",
                 pos, "bound the loop by something that does not grow",
             )  # fmt: skip
         self._growing = (*self._growing, name)
-        found = self.body(self.region).get((name, True)) if self._adds(name) else None
+        key = (self.key(name), True)
+        found = self.body(self.region).get(key) if self.adds(name) else None
         self._growing = self._growing[:-1]
         return found
 
-    def _adds(self, name: str) -> bool:
+    def adds(self, name: str) -> bool:
+        """Whether the region adds to a local collection."""
         for n in ir.walk(self.region):
             if isinstance(n, ir.LocalAdd) and n.name == name:
                 return True
-            if isinstance(n, ir.Call) and any(
-                isinstance(a, ir.Var) and a.name == name for a in n.args
-            ):
+            if isinstance(n, ir.Call):
                 func = self.builder.funcs[n.func]
-                if any(isinstance(m, ir.LocalAdd) for m in ir.walk(func)):
-                    return True
+                values = [p for p, t in func.params if not isinstance(t, Object)]
+                for p, a in zip(values, n.args, strict=True):
+                    if isinstance(a, ir.Var) and a.name == name and self.builder.alters(func, p):
+                        return True
         return False
 
-    def variable(self, x: ir.Var, pos: Pos) -> ir.Expr:
+    def variable(self, x: ir.Var, pos: Pos, exact: bool) -> ir.Expr:
         """A variable: as it is if the region leaves it alone, else through its one definition."""
-        given = self.assigned.get(x.name)
-        if given is None:
-            if self.names is not None and x.name in self.names and self.outer is not None:
-                return self.outer.known(self.names[x.name], pos)
+        if x.name not in self.assigned:
+            if x.name in self.args:
+                assert self.outer is not None
+                return self.outer.known(self.args[x.name], pos, exact)
             return x
-        if len(given) == 1 and given[0] is not None and not isinstance(given[0], ir.EFFECTS):
-            return self.known(given[0], pos)
+        made = self.definitions[x.name]
+        given = any(x.name == n for n, _ in self.func.params)
+        if len(made) == 1 and made[0] is not None and not given:
+            return self.known(made[0], pos, exact)
         return self.unknown(pos)
 
     def unknown(self, pos: Pos) -> ir.Expr:
@@ -284,10 +345,6 @@ class _Bound:
             pos,
             "compute the count before anything is written",
         )
-
-
-def _is_object(t: Type) -> bool:
-    return isinstance(t, Object)
 
 
 def _int(n: int, pos: Pos) -> ir.Expr:
