@@ -6,8 +6,8 @@
 // What it stores there can be read by all until they arrive at the next barrier.
 // Every thread of the team must come to every barrier: no return before one.
 
-constexpr u32 RELEASED = 0x80000000u;
-constexpr i32 TEAM_SHARED = 32;  // of the barrier words: what the master tells the team
+enum : u32 { RELEASED = 0x80000000u };  // the sign
+enum { TOLD = 32 };                     // of the barrier words: what the master tells the team
 
 struct Team {
     i32 thread, threads;
@@ -128,8 +128,8 @@ template <class A> MORPH_FN void depart(const A& a, Team& t) {
 }
 
 // By the master, before it departs; read by all until they arrive again.
-template <class A> MORPH_FN void tell(const A& a, u32 x) { store(a.barrier + TEAM_SHARED, x); }
-template <class A> MORPH_FN u32 told(const A& a) { return load(a.barrier + TEAM_SHARED); }
+template <class A> MORPH_FN void tell(const A& a, u32 x) { store(a.barrier + TOLD, x); }
+template <class A> MORPH_FN u32 told(const A& a) { return load(a.barrier + TOLD); }
 
 // Wait for all, when there is nothing to do in between.
 template <class A> MORPH_FN void barrier(const A& a, Team& t) {

@@ -1,8 +1,8 @@
 // The words of the arrays that host and kernels share; `morph/lang/abi.py` says the same in Python.
 
 // Of a store's `meta`.  FROM and TO are the kernels' own: HEAD and COUNT as of the last barrier.
-constexpr i32 COUNT = 0, CAPACITY = 1, HEAD = 2, TAIL = 3, COMMITTED = 4, BUDGET = 5, FROM = 6, TO = 7;
+enum { COUNT = 0, CAPACITY = 1, HEAD = 2, TAIL = 3, COMMITTED = 4, BUDGET = 5, FROM = 6, TO = 7 };
 // Of `status`.
-constexpr i32 ERROR = 0, LINE = 1, FAILED = 2, LOCAL = 3, ROUND = 4, INJECT = 5, STORES = 8;
-// Of a program's `state`.
-constexpr i32 BLOCK = 0, STEP = 1, REPLAY = 2, LAUNCH = 3, VARS = 4;
+enum { ERROR = 0, LINE = 1, FAILED = 2, LOCAL = 3, ROUND = 4, INJECT = 5, STORES = 8 };
+// Of a program's `state`.  LAUNCH counts the foreach steps, as single(row) sees them.
+enum { BLOCK = 0, STEP = 1, REPLAY = 2, LAUNCH = 3, VARS = 4 };

@@ -2,7 +2,18 @@
 
 from morph.lang import ir
 from morph.lang.types import (
-    BOOL, F32, I32, I64, NOTHING, U8, Column, GraphInfo, Handle, Local, Object, Store,
+    BOOL,
+    F32,
+    I32,
+    I64,
+    NOTHING,
+    U8,
+    Column,
+    GraphInfo,
+    Handle,
+    Local,
+    Object,
+    Store,
 )  # fmt: skip
 
 FILE = "user.py"

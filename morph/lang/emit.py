@@ -11,7 +11,9 @@ from pathlib import Path
 
 from morph.lang import abi, ir
 from morph.lang.abi import cname
-from morph.lang.cxx import Body, Names, adds
+from morph.lang.cxx import Names, prelude_names
+from morph.lang.cxx_stmt import Body, adds
+from morph.lang.fused import emit_program
 from morph.lang.types import Handle, Local, Object, Type
 
 HEADERS = (
@@ -42,7 +44,7 @@ def source(unit: ir.Unit) -> str:
     str
         C++17 with one entry, ``unit.name``; the same for every target.
     """
-    return _Unit(unit).text()
+    return Emission(unit).text()
 
 
 def entry(unit: ir.Unit) -> str:
@@ -70,13 +72,13 @@ def _grows_while_read(unit: ir.Unit) -> bool:
     return bool(changed & asked or added & taken)
 
 
-class _Unit:
+class Emission:
     """The emission of one unit."""
 
     def __init__(self, unit: ir.Unit) -> None:
         self.unit = unit
         nodes = list(ir.walk((unit.funcs, unit.blocks)))
-        self.names = Names(unit, prelude(), _changed(unit, nodes))
+        self.names = Names(unit, prelude_names(prelude()), _changed(unit, nodes))
         self.names.snapshot = cooperative(unit)
         self.names.apart = frozenset(n.slot for n in nodes if isinstance(n, ir.NewRows))
         self.funcs = {f.name: f for f in unit.funcs}
@@ -151,25 +153,29 @@ class _Unit:
         self.put("", "// What every thread of the team holds alike.", "struct Run : Team {")
         if u.fused:
             self.put("    i32 block, step;")
-            self.put(*(f"    {names.type(t)} {names.spell(n)};" for n, t in u.state))
+            self.put(*(f"    {names.type(t)} {names.member(n)};" for n, t in u.state))
             self.put(*(f"    i32 {cname(f)}_turn = 0;" for f in flags))
-        self.put("    MORPH_FN Run(const Args& a, i32 thread, i32 threads) : Team(a, thread, threads) {")
+        self.put("    MORPH_FN Run(const Args& a, i32 thread, i32 threads)")
+        self.put("        : Team(a, thread, threads) {")
         if u.fused:
-            self.put("        block = i32(load(a.state + BLOCK));", "        step = i32(load(a.state + STEP));")
+            self.put("        block = i32(load(a.state + BLOCK));")
+            self.put("        step = i32(load(a.state + STEP));")
             self.put("        replay = load(a.state + REPLAY);")
             self.put("        if (replay) launch = i32(load(a.state + LAUNCH));")
             for i, (n, t) in enumerate(u.state):
-                self.put(f"        {names.spell(n)} = {self._from_state(i, t)};")
+                self.put(f"        {names.member(n)} = {self.from_state(i, t)};")
         if self.claims:
             self.put("        round = u32(load(a.status + ROUND));")
         self.put("    }", "};", "", "struct Item : ItemBase {")
         self.put(*(f"    i32 {cname(s)}_room = 0;" for s in self.rooms))
         if u.fused:
             self.put("    i32 launch;", *(f"    i32* {cname(f)}_flag;" for f in flags))
-        self.put("    MORPH_FN Item(const Args& a, const Run& t, i64 position) : ItemBase(position) {")
+        self.put("    MORPH_FN Item(const Args& a, const Run& t, i64 position)")
+        self.put("        : ItemBase(position) {")
         if u.fused:
             self.put("        launch = t.launch;")
-            self.put(*(f"        {cname(f)}_flag = a.{cname(f)}_flag + t.{cname(f)}_turn;" for f in flags))
+            for f in map(cname, flags):
+                self.put(f"        {f}_flag = a.{f}_flag + t.{f}_turn;")
         self.put("    }", "};")
         for k in self.kernels.values():
             if k.commit is not None:
@@ -188,7 +194,7 @@ class _Unit:
         for n in self._live_names(k):
             t = types[n]
             init = "" if isinstance(t, Local) else "{}"
-            self.put(f"    {self.names.type(t)} {self.names.spell(n)}{init};")
+            self.put(f"    {self.names.type(t)} {self.names.member(n)}{init};")
         self.put(f"    MORPH_FN {name}(const Args& a, const Run& t, i64 position)")
         self.put("        : Item(a, t, position) {}", "};")
 
@@ -197,13 +203,13 @@ class _Unit:
         params = {n for n, _ in k.params}
         return [n for n in dict.fromkeys((*k.live, *sorted(used))) if n not in params]
 
-    def _from_state(self, i: int, t: Type) -> str:
+    def from_state(self, i: int, t: Type) -> str:
         ctype = self.names.type(t)
         return f"from_bits<{ctype}>(Bits<{ctype}>(load(a.state + VARS + {i})))"
 
     # --- functions -------------------------------------------------------------------------------
 
-    def _flag(self, slot: str) -> str:
+    def flag(self, slot: str) -> str:
         return f"{'it' if self.unit.fused else 'a'}.{cname(slot)}_flag"
 
     def _function(self, f: ir.Func) -> None:
@@ -211,18 +217,17 @@ class _Unit:
         listed = "".join(
             f", {self.names.type(t)}{'&' if isinstance(t, Local) else ''} {n}" for n, t in params
         )
-        name = self.names.funcs[f.name]
+        name, result = self.names.funcs[f.name], self.names.type(f.result)
         if f.cpp is not None:
-            self.put("", f"MORPH_FN {self.names.type(f.result)} {name}(const Args& a, Item& it{listed}) {{")
+            self.put("", f"MORPH_FN {result} {name}(const Args& a, Item& it{listed}) {{")
             self.put(*f.cpp.strip("\n").splitlines(), "}", '#line 1 "morph"')
-            return
-        if isinstance(f, ir.Kernel) and f.commit is not None:
-            live, item = set(self._live_names(f)), f"{name}_item"
-            self._define(f, f"bool {name}(const Args& a, {item}& it{listed})", f.body, live, " false")
-            self._define(f, f"void {name}_commit(const Args& a, {item}& it{listed})", f.commit, live)
-            self._define(f, f"void {name}_abort(const Args& a, {item}& it{listed})", f.abort or (), live)
+        elif isinstance(f, ir.Kernel) and f.commit is not None:
+            live, given = set(self._live_names(f)), f"(const Args& a, {name}_item& it{listed})"
+            self._define(f, f"bool {name}{given}", f.body, live, " false")
+            self._define(f, f"void {name}_commit{given}", f.commit, live)
+            self._define(f, f"void {name}_abort{given}", f.abort or (), live)
         else:
-            self._define(f, f"{self.names.type(f.result)} {name}(const Args& a, Item& it{listed})", f.body)
+            self._define(f, f"{result} {name}(const Args& a, Item& it{listed})", f.body)
 
     def _define(
         self, f: ir.Func, head: str, body: ir.Body, live: set[str] | None = None, gives: str = ""
@@ -232,11 +237,11 @@ class _Unit:
 
         def resolve(name: str) -> str:
             if live and name in live:
-                return f"it.{spell(name)}"
+                return f"it.{self.names.member(name)}"
             return f"a.{spell(name)}" if name not in types and name in scalars else spell(name)
 
         launch = "it.launch" if self.unit.fused else "i32(a.launch)"
-        b = Body(self.names, resolve, self._flag, launch, types, gives)
+        b = Body(self.names, resolve, self.flag, launch, types, gives)
         self.put("", f"MORPH_FN {head} {{")
         mine = _named(body)
         for n, t in f.locals:
@@ -257,14 +262,13 @@ class _Unit:
         for b, k, s in steps:
             if isinstance(s, ir.Foreach):
                 self._step(s, f"Step{b}_{k}")
-        settled = self._settles(u.funcs)
+        settled = self.settles(u.funcs)
         coop = cooperative(u)
-        self.put(f"constexpr bool COOPERATIVE = {'true' if coop else 'false'};  // it has barriers")
-        self.put(f"constexpr bool SETTLES = {'true' if settled or u.fused or self.claims else 'false'};")
+        self.put(f"enum {{ COOPERATIVE = {int(coop)} }};  // it has barriers")
+        ends = bool(settled) or u.fused or self.claims
+        self.put(f"enum {{ SETTLES = {int(ends)} }};  // the master has something to do at its end")
         self._prepare()
         if u.fused:
-            from morph.lang.fused import emit_program
-
             emit_program(self, steps)
         else:
             (block,) = u.blocks
@@ -288,7 +292,7 @@ class _Unit:
                 self.put(f"    look(a.{f.name}, {'true' if collection else 'false'});")
         self.put("}")
 
-    def _settles(self, node: object) -> list[str]:
+    def settles(self, node: object) -> list[str]:
         """What the master does after a step that ran ``node``."""
         changes = (*ALLOCATES, ir.Delete, ir.Take)
         found = {n.slot for n in ir.walk(node) if isinstance(n, changes)}
@@ -326,34 +330,35 @@ class _Unit:
             tests_text.append(f"{n.funcs[where.name]}(a, it, it.row{given}) && !it.failed")
         self.put(f"        return {' && '.join(tests_text) or 'true'};", "    }")
         call = "(a, it, it.row" + "".join(f", {x}" for x in args) + ");"
+        given = "(const Args& a, I& it) const"
         if k.commit is None:
-            self.put(f"    MORPH_FN void run(const Args& a, I& it) const {{ {func}{call} }}")
+            self.put(f"    MORPH_FN void run{given} {{ {func}{call} }}")
         else:
-            self.put(f"    MORPH_FN bool run(const Args& a, I& it) const {{ return {func}{call} }}")
+            self.put(f"    MORPH_FN bool run{given} {{ return {func}{call} }}")
             for part in ("commit", "abort"):
-                self.put(f"    MORPH_FN void {part}(const Args& a, I& it) const {{ {func}_{part}{call} }}")
-            self._claim(k)
+                self.put(f"    MORPH_FN void {part}{given} {{ {func}_{part}{call} }}")
+            self._claim(k, given)
         self.put("};", "")
 
-    def _claim(self, k: ir.Kernel) -> None:
+    def _claim(self, k: ir.Kernel, given: str) -> None:
         types = dict(k.params) | dict(k.locals)
         claim = next(n for n in ir.walk(k) if isinstance(n, ir.Claim))
 
         def rows(name: str) -> str:
             t = types[name]
             assert isinstance(t, Local) and isinstance(t.elem, Handle)
-            return f"(a.{cname(t.elem.slot)}_owner, it.{self.names.spell(name)}, it.key)"
+            return f"(a.{cname(t.elem.slot)}_owner, it.{self.names.member(name)}, it.key)"
 
         wins = f"owns{rows(claim.items)}"
         if claim.guard:
             wins += f" && unchallenged{rows(claim.guard)}"
-        self.put(f"    MORPH_FN void claim(const Args& a, I& it) const {{ ::claim{rows(claim.items)}; }}")
-        self.put(f"    MORPH_FN bool wins(const Args& a, I& it) const {{ return {wins}; }}")
+        self.put(f"    MORPH_FN void claim{given} {{ ::claim{rows(claim.items)}; }}")
+        self.put(f"    MORPH_FN bool wins{given} {{ return {wins}; }}")
 
     def call_step(self, s: ir.Foreach, name: str) -> str:
         """The statement that runs a foreach."""
         b = self.uniform()
-        args = ", ".join(b.expr(x) for x in (*s.args, *s.where_args) if not isinstance(x.type, Object))
+        args = b.args((*s.args, *s.where_args))[2:]
         loop = "claims" if self.kernels[s.kernel].commit is not None else "each"
         first, last = self.names.extent(s.slot)
         return f"{loop}(a, t, {name}{{{args}}}, {first}, {last});"
@@ -364,7 +369,7 @@ class _Unit:
         spell = self.names.spell
 
         def resolve(name: str) -> str:
-            return f"t.{spell(name)}" if name in state else f"a.{spell(name)}"
+            return f"t.{self.names.member(name)}" if name in state else f"a.{spell(name)}"
 
         def flag(slot: str) -> str:
             return f"a.{cname(slot)}_flag + t.{cname(slot)}_turn"

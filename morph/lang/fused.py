@@ -1,24 +1,25 @@
 """A program as one launch: blocks as the cases of a switch that every thread runs alike.
 
-Each step ends at a barrier.  If items were left untouched there, all threads return; the master saves
-where, and the host grows what was too small and launches again from that very step.
+Each step ends at a barrier.  If items were left untouched there, all threads return; the master
+saves where, and the host grows what was too small and launches again from that very step.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from morph.lang import ir
 from morph.lang.abi import cname
-from morph.lang.cxx import Body
+from morph.lang.cxx_stmt import Body
 
 if TYPE_CHECKING:
-    from morph.lang.emit import _Unit
+    from morph.lang.emit import Emission
 
 LOOKS = (ir.Load, ir.Dead, ir.FlagGet)  # a step may write what they read
 
 
-def emit_program(e: _Unit, steps: list[tuple[int, int, ir.Node]]) -> None:
+def emit_program(e: Emission, steps: Sequence[tuple[int, int, ir.Node]]) -> None:
     """Add a fused unit's ``run`` and ``settle``."""
     for b, k, s in steps:
         _end(e, f"{b}_{k}", s)
@@ -32,10 +33,10 @@ def emit_program(e: _Unit, steps: list[tuple[int, int, ir.Node]]) -> None:
     for number, block in enumerate(e.unit.blocks):
         e.put(f"    case {number}:")
         resumes = [k for k, s in enumerate(block.steps) if _can_fail(e, s)]
-        for k, s in enumerate(block.steps):
+        for k, step in enumerate(block.steps):
             b = e.uniform()
             b.depth = 2
-            _step(e, b, f"{number}_{k}", s, looks)
+            _step(e, b, f"{number}_{k}", step, looks)
             if resumes and k < max(resumes):
                 e.put(f"        if (t.step <= {k}) {{", *(f"    {x}" for x in b.lines), "        }")
             else:
@@ -58,16 +59,16 @@ def _uniform(unit: ir.Unit) -> tuple[ir.Node, ...]:
     return tuple(found)
 
 
-def _can_fail(e: _Unit, s: ir.Node) -> bool:
+def _can_fail(e: Emission, s: ir.Node) -> bool:
     steps = isinstance(s, ir.Foreach | ir.OneThread)
     return steps and any(isinstance(n, ir.Reserve | ir.LocalAdd) for n in e.step_nodes(s))
 
 
-def _end(e: _Unit, name: str, s: ir.Node) -> None:
-    """The barrier after a step: the master settles what it changed, and tells whether items failed."""
+def _end(e: Emission, name: str, s: ir.Node) -> None:
+    """The barrier after a step, if the master has anything to settle or to tell there."""
     if not isinstance(s, ir.Foreach | ir.OneThread | ir.Clear):
         return
-    lines = e._settles(tuple(e.step_nodes(s)))
+    lines = e.settles(tuple(e.step_nodes(s)))
     if isinstance(s, ir.Clear):
         lines = [f"clear_collection(a.{cname(s.slot)}_meta);"]
     fails = _can_fail(e, s)
@@ -80,24 +81,25 @@ def _end(e: _Unit, name: str, s: ir.Node) -> None:
     e.ends.add(name)
 
 
-def _alone(e: _Unit, name: str, s: ir.OneThread) -> None:
+def _alone(e: Emission, name: str, s: ir.OneThread) -> None:
     """What one thread does; its variables reach the others through the state."""
     b = e.uniform()
-    b.flag, b.launch = e._flag, "it.launch"
+    b.flag, b.launch = e.flag, "it.launch"
     b.put("Item it(a, t, -1);")
     b.body(s.body)
     for i, (n, _) in enumerate(e.unit.state):
         if n in _assigned(s):
-            b.put(f"store(a.state + VARS + {i}, i64(to_bits(t.{e.names.spell(n)})));")
+            b.put(f"store(a.state + VARS + {i}, i64(to_bits(t.{e.names.member(n)})));")
     b.put("end_item(a, it);")
-    e.put("", f"MORPH_FN void alone{name}(const Args& a, Run& t) {{", *b.lines, "}", '#line 1 "morph"')
+    head = f"MORPH_FN void alone{name}(const Args& a, Run& t) {{"
+    e.put("", head, *b.lines, "}", '#line 1 "morph"')
 
 
 def _assigned(s: ir.OneThread) -> set[str]:
     return {n.name for n in ir.walk(s) if isinstance(n, ir.Assign)}
 
 
-def _step(e: _Unit, b: Body, name: str, s: ir.Node, looks: bool) -> None:
+def _step(e: Emission, b: Body, name: str, s: ir.Node, looks: bool) -> None:
     guard = "if (t.looked) barrier(a, t);" if looks else ""
     match s:
         case ir.Assign():
@@ -127,11 +129,11 @@ def _step(e: _Unit, b: Body, name: str, s: ir.Node, looks: bool) -> None:
             _finish(e, b, name, s)
             for i, (n, t) in enumerate(e.unit.state):
                 if isinstance(s, ir.OneThread) and n in _assigned(s):
-                    b.put(f"t.{e.names.spell(n)} = {e._from_state(i, t)};", )
+                    b.put(f"t.{e.names.member(n)} = {e.from_state(i, t)};")
                     b.put("t.looked = true;")
 
 
-def _finish(e: _Unit, b: Body, name: str, s: ir.Node) -> None:
+def _finish(e: Emission, b: Body, name: str, s: ir.Node) -> None:
     b.put(f"end{name}(a, t);" if name in e.ends else "barrier(a, t);")
     if _can_fail(e, s):
         b.put("if (told(a)) {")
@@ -146,7 +148,7 @@ def _look(b: Body, node: object) -> None:
         b.put("t.looked = true;")
 
 
-def _jump(e: _Unit, block: ir.Block, looks: bool) -> None:
+def _jump(e: Emission, block: ir.Block, looks: bool) -> None:
     b = e.uniform()
     b.depth = 2
     if block.cond is None:
@@ -158,13 +160,13 @@ def _jump(e: _Unit, block: ir.Block, looks: bool) -> None:
     e.put(*b.lines)
 
 
-def _settle(e: _Unit) -> None:
+def _settle(e: Emission) -> None:
     """At the end of the launch, by the master: where the program stands."""
     e.put("", "MORPH_FN void settle(const Args& a, const Run& t) {")
-    for word, value in (("BLOCK", "t.block"), ("STEP", "t.step"), ("REPLAY", "t.replay"), ("LAUNCH", "t.launch")):
-        e.put(f"    store(a.state + {word}, {value});")
+    for word in ("block", "step", "replay", "launch"):
+        e.put(f"    store(a.state + {word.upper()}, t.{word});")
     for i, (n, _) in enumerate(e.unit.state):
-        e.put(f"    store(a.state + VARS + {i}, i64(to_bits(t.{e.names.spell(n)})));")
+        e.put(f"    store(a.state + VARS + {i}, i64(to_bits(t.{e.names.member(n)})));")
     for f in sorted(e.sets):
         e.put(f"    rest_flag(a.{cname(f)}_flag, t.{cname(f)}_turn);")
     if e.claims:

@@ -13,6 +13,7 @@ from morph.lang import emit, ir
 
 BLOCK = 256  # threads; the prelude's entry says so too
 CLAIM_BLOCKS = 2  # a multiprocessor: more items in flight only conflict more
+FUSED_BLOCKS = 4  # a multiprocessor: more make the barrier slower
 WAVES = 32  # blocks a multiprocessor without barriers: enough to even out heavy items
 
 Words = npt.NDArray[np.uint64]
@@ -39,9 +40,8 @@ class Launch:
             function = self._module.get_function(emit.entry(unit))
             fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, BLOCK, 0)
         cooperative = emit.cooperative(unit)
-        if emit.claims(unit):
-            fit = min(fit, CLAIM_BLOCKS)
-        each = max(fit, 1) if cooperative else WAVES
+        most = CLAIM_BLOCKS if emit.claims(unit) else FUSED_BLOCKS
+        each = max(min(fit, most), 1) if cooperative else WAVES
         self._blocks = device.attributes["MultiProcessorCount"] * each
         self._device = device
         self._function: int = function.ptr

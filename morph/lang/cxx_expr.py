@@ -1,0 +1,183 @@
+"""Expressions of the IR as C++.
+
+The text reads like the user's function.  What a name stands for differs by where it is used (a
+local, a value that lives from gather to commit, a program's variable): each body resolves its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from morph.lang import ir
+from morph.lang.abi import cname
+from morph.lang.cxx import Names, constant
+from morph.lang.types import Object, Scalar, Type, Vector
+
+BUILTINS = {
+    "abs": "abs_of", "min": "min_of", "max": "max_of", "sqrt": "sqrt_of", "floor": "floor_of",
+    "ceil": "ceil_of", "exp": "exp_of", "log": "log_of", "popcount": "popcount_of",
+}  # fmt: skip
+OPERATORS = {"//": "floor_div", "%": "floor_mod", "<<": "shift_left", ">>": "shift_right"}
+
+
+class Expressions:
+    """The expressions of one function body."""
+
+    def __init__(
+        self, names: Names, resolve: Callable[[str], str], flag: Callable[[str], str], launch: str
+    ) -> None:
+        self.names = names
+        self.resolve = resolve  # a local's name to what it is here
+        self.flag = flag  # a flag's slot to the address of the word to write
+        self.launch = launch  # what single(row) compares
+
+    def sub(self, e: ir.Expr) -> str:
+        """An operand."""
+        match e:
+            case ir.Compare() | ir.Logic() | ir.Select():
+                compound = True
+            case ir.Binary():
+                compound = e.op not in OPERATORS and not narrow(e.type)
+            case ir.Unary():
+                compound = not narrow(e.type)
+            case _:
+                compound = False
+        return f"({self.expr(e)})" if compound else self.expr(e)
+
+    def args(self, args: Iterable[ir.Expr]) -> str:
+        """Arguments, objects left out."""
+        return "".join(f", {self.expr(x)}" for x in args if not isinstance(x.type, Object))
+
+    def number(self, text: str, t: Type, native: str) -> str:
+        """A count, in the type that the expression has."""
+        want = self.names.type(t)
+        return text if want == native else f"{want}({text})"
+
+    def place_args(self, p: ir.Place) -> str:
+        """Row and index."""
+        return self.expr(p.row) + (f", {self.expr(p.index)}" if p.index is not None else "")
+
+    def load(self, p: ir.Place) -> str:
+        """The value at a place."""
+        column = self.names.column(p.slot, p.column)
+        if isinstance(p.type, Vector) and p.index is None:
+            return f"{column}.vec<{p.type.size}>({self.expr(p.row)})"
+        return f"{column}.get({self.place_args(p)})"
+
+    def address(self, p: ir.Place) -> str:
+        """The address of a place."""
+        return f"{self.names.column(p.slot, p.column)}.at({self.place_args(p)})"
+
+    def expr(self, e: ir.Expr) -> str:
+        """An expression; whoever nests it adds parentheses."""
+        n = self.names
+        match e:
+            case ir.Const():
+                return constant(e)
+            case ir.Var():
+                return self.resolve(e.name)
+            case ir.Unary():
+                return self._unary(e)
+            case ir.Binary():
+                return self._binary(e)
+            case ir.Compare():
+                return f"{self.sub(e.x)} {e.op} {self.sub(e.y)}"
+            case ir.Logic():
+                return f"{self.sub(e.x)} {'&&' if e.op == 'and' else '||'} {self.sub(e.y)}"
+            case ir.Select():
+                return f"{self.sub(e.cond)} ? {self.sub(e.x)} : {self.sub(e.y)}"
+            case ir.Cast():
+                return f"{n.type(e.type)}({self.expr(e.x)})"
+            case ir.Call():
+                return f"{n.funcs[e.func]}(a, it{self.args(e.args)})"
+            case ir.Builtin():
+                call = f"{BUILTINS.get(e.name, e.name)}({self.args(e.args)[2:]})"
+                given = (
+                    "i32"
+                    if e.name in ("popcount", "orient2d", "incircle")
+                    else n.type(e.args[0].type)
+                )
+                return self.number(call, e.type, given)
+            case ir.Load():
+                return self.load(e.place)
+            case ir.Dead():
+                if not n.stores[e.slot].deletes:
+                    return "false"
+                return f"is_dead(a.{cname(e.slot)}_dead, {self.expr(e.row)})"
+            case ir.Make():
+                parts = ", ".join(self.expr(x) for x in e.parts)
+                return n.type(e.type) + ("{{%s}}" if isinstance(e.type, Vector) else "{%s}") % parts
+            case ir.Item():
+                return f"{self.sub(e.x)}[{self.expr(e.index)}]"
+            case ir.Field():
+                return f"{self.sub(e.x)}.{n.field(e.x.type, e.index)}"
+            case ir.LocalSize():
+                size = str(e.x.type.size) if isinstance(e.x.type, Vector) else f"{self.sub(e.x)}.n"
+                return self.number(size, e.type, "i32")
+            case ir.Contains():
+                return f"contains({self.expr(e.x)}, {self.expr(e.value)})"
+            case ir.StoreSize():
+                begin, end = n.extent(e.slot)
+                return self.number(f"({end} - {begin})" if begin != "0" else end, e.type, "i64")
+            case ir.Degree():
+                return self.number(self._degree(e), e.type, "i32")
+            case ir.FindEdge():
+                g = cname(e.graph)
+                ids = "nullptr" if n.graphs[e.graph].out_identity else f"a.{g}_out_edge"
+                where = f"a.{g}_out_offset, {ids}, {n.end(e.graph, 'out')}"
+                return f"find_edge({where}{self.args((e.x, e.y))})"
+            case ir.FlagGet():
+                return f"bool(load({self.flag(e.slot)}))"
+        return self._effect(e)
+
+    def _unary(self, e: ir.Unary) -> str:
+        x = self.sub(e.x)
+        x = f"({x})" if x.startswith("-") else x
+        t = self.names.type(e.type)
+        if t == "bool":  # `~` of a bool is `not`, as in NumPy
+            return f"!{x}"
+        return f"{t}({e.op}{x})" if narrow(e.type) else f"{e.op}{x}"
+
+    def _binary(self, e: ir.Binary) -> str:
+        if e.op in OPERATORS:
+            return f"{OPERATORS[e.op]}({self.expr(e.x)}, {self.expr(e.y)})"
+        text = f"{self.sub(e.x)} {e.op} {self.sub(e.y)}"
+        return f"{self.names.type(e.type)}({text})" if narrow(e.type) else text
+
+    def _degree(self, e: ir.Degree) -> str:
+        directions = ("out", "in") if e.direction == "all" else (e.direction,)
+        point = self.expr(e.point)
+        counts = [f"degree(a.{cname(e.graph)}_{d}_offset, {point})" for d in directions]
+        return counts[0] if len(counts) == 1 else f"({counts[0]} + {counts[1]})"
+
+    def _effect(self, e: ir.Expr) -> str:
+        match e:
+            case ir.Atomic():
+                flag = f", {self.flag(e.flag)}" if e.flag else ""
+                return f"atomic_{e.op}({self.address(e.place)}{self.args(e.args)}{flag})"
+            case ir.Delete():
+                s = f"a.{cname(e.slot)}"
+                return f"delete_row({s}_meta, {s}_free, {s}_dead, {self.expr(e.row)})"
+            case ir.SetFind():
+                return f"set_find(a.{cname(e.slot)}_parent, {self.expr(e.x)})"
+            case ir.SetUnion():
+                return f"set_union(a.{cname(e.slot)}_parent{self.args((e.x, e.y))})"
+            case ir.Lock():
+                return f"lock_row(a.{cname(e.slot)}_lock, {self.expr(e.row)}, {self.launch})"
+            case ir.LockPlace():
+                return f"lock_place({self.address(e.place)})"
+            case ir.FlagSet():
+                flag = self.flag(e.slot)
+                return f"raise_flag({flag})" if e.value else f"store({flag}, 0)"
+            case ir.LocalAdd():
+                return f"{self.resolve(e.name)}.add({self.expr(e.value)}, it, a.status)"
+            case ir.LocalPop():
+                return f"{self.resolve(e.name)}.pop()"
+            case ir.LocalClear():
+                return f"{self.resolve(e.name)}.n = 0"
+        raise AssertionError(f"{type(e).__name__} stands where it cannot")
+
+
+def narrow(t: Type) -> bool:
+    """Whether C++ computes with this type in another, int or f32, so that a result is cast back."""
+    return isinstance(t, Scalar) and t.bits < 32

@@ -1,0 +1,295 @@
+"""Statements of the IR as C++, each behind a ``#line`` that names the user's own line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from morph.lang import ir
+from morph.lang.abi import cname
+from morph.lang.cxx import Names
+from morph.lang.cxx_expr import Expressions
+from morph.lang.types import Local, Store, Type, Vector
+
+
+class Body(Expressions):
+    """The text of one function body."""
+
+    def __init__(
+        self, names: Names, resolve: Callable[[str], str], flag: Callable[[str], str], launch: str,
+        types: dict[str, Type], gives: str = "",
+    ) -> None:  # fmt: skip
+        super().__init__(names, resolve, flag, launch)
+        self.types = types
+        self.gives = gives  # what a bare return gives back
+        self.lines: list[str] = []
+        self.depth = 1
+        self.count = 0
+        self.at: tuple[str, int] | None = None  # the user's line that the next line stands for
+
+    def put(self, line: str) -> None:
+        """Add a line."""
+        self.lines.append("    " * self.depth + line)
+        if self.at:
+            self.at = self.at[0], self.at[1] + 1
+
+    def place(self, pos: ir.Pos) -> None:
+        """Let the next line stand for the user's line."""
+        if self.at != (pos.file, pos.line):
+            self.lines.append(f"#line {pos.line} {json.dumps(pos.file)}")
+            self.at = pos.file, pos.line
+
+    def temp(self, stem: str) -> str:
+        """A name that no user's name can be."""
+        self.count += 1
+        return f"{stem}{self.count}_"
+
+    def block(self, head: str, body: ir.Body) -> None:
+        """A compound statement."""
+        self.put(head + " {")
+        self.depth += 1
+        self.body(body)
+        self.depth -= 1
+        self.put("}")
+
+    def body(self, body: ir.Body) -> None:
+        """Statements, one after another."""
+        for s in body:
+            self.stmt(s)
+
+    def stmt(self, s: ir.Stmt) -> None:
+        """One statement."""
+        self.place(s.pos)
+        match s:
+            case ir.Assign():
+                self._value(self.resolve(s.name), s.value)
+            case ir.Eval():
+                self._value("", s.value)
+            case ir.SetItem():
+                self.put(f"{self.resolve(s.name)}[{self.expr(s.index)}] = {self.expr(s.value)};")
+            case ir.SetField():
+                part = self.names.field(self.types[s.name], s.index)
+                self.put(f"{self.resolve(s.name)}.{part} = {self.expr(s.value)};")
+            case ir.Write():
+                column = self.names.column(s.place.slot, s.place.column)
+                self.put(f"{column}.set({self.place_args(s.place)}, {self.expr(s.value)});")
+            case ir.If():
+                self._if(s)
+            case ir.While():
+                self.block(
+                    f"while ({self._alive(s.body, s.cond)}{self._cond(s.body, s.cond)})", s.body
+                )
+            case ir.ForRange() | ir.ForEdges() | ir.ForRows() | ir.ForItems():
+                self._for(s)
+            case ir.Break():
+                self.put("break;")
+            case ir.Continue():
+                self.put("continue;")
+            case ir.Return():
+                value = f" {self.expr(s.value)}" if s.value is not None else self.gives
+                self.put(f"return{value};")
+            case ir.Reserve():
+                self._reserve(s)
+            case ir.Claim():
+                if s.priority is not None:
+                    self.put(f"it.priority = clamp_priority({self.expr(s.priority)});")
+                self.put("return true;")
+            case _:
+                raise AssertionError(f"no such statement: {type(s).__name__}")
+
+    def _if(self, s: ir.If) -> None:
+        self.put(f"if ({self.expr(s.cond)}) {{")
+        self.depth += 1
+        self.body(s.then)
+        self.depth -= 1
+        if s.orelse:
+            self.put("} else {")
+            self.depth += 1
+            self.body(s.orelse)
+            self.depth -= 1
+        self.put("}")
+
+    def _cond(self, body: ir.Body, cond: ir.Expr) -> str:
+        return self.sub(cond) if self._alive(body, cond) else self.expr(cond)
+
+    def _alive(self, body: ir.Body, *more: ir.Expr) -> str:
+        """A loop that adds to a local collection ends when that was full."""
+        return (
+            "!it.failed && " if adds(body, self.names.grows) or adds(more, self.names.grows) else ""
+        )
+
+    def _value(self, target: str, e: ir.Expr) -> None:
+        give = f"{target} = " if target else ""
+        match e:
+            case ir.MakeLocal():
+                self.put(f"{target}.n = 0;")
+            case ir.New() | ir.Add():
+                self._new(target, e)
+            case ir.NewRows():
+                self._new_rows(target, e)
+            case ir.Take():
+                k, s = self.temp("k"), f"a.{cname(e.slot)}"
+                end = "TO" if self.names.snapshot else "COUNT"
+                item = (
+                    f"{k} < 0 ? -1 : {s}_item.get({k})" if self.names.plain(e.slot) else f"i32({k})"
+                )
+                self.put(f"i64 {k} = take({s}_meta, {end});")
+                if target:
+                    self.put(f"{give}{item};")
+            case _:
+                self.put(f"{give}{self.expr(e)};")
+
+    def _new(self, target: str, e: ir.New | ir.Add) -> None:
+        n, s = self.names, f"a.{cname(e.slot)}"
+        store, room = n.stores[e.slot], f"it.{cname(e.slot)}_room"
+        given = {name: self.expr(x) for name, x in e.values}
+        row = self.temp("r")
+        if isinstance(e, ir.New) and store.deletes and e.slot not in n.apart:
+            self.put(f"i32 {row} = new_row({s}_meta, {s}_free, {room});")
+        else:
+            self.put(f"i32 {row} = i32(add_slots({s}_meta, 1, {room}));")
+        for name, text in given.items():
+            self.put(f"{s}_{name}.set({row}, {text});")
+        if isinstance(e, ir.New):
+            self._fill(store, row, set(given))
+        if target:
+            self.put(f"{target} = {row};")
+
+    def _fill(self, store: Store, row: str, given: set[str]) -> None:
+        s, offset = f"a.{cname(store.slot)}", 0
+        for c in store.columns:
+            offset = -(-offset // 8) * 8
+            if c.name not in given:
+                self.put(f"{s}_{c.name}.fill<{max(c.size, 1)}>({row}, {s}_fill + {offset});")
+            offset += max(c.size, 1) * c.dtype.bits // 8
+        if store.deletes:
+            self.put(f"store({s}_dead + {row}, 0);")
+
+    def _new_rows(self, target: str, e: ir.NewRows) -> None:
+        s, store = f"a.{cname(e.slot)}", self.names.stores[e.slot]
+        rows, row = self.temp("rows"), self.temp("r")
+        self.put(f"Rows {rows} = {{0, i32({self.expr(e.count)})}};")
+        self.put(f"{rows}.first = i32(add_slots({s}_meta, {rows}.n, it.{cname(e.slot)}_room));")
+        self.put(f"for (i32 {row} = {rows}.first; {row} < {rows}.first + {rows}.n; {row}++) {{")
+        self.depth += 1
+        self._fill(store, row, set())
+        self.depth -= 1
+        self.put("}")
+        if target:
+            self.put(f"{target} = {rows};")
+
+    def _reserve(self, s: ir.Reserve) -> None:
+        stores = [n.slot for n in s.needs if not n.local]
+        blame = self.names.index[stores[0]] if stores else -2
+        self.put(f"if (!may_reserve(a.status, it, {blame})) return{self.gives};")
+        for need in s.needs:
+            count = self.expr(need.count)
+            if need.local:
+                test = f"{self.resolve(need.slot)}.fits({count}, it)"
+            else:
+                meta, k = f"a.{cname(need.slot)}_meta", self.names.index[need.slot]
+                apart = ""
+                if need.slot in self.names.apart and self.names.stores[need.slot].deletes:
+                    apart = f", reusable({meta})"
+                test = f"reserve({meta}, {count}, it, it.{cname(need.slot)}_room, {k}{apart})"
+            self.put(f"if (!{test}) return{self.gives};")
+
+    # --- loops -----------------------------------------------------------------------------------
+
+    def _for(self, s: ir.ForRange | ir.ForEdges | ir.ForRows | ir.ForItems) -> None:
+        match s:
+            case ir.ForRange():
+                self._for_range(s)
+            case ir.ForEdges():
+                self._for_edges(s)
+            case ir.ForRows():
+                first, last = self.names.extent(s.slot)
+                k = self._counted(s, first, last)
+                if self.names.stores[s.slot].deletes:
+                    self.put(f"if (is_dead(a.{cname(s.slot)}_dead, {k})) continue;")
+                plain = self.names.plain(s.slot)
+                item = f"{self.names.column(s.slot, 'item')}.get({k})" if plain else f"i32({k})"
+                self._bound(s.body, [(s.var, item)])
+            case ir.ForItems():
+                x = self.expr(s.x)
+                if not isinstance(s.x, ir.Var):
+                    whole, x = x, self.temp("x")
+                    self.put(f"const auto {x} = {whole};")
+                size = str(s.x.type.size) if isinstance(s.x.type, Vector) else f"{x}.n"
+                k = self._counted(s, "0", size, live=isinstance(s.x.type, Local))
+                self._bound(s.body, [(s.var, f"{x}[{k}]")])
+
+    def _bound(self, body: ir.Body, names: list[tuple[str | None, str]]) -> None:
+        """The inside of a loop whose head is open, its variables first."""
+        for name, value in names:
+            if name is not None:
+                self.put(f"{self.resolve(name)} = {value};")
+        self.body(body)
+        self.depth -= 1
+        self.put("}")
+
+    def _counted(
+        self, s: ir.ForRows | ir.ForEdges | ir.ForItems, first: str, last: str, live: bool = False
+    ) -> str:
+        """Open a loop over entries from ``start``, or back from the last; its counter."""
+        k, end, alive = self.temp("k"), self.temp("e"), self._alive(s.body)
+        start = f"max_of(i64({self.expr(s.start)}), i64(0))" if s.start is not None else ""
+        if s.reverse:
+            back = f" - {start}" if start else ""
+            self.put(
+                f"for (i64 {k} = {last} - 1{back}, {end} = {first}; {alive}{k} >= {end}; {k}--) {{"
+            )
+        else:
+            begin = f"{first} + {start}" if start and first != "0" else start or first
+            if live or last.isdigit():
+                self.put(f"for (i64 {k} = {begin}; {alive}{k} < {last}; {k}++) {{")
+            else:
+                self.put(f"for (i64 {k} = {begin}, {end} = {last}; {alive}{k} < {end}; {k}++) {{")
+        self.depth += 1
+        return k
+
+    def _for_range(self, s: ir.ForRange) -> None:
+        k, end, var = self.temp("k"), self.temp("e"), self.resolve(s.var)
+        t, more = self.names.type(s.start.type), "<" if s.step > 0 else ">"
+        alive, step = self._alive(s.body), f"{k} += {s.step}" if s.step != 1 else f"{k}++"
+        begin, stop = self.expr(s.start), self.expr(s.stop)
+        self.put(f"for ({t} {k} = {begin}, {end} = {stop}; {alive}{k} {more} {end}; {step}) {{")
+        self.depth += 1
+        self._bound(s.body, [(s.var, k)] if var else [])
+
+    def _for_edges(self, s: ir.ForEdges) -> None:
+        n, g = self.names, f"a.{cname(s.graph)}"
+        skip = ""
+        if s.skip is not None:
+            skip = self.temp("skip")
+            self.put(f"const i32 {skip} = {self.expr(s.skip)};")
+        edge, point = self.resolve(s.edge), self.expr(s.point)
+        if s.direction == "all":
+            both = self.temp("both")
+            self.put(f"const Both {both}({g}_out_offset, {g}_in_offset, {point});")
+            k = self._counted(s, "0", f"{both}.n")
+            out, entry = f"{both}.is_out({k})", f"{both}.entry({k})"
+            out_id, in_id = n.edge(s.graph, "out", entry), n.edge(s.graph, "in", entry)
+            self.put(f"{edge} = {out} ? {out_id} : {in_id};")
+            ends = [f"{n.end(s.graph, d)}.get({edge})" for d in ("out", "in")]
+            end = f"{out} ? {ends[0]} : {ends[1]}"
+        else:
+            d = s.direction
+            if not isinstance(s.point, ir.Var | ir.Const):
+                whole, point = point, self.temp("p")
+                self.put(f"const i32 {point} = {whole};")
+            offset = f"{g}_{d}_offset, {point}"
+            k = self._counted(s, f"row_begin({offset})", f"row_end({offset})")
+            self.put(f"{edge} = {n.edge(s.graph, d, k)};")
+            end = f"{n.end(s.graph, d)}.get({edge})"
+        if skip:
+            self.put(f"if ({edge} == {skip}) continue;")
+        self._bound(s.body, [(s.var, end)])
+
+
+def adds(node: object, grows: frozenset[str] = frozenset()) -> bool:
+    """Whether anything below adds to a local collection, itself or in a function of ``grows``."""
+    return any(
+        isinstance(n, ir.LocalAdd) or (isinstance(n, ir.Call) and n.func in grows)
+        for n in ir.walk(node)
+    )
