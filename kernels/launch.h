@@ -48,7 +48,7 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     }
 }
 
-// Whether this is the last block of a launch without barriers; all that the others did can be seen.
+// Gives true to one thread of the last block to end: all that the others did can be seen.
 template <class A> MORPH_FN bool last_out(const A& a) {
     __syncthreads();
     if (threadIdx.x) return false;
@@ -67,12 +67,7 @@ template <class A> MORPH_FN bool last_out(const A& a) {
             depart(a, t);                                                                     \
         }                                                                                     \
         run(a, t);                                                                            \
-        if (COOPERATIVE) {                                                                    \
-            if (arrive(a, t)) settle(a, t);                                                   \
-            depart(a, t);                                                                     \
-        } else if (SETTLES && last_out(a)) {                                                  \
-            settle(a, t);                                                                     \
-        }                                                                                     \
+        if (SETTLES && last_out(a)) settle(a, t);                                             \
     }
 
 #else
@@ -125,26 +120,22 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     free(batch);
 }
 
-#define MORPH_ENTRY(NAME)                                                                          \
-    MORPH_EXPORT void NAME(const Args* words, i64 items) {    \
-        const Args& a = *words;                                                                    \
-        i32 threads = items < 512 || !THREADED ? 1 : i32(a.threads);                                          \
-        if (SETTLES || COOPERATIVE) prepare(a);                                                    \
-        if (threads <= 1) {                                                                        \
-            Run t(a, 0, 1);                                                                        \
-            run(a, t);                                                                             \
-            if (SETTLES || COOPERATIVE) settle(a, t);                                              \
-        } else {                                                                                   \
-            _Pragma("omp parallel num_threads(threads)") {                                         \
-                Run t(a, omp_get_thread_num(), omp_get_num_threads());                             \
-                run(a, t);                                                                         \
-                if (SETTLES || COOPERATIVE) {                                                      \
-                    if (arrive(a, t)) settle(a, t);                                                \
-                    depart(a, t);                                                                  \
-                }                                                                                  \
-            }                                                                                      \
-            store(a.cursor, 0);                                                                    \
-        }                                                                                          \
+// What each thread does is compiled once, for a team of any size.
+#define MORPH_ENTRY(NAME)                                                                       \
+    __attribute__((noinline)) void member(const Args& a, i32 thread, i32 threads) {             \
+        Run t(a, thread, threads);                                                              \
+        run(a, t);                                                                              \
+        if (SETTLES) {                                                                          \
+            if (arrive(a, t)) settle(a, t);                                                     \
+            depart(a, t);                                                                       \
+        }                                                                                       \
+    }                                                                                           \
+    MORPH_EXPORT void NAME(const Args* a, i64 items) {                                          \
+        if (COOPERATIVE) prepare(*a);                                                           \
+        if (!THREADED || a->threads <= 1 || items < 512) return member(*a, 0, 1);               \
+        _Pragma("omp parallel num_threads(i32(a->threads))")                                    \
+            member(*a, omp_get_thread_num(), omp_get_num_threads());                            \
+        store(a->cursor, 0);                                                                    \
     }
 
 #endif
