@@ -35,7 +35,9 @@ def lines(path: Path) -> int:
         if token.type not in (*skip, tokenize.ENDMARKER):
             code.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
+        if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(
+            node
+        ):
             doc = node.body[0]
             code.difference_update(range(doc.lineno, (doc.end_lineno or doc.lineno) + 1))
     return len(code)

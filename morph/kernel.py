@@ -6,15 +6,14 @@ launches it, and, if a store was too small, grows it and replays just the items 
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any, overload
 
-from morph.launch import Launch, launch_for
 from morph.lang.definition import Definition
 from morph.lang.source import read
+from morph.launch import Launch, launch_for
+from morph.timing import timing
 
 
 class Function:
@@ -125,7 +124,7 @@ def _latest(what: Kernel | Program) -> Launch:
 def _source(what: Kernel | Program, target: str) -> str:
     if target not in ("cpu", "cuda"):
         raise ValueError(f"target is 'cpu' or 'cuda', not {target!r}")
-    return _latest(what).text
+    return _latest(what).compiled.text
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:
@@ -219,34 +218,4 @@ def foreach(
 foreach.morph_foreach = True  # type: ignore[attr-defined]
 
 
-class Timing:
-    """Seconds spent: ``compile`` (generation and compilers), ``transfer`` (between devices), ``run``."""
-
-    __slots__ = ("compile", "run", "transfer")
-
-    def __init__(self) -> None:
-        self.compile = self.transfer = self.run = 0.0
-
-
-@contextlib.contextmanager
-def timing() -> Iterator[Timing]:
-    """Measure what runs inside: ``with timing() as t: ...``, then ``t.compile`` and so on.
-
-    Yields
-    ------
-    Timing
-        Filled in when the block ends: compile as measured, transfer as noted by
-        `morph.launch.transferring`, run the rest of the wall-clock time.
-    """
-    from morph import launch
-
-    t, outer = Timing(), dict(launch.spent)
-    start = time.perf_counter()
-    try:
-        yield t
-    finally:
-        launch.synchronize()
-        wall = time.perf_counter() - start
-        t.compile = launch.spent["compile"] - outer["compile"]
-        t.transfer = launch.spent["transfer"] - outer["transfer"]
-        t.run = max(0.0, wall - t.compile - t.transfer)
+__all__ = ["Function", "Kernel", "Program", "foreach", "func", "kernel", "program", "timing"]

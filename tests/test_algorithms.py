@@ -16,7 +16,8 @@ from morph.algorithms.scratch import columns
 from morph.prelude import i32
 
 on_targets = settings(
-    max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=12,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 
@@ -92,7 +93,7 @@ def test_pagerank(target, edges):
     graph.add_edges_from(zip(src.tolist(), dst.tolist(), strict=True))
     want = nx.pagerank(graph, tol=1e-13, max_iter=1000)
     assert np.allclose(host(found.rank), [want[i] for i in range(n)], atol=1e-10)
-    assert found.rank.sum() == pytest.approx(1)
+    assert float(found.rank.sum()) == pytest.approx(1)
 
 
 @on_targets
@@ -147,7 +148,9 @@ def test_fused_equals_eager(target, edges):
             results.append((run(g, morph.Flag(g), 0), host(g.points.dist.array).tolist()))
     assert results[0] == results[1]
     for run in (sssp_module.search, sssp_module.search.eager):
-        with columns(g.points, dist=(np.int64, 1 << 60), before=(np.int64, 1 << 60), updated=(bool, 0)):
+        with columns(
+            g.points, dist=(np.int64, 1 << 60), before=(np.int64, 1 << 60), updated=(bool, 0)
+        ):
             run(g, morph.Flag(g), 0)
             results.append(host(g.points.dist.array).tolist())
     assert results[2] == results[3]

@@ -88,9 +88,7 @@ def betweenness(graph: Graph, sources: Iterable[int] | None = None) -> Any:
     for s in chosen:
         check_source(n, s)
     changed = Flag(graph)
-    with columns(
-        graph.points, dist=(i32, FAR), sigma=(f64, 0), delta=(f64, 0), bc=(f64, 0)
-    ):
+    with columns(graph.points, dist=(i32, FAR), sigma=(f64, 0), delta=(f64, 0), bc=(f64, 0)):
         for s in chosen:
             accumulate(graph, changed, s)
         return graph.points.bc[:].copy()

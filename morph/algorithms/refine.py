@@ -24,10 +24,10 @@ from morph.device import Device
 from morph.dtypes import Ref, vec
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel, program
-from morph.launch import transferring
 from morph.mesh import Mesh, MeshError
 from morph.prelude import f64, i32, i64, incircle, local, log, orient2d, single, sqrt, vector
 from morph.table import Table
+from morph.timing import counting
 
 # --- geometry ------------------------------------------------------------------------------------
 
@@ -355,7 +355,7 @@ def refine_with_report(
         raise ValueError(f"max_area must be positive, not {max_area}")
     if not len(mesh.triangles):
         return Refined(mesh, 0, 0)
-    with transferring():
+    with counting("transfer"):
         g = graph_of(mesh, device)
     flaw = Flag(g)
     foreach(g.triangles, find_flaw, flaw)
@@ -373,9 +373,7 @@ def refine_with_report(
         floor=(extent * 2.0**-40) ** 2,
         scale=1.0 / max(area, 1e-300),
     )
-    work, again, stuck = (
-        Collection(g.triangles, apex=Ref(g.points)) for _ in range(3)
-    )
+    work, again, stuck = (Collection(g.triangles, apex=Ref(g.points)) for _ in range(3))
     foreach(g.triangles, find_bad, work, goals[0])
     if progress is None:
         rounds = refine_all(g, work, again, stuck, goals[0])
@@ -387,7 +385,7 @@ def refine_with_report(
             again.clear()
             rounds += 1
             progress(rounds, len(work), len(g.triangles))
-    with transferring():
+    with counting("transfer"):
         refined = mesh_of(g, mesh)
     return Refined(refined, rounds, len(stuck))
 

@@ -80,8 +80,6 @@ def sssp(graph: Graph, source: int = 0) -> Sssp:
         raise ValueError("sssp needs weights that are not negative and not NaN")
     dtype = weight.dtype if weight.dtype.kind == "f" else np.dtype(np.int64)
     far = np.inf if dtype.kind == "f" else np.iinfo(np.int64).max
-    with columns(
-        graph.points, dist=(dtype, far), before=(dtype, far), updated=(bool_, False)
-    ):
+    with columns(graph.points, dist=(dtype, far), before=(dtype, far), updated=(bool_, False)):
         rounds = search(graph, Flag(graph), source)
         return Sssp(graph.points.dist[:].copy(), rounds)

@@ -8,12 +8,16 @@ from morph.device import Device
 from morph.lang import ir
 
 
-def load(unit: ir.Unit, text: str, faults: bool, device: Device) -> Any:
-    """Compile a unit's text for a device and give what launches it."""
+def load(unit: ir.Unit, code: Any, faults: bool, device: Device, seed: int = 0) -> Any:
+    """Give what launches a unit on a device; ``code.text`` is its C++, made only where needed."""
+    if device.kind == "python":
+        from morph.run import python  # noqa: PLC0415
+
+        return python.load(unit, seed)
     if device.kind == "cuda":
-        from morph.run import cuda
+        from morph.run import cuda  # noqa: PLC0415
 
-        return cuda.load(unit, text, faults, device.index)
-    from morph.run import cpu
+        return cuda.load(unit, code.text, faults, device.index)
+    from morph.run import cpu  # noqa: PLC0415
 
-    return cpu.load(unit, text, faults)
+    return cpu.load(unit, code.text, faults)
