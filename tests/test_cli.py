@@ -168,6 +168,20 @@ def test_info_without_a_compiler(monkeypatch):
     assert "/no/such/compiler" in json.loads(result.stdout)["compiler"]
 
 
+def test_without_a_compiler(monkeypatch):
+    monkeypatch.setenv("MORPH_CXX", "/no/such/compiler")
+    result = morph("refine", MESHES / "square", "-q", 20, "--device", "cpu")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("morph: MORPH_CXX is set to '/no/such/compiler'")
+
+
+def test_warnings_are_one_line(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MORPH_CACHE", str(tmp_path / "file"))
+    (line,) = morph("cache").stderr.splitlines()
+    assert line.startswith("morph: kernels are compiled anew")
+
+
 def test_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("MORPH_CACHE", str(tmp_path))
     report = json.loads(morph("cache", "--json").stdout)

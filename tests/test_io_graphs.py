@@ -211,6 +211,13 @@ def test_round_trip(tmp_path_factory, ends, suffix, kind, data):
         assert again.weight.tolist() == weight.tolist()
 
 
+@pytest.mark.parametrize("extremes", [[0, -(2**63)], [2**63 - 1, -1]])
+def test_extreme_weights_round_trip(tmp_path, extremes):
+    ends = np.zeros(2, np.int32)
+    write_graph(EdgeArrays(ends, ends, np.array(extremes), 1), tmp_path / "g.gr")
+    assert read_edges(tmp_path / "g.gr").weight.tolist() == extremes
+
+
 @pytest.mark.parametrize("name", ["g.gr", "g.mtx"])
 def test_undirected_round_trip(tmp_path, name):
     edges = EdgeArrays(np.array([2, 1]), np.array([0, 1]), None, 4, undirected=True)

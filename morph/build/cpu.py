@@ -180,8 +180,8 @@ def _check(using: Compiler) -> Compiler:
     openmp = next(f for f in _OPENMP if not f or works(*native, *f))
     if not openmp:
         warnings.warn(
-            f"{shlex.join(using.command)} cannot link OpenMP: kernels will run on one thread; "
-            "after installing it (libgomp or libomp), clear the cache",
+            f"{shlex.join(using.command)} cannot link OpenMP: kernels run on one thread. For all "
+            "cores install g++, or this compiler's OpenMP library and then `morph cache --clear`",
             RuntimeWarning,
             stacklevel=3,
         )

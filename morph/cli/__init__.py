@@ -1,12 +1,14 @@
 """The ``morph`` command: meshes refined and checked, graphs searched, the installation shown.
 
-Bad input ends with exit code 2 and one line on stderr, Ctrl-C with 130.
+Bad input ends with exit code 2 and one line on stderr, a missing compiler with 2 and a few lines
+that tell how to get one, Ctrl-C with 130.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import warnings
 from typing import Any
 
 import click
@@ -19,10 +21,12 @@ class Commands(click.Group):
     """A group whose failures are one line on stderr, and an exit code."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command and exit: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+        """Run a command and exit: 0 done, 1 failed, 2 bad input or setup, 130 interrupted."""
         kwargs["standalone_mode"] = False
         try:
-            code = super().main(*args, **kwargs)
+            with warnings.catch_warnings():
+                warnings.showwarning = _warn
+                code = super().main(*args, **kwargs)
             sys.stdout.flush()
         except (click.Abort, KeyboardInterrupt):
             click.echo("morph: interrupted", err=True)
@@ -35,6 +39,10 @@ class Commands(click.Group):
         except Exception as error:
             code = _explain(error)
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _warn(message: Warning | str, *_: Any) -> None:
+    click.echo(f"morph: {message}", err=True)
 
 
 def _complain(message: str, code: int) -> int:
@@ -55,7 +63,7 @@ def _explain(error: Exception) -> int:
         return _complain(str(error), 2)
     if isinstance(error, CompilerNotFound):  # its message is help in several lines
         click.echo(f"morph: {error}", err=True)
-        return 1
+        return 2
     if isinstance(error, ImportError) and error.name is None:  # an extra that is not installed
         return _complain(str(error), 1)
     if isinstance(error, MemoryError):

@@ -43,9 +43,9 @@ def _integer_lines(columns: Sequence[NDArray[Any]], prefix: bytes) -> bytes:
 
 def _digits(values: NDArray[Any]) -> NDArray[np.uint8]:
     """Right-aligned decimal digits, shape ``(n, width)``."""
-    signed = values.astype(np.int64)
-    left = np.abs(signed)
-    negative = signed < 0
+    unsigned = values.dtype.kind == "u"
+    left = values.astype(np.uint64) if unsigned else np.abs(values.astype(np.int64)).view(np.uint64)
+    negative = values < 0
     width = len(str(int(left.max()))) + bool(negative.any())
     if int(left.max()) < 2**31:
         left = left.astype(np.uint32)
