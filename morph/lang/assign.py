@@ -45,7 +45,8 @@ class Assignments(Calls):
         x = self.expr(value)
         n = len(target.elts)
         if len(parts_of(x.type)) != n:
-            reject(f"{x.type} does not unpack into {n} names", self.pos(target))
+            what = f"{x.type} does not unpack into {n} names"
+            reject(what, self.pos(target), "a tuple or a vector of as many values does")
         fresh = not isinstance(x, ir.Var)
         x = x if isinstance(x, ir.Make) else self.bind(x)
         if isinstance(x.type, Tuple):
@@ -117,11 +118,11 @@ class Assignments(Calls):
         if isinstance(have, Local) and not isinstance(x, ir.MakeLocal):
             reject(
                 "a local collection cannot be assigned",
-                pos,
+                x.pos,
                 "pass it on, or copy its values in a loop",
             )
         if isinstance(x.type, Local) and not isinstance(x, ir.MakeLocal):
-            reject("a local collection has one name", pos, "use the first one")
+            reject("a local collection has one name", x.pos, "use the first one")
         if isinstance(have, Nothing) and isinstance(x.type, Handle):
             raise Retype(name, x.type)
         if isinstance(x.type, Nothing):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -117,13 +118,11 @@ def to_dtype(scalar: Scalar) -> np.dtype[Any]:
 class StructType:
     """A small record of values, made by ``@struct`` from a class with annotated fields."""
 
-    def __init__(self, cls: type) -> None:
+    def __init__(self, cls: type, names: dict[str, Any]) -> None:
         self.name = self.__name__ = cls.__name__
         self.__doc__ = cls.__doc__
         self.annotations: dict[str, Any] = dict(cls.__annotations__)
-        self.globals: dict[str, Any] = getattr(
-            __import__("sys").modules.get(cls.__module__), "__dict__", {}
-        )
+        self.names = names  # that annotations kept as text refer to
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse: structs live only inside kernels."""
@@ -143,7 +142,8 @@ def struct(cls: type) -> StructType:
     StructType
         What kernels call to make one.
     """
-    return StructType(cls)
+    frame = sys._getframe(1)
+    return StructType(cls, {**frame.f_globals, **frame.f_locals})
 
 
 UNARY: dict[str, Callable[[Any], Any]] = {

@@ -49,7 +49,7 @@ class Calls(Methods):
         if isinstance(f, Method):
             return self._method(node, f, pos)
         if not isinstance(f, PythonValue):
-            reject(f"{describe(f)} cannot be called", pos, "there is no call without a name")
+            reject(f"{describe(f)} cannot be called", pos, "call a @func, a builtin or a method")
         definition = definition_of(f.value)
         if definition is not None:
             self._no_keywords(node)
@@ -70,7 +70,7 @@ class Calls(Methods):
             if isinstance(x.type, Handle):
                 x = cast(x, I32)
             if not isinstance(x.type, Scalar | Weak):
-                reject(f"{x.type} cannot be cast to {scalar}", pos)
+                reject(f"{x.type} cannot be cast to {scalar}", x.pos, "cast its parts")
             return cast(x, scalar)
         name = name_of(f.value)
         if name is None:
@@ -91,8 +91,9 @@ class Calls(Methods):
                 "if single(x): ... else: ...",
             )
         if name in ("range", "enumerate", "barrier"):
-            where = "a program" if name == "barrier" else "the head of a `for`"
-            reject(f"{name} belongs in {where}", pos)
+            where = "a @program" if name == "barrier" else "the head of a `for`"
+            hint = "the end of each foreach is one" if name == "barrier" else "for i in range(n):"
+            reject(f"{name} belongs in {where}", pos, hint)
         if name.startswith("atomic_"):
             return self._atomic(node, name[7:], pos)
         self._no_keywords(node)
@@ -105,7 +106,7 @@ class Calls(Methods):
                 return ir.LocalSize(x=x, type=I64, pos=pos)
             if isinstance(x, ir.Expr) and isinstance(x.type, Vector):
                 return ir.Const(value=x.type.size, type=Weak("i"), pos=pos)
-            reject(f"{describe(x)} has no length", pos)
+            reject(f"{describe(x)} has no length", pos, "p.out_degree is a number of neighbours")
         if name == "reversed":
             self._arity(node, 1, 1, name)
             x = self.value(node.args[0])
@@ -137,7 +138,7 @@ class Calls(Methods):
     def _pure(self, name: str, args: list[ir.Expr], pos: Pos) -> ir.Expr:
         if name in ("min", "max"):
             if len(args) < 2:
-                reject(f"{name} takes two or more numbers", pos)
+                reject(f"{name} takes two or more numbers", pos, "over a column: reduce(column, op)")
             result = args[0]
             for y in args[1:]:
                 t = common(result, y, pos)
@@ -145,22 +146,22 @@ class Calls(Methods):
                 result = ir.Builtin(name=name, args=pair, type=t, pos=pos)
             return result
         if len(args) != 1:
-            reject(f"{name} takes 1 argument, not {len(args)}", pos)
+            reject(f"{name} takes 1 argument, not {len(args)}", pos, f"{name}(x)")
         x = args[0]
         if isinstance(x.type, Weak):
             x = cast(x, default(x.type))
         t = x.type
         if not isinstance(t, Scalar) or t == BOOL:
-            reject(f"{name} does not apply to {x.type}", pos)
+            reject(f"{name} does not apply to {x.type}", pos, "it takes a number")
         if name in FLOAT_FUNCTIONS and t.kind != "f":
             x = cast(x, F64)
         if name == "popcount" and t.kind not in ("i", "u"):
-            reject(f"popcount applies to integers, not to {x.type}", pos)
+            reject(f"popcount applies to integers, not to {x.type}", pos, "cast it first")
         return ir.Builtin(name=name, args=(x,), type=I32 if name == "popcount" else x.type, pos=pos)
 
     def _vector_of(self, args: list[ir.Expr], pos: Pos) -> ir.Expr:
         if not args:
-            reject("vector takes at least one value", pos)
+            reject("vector takes at least one value", pos, "vector(x, y), or vector(dtype, n)")
         # literals last, so that they give way to all others
         first, *others = sorted(args, key=lambda a: isinstance(a.type, Weak | Nothing))
         t: Type = first.type
@@ -178,7 +179,7 @@ class Calls(Methods):
         names = list(struct.annotations)
         given = dict(zip(names, node.args, strict=False)) | {k.arg: k.value for k in node.keywords}
         if set(given) != set(names) or len(node.args) + len(node.keywords) != len(names):
-            reject(f"{struct.name} takes {', '.join(names)}", pos)
+            reject(f"{struct.name} takes {', '.join(names)}", pos, "in order, or by name")
         values = dict(zip(given, self.exprs(list(given.values())), strict=True))
         parts = []
         for name in names:
@@ -186,7 +187,8 @@ class Calls(Methods):
             if want is not None:
                 x = coerce(x, want, f"{struct.name}.{name}")
             elif not isinstance(x.type, Handle):
-                reject(f"{struct.name}.{name} is a row, but the value is {x.type}", x.pos)
+                what = f"{struct.name}.{name} is a row, but the value is {x.type}"
+                reject(what, x.pos, "g.points[i] is row i")
             parts.append(x)
         t = Struct(struct.name, tuple(zip(names, (p.type for p in parts), strict=True)))
         return ir.Make(parts=tuple(parts), type=t, pos=pos)
@@ -194,7 +196,7 @@ class Calls(Methods):
     def _annotated(self, struct: StructType, name: str, pos: Pos) -> Type | None:
         """The type of a field; None for a reference, whose table the value tells."""
         want = struct.annotations[name]
-        want = eval(want, struct.globals) if isinstance(want, str) else want
+        want = eval(want, struct.names) if isinstance(want, str) else want
         if isinstance(want, Ref) and not want.size:
             return None
         elem, size = want if isinstance(want, tuple) and len(want) == 2 else (want, 0)
@@ -208,12 +210,13 @@ class Calls(Methods):
         return Vector(scalar, size) if size else scalar
 
     def _user(self, definition: Definition, args: list[Value], pos: Pos) -> ir.Expr:
+        for a in args:
+            if isinstance(a, ir.MakeLocal):
+                reject("a local collection is passed by its name", a.pos, "assign it first")
         func = self.builder.function(definition, args, pos)
         passed = []
         for a, (name, want) in zip(args, func.params, strict=False):
             if isinstance(a, ir.Expr):
-                if isinstance(want, Local) and not isinstance(a, ir.Var):
-                    reject("a local collection is passed by its name", a.pos)
                 if isinstance(a, ir.Var) and a.name in self.claimed:
                     if (where := self.builder.alters(func, name)) is not None:
                         self.owned(a.name, where)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from morph.lang import ir
 from morph.lang.builtins import BINARY, UNARY, name_of
 from morph.lang.definition import Definition
@@ -95,6 +97,8 @@ class Expressions:
                 "Starred": ("*", "write the values out"),
             }  # fmt: skip
             name, hint = type(node).__name__, "write a loop"
+            if name in ("ListComp", "SetComp", "DictComp", "GeneratorExp"):
+                name = "a comprehension"
             name, hint = what.get(name, (name.lower(), hint))
             reject(f"{name} is outside the language", self.pos(node), hint)
         result: Value = method(node)
@@ -106,8 +110,8 @@ class Expressions:
         if isinstance(v, ir.Expr):
             return v
         if isinstance(v, Method) and isinstance(v.receiver, ir.Expr):
-            reject(f"{v.name!r} is a method: call it", v.pos)
-        reject(f"{describe(v)} is not a value here", self.pos(node))
+            reject(f"{v.name!r} is a method", v.pos, f"call it: {v.name}()")
+        reject(f"{describe(v)} is not a value", self.pos(node), "use one of its members")
 
     def exprs(self, nodes: Sequence[ast.expr]) -> list[ir.Expr]:
         """Several values, left to right; a later effect cannot change an earlier value."""
@@ -160,16 +164,15 @@ class Expressions:
         """An index or a count, as int64."""
         if isinstance(x.type, Weak | Scalar) and x.type.kind in "iu":
             return cast(x, I64)
-        reject(f"{what} must be an integer, not {x.type}", x.pos)
+        reject(f"{what} must be an integer, not {x.type}", x.pos, "cast it: i64(...)")
 
     # --- leaves ----------------------------------------------------------------------------------
 
     def _constant_expr(self, node: ast.Constant) -> Value:
         c = constant(node.value, self.pos(node))
         if c is None:
-            reject(
-                f"{type(node.value).__name__} constants are outside the language", self.pos(node)
-            )
+            what = f"a constant of type {type(node.value).__name__} is outside the language"
+            reject(what, self.pos(node), "numbers, True, False and None are inside")
         return c
 
     def _name_expr(self, node: ast.Name) -> Value:
@@ -202,7 +205,8 @@ class Expressions:
         if t is not None:
             self.builder.depends(again, obj)
             return ObjectValue(pos, t)
-        if closed and isinstance(obj, bool | int | float) and self.builder.takes(self.definition):
+        number = isinstance(obj, bool | int | float | np.generic)
+        if closed and number and self.builder.takes(self.definition):
             return self.closure(name, obj, again, pos)
         if name_of(obj) is None and not isinstance(obj, ModuleType):
             self.builder.depends(again, obj)
@@ -212,9 +216,9 @@ class Expressions:
     def closure(self, name: str, obj: Any, again: Callable[[], Any], pos: Pos) -> ir.Expr:
         """A number of an enclosing function: one more parameter, read at every launch."""
         c = constant(obj, pos)
-        assert c is not None
-        t = default(c.type)
-        assert isinstance(t, Scalar)
+        t = default(c.type) if c is not None else None
+        if not isinstance(t, Scalar):
+            reject(f"{name!r} is a {type(obj).__name__}", pos, "the reference lists the data types")
         key = f"{spelled(name)}_of_{self.definition.kind}_"
         self.builder.closures[key] = (t, name)
         self.builder.depends(lambda: type(again()), type(obj))
@@ -266,14 +270,14 @@ class Expressions:
         if op == "/" and t.kind != "f":
             t = F64
         if op in ("&", "|", "^", "<<", ">>") and t.kind == "f":
-            reject(f"{op} applies to integers, not to {t}", pos)
+            reject(f"{op} applies to integers, not to {t}", pos, "cast first, as in i64(x)")
         return ir.Binary(op=op, x=operand(x, t), y=operand(y, t), type=t, pos=pos)
 
     def _fold(self, op: str, x: ir.Const, y: ir.Const, pos: Pos) -> ir.Expr:
         try:
             value = BINARY[op](x.value, y.value)
         except (ArithmeticError, ValueError, TypeError) as error:
-            reject(f"this constant has no value: {error}", pos)
+            reject(f"this constant has no value: {error}", pos, "constants are computed at once")
         c = constant(value, pos)
         assert c is not None
         return c
@@ -282,7 +286,7 @@ class Expressions:
         if not (isinstance(y, ir.Const) and isinstance(y.value, int) and 1 <= y.value <= 8):
             reject("** takes a constant exponent from 1 to 8", pos, "other powers: exp(y * log(x))")
         if not isinstance(x.type, Scalar | Weak):
-            reject(f"{x.type} is not a number", x.pos)
+            reject(f"** applies to numbers, not to {x.type}", pos, "of a vector, take its parts")
         base = self.bind(x)
         result = base
         for _ in range(y.value - 1):
@@ -292,7 +296,8 @@ class Expressions:
     def _vector(self, op: str, args: list[ir.Expr], pos: Pos) -> ir.Expr:
         sizes = {a.type.size for a in args if isinstance(a.type, Vector)}
         if len(sizes) != 1:
-            reject(f"vectors of {' and '.join(map(str, sorted(sizes)))} values do not match", pos)
+            what = f"vectors of {' and '.join(map(str, sorted(sizes)))} values do not match"
+            reject(what, pos, "one of them may be a number")
         bound = [a if isinstance(a, ir.Make) else self.bind(a) for a in args]
         parts: list[ir.Expr] = []
         for i in range(sizes.pop()):
@@ -356,7 +361,8 @@ class Expressions:
         """``x op y`` as a bool."""
         if op in ("in", "not in"):
             if not isinstance(y.type, Local | Vector):
-                reject(f"`in` looks into local collections and vectors, not {y.type}", pos)
+                what = f"`in` looks into local collections and vectors, not {y.type}"
+                reject(what, pos, "of others, mark the rows in a column")
             value = coerce(x, y.type.elem, "element")
             found: ir.Expr = ir.Contains(x=y, value=value, type=BOOL, pos=pos)
             return found if op == "in" else ir.Unary(op="not", x=found, type=BOOL, pos=pos)

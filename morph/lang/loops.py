@@ -83,7 +83,7 @@ class Loops(Assignments):
         self._no_else(node)
         pos = self.pos(node)
         if not isinstance(node.target, ast.Name):
-            reject("a loop binds one name", self.pos(node.target))
+            reject("a loop binds one name", self.pos(node.target), "count in a local of its own")
         if self.calls(node.iter, "range"):
             assert isinstance(node.iter, ast.Call)
             self._for_range(node, node.iter, pos)
@@ -180,7 +180,7 @@ class Loops(Assignments):
     def _for_range(self, node: ast.For, call: ast.Call, pos: Pos) -> None:
         assert isinstance(node.target, ast.Name)
         if not 1 <= len(call.args) <= 3 or call.keywords:
-            reject("range takes 1 to 3 integers", self.pos(call))
+            reject("range takes 1 to 3 integers", self.pos(call), "range(start, stop, step)")
         args = [self.integer(x, "range") for x in self.exprs(call.args)]
         zero = ir.Const(value=0, type=I64, pos=pos)
         start, stop = (zero, args[0]) if len(args) == 1 else (args[0], args[1])

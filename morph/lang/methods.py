@@ -38,17 +38,20 @@ class Methods(Parts):
 
     def _no_keywords(self, node: ast.Call) -> None:
         if node.keywords:
-            reject("keyword arguments do not go here", self.pos(node))
+            reject("keyword arguments do not go here", self.pos(node), "write the values in order")
 
     def _arity(self, node: ast.Call, least: int, most: int, name: str) -> None:
         if not least <= len(node.args) <= most:
             want = str(least) if least == most else f"{least} to {most}"
-            reject(f"{name} takes {want} arguments, not {len(node.args)}", self.pos(node))
+            plural = "argument" if want == "1" else "arguments"
+            what = f"{name} takes {want} {plural}, not {len(node.args)}"
+            reject(what, self.pos(node), "the reference lists every function")
 
     def _constant_int(self, node: ast.expr, what: str) -> int:
         n = self.expr(node)
         if not (isinstance(n, ir.Const) and isinstance(n.value, int) and n.value > 0):
-            reject(f"{what} must be a positive constant", self.pos(node))
+            hint = "a number, or a global that is one"
+            reject(f"{what} must be a positive constant", self.pos(node), hint)
         return n.value
 
     def _local(self, node: ast.Call, pos: Pos, elem: Type | None = None) -> ir.Expr:
@@ -71,7 +74,9 @@ class Methods(Parts):
             reject(f"{what} needs a place in a column", self.pos(node), "as in t.dist or t.node[i]")
         if isinstance(x.type, Vector):
             reject(
-                f"{what} needs one value of the vector column {x.place.column!r}", self.pos(node)
+                f"{what} needs one value of the vector column {x.place.column!r}",
+                self.pos(node),
+                f"{x.place.column}[i]",
             )
         return x.place
 
@@ -80,7 +85,7 @@ class Methods(Parts):
         keywords = {k.arg: k.value for k in node.keywords}
         changed = keywords.pop("changed", None)
         if keywords:
-            reject(f"{name} has no keyword {next(iter(keywords))!r}", pos)
+            reject(f"{name} has no keyword {next(iter(keywords))!r}", pos, "it has changed")
         self._arity(node, count, count + (changed is None), name)
         place = self.place(node.args[0], name)
         place = ir.Place(
@@ -88,11 +93,11 @@ class Methods(Parts):
             index=self.bind(place.index) if place.index else None, type=place.type, pos=place.pos,
         )  # fmt: skip
         elem = place.type
+        if isinstance(elem, Handle) and op not in ("cas", "exch", "min", "max"):
+            reject(f"{name} does not apply to a reference", pos, "use atomic_cas or atomic_exch")
         args = [coerce(x, elem, f"column {place.column!r}") for x in self.exprs(node.args[1:count])]
         if op in ("and", "or", "xor") and isinstance(elem, Scalar) and elem.kind == "f":
-            reject(f"{name} applies to integers and bool_, not to {elem}", pos)
-        if isinstance(elem, Handle) and op not in ("cas", "exch", "min", "max"):
-            reject(f"{name} does not apply to a reference", pos)
+            reject(f"{name} applies to integers and bool_, not to {elem}", pos, "use atomic_cas")
         if elem == BOOL and op in ("add", "sub"):
             reject(f"{name} does not apply to bool_", pos, "use atomic_or")
         if len(node.args) > count:
@@ -106,7 +111,7 @@ class Methods(Parts):
         f = self.value(node)
         if isinstance(f, ObjectValue) and f.type.kind == "flag":
             return f.type.slot
-        reject(f"changed is a Flag, not {describe(f)}", self.pos(node))
+        reject(f"changed is a Flag, not {describe(f)}", self.pos(node), "pass a Flag to the kernel")
 
     def _method(self, node: ast.Call, f: Method, pos: Pos) -> Value:
         x, name = f.receiver, f.name
@@ -135,7 +140,7 @@ class Methods(Parts):
     def _local_method(self, node: ast.Call, x: ir.Expr, name: str, pos: Pos) -> ir.Expr:
         if not isinstance(x.type, Local) or not isinstance(x, ir.Var):
             reject(f"{x.type} has no {name!r}", pos, "it has size")
-        if x.name in self.claimed and name != "pop":
+        if x.name in self.claimed and name in ("add", "clear"):
             self.owned(x.name, pos)
         if name == "add":
             self._arity(node, 1, 1, name)
@@ -143,12 +148,12 @@ class Methods(Parts):
             return self.effect(
                 ir.LocalAdd(name=x.name, value=value, type=NOTHING, pos=pos), shared=False
             )
+        if name not in ("pop", "clear"):
+            reject(f"a local collection has no {name!r}", pos, "it has add, pop, clear, size")
         self._arity(node, 0, 0, name)
         if name == "pop":
             return self.effect(ir.LocalPop(name=x.name, type=x.type.elem, pos=pos), shared=False)
-        if name == "clear":
-            return self.effect(ir.LocalClear(name=x.name, type=NOTHING, pos=pos), shared=False)
-        reject(f"a local collection has no {name!r}", pos, "it has add, pop, clear, size")
+        return self.effect(ir.LocalClear(name=x.name, type=NOTHING, pos=pos), shared=False)
 
     claimed: frozenset[str]
 
@@ -203,7 +208,8 @@ class Methods(Parts):
     ) -> tuple[tuple[str, ir.Expr], ...]:
         names = [c.name for c in store.columns if c.name != skip]
         if len(node.args) > len(names):
-            reject(f"{store.slot} has {len(names)} columns: {', '.join(names)}", self.pos(node))
+            what = f"{store.slot} has {len(names)} columns, not {len(node.args)}"
+            reject(what, self.pos(node), ", ".join(names))
         given = dict(zip(names, node.args, strict=False))
         for k in node.keywords:
             if k.arg in given or k.arg not in names:
@@ -240,7 +246,7 @@ class Methods(Parts):
         values = self._values(node, store)
         missing = [c.name for c in store.columns if c.name not in dict(values)]
         if missing:
-            reject(f"{t.slot}.add lacks {', '.join(missing)}", pos)
+            reject(f"{t.slot}.add lacks {', '.join(missing)}", pos, "an item has all its columns")
         return self.effect(ir.Add(slot=t.slot, values=values, type=NOTHING, pos=pos))
 
     def _take(self, node: ast.Call, t: Object, name: str, pos: Pos) -> ir.Expr:

@@ -46,7 +46,7 @@ class Parts(Expressions):
             i = self.integer(self.expr(node.slice), "row")
             return ir.Cast(x=i, type=Handle(x.type.slot), pos=pos)
         if not isinstance(x, ir.Expr):
-            reject(f"{describe(x)} has no items", pos)
+            reject(f"{describe(x)} has no items", pos, "tables, vectors and local collections do")
         mark = len(self.out)
         index = self.expr(node.slice)
         if not isinstance(x.type, Local):
@@ -56,7 +56,7 @@ class Parts(Expressions):
                 reject("a tuple is indexed by a constant", pos, "a vector by any integer")
             return self.field(x, index.value, pos)
         if not isinstance(x.type, Vector | Local | Rows):
-            reject(f"{x.type} has no items", pos)
+            reject(f"{x.type} has no items", pos, "tables, vectors and local collections do")
         return self.item(x, self.integer(index, "index"), pos)
 
     def _slice(self, x: Value, s: ast.Slice, pos: Pos) -> Slice:
@@ -96,7 +96,7 @@ class Parts(Expressions):
         """Part ``i`` of a tuple or struct."""
         types = x.type.items if isinstance(x.type, Tuple) else tuple(t for _, t in x.type.fields)  # type: ignore[attr-defined]
         if not 0 <= i < len(types):
-            reject(f"index {i} is outside {x.type}", pos)
+            reject(f"index {i} is outside {x.type}", pos, f"from 0 to {len(types) - 1}")
         if isinstance(x, ir.Make):
             return x.parts[i]
         return ir.Field(x=x, index=i, type=types[i], pos=pos)
@@ -107,11 +107,12 @@ class Parts(Expressions):
             if isinstance(x.value, ModuleType | type) and hasattr(x.value, name):
                 owner = x.value
                 return self.captured(getattr(owner, name), lambda: getattr(owner, name), name, pos)
-            reject(f"{describe(x)} has no {name!r} in the language", pos)
+            what = f"{describe(x)} has no {name!r} in the language"
+            reject(what, pos, "modules give functions and constants")
         if isinstance(x, ObjectValue):
             return self._member(x, name, pos)
         if not isinstance(x, ir.Expr):
-            reject(f"{describe(x)} has no {name!r}", pos)
+            reject(f"{describe(x)} has no {name!r}", pos, "loop over it, or call it")
         t = x.type
         if isinstance(t, Handle):
             return self._of_row(x, t, name, pos)
@@ -126,7 +127,7 @@ class Parts(Expressions):
             return ir.LocalSize(x=x, type=I64, pos=pos)
         if isinstance(t, Local | Rows):
             return Method(pos, x, name)
-        reject(f"{t} has no {name!r}", pos)
+        reject(f"{t} has no {name!r}", pos, "rows have columns, vectors x, y and z")
 
     def _member(self, x: ObjectValue, name: str, pos: Pos) -> Value:
         slot = x.type.slot

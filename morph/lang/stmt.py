@@ -119,20 +119,23 @@ class Statements(Loops):
     def _single(self, node: ast.If, call: ast.Call) -> None:
         pos = self.pos(call)
         if len(call.args) != 1:
-            reject("single takes one row, place or local collection", pos)
+            what = "single takes one row, place or local collection"
+            reject(what, pos, "single(cavity, guard=ring, priority=k)")
         x = self.value(call.args[0])
         if isinstance(x, ir.Expr) and isinstance(x.type, Local):
             self._claim(node, call, x, pos)
             return
         if call.keywords:
-            reject("guard and priority go with a local collection only", pos)
+            what = "guard and priority go with a local collection only"
+            reject(what, pos, "a row goes to the first item that comes")
         lock: ir.Expr
         if isinstance(x, ir.Load) and not isinstance(x.type, Vector | Handle):
             lock = ir.LockPlace(place=x.place, type=BOOL, pos=pos)
         elif isinstance(x, ir.Expr) and isinstance(x.type, Handle):
             lock = ir.Lock(slot=x.type.slot, row=x, type=BOOL, pos=pos)
         else:
-            reject(f"single takes a row, a place or a local collection, not {describe(x)}", pos)
+            what = f"single takes a row, a place or a local collection, not {describe(x)}"
+            reject(what, pos, "single(p), single(p.lock) or single(cavity)")
         won = self.effect(lock)
         then, orelse = self._branches(node.body, node.orelse)
         self.out.append(ir.If(cond=won, then=then, orelse=orelse, pos=self.pos(node)))
@@ -168,7 +171,8 @@ class Statements(Loops):
         keywords = {k.arg: k.value for k in call.keywords}
         guard = self.expr(keywords.pop("guard")) if "guard" in keywords else None
         if guard is not None and not _claimable(guard):
-            reject("guard is a local collection of rows", guard.pos)
+            what = "guard is a local collection of rows"
+            reject(what, guard.pos, "as made by g.points.local(n)")
         priority = keywords.pop("priority", None)
         order = self.integer(self.expr(priority), "priority") if priority is not None else None
         if keywords:

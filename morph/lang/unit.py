@@ -124,7 +124,8 @@ class Builder:
         """Specialise a function to its arguments' types."""
         want = definition.source.params
         if len(args) != len(want):
-            reject(f"{definition.name!r} takes {len(want)} arguments, not {len(args)}", pos)
+            what = f"{definition.name!r} takes {len(want)} arguments, not {len(args)}"
+            reject(what, pos, f"they are {', '.join(want)}" if want else "call it with none")
         for a in args:
             if not isinstance(a, ir.Expr | ObjectValue | PythonValue):
                 reject(f"{describe(a)} cannot be an argument", a.pos, "pass the row; loop there")
@@ -175,8 +176,9 @@ class Builder:
         self.funcs[name] = kernel
         return kernel
 
-    def where(self, definition: Definition, item: Type, pos: Pos) -> ir.Func:
+    def where(self, definition: Definition, item: Type) -> ir.Func:
         """Specialise a filter of one parameter that gives a bool."""
+        pos = definition.source.pos(definition.source.tree)
         func = self.function(definition, [ir.Var(name="item", type=item, pos=pos)], pos)
         if self.writes_shared(func):
             reject("a filter may not change anything", func.pos, "do it in the kernel")
@@ -285,7 +287,7 @@ class Checker(Statements):
                 reject(
                     f"{self.source.name!r} may end without a value",
                     pos,
-                    f"return a {self.result} on every path",
+                    f"return {self.result} on every path",
                 )
         return self._finish(ir.Func, body, pos)
 
@@ -320,7 +322,8 @@ class Checker(Statements):
             if isinstance(t, Nothing):
                 reject(f"{plain(n)!r} is only ever None", self.nones[n], "write None itself")
         if self.result not in (None, NOTHING) and has_none(self.result):
-            reject("a part of the result is only ever None", pos, "return a row there on some path")
+            what = f"a part of what {self.source.name!r} returns is only ever None"
+            reject(what, pos, "return a row there on some path")
         more: dict[str, Any] = {}
         if self.is_kernel:
             used = {

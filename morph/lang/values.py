@@ -151,7 +151,10 @@ def coerce(x: ir.Expr, to: Type, what: str) -> ir.Expr:
         if isinstance(have, Tuple if isinstance(to, Tuple) else Vector):
             parts = tuple(coerce(p, w, what) for p, w in zip(x.parts, wants, strict=True))
             return ir.Make(parts=parts, type=to, pos=x.pos)
-    reject(f"{what} is {to}, but the value is {have}", x.pos)
+    hint = f"{to.name}(...) casts" if isinstance(to, Scalar) else "the two types must be the same"
+    if isinstance(to, Handle):
+        hint = f"it refers to rows of {to.slot}; of a number i, write table[i]"
+    reject(f"{what} is {to}, but the value is {have}", x.pos, hint)
 
 
 def parts_of(t: Type) -> tuple[Type, ...]:
@@ -190,7 +193,7 @@ def common(x: ir.Expr, y: ir.Expr, pos: Pos) -> Scalar:
     a, b = x.type, y.type
     for v in (x, y):
         if not isinstance(v.type, Scalar | Weak):
-            reject(f"{v.type} is not a number", v.pos)
+            reject(f"{v.type} is not a number", v.pos, "x.id is the number of a row")
     if isinstance(a, Weak) and isinstance(b, Weak):
         kind = "f" if "f" in (a.kind, b.kind) else "i"
         return I64 if kind == "i" else F64
@@ -255,4 +258,4 @@ def truth(x: ir.Expr) -> ir.Expr:
     if isinstance(x.type, Scalar):
         zero = ir.Const(value=0, type=x.type, pos=x.pos)
         return ir.Compare(op="!=", x=x, y=zero, type=BOOL, pos=x.pos)
-    reject(f"{x.type} is not a condition", x.pos)
+    reject(f"{x.type} is not a condition", x.pos, "compare it, or one of its parts")
