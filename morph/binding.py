@@ -1,4 +1,4 @@
-"""From a launch's arguments to a compiled unit: which objects fill which slots, and the text for them.
+"""From the arguments of a launch to a compiled unit: which object fills which slot, and the text.
 
 A unit depends on the types of its arguments, never on the objects: what was compiled for one graph
 serves every graph of the same columns.
@@ -21,7 +21,7 @@ from morph.lang.definition import Definition
 from morph.lang.errors import reject
 from morph.lang.ir import Pos
 from morph.lang.program import ProgramChecker
-from morph.lang.scope import spelled
+from morph.lang.scope import plain, spelled
 from morph.lang.source import read
 from morph.lang.types import BOOL, F64, I32, I64, Handle, Scalar, Type
 from morph.lang.unit import Builder, checked
@@ -139,6 +139,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         key = (
             request.what.definition, request.device.name, kinds, tuple(slots.stores.items()),
             tuple(slots.graphs.items()), request.where.__code__ if request.where else None,
+            cells(request.where),
         )  # fmt: skip
         known = _compiled.get(key)
         if known is not None and known.holds():
@@ -154,6 +155,19 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         return made, slots
 
 
+def cells(where: Any) -> tuple[Any, ...]:
+    """What a unit knows of the closure of a filter: numbers by their type, all else by identity."""
+    found: list[Any] = []
+    for cell in getattr(where, "__closure__", None) or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # not assigned yet
+            value = None
+        number = isinstance(value, bool | int | float | np.generic)
+        found.append(type(value) if number else id(value))
+    return tuple(found)
+
+
 def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
     """Give the arguments their slots; and what else of them the unit depends on."""
     definition = request.what.definition
@@ -166,6 +180,7 @@ def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
         reject(
             f"{definition.name!r} takes {len(names)} arguments{after}, not {len(args)}",
             definition.source.pos(definition.source.tree),
+            f"they are {', '.join(map(plain, names))}" if names else "call it with none",
         )
     slots = Slots()
     for arg, name in zip(args, names, strict=True):  # graphs first: they name their tables
@@ -292,7 +307,7 @@ def _step(
     args = tuple(v for v in values if isinstance(v, ir.Expr)) + closures(k, "kernel")
     where_args: tuple[ir.Expr, ...] = ()
     if request.where is not None:
-        test = builder.where(filter_of(request.where), item, pos)
+        test = builder.where(filter_of(request.where), item)
         where_args = closures(test, "where")
         k = replace(k, where=test.name)
         del builder.funcs[k.name]

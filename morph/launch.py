@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from morph.binding import Compiled, Request, Where, bind
+from morph.binding import Compiled, Request, Where, bind, cells
 from morph.collect import Collection, Flag, Set
 from morph.device import Device
 from morph.graph import Graph
@@ -79,7 +79,7 @@ def launch_for(
             key[i] = args[i]
     key.append(id(items))
     if where is not None:
-        key += [where.__code__, *map(_cell_key, where.__closure__ or ())]
+        key += [where.__code__, cells(where)]
     key = tuple(key)
     found = what.launches.get(key)
     if found is not None and found.fits():
@@ -93,14 +93,6 @@ def launch_for(
         del what.launches[next(iter(what.launches))]
     what.launches[key] = launch = Launch(what, compiled, slots)
     return launch
-
-
-def _cell_key(cell: Any) -> Any:
-    try:
-        value = cell.cell_contents
-    except ValueError:
-        return None
-    return id(value) if isinstance(value, OBJECTS) or callable(value) else type(value)
 
 
 def _device(items: Any, args: tuple[Any, ...]) -> Device:
