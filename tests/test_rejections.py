@@ -1,0 +1,193 @@
+"""Every rejection of the language: its message, its hint, and the line and columns it points at."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import linecache
+import textwrap
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import morph
+from morph.binding import Request, bind
+from morph.collect import Collection, Flag, Set
+from morph.device import device
+from morph.dtypes import Ref, vec
+from morph.graph import Graph
+from morph.kernel import foreach, kernel
+from morph.lang.errors import LanguageError
+from morph.lang.source import read
+
+HEAD = """
+import math
+import numpy as np
+from morph.dtypes import Ref
+from morph.kernel import foreach, func, kernel, program
+from morph.prelude import *
+
+
+@func
+def twice(x):
+    return x + x
+
+@func
+def clip(x, most):
+    return min(x, most)
+
+@kernel
+def touch(p):
+    p.dist = 0
+
+@struct
+class Pair:
+    a: i32
+    b: f32
+"""
+
+KERNEL = "@kernel\ndef k(p, g, coll, flag, sets, n):\n"
+PROGRAM = "@program\ndef main(g, coll, other, flag, sets, n):\n"
+counter = itertools.count()
+
+
+@kernel
+def touch(p: Any) -> None:
+    p.dist = 0
+
+
+def graph() -> Graph:
+    g = Graph.from_edges([0, 1, 1], [1, 2, 0], n=3, device="python")
+    p = g.points
+    for name, dtype in {"dist": "i4", "level": "i8", "w": "f4", "big": "u8", "ok": "?"}.items():
+        p.add(name, np.dtype(dtype))
+    p.add("xy", vec(np.float64, 2))
+    p.add("next", Ref("points"))
+    g.add_table("triangles", node=Ref("points")[3], bad=np.bool_)
+    return g
+
+
+def load(text: str) -> dict[str, Any]:
+    """Run a module's text, so that its functions have a source; the caret line is taken out."""
+    file = f"<rejected {next(counter)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    names: dict[str, Any] = {}
+    exec(compile(text, file, "exec", dont_inherit=True), names)
+    return names
+
+
+def run(text: str) -> None:
+    """Compile the case's kernel ``k`` or program ``main``."""
+    names, g = load(text), graph()
+    coll, other = Collection(g.points), Collection(g.points)
+    flag, sets = Flag(g), Set(g.points)
+    if "main" in names:
+        bind(Request(names["main"], None, (g, coll, other, flag, sets, 3), None, device("cpu")))
+    else:
+        foreach(g.points, names["k"], g, coll, flag, sets, 3, where=names.get("where"))
+
+
+def split(case: str) -> tuple[str, int, int, int]:
+    """A case's text without its caret line, and where that points: line, column, end."""
+    text = case
+    if not text.startswith(("@", "def where", "where")):
+        start = PROGRAM if text.startswith("# program\n") else KERNEL
+        text = start + textwrap.indent(text.removeprefix("# program\n"), "    ")
+    lines = (HEAD + text + "\n").split("\n")
+    at = next(i for i, line in enumerate(lines) if line.strip() and not line.strip(" ^"))
+    mark = lines.pop(at)
+    return "\n".join(lines), at, mark.index("^"), len(mark)
+
+
+def read_cases() -> list[tuple[str, str, str]]:
+    """The cases of ``rejections.txt``: text, message, hint."""
+    cases, lines = [], list[str]()
+    for line in (Path(__file__).parent / "rejections.txt").read_text().splitlines():
+        if line.startswith("! "):
+            problem = line[2:]
+        elif line.startswith("? "):
+            cases.append(("\n".join(lines).strip("\n"), problem, line[2:]))
+            lines = []
+        elif not line.startswith("#") or line == "# program":
+            lines.append(line)
+    return cases
+
+
+CASES = read_cases()
+
+
+def check(error: LanguageError, problem: str, hint: str, line: int, col: int, end: int) -> None:
+    text = linecache.getline(error.pos.file, error.pos.line).rstrip("\n")
+    assert (error.problem, error.hint) == (problem, hint)
+    assert (error.pos.line, error.pos.col, min(error.pos.end, len(text))) == (line, col, end)
+    shown = str(error).split("\n")
+    assert shown[0] == f"{error.pos.file}:{line}: {problem}"
+    assert shown[1] == "    " + text
+    assert shown[2] == "    " + " " * col + "^" * (end - col)
+    assert shown[3] == "  " + hint
+
+
+@pytest.mark.parametrize(("case", "problem", "hint"), CASES, ids=[c[1] for c in CASES])
+def test_rejected(case: str, problem: str, hint: str) -> None:
+    text, line, col, end = split(case)
+    with pytest.raises(LanguageError) as found:
+        run(text)
+    check(found.value, problem, hint, line, col, end)
+
+
+def test_source_that_is_not_available() -> None:
+    names: dict[str, Any] = {"kernel": kernel}
+    exec("@kernel\ndef k(p):\n    p.dist = 0", names)
+    with pytest.raises(LanguageError, match="the source of 'k' is not available") as found:
+        foreach(graph().points, names["k"])
+    assert found.value.hint.startswith("put the kernel in a file")
+
+
+def test_lambda_whose_source_is_not_available() -> None:
+    where = load("\n\nwhere = lambda p: p.ok\n")["where"]
+    file = where.__code__.co_filename
+    linecache.cache[file] = (0, None, ["\n", "\n", "where = lambda q: q\n"], file)
+    with pytest.raises(LanguageError, match="the source of this lambda is not available"):
+        foreach(graph().points, touch, where=where)
+
+
+def test_what_is_no_plain_function() -> None:
+    names = load("async def f(p):\n    p.dist = 0\n")
+    with pytest.raises(LanguageError, match="only a plain function can be compiled"):
+        read(names["f"])
+
+
+def test_carets_count_characters_and_keep_tabs() -> None:
+    text = '@kernel\ndef k(p):\n\tp.dist = "é", nothing\n'
+    names = load(HEAD + text)
+    with pytest.raises(LanguageError) as found:
+        foreach(graph().points, names["k"])
+    assert str(found.value).split("\n")[2] == "    \t" + " " * 9 + "^^^"
+    names = load(HEAD + text.replace(", nothing", "").replace("é", "é" * 3 + '" in nothing + "'))
+    with pytest.raises(LanguageError) as found:
+        foreach(graph().points, names["k"])
+    assert found.value.problem.startswith("a constant of type str")
+
+
+def test_every_rejection_is_tested() -> None:
+    """Each call of ``reject`` in the compiler is reached by one of the cases above."""
+    root = Path(morph.__file__).parent
+    here = {"source.py"}  # by the tests of their own
+    files = [f for f in (root / "lang").glob("*.py") if f.name not in here]
+    calls = {
+        (str(f), n.lineno, n.end_lineno or 0)
+        for f in [*files, root / "binding.py"]
+        for n in ast.walk(ast.parse(f.read_text()))
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "reject"
+    }
+    for case, _, _ in CASES:
+        with pytest.raises(LanguageError) as found:
+            run(split(case)[0])
+        frames = list(traceback.walk_tb(found.value.__traceback__))
+        at = next(i for i, (f, _) in enumerate(frames) if f.f_code.co_name == "reject")
+        file, line = frames[at - 1][0].f_code.co_filename, frames[at - 1][1]
+        calls = {c for c in calls if not (c[0] == file and c[1] <= line <= c[2])}
+    assert not calls
