@@ -15,7 +15,7 @@ struct Team {
     bool master;  // between arrive and depart: this thread runs alone
     u32 sense;    // the barrier word when this thread arrived
     u32 round;    // of claims
-    i32 launch;   // the number that single(row) compares
+    i32 launch;   // what single(row) compares: the launch, or below 0 a step of a program
     bool looked;  // all have read what a step may write: a barrier first
     bool took;    // all have read a flag: a barrier before it is taken again
 

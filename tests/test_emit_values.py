@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import units
+from machine import THREADS, Machine, meta, random_graph
+from units import assign, const, new, place, var, write
+
 from morph.build import cuda
 from morph.lang import emit, ir
 from morph.lang.types import BOOL, F64, I64, SCALARS, U64
-from test_emit import THREADS, Machine, meta
-from units import assign, const, new, place, var, write
 
 N = 4096
 NUMBERS = [t for t in SCALARS.values() if t.kind != "b"]
@@ -77,8 +78,12 @@ def samples(t, seed):
     rng = np.random.default_rng(seed)
     d = dtype(t)
     if t.kind == "f":
-        bits = rng.integers(0, 1 << t.bits, N, dtype=np.uint64, endpoint=False) if t.bits < 64 else \
-            rng.integers(0, 1 << 63, N, dtype=np.uint64) * 2 + rng.integers(0, 2, N, dtype=np.uint64)
+        bits = (
+            rng.integers(0, 1 << t.bits, N, dtype=np.uint64, endpoint=False)
+            if t.bits < 64
+            else rng.integers(0, 1 << 63, N, dtype=np.uint64) * 2
+            + rng.integers(0, 2, N, dtype=np.uint64)
+        )
         x = bits.astype(f"u{t.bits // 8}").view(d)
         x = np.where(np.isnan(x), d.type(1), x)
         x[: N // 2] = rng.integers(-40, 40, N // 2) / d.type(4)
@@ -150,11 +155,17 @@ def atomic_unit(t):
         columns += [units.column(how, t), units.column(f"old_{how}", t)]
         args = (x, const(1, t) if t.kind != "b" else const(True, t)) if how == "cas" else (x,)
         stores.append(units.Store(f"f_{how}", "flag"))
-        body.append(assign("old", units.atomic(how, place("g.points", how, target, t), *args, flag=f"f_{how}")))
+        body.append(
+            assign(
+                "old", units.atomic(how, place("g.points", how, target, t), *args, flag=f"f_{how}")
+            )
+        )
         body.append(write("g.points", f"old_{how}", row, var("old", t)))
     k = units.kernel("apply", [("r", units.P)], body, [("old", t)])
     store = units.table("g.points", *columns)
-    return units.one("apply", (store, *stores), (k,), units.foreach("g.points", "apply"), graph=False)
+    return units.one(
+        "apply", (store, *stores), (k,), units.foreach("g.points", "apply"), graph=False
+    )
 
 
 @pytest.mark.parametrize("threads", THREADS[1:])
@@ -196,7 +207,11 @@ def test_vectors_structs_and_functions():
     from morph.lang.types import F32, I32, Struct, Tuple, Vector
 
     units.Lines.line = 0
-    three, pair, both = Vector(I32, 3), Struct("Pair", (("low", I32), ("delete", F32))), Tuple((I32, BOOL))
+    three, pair, both = (
+        Vector(I32, 3),
+        Struct("Pair", (("low", I32), ("delete", F32))),
+        Tuple((I32, BOOL)),
+    )
     v, q = var("v", three), var("q", pair)
     size = new(ir.LocalSize, x=v, type=I64)
     spread = units.func(
@@ -215,7 +230,12 @@ def test_vectors_structs_and_functions():
         assign("v", new(ir.Load, place=place("g.points", "v", row, three), type=three)),
         assign("both", new(ir.Call, func="spread", args=(v,), type=both)),
         assign("q", new(ir.Make, type=pair, parts=(const(2), const(0.25, F32)))),
-        new(ir.SetField, name="q", index=0, value=new(ir.Field, x=var("both", both), index=0, type=I32)),
+        new(
+            ir.SetField,
+            name="q",
+            index=0,
+            value=new(ir.Field, x=var("both", both), index=0, type=I32),
+        ),
         new(ir.SetItem, name="v", index=const(2), value=new(ir.Cast, x=size, type=I32)),
         new(ir.Write, place=place("g.points", "w", row, three), value=v),
         write("g.points", "low", row, new(ir.Field, x=q, index=0, type=I32)),
@@ -233,7 +253,9 @@ def test_vectors_structs_and_functions():
         "g_points_v": packed, "g_points_w": np.zeros((N, 3), np.int32)})  # fmt: skip
     machine.run()
     got = packed[:, :3]
-    assert (machine["g_points_low"] == got[:, :2].min(axis=1)).all()  # backwards from the second last
+    assert (
+        machine["g_points_low"] == got[:, :2].min(axis=1)
+    ).all()  # backwards from the second last
     assert (machine["g_points_has"] == (got == 5).any(axis=1)).all()
     assert (machine["g_points_part"] == 0.25).all()
     assert (machine["g_points_w"] == np.column_stack([got[:, :2], np.full(N, 3)])).all()
@@ -243,8 +265,6 @@ def test_vectors_structs_and_functions():
 @pytest.mark.parametrize("direction", ["out", "in", "all"])
 def test_edges_in_order(direction, reverse):
     """The edges at a point from the second on, the edge 4 left out: order and both ends."""
-    from test_emit import random_graph
-
     units.Lines.line = 0
     n, m = 300, 900
     p, t, e = var("p", units.P), var("t", units.P), var("e", units.Handle("g.edges"))
@@ -257,7 +277,12 @@ def test_edges_in_order(direction, reverse):
         write("g.points", "sum", p, var("sum", I64)),
         write("g.points", "degree", p, new(ir.Degree, graph="g", point=p, direction=direction, type=units.I32)),
     ]  # fmt: skip
-    k = units.kernel("walk", [("p", units.P)], body, [("e", units.Handle("g.edges")), ("t", units.P), ("sum", I64)])
+    k = units.kernel(
+        "walk",
+        [("p", units.P)],
+        body,
+        [("e", units.Handle("g.edges")), ("t", units.P), ("sum", I64)],
+    )
     store = units.table("g.points", units.column("sum", I64), units.column("degree", units.I32))
     unit = units.one("walk", (store, units.EDGES), (k,), units.foreach("g.points", "walk"))
     offset, src, dst, _ = random_graph(n, m)
@@ -279,9 +304,6 @@ def test_edges_in_order(direction, reverse):
                 if e != 4:
                     total = total * np.int64(31) + np.int64(e * 1000 + t)
         assert machine["g_points_sum"][point] == total
-
-
-
 
 
 @pytest.mark.nvrtc

@@ -108,7 +108,12 @@ def kernel(name, params, body, locals_=(), **more):
 
 def func(name, params, result, body, locals_=()):
     return new(
-        ir.Func, name=name, params=tuple(params), result=result, locals=tuple(locals_), body=tuple(body)
+        ir.Func,
+        name=name,
+        params=tuple(params),
+        result=result,
+        locals=tuple(locals_),
+        body=tuple(body),
     )
 
 
@@ -163,7 +168,9 @@ def relax():
     distance = op("+", load("g.points", "dist", p), load("g.edges", "weight", e))
     body = [
         write("g.points", "mark", p, const(0, U8)),
-        edges(p, "e", "t", run(atomic("min", place("g.points", "dist", t), distance, flag="changed"))),
+        edges(
+            p, "e", "t", run(atomic("min", place("g.points", "dist", t), distance, flag="changed"))
+        ),
     ]
     test = less(load("g.points", "mark", var("p", P), U8), const(0, U8), "!=")
     where = func("marked", [("p", P)], BOOL, [new(ir.Return, value=test)])
@@ -204,7 +211,10 @@ def split(most=2):
 def worklist():
     """Take from one collection, add to another what is even, twice."""
     item = Handle("g.points")
-    work, rest = collection("work"), collection("rest", column("item", I32, ref="g.points"), column("by", F32))
+    work, rest = (
+        collection("work"),
+        collection("rest", column("item", I32, ref="g.points"), column("by", F32)),
+    )
     body = [
         reserve(rest=const(2, I64)),
         assign("x", new(ir.Take, slot="work", type=item)),
@@ -227,7 +237,10 @@ def components():
     u, v = load("g.edges", "src", e, P), load("g.edges", "dst", e, P)
     body = [
         assign("joined", new(ir.SetUnion, slot="set", x=u, y=v, type=BOOL)),
-        when(var("joined", BOOL), run(atomic("add", place("g.points", "hits", const(0, P)), const(1)))),
+        when(
+            var("joined", BOOL),
+            run(atomic("add", place("g.points", "hits", const(0, P)), const(1))),
+        ),
     ]
     k = kernel("join", [("e", Handle("g.edges"))], body, [("joined", BOOL)])
     stores = (POINTS, EDGES, Store("set", "set", of="g.points"))
@@ -300,7 +313,9 @@ def bfs_flag():
     blocks = (
         block(
             assign("level", var("first")),
-            new(ir.OneThread, body=(write("g.points", "dist", source, const(0)), raised("changed"))),
+            new(
+                ir.OneThread, body=(write("g.points", "dist", source, const(0)), raised("changed"))
+            ),
             goto=1,
         ),
         block(new(ir.TakeFlag, var="more", slot="changed"), cond=var("more", BOOL), goto=2),
@@ -355,7 +370,39 @@ def bfs_worklists():
     )  # fmt: skip
 
 
+def steps():
+    """Three times: add every point to `left`, then to `right`; one item of each step gets point 0."""
+    Lines.line = 0
+    p, nobody = var("p", P), const(0, P)
+
+    def add(slot):
+        body = [
+            reserve(**{slot: const(1, I64)}),
+            push(slot, item=p),
+            assign("mine", new(ir.Lock, slot="g.points", row=nobody, type=BOOL)),
+            when(
+                var("mine", BOOL), run(atomic("add", place("g.points", "hits", nobody), const(1)))
+            ),
+        ]
+        return kernel(f"add_{slot}", [("p", P)], body, [("mine", BOOL)])
+
+    count = op("+", var("n"), const(1))
+    mark = run(atomic("add", place("g.points", "dist", nobody), const(1)))
+    blocks = (
+        block(
+            assign("n", count), foreach("g.points", "add_left"), new(ir.OneThread, body=(mark,)),
+            foreach("g.points", "add_right"), cond=less(var("n"), const(3)), goto=0, orelse=1,
+        ),
+        block(assign("end", load("g.points", "dist", nobody))),
+    )  # fmt: skip
+    return unit(
+        "steps", (POINTS, collection("left"), collection("right")), (add("left"), add("right")), blocks,
+        (), [("n", I32), ("end", I32)], fused=True, graph=False,
+    )  # fmt: skip
+
+
 ALL = {
     "relax": relax, "split": split, "worklist": worklist, "components": components, "locks": locks,
-    "claim": claim, "guard": lambda: claim(guard=True), "bfs_flag": bfs_flag, "bfs_worklists": bfs_worklists,
+    "claim": claim, "guard": lambda: claim(guard=True), "bfs_flag": bfs_flag,
+    "bfs_worklists": bfs_worklists, "steps": steps,
 }  # fmt: skip

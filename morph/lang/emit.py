@@ -21,6 +21,7 @@ HEADERS = (
     "set", "graph", "predicates", "launch",
 )  # fmt: skip
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
+INLINE = 60  # nodes up to which a function called from several places is copied to each
 
 
 @cache
@@ -92,6 +93,7 @@ class Emission:
         )
         self.can_fail = any(isinstance(n, ir.Reserve | ir.LocalAdd) for n in nodes)
         self.claims = claims(unit)
+        self.locks = any(isinstance(n, ir.Lock) for n in nodes)
         self.ends: set[str] = set()  # steps whose barrier has a part for the master
         self.lines: list[str] = []
 
@@ -161,7 +163,9 @@ class Emission:
             self.put("        block = i32(load(a.state + BLOCK));")
             self.put("        step = i32(load(a.state + STEP));")
             self.put("        replay = load(a.state + REPLAY);")
-            self.put("        if (replay) launch = i32(load(a.state + LAUNCH));")
+            if self.locks:
+                self.put("        launch = -1 - i32(load(a.status + LOCKS));")
+                self.put("        if (replay) launch = i32(load(a.state + LAUNCH));")
             for i, (n, t) in enumerate(u.state):
                 self.put(f"        {names.member(n)} = {self.from_state(i, t)};")
         if self.claims:
@@ -169,11 +173,14 @@ class Emission:
         self.put("    }", "};", "", "struct Item : ItemBase {")
         self.put(*(f"    i32 {cname(s)}_room = 0;" for s in self.rooms))
         if u.fused:
-            self.put("    i32 launch;", *(f"    i32* {cname(f)}_flag;" for f in flags))
+            if self.locks:
+                self.put("    i32 launch;")
+            self.put(*(f"    i32* {cname(f)}_flag;" for f in flags))
         self.put("    MORPH_FN Item(const Args& a, const Run& t, i64 position)")
         self.put("        : ItemBase(position) {")
         if u.fused:
-            self.put("        launch = t.launch;")
+            if self.locks:
+                self.put("        launch = t.launch;")
             for f in map(cname, flags):
                 self.put(f"        {f}_flag = a.{f}_flag + t.{f}_turn;")
         self.put("    }", "};")
@@ -227,11 +234,18 @@ class Emission:
             self._define(f, f"void {name}_commit{given}", f.commit, live)
             self._define(f, f"void {name}_abort{given}", f.abort or (), live)
         else:
-            self._define(f, f"{result} {name}(const Args& a, Item& it{listed})", f.body)
+            called = not isinstance(f, ir.Kernel) and self._is_large(f)
+            self._define(f, f"{result} {name}(const Args& a, Item& it{listed})", f.body, called=called)
+
+    def _is_large(self, f: ir.Func) -> bool:
+        """Whether copies of a function at every call would cost more to compile than they gain."""
+        calls = sum(isinstance(n, ir.Call) and n.func == f.name for n in ir.walk(self.unit.funcs))
+        return calls > 1 and sum(1 for _ in ir.walk(f.body)) > INLINE
 
     def _define(
-        self, f: ir.Func, head: str, body: ir.Body, live: set[str] | None = None, gives: str = ""
-    ) -> None:
+        self, f: ir.Func, head: str, body: ir.Body, live: set[str] | None = None, gives: str = "",
+        called: bool = False,
+    ) -> None:  # fmt: skip
         types = dict(f.params) | dict(f.locals)
         spell, scalars = self.names.spell, self.names.scalars
 
@@ -242,7 +256,7 @@ class Emission:
 
         launch = "it.launch" if self.unit.fused else "i32(a.launch)"
         b = Body(self.names, resolve, self.flag, launch, types, gives)
-        self.put("", f"MORPH_FN {head} {{")
+        self.put("", f"{'MORPH_CALL' if called else 'MORPH_FN'} {head} {{")
         mine = _named(body)
         for n, t in f.locals:
             if n in mine and n not in (live or ()):

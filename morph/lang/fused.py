@@ -120,7 +120,8 @@ def _step(e: Emission, b: Body, name: str, s: ir.Node, looks: bool) -> None:
                 b.put(guard)
             b.put(text)
             _finish(e, b, name, s)
-            b.put("t.launch++;")
+            if e.locks:
+                b.put("t.launch--;")
         case ir.OneThread() | ir.Clear():
             if guard:
                 b.put(guard)
@@ -165,6 +166,8 @@ def _settle(e: Emission) -> None:
     e.put("", "MORPH_FN void settle(const Args& a, const Run& t) {")
     for word in ("block", "step", "replay", "launch"):
         e.put(f"    store(a.state + {word.upper()}, t.{word});")
+    if e.locks:
+        e.put("    store(a.status + LOCKS, -1 - t.launch);")
     for i, (n, _) in enumerate(e.unit.state):
         e.put(f"    store(a.state + VARS + {i}, i64(to_bits(t.{e.names.member(n)})));")
     for f in sorted(e.sets):

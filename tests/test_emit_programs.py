@@ -1,0 +1,92 @@
+"""Programs fused into one launch: barriers, flags, and going on where a store was too small."""
+
+import numpy as np
+import pytest
+import units
+from machine import THREADS, Machine, collection_arrays, graph_arrays
+
+from morph.lang.abi import Meta, State
+
+
+def levels(offset, dst, source):
+    dist = np.full(len(offset) - 1, 1 << 20)
+    dist[source], frontier = 0, [source]
+    while frontier:
+        then = []
+        for p in frontier:
+            for t in dst[offset[p] : offset[p + 1]]:
+                if dist[t] > dist[p] + 1:
+                    dist[t] = dist[p] + 1
+                    then.append(t)
+        frontier = then
+    return dist
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_program_with_a_flag(threads):
+    n = 2000
+    arrays = graph_arrays(n, 5000, seed=5)
+    arrays["g_points_dist"][:] = 1 << 20
+    machine = Machine(units.bfs_flag(), n, **arrays)
+    for _ in range(2):  # the flag is left as a later launch expects it
+        machine["state"][:] = 0
+        machine["g_points_dist"][:] = 1 << 20
+        machine.run(threads, source=17, first=0)
+        assert machine["state"][State.BLOCK] == -1
+        assert not machine["changed_flag"].any()
+        want = levels(arrays["g_out_offset"], arrays["g_edges_dst"], 17)
+        assert (machine["g_points_dist"] == want).all()
+        assert machine["state"][State.VARS] == want[want < 1 << 20].max() + 1
+
+
+@pytest.mark.parametrize("capacity", [8, 1 << 14])
+@pytest.mark.parametrize("threads", THREADS)
+def test_program_with_worklists(threads, capacity):
+    n = 2000
+    arrays = graph_arrays(n, 6000, seed=6)
+    arrays["g_points_dist"][:] = 1 << 20
+    arrays["g_points_dist"][3] = 0
+    arrays |= collection_arrays("now", [3], capacity) | collection_arrays("then", [], capacity)
+    machine = Machine(units.bfs_worklists(), n, **arrays)
+    launches = 0
+    while True:
+        machine.run(threads)
+        launches += 1
+        if not machine.failed():
+            break
+        assert machine["state"][State.REPLAY] == 1
+        machine.grow("now")
+        machine.grow("then")
+    assert (launches > 1) == (capacity == 8)
+    assert machine["state"][State.BLOCK] == -1
+    want = levels(arrays["g_out_offset"], arrays["g_edges_dst"], 3)
+    assert (machine["g_points_dist"] == want).all()
+    assert not machine["pending"].any()
+
+
+@pytest.mark.parametrize("capacity", [40, 1 << 14])
+@pytest.mark.parametrize("threads", THREADS)
+def test_program_goes_on_at_the_step_that_failed(threads, capacity):
+    n = 700
+    arrays = graph_arrays(n, n) | collection_arrays("left", [], capacity)
+    arrays |= collection_arrays("right", [], capacity)
+    machine = Machine(units.steps(), n, **arrays)
+    for again in range(2):
+        launches = 0
+        while True:
+            machine.run(threads)
+            launches += 1
+            if not machine.failed():
+                break
+            for slot in ("left", "right"):
+                if machine[f"{slot}_meta"][Meta.BUDGET] < n:
+                    machine.grow(slot)
+        assert (launches > 1) == (capacity == 40 and not again)
+        for slot in ("left", "right"):
+            words = machine[f"{slot}_meta"]
+            items = machine[f"{slot}_item"][: words[Meta.COUNT]]
+            assert (np.bincount(items, minlength=n) == 3).all()
+            words[Meta.COUNT], words[Meta.BUDGET] = 0, words[Meta.CAPACITY]
+        assert machine["state"][State.VARS :].tolist() == [3, 3 * (again + 1)]
+        assert machine["g_points_hits"][0] == 6 * (again + 1)
+        machine["state"][:] = 0
