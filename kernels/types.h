@@ -5,8 +5,10 @@
 
 #ifdef __CUDACC__
 #define MORPH_FN __device__ __forceinline__
+#define MORPH_CALL static __device__ __noinline__  // large, and called from several places
 #else
 #define MORPH_FN inline
+#define MORPH_CALL static inline __attribute__((unused))
 #define MORPH_EXPORT extern "C" __attribute__((visibility("default")))
 #pragma GCC visibility push(hidden)  // two kernels in one process never see each other's functions
 #endif
