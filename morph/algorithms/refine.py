@@ -123,7 +123,7 @@ def grow_cavity(g, x, seed, k, cavity, rim):
     An edge is coded 4 * triangle + side.  Depth first, counter-clockwise: from all sides of the
     seed (k < 0), or from the end of its side k, a segment that x splits, around to its beginning.
     """
-    stack = local(i64, 32)
+    stack = local(i64, 64)
     cavity.add(seed)
     if k < 0:
         stack.add(i64(seed) * 4 + 2)
@@ -209,8 +209,8 @@ def refine_one(item, g, again, stuck, goal):
     e = q.xy - p.xy
     worst = i64(log(dot(e, e) * goal.scale) * 2.885) + 40
     x = off_centre(p.xy, q.xy, r.xy, goal.reach)
-    cavity = g.triangles.local(24)
-    rim = local(i64, 32)
+    cavity = g.triangles.local(64)
+    rim = local(i64, 64)
     grow_cavity(g, x, t, i64(-1), cavity, rim)
     cut = encroached(g, x, rim)
     wall, first, last = None, None, None
@@ -227,7 +227,7 @@ def refine_one(item, g, again, stuck, goal):
         if n is not None:
             turn = rim.size
             grow_cavity(g, x, n, side_of(n, s), cavity, rim)
-    ring = g.triangles.local(32)
+    ring = g.triangles.local(64)
     for edge in rim:
         o = g.triangles[edge >> 2].nbr[edge & 3]
         if o is not None:
@@ -236,12 +236,12 @@ def refine_one(item, g, again, stuck, goal):
         stuck.add(t, item.apex)
     elif single(cavity, guard=ring, priority=worst):
         new = g.points.new(xy=x, on=wall)
-        begin = g.points.local(32)
-        outer = g.triangles.local(32)
-        walls = g.segments.local(32)
-        sides = local(i64, 32)
-        origins = local(i32, 32)
-        fan = g.triangles.local(32)
+        begin = g.points.local(64)
+        outer = g.triangles.local(64)
+        walls = g.segments.local(64)
+        sides = local(i64, 64)
+        origins = local(i32, 64)
+        fan = g.triangles.local(64)
         for edge in rim:
             s = g.triangles[edge >> 2]
             k = edge & 3
@@ -373,7 +373,10 @@ def refine_with_report(
         floor=(extent * 2.0**-40) ** 2,
         scale=1.0 / max(area, 1e-300),
     )
-    work, again, stuck = (Collection(g.triangles, apex=Ref(g.points)) for _ in range(3))
+    most = len(g.triangles)
+    work, again, stuck = (
+        Collection(g.triangles, capacity=n, apex=Ref(g.points)) for n in (most, most, 0)
+    )
     foreach(g.triangles, find_bad, work, goals[0])
     if progress is None:
         rounds = refine_all(g, work, again, stuck, goals[0])
@@ -402,7 +405,8 @@ def graph_of(mesh: Mesh, device: str | Device) -> Graph:
     )  # fmt: skip
     g.points.extend(xy=mesh.points)
     g.segments.extend(a=mesh.segments[:, 0], b=mesh.segments[:, 1], marker=mesh.segment_markers)
-    g.triangles.resize(2 * len(mesh.triangles))
+    g.points.resize(2 * len(mesh.points))
+    g.triangles.resize(5 * len(mesh.triangles) // 2)
     g.triangles.extend(
         node=mesh.triangles, nbr=mesh.neighbors, wall=_walls(mesh),
         origin=np.arange(len(mesh.triangles), dtype=np.int32),
