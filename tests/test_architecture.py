@@ -48,6 +48,7 @@ FLOORS = {
     "launch": f"{DATA} lang build run slots kernel",
     "kernel": f"{DATA} lang launch",
     "reduce": f"{DATA} kernel",
+    "testing": "device launch lang.abi",
     # work: only what a user has, too
     "algorithms": f"{PUBLIC} algorithms",
     "io": f"{DATA} io",

@@ -1,0 +1,78 @@
+"""What tests turn: allocations that fail, the order of items, the number of threads."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from morph import launch
+from morph.device import Device, device
+from morph.lang.abi import Status
+
+
+class Fault:
+    """One allocation that is to fail; ``fired`` says, when the block has ended, whether it did."""
+
+    __slots__ = ("fired",)
+
+    def __init__(self) -> None:
+        self.fired = False
+
+
+@contextlib.contextmanager
+def fail_allocation(n: int, where: str | Device = "cpu") -> Iterator[Fault]:
+    """Make the ``n``-th attempt to allocate inside the block fail, as if the store were full.
+
+    Parameters
+    ----------
+    n : int
+        From 1.  Reservations of rows and additions to local collections count, on every launch.
+    where : str or Device
+        The device of the launches.
+
+    Yields
+    ------
+    Fault
+        ``fired`` is false at the end if there were fewer than ``n`` attempts.
+
+    Raises
+    ------
+    ValueError
+        If ``n`` is not positive.
+    """
+    if n < 1:
+        raise ValueError(f"attempts count from 1, not from {n}")
+    on, fault, before = device(where), Fault(), launch.faults
+    status = launch.scratch(on).status
+    launch.faults = True
+    with on.active():
+        status[Status.INJECT] = n
+    try:
+        yield fault
+    finally:
+        launch.faults = before
+        with on.active():
+            fault.fired = bool(np.asarray(on.to_host(status))[Status.INJECT] <= 0)
+            status[Status.INJECT] = 0
+
+
+@contextlib.contextmanager
+def item_order(seed: int) -> Iterator[None]:
+    """Shuffle items by another seed, in kernels first launched inside on the python device."""
+    before, launch.seed = launch.seed, seed
+    try:
+        yield
+    finally:
+        launch.seed = before
+
+
+@contextlib.contextmanager
+def team(threads: int) -> Iterator[None]:
+    """Use this many threads, for objects first launched over inside on the cpu device."""
+    before, launch._threads = launch._threads, threads
+    try:
+        yield
+    finally:
+        launch._threads = before

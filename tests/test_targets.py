@@ -1,0 +1,529 @@
+"""Arithmetic, values and control flow in kernels against NumPy and Python, on every target."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from targets import everywhere, same, table, tries
+
+import morph
+from morph.prelude import (
+    bool_, ceil, f16, f32, f64, floor, i8, i16, i32, i64, local, popcount, sqrt, struct, u8, u16,
+    u32, u64, vector,
+)  # fmt: skip
+
+INTEGERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
+FLOATS = ["f2", "f4", "f8"]
+ROWS = 6
+
+
+def samples(dtype, rows=ROWS, least=None, most=None):
+    """Columns of any values, or of those from ``least`` to ``most``."""
+    dtype = np.dtype(dtype)
+    if dtype.kind == "f":
+        wide = st.floats(width=8 * dtype.itemsize, min_value=least, max_value=most)
+        low, high = (-6, 6) if least is None else (least, most)
+        near = st.integers(4 * low, 4 * high).map(lambda i: i / 4)
+    else:
+        info = np.iinfo(dtype)
+        low, high = (info.min, info.max) if least is None else (max(least, info.min), most)
+        wide = st.integers(low, high)
+        near = st.integers(max(low, -9), min(high, 9)) | st.sampled_from([low, high])
+    return hnp.arrays(dtype, rows, elements=wide | near)
+
+
+@morph.kernel
+def arithmetic(r):
+    r.plus, r.minus, r.times = r.x + r.y, r.x - r.y, r.x * r.y
+    r.low, r.high = min(r.x, r.y), max(r.x, r.y)
+    r.whole, r.rest = r.x // r.y, r.x % r.y
+    r.minus_x, r.size = -r.x, abs(r.x)
+    r.literals = (r.x + 3) * 2 - r.x // 5 + r.x % 7 - 100 // r.y
+    r.cube = r.x**3
+    r.chosen = r.x if r.x < r.y or r.y == 0 else r.y
+
+
+def arithmetic_of(x, y):
+    return {
+        "plus": x + y, "minus": x - y, "times": x * y, "low": np.minimum(x, y),
+        "high": np.maximum(x, y), "whole": x // y, "rest": x % y, "minus_x": -x, "size": abs(x),
+        "literals": (x + 3) * 2 - x // 5 + x % 7 - 100 // y, "cube": x * x * x,
+        "chosen": np.where((x < y) | (y == 0), x, y),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", INTEGERS + FLOATS)
+@tries(6)
+@given(st.data())
+def test_arithmetic(target, dtype, data):
+    """Wraparound, division and modulo of negatives and by zero, rounding, infinities and NaN."""
+    x, y = data.draw(samples(dtype)), data.draw(samples(dtype))
+    with np.errstate(all="ignore"):
+        want = arithmetic_of(x, y)
+
+    def run():
+        t = table(target, x=x, y=y, **dict.fromkeys(want, np.zeros(ROWS, dtype)))
+        morph.foreach(t, arithmetic)
+        for name, w in want.items():
+            got = t.__getattr__(name)
+            if name in ("low", "high"):  # which of 0.0 and -0.0 is smaller is not said
+                assert np.array_equal(got, w, equal_nan=dtype in FLOATS), name
+            else:
+                assert same(got, w), (name, x, y, got, w)
+
+    everywhere(target, run)
+
+
+@morph.kernel
+def bits(r):
+    r.both, r.any, r.one, r.none = r.x & r.y, r.x | r.y, r.x ^ r.y, ~r.x
+    r.left, r.right = r.x << r.by, r.x >> r.by
+    r.left3, r.right1 = r.x << 3, r.x >> 1
+    r.ones = popcount(r.x)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@tries(4)
+@given(st.data())
+def test_bits(target, dtype, data):
+    """Shifts may be as long as the type, or longer."""
+    width = 8 * np.dtype(dtype).itemsize
+    x, y = data.draw(samples(dtype)), data.draw(samples(dtype))
+    by = data.draw(samples(dtype, least=0, most=width + 2))
+    want = {
+        "both": x & y, "any": x | y, "one": x ^ y, "none": ~x, "left": x << by, "right": x >> by,
+        "left3": x << 3, "right1": x >> 1,
+        "ones": np.bitwise_count(x.view(f"u{width // 8}")).astype(np.int32),
+    }  # fmt: skip
+
+    def run():
+        t = table(target, x=x, y=y, by=by, **{k: np.zeros_like(w) for k, w in want.items()})
+        morph.foreach(t, bits)
+        for name, w in want.items():
+            assert same(t.__getattr__(name), w), (name, x, y, by)
+
+    everywhere(target, run)
+
+
+@morph.kernel
+def of_floats(r):
+    r.ratio, r.root, r.down, r.up = r.x / r.y, sqrt(r.x), floor(r.x), ceil(r.x)
+    r.nested = r.x * r.y + r.x - r.y * r.y * r.x
+    r.equal, r.other = r.x == r.y, r.x != r.y
+    r.less, r.most, r.more, r.least = r.x < r.y, r.x <= r.y, r.x > r.y, r.x >= r.y
+    r.between = -1.0 <= r.x < r.y <= 4.0
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@tries(8)
+@given(st.data())
+def test_floats(target, dtype, data):
+    """Each operation rounds once, to its own type; NaN compares false."""
+    x, y = data.draw(samples(dtype)), data.draw(samples(dtype))
+    with np.errstate(all="ignore"):
+        want = {
+            "ratio": x / y, "root": np.sqrt(x), "down": np.floor(x), "up": np.ceil(x),
+            "nested": x * y + x - y * y * x, "equal": x == y, "other": x != y, "less": x < y,
+            "most": x <= y, "more": x > y, "least": x >= y,
+            "between": (x >= -1) & (x < y) & (y <= 4),
+        }  # fmt: skip
+
+    def run():
+        t = table(target, x=x, y=y, **{k: np.zeros_like(w) for k, w in want.items()})
+        morph.foreach(t, of_floats)
+        for name, w in want.items():
+            assert same(t.__getattr__(name), w), (name, x, y)
+
+    everywhere(target, run)
+
+
+@morph.kernel
+def casts(r):
+    r.as_b1, r.as_i1, r.as_i2, r.as_i4, r.as_i8 = bool_(r.x), i8(r.x), i16(r.x), i32(r.x), i64(r.x)
+    r.as_u1, r.as_u2, r.as_u4, r.as_u8 = u8(r.x), u16(r.x), u32(r.x), u64(r.x)
+    r.as_f2, r.as_f4, r.as_f8 = f16(r.x), f32(r.x), f64(r.x)
+
+
+@pytest.mark.parametrize("dtype", ["b1", *INTEGERS, *FLOATS])
+@tries(4)
+@given(st.data())
+def test_casts(target, dtype, data):
+    """Integers wrap, floats are cut off (within the type: beyond it C++ says nothing)."""
+    if dtype == "b1":
+        x = data.draw(hnp.arrays(bool, ROWS))
+    else:
+        x = data.draw(samples(dtype, **({"least": 0, "most": 100} if dtype in FLOATS else {})))
+    with np.errstate(all="ignore"):
+        want = {f"as_{d}": x.astype(d) for d in ["b1", *INTEGERS, *FLOATS]}
+
+    def run():
+        t = table(target, x=x, **{k: np.zeros_like(w) for k, w in want.items()})
+        morph.foreach(t, casts)
+        for name, w in want.items():
+            assert same(t.__getattr__(name), w), (name, x)
+
+    everywhere(target, run)
+
+
+@morph.kernel
+def mixed(r):
+    r.plus, r.times = r.x + r.y, r.x * r.y
+    r.chosen = r.x if r.x < r.y else r.y
+    r.less, r.equal = r.x < r.y, r.x == r.y
+
+
+PAIRS = [
+    ("i1", "u1"), ("i4", "u4"), ("u8", "i8"), ("u2", "f2"), ("i4", "f4"), ("f2", "f4"), ("f4", "f8"),
+    ("u8", "f4"), ("i2", "i8"), ("b1", "i2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("left", "right"), PAIRS)
+def test_mixed_types_meet_as_in_numpy(target, left, right):
+    x, y = (np.array([0, 1, 1, 0, 3, 120, 7, 100]).astype(d) for d in (left, right))
+    y = y[::-1].copy()
+    want = {"plus": x + y, "times": x * y, "less": x < y, "equal": x == y}
+    want["chosen"] = np.where(x < y, x, y)
+
+    def run():
+        t = table(target, x=x, y=y, **{k: np.zeros_like(w) for k, w in want.items()})
+        morph.foreach(t, mixed)
+        for name, w in want.items():
+            assert same(t.__getattr__(name), w), name
+
+    everywhere(target, run)
+
+
+# --- vectors, structs, tuples, functions ---------------------------------------------------------
+
+
+@struct
+class Box:
+    low: (f64, 2)
+    high: (f64, 2)
+    count: i32
+
+
+@morph.func
+def grown(box, p):
+    b = Box(vector(min(box.low.x, p.x), min(box.low.y, p.y)), box.high, box.count + 1)
+    b.high = vector(max(box.high.x, p.x), max(box.high.y, p.y))
+    return b
+
+
+@morph.func
+def ordered(a, b):
+    """Several values."""
+    if a < b:
+        return a, b
+    return b, a
+
+
+@morph.func
+def twice(f, x):
+    """A function as an argument."""
+    return f(f(x))
+
+
+@morph.func
+def double(x):
+    return x + x
+
+
+@morph.func(cpp="return x * x + y * 0.5;")
+def by_hand(x: f64, y: f64) -> f64: ...
+
+
+@morph.kernel
+def shapes(r, rows, turn):
+    a, b = r.a, r.b
+    r.total = a + b * 2.0 - vector(1.0, 0.5, 0.25)
+    r.total[turn % 3] += a[turn % 3]
+    r.dot = a.x * b.x + a.y * b.y + a.z * b.z
+    inside = a[1] in b
+    box = Box(vector(a.x, a.y), vector(a.x, a.y), 0)
+    for i in range(3):
+        box = grown(box, vector(b[i], a[i]))
+    r.box = vector(box.low.x, box.low.y, box.high.x, box.high.y)
+    low, high = ordered(a.x, b.x)
+    low, high = high, low  # at once
+    r.pair = vector(low, high)
+    r.four = twice(double, r.dot)
+    r.length = len(a) + box.count + (10 if inside else 20)
+
+
+vectors = hnp.arrays(np.float64, (4, 3), elements=st.integers(-8, 8).map(float))
+
+
+@tries(10)
+@given(vectors, vectors, st.integers(0, 5))
+def test_vectors_structs_tuples_and_functions(target, a, b, turn):
+    total = a + b * 2 - np.array([1, 0.5, 0.25])
+    total[:, turn % 3] += a[:, turn % 3]
+    dot = (a * b).sum(axis=1)
+    xs, ys = np.column_stack([a[:, 0], b]), np.column_stack([a[:, 1], a])
+    box = np.stack([xs.min(1), ys.min(1), xs.max(1), ys.max(1)], axis=1)
+    pair = np.stack([np.maximum(a[:, 0], b[:, 0]), np.minimum(a[:, 0], b[:, 0])], axis=1)
+    inside = (a[:, 1:2] == b).any(axis=1)
+
+    def run():
+        t = table(
+            target, a=a, b=b, total=a * 0, dot=dot * 0, box=box * 0, pair=pair * 0, four=dot * 0,
+            length=np.zeros(4, np.int64),
+        )  # fmt: skip
+        morph.foreach(t, shapes, t, turn)
+        assert np.array_equal(t.total, total) and np.array_equal(t.dot, dot)
+        assert np.array_equal(t.box, box) and np.array_equal(t.pair, pair)
+        assert np.array_equal(t.four, 4 * dot)
+        assert np.array_equal(t.length, 6 + np.where(inside, 10, 20))
+
+    everywhere(target, run)
+
+
+@morph.kernel
+def calls_cpp(r):
+    r.out = by_hand(r.x, f64(2 * r.id))
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_functions_in_cpp(device):
+    t = table(device, x=np.array([1.0, 2.0, 3.0]), out=np.zeros(3))
+    morph.foreach(t, calls_cpp)
+    assert np.array_equal(t.out, [1, 5, 11])
+
+
+# --- control flow --------------------------------------------------------------------------------
+
+
+@morph.func
+def note(r, x):
+    """Tell of having been called; true if x is positive."""
+    r.calls += 1
+    return x > 0
+
+
+@morph.kernel
+def decisions(r):
+    r.both = note(r, r.x) and note(r, r.y)
+    r.either = note(r, r.x) or note(r, r.y) or note(r, r.x + r.y)
+    r.chain = 0 < r.x < r.y < 6
+    r.choice = (1 if note(r, r.x) else 2) if r.y > r.x else (3 if not note(r, r.y) else 4)
+    if r.x < 0:
+        r.case = 1
+    elif r.x == 0 and r.y:
+        r.case = 2
+    elif not r.x:
+        r.case = 3
+    else:
+        r.case = 4
+    n, steps = r.x * r.x + 1, 0
+    while True:
+        if n <= 1:
+            break
+        steps += 1
+        if n % 2 == 0:
+            n //= 2
+            continue
+        n = 3 * n + 1
+    r.steps = steps
+    h = i64(7)
+    for i in range(r.x, r.y):
+        if i == 3:
+            continue
+        for j in range(9, r.x, -2):
+            if j * i > 20:
+                break
+            h = h * 31 + i * j
+        for j in range(-2, 9, 3):
+            h = h * 31 + j
+            if h % 5 == 0:
+                return
+            r.hash = h
+
+
+def decided(x, y):
+    """The same in Python: calls, both, either, chain, choice, case, steps, hash."""
+    calls = []
+
+    def note(x):
+        calls.append(x)
+        return x > 0
+
+    both = note(x) and note(y)
+    either = note(x) or note(y) or note(x + y)
+    choice = (1 if note(x) else 2) if y > x else (3 if not note(y) else 4)
+    kind = 1 if x < 0 else 2 if x == 0 and y else 3 if not x else 4
+    n, steps = x * x + 1, 0
+    while n > 1:
+        n, steps = n // 2 if n % 2 == 0 else 3 * n + 1, steps + 1
+    h, out = 7, 0
+
+    def wrap(v):
+        return (v + 2**63) % 2**64 - 2**63
+
+    def walk():
+        nonlocal h, out
+        for i in range(x, y):
+            if i == 3:
+                continue
+            for j in range(9, x, -2):
+                if j * i > 20:
+                    break
+                h = wrap(h * 31 + i * j)
+            for j in range(-2, 9, 3):
+                h = wrap(h * 31 + j)
+                if h % 5 == 0:
+                    return
+                out = h
+
+    walk()
+    return len(calls), both, either, 0 < x < y < 6, choice, kind, steps, out
+
+
+@tries(12)
+@given(st.lists(st.tuples(st.integers(-6, 8), st.integers(-6, 8)), min_size=1, max_size=8))
+def test_control_flow(target, pairs):
+    """Short circuit, chained comparison, conditional expressions, loops left and cut short."""
+    x, y = np.array(pairs, np.int64).T.copy()
+    names = ("calls", "both", "either", "chain", "choice", "case", "steps", "hash")
+    kinds = dict.fromkeys(("both", "either", "chain"), bool)
+    want = [np.array(w) for w in zip(*itertools.starmap(decided, pairs), strict=True)]
+
+    def run():
+        empty = {name: np.zeros(len(x), kinds.get(name, np.int64)) for name in names}
+        t = table(target, x=x, y=y, **empty)
+        morph.foreach(t, decisions)
+        for name, w in zip(names, want, strict=True):
+            assert np.array_equal(t.__getattr__(name), w), (name, pairs)
+
+    everywhere(target, run)
+
+
+@morph.kernel
+def stacks(r):
+    s = local(i64, 32)
+    for i in range(r.x):
+        s.add(i * r.y)
+        if s.size > 3 and i % 2 == 1:
+            s.add(s.pop() + s.pop())
+    size, has = len(s), 2 * r.y in s
+    h = i64(1)
+    for v in s[1:]:
+        h = h * 31 + v
+    for v in reversed(s):
+        h = h * 37 + v
+    for v in reversed(s)[2:]:
+        h = h * 41 + v
+    if s.size > 2:
+        s[1] = s[0] + s[2]
+        h += s[1]
+    for v in s:  # grows as it goes
+        if v > 0 and s.size < 12:
+            s.add(v - 3)
+    h += s.size
+    s.clear()
+    s.add(h)
+    r.size, r.has, r.hash = size, has, s[0] + s.size
+
+
+def stacked(x, y):
+    s = []
+    for i in range(x):
+        s.append(i * y)
+        if len(s) > 3 and i % 2 == 1:
+            s.append(s.pop() + s.pop())
+    size, has, h = len(s), 2 * y in s, 1
+    for v in s[1:]:
+        h = h * 31 + v
+    for v in reversed(s):
+        h = h * 37 + v
+    for v in s[::-1][2:]:
+        h = h * 41 + v
+    if len(s) > 2:
+        s[1] = s[0] + s[2]
+        h += s[1]
+    for v in s:
+        if v > 0 and len(s) < 12:
+            s.append(v - 3)
+    h += len(s)
+    return size, has, (h + 1 + 2**63) % 2**64 - 2**63
+
+
+@tries(10)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(-4, 9)), min_size=1, max_size=6))
+def test_local_collections(target, pairs):
+    x, y = np.array(pairs, np.int64).T.copy()
+    want = list(itertools.starmap(stacked, pairs))
+
+    def run():
+        t = table(target, x=x, y=y, size=x * 0, has=x > 99, hash=x * 0)
+        morph.foreach(t, stacks)
+        got = zip(*(np.asarray(c).tolist() for c in (t.size, t.has, t.hash)), strict=True)
+        assert list(got) == want
+
+    everywhere(target, run)
+
+
+# --- constants and closures ----------------------------------------------------------------------
+
+FACTOR = 3
+
+
+@morph.kernel
+def scaled(r):
+    r.out = r.x * FACTOR
+
+
+def test_a_changed_constant_is_new_code(target, monkeypatch):
+    t = table(target, x=np.arange(4), out=np.zeros(4, np.int64))
+    for factor in (3, 5, 3):
+        monkeypatch.setitem(globals(), "FACTOR", factor)
+        morph.foreach(t, scaled)
+        assert np.array_equal(t.out, np.arange(4) * factor)
+    monkeypatch.setitem(globals(), "FACTOR", np.int64(7))
+    morph.foreach(t, scaled)
+    assert np.array_equal(t.out, np.arange(4) * 7)
+
+
+def test_closures_are_read_at_every_launch(target):
+    """A number of an enclosing function is an argument, in kernels and in filters."""
+    shift, least = 1, 0
+
+    @morph.kernel
+    def shifted(r):
+        r.out = r.x + shift
+
+    t = table(target, x=np.arange(6), out=np.zeros(6, np.int64))
+    morph.foreach(t, shifted)
+    assert np.array_equal(t.out, np.arange(6) + 1)
+    for by, limit in [(10, 2), (20, 4), (30, 9)]:
+        shift, least = by, limit
+        morph.foreach(t, shifted, where=lambda r: r.x >= least)
+    assert np.array_equal(t.out, [1, 2, 12, 13, 24, 25])
+    if target != "python":
+        assert len(shifted.launches) == 2  # one without the filter, one with it
+
+
+@morph.kernel
+def marked(r, by):
+    r.out += by
+
+
+@tries(8)
+@given(hnp.arrays(np.int64, 9, elements=st.integers(-5, 5)), st.integers(-5, 5))
+def test_filters(target, x, limit):
+    """A filter sees columns, ids and the numbers around it; an unmatched item is left alone."""
+
+    def run():
+        t = table(target, x=x, out=x * 0)
+        morph.foreach(t, marked, 1, where=lambda r: r.x > limit and r.id % 2 == 0)
+        morph.foreach(t, marked, 10, where=lambda r: r.x == limit or not r.x)
+        want = (x > limit) * (np.arange(9) % 2 == 0) + 10 * ((x == limit) | (x == 0))
+        assert np.array_equal(t.out, want)
+
+    everywhere(target, run)
