@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+import unit_programs
 import units
 from machine import THREADS, Machine, collection_arrays, graph_arrays, meta
 
@@ -11,7 +12,9 @@ from morph.build import cuda
 from morph.lang import emit
 from morph.lang.abi import Meta, State, Status
 
-# --- the text --------------------------------------------------------------------------------------
+UNITS = units.ALL | unit_programs.ALL
+
+# --- the text ---------------------------------------------------------------------------------
 
 
 def without_lines(text):
@@ -33,7 +36,7 @@ MORPH_FN void relax(const Args& a, Item& it, i32 p) {
         atomic_min(a.g_points_dist.at(t), a.g_points_dist.get(p) + a.g_edges_weight.get(e), a.changed_flag);
     }
 }
-"""
+"""  # noqa: E501
 
 CLAIM = """
 MORPH_FN bool touch(const Args& a, touch_item& it, i32 p) {
@@ -51,7 +54,7 @@ MORPH_FN bool touch(const Args& a, touch_item& it, i32 p) {
     it.priority = clamp_priority(3);
     return true;
 }
-"""
+"""  # noqa: E501
 
 
 def test_text_of_relax():
@@ -73,8 +76,12 @@ def test_text_of_claim():
 
 
 def test_names_out_of_the_way():
-    k = units.kernel("delete", [("a", units.P)], [units.assign("load", units.const(1)),
-                     units.assign("k1_", units.var("load"))], [("load", units.I32), ("k1_", units.I32)])  # fmt: skip
+    k = units.kernel(
+        "delete",
+        [("a", units.P)],
+        [units.assign("load", units.const(1)), units.assign("k1_", units.var("load"))],
+        [("load", units.I32), ("k1_", units.I32)],
+    )
     unit = units.one(
         "names", (units.POINTS,), (k,), units.foreach("g.points", "delete"), graph=False
     )
@@ -92,14 +99,14 @@ def test_words_are_those_of_the_abi():
         assert {m.name: words[m.name] for m in enum} == {m.name: m.value for m in enum}
 
 
-# --- compiling -------------------------------------------------------------------------------------
+# --- compiling --------------------------------------------------------------------------------
 
 
 @pytest.mark.nvrtc
-@pytest.mark.parametrize("name", units.ALL)
+@pytest.mark.parametrize("name", UNITS)
 def test_compiles_for_cuda(name):
     pytest.importorskip("cupy")
-    unit = units.ALL[name]()
+    unit = UNITS[name]()
     assert cuda.build(emit.prelude() + emit.source(unit), "sm_90", name=name)
 
 
@@ -110,7 +117,7 @@ def test_compiles_with_faults_for_cuda():
     assert cuda.build(text, "sm_90", defines=("MORPH_FAULTS",))
 
 
-# --- running ---------------------------------------------------------------------------------------
+# --- running ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("threads", THREADS)
@@ -144,11 +151,21 @@ def rows_machine(count, capacity, most=2):
     fill = np.zeros(24, np.uint8)  # key at 0, pair at 8, left at 16
     fill[0:4] = np.array([7], np.int32).view(np.uint8)
     fill[8:16] = np.array([1.25, 2.25], np.float32).view(np.uint8)
-    return Machine(
-        units.split(most), 4 * capacity, rows_key=key, rows_left=left, rows_fill=fill,
-        rows_pair=np.zeros((capacity, 2), np.float32), rows_meta=meta(count, capacity),
-        rows_dead=np.zeros(capacity, np.uint8), rows_free=np.zeros(capacity, np.int32),
-    ), key[:count].copy(), left[:count].copy()  # fmt: skip
+    return (
+        Machine(
+            units.split(most),
+            4 * capacity,
+            rows_key=key,
+            rows_left=left,
+            rows_fill=fill,
+            rows_pair=np.zeros((capacity, 2), np.float32),
+            rows_meta=meta(count, capacity),
+            rows_dead=np.zeros(capacity, np.uint8),
+            rows_free=np.zeros(capacity, np.int32),
+        ),
+        key[:count].copy(),
+        left[:count].copy(),
+    )
 
 
 def split_result(key, left):

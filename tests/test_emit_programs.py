@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import units
+import unit_programs
 from machine import THREADS, Machine, collection_arrays, graph_arrays
 
 from morph.lang.abi import Meta, State
@@ -27,7 +27,7 @@ def test_program_with_a_flag(threads):
     n = 2000
     arrays = graph_arrays(n, 5000, seed=5)
     arrays["g_points_dist"][:] = 1 << 20
-    machine = Machine(units.bfs_flag(), n, **arrays)
+    machine = Machine(unit_programs.bfs_flag(), n, **arrays)
     for _ in range(2):  # the flag is left as a later launch expects it
         machine["state"][:] = 0
         machine["g_points_dist"][:] = 1 << 20
@@ -47,7 +47,7 @@ def test_program_with_worklists(threads, capacity):
     arrays["g_points_dist"][:] = 1 << 20
     arrays["g_points_dist"][3] = 0
     arrays |= collection_arrays("now", [3], capacity) | collection_arrays("then", [], capacity)
-    machine = Machine(units.bfs_worklists(), n, **arrays)
+    machine = Machine(unit_programs.bfs_worklists(), n, **arrays)
     launches = 0
     while True:
         machine.run(threads)
@@ -70,7 +70,7 @@ def test_program_goes_on_at_the_step_that_failed(threads, capacity):
     n = 700
     arrays = graph_arrays(n, n) | collection_arrays("left", [], capacity)
     arrays |= collection_arrays("right", [], capacity)
-    machine = Machine(units.steps(), n, **arrays)
+    machine = Machine(unit_programs.steps(), n, **arrays)
     for again in range(2):
         launches = 0
         while True:

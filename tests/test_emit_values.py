@@ -43,31 +43,43 @@ def nested(x, y):
 
 
 EVERYWHERE = {
-    "add": (binary("+"), np.add), "sub": (binary("-"), np.subtract), "mul": (binary("*"), np.multiply),
-    "div": (binary("//"), np.floor_divide), "mod": (binary("%"), np.remainder),
-    "min": (builtin("min", 2), np.minimum), "max": (builtin("max", 2), np.maximum),
-    "abs": (builtin("abs"), lambda x, y: np.abs(x)), "neg": (unary("-"), lambda x, y: np.negative(x)),
+    "add": (binary("+"), np.add),
+    "sub": (binary("-"), np.subtract),
+    "mul": (binary("*"), np.multiply),
+    "div": (binary("//"), np.floor_divide),
+    "mod": (binary("%"), np.remainder),
+    "min": (builtin("min", 2), np.minimum),
+    "max": (builtin("max", 2), np.maximum),
+    "abs": (builtin("abs"), lambda x, y: np.abs(x)),
+    "neg": (unary("-"), lambda x, y: np.negative(x)),
     "nested": (nested, lambda x, y: x - (y - (x + y) * y)),
     "to_f64": (cast(F64), lambda x, y: x.astype(np.float64)),
-}  # fmt: skip
+}
 OF_INTEGERS = {
-    "and": (binary("&"), np.bitwise_and), "or": (binary("|"), np.bitwise_or),
-    "xor": (binary("^"), np.bitwise_xor), "not": (unary("~"), lambda x, y: np.invert(x)),
-    "left": (binary("<<"), np.left_shift), "right": (binary(">>"), np.right_shift),
+    "and": (binary("&"), np.bitwise_and),
+    "or": (binary("|"), np.bitwise_or),
+    "xor": (binary("^"), np.bitwise_xor),
+    "not": (unary("~"), lambda x, y: np.invert(x)),
+    "left": (binary("<<"), np.left_shift),
+    "right": (binary(">>"), np.right_shift),
     "to_i64": (cast(I64), lambda x, y: x.astype(np.int64)),
     "to_u64": (cast(U64), lambda x, y: x.astype(np.uint64)),
     "to_bool": (cast(BOOL), lambda x, y: x.astype(bool)),
     "to_f32": (cast(SCALARS["f32"]), lambda x, y: x.astype(np.float32)),
     "to_i8": (cast(SCALARS["i8"]), lambda x, y: x.astype(np.int8)),
-    "bits": (builtin("popcount", 1, units.I32), lambda x, y: np.bitwise_count(x.view(f"u{x.itemsize}"))),
-}  # fmt: skip
+    "bits": (
+        builtin("popcount", 1, units.I32),
+        lambda x, y: np.bitwise_count(x.view(f"u{x.itemsize}")),
+    ),
+}
 OF_FLOATS = {
-    "true": (binary("/"), np.divide), "floor": (builtin("floor"), lambda x, y: np.floor(x)),
+    "true": (binary("/"), np.divide),
+    "floor": (builtin("floor"), lambda x, y: np.floor(x)),
     "ceil": (builtin("ceil"), lambda x, y: np.ceil(x)),
     "sqrt": (builtin("sqrt"), lambda x, y: np.sqrt(x)),
     "to_f16": (cast(SCALARS["f16"]), lambda x, y: x.astype(np.float16)),
     "to_f32": (cast(SCALARS["f32"]), lambda x, y: x.astype(np.float32)),
-}  # fmt: skip
+}
 
 
 def operations(t):
@@ -144,7 +156,7 @@ def atomics_of(t):
 
 
 def atomic_unit(t):
-    """Each item applies each atomic to one of three places, and counts in the flags what changed."""
+    """Each item applies each atomic to one of three places, and flags what changed."""
     units.Lines.line = 0
     row = var("r", units.P)
     target = new(ir.Load, place=place("g.points", "at", row, units.P), type=units.P)
@@ -183,8 +195,15 @@ def test_atomics(t, threads):
         machine[f"g_points_{how}"][:8] = [0, 1, 0, 1, 1, 0, 1, 0]
     start = {how: machine[f"g_points_{how}"].copy() for how in atomics_of(t)}
     machine.run(threads)
-    fold = {"add": np.add, "sub": np.subtract, "min": np.minimum, "max": np.maximum,
-            "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}  # fmt: skip
+    fold = {
+        "add": np.add,
+        "sub": np.subtract,
+        "min": np.minimum,
+        "max": np.maximum,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+    }
     for how in atomics_of(t):
         got, old = machine[f"g_points_{how}"], machine[f"g_points_old_{how}"]
         assert (got[:5] == start[how][:5]).all() and (got[8:] == start[how][8:]).all(), how
@@ -215,16 +234,34 @@ def test_vectors_structs_and_functions():
     v, q = var("v", three), var("q", pair)
     size = new(ir.LocalSize, x=v, type=I64)
     spread = units.func(
-        "spread", [("v", three)], both,
+        "spread",
+        [("v", three)],
+        both,
         [
             assign("low", new(ir.Item, x=v, index=const(0), type=I32)),
-            new(ir.ForItems, x=v, var="x", start=const(1), reverse=True,
-                body=(assign("low", new(ir.Builtin, name="min", args=(var("low"), var("x")), type=I32)),)),
-            new(ir.Return, value=new(ir.Make, type=both, parts=(
-                var("low"), new(ir.Contains, x=v, value=const(5), type=BOOL)))),
+            new(
+                ir.ForItems,
+                x=v,
+                var="x",
+                start=const(1),
+                reverse=True,
+                body=(
+                    assign(
+                        "low", new(ir.Builtin, name="min", args=(var("low"), var("x")), type=I32)
+                    ),
+                ),
+            ),
+            new(
+                ir.Return,
+                value=new(
+                    ir.Make,
+                    type=both,
+                    parts=(var("low"), new(ir.Contains, x=v, value=const(5), type=BOOL)),
+                ),
+            ),
         ],
         [("low", I32), ("x", I32)],
-    )  # fmt: skip
+    )
     row = var("r", units.P)
     body = [
         assign("v", new(ir.Load, place=place("g.points", "v", row, three), type=three)),
@@ -244,13 +281,20 @@ def test_vectors_structs_and_functions():
     ]
     k = units.kernel("mix", [("r", units.P)], body, [("v", three), ("q", pair), ("both", both)])
     store = units.table(
-        "g.points", units.column("v", I32, 3, stride=16), units.column("w", I32, 3), units.column("low", I32),
-        units.column("part", F32), units.column("has", BOOL),
-    )  # fmt: skip
+        "g.points",
+        units.column("v", I32, 3, stride=16),
+        units.column("w", I32, 3),
+        units.column("low", I32),
+        units.column("part", F32),
+        units.column("has", BOOL),
+    )
     unit = units.one("mix", (store,), (spread, k), units.foreach("g.points", "mix"), graph=False)
     packed = np.random.default_rng(5).integers(0, 9, (N, 4)).astype(np.int32)
-    machine = Machine(unit, N, **arrays_of(unit, N) | {
-        "g_points_v": packed, "g_points_w": np.zeros((N, 3), np.int32)})  # fmt: skip
+    machine = Machine(
+        unit,
+        N,
+        **arrays_of(unit, N) | {"g_points_v": packed, "g_points_w": np.zeros((N, 3), np.int32)},
+    )
     machine.run()
     got = packed[:, :3]
     assert (
@@ -268,15 +312,38 @@ def test_edges_in_order(direction, reverse):
     units.Lines.line = 0
     n, m = 300, 900
     p, t, e = var("p", units.P), var("t", units.P), var("e", units.Handle("g.edges"))
-    step = units.op("+", units.op("*", var("sum", I64), const(31, I64)),
-                    new(ir.Cast, x=units.op("+", units.op("*", new(ir.Cast, x=e, type=units.I32), const(1000)),
-                                            new(ir.Cast, x=t, type=units.I32)), type=I64))  # fmt: skip
+    step = units.op(
+        "+",
+        units.op("*", var("sum", I64), const(31, I64)),
+        new(
+            ir.Cast,
+            x=units.op(
+                "+",
+                units.op("*", new(ir.Cast, x=e, type=units.I32), const(1000)),
+                new(ir.Cast, x=t, type=units.I32),
+            ),
+            type=I64,
+        ),
+    )
     body = [
-        units.edges(p, "e", "t", assign("sum", step), direction=direction, start=const(1), reverse=reverse,
-                    skip=const(4, units.Handle("g.edges"))),
+        units.edges(
+            p,
+            "e",
+            "t",
+            assign("sum", step),
+            direction=direction,
+            start=const(1),
+            reverse=reverse,
+            skip=const(4, units.Handle("g.edges")),
+        ),
         write("g.points", "sum", p, var("sum", I64)),
-        write("g.points", "degree", p, new(ir.Degree, graph="g", point=p, direction=direction, type=units.I32)),
-    ]  # fmt: skip
+        write(
+            "g.points",
+            "degree",
+            p,
+            new(ir.Degree, graph="g", point=p, direction=direction, type=units.I32),
+        ),
+    ]
     k = units.kernel(
         "walk",
         [("p", units.P)],
@@ -288,9 +355,12 @@ def test_edges_in_order(direction, reverse):
     offset, src, dst, _ = random_graph(n, m)
     order = np.argsort(dst, kind="stable").astype(np.int32)
     arrays = arrays_of(unit, n) | {
-        "g_out_offset": offset, "g_edges_src": src, "g_edges_dst": dst, "g_in_edge": order,
+        "g_out_offset": offset,
+        "g_edges_src": src,
+        "g_edges_dst": dst,
+        "g_in_edge": order,
         "g_in_offset": np.searchsorted(dst[order], np.arange(n + 1)).astype(np.int64),
-    }  # fmt: skip
+    }
     machine = Machine(unit, n, **arrays)
     machine.run()
     for point in range(n):

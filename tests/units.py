@@ -14,7 +14,7 @@ from morph.lang.types import (
     Local,
     Object,
     Store,
-)  # fmt: skip
+)
 
 FILE = "user.py"
 P = Handle("g.points")
@@ -94,16 +94,29 @@ def push(slot, **values):
 
 def edges(point, edge, other, *body, direction="out", start=None, reverse=False, skip=None):
     return new(
-        ir.ForEdges, graph="g", point=point, direction=direction, edge=edge, var=other, start=start,
-        reverse=reverse, skip=skip, body=body,
-    )  # fmt: skip
+        ir.ForEdges,
+        graph="g",
+        point=point,
+        direction=direction,
+        edge=edge,
+        var=other,
+        start=start,
+        reverse=reverse,
+        skip=skip,
+        body=body,
+    )
 
 
 def kernel(name, params, body, locals_=(), **more):
     return new(
-        ir.Kernel, name=name, params=tuple(params), result=NOTHING, locals=tuple(locals_),
-        body=tuple(body), **more,
-    )  # fmt: skip
+        ir.Kernel,
+        name=name,
+        params=tuple(params),
+        result=NOTHING,
+        locals=tuple(locals_),
+        body=tuple(body),
+        **more,
+    )
 
 
 def func(name, params, result, body, locals_=()):
@@ -139,18 +152,27 @@ def collection(slot, *columns, of="g.points"):
 
 POINTS = table("g.points", column("dist", I32), column("hits", I32), column("mark", U8))
 EDGES = table(
-    "g.edges", column("src", I32, ref="g.points"), column("dst", I32, ref="g.points"),
+    "g.edges",
+    column("src", I32, ref="g.points"),
+    column("dst", I32, ref="g.points"),
     column("weight", I32),
-)  # fmt: skip
+)
 GRAPH = GraphInfo("g", (("points", "g.points"), ("edges", "g.edges")), True, True)
 FLAG = Store("changed", "flag")
 
 
 def unit(name, stores, funcs, blocks, scalars=(), state=(), fused=False, graph=True):
     return new(
-        ir.Unit, name=f"morph_{name}", stores=tuple(stores), graphs=(GRAPH,) if graph else (),
-        scalars=tuple(scalars), funcs=tuple(funcs), state=tuple(state), blocks=tuple(blocks), fused=fused,
-    )  # fmt: skip
+        ir.Unit,
+        name=f"morph_{name}",
+        stores=tuple(stores),
+        graphs=(GRAPH,) if graph else (),
+        scalars=tuple(scalars),
+        funcs=tuple(funcs),
+        state=tuple(state),
+        blocks=tuple(blocks),
+        fused=fused,
+    )
 
 
 def one(name, stores, funcs, step, scalars=(), graph=True):
@@ -158,7 +180,7 @@ def one(name, stores, funcs, step, scalars=(), graph=True):
     return unit(name, stores, funcs, (block(step),), scalars, graph=graph)
 
 
-# --- the units -------------------------------------------------------------------------------------
+# --- the units --------------------------------------------------------------------------------
 
 
 def relax():
@@ -175,9 +197,12 @@ def relax():
     test = less(load("g.points", "mark", var("p", P), U8), const(0, U8), "!=")
     where = func("marked", [("p", P)], BOOL, [new(ir.Return, value=test)])
     k = kernel(
-        "relax", [("p", P), ("changed", Object("flag", "changed"))], body,
-        [("e", Handle("g.edges")), ("t", P)], where="marked",
-    )  # fmt: skip
+        "relax",
+        [("p", P), ("changed", Object("flag", "changed"))],
+        body,
+        [("e", Handle("g.edges")), ("t", P)],
+        where="marked",
+    )
     return unit("relax", (POINTS, EDGES, FLAG), (where, k), (block(foreach("g.points", "relax")),))
 
 
@@ -193,17 +218,42 @@ def split(most=2):
         assign("key", load("rows", "key", row)),
         reserve(rows=const(most, I64)),
         new(
-            ir.ForRange, var="i", start=const(0, I64), stop=new(ir.Cast, x=var("n"), type=I64), step=1,
+            ir.ForRange,
+            var="i",
+            start=const(0, I64),
+            stop=new(ir.Cast, x=var("n"), type=I64),
+            step=1,
             body=(
-                assign("made", new(ir.New, slot="rows", type=t, values=(
-                    ("key", op("+", var("key"), op("*", const(100), op("+", new(ir.Cast, x=var("i", I64), type=I32), const(1))))),
-                ))),
+                assign(
+                    "made",
+                    new(
+                        ir.New,
+                        slot="rows",
+                        type=t,
+                        values=(
+                            (
+                                "key",
+                                op(
+                                    "+",
+                                    var("key"),
+                                    op(
+                                        "*",
+                                        const(100),
+                                        op("+", new(ir.Cast, x=var("i", I64), type=I32), const(1)),
+                                    ),
+                                ),
+                            ),
+                        ),
+                    ),
+                ),
                 write("rows", "pair", var("made", t), const(0.5, F32), index=const(1)),
             ),
         ),
-        when(less(op("%", var("n"), const(2)), const(1), "=="),
-             run(new(ir.Delete, slot="rows", row=row, type=NOTHING))),
-    ]  # fmt: skip
+        when(
+            less(op("%", var("n"), const(2)), const(1), "=="),
+            run(new(ir.Delete, slot="rows", row=row, type=NOTHING)),
+        ),
+    ]
     k = kernel("split", [("r", t)], body, [("n", I32), ("key", I32), ("i", I64), ("made", t)])
     return one("split", (ROWS,), (k,), foreach("rows", "split"), graph=False)
 
@@ -280,129 +330,35 @@ def claim(capacity=8, guard=False, again=True):
     commit = [
         reserve(log=const(1, I64)),
         new(
-            ir.ForItems, x=var("cells", cells), var="q", start=None, reverse=False,
+            ir.ForItems,
+            x=var("cells", cells),
+            var="q",
+            start=None,
+            reverse=False,
             body=(write("g.points", "hits", var("q", P), one_more),),
         ),
         push("log", item=p),
-    ]  # fmt: skip
+    ]
     abort = [reserve(again=const(1, I64)), push("again", item=p)] if again else []
     k = kernel(
-        "touch", [("p", P)], body, [("cells", cells), ("ring", cells), ("e", Handle("g.edges")), ("t", P), ("q", P)],
-        commit=tuple(commit), abort=tuple(abort), live=("cells", *(("ring",) if guard else ())),
-    )  # fmt: skip
+        "touch",
+        [("p", P)],
+        body,
+        [("cells", cells), ("ring", cells), ("e", Handle("g.edges")), ("t", P), ("q", P)],
+        commit=tuple(commit),
+        abort=tuple(abort),
+        live=("cells", *(("ring",) if guard else ())),
+    )
     stores = (POINTS, EDGES, collection("work"), collection("again"), collection("log"))
     return one("touch", stores, (k,), foreach("work", "touch"))
 
 
-def bfs_flag():
-    """Levels until nothing changes: while changed.take(): foreach(points, visit)."""
-    Lines.line = 0
-    p, t = var("p", P), var("t", P)
-    next_level = op("+", var("level"), const(1))
-    visit = kernel(
-        "visit", [("p", P), ("level", I32)],
-        [
-            when(
-                less(load("g.points", "dist", p), var("level"), "=="),
-                edges(p, "e", "t", run(atomic("min", place("g.points", "dist", t), next_level, flag="changed"))),
-            )
-        ],
-        [("e", Handle("g.edges")), ("t", P)],
-    )  # fmt: skip
-    source = var("source", P)
-    blocks = (
-        block(
-            assign("level", var("first")),
-            new(
-                ir.OneThread, body=(write("g.points", "dist", source, const(0)), raised("changed"))
-            ),
-            goto=1,
-        ),
-        block(new(ir.TakeFlag, var="more", slot="changed"), cond=var("more", BOOL), goto=2),
-        block(
-            foreach("g.points", "visit", var("level")),
-            assign("level", op("+", var("level"), const(1))),
-            goto=1,
-        ),
-    )
-    return unit(
-        "levels", (POINTS, EDGES, FLAG), (visit,), blocks, [("source", I32), ("first", I32)],
-        [("level", I32), ("more", BOOL)], fused=True,
-    )  # fmt: skip
-
-
-def bfs_worklists():
-    """Two collections that are swapped: while len(now): foreach(now, expand); now, then = then, now."""
-    Lines.line = 0
-    p, t = var("p", P), var("t", P)
-
-    def expand(then):
-        place_ = place("g.points", "dist", t)
-        return kernel(
-            f"expand_{then}", [("p", P), ("level", I32)],
-            [
-                reserve(**{then: new(ir.Cast, x=new(ir.Degree, graph="g", point=p, direction="out", type=I32), type=I64)}),
-                edges(
-                    p, "e", "t",
-                    assign("old", atomic("min", place_, op("+", var("level"), const(1)))),
-                    when(less(var("level"), op("-", var("old"), const(1))), push(then, item=t)),
-                ),
-            ],
-            [("e", Handle("g.edges")), ("t", P), ("old", I32)],
-        )  # fmt: skip
-
-    def half(now, then, goto):
-        size = new(ir.StoreSize, slot=now, type=I64)
-        return (
-            block(cond=less(size, const(0, I64), ">"), goto=goto),
-            block(
-                foreach(now, f"expand_{then}", var("level")),
-                new(ir.Clear, slot=now),
-                assign("level", op("+", var("level"), const(1))),
-                goto=(goto + 1) % 4,
-            ),
-        )
-
-    blocks = (*half("now", "then", 1), *half("then", "now", 3))
-    return unit(
-        "expand", (POINTS, EDGES, collection("now"), collection("then")), (expand("then"), expand("now")),
-        blocks, (), [("level", I32)], fused=True,
-    )  # fmt: skip
-
-
-def steps():
-    """Three times: add every point to `left`, then to `right`; one item of each step gets point 0."""
-    Lines.line = 0
-    p, nobody = var("p", P), const(0, P)
-
-    def add(slot):
-        body = [
-            reserve(**{slot: const(1, I64)}),
-            push(slot, item=p),
-            assign("mine", new(ir.Lock, slot="g.points", row=nobody, type=BOOL)),
-            when(
-                var("mine", BOOL), run(atomic("add", place("g.points", "hits", nobody), const(1)))
-            ),
-        ]
-        return kernel(f"add_{slot}", [("p", P)], body, [("mine", BOOL)])
-
-    count = op("+", var("n"), const(1))
-    mark = run(atomic("add", place("g.points", "dist", nobody), const(1)))
-    blocks = (
-        block(
-            assign("n", count), foreach("g.points", "add_left"), new(ir.OneThread, body=(mark,)),
-            foreach("g.points", "add_right"), cond=less(var("n"), const(3)), goto=0, orelse=1,
-        ),
-        block(assign("end", load("g.points", "dist", nobody))),
-    )  # fmt: skip
-    return unit(
-        "steps", (POINTS, collection("left"), collection("right")), (add("left"), add("right")), blocks,
-        (), [("n", I32), ("end", I32)], fused=True, graph=False,
-    )  # fmt: skip
-
-
 ALL = {
-    "relax": relax, "split": split, "worklist": worklist, "components": components, "locks": locks,
-    "claim": claim, "guard": lambda: claim(guard=True), "bfs_flag": bfs_flag,
-    "bfs_worklists": bfs_worklists, "steps": steps,
-}  # fmt: skip
+    "relax": relax,
+    "split": split,
+    "worklist": worklist,
+    "components": components,
+    "locks": locks,
+    "claim": claim,
+    "guard": lambda: claim(guard=True),
+}

@@ -1,7 +1,7 @@
 """From a unit to one C++ text, which every target compiles behind the prelude.
 
-The order of the text: structs, `Args`, what an item carries, the user's functions, one `Step` for every
-``foreach``, what one thread does alone, and `run`, which is what every thread of the team runs.
+The order of the text: structs, `Args`, what an item carries, the user's functions, one `Step` for
+every ``foreach``, what one thread does alone, and `run`, what every thread of the team runs.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def cooperative(unit: ir.Unit) -> bool:
 
 
 def _grows_while_read(unit: ir.Unit) -> bool:
-    """Whether the unit asks for the size of a store that it changes: then as of the last barrier."""
+    """Whether the unit reads the size of a store that it changes: as of the last barrier."""
     nodes = list(ir.walk((unit.funcs, unit.blocks)))
     changed = {n.slot for n in nodes if isinstance(n, (*ALLOCATES, ir.Take))}
     asked = {n.slot for n in nodes if isinstance(n, ir.Foreach | ir.ForRows | ir.StoreSize)}
@@ -211,12 +211,14 @@ class Emission:
         return [n for n in dict.fromkeys((*k.live, *sorted(used))) if n not in params]
 
     def from_state(self, i: int, t: Type) -> str:
+        """A program's variable, from its word."""
         ctype = self.names.type(t)
         return f"from_bits<{ctype}>(Bits<{ctype}>(load(a.state + VARS + {i})))"
 
     # --- functions -------------------------------------------------------------------------------
 
     def flag(self, slot: str) -> str:
+        """The word of a flag that an item raises."""
         return f"{'it' if self.unit.fused else 'a'}.{cname(slot)}_flag"
 
     def _function(self, f: ir.Func) -> None:
@@ -235,7 +237,8 @@ class Emission:
             self._define(f, f"void {name}_abort{given}", f.abort or (), live)
         else:
             called = not isinstance(f, ir.Kernel) and self._is_large(f)
-            self._define(f, f"{result} {name}(const Args& a, Item& it{listed})", f.body, called=called)
+            given = f"(const Args& a, Item& it{listed})"
+            self._define(f, f"{result} {name}{given}", f.body, called=called)
 
     def _is_large(self, f: ir.Func) -> bool:
         """Whether copies of a function at every call would cost more to compile than they gain."""
