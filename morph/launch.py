@@ -245,6 +245,7 @@ class Launch:
             if not status[Status.FAILED]:
                 return
             self._mend(status.copy())
+            signed = self.signed  # new, if local collections were widened
             signed[index["launch"]] = s.launches  # the same: locks of the first run stay taken
             signed[index["replay"]] = 1
             self.words[index["pending"]] = s.pending_for(self._most())

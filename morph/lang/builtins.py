@@ -151,6 +151,14 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "-": lambda x: -x,
     "~": lambda x: ~x,
 }
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "==": lambda x, y: bool(x == y),
+    "!=": lambda x, y: bool(x != y),
+    "<": lambda x, y: bool(x < y),
+    "<=": lambda x, y: bool(x <= y),
+    ">": lambda x, y: bool(x > y),
+    ">=": lambda x, y: bool(x >= y),
+}
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "+": lambda x, y: x + y,
     "-": lambda x, y: x - y,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-from morph.dtypes import Ref
 from morph.lang import ir
 from morph.lang.builtins import FLOAT_FUNCTIONS, StructType, name_of, scalar_of
 from morph.lang.definition import Definition, definition_of
@@ -138,7 +137,9 @@ class Calls(Methods):
     def _pure(self, name: str, args: list[ir.Expr], pos: Pos) -> ir.Expr:
         if name in ("min", "max"):
             if len(args) < 2:
-                reject(f"{name} takes two or more numbers", pos, "over a column: reduce(column, op)")
+                reject(
+                    f"{name} takes two or more numbers", pos, "over a column: reduce(column, op)"
+                )
             result = args[0]
             for y in args[1:]:
                 t = common(result, y, pos)
@@ -197,7 +198,7 @@ class Calls(Methods):
         """The type of a field; None for a reference, whose table the value tells."""
         want = struct.annotations[name]
         want = eval(want, struct.names) if isinstance(want, str) else want
-        if isinstance(want, Ref) and not want.size:
+        if hasattr(want, "table") and not want.size:  # a Ref
             return None
         elem, size = want if isinstance(want, tuple) and len(want) == 2 else (want, 0)
         scalar = scalar_of(elem)
@@ -215,7 +216,8 @@ class Calls(Methods):
                 reject("a local collection is passed by its name", a.pos, "assign it first")
         func = self.builder.function(definition, args, pos)
         passed = []
-        for a, (name, want) in zip(args, func.params, strict=False):
+        taken = [a for a in args if not isinstance(a, PythonValue)]  # functions are built in
+        for a, (name, want) in zip(taken, func.params, strict=True):
             if isinstance(a, ir.Expr):
                 if isinstance(a, ir.Var) and a.name in self.claimed:
                     if (where := self.builder.alters(func, name)) is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from morph.lang import ir
-from morph.lang.builtins import BINARY, UNARY, name_of
+from morph.lang.builtins import BINARY, COMPARE, UNARY, name_of
 from morph.lang.definition import Definition
 from morph.lang.errors import reject
 from morph.lang.ir import Pos
@@ -325,6 +325,8 @@ class Expressions:
 
     def short(self, op: str, x: ir.Expr, rest: Callable[[], ir.Expr], pos: Pos) -> ir.Expr:
         """``x op rest``, where ``rest`` is evaluated only if ``x`` does not decide."""
+        if isinstance(x, ir.Const):
+            return x if x.value == (op == "or") else rest()
         outer, self.out = self.out, []
         y = rest()
         inner, self.out = self.out, outer
@@ -377,6 +379,8 @@ class Expressions:
             reject(f"{x.type} cannot be compared", pos, "compare its parts")
         if isinstance(x.type, Handle) and op not in ("==", "!="):
             reject("rows have no order", pos, "compare x.id")
+        if isinstance(x, ir.Const) and isinstance(y, ir.Const):
+            return ir.Const(value=COMPARE[op](x.value, y.value), type=BOOL, pos=pos)
         return ir.Compare(op=op, x=x, y=y, type=BOOL, pos=pos)
 
     def _ifexp_expr(self, node: ast.IfExp) -> Value:

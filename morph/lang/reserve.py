@@ -39,6 +39,7 @@ def place_reserves(kernel: ir.Kernel, builder: Builder) -> ir.Kernel:
 class _Reserver:
     def __init__(self, builder: Builder, kernel: ir.Kernel) -> None:
         self.builder, self.kernel = builder, kernel
+        self.only: tuple[str, bool] | None = None  # count this one local collection
         nodes = [n for f in (kernel, *self._callees(kernel)) for n in ir.walk(f)]
         self.grows = any(isinstance(n, ir.LocalAdd) for n in nodes)
         self.written = {(n.place.slot, n.place.column) for n in nodes if isinstance(n, ir.Write)}
@@ -175,6 +176,9 @@ class _Bound:
 
     def effect(self, x: ir.Expr) -> Bounds:
         """The bounds of an expression that stands alone."""
+        only = self.facts.only
+        if only is not None and not isinstance(x, ir.LocalAdd | ir.Call):
+            return {}
         match x:
             case ir.New() | ir.Add():
                 return {(x.slot, False): _int(1, x.pos)}
@@ -182,7 +186,8 @@ class _Bound:
                 return {(x.slot, False): self.known(x.count, x.pos)}
             case ir.LocalAdd():
                 owner, name = self.owner(x.name)
-                return {(owner.key(name), True): _int(1, x.pos)}
+                key = (owner.key(name), True)
+                return {key: _int(1, x.pos)} if only in (None, key) else {}
             case ir.Call():
                 return self.call(x)
             case _:
@@ -306,10 +311,10 @@ class _Bound:
                 f"{plain(name)!r} grows in a loop over itself: how much is not known beforehand",
                 pos, "bound the loop by something that does not grow",
             )  # fmt: skip
-        self._growing = (*self._growing, name)
-        key = (self.key(name), True)
+        key, before = (self.key(name), True), self.facts.only
+        self._growing, self.facts.only = (*self._growing, name), key
         found = self.body(self.region).get(key) if self.adds(name) else None
-        self._growing = self._growing[:-1]
+        self._growing, self.facts.only = self._growing[:-1], before
         return found
 
     def adds(self, name: str) -> bool:
