@@ -78,12 +78,12 @@ struct Here {
 };
 inline void* operator new(decltype(sizeof 0), Here here) noexcept { return here.at; }
 
-// Rounds of about 64 items a thread, so that a barrier costs an item little.  One thread alone needs no
-// claims: it is always the only one.
+// Rounds of 64 to 1024 items a thread, so that a barrier costs an item little and few of a small range
+// are in flight at once.  One thread alone needs no claims: it is always the only one.
 template <class A, class R, class Step>
 MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;
-    constexpr i32 BATCH = 64, CHUNK = 32;
+    constexpr i32 CHUNK = 32;
     if (t.replay) first = 0;
     if (t.threads == 1) {
         for (i64 i = first; i < last; i++) {
@@ -93,12 +93,14 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
         }
         return;
     }
-    I* batch = (I*)malloc(sizeof(I) * (BATCH + CHUNK));
+    i64 quarter = (last - first) / (4 * t.threads);
+    i32 size = quarter < 64 ? 64 : quarter > 1024 ? 1024 : i32(quarter);
+    I* batch = (I*)malloc(sizeof(I) * (size + CHUNK));
     Share share(a, t, first, last, CHUNK);
     for (bool more = first < last; more;) {
         t.round++;
         i32 n = 0;
-        while (n < BATCH && share.next())
+        while (n < size && share.next())
             for (i64 i = share.begin; i < share.end; i++) {
                 I& it = *new (Here{&batch[n]}) I(a, t, i);
                 if (!gather(a, t, s, it)) {
