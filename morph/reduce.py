@@ -11,8 +11,9 @@ from morph.table import Table
 
 
 @kernel
-def fold(r, values, f, half):
-    if r.id + half < len(values):
+def fold(r: Any, values: Any, f: Any, half: Any) -> None:
+    """Combine a value of the first half with the one that stands as far into the second."""
+    if r.id < half and r.id + half < len(values):
         r.x = f(r.x, values[r.id + half].x)
 
 
@@ -47,6 +48,6 @@ def reduce(column: ColumnView, op: str | Function) -> Any:
         half = -(-n // 2)
         values = Table("values", store.device, capacity=n, x=column.dtype)
         values.extend(x=live[:n])
-        foreach(values, fold, values, op, half, where=lambda r: r.id < half)
+        foreach(values, fold, values, op, half)
         live, n = values.x.array, half
     return store.device.to_host(live[:1])[0]

@@ -15,7 +15,6 @@ from morph.lang.scope import Retype, plain, spelled
 from morph.lang.types import Handle, Local, Nothing, Rows, Tuple, Type
 from morph.lang.values import Static, cast, coerce, default, describe, has_none, parts_of
 
-
 TEMPORARY = re.compile(r"t\d+_")
 
 

@@ -27,6 +27,8 @@ class Pos:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
+    """Anything in the tree."""
+
     pos: Pos
 
 
@@ -35,6 +37,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expr(Node):
+    """Something with a value."""
+
     type: Type
 
 
@@ -62,7 +66,7 @@ class Unary(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binary(Expr):
-    """``+ - * / // % << >> & | ^`` with Python's meaning of ``//`` and ``%``; ``/`` is on floats."""
+    """``+ - * / // % << >> & | ^``; ``//`` and ``%`` as in Python, ``/`` on floats."""
 
     op: str
     x: Expr
@@ -215,8 +219,10 @@ class FindEdge(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Atomic(Expr):
-    """*effect*.  ``min max add sub and or xor cas exch``; gives the old value and sets ``flag`` if
-    the place changed."""
+    """*effect*.  ``min max add sub and or xor cas exch``; gives the old value.
+
+    Raises ``flag`` if the place changed.
+    """
 
     op: str
     place: Place
@@ -258,8 +264,10 @@ class Add(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Take(Expr):
-    """*effect*.  Remove one of the items that were there at the last barrier: its ``item`` (or the
-    entry's handle, if the collection carries columns), -1 when none is left."""
+    """*effect*.  Remove one of the items that were there at the last barrier.
+
+    Gives its ``item`` (or the entry's handle, if the collection carries columns), -1 if none is left.
+    """
 
     slot: str
 
@@ -344,7 +352,7 @@ EFFECTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stmt(Node):
-    pass
+    """Something that is done."""
 
 
 Body = tuple[Stmt, ...]
@@ -393,6 +401,8 @@ class Eval(Stmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class If(Stmt):
+    """``if cond: then`` ``else: orelse``."""
+
     cond: Expr
     then: Body
     orelse: Body
@@ -400,6 +410,8 @@ class If(Stmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class While(Stmt):
+    """``while cond: body``."""
+
     cond: Expr
     body: Body
 
@@ -417,9 +429,11 @@ class ForRange(Stmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForEdges(Stmt):
-    """The edges at a point, in adjacency order from position ``start``; backwards if ``reverse``
-    (then ``start`` counts from the last).  Binds ``edge``; and ``var``, the other end, if not None.
-    ``direction`` is ``out``, ``in`` or ``all`` (out, then in).  Skips the edge ``skip``."""
+    """The edges at a point, in adjacency order from position ``start``.
+
+    Backwards if ``reverse`` (then ``start`` counts from the last).  Binds ``edge``; and ``var``, the
+    other end, if not None.  ``direction`` is ``out``, ``in`` or ``all`` (out, then in).  Skips the edge ``skip``.
+    """
 
     graph: str
     point: Expr
@@ -456,22 +470,24 @@ class ForItems(Stmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Break(Stmt):
-    pass
+    """Leave the innermost loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continue(Stmt):
-    pass
+    """Go on with the innermost loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Return(Stmt):
+    """Leave the function."""
+
     value: Expr | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need(Node):
-    """At most ``count`` rows of the store in ``slot``, or (``local``) values of a local collection."""
+    """At most ``count`` rows of the store in ``slot``, or values of the ``local`` collection."""
 
     slot: str
     count: Expr
@@ -499,8 +515,11 @@ class Claim(Stmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Func(Node):
-    """A function specialised to its argument types.  Parameters of type Object take no place in the
-    generated signature.  ``locals`` gives every local's type, parameters excluded."""
+    """A function specialised to its argument types.
+
+    Parameters of type Object take no place in the generated signature.  ``locals`` gives every
+    local's type, parameters excluded.
+    """
 
     name: str
     params: tuple[tuple[str, Type], ...]
@@ -528,7 +547,8 @@ class Kernel(Func):
 class Foreach(Node):
     """Run a kernel once for every live row or item of the store in ``slot``.
 
-    ``args`` are the kernel's non-object arguments after the item; ``where_args`` the filter's."""
+    ``args`` are the kernel's non-object arguments after the item; ``where_args`` the filter's.
+    """
 
     slot: str
     kernel: str
@@ -560,8 +580,10 @@ class Clear(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block(Node):
-    """Uniform steps, then a jump: to ``goto`` if ``cond`` is None or true, else to ``orelse``;
-    -1 ends the program.  An ``Assign`` here is computed by every thread alike."""
+    """Uniform steps, then a jump: to ``goto`` if ``cond`` is None or true, else to ``orelse``.
+
+    -1 ends the program.  An ``Assign`` here is computed by every thread alike.
+    """
 
     steps: tuple[Assign | Foreach | OneThread | TakeFlag | Clear, ...]
     cond: Expr | None
@@ -573,7 +595,8 @@ class Block(Node):
 class Unit(Node):
     """One compilation: what it touches, its functions (callees first), and its entry.
 
-    A unit of one ``foreach`` has one block with one ``Foreach`` step and is not ``fused``."""
+    A unit of one ``foreach`` has one block with one ``Foreach`` step and is not ``fused``.
+    """
 
     name: str
     stores: tuple[Store, ...]

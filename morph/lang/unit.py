@@ -29,7 +29,6 @@ from morph.lang.types import (
 )
 from morph.lang.values import ObjectValue, PythonValue, Value, default, describe, has_none, truth
 
-
 T = TypeVar("T")
 F = TypeVar("F", bound=ir.Func)
 
