@@ -266,7 +266,8 @@ class Add(Expr):
 class Take(Expr):
     """*effect*.  Remove one of the items that were there at the last barrier.
 
-    Gives its ``item`` (or the entry's handle, if the collection carries columns), -1 if none is left.
+    Gives its ``item`` (or the entry's handle, if the collection carries columns), -1 if none is
+    left.
     """
 
     slot: str
@@ -431,8 +432,9 @@ class ForRange(Stmt):
 class ForEdges(Stmt):
     """The edges at a point, in adjacency order from position ``start``.
 
-    Backwards if ``reverse`` (then ``start`` counts from the last).  Binds ``edge``; and ``var``, the
-    other end, if not None.  ``direction`` is ``out``, ``in`` or ``all`` (out, then in).  Skips the edge ``skip``.
+    Backwards if ``reverse`` (then ``start`` counts from the last).  Binds ``edge``; and ``var``,
+    the other end, if not None.  ``direction`` is ``out``, ``in`` or ``all`` (out, then in).  Skips
+    the edge ``skip``.
     """
 
     graph: str
