@@ -13,8 +13,25 @@ from targets import everywhere, same, table, tries
 
 import morph
 from morph.prelude import (
-    bool_, ceil, f16, f32, f64, floor, i8, i16, i32, i64, local, popcount, sqrt, struct, u8, u16,
-    u32, u64, vector,
+    bool_,
+    ceil,
+    f16,
+    f32,
+    f64,
+    floor,
+    i8,
+    i16,
+    i32,
+    i64,
+    local,
+    popcount,
+    sqrt,
+    struct,
+    u8,
+    u16,
+    u32,
+    u64,
+    vector,
 )  # fmt: skip
 
 INTEGERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
@@ -178,8 +195,8 @@ def mixed(r):
 
 
 PAIRS = [
-    ("i1", "u1"), ("i4", "u4"), ("u8", "i8"), ("u2", "f2"), ("i4", "f4"), ("f2", "f4"), ("f4", "f8"),
-    ("u8", "f4"), ("i2", "i8"), ("b1", "i2"),
+    ("i1", "u1"), ("i4", "u4"), ("u8", "i8"), ("u2", "f2"), ("i4", "f4"), ("f2", "f4"),
+    ("f4", "f8"), ("u8", "f4"), ("i2", "i8"), ("b1", "i2"),
 ]  # fmt: skip
 
 

@@ -1,0 +1,395 @@
+"""Every iterator of the language against lists in Python, on random graphs and meshes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.spatial import Delaunay
+from targets import everywhere, host, tries
+
+import morph
+from morph.prelude import bool_, f64, i64, incircle, orient2d, single, vector
+
+
+@st.composite
+def graphs(draw, most=7):
+    """Points and edges in the order of their ids: parallel ones, loops and islands too."""
+    n = draw(st.integers(1, most))
+    ends = st.integers(0, n - 1)
+    return n, sorted(draw(st.lists(st.tuples(ends, ends), max_size=3 * most)), key=lambda e: e[0])
+
+
+def graph(target, n, edges, **more):
+    src, dst = (np.array([e[i] for e in edges], np.int32) for i in (0, 1))
+    return morph.Graph.from_edges(src, dst, n=n, device=target, **more)
+
+
+def fold(ids):
+    h = 1
+    for i in ids:
+        h = (h * 31 + i + 1 + 2**63) % 2**64 - 2**63
+    return h
+
+
+class Model:
+    """Adjacency as lists: the edges out of and into each point, ascending."""
+
+    def __init__(self, n, edges):
+        self.n, self.edges = n, edges
+        self.out = [[e for e, (s, _) in enumerate(edges) if s == p] for p in range(n)]
+        self.into = [[e for e, (_, d) in enumerate(edges) if d == p] for p in range(n)]
+
+    def outnbrs(self, p):
+        return [self.edges[e][1] for e in self.out[p]]
+
+    def innbrs(self, p):
+        return [self.edges[e][0] for e in self.into[p]]
+
+    def around(self, p, but):
+        """The other edges at a point."""
+        return [e for e in self.out[p] + self.into[p] if e != but]
+
+
+@morph.kernel
+def walk(p, g, cut):
+    h = i64(1)
+    for t in p.outnbrs:
+        h = h * 31 + t.id + 1
+    p.outnbrs_ = h
+    h = 1
+    for t in p.innbrs:
+        h = h * 31 + t.id + 1
+    p.innbrs_ = h
+    h = 1
+    for t in p.nbrs:
+        h = h * 31 + t.id + 1
+    p.nbrs_ = h
+    h = 1
+    for e in p.outedges:
+        h = h * 31 + e.id + 1
+    p.outedges_ = h
+    h = 1
+    for e in p.inedges:
+        h = h * 31 + e.id + 1
+    p.inedges_ = h
+    h = 1
+    for e in p.edges:
+        h = h * 31 + e.id + 1
+    p.edges_ = h
+    h = 1
+    for t in p.outnbrs[cut:]:
+        h = h * 31 + t.id + 1
+    p.late = h
+    h = 1
+    for t in reversed(p.nbrs):
+        h = h * 31 + t.id + 1
+    p.back = h
+    h = 1
+    for e in reversed(p.inedges)[cut:]:
+        h = h * 31 + e.id + 1
+        if e.src == p:
+            break
+    p.part = h
+    p.degrees = vector(p.out_degree, p.in_degree, p.degree)
+
+
+def walked(m, cut):
+    back = [list(reversed(m.into[p]))[cut:] for p in range(m.n)]
+    part = []
+    for p, ids in enumerate(back):
+        loops = [i for i, e in enumerate(ids) if m.edges[e][0] == p]
+        part.append(ids[: loops[0] + 1] if loops else ids)
+    return {
+        "outnbrs_": [m.outnbrs(p) for p in range(m.n)],
+        "innbrs_": [m.innbrs(p) for p in range(m.n)],
+        "nbrs_": [m.outnbrs(p) + m.innbrs(p) for p in range(m.n)],
+        "outedges_": m.out, "inedges_": m.into,
+        "edges_": [a + b for a, b in zip(m.out, m.into, strict=True)],
+        "late": [m.outnbrs(p)[cut:] for p in range(m.n)],
+        "back": [(m.outnbrs(p) + m.innbrs(p))[::-1] for p in range(m.n)],
+        "part": part,
+    }  # fmt: skip
+
+
+@tries(15)
+@given(graphs(), st.integers(0, 3))
+def test_points(target, edges, cut):
+    """Neighbours and edges, out, in and both; from a position on; backwards; left early."""
+    m = Model(*edges)
+    want = walked(m, cut)
+
+    def run():
+        g = graph(target, *edges)
+        for name in want:
+            g.points.add(name, i64)
+        g.points.add("degrees", morph.vec(i64, 3))
+        morph.foreach(g.points, walk, g, cut)
+        for name, lists in want.items():
+            assert host(g.points.__getattr__(name)).tolist() == [fold(x) for x in lists], name
+        degrees = [[len(a), len(b), len(a) + len(b)] for a, b in zip(m.out, m.into, strict=True)]
+        assert host(g.points.degrees).tolist() == degrees
+
+    everywhere(target, run)
+
+
+@morph.kernel
+def at_ends(e, g):
+    h = i64(1)
+    for f in e.nbr1:
+        h = h * 31 + f.id + 1
+    e.first = h
+    h = 1
+    for f in e.nbr2:
+        h = h * 31 + f.id + 1
+    e.second = h
+    h = 1
+    for f in e.nbrs:
+        h = h * 31 + f.id + 1
+    e.all = h
+    e.length = g.weight(e.src, e.dst)
+    f = g.edge(e.dst, e.src)
+    e.back = -1 if f is None else f.id
+
+
+@tries(12)
+@given(graphs())
+def test_edges(target, edges):
+    """The other edges at either end; the edge back, the first of several."""
+    m = Model(*edges)
+    weight = np.arange(len(m.edges)) * 10
+
+    def run():
+        g = graph(target, *edges, weight=weight)
+        for name in ("first", "second", "all", "back", "length"):
+            g.edges.add(name, i64)
+        morph.foreach(g.edges, at_ends, g)
+        first = [m.around(s, e) for e, (s, d) in enumerate(m.edges)]
+        second = [m.around(d, e) for e, (s, d) in enumerate(m.edges)]
+        assert host(g.edges.first).tolist() == [fold(x) for x in first]
+        assert host(g.edges.second).tolist() == [fold(x) for x in second]
+        both = [fold(a + b) for a, b in zip(first, second, strict=True)]
+        assert host(g.edges.all).tolist() == both
+        back = [next((e for e in m.out[d] if m.edges[e][1] == s), -1) for s, d in m.edges]
+        assert host(g.edges.back).tolist() == back
+        assert host(g.edges.length).tolist() == [10 * m.edges.index(e) for e in m.edges]
+
+    everywhere(target, run)
+
+
+@morph.kernel
+def over_all(r, g, work, cut):
+    h = i64(1)
+    for p in g.points:
+        h = h * 31 + p.id + 1
+    r.points = h
+    h = 1
+    for e in reversed(g.edges):
+        h = h * 31 + e.dst.id + 1
+    r.edges = h
+    h = 1
+    for t in g.parts[cut:]:
+        h = h * 31 + t.x + 1
+    r.parts = h
+    h = 1
+    for p in work:
+        h = h * 31 + p.id + 1
+    r.work = h
+    h = 1
+    for p in reversed(work)[cut:]:
+        h = h * 31 + p.id + 1
+    r.krow = h
+    r.sizes = vector(len(g.points), len(g.parts), len(work))
+
+
+@tries(12)
+@given(graphs(), st.lists(st.integers(0, 99), max_size=6), st.integers(0, 3), st.data())
+def test_tables_and_collections(target, edges, parts, cut, data):
+    """Whole tables and collections inside a kernel; dead rows are passed over."""
+    n, ends = edges
+    work = data.draw(st.lists(st.integers(0, n - 1), max_size=6))
+    dead = data.draw(st.sets(st.integers(0, len(parts) - 1))) if parts else set()
+
+    def run():
+        g = graph(target, n, ends)
+        g.add_table("parts", x=i64)
+        g.parts.extend(x=np.array(parts, np.int64))
+        if dead:
+            g.parts.delete(sorted(dead))
+        items = morph.Collection(g.points)
+        items.extend(np.array(work, np.int64))
+        names = ("points", "edges", "parts", "work", "krow")
+        t = morph.Table("t", target, **dict.fromkeys(names, i64), sizes=morph.vec(i64, 3))
+        t.extend(2)
+        morph.foreach(t, over_all, g, items, cut)
+        want = {
+            "points": range(n), "edges": [d for _, d in ends][::-1],
+            "parts": [x for i, x in enumerate(parts) if i >= cut and i not in dead],
+            "work": work, "krow": work[::-1][cut:],
+        }  # fmt: skip
+        for name, ids in want.items():
+            assert host(t.__getattr__(name)).tolist() == [fold(ids)] * 2, name
+        assert host(t.sizes).tolist() == [[n, len(parts), len(work)]] * 2
+
+    everywhere(target, run)
+
+
+@morph.kernel
+def undirected(p):
+    h = i64(1)
+    for t in p.nbrs:
+        h = h * 31 + t.id + 1
+    for e in p.edges:
+        h = h * 31 + e.id + 1
+    p.out = h
+
+
+@tries(8)
+@given(graphs())
+def test_symmetric_graphs_have_one_kind_of_neighbour(target, edges):
+    n, ends = edges
+    arcs = sorted({(s, d) for a, b in ends for s, d in ((a, b), (b, a))})
+    m = Model(n, arcs)
+
+    def run():
+        g = graph(target, n, arcs, symmetric=True)
+        g.points.add("out", i64)
+        morph.foreach(g.points, undirected)
+        want = [fold(m.outnbrs(p) + m.out[p]) for p in range(n)]
+        assert host(g.points.out).tolist() == want
+
+    everywhere(target, run)
+
+
+# --- meshes --------------------------------------------------------------------------------------
+
+
+@morph.func
+def opposite(t, n):
+    """The vertex of n that t has not."""
+    for k in range(3):
+        if n.nbr[k] == t:
+            return n.node[k]
+    return n.node[0]
+
+
+@morph.kernel
+def judge(t):
+    a, b, c = t.node[0].xy, t.node[1].xy, t.node[2].xy
+    t.turn = orient2d(a, b, c)
+    u, v = b - a, c - a
+    t.area = 0.5 * (u.x * v.y - u.y * v.x)
+    t.delaunay = True
+    for k in range(3):
+        n = t.nbr[k]
+        if n is not None and incircle(a, b, c, opposite(t, n).xy) > 0:
+            t.delaunay = False
+
+
+@morph.kernel
+def flip(t, again):
+    """Turn the diagonal of two triangles that are not Delaunay; Lawson's step."""
+    for k in range(3):
+        n = t.nbr[k]
+        if n is None:
+            continue
+        a, b, c, d = t.node[k], t.node[(k + 1) % 3], t.node[(k + 2) % 3], opposite(t, n)
+        if incircle(a.xy, b.xy, c.xy, d.xy) > 0:
+            t.side = k
+            again.set()
+
+
+@morph.kernel
+def turn(t, g, lost):
+    k = i64(t.side)
+    side = i64(0)
+    near = g.triangles.local(8)
+    n = t.nbr[k] if k >= 0 else None
+    if n is not None:
+        near.add(t)
+        near.add(n)
+        for i in range(3):
+            if n.nbr[i] == t:
+                side = i
+            elif n.nbr[i] is not None:
+                near.add(n.nbr[i])
+            if i != k and t.nbr[i] is not None:
+                near.add(t.nbr[i])
+        a, b, c, d = t.node[k], t.node[(k + 1) % 3], t.node[(k + 2) % 3], n.node[side]
+        if incircle(a.xy, b.xy, c.xy, d.xy) > 0:
+            if single(near):
+                tb, tc = t.nbr[(k + 2) % 3], t.nbr[(k + 1) % 3]  # across ab, across ca
+                nb, nc = n.nbr[(side + 1) % 3], n.nbr[(side + 2) % 3]  # across bd, across dc
+                t.node, n.node = vector(a, b, d), vector(a, d, c)
+                t.nbr, n.nbr = vector(nb, n, tb), vector(nc, tc, t)
+                for i in range(3):
+                    if nb is not None and nb.nbr[i] == n:
+                        nb.nbr[i] = t
+                    if tc is not None and tc.nbr[i] == t:
+                        tc.nbr[i] = n
+            else:
+                lost.set()
+
+
+def triangulation(points):
+    """Corners and neighbours, all turning left."""
+    d = Delaunay(points)
+    corner, nbr = d.simplices.astype(np.int32), d.neighbors.astype(np.int32)
+    p = points[corner]
+    u, v = p[:, 1] - p[:, 0], p[:, 2] - p[:, 0]
+    wrong = u[:, 0] * v[:, 1] < u[:, 1] * v[:, 0]
+    corner[wrong], nbr[wrong] = corner[wrong][:, [0, 2, 1]], nbr[wrong][:, [0, 2, 1]]
+    return corner, nbr
+
+
+def mesh(target, points, corner, nbr):
+    g = morph.Graph(target)
+    g.points.add("xy", morph.vec(f64, 2))
+    g.points.extend(xy=points)
+    g.add_table(
+        "triangles", node=morph.Ref("points")[3], nbr=morph.Ref("triangles")[3], turn=np.int32,
+        area=f64, delaunay=bool_, side=i64, pack=("node", "nbr"),
+    )  # fmt: skip
+    g.triangles.extend(node=corner, nbr=nbr)
+    return g
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_meshes_are_flipped_to_the_one_delaunay_triangulation(target, seed):
+    """Move the points a little: the triangulation stays one, but is Delaunay's no more."""
+    rng = np.random.default_rng(seed)
+    points = rng.random((60, 2))
+    corner, nbr = triangulation(points)
+    moved, step = points.copy(), 0.08
+    while True:
+        p = moved[corner]
+        u, v = p[:, 1] - p[:, 0], p[:, 2] - p[:, 0]
+        if step < 0.08 and (u[:, 0] * v[:, 1] > u[:, 1] * v[:, 0]).all():
+            break
+        step /= 2
+        moved = points + step * (rng.random(points.shape) - 0.5)
+
+    def run():
+        g = mesh(target, moved, corner, nbr)
+        morph.foreach(g.triangles, judge)
+        assert (host(g.triangles.turn) == 1).all()
+        area = 0.5 * (u[:, 0] * v[:, 1] - u[:, 1] * v[:, 0])
+        assert np.array_equal(g.triangles.area, area)
+        again, lost = morph.Flag(g), morph.Flag(g)
+        rounds = 0
+        again.set()
+        while again.take():
+            g.triangles.side[:] = -1
+            morph.foreach(g.triangles, flip, again)
+            morph.foreach(g.triangles, turn, g, lost)
+            rounds += 1
+            assert rounds < 200
+        morph.foreach(g.triangles, judge)
+        assert host(g.triangles.delaunay).all() and (host(g.triangles.turn) == 1).all()
+        assert host(g.triangles.area).sum() == pytest.approx(area.sum())
+        return sorted(tuple(sorted(t)) for t in host(g.triangles.node).tolist())
+
+    found = everywhere(target, run)
+    assert all(shape == found[0] for shape in found)
+    assert found[0] != sorted(tuple(sorted(t)) for t in corner.tolist())
