@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from morph.algorithms.meshtables import graph_of, mesh_of
 from morph.collect import Collection, Flag
 from morph.device import Device
-from morph.dtypes import Ref, vec
-from morph.graph import Graph
+from morph.dtypes import Ref
 from morph.kernel import foreach, func, kernel, program
 from morph.mesh import Mesh, MeshError
 from morph.prelude import f64, i32, i64, incircle, local, log, orient2d, single, sqrt, vector
@@ -117,59 +117,53 @@ def side_of(s, t):
 
 
 @func
-def grow_cavity(g, x, seed, k, cavity, rim):
-    """Collect the triangles whose circle holds x, from seed, and the edges around them in order.
+def hides(a, b, x):
+    """Whether x encroaches on the segment ab: lies in its diametral circle, or behind it."""
+    return dot(a - x, b - x) <= 0.0 or orient2d(a, b, x) <= 0
+
+
+@func
+def grow_cavity(g, x, seed, k, cavity, rim, ring):
+    """Collect the triangles whose circle holds x, the edges around them in order, those behind.
 
     An edge is coded 4 * triangle + side.  Depth first, counter-clockwise: from all sides of the
-    seed (k < 0), or from the end of its side k, a segment that x splits, around to its beginning.
+    seed (k < 0), giving the first segment met that x encroaches on, or -1; or from the end of its
+    side k, a segment that x splits, around to its beginning.
     """
     stack = local(i64, 64)
     cavity.add(seed)
     if k < 0:
         stack.add(i64(seed) * 4 + 2)
-        stack.add(i64(seed) * 4 + 1)
-        stack.add(i64(seed) * 4)
-    else:
-        stack.add(i64(seed) * 4 + (k + 2) % 3)
-        stack.add(i64(seed) * 4 + (k + 1) % 3)
+    stack.add(i64(seed) * 4 + (k + 2) % 3)
+    stack.add(i64(seed) * 4 + (k + 1) % 3)
     while stack.size > 0:
         edge = stack.pop()
         s = g.triangles[edge >> 2]
         i = edge & 3
         n = s.nbr[i]
-        inside = False
-        if n is not None and s.wall[i] is None:
-            inside = incircle(n.node[0].xy, n.node[1].xy, n.node[2].xy, x) > 0
-        if inside:
+        if s.wall[i] is not None:
+            if k < 0 and hides(s.node[(i + 1) % 3].xy, s.node[(i + 2) % 3].xy, x):
+                return edge
+        elif incircle(n.node[0].xy, n.node[1].xy, n.node[2].xy, x) > 0:
             j = side_of(n, s)
             cavity.add(n)
             stack.add(i64(n) * 4 + (j + 2) % 3)
             stack.add(i64(n) * 4 + (j + 1) % 3)
-        else:
-            rim.add(edge)
-
-
-@func
-def encroached(g, x, rim):
-    """The first segment of the rim whose diametral circle holds x, or that hides x; -1 if none."""
-    for edge in rim:
-        s = g.triangles[edge >> 2]
-        k = edge & 3
-        if s.wall[k] is not None:
-            a, b = s.node[(k + 1) % 3].xy, s.node[(k + 2) % 3].xy
-            if dot(a - x, b - x) <= 0.0 or orient2d(a, b, x) <= 0:
-                return edge
+            continue
+        rim.add(edge)
+        if n is not None:
+            ring.add(n)
     return i64(-1)
 
 
 @func
-def star_shaped(g, x, rim):
-    """Whether x sees every edge of the rim from inside."""
+def sees_walls(g, x, rim):
+    """Whether x lies inside of every segment of the rim; inside of the other edges it always does."""
     for edge in rim:
-        s = g.triangles[edge >> 2]
-        k = edge & 3
-        if orient2d(s.node[(k + 1) % 3].xy, s.node[(k + 2) % 3].xy, x) <= 0:
-            return False
+        s, k = g.triangles[edge >> 2], edge & 3
+        if s.wall[k] is not None:
+            if orient2d(s.node[(k + 1) % 3].xy, s.node[(k + 2) % 3].xy, x) <= 0:
+                return False
     return True
 
 
@@ -211,28 +205,25 @@ def refine_one(item, g, again, stuck, goal):
     x = off_centre(p.xy, q.xy, r.xy, goal.reach)
     cavity = g.triangles.local(64)
     rim = local(i64, 64)
-    grow_cavity(g, x, t, i64(-1), cavity, rim)
-    cut = encroached(g, x, rim)
+    ring = g.triangles.local(64)
+    cut = grow_cavity(g, x, t, i64(-1), cavity, rim, ring)
     wall, first, last = None, None, None
     turn = i64(-1)
+    sees = True
     if cut >= 0:
-        s = g.triangles[cut >> 2]
-        k = cut & 3
+        s, k = g.triangles[cut >> 2], cut & 3
         wall, first, last = s.wall[k], s.node[(k + 2) % 3], s.node[(k + 1) % 3]
         x = split_point(s, k)
         cavity.clear()
         rim.clear()
-        grow_cavity(g, x, s, k, cavity, rim)
+        ring.clear()
+        grow_cavity(g, x, s, k, cavity, rim, ring)
         n = s.nbr[k]
         if n is not None:
             turn = rim.size
-            grow_cavity(g, x, n, side_of(n, s), cavity, rim)
-    ring = g.triangles.local(64)
-    for edge in rim:
-        o = g.triangles[edge >> 2].nbr[edge & 3]
-        if o is not None:
-            ring.add(o)
-    if not star_shaped(g, x, rim):
+            grow_cavity(g, x, n, side_of(n, s), cavity, rim, ring)
+        sees = sees_walls(g, x, rim)
+    if not sees:
         stuck.add(t, item.apex)
     elif single(cavity, guard=ring, priority=worst):
         new = g.points.new(xy=x, on=wall)
@@ -243,8 +234,7 @@ def refine_one(item, g, again, stuck, goal):
         origins = local(i32, 64)
         fan = g.triangles.local(64)
         for edge in rim:
-            s = g.triangles[edge >> 2]
-            k = edge & 3
+            s, k = g.triangles[edge >> 2], edge & 3
             o = s.nbr[k]
             begin.add(s.node[(k + 1) % 3])
             outer.add(o)
@@ -391,62 +381,3 @@ def refine_with_report(
     with counting("transfer"):
         refined = mesh_of(g, mesh)
     return Refined(refined, rounds, len(stuck))
-
-
-def graph_of(mesh: Mesh, device: str | Device) -> Graph:
-    """Put a mesh into tables: points, segments, triangles with their neighbours and walls."""
-    g = Graph(device)
-    g.points.add("xy", vec(f64, 2))
-    g.add_table("segments", a=Ref("points"), b=Ref("points"), marker=i32)
-    g.points.add("on", Ref("segments"))
-    g.add_table(
-        "triangles", node=Ref("points")[3], nbr=Ref("triangles")[3], origin=i32,
-        wall=Ref("segments")[3], pack=("node", "nbr", "origin"),
-    )  # fmt: skip
-    g.points.extend(xy=mesh.points)
-    g.segments.extend(a=mesh.segments[:, 0], b=mesh.segments[:, 1], marker=mesh.segment_markers)
-    g.points.resize(2 * len(mesh.points))
-    g.triangles.resize(5 * len(mesh.triangles) // 2)
-    g.triangles.extend(
-        node=mesh.triangles, nbr=mesh.neighbors, wall=_walls(mesh),
-        origin=np.arange(len(mesh.triangles), dtype=np.int32),
-    )  # fmt: skip
-    return g
-
-
-def _walls(mesh: Mesh) -> np.ndarray:
-    """For each side of each triangle its segment, or -1; shape (m, 3), int32."""
-    ends = mesh.triangles[:, [[1, 2], [2, 0], [0, 1]]].astype(np.int64)
-    n = len(mesh.points)
-    sides = ends.min(axis=2) * n + ends.max(axis=2)
-    keys = np.sort(mesh.segments, axis=1).astype(np.int64) @ [n, 1]
-    order = np.argsort(keys)
-    at = np.minimum(np.searchsorted(keys, sides, sorter=order), max(len(keys) - 1, 0))
-    found = keys[order][at] == sides
-    return np.where(found, order[at], -1).astype(np.int32)
-
-
-def mesh_of(g: Graph, source: Mesh) -> Mesh:
-    """Read a mesh back from its tables."""
-    host = g.device.to_host
-    node, nbr, wall, origin = (
-        host(getattr(g.triangles, name).array) for name in ("node", "nbr", "wall", "origin")
-    )
-    xy, on = host(g.points.xy.array), host(g.points.on.array)
-    marker = host(g.segments.marker.array)
-    t, k = np.nonzero((wall >= 0) & (nbr < np.arange(len(node))[:, None]))
-    segments = np.stack([node[t, (k + 1) % 3], node[t, (k + 2) % 3]], axis=1)
-    added = on[len(source.points) :]
-    new_markers = np.where(added >= 0, marker[np.maximum(added, 0)], 0)
-    return Mesh(
-        points=xy.copy(),
-        triangles=np.ascontiguousarray(node),
-        neighbors=np.ascontiguousarray(nbr),
-        segments=segments.astype(np.int32),
-        segment_markers=marker[wall[t, k]],
-        point_markers=np.concatenate([source.point_markers, new_markers]).astype(np.int32),
-        triangle_attributes=source.triangle_attributes[origin],
-        holes=source.holes,
-        regions=source.regions,
-        base=source.base,
-    )
