@@ -1,4 +1,4 @@
-"""SSSP, optimised: only the points that came closer relax their edges (Falcon, figures 42 and 43)."""
+"""SSSP, optimised: only the points that came closer relax edges (Falcon, figures 42 and 43)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""SSSP, unoptimised: every point relaxes all its edges in every round (Falcon, figures 40 and 41)."""
+"""SSSP, unoptimised: every point relaxes its edges in every round (Falcon, figures 40 and 41)."""
 
 import sys
 

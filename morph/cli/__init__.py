@@ -41,7 +41,10 @@ class Commands(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _warn(message: Warning | str, *_: Any) -> None:
+def _warn(
+    message: Warning | str, category: object, filename: str, lineno: int,
+    file: object = None, line: object = None,
+) -> None:  # fmt: skip
     click.echo(f"morph: {message}", err=True)
 
 
