@@ -1,8 +1,8 @@
 """Breadth-first search: the number of edges on a shortest path from a source to every point.
 
-Level by level: the points at distance ``level`` give ``level + 1`` to those of their neighbours that
-have none.  All writers of a point write the same value, so no atomic is needed (Unnikrishnan et al.,
-Falcon, figures 48 and 49).  The whole loop is one launch.  Work O(levels * n + m).
+Level by level: the points at distance ``level`` give ``level + 1`` to those of their neighbours
+that have none.  All writers of a point write the same value, so no atomic is needed (Unnikrishnan
+et al., Falcon, figures 48 and 49).  The whole loop is one launch.  Work O(levels * n + m).
 """
 
 from __future__ import annotations

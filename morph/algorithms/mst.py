@@ -2,8 +2,9 @@
 
 Each round every component finds the weight of its lightest edge to another (atomic minimum), one
 point of it alone picks an edge of that weight (``single``), and the picked edges join components.
-Edges of a cycle among picked edges weigh the same, so the one that finds its ends joined already is
-dropped rightly (Unnikrishnan et al., Falcon, figures 51 and 52).  At most log2 n rounds of O(n + m).
+Edges of a cycle among picked edges weigh the same, so the one that finds its ends joined already
+is dropped rightly (Unnikrishnan et al., Falcon, figures 51 and 52).  At most log2 n rounds of
+O(n + m).
 """
 
 from __future__ import annotations

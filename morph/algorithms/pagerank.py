@@ -1,7 +1,7 @@
 """PageRank by pulling along in-edges.
 
-``rank(v) = (1 - d) / n + d * (sum of rank(u) / outdegree(u) over edges u -> v + dangling / n)``, where
-``dangling`` is the rank of the points without out-edges (Page, Brin, Motwani, Winograd 1999;
+``rank(v) = (1 - d) / n + d * (sum of rank(u) / outdegree(u) over edges u -> v + dangling / n)``,
+where ``dangling`` is the rank of the points without out-edges (Page, Brin, Motwani, Winograd 1999;
 Unnikrishnan et al., Falcon, figure 33).  Each iteration reads every in-edge once: O(n + m).
 """
 
@@ -17,7 +17,7 @@ from morph.reduce import reduce
 
 
 class PageRank(NamedTuple):
-    """Result of `pagerank`: ``rank``, shape (n,), float64, summing to 1; ``iterations``; ``error``."""
+    """Result of `pagerank`: ``rank``, shape (n,), float64, of sum 1; ``iterations``; ``error``."""
 
     rank: Any
     iterations: int

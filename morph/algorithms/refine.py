@@ -1,8 +1,8 @@
 """Delaunay refinement: add points to a triangulation until no angle is small and no triangle large.
 
 A bad triangle is destroyed by inserting its off-centre (Ungor 2004): the *cavity*, all triangles
-whose circumcircle holds the point, is replaced by a fan around it.  A point that would encroach on a
-segment (lie in its diametral circle, or behind it) is not inserted; the segment is split instead
+whose circumcircle holds the point, is replaced by a fan around it.  A point that would encroach on
+a segment (lie in its diametral circle, or behind it) is not inserted; the segment is split instead
 (Ruppert 1995; Chew 1993), at its middle or, next to an input vertex, on concentric shells of
 power-of-two radius, so that small input angles end (Shewchuk 2000).  Cavities are refined in
 parallel: an item claims its cavity with ``single`` and guards the ring around it
@@ -158,7 +158,7 @@ def grow_cavity(g, x, seed, k, cavity, rim, ring):
 
 @func
 def sees_walls(g, x, rim):
-    """Whether x lies inside of every segment of the rim; inside of the other edges it always does."""
+    """Whether x lies inside of every segment of the rim; inside of other edges it always does."""
     for edge in rim:
         s, k = g.triangles[edge >> 2], edge & 3
         if s.wall[k] is not None:
@@ -281,7 +281,7 @@ def refine_all(g, work, again, stuck, goal):
 
 
 class Refined(NamedTuple):
-    """Result of `refine`: the ``mesh``, ``rounds``, and ``stuck``, triangles that could not be mended."""
+    """The refined ``mesh``, the ``rounds`` it took, and how many triangles are ``stuck``."""
 
     mesh: Mesh
     rounds: int
@@ -302,14 +302,15 @@ def refine(
     mesh : Mesh
         Constrained Delaunay; its segments and hull are kept, split where needed.
     min_angle : float
-        In degrees, 0 to 34.  Above 20.7 the method is not proven to end, but does in practice; where two
-        segments meet in a smaller angle, that angle stays.
+        In degrees, 0 to 34.  Above 20.7 the method is not proven to end, but does in practice;
+        where two segments meet in a smaller angle, that angle stays.
     max_area : float, optional
         Largest area of a triangle, in squared units of the coordinates.
     device : str or Device
         ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"python"``.
     progress : callable, optional
-        Called after each round with (rounds, bad triangles left, triangles); the rounds then run launch by launch.
+        Called after each round with (rounds, bad triangles left, triangles); the rounds then run
+        launch by launch.
 
     Returns
     -------
