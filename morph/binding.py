@@ -248,20 +248,20 @@ def _compile(request: Request, slots: Slots) -> Compiled:
     getters: dict[str, Origin] = {}
     for i, (arg, name) in enumerate(zip(request.args, names, strict=True)):
         t = slots.of(arg, name)
-        key = f"{name}_arg_" if fused else name
+        key = f"{name}_arg_"  # no store's field is called so
         if t is not None:
             values.append(ObjectValue(pos, t))
         elif isinstance(arg, Row):
             row = slots.of(arg.table, f"{name}s")
             assert row is not None
             scalars[key], getters[key] = I32, i
-            index = ir.Var(name=name, type=I32, pos=pos)
+            index = ir.Var(name=name if fused else key, type=I32, pos=pos)
             values.append(ir.Cast(x=index, type=Handle(row.slot), pos=pos))
         elif callable(arg):
             values.append(PythonValue(pos, arg))
         else:
             scalars[key], getters[key] = _scalar_type(arg, name), i
-            values.append(ir.Var(name=name, type=scalars[key], pos=pos))
+            values.append(ir.Var(name=name if fused else key, type=scalars[key], pos=pos))
     if fused:
         state, blocks = _program(builder, definition, dict(zip(names, values, strict=True)))
     else:
