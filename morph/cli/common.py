@@ -12,7 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from morph.device import Device
-    from morph.kernel import Timing
+    from morph.timing import Timing
 
 
 class BadInput(click.ClickException):

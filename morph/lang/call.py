@@ -151,12 +151,12 @@ class Calls(Methods):
         x = args[0]
         if isinstance(x.type, Weak):
             x = cast(x, default(x.type))
-        t = x.type
-        if not isinstance(t, Scalar) or t == BOOL:
+        kind = x.type
+        if not isinstance(kind, Scalar) or kind == BOOL:
             reject(f"{name} does not apply to {x.type}", pos, "it takes a number")
-        if name in FLOAT_FUNCTIONS and t.kind != "f":
+        if name in FLOAT_FUNCTIONS and kind.kind != "f":
             x = cast(x, F64)
-        if name == "popcount" and t.kind not in ("i", "u"):
+        if name == "popcount" and kind.kind not in ("i", "u"):
             reject(f"popcount applies to integers, not to {x.type}", pos, "cast it first")
         return ir.Builtin(name=name, args=(x,), type=I32 if name == "popcount" else x.type, pos=pos)
 

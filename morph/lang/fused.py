@@ -34,13 +34,13 @@ def emit_program(e: Emission, steps: Sequence[tuple[int, int, ir.Node]]) -> None
         e.put(f"    case {number}:")
         resumes = [k for k, s in enumerate(block.steps) if _can_fail(e, s)]
         for k, step in enumerate(block.steps):
-            b = e.uniform()
-            b.depth = 2
-            _step(e, b, f"{number}_{k}", step, looks)
+            text = e.uniform()
+            text.depth = 2
+            _step(e, text, f"{number}_{k}", step, looks)
             if resumes and k < max(resumes):
-                e.put(f"        if (t.step <= {k}) {{", *(f"    {x}" for x in b.lines), "        }")
+                e.put(f"        if (t.step <= {k}) {{", *(f"    {x}" for x in text.lines), "        }")
             else:
-                e.put(*b.lines)
+                e.put(*text.lines)
         if resumes:
             e.put("        t.step = 0;")
         _jump(e, block, looks)
