@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from morph.collect import Collection, Flag, Set
@@ -35,7 +36,7 @@ class Slots:
             self.of(obj.graph, "graph")
             if id(obj) in self._slot:
                 return
-        slot = self._unique(name)
+        slot = self._unique(name, obj.tables if isinstance(obj, Graph) else ())
         self._slot[id(obj)] = slot
         self.objects[slot] = obj
         if isinstance(obj, Graph):
@@ -49,9 +50,11 @@ class Slots:
         else:
             self.stores[slot] = self._store(slot, obj)
 
-    def _unique(self, name: str) -> str:
+    def _unique(self, name: str, parts: Iterable[str] = ()) -> str:
+        """A slot like ``name`` whose C++ name, and its parts' names, nobody has."""
+        taken = {s.replace(".", "_") for s in self.objects}
         n, found = 1, name
-        while found in self.objects:
+        while taken & {found, *(f"{found}_{p}" for p in parts)}:
             n += 1
             found = f"{name}{n}"
         return found

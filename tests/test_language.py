@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import linecache
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -308,6 +312,37 @@ def test_any_name_may_be_used(target):
     foreach(t, names, 1, 2, 3, 4, 5)
     assert values(t, "bool") == [2 + 20 + 3 + 4 + 5]
     assert values(t, "delete_") == [20]
+
+
+@kernel
+def hidden_words(p, g, g_points, room):
+    mine = g.points.local(2)
+    mine.add(p)
+    p.lock = p.free + 1
+    p.lock -= 1
+
+
+@kernel
+def hidden_claim(p, g, g_points, room):
+    mine = g.points.local(2)
+    mine.add(p)
+    if single(mine):
+        p.owner = p.free + g_points.x
+        row = room.new(owner=p.id, flag=3)
+        row.lock = p.lock
+
+
+def test_a_column_may_be_named_as_what_stands_beside_it(target):
+    g = points(target, owner=i64, lock=i64, free=i64)
+    g.points.free[:] = 5
+    other = rows(target, x=i64)
+    other.x[:] = 2
+    room = Table("room", g.device, owner=i64, flag=i64, lock=i64)
+    foreach(g.points, hidden_words, g, other[0], room)
+    foreach(g.points, hidden_claim, g, other[0], room)
+    assert values(g.points, "owner") == [7] * 4 and values(g.points, "lock") == [5] * 4
+    assert sorted(values(room, "owner")) == [0, 1, 2, 3]
+    assert values(room, "flag") == [3] * 4 and values(room, "lock") == [5] * 4
 
 
 # --- constants, closures -------------------------------------------------------------------------
@@ -674,3 +709,15 @@ def test_a_kernel_is_not_called():
             thing(1)
     with pytest.raises(LanguageError):
         foreach(points("python").points, touch)  # no column `count`
+
+
+def test_the_examples_of_the_reference(target):
+    text = (Path(__file__).parent.parent / "docs" / "language.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    assert len(blocks) > 5
+    names = {}
+    for k, block in enumerate(blocks):
+        block = block.replace('device="cpu"', f"device={target!r}")
+        file = f"<language.md, example {k + 1}, {target}>"
+        linecache.cache[file] = (len(block), None, block.splitlines(keepends=True), file)
+        exec(compile(block, file, "exec", dont_inherit=True), names)

@@ -65,6 +65,16 @@ def cname(slot: str) -> str:
     return slot.replace(".", "_")
 
 
+# what else of a store stands in Args: a column of that name gets a "_"
+WORDS = frozenset("meta dead free fill owner lock parent flag".split())
+
+
+def column_name(slot: str, column: str) -> str:
+    """The C++ name of a column."""
+    column = "".join(c if c.isascii() else f"u{ord(c):x}" for c in column)
+    return f"{cname(slot)}_{column}{'_' if column in WORDS else ''}"
+
+
 def fields(unit: ir.Unit) -> tuple[Field, ...]:
     """What the unit's code touches, in the order of ``struct Args``."""
     used: dict[Field, None] = {}
@@ -75,7 +85,7 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         col = stores[slot].column(name)
         assert col is not None, (slot, name)
         ctype = f"Col<{CTYPE[col.dtype.name]}, {col.stride}>"
-        used[Field(f"{cname(slot)}_{name}", ctype, "column", slot, name)] = None
+        used[Field(column_name(slot, name), ctype, "column", slot, name)] = None
 
     def word(slot: str, kind: str, ctype: str) -> None:
         used[Field(f"{cname(slot)}_{kind}", ctype, kind, slot)] = None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from morph.lang import ir
-from morph.lang.abi import CTYPE, cname
+from morph.lang.abi import CTYPE, cname, column_name
 from morph.lang.types import (
     Handle,
     Local,
@@ -112,7 +112,7 @@ class Names:
 
     def column(self, slot: str, column: str) -> str:
         """The argument that is a column."""
-        return f"a.{cname(slot)}_{column}"
+        return f"a.{column_name(slot, column)}"
 
     def extent(self, slot: str) -> tuple[str, str]:
         """Where the rows or items of a store begin and end, as of the last barrier."""

@@ -149,7 +149,7 @@ class Body(Expressions):
         else:
             self.put(f"i32 {row} = i32(add_slots({s}_meta, 1, {room}));")
         for name, text in given.items():
-            self.put(f"{s}_{name}.set({row}, {text});")
+            self.put(f"{n.column(store.slot, name)}.set({row}, {text});")
         if isinstance(e, ir.New):
             self._fill(store, row, set(given))
         if target:
@@ -160,7 +160,8 @@ class Body(Expressions):
         for c in store.columns:
             offset = -(-offset // 8) * 8
             if c.name not in given:
-                self.put(f"{s}_{c.name}.fill<{max(c.size, 1)}>({row}, {s}_fill + {offset});")
+                at = self.names.column(store.slot, c.name)
+                self.put(f"{at}.fill<{max(c.size, 1)}>({row}, {s}_fill + {offset});")
             offset += max(c.size, 1) * c.dtype.bits // 8
         if store.deletes:
             self.put(f"store({s}_dead + {row}, 0);")
