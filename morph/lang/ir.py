@@ -8,214 +8,155 @@ one common type: every promotion is an explicit ``Cast``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import dataclass
 
+from morph.lang.node import Node as Node
+from morph.lang.node import Pos as Pos
+from morph.lang.node import walk as walk
 from morph.lang.types import GraphInfo, Scalar, Store, Type
 
-
-@dataclass(frozen=True, slots=True)
-class Pos:
-    """Where a node stands in the user's file; lines and columns count from 1 and 0."""
-
-    file: str
-    line: int
-    col: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """Anything in the tree."""
-
-    pos: Pos
-
+# a grammar is read as a whole: no lines between a node and its fields
+# ruff: noqa: D204
+# fmt: off
 
 # --- expressions ---------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expr(Node):
     """Something with a value."""
-
     type: Type
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Const(Expr):
     """A literal or captured constant; ``None`` as a handle is -1."""
-
     value: int | float | bool
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Var(Expr):
     """A local, a parameter, or a program's state variable."""
-
     name: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unary(Expr):
     """``-`` ``~`` ``not``."""
-
     op: str
     x: Expr
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binary(Expr):
     """``+ - * / // % << >> & | ^``; ``//`` and ``%`` as in Python, ``/`` on floats."""
-
     op: str
     x: Expr
     y: Expr
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compare(Expr):
     """``== != < <= > >=`` on scalars, ``== !=`` on handles."""
-
     op: str
     x: Expr
     y: Expr
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logic(Expr):
     """Short-circuit ``and`` or ``or`` of two booleans."""
-
     op: str
     x: Expr
     y: Expr
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Select(Expr):
     """``x if cond else y``."""
-
     cond: Expr
     x: Expr
     y: Expr
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cast(Expr):
     """A scalar to the scalar ``type``; a handle to its integer, or back (``g.points[i]``)."""
-
     x: Expr
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Expr):
     """*effect* if the function has one.  A user's function, by its unique name in the unit."""
-
     func: str
     args: tuple[Expr, ...]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builtin(Expr):
     """A pure function of the prelude: abs min max sqrt floor ceil orient2d incircle ..."""
-
     name: str
     args: tuple[Expr, ...]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place(Node):
     """Value ``index`` (None: the scalar) of a column at a row of the store in ``slot``."""
-
     slot: str
     column: str
     row: Expr
     index: Expr | None
     type: Type
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load(Expr):
     """The value at a place."""
-
     place: Place
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dead(Expr):
     """Whether a row of a table is deleted."""
-
     slot: str
     row: Expr
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Make(Expr):
     """A vector, struct or tuple from its parts."""
-
     parts: tuple[Expr, ...]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MakeLocal(Expr):
     """A new, empty per-item collection; only as the whole value of an ``Assign``."""
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item(Expr):
     """``x[i]`` of a vector, a local collection or new rows."""
-
     x: Expr
     index: Expr
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field(Expr):
     """Part ``index`` of a struct or tuple."""
-
     x: Expr
     index: int
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSize(Expr):
     """How many values a local collection (or new rows) holds."""
-
     x: Expr
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contains(Expr):
     """``value in x`` for a local collection or vector."""
-
     x: Expr
     value: Expr
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSize(Expr):
     """Rows of a table in use (dead ones too), or items of a collection."""
-
     slot: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degree(Expr):
     """Number of out (``out``) or in (``in``) edges of a point of graph ``graph``."""
-
     graph: str
     point: Expr
     direction: str
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindEdge(Expr):
     """The first edge from ``x`` to ``y`` in adjacency order, or -1."""
-
     graph: str
     x: Expr
     y: Expr
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Atomic(Expr):
@@ -223,44 +164,34 @@ class Atomic(Expr):
 
     Raises ``flag`` if the place changed.
     """
-
     op: str
     place: Place
     args: tuple[Expr, ...]
     flag: str | None
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class New(Expr):
     """*effect*.  A new row, some columns set (one value, or a vector), the others at their fill."""
-
     slot: str
     values: tuple[tuple[str, Expr], ...]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRows(Expr):
     """*effect*.  ``count`` consecutive new rows, every column at its fill."""
-
     slot: str
     count: Expr
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete(Expr):
     """*effect*.  Mark a row dead; deleting a dead row does nothing."""
-
     slot: str
     row: Expr
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Add(Expr):
     """*effect*.  Append an item (its columns by name) to the collection in ``slot``."""
-
     slot: str
     values: tuple[tuple[str, Expr], ...]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Take(Expr):
@@ -269,87 +200,67 @@ class Take(Expr):
     Gives its ``item`` (or the entry's handle, if the collection carries columns), -1 if none is
     left.
     """
-
     slot: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetFind(Expr):
     """*effect*.  The representative of a point: the smallest id joined to it."""
-
     slot: str
     x: Expr
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetUnion(Expr):
     """*effect*.  Join two points; true if they were apart."""
-
     slot: str
     x: Expr
     y: Expr
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock(Expr):
     """*effect*.  ``single(row)``: true for the first item of this launch that asks for the row."""
-
     slot: str
     row: Expr
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockPlace(Expr):
     """*effect*.  ``single(row.column)``: true for the one item that turns the place from 0 to 1."""
-
     place: Place
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlagSet(Expr):
     """*effect*.  Raise (or lower) a flag."""
-
     slot: str
     value: bool
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlagGet(Expr):
     """Whether a flag is raised."""
-
     slot: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalAdd(Expr):
     """*effect*.  Append to the local collection ``name``; full means the item fails."""
-
     name: str
     value: Expr
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalPop(Expr):
     """*effect*.  Remove and give the last value of the local collection ``name``."""
-
     name: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalClear(Expr):
     """*effect*.  Empty the local collection ``name``."""
-
     name: str
 
 
 EFFECTS = (
     Atomic, New, NewRows, Delete, Add, Take, SetFind, SetUnion, Lock, LockPlace, FlagSet,
     LocalAdd, LocalPop, LocalClear,
-)  # fmt: skip
+)
 
 
 # --- statements ----------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stmt(Node):
@@ -358,75 +269,58 @@ class Stmt(Node):
 
 Body = tuple[Stmt, ...]
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign(Stmt):
     """Give a local a value; its type is the same at every assignment."""
-
     name: str
     value: Expr
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetItem(Stmt):
     """``name[index] = value`` of a local vector or local collection."""
-
     name: str
     index: Expr
     value: Expr
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetField(Stmt):
     """``name.field = value`` of a local struct; ``index`` is the field's position."""
-
     name: str
     index: int
     value: Expr
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write(Stmt):
     """Plain store to a place; with no index, a vector column takes a whole vector."""
-
     place: Place
     value: Expr
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eval(Stmt):
     """An expression for its effect."""
-
     value: Expr
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class If(Stmt):
     """``if cond: then`` ``else: orelse``."""
-
     cond: Expr
     then: Body
     orelse: Body
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class While(Stmt):
     """``while cond: body``."""
-
     cond: Expr
     body: Body
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForRange(Stmt):
     """``for var in range(start, stop, step)``; ``step`` is a nonzero constant."""
-
     var: str
     start: Expr
     stop: Expr
     step: int
     body: Body
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForEdges(Stmt):
@@ -436,7 +330,6 @@ class ForEdges(Stmt):
     the other end, if not None.  ``direction`` is ``out``, ``in`` or ``all`` (out, then in).  Skips
     the edge ``skip``.
     """
-
     graph: str
     point: Expr
     direction: str
@@ -447,73 +340,58 @@ class ForEdges(Stmt):
     skip: Expr | None
     body: Body
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForRows(Stmt):
     """The live rows of a table, or the items of a collection (``var`` is as in ``foreach``)."""
-
     slot: str
     var: str
     start: Expr | None
     reverse: bool
     body: Body
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForItems(Stmt):
     """The values of a local collection, vector or new rows; the size is read at every step."""
-
     x: Expr
     var: str
     start: Expr | None
     reverse: bool
     body: Body
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Break(Stmt):
     """Leave the innermost loop."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continue(Stmt):
     """Go on with the innermost loop."""
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Return(Stmt):
     """Leave the function."""
-
     value: Expr | None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need(Node):
     """At most ``count`` rows of the store in ``slot``, or values of the ``local`` collection."""
-
     slot: str
     count: Expr
     local: bool = False
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve(Stmt):
     """Take room for everything the item will allocate from here on, or fail the item."""
-
     needs: tuple[Need, ...]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim(Stmt):
     """The end of ``gather``: claim the rows in ``items``, guard those in ``guard``."""
-
     items: str
     guard: str | None
     priority: Expr | None
 
 
 # --- units ---------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Func(Node):
@@ -522,14 +400,12 @@ class Func(Node):
     Parameters of type Object take no place in the generated signature.  ``locals`` gives every
     local's type, parameters excluded.
     """
-
     name: str
     params: tuple[tuple[str, Type], ...]
     result: Type
     locals: tuple[tuple[str, Type], ...]
     body: Body
     cpp: str | None = None  # @func(cpp=...): the C++ body, taken as it is
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel(Func):
@@ -538,12 +414,10 @@ class Kernel(Func):
     A kernel with ``single(collection)`` has its body end in ``Claim`` on the paths that reach it;
     ``commit`` and ``abort`` then follow, and use the locals named in ``live``.
     """
-
     commit: Body | None = None
     abort: Body | None = None
     live: tuple[str, ...] = ()
     where: str | None = None  # name of the Func that filters items
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreach(Node):
@@ -551,34 +425,26 @@ class Foreach(Node):
 
     ``args`` are the kernel's non-object arguments after the item; ``where_args`` the filter's.
     """
-
     slot: str
     kernel: str
     args: tuple[Expr, ...]
     where_args: tuple[Expr, ...]
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneThread(Node):
     """Statements that a single thread runs, then a barrier."""
-
     body: Body
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeFlag(Node):
     """``var = flag.take()``: read and lower, the same answer for every thread."""
-
     var: str
     slot: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clear(Node):
     """Empty a collection, then a barrier."""
-
     slot: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block(Node):
@@ -586,12 +452,10 @@ class Block(Node):
 
     -1 ends the program.  An ``Assign`` here is computed by every thread alike.
     """
-
     steps: tuple[Assign | Foreach | OneThread | TakeFlag | Clear, ...]
     cond: Expr | None
     goto: int
     orelse: int = -1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit(Node):
@@ -599,7 +463,6 @@ class Unit(Node):
 
     A unit of one ``foreach`` has one block with one ``Foreach`` step and is not ``fused``.
     """
-
     name: str
     stores: tuple[Store, ...]
     graphs: tuple[GraphInfo, ...]
@@ -609,22 +472,3 @@ class Unit(Node):
     blocks: tuple[Block, ...]
     fused: bool
     local_scale: int = 1  # every local collection's capacity is multiplied by this
-
-
-def walk(node: object) -> Iterator[Node]:
-    """Every node below and including ``node``, parents first, in order."""
-    stack = [node]
-    while stack:
-        top = stack.pop()
-        if isinstance(top, tuple):
-            stack.extend(reversed(top))
-        elif isinstance(top, Node):
-            yield top
-            stack.extend([getattr(top, name) for name in _below(type(top))])
-
-
-@cache
-def _below(kind: type[Node]) -> tuple[str, ...]:
-    """The fields of a kind of node that can hold nodes, last first."""
-    plain = ("pos", "type", "name", "op", "slot", "column", "graph", "params", "locals", "stores")
-    return tuple(f.name for f in reversed(fields(kind)) if f.name not in plain)
