@@ -1,0 +1,28 @@
+"""Small tables and graphs that tests of the language run over."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from morph.graph import Graph
+from morph.table import Table
+
+
+def rows(target, n=1, **columns):
+    """A table of n rows of zeros; columns by dtype."""
+    made = Table("rows", target, **columns)
+    made.extend(n)
+    return made
+
+
+def values(table, name):
+    return table.device.to_host(getattr(table, name).array).tolist()
+
+
+def points(target, n=4, **columns):
+    """A directed cycle of n points, edge k from point k, with a chord from point 0 to 2."""
+    src, dst = [*range(n), 0], [*((np.arange(n) + 1) % n), 2]
+    g = Graph.from_edges(src, dst, weight=np.arange(n + 1, dtype="i4") * 10, n=n, device=target)
+    for name, dtype in columns.items():
+        g.points.add(name, dtype)
+    return g
