@@ -130,7 +130,7 @@ def grow_cavity(g, x, seed, k, cavity, rim, ring):
     seed (k < 0), giving the first segment met that x encroaches on, or -1; or from the end of its
     side k, a segment that x splits, around to its beginning.
     """
-    stack = local(i64, 64)
+    stack = local(i64, 128)
     cavity.add(seed)
     if k < 0:
         stack.add(i64(seed) * 4 + 2)
@@ -203,9 +203,9 @@ def refine_one(item, g, again, stuck, goal):
     e = q.xy - p.xy
     worst = i64(log(dot(e, e) * goal.scale) * 2.885) + 40
     x = off_centre(p.xy, q.xy, r.xy, goal.reach)
-    cavity = g.triangles.local(64)
-    rim = local(i64, 64)
-    ring = g.triangles.local(64)
+    cavity = g.triangles.local(128)
+    rim = local(i64, 128)
+    ring = g.triangles.local(128)
     cut = grow_cavity(g, x, t, i64(-1), cavity, rim, ring)
     wall, first, last = None, None, None
     turn = i64(-1)
@@ -227,12 +227,12 @@ def refine_one(item, g, again, stuck, goal):
         stuck.add(t, item.apex)
     elif single(cavity, guard=ring, priority=worst):
         new = g.points.new(xy=x, on=wall)
-        begin = g.points.local(64)
-        outer = g.triangles.local(64)
-        walls = g.segments.local(64)
-        sides = local(i64, 64)
-        origins = local(i32, 64)
-        fan = g.triangles.local(64)
+        begin = g.points.local(128)
+        outer = g.triangles.local(128)
+        walls = g.segments.local(128)
+        sides = local(i64, 128)
+        origins = local(i32, 128)
+        fan = g.triangles.local(128)
         for edge in rim:
             s, k = g.triangles[edge >> 2], edge & 3
             o = s.nbr[k]
