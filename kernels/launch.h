@@ -94,7 +94,7 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
         return;
     }
     i64 quarter = (last - first) / (4 * t.threads);
-    i32 size = quarter < 64 ? 64 : quarter > 1024 ? 1024 : i32(quarter);
+    i32 size = quarter < LEAST_BATCH ? LEAST_BATCH : quarter > 1024 ? 1024 : i32(quarter);
     I* batch = (I*)malloc(sizeof(I) * (size + CHUNK));
     Share share(a, t, first, last, CHUNK);
     for (bool more = first < last; more;) {
@@ -133,7 +133,7 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     }                                                                                           \
     MORPH_EXPORT void NAME(const Args* a, i64 items) {                                          \
         if (COOPERATIVE) prepare(*a);                                                           \
-        if (!THREADED || a->threads <= 1 || items < 512) return member(*a, 0, 1);               \
+        if (!THREADED || a->threads <= 1 || items < LEAST_ITEMS) return member(*a, 0, 1);       \
         _Pragma("omp parallel num_threads(i32(a->threads))")                                    \
             member(*a, omp_get_thread_num(), omp_get_num_threads());                            \
         store(a->cursor, 0);                                                                    \

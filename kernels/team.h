@@ -81,6 +81,12 @@ MORPH_FN void pause(i32 spins) {  // on a loaded machine the thread waited for m
 
 template <class A> MORPH_FN void rewind(const A& a) { store(a.cursor, 0); }  // by the master
 
+#ifdef MORPH_FAULTS  // tests: threads meet over few items too
+constexpr i32 LEAST_ITEMS = 2, LEAST_BATCH = 2, LEAST_CHUNK = 1;
+#else
+constexpr i32 LEAST_ITEMS = 512, LEAST_BATCH = 64, LEAST_CHUNK = 32;
+#endif
+
 // Chunks from a cursor, so that a thread with heavy items takes fewer.
 struct Share {
     i64 begin, end, first, last, chunk;
@@ -90,7 +96,7 @@ struct Share {
     template <class A> MORPH_FN Share(const A& a, const Team& t, i64 first, i64 last, i64 most = 8192)
         : begin(first), end(first), first(first), last(last), cursor(a.cursor), alone(t.threads == 1) {
         chunk = (last - first) / (8 * t.threads);
-        chunk = chunk < 32 ? 32 : chunk > most ? most : chunk;
+        chunk = chunk < LEAST_CHUNK ? LEAST_CHUNK : chunk > most ? most : chunk;
     }
     MORPH_FN bool next() {
         begin = alone ? end : first + fetch(Plus(), cursor, chunk);

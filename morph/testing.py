@@ -70,9 +70,10 @@ def item_order(seed: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def team(threads: int) -> Iterator[None]:
-    """Use this many threads, for objects first launched over inside on the cpu device."""
-    before, launch._threads = launch._threads, threads
+    """Use this many threads on the cpu device, over few items too, for objects new inside."""
+    before = launch._threads, launch.faults
+    launch._threads, launch.faults = threads, True  # builds for tests share out single items
     try:
         yield
     finally:
-        launch._threads = before
+        launch._threads, launch.faults = before
