@@ -1,0 +1,125 @@
+"""What docs/ARCHITECTURE.md quotes of the compiler, made anew from the kernels that it shows.
+
+A comment above a code block says what the block is:
+
+    <!-- file advance.py -->                 a program, run here
+    <!-- IR of advance -->                   the typed tree of its kernel
+    <!-- C++ of advance: struct Args -->     paragraphs of the generated text, by how they begin
+    <!-- words of advance -->                the fields of its arguments
+
+A paragraph is cut short before the line that holds what stands after ` ... `.
+`python tests/quotes.py` writes the blocks anew after a change of the compiler.
+"""
+
+from __future__ import annotations
+
+import re
+import runpy
+import tempfile
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from morph.lang import ir
+
+PAGE = Path(__file__).parent.parent / "docs" / "ARCHITECTURE.md"
+KINDS = r"file|IR of|C\+\+ of|words of"
+BLOCK = re.compile(rf"<!-- ({KINDS}) (.+?) -->\n```([\w+]*)\n(.*?)```\n", re.DOTALL)
+
+
+def remade(page: str) -> str:
+    """The page with every block as the compiler makes it today."""
+    with tempfile.TemporaryDirectory() as folder:
+        programs: dict[str, dict[str, Any]] = {}
+
+        def block(found: re.Match[str]) -> str:
+            kind, what, language, text = found.groups()
+            name, _, starts = what.partition(": ")
+            if kind == "file":
+                file = Path(folder) / name
+                file.write_text(text)
+                programs[file.stem] = runpy.run_path(str(file))
+            else:
+                made = next(p[name] for p in programs.values() if name in p)
+                lines = QUOTES[kind](made, starts)
+                text = "\n".join(lines).replace(f"{folder}/", "") + "\n"
+            return f"<!-- {kind} {what} -->\n```{language}\n{text}```\n"
+
+        return BLOCK.sub(block, page)
+
+
+def _compiled(made: Any) -> Any:
+    return list(made.launches.values())[-1].compiled
+
+
+def paragraphs(made: Any, starts: str) -> list[str]:
+    """Paragraphs of the generated text, in the order asked for."""
+    found = []
+    for start in starts.split(" | "):
+        start, _, end = start.partition(" ... ")
+        for part in made.source().split("\n\n"):
+            lines = part.strip().split("\n")
+            if next((x for x in lines if x[:1] not in "#/"), "").startswith(start):
+                cut = next((i for i, x in enumerate(lines) if end and end in x), len(lines))
+                found.append([*lines[:cut], *(["    ..."] if cut < len(lines) else [])])
+                break
+        else:
+            raise ValueError(f"no paragraph of {made!r} begins with {start!r}")
+    return "\n\n".join("\n".join(lines) for lines in found).split("\n")
+
+
+def words(made: Any, _: str) -> list[str]:
+    """The fields of the arguments, with what fills them."""
+    found = []
+    for i, f in enumerate(_compiled(made).fields):
+        source = ".".join(x for x in (f.slot, f.column) if x)
+        found.append(f"{i:2}  {f.ctype:<18} {f.name:<22} {f.kind:<10} {source}".rstrip())
+    return found
+
+
+def tree(made: Any, _: str) -> list[str]:
+    """The typed tree of the kernel."""
+    unit = _compiled(made).unit
+    kernel = next(f for f in unit.funcs if isinstance(f, ir.Kernel))
+    params = ", ".join(f"{n}: {t}" for n, t in kernel.params)
+    return [f"Kernel {kernel.name}({params})", *_body(kernel.body, 1)]
+
+
+def _body(body: ir.Body, depth: int) -> Iterator[str]:
+    for s in body:
+        head, below = [], []
+        for f in fields(s):
+            value = getattr(s, f.name)
+            if isinstance(value, tuple) and value and isinstance(value[0], ir.Stmt | ir.Need):
+                below += list(_body(value, depth + 1))
+            elif f.name != "pos" and value not in (None, (), False):
+                head.append(
+                    f"{f.name}={_expr(value)}" if isinstance(s, ir.ForEdges) else _expr(value)
+                )
+        yield f"{'  ' * depth}{type(s).__name__} {', '.join(head)}  @{s.pos.line}"
+        yield from below
+
+
+def _expr(x: Any) -> str:
+    match x:
+        case ir.Var():
+            return x.name
+        case ir.Const():
+            return f"{x.value}: {x.type}"
+        case ir.Place():
+            return f"{x.slot}.{x.column}[{_expr(x.row)}]"
+        case ir.Node():
+            inner = [getattr(x, f.name) for f in fields(x) if f.name not in ("pos", "type")]
+            typed = f": {x.type}" if isinstance(x, ir.Expr) else ""
+            return f"{type(x).__name__}({', '.join(map(_expr, inner))}){typed}"
+        case tuple():
+            return f"({', '.join(map(_expr, x))})"
+        case _:
+            return str(x)
+
+
+QUOTES = {"IR of": tree, "C++ of": paragraphs, "words of": words}
+
+if __name__ == "__main__":
+    PAGE.write_text(remade(PAGE.read_text()))

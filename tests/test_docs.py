@@ -1,0 +1,39 @@
+"""The pages: quoted code is what the compiler makes, examples run, links lead somewhere."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from quotes import PAGE, remade
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted(p for p in ROOT.rglob("*.md") if not any(d.startswith(".") for d in p.parts))
+
+
+def test_architecture_quotes_what_the_compiler_makes():
+    page = PAGE.read_text()
+    assert remade(page) == page, "run python tests/quotes.py, and read what changed"
+
+
+def test_readme_examples_run(tmp_path, monkeypatch):
+    (tmp_path / "meshes").symlink_to(ROOT / "meshes")
+    text = (ROOT / "README.md").read_text()
+    file = tmp_path / "readme.py"  # kernels need a file to be read from
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    file.write_text("\n".join(blocks))
+    command = [sys.executable, str(file)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for shown in re.findall(r"# prints (.*)", text):
+        assert shown in done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
