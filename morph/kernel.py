@@ -1,7 +1,8 @@
 """Kernels, functions and programs: where the compiler, the build and the run meet.
 
-`foreach` finds (or makes) the compiled unit that fits its arguments, fills the unit's argument words,
-launches it, and, if a store was too small, grows it and replays just the items that did not run.
+`foreach` finds (or makes) the compiled unit that fits its arguments, fills the unit's argument
+words, launches it, and, if a store was too small, grows it and replays just the items that did not
+run.
 """
 
 from __future__ import annotations
