@@ -65,18 +65,16 @@ def scratch(device: Device) -> Scratch:
 # --- finding the launch --------------------------------------------------------------------------
 
 _BY_IDENTITY = {Graph, Table, Collection, Set, Flag}
+_PLAIN = {int, float, bool, *(np.dtype(c).type for c in "?bhilBHILefd")}
 
 
 def launch_for(
     what: Kernel | Program, items: Any, args: tuple[Any, ...], where: Where
 ) -> Launch | None:
     """The launch that fits the arguments: a known one, or a new one.  None: run eagerly."""
-    key: Any = [id(a) if (t := type(a)) in _BY_IDENTITY else t for a in args]
-    for i, t in enumerate(key):
-        if t is Row:
-            key[i] = (Row, id(args[i].table))
-        elif not isinstance(t, int) and t not in (int, float) and callable(args[i]):
-            key[i] = args[i]
+    key: Any = [
+        t if (t := type(a)) in _PLAIN else id(a) if t in _BY_IDENTITY else _odd_key(a) for a in args
+    ]
     key.append(id(items))
     if where is not None:
         key += [where.__code__, cells(where)]
@@ -125,6 +123,7 @@ class Launch:
         self.mode = (faults, seed)
         self.words = np.zeros(len(compiled.fields), np.uint64)
         self.signed = self.words.view(np.int64)
+        self.buffer = self.words.data
         self.state = self.device.zeros(State.VARS + len(compiled.unit.state), np.int64)
         self.versions: list[int] = []
         self.domains = [weakref.ref(self.objects[slot]) for slot in compiled.domains]
@@ -137,7 +136,10 @@ class Launch:
         """Whether the launch is still the right one for these objects."""
         if not self.compiled.holds() or self.mode != (faults, seed):
             return False
-        return self._current() or self._same_types()
+        if self._current():
+            return True
+        self.versions = []  # the words are filled anew
+        return self._same_types()
 
     def _current(self) -> bool:
         """Whether the addresses in the words still hold."""
@@ -174,10 +176,10 @@ class Launch:
             self._note_versions()
             self._interpret(values)
         else:
-            if not self._current():
+            if not self.versions:
                 self._fill()
             if values:
-                compiled.scalars.pack_into(self.words.data, compiled.first_scalar, *values)
+                compiled.scalars.pack_into(self.buffer, compiled.first_scalar, *values)
             self._launch()
         for slot in compiled.touches:
             self.objects[slot].touched()
@@ -268,7 +270,6 @@ class Launch:
             words, state = self.words, self.state
             self._use(self.compiled.wider())
             self.words[:], self.state = words, state
-            self.signed = self.words.view(np.int64)
         if self.device.kind != "python":
             self._fill()
 
