@@ -93,6 +93,11 @@ def launch_for(
     return launch
 
 
+def _odd_key(a: Any) -> Any:
+    """What of a row or function the unit depends on; anything else is refused when it is bound."""
+    return (Row, id(a.table)) if isinstance(a, Row) else a if callable(a) else type(a)
+
+
 def _device(items: Any, args: tuple[Any, ...]) -> Device:
     objects = [x.table if isinstance(x, Row) else x for x in (items, *args)]
     objects = [x for x in objects if isinstance(x, OBJECTS)]
