@@ -21,15 +21,19 @@ from morph.prelude import *
 g = morph.Graph.from_edges([0], [1], device=sys.argv[1])
 g.points.add("dist", i32)
 @morph.kernel
+def count(p, g):
+    for t in p.outnbrs:
+        atomic_add(t.dist, 1)
+@morph.kernel
 def relax(p, g):
     for t in p.outnbrs:
         atomic_min(t.dist, p.dist + 1)
 if sys.argv[1] == "cuda":
     import cupy; cupy.zeros(1).sum().item()
-start = time.perf_counter()
-with morph.timing() as t:
-    morph.foreach(g.points, relax, g)
-print(time.perf_counter() - start, t.compile)
+for k in (count, relax):
+    with morph.timing() as t:
+        morph.foreach(g.points, k, g)
+    print(t.compile)
 """
 
 
@@ -77,8 +81,10 @@ def main() -> None:
         rows.append({
             "device": device,
             "import s": sorted(imports)[2],
-            "first compile s": first[1],
-            "from cache ms": sorted(a[1] for a in again)[1] * 1e3,
+            "first compile s": first[0],  # the compiler's own modules are loaded in it
+            "second s": first[1],
+            "from cache ms": sorted(a[0] for a in again)[1] * 1e3,  # likewise
+            "second ms": sorted(a[1] for a in again)[1] * 1e3,
             "empty foreach us": launch(device),
         })  # fmt: skip
     table(rows)
