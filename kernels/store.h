@@ -120,6 +120,17 @@ MORPH_FN i32 new_row(i64* meta, const i32* free, i32& room) {
 
 MORPH_FN bool is_dead(const u8* dead, i64 row) { return load(dead + row); }
 
+// A row that is alive again notes in which step, as `launch` counts them: there it is no item yet.
+MORPH_FN void bear(u8* dead, i32* born, i64 row, i32 launch) {
+    store(born + row, launch);
+    publish();
+    store(dead + row, 0);
+}
+MORPH_FN bool is_born(const i32* born, i64 row, i32 launch) {  // after is_dead
+    acquire();
+    return load(born + row) == launch;
+}
+
 MORPH_FN void delete_row(i64* meta, i32* free, u8* dead, i32 row) {
     if (swap_if(dead + row, u8(0), u8(1))) return;
     i64 t = add_together(meta + TAIL, 1);

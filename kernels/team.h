@@ -27,6 +27,7 @@ struct Team {
 #ifdef __CUDACC__
 
 MORPH_FN void acquire() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }  // after relaxed polling
+MORPH_FN void publish() { acquire(); }  // before a relaxed store
 MORPH_FN u32 add_release(u32* p, u32 x) {
     u32 v;
     asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(v) : "l"(p), "r"(x) : "memory");
@@ -67,6 +68,7 @@ MORPH_FN int omp_get_num_threads() { return 1; }
 #endif
 
 MORPH_FN void acquire() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
+MORPH_FN void publish() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 MORPH_FN u32 add_release(u32* p, u32 x) { return __atomic_fetch_add(p, x, __ATOMIC_ACQ_REL); }
 MORPH_FN i32 members(const Team& t) { return t.threads; }
 MORPH_FN bool speaks(const Team&) { return true; }

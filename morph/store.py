@@ -36,6 +36,7 @@ HIDDEN: dict[str, tuple[Any, int]] = {  # arrays that only kernels see: type, an
     "dead": (np.uint8, 0),
     "owner": (np.uint64, 2**64 - 1),
     "lock": (np.int32, 0),
+    "born": (np.int32, 0),
 }
 SMALLEST = 16  # rows that an empty store grows to
 
@@ -299,7 +300,7 @@ class Store:
         kind : str
             ``column`` (then ``column`` names it), ``meta``, ``fill`` (one row's fills, each at a
             multiple of 8 bytes in column order), ``dead`` (u8), ``free`` (i32 ring), ``owner``
-            (u64) or ``lock`` (i32).  The last four are created when first asked for.
+            (u64), ``lock`` or ``born`` (i32).  The last five are created when first asked for.
         """
         if kind == "column":
             return self.device.pointer(self.columns[column].array)

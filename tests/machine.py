@@ -73,7 +73,7 @@ class Machine:
         words = self[f"{name}_meta"]
         old = int(words[Meta.CAPACITY])
         for f in abi.fields(self.unit):
-            if f.slot == slot and f.kind in ("column", "dead"):
+            if f.slot == slot and f.kind in ("column", "dead", "born"):
                 array = self[f.name]
                 self.arrays[f.name] = np.concatenate([array, np.zeros_like(array)])
             if f.slot == slot and f.kind == "free":

@@ -20,7 +20,7 @@ def tries(n: int) -> settings:
 
 
 def everywhere(target: str, run: Callable[[], Any]) -> list[Any]:
-    """What ``run`` gives in every way of a target: three orders; as usual and by 2 and 4 threads."""
+    """What ``run`` gives in each way of a target: three orders; alone, and by 2 and 4 threads."""
     if target == "python":
         ways = [testing.item_order(seed) for seed in (0, 1, 2)]
     elif target == "cpu":

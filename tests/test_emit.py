@@ -161,6 +161,7 @@ def rows_machine(count, capacity, most=2):
             rows_pair=np.zeros((capacity, 2), np.float32),
             rows_meta=meta(count, capacity),
             rows_dead=np.zeros(capacity, np.uint8),
+            rows_born=np.zeros(capacity, np.int32),
             rows_free=np.zeros(capacity, np.int32),
         ),
         key[:count].copy(),

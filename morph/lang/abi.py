@@ -66,13 +66,22 @@ def cname(slot: str) -> str:
 
 
 # what else of a store stands in Args: a column of that name gets a "_"
-WORDS = frozenset("meta dead free fill owner lock parent flag".split())
+WORDS = frozenset("meta dead born free fill owner lock parent flag".split())
 
 
 def column_name(slot: str, column: str) -> str:
     """The C++ name of a column."""
     column = "".join(c if c.isascii() else f"u{ord(c):x}" for c in column)
     return f"{cname(slot)}_{column}{'_' if column in WORDS else ''}"
+
+
+def reborn(unit: ir.Unit) -> frozenset[str]:
+    """The tables a step runs over while rows of them are used again: those are no items of it."""
+    swept = {n.slot for n in ir.walk(unit.blocks) if isinstance(n, ir.Foreach)}
+    made = {n.slot for n in ir.walk(unit.funcs) if isinstance(n, ir.New)}
+    bulk = {n.slot for n in ir.walk(unit.funcs) if isinstance(n, ir.NewRows)}
+    dying = {s.slot for s in unit.stores if s.kind == "table" and s.deletes}
+    return frozenset((swept & made & dying) - bulk)
 
 
 def fields(unit: ir.Unit) -> tuple[Field, ...]:
@@ -152,6 +161,8 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
                 kind = types[name] if name else None
                 if isinstance(kind, Local) and isinstance(kind.elem, Handle):
                     word(kind.elem.slot, "owner", "u64*")
+    for slot in sorted(reborn(unit)):
+        word(slot, "born", "i32*")
     for name, scalar in unit.scalars:
         used[Field(name, f"alignas(8) {CTYPE[scalar.name]}", "scalar", column=name)] = None
     common = (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from morph.lang import ir
-from morph.lang.abi import CTYPE, cname, column_name
+from morph.lang.abi import CTYPE, cname, column_name, reborn
 from morph.lang.types import (
     Handle,
     Local,
@@ -63,6 +63,7 @@ class Names:
         self.structs: dict[str, str] = {}  # name -> definition, in the order of use
         self.snapshot = False  # loops begin and end as of the last barrier
         self.apart: frozenset[str] = frozenset()  # stores that hand out consecutive rows
+        self.reborn = reborn(unit)
         self.grows: frozenset[str] = frozenset()  # functions that add to a local collection
 
     def spell(self, name: str) -> str:

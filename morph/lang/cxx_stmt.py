@@ -163,7 +163,9 @@ class Body(Expressions):
                 at = self.names.column(store.slot, c.name)
                 self.put(f"{at}.fill<{max(c.size, 1)}>({row}, {s}_fill + {offset});")
             offset += max(c.size, 1) * c.dtype.bits // 8
-        if store.deletes:
+        if store.slot in self.names.reborn:
+            self.put(f"bear({s}_dead, {s}_born, {row}, {self.launch});")
+        elif store.deletes:
             self.put(f"store({s}_dead + {row}, 0);")
 
     def _new_rows(self, target: str, e: ir.NewRows) -> None:

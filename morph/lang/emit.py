@@ -93,7 +93,7 @@ class Emission:
         )
         self.can_fail = any(isinstance(n, ir.Reserve | ir.LocalAdd) for n in nodes)
         self.claims = claims(unit)
-        self.locks = any(isinstance(n, ir.Lock) for n in nodes)
+        self.locks = bool(self.names.reborn) or any(isinstance(n, ir.Lock) for n in nodes)
         self.ends: set[str] = set()  # steps whose barrier has a part for the master
         self.lines: list[str] = []
 
@@ -340,6 +340,9 @@ class Emission:
         tests_text = []
         if n.stores[s.slot].deletes:
             tests_text.append(f"!is_dead(a.{cname(s.slot)}_dead, it.position)")
+        if s.slot in n.reborn:
+            launch = "it.launch" if self.unit.fused else "i32(a.launch)"
+            tests_text.append(f"!is_born(a.{cname(s.slot)}_born, it.position, {launch})")
         if n.plain(s.slot):
             self.put(f"        it.row = {n.column(s.slot, 'item')}.get(it.position);")
         if where:
