@@ -2,7 +2,7 @@
 
 import sys
 
-import morph
+import morph.io
 from morph.prelude import atomic_min, i32
 
 
