@@ -1,0 +1,103 @@
+"""Every kernel of the package and of the examples compiles for sm_90, with no GPU in sight.
+
+The algorithms run on the CPU; the very texts of their launches are then given to NVRTC.
+"""
+
+from __future__ import annotations
+
+import importlib
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import morph
+from morph import binding
+from morph.build import cuda
+from morph.kernel import Kernel, Program
+from morph.lang import emit
+
+ROOT = Path(__file__).parent.parent
+pytestmark = pytest.mark.nvrtc
+
+
+@pytest.fixture
+def units(monkeypatch):
+    """What is launched meanwhile: the unit and its text, by kernel."""
+    seen = []
+    load = binding.Compiled.binary
+
+    def spy(compiled, *args):
+        seen.append(compiled)
+        return load(compiled, *args)
+
+    monkeypatch.setattr(binding.Compiled, "binary", spy)
+    monkeypatch.setattr(binding, "_compiled", {})
+    for module in modules():
+        for what in launched(vars(module)).values():
+            monkeypatch.setattr(what, "launches", {})
+    return seen
+
+
+def modules():
+    """The package's modules that have kernels."""
+    names = [
+        "reduce",
+        *(f"algorithms.{p.stem}" for p in (ROOT / "morph/algorithms").glob("[!_]*.py")),
+    ]
+    return [importlib.import_module(f"morph.{name}") for name in names]
+
+
+def launched(names):
+    return {n: x for n, x in names.items() if isinstance(x, Kernel | Program)}
+
+
+def compile_all(seen, wanted):
+    """Compile each text once; nothing that was wanted is missing."""
+    functions = {f.name for c in seen for f in c.unit.funcs}
+    functions |= {c.unit.name.removeprefix("morph_") for c in seen}
+    assert wanted and wanted <= functions, wanted - functions
+    for text, name in {c.text: emit.entry(c.unit) for c in seen}.items():
+        cubin = cuda.build(emit.prelude() + text, "sm_90", name=name)
+        assert cubin[:4] == b"\x7fELF" and name.encode() in cubin
+
+
+def test_algorithms(units):
+    weight = np.array([3, 1, 2, 5], np.int32)
+    ends = np.array([0, 0, 1, 2]), np.array([1, 2, 2, 3])
+    for dtype in (np.int32, np.float64):
+        g = morph.Graph.from_edges(*ends, weight=weight.astype(dtype), n=5)
+        morph.sssp(g), morph.mst(g)
+    morph.bfs(g), morph.pagerank(g), morph.betweenness(g, sources=[0])
+    g.points.add("x", np.float64, fill=2)
+
+    @morph.func
+    def times(a, b):
+        return a * b
+
+    assert morph.reduce(g.points.x, times) == 32
+    mesh = morph.Mesh.read(ROOT / "meshes" / "square.node")
+    morph.refine(mesh, 25)
+    morph.refine(mesh, 25, progress=lambda *_: None)  # launch by launch
+    compile_all(units, {n for m in modules() for n in launched(vars(m))})
+
+
+def test_falcon(units, tmp_path):
+    path = tmp_path / "roads.gr"
+    path.write_text("p sp 4 4\na 1 2 3\na 1 3 3000\na 2 3 2\na 3 4 5\n")
+    wanted = set()
+    for example in sorted((ROOT / "examples" / "falcon").glob("*.py")):
+        names = runpy.run_path(str(example))
+        names["main"](path, "cpu")
+        wanted |= set(launched(names))
+    compile_all(units, wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), [("shortest_paths", {"n": 20}), ("contract", {"side": 5})]
+)
+def test_examples(units, name, given):
+    names = runpy.run_path(str(ROOT / "examples" / f"{name}.py"))
+    names["main"]("cpu", **given)
+    compile_all(units, set(launched(names)))
