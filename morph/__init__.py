@@ -1,4 +1,6 @@
-"""Morph: graph algorithms that change their graph, in parallel on a GPU or on all cores of a CPU."""
+"""Morph: graph algorithms that change their graph, in parallel on a GPU or on a CPU's cores."""
+
+import importlib
 
 from morph.algorithms.betweenness import betweenness
 from morph.algorithms.bfs import bfs
@@ -22,3 +24,10 @@ __all__ = [
     "sssp", "timing", "vec",
 ]  # fmt: skip
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    """Import ``morph.io`` when it is first used."""
+    if name == "io":
+        return importlib.import_module("morph.io")
+    raise AttributeError(f"module 'morph' has no attribute {name!r}")

@@ -9,12 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from morph.lang.definition import Definition
-from morph.lang.source import read
-from morph.launch import Launch, launch_for
 from morph.timing import timing
+
+if TYPE_CHECKING:
+    from morph.lang.definition import Definition
+    from morph.launch import Launch
+
+
+def launch_for(*request: Any) -> Launch | None:  # noqa: F811
+    """Import the compiler, which takes half of ``import morph``, at the first launch."""
+    global launch_for
+    from morph.launch import launch_for  # noqa: PLC0415
+
+    return launch_for(*request)
 
 
 class Function:
@@ -32,6 +41,9 @@ class Function:
     def definition(self) -> Definition:
         """The parsed source; read when first needed."""
         if self._definition is None:
+            from morph.lang.definition import Definition  # noqa: PLC0415
+            from morph.lang.source import read  # noqa: PLC0415
+
             assert isinstance(self.__wrapped__, FunctionType)
             self._definition = Definition(self.kind, read(self.__wrapped__), self.cpp)
         return self._definition

@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 from typing import NoReturn
 
-from morph.lang.ir import Pos
+from morph.lang.node import Pos
 
 
 class LanguageError(Exception):
