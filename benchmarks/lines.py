@@ -17,6 +17,7 @@ PROGRAMS = {
     "examples/falcon/bfs_collection.py": 28,
     "examples/falcon/sssp_unoptimised.py": 38,
     "examples/falcon/sssp_optimised.py": 38,
+    "examples/falcon/mst_worklist.py": 103,
     "morph/algorithms/bfs.py": 28,
     "morph/algorithms/sssp.py": 38,
     "morph/algorithms/mst.py": 103,
