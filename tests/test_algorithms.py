@@ -21,8 +21,11 @@ on_targets = settings(
 )
 
 
+WEIGHTS = st.integers(0, 50)
+
+
 @st.composite
-def edge_lists(draw, most=24, weights=st.integers(0, 50)):
+def edge_lists(draw, most=24, weights=WEIGHTS):
     """Points and edges: parallel ones, loops, islands and all."""
     n = draw(st.integers(1, most))
     ends = st.integers(0, n - 1)

@@ -38,7 +38,9 @@ def emit_program(e: Emission, steps: Sequence[tuple[int, int, ir.Node]]) -> None
             text.depth = 2
             _step(e, text, f"{number}_{k}", step, looks)
             if resumes and k < max(resumes):
-                e.put(f"        if (t.step <= {k}) {{", *(f"    {x}" for x in text.lines), "        }")
+                e.put(
+                    f"        if (t.step <= {k}) {{", *(f"    {x}" for x in text.lines), "        }"
+                )
             else:
                 e.put(*text.lines)
         if resumes:

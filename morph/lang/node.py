@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cache
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ def walk(node: object) -> Iterator[Node]:
             stack.extend(reversed(top))
         elif isinstance(top, Node):
             yield top
-            stack.extend([getattr(top, name) for name in _below(type(top))])
+            kind: Any = type(top)
+            stack.extend([getattr(top, name) for name in _below(kind)])
 
 
 @cache
