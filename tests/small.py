@@ -26,3 +26,17 @@ def points(target, n=4, **columns):
     for name, dtype in columns.items():
         g.points.add(name, dtype)
     return g
+
+
+def contents(t):
+    """Everything a user can see of a table."""
+    return (
+        {n: np.array(getattr(t, n)).tolist() for n in t.columns},
+        len(t),
+        t.live,
+        t.alive.tolist(),
+    )
+
+
+def snapshot(t):
+    return contents(t), t.capacity, t.version, t.packs, t.words.tolist(), t.deletes

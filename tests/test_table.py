@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small import contents, snapshot
 
 from morph.device import DeviceError, device
 from morph.dtypes import NAMES, Ref, Vec, f32, f64, i8, i16, i32, u8, u64, vec

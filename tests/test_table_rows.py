@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small import contents, snapshot
 
 from morph.device import Device
 from morph.dtypes import NAMES, Ref, f32, f64, i32, i64, vec
@@ -11,21 +12,6 @@ from morph.store import Word
 from morph.table import Table
 
 DTYPES = list(NAMES)
-
-
-def contents(t):
-    """Everything a user can see of a table."""
-    return (
-        {n: np.array(getattr(t, n)).tolist() for n in t.columns},
-        len(t),
-        t.live,
-        t.alive.tolist(),
-    )
-
-
-def snapshot(t):
-    return contents(t), t.capacity, t.version, t.packs, t.words.tolist(), t.deletes
-
 
 OPS = st.lists(
     st.one_of(
