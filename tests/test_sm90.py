@@ -6,6 +6,7 @@ The algorithms run on the CPU; the very texts of their launches are then given t
 from __future__ import annotations
 
 import importlib
+import re
 import runpy
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def launched(names):
 
 def compile_all(seen, wanted):
     """Compile each text once; nothing that was wanted is missing."""
-    functions = {f.name for c in seen for f in c.unit.funcs}
+    functions = {re.sub(r"_\d+$", "", f.name) for c in seen for f in c.unit.funcs}
     functions |= {c.unit.name.removeprefix("morph_") for c in seen}
     assert wanted and wanted <= functions, wanted - functions
     for text, name in {c.text: emit.entry(c.unit) for c in seen}.items():
