@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import struct
+import threading
 import weakref
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,10 +34,16 @@ KEPT = 64  # bound launches that one kernel remembers
 
 
 class Scratch:
-    """What every launch on a device shares: status, barrier and work-sharing words, replay bits."""
+    """What every launch on a device shares: status, barrier and work-sharing words, replay bits.
+
+    So one thread of the host at a time launches on a device, and holds ``lock``.
+    """
 
     def __init__(self, device: Device) -> None:
         self.device = device
+        self.lock = threading.RLock()
+        self.done = 0  # launches that have ended
+        self.dirty = False  # a launch that can fail has begun, and not ended as it should
         self.status = device.zeros(64, np.int64)
         self.barrier = device.zeros(64, np.uint32)
         self.cursor = device.zeros(64, np.int64)
@@ -49,6 +58,15 @@ class Scratch:
             bigger[: self.pending.size] = self.pending
             self.pending = bigger
         return self.device.pointer(self.pending)
+
+    def begin(self) -> None:
+        """Start from clean words, whatever stopped the launch before (memory, an interrupt)."""
+        if self.dirty:
+            with self.device.active():
+                self.status[[Status.FAILED, Status.LOCAL]] = 0
+                self.status[Status.STORES :] = 0
+                self.pending[:] = 0
+        self.dirty = True
 
 
 _scratch: dict[str, Scratch] = {}
@@ -65,6 +83,7 @@ def scratch(device: Device) -> Scratch:
 # --- finding the launch --------------------------------------------------------------------------
 
 _BY_IDENTITY = {Graph, Table, Collection, Set, Flag}
+_binding = threading.RLock()  # one thread compiles at a time
 _PLAIN = {int, float, bool, *(np.dtype(c).type for c in "?bhilBHILefd")}
 
 
@@ -85,12 +104,14 @@ def launch_for(
     device = _device(items, args)
     if what.kind == "program" and device.kind == "python":
         return None
-    compiled, slots = bind(Request(what, items, args, where, device))
-    what.launches.pop(key, None)
-    while len(what.launches) >= KEPT:
-        del what.launches[next(iter(what.launches))]
-    what.launches[key] = launch = Launch(what, compiled, slots)
-    return launch
+    with _binding:
+        compiled, slots = bind(Request(what, items, args, where, device))
+        _same_device(slots.objects.values(), device)
+        what.launches.pop(key, None)
+        while len(what.launches) >= KEPT:
+            del what.launches[next(iter(what.launches))]
+        what.launches[key] = launch = Launch(what, compiled, slots)
+        return launch
 
 
 def _odd_key(a: Any) -> Any:
@@ -104,10 +125,14 @@ def _device(items: Any, args: tuple[Any, ...]) -> Device:
     if not objects:
         raise TypeError("a program needs a graph, table or collection among its arguments")
     device: Device = objects[0].device
+    _same_device(objects, device)
+    return device
+
+
+def _same_device(objects: Iterable[Any], device: Device) -> None:
     for x in objects:
         if x.device != device:
             raise TypeError(f"{x!r} is on {x.device.name}, but the launch is on {device.name}")
-    return device
 
 
 class Launch:
@@ -117,6 +142,7 @@ class Launch:
         self.what = what
         self.device = compiled.device
         self.scratch = scratch(compiled.device)
+        self.as_of = 0  # how many launches had ended when the words were last compared
         self.objects = weakref.WeakValueDictionary(slots.objects)
         self.bound = [weakref.ref(o) for o in slots.objects.values()]
         self._use(compiled)
@@ -125,7 +151,7 @@ class Launch:
         """Run this unit from now on."""
         self.compiled = compiled
         self.binary = compiled.binary(faults, seed)
-        self.mode = (faults, seed)
+        self.mode = (faults, seed, threads())
         self.words = np.zeros(len(compiled.fields), np.uint64)
         self.signed = self.words.view(np.int64)
         self.buffer = self.words.data
@@ -139,8 +165,9 @@ class Launch:
 
     def fits(self) -> bool:
         """Whether the launch is still the right one for these objects."""
-        if not self.compiled.holds() or self.mode != (faults, seed):
+        if not self.compiled.holds() or self.mode != (faults, seed, _threads):
             return False
+        self.as_of = self.scratch.done
         if self._current():
             return True
         self.versions = []  # the words are filled anew
@@ -173,24 +200,29 @@ class Launch:
 
     def run(self, args: tuple[Any, ...], where: Where) -> Any:
         """Launch; grow and replay until every item has run."""
-        compiled = self.compiled
+        compiled, shared = self.compiled, self.scratch
         values = [
             args[o] if isinstance(o, int) else self._captured(o, where) for o in compiled.origins
         ]
-        if self.device.kind == "python":
-            self._note_versions()
-            self._interpret(values)
-        else:
-            if not self.versions:
+        with shared.lock:
+            if self.as_of != shared.done:  # another thread has launched since
+                self.versions = []
+            if self.device.kind == "python":
+                self._note_versions()
+            elif not self.versions:
                 self._fill()
-            if values:
-                compiled.scalars.pack_into(self.buffer, compiled.first_scalar, *values)
-            self._launch()
-        for slot in compiled.touches:
-            self.objects[slot].touched()
-        for slot in compiled.reshapes:
-            self.objects[slot].structure_changed()
-        return self._result() if compiled.unit.fused else None
+            try:
+                if self.device.kind == "python":
+                    self._interpret(values)
+                else:
+                    self._launch(values)
+            finally:  # items may have run even if others could not
+                shared.done += 1
+                for slot in compiled.touches:
+                    self.objects[slot].touched()
+                for slot in compiled.reshapes:
+                    self.objects[slot].structure_changed()
+            return self._result() if compiled.unit.fused else None
 
     def _captured(self, origin: tuple[str, str], where: Any) -> Any:
         kind, name = origin
@@ -235,14 +267,20 @@ class Launch:
         """The most positions that an item can have."""
         return max((d.capacity for ref in self.domains if (d := ref()) is not None), default=0)
 
-    def _launch(self) -> None:
+    def _launch(self, values: list[Any]) -> None:
         s, index, signed = self.scratch, self.compiled.index, self.signed
+        if values:
+            try:
+                self.compiled.scalars.pack_into(self.buffer, self.compiled.first_scalar, *values)
+            except struct.error:
+                raise OverflowError(f"of the numbers {values}, one does not fit in i64") from None
         s.launches += 1
         signed[index["launch"]] = s.launches
         signed[index["replay"]] = 0
         if not self.compiled.can_fail:
             self.binary(self.words, self._items())
             return
+        s.begin()
         self.words[index["pending"]] = s.pending_for(self._most())
         if self.compiled.unit.fused:
             self.state[:] = 0
@@ -250,6 +288,7 @@ class Launch:
             self.binary(self.words, self._items())
             status = self.device.to_host(s.status)
             if not status[Status.FAILED]:
+                s.dirty = False
                 return
             self._mend(status.copy())
             signed = self.signed  # new, if local collections were widened
@@ -288,12 +327,19 @@ class Launch:
             n: to_dtype(kinds[n]).type(int(v) if isinstance(v, Row) else v)
             for n, v in zip(self.compiled.names, values, strict=True)
         }
-        while True:
-            self.binary(stores, graphs, scalars, status, replay, pending)
-            if not status[Status.FAILED]:
-                return
-            self._mend(status.copy())
-            replay = True
+        self.scratch.begin()
+        try:
+            while True:
+                self.binary(stores, graphs, scalars, status, replay, pending)
+                if not status[Status.FAILED]:
+                    self.scratch.dirty = False
+                    return
+                self._mend(status.copy())
+                replay = True
+        finally:
+            if self.scratch.dirty:  # what items had reserved is free again
+                for slot in self.compiled.touches:
+                    objects[slot].settle()
 
     def _result(self) -> Any:
         """What the program returned: a Python scalar, or None."""
@@ -316,7 +362,28 @@ def threads() -> int:
     global _threads
     if not _threads:
         given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-        _threads = (
-            int(given) if given.isdigit() and int(given) > 0 else len(os.sched_getaffinity(0))
-        )
+        _threads = int(given) if given.isdigit() and int(given) > 0 else _cores()
     return _threads
+
+
+def _cores() -> int:
+    """The cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _forked() -> None:
+    """In a child process: its other threads are gone, OpenMP's among them, and so are launches."""
+    global _threads, _binding
+    _binding = threading.RLock()
+    _threads = 1  # g++'s OpenMP would wait for threads that only the parent has
+    for s in _scratch.values():
+        s.lock, s.dirty = threading.RLock(), True
+        if s.device.kind != "cuda":
+            s.barrier[:] = 0
+            s.cursor[:] = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
