@@ -1,0 +1,183 @@
+"""What once went wrong around launches: interrupted ones, threads, forks, odd arguments."""
+
+import multiprocessing
+import os
+import threading
+
+import numpy as np
+import pytest
+from small import rows, values
+
+from morph import Graph, Table, foreach, kernel, launch
+from morph.prelude import f64, i32, i64
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+
+
+@kernel
+def count(r):
+    r.runs += 1
+
+
+@kernel
+def count_and_add(r, made):
+    new = made.new()
+    new.of = r.id
+    r.runs += 1
+
+
+@kernel
+def add_if_asked(r, made):
+    if r.asks != 0:
+        new = made.new()
+        new.of = r.id
+    r.runs += 1
+
+
+def table_of(target, n):
+    return rows(target, n, runs=i32)
+
+
+# --- a launch that ends in an error --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_items_that_an_error_left_do_not_run_in_the_next_launch(target, error, monkeypatch):
+    def fails(self, minimum=0):
+        raise error
+
+    items = table_of(target, 100)
+    with monkeypatch.context() as patched:
+        patched.setattr(Table, "grow", fails)
+        with pytest.raises(error):
+            foreach(items, count_and_add, Table("made", target, of=i32))
+    others = rows(target, 100, runs=i32, asks=i32)
+    others.asks[:] = np.arange(100) == 99
+    made = Table("made", target, of=i32)
+    foreach(others, add_if_asked, made)
+    assert values(others, "runs") == [1] * 100
+    assert len(made) == 1
+
+
+def test_after_an_error_what_items_had_reserved_is_free(target, monkeypatch):
+    items, made = table_of(target, 100), Table("made", target, of=i32, capacity=60)
+    grow, calls = Table.grow, []
+
+    def fails_once(self, minimum=0):
+        calls.append(self)
+        if len(calls) == 1:
+            raise MemoryError
+        grow(self, minimum)
+
+    monkeypatch.setattr(Table, "grow", fails_once)
+    for _ in range(2):
+        try:
+            foreach(items, count_and_add, made)
+        except MemoryError:
+            assert len(made) == 60 == sum(values(items, "runs"))
+    assert len(made) == 160
+
+
+def test_edges_made_before_an_error_are_walked(target, monkeypatch):
+    @kernel
+    def join(p, g):
+        g.edges.new(p, p)
+
+    @kernel
+    def see(p):
+        p.runs = 0
+        for _q in p.outnbrs:
+            p.runs += 1
+
+    def fails(self, minimum=0):
+        raise MemoryError
+
+    g = Graph(target)
+    g.points.add("runs", i32)
+    g.points.extend(10)
+    g.edges.resize(4)
+    foreach(g.points, see)
+    monkeypatch.setattr(Table, "grow", fails)
+    with pytest.raises(MemoryError):
+        foreach(g.points, join, g)
+    foreach(g.points, see)
+    assert sum(values(g.points, "runs")) == len(g.edges) == 4
+
+
+# --- threads and processes -----------------------------------------------------------------------
+
+
+def test_threads_of_the_host_may_launch_at_once(target):
+    tables = [table_of(target, 2000 if target == "cpu" else 20) for _ in range(4)]
+    rounds = 200 if target == "cpu" else 5
+
+    def work(table):
+        for _ in range(rounds):
+            foreach(table, count)
+            foreach(table, count_and_add, Table("made", target, of=i32))
+
+    workers = [threading.Thread(target=work, args=(t,), daemon=True) for t in tables]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join(60)
+        assert not w.is_alive()
+    for t in tables:
+        assert set(values(t, "runs")) == {2 * rounds}
+
+
+def _launch_in_child(send):
+    table = table_of("cpu", 5000)
+    foreach(table, count)
+    send.send(sorted(set(values(table, "runs"))))
+
+
+@needs_fork
+def test_a_forked_process_can_launch():
+    foreach(table_of("cpu", 5000), count)  # OpenMP has threads now, which a child has not
+    context = multiprocessing.get_context("fork")
+    receive, send = context.Pipe()
+    child = context.Process(target=_launch_in_child, args=(send,))
+    child.start()
+    answered = receive.poll(60)
+    if not answered:
+        child.kill()
+    child.join()
+    assert answered
+    assert receive.recv() == [1]
+
+
+def test_threads_are_counted_where_processes_are_not_bound_to_cores(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(launch, "_threads", 0)
+    assert launch.threads() == os.cpu_count()
+
+
+# --- arguments -----------------------------------------------------------------------------------
+
+
+@kernel
+def put(r, x):
+    r.x = x
+
+
+def test_a_number_beyond_64_bits_is_an_overflow(target):
+    table = rows(target, 2, x=i64)
+    with pytest.raises(OverflowError):
+        foreach(table, put, 2**63)
+    foreach(table, put, 2**63 - 1)
+    assert values(table, "x") == [2**63 - 1] * 2
+
+
+def test_a_captured_object_on_another_device_is_refused():
+    far = Graph("python")
+    far.points.add("x", f64)
+
+    @kernel
+    def read(r):
+        for q in far.points:
+            r.x += q.x
+
+    with pytest.raises(TypeError, match="is on python, but the launch is on cpu"):
+        foreach(rows("cpu", 2, x=f64), read)
