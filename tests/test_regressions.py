@@ -53,7 +53,7 @@ def test_items_that_an_error_left_do_not_run_in_the_next_launch(target, error, m
             foreach(items, count_and_add, Table("made", target, of=i32))
     others = rows(target, 100, runs=i32, asks=i32)
     others.asks[:] = np.arange(100) == 99
-    made = Table("made", target, of=i32)
+    made = Table("made", target, of=i32, capacity=100)
     foreach(others, add_if_asked, made)
     assert values(others, "runs") == [1] * 100
     assert len(made) == 1
