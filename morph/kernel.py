@@ -32,6 +32,8 @@ class Function:
     kind = "func"
 
     def __init__(self, function: Callable[..., Any], cpp: str | None = None) -> None:
+        if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
+            raise TypeError(f"@{self.kind} decorates a function made by `def`, not {function!r}")
         self.__wrapped__, self.cpp = function, cpp
         self.__name__ = getattr(function, "__name__", "?")
         self.__doc__ = function.__doc__
@@ -217,12 +219,16 @@ def foreach(
     LanguageError
         If the kernel is not in the language, or does not fit its arguments.
     TypeError
-        If an argument is none of the above.
+        If an argument is none of the above, or lies on another device.
 
     Notes
     -----
     One foreach is one launch and one barrier: all its changes are seen by the next.
     """
+    if kernel.__class__ is not Kernel:
+        raise TypeError(f"foreach runs a @kernel, not {kernel!r}")
+    if where is not None and where.__class__ is not FunctionType:
+        raise TypeError(f"where is a lambda of the item, not {where!r}")
     launch = launch_for(kernel, items, args, where)
     assert launch is not None
     launch.run(args, where)

@@ -101,6 +101,8 @@ def launch_for(
     found = what.launches.get(key)
     if found is not None and found.fits():
         return found
+    if what.kind == "kernel" and not isinstance(items, Table | Collection):
+        raise TypeError(f"foreach runs over a table or a collection, not {items!r}")
     device = _device(items, args)
     if what.kind == "program" and device.kind == "python":
         return None

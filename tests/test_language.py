@@ -354,6 +354,25 @@ def test_a_kernel_is_not_called():
         foreach(points("python").points, in_order)  # no column `a`
 
 
+def test_what_runs_is_a_kernel_over_a_table():
+    made = rows("python", a="i8")
+    touch = kernel(_touch)
+    for wrong, message in [
+        (lambda: foreach([1, 2], touch), "over a table or a collection, not \\[1, 2\\]"),
+        (lambda: foreach(made.a, touch), "over a table or a collection, not rows.a"),
+        (lambda: foreach(made, len), "runs a @kernel, not <built-in function len>"),
+        (lambda: foreach(made, touch, where=3), "where is a lambda of the item, not 3"),
+        (lambda: kernel(len), "@kernel decorates a function made by `def`, not <built-in"),
+        (lambda: func(lambda x: x), "@func decorates a function made by `def`, not <function"),
+    ]:
+        with pytest.raises(TypeError, match=message):
+            wrong()
+
+
+def _touch(p):
+    p.a = 1
+
+
 def test_the_examples_of_the_reference(target):
     text = (Path(__file__).parent.parent / "docs" / "language.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
