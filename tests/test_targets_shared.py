@@ -243,7 +243,8 @@ def test_single_collection(target, edges):
         g.points.add("hits", i32)
         g.points.add("by", morph.Ref("points"))
         g.points.add("broken", bool_)
-        work, again, log = (morph.Collection(g.points) for _ in range(3))
+        # room for all, so that a launch is one batch on the GPU: a replay would be another
+        work, again, log = (morph.Collection(g.points, capacity=2 * n) for _ in range(3))
         work.extend(np.arange(n))
         rounds = []
         while len(work):

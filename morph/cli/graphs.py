@@ -33,6 +33,7 @@ def _search(name: str, path: str, source: int | None, out: str | None, spec: str
     from morph.graph import Graph  # noqa: PLC0415
     from morph.io import read_edges  # noqa: PLC0415
     from morph.kernel import timing  # noqa: PLC0415
+    from morph.timing import counting  # noqa: PLC0415
 
     where = device_of(spec)
     check_writable("-o", out)
@@ -51,14 +52,15 @@ def _search(name: str, path: str, source: int | None, out: str | None, spec: str
             raise BadInput(f"{path}: shortest paths need weights >= 0; the edge {ends} has"
                             f" {weight[k]}")  # fmt: skip
     with timing() as spent:
-        graph = Graph.from_edges(
-            edges.src,
-            edges.dst,
-            weight=weight,
-            n=edges.n,
-            symmetrize=edges.undirected,
-            device=where,
-        )
+        with counting("transfer"):  # sorting the edges by source is part of it
+            graph = Graph.from_edges(
+                edges.src,
+                edges.dst,
+                weight=weight,
+                n=edges.n,
+                symmetrize=edges.undirected,
+                device=where,
+            )
         values, result = solve(graph)
     values = np.asarray(graph.device.to_host(values))
     if out is not None:
