@@ -78,10 +78,10 @@ class Compiled:
         )
         changes = (ir.New, ir.NewRows, ir.Delete, ir.Add, ir.Take, ir.Clear)
         self.touches = sorted({n.slot for n in nodes if isinstance(n, changes)})
+        moved = {*self.touches, *_redirected(nodes)}
         self.reshapes = [
-            g.slot for g in unit.graphs
-            if {f"{g.slot}.points", f"{g.slot}.edges"} & set(self.touches)
-        ]  # fmt: skip
+            g.slot for g in unit.graphs if {f"{g.slot}.points", f"{g.slot}.edges"} & moved
+        ]
         self.domains = sorted({n.slot for n in nodes if isinstance(n, ir.Foreach)})
         self.adjacency = sorted(
             (f.slot, f.kind.partition("_")[0]) for f in self.fields if f.kind.endswith("_offset")
@@ -138,8 +138,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         slots, kinds = _slots(request)
         key = (
             request.what.definition, request.device.name, kinds, tuple(slots.stores.items()),
-            tuple(slots.graphs.items()), request.where.__code__ if request.where else None,
-            cells(request.where),
+            tuple(slots.graphs.items()), *place(request.where), cells(request.where),
         )  # fmt: skip
         known = _compiled.get(key)
         if known is not None and known.holds():
@@ -153,6 +152,11 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
                 del _compiled[next(iter(_compiled))]
             _compiled[key] = made
         return made, slots
+
+
+def place(where: Any) -> tuple[Any, int]:
+    """The code of a filter and what its globals are: equal code may stand in two modules."""
+    return (where.__code__, id(where.__globals__)) if where is not None else (None, 0)
 
 
 def cells(where: Any) -> tuple[Any, ...]:
@@ -327,16 +331,24 @@ def _program(
 
 
 def _check_adjacency(unit: ir.Unit) -> None:
-    nodes = list(ir.walk(unit.funcs))
+    nodes = list(ir.walk((unit.funcs, unit.blocks)))
     if not any(isinstance(n, ir.ForEdges | ir.Degree | ir.FindEdge) for n in nodes):
         return
+    edges = {f"{g.slot}.edges" for g in unit.graphs}
+    tables = edges | {f"{g.slot}.points" for g in unit.graphs}
     for n in nodes:
-        if isinstance(n, ir.New | ir.NewRows | ir.Delete):
-            if n.slot.rpartition(".")[2] in ("edges", "points"):
-                reject(
-                    "a program that walks edges cannot add or delete points and edges",
-                    n.pos, "leave out @program: the adjacency is rebuilt between launches",
-                )  # fmt: skip
+        made = isinstance(n, ir.New | ir.NewRows | ir.Delete) and n.slot in tables
+        if made or _redirected([n]) & edges:
+            reject(
+                "a program that walks edges cannot change points and edges",
+                n.pos, "leave out @program: the adjacency is rebuilt between launches",
+            )  # fmt: skip
+
+
+def _redirected(nodes: list[ir.Node]) -> set[str]:
+    """The tables whose columns `src` or `dst` are written."""
+    written = (n.place for n in nodes if isinstance(n, ir.Write | ir.Atomic | ir.LockPlace))
+    return {p.slot for p in written if p.column in ("src", "dst")}
 
 
 def _reachable(funcs: dict[str, ir.Func], blocks: tuple[ir.Block, ...]) -> set[str]:

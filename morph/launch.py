@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from morph.binding import Compiled, Request, Where, bind, cells
+from morph.binding import Compiled, Request, Where, bind, cells, place
 from morph.collect import Collection, Flag, Set
 from morph.device import Device
 from morph.graph import Graph
@@ -96,7 +96,7 @@ def launch_for(
     ]
     key.append(id(items))
     if where is not None:
-        key += [where.__code__, cells(where)]
+        key += [*place(where), cells(where)]
     key = tuple(key)
     found = what.launches.get(key)
     if found is not None and found.fits():

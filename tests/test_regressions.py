@@ -1,5 +1,6 @@
 """What once went wrong around launches: interrupted ones, threads, forks, odd arguments."""
 
+import linecache
 import multiprocessing
 import os
 import threading
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from small import rows, values
 
-from morph import Graph, Table, foreach, kernel, launch
+from morph import Graph, LanguageError, Table, foreach, kernel, launch, program
 from morph.prelude import f64, i32, i64
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -181,3 +182,80 @@ def test_a_captured_object_on_another_device_is_refused():
 
     with pytest.raises(TypeError, match="is on python, but the launch is on cpu"):
         foreach(rows("cpu", 2, x=f64), read)
+
+
+# --- which unit runs -----------------------------------------------------------------------------
+
+
+def test_equal_filters_of_two_modules_see_their_own_globals(target):
+    text = "\n\nchosen = lambda r: r.runs < LIMIT\n"
+    modules = []
+    for limit in (1, 100):
+        file = f"<filters below {limit}>"
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+        modules.append({"LIMIT": limit})
+        exec(compile(text, file, "exec"), modules[-1])
+    table = table_of(target, 3)
+    for module in (*modules, *modules):
+        foreach(table, count, where=module["chosen"])
+    assert values(table, "runs") == [3] * 3
+
+
+# --- what a kernel changes -----------------------------------------------------------------------
+
+
+def test_edges_that_a_kernel_redirects_are_walked_anew(target):
+    @kernel
+    def turn_back(e):
+        e.dst = e.src
+
+    @kernel
+    def see(p):
+        p.seen = 0
+        for _q in p.innbrs:
+            p.seen += 1
+
+    g = Graph.from_edges([0, 1, 2], [1, 1, 1], n=3, device=target)
+    g.points.add("seen", i32)
+    foreach(g.points, see)
+    assert values(g.points, "seen") == [0, 3, 0]
+    foreach(g.edges, turn_back)
+    foreach(g.points, see)
+    assert values(g.points, "seen") == [1, 1, 1]
+
+
+def test_a_program_does_not_walk_edges_that_it_redirects():
+    @kernel
+    def turn_back(e):
+        e.dst = e.src
+
+    @kernel
+    def see(p):
+        for _q in p.innbrs:
+            p.seen += 1
+
+    @program
+    def both(g):
+        foreach(g.edges, turn_back)
+        foreach(g.points, see)
+
+    g = Graph.from_edges([0, 1, 2], [1, 1, 1], n=3, device="cpu")
+    g.points.add("seen", i32)
+    with pytest.raises(LanguageError, match="a program that walks edges cannot change"):
+        both(g)
+
+
+def test_fewer_than_no_rows_are_none(target):
+    @kernel
+    def make(r, made, n):
+        new = made.new_rows(n)
+        for m in new:
+            m.of = r.id
+        r.runs = i32(new.size)
+
+    table, made = table_of(target, 3), Table("made", target, of=i32)
+    made.extend(5)
+    for n, rows_then in ((-2, 5), (0, 5), (2, 11), (-1, 11)):
+        foreach(table, make, made, n)
+        assert len(made) == rows_then
+        assert values(table, "runs") == [max(n, 0)] * 3

@@ -171,7 +171,10 @@ class Body(Expressions):
     def _new_rows(self, target: str, e: ir.NewRows) -> None:
         s, store = f"a.{cname(e.slot)}", self.names.stores[e.slot]
         rows, row = self.temp("rows"), self.temp("r")
-        self.put(f"Rows {rows} = {{0, i32({self.expr(e.count)})}};")
+        count = self.expr(e.count)
+        if not (isinstance(e.count, ir.Const) and int(e.count.value) >= 0):
+            count = f"max_of(i64({count}), i64(0))"
+        self.put(f"Rows {rows} = {{0, i32({count})}};")
         self.put(f"{rows}.first = i32(add_slots({s}_meta, {rows}.n, it.{cname(e.slot)}_room));")
         self.put(f"for (i32 {row} = {rows}.first; {row} < {rows}.first + {rows}.n; {row}++) {{")
         self.depth += 1
