@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, overload
 
+from morph.lang.lines import keep
 from morph.timing import timing
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Function:
         self.__name__ = getattr(function, "__name__", "?")
         self.__doc__ = function.__doc__
         self._definition: Definition | None = None
+        self._lines = keep(function)
 
     @property
     def definition(self) -> Definition:
@@ -47,7 +49,7 @@ class Function:
             from morph.lang.source import read  # noqa: PLC0415
 
             assert isinstance(self.__wrapped__, FunctionType)
-            self._definition = Definition(self.kind, read(self.__wrapped__), self.cpp)
+            self._definition = Definition(self.kind, read(self.__wrapped__, self._lines), self.cpp)
         return self._definition
 
     def __call__(self, *args: Any) -> Any:

@@ -1,5 +1,6 @@
 """What once went wrong around launches: interrupted ones, threads, forks, odd arguments."""
 
+import importlib.util
 import linecache
 import multiprocessing
 import os
@@ -185,6 +186,28 @@ def test_a_captured_object_on_another_device_is_refused():
 
 
 # --- which unit runs -----------------------------------------------------------------------------
+
+
+def test_a_file_edited_after_its_import_runs_as_imported(target, tmp_path):
+    file = tmp_path / f"edited_on_{target}.py"
+    text = """from morph import kernel
+chosen = lambda r: r.x > 0
+@kernel
+def other(r):
+    r.x += 10
+@kernel
+def add(r):
+    r.x += 1
+"""
+    file.write_text(text)
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    file.write_text("# a line more\n\n\n" + text.replace("> 0", "< 0").replace("1", "7"))
+    table = rows(target, 2, x=i32)
+    table.x[:] = [0, 5]
+    foreach(table, module.add, where=module.chosen)
+    assert values(table, "x") == [0, 6]
 
 
 def test_equal_filters_of_two_modules_see_their_own_globals(target):

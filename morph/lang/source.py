@@ -12,6 +12,7 @@ from typing import Any
 
 from morph.lang.errors import reject
 from morph.lang.ir import Pos
+from morph.lang.lines import around
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,36 +62,42 @@ class Source:
         return False, None
 
 
-def read(function: FunctionType) -> Source:
-    """Parse a function or lambda; rejects one whose source is not available."""
+def read(function: FunctionType, lines: list[str] | None = None) -> Source:
+    """Parse a function or lambda; rejects one whose source is not available.
+
+    Parameters
+    ----------
+    function : function
+    lines : list of str, optional
+        Its file's, as of its definition.
+    """
     code = function.__code__
     file, first = code.co_filename, code.co_firstlineno
     here = Pos(file, first, 0, 1)
-    linecache.checkcache(file)
-    try:
-        lines, start = inspect.getsourcelines(function)
-    except (OSError, TypeError):
+    lines = around(function) if lines is None else lines
+    if len(lines) < first:
         reject(
             f"the source of {function.__name__!r} is not available",
             here,
             "put the kernel in a file, or in a notebook cell; text given to exec has no source",
         )
     if function.__name__ == "<lambda>":
-        return _read_lambda(function, file, first)
-    text = "".join(lines)
+        return _read_lambda(function, lines, file, first)
+    text = "".join(inspect.getblock(lines[first - 1 :]))
     inner = text[:1].isspace()  # a nested function: its lines keep their columns
     block = ast.parse("if True:\n" + text if inner else text).body[0]
     tree = block.body[0] if isinstance(block, ast.If) else block
+    if getattr(tree, "name", code.co_name) != code.co_name:
+        reject(f"the file of {code.co_name!r} has changed since", here, "load it again")
     if not isinstance(tree, ast.FunctionDef):
         reject("only a plain function can be compiled", here, "no async functions or classes")
-    source = Source(function, tree, file, max(start, 1) - 1 - inner)
+    source = Source(function, tree, file, first - 1 - inner)
     _check_params(source)
     return source
 
 
-def _read_lambda(function: FunctionType, file: str, first: int) -> Source:
+def _read_lambda(function: FunctionType, lines: list[str], file: str, first: int) -> Source:
     """Find a lambda in the statement around it, by the columns of its byte code."""
-    lines = linecache.getlines(file)
     spans = [p for p in function.__code__.co_positions() if None not in p and p[0] and p[2]]
     columns = {(p[0], p[2]) for p in spans}
     tree = _enclosing(lines, first)
