@@ -339,8 +339,9 @@ def _check_adjacency(unit: ir.Unit) -> None:
     for n in nodes:
         made = isinstance(n, ir.New | ir.NewRows | ir.Delete) and n.slot in tables
         if made or _redirected([n]) & edges:
+            what = "add or delete points and edges" if made else "change their ends"
             reject(
-                "a program that walks edges cannot change points and edges",
+                f"a program that walks edges cannot {what}",
                 n.pos, "leave out @program: the adjacency is rebuilt between launches",
             )  # fmt: skip
 

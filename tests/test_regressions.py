@@ -264,7 +264,7 @@ def test_a_program_does_not_walk_edges_that_it_redirects():
 
     g = Graph.from_edges([0, 1, 2], [1, 1, 1], n=3, device="cpu")
     g.points.add("seen", i32)
-    with pytest.raises(LanguageError, match="a program that walks edges cannot change"):
+    with pytest.raises(LanguageError, match="a program that walks edges cannot change their ends"):
         both(g)
 
 
