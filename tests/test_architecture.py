@@ -56,6 +56,7 @@ FLOORS = {
     "algorithms": f"{PUBLIC} algorithms",
     "io": f"{DATA} io",
     "cli": f"{PUBLIC} __version__ algorithms build cli io",
+    "__main__": "cli",
     "": f"{PUBLIC} algorithms lang.errors",
 }
 
