@@ -271,12 +271,15 @@ def _compile(request: Request, slots: Slots) -> Compiled:
     else:
         state, blocks = (), (_step(builder, request, slots, values, scalars, getters, pos),)
     reached = _reachable(builder.funcs, blocks)
+    funcs = tuple(f for n, f in builder.funcs.items() if n in reached)
+    needed = {n.slot for n in ir.walk(funcs) if isinstance(n, ir.Need) and not n.local}
     unit = ir.Unit(
         name=f"morph_{definition.name}",
-        stores=tuple(builder.stores.values()),
+        # those that may have to grow first: `status` has a word for these
+        stores=tuple(sorted(builder.stores.values(), key=lambda s: s.slot not in needed)),
         graphs=tuple(builder.graphs.values()),
         scalars=tuple(scalars.items()),
-        funcs=tuple(f for n, f in builder.funcs.items() if n in reached),
+        funcs=funcs,
         state=state,
         blocks=blocks,
         fused=fused,

@@ -21,7 +21,7 @@ from morph.lang.program import RESULT
 from morph.lang.types import Scalar
 from morph.row import Row
 from morph.slots import OBJECTS, Slots
-from morph.store import CAPACITY, COUNT, HEAD
+from morph.store import CAPACITY, COUNT, HEAD, HIDDEN
 from morph.table import Table
 from morph.timing import used
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 faults = False  # compile with fault injection (tests)
 seed = 0  # order of items on the python device (tests)
 KEPT = 64  # bound launches that one kernel remembers
+ROUNDS = 1 << 25  # of claims, then they count from 0 again: a key has room for twice as many
 
 
 class Scratch:
@@ -44,6 +45,7 @@ class Scratch:
         self.lock = threading.RLock()
         self.done = 0  # launches that have ended
         self.dirty = False  # a launch that can fail has begun, and not ended as it should
+        self.claimed: weakref.WeakSet[Any] = weakref.WeakSet()  # stores whose rows have owners
         self.status = device.zeros(64, np.int64)
         self.barrier = device.zeros(64, np.uint32)
         self.cursor = device.zeros(64, np.int64)
@@ -67,6 +69,13 @@ class Scratch:
                 self.status[Status.STORES :] = 0
                 self.pending[:] = 0
         self.dirty = True
+
+    def recount(self) -> None:
+        """Count rounds of claims from 0 again: nobody owns anything."""
+        with self.device.active():
+            for store in self.claimed:
+                store.hidden("owner")[:] = HIDDEN["owner"][1]
+            self.status[Status.ROUND] = 0
 
 
 _scratch: dict[str, Scratch] = {}
@@ -240,6 +249,8 @@ class Launch:
             if f.slot:
                 extra = (f.column,) if f.column else ()
                 self.words[i] = objects[f.slot].address(f.kind, *extra)
+                if f.kind == "owner":
+                    self.scratch.claimed.add(objects[f.slot])
         self._note_versions()
         s, pointer, index = self.scratch, self.device.pointer, compiled.index
         self.words[index["status"]] = pointer(s.status)
@@ -291,6 +302,8 @@ class Launch:
             status = self.device.to_host(s.status)
             if not status[Status.FAILED]:
                 s.dirty = False
+                if status[Status.ROUND] > ROUNDS:
+                    s.recount()
                 return
             self._mend(status.copy())
             signed = self.signed  # new, if local collections were widened
@@ -303,8 +316,8 @@ class Launch:
         failed = int(status[Status.FAILED])
         for slot in self.compiled.touches:
             self.objects[slot].touched()
-        for k, store in enumerate(self.compiled.unit.stores):
-            if status[Status.STORES + k]:
+        for full, store in zip(status[Status.STORES :], self.compiled.unit.stores, strict=False):
+            if full:
                 obj = self.objects[store.slot]
                 obj.touched()
                 obj.grow(int(obj.words[CAPACITY]) + failed)

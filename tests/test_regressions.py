@@ -10,8 +10,19 @@ import numpy as np
 import pytest
 from small import rows, values
 
-from morph import Graph, LanguageError, Table, foreach, kernel, launch, program
-from morph.prelude import f64, i32, i64
+from morph import (
+    Graph,
+    LanguageError,
+    Table,
+    device,
+    foreach,
+    kernel,
+    launch,
+    program,
+    testing,
+)
+from morph.lang.abi import Status
+from morph.prelude import f64, i32, i64, single
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
@@ -282,3 +293,40 @@ def test_fewer_than_no_rows_are_none(target):
         foreach(table, make, made, n)
         assert len(made) == rows_then
         assert values(table, "runs") == [max(n, 0)] * 3
+
+
+def test_a_table_among_many_grows(target):
+    @kernel
+    def double(r, g):
+        new = g.last.new()
+        new.of = r.id
+
+    g = Graph(target)
+    for i in range(70):
+        g.add_table(f"t{i}", of=i32)
+    g.add_table("last", of=i32).extend(5)
+    foreach(g.last, double, g)
+    assert sorted(values(g.last, "of")[5:]) == [0, 1, 2, 3, 4]
+    assert all(g.tables[f"t{i}"].capacity == 0 for i in range(70))
+
+
+def test_rounds_of_claims_begin_again_before_they_overflow():
+    @kernel
+    def once(r, g):
+        pair = g.points.local(2)
+        pair.add(r)
+        pair.add(g.points[0])
+        if single(pair):
+            r.won += 1
+
+    scratch = launch.scratch(device("cpu"))
+    scratch.status[Status.ROUND] = 2**26 - 40
+    g = Graph("cpu")
+    g.points.add("won", i32)
+    g.points.extend(64)
+    with testing.team(2):
+        for _ in range(100):
+            before = g.points.won[:].sum()
+            foreach(g.points, once, g)
+            assert g.points.won[:].sum() > before
+    assert scratch.status[Status.ROUND] < 2**25
