@@ -33,6 +33,8 @@ from morph.timing import counting
 if TYPE_CHECKING:
     from morph.kernel import Kernel, Program
 
+# Bytes of an item's own: on a CPU thread's stack (less there), on a GPU for all items in flight.
+LARGEST = {"cuda": 1 << 17}
 Where = Callable[[Any], Any] | None
 Origin = int | tuple[str, str]  # an argument, or a number in the closure of "kernel" or "where"
 FORMATS = {
@@ -56,6 +58,12 @@ class Compiled:
     """A unit on one device, whatever objects it runs on, and what a launch of it has to do."""
 
     def __init__(self, unit: ir.Unit, getters: dict[str, Origin], device: Device) -> None:
+        size, most = abi.local_bytes(unit), LARGEST.get(device.kind, 1 << 20)
+        if size > most:
+            raise MemoryError(
+                f"{unit.name.removeprefix('morph_')!r} needs {size} bytes an item for its local "
+                f"collections, and there are {most}: keep so much in a Collection or table"
+            )
         self.unit, self.device = unit, device
         self.dependencies: list[Callable[[], bool]] = []
         self._text: str | None = None

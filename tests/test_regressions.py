@@ -22,7 +22,7 @@ from morph import (
     testing,
 )
 from morph.lang.abi import Status
-from morph.prelude import f64, i32, i64, single
+from morph.prelude import f64, i32, i64, local, single
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
@@ -330,3 +330,24 @@ def test_rounds_of_claims_begin_again_before_they_overflow():
             foreach(g.points, once, g)
             assert g.points.won[:].sum() > before
     assert scratch.status[Status.ROUND] < 2**25
+
+
+def test_a_local_collection_that_only_grows_is_an_error(target):
+    @kernel
+    def hoard(r, n):
+        mine = local(i64, 16)
+        k = i64(0)
+        while k < n:
+            mine.add(k * r.x)
+            k += 1
+        total = i64(0)
+        for m in mine:
+            total += m
+        r.x = total
+
+    table = rows(target, 2, x=i64)
+    table.x[:] = 1
+    with pytest.raises(MemoryError, match="needs .* bytes an item for its local collections"):
+        foreach(table, hoard, 10**6)
+    foreach(table, hoard, 100)
+    assert values(table, "x") == [4950] * 2

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from morph.lang import ir
-from morph.lang.types import Handle, Local, Scalar
+from morph.lang.types import Handle, Local, Scalar, Struct, Tuple, Type, Vector
 
 CTYPE = {
     "bool_": "bool", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "u8": "u8",
@@ -77,10 +77,12 @@ def column_name(slot: str, column: str) -> str:
 
 def reborn(unit: ir.Unit) -> frozenset[str]:
     """The tables a step runs over while rows of them are used again: those are no items of it."""
+    dying = {s.slot for s in unit.stores if s.kind == "table" and s.deletes}
+    if not dying:
+        return frozenset()
     swept = {n.slot for n in ir.walk(unit.blocks) if isinstance(n, ir.Foreach)}
     made = {n.slot for n in ir.walk(unit.funcs) if isinstance(n, ir.New)}
     bulk = {n.slot for n in ir.walk(unit.funcs) if isinstance(n, ir.NewRows)}
-    dying = {s.slot for s in unit.stores if s.kind == "table" and s.deletes}
     return frozenset((swept & made & dying) - bulk)
 
 
@@ -176,6 +178,29 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         Field("state", "i64*", "state"),  # State; null unless fused
     )
     return (*sorted(used, key=lambda f: (f.slot, f.kind != "column", f.name)), *common)
+
+
+def local_bytes(unit: ir.Unit) -> int:
+    """How much memory of its own an item needs for its local collections, at most."""
+    return sum(
+        unit.local_scale * t.capacity * _bytes(t.elem)
+        for f in unit.funcs
+        for _, t in f.locals
+        if isinstance(t, Local)
+    )
+
+
+def _bytes(t: Type) -> int:
+    match t:
+        case Scalar():
+            return t.bits // 8
+        case Vector():
+            return t.size * _bytes(t.elem)
+        case Struct():
+            return sum(_bytes(x) for _, x in t.fields)
+        case Tuple():
+            return sum(map(_bytes, t.items))
+    return 4  # a handle
 
 
 def scalar_of(field: Field, unit: ir.Unit) -> Scalar:
