@@ -6,6 +6,7 @@ every ``foreach``, what one thread does alone, and `run`, what every thread of t
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -83,6 +84,8 @@ class Emission:
         self.names.snapshot = cooperative(unit)
         self.names.apart = frozenset(n.slot for n in nodes if isinstance(n, ir.NewRows))
         self.funcs = {f.name: f for f in unit.funcs}
+        self._reached: dict[str, tuple[ir.Func, ...]] = {}
+        self._below: dict[int, list[ir.Node]] = {}  # by step
         self.kernels = {f.name: f for f in unit.funcs if isinstance(f, ir.Kernel)}
         self.names.grows = frozenset(n for n in self.funcs if adds(self.reached(n)))
         self.sets = {n.slot for n in nodes if isinstance(n, ir.FlagSet | ir.FlagGet | ir.TakeFlag)}
@@ -93,12 +96,15 @@ class Emission:
         )
         self.can_fail = any(isinstance(n, ir.Reserve | ir.LocalAdd) for n in nodes)
         self.claims = claims(unit)
+        self.calls = Counter(n.func for n in nodes if isinstance(n, ir.Call))
         self.locks = bool(self.names.reborn) or any(isinstance(n, ir.Lock) for n in nodes)
         self.ends: set[str] = set()  # steps whose barrier has a part for the master
         self.lines: list[str] = []
 
     def reached(self, name: str) -> tuple[ir.Func, ...]:
         """A function and all that it calls."""
+        if name in self._reached:
+            return self._reached[name]
         seen: dict[str, ir.Func] = {}
         todo = [name]
         while todo:
@@ -106,15 +112,20 @@ class Emission:
             if f.name not in seen:
                 seen[f.name] = f
                 todo += [n.func for n in ir.walk(f) if isinstance(n, ir.Call)]
-        return tuple(seen.values())
+        self._reached[name] = tuple(seen.values())
+        return self._reached[name]
 
     def step_nodes(self, step: object) -> list[ir.Node]:
         """Everything that a step can run."""
+        if id(step) in self._below:
+            return self._below[id(step)]
         roots = [n.func for n in ir.walk(step) if isinstance(n, ir.Call)]
         if isinstance(step, ir.Foreach):
             where = self.kernels[step.kernel].where
             roots += [step.kernel, *([where] if where else [])]
-        return list(ir.walk((step, tuple(f for r in roots for f in self.reached(r)))))
+        found = list(ir.walk((step, tuple(f for r in roots for f in self.reached(r)))))
+        self._below[id(step)] = found
+        return found
 
     # --- the parts -------------------------------------------------------------------------------
 
@@ -242,8 +253,7 @@ class Emission:
 
     def _is_large(self, f: ir.Func) -> bool:
         """Whether copies of a function at every call would cost more to compile than they gain."""
-        calls = sum(isinstance(n, ir.Call) and n.func == f.name for n in ir.walk(self.unit.funcs))
-        return calls > 1 and sum(1 for _ in ir.walk(f.body)) > INLINE
+        return self.calls[f.name] > 1 and sum(1 for _ in ir.walk(f.body)) > INLINE
 
     def _define(
         self, f: ir.Func, head: str, body: ir.Body, live: set[str] | None = None, gives: str = "",

@@ -55,6 +55,7 @@ class Builder:
         self.closures: dict[str, tuple[Scalar, str]] = {}  # parameters read from closures
         self.dependencies: list[Callable[[], bool]] = []  # what was compiled in, and still holds
         self.inline = False  # compile closures in: a program has no place to read them from
+        self._effects: dict[str, tuple[ir.Func, set[type[ir.Node]]]] = {}
         self._names: set[str] = set()
         self._done: dict[Any, ir.Func] = {}
         self._active: list[Any] = []
@@ -71,6 +72,9 @@ class Builder:
 
     def effects(self, func: ir.Func) -> set[type[ir.Node]]:
         """The kinds of effect in a function and all it calls."""
+        known = self._effects.get(func.name)
+        if known is not None and known[0] is func:
+            return known[1]
         found: set[type[ir.Node]] = set()
         for n in ir.walk(func):
             if isinstance(n, ir.EFFECTS) or isinstance(n, ir.Write):
@@ -79,6 +83,7 @@ class Builder:
                 found.add(ir.SetItem)
             if isinstance(n, ir.Call):
                 found |= self.effects(self.funcs[n.func])
+        self._effects[func.name] = (func, found)
         return found
 
     def has_effect(self, func: ir.Func) -> bool:
