@@ -119,13 +119,8 @@ class Store:
 
     def add_column(self, name: str, spec: Any, fill: Any = None) -> ColumnView:
         """Add a column; rows in use get ``fill``.  See `Table.add`."""
+        self._check_name(name)
         where = f"column {name!r} of {self.name}"
-        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-            raise ValueError(f"{where}: the name of a column is an identifier")
-        if name.startswith("_") or name in self.reserved:
-            raise ValueError(f"{where}: this name has another meaning on {self.kind} rows")
-        if name in self.columns:
-            raise ValueError(f"{where} exists already")
         parsed = parse(spec, where)
         self._check_ref(parsed.ref, parsed.table, where)
         column = column_from(name, parsed, fill)
@@ -157,6 +152,37 @@ class Store:
         except BaseException:
             self.columns[name] = column
             raise
+
+    def rename(self, old: str, new: str) -> None:
+        """Call a column otherwise; its values, its place and its memory stay.
+
+        Raises
+        ------
+        KeyError
+            If there is no column ``old``.
+        ValueError
+            If ``new`` is taken or cannot be the name of a column.
+        """
+        if old not in self.columns:
+            raise KeyError(self.no_column(old))
+        self._check_name(new)
+        column = self.columns[old]
+        named = {new if c is column else n: c for n, c in self.columns.items()}
+        self.columns.clear()
+        self.columns.update(named)  # in the order they had
+        for rec in self._records:
+            rec.names = tuple(new if n == old else n for n in rec.names)
+        column.name = new
+        self._changed()
+
+    def _check_name(self, name: str) -> None:
+        where = f"column {name!r} of {self.name}"
+        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+            raise ValueError(f"{where}: the name of a column is an identifier")
+        if name.startswith("_") or name in self.reserved:
+            raise ValueError(f"{where}: this name has another meaning on {self.kind} rows")
+        if name in self.columns:
+            raise ValueError(f"{where} exists already")
 
     @property
     def packs(self) -> tuple[tuple[str, ...], ...]:

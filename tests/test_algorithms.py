@@ -111,6 +111,23 @@ def test_betweenness(target, edges):
     assert np.allclose(host(morph.betweenness(g)), [want[i] for i in range(n)])
 
 
+def test_columns_of_the_user_stay(target):
+    """Columns named as those of the algorithms, some packed, are as they were after each."""
+    g = morph.Graph.from_edges([0, 1, 2], [1, 2, 0], weight=[3, 1, 2], n=4, device=target)
+    names = "dist before sigma bc rank lock lightest dist_".split()
+    for k, name in enumerate(names):
+        g.points.add(name, i32, fill=k)
+    g.points.pack("dist", "rank")
+    mine, order = g.points.dist, list(g.points.columns)
+    assert host(morph.bfs(g).distance).tolist() == [0, 1, 2, -1]
+    assert host(morph.sssp(g).distance).tolist()[:3] == [0, 3, 4]
+    assert morph.mst(g).weight == 3 and morph.pagerank(g).rank.size == 4
+    assert host(morph.betweenness(g)).tolist() == [1, 1, 1, 0]
+    assert list(g.points.columns) == order and g.points.packs == (("dist", "rank"),)
+    assert [host(getattr(g.points, n)[:]).tolist() for n in names] == [[k] * 4 for k in range(8)]
+    assert host(mine[:]).tolist() == [0] * 4
+
+
 def grid(side):
     ids = np.arange(side * side, dtype=np.int32).reshape(side, side)
     a = np.concatenate([ids[:, :-1].ravel(), ids[:-1].ravel()])

@@ -129,6 +129,24 @@ def test_fill_bytes_are_laid_out_as_kernels_read_them():
     t.address("fill")
 
 
+def test_rename():
+    t = Table("t", pack=("a", "r"), a=i32, r=Ref("t"), b=f64)
+    t.extend(2, a=[1, 2], b=[3, 4])
+    view, version = t.a, t.version
+    t.rename("a", "c")
+    assert list(t.columns) == ["c", "r", "b"] and t.packs == (("c", "r"),)
+    assert t.c[:].tolist() == view[:].tolist() == [1, 2] and t[1].c == 2 and t.version > version
+    assert t.new(7, None, 8).c == 7
+    t.grow()
+    t.drop("c")
+    assert t.b[:].tolist() == [3, 4, 8]
+    with pytest.raises(KeyError, match="no column 'a'"):
+        t.rename("a", "d")
+    for name in ("b", "id", "2x", "_y"):
+        with pytest.raises(ValueError):
+            t.rename("r", name)
+
+
 def test_drop():
     t = Table("t", pack=("a", "b", "c"), a=i8, b=f64, c=i16)
     t.extend(a=[1, 2], b=[3, 4], c=[5, 6])

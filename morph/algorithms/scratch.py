@@ -11,28 +11,31 @@ from morph.table import Table
 
 @contextmanager
 def columns(table: Table, **specs: tuple[Any, Any]) -> Iterator[None]:
-    """Add columns for the time of a ``with`` block.
+    """Add columns for the time of a ``with`` block; the user's own of these names step aside.
 
     Parameters
     ----------
     table : Table
     **specs : (dtype, fill)
         By column name.
-
-    Raises
-    ------
-    ValueError
-        If the table has a column of that name already.
     """
-    added = []
+    added, aside = [], []
     try:
         for name, (dtype, fill) in specs.items():
+            if name in table.columns:
+                other = name + "_"
+                while other in table.columns:
+                    other += "_"
+                table.rename(name, other)
+                aside.append((other, name))
             table.add(name, dtype, fill=fill)
             added.append(name)
         yield
     finally:
         for name in added:
             table.drop(name)
+        for other, name in aside:
+            table.rename(other, name)
 
 
 def check_source(n: int, source: int) -> None:
