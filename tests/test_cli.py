@@ -168,6 +168,14 @@ def test_info_without_a_compiler(monkeypatch):
     assert "/no/such/compiler" in json.loads(result.stdout)["compiler"]
 
 
+def test_info_on_a_machine_without_a_compiler(monkeypatch, tmp_path):
+    monkeypatch.delenv("MORPH_CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "ziglang", None)
+    found = json.loads(morph("info", "--json").stdout)["compiler"]
+    assert found == "no C++ compiler found for the cpu device"
+
+
 def test_without_a_compiler(monkeypatch):
     monkeypatch.setenv("MORPH_CXX", "/no/such/compiler")
     result = morph("refine", MESHES / "square", "-q", 20, "--device", "cpu")

@@ -27,7 +27,7 @@ def info(as_json: bool) -> None:
         if not compiler.openmp:
             found += ", without threads"
     except BuildError as error:
-        found = str(error).partition("\n")[0]
+        found = str(error).partition("\n")[0].removesuffix(". Looked for:")
     facts = {
         "morph": __version__,
         "python": platform.python_version(),
