@@ -47,6 +47,11 @@ def add_if_asked(r, made):
     r.runs += 1
 
 
+@kernel
+def forget(m):
+    m.delete()
+
+
 def table_of(target, n):
     return rows(target, n, runs=i32)
 
@@ -165,6 +170,25 @@ def test_threads_are_counted_where_processes_are_not_bound_to_cores(monkeypatch)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(launch, "_threads", 0)
     assert launch.threads() == os.cpu_count()
+
+
+@pytest.mark.gpu
+def test_launches_on_two_streams_do_not_overlap():
+    import cupy
+
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+    tables = [table_of("cuda", 1 << 20) for _ in streams]
+    lists = [Table("made", "cuda", of=i32) for _ in streams]
+    cupy.cuda.runtime.deviceSynchronize()
+    for _ in range(50):
+        for stream, table, made in zip(streams, tables, lists, strict=True):
+            with stream:
+                foreach(table, count)
+                foreach(made, forget)
+                foreach(table, count_and_add, made)
+    cupy.cuda.runtime.deviceSynchronize()
+    for table in tables:
+        assert set(values(table, "runs")) == {100}
 
 
 # --- arguments -----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ FUSED_BLOCKS = 4  # a multiprocessor: more make the barrier slower
 WAVES = 32  # blocks a multiprocessor without barriers: enough to even out heavy items
 
 Words = npt.NDArray[np.uint64]
+_streams: dict[int, int] = {}  # by device, the stream of the latest launch
 
 
 class Launch:
@@ -27,7 +28,7 @@ class Launch:
 
     __slots__ = (
         "_blocks", "_current_stream", "_device", "_function", "_get_device", "_launch",
-        "_least", "_module", "_parameters", "_pointers", "_words",
+        "_module", "_parameters", "_pointers", "_synchronize", "_words",
     )  # fmt: skip
 
     def __init__(self, cubin: bytes, unit: ir.Unit, device: Any) -> None:
@@ -48,6 +49,7 @@ class Launch:
         self._launch = driver.launchCooperativeKernel if cooperative else driver.launchKernel
         self._current_stream = cupy.cuda.get_current_stream
         self._get_device = cupy.cuda.runtime.getDevice
+        self._synchronize = cupy.cuda.runtime.deviceSynchronize
         self._words: Words | None = None
         self._parameters = (ctypes.c_void_p * 1)()
         address = ctypes.addressof(self._parameters)
@@ -76,6 +78,9 @@ class Launch:
         wanted = -(-items // BLOCK)
         blocks = self._blocks if wanted > self._blocks else wanted or 1
         stream = self._current_stream().ptr
+        if _streams.setdefault(self._device.id, stream) != stream:
+            self._synchronize()  # launches share barrier words: two must not overlap
+            _streams[self._device.id] = stream
         self._launch(self._function, blocks, 1, 1, BLOCK, 1, 1, 0, stream, *self._pointers)
 
 
