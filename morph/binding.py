@@ -114,11 +114,15 @@ class Compiled:
                 self._binary = (key, run.load(self.unit, self, faults, self.device, seed))
         return self._binary[1]
 
-    def edited(self, text: str) -> Compiled:
-        """The same unit with another text."""
-        other = Compiled(self.unit, self.getters, self.device)
-        other._text, other.dependencies = text, self.dependencies
-        return other
+    def edit(self, text: str, faults: bool, seed: int) -> None:
+        """Take another text, if it compiles."""
+        old = self._text, self._binary
+        self._text, self._binary = text, None
+        try:
+            self.binary(faults, seed)
+        except BaseException:
+            self._text, self._binary = old
+            raise
 
     def wider(self) -> Compiled:
         """The same unit with local collections twice as large."""

@@ -17,6 +17,7 @@ from morph.device import Device
 from morph.graph import Graph
 from morph.lang.abi import State, Status
 from morph.lang.builtins import to_dtype
+from morph.lang.errors import LanguageError
 from morph.lang.program import RESULT
 from morph.lang.types import Scalar
 from morph.row import Row
@@ -116,7 +117,10 @@ def launch_for(
     if what.kind == "program" and device.kind == "python":
         return None
     with _binding:
-        compiled, slots = bind(Request(what, items, args, where, device))
+        try:
+            compiled, slots = bind(Request(what, items, args, where, device))
+        except LanguageError as error:  # without the compiler's frames: the user's line counts
+            raise LanguageError(error.problem, error.pos, error.hint) from None
         _same_device(slots.objects.values(), device)
         what.launches.pop(key, None)
         while len(what.launches) >= KEPT:
@@ -171,8 +175,11 @@ class Launch:
         self.domains = [weakref.ref(self.objects[slot]) for slot in compiled.domains]
 
     def edit(self, text: str) -> None:
-        """Use another text from now on."""
-        self._use(self.compiled.edited(text))
+        """Use another text from now on, wherever the unit is bound, now or later."""
+        self.compiled.edit(text, faults, seed)
+        for launch in self.what.launches.values():
+            if launch.compiled is self.compiled:
+                launch._use(self.compiled)
 
     def fits(self) -> bool:
         """Whether the launch is still the right one for these objects."""

@@ -186,7 +186,7 @@ def test_every_rejection_is_tested() -> None:
     for case, _, _ in CASES:
         with pytest.raises(LanguageError) as found:
             run(split(case)[0])
-        frames = list(traceback.walk_tb(found.value.__traceback__))
+        frames = list(traceback.walk_tb((found.value.__context__ or found.value).__traceback__))
         at = next(i for i, (f, _) in enumerate(frames) if f.f_code.co_name == "reject")
         file, line = frames[at - 1][0].f_code.co_filename, frames[at - 1][1]
         calls = {c for c in calls if not (c[0] == file and c[1] <= line <= c[2])}
