@@ -21,12 +21,14 @@ def grid(side: int) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([a, b]), np.concatenate([b, a])
 
 
-def run(g: morph.Graph, eager: bool) -> tuple[int, np.ndarray]:
-    """Levels and distances, the columns made and dropped outside the loop's own time."""
-    search = module.search.eager if eager else module.search
+def run(g: morph.Graph, lists: list[morph.Collection], eager: bool) -> int:
+    """Number of levels; the distances are left in the column."""
     g.points.dist[:] = module.FAR
-    levels = search(g, morph.Flag(g), 0)
-    return levels, g.points.dist
+    g.points[0].dist = 0
+    for c in lists:
+        c.clear()
+    lists[0].add(0)
+    return (module.search.eager if eager else module.search)(*lists)
 
 
 def main() -> None:
@@ -52,11 +54,12 @@ def main() -> None:
     for device in devices(options.device):
         g = morph.Graph.from_edges(src, dst, symmetric=True, device=device)
         with columns(g.points, dist=(i32, module.FAR)):
+            lists = [morph.Collection(g.points, capacity=4 * side) for _ in range(2)]
             for form in ("eager", "fused"):
-                seconds, (levels, dist) = median(
-                    lambda g=g, form=form: run(g, form == "eager"), options.repeat
+                seconds, levels = median(
+                    lambda g=g, form=form: run(g, lists, form == "eager"), options.repeat
                 )
-                right = bool((g.device.to_host(dist.array) == want).all())
+                right = bool((g.device.to_host(g.points.dist.array) == want).all())
                 row = {"device": device, "form": form, "ms": seconds * 1e3, "levels": levels}
                 row |= {"us/level": seconds * 1e6 / levels, "right": "yes" if right else "NO"}
                 rows.append(row)

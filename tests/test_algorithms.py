@@ -165,7 +165,10 @@ def test_fused_equals_eager(target, edges):
     results = []
     for run in (bfs_module.search, bfs_module.search.eager):
         with columns(g.points, dist=(i32, bfs_module.FAR)):
-            results.append((run(g, morph.Flag(g), 0), host(g.points.dist.array).tolist()))
+            lists = [morph.Collection(g.points) for _ in range(2)]  # without room: they grow
+            g.points[0].dist = 0
+            lists[0].add(0)
+            results.append((run(*lists), host(g.points.dist.array).tolist()))
     assert results[0] == results[1]
     for run in (sssp_module.search, sssp_module.search.eager):
         with columns(

@@ -70,7 +70,6 @@ def test_help_and_version():
             "Invalid value for '-a' / '--max-area': 0.0 is not in the range x>0.",
         ),
         (["refine", ITALY, "-q", 20, "--frob"], "No such option"),
-        (["bfs", "g.gr"], "Missing option '--source'."),
         (["bfs", "nope.gr", "--source", 0], "nope.gr: No such file or directory"),
         (["mst", "nope.gr"], "nope.gr: No such file or directory"),
     ],

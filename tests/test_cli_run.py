@@ -127,3 +127,20 @@ def test_refine_for_people():
     assert lines[0].startswith("4 triangles became ")
     assert lines[1].startswith("angles ")
     assert lines[2].startswith("cpu: compile ")
+
+
+@pytest.mark.parametrize("command", ["bfs", "sssp", "mst", "pagerank"])
+def test_every_graph_command_takes_a_source(command, tmp_path):
+    path = tmp_path / "g.gr"
+    path.write_text("p sp 2 1\na 1 2 3\n")
+    runs = [[], ["--source", "0"]]
+    reports = [
+        CliRunner().invoke(main, [command, str(path), "--device", "cpu", "--json", *more])
+        for more in runs
+    ]
+    results = [json.loads(r.stdout) for r in reports]
+    for r in results:
+        r.pop("times"), r.pop("source", None)
+    assert results[0] == results[1]
+    refused = CliRunner().invoke(main, [command, str(path), "--device", "cpu", "--source", "2"])
+    assert refused.exit_code == 2 and "2 is not a vertex" in refused.stderr

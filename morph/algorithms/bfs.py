@@ -1,8 +1,8 @@
 """Breadth-first search: the number of edges on a shortest path from a source to every point.
 
-Level by level: the points at distance ``level`` give ``level + 1`` to those of their neighbours
-that have none.  All writers of a point write the same value, so no atomic is needed (Unnikrishnan
-et al., Falcon, figures 48 and 49).  The whole loop is one launch.  Work O(levels * n + m).
+Level by level on two worklists that are swapped: the points of a level give ``level + 1`` to those
+of their neighbours that are farther, and whoever lowers a point first adds it to the next level
+(Unnikrishnan et al., Falcon, figure 36).  The whole loop is one launch.  Work O(n + m).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from morph.algorithms.scratch import check_source, columns
-from morph.collect import Flag
+from morph.collect import Collection
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
-from morph.prelude import i32
+from morph.prelude import atomic_min, i32
 
 FAR = 1234567890
 
@@ -26,22 +26,21 @@ class Bfs(NamedTuple):
 
 
 @kernel
-def visit(p, g, changed):
+def visit(p, following):
     for t in p.outnbrs:
-        if t.dist > p.dist + 1:
-            t.dist = p.dist + 1
-            changed.set()
+        if atomic_min(t.dist, p.dist + 1) > p.dist + 1:
+            following.add(t)
 
 
 @program
-def search(g, changed, source):
-    g.points[source].dist = 0
-    level = 0
-    changed.set()
-    while changed.take():
-        foreach(g.points, visit, g, changed, where=lambda p: p.dist == level)
-        level += 1
-    return level
+def search(current, following):
+    levels = 0
+    while not current.empty:
+        foreach(current, visit, following)
+        current, following = following, current
+        following.clear()
+        levels += 1
+    return levels
 
 
 def bfs(graph: Graph, source: int = 0) -> Bfs:
@@ -65,9 +64,13 @@ def bfs(graph: Graph, source: int = 0) -> Bfs:
     ValueError
         If ``source`` is not a point.
     """
-    check_source(len(graph.points), source)
+    n = len(graph.points)
+    check_source(n, source)
     with columns(graph.points, dist=(i32, FAR)):
-        levels = search(graph, Flag(graph), source)
+        graph.points[source].dist = 0
+        current, following = (Collection(graph.points, capacity=n) for _ in range(2))
+        current.add(source)
+        levels = search(current, following)
         distance = graph.points.dist[:].copy()
     distance[distance == FAR] = -1
     return Bfs(distance, levels)

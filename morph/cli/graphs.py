@@ -92,7 +92,10 @@ def _graph_command(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _source_option = click.option(
-    "--source", type=int, required=True, metavar="S", help="The vertex to start at, from 0."
+    "--source", type=int, default=0, show_default=True, metavar="S", help="The vertex to start at."
+)
+_no_source_option = click.option(
+    "--source", type=int, metavar="S", help="A vertex; it makes no difference to the result."
 )
 
 
@@ -138,8 +141,9 @@ def sssp(graph_in: str, source: int, output: str | None, spec: str, as_json: boo
 
 
 @click.command()
+@_no_source_option
 @_graph_command
-def mst(graph_in: str, output: str | None, spec: str, as_json: bool) -> None:
+def mst(graph_in: str, source: int | None, output: str | None, spec: str, as_json: bool) -> None:
     """Find a minimum spanning forest of GRAPH, whose edges count both ways.
 
     The result is the positions of its edges in the file, counting from 0.
@@ -155,12 +159,15 @@ def mst(graph_in: str, output: str | None, spec: str, as_json: bool) -> None:
         report = {"weight": np.asarray(found.weight).item(), "components": int(found.components)}
         return np.sort(edges), report
 
-    _search("mst", graph_in, None, output, spec, as_json, solve)
+    _search("mst", graph_in, source, output, spec, as_json, solve)
 
 
 @click.command()
+@_no_source_option
 @_graph_command
-def pagerank(graph_in: str, output: str | None, spec: str, as_json: bool) -> None:
+def pagerank(
+    graph_in: str, source: int | None, output: str | None, spec: str, as_json: bool
+) -> None:
     """Rank the vertices of GRAPH by the links into them; ranks sum to 1."""
 
     def solve(graph: Graph) -> Answer:
@@ -170,4 +177,4 @@ def pagerank(graph_in: str, output: str | None, spec: str, as_json: bool) -> Non
         top = {"top": int(rank.argmax()), "top_rank": rank.max().item()} if len(rank) else {}
         return rank, top
 
-    _search("pagerank", graph_in, None, output, spec, as_json, solve)
+    _search("pagerank", graph_in, source, output, spec, as_json, solve)
