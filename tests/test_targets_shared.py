@@ -214,7 +214,7 @@ def test_single_row_and_place(target, edges):
 
 @morph.kernel
 def touch(p, g, again, log):
-    cells = g.points.local(4)
+    cells = g.points.local(16)  # room for all of them: an item that overflows runs in a batch later
     cells.add(p)
     for t in p.nbrs:
         if t not in cells:
