@@ -1,5 +1,6 @@
 """The command line without a run of the engine: options, errors, exit codes, reports."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -230,3 +231,12 @@ def test_as_a_process(tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["good"]
+
+
+def test_a_plot_is_refused_before_the_work_without_matplotlib(monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "matplotlib" else found(name)
+    )
+    said = complaint("refine", ITALY, "-q", 20, "--plot", "x.png")
+    assert said.startswith("--plot needs matplotlib")

@@ -303,7 +303,7 @@ def refine(
         Constrained Delaunay; its segments and hull are kept, split where needed.
     min_angle : float
         In degrees, 0 to 34.  Above 20.7 the method is not proven to end, but does in practice;
-        where two segments meet in a smaller angle, that angle stays.
+        where two segments meet in a smaller angle, small angles stay beside them.
     max_area : float, optional
         Largest area of a triangle, in squared units of the coordinates.
     device : str or Device

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import time
 
@@ -91,6 +92,8 @@ def refine(
     where = device_of(spec)
     check_writable("-o", output)
     check_writable("--plot", plot)
+    if plot is not None and importlib.util.find_spec("matplotlib") is None:
+        raise BadInput("--plot needs matplotlib: pip install matplotlib")
     mesh = read_mesh(mesh_in)
     progress = _Progress() if sys.stderr.isatty() else None
     try:

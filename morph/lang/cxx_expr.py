@@ -126,8 +126,6 @@ class Expressions:
                 ids = "nullptr" if n.graphs[e.graph].out_identity else f"a.{g}_out_edge"
                 where = f"a.{g}_out_offset, {ids}, {n.end(e.graph, 'out')}"
                 return f"find_edge({where}{self.args((e.x, e.y))})"
-            case ir.FlagGet():
-                return f"bool(load({self.flag(e.slot)}))"
         return self._effect(e)
 
     def _unary(self, e: ir.Unary) -> str:

@@ -88,7 +88,7 @@ class Emission:
         self._below: dict[int, list[ir.Node]] = {}  # by step
         self.kernels = {f.name: f for f in unit.funcs if isinstance(f, ir.Kernel)}
         self.names.grows = frozenset(n for n in self.funcs if adds(self.reached(n)))
-        self.sets = {n.slot for n in nodes if isinstance(n, ir.FlagSet | ir.FlagGet | ir.TakeFlag)}
+        self.sets = {n.slot for n in nodes if isinstance(n, ir.FlagSet | ir.TakeFlag)}
         self.sets |= {n.flag for n in nodes if isinstance(n, ir.Atomic) and n.flag}
         self.rooms = sorted(
             {n.slot for n in nodes if isinstance(n, ALLOCATES)}

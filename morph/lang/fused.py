@@ -16,7 +16,7 @@ from morph.lang.cxx_stmt import Body
 if TYPE_CHECKING:
     from morph.lang.emit import Emission
 
-LOOKS = (ir.Load, ir.Dead, ir.FlagGet)  # a step may write what they read
+LOOKS = (ir.Load, ir.Dead)  # a step may write what they read
 
 
 def emit_program(e: Emission, steps: Sequence[tuple[int, int, ir.Node]]) -> None:

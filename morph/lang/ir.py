@@ -233,11 +233,6 @@ class FlagSet(Expr):
     value: bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlagGet(Expr):
-    """Whether a flag is raised."""
-    slot: str
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalAdd(Expr):
     """*effect*.  Append to the local collection ``name``; full means the item fails."""
     name: str

@@ -289,10 +289,6 @@ class Expressions:
         store, raised = self.memory.stores[n.slot], n.value
         return lambda env: store.obj.set() if raised else store.obj.clear()
 
-    def _flagget(self, n: ir.FlagGet) -> Code:
-        store = self.memory.stores[n.slot]
-        return lambda env: bool(store.obj)
-
     def _localadd(self, n: ir.LocalAdd) -> Code:
         memory, name, pos, value = self.memory, n.name, n.pos, self.expr(n.value)
         return lambda env: memory.append(env[name], value(env), pos)
