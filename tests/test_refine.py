@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 
@@ -148,6 +149,16 @@ def test_regions_keep_their_attributes(target):
     fine = morph.refine(mesh, 20, max_area=0.05, device=target)
     centre = fine.points[fine.triangles].mean(axis=1)
     assert (fine.triangle_attributes[:, 0] == np.where(centre[:, 0] < 1, 7, 9)).all()
+
+
+@pytest.mark.parametrize("name", ["italy", "chile", "south_africa"])
+def test_point_attributes_are_interpolated(name):
+    mesh = morph.Mesh.read(MESHES / f"{name}.node")
+    linear = lambda p: np.stack([p @ [3.0, -2.0] + 1, p @ [0.5, 4.0]], axis=1)  # noqa: E731
+    mesh = dataclasses.replace(mesh, point_attributes=linear(mesh.points))
+    fine = morph.refine(mesh, 25, device="cpu")
+    assert np.array_equal(fine.point_attributes[: len(mesh.points)], mesh.point_attributes)
+    assert np.allclose(fine.point_attributes, linear(fine.points), atol=1e-8)
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,37 @@ def mesh_of(g: Graph, source: Mesh) -> Mesh:
         segments=segments.astype(np.int32),
         segment_markers=marker[wall[t, k]],
         point_markers=np.concatenate([source.point_markers, new_markers]).astype(np.int32),
+        point_attributes=_interpolated(source, xy, node, origin),
         triangle_attributes=source.triangle_attributes[origin],
         holes=source.holes,
         regions=source.regions,
         base=source.base,
     )
+
+
+def _interpolated(source: Mesh, xy: Any, node: Any, origin: Any) -> Any:
+    """Attributes of all points: of new ones, linear in the input triangle that holds them.
+
+    Each is looked for by a walk from an input triangle near it (Devillers, Pion, Teillaud 2002).
+    """
+    old = source.point_attributes
+    n = len(source.points)
+    if not old.shape[1]:
+        return np.empty((len(xy), 0))
+    near = np.zeros(len(xy), np.int64)
+    near[node.ravel()] = np.repeat(origin, 3)
+    at, p = near[n:], xy[n:]
+    weight = np.empty((len(p), 3))
+    for _ in range(len(source.triangles)):
+        corner = source.points[source.triangles[at]] - p[:, None, :]
+        u, v = np.roll(corner, -1, axis=1), np.roll(corner, -2, axis=1)
+        weight = u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0]
+        worst = weight.argmin(axis=1)
+        behind = source.neighbors[at, worst]
+        on = (weight.min(axis=1) < 0) & (behind >= 0)
+        if not on.any():
+            break
+        at = np.where(on, behind, at)
+    weight = np.maximum(weight, 0)  # rounding puts points of the hull a little outside
+    weight /= weight.sum(axis=1, keepdims=True)
+    return np.concatenate([old, (weight[..., None] * old[source.triangles[at]]).sum(axis=1)])
