@@ -151,6 +151,24 @@ def test_regions_keep_their_attributes(target):
     assert (fine.triangle_attributes[:, 0] == np.where(centre[:, 0] < 1, 7, 9)).all()
 
 
+@pytest.mark.parametrize("far", [0.0, 2.0**20, 2.0**36, 2.0**44])
+def test_coordinates_that_leave_few_digits_end_in_a_sound_mesh(target, far):
+    points = np.array([[0, 0], [0.25, 0], [0.25, 0.03125], [0, 0.03125]]) + far
+    mesh = morph.Mesh(points, np.array([[0, 1, 2], [0, 2, 3]], np.int32))
+    fine = refine_with_report(mesh, 30, max_area=1e-4, device=target).mesh
+    fine.check()
+    assert fine.quality().area == pytest.approx(mesh.quality().area)
+
+
+def test_a_triangle_flatter_than_its_digits(target):
+    """Its determinant in floating point is zero; its exact orientation is not."""
+    points = np.array([[0, 0], [0.5, 0.5], [1, 1 + 2.0**-52]])
+    mesh = morph.Mesh(points, np.array([[0, 1, 2]], np.int32))
+    fine = morph.refine(mesh, 25, device=target)
+    fine.check()
+    assert np.isfinite(fine.points).all()
+
+
 @pytest.mark.parametrize("name", ["italy", "chile", "south_africa"])
 def test_point_attributes_are_interpolated(name):
     mesh = morph.Mesh.read(MESHES / f"{name}.node")

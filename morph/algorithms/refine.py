@@ -61,7 +61,8 @@ def off_centre(a, b, c, reach):
     k = 0.5 / cross(u, v)
     centre = vector((v.y * uu - u.y * vv) * k, (u.x * vv - v.x * uu) * k)
     near = vector(0.5 * u.x - reach * u.y, 0.5 * u.y + reach * u.x)
-    return a + (near if dot(near, near) < dot(centre, centre) else centre)
+    # of a triangle so flat that its circumcentre is no number, the other one
+    return a + (centre if dot(centre, centre) <= dot(near, near) else near)
 
 
 @func
@@ -117,6 +118,12 @@ def side_of(s, t):
 
 
 @func
+def circle_holds(t, x):
+    """Whether x lies inside the circumcircle of triangle t."""
+    return incircle(t.node[0].xy, t.node[1].xy, t.node[2].xy, x) > 0
+
+
+@func
 def hides(a, b, x):
     """Whether x encroaches on the segment ab: lies in its diametral circle, or behind it."""
     return dot(a - x, b - x) <= 0.0 or orient2d(a, b, x) <= 0
@@ -144,7 +151,7 @@ def grow_cavity(g, x, seed, k, cavity, rim, ring):
         if s.wall[i] is not None:
             if k < 0 and hides(s.node[(i + 1) % 3].xy, s.node[(i + 2) % 3].xy, x):
                 return edge
-        elif incircle(n.node[0].xy, n.node[1].xy, n.node[2].xy, x) > 0:
+        elif circle_holds(n, x):
             j = side_of(n, s)
             cavity.add(n)
             stack.add(i64(n) * 4 + (j + 2) % 3)
@@ -209,7 +216,7 @@ def refine_one(item, g, again, stuck, goal):
     cut = grow_cavity(g, x, t, i64(-1), cavity, rim, ring)
     wall, first, last = None, None, None
     turn = i64(-1)
-    sees = True
+    inserts = circle_holds(t, x)  # else x was rounded out of its own circle
     if cut >= 0:
         s, k = g.triangles[cut >> 2], cut & 3
         wall, first, last = s.wall[k], s.node[(k + 2) % 3], s.node[(k + 1) % 3]
@@ -219,11 +226,13 @@ def refine_one(item, g, again, stuck, goal):
         ring.clear()
         grow_cavity(g, x, s, k, cavity, rim, ring)
         n = s.nbr[k]
+        inserts = circle_holds(s, x)
         if n is not None:
             turn = rim.size
             grow_cavity(g, x, n, side_of(n, s), cavity, rim, ring)
-        sees = sees_walls(g, x, rim)
-    if not sees:
+            inserts = inserts and circle_holds(n, x)
+        inserts = inserts and sees_walls(g, x, rim)
+    if not inserts:
         stuck.add(t, item.apex)
     elif single(cavity, guard=ring, priority=worst):
         new = g.points.new(xy=x, on=wall)
@@ -361,7 +370,7 @@ def refine_with_report(
         cos2=cosine**2,
         area=math.inf if max_area is None else max_area,
         reach=0.475 * math.sqrt((1 + cosine) / max(1 - cosine, 1e-9)),
-        floor=(extent * 2.0**-40) ** 2,
+        floor=max(extent * 2.0**-40, np.abs(mesh.points).max() * 2.0**-48) ** 2,
         scale=1.0 / max(area, 1e-300),
     )
     most = len(g.triangles)

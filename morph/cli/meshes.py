@@ -84,7 +84,7 @@ def refine(
     as_json: bool,
 ) -> None:
     """Refine the mesh IN (a base name, or its .node, .ele or .poly file)."""
-    from morph.algorithms.refine import refine as refine_mesh  # noqa: PLC0415
+    from morph.algorithms.refine import refine_with_report  # noqa: PLC0415
     from morph.io import read_mesh, write_mesh  # noqa: PLC0415
     from morph.kernel import timing  # noqa: PLC0415
     from morph.mesh import MeshError  # noqa: PLC0415
@@ -98,11 +98,12 @@ def refine(
     progress = _Progress() if sys.stderr.isatty() else None
     try:
         with timing() as spent:
-            out = refine_mesh(
+            done = refine_with_report(
                 mesh, min_angle=min_angle, max_area=max_area, device=where, progress=progress
             )
     except MeshError as error:
         raise BadInput(f"{mesh_in}: {error}") from error
+    out = done.mesh
     if progress is not None:
         progress.clear()
     if output is not None:
@@ -116,6 +117,8 @@ def refine(
         "input": {name: len(getattr(mesh, name)) for name in sizes},
         "output": {name: len(getattr(out, name)) for name in sizes},
         "quality": quality.to_dict(),
+        "rounds": done.rounds,
+        "stuck": done.stuck,
         "times": times,
         "device": where.name,
     }
@@ -125,6 +128,10 @@ def refine(
         f"angles {quality.min_angle:.2f} to {quality.max_angle:.2f} degrees, area {quality.area:g}",
         f"{where.name}: {in_words(times)}",
     ]
+    if done.stuck:
+        lines.append(
+            f"{done.stuck:,} bad triangles could not be mended: coordinates have no more digits"
+        )
     print_report(report, as_json, lines)
 
 
