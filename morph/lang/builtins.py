@@ -11,7 +11,6 @@ import numpy as np
 
 from morph.lang.types import SCALARS, Scalar
 
-ATOMICS = ("min", "max", "add", "sub", "and", "or", "xor", "cas", "exch")
 FLOAT_FUNCTIONS = ("sqrt", "exp", "log", "floor", "ceil")
 
 

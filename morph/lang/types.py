@@ -125,7 +125,6 @@ I8, I16, I32, I64 = (Scalar(f"i{n}", "i", n) for n in (8, 16, 32, 64))
 U8, U16, U32, U64 = (Scalar(f"u{n}", "u", n) for n in (8, 16, 32, 64))
 F16, F32, F64 = (Scalar(f"f{n}", "f", n) for n in (16, 32, 64))
 SCALARS = {s.name: s for s in (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F16, F32, F64)}
-INT, FLOAT = Weak("i"), Weak("f")
 NOTHING = Nothing()
 
 
