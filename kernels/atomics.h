@@ -23,6 +23,19 @@ MORPH_LOAD(u16, u16, u16)
 #define MORPH_OUT(v) "=l"(v)
 MORPH_LOAD(u64, u64, u64)
 
+// Two or four words, aligned to their size; each is read as one word would be.
+template <bool FIXED> MORPH_FN void load_words(const u8* p, u32& x, u32& y) {
+    if (FIXED) asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "l"(p));
+    else asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "l"(p) : "memory");
+}
+template <bool FIXED> MORPH_FN void load_words(const u8* p, u32& x, u32& y, u32& z, u32& w) {
+    if (FIXED)
+        asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x), "=r"(y), "=r"(z), "=r"(w) : "l"(p));
+    else
+        asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(x), "=r"(y), "=r"(z), "=r"(w) : "l"(p) : "memory");
+}
+
 template <class T> MORPH_FN T load(const T* p) { return from_bits<T>(load_word((const Bits<T>*)p)); }
 template <class T> MORPH_FN T load_fixed(const T* p) { return from_bits<T>(__ldg((const Bits<T>*)p)); }
 template <class T> MORPH_FN void store(T* p, Value<T> v) { *p = v; }

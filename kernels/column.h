@@ -1,23 +1,83 @@
 // A column: where it begins, and how far apart its rows are.  The layout of a table is nothing but
-// these strides.  Col<const T, S> is a column that the unit never writes.
+// these strides.  Col<const T, S> is a column that the unit never writes; Col<T, S, O> lies O bytes
+// behind the begin of a record.  A GPU fetches what lies together in one record by loads of 8 or 16
+// bytes: they cost what a load of 4 does.
 
 template <class T> struct Reader {
+    static constexpr bool FIXED = false;
     static MORPH_FN T get(const T* p) { return load(p); }
 };
 template <class T> struct Reader<const T> {
+    static constexpr bool FIXED = true;
     static MORPH_FN T get(const T* p) { return load_fixed(p); }
 };
 
-template <class T, i64 STRIDE> struct Col {
+#ifdef __CUDACC__
+
+// Bytes LOW to HIGH of a record, read at once; records are STRIDE bytes long, a multiple of 8.
+template <bool FIXED, i32 STRIDE, i32 LOW, i32 HIGH> struct Span {
+    static constexpr i32 BY_8 = (HIGH + 7) / 8 - LOW / 8, BY_16 = (HIGH + 15) / 16 - LOW / 16;
+    static constexpr i32 WIDTH = STRIDE % 16 == 0 && BY_16 < BY_8 ? 16 : 8;
+    static constexpr i32 FIRST = LOW / WIDTH * WIDTH, LAST = (HIGH + WIDTH - 1) / WIDTH * WIDTH;
+    u32 word[(LAST - FIRST) / 4];
+
+    explicit MORPH_FN Span(const u8* record) {
+#pragma unroll
+        for (i32 at = 0; at < LAST - FIRST; at += WIDTH) {
+            const u8* p = record + FIRST + at;
+            u32* w = word + at / 4;
+            if constexpr (WIDTH == 16) load_words<FIXED>(p, w[0], w[1], w[2], w[3]);
+            else load_words<FIXED>(p, w[0], w[1]);
+        }
+    }
+    template <class V, i32 OFFSET> MORPH_FN V get(i32 j = 0) const {
+        i32 at = OFFSET - FIRST + j * i32(sizeof(V));
+        u64 bits = word[at / 4] >> at % 4 * 8;
+        if constexpr (sizeof(V) == 8) bits |= u64(word[at / 4 + 1]) << 32;
+        return from_bits<V>(Bits<V>(bits));
+    }
+    template <class V, i32 N, i32 OFFSET> MORPH_FN Vec<V, N> vec() const {
+        Vec<V, N> x;
+#pragma unroll
+        for (i32 j = 0; j < N; j++) x.v[j] = get<V, OFFSET>(j);
+        return x;
+    }
+};
+
+#else
+
+template <bool FIXED, i32 STRIDE, i32 LOW, i32 HIGH> struct Span {
+    const u8* record;
+
+    explicit MORPH_FN Span(const u8* record) : record(record) {}
+    template <class V, i32 OFFSET> MORPH_FN V get(i32 j = 0) const {
+        const V* p = (const V*)(record + OFFSET) + j;
+        return FIXED ? load_fixed(p) : load(p);
+    }
+    template <class V, i32 N, i32 OFFSET> MORPH_FN Vec<V, N> vec() const {
+        Vec<V, N> x;
+        for (i32 j = 0; j < N; j++) x.v[j] = get<V, OFFSET>(j);
+        return x;
+    }
+};
+
+#endif
+
+template <class T, i64 STRIDE, i64 OFFSET = 0> struct Col {
     typedef Value<T> V;
     u8* base;
 
+    MORPH_FN const u8* record(i64 row) const { return base + row * STRIDE - OFFSET; }
     MORPH_FN V* at(i64 row, i64 j = 0) const { return (V*)(base + row * STRIDE) + j; }
     MORPH_FN V get(i64 row, i64 j = 0) const { return Reader<T>::get(at(row, j)); }
     MORPH_FN void set(i64 row, V x) const { store(at(row), x); }
     MORPH_FN void set(i64 row, i64 j, V x) const { store(at(row, j), x); }
 
     template <i32 N> MORPH_FN Vec<V, N> vec(i64 row) const {
+        if constexpr (STRIDE % 8 == 0 && N * sizeof(V) >= 8) {
+            Span<Reader<T>::FIXED, STRIDE, OFFSET, OFFSET + N * sizeof(V)> span(record(row));
+            return span.template vec<V, N, OFFSET>();
+        }
         Vec<V, N> x;
         for (i32 j = 0; j < N; j++) x.v[j] = get(row, j);
         return x;

@@ -17,24 +17,27 @@ MORPH_FN u64 claim_key(u32 round, i32 priority, i64 position) {
 }
 template <class T> MORPH_FN i32 clamp_priority(T p) { return p < T(0) ? 0 : p > T(63) ? 63 : i32(p); }
 
-template <class L> MORPH_FN void claim(u64* owner, const L& rows, u64 key) {
+template <class O, class L> MORPH_FN void claim(const O& owner, const L& rows, u64 key) {
     for (i32 i = 0; i < rows.n; i++) {
 #ifdef __CUDACC__
-        if (rows.v[i] >= 0) atomicMin(owner + rows.v[i], key);
+        if (rows.v[i] >= 0) atomicMin(owner.at(rows.v[i]), key);  // read nothing back: none waits
 #else
-        if (rows.v[i] >= 0) fetch(Min(), owner + rows.v[i], key);
+        if (rows.v[i] >= 0) fetch(Min(), owner.at(rows.v[i]), key);
 #endif
     }
 }
-template <class L> MORPH_FN bool owns(const u64* owner, const L& rows, u64 key) {
-    for (i32 i = 0; i < rows.n; i++)
-        if (rows.v[i] >= 0 && load(owner + rows.v[i]) != key) return false;
-    return true;
+// All are read, whatever the first ones say: on a GPU the loads are under way together.
+template <class O, class L> MORPH_FN bool owns(const O& owner, const L& rows, u64 key) {
+    bool mine = true;
+    MORPH_UNROLL for (i32 i = 0; i < rows.n; i++)
+        mine &= rows.v[i] < 0 || owner.get(rows.v[i]) == key;
+    return mine;
 }
-template <class L> MORPH_FN bool unchallenged(const u64* owner, const L& rows, u64 key) {
-    for (i32 i = 0; i < rows.n; i++)
-        if (rows.v[i] >= 0 && load(owner + rows.v[i]) < key) return false;
-    return true;
+template <class O, class L> MORPH_FN bool unchallenged(const O& owner, const L& rows, u64 key) {
+    bool mine = true;
+    MORPH_UNROLL for (i32 i = 0; i < rows.n; i++)
+        mine &= rows.v[i] < 0 || owner.get(rows.v[i]) >= key;
+    return mine;
 }
 
 // single(row): the first of this launch.  single(row.column): turns it from 0 to 1.

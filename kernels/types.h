@@ -6,9 +6,11 @@
 #ifdef __CUDACC__
 #define MORPH_FN __device__ __forceinline__
 #define MORPH_CALL static __device__ __noinline__  // large, and called from several places
+#define MORPH_UNROLL _Pragma("unroll 4")
 #else
 #define MORPH_FN inline
 #define MORPH_CALL static inline __attribute__((unused))
+#define MORPH_UNROLL
 #define MORPH_EXPORT extern "C" __attribute__((visibility("default")))
 #pragma GCC visibility push(hidden)  // two kernels in one process never see each other's functions
 #endif
@@ -43,6 +45,17 @@ template <class T, i32 N> struct Vec {
     T v[N];
     MORPH_FN T& operator[](i64 i) { return v[i]; }
     MORPH_FN const T& operator[](i64 i) const { return v[i]; }
+    // Value `i`, whatever it is: on a GPU without an address, so that the vector stays in registers.
+    MORPH_FN T pick(i64 i) const {
+#ifdef __CUDACC__
+        T x = v[0];
+#pragma unroll
+        for (i32 k = 1; k < N; k++) x = i == k ? v[k] : x;
+        return x;
+#else
+        return v[i];
+#endif
+    }
 };
 
 // Consecutive new rows of a table.

@@ -64,15 +64,25 @@ class Record:
     offsets: tuple[int, ...]
     stride: int
     packed: bool
+    spare: int = -1  # where 8 bytes are left over, if there are
     buffer: Array = None
 
     def view(self, device: Device, column: Column, buffer: Array) -> Array:
         """Give ``column`` as it lies in ``buffer``, over the whole capacity."""
         rows = buffer.size // self.stride
-        offset = self.offsets[self.names.index(column.name)]
+        offset = self.offset(column.name)
         shape = (rows, column.size) if column.size else (rows,)
         strides = (self.stride, column.dtype.itemsize)[: len(shape)]
         return device.strided(buffer, offset, shape, column.dtype, strides)
+
+    def offset(self, name: str) -> int:
+        """How far behind the begin of a row column ``name`` lies."""
+        return self.offsets[self.names.index(name)]
+
+    def spares(self, device: Device, buffer: Array) -> Array:
+        """Give what is left over in ``buffer``, as a word a row."""
+        rows = buffer.size // self.stride
+        return device.strided(buffer, self.spare, (rows,), np.dtype(np.uint64), (self.stride,))
 
 
 def record(columns: Sequence[Column], packed: bool) -> Record:
@@ -90,7 +100,10 @@ def record(columns: Sequence[Column], packed: bool) -> Record:
         offsets.append(end)
         end += c.nbytes
     stride = 1 << (end - 1).bit_length() if end <= SECTOR else -(-end // SECTOR) * SECTOR
-    return Record(tuple(c.name for c in order), tuple(offsets), stride, packed=True)
+    spare = -(-end // 8) * 8
+    if spare + 8 > stride:
+        spare = -1
+    return Record(tuple(c.name for c in order), tuple(offsets), stride, packed=True, spare=spare)
 
 
 class ColumnView(NDArrayOperatorsMixin):

@@ -7,6 +7,7 @@ memory changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -96,8 +97,7 @@ def squeeze(store: Store, keep: Array, moved: Mapping[str, Array]) -> list[Recor
     """Give new records with the rows ``keep`` in front, columns ``moved`` replaced."""
     records = []
     for old in store._records:
-        new = Record(old.names, old.offsets, old.stride, old.packed)
-        new.buffer = store.device.buffer(old.buffer.size)
+        new = replace(old, buffer=store.device.buffer(old.buffer.size))
         word = next(w for w in (8, 4, 2, 1) if old.stride % w == 0)
         source, to = (b.view(f"u{word}").reshape(-1, old.stride // word)
                       for b in (old.buffer, new.buffer))  # fmt: skip

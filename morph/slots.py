@@ -75,7 +75,7 @@ class Slots:
         for c in obj.columns.values():
             target = obj.target(c) if c.ref else None
             ref = self.of(target, c.ref) if target is not None else None
-            columns.append(
-                Column(c.name, SCALARS[NAMES[c.dtype]], c.size, ref.slot if ref else None, c.stride)
-            )
-        return Store(slot, obj.kind, tuple(columns), deletes=bool(getattr(obj, "deletes", False)))
+            kind, to = SCALARS[NAMES[c.dtype]], ref.slot if ref else None
+            columns.append(Column(c.name, kind, c.size, to, c.stride, *obj.place(c.name)))
+        deletes = bool(getattr(obj, "deletes", False))
+        return Store(slot, obj.kind, tuple(columns), None, deletes, obj.owner_stride)

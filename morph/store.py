@@ -189,6 +189,18 @@ class Store:
         """The columns that share a record, by record."""
         return tuple(r.names for r in self._records if r.packed)
 
+    def place(self, name: str) -> tuple[int, int]:
+        """Where in a row's record a column lies, and which record that is; (0, -1): it is alone."""
+        for i, rec in enumerate(self._records):
+            if rec.packed and name in rec.names:
+                return rec.offset(name), i
+        return 0, -1
+
+    @property
+    def owner_stride(self) -> int:
+        """Bytes from one row's claim word to the next; it lies in a record that has room for it."""
+        return next((r.stride for r in self._records if r.spare >= 0), 8)
+
     def pack(self, *groups: str | Iterable[str]) -> None:
         """Choose the layout anew: no kernel and no result depends on it.
 
@@ -227,6 +239,7 @@ class Store:
                     rec.view(self.device, columns[n], rec.buffer)[:last] = columns[n].array[:last]
         self._place(plans, columns.values())
         self._records = plans
+        self._hidden.pop("owner", None)
         self._changed()
 
     def _filled(self, rec: Record) -> Record:
@@ -293,7 +306,8 @@ class Store:
             for rec in self._records:
                 buffers.append(self.device.buffer(max(capacity, 1) * rec.stride))
                 buffers[-1][: last * rec.stride] = rec.buffer[: last * rec.stride]
-            hidden = {kind: self._hidden_array(kind, capacity) for kind in self._hidden}
+            kept = self._hidden.keys() - {"owner"}  # nobody owns anything between launches
+            hidden = {kind: self._hidden_array(kind, capacity) for kind in kept}
             for kind, array in hidden.items():
                 keep = min(array.size, self.capacity, capacity)
                 if kind in HIDDEN:
@@ -343,7 +357,13 @@ class Store:
     def hidden(self, kind: str) -> Array:
         """Give an array that only kernels see, as `address`; shape (capacity,)."""
         if kind not in self._hidden:
-            self._hidden[kind] = self._hidden_array(kind, self.capacity)
+            home = next((r for r in self._records if r.spare >= 0), None)
+            if kind == "owner" and home is not None:
+                self._hidden[kind] = home.spares(self.device, home.buffer)
+                with self.device.active():
+                    self._hidden[kind][:] = HIDDEN[kind][1]
+            else:
+                self._hidden[kind] = self._hidden_array(kind, self.capacity)
         return self._hidden[kind]
 
     def _hidden_array(self, kind: str, capacity: int) -> Array:

@@ -95,7 +95,8 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
     def column(slot: str, name: str) -> None:
         col = stores[slot].column(name)
         assert col is not None, (slot, name)
-        ctype = f"Col<{CTYPE[col.dtype.name]}, {col.stride}>"
+        apart = f", {col.offset}" if col.offset else ""
+        ctype = f"Col<{CTYPE[col.dtype.name]}, {col.stride}{apart}>"
         used[Field(column_name(slot, name), ctype, "column", slot, name)] = None
 
     def word(slot: str, kind: str, ctype: str) -> None:
@@ -162,7 +163,8 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
             for name in (claim.items, claim.guard):
                 kind = types[name] if name else None
                 if isinstance(kind, Local) and isinstance(kind.elem, Handle):
-                    word(kind.elem.slot, "owner", "u64*")
+                    stride = stores[kind.elem.slot].owner_stride
+                    word(kind.elem.slot, "owner", f"Col<u64, {stride}>")
     for slot in sorted(reborn(unit)):
         word(slot, "born", "i32*")
     for name, scalar in unit.scalars:

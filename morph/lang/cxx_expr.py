@@ -108,6 +108,8 @@ class Expressions:
                 parts = ", ".join(self.expr(x) for x in e.parts)
                 return n.type(e.type) + ("{{%s}}" if isinstance(e.type, Vector) else "{%s}") % parts
             case ir.Item():
+                if isinstance(e.x.type, Vector) and not isinstance(e.index, ir.Const):
+                    return f"{self.sub(e.x)}.pick({self.expr(e.index)})"
                 return f"{self.sub(e.x)}[{self.expr(e.index)}]"
             case ir.Field():
                 return f"{self.sub(e.x)}.{n.field(e.x.type, e.index)}"

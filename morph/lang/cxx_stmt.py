@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable
 
 from morph.lang import ir
-from morph.lang.abi import cname
+from morph.lang.abi import CTYPE, cname
 from morph.lang.cxx import Names
 from morph.lang.cxx_expr import Expressions
-from morph.lang.types import Local, Store, Type, Vector
+from morph.lang.types import Column, Local, Store, Type, Vector
 
 
 class Body(Expressions):
@@ -53,9 +53,56 @@ class Body(Expressions):
         self.put("}")
 
     def body(self, body: ir.Body) -> None:
-        """Statements, one after another."""
+        """Statements, one after another; what they read of one row's record is read at once."""
+        i = 0
+        while i < len(body):
+            reads = self._together(body[i:])
+            if len(reads) > 1:
+                self._span(reads)
+            else:
+                self.stmt(body[i])
+            i += max(len(reads), 1)
+
+    def _together(self, body: ir.Body) -> list[tuple[str, ir.Place]]:
+        """The columns of one row's record that the statements begin with reading."""
+        reads: list[tuple[str, ir.Place]] = []
         for s in body:
-            self.stmt(s)
+            if not (isinstance(s, ir.Assign) and isinstance(s.value, ir.Load)):
+                break
+            p = s.value.place
+            first = reads[0][1] if reads else p
+            if not isinstance(p.row, ir.Var) or (p.slot, p.row.name) != (
+                first.slot, getattr(first.row, "name", "")
+            ):  # fmt: skip
+                break
+            mine, theirs = (self._column(x) for x in (p, first))
+            wide = mine.record >= 0 and mine.stride % 8 == 0 and mine.record == theirs.record
+            if not wide or (p.index is not None) or p.row.name in (n for n, _ in reads):
+                break
+            reads.append((s.name, p))
+        return reads
+
+    def _column(self, p: ir.Place) -> Column:
+        found = self.names.stores[p.slot].column(p.column)
+        assert found is not None
+        return found
+
+    def _span(self, reads: list[tuple[str, ir.Place]]) -> None:
+        """Read several columns of a row by few loads."""
+        columns = [self._column(p) for _, p in reads]
+        slot, row = reads[0][1].slot, reads[0][1].row
+        sizes = [max(c.size, 1) * c.dtype.bits // 8 for c in columns]
+        low = min(c.offset for c in columns)
+        high = max(c.offset + n for c, n in zip(columns, sizes, strict=True))
+        fixed = not any((slot, c.name) in self.names.changed for c in columns)
+        span, first = self.temp("w"), self.names.column(slot, columns[0].name)
+        self.place(reads[0][1].pos)
+        kind = f"Span<{'true' if fixed else 'false'}, {columns[0].stride}, {low}, {high}>"
+        self.put(f"const {kind} {span}({first}.record({self.expr(row)}));")
+        for (name, _), c in zip(reads, columns, strict=True):
+            t = CTYPE[c.dtype.name]
+            part = f"vec<{t}, {c.size}, {c.offset}>()" if c.size else f"get<{t}, {c.offset}>()"
+            self.put(f"{self.resolve(name)} = {span}.{part};")
 
     def stmt(self, s: ir.Stmt) -> None:
         """One statement."""

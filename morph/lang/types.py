@@ -130,13 +130,18 @@ NOTHING = Nothing()
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a store: ``size`` values a row (0: a scalar), ``ref`` the slot it refers to."""
+    """One column of a store: ``size`` values a row (0: a scalar), ``ref`` the slot it refers to.
+
+    Columns of one ``record`` lie together, each ``offset`` bytes from where a row begins.
+    """
 
     name: str
     dtype: Scalar
     size: int
     ref: str | None
     stride: int  # bytes from one row to the next
+    offset: int = 0
+    record: int = -1  # which of the store's records, -1: a column of its own
 
     @property
     def elem(self) -> Type:
@@ -157,6 +162,7 @@ class Store:
     columns: tuple[Column, ...] = ()
     of: str | None = None
     deletes: bool = False  # rows of the table may be dead
+    owner_stride: int = 8  # bytes from one row's claim word to the next
 
     def column(self, name: str) -> Column | None:
         """Find a column by name."""
