@@ -176,8 +176,8 @@ BAD_ELE = {
     " follow one another, as the first vertex counts",
     "2 3 0\n1 1 2 3\n2 1 3 5\n": "m.ele:3: triangle 2 names vertex 5, but vertices are 1 to 4",
     "2 3 0\n1 1 2 3\n2 0 3 4\n": "m.ele:3: triangle 2 names vertex 0, but vertices are 1 to 4",
-    "2 3 0\n1 1 2 99999999999999999999\n2 1 3 4\n": "m.ele:2: triangle 1 names vertex"
-    " 9223372036854775807, but vertices are 1 to 4",
+    "2 3 0\n1 1 2 99999999999999999999\n2 1 3 4\n": "m.ele:2: the vertex 3 does not fit 64 bits:"
+    " '99999999999999999999'",
     "2 3 0\n1 1 2 3\n2 1 4 3\n": "m.ele:3: triangle 2 (1 4 3) is clockwise: list its vertices"
     " counter-clockwise",
     "2 3 0\n1 1 2 3\n2 1 3 3\n": "m.ele:3: triangle 2 (1 3 3) is degenerate: its area is zero",

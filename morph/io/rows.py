@@ -1,4 +1,8 @@
-"""Rows of numbers to text: integers by vectorised digits, doubles by their shortest exact form."""
+"""Rows of numbers to text: integers in columns, doubles by their shortest exact form.
+
+Compiled code writes large tables; NumPy writes the same bytes for small ones, and where there is
+no compiler.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.io import numbers
+
 _ROWS = 1 << 17  # rows formatted at once
 
 
-def format_rows(columns: Sequence[NDArray[Any]], prefix: bytes = b"") -> Iterator[bytes]:
+def format_rows(columns: Sequence[NDArray[Any]], prefix: bytes = b"") -> Iterator[Any]:
     """Yield the lines of a table, one number of each column in a row.
 
     Integers are padded to the width of their column's widest.  Doubles are written as ``repr``
@@ -26,9 +32,29 @@ def format_rows(columns: Sequence[NDArray[Any]], prefix: bytes = b"") -> Iterato
     """
     rows = len(columns[0]) if columns else 0
     integers = all(c.dtype.kind in "iub" for c in columns)
+    large = rows * len(columns) * 8 >= numbers.LEAST
     for start in range(0, rows, _ROWS):
         part = [c[start : start + _ROWS] for c in columns]
-        yield _integer_lines(part, prefix) if integers else _mixed_lines(part, prefix)
+        made = _compiled_lines(part, prefix, integers) if large else None
+        if made is None:
+            made = _integer_lines(part, prefix) if integers else _mixed_lines(part, prefix)
+        yield made
+
+
+def _compiled_lines(columns: Sequence[NDArray[Any]], prefix: bytes, integers: bool) -> Any:
+    if any(c.dtype == np.uint64 for c in columns):
+        return None
+    widths = [_width(c) if integers else 0 for c in columns]
+    wide = [
+        c.astype(np.int64 if c.dtype.kind in "iub" else np.float64, copy=False) for c in columns
+    ]
+    return numbers.lines(wide, widths, prefix)
+
+
+def _width(values: NDArray[Any]) -> int:
+    """Characters of the widest magnitude, and one if anything is negative."""
+    low, high = int(values.min()), int(values.max())
+    return len(str(max(-low, high))) + (low < 0)
 
 
 def _integer_lines(columns: Sequence[NDArray[Any]], prefix: bytes) -> bytes:
@@ -46,7 +72,7 @@ def _digits(values: NDArray[Any]) -> NDArray[np.uint8]:
     unsigned = values.dtype.kind == "u"
     left = values.astype(np.uint64) if unsigned else np.abs(values.astype(np.int64)).view(np.uint64)
     negative = values < 0
-    width = len(str(int(left.max()))) + bool(negative.any())
+    width = _width(values)
     if int(left.max()) < 2**31:
         left = left.astype(np.uint32)
     out = np.full((len(values), width), 32, np.uint8)

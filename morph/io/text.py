@@ -1,6 +1,7 @@
 """Numbers out of text: whole blocks at a time when all is well, line by line to name what is not.
 
-A block of lines is parsed by one NumPy call.  That call is lax (it would read ``1-2`` as two
+A large block is parsed by compiled code, which gives up at anything odd.  Then, and where there is
+no compiler, it is parsed by one NumPy call.  That call is lax (it would read ``1-2`` as two
 numbers), so the count of numbers is held against the count of words, and the words of each line
 against the fields it must have.  Only when something disagrees is the block read again slowly,
 to say in which line and why.
@@ -18,10 +19,14 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.io import numbers
+
 CHUNK = 1 << 23  # bytes parsed at once: the masks over them stay in cache
 _INTEGER = re.compile(rb"[+-]?[0-9]+\Z")
 _NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)\Z", re.IGNORECASE)
+_LARGEST = 2**63 - 1
+_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")  # of UTF-8 and UTF-16
 _JUNK = re.compile(rb"[^\t-\r -~]")
 
 StrPath = str | PathLike[str]
@@ -59,6 +64,10 @@ class Field:
     integer: bool = True
 
 
+def _dtype(fields: Sequence[Field]) -> type[np.generic]:
+    return np.int64 if all(f.integer for f in fields) else np.float64
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """Consecutive lines of numbers, and where they stood."""
@@ -87,10 +96,25 @@ class Scanner:
 
     def __init__(self, path: StrPath, data: bytes, comment: bytes = b"#") -> None:
         self.path = str(path)
-        if any(bytes([c]) in data for c in comment):
-            data = re.sub(b"[" + re.escape(comment) + rb"][^\n]*", b"", data)
         self.data = data
         self.pos = 0
+        if data.startswith(_MARKS):
+            self.fail("a byte order mark: save the file as plain ASCII, without a BOM")
+        for mark in comment:
+            self._blank_comments(bytes([mark]))
+
+    def _blank_comments(self, mark: bytes) -> None:
+        """Put blanks in place of comments, so that offsets stay what they are."""
+        at = self.data.find(mark)
+        if at < 0:
+            return
+        out = bytearray(self.data)
+        while at >= 0:
+            end = out.find(b"\n", at)
+            end = len(out) if end < 0 else end
+            out[at:end] = b" " * (end - at)
+            at = out.find(mark, end)
+        self.data = bytes(out)
 
     def fail(self, message: str, line: int | None = None) -> NoReturn:
         """Raise `FormatError`, at ``line`` or at the line now being read."""
@@ -170,33 +194,50 @@ class Scanner:
             ``values`` is int64 if every field is an integer, else float64; shape
             ``(rows, len(fields))``.
         """
-        dtype: Any = np.int64 if all(f.integer for f in fields) else np.float64
-        start, got = self.pos, 0
-        parts: list[NDArray[Any]] = []
-        while got < rows:
-            if self.pos >= len(self.data):
-                self.fail(f"the file ends after {got} of {rows} {what}", self.last_line())
-            part = self._some(rows - got, fields, dtype)
-            got += len(part)
-            parts.append(part)
-        values = np.concatenate(parts) if parts else np.empty((0, len(fields)), dtype)
-        block = Block(self, start, values)
-        if dtype is np.float64:
-            self._check_integers(block, fields)
-        return block
+        start, values = self.pos, self._compiled(rows, fields)
+        if values is None:
+            parts: list[NDArray[Any]] = []
+            got = 0
+            while got < rows:
+                if self.pos >= len(self.data):
+                    self.fail(f"the file ends after {got} of {rows} {what}", self.last_line())
+                parts.append(self._some(rows - got, fields))
+                got += len(parts[-1])
+            values = self._joined(parts, fields, start)
+        return Block(self, start, values)
 
     def rest(self, fields: Sequence[Field]) -> Block:
         """Read every line that is left, each of which must hold ``fields``."""
-        dtype: Any = np.int64 if all(f.integer for f in fields) else np.float64
-        start = self.pos
-        parts: list[NDArray[Any]] = []
-        while self.pos < len(self.data):
-            parts.append(self._some(1 << 62, fields, dtype))
-        values = np.concatenate(parts) if parts else np.empty((0, len(fields)), dtype)
-        block = Block(self, start, values)
-        if dtype is np.float64:
-            self._check_integers(block, fields)
-        return block
+        start, values = self.pos, self._compiled(None, fields)
+        if values is None:
+            parts: list[NDArray[Any]] = []
+            while self.pos < len(self.data):
+                parts.append(self._some(1 << 62, fields))
+            values = self._joined(parts, fields, start)
+        return Block(self, start, values)
+
+    def _compiled(self, rows: int | None, fields: Sequence[Field]) -> NDArray[Any] | None:
+        """Parse all rows at once, if all is well."""
+        found = numbers.parse(self.data, self.pos, rows, [f.integer for f in fields])
+        if found is None:
+            return None
+        values, self.pos = found
+        return values
+
+    def _joined(
+        self, parts: list[NDArray[Any]], fields: Sequence[Field], start: int
+    ) -> NDArray[Any]:
+        """Join what was parsed from ``start`` on; fail at a fraction where integers belong."""
+        values = np.concatenate([np.empty((0, len(fields)), _dtype(fields)), *parts])
+        if values.dtype == np.float64:
+            for k, field in enumerate(fields):
+                column = values[:, k]
+                bad = column != np.rint(column)
+                if field.integer and bad.any():
+                    row = int(bad.argmax())
+                    message = f"the {field.name} is not an integer: {column[row]:g}"
+                    Block(self, start, values).fail(row, message)
+        return values
 
     def end(self, what: str) -> None:
         """Check that nothing but blanks and comments is left."""
@@ -206,8 +247,9 @@ class Scanner:
             word = words[0][:20].decode()
             self.fail(f"unexpected {word!r} after the last of the {what}")
 
-    def _some(self, wanted: int, fields: Sequence[Field], dtype: Any) -> NDArray[Any]:
+    def _some(self, wanted: int, fields: Sequence[Field]) -> NDArray[Any]:
         """Parse at most ``wanted`` lines out of the next chunk."""
+        dtype = _dtype(fields)
         end = self.pos + CHUNK
         if end < len(self.data):
             end = self.data.find(b"\n", end) + 1 or len(self.data)
@@ -234,22 +276,14 @@ class Scanner:
                 values = np.fromstring(text, dtype, sep=" ")
         if values is None or len(values) != total or not np.isfinite(values).all():
             self._explain(start, text, fields)
+            self.fail("the numbers in this part of the file could not be read", self.line(start))
+        if dtype is np.int64 and (values.max() == _LARGEST or values.min() == ~_LARGEST):
+            self._explain(start, text, fields)  # NumPy stops there at larger ones
         return values.reshape(-1, len(fields))
 
-    def _check_integers(self, block: Block, fields: Sequence[Field]) -> None:
-        """Fail at the first fraction in an integer column that was read as doubles."""
-        for k, field in enumerate(fields):
-            if field.integer:
-                column = block.values[:, k]
-                bad = column != np.rint(column)
-                if bad.any():
-                    row = int(bad.argmax())
-                    block.fail(row, f"the {field.name} is not an integer: {column[row]:g}")
-
-    def _explain(self, start: int, text: bytes, fields: Sequence[Field]) -> NoReturn:
-        """Find the first bad line of a block that did not parse, and say what is wrong."""
-        self.pos = start
-        number = self.line()
+    def _explain(self, start: int, text: bytes, fields: Sequence[Field]) -> None:
+        """Fail at the first bad line of a block, if there is one, and say what is wrong."""
+        number = self.line(start)
         names = " ".join(f.name for f in fields)
         for line in text.split(b"\n"):
             words = line.split()
@@ -261,7 +295,6 @@ class Scanner:
                 for word, field in zip(words, fields, strict=True):
                     self._number(word, field, number)
             number += 1
-        self.fail("the numbers in this part of the file could not be read", self.line(start))
 
     def integer(self, word: bytes, name: str) -> int:
         """Read one word of the current line as an integer, or fail."""
@@ -280,8 +313,10 @@ class Scanner:
         if _NOT_FINITE.match(word):
             self.fail(f"the {field.name} is not a finite number: {shown}", line)
         if field.integer:
-            if _INTEGER.match(word):
+            if _INTEGER.match(word) and -_LARGEST <= int(word) + 1 <= _LARGEST + 1:
                 return int(word)
+            if _INTEGER.match(word):
+                self.fail(f"the {field.name} does not fit 64 bits: {shown}", line)
             self.fail(f"the {field.name} is not an integer: {shown}", line)
         if not _NUMBER.match(word):
             self.fail(f"the {field.name} is not a number: {shown}", line)

@@ -1,0 +1,220 @@
+// Tables of numbers between text and memory, by all threads.  Reading gives up at anything odd:
+// the strict reader in text.py then names it.  Needs no C++ library where there is none.
+#include <stdint.h>
+#include <string.h>
+#if __has_include(<charconv>)
+#include <charconv>
+#endif
+#ifndef __cpp_lib_to_chars  // not for doubles: exact by the C library, slower, and reading only
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#ifdef __APPLE__
+#include <xlocale.h>
+#endif
+#endif
+
+namespace {
+
+constexpr int64_t PART = 1 << 18;  // bytes of text a thread takes at a time
+constexpr int64_t ROWS = 1 << 12;  // rows formatted by a thread at a time
+
+inline bool blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+inline bool digit(char c) { return (unsigned char)(c - '0') < 10; }
+
+const char *skip_blanks(const char *p, const char *end) {
+  while (p < end && blank(*p)) p++;
+  return p;
+}
+
+// the first line that begins at or after an offset
+const char *line_at(const char *text, int64_t length, int64_t at) {
+  if (at == 0) return text;
+  if (at >= length) return text + length;
+  const char *found = (const char *)memchr(text + at - 1, '\n', length - at + 1);
+  return found ? found + 1 : text + length;
+}
+
+// each reader returns where the number ends, or nothing if it is odd
+const char *read_integer(const char *p, const char *end, int64_t &value) {
+  bool minus = p < end && *p == '-';
+  if (p < end && (*p == '-' || *p == '+')) p++;
+  const char *start = p;
+  int64_t magnitude = 0;
+  for (; p < end && digit(*p) && p - start < 19; p++) magnitude = magnitude * 10 + (*p - '0');
+  if (p == start || p - start > 18) return nullptr;
+  value = minus ? -magnitude : magnitude;
+  return p;
+}
+
+const char *read_double(const char *p, const char *end, double &value) {
+  const char *start = p;
+  if (p < end && (*p == '-' || *p == '+')) p++;
+  if (p == end || !(digit(*p) || *p == '.')) return nullptr;  // no nan, no infinity
+#ifdef __cpp_lib_to_chars
+  auto [stop, error] = std::from_chars(*start == '-' ? start : p, end, value);
+  return error == std::errc() ? stop : nullptr;
+#else
+  static const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+  char word[64];
+  int n = 0;
+  for (p = start; p < end && n < 63 && (digit(*p) || strchr("+-.eE", *p)) && *p; p++) word[n++] = *p;
+  word[n] = 0;
+  char *stop;
+  value = strtod_l(word, &stop, plain);
+  return stop == word + n && isfinite(value) ? p : nullptr;
+#endif
+}
+
+#ifdef __cpp_lib_to_chars
+// as Python's repr: the shortest digits that read back the same, plain from 1e-4 to 1e16
+char *write_double(char *out, double value) {
+  char text[32];
+  const char *end = std::to_chars(text, text + 32, value, std::chars_format::scientific).ptr;
+  const char *e = end - 1, *p = text;
+  while (*e != 'e') e--;
+  int exponent = 0;
+  std::from_chars(e[1] == '+' ? e + 2 : e + 1, end, exponent);
+  if (exponent < -4 || exponent >= 16) {
+    memcpy(out, text, end - text);
+    return out + (end - text);
+  }
+  if (*p == '-') *out++ = *p++;
+  char digits[20];
+  int n = 0;
+  for (; p < e; p++)
+    if (*p != '.') digits[n++] = *p;
+  if (exponent < 0) {
+    *out++ = '0', *out++ = '.';
+    for (int k = -1; k > exponent; k--) *out++ = '0';
+    memcpy(out, digits, n);
+    return out + n;
+  }
+  for (int k = 0; k <= exponent; k++) *out++ = k < n ? digits[k] : '0';
+  *out++ = '.';
+  if (n <= exponent + 1) *out++ = '0';
+  for (int k = exponent + 1; k < n; k++) *out++ = digits[k];
+  return out;
+}
+#else
+char *write_double(char *, double) { return nullptr; }
+#endif
+
+char *write_integer(char *out, int64_t value, int width) {
+  char text[24];
+  char *end = text + 24, *p = end;
+  uint64_t left = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+  do *--p = (char)('0' + left % 10);
+  while (left /= 10);
+  if (value < 0) *--p = '-';
+  for (int k = (int)(end - p); k < width; k++) *out++ = ' ';
+  memcpy(out, p, end - p);
+  return out + (end - p);
+}
+
+}  // namespace
+
+extern "C" {
+
+int64_t morph_part() { return PART; }
+
+// Can doubles be written?
+int32_t morph_writes() {
+#ifdef __cpp_lib_to_chars
+  return 1;
+#else
+  return 0;
+#endif
+}
+
+// Count the lines that hold anything and begin in each part of the text.
+void morph_lines(const char *text, int64_t length, int64_t parts, int64_t *counts) {
+#pragma omp parallel for schedule(dynamic)
+  for (int64_t k = 0; k < parts; k++) {
+    const char *p = line_at(text, length, k * PART), *end = line_at(text, length, (k + 1) * PART);
+    int64_t count = 0;
+    while (p < end) {
+      p = skip_blanks(p, end);
+      if (p == end) break;
+      count += *p != '\n';
+      p = (const char *)memchr(p, '\n', end - p);
+      p = p ? p + 1 : end;
+    }
+    counts[k] = count;
+  }
+}
+
+// Read `rows` lines of `columns` numbers into columns of int64, or of double; the lines of part k
+// begin at row `first[k]`.  Returns the offset behind the last of them, -1 if something is odd.
+int64_t morph_parse(const char *text, int64_t length, int64_t parts, const int64_t *first,
+                    int64_t rows, int64_t columns, const uint8_t *whole, int32_t doubles,
+                    void *out) {
+  int64_t *integers = (int64_t *)out;
+  double *reals = (double *)out;
+  int64_t behind = 0;
+  int odd = 0;
+#pragma omp parallel for schedule(dynamic) reduction(max : behind) reduction(| : odd)
+  for (int64_t k = 0; k < parts; k++) {
+    if (first[k] >= rows || odd) continue;
+    const char *p = line_at(text, length, k * PART), *end = line_at(text, length, (k + 1) * PART);
+    int64_t row = first[k];
+    while (row < rows && (p = skip_blanks(p, end)) < end) {
+      if (*p == '\n') {
+        p++;
+        continue;
+      }
+      for (int64_t c = 0; c < columns && p; c++) {
+        int64_t at = c * rows + row, integer = 0;
+        p = skip_blanks(p, end);
+        if (!whole[c]) {
+          p = read_double(p, end, reals[at]);
+        } else if ((p = read_integer(p, end, integer)) && doubles) {
+          reals[at] = (double)integer;
+        } else {
+          integers[at] = integer;
+        }
+        if (p && p < end && *p != '\n' && !blank(*p)) p = nullptr;
+      }
+      if (p) p = skip_blanks(p, end);
+      if (!p || (p < end && *p != '\n')) {
+        odd = 1;
+        break;
+      }
+      if (p < end) p++;
+      if (++row == rows) behind = p - text;
+    }
+  }
+  return odd ? -1 : behind;
+}
+
+// Write rows, each begun by `prefix`, into `out`, which has `room` bytes for each; columns are
+// int64 (padded to their width) or double, `strides` bytes from row to row.  Returns the length.
+int64_t morph_format(int64_t rows, int64_t columns, const char *const *data, const int64_t *strides,
+                     const uint8_t *whole, const int32_t *widths, const char *prefix,
+                     int64_t prefix_length, int64_t room, int64_t *lengths, char *out) {
+  int64_t parts = (rows + ROWS - 1) / ROWS;
+#pragma omp parallel for schedule(dynamic)
+  for (int64_t k = 0; k < parts; k++) {
+    int64_t last = (k + 1) * ROWS < rows ? (k + 1) * ROWS : rows;
+    char *start = out + k * ROWS * room, *p = start;
+    for (int64_t row = k * ROWS; row < last; row++) {
+      memcpy(p, prefix, prefix_length);
+      p += prefix_length;
+      for (int64_t c = 0; c < columns; c++) {
+        const char *at = data[c] + row * strides[c];
+        if (c) *p++ = ' ';
+        p = whole[c] ? write_integer(p, *(const int64_t *)at, widths[c])
+                     : write_double(p, *(const double *)at);
+      }
+      *p++ = '\n';
+    }
+    lengths[k] = p - start;
+  }
+  int64_t total = 0;
+  for (int64_t k = 0; k < parts; k++) {
+    memmove(out + total, out + k * ROWS * room, lengths[k]);
+    total += lengths[k];
+  }
+  return total;
+}
+}
