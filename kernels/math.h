@@ -92,6 +92,12 @@ template <class T> MORPH_FN T abs_of(T x) {
     if constexpr (is_float<T>()) return from_bits<T>(to_bits(x) & ~(Bits<T>(1) << (8 * sizeof(T) - 1)));
     else return x < T(0) ? T(0 - x) : x;
 }
+// The e with 2^e <= |x| < 2^(e + 1): the exponent's bits, so 0 and subnormal numbers have the least.
+template <class T> MORPH_FN i32 exponent_of(T x) {
+    constexpr i32 FRACTION = sizeof(T) == 8 ? 52 : sizeof(T) == 4 ? 23 : 10;
+    constexpr i32 MOST = (1 << (8 * sizeof(T) - 1 - FRACTION)) - 1;
+    return (i32(to_bits(x) >> FRACTION) & MOST) - MOST / 2;
+}
 template <class T> MORPH_FN i32 popcount_of(T x) {
     if constexpr (sizeof(T) == 8) return popcount(u64(x));
     else return popcount(u32(Bits<T>(x)));

@@ -20,29 +20,38 @@ struct ItemBase {
 
 #ifdef __CUDACC__
 // Adds every active lane's count with one atomic; gives each lane the value before its own part.
-MORPH_FN i64 add_together(i64* p, i32 count) {
-    u32 mask = __activemask();
-    i32 lane = threadIdx.x & 31, alike;
-    i64 before = 0, total = 0;
-    __match_all_sync(mask, count, &alike);
-    if (alike) {
-        before = i64(count) * __popc(mask & ((1u << lane) - 1));
-        total = i64(count) * __popc(mask);
-    } else {
-        for (u32 rest = mask; rest; rest &= rest - 1) {
-            i32 other = __ffs(rest) - 1, c = __shfl_sync(mask, count, other);
-            if (other < lane) before += c;
-            total += c;
+// In two steps, so that several sums can be under way at once.
+struct Together {
+    u32 mask;
+    i32 leader;
+    i64 before, old;
+    MORPH_FN Together(i64* p, i32 count) : mask(__activemask()), before(0), old(0) {
+        i32 lane = threadIdx.x & 31, alike;
+        i64 total = 0;
+        leader = __ffs(mask) - 1;
+        __match_all_sync(mask, count, &alike);
+        if (alike) {
+            before = i64(count) * __popc(mask & ((1u << lane) - 1));
+            total = i64(count) * __popc(mask);
+        } else {
+            for (u32 rest = mask; rest; rest &= rest - 1) {
+                i32 other = __ffs(rest) - 1, c = __shfl_sync(mask, count, other);
+                if (other < lane) before += c;
+                total += c;
+            }
         }
+        if (lane == leader) old = fetch(Plus(), p, total);
     }
-    i32 leader = __ffs(mask) - 1;
-    i64 old = 0;
-    if (lane == leader) old = fetch(Plus(), p, total);
-    return __shfl_sync(mask, old, leader) + before;
-}
+    MORPH_FN i64 value() const { return __shfl_sync(mask, old, leader) + before; }
+};
 #else
-MORPH_FN i64 add_together(i64* p, i32 count) { return fetch(Plus(), p, i64(count)); }
+struct Together {
+    i64 old;
+    MORPH_FN Together(i64* p, i32 count) : old(fetch(Plus(), p, i64(count))) {}
+    MORPH_FN i64 value() const { return old; }
+};
 #endif
+MORPH_FN i64 add_together(i64* p, i32 count) { return Together(p, count).value(); }
 
 // Test only: make the n-th reservation fail.
 MORPH_FN bool injected(i64* status) {
@@ -70,19 +79,39 @@ MORPH_FN bool may_reserve(i64* status, ItemBase& it, i32 store) {
     return !it.failed;
 }
 
-// Takes room for `count` rows; `apart` of the budget is deleted rows that cannot be used.
-MORPH_FN bool reserve(i64* meta, i64 count, ItemBase& it, i32& room, i32 store, i64 apart = 0) {
-    if (count <= 0) return true;
-    i32 n = i32(count);
-    if (n == count) {
-        if (add_together(meta + BUDGET, -n) - apart >= n) {
-            room += n;
+// Room for `count` rows of a store; `apart` of its budget is deleted rows that cannot be used.
+struct Ask {
+    i64* meta;
+    i64 count;
+    i32& room;
+    i32 store;
+    i64 apart = 0;
+    MORPH_FN i32 n() const { return count <= 0 || count > 0x7fffffff ? 0 : i32(count); }
+    MORPH_FN Together begin() const { return Together(meta + BUDGET, -n()); }
+    MORPH_FN bool end(const Together& taken, ItemBase& it) const {
+        i64 left = taken.value() - apart;
+        if (count <= 0) return true;
+        if (n() && left >= n()) {
+            room += n();
             return true;
         }
-        add_together(meta + BUDGET, n);
+        if (n()) add_together(meta + BUDGET, n());
+        it.failed = store + 1;
+        return false;
     }
-    it.failed = store + 1;
-    return false;
+};
+// Takes room in several stores, or fails the item; what was taken is given back at its end.
+MORPH_FN bool reserve(ItemBase& it, const Ask& a) { return a.count <= 0 || a.end(a.begin(), it); }
+MORPH_FN bool reserve(ItemBase& it, const Ask& a, const Ask& b) {
+    Together x = a.begin(), y = b.begin();
+    return a.end(x, it) & b.end(y, it);
+}
+template <class... More>
+MORPH_FN bool reserve(ItemBase& it, const Ask& a, const Ask& b, const Ask& c, const More&... more) {
+    Together x = a.begin(), y = b.begin(), z = c.begin();
+    bool rest = true;
+    if constexpr (sizeof...(More) > 0) rest = reserve(it, more...);
+    return a.end(x, it) & b.end(y, it) & c.end(z, it) & rest;
 }
 
 // Deleted rows that were there at the last barrier.

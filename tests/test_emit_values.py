@@ -32,6 +32,13 @@ def builtin(name, count=1, result=None):
     return lambda x, y: new(ir.Builtin, name=name, args=(x, y)[:count], type=result or x.type)
 
 
+def exponents(x):
+    """The exponent bits of floats, as signed numbers."""
+    info = np.finfo(x.dtype)
+    bits = x.view(f"u{x.itemsize}").astype(np.int64) >> info.nmant
+    return (bits & ((1 << info.iexp) - 1)) - ((1 << (info.iexp - 1)) - 1)
+
+
 def cast(t):
     return lambda x, y: new(ir.Cast, x=x, type=t)
 
@@ -77,6 +84,7 @@ OF_FLOATS = {
     "floor": (builtin("floor"), lambda x, y: np.floor(x)),
     "ceil": (builtin("ceil"), lambda x, y: np.ceil(x)),
     "sqrt": (builtin("sqrt"), lambda x, y: np.sqrt(x)),
+    "exponent": (builtin("exponent", 1, units.I32), lambda x, y: exponents(x)),
     "to_f16": (cast(SCALARS["f16"]), lambda x, y: x.astype(np.float16)),
     "to_f32": (cast(SCALARS["f32"]), lambda x, y: x.astype(np.float32)),
 }

@@ -148,12 +148,15 @@ def test_comparison_logic_select_and_casts() -> None:
         ("exp", F64, (1e9,), np.inf),
         ("log", F64, (0.0,), -np.inf),
         ("log", F64, (1.0,), 0.0),
+        ("exponent", F64, (-6.0,), 2),
+        ("exponent", F64, (0.0,), -1023),
+        ("exponent", SCALARS["f32"], (0.75,), -1),
         ("popcount", I32, (-1,), 32),
         ("popcount", SCALARS["u8"], (7,), 3),
     ],
 )
 def test_builtins(name: str, t: Scalar, args: tuple[Any, ...], expected: Any) -> None:
-    result = I32 if name == "popcount" else t
+    result = I32 if name in ("popcount", "exponent") else t
     call = ir.Builtin(name=name, args=tuple(const(a, t) for a in args), type=result, pos=POS)
     assert evaluate(call) == expected
 

@@ -70,6 +70,79 @@ def test_rows_are_made_deleted_and_used_again(target, rows, tight):
 
 
 @morph.kernel
+def deal(r, out):
+    """Entries in bulk, and a column that some tables have."""
+    if r.left > 0:
+        some = out.new_rows(r.left)
+        for i in range(some.size):
+            some[i].item = r
+            some[i].order = i64(i) + r.key if hasattr(r, "key") else i64(-1)
+
+
+@tries(10)
+@given(rows_of, st.booleans())
+def test_entries_in_bulk(target, rows, keyed):
+    def run():
+        t = morph.Table("rows", target, left=i64)
+        if keyed:
+            t.add("key", i64)
+            t.extend(key=[k for k, _ in rows], left=[n for _, n in rows])
+        else:
+            t.extend(left=[n for _, n in rows])
+        out = morph.Collection(t, order=i64)
+        morph.foreach(t, deal, out)
+        want = [(r, i + k if keyed else -1) for r, (k, n) in enumerate(rows) for i in range(n)]
+        got = zip(host(out.items).tolist(), host(out.order).tolist(), strict=True)
+        assert sorted(got) == sorted(want)
+        if want:  # those of one row lie together
+            items = host(out.items)
+            assert np.count_nonzero(np.diff(items)) == len(set(items.tolist())) - 1
+
+    everywhere(target, run)
+
+
+@morph.kernel
+def swing(t, g, by, out):
+    """Reads a packed record at once, before and behind a claim."""
+    node, twin = t.node, t.twin
+    mine = g.triangles.local(4)
+    mine.add(t)
+    mine.add(node[by])
+    if single(mine):
+        t.twin = vector(twin[by], twin[(by + 1) % 3], twin[(by + 2) % 3])
+        out.add(t)
+
+
+@tries(10)
+@given(st.integers(1, 60), st.integers(0, 2), st.integers(0, 2**32))
+def test_packed_records(target, n, by, seed):
+    rng = np.random.default_rng(seed)
+    node, twin = rng.integers(0, n, (n, 3)), rng.integers(-9, 9, (n, 3))
+
+    def run():
+        g = morph.Graph(target)
+        packed = ("node", "twin")
+        g.add_table("triangles", node=morph.Ref("triangles")[3], twin=(i32, 3), pack=packed)
+        t = g.triangles
+        t.extend(node=node, twin=twin)
+        out = morph.Collection(t)
+        morph.foreach(t, swing, g, by, out)
+        t.resize(3 * n)  # and with the claims' words anew
+        todo = morph.Collection(t)
+        todo.extend(np.setdiff1d(np.arange(n), host(out.items)))
+        while len(todo):
+            morph.foreach(todo, swing, g, by, out)
+            todo = morph.Collection(t)
+            todo.extend(np.setdiff1d(np.arange(n), host(out.items)))
+        assert sorted(host(out.items).tolist()) == list(range(n))
+        assert np.array_equal(host(t.twin), np.roll(twin, -by, axis=1))
+        assert np.array_equal(host(t.node), node)
+        assert host(t.hidden("owner")).strides == ((32,) if target != "cuda" else (8,))
+
+    everywhere(target, run)
+
+
+@morph.kernel
 def unfold(r, rows, links):
     some = rows.new_rows(r.left)
     for i in range(some.size):

@@ -55,6 +55,7 @@ barrier = Intrinsic("barrier", "barrier(): inside a program, wait for every thre
 orient2d = Intrinsic("orient2d", "orient2d(a, b, c): 1 if counter-clockwise, 0 on a line; exact.")
 incircle = Intrinsic("incircle", "incircle(a, b, c, d): 1 if d is inside circle abc; exact.")
 popcount = Intrinsic("popcount", "popcount(x): number of one bits of an integer.")
+exponent = Intrinsic("exponent", "exponent(x): the e with 2**e <= abs(x) < 2**(e + 1), of a float.")
 sqrt, exp, log, floor, ceil = (
     Intrinsic(n, f"{n}(x): of a float, in its own precision.", getattr(np, n))
     for n in FLOAT_FUNCTIONS
@@ -69,12 +70,12 @@ _NAMES: dict[int, str] = {
     id(obj): obj.name
     for obj in (
         *_ATOMIC_OBJECTS, single, local, vector, barrier, orient2d, incircle, popcount,
-        sqrt, exp, log, floor, ceil,
+        exponent, sqrt, exp, log, floor, ceil,
     )
 }  # fmt: skip
 _FOREIGN: tuple[tuple[Any, str], ...] = (
     (abs, "abs"), (min, "min"), (max, "max"), (len, "len"), (range, "range"),
-    (reversed, "reversed"), (enumerate, "enumerate"),
+    (reversed, "reversed"), (enumerate, "enumerate"), (hasattr, "hasattr"),
     (math.sqrt, "sqrt"), (math.exp, "exp"), (math.log, "log"), (math.floor, "floor"),
     (math.ceil, "ceil"), (np.sqrt, "sqrt"), (np.exp, "exp"), (np.log, "log"),
     (np.floor, "floor"), (np.ceil, "ceil"), (np.minimum, "min"), (np.maximum, "max"),

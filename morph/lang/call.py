@@ -106,6 +106,8 @@ class Calls(Methods):
             if isinstance(x, ir.Expr) and isinstance(x.type, Vector):
                 return ir.Const(value=x.type.size, type=Weak("i"), pos=pos)
             reject(f"{describe(x)} has no length", pos, "p.out_degree is a number of neighbours")
+        if name == "hasattr":
+            return self._has_column(node, pos)
         if name == "reversed":
             self._arity(node, 1, 1, name)
             x = self.value(node.args[0])
@@ -134,6 +136,17 @@ class Calls(Methods):
             )
         return self._pure(name, args, pos)
 
+    def _has_column(self, node: ast.Call, pos: Pos) -> ir.Expr:
+        """``hasattr(row, "column")``: known while compiling."""
+        self._arity(node, 2, 2, "hasattr")
+        x, name = self.expr(node.args[0]), node.args[1]
+        if not isinstance(x.type, Handle):
+            reject(f"{x.type} has no columns", pos, "hasattr asks a row")
+        if not (isinstance(name, ast.Constant) and isinstance(name.value, str)):
+            reject("hasattr takes the name of a column", pos, 'hasattr(p, "weight")')
+        found = self.builder.stores[x.type.slot].column(name.value) is not None
+        return ir.Const(value=found, type=BOOL, pos=pos)
+
     def _pure(self, name: str, args: list[ir.Expr], pos: Pos) -> ir.Expr:
         if name in ("min", "max"):
             if len(args) < 2:
@@ -158,7 +171,10 @@ class Calls(Methods):
             x = cast(x, F64)
         if name == "popcount" and kind.kind not in ("i", "u"):
             reject(f"popcount applies to integers, not to {x.type}", pos, "cast it first")
-        return ir.Builtin(name=name, args=(x,), type=I32 if name == "popcount" else x.type, pos=pos)
+        if name == "exponent" and kind.kind != "f":
+            reject(f"exponent applies to floats, not to {x.type}", pos, "cast it first")
+        result = I32 if name in ("popcount", "exponent") else x.type
+        return ir.Builtin(name=name, args=(x,), type=result, pos=pos)
 
     def _vector_of(self, args: list[ir.Expr], pos: Pos) -> ir.Expr:
         if not args:

@@ -15,8 +15,10 @@ from morph.lang.types import Object, Scalar, Type, Vector
 
 BUILTINS = {
     "abs": "abs_of", "min": "min_of", "max": "max_of", "sqrt": "sqrt_of", "floor": "floor_of",
-    "ceil": "ceil_of", "exp": "exp_of", "log": "log_of", "popcount": "popcount_of",
+    "ceil": "ceil_of", "exp": "exp_of", "log": "log_of", "exponent": "exponent_of",
+    "popcount": "popcount_of",
 }  # fmt: skip
+SIGNS = ("exponent", "popcount", "orient2d", "incircle")  # give an i32, whatever they take
 OPERATORS = {"//": "floor_div", "%": "floor_mod", "<<": "shift_left", ">>": "shift_right"}
 
 
@@ -92,11 +94,7 @@ class Expressions:
                 return f"{n.funcs[e.func]}(a, it{self.args(e.args)})"
             case ir.Builtin():
                 call = f"{BUILTINS.get(e.name, e.name)}({self.args(e.args)[2:]})"
-                given = (
-                    "i32"
-                    if e.name in ("popcount", "orient2d", "incircle")
-                    else n.type(e.args[0].type)
-                )
+                given = "i32" if e.name in SIGNS else n.type(e.args[0].type)
                 return self.number(call, e.type, given)
             case ir.Load():
                 return self.load(e.place)

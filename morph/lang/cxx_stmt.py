@@ -206,8 +206,11 @@ class Body(Expressions):
         s, offset = f"a.{cname(store.slot)}", 0
         for c in store.columns:
             offset = -(-offset // 8) * 8
-            if c.name not in given:
-                at = self.names.column(store.slot, c.name)
+            at = self.names.column(store.slot, c.name)
+            if store.kind == "collection":  # an entry: no rows, zeros
+                for j in range(max(c.size, 1)):
+                    self.put(f"{at}.set({row}, {f'{j}, ' if c.size else ''}{-1 if c.ref else 0});")
+            elif c.name not in given:
                 self.put(f"{at}.fill<{max(c.size, 1)}>({row}, {s}_fill + {offset});")
             offset += max(c.size, 1) * c.dtype.bits // 8
         if store.slot in self.names.reborn:
@@ -236,16 +239,21 @@ class Body(Expressions):
         blame = self.names.index[stores[0]] if stores else -2
         self.put(f"if (!may_reserve(a.status, it, {blame})) return{self.gives};")
         for need in s.needs:
-            count = self.expr(need.count)
             if need.local:
-                test = f"{self.resolve(need.slot)}.fits({count}, it)"
-            else:
-                meta, k = f"a.{cname(need.slot)}_meta", self.names.index[need.slot]
-                apart = ""
-                if need.slot in self.names.apart and self.names.stores[need.slot].deletes:
-                    apart = f", reusable({meta})"
-                test = f"reserve({meta}, {count}, it, it.{cname(need.slot)}_room, {k}{apart})"
-            self.put(f"if (!{test}) return{self.gives};")
+                test = f"{self.resolve(need.slot)}.fits({self.expr(need.count)}, it)"
+                self.put(f"if (!{test}) return{self.gives};")
+        asks = [self._ask(need) for need in s.needs if not need.local]
+        if asks:
+            self.put(f"if (!reserve(it, {', '.join(asks)})) return{self.gives};")
+
+    def _ask(self, need: ir.Need) -> str:
+        """How much room is needed in a store."""
+        slot, meta = need.slot, f"a.{cname(need.slot)}_meta"
+        apart = ""
+        if slot in self.names.apart and self.names.stores[slot].deletes:
+            apart = f", reusable({meta})"
+        room = f"it.{cname(slot)}_room"
+        return f"Ask{{{meta}, {self.expr(need.count)}, {room}, {self.names.index[slot]}{apart}}}"
 
     # --- loops -----------------------------------------------------------------------------------
 

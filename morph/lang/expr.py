@@ -386,6 +386,8 @@ class Expressions:
     def _ifexp_expr(self, node: ast.IfExp) -> Value:
         pos = self.pos(node)
         cond = truth(self.expr(node.test))
+        if isinstance(cond, ir.Const):
+            return self.expr(node.body if cond.value else node.orelse)
         outer = self.out
         then: list[ir.Stmt] = []
         orelse: list[ir.Stmt] = []

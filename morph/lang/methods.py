@@ -124,7 +124,12 @@ class Methods(Parts):
         kinds: dict[str, dict[str, Any]] = {
             "graph": {"weight": self._edge, "edge": self._edge},
             "table": {"new": self._new_row, "new_rows": self._new_rows, "local": self._row_local},
-            "collection": {"add": self._add, "take": self._take, "local": self._row_local},
+            "collection": {
+                "add": self._add,
+                "new_rows": self._new_rows,
+                "take": self._take,
+                "local": self._row_local,
+            },
             "set": {"find": self._find_or_union, "union": self._find_or_union},
             "flag": {"set": self._raise, "clear": self._raise},
         }

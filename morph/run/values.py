@@ -115,6 +115,13 @@ def _popcount(x: Any) -> Any:
     return np.int32((int(x) & ((1 << 8 * x.itemsize) - 1)).bit_count())
 
 
+def exponent(x: Any) -> Any:
+    """The e with 2**e <= abs(x) < 2**(e + 1) of a NumPy float, from its bits."""
+    info = np.finfo(x.dtype)
+    bits = int(x.view(f"u{x.itemsize}")) >> info.nmant
+    return np.int32((bits & (1 << info.iexp) - 1) - (1 << info.iexp - 1) + 1)
+
+
 def determinant_sign(*points: tuple[Any, ...]) -> Any:
     """The exact sign of orient2d (three points) or incircle (four); 0 if not finite."""
     if not all(math.isfinite(v) for p in points for v in p):
@@ -143,6 +150,7 @@ BUILTIN: dict[str, Function] = {
     "ceil": np.ceil,
     "exp": _exp,
     "log": _log,
+    "exponent": exponent,
     "popcount": _popcount,
     "orient2d": determinant_sign,
     "incircle": determinant_sign,
