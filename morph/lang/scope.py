@@ -18,8 +18,8 @@ RESERVED = frozenset(
     static_assert static_cast struct switch template this thread_local throw true try typedef typeid
     typename union unsigned using virtual void volatile wchar_t xor xor_eq
     i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64 Col Vec Local Item Args Rows
-    blockIdx threadIdx blockDim gridDim warpSize main abs min max sqrt floor ceil exp log popcount exponent
-    orient2d incircle status pending replay launch threads barrier cursor state""".split()
+    blockIdx threadIdx blockDim gridDim warpSize main abs min max sqrt floor ceil exp log popcount
+    exponent orient2d incircle status pending replay launch threads barrier cursor state""".split()
 )
 
 
