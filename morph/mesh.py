@@ -1,16 +1,22 @@
-"""Triangle meshes on the host: plain NumPy arrays, with their quality and their picture."""
+"""Triangle meshes: plain arrays of NumPy or CuPy, with their quality and their picture."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.device import Array, Device, device, is_host
+from morph.halfedges import edge_keys as edge_keys
+from morph.halfedges import find_neighbors as find_neighbors
+from morph.halfedges import hull_edges
+from morph.quality import Quality, Shapes, chunks, measure
+from morph.verify import MeshError as MeshError
 from morph.verify import Violation, violations
 
 if TYPE_CHECKING:
@@ -18,61 +24,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
-
-_CHUNK = 1 << 18  # triangles measured at once
-WORD_BITS = 63  # of a packed, signed sort key
-
-
-class MeshError(ValueError):
-    """Arrays that make no mesh, or a mesh that breaks its invariants.
-
-    Attributes
-    ----------
-    violations : list of Violation
-        Every invariant that is broken.
-    """
-
-    def __init__(self, found: list[Violation]) -> None:
-        super().__init__(found)
-        self.violations = found
-
-    def __str__(self) -> str:
-        return "; ".join(f"{v.name}: {v.message}" for v in self.violations)
-
-
-@dataclass(frozen=True)
-class Quality:
-    """What a mesh is worth.
-
-    Attributes
-    ----------
-    points, triangles, segments : int
-        Sizes.
-    min_angle, max_angle : float
-        Over all corners, in degrees; nan without triangles.
-    area : float
-        Of all triangles together, in squared units of the coordinates.
-    min_area, max_area : float
-        Of one triangle; nan without triangles.
-    histogram : tuple of 18 int
-        Number of angles in [0, 10), [10, 20), ... [170, 180] degrees.
-    """
-
-    points: int
-    triangles: int
-    segments: int
-    min_angle: float
-    max_angle: float
-    area: float
-    min_area: float
-    max_area: float
-    histogram: tuple[int, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON can hold them; None stands for nan."""
-        values = asdict(self)
-        values["histogram"] = list(self.histogram)
-        return {k: None if v != v else v for k, v in values.items()}
 
 
 def _empty(*shape: int, dtype: Any = np.int32) -> Callable[[], NDArray[Any]]:
@@ -85,6 +36,10 @@ class Mesh:
 
     Only ``points`` and ``triangles`` must be given; what is missing (or empty) is worked out.
     Every edge at the hull is a segment: those that ``segments`` lacks are added behind it.
+
+    All arrays are NumPy's, or all are CuPy's on one GPU, and what is worked out is so there.  An
+    array that has the type below and is contiguous is kept, not copied: a later change of it
+    changes the mesh.
 
     Parameters
     ----------
@@ -111,7 +66,7 @@ class Mesh:
     Raises
     ------
     ValueError
-        If a shape is wrong, or an index names no row.
+        If a shape is wrong, an index names no row, or the arrays lie on several devices.
     MeshError
         If several triangles lie on one side of an edge.
     """
@@ -129,38 +84,103 @@ class Mesh:
     base: int = 0
 
     def __post_init__(self) -> None:
-        self.points = _shaped("points", self.points, np.float64, 2)
+        where = _home({f.name: getattr(self, f.name) for f in fields(self) if f.name != "base"})
+        with where.active():
+            self._settle(where)
+
+    def _settle(self, where: Device) -> None:
+        """Check every array, and work out those that are missing."""
+        xp = where.xp
+        self.points = _array("points", self.points, np.float64, ("any", 2), xp)
         n = len(self.points)
-        self.triangles = _indices("triangles", self.triangles, 3, n)
+        self.triangles = _indices("triangles", self.triangles, 3, n, xp)
         m = len(self.triangles)
-        self.segments = _indices("segments", self.segments, 2, n)
+        self.segments = _indices("segments", self.segments, 2, n, xp)
         if m and len(self.neighbors) == 0:
-            self.neighbors = find_neighbors(self.triangles, n)
-        self.neighbors = _indices("neighbors", self.neighbors, 3, m, low=-1)
+            self.neighbors = find_neighbors(self.triangles, n, xp)
+        else:
+            self.neighbors = _indices("neighbors", self.neighbors, 3, m, xp, low=-1)
         if len(self.neighbors) != m:
             raise ValueError(f"neighbors has {len(self.neighbors)} rows for {m} triangles")
-        self._complete_segments()
-        if len(self.point_markers) == 0:
-            self.point_markers = np.zeros(n, np.int32)
-            self.point_markers[_hull(self)] = 1
-        self.point_markers = _per_row("point_markers", self.point_markers, n, np.int32)
-        self.point_attributes = _attributes("point_attributes", self.point_attributes, n)
-        self.triangle_attributes = _attributes("triangle_attributes", self.triangle_attributes, m)
-        self.holes = _shaped("holes", self.holes, np.float64, 2)
-        self.regions = _shaped("regions", self.regions, np.float64, 4)
+        hull = hull_edges(self.triangles, self.neighbors, xp)
+        self._complete_segments(hull, xp)
+        if n and len(self.point_markers) == 0:
+            self.point_markers = xp.zeros(n, np.int32)
+            self.point_markers[hull] = 1
+        self.point_markers = _array("point_markers", self.point_markers, np.int32, (n,), xp)
+        for name, rows in (("point_attributes", n), ("triangle_attributes", m)):
+            given = getattr(self, name)
+            shape = (rows, 0 if np.size(given) == 0 else "any")
+            setattr(self, name, _array(name, given, np.float64, shape, xp))
+        self.holes = _array("holes", self.holes, np.float64, ("any", 2), xp)
+        self.regions = _array("regions", self.regions, np.float64, ("any", 4), xp)
 
-    def _complete_segments(self) -> None:
+    def _complete_segments(self, hull: Array, xp: Any) -> None:
         """Make every hull edge a segment, and every segment marked."""
         n, given = len(self.points), len(self.segments)
-        hull = _hull(self)
-        keys = edge_keys(hull[:, 0], hull[:, 1], n)
-        known = edge_keys(self.segments[:, 0], self.segments[:, 1], n)
+        keys = edge_keys(hull[:, 0], hull[:, 1], n, xp)
+        known = edge_keys(self.segments[:, 0], self.segments[:, 1], n, xp)
         if given and len(self.segment_markers) == 0:
-            self.segment_markers = np.isin(known, keys).astype(np.int32)
-        markers = _per_row("segment_markers", self.segment_markers, given, np.int32)
-        missing = hull[~np.isin(keys, known)]
-        self.segments = np.concatenate([self.segments, missing])
-        self.segment_markers = np.concatenate([markers, np.ones(len(missing), np.int32)])
+            self.segment_markers = xp.isin(known, keys).astype(np.int32)
+        markers = _array("segment_markers", self.segment_markers, np.int32, (given,), xp)
+        missing = hull[~xp.isin(keys, known)]
+        if len(missing):
+            self.segments = xp.concatenate([self.segments, missing])
+            markers = xp.concatenate([markers, xp.ones(len(missing), np.int32)])
+        self.segment_markers = markers
+
+    @classmethod
+    def trusted(cls, **arrays: Any) -> Mesh:
+        """Make a mesh of arrays that are known to be good: nothing is checked or worked out.
+
+        Costs no pass over the arrays, and no copy.
+
+        Parameters
+        ----------
+        **arrays : array or int
+            As of `Mesh`, with their types and shapes, on one device; ``points, triangles,
+            neighbors, segments, segment_markers, point_markers`` must be there.
+        """
+        mesh = cls.__new__(cls)
+        xp = _home({"points": arrays["points"]}).xp
+        rows = {"point_attributes": "points", "triangle_attributes": "triangles"}
+        widths = {"point_attributes": 0, "triangle_attributes": 0, "holes": 2, "regions": 4}
+        for name, width in widths.items():
+            if arrays.get(name) is None:
+                arrays[name] = xp.empty((len(arrays[rows[name]]) if name in rows else 0, width))
+        arrays.setdefault("base", 0)
+        for f in fields(cls):
+            setattr(mesh, f.name, arrays.pop(f.name))
+        if arrays:
+            raise TypeError(f"a mesh has no {', '.join(arrays)}")
+        return mesh
+
+    @property
+    def device(self) -> Device:
+        """Where the arrays lie: ``cpu``, or ``cuda:N`` if they are CuPy's."""
+        return _home({"points": self.points})
+
+    def to(self, spec: str | Device) -> Mesh:
+        """Give the mesh on another device; itself, if it is there.
+
+        Parameters
+        ----------
+        spec : str or Device
+            ``"cpu"``, ``"cuda"``, ``"cuda:N"``, ``"auto"``; the arrays are NumPy's on the first,
+            else CuPy's.
+
+        Raises
+        ------
+        ValueError, DeviceError
+            See `morph.device`.
+        """
+        there = device(spec)
+        if there.xp is np and self.device.xp is np or there == self.device:
+            return self
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Mesh.trusted(
+            **{k: v if k == "base" else there.asarray(v) for k, v in values.items()}
+        )
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Mesh:
@@ -176,50 +196,53 @@ class Mesh:
         """Write ``base.node``, ``base.ele`` and ``base.poly``.  See `morph.io.write_mesh`."""
         from morph.io import write_mesh  # noqa: PLC0415
 
-        write_mesh(self, base)
+        write_mesh(self.to("cpu"), base)
+
+    def areas(self) -> Array:
+        """Areas of the triangles, shape (m,); negative if clockwise."""
+        return self._of_triangles(lambda shapes: shapes.areas())
+
+    def angles(self) -> Array:
+        """Angles at the corners of the triangles in degrees, shape (m, 3)."""
+        return self._of_triangles(lambda shapes: shapes.angles().T, 3)
+
+    def aspect_ratios(self) -> Array:
+        """Longest edge by shortest altitude of each triangle, shape (m,).  See `Quality`."""
+        return self._of_triangles(lambda shapes: shapes.aspects())
+
+    def radius_edge_ratios(self) -> Array:
+        """Circumradius by shortest edge of each triangle, shape (m,).  See `Quality`."""
+        return self._of_triangles(lambda shapes: shapes.radius_edges())
+
+    def _of_triangles(self, what: Callable[[Shapes], Array], *width: int) -> Array:
+        """Fill an array of one row a triangle, part by part."""
+        where = self.device
+        out, done = where.empty((len(self.triangles), *width), np.float64), 0
+        with where.active():
+            for part in chunks(self.triangles, where.xp):
+                out[done : done + len(part)] = what(Shapes(self.points, part, where.xp))
+                done += len(part)
+        return out
 
     def quality(self) -> Quality:
-        """Measure angles and areas; one pass over the triangles."""
-        bins = np.zeros(18, np.int64)
-        angles: list[float] = []
-        areas: list[float] = []
-        total = 0.0
-        for start in range(0, len(self.triangles), _CHUNK):
-            corners = np.take(self.points, self.triangles[start : start + _CHUNK], axis=0)
-            x, y = corners[:, :, 0], corners[:, :, 1]
-            for k in range(3):
-                ux, uy = (v[:, (k + 1) % 3] - v[:, k] for v in (x, y))
-                wx, wy = (v[:, (k + 2) % 3] - v[:, k] for v in (x, y))
-                cross = ux * wy - uy * wx
-                angle = np.degrees(np.arctan2(cross, ux * wx + uy * wy))
-                bins += np.histogram(angle, 18, (0.0, 180.0))[0]
-                angles += [float(angle.min()), float(angle.max())]
-            area = cross / 2
-            total += float(area.sum())
-            areas += [float(area.min()), float(area.max())]
-        nothing = [float("nan")]
-        return Quality(
-            points=len(self.points),
-            triangles=len(self.triangles),
-            segments=len(self.segments),
-            min_angle=min(angles or nothing),
-            max_angle=max(angles or nothing),
-            area=total,
-            min_area=min(areas or nothing),
-            max_area=max(areas or nothing),
-            histogram=tuple(bins.tolist()),
-        )
+        """Measure angles, areas, edges and ratios; one pass over the triangles."""
+        where = self.device
+        with where.active():
+            return measure(self.points, self.triangles, self.segments, where.xp)
 
     def violations(self) -> list[Violation]:
-        """List the invariants that the mesh breaks.  See `morph.verify.violations`."""
-        return violations(self)
+        """List the invariants that the mesh breaks.  See `morph.verify.violations`.
+
+        Exact arithmetic is the host's: a mesh on a GPU is copied there.
+        """
+        return violations(self.to("cpu"))
 
     def check(self) -> None:
         """Raise `MeshError`, naming every broken invariant, unless the mesh is good.
 
         The verifier shares no code with the refiner, and decides in exact arithmetic.
         """
-        found = violations(self)
+        found = self.violations()
         if found:
             raise MeshError(found)
 
@@ -244,126 +267,57 @@ class Mesh:
         return figure
 
 
-def edge_keys(a: Ints, b: Ints, n: int) -> NDArray[np.int64]:
-    """Name the undirected edges between points ``a`` and ``b`` of ``n`` by one integer each."""
-    keys: NDArray[np.int64] = np.minimum(a, b).astype(np.int64) * n + np.maximum(a, b)
-    return keys
+def _home(arrays: dict[str, Any]) -> Device:
+    """Find the one device on which arrays lie; lists and empty arrays lie anywhere."""
+    first: tuple[str, Device] | None = None
+    for name, values in arrays.items():
+        if is_host(values):
+            if not isinstance(values, np.ndarray) or not values.size:
+                continue
+            where = device("cpu")
+        else:
+            cuda = device("cuda")
+            where = device(f"cuda:{cuda.xp.asarray(values).device.id}")
+        if first is None:
+            first = name, where
+        elif where != first[1]:
+            raise ValueError(
+                f"{first[0]} lies on {first[1].name} and {name} on {where.name}:"
+                " the arrays of a mesh lie on one device"
+            )
+    return first[1] if first else device("cpu")
 
 
-def find_neighbors(triangles: Ints, n: int) -> Ints:
-    """Find the triangle across each edge.
-
-    The 3m half-edges are sorted by their two points, so that both sides of an edge meet.  A sort
-    of packed 64-bit words is many times as fast as an argsort, but two points and an id do not
-    fit one word; so: sort by the lower point, then by both with the place inside the first group.
-
-    Parameters
-    ----------
-    triangles : (m, 3) int32 array
-        Counter-clockwise corners.
-    n : int
-        Number of points.
-
-    Returns
-    -------
-    (m, 3) int32 array
-        Opposite corner k; -1 at the hull.
-
-    Raises
-    ------
-    MeshError
-        If an edge has several triangles on one side.
-    """
-    a, b = triangles[:, [1, 2, 0]].ravel(), triangles[:, [2, 0, 1]].ravel()
-    low, high = np.minimum(a, b).astype(np.int64), np.maximum(a, b).astype(np.int64)
-    half = np.arange(len(a), dtype=np.int64)
-    point_bits, half_bits = max(n, 1).bit_length(), len(a).bit_length()
-
-    degree = np.bincount(low, minlength=n)
-    place_bits = int(degree.max(initial=0)).bit_length()
-    if point_bits + max(half_bits, point_bits + place_bits) <= WORD_BITS:
-        word = np.sort(low << half_bits | half)
-        first = word & ((1 << half_bits) - 1)
-        low = word >> half_bits
-        begin = np.cumsum(degree) - degree
-        word = low << point_bits | high[first]
-        word <<= place_bits
-        word |= half - begin[low]
-        word.sort()
-        key = word >> place_bits
-        order = first[begin[key >> point_bits] + (word & ((1 << place_bits) - 1))]
-    else:
-        order = np.lexsort((high, low))
-        key = low[order] * n + high[order]
-
-    left = np.flatnonzero(key[1:] == key[:-1])
-    one, two = order[left], order[left + 1]
-    wrong = (a[one] < b[one]) == (a[two] < b[two])
-    third = left[1:] == left[:-1] + 1
-    if wrong.any() or third.any():
-        # of three half-edges on one edge, two have the same direction
-        wrong[1:] |= third
-        _refuse_overlap(a, b, order, key, int(left[wrong.argmax()]))
-    neighbors = np.full(len(a), -1, np.int32)
-    neighbors[one] = two // 3
-    neighbors[two] = one // 3
-    return neighbors.reshape(-1, 3)
-
-
-def _refuse_overlap(
-    a: Ints, b: Ints, order: NDArray[np.int64], key: NDArray[np.int64], at: int
-) -> NoReturn:
-    """Name two triangles on one side of the edge ``key[at]``."""
-    half = np.sort(order[key == key[at]])
-    forward = a[half] < b[half]
-    half = half[forward] if forward.sum() > 1 else half[~forward]
-    s, t = (half[:2] // 3).tolist()
-    edge = (int(a[half[0]]), int(b[half[0]]))
-    message = f"triangles {s} and {t} lie on the same side of edge {edge}"
-    raise MeshError([Violation("edge-use", message, np.array([s, t]))])
-
-
-def _hull(mesh: Mesh) -> Ints:
-    """Hull edges, the mesh at their left, shape ``(h, 2)``."""
-    row, k = np.nonzero(mesh.neighbors < 0)
-    ends = [mesh.triangles[row, (k + 1) % 3], mesh.triangles[row, (k + 2) % 3]]
-    return np.stack(ends, axis=1)
-
-
-def _shaped(name: str, values: Any, dtype: Any, width: int) -> NDArray[Any]:
-    array = np.asarray(values)
+def _array(name: str, values: Any, dtype: Any, shape: tuple[int | str, ...], xp: Any) -> Any:
+    """Give values as a contiguous array of a shape, in which "any" is any length."""
+    array = xp.asarray(values)
+    wanted = np.dtype(dtype)
     if array.size == 0:
-        array = array.reshape(0, width)
-    if array.ndim != 2 or array.shape[1] != width:
-        raise ValueError(f"{name} must have shape (any, {width}), got {array.shape}")
-    return np.ascontiguousarray(array, dtype)
+        array = xp.empty([0 if k == "any" else k for k in shape], wanted)
+    fits = len(array.shape) == len(shape)
+    if not fits or any(k != "any" and k != j for k, j in zip(shape, array.shape, strict=True)):
+        text = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+        raise ValueError(f"{name} must have shape {text}, got {tuple(array.shape)}")
+    if array.dtype.kind not in ("iu" if wanted.kind == "i" else "iufb"):
+        noun = "integers" if wanted.kind == "i" else "numbers"
+        raise ValueError(f"{name} must hold {noun}, got {array.dtype}")
+    if wanted.kind == "i" and array.size and array.dtype != wanted:
+        low, high = np.iinfo(wanted).min, np.iinfo(wanted).max
+        if int(array.min()) < low or int(array.max()) > high:
+            raise ValueError(f"{name} must hold integers from {low} to {high}")
+    return xp.ascontiguousarray(array, wanted)
 
 
-def _indices(name: str, values: Any, width: int, high: int, low: int = 0) -> Ints:
-    array = np.asarray(values)
-    if array.size and array.dtype.kind not in "iu":
-        raise ValueError(f"{name} must hold integers, got {array.dtype}")
-    array = array if array.size else array.astype(np.int32)
-    if array.size:
-        bad = (array < low) | (array >= high)
-        if bad.any():
-            row = int(np.argwhere(bad)[0, 0])
-            found = array[row].tolist()
-            raise ValueError(f"{name}[{row}] = {found}: an index must be in {low}..{high - 1}")
-    return _shaped(name, array, np.int32, width)
-
-
-def _per_row(name: str, values: Any, rows: int, dtype: Any) -> NDArray[Any]:
-    array = np.ascontiguousarray(values, dtype)
-    if array.shape != (rows,):
-        raise ValueError(f"{name} must have shape ({rows},), got {array.shape}")
-    return array
-
-
-def _attributes(name: str, values: Any, rows: int) -> Floats:
-    array = np.ascontiguousarray(values, np.float64)
-    if array.size == 0:
-        return np.empty((rows, 0))
-    if array.ndim != 2 or len(array) != rows:
-        raise ValueError(f"{name} must have shape ({rows}, any), got {array.shape}")
-    return array
+def _indices(name: str, values: Any, width: int, high: int, xp: Any, low: int = 0) -> Any:
+    """Give rows of indices from ``low`` on and below ``high``."""
+    array = xp.asarray(values)
+    shape = ("any", width)
+    if array.dtype.kind not in "iu" or array.dtype.itemsize < 4:
+        array = _array(name, array, np.int32, shape, xp)
+    if array.size and (int(array.min()) < low or int(array.max()) >= high):
+        row = int(
+            xp.flatnonzero(((array < low) | (array >= high)).reshape(len(array), -1).any(axis=1))[0]
+        )
+        found = array[row].tolist()
+        raise ValueError(f"{name}[{row}] = {found}: an index must be in {low}..{high - 1}")
+    return _array(name, array, np.int32, shape, xp)

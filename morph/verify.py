@@ -42,6 +42,23 @@ class Violation(NamedTuple):
     ids: NDArray[np.int64]
 
 
+class MeshError(ValueError):
+    """Arrays that make no mesh, or a mesh that breaks its invariants.
+
+    Attributes
+    ----------
+    violations : list of Violation
+        Every invariant that is broken.
+    """
+
+    def __init__(self, found: list[Violation]) -> None:
+        super().__init__(found)
+        self.violations = found
+
+    def __str__(self) -> str:
+        return "; ".join(f"{v.name}: {v.message}" for v in self.violations)
+
+
 def orientation(points: NDArray[np.float64], a: Ids, b: Ids, c: Ids) -> NDArray[np.int8]:
     """Exact sign of the area of triangles: 1 counter-clockwise, 0 collinear, -1 clockwise.
 

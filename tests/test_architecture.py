@@ -17,7 +17,7 @@ MODULES = {
 }
 HEAVY = {"cupy", "cupyx", "matplotlib", "meshio", "networkx", "scipy", "shapely"}
 
-DATA = """adjacency collect column compact device dtypes edgelist graph mesh pslg row store table
+DATA = """adjacency collect column compact device dtypes edgelist graph halfedges mesh pslg quality row store table
           values verify"""
 GRAMMAR = "lang.types lang.node lang.ir lang.abi lang.errors"
 PRINTER = "lang.emit lang.fused lang.cxx lang.cxx_expr lang.cxx_stmt"

@@ -1,17 +1,17 @@
-"""Meshes: neighbours, quality, and the judge held against rational arithmetic and broken meshes."""
+"""Meshes: what is worked out, what is refused, what is kept; quality against a slow reckoning."""
 
-from fractions import Fraction
-from pathlib import Path
+import dataclasses
+import math
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from morph.mesh import Mesh, MeshError, find_neighbors
-from morph.verify import incircle, orientation, repeated_points
+import morph
+import morph.quality as quality_module
+from morph.mesh import Mesh, find_neighbors
 
-MESHES = Path(__file__).parent.parent / "meshes"
 SQUARE = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0.5, 0.375]])
 FAN = np.array([[0, 1, 4], [1, 2, 4], [2, 3, 4], [3, 0, 4]])
 
@@ -61,6 +61,17 @@ def test_no_triangles():
         ({"point_attributes": np.ones((4, 1))}, r"point_attributes must have shape \(5, any\)"),
         ({"triangle_attributes": np.ones(4)}, r"triangle_attributes must have shape \(4, any\)"),
         ({"holes": np.ones((1, 3))}, r"holes must have shape \(any, 2\)"),
+        ({"point_markers": np.ones(5)}, "point_markers must hold integers, got float64"),
+        (
+            {"point_markers": [2**31, 0, 0, 0, 0]},
+            "point_markers must hold integers from -2147483648",
+        ),
+        ({"points": SQUARE.astype(str)}, "points must hold numbers, got <U32"),
+        ({"triangles": FAN > 0}, "triangles must hold integers, got bool"),
+        (
+            {"neighbors": np.zeros((4, 2), int)},
+            r"neighbors must have shape \(any, 3\), got \(4, 2\)",
+        ),
         ({"triangles": FAN[[0, 1, 0]]}, "triangles 0 and 2 lie on the same side of edge"),
         ({"triangles": [[0, 1, 4], [0, 1, 2]]}, "triangles 0 and 1 lie on the same side of edge"),
     ],
@@ -88,8 +99,8 @@ def test_neighbors_against_a_dictionary(wide, tall, seed, wide_words):
     triangles = triangles[rng.permutation(len(triangles))][: int(rng.integers(1, 99))]
     triangles = rng.permutation(100).astype(np.int32)[triangles]
     with pytest.MonkeyPatch.context() as patch:
-        if wide_words:  # as if the indices did not fit the packed words
-            patch.setattr("morph.mesh.WORD_BITS", 0)
+        if wide_words:  # as if higher points did not fit the words
+            patch.setattr("morph.halfedges.WORD_BITS", 0)
         found = find_neighbors(triangles, 100)
     assert found.tolist() == slow_neighbors(triangles).tolist()
 
@@ -112,200 +123,102 @@ def test_quality_of_known_triangles():
     assert quality.to_dict()["histogram"] == list(quality.histogram)
 
 
-# --- predicates ----------------------------------------------------------------------------------
-
-tricky = st.one_of(
-    st.integers(-3, 3).map(float),
-    st.integers(-9, 9).map(lambda k: k * 0.1),
-    st.integers(-3, 3).map(lambda k: 0.5 + k * 2.0**-53),
-    st.sampled_from([1e-300, -1e-160, 1e-80, 1e100, -1e150, 5e-324, 12.0, 24.0, 1e16, 1e16 + 2]),
-    st.floats(-1e200, 1e200),
-)
-point = st.tuples(tricky, tricky)
-
-
-def sign(value):
-    return (value > 0) - (value < 0)
+def slow_shapes(points, corners):
+    """Angles, area, aspect, radius-edge by the cosine rule and Heron's formula."""
+    a, b, c = (math.dist(points[corners[k - 2]], points[corners[k - 1]]) for k in range(3))
+    half = (a + b + c) / 2
+    area = math.sqrt(half * (half - a) * (half - b) * (half - c))
+    angles = [
+        math.degrees(math.acos((y * y + z * z - x * x) / (2 * y * z)))
+        for x, y, z in ((a, b, c), (b, c, a), (c, a, b))
+    ]
+    longest = max(a, b, c)
+    return angles, area, longest * longest / (2 * area), a * b * c / (4 * area) / min(a, b, c)
 
 
-def exact_orientation(a, b, c):
-    a, b, c = ([Fraction(v) for v in p] for p in (a, b, c))
-    return sign((a[0] - c[0]) * (b[1] - c[1]) - (a[1] - c[1]) * (b[0] - c[0]))
-
-
-def exact_incircle(a, b, c, d):
-    rows = []
-    for p in (a, b, c):
-        x, y = Fraction(p[0]) - Fraction(d[0]), Fraction(p[1]) - Fraction(d[1])
-        rows.append((x, y, x * x + y * y))
-    (ax, ay, aa), (bx, by, bb), (cx, cy, cc) = rows
-    return sign(aa * (bx * cy - by * cx) - bb * (ax * cy - ay * cx) + cc * (ax * by - ay * bx))
-
-
-@given(st.lists(point, min_size=4, max_size=4))
-def test_signs_are_exact(points):
-    array = np.array(points)
-    a, b, c, d = (np.array([k]) for k in range(4))
-    assert orientation(array, a, b, c)[0] == exact_orientation(*points[:3])
-    assert incircle(array, a, b, c, d)[0] == exact_incircle(*points)
-
-
-def test_signs_of_many_at_once_near_a_line_and_a_circle():
-    rng = np.random.default_rng(0)
-    base = np.array([[12.0, 12.0], [24.0, 24.0], [0.5, 0.5]])
-    points = np.concatenate([base, 0.5 + rng.integers(-4, 5, (300, 2)) * 2.0**-53])
-    k = np.arange(3, len(points))
-    zero = np.zeros_like(k)
-    found = orientation(points, k, zero, zero + 1)
-    assert found.tolist() == [exact_orientation(points[i], points[0], points[1]) for i in k]
-    circle = np.array([[0.1, 0], [0, 0.1], [-0.1, 0], [0, -0.1]])
-    points = np.concatenate([circle, circle[3] + rng.integers(-3, 4, (300, 2)) * 2.0**-58])
-    k = np.arange(4, len(points))
-    zero = np.zeros_like(k)
-    found = incircle(points, zero, zero + 1, zero + 2, k)
-    assert found.tolist() == [exact_incircle(*points[:3], points[i]) for i in k]
-    assert set(found.tolist()) >= {-1, 1}
-
-
-def test_repeated_points():
-    points = np.array([[1, 2], [3, 4], [-0.0, 1], [1, 2], [0.0, 1], [1, 2]])
-    assert repeated_points(points).tolist() == [[0, 3], [2, 4], [3, 5]]
-    assert len(repeated_points(np.random.default_rng(0).random((1000, 2)))) == 0
-
-
-# --- the judge on broken meshes ------------------------------------------------------------------
-
-
-def broken(change):
-    mesh = square()
-    change(mesh)
-    return {v.name: v for v in mesh.violations()}
-
-
-def test_the_judge_names_what_is_broken():
-    def clockwise(mesh):
-        mesh.triangles[1] = [2, 1, 4]
-
-    assert "triangle 1 is clockwise" in broken(clockwise)["orientation"].message
-
-    def flat(mesh):
-        mesh.points[4] = [0.5, 0]
-
-    assert "triangle 0 is degenerate" in broken(flat)["orientation"].message
-
-    def corner(mesh):
-        mesh.triangles[2] = [2, 2, 4]
-
-    assert "triangle 2 repeats a corner" in broken(corner)["corners"].message
-
-    def outside(mesh):
-        mesh.triangles[3, 0] = 5
-
-    assert broken(outside)["index"].message == "triangles[3] = [5, 0, 4] is outside 0..4"
-
-    def infinite(mesh):
-        mesh.points[2, 1] = np.inf
-
-    assert broken(infinite)["finite"].ids.tolist() == [2]
-
-    def short(mesh):
-        mesh.neighbors = mesh.neighbors[:3]
-
-    assert "neighbors has shape (3, 3), expected (4, 3)" in broken(short)["shape"].message
-
-    def asymmetric(mesh):
-        mesh.neighbors[0] = [3, 1, -1]
-
-    assert 0 in broken(asymmetric)["neighbour"].ids
-
-    def forgotten(mesh):
-        mesh.neighbors[0, 0] = mesh.neighbors[1, 1] = -1
-
-    found = broken(forgotten)
-    assert "lacks a neighbour" in found["neighbour"].message
-    assert found["neighbour"].ids.tolist() == [0, 1]
-
-    def twice(mesh):
-        mesh.triangles[1] = [4, 0, 1]
-
-    found = broken(twice)
-    assert found["duplicate-triangle"].ids.tolist() == [0, 1]
-    assert "edge-use" in found
-
-    def unbounded(mesh):
-        mesh.segments, mesh.segment_markers = mesh.segments[1:], mesh.segment_markers[1:]
-
-    assert "hull edge that is no segment" in broken(unbounded)["hull"].message
-
-    def crossing(mesh):
-        mesh.segments[0] = [0, 2]
-
-    assert "segment 0 (0, 2) is not an edge" in broken(crossing)["segment"].message
-
-    def repeated(mesh):
-        mesh.segments[1] = mesh.segments[0][::-1]
-
-    assert broken(repeated)["duplicate-segment"].ids.tolist() == [1]
-
-    def same_place(mesh):
-        mesh.points = np.concatenate([mesh.points, mesh.points[:1]])
-        mesh.point_markers = np.zeros(6, np.int32)
-
-    assert broken(same_place)["duplicate-point"].ids.tolist() == [5]
-
-
-def test_the_judge_sees_a_star_that_goes_round_twice():
-    angles = np.arange(10) * (4 * np.pi / 10)
-    radius = np.where(np.arange(10) < 5, 1, 1.1)
-    ring = np.stack([np.cos(angles), np.sin(angles)], axis=1) * radius[:, None]
-    points = np.concatenate([ring, [[0.0, 0.0]]])
-    triangles = np.array([[k, (k + 1) % 10, 10] for k in range(10)])
-    names = {v.name: v for v in Mesh(points, triangles).violations()}
-    assert names["star"].ids.tolist() == [10]
-
-
-def test_the_judge_on_delaunay():
-    points = np.array([[0, 0], [3, -1], [6, 0], [3, 1.0]])
-    bad = Mesh(points, np.array([[0, 1, 2], [0, 2, 3]]))
-    assert [v.name for v in bad.violations()] == ["delaunay"]
-    with pytest.raises(MeshError, match="delaunay: triangle 0 has a corner of a neighbour"):
-        bad.check()
-    Mesh(points, np.array([[0, 1, 2], [0, 2, 3]]), segments=[[0, 2]]).check()  # constrained
-    Mesh(points, np.array([[0, 1, 3], [1, 2, 3]])).check()
-
-
-def test_cocircular_points_are_delaunay_either_way():
-    up, down = grid(8, 8)
-    x, y = np.meshgrid(np.arange(9) * 0.1, np.arange(9) * 0.1)
-    Mesh(np.stack([x.ravel(), y.ravel()], axis=1), np.concatenate([up, down])).check()
-
-
-@given(st.integers(0, 2**32 - 1), st.sampled_from([1e-100, 1.0, 1e100]))
-def test_the_judge_agrees_with_scipy(seed, scale):
-    delaunay = pytest.importorskip("scipy.spatial").Delaunay
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1e-60, 1.0, 1e60]), st.integers(1, 40))
+def test_shapes_against_the_cosine_rule(seed, scale, chunk):
     rng = np.random.default_rng(seed)
-    points = rng.random((int(rng.integers(4, 60)), 2))
-    triangles = delaunay(points).simplices
-    a, b, c = points[triangles].transpose(1, 0, 2)
-    turned = (b[:, 0] - a[:, 0]) * (c[:, 1] - a[:, 1]) < (b[:, 1] - a[:, 1]) * (c[:, 0] - a[:, 0])
-    triangles[turned] = triangles[turned][:, ::-1]
-    mesh = Mesh(points * scale, triangles)
-    assert [v for v in mesh.violations() if v.name != "delaunay"] == []
-    # one flipped edge must be found, unless the four corners are nearly cocircular
-    inner = np.argwhere(mesh.neighbors >= 0)
-    if len(inner):
-        t, k = inner[int(rng.integers(len(inner)))]
-        u = mesh.neighbors[t, k]
-        p, q, r = np.roll(mesh.triangles[t], -k)
-        s = mesh.triangles[u].sum() - q - r
-        flipped = mesh.triangles.copy()
-        flipped[t], flipped[u] = [p, q, s], [p, s, r]
-        ids = np.array([[p, q, s], [p, s, r]])
-        if (orientation(mesh.points, *ids.T) > 0).all():
-            assert "delaunay" in {v.name for v in Mesh(mesh.points, flipped).violations()}
+    points = rng.random((12, 2)) + np.arange(12)[:, None] % 3 * [3, 0] + [0, 0]
+    points[:, 1] += np.arange(12) % 2 * 5.0
+    corners = np.arange(12).reshape(-1, 3)
+    p, q, r = points[corners].transpose(1, 0, 2)
+    turn = (q[:, 0] - p[:, 0]) * (r[:, 1] - p[:, 1]) < (q[:, 1] - p[:, 1]) * (r[:, 0] - p[:, 0])
+    corners[turn] = corners[turn][:, ::-1]
+    mesh = Mesh(points * scale, corners)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(quality_module.CHUNK, "numpy", chunk)
+        quality, found = mesh.quality(), [mesh.angles(), mesh.areas(), mesh.aspect_ratios()]
+        found.append(mesh.radius_edge_ratios())
+    want = [np.array(v) for v in zip(*(slow_shapes(points, t) for t in corners), strict=True)]
+    want[1] = want[1] * scale**2
+    for ours, theirs in zip(found, want, strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-6)
+    angles, areas, aspects, radii = found
+    assert (quality.min_angle, quality.max_angle) == (angles.min(), angles.max())
+    assert (quality.min_area, quality.max_area) == (areas.min(), areas.max())
+    assert quality.area == pytest.approx(areas.sum(), rel=1e-12)
+    assert (quality.max_aspect, quality.max_radius_edge) == (aspects.max(), radii.max())
+    assert quality.mean_radius_edge == pytest.approx(radii.mean(), rel=1e-12)
+    assert quality.histogram == tuple(np.histogram(angles, 18, (0, 180))[0])
+    bins = [0, *quality_module.ASPECT_BINS, np.inf]
+    assert quality.aspect_histogram == tuple(np.histogram(aspects, bins)[0])
+    assert radii == pytest.approx(1 / (2 * np.sin(np.radians(angles.min(axis=1)))), rel=1e-9)
 
 
-def test_plot(tmp_path):
-    pytest.importorskip("matplotlib")
-    Mesh.read(MESHES / "italy").plot(tmp_path / "italy.png")
-    assert (tmp_path / "italy.png").read_bytes()[1:4] == b"PNG"
+def test_quality_of_broken_triangles():
+    points = np.array([[0, 0], [1, 0], [2, 0], [0, 1], [np.nan, 0]])
+    mesh = Mesh.trusted(
+        points=points, triangles=np.array([[0, 1, 2], [0, 3, 1], [0, 1, 4]]), neighbors=None,
+        segments=[], segment_markers=[], point_markers=[],
+    )  # fmt: skip
+    quality = mesh.quality()
+    assert sum(quality.histogram) == 9 and sum(quality.aspect_histogram) == 3
+    assert quality.aspect_histogram[-1] == 2
+    assert quality.to_dict()["max_aspect"] is None
+    assert mesh.areas()[:2].tolist() == [0, -0.5]
+    assert mesh.angles()[1].tolist() == pytest.approx([-90, -45, -45])
+
+
+# --- what is kept ---------------------------------------------------------------------------------
+
+
+def whole():
+    """All arrays of a mesh, of the types that a mesh has."""
+    mesh = Mesh(
+        SQUARE, FAN, point_attributes=np.ones((5, 2)), triangle_attributes=np.ones((4, 1)),
+        holes=np.zeros((1, 2)), regions=np.zeros((2, 4)),
+    )  # fmt: skip
+    return {f.name: getattr(mesh, f.name) for f in dataclasses.fields(mesh)}
+
+
+@pytest.mark.parametrize("make", [Mesh, Mesh.trusted])
+def test_arrays_that_fit_are_not_copied(make):
+    arrays = whole()
+    mesh = make(**arrays)
+    for name, array in arrays.items():
+        assert getattr(mesh, name) is array or np.shares_memory(getattr(mesh, name), array), name
+    assert mesh.to("cpu") is mesh and mesh.device == morph.device("cpu")
+
+
+def test_arrays_that_do_not_fit_are_copied_and_left_alone():
+    points, triangles = np.asfortranarray(SQUARE), FAN.astype(np.int64)
+    mesh = Mesh(points, triangles)
+    mesh.points[0] = 7
+    mesh.triangles[0] = 0
+    assert points[0].tolist() == [0, 0] and triangles[0].tolist() == [0, 1, 4]
+
+
+def test_trusted_looks_at_nothing():
+    mesh = Mesh.trusted(**{**whole(), "neighbors": np.full((4, 3), 99)})
+    assert {v.name for v in mesh.violations()} == {"index"}
+    with pytest.raises(TypeError, match="a mesh has no colour"):
+        Mesh.trusted(**whole(), colour=1)
+    with pytest.raises(KeyError, match="segments"):
+        Mesh.trusted(points=SQUARE, triangles=FAN, neighbors=FAN)
+
+
+def test_lists_and_views_of_columns():
+    table = morph.Table("t", "cpu", xy=morph.vec(morph.prelude.f64, 2))
+    table.extend(xy=SQUARE)
+    assert Mesh(table.xy, FAN.tolist()).quality() == square().quality()
