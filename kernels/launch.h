@@ -32,7 +32,8 @@ template <class A, class Step, class I> MORPH_FN void finish(const A& a, const S
 
 #ifdef __CUDACC__
 
-// Rounds of one item a thread; every thread takes part in the same number of them.
+// Rounds of one item a thread; every thread takes part in the same number of them.  The barrier after
+// the last round is the one at the end of the step.
 template <class A, class R, class Step>
 MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     for (i64 base = t.replay ? 0 : first; base < last; base += t.threads) {
@@ -44,7 +45,7 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
         barrier(a, t);
         if (claimed) finish(a, s, it, s.wins(a, it));
         else if (here) end_item(a, it);
-        barrier(a, t);
+        if (base + t.threads < last) barrier(a, t);
     }
 }
 
@@ -111,12 +112,14 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
                 s.claim(a, it);
                 n++;
             }
-        if (arrive(a, t)) tell(a, load(a.cursor) < last - first);
+        if (arrive(a, t)) tell(t, load(a.cursor) < last - first);
         depart(a, t);
-        more = told(a);
+        more = t.told;
         for (i32 k = 0; k < n; k++) finish(a, s, batch[k], s.wins(a, batch[k]));
-        arrive(a, t);
-        depart(a, t);
+        if (more) {
+            arrive(a, t);
+            depart(a, t);
+        }
     }
     free(batch);
 }

@@ -174,28 +174,40 @@ MORPH_FN i64 take(i64* meta, i32 end) {
     return h < last ? h : -1;
 }
 
-// By the master at a barrier: what was deleted can be reused, what was added can be seen.
-MORPH_FN void settle_table(i64* meta) {
-    i64 committed = load(meta + COMMITTED), head = load(meta + HEAD), tail = load(meta + TAIL);
-    if (head > committed) head = committed;
-    store(meta + HEAD, head);
-    store(meta + COMMITTED, tail);
-    store(meta + BUDGET, tail - head + load(meta + CAPACITY) - load(meta + COUNT));
-    store(meta + TO, load(meta + COUNT));
-}
-MORPH_FN void settle_collection(i64* meta, i32 end) {
-    i64 head = load(meta + HEAD), last = load(meta + end), count = load(meta + COUNT);
-    if (head > last) head = last;
-    store(meta + HEAD, head);
-    store(meta + BUDGET, load(meta + CAPACITY) - count);
-    store(meta + FROM, head);
-    store(meta + TO, count);
-}
-MORPH_FN void clear_collection(i64* meta) {
-    store(meta + COUNT, 0);
-    store(meta + HEAD, 0);
-    settle_collection(meta, COUNT);
-}
+// By the master at a barrier: what was deleted can be reused, what was added can be seen.  All wait
+// for it: it loads what it needs of every store before it stores anything.
+struct TableWords {
+    i64 *meta, count, capacity, head, tail, committed;
+
+    explicit MORPH_FN TableWords(i64* meta)
+        : meta(meta), count(load(meta + COUNT)), capacity(load(meta + CAPACITY)), head(load(meta + HEAD)),
+          tail(load(meta + TAIL)), committed(load(meta + COMMITTED)) {}
+    MORPH_FN void settle() const {
+        i64 used = head > committed ? committed : head;
+        store(meta + HEAD, used);
+        store(meta + COMMITTED, tail);
+        store(meta + BUDGET, tail - used + capacity - count);
+        store(meta + TO, count);
+    }
+};
+struct CollectionWords {
+    i64 *meta, count, capacity, head, last;
+
+    MORPH_FN CollectionWords(i64* meta, i32 end)
+        : meta(meta), count(load(meta + COUNT)), capacity(load(meta + CAPACITY)), head(load(meta + HEAD)),
+          last(load(meta + end)) {}
+    MORPH_FN void settle() const { set(head > last ? last : head, count); }
+    MORPH_FN void clear() const {
+        store(meta + COUNT, 0);
+        set(0, 0);
+    }
+    MORPH_FN void set(i64 from, i64 to) const {
+        store(meta + HEAD, from);
+        store(meta + BUDGET, capacity - to);
+        store(meta + FROM, from);
+        store(meta + TO, to);
+    }
+};
 // Before the first step: where it begins and ends.
 MORPH_FN void look(i64* meta, bool collection) {
     store(meta + FROM, collection ? load(meta + HEAD) : 0);

@@ -1,18 +1,20 @@
 // The team: all threads of a launch, their barrier, and how they share out a range of items.
 //
-// Invariant of the barrier: one word, whose low 31 bits count the arrivals and are 0 between barriers,
+// Invariant of the barrier: one word, whose low 30 bits count the arrivals and are 0 between barriers,
 // and whose sign flips when all are released; so it needs no reset, whatever the size of the team.
 // Between `arrive` and `depart` the master alone runs: nobody is before the barrier, nobody after it.
-// What it stores there can be read by all until they arrive at the next barrier.
+// What it stores there can be read by all until they arrive at the next barrier; one bit that it tells
+// them comes with the release itself, so that nobody has to load it.
 // Every thread of the team must come to every barrier: no return before one.
 
 enum : u32 { RELEASED = 0x80000000u };  // the sign
-enum { TOLD = 32 };                     // of the barrier words: what the master tells the team
+enum : u32 { TOLD = 0x40000000u };      // what the master told
 
 struct Team {
     i32 thread, threads;
     bool replay;  // run only the pending items
     bool master;  // between arrive and depart: this thread runs alone
+    bool told;    // what the master told at the last barrier
     u32 sense;    // the barrier word when this thread arrived
     u32 round;    // of claims
     i32 launch;   // what single(row) compares: the launch, or below 0 a step of a program
@@ -20,8 +22,8 @@ struct Team {
     bool took;    // all have read a flag: a barrier before it is taken again
 
     template <class A> MORPH_FN Team(const A& a, i32 thread, i32 threads)
-        : thread(thread), threads(threads), replay(a.replay), master(false), sense(0),
-          round(0), launch(i32(a.launch)), looked(false), took(false) {}
+        : thread(thread), threads(threads), replay(a.replay), master(false), told(false),
+          sense(0), round(0), launch(i32(a.launch)), looked(false), took(false) {}
 };
 
 #ifdef __CUDACC__
@@ -37,6 +39,7 @@ MORPH_FN i32 members(const Team&) { return gridDim.x; }
 MORPH_FN bool speaks(const Team&) { return threadIdx.x == 0; }  // for its block
 MORPH_FN bool leads(const Team&) { return blockIdx.x == 0; }
 MORPH_FN void gather_block() { __syncthreads(); }
+MORPH_FN bool any_of_block(bool x) { return __syncthreads_or(x); }
 MORPH_FN void pause(i32) {}
 template <class A> MORPH_FN void rewind(const A&) {}
 
@@ -74,6 +77,7 @@ MORPH_FN i32 members(const Team& t) { return t.threads; }
 MORPH_FN bool speaks(const Team&) { return true; }
 MORPH_FN bool leads(const Team& t) { return t.thread == 0; }
 MORPH_FN void gather_block() {}
+MORPH_FN bool any_of_block(bool x) { return x; }
 MORPH_FN void pause(i32 spins) {  // on a loaded machine the thread waited for may not be running
     if (spins > 2000) sched_yield();
 #if defined(__x86_64__) || defined(__i386__)
@@ -109,35 +113,45 @@ struct Share {
 
 #endif
 
+// The i-th of some numbers.
+template <i32 FIRST, i32... MORE> MORPH_FN i32 one_of(i32 i) {
+    if constexpr (sizeof...(MORE) == 0) return FIRST;
+    else return i == 0 ? FIRST : one_of<MORE...>(i - 1);
+}
+
 // Wait for all.  Gives true to one thread, the master, which alone runs on; the others go on to depart.
 template <class A> MORPH_FN bool arrive(const A& a, Team& t) {
     gather_block();
     t.master = speaks(t) && leads(t);
+    t.told = false;
     if (t.master) {
-        for (i32 spins = 0; (load(a.barrier) & ~RELEASED) != u32(members(t) - 1); spins++) pause(spins);
+        u32 all = members(t) - 1;
+        for (i32 spins = 0; ((t.sense = load(a.barrier)) & ~(RELEASED | TOLD)) != all; spins++) pause(spins);
         acquire();
     } else if (speaks(t)) {
         t.sense = add_release(a.barrier, 1);
     }
     return t.master;
 }
-template <class A> MORPH_FN void await_release(const A& a, Team& t) {
-    for (i32 spins = 0; !((load(a.barrier) ^ t.sense) & RELEASED); spins++) pause(spins);
+template <class A> MORPH_FN bool await_release(const A& a, Team& t) {  // what the master told
+    u32 now;
+    for (i32 spins = 0; !(((now = load(a.barrier)) ^ t.sense) & RELEASED); spins++) pause(spins);
     acquire();
+    return now & TOLD;
 }
 template <class A> MORPH_FN void depart(const A& a, Team& t) {
     if (t.master) {
-        add_release(a.barrier, RELEASED - u32(members(t) - 1));
+        u32 released = (t.sense & RELEASED) ^ RELEASED;
+        add_release(a.barrier, (t.told ? released | TOLD : released) - t.sense);
     } else if (speaks(t)) {
-        await_release(a, t);
+        t.told = await_release(a, t);
     }
     t.master = t.looked = t.took = false;
-    gather_block();
+    t.told = any_of_block(t.told);
 }
 
-// By the master, before it departs; read by all until they arrive again.
-template <class A> MORPH_FN void tell(const A& a, u32 x) { store(a.barrier + TOLD, x); }
-template <class A> MORPH_FN u32 told(const A& a) { return load(a.barrier + TOLD); }
+// By the master, before it departs; `t.told` is then the same for all.
+MORPH_FN void tell(Team& t, bool x) { t.told = x; }
 
 // Wait for all, when there is nothing to do in between.
 template <class A> MORPH_FN void barrier(const A& a, Team& t) {

@@ -20,11 +20,11 @@ from morph.lang.builtins import from_dtype
 from morph.lang.definition import Definition
 from morph.lang.errors import reject
 from morph.lang.ir import Pos
-from morph.lang.program import ProgramChecker
+from morph.lang.program import Cut, cut
 from morph.lang.scope import plain, spelled
 from morph.lang.source import read
 from morph.lang.types import BOOL, F64, I32, I64, Handle, Scalar, Type
-from morph.lang.unit import Builder, checked
+from morph.lang.unit import Builder
 from morph.lang.values import ObjectValue, PythonValue, Value
 from morph.row import Row
 from morph.slots import OBJECTS, Slots
@@ -85,12 +85,12 @@ class Compiled:
             isinstance(n, ir.Reserve | ir.Claim | ir.LocalAdd) for n in nodes
         )
         changes = (ir.New, ir.NewRows, ir.Delete, ir.Add, ir.Take, ir.Clear)
-        self.touches = sorted({n.slot for n in nodes if isinstance(n, changes)})
+        self.touches = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, changes)})
         moved = {*self.touches, *_redirected(nodes)}
         self.reshapes = [
             g.slot for g in unit.graphs if {f"{g.slot}.points", f"{g.slot}.edges"} & moved
         ]
-        self.domains = sorted({n.slot for n in nodes if isinstance(n, ir.Foreach)})
+        self.domains = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, ir.Foreach)})
         self.adjacency = sorted(
             (f.slot, f.kind.partition("_")[0]) for f in self.fields if f.kind.endswith("_offset")
         )
@@ -138,6 +138,12 @@ class Compiled:
             if not holds():
                 return False
         return True
+
+
+def _swapped_too(unit: ir.Unit, slots: set[str]) -> list[str]:
+    """The slots of all objects that some slots can stand for."""
+    together = abi.alike(unit)
+    return sorted(slots.union(*(together.get(s, ()) for s in slots)))
 
 
 _compiled: dict[Any, Compiled] = {}
@@ -279,9 +285,10 @@ def _compile(request: Request, slots: Slots) -> Compiled:
             scalars[key], getters[key] = _scalar_type(arg, name), i
             values.append(ir.Var(name=name if fused else key, type=scalars[key], pos=pos))
     if fused:
-        state, blocks = _program(builder, definition, dict(zip(names, values, strict=True)))
+        state, blocks, ways = _program(builder, definition, dict(zip(names, values, strict=True)))
     else:
-        state, blocks = (), (_step(builder, request, slots, values, scalars, getters, pos),)
+        state, ways = (), ()
+        blocks = (_step(builder, request, slots, values, scalars, getters, pos),)
     reached = _reachable(builder.funcs, blocks)
     funcs = tuple(f for n, f in builder.funcs.items() if n in reached)
     needed = {n.slot for n in ir.walk(funcs) if isinstance(n, ir.Need) and not n.local}
@@ -295,6 +302,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
         state=state,
         blocks=blocks,
         fused=fused,
+        ways=ways,
         pos=pos,
     )
     if fused:
@@ -335,14 +343,12 @@ def _step(
     return ir.Block(steps=(step,), cond=None, goto=-1, pos=pos)
 
 
-def _program(
-    builder: Builder, definition: Definition, values: dict[str, Value]
-) -> tuple[tuple[tuple[str, Type], ...], tuple[ir.Block, ...]]:
+def _program(builder: Builder, definition: Definition, values: dict[str, Value]) -> Cut:
     params: dict[str, Value | Type] = {
         n: (v.type if isinstance(v, ir.Expr) else v) for n, v in values.items()
     }
     builder.inline = True
-    return checked(lambda hints: ProgramChecker(builder, definition, params, hints).program())
+    return cut(builder, definition, params)
 
 
 def _check_adjacency(unit: ir.Unit) -> None:

@@ -320,12 +320,12 @@ class Launch:
 
     def _mend(self, status: np.ndarray[Any, Any]) -> None:
         """Grow what was too small, so that the items that failed can run."""
-        failed = int(status[Status.FAILED])
+        failed, stands_for = int(status[Status.FAILED]), self._stands_for()
         for slot in self.compiled.touches:
             self.objects[slot].touched()
         for full, store in zip(status[Status.STORES :], self.compiled.unit.stores, strict=False):
             if full:
-                obj = self.objects[store.slot]
+                obj = self.objects[stands_for.get(store.slot, store.slot)]
                 obj.touched()
                 obj.grow(int(obj.words[CAPACITY]) + failed)
         narrow = status[Status.LOCAL]
@@ -338,6 +338,11 @@ class Launch:
             self.words[:], self.state = words, state
         if self.device.kind != "python":
             self._fill()
+
+    def _stands_for(self) -> dict[str, str]:
+        """The objects of slots that are swapped, where the program stands."""
+        ways = self.compiled.unit.ways
+        return dict(ways[int(self.device.to_host(self.state)[State.WAY])]) if ways else {}
 
     def _interpret(self, values: list[Any]) -> None:
         status, pending, replay = self.scratch.status, set[int](), False

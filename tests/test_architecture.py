@@ -19,7 +19,7 @@ HEAVY = {"cupy", "cupyx", "matplotlib", "meshio", "networkx", "scipy", "shapely"
 
 DATA = """adjacency collect column compact device dtypes edgelist graph halfedges mesh pslg quality row store table
           values verify"""
-GRAMMAR = "lang.types lang.node lang.ir lang.abi lang.errors"
+GRAMMAR = "lang.types lang.node lang.ir lang.abi lang.errors lang.swaps"
 PRINTER = "lang.emit lang.fused lang.cxx lang.cxx_expr lang.cxx_stmt"
 PUBLIC = "collect device dtypes graph kernel mesh prelude reduce table timing"
 
@@ -34,6 +34,7 @@ FLOORS = {
     "lang.ir": "lang.types lang.node",
     "lang.abi": "lang.types lang.ir",
     "lang.errors": "lang.node",
+    "lang.swaps": "lang.types lang.ir",
     "lang.emit": f"{GRAMMAR} {PRINTER}",
     "lang.fused": f"{GRAMMAR} {PRINTER}",
     **dict.fromkeys(("lang.cxx", "lang.cxx_expr", "lang.cxx_stmt"), f"{GRAMMAR} {PRINTER}"),

@@ -5,7 +5,7 @@ The emitter prints these fields as ``struct Args``; the binder fills them in the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from morph.lang import ir
@@ -46,7 +46,8 @@ class State(IntEnum):
     BLOCK = 0
     STEP = 1
     REPLAY = 2
-    VARS = 4
+    WAY = 4  # what the swapped collections stand for: an index into the unit's ``ways``
+    VARS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class Field:
     kind: str
     slot: str = ""
     column: str = ""
+    way: int = -1  # of a collection that is swapped: the way in which ``slot`` has this name
 
 
 def cname(slot: str) -> str:
@@ -86,8 +88,20 @@ def reborn(unit: ir.Unit) -> frozenset[str]:
     return frozenset((swept & made & dying) - bulk)
 
 
+def alike(unit: ir.Unit) -> dict[str, frozenset[str]]:
+    """For each slot that is swapped, all that it may change places with, itself among them."""
+    found: dict[str, frozenset[str]] = {}
+    for pair in (p for way in unit.ways for p in way):
+        joined = frozenset().union(*(found.get(s, frozenset([s])) for s in pair))
+        found |= dict.fromkeys(joined, joined)
+    return found
+
+
 def fields(unit: ir.Unit) -> tuple[Field, ...]:
-    """What the unit's code touches, in the order of ``struct Args``."""
+    """What the unit's code touches, in the order of ``struct Args``.
+
+    Last come the words of swapped collections, once for each way to bind them.
+    """
     used: dict[Field, None] = {}
     stores = {s.slot: s for s in unit.stores}
     graphs = {g.slot: g for g in unit.graphs}
@@ -169,6 +183,11 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         word(slot, "born", "i32*")
     for name, scalar in unit.scalars:
         used[Field(name, f"alignas(8) {CTYPE[scalar.name]}", "scalar", column=name)] = None
+    together = alike(unit)
+    for field in list(used):  # whatever a kernel does to one of them, it does to all
+        for other in together.get(field.slot, ()):
+            name = cname(other) + field.name.removeprefix(cname(field.slot))
+            used[replace(field, name=name, slot=other)] = None
     common = (
         Field("status", "i64*", "status"),  # Status
         Field("pending", "u32*", "pending"),  # one bit per item that must be replayed
@@ -179,7 +198,15 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         Field("cursor", "i64*", "cursor"),  # the team's work-sharing words, zero between launches
         Field("state", "i64*", "state"),  # State; null unless fused
     )
-    return (*sorted(used, key=lambda f: (f.slot, f.kind != "column", f.name)), *common)
+    listed = sorted(used, key=lambda f: (f.slot, f.kind != "column", f.name))
+    fixed = (f for f in listed if f.slot not in together)
+    swapped = (
+        replace(f, slot=dict(way)[f.slot], way=i)
+        for i, way in enumerate(unit.ways)
+        for f in listed
+        if f.slot in together
+    )
+    return (*fixed, *common, *swapped)
 
 
 def local_bytes(unit: ir.Unit) -> int:

@@ -23,7 +23,7 @@ from morph.lang.types import (
 )  # fmt: skip
 
 KEYWORDS = frozenset(
-    """Args COOPERATIVE Item Run SETTLES a alignas alignof and and_eq asm auto bitand bitor
+    """Args COOPERATIVE Item Run SETTLES Way a alignas alignof and and_eq asm auto bitand bitor
     blockDim blockIdx bool break case catch char char16_t char32_t class compl const
     const_cast constexpr continue decltype default delete do double dynamic_cast else end_item
     enum explicit export extern false float for friend goto gridDim if inline int it long
@@ -31,11 +31,11 @@ KEYWORDS = frozenset(
     protected public register reinterpret_cast return run settle short signed sizeof static
     static_assert static_cast struct switch template this threadIdx thread_local throw true
     try typedef typeid typename union unsigned using virtual void volatile warpSize wchar_t
-    while xor xor_eq""".split()
+    way while xor xor_eq""".split()
 )
 MEMBERS = frozenset(  # of what items and threads carry
     """position row failed reserved key priority launch block step thread threads replay master
-    sense round looked took""".split()
+    sense round looked took told way""".split()
 )
 CALL = re.compile(r"\b([A-Za-z_]\w*)[(<]|\b(?:struct|define) (\w+)|\b([A-Z_]+) =")
 
@@ -62,6 +62,7 @@ class Names:
         self.scalars = {n for n, _ in unit.scalars}
         self.structs: dict[str, str] = {}  # name -> definition, in the order of use
         self.snapshot = False  # loops begin and end as of the last barrier
+        self.swapped = frozenset(s for way in unit.ways[:1] for s, _ in way)
         self.apart: frozenset[str] = frozenset()  # stores that hand out consecutive rows
         self.reborn = reborn(unit)
         self.grows: frozenset[str] = frozenset()  # functions that add to a local collection
@@ -113,11 +114,15 @@ class Names:
 
     def column(self, slot: str, column: str) -> str:
         """The argument that is a column."""
-        return f"a.{column_name(slot, column)}"
+        return f"{'way' if slot in self.swapped else 'a'}.{column_name(slot, column)}"
+
+    def base(self, slot: str) -> str:
+        """What the names of all other words of a slot begin with."""
+        return f"{'way' if slot in self.swapped else 'a'}.{cname(slot)}"
 
     def extent(self, slot: str) -> tuple[str, str]:
         """Where the rows or items of a store begin and end, as of the last barrier."""
-        meta = f"a.{cname(slot)}_meta"
+        meta = f"{self.base(slot)}_meta"
         first, last = ("FROM", "TO") if self.snapshot else ("HEAD", "COUNT")
         begin = f"load({meta} + {first})" if self.stores[slot].kind == "collection" else "0"
         return begin, f"load({meta} + {last})"

@@ -101,7 +101,7 @@ class Expressions:
             case ir.Dead():
                 if not n.stores[e.slot].deletes:
                     return "false"
-                return f"is_dead(a.{cname(e.slot)}_dead, {self.expr(e.row)})"
+                return f"is_dead({n.base(e.slot)}_dead, {self.expr(e.row)})"
             case ir.Make():
                 parts = ", ".join(self.expr(x) for x in e.parts)
                 return n.type(e.type) + ("{{%s}}" if isinstance(e.type, Vector) else "{%s}") % parts
@@ -161,7 +161,8 @@ class Expressions:
             case ir.SetUnion():
                 return f"set_union(a.{cname(e.slot)}_parent{self.args((e.x, e.y))})"
             case ir.Lock():
-                return f"lock_row(a.{cname(e.slot)}_lock, {self.expr(e.row)}, {self.launch})"
+                base = self.names.base(e.slot)
+                return f"lock_row({base}_lock, {self.expr(e.row)}, {self.launch})"
             case ir.LockPlace():
                 return f"lock_place({self.address(e.place)})"
             case ir.FlagSet():

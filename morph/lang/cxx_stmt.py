@@ -175,7 +175,7 @@ class Body(Expressions):
             case ir.NewRows():
                 self._new_rows(target, e)
             case ir.Take():
-                k, s = self.temp("k"), f"a.{cname(e.slot)}"
+                k, s = self.temp("k"), self.names.base(e.slot)
                 end = "TO" if self.names.snapshot else "COUNT"
                 item = (
                     f"{k} < 0 ? -1 : {s}_item.get({k})" if self.names.plain(e.slot) else f"i32({k})"
@@ -187,7 +187,7 @@ class Body(Expressions):
                 self.put(f"{give}{self.expr(e)};")
 
     def _new(self, target: str, e: ir.New | ir.Add) -> None:
-        n, s = self.names, f"a.{cname(e.slot)}"
+        n, s = self.names, self.names.base(e.slot)
         store, room = n.stores[e.slot], f"it.{cname(e.slot)}_room"
         given = {name: self.expr(x) for name, x in e.values}
         row = self.temp("r")
@@ -203,7 +203,7 @@ class Body(Expressions):
             self.put(f"{target} = {row};")
 
     def _fill(self, store: Store, row: str, given: set[str]) -> None:
-        s, offset = f"a.{cname(store.slot)}", 0
+        s, offset = self.names.base(store.slot), 0
         for c in store.columns:
             offset = -(-offset // 8) * 8
             at = self.names.column(store.slot, c.name)
@@ -219,7 +219,7 @@ class Body(Expressions):
             self.put(f"store({s}_dead + {row}, 0);")
 
     def _new_rows(self, target: str, e: ir.NewRows) -> None:
-        s, store = f"a.{cname(e.slot)}", self.names.stores[e.slot]
+        s, store = self.names.base(e.slot), self.names.stores[e.slot]
         rows, row = self.temp("rows"), self.temp("r")
         count = self.expr(e.count)
         if not (isinstance(e.count, ir.Const) and int(e.count.value) >= 0):
@@ -248,7 +248,7 @@ class Body(Expressions):
 
     def _ask(self, need: ir.Need) -> str:
         """How much room is needed in a store."""
-        slot, meta = need.slot, f"a.{cname(need.slot)}_meta"
+        slot, meta = need.slot, f"{self.names.base(need.slot)}_meta"
         apart = ""
         if slot in self.names.apart and self.names.stores[slot].deletes:
             apart = f", reusable({meta})"
@@ -267,7 +267,7 @@ class Body(Expressions):
                 first, last = self.names.extent(s.slot)
                 k = self._counted(s, first, last)
                 if self.names.stores[s.slot].deletes:
-                    self.put(f"if (is_dead(a.{cname(s.slot)}_dead, {k})) continue;")
+                    self.put(f"if (is_dead({self.names.base(s.slot)}_dead, {k})) continue;")
                 plain = self.names.plain(s.slot)
                 item = f"{self.names.column(s.slot, 'item')}.get({k})" if plain else f"i32({k})"
                 self._bound(s.body, [(s.var, item)])

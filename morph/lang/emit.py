@@ -6,7 +6,9 @@ every ``foreach``, what one thread does alone, and `run`, what every thread of t
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +24,7 @@ HEADERS = (
     "set", "graph", "predicates", "launch",
 )  # fmt: skip
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
+USES_WAY = re.compile(r"\bway\.").search
 INLINE = 60  # nodes up to which a function called from several places is copied to each
 
 
@@ -132,7 +135,7 @@ class Emission:
     def text(self) -> str:
         """All parts, in order."""
         self.put('#line 1 "morph"')
-        args = self._args()
+        swapped, args = self._ways(), self._args()
         functions: list[str] = []
         self.lines, head = functions, self.lines
         for f in self.unit.funcs:
@@ -141,7 +144,7 @@ class Emission:
         self.lines = head
         for name, members in self.names.structs.items():
             self.put(f"struct {name} {{ {members} }};")
-        self.lines += args
+        self.lines += swapped + args
         self._items()
         self.lines += functions
         return "\n".join(self.lines) + "\n"
@@ -151,13 +154,29 @@ class Emission:
         self.lines += lines
 
     def _args(self) -> list[str]:
-        lines = ["struct Args {"]
+        lines = ["struct Args {", *self._fields(-1)]
+        if self.unit.ways:
+            lines.append(f"    Way ways[{len(self.unit.ways)}];")
+        return [*lines, "};"]
+
+    def _ways(self) -> list[str]:
+        """What swapped collections stand for, in one way."""
+        return ["struct Way {", *self._fields(0), "};"] if self.unit.ways else []
+
+    def _fields(self, way: int) -> list[str]:
+        lines = []
         for f in abi.fields(self.unit):
             ctype, name = f.ctype, f.name if f.kind != "scalar" else self.names.spell(f.name)
             if f.kind == "column" and (f.slot, f.column) not in self.names.changed:
                 ctype = ctype.replace("Col<", "Col<const ")
-            lines.append(f"    {ctype} {name};")
-        return [*lines, "};"]
+            if f.way == way:
+                lines.append(f"    {ctype} {name};")
+        return lines
+
+    def way(self, lines: list[str], of: str) -> list[str]:
+        """Lines of a function, behind the words of swapped collections if it uses any."""
+        uses = self.unit.ways and any(USES_WAY(x) for x in lines)
+        return [f"    const Way& way = a.ways[{of}.way];", *lines] if uses else lines
 
     def _items(self) -> None:
         """What a thread and what an item carry."""
@@ -165,7 +184,7 @@ class Emission:
         flags = sorted(self.sets)
         self.put("", "// What every thread of the team holds alike.", "struct Run : Team {")
         if u.fused:
-            self.put("    i32 block, step;")
+            self.put(f"    i32 block, step{', way' if u.ways else ''};")
             self.put(*(f"    {names.type(t)} {names.member(n)};" for n, t in u.state))
             self.put(*(f"    i32 {cname(f)}_turn = 0;" for f in flags))
         self.put("    MORPH_FN Run(const Args& a, i32 thread, i32 threads)")
@@ -174,6 +193,8 @@ class Emission:
             self.put("        block = i32(load(a.state + BLOCK));")
             self.put("        step = i32(load(a.state + STEP));")
             self.put("        replay = load(a.state + REPLAY);")
+            if u.ways:
+                self.put("        way = i32(load(a.state + WAY));")
             if self.locks:
                 self.put("        launch = -1 - i32(load(a.status + LOCKS));")
                 self.put("        if (replay) launch = i32(load(a.state + LAUNCH));")
@@ -186,12 +207,16 @@ class Emission:
         if u.fused:
             if self.locks:
                 self.put("    i32 launch;")
+            if u.ways:
+                self.put("    i32 way;")
             self.put(*(f"    i32* {cname(f)}_flag;" for f in flags))
         self.put("    MORPH_FN Item(const Args& a, const Run& t, i64 position)")
         self.put("        : ItemBase(position) {")
         if u.fused:
             if self.locks:
                 self.put("        launch = t.launch;")
+            if u.ways:
+                self.put("        way = t.way;")
             for f in map(cname, flags):
                 self.put(f"        {f}_flag = a.{f}_flag + t.{f}_turn;")
         self.put("    }", "};")
@@ -199,7 +224,9 @@ class Emission:
             if k.commit is not None:
                 self._live(k)
         self.put("", "MORPH_FN void end_item(const Args& a, Item& it) {")
-        self.put(*(f"    give_back(a.{cname(s)}_meta, it.{cname(s)}_room);" for s in self.rooms))
+        base = self.names.base
+        given = [f"    give_back({base(s)}_meta, it.{cname(s)}_room);" for s in self.rooms]
+        self.put(*self.way(given, "it"))
         if self.can_fail:
             self.put("    record(a.status, a.pending, it);")
         self.put("}")
@@ -278,7 +305,7 @@ class Emission:
         b.body(body)
         if gives and not (body and isinstance(body[-1], ir.Claim | ir.Return)):
             b.put(f"return{gives};")
-        self.put(*b.lines, "}")
+        self.put(*self.way(b.lines, "it"), "}")
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -296,7 +323,7 @@ class Emission:
         self.put(f"enum {{ SETTLES = {int(ends)} }};  // the master has something to do at its end")
         self._prepare()
         if u.fused:
-            emit_program(self, steps)
+            emit_program(self)
         else:
             (block,) = u.blocks
             (step,) = block.steps
@@ -314,23 +341,29 @@ class Emission:
         """What the master does before the first step."""
         self.put("", "MORPH_FN void prepare(const Args& a) {")
         for f in abi.fields(self.unit):
-            if f.kind == "meta" and self.names.snapshot:
+            if f.kind == "meta" and self.names.snapshot and f.way <= 0:
                 collection = self.names.stores[f.slot].kind == "collection"
-                self.put(f"    look(a.{f.name}, {'true' if collection else 'false'});")
+                words = f"a.{f.name}" if f.way else f"a.ways[0].{f.name}"
+                self.put(f"    look({words}, {'true' if collection else 'false'});")
         self.put("}")
 
-    def settles(self, node: object) -> list[str]:
-        """What the master does after a step that ran ``node``."""
+    def settles(self, node: object, clears: Sequence[str] = (), failed: str = "") -> list[str]:
+        """What the master does after a step that ran ``node``; it clears unless ``failed``."""
         changes = (*ALLOCATES, ir.Delete, ir.Take)
-        found = {n.slot for n in ir.walk(node) if isinstance(n, changes)}
+        found = sorted({n.slot for n in ir.walk(node) if isinstance(n, changes)})
         lines = []
-        for slot in sorted(found):
+        for slot in (*found, *(s for s in clears if s not in found)):
+            words, meta = f"{cname(slot)}_words", f"{self.names.base(slot)}_meta"
             if self.names.stores[slot].kind == "table":
-                lines.append(f"settle_table(a.{cname(slot)}_meta);")
+                lines.append(f"TableWords {words}({meta});")
             else:
                 end = "TO" if self.names.snapshot else "COUNT"
-                lines.append(f"settle_collection(a.{cname(slot)}_meta, {end});")
-        return lines
+                lines.append(f"CollectionWords {words}({meta}, {end});")
+        if failed:
+            lines.append(f"bool failed = {failed};")
+        lines += [f"{cname(s)}_words.settle();" for s in found]
+        unless = "if (!failed) " if failed else ""
+        return lines + [f"{unless}{cname(s)}_words.clear();" for s in clears]
 
     def _step(self, s: ir.Foreach, name: str) -> None:
         """One foreach: which items there are, and what each runs."""
@@ -347,18 +380,19 @@ class Emission:
         for (_, t), x in zip((*params, *tests), (*args, *test_args), strict=True):
             self.put(f"    {n.type(t)} {x};")
         self.put("    MORPH_FN bool open(const Args& a, I& it) const {")
-        tests_text = []
+        tests_text, opened = [], []
         if n.stores[s.slot].deletes:
-            tests_text.append(f"!is_dead(a.{cname(s.slot)}_dead, it.position)")
+            tests_text.append(f"!is_dead({n.base(s.slot)}_dead, it.position)")
         if s.slot in n.reborn:
             launch = "it.launch" if self.unit.fused else "i32(a.launch)"
             tests_text.append(f"!is_born(a.{cname(s.slot)}_born, it.position, {launch})")
         if n.plain(s.slot):
-            self.put(f"        it.row = {n.column(s.slot, 'item')}.get(it.position);")
+            opened.append(f"        it.row = {n.column(s.slot, 'item')}.get(it.position);")
         if where:
             given = "".join(f", {w}" for w in test_args)
             tests_text.append(f"{n.funcs[where.name]}(a, it, it.row{given}) && !it.failed")
-        self.put(f"        return {' && '.join(tests_text) or 'true'};", "    }")
+        opened.append(f"        return {' && '.join(tests_text) or 'true'};")
+        self.put(*(f"    {x}" for x in self.way([x[4:] for x in opened], "it")), "    }")
         call = "(a, it, it.row" + "".join(f", {x}" for x in args) + ");"
         given = "(const Args& a, I& it) const"
         if k.commit is None:
@@ -377,13 +411,15 @@ class Emission:
         def rows(name: str) -> str:
             t = types[name]
             assert isinstance(t, Local) and isinstance(t.elem, Handle)
-            return f"(a.{cname(t.elem.slot)}_owner, it.{self.names.member(name)}, it.key)"
+            return f"({self.names.base(t.elem.slot)}_owner, it.{self.names.member(name)}, it.key)"
 
         wins = f"owns{rows(claim.items)}"
         if claim.guard:
             wins += f" && unchallenged{rows(claim.guard)}"
-        self.put(f"    MORPH_FN void claim{given} {{ ::claim{rows(claim.items)}; }}")
-        self.put(f"    MORPH_FN bool wins{given} {{ return {wins}; }}")
+        claims = f"::claim{rows(claim.items)}"
+        for head, does in (("void claim", claims), ("bool wins", f"return {wins}")):
+            body = " ".join(x.strip() for x in self.way([f"{does};"], "it"))
+            self.put(f"    MORPH_FN {head}{given} {{ {body} }}")
 
     def call_step(self, s: ir.Foreach, name: str) -> str:
         """The statement that runs a foreach."""
@@ -436,4 +472,5 @@ def _changed(unit: ir.Unit, nodes: list[ir.Node]) -> frozenset[tuple[str, str]]:
                 found |= {(n.slot, c.name) for c in stores[n.slot].columns}
             case _:
                 pass
-    return frozenset(found)
+    together = abi.alike(unit)
+    return frozenset(found | {(s, c) for slot, c in found for s in together.get(slot, ())})

@@ -1,7 +1,8 @@
 """A program as one launch: blocks as the cases of a switch that every thread runs alike.
 
-Each step ends at a barrier.  If items were left untouched there, all threads return; the master
-saves where, and the host grows what was too small and launches again from that very step.
+Each step ends at a barrier; what is cleared right after it is cleared there.  If items were left
+untouched, all threads return; the master saves where, and the host grows what was too small and
+launches again from that very step.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from morph.lang import ir
 from morph.lang.abi import cname
 from morph.lang.cxx_stmt import Body
+from morph.lang.swaps import swapped
 
 if TYPE_CHECKING:
     from morph.lang.emit import Emission
@@ -19,21 +21,23 @@ if TYPE_CHECKING:
 LOOKS = (ir.Load, ir.Dead)  # a step may write what they read
 
 
-def emit_program(e: Emission, steps: Sequence[tuple[int, int, ir.Node]]) -> None:
+def emit_program(e: Emission) -> None:
     """Add a fused unit's ``run`` and ``settle``."""
-    for b, k, s in steps:
-        _end(e, f"{b}_{k}", s)
-        if isinstance(s, ir.OneThread) and s.body:
-            _alone(e, f"{b}_{k}", s)
+    blocks = [_joined(block.steps) for block in e.unit.blocks]
+    for b, steps in enumerate(blocks):
+        for k, (s, clears) in steps.items():
+            _end(e, f"{b}_{k}", s, clears)
+            if isinstance(s, ir.OneThread) and s.body:
+                _alone(e, f"{b}_{k}", s)
     looks = any(isinstance(n, LOOKS) for n in e.step_nodes(_uniform(e.unit)))
     e.put("", "MORPH_FN void run(const Args& a, Run& t) {")
     if any(isinstance(n, ir.Call) for n in ir.walk(_uniform(e.unit))):
         e.put("    Item it(a, t, -1);")
-    e.put("    for (;;) switch (t.block) {")
+    loop, e.lines = e.lines, []
     for number, block in enumerate(e.unit.blocks):
         e.put(f"    case {number}:")
-        resumes = [k for k, s in enumerate(block.steps) if _can_fail(e, s)]
-        for k, step in enumerate(block.steps):
+        resumes = [k for k, (s, _) in blocks[number].items() if _can_fail(e, s)]
+        for k, (step, _) in blocks[number].items():
             text = e.uniform()
             text.depth = 2
             _step(e, text, f"{number}_{k}", step, looks)
@@ -46,8 +50,35 @@ def emit_program(e: Emission, steps: Sequence[tuple[int, int, ir.Node]]) -> None
         if resumes:
             e.put("        t.step = 0;")
         _jump(e, block, looks)
-    e.put("    default:", "        return;", "    }", "}")
+    e.put("    default:", "        return;", "    }")
+    cases, e.lines = e.lines, loop
+    if len(with_way := e.way(cases, "t")) > len(cases):
+        way, *cases = with_way
+        e.put("    for (;;) {", f"    {way}", "        switch (t.block) {")
+        e.put(*(x if x.startswith("#") else f"    {x}" for x in cases), "    }", "}")
+    else:
+        e.put("    for (;;) switch (t.block) {", *cases, "}")
     _settle(e)
+
+
+def _joined(steps: Sequence[ir.Node]) -> dict[int, tuple[ir.Node, list[str]]]:
+    """Steps by number, each with the collections that are cleared at its own barrier.
+
+    A `Clear` joins the step before it, and may overtake what does not ask for a size.
+    """
+    found: dict[int, tuple[ir.Node, list[str]]] = {}
+    last: list[str] | None = None
+    for k, s in enumerate(steps):
+        if isinstance(s, ir.Clear) and last is not None:
+            last.append(s.slot)
+            continue
+        found[k] = (s, [s.slot] if isinstance(s, ir.Clear) else [])
+        asks = any(isinstance(n, ir.StoreSize | ir.Call) for n in ir.walk(s))
+        if not isinstance(s, ir.Assign):
+            last = found[k][1] if not isinstance(s, ir.TakeFlag) else None
+        elif asks:
+            last = None
+    return found
 
 
 def _uniform(unit: ir.Unit) -> tuple[ir.Node, ...]:
@@ -66,20 +97,20 @@ def _can_fail(e: Emission, s: ir.Node) -> bool:
     return steps and any(isinstance(n, ir.Reserve | ir.LocalAdd) for n in e.step_nodes(s))
 
 
-def _end(e: Emission, name: str, s: ir.Node) -> None:
+def _end(e: Emission, name: str, s: ir.Node, clears: Sequence[str]) -> None:
     """The barrier after a step, if the master has anything to settle or to tell there."""
     if not isinstance(s, ir.Foreach | ir.OneThread | ir.Clear):
         return
-    lines = e.settles(tuple(e.step_nodes(s)))
-    if isinstance(s, ir.Clear):
-        lines = [f"clear_collection(a.{cname(s.slot)}_meta);"]
     fails = _can_fail(e, s)
+    failed = "load(a.status + FAILED) != 0" if fails else ""
+    lines = e.settles(tuple(e.step_nodes(s)), clears, failed)
     if fails:
-        lines.append("tell(a, load(a.status + FAILED) != 0);")
+        lines.append("tell(t, failed);")
     if not lines:
         return
-    e.put("", f"MORPH_FN void end{name}(const Args& a, Run& t) {{", "    if (arrive(a, t)) {")
-    e.put(*(f"        {x}" for x in (*lines, "rewind(a);")), "    }", "    depart(a, t);", "}")
+    inner = ["    if (arrive(a, t)) {", *(f"        {x}" for x in (*lines, "rewind(a);")), "    }"]
+    e.put("", f"MORPH_FN void end{name}(const Args& a, Run& t) {{")
+    e.put(*e.way(inner, "t"), "    depart(a, t);", "}")
     e.ends.add(name)
 
 
@@ -94,7 +125,7 @@ def _alone(e: Emission, name: str, s: ir.OneThread) -> None:
             b.put(f"store(a.state + VARS + {i}, i64(to_bits(t.{e.names.member(n)})));")
     b.put("end_item(a, it);")
     head = f"MORPH_FN void alone{name}(const Args& a, Run& t) {{"
-    e.put("", head, *b.lines, "}", '#line 1 "morph"')
+    e.put("", head, *e.way(b.lines, "t"), "}", '#line 1 "morph"')
 
 
 def _assigned(s: ir.OneThread) -> set[str]:
@@ -125,7 +156,7 @@ def _step(e: Emission, b: Body, name: str, s: ir.Node, looks: bool) -> None:
             if e.locks:
                 b.put("t.launch--;")
         case ir.OneThread() | ir.Clear():
-            if guard:
+            if guard and isinstance(s, ir.OneThread):
                 b.put(guard)
             if isinstance(s, ir.OneThread) and s.body:
                 b.put(f"if (t.thread == 0) alone{name}(a, t);")
@@ -139,7 +170,7 @@ def _step(e: Emission, b: Body, name: str, s: ir.Node, looks: bool) -> None:
 def _finish(e: Emission, b: Body, name: str, s: ir.Node) -> None:
     b.put(f"end{name}(a, t);" if name in e.ends else "barrier(a, t);")
     if _can_fail(e, s):
-        b.put("if (told(a)) {")
+        b.put("if (t.told) {")
         b.put(f"    t.step = {name.split('_')[1]}, t.replay = true;")
         b.put("    return;")
         b.put("}")
@@ -159,6 +190,11 @@ def _jump(e: Emission, block: ir.Block, looks: bool) -> None:
     else:
         _look(b, block.cond)
         b.put(f"t.block = {b.sub(block.cond)} ? {block.goto} : {block.orelse};")
+    if block.swap:
+        ways = e.unit.ways
+        after = (swapped(way, block.swap) for way in ways)
+        to = ", ".join(str(ways.index(w) if w in ways else 0) for w in after)
+        b.put(f"t.way = one_of<{to}>(t.way);")
     b.put("break;")
     e.put(*b.lines)
 
@@ -168,6 +204,8 @@ def _settle(e: Emission) -> None:
     e.put("", "MORPH_FN void settle(const Args& a, const Run& t) {")
     for word in ("block", "step", "replay", "launch"):
         e.put(f"    store(a.state + {word.upper()}, t.{word});")
+    if e.unit.ways:
+        e.put("    store(a.state + WAY, t.way);")
     if e.locks:
         e.put("    store(a.status + LOCKS, -1 - t.launch);")
     for i, (n, _) in enumerate(e.unit.state):

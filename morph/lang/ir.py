@@ -445,18 +445,22 @@ class Clear(Node):
 class Block(Node):
     """Uniform steps, then a jump: to ``goto`` if ``cond`` is None or true, else to ``orelse``.
 
-    -1 ends the program.  An ``Assign`` here is computed by every thread alike.
+    -1 ends the program.  An ``Assign`` here is computed by every thread alike.  After the jump the
+    collections in ``swap`` have changed places: (slot, slot that it stood for before).
     """
     steps: tuple[Assign | Foreach | OneThread | TakeFlag | Clear, ...]
     cond: Expr | None
     goto: int
     orelse: int = -1
+    swap: tuple[tuple[str, str], ...] = ()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit(Node):
     """One compilation: what it touches, its functions (callees first), and its entry.
 
     A unit of one ``foreach`` has one block with one ``Foreach`` step and is not ``fused``.
+    ``ways`` says what every slot that is swapped stands for, (slot, slot of the object), in each
+    way that the program can reach; in the first, for itself.
     """
     name: str
     stores: tuple[Store, ...]
@@ -466,4 +470,5 @@ class Unit(Node):
     state: tuple[tuple[str, Type], ...]  # a program's variables
     blocks: tuple[Block, ...]
     fused: bool
+    ways: tuple[tuple[tuple[str, str], ...], ...] = ()
     local_scale: int = 1  # every local collection's capacity is multiplied by this

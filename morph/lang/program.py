@@ -1,23 +1,26 @@
 """From a ``@program`` to blocks: one launch instead of one for every ``foreach``.
 
-A program is uniform: every thread runs the same control flow over the same scalars.  Collections
-that are swapped are followed while compiling: a program point is (what is left to run, which
-collection each name stands for), so that each block knows its collections and no swap remains.
+A program is uniform: every thread runs the same control flow over the same scalars.  There is one
+block for each program point: what is left to run.  Inside a block a swap of collections gives the
+names other meanings; at its end they mean what they were declared to be, and the collections have
+changed places.  Where these cannot (see `swaps`), a program point is also what each name stands
+for, so that each block knows its collections and no swap remains.
 """
 
 from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from morph.lang import ir
 from morph.lang.definition import Definition, definition_of
 from morph.lang.errors import reject
 from morph.lang.ir import Pos
 from morph.lang.scope import Flow, plain, spelled
+from morph.lang.swaps import Unlike, Way, check_alike, check_fit, ways
 from morph.lang.types import BOOL, I32, NOTHING, Handle, Nothing, Object, Scalar, Type
-from morph.lang.unit import Builder, Checker
+from morph.lang.unit import Builder, Checker, checked
 from morph.lang.values import (
     Method,
     ObjectValue,
@@ -34,25 +37,47 @@ Step = ir.Assign | ir.Foreach | ir.OneThread | ir.TakeFlag | ir.Clear
 Point = tuple[Any, ...]  # what is left to run: (statements, index) or a loop, innermost first
 
 
+class Cut(NamedTuple):
+    """A program as it runs: its state variables, its blocks (the first is the entry), its ways."""
+
+    state: tuple[tuple[str, Type], ...]
+    blocks: tuple[ir.Block, ...]
+    ways: tuple[Way, ...]
+
+
+def cut(builder: Builder, definition: Definition, params: dict[str, Value | Type]) -> Cut:
+    """Check a program and cut it into blocks."""
+
+    def program(hints: dict[str, Type], follow: bool) -> Cut:
+        return ProgramChecker(builder, definition, params, hints, follow).program()
+
+    try:
+        return checked(lambda hints: program(hints, False))
+    except Unlike:
+        return checked(lambda hints: program(hints, True))
+
+
 class ProgramChecker(Checker):
-    """Checks a program and cuts it into blocks."""
+    """Checks a program and cuts it into blocks; ``follow``: one for each meaning of the names."""
 
     def __init__(
         self,
         builder: Builder,
         definition: Definition,
         params: dict[str, Value | Type],
-        hints: dict[str, Type] | None = None,
+        hints: dict[str, Type],
+        follow: bool,
     ) -> None:
-        super().__init__(builder, definition, definition.name, params, hints or {})
+        super().__init__(builder, definition, definition.name, params, hints)
+        self.follow, self.declared = follow, dict(params)
         self.blocks: list[ir.Block | None] = []
         self.known: dict[Any, int] = {}
         self.flows: dict[int, Flow] = {}
         self.queue: list[tuple[int, Point, dict[str, Value | Type]]] = []
         self.open = False  # whether some path ends without a result
 
-    def program(self) -> tuple[tuple[tuple[str, Type], ...], tuple[ir.Block, ...]]:
-        """The program's state variables and its blocks, the first being the entry."""
+    def program(self) -> Cut:
+        """Check all of it."""
         tree = self.source.tree
         assert isinstance(tree, ast.FunctionDef)
         start = tuple(tree.body)
@@ -83,8 +108,10 @@ class ProgramChecker(Checker):
         if RESULT in self.locals and self.open:
             what = f"{self.source.name!r} may end without a value"
             reject(what, self.source.pos(tree), "return a value on every path, or on none")
-        state = self._state(blocks)
-        return tuple(state.items()), tuple(blocks)
+        state, found = self._state(blocks), ways(tuple(blocks))
+        if found:
+            check_fit(found, state, self.builder.stores, self.builder.captured)
+        return Cut(tuple(state.items()), tuple(blocks), found)
 
     def _state(self, blocks: list[ir.Block]) -> dict[str, Type]:
         nodes = list(ir.walk(tuple(blocks)))
@@ -101,7 +128,22 @@ class ProgramChecker(Checker):
 
     # --- control flow ----------------------------------------------------------------------------
 
+    def _swap(self) -> tuple[tuple[str, str], ...]:
+        """Which collections have changed places since the block began."""
+        found: dict[str, str] = {}
+        if self.follow:
+            return ()
+        for n, p in self.declared.items():
+            now = self.params[n]
+            if isinstance(p, ObjectValue) and isinstance(now, ObjectValue):
+                if found.setdefault(p.type.slot, now.type.slot) != now.type.slot:
+                    raise Unlike  # two names were one collection, and are not any more
+        return tuple((a, b) for a, b in found.items() if a != b)
+
     def _point(self, point: Point, params: dict[str, Value | Type], flow: Flow) -> int:
+        if not self.follow:  # names mean again what they were declared to be
+            objects = {n: p for n, p in self.declared.items() if isinstance(p, ObjectValue)}
+            params = {**params, **objects}
         while point and isinstance(point[0], tuple) and point[0][1] == len(point[0][0]):
             point = point[1:]
         if not point:
@@ -128,16 +170,17 @@ class ProgramChecker(Checker):
 
     def _jump(self, point: Point, pos: Pos) -> ir.Block:
         goto = self._point(point, self.params, self._here())
-        return ir.Block(steps=self._steps(), cond=None, goto=goto, pos=pos)
+        return ir.Block(steps=self._steps(), cond=None, goto=goto, swap=self._swap(), pos=pos)
 
     def _branch(self, cond: ir.Expr, yes: Point, no: Point, pos: Pos) -> ir.Block:
         steps = self._steps()
         if isinstance(cond, ir.Const):
             goto = self._point(yes if cond.value else no, self.params, self._here())
-            return ir.Block(steps=steps, cond=None, goto=goto, pos=pos)
+            return ir.Block(steps=steps, cond=None, goto=goto, swap=self._swap(), pos=pos)
         orelse = self._point(no, self.params, self._here())
         goto = self._point(yes, self.params, self._here())
-        return ir.Block(steps=steps, cond=cond, goto=goto, orelse=orelse, pos=pos)
+        swap = self._swap()
+        return ir.Block(steps=steps, cond=cond, goto=goto, orelse=orelse, swap=swap, pos=pos)
 
     def _steps(self) -> tuple[Step, ...]:
         """What has been checked so far, as steps of a block."""
@@ -195,6 +238,8 @@ class ProgramChecker(Checker):
             if isinstance(stmt, ast.Return):
                 self._result(stmt)
                 return ir.Block(steps=self._steps(), cond=None, goto=-1, pos=pos)
+            if self._swap() and self._runs(stmt):
+                return self._jump(point, pos)
             self.statement(stmt)
             point = after
 
@@ -228,12 +273,17 @@ class ProgramChecker(Checker):
     def _expr_stmt(self, node: ast.Expr) -> None:
         if self.calls(node.value, "barrier"):
             self.step(ir.OneThread(body=(), pos=self.pos(node)))
-        elif isinstance(node.value, ast.Call) and self._is_foreach(node.value.func):
+        elif self._runs(node):
+            assert isinstance(node.value, ast.Call)
             self._foreach(node.value)
         else:
             super()._expr_stmt(node)
 
-    def _is_foreach(self, f: ast.expr) -> bool:
+    def _runs(self, stmt: ast.stmt) -> bool:
+        """Whether a statement is a ``foreach``."""
+        if not (isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call)):
+            return False
+        f = stmt.value.func
         if not isinstance(f, ast.Name | ast.Attribute):
             return False
         if isinstance(f, ast.Attribute) and not isinstance(f.value, ast.Name):
@@ -267,6 +317,12 @@ class ProgramChecker(Checker):
                 pos,
                 "swap parameters of one kind: a, b = b, a",
             )
+        if not self.follow and have.type != obj.type:
+            stores = self.builder.stores
+            a, b = (stores.get(o.type.slot) for o in (have, obj))
+            if a is None or b is None:
+                raise Unlike
+            check_alike(a, b, self.builder.captured)
         self.params[name] = obj
 
     def _foreach(self, call: ast.Call) -> None:

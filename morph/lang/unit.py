@@ -50,7 +50,8 @@ class Builder:
         graphs: dict[str, GraphInfo],
         find: Callable[[Any, str], Object | None] = lambda obj, name: None,
     ) -> None:
-        self.stores, self.graphs, self.capture = stores, graphs, find
+        self.stores, self.graphs, self.find = stores, graphs, find
+        self.captured: set[str] = set()  # slots of what functions found outside of themselves
         self.funcs: dict[str, ir.Func] = {}
         self.closures: dict[str, tuple[Scalar, str]] = {}  # parameters read from closures
         self.dependencies: list[Callable[[], bool]] = []  # what was compiled in, and still holds
@@ -61,6 +62,13 @@ class Builder:
         self._active: list[Any] = []
 
     # --- facts -----------------------------------------------------------------------------------
+
+    def capture(self, obj: Any, name: str) -> Object | None:
+        """Give the slot of a host object that a function captured, None if it is none."""
+        found = self.find(obj, name)
+        if found is not None:
+            self.captured.add(found.slot)
+        return found
 
     def item_type(self, slot: str) -> Type:
         """What a loop over a table or collection binds."""
