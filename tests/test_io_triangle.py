@@ -1,38 +1,19 @@
 """Triangle's files: every malformation with its line, exact round trips, whole files or none."""
 
 import gzip
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from meshfiles import MESHES, NODE, PARSERS, POLY, assert_equal, grid, put, refusal, use_parser
 
-from morph.io import FormatError, from_meshio, read_mesh, to_meshio, write_mesh
+from morph.io import FormatError, read_mesh, write_mesh
 from morph.io import text as text_module
 from morph.io.files import replacing
-from morph.io.triangle import read_node, read_poly
+from morph.io.nodes import read_node
+from morph.io.pslgs import read_poly
 from morph.mesh import Mesh
-
-MESHES = Path(__file__).parent.parent / "meshes"
-NODE = "4 2 0 0\n1 0 0\n2 1 0\n3 1 1\n4 0 1\n"
-ELE = "2 3 0\n1 1 2 3\n2 1 3 4\n"
-POLY = "0 2 0 0\n4 1\n1 1 2 5\n2 2 3 6\n3 3 4 7\n4 4 1 8\n0\n"
-
-
-def put(folder: Path, node: str = NODE, ele: str = ELE, poly: str | None = None) -> Path:
-    (folder / "m.node").write_bytes(node.encode("latin1"))
-    (folder / "m.ele").write_bytes(ele.encode("latin1"))
-    if poly is not None:
-        (folder / "m.poly").write_bytes(poly.encode("latin1"))
-    return folder / "m"
-
-
-def refusal(path: Path) -> str:
-    with pytest.raises(FormatError) as caught:
-        read_mesh(path)
-    assert str(caught.value).startswith(str(path.parent))
-    return str(caught.value)[len(str(path.parent)) + 1 :]
 
 
 @pytest.mark.parametrize("name", ["italy", "norway", "chile", "south_africa", "canada", "square"])
@@ -43,13 +24,6 @@ def test_samples_are_good_and_survive_a_round_trip(name, tmp_path):
     again = read_mesh(tmp_path / "copy.ele")
     assert_equal(mesh, again)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["copy.ele", "copy.node", "copy.poly"]
-
-
-def assert_equal(a: Mesh, b: Mesh) -> None:
-    for name in Mesh.__dataclass_fields__:
-        left, right = getattr(a, name), getattr(b, name)
-        assert np.array_equal(left, right), name
-        assert name == "base" or left.dtype == right.dtype, name
 
 
 @pytest.mark.parametrize("suffix", ["", ".node", ".ele", ".poly"])
@@ -153,8 +127,10 @@ BAD_NODE = {
 }
 
 
+@pytest.mark.parametrize("parser", PARSERS)
 @pytest.mark.parametrize("node", BAD_NODE, ids=lambda t: repr(t)[:40])
-def test_bad_node(tmp_path, node):
+def test_bad_node(tmp_path, monkeypatch, node, parser):
+    use_parser(monkeypatch, parser)
     assert refusal(put(tmp_path, node)) == BAD_NODE[node]
 
 
@@ -162,9 +138,8 @@ BAD_ELE = {
     "": "m.ele:1: the file ends before the triangle header (number of triangles corners of a"
     " triangle number of attributes)",
     "0 3 0\n": "m.ele:1: the file has no triangles",
-    "2 4 0\n": "m.ele:1: triangles have 4 vertices, expected 3",
-    "2 6 0\n": "m.ele:1: triangles have 6 vertices, expected 3 (second-order elements are not"
-    " supported)",
+    "2 4 0\n": "m.ele:1: triangles have 4 vertices, expected 3 or 6",
+    "2 6 0\n": "m.ele:1: the file ends after 0 of 2 triangles",
     "3 3 0\n1 1 2 3\n2 1 3 4\n": "m.ele:3: the file ends after 2 of 3 triangles",
     "1 3 0\n1 1 2 3\n2 1 3 4\n": "m.ele:3: unexpected '2' after the last of the triangles",
     "2 3 0\n1 1 2 3\n2 1 3\n": "m.ele:3: found 3 fields, expected 4: triangle number vertex 1"
@@ -188,8 +163,10 @@ BAD_ELE = {
 }
 
 
+@pytest.mark.parametrize("parser", PARSERS)
 @pytest.mark.parametrize("ele", BAD_ELE, ids=lambda t: repr(t)[:40])
-def test_bad_ele(tmp_path, ele):
+def test_bad_ele(tmp_path, monkeypatch, ele, parser):
+    use_parser(monkeypatch, parser)
     assert refusal(put(tmp_path, ele=ele)) == BAD_ELE[ele]
 
 
@@ -215,15 +192,19 @@ BAD_POLY = {
     " must follow one another, as the first vertex counts",
     POLY[:-2] + "1\n": "m.poly:7: the file ends after 0 of 1 holes",
     POLY[:-2] + "1\n1 nan 0\n": "m.poly:8: the x is not a finite number: 'nan'",
-    POLY + "1\n1 0 0 1\n": "m.poly:9: found 4 fields, expected 5: region number x y attribute"
+    POLY + "1\n1 0 0\n": "m.poly:9: found 3 fields, expected 5: region number x y attribute"
     " maximum area",
+    POLY + "2\n1 0 0 1\n2 0 0 1 1\n": "m.poly:10: found 5 fields, expected 4: region number x y"
+    " attribute",
     POLY + "1\n1 0 0 1 1\nend\n": "m.poly:10: unexpected 'end' after the last of the regions",
     "1 2 0 0\n1 0 0\n" + POLY[8:]: "m.poly:3: the vertices differ from those of the .node file",
 }
 
 
+@pytest.mark.parametrize("parser", PARSERS)
 @pytest.mark.parametrize("poly", BAD_POLY, ids=lambda t: repr(t)[:40])
-def test_bad_poly(tmp_path, poly):
+def test_bad_poly(tmp_path, monkeypatch, poly, parser):
+    use_parser(monkeypatch, parser)
     assert refusal(put(tmp_path, poly=poly)) == BAD_POLY[poly]
 
 
@@ -300,20 +281,6 @@ def test_meshes_survive_a_round_trip(tmp_path_factory, wide, tall, random):
     assert_equal(mesh, read_mesh(folder / "m"))
 
 
-def grid(wide: int, tall: int, random) -> Mesh:
-    x, y = np.meshgrid(np.arange(wide + 1.0), np.arange(tall + 1.0))
-    points = np.stack([x.ravel(), y.ravel()], axis=1)
-    points += [[random.uniform(-0.2, 0.2) for _ in range(2)] for _ in points]
-    corner = (np.arange(tall)[:, None] * (wide + 1) + np.arange(wide)).ravel()
-    up = np.stack([corner, corner + 1, corner + wide + 2], axis=1)
-    down = np.stack([corner, corner + wide + 2, corner + wide + 1], axis=1)
-    triangles = np.concatenate([up, down])
-    marks = np.array([random.randint(-9, 99) for _ in points])
-    extra = np.array([[random.random()] for _ in triangles])
-    return Mesh(points, triangles, point_markers=marks, triangle_attributes=extra,
-                holes=np.array([[9.5, random.random()]]), base=random.randint(0, 1))  # fmt: skip
-
-
 @given(st.binary(max_size=60))
 def test_junk_never_crashes_the_reader(tmp_path_factory, junk):
     folder = tmp_path_factory.mktemp("junk")
@@ -341,7 +308,7 @@ def test_an_interrupted_write_leaves_what_was_there(tmp_path, monkeypatch):
         yield b"half of"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("morph.io.triangle._poly", interrupted)
+    monkeypatch.setattr("morph.io.triangle._poly_lines", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_mesh(read_mesh(base), base)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
@@ -358,34 +325,3 @@ def test_compressed_files_are_replaced_atomically_too(tmp_path):
         file.write(b"text")
         assert not (tmp_path / "a.gz").exists()
     assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == b"text"
-
-
-@pytest.mark.parametrize("three_d", [False, True])
-def test_meshio_and_back(three_d):
-    pytest.importorskip("meshio")
-    mesh = read_mesh(MESHES / "south_africa")
-    mesh.triangle_attributes = np.arange(len(mesh.triangles))[:, None] * 0.5
-    there = to_meshio(mesh, three_d=three_d)
-    assert there.points.shape[1] == 2 + three_d
-    back = from_meshio(there)
-    back.holes, back.base = mesh.holes, mesh.base
-    assert_equal(mesh, back)
-
-
-def test_meshio_files(tmp_path):
-    pytest.importorskip("meshio")
-    mesh = read_mesh(MESHES / "italy")
-    to_meshio(mesh, three_d=True).write(tmp_path / "italy.vtk")
-    back = from_meshio(tmp_path / "italy.vtk")
-    assert np.array_equal(back.triangles, mesh.triangles)
-    assert np.array_equal(back.points, mesh.points)
-
-
-def test_meshio_turns_clockwise_triangles_and_refuses_what_is_not_planar():
-    meshio = pytest.importorskip("meshio")
-    points = np.array([[0, 0], [1, 0], [0, 1.0]])
-    assert from_meshio(meshio.Mesh(points, [("triangle", [[0, 2, 1]])])).quality().area == 0.5
-    with pytest.raises(ValueError, match="cells of type 'quad'"):
-        from_meshio(meshio.Mesh(np.eye(4)[:, :2], [("quad", [[0, 1, 2, 3]])]))
-    with pytest.raises(ValueError, match="one plane z = constant"):
-        from_meshio(meshio.Mesh(np.eye(3), [("triangle", [[0, 1, 2]])]))

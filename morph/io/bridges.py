@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.mesh import Mesh
+from morph.io.elements import check_middles
+from morph.io.secondorder import second_order, without_middles
+from morph.mesh import Floats, Ints, Mesh, find_neighbors
 from morph.verify import orientation
+
+# which cell data meshio's formats keep markers in: ours, Gmsh, Medit, AVS-UCD
+_MARKERS = ("marker", "gmsh:physical", "medit:ref", "avsucd:material")
+_ATTRIBUTE = re.compile(r"attribute_([0-9]+)\Z")
+# Triangle lists middles by the corner opposite, meshio by the edge 0 1, 1 2, 2 0
+_TO_MESHIO = [0, 1, 2, 5, 3, 4]
+_MIDDLES = [4, 5, 3]
+_KINDS = {"triangle": 3, "triangle6": 6, "line": 2, "line3": 3}
 
 
 def _meshio() -> Any:
@@ -22,7 +34,7 @@ def _meshio() -> Any:
     return meshio
 
 
-def to_meshio(mesh: Mesh, three_d: bool = False) -> Any:
+def to_meshio(mesh: Mesh, three_d: bool = False, order: int = 1) -> Any:
     """Convert to a ``meshio.Mesh`` of triangles and of lines, which are the segments.
 
     Markers and attributes become ``marker`` and ``attribute_1`` and so on, in point data and
@@ -33,83 +45,183 @@ def to_meshio(mesh: Mesh, three_d: bool = False) -> Any:
     mesh : Mesh
     three_d : bool
         Give points a zero third coordinate, which some formats want.
-
-    Raises
-    ------
-    ImportError
-        If meshio is not installed.
-    """
-    meshio = _meshio()
-    points = np.pad(mesh.points, ((0, 0), (0, 1))) if three_d else mesh.points
-    point_data: dict[str, Any] = {"marker": mesh.point_markers}
-    for k, values in enumerate(mesh.point_attributes.T):
-        point_data[f"attribute_{k + 1}"] = values
-    cell_data: dict[str, list[Any]] = {
-        "marker": [np.zeros(len(mesh.triangles), np.int32), mesh.segment_markers]
-    }
-    for k, values in enumerate(mesh.triangle_attributes.T):
-        cell_data[f"attribute_{k + 1}"] = [values, np.zeros(len(mesh.segments))]
-    cells = [("triangle", mesh.triangles), ("line", mesh.segments)]
-    return meshio.Mesh(points, cells, point_data=point_data, cell_data=cell_data)
-
-
-def from_meshio(source: Any) -> Mesh:
-    """Convert a ``meshio.Mesh``, or read a file by meshio.
-
-    Clockwise triangles are turned, as meshio's formats have no rule.  Lines become segments;
-    data named ``marker`` and ``attribute_...`` is carried, other data is left behind.
-
-    Parameters
-    ----------
-    source : meshio.Mesh or path-like
+    order : int
+        2 gives every edge a node in its middle: cells ``triangle6`` and ``line3``.
 
     Raises
     ------
     ImportError
         If meshio is not installed.
     ValueError
-        If the points do not lie in one plane ``z = constant``, or there are other cells than
-        triangles, lines and vertices.
+        If ``order`` is neither 1 nor 2, or an edge is too short to have a middle.
+    """
+    if order not in (1, 2):
+        raise ValueError(f"order must be 1 or 2, got {order!r}")
+    meshio = _meshio()
+    points, markers, attributes = mesh.points, mesh.point_markers, mesh.point_attributes
+    cells = [("triangle", mesh.triangles), ("line", mesh.segments)]
+    if order == 2:
+        fine = second_order(mesh)
+        points, markers, attributes = fine.points, fine.point_markers, fine.point_attributes
+        cells = [("triangle6", fine.triangles[:, _TO_MESHIO]), ("line3", fine.segments)]
+    if three_d:
+        points = np.pad(points, ((0, 0), (0, 1)))
+    point_data: dict[str, Any] = {"marker": markers}
+    for k, values in enumerate(attributes.T):
+        point_data[f"attribute_{k + 1}"] = values
+    cell_data: dict[str, list[Any]] = {
+        "marker": [np.zeros(len(mesh.triangles), np.int32), mesh.segment_markers]
+    }
+    for k, values in enumerate(mesh.triangle_attributes.T):
+        cell_data[f"attribute_{k + 1}"] = [values, np.zeros(len(mesh.segments))]
+    return meshio.Mesh(points, cells, point_data=point_data, cell_data=cell_data)
+
+
+def from_meshio(
+    source: Any,
+    point_attributes: Iterable[str] | None = None,
+    triangle_attributes: Iterable[str] | None = None,
+) -> Mesh:
+    """Convert a ``meshio.Mesh``, or read a file by meshio.
+
+    Clockwise triangles are turned, as meshio's formats have no rule.  Lines become segments, with
+    the markers of data named ``marker``, or as Gmsh, Medit and AVS-UCD name them.  Points may have
+    three coordinates if the third is the same everywhere.  Second-order cells are checked, and
+    become the mesh of their corners.
+
+    Parameters
+    ----------
+    source : meshio.Mesh or path-like
+    point_attributes, triangle_attributes : iterable of str, optional
+        Names of point data and of cell data to carry as attributes, in this order; unless given,
+        ``attribute_1``, ``attribute_2`` and so on.  Data of several components gives as many
+        columns.  Other data is left behind.
+
+    Raises
+    ------
+    ImportError
+        If meshio is not installed.
+    ValueError
+        If the points do not lie in one plane ``z = constant``; if there are other cells than
+        triangles, lines and vertices, or no triangles; if a coordinate is not finite, a triangle
+        without area, or named data not there.
+    MeshError
+        If several triangles lie on one side of an edge.
     """
     if isinstance(source, str | os.PathLike):
         source = _meshio().read(source)
-    points = np.asarray(source.points, np.float64)
-    if points.shape[1] == 3:
-        if len(points) and np.ptp(points[:, 2]) != 0:
-            raise ValueError("the points do not lie in one plane z = constant")
-        points = points[:, :2]
-    triangles: list[NDArray[Any]] = [np.empty((0, 3), np.int32)]
-    segments: list[NDArray[Any]] = [np.empty((0, 2), np.int32)]
-    markers: list[NDArray[Any]] = [np.empty(0, np.int32)]
-    names = sorted(k for k in source.cell_data if k.startswith("attribute_"))
-    columns: list[list[NDArray[Any]]] = [[] for _ in names]
-    for k, block in enumerate(source.cells):
-        if block.type == "triangle":
-            triangles.append(np.asarray(block.data))
-            for column, name in zip(columns, names, strict=True):
-                column.append(np.asarray(source.cell_data[name][k], np.float64))
-        elif block.type == "line":
-            segments.append(np.asarray(block.data))
-            given = source.cell_data.get("marker")
-            markers.append(np.zeros(len(block.data)) if given is None else np.asarray(given[k]))
-        elif block.type != "vertex":
-            raise ValueError(f"cells of type {block.type!r}: only triangles are supported")
-    corners = np.concatenate(triangles).astype(np.int32)
-    clockwise = orientation(points, corners[:, 0], corners[:, 1], corners[:, 2]) < 0
-    corners[clockwise] = corners[clockwise][:, [0, 2, 1]]
-    has_marks = "marker" in source.cell_data
-    point_names = sorted(k for k in source.point_data if k.startswith("attribute_"))
-    point_columns = [np.asarray(source.point_data[k], np.float64) for k in point_names]
+    points = _in_plane(np.asarray(source.points, np.float64))
+    triangles, middles, of_triangles = _cells(source, "triangle", len(points))
+    segments, _, of_segments = _cells(source, "line", len(points))
+    if not len(triangles):
+        raise ValueError("there are no triangles")
+    sign = orientation(points, triangles[:, 0], triangles[:, 1], triangles[:, 2])
+    if not sign.all():
+        row = int((sign == 0).argmax())
+        raise ValueError(f"triangle {row} {triangles[row].tolist()} has no area")
+    triangles[sign < 0] = triangles[sign < 0][:, [0, 2, 1]]
+    neighbors = find_neighbors(triangles, len(points))
+    marker = next((name for name in _MARKERS if name in source.cell_data), None)
+    data = source.point_data
+    columns = [_column(data, name) for name in _names(data, point_attributes)]
+    of_points = np.concatenate(columns, axis=1) if columns else np.empty((len(points), 0))
+    point_markers = _whole("marker", np.asarray(data.get("marker", ())))
+    if middles is not None:
+        middles[sign < 0] = middles[sign < 0][:, [0, 2, 1]]
+        check_middles(points, triangles, neighbors, middles, 0, _refuse)
+        kept, rows = without_middles(len(points), middles)
+        points, of_points, triangles = points[kept], of_points[kept], rows[triangles]
+        segments, point_markers = rows[segments], point_markers[kept[: len(point_markers)]]
+        if (segments < 0).any():
+            row = int((segments < 0).any(axis=1).argmax())
+            raise ValueError(f"line {row} ends in the middle of an edge")
     return Mesh(
         points=points,
-        triangles=corners,
-        segments=np.concatenate(segments).astype(np.int32),
-        segment_markers=np.concatenate(markers).astype(np.int32)
-        if has_marks
-        else np.empty(0, np.int32),
-        point_markers=np.asarray(source.point_data.get("marker", []), np.int32),
-        point_attributes=np.stack(point_columns, axis=1) if point_columns else np.empty((0, 0)),
-        triangle_attributes=(
-            np.stack([np.concatenate(c) for c in columns], axis=1) if names else np.empty((0, 0))
+        triangles=triangles,
+        neighbors=neighbors,
+        segments=segments,
+        segment_markers=(
+            np.empty(0, np.int32)
+            if marker is None or not len(segments)
+            else _whole(marker, _joined(source.cell_data, marker, of_segments)[:, 0])
+        ),
+        point_markers=point_markers,
+        point_attributes=of_points,
+        triangle_attributes=np.concatenate(
+            [np.empty((len(triangles), 0))]
+            + [
+                _joined(source.cell_data, name, of_triangles)
+                for name in _names(source.cell_data, triangle_attributes)
+            ],
+            axis=1,
         ),
     )
+
+
+def _refuse(row: int, message: str) -> NoReturn:
+    raise ValueError(f"triangle {row}: {message}")
+
+
+def _in_plane(points: Floats) -> Floats:
+    """Drop a third coordinate that says nothing."""
+    if points.ndim != 2 or points.shape[1] not in (2, 3):
+        raise ValueError(f"points must have 2 or 3 coordinates, got shape {points.shape}")
+    if not np.isfinite(points).all():
+        row = int((~np.isfinite(points)).any(axis=1).argmax())
+        raise ValueError(f"point {row} {points[row].tolist()} is not finite")
+    if points.shape[1] == 3 and len(points) and np.ptp(points[:, 2]) != 0:
+        row = int((points[:, 2] != points[0, 2]).argmax())
+        first, other = points[[0, row], 2].tolist()
+        heights = f"z is {first} at point 0 and {other} at point {row}"
+        raise ValueError(f"the points do not lie in one plane z = constant: {heights}")
+    return np.ascontiguousarray(points[:, :2])
+
+
+def _cells(source: Any, kind: str, n: int) -> tuple[Ints, Ints | None, list[int]]:
+    """Join the blocks of triangles, or of lines; middles are given if all blocks have them."""
+    blocks = [k for k, block in enumerate(source.cells) if block.type.startswith(kind)]
+    for block in source.cells:
+        if block.type not in (*_KINDS, "vertex"):
+            raise ValueError(f"cells of type {block.type!r}: only triangles are supported")
+    found = [np.asarray(source.cells[k].data) for k in blocks]
+    corners = 3 if kind == "triangle" else 2
+    rows = np.concatenate([np.empty((0, corners), np.int32), *(f[:, :corners] for f in found)])
+    for all_of in found:
+        if all_of.size and not 0 <= all_of.min() <= all_of.max() < n:
+            raise ValueError(f"a {kind} names a point outside 0..{n - 1}")
+    second = [f[:, _MIDDLES] for f in found if kind == "triangle" and f.shape[1] == 6]
+    if second and len(second) < len(found):
+        raise ValueError("triangles of first and of second order do not fit together")
+    middles = np.concatenate(second).astype(np.int32) if second else None
+    return rows.astype(np.int32), middles, blocks
+
+
+def _names(data: Mapping[str, Any], wanted: Iterable[str] | None) -> list[str]:
+    """Names of the data to carry; those of attributes in the order of their numbers."""
+    if wanted is not None:
+        names = list(wanted)
+        for name in names:
+            if name not in data:
+                raise ValueError(f"there is no data named {name!r}: there are {sorted(data)}")
+        return names
+    numbers = {int(m[1]): name for name in data if (m := _ATTRIBUTE.match(name))}
+    return [numbers[k] for k in sorted(numbers)]
+
+
+def _column(data: Mapping[str, Any], name: str) -> Floats:
+    values = np.asarray(data[name], np.float64)
+    return values.reshape(len(values), -1)
+
+
+def _joined(cell_data: Mapping[str, Any], name: str, blocks: list[int]) -> Floats:
+    parts = [np.asarray(cell_data[name][k], np.float64) for k in blocks]
+    return np.concatenate([p.reshape(len(p), -1) for p in parts])
+
+
+def _whole(name: str, values: NDArray[Any]) -> Ints:
+    """Markers as 32-bit integers, if they are."""
+    markers = np.asarray(values).reshape(-1)
+    small = (markers >= -(2**31)) & (markers < 2**31)
+    if not (small & (markers == np.rint(markers))).all():
+        raise ValueError(f"{name} must hold integers of 32 bits")
+    return markers.astype(np.int32)

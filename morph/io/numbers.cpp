@@ -2,7 +2,7 @@
 // the strict reader in text.py then names it.  Needs no C++ library where there is none.
 #include <stdint.h>
 #include <string.h>
-#if __has_include(<charconv>)
+#if __has_include(<charconv>) && !defined(MORPH_PLAIN)
 #include <charconv>
 #endif
 #ifndef __cpp_lib_to_chars  // not for doubles: exact by the C library, slower, and reading only
@@ -16,6 +16,9 @@
 
 namespace {
 
+#ifndef __cpp_lib_to_chars
+const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+#endif
 constexpr int64_t PART = 1 << 18;  // bytes of text a thread takes at a time
 constexpr int64_t ROWS = 1 << 12;  // rows formatted by a thread at a time
 
@@ -55,10 +58,9 @@ const char *read_double(const char *p, const char *end, double &value) {
   auto [stop, error] = std::from_chars(*start == '-' ? start : p, end, value);
   return error == std::errc() ? stop : nullptr;
 #else
-  static const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   char word[64];
   int n = 0;
-  for (p = start; p < end && n < 63 && (digit(*p) || strchr("+-.eE", *p)) && *p; p++) word[n++] = *p;
+  for (p = start; p < end && n < 63 && *p && strchr("0123456789+-.eE", *p); p++) word[n++] = *p;
   word[n] = 0;
   char *stop;
   value = strtod_l(word, &stop, plain);
@@ -129,7 +131,7 @@ int32_t morph_writes() {
 
 // Count the lines that hold anything and begin in each part of the text.
 void morph_lines(const char *text, int64_t length, int64_t parts, int64_t *counts) {
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) if (parts > 1)
   for (int64_t k = 0; k < parts; k++) {
     const char *p = line_at(text, length, k * PART), *end = line_at(text, length, (k + 1) * PART);
     int64_t count = 0;
@@ -153,7 +155,7 @@ int64_t morph_parse(const char *text, int64_t length, int64_t parts, const int64
   double *reals = (double *)out;
   int64_t behind = 0;
   int odd = 0;
-#pragma omp parallel for schedule(dynamic) reduction(max : behind) reduction(| : odd)
+#pragma omp parallel for schedule(dynamic) reduction(max : behind) reduction(| : odd) if (parts > 1)
   for (int64_t k = 0; k < parts; k++) {
     if (first[k] >= rows || odd) continue;
     const char *p = line_at(text, length, k * PART), *end = line_at(text, length, (k + 1) * PART);
@@ -193,7 +195,7 @@ int64_t morph_format(int64_t rows, int64_t columns, const char *const *data, con
                      const uint8_t *whole, const int32_t *widths, const char *prefix,
                      int64_t prefix_length, int64_t room, int64_t *lengths, char *out) {
   int64_t parts = (rows + ROWS - 1) / ROWS;
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) if (parts > 1)
   for (int64_t k = 0; k < parts; k++) {
     int64_t last = (k + 1) * ROWS < rows ? (k + 1) * ROWS : rows;
     char *start = out + k * ROWS * room, *p = start;

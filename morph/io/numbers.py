@@ -21,13 +21,16 @@ _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 
 
 @cache
-def library() -> Any:
-    """Return the compiled library, or None if it cannot be made here."""
+def library(*defines: str) -> Any:
+    """Return the compiled library, or None if it cannot be made here.
+
+    ``MORPH_PLAIN`` among ``defines`` makes it without the C++ library.
+    """
     from morph.build import BuildError, cpu  # noqa: PLC0415
 
     text = Path(__file__).with_name("numbers.cpp").read_text(encoding="utf-8")
     try:
-        found = ctypes.CDLL(str(cpu.build(text, name="numbers")))
+        found = ctypes.CDLL(str(cpu.build(text, name="numbers", defines=defines)))
     except (BuildError, OSError):
         return None
     found.morph_part.restype = _INT

@@ -95,3 +95,24 @@ def _mixed_lines(columns: Sequence[NDArray[Any]], prefix: bytes) -> bytes:
         flat[k::width] = column.tolist()
     line = prefix.decode() + " ".join(["%r"] * width) + "\n"
     return ((line * rows) % tuple(flat)).encode()
+
+
+def counted(rows: NDArray[Any], base: int) -> NDArray[np.int64]:
+    """Numbers of rows, as a column."""
+    return np.arange(base, base + len(rows))
+
+
+def check_finite(**arrays: NDArray[Any]) -> None:
+    """Refuse numbers that no reader takes.
+
+    Raises
+    ------
+    ValueError
+        With the array's name and the first such number.
+    """
+    for name, values in arrays.items():
+        wrong = ~np.isfinite(values)
+        if wrong.any():
+            at = tuple(int(k) for k in np.argwhere(wrong)[0])
+            place = "".join(f"[{k}]" for k in at)
+            raise ValueError(f"{name}{place} is {values[at]}: files hold finite numbers only")

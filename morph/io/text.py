@@ -78,7 +78,11 @@ class Block:
 
     def fail(self, row: int, message: str) -> NoReturn:
         """Raise `FormatError` at the line that holds ``values[row]``."""
-        self.scanner.fail(message, self.scanner.line_of_row(self.start, int(row)))
+        self.scanner.fail(message, self.line(row))
+
+    def line(self, row: int) -> int:
+        """Line number, from 1, of ``values[row]``."""
+        return self.scanner.line_of_row(self.start, int(row))
 
 
 class Scanner:
