@@ -1,11 +1,16 @@
 """Programs fused into one launch: barriers, flags, and going on where a store was too small."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import unit_programs
 from machine import THREADS, Machine, collection_arrays, graph_arrays
 
+from morph.lang import emit, ir
 from morph.lang.abi import Meta, State
+from morph.lang.types import I32
 
 
 def levels(offset, dst, source):
@@ -90,3 +95,28 @@ def test_program_goes_on_at_the_step_that_failed(threads, capacity):
         assert machine["state"][State.VARS :].tolist() == [3, 3 * (again + 1)]
         assert machine["g_points_hits"][0] == 6 * (again + 1)
         machine["state"][:] = 0
+
+
+def test_a_level_costs_one_barrier():
+    """What is cleared behind a foreach is cleared at its barrier, unless items were left."""
+    text = emit.source(unit_programs.bfs_worklists())
+    run = text[text.index("void run(const Args& a, Run& t)") :]
+    assert len(re.findall(r"\bend\d+_\d+\(", run)) == 2 and "barrier(" not in run
+    ends = re.findall(r"MORPH_FN void end\d(.*?)\n}", text, re.DOTALL)
+    assert len(ends) == 2
+    for end in ends:  # the master loads all words before it stores any
+        assert end.count("arrive(") == 1 and "if (!failed)" in end
+        words = [m.start() for m in re.finditer("CollectionWords|FAILED", end)]
+        assert len(words) == 3 and max(words) < min(end.index(".settle"), end.index(".clear"))
+
+
+def test_a_size_is_asked_before_what_is_cleared_later():
+    """`n = len(now)` between a foreach and `now.clear()`: two barriers."""
+    made = unit_programs.bfs_worklists()
+    test, body, *rest = made.blocks
+    visit, clear, count = body.steps
+    size = unit_programs.new(ir.Cast, x=test.cond.x, type=I32)
+    for between, ends in ((unit_programs.assign("level", size), 2), (count, 1)):
+        blocks = (test, replace(body, steps=(visit, between, clear)), *rest)
+        text = emit.source(replace(made, blocks=blocks))
+        assert len(re.findall(r"void end1_", text)) == ends

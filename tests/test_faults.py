@@ -11,6 +11,7 @@ from targets import host, table
 from test_refine import judge, square
 from test_targets_programs import all_win, grab, halve, three, waited
 from test_targets_shared import arrive, colour, drain, spread
+from test_targets_swaps import entries, filled, held, tided, tides, turn, turned, weighed
 from test_targets_tables import branch, churn, contract, live, split, unfold
 
 import morph
@@ -204,10 +205,28 @@ def program_of_rows(target):
     return sorted(host(t.size)[host(t.alive)].tolist())
 
 
+def program_of_two_pairs(target):
+    t = morph.Table("points", target)
+    t.extend(N)
+    lists = filled(t, 4)
+    total = tides(*lists, 7)
+    counters_hold(*lists)
+    assert (total, held(lists)) == tided(N, 7)
+
+
+def program_of_three_in_a_circle(target):
+    t = morph.Table("points", target)
+    t.extend(N)
+    lists = weighed(t, 3)
+    total = turn(*lists, 5)
+    counters_hold(*lists)
+    assert (total, [sorted(entries(c)) for c in lists]) == turned(N, 5)
+
+
 SCENES = [
     single_rows, rows_in_bulk, rows_in_loops, delete_and_reuse, worklists, takes,
     local_collections, claims, guarded_claims, contraction, program_of_worklists,
-    program_of_claims, program_of_rows,
+    program_of_claims, program_of_rows, program_of_two_pairs, program_of_three_in_a_circle,
 ]  # fmt: skip
 
 
