@@ -19,7 +19,7 @@ import numpy as np
 
 from morph.algorithms.hilbert import along_curve, rounds
 from morph.collect import Collection
-from morph.device import Array, Device
+from morph.device import Device
 from morph.device import device as find_device
 from morph.dtypes import Ref, vec
 from morph.graph import Graph
@@ -390,7 +390,7 @@ def delaunay_tables(points: Any, device: str | Device = "auto") -> Graph:
     return _result(g, xy)
 
 
-def _result(g: Graph, xy: Array) -> Graph:
+def _result(g: Graph, xy: Any) -> Graph:
     """The triangles that are no ghosts, their corners numbered as the input."""
     where = g.device
     xp = where.xp

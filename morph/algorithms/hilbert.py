@@ -2,18 +2,20 @@
 
 Points are sorted along a Hilbert curve (by ranks instead of coordinates where these crowd
 together).  Of each two neighbours in that order one, by a coin, is left for the last round; the
-other, its *parent*, belongs to an earlier one.  Those are paired again, and so on.  So the points up
-to any round are a random sample, evenly spread (Amenta, Choi, Rote, Incremental constructions con
-BRIO, 2003), and near each point lies one that was inserted before: a walk can begin there.
+other, its *parent*, belongs to an earlier one.  Those are paired again, and so on.  So the points
+up to any round are a random sample, evenly spread (Amenta, Choi, Rote, Incremental constructions
+con BRIO, 2003), and near each point lies one that was inserted before: a walk can begin there.
 
 O(n) but for sorting.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from morph.device import Array, Device
+from morph.device import Device
 from morph.kernel import foreach, func, kernel
 from morph.prelude import f64, u64
 from morph.table import Table
@@ -62,7 +64,7 @@ def find_key(p, left, bottom, width, height):
     p.key = hilbert(u64(x), u64(y))
 
 
-def _keys(device: Device, xy: Array) -> Array:
+def _keys(device: Device, xy: Any) -> Any:
     """Positions on the curve, shape (n,), uint64, of finite points, shape (n, 2)."""
     table = Table("keys", device, xy=(f64, 2), key=u64)
     table.extend(xy=xy)
@@ -74,7 +76,7 @@ def _keys(device: Device, xy: Array) -> Array:
     return table.key.array
 
 
-def along_curve(device: Device, xy: Array) -> Array:
+def along_curve(device: Device, xy: Any) -> Any:
     """Sort points along a Hilbert curve.
 
     Parameters
@@ -98,7 +100,7 @@ def along_curve(device: Device, xy: Array) -> Array:
         return order
 
 
-def rounds(device: Device, n: int) -> tuple[list[Array], Array]:
+def rounds(device: Device, n: int) -> tuple[list[Any], Any]:
     """Deal ``n`` points out into rounds.
 
     Parameters
