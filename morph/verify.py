@@ -1,9 +1,7 @@
 """An independent judge of meshes: exact predicates on arrays, and every invariant by name.
 
-The signs of orientation and in-circle determinants are taken in double precision where Shewchuk's
-error bound proves them (J. R. Shewchuk, Adaptive precision floating-point arithmetic and fast
-robust geometric predicates, 1997), and in exact integers for the rest.  Nothing here is shared
-with the refiner, whose output it judges.  Cost: O(m log m) for m triangles.
+Nothing here, in `morph.signs` or in `morph.overlap` is shared with the algorithms whose output is
+judged.  Cost: O(m log m) for m triangles.
 """
 
 from __future__ import annotations
@@ -14,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.overlap import covered_twice, crossing_hull, crowded_corners
+from morph.signs import incircle as incircle
+from morph.signs import orientation as orientation
+
 if TYPE_CHECKING:
     from morph.mesh import Mesh
-
-_CHUNK = 1 << 18
-_EPS = 2.0**-53
-_SMALL, _LARGE = 1e-70, 1e70  # differences in between: no product of four under- or overflows
 
 Ids = NDArray[Any]
 
@@ -59,102 +57,12 @@ class MeshError(ValueError):
         return "; ".join(f"{v.name}: {v.message}" for v in self.violations)
 
 
-def orientation(points: NDArray[np.float64], a: Ids, b: Ids, c: Ids) -> NDArray[np.int8]:
-    """Exact sign of the area of triangles: 1 counter-clockwise, 0 collinear, -1 clockwise.
-
-    Parameters
-    ----------
-    points : (n, 2) float64 array
-    a, b, c : (k,) integer arrays
-        Rows of ``points``.
-    """
-    return _signs(points, (a, b, c), _orientation_filter, _orientation_exact)
-
-
-def incircle(points: NDArray[np.float64], a: Ids, b: Ids, c: Ids, d: Ids) -> NDArray[np.int8]:
-    """Exact position of ``d`` to the circle through counter-clockwise ``a, b, c``.
-
-    Returns
-    -------
-    (k,) int8 array
-        1 inside, 0 on the circle, -1 outside.
-    """
-    return _signs(points, (a, b, c, d), _incircle_filter, _incircle_exact)
-
-
-def _signs(
-    points: NDArray[np.float64],
-    corners: tuple[Ids, ...],
-    estimate: Callable[[list[Any]], tuple[Any, Any]],
-    exact: Callable[[list[Any]], Any],
-) -> NDArray[np.int8]:
-    """Signs by the filter, then exactly for the doubtful."""
-    out = np.empty(len(corners[0]), np.int8)
-    for start in range(0, len(out), _CHUNK):
-        rows = [np.take(points, c[start : start + _CHUNK], axis=0) for c in corners]
-        with np.errstate(all="ignore"):
-            last = rows[-1]
-            diffs = [v for r in rows[:-1] for v in (r[:, 0] - last[:, 0], r[:, 1] - last[:, 1])]
-            value, bound = estimate(diffs)
-            sure = np.abs(value) > bound
-            for v in diffs:
-                size = np.abs(v)
-                sure &= ((size > _SMALL) & (size < _LARGE)) | (v == 0)
-        sign = np.where(sure, np.sign(value), 0).astype(np.int8)
-        doubtful = np.flatnonzero(~sure)
-        if len(doubtful):
-            whole = _integers(np.concatenate([r[doubtful] for r in rows], axis=1))
-            x, y = whole[:, 0::2], whole[:, 1::2]
-            n = x.shape[1] - 1
-            exact_diffs = [v for k in range(n) for v in (x[:, k] - x[:, n], y[:, k] - y[:, n])]
-            det = exact(exact_diffs)
-            sign[doubtful] = (det > 0).astype(np.int8) - (det < 0).astype(np.int8)
-        out[start : start + _CHUNK] = sign
-    return out
-
-
-def _integers(values: NDArray[np.float64]) -> NDArray[Any]:
-    """Each row times a power of two that makes it integers, as exact Python integers."""
-    mantissa, exponent = np.frexp(values)
-    exponent = np.where(mantissa == 0, 1 << 20, exponent)
-    shift = exponent - exponent.min(axis=1, keepdims=True)
-    shift[mantissa == 0] = 0
-    whole = np.ldexp(mantissa, 53).astype(np.int64).astype(object)
-    shifted: NDArray[Any] = np.left_shift(whole, shift.astype(object))
-    return shifted
-
-
-def _orientation_filter(d: list[Any]) -> tuple[Any, Any]:
-    left, right = d[0] * d[3], d[1] * d[2]
-    return left - right, 4 * _EPS * (np.abs(left) + np.abs(right))
-
-
-def _orientation_exact(d: list[Any]) -> Any:
-    return d[0] * d[3] - d[1] * d[2]
-
-
-def _incircle_filter(d: list[Any]) -> tuple[Any, Any]:
-    ax, ay, bx, by, cx, cy = d
-    bc, cb, ca, ac, ab, ba = bx * cy, cx * by, cx * ay, ax * cy, ax * by, bx * ay
-    lift_a, lift_b, lift_c = ax * ax + ay * ay, bx * bx + by * by, cx * cx + cy * cy
-    value = lift_a * (bc - cb) + lift_b * (ca - ac) + lift_c * (ab - ba)
-    size = lift_a * (np.abs(bc) + np.abs(cb)) + lift_b * (np.abs(ca) + np.abs(ac))
-    return value, 12 * _EPS * (size + lift_c * (np.abs(ab) + np.abs(ba)))
-
-
-def _incircle_exact(d: list[Any]) -> Any:
-    ax, ay, bx, by, cx, cy = d
-    value = (ax * ax + ay * ay) * (bx * cy - cx * by)
-    value = value + (bx * bx + by * by) * (cx * ay - ax * cy)
-    return value + (cx * cx + cy * cy) * (ax * by - bx * ay)
-
-
 def violations(mesh: Mesh) -> list[Violation]:
     """Hold a mesh against every invariant it should keep.
 
     ``finite``
         every coordinate is a finite number;
-    ``shape``, ``index``
+    ``shape``, ``type``, ``index``
         the arrays fit together, every index names a row (-1 only as a neighbour);
     ``corners``, ``orientation``
         a triangle has three different corners, and positive area, exactly;
@@ -164,6 +72,9 @@ def violations(mesh: Mesh) -> list[Violation]:
         ``neighbors`` is symmetric, opposite the right corner, and -1 only at the hull;
     ``star``
         the triangles around a point go round it at most once;
+    ``overlap``
+        hull edges meet at common ends only, and no part of the plane is covered twice, which
+        together with all of the above makes the triangles a triangulation (see `morph.overlap`);
     ``segment``, ``duplicate-segment``, ``hull``
         segments are edges of the mesh, each once, and every hull edge is one;
     ``duplicate-point``
@@ -174,12 +85,20 @@ def violations(mesh: Mesh) -> list[Violation]:
     Returns
     -------
     list of Violation
-        Empty for a good mesh.  If ``shape``, ``index`` or ``finite`` fail, nothing else is tried.
+        Empty for a good mesh.  What has no meaning while another invariant is broken is not tried:
+        nothing without ``finite``, ``shape``, ``type`` and ``index``; ``star`` and ``overlap`` need
+        good triangles and neighbours, ``delaunay`` good segments and no overlap, too.
+
+    Notes
+    -----
+    Points of no triangle are allowed, wherever they lie.
     """
     found = _arrays(mesh)
     if not found:
-        found = _triangles(mesh) + _neighbors(mesh) + _segments(mesh)
-        if not found:  # the other tests give the triangles a meaning
+        found = _triangles(mesh) + _neighbors(mesh)
+        covered = [] if found else _overlaps(mesh)
+        found += covered + _segments(mesh)
+        if not found:
             found = _delaunay(mesh)
         found += _points(mesh)
     return found
@@ -204,12 +123,20 @@ def _arrays(mesh: Mesh) -> list[Violation]:
         "segments": (s, 2),
         "segment_markers": (s,),
         "point_markers": (n,),
+        "point_attributes": (n, *mesh.point_attributes.shape[1:2]),
+        "triangle_attributes": (m, *mesh.triangle_attributes.shape[1:2]),
     }
     for name, shape in shapes.items():
         actual = getattr(mesh, name).shape
         if actual != shape:
             none = np.empty(0, np.int64)
             out.append(Violation("shape", f"{name} has shape {actual}, expected {shape}", none))
+        kind = "f" if name == "points" or "attributes" in name else "i"
+        dtype = getattr(mesh, name).dtype
+        if dtype.kind != kind:
+            wanted = "integers" if kind == "i" else "floats"
+            none = np.empty(0, np.int64)
+            out.append(Violation("type", f"{name} holds {dtype}, expected {wanted}", none))
     if out:
         return out
     bad = np.flatnonzero(~np.isfinite(mesh.points).all(axis=1))
@@ -251,17 +178,33 @@ def _triangles(mesh: Mesh) -> list[Violation]:
         _report(
             out, "duplicate-triangle", same, lambda i: f"triangle {i} is there twice", "triangles"
         )
-    # a star turns once around its point if one of its far edges crosses the ray to the right
-    y = mesh.points[:, 1]
-    turns = np.zeros(n, np.int64)
-    for k in range(3):
-        at, first, second = t[:, k], t[:, (k + 1) % 3], t[:, (k + 2) % 3]
-        crossing = (y[first] < y[at]) & (y[at] <= y[second])
-        turns += np.bincount(at[crossing], minlength=n)
-    bad = np.flatnonzero(turns > 1)
+    return out
+
+
+def _overlaps(mesh: Mesh) -> list[Violation]:
+    out: list[Violation] = []
+    p, t = mesh.points, mesh.triangles
+    owner, k = np.nonzero(mesh.neighbors < 0)
+    hull = np.stack([t[owner, (k + 1) % 3], t[owner, (k + 2) % 3]], axis=1).astype(np.int64)
     _report(
-        out, "star", bad, lambda i: f"the triangles around point {i} overlap one another", "points"
+        out,
+        "star",
+        crowded_corners(p, t, hull),
+        lambda i: f"the triangles around point {i} overlap one another",
+        "points",
     )
+    if out:
+        return out
+    pairs = crossing_hull(p, hull)
+    if len(pairs):
+        (a, b), (c, d) = hull[pairs[0]].tolist()
+        text = f"hull edges ({a}, {b}) and ({c}, {d}) cross or touch"
+        found = np.unique(owner[pairs])
+        _report(out, "overlap", found, lambda i: f"{text}, triangle {i} among theirs", "triangles")
+        return out
+    low = covered_twice(p, t, hull)
+    found = owner[np.isin(hull[:, 0], low)]
+    _report(out, "overlap", found, lambda i: f"triangle {i} lies over others", "triangles")
     return out
 
 

@@ -162,6 +162,7 @@ def test_the_judge_names_what_is_broken():
     def same_place(mesh):
         mesh.points = np.concatenate([mesh.points, mesh.points[:1]])
         mesh.point_markers = np.zeros(6, np.int32)
+        mesh.point_attributes = np.zeros((6, 0))
 
     assert broken(same_place)["duplicate-point"].ids.tolist() == [5]
 
