@@ -53,7 +53,8 @@ def to_meshio(mesh: Mesh, three_d: bool = False, order: int = 1) -> Any:
     ImportError
         If meshio is not installed.
     ValueError
-        If ``order`` is neither 1 nor 2, or an edge is too short to have a middle.
+        If ``order`` is neither 1 nor 2, or the middle of an edge rounds to
+        another point.
     """
     if order not in (1, 2):
         raise ValueError(f"order must be 1 or 2, got {order!r}")

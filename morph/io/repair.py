@@ -65,6 +65,8 @@ def first_twins(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.
         All such rows in order, and the first row equal to each.
     """
     none = np.empty(0, np.int64)
+    if len(keys) == 0:
+        return none, none
     if keys.ndim == 1:
         ordered = np.sort(keys)  # many times as fast as an argsort
         if not (ordered[1:] == ordered[:-1]).any():

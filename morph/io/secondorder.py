@@ -46,7 +46,7 @@ def second_order(mesh: Mesh) -> SecondOrder:
     Raises
     ------
     ValueError
-        If an edge is so short that no other double lies in its middle.
+        If the middle of an edge rounds to the coordinates of another point.
     """
     n, t = len(mesh.points), mesh.triangles
     own = owned(mesh.neighbors)
@@ -66,7 +66,7 @@ def second_order(mesh: Mesh) -> SecondOrder:
         new = twins[twins[:, 1] >= n][:, 1]
         if len(new):
             a, b = ends[int(new[0]) - n].tolist()
-            raise ValueError(f"the edge between points {a} and {b} is too short for a middle")
+            raise ValueError(f"the middle of edge ({a}, {b}) has the coordinates of another point")
     keys = edge_keys(ends[:, 0], ends[:, 1], n)
     wanted = edge_keys(mesh.segments[:, 0], mesh.segments[:, 1], n)
     lost = ~np.isin(wanted, keys)

@@ -136,8 +136,8 @@ def write_mesh(
     Raises
     ------
     ValueError
-        If ``order`` is neither 1 nor 2, or a coordinate or attribute is not finite, or an edge is
-        too short to have a middle.
+        If ``order`` is neither 1 nor 2, or a coordinate or attribute is not finite, or the
+        middle of an edge rounds to another point.
     OSError
         If a file cannot be written.
     """
