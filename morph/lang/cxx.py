@@ -124,8 +124,9 @@ class Names:
         """Where the rows or items of a store begin and end, as of the last barrier."""
         meta = f"{self.base(slot)}_meta"
         first, last = ("FROM", "TO") if self.snapshot else ("HEAD", "COUNT")
-        begin = f"load({meta} + {first})" if self.stores[slot].kind == "collection" else "0"
-        return begin, f"load({meta} + {last})"
+        load = "load_settled" if self.snapshot else "load"
+        begin = f"{load}({meta} + {first})" if self.stores[slot].kind == "collection" else "0"
+        return begin, f"{load}({meta} + {last})"
 
     def edge(self, graph: str, direction: str, k: str) -> str:
         """The id of the edge at entry ``k``."""
