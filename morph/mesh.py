@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.device import Array, Device, device, is_host
+from morph.arrays import as_array, as_indices, home
+from morph.device import Array, Device, device
 from morph.halfedges import edge_keys as edge_keys
 from morph.halfedges import find_neighbors as find_neighbors
 from morph.halfedges import hull_edges
@@ -84,22 +85,22 @@ class Mesh:
     base: int = 0
 
     def __post_init__(self) -> None:
-        where = _home({f.name: getattr(self, f.name) for f in fields(self) if f.name != "base"})
+        where = home({f.name: getattr(self, f.name) for f in fields(self) if f.name != "base"})
         with where.active():
             self._settle(where)
 
     def _settle(self, where: Device) -> None:
         """Check every array, and work out those that are missing."""
         xp = where.xp
-        self.points = _array("points", self.points, np.float64, ("any", 2), xp)
+        self.points = as_array("points", self.points, np.float64, ("any", 2), xp)
         n = len(self.points)
-        self.triangles = _indices("triangles", self.triangles, 3, n, xp)
+        self.triangles = as_indices("triangles", self.triangles, 3, n, xp)
         m = len(self.triangles)
-        self.segments = _indices("segments", self.segments, 2, n, xp)
+        self.segments = as_indices("segments", self.segments, 2, n, xp)
         if m and len(self.neighbors) == 0:
             self.neighbors = find_neighbors(self.triangles, n, xp)
         else:
-            self.neighbors = _indices("neighbors", self.neighbors, 3, m, xp, low=-1)
+            self.neighbors = as_indices("neighbors", self.neighbors, 3, m, xp, low=-1)
         if len(self.neighbors) != m:
             raise ValueError(f"neighbors has {len(self.neighbors)} rows for {m} triangles")
         hull = hull_edges(self.triangles, self.neighbors, xp)
@@ -107,13 +108,13 @@ class Mesh:
         if n and len(self.point_markers) == 0:
             self.point_markers = xp.zeros(n, np.int32)
             self.point_markers[hull] = 1
-        self.point_markers = _array("point_markers", self.point_markers, np.int32, (n,), xp)
+        self.point_markers = as_array("point_markers", self.point_markers, np.int32, (n,), xp)
         for name, rows in (("point_attributes", n), ("triangle_attributes", m)):
             given = getattr(self, name)
             shape = (rows, 0 if np.size(given) == 0 else "any")
-            setattr(self, name, _array(name, given, np.float64, shape, xp))
-        self.holes = _array("holes", self.holes, np.float64, ("any", 2), xp)
-        self.regions = _array("regions", self.regions, np.float64, ("any", 4), xp)
+            setattr(self, name, as_array(name, given, np.float64, shape, xp))
+        self.holes = as_array("holes", self.holes, np.float64, ("any", 2), xp)
+        self.regions = as_array("regions", self.regions, np.float64, ("any", 4), xp)
 
     def _complete_segments(self, hull: Array, xp: Any) -> None:
         """Make every hull edge a segment, and every segment marked."""
@@ -122,7 +123,7 @@ class Mesh:
         known = edge_keys(self.segments[:, 0], self.segments[:, 1], n, xp)
         if given and len(self.segment_markers) == 0:
             self.segment_markers = xp.isin(known, keys).astype(np.int32)
-        markers = _array("segment_markers", self.segment_markers, np.int32, (given,), xp)
+        markers = as_array("segment_markers", self.segment_markers, np.int32, (given,), xp)
         missing = hull[~xp.isin(keys, known)]
         if len(missing):
             self.segments = xp.concatenate([self.segments, missing])
@@ -142,7 +143,7 @@ class Mesh:
             neighbors, segments, segment_markers, point_markers`` must be there.
         """
         mesh = cls.__new__(cls)
-        xp = _home({"points": arrays["points"]}).xp
+        xp = home({"points": arrays["points"]}).xp
         rows = {"point_attributes": "points", "triangle_attributes": "triangles"}
         widths = {"point_attributes": 0, "triangle_attributes": 0, "holes": 2, "regions": 4}
         for name, width in widths.items():
@@ -158,7 +159,7 @@ class Mesh:
     @property
     def device(self) -> Device:
         """Where the arrays lie: ``cpu``, or ``cuda:N`` if they are CuPy's."""
-        return _home({"points": self.points})
+        return home({"points": self.points})
 
     def to(self, spec: str | Device) -> Mesh:
         """Give the mesh on another device; itself, if it is there.
@@ -265,59 +266,3 @@ class Mesh:
         if path is not None:
             figure.savefig(Path(path), dpi=200)
         return figure
-
-
-def _home(arrays: dict[str, Any]) -> Device:
-    """Find the one device on which arrays lie; lists and empty arrays lie anywhere."""
-    first: tuple[str, Device] | None = None
-    for name, values in arrays.items():
-        if is_host(values):
-            if not isinstance(values, np.ndarray) or not values.size:
-                continue
-            where = device("cpu")
-        else:
-            cuda = device("cuda")
-            where = device(f"cuda:{cuda.xp.asarray(values).device.id}")
-        if first is None:
-            first = name, where
-        elif where != first[1]:
-            raise ValueError(
-                f"{first[0]} lies on {first[1].name} and {name} on {where.name}:"
-                " the arrays of a mesh lie on one device"
-            )
-    return first[1] if first else device("cpu")
-
-
-def _array(name: str, values: Any, dtype: Any, shape: tuple[int | str, ...], xp: Any) -> Any:
-    """Give values as a contiguous array of a shape, in which "any" is any length."""
-    array = xp.asarray(values)
-    wanted = np.dtype(dtype)
-    if array.size == 0:
-        array = xp.empty([0 if k == "any" else k for k in shape], wanted)
-    fits = len(array.shape) == len(shape)
-    if not fits or any(k != "any" and k != j for k, j in zip(shape, array.shape, strict=True)):
-        text = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
-        raise ValueError(f"{name} must have shape {text}, got {tuple(array.shape)}")
-    if array.dtype.kind not in ("iu" if wanted.kind == "i" else "iufb"):
-        noun = "integers" if wanted.kind == "i" else "numbers"
-        raise ValueError(f"{name} must hold {noun}, got {array.dtype}")
-    if wanted.kind == "i" and array.size and array.dtype != wanted:
-        low, high = np.iinfo(wanted).min, np.iinfo(wanted).max
-        if int(array.min()) < low or int(array.max()) > high:
-            raise ValueError(f"{name} must hold integers from {low} to {high}")
-    return xp.ascontiguousarray(array, wanted)
-
-
-def _indices(name: str, values: Any, width: int, high: int, xp: Any, low: int = 0) -> Any:
-    """Give rows of indices from ``low`` on and below ``high``."""
-    array = xp.asarray(values)
-    shape = ("any", width)
-    if array.dtype.kind not in "iu" or array.dtype.itemsize < 4:
-        array = _array(name, array, np.int32, shape, xp)
-    if array.size and (int(array.min()) < low or int(array.max()) >= high):
-        row = int(
-            xp.flatnonzero(((array < low) | (array >= high)).reshape(len(array), -1).any(axis=1))[0]
-        )
-        found = array[row].tolist()
-        raise ValueError(f"{name}[{row}] = {found}: an index must be in {low}..{high - 1}")
-    return _array(name, array, np.int32, shape, xp)

@@ -27,7 +27,7 @@ _CHUNK = 1 << 18  # pairs at once
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
-Boxes = tuple[Floats, Floats]  # low and high corners, each (k, 2)
+Boxes = tuple[Floats, Floats]  # least and greatest x, y, x + y, x - y, each (k, 4)
 
 
 def crowded_corners(points: Floats, triangles: NDArray[np.int32], hull: Ids) -> Ids:
@@ -94,18 +94,23 @@ def crossing_hull(points: Floats, hull: Ids) -> Ids:
         Rows of ``hull``.
     """
     found = []
-    for e, f in _meeting_boxes((points[hull].min(axis=1), points[hull].max(axis=1))):
+    for e, f in _meeting_boxes(_boxes(points, hull)):
         (a, b), (c, d) = hull[e].T, hull[f].T
-        signs = [orientation(points, *ids) for ids in ((a, b, c), (a, b, d), (c, d, a), (c, d, b))]
-        meet = (signs[0] * signs[1] <= 0) & (signs[2] * signs[3] <= 0)
-        # with a common end, only if they run in the same direction from there
-        for s, p in ((a, b), (b, a)):
-            for t, q in ((c, d), (d, c)):
-                common = s == t
-                same = (np.sign(points[p] - points[s]) == np.sign(points[q] - points[s])).all(
-                    axis=1
-                )
-                meet[common] &= same[common] & (signs[0] == 0)[common] & (signs[1] == 0)[common]
+        joined = (a == c) | (a == d) | (b == c) | (b == d)
+        meet = np.zeros(len(e), bool)
+        # with a common end: only if they run in the same direction from there
+        at = np.flatnonzero(joined)
+        s = np.where((a == c) | (a == d), a, b)[at]
+        p, q = (a + b)[at] - s, (c + d)[at] - s
+        alike = (np.sign(points[p] - points[s]) == np.sign(points[q] - points[s])).all(axis=1)
+        at, s, p, q = at[alike], s[alike], p[alike], q[alike]
+        meet[at[orientation(points, s, p, q) == 0]] = True
+        # without: if each has its ends on both sides of the other
+        at = np.flatnonzero(~joined)
+        for g, h, x, y in ((a, b, c, d), (c, d, a, b)):
+            g, h, x, y = g[at], h[at], x[at], y[at]
+            at = at[orientation(points, g, h, x) * orientation(points, g, h, y) <= 0]
+        meet[at] = True
         found.append(np.stack([e[meet], f[meet]], axis=1))
     return np.concatenate(found) if found else np.empty((0, 2), np.int64)
 
@@ -131,10 +136,9 @@ def covered_twice(points: Floats, triangles: NDArray[np.int32], hull: Ids) -> Id
         at, after, before = (triangles[:, (k + j) % 3] for j in range(3))
         own += np.bincount(at[(y[after] > y[at]) & (y[at] >= y[before])], minlength=len(points))
     cover = np.zeros(len(lowest), np.int64)
-    rays = points[lowest]
-    far = np.stack([np.full(len(rays), -np.inf), rays[:, 1]], axis=1)
-    boxes = points[hull].min(axis=1), points[hull].max(axis=1)
-    for e, i in _meeting_boxes(boxes, (far, rays)):
+    low, high = _boxes(points, lowest[:, None])
+    low[:, [0, 2, 3]] = -np.inf
+    for e, i in _meeting_boxes(_boxes(points, hull), (low, high)):
         (a, b), p = hull[e].T, lowest[i]
         down = (y[b] <= y[p]) & (y[p] < y[a])
         up = (y[a] <= y[p]) & (y[p] < y[b])
@@ -157,6 +161,20 @@ def _connected(edges: Ids, n: int) -> Ids:
         if (lower == label).all():
             return label
         label = lower
+
+
+def _boxes(points: Floats, ids: Ids) -> Boxes:
+    """Bound groups of points, shape (k, any), by octagons: two that meet have bounds that do.
+
+    That holds for rounded sums, too, because rounding keeps order.
+    """
+    x, y = points[ids, 0], points[ids, 1]
+    with np.errstate(over="ignore"):
+        bounds = x, y, x + y, x - y
+    return (
+        np.stack([v.min(axis=1) for v in bounds], axis=1),
+        np.stack([v.max(axis=1) for v in bounds], axis=1),
+    )
 
 
 def _meeting_boxes(first: Boxes, second: Boxes | None = None) -> Iterator[tuple[Ids, Ids]]:
@@ -191,7 +209,7 @@ def _meeting_boxes(first: Boxes, second: Boxes | None = None) -> Iterator[tuple[
 
 
 def _tree(boxes: Boxes, size: int) -> tuple[Ids, list[Boxes]]:
-    """Order boxes along a Z-curve through the ranks of their corners, and bound them pair by pair.
+    """Order boxes along a Z-curve through ranks of their sides, and bound them pair by pair.
 
     Returns
     -------
@@ -202,13 +220,13 @@ def _tree(boxes: Boxes, size: int) -> tuple[Ids, list[Boxes]]:
     """
     count = len(boxes[0])
     code = np.zeros(count, np.int64)
-    for k, side in enumerate(boxes):
+    for k, side in enumerate((boxes[0][:, 0], boxes[1][:, 1])):
         rank = np.empty(count, np.int64)
-        rank[np.argsort(side[:, k], kind="stable")] = np.arange(count)
+        rank[np.argsort(side, kind="stable")] = np.arange(count)
         for bit in range(count.bit_length()):
             code |= (rank >> bit & 1) << (2 * bit + k)
     order: Ids = np.argsort(code)
-    fill = np.full(((1 << max(size - 1, 0).bit_length()) - count, 2), np.inf)
+    fill = np.full(((1 << max(size - 1, 0).bit_length()) - count, 4), np.inf)
     low, high = np.concatenate([boxes[0][order], fill]), np.concatenate([boxes[1][order], -fill])
     levels = [(low, high)]
     while len(low) > 1:

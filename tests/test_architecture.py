@@ -17,7 +17,7 @@ MODULES = {
 }
 HEAVY = {"cupy", "cupyx", "matplotlib", "meshio", "networkx", "scipy", "shapely"}
 
-DATA = """adjacency collect column compact device dtypes edgelist graph halfedges mesh overlap pslg
+DATA = """adjacency arrays collect column compact device dtypes edgelist graph halfedges mesh overlap pslg
           quality row signs store table values verify"""
 GRAMMAR = "lang.types lang.node lang.ir lang.abi lang.errors lang.swaps"
 PRINTER = "lang.emit lang.fused lang.cxx lang.cxx_expr lang.cxx_stmt"
