@@ -119,10 +119,17 @@ def test_graphs_survive_a_round_trip(tmp_path_factory, parser, data):
 
 
 def test_writing_what_no_reader_takes_is_refused(tmp_path):
-    graph = Pslg(points=np.array([[0.0, 1.0], [2.0, 3.0]]), holes=np.array([[0.5, np.nan]]))
+    graph = Pslg(points=np.array([[0.0, 1.0], [2.0, 3.0]]), holes=np.array([[0.5, 0.5]]))
+    graph.holes[0, 1] = np.nan
     with pytest.raises(ValueError, match=r"holes\[0\]\[1\] is nan: files hold finite numbers"):
         write_pslg(graph, tmp_path / "g")
     assert not list(tmp_path.iterdir())
+
+
+def test_an_area_without_limit_is_written_as_minus_one(tmp_path):
+    regions = np.array([[0.5, 0.5, 1.0, np.nan], [0.5, 0.5, 1.0, np.inf], [0.5, 0.5, 1.0, 2.0]])
+    write_pslg(Pslg(points=np.eye(2), regions=regions), tmp_path / "g")
+    assert read_pslg(tmp_path / "g").regions[:, 3].tolist() == [-1, -1, 2]
 
 
 def test_repair_merges_vertices_and_drops_segments(tmp_path):

@@ -28,7 +28,7 @@ from morph.io.nodes import (
 from morph.io.repair import first_twins, report
 from morph.io.rows import check_finite, counted, format_rows
 from morph.io.text import Block, Field, Scanner, StrPath
-from morph.mesh import Floats, Ints
+from morph.mesh import Floats, Ints, Mesh
 from morph.pslg import Pslg
 
 SUFFIXES = (".node", ".ele", ".poly")
@@ -226,7 +226,7 @@ def write_pslg(pslg: Pslg, path: StrPath) -> None:
         If the file cannot be written.
     """
     check_finite(points=pslg.points, point_attributes=pslg.point_attributes)
-    check_finite(holes=pslg.holes, regions=pslg.regions)
+    check_finite(holes=pslg.holes, regions=pslg.regions[:, :3])
     with replacing(file_base(path) + ".poly") as (file,):
         for chunk in node_lines(pslg.points, pslg.point_attributes, pslg.point_markers, pslg.base):
             file.write(chunk)
@@ -242,8 +242,8 @@ def node_lines(points: Floats, attributes: Floats, markers: Ints, base: int) -> 
     yield from format_rows([counted(points, base), *points.T, *attributes.T[:extra], *marked])
 
 
-def segment_lines(graph: Pslg) -> Iterator[bytes]:
-    """Yield what follows the vertices in a ``.poly`` file."""
+def segment_lines(graph: Pslg | Mesh) -> Iterator[bytes]:
+    """Yield what follows the vertices in a ``.poly`` file; areas that are no limit are -1."""
     base, ends = graph.base, (graph.segments + graph.base).T
     marked = [graph.segment_markers] if len(graph.segment_markers) else []
     yield b"%d %d\n" % (len(graph.segments), len(marked))
@@ -251,5 +251,7 @@ def segment_lines(graph: Pslg) -> Iterator[bytes]:
     yield b"%d\n" % len(graph.holes)
     yield from format_rows([counted(graph.holes, base), *graph.holes.T])
     if len(graph.regions):
+        x, y, attribute, area = graph.regions.T
+        limits = np.where(np.isfinite(area), area, -1.0)
         yield b"%d\n" % len(graph.regions)
-        yield from format_rows([counted(graph.regions, base), *graph.regions.T])
+        yield from format_rows([counted(graph.regions, base), x, y, attribute, limits])

@@ -24,7 +24,6 @@ from morph.io.secondorder import second_order, without_middles
 from morph.io.sides import edge_lines, neighbor_lines
 from morph.io.text import StrPath
 from morph.mesh import Floats, Ints, Mesh, edge_keys
-from morph.pslg import Pslg
 
 
 def read_mesh(path: StrPath, repair: bool = False) -> Mesh:
@@ -145,7 +144,7 @@ def write_mesh(
         raise ValueError(f"order must be 1 or 2, got {order!r}")
     check_finite(points=mesh.points, point_attributes=mesh.point_attributes)
     check_finite(triangle_attributes=mesh.triangle_attributes)
-    check_finite(holes=mesh.holes, regions=mesh.regions)
+    check_finite(holes=mesh.holes, regions=mesh.regions[:, :3])
     points, markers, attributes = mesh.points, mesh.point_markers, mesh.point_attributes
     nodes = mesh.triangles
     if order == 2:
@@ -175,13 +174,4 @@ def _triangle_lines(nodes: Ints, attributes: Floats, base: int) -> Iterator[byte
 
 def _poly_lines(mesh: Mesh) -> Iterator[bytes]:
     yield b"0 2 0 1\n"
-    yield from segment_lines(
-        Pslg(
-            points=mesh.points,
-            segments=mesh.segments,
-            segment_markers=mesh.segment_markers,
-            holes=mesh.holes,
-            regions=mesh.regions,
-            base=mesh.base,
-        )
-    )
+    yield from segment_lines(mesh)
