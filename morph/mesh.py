@@ -184,20 +184,20 @@ class Mesh:
         )
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Mesh:
+    def read(cls, path: str | os.PathLike[str], repair: bool = False) -> Mesh:
         """Read a mesh from ``.node``, ``.ele`` and, if there is one, ``.poly``.
 
         See `morph.io.read_mesh`.
         """
         from morph.io import read_mesh  # noqa: PLC0415
 
-        return read_mesh(path)
+        return read_mesh(path, repair)
 
-    def write(self, base: str | os.PathLike[str]) -> None:
+    def write(self, base: str | os.PathLike[str], order: int = 1) -> None:
         """Write ``base.node``, ``base.ele`` and ``base.poly``.  See `morph.io.write_mesh`."""
         from morph.io import write_mesh  # noqa: PLC0415
 
-        write_mesh(self.to("cpu"), base)
+        write_mesh(self, base, order)
 
     def areas(self) -> Array:
         """Areas of the triangles, shape (m,); negative if clockwise."""

@@ -58,7 +58,7 @@ def to_meshio(mesh: Mesh, three_d: bool = False, order: int = 1) -> Any:
     """
     if order not in (1, 2):
         raise ValueError(f"order must be 1 or 2, got {order!r}")
-    meshio = _meshio()
+    meshio, mesh = _meshio(), mesh.to("cpu")
     points, markers, attributes = mesh.points, mesh.point_markers, mesh.point_attributes
     cells = [("triangle", mesh.triangles), ("line", mesh.segments)]
     if order == 2:

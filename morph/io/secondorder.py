@@ -48,6 +48,7 @@ def second_order(mesh: Mesh) -> SecondOrder:
     ValueError
         If the middle of an edge rounds to the coordinates of another point.
     """
+    mesh = mesh.to("cpu")
     n, t = len(mesh.points), mesh.triangles
     own = owned(mesh.neighbors)
     names = np.cumsum(own.ravel(), dtype=np.int64).reshape(own.shape) + (n - 1)

@@ -130,7 +130,7 @@ def read_neigh(path: StrPath, mesh: Mesh | None = None) -> Ints:
     wrong = neighbors == rows[:, None]
     _fail_at(block, wrong, base, "itself")
     if mesh is not None:
-        wrong = neighbors != mesh.neighbors
+        wrong = neighbors != mesh.to("cpu").neighbors
         _fail_at(block, wrong, base, "which is not what the corners of the triangles say")
     return neighbors
 
@@ -209,6 +209,7 @@ def mesh_edges(mesh: Mesh) -> tuple[Ints, Ints]:
     markers : (e,) int32 array
         Of the segment that lies there; 0 without one.
     """
+    mesh = mesh.to("cpu")
     own, t, n = owned(mesh.neighbors), mesh.triangles, len(mesh.points)
     edges = np.stack([np.roll(t, -1, axis=1)[own], np.roll(t, -2, axis=1)[own]], axis=1)
     keys = edge_keys(mesh.segments[:, 0], mesh.segments[:, 1], n)
@@ -245,6 +246,7 @@ def write_edge(mesh: Mesh, path: StrPath) -> None:
 
 def neighbor_lines(mesh: Mesh) -> Iterator[bytes]:
     """Yield the text of a ``.neigh`` file."""
+    mesh = mesh.to("cpu")
     yield b"%d 3\n" % len(mesh.neighbors)
     theirs = np.where(mesh.neighbors < 0, -1, mesh.neighbors + mesh.base)
     yield from format_rows([counted(theirs, mesh.base), *theirs.T])

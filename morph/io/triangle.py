@@ -142,6 +142,7 @@ def write_mesh(
     """
     if order not in (1, 2):
         raise ValueError(f"order must be 1 or 2, got {order!r}")
+    mesh = mesh.to("cpu")
     check_finite(points=mesh.points, point_attributes=mesh.point_attributes)
     check_finite(triangle_attributes=mesh.triangle_attributes)
     check_finite(holes=mesh.holes, regions=mesh.regions[:, :3])
