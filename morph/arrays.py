@@ -1,13 +1,15 @@
-"""Arrays as users give them: which device they lie on, what they must look like.
+"""Arrays as users give them: which device they lie on, what they must look like; ragged rows.
 
 An array that fits is given back as it is; nothing is copied that need not be.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from morph.device import Array, Device, device, is_host
 
@@ -66,3 +68,28 @@ def as_indices(name: str, values: Any, width: int, high: int, xp: Any, low: int 
         found = array[row].tolist()
         raise ValueError(f"{name}[{row}] = {found}: an index must be in {low}..{high - 1}")
     return as_array(name, array, np.int32, shape, xp)
+
+
+def spread(
+    size: NDArray[np.int64], chunk: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Give (row, place) for every place below the size of each row.
+
+    Parameters
+    ----------
+    size : (k,) int64 array
+    chunk : int
+        About how many to give at once; a row is never cut.
+
+    Yields
+    ------
+    row, place : int64 arrays of one length
+    """
+    end = np.cumsum(size)
+    start = 0
+    while start < len(size):
+        base = end[start] - size[start]
+        stop = max(int(np.searchsorted(end, base + chunk, side="right")), start + 1)
+        row = np.repeat(np.arange(start, stop), size[start:stop])
+        yield row, np.arange(len(row)) - (end - size)[row] + base
+        start = stop

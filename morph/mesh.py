@@ -21,6 +21,7 @@ from morph.verify import MeshError as MeshError
 from morph.verify import Violation, violations
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
@@ -247,22 +248,57 @@ class Mesh:
         if found:
             raise MeshError(found)
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """Draw the mesh, its triangles coloured by their smallest angle.
+    def plot(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        color: str = "angle",
+        values: Array | None = None,
+        label: str | None = None,
+        segments: bool = True,
+        cmap: str | None = None,
+        ax: Axes | None = None,
+    ) -> Figure:
+        """Draw the mesh: triangles in colour, segments as dark lines, holes left white.
+
+        More than 20,000 triangles are painted as an image, each pixel the mean of the triangles
+        in it, so that tens of millions are drawn in seconds.
 
         Parameters
         ----------
         path : path-like, optional
             Where to save the picture; the suffix chooses the format.
+        color : str
+            What the colours tell: ``"angle"``, the smallest of each triangle in degrees;
+            ``"area"``, on a logarithmic scale; ``"region"``, the first triangle attribute;
+            ``"none"``, nothing.
+        values : (n,) or (m,) array, optional
+            Numbers at the points, or of the triangles, to tell instead; at the points if n = m.
+        label : str, optional
+            What the scale of the colours is called.
+        segments : bool
+            Whether segments are drawn.
+        cmap : str, optional
+            Name of a matplotlib colour map.
+        ax : matplotlib Axes, optional
+            Where to draw; without it a figure is made.
+
+        Returns
+        -------
+        matplotlib Figure
+            That of ``ax``, or the new one.
 
         Raises
         ------
         ImportError
             If matplotlib is not installed.
+        ValueError
+            If ``color`` names nothing to tell, ``values`` fits neither points nor triangles, or a
+            coordinate is not finite.
         """
         from morph.io.plot import draw  # noqa: PLC0415
 
-        figure = draw(self)
+        figure = draw(self.to("cpu"), color, values, label, segments, cmap, ax)
         if path is not None:
             figure.savefig(Path(path), dpi=200)
         return figure

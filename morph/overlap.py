@@ -21,6 +21,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.arrays import spread
 from morph.signs import orientation
 
 _CHUNK = 1 << 18  # pairs at once
@@ -61,9 +62,9 @@ def crowded_corners(points: Floats, triangles: NDArray[np.int32], hull: Ids) -> 
     # in the direction of each hull edge that leaves a point
     star = np.concatenate(stars).astype(np.int64)
     star = star[np.argsort(star[:, 0], kind="stable")]
-    begin = np.searchsorted(star[:, 0], hull[:, 0])
-    size = np.searchsorted(star[:, 0], hull[:, 0], side="right") - begin
-    for edge, place in _spread(size):
+    degree = np.bincount(star[:, 0], minlength=n)
+    begin, size = (np.cumsum(degree) - degree)[hull[:, 0]], degree[hull[:, 0]]
+    for edge, place in spread(size, _CHUNK):
         at, first, second = star[begin[edge] + place].T
         toward = hull[edge, 1]
         holds = orientation(points, at, first, toward) >= 0
@@ -71,18 +72,6 @@ def crowded_corners(points: Floats, triangles: NDArray[np.int32], hull: Ids) -> 
         cover = np.bincount(edge[holds], minlength=len(hull))
         np.maximum.at(turns, hull[:, 0], cover)
     return np.flatnonzero(turns > 1)
-
-
-def _spread(size: Ids) -> Iterator[tuple[Ids, Ids]]:
-    """Give (row, place) for every place below the size of each row, whole rows at a time."""
-    end = np.cumsum(size)
-    start = 0
-    while start < len(size):
-        base = end[start] - size[start]
-        stop = max(int(np.searchsorted(end, base + _CHUNK, side="right")), start + 1)
-        row = np.repeat(np.arange(start, stop), size[start:stop])
-        yield row, np.arange(len(row)) - (end - size)[row] + base
-        start = stop
 
 
 def crossing_hull(points: Floats, hull: Ids) -> Ids:

@@ -1,15 +1,127 @@
 """Pictures of meshes, looked at pixel by pixel."""
 
-from pathlib import Path
+import sys
 
+import numpy as np
 import pytest
+import shapely
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.spatial import Delaunay
 
+from morph.io.raster import rasterize, trace
 from morph.mesh import Mesh
 
-MESHES = Path(__file__).parent.parent / "meshes"
+
+def ring(n, seed=0, scale=1.0):
+    """A triangulated unit square with a round hole of radius 0.3, two regions."""
+    points = np.random.default_rng(seed).random((n, 2))
+    triangles = Delaunay(points).simplices
+    p, q, r = points[triangles].transpose(1, 2, 0)
+    turn = (q[0] - p[0]) * (r[1] - p[1]) < (q[1] - p[1]) * (r[0] - p[0])
+    triangles[turn] = triangles[turn][:, ::-1]
+    middle = points[triangles].mean(axis=1)
+    keep = np.hypot(*(middle - 0.5).T) > 0.3
+    region = np.where(middle[keep, :1] < 0.5, 1, 7)
+    return Mesh(points * scale, triangles[keep], triangle_attributes=region)
 
 
-def test_plot(tmp_path):
+def picture(figure):
+    """The pixels of a figure, 0 to 255, rows from the top."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].astype(int)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.booleans())
+def test_pixels_against_shapely(seed, count, mean):
+    rng = np.random.default_rng(seed)
+    points = rng.random((3 * count, 2)) * [14, 10] - 1
+    points[::3] = points[1::3] + rng.normal(size=(count, 2)) * rng.choice([0.1, 1, 9], (count, 1))
+    triangles, values = np.arange(3 * count).reshape(-1, 3), rng.random(count)
+    image = rasterize(points, triangles.astype(np.int32), values, (8, 12), mean)
+    shapes = shapely.polygons(points[triangles])
+    for row in range(8):
+        for column in range(12):
+            holds = shapely.contains_xy(shapes, column + 0.5, row + 0.5)
+            middle = points[triangles].mean(axis=1)
+            near = (np.floor(middle) == [column, row]).all(axis=1)
+            shown = np.concatenate([values[holds], values[near]])
+            if mean or len(shown) < 2:
+                assert image[row, column] == pytest.approx(
+                    shown.mean() if len(shown) else np.nan, nan_ok=True
+                )
+            else:
+                assert image[row, column] in shown
+
+
+def test_pixels_of_a_line():
+    points = np.array([[0.5, 0.5], [5.5, 3.0], [-9, 1.5], [99, 1.5]])
+    hit = trace(points, np.array([[0, 1]], np.int32), (5, 7))
+    assert hit.any(axis=0).tolist() == [True] * 6 + [False]
+    assert trace(points, np.array([[2, 3]], np.int32), (5, 7))[1].all()
+
+
+@pytest.mark.parametrize("n", [400, 30_000])  # drawn, and painted
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"color": "area"}, {"color": "region"}, {"color": "none"}, {"values": "points"}],
+    ids=str,
+)
+def test_a_picture_shows_the_mesh_and_its_hole(n, options):
     pytest.importorskip("matplotlib")
-    Mesh.read(MESHES / "italy").plot(tmp_path / "italy.png")
-    assert (tmp_path / "italy.png").read_bytes()[1:4] == b"PNG"
+    mesh = ring(n)
+    if options.get("values"):
+        options = {"values": mesh.points[:, 0], "label": "x", "cmap": "Greys"}
+    figure = mesh.plot(**options)
+    axes = figure.axes[0]
+    figure.set_dpi(50)
+    pixels = picture(figure)
+    x, y = np.meshgrid(np.linspace(0.05, 0.95, 19), np.linspace(0.05, 0.95, 19))
+    place = np.stack([x.ravel(), y.ravel()], axis=1)
+    away = np.hypot(*(place - 0.5).T)
+    column, row = axes.transData.transform(place).astype(int).T
+    shown = pixels[len(pixels) - 1 - row, column]
+    white = (shown > 250).all(axis=1)
+    assert white[away < 0.25].all()
+    assert white[away > 0.36].mean() < 0.15  # light colours, and white edges
+    if options.get("color") == "region":
+        left, right = shown[(away > 0.36) & (place[:, 0] < 0.45)], shown[place[:, 0] > 0.85]
+        assert np.abs(np.median(left, axis=0) - np.median(right, axis=0)).max() > 50
+        assert [t.get_text() for t in axes.get_legend().get_texts()] == ["1", "7"]
+    if "label" in options:
+        dark = shown.sum(axis=1)
+        assert dark[place[:, 0] < 0.15].mean() > dark[place[:, 0] > 0.85].mean() + 300
+        assert figure.axes[1].get_ylabel() == "x"
+
+
+def test_axes_of_the_users(tmp_path):
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    assert ring(60).plot(ax=left, color="none", segments=False) is figure
+    assert ring(60).plot(tmp_path / "two.png", ax=right, values=np.arange(len(ring(60).triangles)))
+    assert (tmp_path / "two.png").read_bytes()[1:4] == b"PNG"
+    assert not left.collections[1:] and len(right.collections) == 2
+    empty = Mesh(np.zeros((0, 2)), np.zeros((0, 3), int))
+    for color in ("angle", "area", "region"):
+        picture(empty.plot(color=color))
+
+
+def test_refused_pictures(monkeypatch):
+    pytest.importorskip("matplotlib")
+    mesh = ring(60)
+    with pytest.raises(ValueError, match="color is one of angle, area, region, none, not 'red'"):
+        mesh.plot(color="red")
+    with pytest.raises(ValueError, match=r"values must have shape \(60,\), one for each point"):
+        mesh.plot(values=np.zeros(7))
+    mesh.points[3] = np.nan
+    with pytest.raises(ValueError, match=r"point 3 is at \[nan, nan\]"):
+        mesh.plot()
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"pip install 'morph-engine\[mesh\]'"):
+        ring(60).plot()
