@@ -17,6 +17,7 @@ from morph.io import (
     write_mesh,
     write_neigh,
 )
+from morph.mesh import Mesh
 
 AREA = "2\n1 .5\n2 -1\n"
 NEIGH = "2 3\n1 -1 2 -1\n2 -1 -1 1\n"
@@ -47,7 +48,7 @@ BAD = {
     " does not name it back",
     ("neigh", NEIGH.replace("1 -1 2", "1 1 2")): "m.neigh:2: triangle 1 names neighbor 1, itself",
     ("neigh", NEIGH.replace("1 -1 2", "1 2 -1")): "m.neigh:2: triangle 1 names neighbor 2, which"
-    " is not what the corners of the triangles say",
+    " is not what the triangles' corners say",
     ("neigh", NEIGH.replace("2 -1", "2 -1.0")): "m.neigh:2: the neighbor 3 is not an integer:"
     " '-1.0'",
     ("edge", "5 2\n"): "m.edge:1: the number of markers is 2, expected 0 or 1",
@@ -125,6 +126,22 @@ def test_edges_by_brute_force():
         frozenset(s): m for s, m in zip(mesh.segments.tolist(), mesh.segment_markers, strict=True)
     }
     assert markers.tolist() == [marked.get(frozenset(e), 0) for e in edges.tolist()]
+
+
+def test_triangle_has_the_same_neighbours_edges_and_markers():
+    triangle = pytest.importorskip("triangle")
+    points = np.random.default_rng(8).random((60, 2))
+    segments = np.array([[3, 9]])
+    given = {"vertices": points, "segments": segments, "segment_markers": [[5]]}
+    out = triangle.triangulate(given, "pcenA")
+    fixed, marks = out["segments"], out["segment_markers"].ravel()
+    mesh = Mesh(out["vertices"], out["triangles"], segments=fixed, segment_markers=marks)
+    assert np.array_equal(mesh.neighbors, out["neighbors"])
+    edges, markers = mesh_edges(mesh)
+    ours = {frozenset(e): m for e, m in zip(edges.tolist(), markers.tolist(), strict=True)}
+    theirs = zip(out["edges"].tolist(), out["edge_markers"].ravel().tolist(), strict=True)
+    assert ours == {frozenset(e): m for e, m in theirs}
+    assert len(ours) == len(out["edges"])
 
 
 def test_areas_must_be_one_a_triangle(tmp_path):
