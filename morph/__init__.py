@@ -8,6 +8,7 @@ from morph.algorithms.mst import mst
 from morph.algorithms.pagerank import pagerank
 from morph.algorithms.refine import refine
 from morph.algorithms.sssp import sssp
+from morph.algorithms.triangulate import triangulate
 from morph.collect import Collection, Flag, Set
 from morph.device import device
 from morph.dtypes import Ref, vec
@@ -15,13 +16,14 @@ from morph.graph import Graph
 from morph.kernel import foreach, func, kernel, program, timing
 from morph.lang.errors import LanguageError
 from morph.mesh import Mesh
+from morph.pslg import Pslg
 from morph.reduce import reduce
 from morph.table import Table
 
 __all__ = [
-    "Collection", "Flag", "Graph", "LanguageError", "Mesh", "Ref", "Set", "Table", "betweenness",
-    "bfs", "device", "foreach", "func", "kernel", "mst", "pagerank", "program", "reduce", "refine",
-    "sssp", "timing", "vec",
+    "Collection", "Flag", "Graph", "LanguageError", "Mesh", "Pslg", "Ref", "Set", "Table",
+    "betweenness", "bfs", "device", "foreach", "func", "kernel", "mst", "pagerank", "program",
+    "reduce", "refine", "sssp", "timing", "triangulate", "vec",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
