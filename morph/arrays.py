@@ -40,7 +40,7 @@ def as_array(name: str, values: Any, dtype: Any, shape: tuple[int | str, ...], x
     array = xp.asarray(values)
     wanted = np.dtype(dtype)
     if array.size == 0:
-        array = xp.empty([0 if k == "any" else k for k in shape], wanted)
+        array = xp.empty(tuple(0 if k == "any" else k for k in shape), wanted)
     fits = len(array.shape) == len(shape)
     if not fits or any(k != "any" and k != j for k, j in zip(shape, array.shape, strict=True)):
         text = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
