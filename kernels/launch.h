@@ -17,11 +17,13 @@ MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
         }
 }
 
-// The part before the barrier: true if the item claims something.
+// Whether there is an item to run; if not, it has ended.
 template <class A, class R, class Step, class I>
-MORPH_FN bool gather(const A& a, const R& t, const Step& s, I& it) {
-    bool here = !t.replay || was_pending(a.pending, it.position);
-    return here && s.open(a, it) && s.run(a, it) && !it.failed;
+MORPH_FN bool open(const A& a, const R& t, const Step& s, I& it) {
+    if (t.replay && !was_pending(a.pending, it.position)) return false;
+    if (s.open(a, it)) return true;
+    end_item(a, it);
+    return false;
 }
 // The part after it.
 template <class A, class Step, class I> MORPH_FN void finish(const A& a, const Step& s, I& it, bool won) {
@@ -32,20 +34,59 @@ template <class A, class Step, class I> MORPH_FN void finish(const A& a, const S
 
 #ifdef __CUDACC__
 
-// Rounds of one item a thread; every thread takes part in the same number of them.  The barrier after
-// the last round is the one at the end of the step.
+// The items of a range, handed out one by one from the cursor.  Those handed out together lie far apart:
+// neighbours in a list are neighbours in the graph, and would want the same rows.
+struct Deal {
+    u32 items, rounds, columns;
+    i64* cursor;
+    template <class A> MORPH_FN Deal(const A& a, const Team& t, i64 items)
+        : items(u32(items)), rounds((u32(items) + t.threads - 1) / t.threads),
+          columns((u32(items) + rounds - 1) / rounds), cursor(a.cursor + 1) {}
+    MORPH_FN bool over() const { return load(cursor) >= i64(rounds) * columns; }
+    MORPH_FN i64 next() const {  // -1: none is left
+        for (;;) {
+            i64 i = add_together(cursor, 1);
+            if (i >= i64(rounds) * columns) return -1;
+            u32 position = u32(i) % columns * rounds + u32(i) / columns;
+            if (position < items) return position;
+        }
+    }
+};
+
+// Rounds of one item a thread; every thread takes part in the same number of them.  Items that the
+// filter passes over take no thread's place.  The barrier after the last round is the one at the end
+// of the step.
 template <class A, class R, class Step>
 MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    for (i64 base = t.replay ? 0 : first; base < last; base += t.threads) {
+    if (t.replay) first = 0;
+    if (first >= last) return;
+    Deal deal(a, t, last - first);
+    for (bool more = true; more;) {
         t.round++;
-        typename Step::I it(a, t, base + t.thread);
-        bool here = it.position < last, claimed = here && gather(a, t, s, it);
+        typename Step::I it(a, t, first + t.thread);
+        bool here = false;
+        if (deal.rounds == 1) {
+            here = it.position < last && open(a, t, s, it);
+        } else {
+            for (i64 i; !here && (i = deal.next()) >= 0;) {
+                it.move_to(first + i);
+                here = open(a, t, s, it);
+            }
+            __syncwarp();
+        }
+        bool claimed = here && s.run(a, it) && !it.failed;
         it.key = claim_key(t.round, it.priority, it.position);
         if (claimed) s.claim(a, it);
-        barrier(a, t);
+        if (arrive(a, t)) {
+            more = deal.rounds > 1 && !deal.over();
+            if (!more) store(deal.cursor, 0);
+            tell(t, more);
+        }
+        depart(a, t);
+        more = t.told;
         if (claimed) finish(a, s, it, s.wins(a, it));
         else if (here) end_item(a, it);
-        if (base + t.threads < last) barrier(a, t);
+        if (more) barrier(a, t);
     }
 }
 
@@ -89,7 +130,8 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (t.threads == 1) {
         for (i64 i = first; i < last; i++) {
             I it(a, t, i);
-            if (gather(a, t, s, it)) finish(a, s, it, true);
+            if (!open(a, t, s, it)) continue;
+            if (s.run(a, it) && !it.failed) finish(a, s, it, true);
             else end_item(a, it);
         }
         return;
@@ -104,7 +146,8 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
         while (n < size && share.next())
             for (i64 i = share.begin; i < share.end; i++) {
                 I& it = *new (Here{&batch[n]}) I(a, t, i);
-                if (!gather(a, t, s, it)) {
+                if (!open(a, t, s, it)) continue;
+                if (!s.run(a, it) || it.failed) {
                     end_item(a, it);
                     continue;
                 }

@@ -131,7 +131,7 @@ MORPH_EXACT i32 exact_sign(f64 ax, f64 ay, f64 bx, f64 by, f64 cx, f64 cy, f64 d
 }
 
 // 1 if a, b, c turn counter-clockwise, -1 if clockwise, 0 if they lie on one line.
-MORPH_CALL i32 orient2d(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c) {
+MORPH_FN i32 orient2d(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c) {
     f64 left = (a.v[0] - c.v[0]) * (b.v[1] - c.v[1]);
     f64 right = (a.v[1] - c.v[1]) * (b.v[0] - c.v[0]);
     f64 det = left - right;
@@ -143,7 +143,7 @@ MORPH_CALL i32 orient2d(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c) {
 }
 
 // 1 if d is inside the circle through a, b, c (counter-clockwise), -1 outside, 0 on it.
-MORPH_CALL i32 incircle(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c, Vec<f64, 2> d) {
+MORPH_FN i32 incircle(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c, Vec<f64, 2> d) {
     f64 adx = a.v[0] - d.v[0], bdx = b.v[0] - d.v[0], cdx = c.v[0] - d.v[0];
     f64 ady = a.v[1] - d.v[1], bdy = b.v[1] - d.v[1], cdy = c.v[1] - d.v[1];
     f64 bc = bdx * cdy, ca = cdx * ady, ab = adx * bdy;

@@ -16,42 +16,50 @@ struct ItemBase {
     bool reserved = false;  // what it adds to local collections from here on cannot fail
 #endif
     MORPH_FN ItemBase(i64 position) : position(position), row(i32(position)), failed(0) {}
+    MORPH_FN void move_to(i64 other) {  // nothing has run yet
+        position = other;
+        row = i32(other);
+        failed = 0;
+    }
 };
 
 #ifdef __CUDACC__
-// Adds every active lane's count with one atomic; gives each lane the value before its own part.
-// In two steps, so that several sums can be under way at once.
+// Adds every active lane's count (from 0) with one atomic, or takes it off; gives each lane the value
+// before its own part.  In two steps, so that several sums can be under way at once.
 struct Together {
     u32 mask;
     i32 leader;
     i64 before, old;
-    MORPH_FN Together(i64* p, i32 count) : mask(__activemask()), before(0), old(0) {
-        i32 lane = threadIdx.x & 31, alike;
-        i64 total = 0;
+    MORPH_FN Together(i64* p, i32 count, i32 sign) : mask(__activemask()), before(0), old(0) {
+        i32 lane = threadIdx.x & 31;
         leader = __ffs(mask) - 1;
-        __match_all_sync(mask, count, &alike);
-        if (alike) {
-            before = i64(count) * __popc(mask & ((1u << lane) - 1));
-            total = i64(count) * __popc(mask);
-        } else {
-            for (u32 rest = mask; rest; rest &= rest - 1) {
-                i32 other = __ffs(rest) - 1, c = __shfl_sync(mask, count, other);
-                if (other < lane) before += c;
-                total += c;
-            }
+        i64 total = 0;
+        u32 any = __reduce_or_sync(mask, u32(count));
+        for (i32 bit = 0; any >> bit; bit++) {
+            u32 lanes = __ballot_sync(mask, count >> bit & 1);
+            before += i64(__popc(lanes & ((1u << lane) - 1))) << bit;
+            total += i64(__popc(lanes)) << bit;
         }
-        if (lane == leader) old = fetch(Plus(), p, total);
+        before *= sign;
+        if (lane == leader) old = fetch(Plus(), p, total * sign);
     }
     MORPH_FN i64 value() const { return __shfl_sync(mask, old, leader) + before; }
 };
+// The same when nobody wants the value.
+MORPH_FN void add_up(i64* p, i32 count) {
+    u32 mask = __activemask();
+    u32 low = __reduce_add_sync(mask, u32(count) & 0xffff), high = __reduce_add_sync(mask, u32(count) >> 16);
+    if ((threadIdx.x & 31) == __ffs(mask) - 1) fetch(Plus(), p, i64(low) + (i64(high) << 16));
+}
 #else
 struct Together {
     i64 old;
-    MORPH_FN Together(i64* p, i32 count) : old(fetch(Plus(), p, i64(count))) {}
+    MORPH_FN Together(i64* p, i32 count, i32 sign) : old(fetch(Plus(), p, i64(count) * sign)) {}
     MORPH_FN i64 value() const { return old; }
 };
+MORPH_FN void add_up(i64* p, i32 count) { fetch(Plus(), p, i64(count)); }
 #endif
-MORPH_FN i64 add_together(i64* p, i32 count) { return Together(p, count).value(); }
+MORPH_FN i64 add_together(i64* p, i32 count) { return Together(p, count, 1).value(); }
 
 // Test only: make the n-th reservation fail.
 MORPH_FN bool injected(i64* status) {
@@ -87,7 +95,7 @@ struct Ask {
     i32 store;
     i64 apart = 0;
     MORPH_FN i32 n() const { return count <= 0 || count > 0x7fffffff ? 0 : i32(count); }
-    MORPH_FN Together begin() const { return Together(meta + BUDGET, -n()); }
+    MORPH_FN Together begin() const { return Together(meta + BUDGET, n(), -1); }
     MORPH_FN bool end(const Together& taken, ItemBase& it) const {
         i64 left = taken.value() - apart;
         if (count <= 0) return true;
@@ -95,7 +103,7 @@ struct Ask {
             room += n();
             return true;
         }
-        if (n()) add_together(meta + BUDGET, n());
+        if (n()) add_up(meta + BUDGET, n());
         it.failed = store + 1;
         return false;
     }
@@ -119,7 +127,7 @@ MORPH_FN i64 reusable(const i64* meta) { return load(meta + COMMITTED) - load(me
 
 // At the end of an item: gives back what it did not use.
 MORPH_FN void give_back(i64* meta, i32 room) {
-    if (room) add_together(meta + BUDGET, room);
+    if (room) add_up(meta + BUDGET, room);
 }
 
 // A power of two less one that covers the capacity.
@@ -218,7 +226,7 @@ MORPH_FN void look(i64* meta, bool collection) {
 MORPH_FN void record(i64* status, u32* pending, const ItemBase& it) {
     if (!it.failed) return;
     store(status + (it.failed < 0 ? LOCAL : STORES + it.failed - 1), 1);
-    add_together(status + FAILED, 1);
+    add_up(status + FAILED, 1);
     if (it.position >= 0) fetch(Or(), pending + it.position / 32, 1u << it.position % 32);
 }
 // Whether the item failed in the launch before; its bit is cleared.

@@ -158,10 +158,12 @@ template <class A> MORPH_FN void barrier(const A& a, Team& t) {
 #ifdef __CUDACC__
     gather_block();
     if (speaks(t)) {
-        t.sense = add_release(a.barrier, leads(t) ? RELEASED - u32(members(t) - 1) : 1);
+        // the last arrival flips the sign, by a carry through all bits below it: what was told has to go
+        u32 release = RELEASED - (t.told ? TOLD : 0) - u32(members(t) - 1);
+        t.sense = add_release(a.barrier, leads(t) ? release : 1);
         await_release(a, t);
     }
-    t.looked = t.took = false;
+    t.looked = t.took = t.told = false;
     gather_block();
 #else
     if (arrive(a, t)) rewind(a);
