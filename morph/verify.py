@@ -78,7 +78,7 @@ def violations(mesh: Mesh) -> list[Violation]:
     ``segment``, ``duplicate-segment``, ``hull``
         segments are edges of the mesh, each once, and every hull edge is one;
     ``duplicate-point``
-        no two points have the same coordinates;
+        no two points of triangles have the same coordinates;
     ``delaunay``
         across an edge that is no segment, no corner lies inside the other triangle's circle.
 
@@ -91,7 +91,7 @@ def violations(mesh: Mesh) -> list[Violation]:
 
     Notes
     -----
-    Points of no triangle are allowed, wherever they lie.
+    Points of no triangle are allowed, wherever they lie: `morph.triangulate` merges points so.
     """
     found = _arrays(mesh)
     if not found:
@@ -299,7 +299,10 @@ def _segments(mesh: Mesh) -> list[Violation]:
 
 def _points(mesh: Mesh) -> list[Violation]:
     out: list[Violation] = []
-    bad = repeated_points(mesh.points)[:, 1]
+    used = np.zeros(len(mesh.points), bool)
+    used[mesh.triangles] = True
+    corners = np.flatnonzero(used)
+    bad = corners[repeated_points(mesh.points[corners])[:, 1]]
     _report(
         out, "duplicate-point", bad, lambda i: f"point {i} repeats another's coordinates", "points"
     )

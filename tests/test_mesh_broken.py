@@ -28,6 +28,11 @@ def good(rng):
     return mesh
 
 
+def replace(mesh, other):
+    for f in dataclasses.fields(mesh):
+        setattr(mesh, f.name, getattr(other, f.name))
+
+
 def pick(rng, choices):
     assume(len(choices))
     return choices[int(rng.integers(len(choices)))]
@@ -120,10 +125,13 @@ def index_outside(rng, mesh):
 
 
 def point_twice(rng, mesh):
-    p = rng.integers(len(mesh.points))
-    mesh.points = np.concatenate([mesh.points, mesh.points[p : p + 1]])
-    mesh.point_markers = np.zeros(len(mesh.points), np.int32)
-    mesh.point_attributes = np.empty((len(mesh.points), 0))
+    """A crack: a triangle has a corner of its own, in the place of the one that others have."""
+    t = pick(rng, np.flatnonzero((mesh.neighbors >= 0).any(axis=1)))
+    used = np.bincount(mesh.triangles.ravel(), minlength=len(mesh.points))
+    k = pick(rng, np.flatnonzero(used[mesh.triangles[t]] > 1))
+    points = np.concatenate([mesh.points, mesh.points[mesh.triangles[t, k]][None]])
+    mesh.triangles[t, k] = len(mesh.points)
+    replace(mesh, Mesh(points, mesh.triangles))
 
 
 def flipped(rng, mesh):
@@ -151,8 +159,7 @@ def hanging_point(rng, mesh):
     assume(not (points[:-1] == points[-1]).all(axis=1).any())
     keep = np.arange(len(mesh.triangles)) != t
     new = Mesh(points, np.concatenate([mesh.triangles[keep], [[p, q, n], [p, n, r]]]))
-    for f in dataclasses.fields(mesh):
-        setattr(mesh, f.name, getattr(new, f.name))
+    replace(mesh, new)
 
 
 def second_sheet(rng, mesh):
@@ -164,8 +171,7 @@ def second_sheet(rng, mesh):
         np.concatenate([mesh.points, copy]),
         np.concatenate([mesh.triangles, mesh.triangles + len(mesh.points)]),
     )
-    for f in dataclasses.fields(mesh):
-        setattr(mesh, f.name, getattr(new, f.name))
+    replace(mesh, new)
 
 
 def short_markers(rng, mesh):

@@ -160,11 +160,13 @@ def test_the_judge_names_what_is_broken():
     assert broken(repeated)["duplicate-segment"].ids.tolist() == [1]
 
     def same_place(mesh):
-        mesh.points = np.concatenate([mesh.points, mesh.points[:1]])
-        mesh.point_markers = np.zeros(6, np.int32)
-        mesh.point_attributes = np.zeros((6, 0))
+        mesh.points[4] = mesh.points[0]
 
-    assert broken(same_place)["duplicate-point"].ids.tolist() == [5]
+    assert broken(same_place)["duplicate-point"].ids.tolist() == [4]
+
+
+def test_points_of_no_triangle_are_free():
+    Mesh(np.concatenate([SQUARE, SQUARE[:2], [[0.6, 0.5]]]), FAN).check()
 
 
 def test_the_judge_sees_a_star_that_goes_round_twice():

@@ -57,8 +57,7 @@ def triangulate(
         to the nearest doubles.
     duplicates : str
         Of points with equal coordinates: ``"refuse"``, or ``"merge"``: segments of the later ones
-        end at the first, and the later ones are in no triangle.  The judge of meshes still counts
-        such points as faults.
+        end at the first, and the later ones are in no triangle.
     hull : bool
         Keep all of the convex hull but for the holes.  Else the concavities outside of the segments
         are carved out; if segments enclose nothing, the hull is kept, too.
