@@ -78,6 +78,9 @@ def test_algorithms(units):
         return a * b
 
     assert morph.reduce(g.points.x, times) == 32
+    cross = [[0, 0], [2, 2], [0, 2], [2, 0]]
+    rim, places = [[0, 2], [2, 1], [1, 3], [3, 0], [0, 1], [2, 3]], [[1, 0.5, 3, -1]]
+    morph.triangulate(cross, rim, [[0.5, 1]], places, crossing="split")
     mesh = morph.Mesh.read(ROOT / "meshes" / "square.node")
     morph.refine(mesh, 25)
     morph.refine(mesh, 25, progress=lambda *_: None)  # launch by launch
