@@ -238,6 +238,11 @@ def test_a_number_at_the_end_of_64_bits(monkeypatch):
         assert Scanner("t", good).rest(fields).values.tolist() == [[2**63 - 1, -(2**63)]]
         with pytest.raises(FormatError, match="t:2: the b does not fit 64 bits"):
             Scanner("t", good + b"1 9223372036854775808\n").rest(fields)
+        with pytest.raises(FormatError, match="t:2: the a does not fit 64 bits"):
+            Scanner("t", good + b"-" + b"9" * 5000 + b" 1\n").rest(fields)
+        long = b"-" + b"0" * 5000 + b"7 1\n"
+        assert Scanner("t", long).rest(fields).values.tolist() == [[-7, 1]]
+        assert Scanner("t", long[1:]).header("h", ["a", "b"], [0, 0]) == [7, 1]
 
 
 @pytest.mark.parametrize("mark", [b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"])

@@ -73,7 +73,7 @@ def parse(
     None stands for both if the text is short, something in it is odd, or there is no compiler.
     """
     length = len(data) - pos
-    if length < LEAST or rows == 0:
+    if length < max(LEAST, 1) or rows == 0:
         return None
     made = library()
     if made is None:

@@ -132,12 +132,15 @@ class Scanner:
     def line_of_row(self, start: int, row: int) -> int:
         """Line number of the ``row``-th non-blank line from offset ``start``."""
         number = self.line(start)
-        for text in self.data[start:].split(b"\n"):
-            if text.strip():
-                if row == 0:
-                    break
-                row -= 1
-            number += 1
+        while start < len(self.data):
+            end = self.data.find(b"\n", start + CHUNK) + 1 or len(self.data)
+            for text in self.data[start:end].removesuffix(b"\n").split(b"\n"):
+                if text.strip():
+                    if row == 0:
+                        return number
+                    row -= 1
+                number += 1
+            start = end
         return number
 
     def last_line(self) -> int:
@@ -317,11 +320,13 @@ class Scanner:
         if _NOT_FINITE.match(word):
             self.fail(f"the {field.name} is not a finite number: {shown}", line)
         if field.integer:
-            if _INTEGER.match(word) and -_LARGEST <= int(word) + 1 <= _LARGEST + 1:
-                return int(word)
-            if _INTEGER.match(word):
+            if not _INTEGER.match(word):
+                self.fail(f"the {field.name} is not an integer: {shown}", line)
+            digits = word.lstrip(b"+-").lstrip(b"0") or b"0"
+            whole = int(digits[:20]) * (-1 if word.startswith(b"-") else 1)
+            if len(digits) > 19 or not ~_LARGEST <= whole <= _LARGEST:
                 self.fail(f"the {field.name} does not fit 64 bits: {shown}", line)
-            self.fail(f"the {field.name} is not an integer: {shown}", line)
+            return whole
         if not _NUMBER.match(word):
             self.fail(f"the {field.name} is not a number: {shown}", line)
         value = float(word)
