@@ -270,8 +270,8 @@ class Mesh:
             Where to save the picture; the suffix chooses the format.
         color : str
             What the colours tell: ``"angle"``, the smallest of each triangle in degrees;
-            ``"area"``, on a logarithmic scale; ``"region"``, the first triangle attribute;
-            ``"none"``, nothing.
+            ``"area"``, on a logarithmic scale that leaves out the smallest, which together cover
+            1 %; ``"region"``, the first triangle attribute; ``"none"``, nothing.
         values : (n,) or (m,) array, optional
             Numbers at the points, or of the triangles, to tell instead; at the points if n = m.
         label : str, optional

@@ -60,7 +60,10 @@ def draw(
     ax.set_ylim(low[1] - margin[1], high[1] + margin[1])
     ax.set_axis_off()
     if told.label is not None:
-        bar = figure.colorbar(shown, ax=ax, shrink=0.6, pad=0.01, label=told.label)
+        beyond = "min" if color == "area" and values is None else "neither"
+        bar = figure.colorbar(
+            shown, ax=ax, shrink=0.6, pad=0.01, label=told.label, extend=beyond, extendfrac=0.03
+        )
         bar.outline.set_visible(False)
     if told.kinds is not None:
         squares = [
@@ -116,8 +119,9 @@ def _told(mesh: Mesh, color: str, values: Any, label: str | None, cmap: str | No
         return _Told(told, cmap or "YlGnBu_r", Normalize(0, 60), label)
     if color == "area":
         told = mesh.areas()
-        seen = told[told > 0]
-        scale: Any = LogNorm(seen.min(), seen.max()) if len(seen) else Normalize(0, 1)
+        seen = np.sort(told[told > 0])  # those too small to see must not take all the colours
+        least = np.searchsorted(np.cumsum(seen), 0.01 * seen.sum())
+        scale: Any = LogNorm(seen[least], max(seen[-1], 2 * seen[least])) if len(seen) else None
         return _Told(told, cmap or "YlGnBu", scale, label or "area")
     if color == "region" and mesh.triangle_attributes.shape[1]:
         told = mesh.triangle_attributes[:, 0]
