@@ -179,8 +179,9 @@ def check_middles(
             message = f"vertex {middle[t] + base} is not in the middle of edge {edge}"
             fail(t, f"{message}: curved edges are not supported")
         other = neighbors[:, k]
-        theirs = np.where(neighbors[other] == rows[:, None], middles[other], -1).max(axis=1)
-        wrong = (other >= 0) & (theirs != middle)
+        wrong = other >= 0
+        for j in range(3):
+            wrong &= (neighbors[other, j] != rows) | (middles[other, j] != middle)
         if wrong.any():
             t = int(wrong.argmax())
             fail(t, f"edge {a[t] + base} {b[t] + base} has two nodes in its middle")

@@ -69,13 +69,10 @@ def second_order(mesh: Mesh) -> SecondOrder:
             a, b = ends[int(new[0]) - n].tolist()
             raise ValueError(f"the middle of edge ({a}, {b}) has the coordinates of another point")
     keys = edge_keys(ends[:, 0], ends[:, 1], n)
-    wanted = edge_keys(mesh.segments[:, 0], mesh.segments[:, 1], n)
-    lost = ~np.isin(wanted, keys)
-    if lost.any():
-        row = int(lost.argmax())
+    edge = look_up(keys, edge_keys(mesh.segments[:, 0], mesh.segments[:, 1], n))
+    if (edge < 0).any():
+        row = int((edge < 0).argmax())
         raise ValueError(f"segments[{row}] = {mesh.segments[row].tolist()} is no edge of the mesh")
-    order = np.argsort(keys)
-    edge = order[np.searchsorted(keys, wanted, sorter=order)]
     markers = np.zeros(len(ends), np.int32)
     markers[edge] = mesh.segment_markers
     attributes = mesh.point_attributes
@@ -94,6 +91,16 @@ def _mean(values: Floats, ends: Ints) -> Floats:
     with np.errstate(over="ignore"):
         mean: Floats = 0.5 * (a + b)
     return np.where(np.isfinite(mean), mean, 0.5 * a + 0.5 * b)
+
+
+def look_up(table: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Find the place of each wanted number in an unsorted table; -1 if it is not there."""
+    if not len(table):
+        return np.full(len(wanted), -1)
+    order = np.argsort(table)
+    at = np.searchsorted(table, wanted, sorter=order)
+    place = order[np.minimum(at, len(table) - 1)]
+    return np.where(table[place] == wanted, place, -1)
 
 
 def owned(neighbors: Ints) -> NDArray[np.bool_]:

@@ -20,7 +20,7 @@ from morph.io.files import replacing
 from morph.io.nodes import Nodes, read_node
 from morph.io.pslgs import Poly, file_base, node_lines, read_poly, segment_lines
 from morph.io.rows import check_finite, counted, format_rows
-from morph.io.secondorder import second_order, without_middles
+from morph.io.secondorder import look_up, second_order, without_middles
 from morph.io.sides import edge_lines, neighbor_lines
 from morph.io.text import StrPath
 from morph.mesh import Floats, Ints, Mesh, edge_keys
@@ -100,7 +100,7 @@ def _check_segments(poly: Poly, triangles: Ints, n: int) -> None:
         a, b = triangles[:, k], triangles[:, (k + 1) % 3]
         near = on_segment[a] & on_segment[b]
         found.append(edge_keys(a[near], b[near], n))
-    lost = ~np.isin(keys, np.concatenate(found))
+    lost = look_up(np.concatenate(found), keys) < 0
     if lost.any():
         row = int(poly.items[lost.argmax()])
         ends = " ".join(str(int(v)) for v in poly.block.values[row, 1:3])
