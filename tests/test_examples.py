@@ -12,6 +12,7 @@ from targets import everywhere, host
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 FALCON = sorted(p.stem for p in (EXAMPLES / "falcon").glob("*.py"))
+GALLERY = sorted(p.stem for p in (EXAMPLES / "gallery").glob("*.py"))
 FAR = {"bfs": 1234567890, "sssp": 1 << 60}
 
 
@@ -74,3 +75,13 @@ def test_coast(target, tmp_path):
     main = runpy.run_path(str(EXAMPLES / "coast.py"))["main"]
     main(mesh.with_suffix(".node"), tmp_path / "coast.png", target)
     assert (tmp_path / "coast.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", GALLERY)
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_gallery(name, device, tmp_path):
+    runpy.run_path(str(EXAMPLES / "gallery" / f"{name}.py"))["main"](tmp_path / "it.png", device)
+    assert (tmp_path / "it.png").stat().st_size > 10_000
+    picture = EXAMPLES / "gallery" / f"{name}.png"
+    assert picture.stat().st_size < 250_000
+    assert picture.name in (EXAMPLES / "gallery" / "README.md").read_text()
