@@ -371,6 +371,7 @@ def insert_segments(g: Graph, ends: Any) -> Collection:
     work, again, found, winners, blocked = (
         Collection(g.chords, capacity=c) for c in (n, n, n, n, 0)
     )
-    work.extend(np.arange(n))
+    with g.device.active():  # in the order of rows of triangles, which is one of places
+        work.extend(g.points.at.array[g.chords.a.array].argsort())
     recover(g, g.cells, work, again, found, winners, blocked)
     return blocked
