@@ -90,6 +90,8 @@ def test_overlap_against_every_pair(shape):
     over, meets = slow_verdict(mesh)
     assert bool(found & {"star", "overlap"}) == (over or meets), found
     assert found <= {"star", "overlap"}
+    for scale in (2.0**-330, 2.0**330):  # about 1e-100 and 1e100
+        assert names(Mesh(points * scale, triangles)) - {"delaunay", "duplicate-point"} == found
     if not found:
         union = shapely.union_all(shapely.polygons(points[triangles]))
         assert union.area == pytest.approx(areas.sum(), rel=1e-12)
