@@ -280,7 +280,7 @@ class Scanner:
         values = None
         if total and (counts[filled] == len(fields)).all():
             with suppress(ValueError):  # explained below
-                values = np.fromstring(text, dtype, sep=" ")
+                values = np.fromstring(text + b" 7", dtype, sep=" ")[:-1]  # older ones stop early
         if values is None or len(values) != total or not np.isfinite(values).all():
             self._explain(start, text, fields)
             self.fail("the numbers in this part of the file could not be read", self.line(start))
