@@ -183,8 +183,9 @@ def test_points_alone(target):
     mesh = morph.triangulate(points, device=target)
     mesh.check()
     assert (mesh.segment_markers == 1).all() and mesh.triangle_attributes.shape[1] == 0
-    named = morph.triangulate(points, regions=[[0.5, 0.5, 4]], device=target)
+    named = morph.triangulate(points, regions=[[0.5, 0.5, 4], [9, 9, 5]], device=target)
     assert (named.triangle_attributes == 4).all()
+    assert len(morph.triangulate(points, holes=[[9, 9]], device=target).triangles)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_points_alone(target):
         (TRIANGLE, {"segments": [[0.0, 1.0]]}, "segments must hold integers, got float64"),
         (TRIANGLE, {"segments": [0, 1]}, r"segments must have shape \(any, 2\)"),
         (TRIANGLE, {"holes": [[0.2, math.nan]]}, r"holes\[0\] = .*: a number is not finite"),
-        (TRIANGLE, {"holes": [[0.2, 0.2]]}, "holes need segments"),
+        (TRIANGLE, {"holes": [[0.2, 0.2]]}, "every triangle is carved away"),
         (TRIANGLE, {"segments": ring(3), "holes": [[0.2, 0.2]]}, "every triangle is carved away"),
         (TRIANGLE, {"regions": [[0.2, 0.2]]}, r"regions must have shape \(any, 4\)"),
         (TRIANGLE, {"crossing": "ignore"}, "crossing is 'refuse' or 'split', not 'ignore'"),

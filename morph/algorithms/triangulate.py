@@ -104,8 +104,8 @@ def triangulate(
         same = where.to_host(g.points.same.array)
         if duplicates == "refuse":
             _refuse_duplicates(same[:n])
-        if not len(ends):
-            break
+        if not (len(ends) or len(graph.holes) or len(graph.regions)):
+            return _mesh(g, graph, attributes, same, of, None, None)
         tell("segments", len(ends))
         ends = np.where(same[ends] >= 0, same[ends], ends)
         proper = ends[:, 0] != ends[:, 1]
@@ -120,13 +120,7 @@ def triangulate(
         points = np.concatenate([points, split.points])
         ends, of = split.pieces, of[split.of]
     tell("domain", len(g.triangles))
-    kept, region = None, None
-    if len(ends):
-        kept, region = carve(g, graph.holes, graph.regions, hull)
-    elif len(graph.holes):
-        raise ValueError("holes need segments around them: without, they reach all of the domain")
-    elif len(graph.regions):
-        region = np.full(len(g.triangles), len(graph.regions) - 1)
+    kept, region = carve(g, graph.holes, graph.regions, hull)
     return _mesh(g, graph, attributes, same, of, kept, region)
 
 
