@@ -22,8 +22,7 @@ template <bool FIXED, i32 STRIDE, i32 LOW, i32 HIGH> struct Span {
     u32 word[(LAST - FIRST) / 4];
 
     explicit MORPH_FN Span(const u8* record) {
-#pragma unroll
-        for (i32 at = 0; at < LAST - FIRST; at += WIDTH) {
+        MORPH_UNROLL_ALL for (i32 at = 0; at < LAST - FIRST; at += WIDTH) {
             const u8* p = record + FIRST + at;
             u32* w = word + at / 4;
             if constexpr (WIDTH == 16) load_words<FIXED>(p, w[0], w[1], w[2], w[3]);
@@ -38,8 +37,7 @@ template <bool FIXED, i32 STRIDE, i32 LOW, i32 HIGH> struct Span {
     }
     template <class V, i32 N, i32 OFFSET> MORPH_FN Vec<V, N> vec() const {
         Vec<V, N> x;
-#pragma unroll
-        for (i32 j = 0; j < N; j++) x.v[j] = get<V, OFFSET>(j);
+        MORPH_UNROLL_ALL for (i32 j = 0; j < N; j++) x.v[j] = get<V, OFFSET>(j);
         return x;
     }
 };
@@ -63,11 +61,39 @@ template <bool FIXED, i32 STRIDE, i32 LOW, i32 HIGH> struct Span {
 
 #endif
 
+// Bytes LOW to HIGH of a record, multiples of 4, written by as few stores.
+template <i32 LOW, i32 HIGH> struct Pack {
+    u32 word[(HIGH - LOW) / 4];
+
+    template <i32 OFFSET, class V> MORPH_FN void put(V x, i32 j = 0) {
+        i32 at = (OFFSET - LOW + j * i32(sizeof(V))) / 4;
+        word[at] = u32(to_bits(x));
+        if constexpr (sizeof(V) == 8) word[at + 1] = u32(to_bits(x) >> 32);
+    }
+    template <i32 OFFSET, class V, i32 N> MORPH_FN void put(const Vec<V, N>& x) {
+        MORPH_UNROLL_ALL for (i32 j = 0; j < N; j++) put<OFFSET>(x.v[j], j);
+    }
+    MORPH_FN void write(u8* record) const {
+        MORPH_UNROLL_ALL for (i32 at = LOW, n; at < HIGH; at += n) {
+            u32* p = (u32*)(record + at);
+            const u32* w = word + (at - LOW) / 4;
+            n = at % 16 == 0 && at + 16 <= HIGH ? 16 : at % 8 == 0 && at + 8 <= HIGH ? 8 : 4;
+#ifdef __CUDACC__
+            if (n == 16) *(uint4*)p = make_uint4(w[0], w[1], w[2], w[3]);
+            else if (n == 8) *(uint2*)p = make_uint2(w[0], w[1]);
+            else *p = w[0];
+#else
+            for (i32 k = 0; k < n / 4; k++) store(p + k, w[k]);
+#endif
+        }
+    }
+};
+
 template <class T, i64 STRIDE, i64 OFFSET = 0> struct Col {
     typedef Value<T> V;
     u8* base;
 
-    MORPH_FN const u8* record(i64 row) const { return base + row * STRIDE - OFFSET; }
+    MORPH_FN u8* record(i64 row) const { return base + row * STRIDE - OFFSET; }
     MORPH_FN V* at(i64 row, i64 j = 0) const { return (V*)(base + row * STRIDE) + j; }
     MORPH_FN V get(i64 row, i64 j = 0) const { return Reader<T>::get(at(row, j)); }
     MORPH_FN void set(i64 row, V x) const { store(at(row), x); }
@@ -83,6 +109,11 @@ template <class T, i64 STRIDE, i64 OFFSET = 0> struct Col {
         return x;
     }
     template <i32 N> MORPH_FN void set(i64 row, const Vec<V, N>& x) const {
+        if constexpr (STRIDE % 8 == 0 && N * sizeof(V) >= 8 && sizeof(V) >= 4) {
+            Pack<OFFSET, OFFSET + N * i32(sizeof(V))> pack;
+            pack.template put<OFFSET>(x);
+            return pack.write(record(row));
+        }
         for (i32 j = 0; j < N; j++) set(row, j, x.v[j]);
     }
     // A new row's values, from the table's fill blob.

@@ -7,10 +7,12 @@
 #define MORPH_FN __device__ __forceinline__
 #define MORPH_CALL static __device__ __noinline__  // large, and called from several places
 #define MORPH_UNROLL _Pragma("unroll 4")
+#define MORPH_UNROLL_ALL _Pragma("unroll")
 #else
 #define MORPH_FN inline
 #define MORPH_CALL static inline __attribute__((unused))
 #define MORPH_UNROLL
+#define MORPH_UNROLL_ALL
 #define MORPH_EXPORT extern "C" __attribute__((visibility("default")))
 #pragma GCC visibility push(hidden)  // two kernels in one process never see each other's functions
 #endif
@@ -49,8 +51,7 @@ template <class T, i32 N> struct Vec {
     MORPH_FN T pick(i64 i) const {
 #ifdef __CUDACC__
         T x = v[0];
-#pragma unroll
-        for (i32 k = 1; k < N; k++) x = i == k ? v[k] : x;
+        MORPH_UNROLL_ALL for (i32 k = 1; k < N; k++) x = i == k ? v[k] : x;
         return x;
 #else
         return v[i];

@@ -53,56 +53,93 @@ class Body(Expressions):
         self.put("}")
 
     def body(self, body: ir.Body) -> None:
-        """Statements, one after another; what they read of one row's record is read at once."""
+        """Statements, one after another; of one row's record, all is read or written at once."""
         i = 0
         while i < len(body):
-            reads = self._together(body[i:])
+            reads, writes = self._reads(body[i:]), self._writes(body[i:])
             if len(reads) > 1:
-                self._span(reads)
+                self._read(reads)
+            elif len(writes) > 1:
+                self._write(writes)
             else:
                 self.stmt(body[i])
-            i += max(len(reads), 1)
+            i += max(len(reads), len(writes), 1)
 
-    def _together(self, body: ir.Body) -> list[tuple[str, ir.Place]]:
+    def _shares(self, p: ir.Place, first: ir.Place) -> bool:
+        """Whether two places are whole columns of one row, in one record."""
+        if p.index is not None or first.index is not None or p.slot != first.slot:
+            return False
+        if not (isinstance(p.row, ir.Var) and isinstance(first.row, ir.Var)):
+            return False
+        mine, other = self._column(p), self._column(first)
+        one = p.row.name == first.row.name and mine.record == other.record
+        return one and mine.record >= 0 and mine.stride % 8 == 0
+
+    def _reads(self, body: ir.Body) -> list[tuple[str, ir.Place]]:
         """The columns of one row's record that the statements begin with reading."""
-        reads: list[tuple[str, ir.Place]] = []
+        found: list[tuple[str, ir.Place]] = []
         for s in body:
             if not (isinstance(s, ir.Assign) and isinstance(s.value, ir.Load)):
                 break
             p = s.value.place
-            first = reads[0][1] if reads else p
-            if not isinstance(p.row, ir.Var) or (p.slot, p.row.name) != (
-                first.slot, getattr(first.row, "name", "")
-            ):  # fmt: skip
+            if not self._shares(p, found[0][1] if found else p):
                 break
-            mine, theirs = (self._column(x) for x in (p, first))
-            wide = mine.record >= 0 and mine.stride % 8 == 0 and mine.record == theirs.record
-            if not wide or (p.index is not None) or p.row.name in (n for n, _ in reads):
+            found.append((s.name, p))
+            if isinstance(p.row, ir.Var) and p.row.name == s.name:
                 break
-            reads.append((s.name, p))
-        return reads
+        return found
+
+    def _writes(self, body: ir.Body) -> list[ir.Write]:
+        """The columns of one row's record, side by side, that the statements begin with writing."""
+        found: list[ir.Write] = []
+        for s in body:
+            if not (isinstance(s, ir.Write) and self._shares(s.place, (found or [s])[0].place)):
+                break
+            reads = [n for n in ir.walk(s.value) if isinstance(n, ir.Load | ir.Call)]
+            if self._column(s.place).dtype.bits < 32 or (found and reads):
+                break
+            found.append(s)
+        ends = sorted(self._extent(s.place) for s in found)
+        close = all(a[1] == b[0] for a, b in zip(ends, ends[1:], strict=False))
+        return found if close and ends and ends[0][0] % 4 == 0 else []
 
     def _column(self, p: ir.Place) -> Column:
         found = self.names.stores[p.slot].column(p.column)
         assert found is not None
         return found
 
-    def _span(self, reads: list[tuple[str, ir.Place]]) -> None:
-        """Read several columns of a row by few loads."""
-        columns = [self._column(p) for _, p in reads]
-        slot, row = reads[0][1].slot, reads[0][1].row
-        sizes = [max(c.size, 1) * c.dtype.bits // 8 for c in columns]
-        low = min(c.offset for c in columns)
-        high = max(c.offset + n for c, n in zip(columns, sizes, strict=True))
+    def _extent(self, p: ir.Place) -> tuple[int, int]:
+        """Where in its record a column begins and ends."""
+        c = self._column(p)
+        return c.offset, c.offset + max(c.size, 1) * c.dtype.bits // 8
+
+    def _read(self, reads: list[tuple[str, ir.Place]]) -> None:
+        places = [p for _, p in reads]
+        slot, row, columns = places[0].slot, places[0].row, [self._column(p) for p in places]
+        low, high = min(self._extent(p)[0] for p in places), max(self._extent(p)[1] for p in places)
         fixed = not any((slot, c.name) in self.names.changed for c in columns)
         span, first = self.temp("w"), self.names.column(slot, columns[0].name)
-        self.place(reads[0][1].pos)
+        self.place(places[0].pos)
         kind = f"Span<{'true' if fixed else 'false'}, {columns[0].stride}, {low}, {high}>"
         self.put(f"const {kind} {span}({first}.record({self.expr(row)}));")
         for (name, _), c in zip(reads, columns, strict=True):
             t = CTYPE[c.dtype.name]
             part = f"vec<{t}, {c.size}, {c.offset}>()" if c.size else f"get<{t}, {c.offset}>()"
             self.put(f"{self.resolve(name)} = {span}.{part};")
+
+    def _write(self, writes: list[ir.Write]) -> None:
+        extents = [self._extent(s.place) for s in writes]
+        pack, p = self.temp("w"), writes[0].place
+        self.place(writes[0].pos)
+        self.put(f"Pack<{min(e[0] for e in extents)}, {max(e[1] for e in extents)}> {pack};")
+        for s in writes:
+            self.place(s.pos)
+            c = self._column(s.place)
+            value = self.expr(s.value)
+            if not c.size:
+                value = f"{CTYPE[c.dtype.name]}({value})"
+            self.put(f"{pack}.put<{c.offset}>({value});")
+        self.put(f"{pack}.write({self.names.column(p.slot, p.column)}.record({self.expr(p.row)}));")
 
     def stmt(self, s: ir.Stmt) -> None:
         """One statement."""
