@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from targets import everywhere, tries
+from targets import everywhere, host, tries
 
 import morph
-from morph.algorithms.crossings import crossing
+from morph.algorithms.crossings import crossing, split_crossings
+from morph.algorithms.delaunay import delaunay_tables
+from morph.algorithms.segments import insert_segments
+from morph.testing import fail_allocation
 
 seeds = st.integers(0, 2**32 - 1)
 TRIANGLE = [[0, 0], [1, 0], [0, 1]]
@@ -67,6 +71,36 @@ def test_every_order_and_number_of_threads_gives_one_result(target):
     for mesh in others:
         assert canonical(mesh.triangles) == canonical(first.triangles)
         assert unique_pieces(mesh) == unique_pieces(first)
+
+
+def test_every_allocation_can_fail(target):
+    points = np.random.default_rng(1).random((12, 2))
+    ends = np.array([[0, 1], [2, 3], [4, 5], [6, 7]], np.int32)
+
+    def insert(n):
+        g = delaunay_tables(points, target)
+        with fail_allocation(n, target) as fault:
+            insert_segments(g, ends)
+            split = split_crossings(g)
+        return canonical(host(g.triangles.node)), set(map(tuple, split.pieces.tolist())), fault
+
+    want, n, fired = insert(10**6)[:2], 1, True
+    while fired:
+        *got, fault = insert(n)
+        fired = fault.fired
+        assert tuple(got) == want, n
+        n += 1
+    assert n > 20
+
+
+def test_threads_at_once():
+    rng = np.random.default_rng(2)
+    inputs = [planar(rng, 200 + k, 40) for k in range(6)]
+    with ThreadPoolExecutor(3) as pool:
+        meshes = list(pool.map(lambda x: morph.triangulate(*x, hull=True, device="cpu"), inputs))
+    for (points, _), mesh in zip(inputs, meshes, strict=True):
+        mesh.check()
+        assert np.array_equal(mesh.points[: len(points)], points)
 
 
 @tries(8)

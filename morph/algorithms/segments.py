@@ -145,8 +145,8 @@ def constrain(g, edge, s):
 
 
 @kernel
-def scout(s, g, age, found):
-    """Mark the edges that are there; claim the channel that comes next."""
+def follow(s, g, found):
+    """Mark the edges that are there, as far as the segment runs along them."""
     a = s.now
     edge, end = leave(g, a, s.b.xy)
     while end is not None:
@@ -158,14 +158,20 @@ def scout(s, g, age, found):
         edge, end = leave(g, a, s.b.xy)
     s.now = a
     s.first = edge
+    found.add(s)
+
+
+@kernel
+def claim(s, g, age):
+    """Claim the channel that comes next."""
     key = i64(age) << 32 | i64(s.rank)
+    edge = s.first
     atomic_min(g.triangles[edge >> 2].claim, key)
     side = i32(1)
     while side != 0 and g.triangles[edge >> 2].twin[edge & 3] >= 0:
-        o, v, side = onward(g, a, s.b, edge)
+        o, v, side = onward(g, s.now, s.b, edge)
         atomic_min(g.triangles[o >> 2].claim, key)
         edge = next_edge(o, side)
-    found.add(s)
 
 
 @func
@@ -323,7 +329,8 @@ def rebuild(s, g, cells, age, again):
 def recover(g, cells, work, again, found, winners, blocked):
     age = FIRST_AGE
     while not work.empty:
-        foreach(work, scout, g, age, found)
+        foreach(work, follow, g, found)
+        foreach(found, claim, g, age)
         foreach(found, judge, g, age, winners, again, blocked)
         foreach(winners, rebuild, g, cells, age, again)
         work, again = again, work
