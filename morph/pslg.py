@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.arrays import as_array, as_indices
+from morph.device import is_host
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 
@@ -61,22 +64,25 @@ class Pslg:
     base: int = 0
 
     def __post_init__(self) -> None:
-        self.points = _numbers("points", self.points, 2)
+        self.points = _finite("points", self.points, 2)
         n = len(self.points)
-        self.segments = _segments(self.segments, n)
+        self.segments = as_indices("segments", _host(self.segments), 2, n, np)
+        equal = self.segments[:, 0] == self.segments[:, 1]
+        if equal.any():
+            row = int(equal.argmax())
+            shown = self.segments[row].tolist()
+            raise ValueError(f"segments[{row}] = {shown}: a segment joins two different points")
         self.segment_markers = _markers("segment_markers", self.segment_markers, len(self.segments))
         self.point_markers = _markers("point_markers", self.point_markers, n)
         attributes = _host(self.point_attributes)
-        if attributes.size == 0:
-            attributes = np.empty((n, 0))
-        if attributes.ndim != 2 or len(attributes) != n:
-            raise ValueError(f"point_attributes must have shape ({n}, any), got {attributes.shape}")
-        self.point_attributes = _floats("point_attributes", attributes)
-        self.holes = _numbers("holes", self.holes, 2)
+        attributes = attributes if attributes.size else np.empty((n, 0))
+        shape: tuple[int | str, ...] = (n, "any")
+        self.point_attributes = as_array("point_attributes", attributes, np.float64, shape, np)
+        self.holes = _finite("holes", self.holes, 2)
         regions = _host(self.regions)
         if regions.ndim == 2 and regions.shape[1] == 3:
             regions = np.column_stack([regions, np.full(len(regions), -1.0)])
-        self.regions = _numbers("regions", regions, 4)
+        self.regions = _finite("regions", regions, 4)
         if self.base not in (0, 1):
             raise ValueError(f"base is 0 or 1, not {self.base}")
 
@@ -95,61 +101,21 @@ class Pslg:
 
 
 def _host(values: Any) -> NDArray[Any]:
-    return np.asarray(values.get() if hasattr(values, "get") else values)
+    return np.asarray(values if is_host(values) else values.get())
 
 
-def _floats(name: str, values: NDArray[Any]) -> Floats:
-    if values.size and values.dtype.kind not in "iuf":
-        raise ValueError(f"{name} must hold real numbers, got {values.dtype}")
-    return np.ascontiguousarray(values, np.float64)
-
-
-def _numbers(name: str, values: Any, width: int) -> Floats:
-    """An array of rows of finite numbers."""
-    array = _host(values)
-    if array.size == 0:
-        array = np.empty((0, width))
-    if array.ndim != 2 or array.shape[1] != width:
-        raise ValueError(f"{name} must have shape (any, {width}), got {array.shape}")
-    array = _floats(name, array)
-    good = np.isfinite(array[:, : min(width, 3)]).all(axis=1)
+def _finite(name: str, values: Any, width: int) -> Floats:
+    """Rows of numbers that are finite; a region's largest area may be anything."""
+    array: Floats = as_array(name, _host(values), np.float64, ("any", width), np)
+    good = np.isfinite(array[:, :3]).all(axis=1)
     if not good.all():
         row = int(good.argmin())
         raise ValueError(f"{name}[{row}] = {array[row].tolist()}: a number is not finite")
     return array
 
 
-def _segments(values: Any, n: int) -> Ints:
-    array = _host(values)
-    if array.size == 0:
-        array = np.empty((0, 2), np.int32)
-    if array.ndim != 2 or array.shape[1] != 2:
-        raise ValueError(f"segments must have shape (any, 2), got {array.shape}")
-    if array.dtype.kind not in "iu":
-        raise ValueError(f"segments must hold integers, got {array.dtype}")
-    bad = ((array < 0) | (array >= n)).any(axis=1)
-    if bad.any():
-        row = int(bad.argmax())
-        shown = array[row].tolist()
-        raise ValueError(f"segments[{row}] = {shown}: an index must be in 0..{n - 1}")
-    bad = array[:, 0] == array[:, 1]
-    if bad.any():
-        row = int(bad.argmax())
-        shown = array[row].tolist()
-        raise ValueError(f"segments[{row}] = {shown}: a segment joins two different points")
-    return np.ascontiguousarray(array, np.int32)
-
-
 def _markers(name: str, values: Any, rows: int) -> Ints:
     array = _host(values)
-    if array.size == 0:
-        array = np.zeros(rows, np.int32)
-    if array.shape != (rows,):
-        raise ValueError(f"{name} must have shape ({rows},), got {array.shape}")
-    if array.dtype.kind not in "iu":
-        raise ValueError(f"{name} must hold integers, got {array.dtype}")
-    wide = (array < -(2**31)) | (array >= 2**31)
-    if wide.any():
-        row = int(wide.argmax())
-        raise ValueError(f"{name}[{row}] = {int(array[row])} does not fit 32 bits")
-    return np.ascontiguousarray(array, np.int32)
+    array = array if array.size else np.zeros(rows, np.int32)
+    markers: Ints = as_array(name, array, np.int32, (rows,), np)
+    return markers

@@ -233,7 +233,7 @@ def test_points_alone(target):
         ([[0, 0], [1, 0], [0, math.nan]], {}, r"points\[2\] = .*: a number is not finite"),
         ([[0, 0], [math.inf, 0], [0, 1]], {}, r"points\[1\] = .*: a number is not finite"),
         ([[0, 0, 0], [1, 0, 0], [0, 1, 0]], {}, r"points must have shape \(any, 2\)"),
-        ([["a", "b"]] * 3, {}, "points must hold real numbers"),
+        ([["a", "b"]] * 3, {}, "points must hold numbers"),
         (TRIANGLE, {"segments": [[0, 3]]}, r"segments\[0\] = \[0, 3\]: an index must be in 0..2"),
         (TRIANGLE, {"segments": [[0, 1], [-1, 2]]}, r"segments\[1\] = \[-1, 2\]: an index"),
         (TRIANGLE, {"segments": [[1, 1]]}, r"segments\[0\] = \[1, 1\]: .* two different points"),
@@ -258,7 +258,7 @@ def test_bad_input(source, options, message):
     [
         ({"segment_markers": [1, 2]}, r"segment_markers must have shape \(0,\)"),
         ({"point_markers": [0.5] * 3}, "point_markers must hold integers"),
-        ({"point_markers": [0, 2**40, 1]}, r"point_markers\[1\] = 1099511627776 does not fit"),
+        ({"point_markers": [0, 2**40, 1]}, "point_markers must hold integers from"),
         ({"point_attributes": [[1.0]]}, r"point_attributes must have shape \(3, any\)"),
         ({"base": 2}, "base is 0 or 1, not 2"),
     ],
