@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from morph.algorithms.segments import FREE, HULL, behind, code, leave, next_edge
+from morph.algorithms.delaunay import HULL
+from morph.algorithms.segments import FREE, behind, code, leave, next_edge
 from morph.collect import Set
 from morph.dtypes import Ref, vec
 from morph.graph import Graph

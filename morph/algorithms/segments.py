@@ -10,8 +10,8 @@ all of it, and whose neighbours no stronger one wants, rebuilds it, alone and in
 a random permutation, so that few rounds are needed (Blelloch et al. 2012).  It ends: the strongest
 segment of a round is recovered as far as the next point that lies on it, or meets a constrained
 edge and is given up; points and edges are finite.  Channels have any length: what an item notes
-about its channel lies in rows of a table, three more than edges crossed, in all no more rows than
-all segments cross edges.
+about its channel lies in rows of a table, three more than edges crossed; each channel is rebuilt
+but once.
 
 Decisions are exact.  A segment that passes through a point ends there, and goes on from it.
 """
@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
+from morph.algorithms.delaunay import HULL
 from morph.collect import Collection
 from morph.dtypes import Ref
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel, program
 from morph.prelude import atomic_add, atomic_min, i32, i64, incircle, orient2d, vector
 
-HULL = -(2**31)  # twin: constrained, and nothing behind
 FREE = 2**31 - 1  # by: no segment has asked for this edge
 FIRST_AGE = 2**30 - 1  # ages fall from round to round, so that newer claims win
 UNCLAIMED = 2**62
