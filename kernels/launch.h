@@ -1,21 +1,12 @@
 // How the items of a foreach are run, and the entry of a unit.
 //
 // A `Step` is one foreach of the unit.  It names its items' type `I` and has
-//     open(a, it)      whether there is an item to run (it is alive, and passes the filter)
+//     FILTERS          whether open asks more than whether a row is alive
+//     find(a, it)      looks up what the kernel is called with
+//     open(a, it)      does so; whether there is an item to run (it is alive, and passes the filter)
 //     run(a, it)       the kernel; with single(collection): whether it claims anything
 //     claim, wins, commit, abort    only with single(collection)
 // `end_item(a, it)` gives back what the item reserved, and records a failure.
-
-template <class A, class R, class Step>
-MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    for (Share share(a, t, t.replay ? 0 : first, last); share.next();)
-        for (i64 i = share.begin; i < share.end; i += share.step) {
-            if (t.replay && !was_pending(a.pending, i)) continue;
-            typename Step::I it(a, t, i);
-            if (s.open(a, it)) s.run(a, it);
-            end_item(a, it);
-        }
-}
 
 // Whether there is an item to run; if not, it has ended.
 template <class A, class R, class Step, class I>
@@ -25,14 +16,63 @@ MORPH_FN bool open(const A& a, const R& t, const Step& s, I& it) {
     end_item(a, it);
     return false;
 }
-// The part after it.
+// The part behind the barrier.
 template <class A, class Step, class I> MORPH_FN void finish(const A& a, const Step& s, I& it, bool won) {
     if (won) s.commit(a, it);
     else s.abort(a, it);
     end_item(a, it);
 }
 
+template <class A, class R, class Step>
+MORPH_FN void each_in_turn(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    for (Share share(a, t, first, last); share.next();)
+        for (i64 i = share.begin; i < share.end; i += share.step) {
+            typename Step::I it(a, t, i);
+            if (!open(a, t, s, it)) continue;
+            s.run(a, it);
+            end_item(a, it);
+        }
+}
+
 #ifdef __CUDACC__
+
+constexpr i32 SIEVE = 8;  // items of each lane that a warp looks at before it runs any
+
+// A warp looks at many items, then runs those that passed the filter, one on each lane: rare ones share
+// the run, and what they add.
+template <class A, class R, class Step>
+MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    __shared__ unsigned short queues[256 / 32][32 * SIEVE];
+    unsigned short* queue = queues[threadIdx.x / 32];
+    i32 lane = threadIdx.x & 31;
+    for (i64 base = first + t.thread / 32 * (32 * SIEVE); base < last; base += i64(t.threads) * SIEVE) {
+        i32 found = 0;
+        for (i32 k = lane; k < 32 * SIEVE; k += 32) {
+            typename Step::I it(a, t, base + k);
+            bool here = base + k < last && open(a, t, s, it);
+            u32 those = __ballot_sync(~0u, here);
+            if (here) queue[found + __popc(those & ((1u << lane) - 1))] = k;
+            found += __popc(those);
+        }
+        __syncwarp();
+        for (i32 k = lane; k < found; k += 32) {
+            typename Step::I it(a, t, base + queue[k]);
+            s.find(a, it);
+            s.run(a, it);
+            end_item(a, it);
+        }
+        __syncwarp();
+    }
+}
+
+template <class A, class R, class Step>
+MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    if (t.replay) first = 0;
+    if constexpr (Step::FILTERS) {
+        if (last - first > i64(t.threads) * SIEVE / 2) return each_that_passes(a, t, s, first, last);
+    }
+    each_in_turn(a, t, s, first, last);
+}
 
 // The items of a range, handed out one by one from the cursor.  Those handed out together lie far apart:
 // neighbours in a list are neighbours in the graph, and would want the same rows.
@@ -112,6 +152,11 @@ template <class A> MORPH_FN bool last_out(const A& a) {
     }
 
 #else
+
+template <class A, class R, class Step>
+MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    each_in_turn(a, t, s, t.replay ? 0 : first, last);
+}
 
 MORPH_EXPORT void* malloc(decltype(sizeof 0));
 MORPH_EXPORT void free(void*);

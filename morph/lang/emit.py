@@ -379,19 +379,23 @@ class Emission:
         self.put(f"struct {name} {{  // {about}", f"    typedef {item} I;")
         for (_, t), x in zip((*params, *tests), (*args, *test_args), strict=True):
             self.put(f"    {n.type(t)} {x};")
-        self.put("    MORPH_FN bool open(const Args& a, I& it) const {")
-        tests_text, opened = [], []
+        self.put(f"    static constexpr bool FILTERS = {'true' if where else 'false'};")
+        tests_text, opened, found = [], [], []
         if n.stores[s.slot].deletes:
             tests_text.append(f"!is_dead({n.base(s.slot)}_dead, it.position)")
         if s.slot in n.reborn:
             launch = "it.launch" if self.unit.fused else "i32(a.launch)"
             tests_text.append(f"!is_born(a.{cname(s.slot)}_born, it.position, {launch})")
         if n.plain(s.slot):
-            opened.append(f"        it.row = {n.column(s.slot, 'item')}.get(it.position);")
+            found = [f"    it.row = {n.column(s.slot, 'item')}.get(it.position);"]
+            opened.append("        find(a, it);")
         if where:
             given = "".join(f", {w}" for w in test_args)
             tests_text.append(f"{n.funcs[where.name]}(a, it, it.row{given}) && !it.failed")
         opened.append(f"        return {' && '.join(tests_text) or 'true'};")
+        self.put("    MORPH_FN void find(const Args& a, I& it) const {")
+        self.put(*(f"    {x}" for x in self.way(found, "it")), "    }")
+        self.put("    MORPH_FN bool open(const Args& a, I& it) const {")
         self.put(*(f"    {x}" for x in self.way([x[4:] for x in opened], "it")), "    }")
         call = "(a, it, it.row" + "".join(f", {x}" for x in args) + ");"
         given = "(const Args& a, I& it) const"
