@@ -75,7 +75,7 @@ def test_coasts(name, angle, device):
     mesh = morph.Mesh.read(MESHES / f"{name}.node")
     result = refine_with_report(mesh, angle, device=device)
     judge(mesh, result.mesh, angle)
-    assert result.stuck == 0
+    assert set(result.unmet) <= {"small input angle"}
     if name in ("italy", "south_africa") and angle <= 25:
         assert result.mesh.quality().min_angle >= min(angle, input_angles(mesh))
 

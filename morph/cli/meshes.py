@@ -118,7 +118,7 @@ def refine(
         "output": {name: len(getattr(out, name)) for name in sizes},
         "quality": quality.to_dict(),
         "rounds": done.rounds,
-        "stuck": done.stuck,
+        "unmet": done.unmet,
         "times": times,
         "device": where.name,
     }
@@ -128,10 +128,7 @@ def refine(
         f"angles {quality.min_angle:.2f} to {quality.max_angle:.2f} degrees, area {quality.area:g}",
         f"{where.name}: {in_words(times)}",
     ]
-    if done.stuck:
-        lines.append(
-            f"{done.stuck:,} bad triangles could not be mended: coordinates have no more digits"
-        )
+    lines += [f"{n:,} triangles are not as asked: {reason}" for reason, n in done.unmet.items()]
     print_report(report, as_json, lines)
 
 

@@ -1,0 +1,243 @@
+"""What the caller asks of a refined mesh, checked and brought to the form that kernels read."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from morph.algorithms.meshtables import walls_of
+from morph.collect import Set
+from morph.device import Device
+from morph.dtypes import Ref, vec
+from morph.kernel import foreach, kernel
+from morph.mesh import Mesh
+from morph.prelude import atomic_max, f64, i32, i64, orient2d
+from morph.table import Table
+
+MAX_ANGLE = 34.0
+SAFE_ANGLE = 30.0  # up to here, refinement has not been seen to run away
+BOUNDARIES = ("split", "keep-hull", "keep-all")
+UNLIMITED = 1 << 62
+FAR = 1e150  # instead of an infinite size, which cannot be interpolated
+
+Floats = NDArray[np.float64]
+SizeField = Callable[[Floats], ArrayLike]
+
+
+def bounds(mesh: Mesh) -> Floats:
+    """Return the lowest and the highest coordinates, shape (2, 2), on the host."""
+    where = mesh.device
+    with where.active():
+        ends = where.xp.stack([mesh.points.min(axis=0), mesh.points.max(axis=0)])
+        return np.asarray(where.to_host(ends))
+
+
+def scale_of(mesh: Mesh) -> float:
+    """Return the power of two that brings coordinates to where their fourth powers are numbers.
+
+    Products by it are exact, so a mesh is refined alike at 1e-100 and at 1.
+
+    Raises
+    ------
+    ValueError
+        If coordinates are beyond 1e140, or nothing is as large as 1e-140, or the smallest of them
+        would lose digits.
+    """
+    box = bounds(mesh)
+    most, extent = float(np.abs(box).max()), float((box[1] - box[0]).max())
+    if not (extent >= 1e-140 and most <= 1e140):
+        raise ValueError(
+            f"coordinates up to {most:g}, {extent:g} apart: refinement needs them within 1e140,"
+            " and at least 1e-140 apart"
+        )
+    if 2.0**-100 < extent and most < 2.0**100:
+        return 1.0
+    scale = 2.0 ** -math.frexp(most)[1]
+    if not bool((mesh.points * scale / scale == mesh.points).all()):
+        raise ValueError(f"coordinates up to {most:g} and others near 0 do not fit one scale")
+    return scale
+
+
+def goals_of(
+    mesh: Mesh,
+    min_angle: float,
+    max_area: float,
+    boundary: str,
+    max_points: int | None,
+    scale: float,
+    where: Device,
+) -> Table:
+    """Make the row of numbers that kernels compare with; an option not used is no column."""
+    cosine = math.cos(math.radians(min_angle))
+    box = bounds(mesh) * scale
+    extent = box[1] - box[0]
+    area = float(extent.prod()) / len(mesh.triangles)
+    columns: dict[str, Any] = {
+        # min_angle = 0 asks nothing, however the cosine of a flat angle is rounded
+        "cos2": cosine**2 if min_angle else 2.0,
+        "area": max_area * scale * scale,
+        "reach": 0.475 * math.sqrt((1 + cosine) / max(1 - cosine, 1e-9)),
+        "floor": float(max(extent.max() * 2.0**-40, np.abs(box).max() * 2.0**-48)) ** 2,
+        "scale": 1.0 / max(area, 1e-300),
+        # no point from which a segment that must stay whole gives smaller angles than asked
+        "lens": math.cos(math.radians(2 * min_angle)) ** 2,
+    }
+    types: dict[str, Any] = dict.fromkeys(columns, f64)
+    for name, wanted, kind, value in (
+        ("keep_hull", boundary == "keep-hull", i32, 1),
+        ("keep_all", boundary == "keep-all", i32, 1),
+        ("left", max_points is not None, i64, max_points),
+    ):
+        if wanted:
+            types[name], columns[name] = kind, value
+    goals = Table("goals", where, **types)
+    goals.new(**columns)
+    return goals
+
+
+def check_options(min_angle: float, boundary: str, max_points: int | None) -> None:
+    """Refuse options out of range.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not 0 <= min_angle <= MAX_ANGLE:
+        raise ValueError(f"min_angle is from 0 to {MAX_ANGLE:g} degrees, not {min_angle}")
+    if boundary not in BOUNDARIES:
+        raise ValueError(f"boundary is one of {', '.join(BOUNDARIES)}, not {boundary!r}")
+    if max_points is not None and not 0 <= max_points < UNLIMITED:
+        raise ValueError(f"max_points must be 0 or more, not {max_points}")
+
+
+def area_limits(
+    mesh: Mesh, max_area: float | str | ArrayLike | None, where: Device
+) -> tuple[float, Floats | None]:
+    """Split ``max_area`` into one number for all triangles and, if there are, a limit for each.
+
+    Raises
+    ------
+    ValueError
+        If a number is not positive, an array has not one entry for each triangle, a name is not
+        ``"regions"``, or a region's point lies in no triangle.
+    """
+    if max_area is None:
+        return math.inf, None
+    if isinstance(max_area, str):
+        if max_area != "regions":
+            raise ValueError(f"max_area is a number, an array or 'regions', not {max_area!r}")
+        return math.inf, region_limits(mesh, where)
+    limits = np.asarray(max_area, np.float64)
+    if limits.ndim == 0:
+        if not limits > 0:
+            raise ValueError(f"max_area must be positive, not {max_area}")
+        return float(limits), None
+    if limits.shape != (len(mesh.triangles),):
+        raise ValueError(
+            f"max_area must have shape ({len(mesh.triangles)},), one a triangle, got {limits.shape}"
+        )
+    return math.inf, np.where(limits > 0, limits, math.inf)  # nan and <= 0: no limit
+
+
+@kernel
+def join(t, parts):
+    """Unite a triangle with those behind its open sides."""
+    for k in range(3):
+        if t.open[k] is not None:
+            parts.union(t, t.open[k])
+
+
+@kernel
+def find_places(t, places, points):
+    """Note for each place a triangle that holds it."""
+    a, b, c = points[t.corner[0]], points[t.corner[1]], points[t.corner[2]]
+    for p in places:
+        if (
+            orient2d(a.xy, b.xy, p.xy) >= 0
+            and orient2d(b.xy, c.xy, p.xy) >= 0
+            and orient2d(c.xy, a.xy, p.xy) >= 0
+        ):
+            atomic_max(p.within, t.id)
+
+
+def region_limits(mesh: Mesh, where: Device) -> Floats:
+    """Give each triangle the area limit of its region; of two that name a region, the later.
+
+    A region is what the segments around its point enclose; inf if it has no limit.
+    """
+    limits = np.full(len(mesh.triangles), math.inf)
+    if not len(mesh.regions):
+        return limits
+    points = Table("corners", where, xy=vec(f64, 2))
+    points.extend(xy=mesh.points)
+    cells = Table("cells", where, corner=Ref("corners")[3], open=Ref("cells")[3])
+    places = Table("places", where, xy=vec(f64, 2), within=i32)
+    cells.extend(corner=mesh.triangles, open=np.where(walls_of(mesh) < 0, mesh.neighbors, -1))
+    places.extend(xy=mesh.regions[:, :2], within=np.full(len(mesh.regions), -1, np.int32))
+    parts = Set(cells)
+    foreach(cells, join, parts)
+    foreach(cells, find_places, places, points)
+    label = where.to_host(parts.labels())
+    within = where.to_host(places.within.array)
+    for (x, y, _, limit), t in zip(mesh.regions.tolist(), within.tolist(), strict=True):
+        if t < 0:
+            raise ValueError(f"the region's point ({x:g}, {y:g}) lies in no triangle")
+        limits[label == label[t]] = limit if limit > 0 else math.inf
+    return limits
+
+
+def sizes_at_points(mesh: Mesh, size: SizeField | ArrayLike | None) -> Floats | None:
+    """Return the edge length wanted at each input point.
+
+    Raises
+    ------
+    ValueError
+        If there is not one number for each point, or one is not positive.
+    """
+    if size is None:
+        return None
+    if callable(size):
+        return asked(size, mesh.points)
+    return _positive(np.asarray(size, np.float64), mesh.points, "size")
+
+
+def asked(field: SizeField, points: Floats) -> Floats:
+    """Ask a size field for its values at ``points``, shape (k, 2)."""
+    values = np.asarray(field(points.copy()), np.float64)
+    return _positive(values, points, "size(points)")
+
+
+def _positive(values: Floats, points: Floats, what: str) -> Floats:
+    if values.shape != (len(points),):
+        raise ValueError(
+            f"{what} must have shape ({len(points)},), one a point, got {values.shape}"
+        )
+    wrong = ~(values > 0)
+    if wrong.any():
+        row = int(wrong.argmax())
+        x, y = points[row].tolist()
+        raise ValueError(
+            f"{what} must be positive, not {values[row]} at point {row} ({x:g}, {y:g})"
+        )
+    return values
+
+
+def triangulated(source: Any, where: Device) -> Mesh:
+    """Return a mesh as it is, read one from a file, or triangulate what is none yet."""
+    if isinstance(source, Mesh):
+        return source
+    if isinstance(source, str | os.PathLike):
+        base, suffix = os.path.splitext(os.fspath(source))
+        if suffix not in (".node", ".ele", ".poly"):
+            base += suffix
+        if os.path.exists(base + ".ele"):
+            return Mesh.read(base)
+    from morph.algorithms.triangulate import triangulate  # noqa: PLC0415
+
+    made: Mesh = triangulate(source, device=where)
+    return made
