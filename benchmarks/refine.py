@@ -92,7 +92,8 @@ def main() -> None:
         off = judge(mesh, fine) if o.check else "-"
         rows.append({"what": device, "run s": best[0], "transfer s": best[2], "all s": best[1],
                      "out": len(fine.triangles), "min angle": fine.quality().min_angle,
-                     "rounds": result.rounds, "unmet": sum(result.unmet.values()), "area off by": off,
+                     "rounds": result.rounds, "unmet": sum(result.unmet.values()),
+                     "area off by": off,
                      "ratio": peer / best[0] if peer else ""})  # fmt: skip
     table([{**dict.fromkeys(rows[-1], ""), **r} for r in rows])
 
