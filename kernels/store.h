@@ -222,12 +222,15 @@ MORPH_FN void look(i64* meta, bool collection) {
     store(meta + TO, load(meta + COUNT));
 }
 
-// An item that ends: it ran, or is left for the host.
+MORPH_FN void leave(i64* status, u32* pending, const ItemBase& it) {  // for the host to run again
+    add_up(status + FAILED, 1);
+    if (it.position >= 0) fetch(Or(), pending + it.position / 32, 1u << it.position % 32);
+}
+// An item that ends: it ran, or found no room.
 MORPH_FN void record(i64* status, u32* pending, const ItemBase& it) {
     if (!it.failed) return;
     store(status + (it.failed < 0 ? LOCAL : STORES + it.failed - 1), 1);
-    add_up(status + FAILED, 1);
-    if (it.position >= 0) fetch(Or(), pending + it.position / 32, 1u << it.position % 32);
+    leave(status, pending, it);
 }
 // Whether the item failed in the launch before; its bit is cleared.
 MORPH_FN bool was_pending(u32* pending, i64 position) {

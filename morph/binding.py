@@ -52,6 +52,7 @@ class Request:
     args: tuple[Any, ...]
     where: Where
     device: Device
+    together: bool = False
 
 
 class Compiled:
@@ -91,6 +92,7 @@ class Compiled:
             g.slot for g in unit.graphs if {f"{g.slot}.points", f"{g.slot}.edges"} & moved
         ]
         self.domains = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, ir.Foreach)})
+        self.together = abi.together(unit)
         self.adjacency = sorted(
             (f.slot, f.kind.partition("_")[0]) for f in self.fields if f.kind.endswith("_offset")
         )
@@ -157,6 +159,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         key = (
             request.what.definition, request.device.name, kinds, tuple(slots.stores.items()),
             tuple(slots.graphs.items()), *place(request.where), cells(request.where),
+            request.together,
         )  # fmt: skip
         known = _compiled.get(key)
         if known is not None and known.holds():
@@ -339,7 +342,13 @@ def _step(
         k = replace(k, where=test.name)
         del builder.funcs[k.name]
         builder.funcs[k.name] = k  # after its filter
-    step = ir.Foreach(slot=domain.slot, kernel=k.name, args=args, where_args=where_args, pos=pos)
+    if request.together and k.commit is None:
+        hint = "all others' items do not wait for each other: leave out together=True"
+        reject(f"{plain(request.what.__name__)!r} has no single(collection)", pos, hint)
+    step = ir.Foreach(
+        slot=domain.slot, kernel=k.name, args=args, where_args=where_args,
+        together=request.together, pos=pos,
+    )  # fmt: skip
     return ir.Block(steps=(step,), cond=None, goto=-1, pos=pos)
 
 

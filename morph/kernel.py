@@ -201,7 +201,11 @@ def program(function: Callable[..., Any]) -> Program:
 
 
 def foreach(
-    items: Any, kernel: Kernel, *args: Any, where: Callable[[Any], Any] | None = None
+    items: Any,
+    kernel: Kernel,
+    *args: Any,
+    where: Callable[[Any], Any] | None = None,
+    together: bool = False,
 ) -> None:
     """Run a kernel once for each row of a table or item of a collection, in parallel.
 
@@ -215,6 +219,9 @@ def foreach(
         All objects on the device of ``items``.
     where : callable, optional
         A lambda of the item; items for which it is false are passed over.
+    together : bool
+        Of a kernel with ``single(collection)``: all items gather and claim before any goes on, so
+        that who wins depends on their positions in ``items`` and not on the number of threads.
 
     Raises
     ------
@@ -222,6 +229,9 @@ def foreach(
         If the kernel is not in the language, or does not fit its arguments.
     TypeError
         If an argument is none of the above, or lies on another device.
+    ValueError
+        If ``together`` are more items than a GPU has threads at once: 256 to 512 for each of its
+        multiprocessors.
 
     Notes
     -----
@@ -231,7 +241,7 @@ def foreach(
         raise TypeError(f"foreach runs a @kernel, not {kernel!r}")
     if where is not None and where.__class__ is not FunctionType:
         raise TypeError(f"where is a lambda of the item, not {where!r}")
-    launch = launch_for(kernel, items, args, where)
+    launch = launch_for(kernel, items, args, where, bool(together))
     assert launch is not None
     launch.run(args, where)
 

@@ -50,17 +50,17 @@ class Scratch:
         self.status = device.zeros(64, np.int64)
         self.barrier = device.zeros(64, np.uint32)
         self.cursor = device.zeros(64, np.int64)
-        self.pending = device.zeros(1024, np.uint32)
+        self.bits = {kind: device.zeros(1024, np.uint32) for kind in ("pending", "lost")}
         self.launches = 0
 
-    def pending_for(self, items: int) -> int:
+    def bits_for(self, kind: str, items: int) -> int:
         """The address of a zeroed bit for each item; bits that are set stay."""
-        words = -(-items // 32)
-        if words > self.pending.size:
-            bigger = self.device.zeros(max(words, 2 * self.pending.size), np.uint32)
-            bigger[: self.pending.size] = self.pending
-            self.pending = bigger
-        return self.device.pointer(self.pending)
+        words, bits = -(-items // 32), self.bits[kind]
+        if words > bits.size:
+            bigger = self.device.zeros(max(words, 2 * bits.size), np.uint32)
+            bigger[: bits.size] = bits
+            self.bits[kind] = bigger
+        return self.device.pointer(self.bits[kind])
 
     def begin(self) -> None:
         """Start from clean words, whatever stopped the launch before (memory, an interrupt)."""
@@ -68,7 +68,8 @@ class Scratch:
             with self.device.active():
                 self.status[[Status.FAILED, Status.LOCAL]] = 0
                 self.status[Status.STORES :] = 0
-                self.pending[:] = 0
+                for bits in self.bits.values():
+                    bits[:] = 0
         self.dirty = True
 
     def recount(self) -> None:
@@ -98,13 +99,13 @@ _PLAIN = {int, float, bool, *(np.dtype(c).type for c in "?bhilBHILefd")}
 
 
 def launch_for(
-    what: Kernel | Program, items: Any, args: tuple[Any, ...], where: Where
+    what: Kernel | Program, items: Any, args: tuple[Any, ...], where: Where, together: bool = False
 ) -> Launch | None:
     """The launch that fits the arguments: a known one, or a new one.  None: run eagerly."""
     key: Any = [
         t if (t := type(a)) in _PLAIN else id(a) if t in _BY_IDENTITY else _odd_key(a) for a in args
     ]
-    key.append(id(items))
+    key += [id(items), together]
     if where is not None:
         key += [*place(where), cells(where)]
     key = tuple(key)
@@ -118,7 +119,7 @@ def launch_for(
         return None
     with _binding:
         try:
-            compiled, slots = bind(Request(what, items, args, where, device))
+            compiled, slots = bind(Request(what, items, args, where, device, together))
         except LanguageError as error:  # without the compiler's frames: the user's line counts
             raise LanguageError(error.problem, error.pos, error.hint) from None
         _same_device(slots.objects.values(), device)
@@ -294,6 +295,8 @@ class Launch:
                 self.compiled.scalars.pack_into(self.buffer, self.compiled.first_scalar, *values)
             except struct.error:
                 raise OverflowError(f"of the numbers {values}, one does not fit in i64") from None
+        if self.compiled.together and self.device.kind == "cuda":
+            self._check_together()
         s.launches += 1
         signed[index["launch"]] = s.launches
         signed[index["replay"]] = 0
@@ -301,7 +304,7 @@ class Launch:
             self.binary(self.words, self._items())
             return
         s.begin()
-        self.words[index["pending"]] = s.pending_for(self._most())
+        self._fill_bits()
         if self.compiled.unit.fused:
             self.state[:] = 0
         while True:
@@ -316,7 +319,19 @@ class Launch:
             signed = self.signed  # new, if local collections were widened
             signed[index["launch"]] = s.launches  # the same: locks of the first run stay taken
             signed[index["replay"]] = 1
-            self.words[index["pending"]] = s.pending_for(self._most())
+            self._fill_bits()
+
+    def _fill_bits(self) -> None:
+        """Have a bit for every item, of each kind that the unit uses."""
+        index, most = self.compiled.index, self._most()
+        for kind in self.scratch.bits.keys() & index.keys():
+            self.words[index[kind]] = self.scratch.bits_for(kind, most)
+
+    def _check_together(self) -> None:
+        """Refuse more items than a GPU has threads at once."""
+        n = max(int(d.words[COUNT]) for ref in self.domains if (d := ref()) is not None)
+        if n > (most := self.binary.threads):
+            raise ValueError(f"{n} items together, but {self.device.name} runs {most} at once")
 
     def _mend(self, status: np.ndarray[Any, Any]) -> None:
         """Grow what was too small, so that the items that failed can run."""

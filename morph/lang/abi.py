@@ -97,6 +97,11 @@ def alike(unit: ir.Unit) -> dict[str, frozenset[str]]:
     return found
 
 
+def together(unit: ir.Unit) -> bool:
+    """Whether all items of a step claim in one round."""
+    return any(n.together for n in ir.walk(unit.blocks) if isinstance(n, ir.Foreach))
+
+
 def fields(unit: ir.Unit) -> tuple[Field, ...]:
     """What the unit's code touches, in the order of ``struct Args``.
 
@@ -183,12 +188,12 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         word(slot, "born", "i32*")
     for name, scalar in unit.scalars:
         used[Field(name, f"alignas(8) {CTYPE[scalar.name]}", "scalar", column=name)] = None
-    together = alike(unit)
+    exchanged = alike(unit)
     for field in list(used):  # whatever a kernel does to one of them, it does to all
-        for other in together.get(field.slot, ()):
+        for other in exchanged.get(field.slot, ()):
             name = cname(other) + field.name.removeprefix(cname(field.slot))
             used[replace(field, name=name, slot=other)] = None
-    common = (
+    common: tuple[Field, ...] = (
         Field("status", "i64*", "status"),  # Status
         Field("pending", "u32*", "pending"),  # one bit per item that must be replayed
         Field("replay", "i64", "replay"),  # run only the pending items
@@ -198,13 +203,15 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         Field("cursor", "i64*", "cursor"),  # the team's work-sharing words, zero between launches
         Field("state", "i64*", "state"),  # State; null unless fused
     )
+    if together(unit):
+        common += (Field("lost", "u32*", "lost"),)  # one bit per item that does not claim again
     listed = sorted(used, key=lambda f: (f.slot, f.kind != "column", f.name))
-    fixed = (f for f in listed if f.slot not in together)
+    fixed = (f for f in listed if f.slot not in exchanged)
     swapped = (
         replace(f, slot=dict(way)[f.slot], way=i)
         for i, way in enumerate(unit.ways)
         for f in listed
-        if f.slot in together
+        if f.slot in exchanged
     )
     return (*fixed, *common, *swapped)
 

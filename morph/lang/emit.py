@@ -21,7 +21,7 @@ from morph.lang.types import Handle, Local, Object, Type
 
 HEADERS = (
     "types", "words", "half", "math", "atomics", "column", "team", "store", "collection", "single",
-    "set", "graph", "predicates", "launch",
+    "set", "graph", "predicates", "launch", "together",
 )  # fmt: skip
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
 USES_WAY = re.compile(r"\bway\.").search
@@ -430,6 +430,7 @@ class Emission:
         b = self.uniform()
         args = b.args((*s.args, *s.where_args))[2:]
         loop = "claims" if self.kernels[s.kernel].commit is not None else "each"
+        loop += "_together" if s.together else ""
         first, last = self.names.extent(s.slot)
         return f"{loop}(a, t, {name}{{{args}}}, {first}, {last});"
 

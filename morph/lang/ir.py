@@ -419,11 +419,13 @@ class Foreach(Node):
     """Run a kernel once for every live row or item of the store in ``slot``.
 
     ``args`` are the kernel's non-object arguments after the item; ``where_args`` the filter's.
+    ``together``: all items claim in one round.
     """
     slot: str
     kernel: str
     args: tuple[Expr, ...]
     where_args: tuple[Expr, ...]
+    together: bool = False
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneThread(Node):

@@ -28,7 +28,7 @@ class Launch:
 
     __slots__ = (
         "_blocks", "_current_stream", "_device", "_function", "_get_device", "_launch",
-        "_module", "_parameters", "_pointers", "_synchronize", "_words",
+        "_module", "_parameters", "_pointers", "_synchronize", "_words", "threads",
     )  # fmt: skip
 
     def __init__(self, cubin: bytes, unit: ir.Unit, device: Any) -> None:
@@ -44,6 +44,7 @@ class Launch:
         most = CLAIM_BLOCKS if emit.claims(unit) else FUSED_BLOCKS
         each = max(min(fit, most), 1) if cooperative else WAVES
         self._blocks = device.attributes["MultiProcessorCount"] * each
+        self.threads = self._blocks * BLOCK  # at once, if it is cooperative
         self._device = device
         self._function: int = function.ptr
         self._launch = driver.launchCooperativeKernel if cooperative else driver.launchKernel

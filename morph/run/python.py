@@ -42,7 +42,8 @@ def load(unit: ir.Unit, seed: int) -> Launch:
         ``launch(stores, graphs, scalars, status, replay, pending)``: host objects and scalars by
         slot and name; the ``status`` words (see `morph.lang.abi.Status`), shape (>= 8 + stores,),
         int64; whether to run only the items in ``pending``; and the set that receives the
-        positions of items that found no room and changed nothing.
+        positions of items that found no room and changed nothing (the complements of those that
+        lost, all claiming together).
 
     Raises
     ------
@@ -79,6 +80,7 @@ class Interpreter:
         self.args = [code.expr(a) for a in step.args]
         self.where_args = [code.expr(a) for a in step.where_args]
         self.domain = self.memory.stores[step.slot]
+        self.together = step.together
 
     def launch(
         self,
@@ -94,9 +96,9 @@ class Interpreter:
         memory.bind(stores, graphs, status, replay)
         memory.pending = pending
         # a row that is dead now may be used again before its turn: like a row added, it is no item
-        positions = [
-            p for p in (sorted(pending) if replay else domain.span) if not domain.is_dead(p)
-        ]
+        lost = {~p for p in pending if p < 0}
+        again = sorted({p for p in pending if p >= 0} | lost)
+        positions = [p for p in (again if replay else domain.span) if not domain.is_dead(p)]
         pending.clear()
         self.random.shuffle(positions)
         env = {name: scalar(dtype, scalars[name]) for name, dtype in self.scalars}
@@ -105,14 +107,23 @@ class Interpreter:
             where_args = [a(env) for a in self.where_args]
             while positions:
                 size = 1 << self.random.randrange(LARGEST_BATCH + 1) if self.commit else 1
+                size = len(positions) if self.together else size
                 batch, positions = positions[:size], positions[size:]
-                self.batch(batch, args, where_args)
+                self.batch(batch, args, where_args, lost)
+        for p in pending & lost:
+            pending.remove(p)
+            pending.add(~p)
         for store in memory.stores.values():
             if store.info.kind in ("table", "collection"):
                 store.settle()
 
-    def batch(self, positions: list[int], args: list[Any], where_args: list[Any]) -> None:
-        """Gather the live items that pass the filter; each that claims then wins or loses."""
+    def batch(
+        self, positions: list[int], args: list[Any], where_args: list[Any], lost: set[int]
+    ) -> None:
+        """Gather the live items that pass the filter; each that claims then wins or loses.
+
+        Those in ``lost`` have claimed before, together with others, and do not again.
+        """
         body, where = self.body, self.where
         name = self.params[0]
 
@@ -128,25 +139,33 @@ class Interpreter:
                     waiting.append(item)
         if not waiting:
             return
-        status = self.memory.status
+        memory, status = self.memory, self.memory.status
+        if self.together and status[Status.FAILED]:  # nobody goes on
+            status[Status.FAILED] += len(waiting)
+            for item in waiting:
+                memory.pending.add(item.position)
+                memory.release(item)
+            return
         status[Status.ROUND] += 1
         keys = [claim_key(int(status[Status.ROUND]), item) for item in waiting]
         owner: dict[tuple[str, int], int] = {}  # older claims are weaker: as good as none
         for item, key in zip(waiting, keys, strict=True):
             assert item.claim is not None
-            for row in item.claim[0]:
+            for row in item.claim[0] if item.position not in lost else ():
                 owner[row] = min(owner.get(row, UNCLAIMED), key)
         wins = []
         for item, key in zip(waiting, keys, strict=True):
             assert item.claim is not None
             rows, guard, _ = item.claim
-            mine = all(owner[row] == key for row in rows)
+            mine = all(owner.get(row) == key for row in rows) and item.position not in lost
             wins.append(mine and all(owner.get(row, UNCLAIMED) >= key for row in guard))
         decided = list(zip(waiting, wins, strict=True))
         self.random.shuffle(decided)
         for item, won in decided:
             assert self.commit is not None
             self.run(item, self.commit if won else self.abort)
+            if self.together and not won:
+                lost.add(item.position)
 
     def run(self, item: Item, code: Code) -> Signal | None:
         """Run a part of an item; one that finds no room is left for a replay."""

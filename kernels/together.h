@@ -1,0 +1,74 @@
+// All items of a step in one round of claims, however many threads there are: who wins depends on the
+// items and their positions alone.
+//
+// Invariant: every item gathers from what was there before the step.  If one finds no room then, none goes
+// on: the host makes room, and all gather again.  One that finds none after the barrier keeps its verdict:
+// winners touch nothing of each other's, so that a winner run again gathers and wins as before; a loser's
+// bit in `lost` is set, and it claims nothing.
+
+// Gathers and claims; false if the item has ended.
+template <class A, class R, class Step, class I>
+MORPH_FN bool compete(const A& a, R& t, const Step& s, I& it) {
+    if (!open(a, t, s, it)) return false;
+    if (!s.run(a, it) || it.failed) {
+        end_item(a, it);
+        return false;
+    }
+    bool lost = t.replay && was_pending(a.lost, it.position);
+    it.key = lost ? 0 : claim_key(t.round, it.priority, it.position);  // no claim has the key 0
+    if (!lost) s.claim(a, it);
+    return true;
+}
+
+// Between the last claim and the first check: whether an item has found no room.
+template <class A, class R> MORPH_FN void meet(const A& a, R& t) {
+    if (arrive(a, t)) tell(t, load(a.status + FAILED) != 0);
+    depart(a, t);
+}
+
+template <class A, class R, class Step, class I>
+MORPH_FN void decide(const A& a, R& t, const Step& s, I& it) {
+    bool won = false;
+    if (t.told) {
+        end_item(a, it);
+        leave(a.status, a.pending, it);
+    } else {
+        won = it.key && s.wins(a, it);
+        finish(a, s, it, won);
+        if (!it.failed) return;
+    }
+    if (t.told ? !it.key : !won) fetch(Or(), a.lost + it.position / 32, 1u << it.position % 32);
+}
+
+#ifdef __CUDACC__
+
+// The host sees to it that there is a thread for every item.
+template <class A, class R, class Step>
+MORPH_FN void claims_together(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    if (t.replay) first = 0;
+    t.round++;
+    typename Step::I it(a, t, first + t.thread);
+    bool competes = it.position < last && compete(a, t, s, it);
+    meet(a, t);
+    if (competes) decide(a, t, s, it);
+}
+
+#else
+
+// One thread may come to all items: memory that it does not touch costs nothing.
+template <class A, class R, class Step>
+MORPH_FN void claims_together(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    typedef typename Step::I I;
+    if (t.replay) first = 0;
+    t.round++;
+    I* batch = (I*)malloc(sizeof(I) * (last - first + 1));
+    i64 n = 0;
+    for (Share share(a, t, first, last, 32); share.next();)
+        for (i64 i = share.begin; i < share.end; i++)
+            n += compete(a, t, s, *new (Here{&batch[n]}) I(a, t, i));
+    meet(a, t);
+    for (i64 k = 0; k < n; k++) decide(a, t, s, batch[k]);
+    free(batch);
+}
+
+#endif
