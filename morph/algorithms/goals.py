@@ -123,8 +123,8 @@ def area_limits(
     Raises
     ------
     ValueError
-        If a number is not positive, an array has not one entry for each triangle, a name is not
-        ``"regions"``, or a region's point lies in no triangle.
+        If a number is not positive, an array has not one entry for each triangle, or a name
+        is not ``"regions"``.
     """
     if max_area is None:
         return math.inf, None
@@ -165,14 +165,16 @@ def find_places(t, places, points):
             atomic_max(p.within, t.id)
 
 
-def region_limits(mesh: Mesh, where: Device) -> Floats:
-    """Give each triangle the area limit of its region; of two that name a region, the later.
+def regions_of(mesh: Mesh, where: Device) -> NDArray[np.int64]:
+    """Give the row in ``mesh.regions`` that each triangle belongs to, or -1.
 
-    A region is what the segments around its point enclose; inf if it has no limit.
+    A region is all that no segment separates from its point; of two points in one, the later
+    counts, and a point outside of the mesh has no effect.
     """
-    limits = np.full(len(mesh.triangles), math.inf)
+    rows = np.full(len(mesh.triangles), -1, np.int64)
     if not len(mesh.regions):
-        return limits
+        return rows
+    mesh = mesh.to("cpu")
     points = Table("corners", where, xy=vec(f64, 2))
     points.extend(xy=mesh.points)
     cells = Table("cells", where, corner=Ref("corners")[3], open=Ref("cells")[3])
@@ -183,12 +185,17 @@ def region_limits(mesh: Mesh, where: Device) -> Floats:
     foreach(cells, join, parts)
     foreach(cells, find_places, places, points)
     label = where.to_host(parts.labels())
-    within = where.to_host(places.within.array)
-    for (x, y, _, limit), t in zip(mesh.regions.tolist(), within.tolist(), strict=True):
-        if t < 0:
-            raise ValueError(f"the region's point ({x:g}, {y:g}) lies in no triangle")
-        limits[label == label[t]] = limit if limit > 0 else math.inf
-    return limits
+    for row, t in enumerate(where.to_host(places.within.array).tolist()):
+        if t >= 0:
+            rows[label == label[t]] = row
+    return rows
+
+
+def region_limits(mesh: Mesh, where: Device) -> Floats:
+    """Give each triangle the area limit of its region; inf if it has none."""
+    wanted = np.asarray(mesh.device.to_host(mesh.regions))[:, 3]
+    limits = np.append(np.where(wanted > 0, wanted, math.inf), math.inf)  # the last is row -1
+    return np.asarray(limits[regions_of(mesh, where)])
 
 
 def sizes_at_points(mesh: Mesh, size: SizeField | ArrayLike | None) -> Floats | None:
