@@ -42,7 +42,17 @@ def has_gpu():
 def test_help_and_version():
     assert "refine" in morph("--help").stdout
     assert morph("--version").stdout.startswith("morph, version ")
-    for name in ("refine", "bfs", "sssp", "mst", "pagerank", "info", "check", "cache"):
+    for name in (
+        "triangulate",
+        "refine",
+        "bfs",
+        "sssp",
+        "mst",
+        "pagerank",
+        "info",
+        "check",
+        "cache",
+    ):
         result = morph(name, "--help")
         assert (result.exit_code, result.stderr) == (0, "")
     result = morph()
@@ -56,7 +66,7 @@ def test_help_and_version():
         (["frob"], "No such command 'frob'."),
         (["check"], "Missing argument 'MESH'."),
         (["check", "nope"], "nope.node: No such file or directory"),
-        (["refine", ITALY], "Missing option '-q' / '--min-angle'."),
+        (["refine", ITALY, "-a"], f"-a without a number: there is no {ITALY}.area, and no region"),
         (["refine", "nope", "-q", 20], "nope.node: No such file or directory"),
         (
             ["refine", ITALY, "-q", 50],
@@ -68,7 +78,7 @@ def test_help_and_version():
         ),
         (
             ["refine", ITALY, "-q", 20, "-a", 0],
-            "Invalid value for '-a' / '--max-area': 0.0 is not in the range x>0.",
+            "--max-area: 0 is not a positive, finite number",
         ),
         (["refine", ITALY, "-q", 20, "--frob"], "No such option"),
         (["bfs", "nope.gr", "--source", 0], "nope.gr: No such file or directory"),

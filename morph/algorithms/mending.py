@@ -227,10 +227,12 @@ def find_left(t, g, work, counts, goal):
     k = encroached_side(t, goal)
     if narrow or large or k >= 0:
         why = -1
-        if k < 0 and (below_floor(p, q, r, goal) or (not large and below_feature(p, q))):
+        if k < 0 and below_floor(p, q, r, goal):
             why = FLOOR
         elif k < 0 and not large and spans_small_angle(p, q):
             why = INPUT_ANGLE
+        elif k < 0 and not large and below_feature(p, q):
+            why = FLOOR
         else:
             cavity = g.triangles.local(128)
             rim = local(i64, 128)

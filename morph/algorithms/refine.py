@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,9 +52,11 @@ from morph.kernel import foreach
 from morph.mesh import Mesh, MeshError
 from morph.prelude import i32
 from morph.pslg import Pslg
-from morph.row import Row
 from morph.table import Table
 from morph.timing import counting
+
+if TYPE_CHECKING:
+    from morph.row import Row
 
 
 class Refined(NamedTuple):

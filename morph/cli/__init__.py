@@ -92,6 +92,7 @@ def main(context: click.Context) -> None:
 
 
 for _command in (
+    meshes.triangulate,
     meshes.refine,
     meshes.check,
     graphs.bfs,

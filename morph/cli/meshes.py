@@ -1,17 +1,16 @@
-"""``morph refine`` and ``morph check``."""
+"""``morph triangulate``, ``morph refine`` and ``morph check``."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-import time
+import math
+import os
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
 from morph.cli.common import (
     BadInput,
-    check_writable,
     device_of,
     device_option,
     in_words,
@@ -19,36 +18,73 @@ from morph.cli.common import (
     print_report,
     times_of,
 )
+from morph.cli.meshfiles import (
+    check_outputs,
+    finite,
+    has_triangles,
+    output_options,
+    progress_line,
+    read_graph,
+    shape_lines,
+    sizes_of,
+    triangulated,
+    triangulation_options,
+    write_outputs,
+)
+
+if TYPE_CHECKING:
+    from morph.device import Device
+    from morph.mesh import Mesh
+
+OWN = "own"  # what an option without its value stands for: limits that belong to IN
 
 
-def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
-    if value is not None and not np.isfinite(value):
-        raise click.BadParameter(f"{value} is not a finite number", param=parameter)
-    return value
+@click.command()
+@click.argument("mesh_in", metavar="IN")
+@triangulation_options
+@output_options
+@device_option
+@json_option
+def triangulate(
+    mesh_in: str,
+    hull: bool,
+    crossing: str | None,
+    duplicates: str | None,
+    repair: bool,
+    output: str | None,
+    order2: bool,
+    neigh: bool,
+    edges: bool,
+    plot: str | None,
+    spec: str,
+    as_json: bool,
+) -> None:
+    """Triangulate IN: a .poly file (points, segments, holes, regions) or a .node file (points)."""
+    from morph.kernel import timing  # noqa: PLC0415
 
-
-class _Progress:
-    """One line on the terminal, rewritten after each round; silent in a pipe."""
-
-    def __init__(self) -> None:
-        self.shown = 0.0
-        self.width = 0
-
-    def __call__(self, rounds: int, bad: int, triangles: int) -> None:
-        now = time.monotonic()
-        if now - self.shown > 0.1:
-            self.shown = now
-            self._write(f"round {rounds}: {bad:,} bad of {triangles:,} triangles")
-
-    def _write(self, text: str) -> None:
-        click.echo("\r" + text.ljust(self.width), nl=False, err=True)
-        self.width = len(text)
-
-    def clear(self) -> None:
-        """Leave an empty line behind."""
-        if self.width:
-            self._write("")
-            click.echo("\r", nl=False, err=True)
+    where = device_of(spec)
+    files = (output, plot, order2, neigh, edges)
+    check_outputs(*files)
+    graph = read_graph(mesh_in, repair)
+    how = {"hull": hull, "crossing": crossing, "duplicates": duplicates, "device": where}
+    with timing() as spent:
+        mesh = triangulated(mesh_in, graph, how)
+    write_outputs(mesh, *files)
+    quality, times = mesh.quality(), times_of(spent)
+    report = {
+        "input": sizes_of(graph),
+        "output": sizes_of(mesh),
+        "quality": quality.to_dict(),
+        "times": times,
+        "device": where.name,
+    }
+    lines = [
+        f"{len(graph.points):,} points, {len(graph.segments):,} segments became"
+        f" {quality.triangles:,} triangles over {quality.points:,} points",
+        f"angles {quality.min_angle:.2f} to {quality.max_angle:.2f} degrees, area {quality.area:g}",
+        f"{where.name}: {in_words(times)}",
+    ]
+    print_report(report, as_json, lines)
 
 
 @click.command()
@@ -57,67 +93,123 @@ class _Progress:
     "-q",
     "--min-angle",
     type=click.FloatRange(0, 34),
-    callback=_finite,
-    required=True,
-    metavar="DEGREES",
+    callback=finite,
+    is_flag=False,
+    flag_value=20.0,
+    default=20.0,
+    show_default=True,
+    metavar="[DEGREES]",
     help="Smallest angle wanted, up to 34 degrees.",
 )
 @click.option(
     "-a",
     "--max-area",
-    type=click.FloatRange(0, min_open=True),
-    callback=_finite,
-    metavar="AREA",
-    help="Largest triangle wanted, in squared units of the coordinates.",
+    "areas",
+    multiple=True,
+    is_flag=False,
+    flag_value=OWN,
+    metavar="[AREA]",
+    help="Largest triangle wanted, in squared units of the coordinates; without a number, that of"
+    " IN.area, or of the regions in IN.poly. Several may be given: the least counts.",
 )
-@click.option("-o", "--output", metavar="OUT", help="Write OUT.node, OUT.ele and OUT.poly.")
-@click.option("--plot", metavar="PNG", help="Draw the refined mesh.")
+@click.option(
+    "-u",
+    "--size",
+    metavar="LENGTH|FILE",
+    help="Longest edge wanted: a number, or a .npy or text file of one number for each vertex.",
+)
+@click.option("-A", "--attributes", is_flag=True, help="Give triangles their region's attribute.")
+@click.option(
+    "-Y",
+    "--keep-boundary",
+    "keep",
+    count=True,
+    help="No new points on the boundary; twice (-YY): on no segment.",
+)
+@click.option(
+    "-S", "--max-points", type=click.IntRange(0), metavar="N", help="Add N points at most."
+)
+@click.option("-p", "--poly", is_flag=True, help="Triangulate IN anew, even if it has triangles.")
+@triangulation_options
+@output_options
+@click.option("--report", "long", is_flag=True, help="Tell more of the mesh's quality.")
 @device_option
 @json_option
 def refine(
     mesh_in: str,
     min_angle: float,
-    max_area: float | None,
+    areas: tuple[str, ...],
+    size: str | None,
+    attributes: bool,
+    keep: int,
+    max_points: int | None,
+    poly: bool,
+    hull: bool,
+    crossing: str | None,
+    duplicates: str | None,
+    repair: bool,
     output: str | None,
+    order2: bool,
+    neigh: bool,
+    edges: bool,
     plot: str | None,
+    long: bool,
     spec: str,
     as_json: bool,
 ) -> None:
-    """Refine the mesh IN (a base name, or its .node, .ele or .poly file)."""
+    """Refine the mesh IN until its angles, areas and edges are as asked.
+
+    IN is a base name, or its .node, .ele or .poly file; without an .ele file it is triangulated
+    first. Without -q, angles of 20 degrees are asked for; -q 0 asks for none.
+    """
     from morph.algorithms.refine import refine_with_report  # noqa: PLC0415
-    from morph.io import read_mesh, write_mesh  # noqa: PLC0415
+    from morph.io import read_mesh  # noqa: PLC0415
     from morph.kernel import timing  # noqa: PLC0415
-    from morph.mesh import MeshError  # noqa: PLC0415
 
     where = device_of(spec)
-    check_writable("-o", output)
-    check_writable("--plot", plot)
-    if plot is not None and importlib.util.find_spec("matplotlib") is None:
-        raise BadInput("--plot needs matplotlib: pip install matplotlib")
-    mesh = read_mesh(mesh_in)
-    progress = _Progress() if sys.stderr.isatty() else None
-    try:
-        with timing() as spent:
+    files = (output, plot, order2, neigh, edges)
+    check_outputs(*files)
+    wanted = [_area(text) for text in areas]
+    how = {"hull": hull or None, "crossing": crossing, "duplicates": duplicates}
+    with timing() as spent:
+        if poly or not has_triangles(mesh_in):
+            graph = read_graph(mesh_in, repair)
+            mesh = triangulated(mesh_in, graph, {**how, "device": where})
+        else:
+            for name, value in how.items():
+                if value is not None:
+                    raise BadInput(f"--{name}: {mesh_in} has triangles; -p makes them anew")
+            mesh = read_mesh(mesh_in, repair=repair)
+        limits = _limits(mesh_in, mesh, wanted, poly, where)
+        sizes = None if size is None else _sizes(size, len(mesh.points))
+        if attributes:
+            _take_attributes(mesh_in, mesh, where)
+        progress = progress_line()
+        try:
             done = refine_with_report(
-                mesh, min_angle=min_angle, max_area=max_area, device=where, progress=progress
+                mesh,
+                min_angle,
+                limits,
+                sizes,
+                boundary=("split", "keep-hull", "keep-all")[min(keep, 2)],
+                max_points=max_points,
+                device=where,
+                progress=None if progress is None else progress.round,
             )
-    except MeshError as error:
-        raise BadInput(f"{mesh_in}: {error}") from error
+        except ValueError as error:
+            raise BadInput(f"{mesh_in}: {error}") from error
+        finally:
+            if progress is not None:
+                progress.clear()
     out = done.mesh
-    if progress is not None:
-        progress.clear()
-    if output is not None:
-        out.base = mesh.base
-        write_mesh(out, output)
-    if plot is not None:
-        out.plot(plot)
+    write_outputs(out, *files)
     quality, times = out.quality(), times_of(spent)
-    sizes = ("points", "triangles", "segments")
     report = {
-        "input": {name: len(getattr(mesh, name)) for name in sizes},
-        "output": {name: len(getattr(out, name)) for name in sizes},
+        "input": sizes_of(mesh),
+        "output": sizes_of(out),
         "quality": quality.to_dict(),
         "rounds": done.rounds,
+        "added": done.added,
         "unmet": done.unmet,
         "times": times,
         "device": where.name,
@@ -128,7 +220,9 @@ def refine(
         f"angles {quality.min_angle:.2f} to {quality.max_angle:.2f} degrees, area {quality.area:g}",
         f"{where.name}: {in_words(times)}",
     ]
-    lines += [f"{n:,} triangles are not as asked: {reason}" for reason, n in done.unmet.items()]
+    if long:
+        lines += [f"{done.rounds} rounds", *shape_lines(quality)]
+    lines += [f"not as asked: {n:,} triangles ({reason})" for reason, n in done.unmet.items()]
     print_report(report, as_json, lines)
 
 
@@ -154,3 +248,70 @@ def check(mesh_in: str, as_json: bool) -> None:
     print_report(report, as_json, lines)
     if found:
         raise click.exceptions.Exit(1)
+
+
+def _area(text: str) -> float | str:
+    """Read one value of ``-a``."""
+    if text == OWN:
+        return OWN
+    try:
+        area = float(text)
+    except ValueError:
+        raise BadInput(f"--max-area: {text!r} is not a number") from None
+    if not 0 < area < math.inf:
+        raise BadInput(f"--max-area: {text} is not a positive, finite number")
+    return area
+
+
+def _limits(path: str, mesh: Mesh, wanted: list[float | str], poly: bool, where: Device) -> Any:
+    """Return the least of all limits that ``-a`` asks for, as `morph.refine` takes them."""
+    numbers = [area for area in wanted if not isinstance(area, str)]
+    if len(numbers) == len(wanted):
+        return min(numbers, default=None)
+    from morph.algorithms.goals import region_limits  # noqa: PLC0415
+    from morph.io import read_area  # noqa: PLC0415
+    from morph.io.pslgs import file_base  # noqa: PLC0415
+
+    file = file_base(path) + ".area"
+    if not poly and has_triangles(path) and os.path.exists(file):
+        own = read_area(file, mesh)
+        limits = np.where(own > 0, own, math.inf)
+    elif len(mesh.regions):
+        limits = region_limits(mesh, where)
+    else:
+        raise BadInput(
+            f"-a without a number: there is no {file}, and no region in the file; a number goes"
+            " behind it: -a 0.5"
+        )
+    return np.minimum(limits, min(numbers, default=math.inf))
+
+
+def _sizes(text: str, n: int) -> Any:
+    """Return one edge length for each of n points: of a number, or of a file."""
+    try:
+        return np.full(n, float(text))
+    except ValueError:
+        pass
+    try:
+        if text.endswith(".npy"):
+            sizes = np.load(text, allow_pickle=False)
+        else:
+            sizes = np.loadtxt(text, np.float64, ndmin=1)
+    except (ValueError, EOFError) as error:
+        raise BadInput(f"--size: {text}: {error}") from error
+    if sizes.shape != (n,) or sizes.dtype.kind not in "iuf":
+        raise BadInput(
+            f"--size: {text} holds {sizes.dtype} numbers of shape {sizes.shape}, not {n}, one for"
+            " each vertex"
+        )
+    return sizes
+
+
+def _take_attributes(path: str, mesh: Mesh, where: Device) -> None:
+    """Give triangles the attribute of their region, as their only one; 0 outside of all."""
+    from morph.algorithms.goals import regions_of  # noqa: PLC0415
+
+    if not len(mesh.regions):
+        raise BadInput(f"-A: there is no region in {path}")
+    values = np.append(mesh.regions[:, 2], 0.0)  # the last is row -1
+    mesh.triangle_attributes = values[regions_of(mesh, where)][:, None]

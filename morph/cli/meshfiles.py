@@ -1,0 +1,180 @@
+"""What the mesh commands share: reading what they are given, writing what they made, progress."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from morph.cli.common import BadInput, check_writable
+
+if TYPE_CHECKING:
+    from morph.mesh import Mesh
+    from morph.pslg import Pslg
+    from morph.quality import Quality
+
+SIZES = ("points", "triangles", "segments")
+
+
+def finite(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    """Refuse nan and infinities."""
+    if value is not None and not np.isfinite(value):
+        raise click.BadParameter(f"{value} is not a finite number", param=parameter)
+    return value
+
+
+def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what says which files are written."""
+    for option in (
+        click.option("--plot", metavar="PNG", help="Draw the mesh."),
+        click.option("-e", "--edges", is_flag=True, help="Write OUT.edge, too."),
+        click.option("-n", "--neigh", is_flag=True, help="Write OUT.neigh, too."),
+        click.option("--order2", is_flag=True, help="Elements of second order: 6 nodes."),
+        click.option("-o", "--output", metavar="OUT", help="Write OUT.node, OUT.ele and OUT.poly."),
+    ):
+        command = option(command)
+    return command
+
+
+def triangulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what says how points and segments become triangles."""
+    for option in (
+        click.option(
+            "--repair",
+            is_flag=True,
+            help="Mend files: duplicate vertices and segments, clockwise triangles.",
+        ),
+        click.option(
+            "--duplicates",
+            type=click.Choice(["refuse", "merge"]),
+            help="Vertices in one place: an error, or one vertex.",
+        ),
+        click.option(
+            "--crossing",
+            type=click.Choice(["refuse", "split"]),
+            help="Segments that cross: an error, or split there.",
+        ),
+        click.option("-c", "--hull", is_flag=True, help="Keep the convex hull: no concavities."),
+    ):
+        command = option(command)
+    return command
+
+
+def check_outputs(
+    output: str | None, plot: str | None, order2: bool, neigh: bool, edges: bool
+) -> None:
+    """Refuse what cannot be written before any work is done."""
+    check_writable("-o", output)
+    check_writable("--plot", plot)
+    for wanted, option in ((order2, "--order2"), (neigh, "--neigh"), (edges, "--edges")):
+        if wanted and output is None:
+            raise BadInput(f"{option} says how files are written: it needs -o")
+    if plot is not None and importlib.util.find_spec("matplotlib") is None:
+        raise BadInput("--plot needs matplotlib: pip install matplotlib")
+
+
+def write_outputs(
+    mesh: Mesh, output: str | None, plot: str | None, order2: bool, neigh: bool, edges: bool
+) -> None:
+    """Write the files asked for; each set appears whole or not at all."""
+    from morph.io import write_mesh  # noqa: PLC0415
+    from morph.io.files import replacing  # noqa: PLC0415
+
+    if output is not None:
+        write_mesh(mesh, output, order=2 if order2 else 1, neighbors=neigh, edges=edges)
+    if plot is not None:
+        kind = os.path.splitext(plot)[1][1:] or "png"
+        with replacing(plot) as (file,):
+            mesh.plot().savefig(file, format=kind, dpi=200)
+
+
+def has_triangles(path: str) -> bool:
+    """Whether there is an ``.ele`` file of this name."""
+    from morph.io.pslgs import file_base  # noqa: PLC0415
+
+    return os.path.exists(file_base(path) + ".ele")
+
+
+def read_graph(path: str, repair: bool) -> Pslg:
+    """Read what is to be triangulated: a ``.poly`` or ``.node`` file."""
+    from morph.io import read_pslg  # noqa: PLC0415
+
+    return read_pslg(path, repair=repair)
+
+
+def triangulated(path: str, graph: Pslg, options: dict[str, Any]) -> Mesh:
+    """Triangulate; what is wrong with the input is told with its name."""
+    from morph.algorithms.triangulate import triangulate  # noqa: PLC0415
+
+    progress = progress_line()
+    try:
+        mesh = triangulate(
+            graph,
+            **{name: value for name, value in options.items() if value is not None},
+            progress=None if progress is None else progress.phase,
+        )
+    except ValueError as error:
+        raise BadInput(f"{path}: {error}") from error
+    finally:
+        if progress is not None:
+            progress.clear()
+    mesh.base = graph.base
+    return mesh
+
+
+class Progress:
+    """One line on the terminal, rewritten after each round."""
+
+    def __init__(self) -> None:
+        self.shown = 0.0
+        self.width = 0
+
+    def round(self, rounds: int, bad: int, triangles: int) -> None:
+        """Show how far refinement is."""
+        now = time.monotonic()
+        if now - self.shown > 0.1:
+            self.shown = now
+            self._write(f"round {rounds}: {bad:,} bad of {triangles:,} triangles")
+
+    def phase(self, what: str, many: int) -> None:
+        """Show what triangulation begins with."""
+        self._write(f"triangulating: {many:,} {what if what != 'domain' else 'triangles'}")
+
+    def _write(self, text: str) -> None:
+        click.echo("\r" + text.ljust(self.width), nl=False, err=True)
+        self.width = len(text)
+
+    def clear(self) -> None:
+        """Leave an empty line behind."""
+        if self.width:
+            self._write("")
+            click.echo("\r", nl=False, err=True)
+
+
+def progress_line() -> Progress | None:
+    """Give a line to show progress on; None if nobody watches, as in a pipe."""
+    return Progress() if sys.stderr.isatty() else None
+
+
+def sizes_of(mesh: Mesh | Pslg) -> dict[str, int]:
+    """Return how many points, triangles and segments there are."""
+    return {name: len(getattr(mesh, name)) for name in SIZES if hasattr(mesh, name)}
+
+
+def shape_lines(quality: Quality) -> list[str]:
+    """Say for people what a mesh is worth."""
+    bars = [f"{10 * k:4}{n:12,}" for k, n in enumerate(quality.histogram)]
+    return [
+        f"area {quality.min_area:g} to {quality.max_area:g},"
+        f" edges {quality.min_edge:g} to {quality.max_edge:g}",
+        f"aspect ratio up to {quality.max_aspect:.4g},"
+        f" radius by edge up to {quality.max_radius_edge:.4g}",
+        "angles, from so many degrees on:",
+        *(f"{left}    {right}" for left, right in zip(bars[:9], bars[9:], strict=True)),
+    ]
