@@ -7,7 +7,7 @@ points without ``wanted`` have no sizes, and what asks for them is not compiled 
 from __future__ import annotations
 
 from morph.kernel import func
-from morph.prelude import f64, i64, incircle, local, orient2d, sqrt, vector
+from morph.prelude import f64, i32, i64, incircle, local, orient2d, sqrt, vector
 
 FEATURE_PART = 1.0 / 64.0  # of a feature's size: no edge is made shorter for an angle's sake
 
@@ -323,3 +323,28 @@ def feature_at(g, x, rim, large):
         if first or size < least:
             first, least = False, size
     return least
+
+
+@func
+def input_at(g, a, b, c, near):
+    """The input triangle that holds the middle of the triangle abc, looked for from ``near``.
+
+    The walk crosses an edge that x lies behind, each time; where a concavity stops it, or it turns
+    in a circle, as it may where edges are constrained, the answer is ``near``.
+    """
+    x = (a.xy + b.xy + c.xy) * (1.0 / 3.0)
+    o = g.inputs[near]
+    for _ in range(64):
+        p, q, r = o.corner
+        if orient2d(p.xy, q.xy, x) < 0:
+            k = 2
+        elif orient2d(q.xy, r.xy, x) < 0:
+            k = 0
+        elif orient2d(r.xy, p.xy, x) < 0:
+            k = 1
+        else:
+            return i32(o)
+        o = o.beside[k]
+        if o is None:
+            return near
+    return near

@@ -210,7 +210,10 @@ def sizes_at_points(mesh: Mesh, size: SizeField | ArrayLike | None) -> Floats | 
         return None
     if callable(size):
         return asked(size, mesh.points)
-    return _positive(np.asarray(size, np.float64), mesh.points, "size")
+    sizes = np.asarray(size, np.float64)
+    if sizes.ndim == 0:
+        sizes = np.full(len(mesh.points), sizes)
+    return _positive(sizes, mesh.points, "size")
 
 
 def asked(field: SizeField, points: Floats) -> Floats:
@@ -221,16 +224,12 @@ def asked(field: SizeField, points: Floats) -> Floats:
 
 def _positive(values: Floats, points: Floats, what: str) -> Floats:
     if values.shape != (len(points),):
-        raise ValueError(
-            f"{what} must have shape ({len(points)},), one a point, got {values.shape}"
-        )
+        raise ValueError(f"{what} must have shape ({len(points)},), got {values.shape}")
     wrong = ~(values > 0)
     if wrong.any():
         row = int(wrong.argmax())
         x, y = points[row].tolist()
-        raise ValueError(
-            f"{what} must be positive, not {values[row]} at point {row} ({x:g}, {y:g})"
-        )
+        raise ValueError(f"{what} must be positive, not {values[row]} at ({x:g}, {y:g})")
     return values
 
 

@@ -13,6 +13,7 @@ from morph.algorithms.cavity import (
     encroached_side,
     feature_at,
     grow_cavity,
+    input_at,
     is_bad,
     off_centre,
     shortest_edge,
@@ -178,7 +179,8 @@ def refine_one(item, g, again, goal):
                 b = begin[i + 1] if i + 1 < size else (begin[0] if closed else last)
                 after = fan[i + 1] if i + 1 < size else (fan[0] if closed else None)
                 before = fan[i - 1] if i > 0 else (fan[size - 1] if closed else None)
-                s.origin = origins[i]
+                o = g.inputs[origins[i]]
+                s.origin = input_at(g, new, a, b, origins[i]) if hasattr(o, "limit") else origins[i]
                 s.node = vector(new, a, b)
                 s.nbr = vector(outer[i], after, before)
                 s.wall = vector(

@@ -30,7 +30,7 @@ def graph_of(
     scale : float
         What coordinates, sizes and, squared, areas are multiplied by: a power of two.
     limits : (m,) float64 array, optional
-        Largest area of what each triangle becomes: ``inputs.limit``.
+        Largest area in each input triangle: ``inputs.limit``, beside its corners and neighbours.
     sizes : (n,) float64 array, optional
         Edge length wanted at each point: ``points.wanted``.
     features : bool
@@ -48,7 +48,11 @@ def graph_of(
     g.add_table("inputs")
     if limits is not None:
         g.inputs.add("limit", f64)
-        g.inputs.extend(limit=limits * scale * scale)
+        g.inputs.add("corner", Ref("points")[3])
+        g.inputs.add("beside", Ref("inputs")[3])
+        g.inputs.extend(
+            limit=limits * scale * scale, corner=mesh.triangles, beside=mesh.neighbors
+        )
     if sizes is not None:
         g.points.add("wanted", f64)
         g.points.wanted[:] = sizes * scale

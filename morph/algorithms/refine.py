@@ -109,10 +109,9 @@ def refine(
         In degrees, 0 to 34.  Above 20.7 the method is not proven to end, but does in practice;
         where two segments meet in less than 60 degrees, small angles may stay beside them.
     max_area : float, (m,) array or "regions", optional
-        Largest area of a triangle, in squared units of the coordinates; or of what each input
-        triangle becomes (nan, 0 or less: any), a new triangle having the limit of the one that lay
-        inside of the same edge; or that of its region, see `Mesh`.
-    size : (n,) array or callable, optional
+        Largest area of a triangle, in squared units of the coordinates; or, for each input triangle
+        (nan, 0 or less: any), of those whose middle lies in it; or that of its region, see `Mesh`.
+    size : float, (n,) array or callable, optional
         Edge length wanted at each input point, and linear in between; or a function that gives it
         for points, ``(k, 2) -> (k,)``.  No edge is longer than the mean of the sizes at its ends.
     boundary : {"split", "keep-hull", "keep-all"}
