@@ -1,15 +1,20 @@
-"""What refinement asks of triangles and segments: good or bad, encroached, where to add a point.
+"""What refinement asks of triangles and segments, and what a new point replaces.
 
-All of it is functions of the language.  Options are columns: a goal without ``left`` has no budget,
-points without ``wanted`` have no sizes, and what asks for them is not compiled (`hasattr`).
+All of it is functions of the language.  Options are columns: a goal without ``sized`` asks for no
+sizes, a triangle without ``origin`` has no limit of its own, and what asks for them is not compiled
+(`hasattr`).  An edge is coded 4 * triangle + side, and ``twin[k]`` of a triangle is the code of its
+side k seen from behind; that of a segment is inverted, and HULL if nothing lies behind.
 """
 
 from __future__ import annotations
 
+from morph.algorithms.delaunay import HULL
 from morph.kernel import func
-from morph.prelude import f64, i32, i64, incircle, local, orient2d, sqrt, vector
+from morph.prelude import exponent, f64, i32, incircle, local, orient2d, sqrt, vector
 
+LEVELS = 24  # of urgency: two an octave of the square of the shortest edge
 FEATURE_PART = 1.0 / 64.0  # of a feature's size: no edge is made shorter for an angle's sake
+NONE, KEPT, MISFIT = -1, -2, -3  # no segment was met; one that must stay whole; no room for x
 
 # --- geometry ------------------------------------------------------------------------------------
 
@@ -73,124 +78,131 @@ def split_point(a, b, s):
 
 
 @func
-def small_angle(p, q, r, goal):
-    """Whether the angle at r, opposite the shortest edge pq, is smaller than asked."""
-    u, v = p.xy - r.xy, q.xy - r.xy
-    d = dot(u, v)
-    return d > 0.0 and d * d > goal.cos2 * dot(u, u) * dot(v, v)
-
-
-@func
-def too_long(p, q):
+def too_long(p, q, size, other):
     """Whether the edge pq is longer than the mean of the sizes wanted at its ends."""
-    d = q.xy - p.xy
-    mean = 0.5 * (p.wanted + q.wanted)
+    d, mean = q - p, 0.5 * (size + other)
     return dot(d, d) > mean * mean
 
 
 @func
-def too_large(p, q, r, o, goal):
-    """Whether a triangle from the input triangle o has too much area, or an edge too long."""
-    limit = o.limit if hasattr(o, "limit") else goal.area
-    large = abs(cross(p.xy - r.xy, q.xy - r.xy)) > 2.0 * limit
-    if hasattr(p, "wanted"):
-        large = large or too_long(p, q) or too_long(q, r) or too_long(r, p)
+def too_large(x, p, q, size, a, b, limit, goal):
+    """Whether the triangle x, a, b at x, p, q has too much area, or an edge too long."""
+    large = abs(cross(p - x, q - x)) > 2.0 * limit
+    if hasattr(goal, "sized"):
+        large = large or too_long(x, p, size, a.wanted) or too_long(p, q, a.wanted, b.wanted)
+        large = large or too_long(q, x, b.wanted, size)
     return large
 
 
 @func
-def below_floor(p, q, r, goal):
-    """Whether a triangle is too small or too flat, for its coordinates' digits, to be mended."""
-    u, v = p.xy - r.xy, q.xy - r.xy  # the longest edge is one of these
-    twice = cross(u, v)
-    return twice * twice < goal.floor * max(dot(u, u), dot(v, v))
-
-
-@func
-def below_feature(p, q):
-    """Whether the edge pq is a small part of the features around it: refinement may go on for ever.
-
-    At 33 degrees, say, a corner of the input can ask for triangles ever smaller.
-    """
-    if hasattr(p, "feature"):
-        d = q.xy - p.xy
-        least = min(p.feature, q.feature) * FEATURE_PART
-        return dot(d, d) < least * least
-    else:
-        return False
-
-
-@func
-def spans_small_angle(p, q):
-    """Whether p and q lie on two segments that meet below 60 degrees, equally far from where.
+def spans_small_angle(p, s, q, t):
+    """Whether p and q lie on segments s and t that meet below 60 degrees, equally far from where.
 
     Such an edge is as long as the input lets it be; splitting it would go on for ever
     (Miller, Pav, Walkington 2003).
     """
-    s, t = p.on, q.on
     if s is None or t is None or s == t:
         return False
     w = s.a if s.a == t.a or s.a == t.b else s.b
     if w != t.a and w != t.b:
         return False
-    d, e, f = p.xy - w.xy, q.xy - w.xy, q.xy - p.xy
+    d, e, f = p - w.xy, q - w.xy, q - p
     far = dot(d, d)
     return far < 1.001 * dot(e, e) and dot(e, e) < 1.001 * far and dot(f, f) < far
 
 
 @func
-def is_bad(a, b, c, o, goal):
-    """Whether a triangle has a small angle or is large, and may be mended."""
-    p, q, r = shortest_edge(a, b, c)
-    if below_floor(p, q, r, goal):
-        return False
-    if too_large(p, q, r, o, goal):
-        return True
-    return small_angle(p, q, r, goal) and not spans_small_angle(p, q) and not below_feature(p, q)
+def below_feature(least, feature, other):
+    """Whether an edge, squared, is a small part of the features at its ends.
+
+    At 33 degrees, say, a corner of the input can ask for triangles ever smaller.
+    """
+    part = min(feature, other) * FEATURE_PART
+    return least < part * part
+
+
+@func
+def level_of(least, goal):
+    """The urgency of a triangle whose shortest edge is this long, squared: 0 the most urgent."""
+    v = least * goal.scale
+    return min(max(exponent(v * v) + i32(LEVELS - 1), i32(0)), i32(LEVELS - 1))
+
+
+@func
+def is_flat(p, q, r, goal):
+    """Whether a triangle is too small or too flat, for its coordinates' digits, to be mended."""
+    u, v, w = q - p, r - q, p - r
+    twice = cross(u, v)
+    return twice * twice < goal.floor * max(dot(u, u), dot(v, v), dot(w, w))
+
+
+@func
+def grade(x, on, size, feature, a, b, limit, goal):
+    """The level of the triangle x, a, b if it has a small angle or is large; LEVELS if it is good.
+
+    x may be a point that is not there yet: it lies on the segment ``on``, has the size wanted and
+    the feature size given.
+    """
+    p, q = a.xy, b.xy
+    ab, bx, xa = q - p, x - q, p - x
+    lab, lbx, lxa = dot(ab, ab), dot(bx, bx), dot(xa, xa)
+    d, product, least = dot(xa, bx), lxa * lbx, lab  # at the corner opposite the shortest edge
+    if lbx < lab and lbx <= lxa:
+        d, product, least = dot(xa, ab), lxa * lab, lbx
+    elif lxa < lab:
+        d, product, least = dot(ab, bx), lab * lbx, lxa
+    bad = d * d > goal.cos2 * product
+    if bad:
+        if least == lab:
+            bad = not spans_small_angle(p, a.on, q, b.on)
+        elif least == lbx:
+            bad = not spans_small_angle(q, b.on, x, on)
+        else:
+            bad = not spans_small_angle(x, on, p, a.on)
+        if hasattr(goal, "features"):
+            ends = a.feature if least != lbx else b.feature
+            other = feature if least != lab else b.feature
+            bad = bad and not below_feature(least, ends, other)
+    bad = (bad or too_large(x, p, q, size, a, b, limit, goal)) and not is_flat(x, p, q, goal)
+    return level_of(least, goal) if bad else i32(LEVELS)
 
 
 # --- segments ------------------------------------------------------------------------------------
 
 
 @func
-def may_split(behind, goal):
-    """Whether a segment with the triangle ``behind`` it may get points."""
+def may_split(twin, goal):
+    """Whether the segment with this twin may get points."""
     if hasattr(goal, "keep_all"):
         return False
     elif hasattr(goal, "keep_hull"):
-        return behind is not None
+        return twin != HULL
     else:
         return True
 
 
 @func
 def encroaches(a, b, x):
-    """Whether the vertex x of a triangle lies inside the diametral circle of its side ab."""
-    return dot(a.xy - x.xy, b.xy - x.xy) < 0.0
-
-
-@func
-def open_side(t, k, goal):
-    """Whether side k of t is a segment that may get points."""
-    return t.wall[k] is not None and may_split(t.nbr[k], goal)
+    """Whether x lies inside of the circle over the diameter ab."""
+    return dot(a - x, b - x) < 0.0
 
 
 @func
 def encroached_side(t, goal):
-    """The side of t that is a segment on which the corner opposite encroaches, or -1."""
-    a, b, c = t.node
-    k = -1
-    if encroaches(b, c, a):  # no more than one corner is obtuse
-        k = 0
-    elif encroaches(c, a, b):
-        k = 1
-    elif encroaches(a, b, c):
-        k = 2
-    if k >= 0 and open_side(t, k, goal):
-        p, q, r = shortest_edge(a, b, c)
-        if not below_floor(p, q, r, goal):
+    """The side of t that is a segment to be split, its corner opposite encroaching; or -1."""
+    node, twin = t.node, t.twin
+    if twin[0] < 0 or twin[1] < 0 or twin[2] < 0:
+        a, b, c = node[0].xy, node[1].xy, node[2].xy
+        k = i32(-1)  # no more than one corner is obtuse
+        if encroaches(b, c, a):
+            k = i32(0)
+        elif encroaches(c, a, b):
+            k = i32(1)
+        elif encroaches(a, b, c):
+            k = i32(2)
+        if k >= 0 and twin[k] < 0 and may_split(twin[k], goal) and not is_flat(a, b, c, goal):
             return k
-    return -1
+    return i32(-1)
 
 
 @func
@@ -205,89 +217,90 @@ def hides(a, b, x, lens):
     return (d <= 0.0 and d * d >= lens * dot(u, u) * dot(v, v)) or orient2d(a, b, x) <= 0
 
 
-# --- topology ------------------------------------------------------------------------------------
+# --- cavities ------------------------------------------------------------------------------------
 
 
 @func
-def side_of(s, t):
-    """The side of s behind which t lies."""
-    return 0 if s.nbr[0] == t else (1 if s.nbr[1] == t else 2)
+def behind(twin):
+    """The code of what lies behind a side that is no hull."""
+    return twin if twin >= 0 else ~twin
 
 
 @func
-def circle_holds(t, x):
-    """Whether x lies inside the circumcircle of triangle t."""
-    return incircle(t.node[0].xy, t.node[1].xy, t.node[2].xy, x) > 0
+def grow_cavity(g, x, seed, side, cavity, rim, begin, walls, origins, ring, goal):
+    """Collect the triangles whose circle holds x, and what is around them.
 
-
-@func
-def grow_cavity(g, x, seed, k, cavity, rim, ring, goal):
-    """Collect the triangles whose circle holds x, the edges around them in order, those behind.
-
-    An edge is coded 4 * triangle + side.  Depth first, counter-clockwise: from all sides of the
-    seed (k < 0), giving the first segment met that x encroaches on and that may be split, else -2
-    if x encroaches on one that may not, else -1; or from the end of its side k, a segment that x
-    splits, around to its beginning.
+    Depth first, counter-clockwise: from all sides of the seed (``side`` < 0), or from the end of
+    one side, a segment that x splits, around to its beginning.  Each edge of the rim adds its twin
+    to ``rim``, its first vertex to ``begin``, its segment if it is one to ``walls``, the triangle
+    behind it to ``ring``.  Gives the code of the first segment met that x encroaches on and that
+    may be split; else KEPT, MISFIT, if x lies in no circle or behind a wall, or NONE.
     """
-    stack = local(i64, 128)
+    edges = local(i32, 64)
+    ends = g.points.local(64)
+    node, twin = seed.node, seed.twin
+    pa, pb, pc = node[0].xy, node[1].xy, node[2].xy
+    if incircle(pa, pb, pc, x) <= 0:
+        return i32(MISFIT)  # rounded out of its own circle
+    found = i32(NONE)
     cavity.add(seed)
-    if k < 0:
-        stack.add(i64(seed) * 4 + 2)
-    stack.add(i64(seed) * 4 + (k + 2) % 3)
-    stack.add(i64(seed) * 4 + (k + 1) % 3)
-    found = i64(-1)
-    while stack.size > 0:
-        edge = stack.pop()
-        s = g.triangles[edge >> 2]
-        i = edge & 3
-        n = s.nbr[i]
-        if s.wall[i] is not None:
-            if k < 0:
-                a, b = s.node[(i + 1) % 3], s.node[(i + 2) % 3]
-                if may_split(n, goal):
-                    if hides(a.xy, b.xy, x, 0.0):
-                        return edge
-                elif hides(a.xy, b.xy, x, goal.lens):
-                    found = i64(-2)
-        elif circle_holds(n, x):
-            j = side_of(n, s)
-            cavity.add(n)
-            stack.add(i64(n) * 4 + (j + 2) % 3)
-            stack.add(i64(n) * 4 + (j + 1) % 3)
-            continue
-        rim.add(edge)
-        if n is not None:
-            ring.add(n)
+    code, k = i32(seed) * 4, i32(1)
+    if side < 0:
+        edges.add(twin[1] if twin[1] >= 0 else ~(code + 1))
+        ends.add(node[0])
+    else:
+        k = i32(side)
+    i, j = (k + 1) % 3, (k + 2) % 3
+    edges.add(twin[j] if twin[j] >= 0 else ~(code + j))
+    ends.add(node[i])
+    edge = twin[i] if twin[i] >= 0 else ~(code + i)  # of a segment, its own code, inverted
+    a, b = node[j], node[k]
+    pa, pb = a.xy, b.xy
+    while True:
+        inside = False
+        own = ~edge
+        if edge >= 0:
+            n, k = g.triangles[edge >> 2], edge & 3
+            node, twin = n.node, n.twin
+            d, own = node[k], twin[k]
+            pd = d.xy
+            inside = incircle(pb, pa, pd, x) > 0
+            if inside:
+                cavity.add(n)
+                code, i, j = edge - k, (k + 1) % 3, (k + 2) % 3
+                edges.add(twin[j] if twin[j] >= 0 else ~(code + j))
+                ends.add(b)
+                edge = twin[i] if twin[i] >= 0 else ~(code + i)
+                b, pb = d, pd
+            else:
+                rim.add(edge)
+                ring.add(n)
+        else:
+            s, k = g.triangles[own >> 2], own & 3
+            beyond = s.twin[k]
+            if side >= 0:
+                if orient2d(pa, pb, x) <= 0:
+                    return i32(MISFIT)
+            elif may_split(beyond, goal):
+                if hides(pa, pb, x, 0.0):
+                    return own
+            elif hides(pa, pb, x, goal.lens):
+                found = i32(KEPT)
+            rim.add(beyond)
+            walls.add(s.wall[k])
+            if beyond != HULL:
+                ring.add(g.triangles[~beyond >> 2])
+        if not inside:
+            begin.add(a)
+            if hasattr(seed, "origin"):
+                origins.add(g.triangles[own >> 2].origin)
+            a, pa = b, pb
+            if edges.size == 0:
+                break
+            edge = edges.pop()
+            b = ends.pop()
+            pb = b.xy
     return found
-
-
-@func
-def sees_walls(g, x, rim):
-    """Whether x lies inside of every segment of the rim; inside of other edges it always does."""
-    for edge in rim:
-        s, k = g.triangles[edge >> 2], edge & 3
-        if s.wall[k] is not None:
-            if orient2d(s.node[(k + 1) % 3].xy, s.node[(k + 2) % 3].xy, x) <= 0:
-                return False
-    return True
-
-
-@func
-def split_cavity(g, x, s, k, cavity, rim, ring, goal):
-    """Collect the cavities at both sides of the segment at side k of s, which x splits.
-
-    Returns where in ``rim`` the other side begins (-1 if nothing lies behind), and whether x fits:
-    rounded, it may lie out of a circle or behind another segment.
-    """
-    turn = i64(-1)
-    grow_cavity(g, x, s, k, cavity, rim, ring, goal)
-    fits = circle_holds(s, x)
-    n = s.nbr[k]
-    if n is not None:
-        turn = rim.size
-        grow_cavity(g, x, n, side_of(n, s), cavity, rim, ring, goal)
-        fits = fits and circle_holds(n, x)
-    return turn, fits and sees_walls(g, x, rim)
 
 
 @func
@@ -309,42 +322,90 @@ def size_at(x, cavity):
 
 
 @func
-def feature_at(g, x, rim, large):
-    """The size of the features around x: it grows from vertex to vertex no faster than distance.
+def input_at(g, x, p, q, near):
+    """The input triangle that holds the middle of the triangle x, p, q, looked for from ``near``.
 
-    A point put into a triangle because that is large is a feature itself.
+    The walk crosses an edge that the middle lies behind, each time; where a concavity stops it, or
+    it turns in a circle, as it may where edges are constrained, the answer is ``near``.
+    """
+    middle = (x + p + q) * (1.0 / 3.0)
+    o = g.inputs[near]
+    for _ in range(64):
+        a, b, c = o.corner
+        if orient2d(a.xy, b.xy, middle) < 0:
+            k = 2
+        elif orient2d(b.xy, c.xy, middle) < 0:
+            k = 0
+        elif orient2d(c.xy, a.xy, middle) < 0:
+            k = 1
+        else:
+            return i32(o)
+        beside = o.nbr[k]
+        if beside is None:
+            return near
+        o = g.inputs[beside.id]
+    return near
+
+
+@func
+def feature_at(g, new, rim, large):
+    """The size of the features around a new point: what stands close, and what that is close to.
+
+    So it grows from vertex to vertex no faster than distance.  A point put into a triangle because
+    that is large is a feature itself.
     """
     least = f64(0.0)
     first = True
     for edge in rim:
-        a = g.triangles[edge >> 2].node[((edge & 3) + 1) % 3]
-        d = a.xy - x
+        s, k = g.triangles[edge >> 2], edge & 3
+        a, b = s.node[(k + 1) % 3], s.node[(k + 2) % 3]
+        d, e = new.xy - a.xy, b.xy - a.xy
         size = sqrt(dot(d, d)) + (0.0 if large else a.feature)
+        if s.wall[k] is not None and s.wall[k] != new.on:
+            if dot(d, e) > 0.0 and dot(new.xy - b.xy, e) < 0.0:
+                size = min(size, abs(cross(d, e)) / sqrt(dot(e, e)))
         if first or size < least:
             first, least = False, size
     return least
 
 
 @func
-def input_at(g, a, b, c, near):
-    """The input triangle that holds the middle of the triangle abc, looked for from ``near``.
+def input_at(g, x, p, q, near):
+    """The input triangle that holds the middle of the triangle x, p, q, looked for from ``near``.
 
-    The walk crosses an edge that x lies behind, each time; where a concavity stops it, or it turns
-    in a circle, as it may where edges are constrained, the answer is ``near``.
+    The walk crosses an edge that the middle lies behind, each time; where a concavity stops it, or
+    it turns in a circle, as it may where edges are constrained, the answer is ``near``.
     """
-    x = (a.xy + b.xy + c.xy) * (1.0 / 3.0)
+    middle = (x + p + q) * (1.0 / 3.0)
     o = g.inputs[near]
     for _ in range(64):
-        p, q, r = o.corner
-        if orient2d(p.xy, q.xy, x) < 0:
+        a, b, c = o.corner
+        if orient2d(a.xy, b.xy, middle) < 0:
             k = 2
-        elif orient2d(q.xy, r.xy, x) < 0:
+        elif orient2d(b.xy, c.xy, middle) < 0:
             k = 0
-        elif orient2d(r.xy, p.xy, x) < 0:
+        elif orient2d(c.xy, a.xy, middle) < 0:
             k = 1
         else:
             return i32(o)
-        o = o.beside[k]
-        if o is None:
+        beside = o.nbr[k]
+        if beside is None:
             return near
+        o = g.inputs[beside.id]
     return near
+
+
+@func
+def feature_at(x, begin, large):
+    """The size of the features around x: it grows from vertex to vertex no faster than distance.
+
+    A point put into a triangle because that is large is a feature itself.
+    """
+    least = f64(0.0)
+    first = True
+    for a in begin:
+        d = a.xy - x
+        size = sqrt(dot(d, d)) + (0.0 if large else a.feature)
+        if first or size < least:
+            first, least = False, size
+    return least

@@ -71,6 +71,8 @@ def goals_of(
     max_points: int | None,
     scale: float,
     where: Device,
+    limited: bool = False,
+    sized: bool = False,
 ) -> Table:
     """Make the row of numbers that kernels compare with; an option not used is no column."""
     cosine = math.cos(math.radians(min_angle))
@@ -83,12 +85,16 @@ def goals_of(
         "area": max_area * scale * scale,
         "reach": 0.475 * math.sqrt((1 + cosine) / max(1 - cosine, 1e-9)),
         "floor": float(max(extent.max() * 2.0**-40, np.abs(box).max() * 2.0**-48)) ** 2,
-        "scale": 1.0 / max(area, 1e-300),
+        "scale": 0.5 / max(area, 1e-300),
         # no point from which a segment that must stay whole gives smaller angles than asked
         "lens": math.cos(math.radians(2 * min_angle)) ** 2,
     }
     types: dict[str, Any] = dict.fromkeys(columns, f64)
     for name, wanted, kind, value in (
+        ("level", True, i32, -1),
+        ("limited", limited, i32, 1),
+        ("sized", sized, i32, 1),
+        ("features", min_angle > SAFE_ANGLE, i32, 1),
         ("keep_hull", boundary == "keep-hull", i32, 1),
         ("keep_all", boundary == "keep-all", i32, 1),
         ("left", max_points is not None, i64, max_points),

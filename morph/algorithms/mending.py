@@ -1,39 +1,46 @@
 """Mending triangles: the kernels of `morph.algorithms.refine`.
 
-A kernel's item plans what mends its triangle, claims all that this changes, and changes it.
+A kernel's item plans what mends its triangle, claims all that this changes, and changes it.  Bad
+triangles wait in ``far`` until their level is due: the shortest edges first, which makes the fewest
+triangles; those due are in ``near``.
 """
 
 from __future__ import annotations
 
 from morph.algorithms.cavity import (
+    KEPT,
+    LEVELS,
+    MISFIT,
+    NONE,
+    behind,
     below_feature,
-    below_floor,
-    circle_holds,
     dot,
     encroached_side,
+    encroaches,
     feature_at,
+    grade,
     grow_cavity,
     input_at,
-    is_bad,
+    is_flat,
+    level_of,
+    may_split,
     off_centre,
     shortest_edge,
-    side_of,
     size_at,
-    small_angle,
     spans_small_angle,
-    split_cavity,
     split_point,
     too_large,
 )
+from morph.algorithms.delaunay import HULL
 from morph.kernel import foreach, func, kernel, program
 from morph.prelude import (
     atomic_add,
     atomic_sub,
+    i8,
     i32,
     i64,
     incircle,
     local,
-    log,
     orient2d,
     single,
     vector,
@@ -41,75 +48,116 @@ from morph.prelude import (
 
 # why a triangle is left as it is; `find_left` counts by place in this list
 REASONS = ("floor", "small input angle", "boundary kept", "no digits left", "budget")
-FLOOR, INPUT_ANGLE, KEPT, DIGITS, BUDGET = range(5)
+FLOOR, INPUT_ANGLE, BOUNDARY, DIGITS, BUDGET = range(5)
 
 
 @kernel
-def find_flaw(t, flaw):
+def find_flaw(t, g, flaw):
     """Whether a triangle breaks what refinement relies on: orientation, neighbours, Delaunay."""
-    a, b, c = t.node
-    good = orient2d(a.xy, b.xy, c.xy) > 0
+    node, twin = t.node, t.twin
+    a, b, c = node[0].xy, node[1].xy, node[2].xy
+    good = orient2d(a, b, c) > 0
     for k in range(3):
-        n = t.nbr[k]
-        if n is None:
+        if twin[k] == HULL:
             good = good and t.wall[k] is not None
         else:
-            j = side_of(n, t)
-            good = good and n.nbr[j] == t
-            if t.wall[k] is None:
-                good = good and incircle(a.xy, b.xy, c.xy, n.node[j].xy) <= 0
+            edge = behind(twin[k])
+            n, j = g.triangles[edge >> 2], edge & 3
+            here = i32(t) * 4 + k
+            good = good and n.twin[j] == (here if twin[k] >= 0 else ~here)
+            if twin[k] >= 0:
+                good = good and incircle(a, b, c, n.node[j].xy) <= 0
     if not good:
         flaw.set()
 
 
-@func
-def plan(g, t, cavity, rim, ring, goal):
-    """Find the point that mends t, and collect what it replaces.
-
-    Returns the point; the edge it splits (-1: none, -2: it would have to be one that must stay
-    whole); where in the rim the other side of that edge begins (-1: nothing lies there); and
-    whether the point fits in, digits being finite.
-    """
-    turn = i64(-1)
-    k = encroached_side(t, goal)
-    if k >= 0:
-        cut, x, fits = i64(t) * 4 + k, t.node[0].xy, True
-    else:
-        p, q, r = shortest_edge(t.node[0], t.node[1], t.node[2])
-        x = off_centre(p.xy, q.xy, r.xy, goal.reach)
-        cut = grow_cavity(g, x, t, i64(-1), cavity, rim, ring, goal)
-        fits = circle_holds(t, x)  # else x was rounded out of its own circle
-    if cut >= 0:
-        s, side = g.triangles[cut >> 2], cut & 3
-        x = split_point(s.node[(side + 1) % 3], s.node[(side + 2) % 3], s.wall[side])
-        cavity.clear()
-        rim.clear()
-        ring.clear()
-        turn, fits = split_cavity(g, x, s, side, cavity, rim, ring, goal)
-    return x, cut, turn, fits
+# --- which triangles -----------------------------------------------------------------------------
 
 
 @func
-def is_flawed(t, g, goal):
-    """Whether t is to be mended, or a segment at its side to be split."""
+def limit_of(t, g, goal):
+    """The largest area that t may have."""
+    return g.inputs[t.origin].limit if hasattr(goal, "limited") else goal.area
+
+
+@func
+def level_at(t, g, goal):
+    """The level of t, 0 if a segment at its side is to be split; LEVELS if all is good."""
     a, b, c = t.node
-    return is_bad(a, b, c, g.inputs[t.origin], goal) or encroached_side(t, goal) >= 0
+    size = a.wanted if hasattr(a, "wanted") else 0.0
+    feature = a.feature if hasattr(a, "feature") else 0.0
+    level = grade(a.xy, a.on, size, feature, b, c, limit_of(t, g, goal), goal)
+    return i32(0) if encroached_side(t, goal) >= 0 else level
 
 
 @func
 def is_large(t, g, goal):
     a, b, c = t.node
-    return too_large(a, b, c, g.inputs[t.origin], goal)
+    size = a.wanted if hasattr(a, "wanted") else 0.0
+    return too_large(a.xy, b.xy, c.xy, size, b, c, limit_of(t, g, goal), goal)
+
+
+@kernel
+def find_bad(t, far, g, goal):
+    level = level_at(t, g, goal)
+    if level < LEVELS:
+        twin = t.twin
+        if twin[0] < 0 or twin[1] < 0 or twin[2] < 0:
+            level = i32(0)  # what is done at the hull late makes a long tail
+        far.add(t, apex=t.node[0], level=i8(level))
+
+
+@kernel
+def promote(item, near):
+    near.add(item.item, apex=item.apex, level=item.level)
+
+
+# --- mending one ---------------------------------------------------------------------------------
 
 
 @func
-def urgency(t, goal):
-    """The priority of t: encroached segments first, then the shortest edge."""
-    if encroached_side(t, goal) >= 0:
-        return i64(-(1 << 20))
-    p, q, r = shortest_edge(t.node[0], t.node[1], t.node[2])
-    e = q.xy - p.xy
-    return i64(log(dot(e, e) * goal.scale) * 2.885) + 40
+def plan(g, t, cavity, rim, begin, walls, origins, ring, goal):
+    """Find the point that mends t, and collect what it replaces.
+
+    Returns the point; the edge it splits, or NONE; where in the rim the other side of that edge
+    begins (-1: nothing lies there); and NONE, or why it does not fit in: KEPT or MISFIT.
+    """
+    x = t.node[0].xy
+    seed, side = t, i32(-1)
+    cut, other, turn = i32(NONE), i32(HULL), i64(-1)
+    met = encroached_side(t, goal)
+    if met >= 0:
+        met += i32(t) * 4
+    else:
+        p, q, r = shortest_edge(t.node[0], t.node[1], t.node[2])
+        x = off_centre(p.xy, q.xy, r.xy, goal.reach)
+    while True:
+        if met < 0:
+            met = grow_cavity(g, x, seed, side, cavity, rim, begin, walls, origins, ring, goal)
+        if met >= 0:  # split that segment instead
+            cut, seed, side = met, g.triangles[met >> 2], met & 3
+            node, twin = seed.node, seed.twin
+            x = split_point(node[(side + 1) % 3], node[(side + 2) % 3], seed.wall[side])
+            other, met = twin[side], i32(NONE)
+            cavity.clear()
+            rim.clear()
+            begin.clear()
+            walls.clear()
+            origins.clear()
+            ring.clear()
+        elif met == NONE and other != HULL and turn < 0:  # then what is behind it
+            turn, seed, side = rim.size, g.triangles[~other >> 2], ~other & 3
+        else:
+            break
+    return x, cut, turn, met
+
+
+@func
+def encroached(x, a, b, outer, right, left, goal):
+    """Whether a corner of x, a, b encroaches on the side opposite, one that may be split."""
+    p, q = a.xy, b.xy
+    hit = (outer and encroaches(p, q, x)) or (right and encroaches(q, x, p))
+    return (hit or (left and encroaches(x, p, q))) and not is_flat(x, p, q, goal)
 
 
 @func
@@ -122,126 +170,168 @@ def pays(goal):
 
 
 @kernel
-def find_bad(t, bad, g, goal):
-    if is_flawed(t, g, goal):
-        bad.add(t, t.node[0])
-
-
-@func
-def read_rim(g, rim, begin, outer, walls, sides, origins):
-    """Note what the edges of the rim know before their triangles are rewritten."""
-    for edge in rim:
-        s, k = g.triangles[edge >> 2], edge & 3
-        o = s.nbr[k]
-        begin.add(s.node[(k + 1) % 3])
-        outer.add(o)
-        walls.add(s.wall[k])
-        origins.add(s.origin)
-        sides.add(i64(0) if o is None else side_of(o, s))
-
-
-@kernel
-def refine_one(item, g, again, goal):
+def mend_one(item, g, level, again, far, goal):
     t = item.item
-    if t.node[0] != item.apex:
-        return  # rewritten since: whoever did has judged the new triangle
-    cavity = g.triangles.local(128)
-    rim = local(i64, 128)
-    ring = g.triangles.local(128)
-    x, cut, turn, fits = plan(g, t, cavity, rim, ring, goal)
-    if cut == -2 or not fits:
+    cavity = g.triangles.local(64)
+    rim = local(i32, 64)
+    begin = g.points.local(64)
+    walls = g.segments.local(64)
+    origins = local(i32, 64)
+    ring = g.triangles.local(64)
+    x, cut, turn, met = plan(g, t, cavity, rim, begin, walls, origins, ring, goal)
+    if met != NONE:
         return  # `find_left` tells why
-    wall, first, last = None, None, None
+    wall, last = None, None
     if cut >= 0:
         s, k = g.triangles[cut >> 2], cut & 3
-        wall, first, last = s.wall[k], s.node[(k + 2) % 3], s.node[(k + 1) % 3]
-    if single(cavity, guard=ring, priority=urgency(t, goal)):
-        begin = g.points.local(128)
-        outer = g.triangles.local(128)
-        walls = g.segments.local(128)
-        sides = local(i64, 128)
-        origins = local(i32, 128)
-        fan = g.triangles.local(128)
-        read_rim(g, rim, begin, outer, walls, sides, origins)
-        size = rim.size
-        closed = cut < 0 or turn >= 0  # else x lies on the hull
+        wall, last = s.wall[k], s.node[(k + 1) % 3]
+    size = rim.size
+    closed = cut < 0 or turn >= 0  # else x lies on the hull
+    wanted = size_at(x, cavity) if hasattr(last, "wanted") else 0.0
+    feature = feature_at(x, begin, is_large(t, g, goal)) if hasattr(last, "feature") else 0.0
+    walled = walls.size > 0 or cut >= 0
+    grades = local(i8, 64)
+    now, later = i64(0), i64(0)
+    for i in range(size):
+        a = begin[i]
+        b = begin[i + 1] if i + 1 < size else (begin[0] if closed else last)
+        limit = goal.area
+        if hasattr(goal, "limited"):
+            origins[i] = input_at(g, x, a.xy, b.xy, origins[i])
+            limit = g.inputs[origins[i]].limit
+        due = grade(x, wall, wanted, feature, a, b, limit, goal)
+        if walled:
+            edge = rim[i]
+            open_rim = edge < 0 and may_split(edge, goal)
+            ends = cut >= 0 and (i + 1 == size or i + 1 == turn)
+            begins = cut >= 0 and (i == 0 or i == turn)
+            if due < LEVELS or encroached(x, a, b, open_rim, ends, begins, goal):
+                due = i32(0)
+        grades.add(i8(due))
+        if due <= level:
+            now += 1
+        elif due < LEVELS:
+            later += 1
+    kept = cut >= 0  # and then t may be there still
+    if kept:
+        kept = t not in cavity
+        now += i64(1) if kept else i64(0)
+    if single(cavity, guard=ring, priority=i32(item.level)):
         if pays(goal):
             new = g.points.new(xy=x, on=wall)
             if hasattr(new, "wanted"):
-                new.wanted = size_at(x, cavity)
+                new.wanted = wanted
             if hasattr(new, "feature"):
-                new.feature = feature_at(g, x, rim, is_large(t, g, goal))
+                new.feature = feature
+            extra = g.triangles.new_rows(size - cavity.size)
+            soon = again.new_rows(now)
+            late = far.new_rows(later)
+            m, n, w = i64(0), i64(0), i64(0)
+            before, s = extra[size - cavity.size - 1], cavity[0]
             for i in range(size):
-                fan.add(cavity[i] if i < cavity.size else g.triangles.new())
-            for i in range(size):
-                s = fan[i]
                 a = begin[i]
                 b = begin[i + 1] if i + 1 < size else (begin[0] if closed else last)
-                after = fan[i + 1] if i + 1 < size else (fan[0] if closed else None)
-                before = fan[i - 1] if i > 0 else (fan[size - 1] if closed else None)
-                o = g.inputs[origins[i]]
-                s.origin = input_at(g, new, a, b, origins[i]) if hasattr(o, "limit") else origins[i]
+                after = cavity[0]
+                if i + 1 < size:
+                    after = cavity[i + 1] if i + 1 < cavity.size else extra[i + 1 - cavity.size]
+                here, edge = i32(s) * 4, rim[i]
+                right, left = i32(after) * 4 + 2, i32(before) * 4 + 1
+                if cut >= 0:
+                    if i + 1 == size or i + 1 == turn:
+                        right = ~right if turn >= 0 else i32(HULL)
+                        s.wall[1] = wall
+                    if i == 0 or i == turn:
+                        left = ~left if turn >= 0 else i32(HULL)
+                        s.wall[2] = wall
                 s.node = vector(new, a, b)
-                s.nbr = vector(outer[i], after, before)
-                s.wall = vector(
-                    walls[i],
-                    wall if b == first or b == last else None,
-                    wall if a == first or a == last else None,
-                )
-                if outer[i] is not None:
-                    outer[i].nbr[sides[i]] = s
-                if is_flawed(s, g, goal):
-                    again.add(s, new)
-            if t not in cavity:
-                again.add(t, item.apex)
+                s.twin = vector(edge, right, left)
+                if hasattr(s, "origin"):
+                    s.origin = origins[i]
+                if edge >= 0:
+                    g.triangles[edge >> 2].twin[edge & 3] = here
+                else:
+                    s.wall[0] = walls[w]
+                    w += 1
+                    if edge != HULL:
+                        g.triangles[~edge >> 2].twin[~edge & 3] = ~here
+                if i32(grades[i]) <= level:
+                    e = soon[m]
+                    m += 1
+                    e.item = s
+                    e.apex = new
+                    e.level = grades[i]
+                elif i32(grades[i]) < LEVELS:
+                    f = late[n]
+                    n += 1
+                    f.item = s
+                    f.apex = new
+                    f.level = grades[i]
+                before = s
+                s = after
+            if kept:
+                e = soon[m]
+                e.item = t
+                e.apex = item.apex
+                e.level = item.level
     else:
-        again.add(t, item.apex)
+        again.add(t, apex=item.apex, level=item.level)
 
 
 @program
-def refine_all(g, work, again, goal):
+def mend(g, near, again, far, goal, few, most):
+    """Mend what is bad, the most urgent first, in at most so many rounds; return their number.
+
+    A triangle is written anew with its new point as first vertex: an entry with another apex is of
+    one that is gone, and whoever replaced it has judged what stands there now.
+    """
     rounds = 0
-    while not work.empty:
-        foreach(work, refine_one, g, again, goal)
-        work, again = again, work
+    level = goal.level
+    while rounds < most and (not near.empty or level < LEVELS - 1):
+        if hasattr(goal, "left"):
+            if goal.left <= 0:
+                break
+        while len(near) < few and level < LEVELS - 1:
+            level += 1
+            foreach(far, promote, near, where=lambda i: i.level == level)
+        foreach(
+            near, mend_one, g, level, again, far, goal,
+            where=lambda i: i.item.node[0] == i.apex,
+        )  # fmt: skip
+        near, again = again, near
         again.clear()
         rounds += 1
-    return rounds
-
-
-@program
-def refine_within(g, work, again, goal):
-    """Refine until there is no bad triangle, or no point left in the budget."""
-    rounds = 0
-    while not work.empty and goal.left > 0:
-        foreach(work, refine_one, g, again, goal)
-        work, again = again, work
-        again.clear()
-        rounds += 1
+    goal.level = level
     return rounds
 
 
 @kernel
-def find_left(t, g, work, counts, goal):
-    """Count a triangle that is not as asked, by reason; what can be mended goes to ``work``."""
+def find_left(t, g, far, counts, goal):
+    """Count a triangle that is not as asked, by reason; what can be mended goes to ``far``."""
     p, q, r = shortest_edge(t.node[0], t.node[1], t.node[2])
-    narrow, large = small_angle(p, q, r, goal), too_large(p, q, r, g.inputs[t.origin], goal)
+    u, v, e = p.xy - r.xy, q.xy - r.xy, q.xy - p.xy
+    least = dot(e, e)
+    narrow, large = dot(u, v) ** 2 > goal.cos2 * (dot(u, u) * dot(v, v)), is_large(t, g, goal)
     k = encroached_side(t, goal)
     if narrow or large or k >= 0:
+        small = is_flat(p.xy, q.xy, r.xy, goal)
+        if hasattr(p, "feature"):
+            small = small or (not large and below_feature(least, p.feature, q.feature))
         why = -1
-        if k < 0 and below_floor(p, q, r, goal):
+        if k < 0 and small:
             why = FLOOR
-        elif k < 0 and not large and spans_small_angle(p, q):
+        elif k < 0 and not large and spans_small_angle(p.xy, p.on, q.xy, q.on):
             why = INPUT_ANGLE
-        elif k < 0 and not large and below_feature(p, q):
-            why = FLOOR
         else:
-            cavity = g.triangles.local(128)
-            rim = local(i64, 128)
-            ring = g.triangles.local(128)
-            x, cut, turn, fits = plan(g, t, cavity, rim, ring, goal)
-            why = KEPT if cut == -2 else (BUDGET if fits else DIGITS)
+            cavity = g.triangles.local(64)
+            rim = local(i32, 64)
+            begin = g.points.local(64)
+            walls = g.segments.local(64)
+            origins = local(i32, 64)
+            ring = g.triangles.local(64)
+            x, cut, turn, met = plan(g, t, cavity, rim, begin, walls, origins, ring, goal)
+            why = BOUNDARY if met == KEPT else (DIGITS if met == MISFIT else BUDGET)
         if why == BUDGET:
-            work.add(t, t.node[0])
+            due = i32(0) if k >= 0 else level_of(least, goal)
+            far.add(t, apex=t.node[0], level=i8(due))
         if narrow or large:
             atomic_add(counts.n[why], 1)

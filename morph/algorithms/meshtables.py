@@ -6,11 +6,91 @@ from typing import Any
 
 import numpy as np
 
+from morph.algorithms.delaunay import HULL
+from morph.collect import Flag
 from morph.device import Device
 from morph.dtypes import Ref, vec
 from morph.graph import Graph
+from morph.kernel import foreach, func, kernel
 from morph.mesh import Mesh
-from morph.prelude import f64, i32
+from morph.prelude import f64, i32, vector
+
+MOST = 1 << 29  # triangles, the codes of whose sides fit in 31 bits
+
+
+@func
+def corner(t, p):
+    """Which corner of t is p."""
+    node = t.node
+    return i32(0) if node[0] == p else (i32(1) if node[1] == p else i32(2))
+
+
+@func
+def across(g, t, k):
+    """The triangle behind side k of t, or None."""
+    twin = t.twin
+    edge = twin[k] if twin[k] >= 0 else ~twin[k]
+    return None if twin[k] == HULL else g.triangles[edge >> 2]
+
+
+@kernel
+def link(t, g):
+    """Code what lies behind each side, and let each corner know a triangle."""
+    twin = vector(i32(HULL), i32(HULL), i32(HULL))
+    for k in range(3):
+        n = g.inputs[t.id].nbr[k]
+        if n is not None:
+            back = g.inputs[n.id].nbr
+            side = i32(0) if back[0] == t else (i32(1) if back[1] == t else i32(2))
+            twin[k] = i32(n) * 4 + side
+        t.node[k].at = t
+    t.twin = twin
+
+
+@kernel
+def constrain(s, g, lost):
+    """Find the sides that are the segment s, around its first point, and mark them."""
+    home = s.a.at
+    t, k = home, i32(0)
+    found = False
+    if t is not None:
+        k = corner(t, s.a)
+        while not found:  # counter-clockwise
+            found = t.node[(k + 1) % 3] == s.b
+            if not found:
+                n = across(g, t, (k + 1) % 3)
+                if n is None or n == home:
+                    break
+                t = n
+                k = corner(t, s.a)
+        if found:
+            k = (k + 2) % 3
+        elif across(g, t, (k + 1) % 3) is None:  # the last side at the hull, or clockwise
+            found = t.node[(k + 2) % 3] == s.b
+            if found:
+                k = (k + 1) % 3
+            else:
+                t, k = home, corner(home, s.a)
+            while not found:
+                n = across(g, t, (k + 2) % 3)
+                if n is None:
+                    break
+                t = n
+                k = corner(t, s.a)
+                found = t.node[(k + 1) % 3] == s.b
+                if found:
+                    k = (k + 2) % 3
+    if found:
+        edge = t.twin[k]
+        t.wall[k] = s
+        if edge != HULL:
+            edge = edge if edge >= 0 else ~edge
+            t.twin[k] = ~edge
+            n = g.triangles[edge >> 2]
+            n.wall[edge & 3] = s
+            n.twin[edge & 3] = ~(i32(t) * 4 + k)
+    else:
+        lost.set()
 
 
 def graph_of(
@@ -21,7 +101,10 @@ def graph_of(
     sizes: Any = None,
     features: bool = False,
 ) -> Graph:
-    """Put a mesh into tables: points, segments, triangles with their neighbours and walls.
+    """Put a mesh into tables: points, segments, triangles with their twins and walls.
+
+    Side k of a triangle has as twin 4 * triangle + side of what lies behind it, inverted if a
+    segment does, then ``wall[k]``, or HULL if nothing lies there.
 
     Parameters
     ----------
@@ -30,29 +113,42 @@ def graph_of(
     scale : float
         What coordinates, sizes and, squared, areas are multiplied by: a power of two.
     limits : (m,) float64 array, optional
-        Largest area in each input triangle: ``inputs.limit``, beside its corners and neighbours.
+        Largest area in each input triangle: ``inputs.limit``.
     sizes : (n,) float64 array, optional
         Edge length wanted at each point: ``points.wanted``.
     features : bool
         Whether points know how large the features around them are: ``points.feature``.
+
+    Raises
+    ------
+    MeshError
+        If a segment is no edge of the mesh.
     """
+    n, m = len(mesh.points), len(mesh.triangles)
+    if 4 * m >= MOST:  # and there will be more
+        raise ValueError(f"{m} triangles are too many: their sides are numbered in 31 bits")
     g = Graph(device)
     g.points.add("xy", vec(f64, 2))
     g.add_table("segments", a=Ref("points"), b=Ref("points"), marker=i32, sharp=i32)
     g.points.add("on", Ref("segments"))
+    g.points.pack("xy", "on")
     g.add_table(
-        "triangles", node=Ref("points")[3], nbr=Ref("triangles")[3], origin=i32,
-        wall=Ref("segments")[3], pack=("node", "nbr", "origin"),
+        "triangles", node=Ref("points")[3], twin=(i32, 3), wall=Ref("segments")[3],
+        pack=("node", "twin"),
     )  # fmt: skip
-    g.points.extend(xy=mesh.points * scale if scale != 1.0 else mesh.points)
-    g.add_table("inputs")
+    g.points.resize(3 * n)
+    g.triangles.resize(3 * m)
+    g.points.extend(xy=g.device.asarray(mesh.points) * scale if scale != 1.0 else mesh.points)
+    g.triangles.extend(node=mesh.triangles)
+    g.add_table("inputs", nbr=Ref("triangles")[3])
+    g.inputs.extend(nbr=mesh.neighbors)
     if limits is not None:
         g.inputs.add("limit", f64)
         g.inputs.add("corner", Ref("points")[3])
-        g.inputs.add("beside", Ref("inputs")[3])
-        g.inputs.extend(
-            limit=limits * scale * scale, corner=mesh.triangles, beside=mesh.neighbors
-        )
+        g.inputs.limit, g.inputs.corner = limits * scale * scale, mesh.triangles
+    if limits is not None or _carries(mesh) or sizes is not None:
+        g.triangles.add("origin", i32)
+        g.triangles.origin = g.device.xp.arange(m, dtype=np.int32)
     if sizes is not None:
         g.points.add("wanted", f64)
         g.points.wanted[:] = sizes * scale
@@ -63,17 +159,25 @@ def graph_of(
         a=mesh.segments[:, 0], b=mesh.segments[:, 1], marker=mesh.segment_markers,
         sharp=sharp_ends(mesh),
     )  # fmt: skip
-    g.points.resize(2 * len(mesh.points))
-    g.triangles.resize(5 * len(mesh.triangles) // 2)
-    g.triangles.extend(
-        node=mesh.triangles, nbr=mesh.neighbors, wall=walls_of(mesh),
-        origin=np.arange(len(mesh.triangles), dtype=np.int32),
-    )  # fmt: skip
+    g.points.add("at", Ref("triangles"))
+    lost = Flag(g)
+    foreach(g.triangles, link, g)
+    foreach(g.segments, constrain, g, lost)
+    if lost:
+        mesh.check()  # says which
+        raise ValueError("a segment is no edge of the mesh")
+    g.points.drop("at")
     return g
+
+
+def _carries(mesh: Mesh) -> bool:
+    """Whether anything of the input is handed down to new points or triangles."""
+    return bool(mesh.point_attributes.shape[1] or mesh.triangle_attributes.shape[1])
 
 
 def feature_sizes(mesh: Mesh) -> Any:
     """Distance from each point to the nearest other, and to the segments opposite; about."""
+    mesh = mesh.to("cpu")
     sizes = np.full(len(mesh.points), np.inf)
     corner = mesh.points[mesh.triangles]
     closed = walls_of(mesh) >= 0
@@ -91,8 +195,10 @@ def feature_sizes(mesh: Mesh) -> Any:
 
 def sharp_ends(mesh: Mesh) -> Any:
     """Which ends of segments meet another in less than 60 degrees: 1 the first, 2 the second."""
-    at = mesh.segments.T.ravel()
-    d = mesh.points[mesh.segments[:, ::-1].T.ravel()] - mesh.points[at]
+    host = mesh.device.to_host
+    at = host(mesh.segments).T.ravel()
+    ends = host(mesh.points[mesh.segments])
+    d = np.concatenate([ends[:, 1] - ends[:, 0], ends[:, 0] - ends[:, 1]])
     turn = np.arctan2(d[:, 1], d[:, 0])
     order = np.lexsort((turn, at))
     at, turn = at[order], turn[order]
@@ -122,30 +228,39 @@ def walls_of(mesh: Mesh) -> Any:
 
 
 def mesh_of(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
-    """Read a mesh back from its tables; points of the source keep their very bits."""
-    host = g.device.to_host
-    node, nbr, wall, origin = (
-        host(getattr(g.triangles, name).array) for name in ("node", "nbr", "wall", "origin")
-    )
-    xy, on = host(g.points.xy.array) / scale, host(g.points.on.array)
-    marker = host(g.segments.marker.array)
-    t, k = np.nonzero((wall >= 0) & (nbr < np.arange(len(node))[:, None]))
-    segments = np.stack([node[t, (k + 1) % 3], node[t, (k + 2) % 3]], axis=1)
-    added = on[len(source.points) :]
-    new_markers = np.where(added >= 0, marker[np.maximum(added, 0)], 0)
-    return Mesh(
-        points=xy,
-        triangles=np.ascontiguousarray(node),
-        neighbors=np.ascontiguousarray(nbr),
-        segments=segments.astype(np.int32),
-        segment_markers=marker[wall[t, k]],
-        point_markers=np.concatenate([source.point_markers, new_markers]).astype(np.int32),
-        point_attributes=interpolated(source, source.point_attributes, xy, node, origin),
-        triangle_attributes=source.triangle_attributes[origin],
-        holes=source.holes,
-        regions=source.regions,
-        base=source.base,
-    )
+    """Read a mesh back from its tables, to where the source lies.
+
+    Points of the source keep their very bits.
+    """
+    device = g.device
+    xp = device.xp
+    with device.active():
+        node, twin, wall = (getattr(g.triangles, name).array for name in ("node", "twin", "wall"))
+        nbr = xp.where(twin >= 0, twin >> 2, xp.where(twin == HULL, -1, ~twin >> 2))
+        t, k = xp.nonzero((twin < 0) & (nbr < xp.arange(len(node))[:, None]))
+        segments = xp.stack([node[t, (k + 1) % 3], node[t, (k + 2) % 3]], axis=1)
+        marker = g.segments.marker.array
+        on = g.points.on.array[len(source.points) :]
+        added = xp.where(on >= 0, marker[xp.maximum(on, 0)], 0).astype(np.int32)
+        arrays: dict[str, Any] = {
+            "points": g.points.xy.array / scale,
+            "triangles": xp.ascontiguousarray(node),
+            "neighbors": xp.ascontiguousarray(nbr, np.int32),
+            "segments": xp.ascontiguousarray(segments, np.int32),
+            "segment_markers": marker[wall[t, k]],
+            "point_markers": xp.concatenate([device.asarray(source.point_markers), added]),
+        }
+        if _carries(source):
+            origin = g.triangles.origin.array
+            arrays["triangle_attributes"] = device.asarray(source.triangle_attributes)[origin]
+    home = source.device
+    arrays = {name: home.asarray(a) for name, a in arrays.items()}
+    if source.point_attributes.shape[1]:
+        host = device.to_host
+        placed = [host(arrays[n]) for n in ("points", "triangles")] + [host(origin)]
+        values = interpolated(source.to("cpu"), host(source.point_attributes), *placed)
+        arrays["point_attributes"] = home.asarray(values)
+    return Mesh.trusted(**arrays, holes=source.holes, regions=source.regions, base=source.base)
 
 
 def interpolated(source: Mesh, old: Any, xy: Any, node: Any, origin: Any) -> Any:

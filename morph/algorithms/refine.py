@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from morph.algorithms.cavity import LEVELS
 from morph.algorithms.goals import (
     FAR,
     SAFE_ANGLE,
@@ -33,15 +34,7 @@ from morph.algorithms.goals import (
     sizes_at_points,
     triangulated,
 )
-from morph.algorithms.mending import (
-    REASONS,
-    find_bad,
-    find_flaw,
-    find_left,
-    refine_all,
-    refine_one,
-    refine_within,
-)
+from morph.algorithms.mending import REASONS, find_bad, find_flaw, find_left, mend
 from morph.algorithms.meshtables import graph_of, interpolated, mesh_of
 from morph.collect import Collection, Flag
 from morph.device import Device
@@ -50,13 +43,17 @@ from morph.dtypes import Ref, vec
 from morph.graph import Graph
 from morph.kernel import foreach
 from morph.mesh import Mesh, MeshError
-from morph.prelude import i32
+from morph.prelude import i8, i32
 from morph.pslg import Pslg
 from morph.table import Table
 from morph.timing import counting
 
 if TYPE_CHECKING:
     from morph.row import Row
+
+
+FEW = 16000  # bad triangles in work, of which the next level is begun
+MANY = 1 << 40  # rounds
 
 
 class Refined(NamedTuple):
@@ -169,11 +166,12 @@ def refine_with_report(
     with counting("transfer"):
         g = graph_of(mesh, where, scale, limits, sizes, features=min_angle > SAFE_ANGLE)
     flaw = Flag(g)
-    foreach(g.triangles, find_flaw, flaw)
+    foreach(g.triangles, find_flaw, g, flaw)
     if flaw:
         mesh.check()  # says what is wrong
         raise MeshError(mesh.violations())
-    goal = goals_of(mesh, min_angle, area, boundary, max_points, scale, where)[0]
+    options = {"limited": limits is not None, "sized": sizes is not None}
+    goal = goals_of(mesh, min_angle, area, boundary, max_points, scale, where, **options)[0]
     rounds, left = _mend(
         g, goal, progress, lambda known: _measure(g, mesh, size, sizes, scale, known)
     )
@@ -191,32 +189,36 @@ def _mend(
     What was given up for what stood beside it is looked at again; so is all when sizes at new
     points, interpolated until then, are measured.
     """
-    most = len(g.triangles)
-    work, again = (Collection(g.triangles, capacity=most, apex=Ref(g.points)) for _ in range(2))
+    m = len(g.triangles)
+    near, again, far = (
+        Collection(g.triangles, capacity=c, apex=Ref(g.points), level=i8) for c in (m, m, 2 * m)
+    )
     counts = Table("counts", g.device, n=vec(i32, len(REASONS)))
     counts.new()
     rounds, known = 0, len(g.points)
-    foreach(g.triangles, find_bad, work, g, goal)
+    foreach(g.triangles, find_bad, far, g, goal)
     while True:
-        if progress is not None:
-            while not work.empty and _affords(goal):
-                foreach(work, refine_one, g, again, goal)
-                work, again = again, work
-                again.clear()
-                rounds += 1
-                progress(rounds, len(work), len(g.triangles))
-        elif "left" in goal.table.columns:
-            rounds += refine_within(g, work, again, goal)
-        else:
-            rounds += refine_all(g, work, again, goal)
+        few = min(FEW, max(len(far) // 16, 64))
+        goal.level = -1
+        while not (near.empty and goal.level == LEVELS - 1) and _affords(goal):
+            rounds += mend(g, near, again, far, goal, few, 1 if progress else MANY)
+            if near.empty:
+                near, again = again, near
+            if progress is not None:
+                progress(rounds, len(near) + _waiting(far, goal.level), len(g.triangles))
         known = measure(known)
-        work.clear()
-        again.clear()
+        for work in (near, again, far):
+            work.clear()
         counts.n[:] = 0
-        foreach(g.triangles, find_left, g, work, counts[0], goal)
-        if work.empty or not _affords(goal):
+        foreach(g.triangles, find_left, g, far, counts[0], goal)
+        if far.empty or not _affords(goal):
             left: list[int] = g.device.to_host(counts.n.array)[0].tolist()
             return rounds, left
+
+
+def _waiting(far: Collection, level: int) -> int:
+    """How many entries are not due yet."""
+    return int((far.level.array > level).sum())
 
 
 def _affords(goal: Row) -> bool:

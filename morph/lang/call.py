@@ -173,8 +173,8 @@ class Calls(Methods):
             reject(f"popcount applies to integers, not to {x.type}", pos, "cast it first")
         if name == "exponent" and kind.kind != "f":
             reject(f"exponent applies to floats, not to {x.type}", pos, "cast it first")
-        result = I32 if name in ("popcount", "exponent") else x.type
-        return ir.Builtin(name=name, args=(x,), type=result, pos=pos)
+        gives = I32 if name in ("popcount", "exponent") else x.type
+        return ir.Builtin(name=name, args=(x,), type=gives, pos=pos)
 
     def _vector_of(self, args: list[ir.Expr], pos: Pos) -> ir.Expr:
         if not args:
