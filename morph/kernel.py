@@ -27,6 +27,13 @@ def launch_for(*request: Any) -> Launch | None:  # noqa: F811
     return launch_for(*request)
 
 
+def threads() -> int:
+    """Give how many CPU threads a launch may use: OMP_NUM_THREADS, else the process's cores."""
+    from morph.launch import threads as given  # noqa: PLC0415
+
+    return given()
+
+
 class Function:
     """A function of the language; made by `func`, called only from kernels."""
 
@@ -249,4 +256,6 @@ def foreach(
 foreach.morph_foreach = True  # type: ignore[attr-defined]
 
 
-__all__ = ["Function", "Kernel", "Program", "foreach", "func", "kernel", "program", "timing"]
+__all__ = [
+    "Function", "Kernel", "Program", "foreach", "func", "kernel", "program", "threads", "timing",
+]  # fmt: skip

@@ -242,6 +242,22 @@ class Table(Store):
         self._push()
         self.changed()
 
+    def truncate(self, n: int) -> None:
+        """Forget the rows from ``n`` on, to which no reference may be left.
+
+        Raises
+        ------
+        ValueError
+            If ``n`` is not from 0 to the number of rows, or a row is deleted.
+        """
+        if not 0 <= n <= len(self):
+            raise ValueError(f"{self.name}: there are {len(self)} rows, not {n}")
+        if self.live < len(self):
+            raise ValueError(f"{self.name}: rows are deleted, so compact it")
+        self.words[COUNT] = n
+        self.settle()
+        self.changed()
+
     def changed(self) -> None:
         """Tell the graph that rows came or went."""
         if self.graph is not None and self.name in ("points", "edges"):

@@ -1,12 +1,8 @@
 """Delaunay triangulation of points: no point lies inside the circumcircle of a triangle.
 
-Points are inserted in parallel (Bowyer 1981; Watson 1981): walk to the triangle that holds the
-point, collect the *cavity*, all triangles whose circle holds it, and put a fan around the point in
-its place.  An item claims its cavity with ``single`` and guards the ring around it; losers come
-again.  The plane is closed by one point at infinity, None: behind each hull edge lies a *ghost*
-triangle whose circle is the half-plane beyond (Guibas, Stolfi 1985), so that no point is outside.
-Rounds, and where walks begin: `morph.algorithms.hilbert`.  Signs are exact; polygons of points on
-one circle are cut up in some way.
+Points are inserted in parallel (`insertion`), in rounds that double (`hilbert`), into a
+triangulation closed at infinity, whose ghosts are dropped at the end.  Signs are exact, so it is
+right for points of any finite size; polygons of points on one circle are cut up in some way.
 
 O(n log n) expected for any points; O(log n) rounds.
 """
@@ -17,242 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from morph.algorithms.hilbert import along_curve, rounds
+from morph.algorithms.hilbert import along_curve, rounds, spread
+from morph.algorithms.insertion import ghost_side, insert_all
 from morph.collect import Collection
 from morph.device import Device
 from morph.device import device as find_device
 from morph.dtypes import Ref, vec
 from morph.graph import Graph
-from morph.kernel import foreach, func, kernel, program
-from morph.prelude import atomic_min, f64, i32, incircle, local, orient2d, single, vector
+from morph.kernel import foreach, func, kernel, threads
+from morph.prelude import atomic_min, f64, i32, orient2d, vector
 from morph.table import Table
 
 HULL = -(2**31)  # the twin of an edge that has nothing behind it
-LIMIT = 120  # triangles of a cavity that an item holds; larger ones are dug by flips
+SERIAL = 511  # items that a CPU runs on one thread
+ALONE = 2**14  # points to insert on one thread, before there is room for several
+BATCH = 1024  # items that a CPU thread has under way at once
+APART = 16  # how far apart they lie in the order, lest neighbours want the same triangles
 
-# --- geometry ------------------------------------------------------------------------------------
-
-
-@func
-def beyond(u, v, x):
-    """Whether x lies left of the hull edge seen from outside, or inside of the edge itself."""
-    side = orient2d(u, v, x)
-    if side != 0:
-        return side > 0
-    if u.x != v.x:
-        return min(u.x, v.x) < x.x and x.x < max(u.x, v.x)
-    return min(u.y, v.y) < x.y and x.y < max(u.y, v.y)
-
-
-@func
-def circle_holds(t, x):
-    """Whether x lies inside the circumcircle of triangle t."""
-    a, b, c = t.node
-    if a is None:
-        return beyond(b.xy, c.xy, x)
-    if b is None:
-        return beyond(c.xy, a.xy, x)
-    if c is None:
-        return beyond(a.xy, b.xy, x)
-    return incircle(a.xy, b.xy, c.xy, x) > 0
-
-
-@func
-def ghost_side(t):
-    """The side of a ghost that is a hull edge; -1 of a triangle, 3 of a row not in use."""
-    a, b, c = t.node
-    if a is None:
-        return 3 if b is None else 0
-    return 1 if b is None else (2 if c is None else -1)
-
-
-# --- insertion -----------------------------------------------------------------------------------
-
-
-@func
-def after(side):
-    return 0 if side == 2 else side + 1
-
-
-@func
-def locate(g, p):
-    """Walk to the triangle that holds p, or to a ghost whose hull edge p lies beyond."""
-    x = p.xy
-    q = p.parent
-    while q.at is None:  # it has lost, too
-        q = q.parent
-    t = q.at
-    came = ghost_side(t)
-    if came >= 0:
-        t = g.triangles[t.twin[came] >> 2]
-        came = -1
-    while True:
-        a, b, c = t.node
-        if a is None or b is None or c is None:
-            return t
-        if came != 0 and orient2d(b.xy, c.xy, x) < 0:
-            edge = t.twin[0]
-        elif came != 1 and orient2d(c.xy, a.xy, x) < 0:
-            edge = t.twin[1]
-        elif came != 2 and orient2d(a.xy, b.xy, x) < 0:
-            edge = t.twin[2]
-        else:
-            return t
-        t = g.triangles[edge >> 2]
-        came = edge & 3
-
-
-@func
-def vertex_at(t, x):
-    """The corner of t that lies at x, or None."""
-    found = None
-    for q in t.node:
-        if q is not None:
-            if q.xy.x == x.x and q.xy.y == x.y:
-                found = q
-    return found
-
-
-@func
-def grow_cavity(g, x, seed, cavity, rim, begin, ring):
-    """Collect the triangles whose circle holds x; false if there are too many.
-
-    Around them, counter-clockwise: the edges as seen from outside, where each begins, the
-    triangles behind.
-    """
-    stack = local(i32, 128)
-    cavity.add(seed)
-    stack.add(seed.twin[2])
-    stack.add(seed.twin[1])
-    stack.add(seed.twin[0])
-    while stack.size > 0:
-        edge = stack.pop()
-        t = g.triangles[edge >> 2]
-        side = edge & 3
-        before = after(after(side))
-        if circle_holds(t, x):
-            if cavity.size >= LIMIT:
-                return False
-            cavity.add(t)
-            stack.add(t.twin[before])
-            stack.add(t.twin[after(side)])
-        else:
-            rim.add(edge)
-            begin.add(t.node[before])
-            ring.add(t)
-    return True
-
-
-@kernel
-def insert(p, g, again, large):
-    if p.at is not None:
-        return
-    x = p.xy
-    seed = locate(g, p)
-    same = vertex_at(seed, x)
-    cavity = g.triangles.local(128)
-    rim = local(i32, 128)
-    begin = g.points.local(128)
-    ring = g.triangles.local(128)
-    if same is not None:
-        p.at = seed
-        p.same = same
-        atomic_min(same.first, p.input)
-    elif not grow_cavity(g, x, seed, cavity, rim, begin, ring):
-        large.add(p)
-    else:
-        cavity.add(g.triangles[2 * p.id])  # two rows that wait for p
-        cavity.add(g.triangles[2 * p.id + 1])
-        if single(cavity, guard=ring):
-            size = rim.size
-            before = cavity[size - 1]
-            t = cavity[0]
-            a = begin[0]
-            for i in range(size):
-                last = i + 1 == size
-                b = begin[0] if last else begin[i + 1]
-                next = cavity[0] if last else cavity[i + 1]
-                edge = rim[i]
-                t.node = vector(p, a, b)
-                t.twin = vector(edge, 4 * i32(next) + 2, 4 * i32(before) + 1)
-                g.triangles[edge >> 2].twin[edge & 3] = 4 * i32(t)
-                before = t
-                t = next
-                a = b
-            p.at = t
-            if p.parent.at is not None:  # else it is not inserted yet
-                p.parent.at = t
-        else:
-            again.add(p)
-
-
-@kernel
-def insert_large(one, g, large):
-    """Insert points of large cavities one by one: split a triangle, then flip (Lawson 1977)."""
-    for p in large:
-        x = p.xy
-        t = locate(g, p)
-        same = vertex_at(t, x)
-        p.at = t
-        if same is not None:
-            p.same = same
-            atomic_min(same.first, p.input)
-        else:
-            split(t, p, g.triangles[2 * p.id], g.triangles[2 * p.id + 1], g)
-            first = t.node[1]
-            while True:
-                edge = t.twin[0]
-                if circle_holds(g.triangles[edge >> 2], x):
-                    flip(t, edge, p, g)
-                else:
-                    t = g.triangles[t.twin[1] >> 2]
-                    if t.node[1] == first:
-                        break
-
-
-@func
-def write(t, p, a, b, outer, next, before, g):
-    """Make t the triangle of p and ab, with edge ``outer`` behind ab, in the fan around p."""
-    t.node = vector(p, a, b)
-    t.twin = vector(outer, 4 * i32(next) + 2, 4 * i32(before) + 1)
-    g.triangles[outer >> 2].twin[outer & 3] = 4 * i32(t)
-
-
-@func
-def split(t, p, u, v, g):
-    """Cut triangle t into three around p, the others in rows u and v."""
-    a, b, c = t.node
-    side_a, side_b, side_c = t.twin
-    write(t, p, a, b, side_c, u, v, g)
-    write(u, p, b, c, side_a, v, t, g)
-    write(v, p, c, a, side_b, t, u, g)
-
-
-@func
-def flip(s, edge, p, g):
-    """Turn the edge between s, of the fan around p, and what is behind, which joins the fan."""
-    t = g.triangles[edge >> 2]
-    side = edge & 3
-    a, b, d = s.node[1], s.node[2], t.node[side]
-    before, next = g.triangles[s.twin[2] >> 2], g.triangles[s.twin[1] >> 2]
-    left, right = t.twin[after(side)], t.twin[after(after(side))]
-    write(s, p, a, d, left, t, before, g)
-    write(t, p, d, b, right, next, s, g)
-    next.twin[2] = 4 * i32(t) + 1
-
-
-@program
-def insert_all(g, work, again, large, one):
-    while not work.empty:
-        foreach(work, insert, g, again, large)
-        if not large.empty:
-            foreach(one, insert_large, g, large)
-            large.clear()
-        work, again = again, work
-        again.clear()
-
-
-# --- the first triangle, and the last -------------------------------------------------------------
+# --- the first triangle --------------------------------------------------------------------------
 
 
 @kernel
@@ -290,34 +68,41 @@ def make_first(start, a, g):
     c.at = g.triangles[t]
 
 
-@kernel
-def mark_real(t):
-    t.rank = i32(ghost_side(t) < 0)
+# --- the result ----------------------------------------------------------------------------------
 
 
 @kernel
-def write_real(t, g, out):
-    """Copy a triangle to its place among those of the result."""
-    if t.rank >= 0:
-        a, b, c = t.node
-        made = out.triangles[t.rank]
-        made.node = vector(out.points[a.first], out.points[b.first], out.points[c.first])
-        made.twin = vector(
-            renumbered(t.twin[0], g), renumbered(t.twin[1], g), renumbered(t.twin[2], g)
-        )
+def cut_off(t, g, ghosts):
+    """Collect the ghosts, and rows not in use; what is before a ghost is the hull."""
+    side = ghost_side(t)
+    if side >= 0:
+        ghosts.add(t)
+        if side < 3:
+            edge = t.twin[side]
+            g.triangles[edge >> 2].twin[edge & 3] = HULL
 
 
 @func
-def renumbered(edge, g):
-    place = g.triangles[edge >> 2].rank
-    return HULL if place < 0 else 4 * place + (edge & 3)
+def moved(edge, end, places):
+    """The code of an edge, of a triangle that may move from beyond the end."""
+    row = edge >> 2
+    return edge if row < end else 4 * places[row - end].goal + (edge & 3)
 
 
 @kernel
-def tell_same(p, out):
-    q = p if p.same is None else p.same
-    if q.first != p.input:
-        out.points[p.input].same = out.points[q.first]
+def renumber(t, end, places):
+    """Name corners as the input does, and neighbours by where they will be."""
+    a, b, c = t.node
+    if a is not None and b is not None and c is not None:
+        d, e, f = t.twin
+        t.node = vector(a.parent, b.parent, c.parent)
+        t.twin = vector(moved(d, end, places), moved(e, end, places), moved(f, end, places))
+
+
+@kernel
+def move(entry):
+    entry.goal.node = entry.item.node
+    entry.goal.twin = entry.item.twin
 
 
 def delaunay_tables(points: Any, device: str | Device = "auto") -> Graph:
@@ -360,20 +145,19 @@ def delaunay_tables(points: Any, device: str | Device = "auto") -> Graph:
         bad = xp.flatnonzero(~xp.isfinite(xy).all(axis=1))
         if len(bad):
             raise ValueError(f"points: point {int(bad[0])} is at {xy[int(bad[0])].tolist()}")
-        order = along_curve(where, xy)
-        levels, parent = rounds(where, n)
-        g = Graph(where)
-        g.points.add("xy", vec(f64, 2))
-        g.points.add("parent", Ref("points"))
-        g.points.add("input", i32)  # row of the input
-        g.points.add("first", i32)  # the least one of those with the same coordinates
-        g.points.add("same", Ref("points"))
-        g.add_table("triangles", node=Ref("points")[3], twin=(i32, 3), rank=i32)
-        g.triangles.pack("node", "twin")
-        g.points.add("at", Ref("triangles"))
-        order = order.astype(np.int32)
-        g.points.extend(xy=xy[order], parent=parent, input=order, first=order)
-        g.triangles.extend(2 * n)
+    g = Graph(where)
+    g.points.add("xy", vec(f64, 2))
+    g.points.extend(xy=xy)
+    order = along_curve(g.points)
+    levels, parent = rounds(where, n)
+    g.points.add("parent", Ref("points"))
+    g.add_table("triangles", node=Ref("points")[3], twin=(i32, 3))
+    g.triangles.pack("node", "twin")
+    g.triangles.extend(2 * n)
+    g.points.add("at", Ref("triangles"))
+    with where.active():
+        g.points.xy.array[:] = xp.take(xy, order, axis=0)
+        g.points.parent.array[:] = parent
     start = Table("start", where, second=i32, third=i32)
     start.extend(1, second=n, third=n)
     root = g.points[int(levels[0][0])]
@@ -384,29 +168,74 @@ def delaunay_tables(points: Any, device: str | Device = "auto") -> Graph:
         raise ValueError("points: all lie on one line")
     foreach(start, make_first, root, g)
     work, again, large = (Collection(g.points, capacity=c) for c in (n, n, 0))
+    copies = Collection(g.points, of=Ref(g.points))
+    for items in _lists(where, levels):
+        work.clear()
+        work.extend(items)
+        insert_all(g, work, again, large, copies, start)
+    _name_corners(g, order, copies)
+    _drop_ghosts(g)
+    g.points.xy[:] = xy
+    for name in ("parent", "at"):
+        g.points.drop(name)
+    return g
+
+
+def _lists(where: Device, levels: list[Any]) -> list[Any]:
+    """What to insert at once: a round; on a CPU as much as its threads allow."""
+    xp = where.xp
     with where.active():
-        work.extend(xp.concatenate(levels))
-    insert_all(g, work, again, large, start)
-    return _result(g, xy)
+        if where.kind == "cuda":
+            few = 5
+            return [xp.concatenate(levels[:few]), *levels[few:]]
+        team = threads() if where.kind == "cpu" else 1
+        if team == 1:
+            return [xp.concatenate(levels)]
+        few = sum(len(level) <= ALONE // 2 for level in levels)
+        first = xp.concatenate(levels[:few])
+        lists = [first[i : i + SERIAL] for i in range(0, len(first), SERIAL)]
+        if few < len(levels):
+            lists.append(
+                xp.concatenate([spread(level, BATCH * team, APART) for level in levels[few:]])
+            )
+        return lists
 
 
-def _result(g: Graph, xy: Any) -> Graph:
-    """The triangles that are no ghosts, their corners numbered as the input."""
+def _name_corners(g: Graph, order: Any, copies: Collection) -> None:
+    """Let ``parent`` be each point's row in the input, the first of those with its coordinates."""
     where = g.device
     xp = where.xp
-    foreach(g.triangles, mark_real)
+    g.points.add("same", Ref("points"))
     with where.active():
-        place = g.triangles.rank.array
-        count = xp.cumsum(place, dtype=np.int32)
-        m = int(count[-1])
-        place[:] = xp.where(place > 0, count - 1, -1)
-        out = Graph(where)
-        out.points.add("xy", vec(f64, 2))
-        out.points.add("same", Ref("points"))
-        out.add_table("triangles", node=Ref("points")[3], twin=(i32, 3))
-        out.triangles.pack("node", "twin")
-        out.points.extend(xy=xy)
-        out.triangles.extend(m)
-    foreach(g.triangles, write_real, g, out)
-    foreach(g.points, tell_same, out)
-    return out
+        name = order.astype(np.int32)
+        if len(copies):
+            later, corner = copies.items, copies.of.array
+            rows = xp.concatenate([order[later], order[corner]])
+            xp.minimum.at(name, corner, name[later])
+            first = name[xp.concatenate([corner, corner])]
+            g.points.same.array[rows] = xp.where(first == rows, -1, first)
+        g.points.parent.array[:] = name
+
+
+def _drop_ghosts(g: Graph) -> None:
+    """Number corners as the input does, and let the last triangles take the rows of ghosts."""
+    where = g.device
+    xp = where.xp
+    rows = len(g.triangles)
+    ghosts = Collection(g.triangles, capacity=rows // 256 + 64)
+    foreach(g.triangles, cut_off, g, ghosts)
+    end = rows - len(ghosts)
+    places = Table("places", where, goal=i32)
+    places.extend(len(ghosts))
+    moves = Collection(g.triangles, goal=Ref(g.triangles))
+    with where.active():
+        unused = xp.sort(ghosts.items)
+        stays = xp.ones(rows - end, np.bool_)
+        stays[unused[unused >= end] - end] = False
+        last = xp.flatnonzero(stays).astype(np.int32)
+        free = unused[unused < end]
+        places.goal.array[last] = free
+        moves.extend(last + end, goal=free)
+    foreach(g.triangles, renumber, end, places)
+    foreach(moves, move)
+    g.triangles.truncate(end)

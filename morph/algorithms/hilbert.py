@@ -25,7 +25,7 @@ FULL = 2**BITS - 1
 
 
 @func
-def spread(x):
+def interleaved(x):
     """The bits of x, each followed by a zero."""
     x = (x | (x << 16)) & 0x0000FFFF0000FFFF
     x = (x | (x << 8)) & 0x00FF00FF00FF00FF
@@ -54,7 +54,7 @@ def hilbert(x, y):
     a, b = g ^ (g >> 1), h ^ (h >> 1)
     low = x ^ y
     high = b | (FULL ^ (low | a))
-    return (spread(high) << 1) | spread(low)
+    return (interleaved(high) << 1) | interleaved(low)
 
 
 @kernel
@@ -64,40 +64,44 @@ def find_key(p, left, bottom, width, height):
     p.key = hilbert(u64(x), u64(y))
 
 
-def _keys(device: Device, xy: Any) -> Any:
-    """Positions on the curve, shape (n,), uint64, of finite points, shape (n, 2)."""
-    table = Table("keys", device, xy=(f64, 2), key=u64)
-    table.extend(xy=xy)
+def _keys(points: Table) -> Any:
+    """Positions on the curve, shape (n,), uint64, of points with ``xy`` and ``key``."""
+    device, xy = points.device, points.xy.array
     with device.active():  # halves, so that no difference overflows
         least, most = (device.to_host(0.5 * end) for end in (xy.min(axis=0), xy.max(axis=0)))
     size = most - least
     size[size == 0] = 1
-    foreach(table, find_key, *least.tolist(), *size.tolist())
-    return table.key.array
+    foreach(points, find_key, *least.tolist(), *size.tolist())
+    return points.key.array
 
 
-def along_curve(device: Device, xy: Any) -> Any:
+def along_curve(points: Table) -> Any:
     """Sort points along a Hilbert curve.
 
     Parameters
     ----------
-    device : Device
-    xy : (n, 2) float64 array of the device
-        Finite; n is positive.
+    points : Table
+        With ``xy``, finite, and no column ``key``; at least one row.
 
     Returns
     -------
     (n,) int64 array of the device
-        Rows of ``xy``.
+        Their rows.
     """
-    xp = device.xp
-    with device.active():
-        keys = _keys(device, xy)
+    xp = points.device.xp
+    points.add("key", u64)
+    with points.device.active():
+        keys = _keys(points)
         order = xp.argsort(keys)
         if int((keys[order[1:]] == keys[order[:-1]]).sum()) > len(order) // 8:
-            ranks = [xp.searchsorted(xp.sort(c), c) for c in (xy[:, 0], xy[:, 1])]
-            order = xp.argsort(_keys(device, xp.stack(ranks, axis=1).astype(np.float64)))
-        return order
+            xy = points.xy.array
+            ranked = Table("ranks", points.device, xy=(f64, 2), key=u64)
+            ranked.extend(
+                xy=xp.stack([xp.searchsorted(xp.sort(c), c) for c in xy.T], axis=1).astype(float)
+            )
+            order = xp.argsort(_keys(ranked))
+    points.drop("key")
+    return order
 
 
 def rounds(device: Device, n: int) -> tuple[list[Any], Any]:
@@ -133,3 +137,24 @@ def rounds(device: Device, n: int) -> tuple[list[Any], Any]:
             out.append(leave)
             rest = xp.concatenate([keep, rest[2 * m :]])
         return [rest, *out[::-1]], parent
+
+
+def spread(items: Any, together: int, apart: int) -> Any:
+    """Reorder a list so that ``together`` items in turn come from ``together * apart`` neighbours.
+
+    Parameters
+    ----------
+    items : (n,) NumPy array
+    together, apart : int
+        Positive.
+
+    Returns
+    -------
+    (n,) array
+        Blocks of ``together * apart`` stay together; from each every ``apart``-th is taken in turn.
+    """
+    whole = len(items) // (together * apart) * (together * apart)
+    blocks = items[:whole].reshape(-1, together, apart).transpose(0, 2, 1).ravel()
+    rest = items[whole:]
+    turns = -(-len(rest) // together)
+    return np.concatenate([blocks, *(rest[i::turns] for i in range(turns))])
