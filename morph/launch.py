@@ -208,7 +208,7 @@ class Launch:
         if any(ref() is None for ref in self.bound):
             return False
         fresh = Slots()
-        for slot, obj in sorted(self.objects.items()):
+        for slot, obj in list(self.objects.items()):  # as when it was bound
             if "." not in slot:
                 fresh.of(obj, slot)
         unit = self.compiled.unit
