@@ -348,64 +348,22 @@ def input_at(g, x, p, q, near):
 
 
 @func
-def feature_at(g, new, rim, large):
+def feature_at(x, on, rim, begin, last, walls, large):
     """The size of the features around a new point: what stands close, and what that is close to.
 
     So it grows from vertex to vertex no faster than distance.  A point put into a triangle because
-    that is large is a feature itself.
+    that is large is a feature itself.  ``last`` is the vertex where the rim ends.
     """
     least = f64(0.0)
-    first = True
-    for edge in rim:
-        s, k = g.triangles[edge >> 2], edge & 3
-        a, b = s.node[(k + 1) % 3], s.node[(k + 2) % 3]
-        d, e = new.xy - a.xy, b.xy - a.xy
+    w = 0
+    for i in range(rim.size):
+        a, b = begin[i], begin[i + 1] if i + 1 < rim.size else last
+        d, e = x - a.xy, b.xy - a.xy
         size = sqrt(dot(d, d)) + (0.0 if large else a.feature)
-        if s.wall[k] is not None and s.wall[k] != new.on:
-            if dot(d, e) > 0.0 and dot(new.xy - b.xy, e) < 0.0:
+        if rim[i] < 0:
+            if walls[w] != on and dot(d, e) > 0.0 and dot(x - b.xy, e) < 0.0:
                 size = min(size, abs(cross(d, e)) / sqrt(dot(e, e)))
-        if first or size < least:
-            first, least = False, size
-    return least
-
-
-@func
-def input_at(g, x, p, q, near):
-    """The input triangle that holds the middle of the triangle x, p, q, looked for from ``near``.
-
-    The walk crosses an edge that the middle lies behind, each time; where a concavity stops it, or
-    it turns in a circle, as it may where edges are constrained, the answer is ``near``.
-    """
-    middle = (x + p + q) * (1.0 / 3.0)
-    o = g.inputs[near]
-    for _ in range(64):
-        a, b, c = o.corner
-        if orient2d(a.xy, b.xy, middle) < 0:
-            k = 2
-        elif orient2d(b.xy, c.xy, middle) < 0:
-            k = 0
-        elif orient2d(c.xy, a.xy, middle) < 0:
-            k = 1
-        else:
-            return i32(o)
-        beside = o.nbr[k]
-        if beside is None:
-            return near
-        o = g.inputs[beside.id]
-    return near
-
-
-@func
-def feature_at(x, begin, large):
-    """The size of the features around x: it grows from vertex to vertex no faster than distance.
-
-    A point put into a triangle because that is large is a feature itself.
-    """
-    least = f64(0.0)
-    first = True
-    for a in begin:
-        d = a.xy - x
-        size = sqrt(dot(d, d)) + (0.0 if large else a.feature)
-        if first or size < least:
-            first, least = False, size
+            w += 1
+        if i == 0 or size < least:
+            least = size
     return least
