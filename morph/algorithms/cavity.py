@@ -348,22 +348,16 @@ def input_at(g, x, p, q, near):
 
 
 @func
-def feature_at(x, on, rim, begin, last, walls, large):
-    """The size of the features around a new point: what stands close, and what that is close to.
+def feature_at(x, begin, large):
+    """The size of the features around x: it grows from vertex to vertex no faster than distance.
 
-    So it grows from vertex to vertex no faster than distance.  A point put into a triangle because
-    that is large is a feature itself.  ``last`` is the vertex where the rim ends.
+    A point put into a triangle because that is large is a feature itself.  Segments near x do not
+    count: in a corner that asks for triangles ever smaller, it would shrink with them.
     """
     least = f64(0.0)
-    w = 0
-    for i in range(rim.size):
-        a, b = begin[i], begin[i + 1] if i + 1 < rim.size else last
-        d, e = x - a.xy, b.xy - a.xy
-        size = sqrt(dot(d, d)) + (0.0 if large else a.feature)
-        if rim[i] < 0:
-            if walls[w] != on and dot(d, e) > 0.0 and dot(x - b.xy, e) < 0.0:
-                size = min(size, abs(cross(d, e)) / sqrt(dot(e, e)))
-            w += 1
+    for i in range(begin.size):
+        d = begin[i].xy - x
+        size = sqrt(dot(d, d)) + (0.0 if large else begin[i].feature)
         if i == 0 or size < least:
             least = size
     return least

@@ -188,10 +188,7 @@ def mend_one(item, g, level, again, far, goal):
     size = rim.size
     closed = cut < 0 or turn >= 0  # else x lies on the hull
     wanted = size_at(x, cavity) if hasattr(last, "wanted") else 0.0
-    feature = 0.0
-    if hasattr(last, "feature"):
-        end = begin[0] if closed else last
-        feature = feature_at(x, wall, rim, begin, end, walls, is_large(t, g, goal))
+    feature = feature_at(x, begin, is_large(t, g, goal)) if hasattr(last, "feature") else 0.0
     walled = walls.size > 0 or cut >= 0
     grades = local(i8, 64)
     now, later = i64(0), i64(0)
