@@ -142,8 +142,8 @@ def delaunay_tables(points: Any, device: str | Device = "auto") -> Graph:
         raise ValueError(f"points: {n}, but from 3 to 2**28 can be triangulated")
     xp = where.xp
     with where.active():
-        bad = xp.flatnonzero(~xp.isfinite(xy).all(axis=1))
-        if len(bad):
+        if not xp.isfinite(xy).all():
+            bad = xp.flatnonzero(~xp.isfinite(xy).all(axis=1))
             raise ValueError(f"points: point {int(bad[0])} is at {xy[int(bad[0])].tolist()}")
     g = Graph(where)
     g.points.add("xy", vec(f64, 2))

@@ -68,10 +68,8 @@ def _keys(points: Table) -> Any:
     """Positions on the curve, shape (n,), uint64, of points with ``xy`` and ``key``."""
     device, xy = points.device, points.xy.array
     with device.active():  # halves, so that no difference overflows
-        least, most = (device.to_host(0.5 * end) for end in (xy.min(axis=0), xy.max(axis=0)))
-    size = most - least
-    size[size == 0] = 1
-    foreach(points, find_key, *least.tolist(), *size.tolist())
+        ends = [(0.5 * float(c.min()), 0.5 * float(c.max())) for c in xy.T]
+    foreach(points, find_key, *(a for a, _ in ends), *(b - a or 1.0 for a, b in ends))
     return points.key.array
 
 
@@ -93,7 +91,8 @@ def along_curve(points: Table) -> Any:
     with points.device.active():
         keys = _keys(points)
         order = xp.argsort(keys)
-        if int((keys[order[1:]] == keys[order[:-1]]).sum()) > len(order) // 8:
+        keys = xp.take(keys, order)
+        if int((keys[1:] == keys[:-1]).sum()) > len(order) // 8:
             xy = points.xy.array
             ranked = Table("ranks", points.device, xy=(f64, 2), key=u64)
             ranked.extend(
