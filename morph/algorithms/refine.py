@@ -52,7 +52,9 @@ if TYPE_CHECKING:
     from morph.row import Row
 
 
-FEW = 16000  # bad triangles in work, of which the next level is begun
+# so few bad triangles in work, or this part of all, that the next level is begun: more are in each
+# other's way, and make more triangles; fewer leave a GPU idle
+FEW = {"cuda": (16000, 8), "cpu": (2000, 64), "python": (2000, 64)}
 MANY = 1 << 40  # rounds
 
 
@@ -198,7 +200,8 @@ def _mend(
     rounds, known = 0, len(g.points)
     foreach(g.triangles, find_bad, far, g, goal)
     while True:
-        few = min(FEW, max(len(far) // 16, 64))
+        most, part = FEW[g.device.kind]
+        few = min(most, max(len(far) // part, 64))
         goal.level = -1
         while not (near.empty and goal.level == LEVELS - 1) and _affords(goal):
             rounds += mend(g, near, again, far, goal, few, 1 if progress else MANY)
