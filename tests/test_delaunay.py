@@ -11,6 +11,7 @@ from scipy.spatial import Delaunay
 import morph
 from morph.algorithms.delaunay import HULL, delaunay_tables
 from morph.algorithms.hilbert import along_curve, rounds, spread
+from morph.testing import fail_allocation, team
 from morph.verify import orientation
 
 few = settings(max_examples=8, suppress_health_check=list(HealthCheck))
@@ -67,13 +68,33 @@ def test_many_points():
     assert found == as_set(Delaunay(points).simplices)
 
 
+@pytest.mark.parametrize("threads", [2, 5])
+def test_threads_that_meet_at_every_point(threads):
+    rng = np.random.default_rng(threads)
+    points = rng.random((700, 2))
+    with team(threads):
+        assert as_set(judged(points, "cpu")) == as_set(Delaunay(points).simplices)
+        judged(rng.integers(0, 12, (700, 2)), "cpu")
+
+
+def test_every_allocation_can_fail(target):
+    points = np.random.default_rng(4).integers(0, 4, (9, 2))
+    n = 0
+    fired = True
+    while fired:
+        n += 1 if target != "python" else 3
+        with fail_allocation(n, target) as fault:
+            judged(points, target)
+        fired = fault.fired
+    assert n > 20
+
+
 @pytest.mark.gpu
 def test_many_points_on_a_gpu():
     points = np.random.default_rng(6).random((300_000, 2))
     assert as_set(judged(points, "cuda")) == as_set(judged(points, "cpu"))
     import cupy
 
-    assert as_set(judged(cupy.asarray(points[:1000]).get(), "cuda"))
     g = delaunay_tables(cupy.asarray(points[:1000]), "cuda")
     assert len(g.triangles) == len(Delaunay(points[:1000]).simplices)
 
