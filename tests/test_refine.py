@@ -11,7 +11,7 @@ import pytest
 import shapely
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scipy.spatial import Delaunay
+from refining import square
 
 import morph
 from morph.algorithms.refine import refine_with_report
@@ -49,23 +49,6 @@ def judge(mesh, fine, angle):
     assert after.boundary.length == pytest.approx(before.boundary.length, rel=1e-9)
     if input_angles(mesh) >= 60:
         assert fine.quality().min_angle >= angle
-
-
-def square(n, seed):
-    """A Delaunay mesh of random points in the unit square, the corners among them."""
-    rng = np.random.default_rng(seed)
-    points = np.concatenate([[[0, 0], [1, 0], [1, 1], [0, 1]], rng.random((n, 2))])
-    return mesh_of(points)
-
-
-def mesh_of(points):
-    d = Delaunay(points)
-    t = d.simplices.astype(np.int32)
-    p = points[t]
-    u, v = p[:, 1] - p[:, 0], p[:, 2] - p[:, 0]
-    area = u[:, 0] * v[:, 1] - u[:, 1] * v[:, 0]
-    t[area < 0] = t[area < 0][:, [0, 2, 1]]
-    return morph.Mesh(points, t)
 
 
 @pytest.mark.parametrize("name", COASTS)
