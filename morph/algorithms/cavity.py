@@ -137,13 +137,13 @@ def is_flat(p, q, r, goal):
 
 
 @func
-def grade(x, on, size, feature, a, b, limit, goal):
-    """The level of the triangle x, a, b if it has a small angle or is large; LEVELS if it is good.
+def grade(x, on, size, feature, a, b, p, q, limit, goal):
+    """The level of a triangle x, a, b if it has a small angle or is large; LEVELS if it is good.
 
+    p and q are where a and b lie.
     x may be a point that is not there yet: it lies on the segment ``on``, has the size wanted and
     the feature size given.
     """
-    p, q = a.xy, b.xy
     ab, bx, xa = q - p, x - q, p - x
     lab, lbx, lxa = dot(ab, ab), dot(bx, bx), dot(xa, xa)
     d, product, least = dot(xa, bx), lxa * lbx, lab  # at the corner opposite the shortest edge

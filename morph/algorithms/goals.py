@@ -33,7 +33,8 @@ def bounds(mesh: Mesh) -> Floats:
     """Return the lowest and the highest coordinates, shape (2, 2), on the host."""
     where = mesh.device
     with where.active():
-        ends = where.xp.stack([mesh.points.min(axis=0), mesh.points.max(axis=0)])
+        x, y = mesh.points[:, 0], mesh.points[:, 1]  # one by one: NumPy is many times as fast then
+        ends = where.xp.stack([x.min(), y.min(), x.max(), y.max()]).reshape(2, 2)
         return np.asarray(where.to_host(ends))
 
 

@@ -86,7 +86,7 @@ def level_at(t, g, goal):
     a, b, c = t.node
     size = a.wanted if hasattr(a, "wanted") else 0.0
     feature = a.feature if hasattr(a, "feature") else 0.0
-    level = grade(a.xy, a.on, size, feature, b, c, limit_of(t, g, goal), goal)
+    level = grade(a.xy, a.on, size, feature, b, c, b.xy, c.xy, limit_of(t, g, goal), goal)
     return i32(0) if encroached_side(t, goal) >= 0 else level
 
 
@@ -153,9 +153,8 @@ def plan(g, t, cavity, rim, begin, walls, origins, ring, goal):
 
 
 @func
-def encroached(x, a, b, outer, right, left, goal):
-    """Whether a corner of x, a, b encroaches on the side opposite, one that may be split."""
-    p, q = a.xy, b.xy
+def encroached(x, p, q, outer, right, left, goal):
+    """Whether a corner of x, p, q encroaches on the side opposite, one that may be split."""
     hit = (outer and encroaches(p, q, x)) or (right and encroaches(q, x, p))
     return (hit or (left and encroaches(x, p, q))) and not is_flat(x, p, q, goal)
 
@@ -192,21 +191,24 @@ def mend_one(item, g, level, again, far, goal):
     walled = walls.size > 0 or cut >= 0
     grades = local(i8, 64)
     now, later = i64(0), i64(0)
+    a = begin[0]
+    p = a.xy
     for i in range(size):
-        a = begin[i]
         b = begin[i + 1] if i + 1 < size else (begin[0] if closed else last)
+        q = b.xy
         limit = goal.area
         if hasattr(goal, "limited"):
-            origins[i] = input_at(g, x, a.xy, b.xy, origins[i])
+            origins[i] = input_at(g, x, p, q, origins[i])
             limit = g.inputs[origins[i]].limit
-        due = grade(x, wall, wanted, feature, a, b, limit, goal)
+        due = grade(x, wall, wanted, feature, a, b, p, q, limit, goal)
         if walled:
             edge = rim[i]
             open_rim = edge < 0 and may_split(edge, goal)
             ends = cut >= 0 and (i + 1 == size or i + 1 == turn)
             begins = cut >= 0 and (i == 0 or i == turn)
-            if due < LEVELS or encroached(x, a, b, open_rim, ends, begins, goal):
+            if due < LEVELS or encroached(x, p, q, open_rim, ends, begins, goal):
                 due = i32(0)
+        a, p = b, q
         grades.add(i8(due))
         if due <= level:
             now += 1
