@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from refining import square, violating
 from scipy.spatial import Delaunay
@@ -49,13 +49,13 @@ def halves(left=0.01, right=0.0):
 # --- areas ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(seed=st.integers(0, 10**6), area=st.sampled_from([1e-3, 2e-3]))
-def test_an_area_for_each_triangle(target, seed, area):
+@settings(max_examples=6)
+@given(seed=st.integers(0, 10**6), area=st.sampled_from([1e-3, 1e-4]))
+def test_an_area_for_each_triangle(seed, area):
     mesh = square(20, seed)
     limits = np.full(len(mesh.triangles), np.nan)
     limits[[3, 7, 9]] = [area, -1, 2 * area]
-    result = refine_with_report(mesh, 20, limits, device=target)
+    result = refine_with_report(mesh, 20, limits, device="cpu")
     fine = result.mesh
     fine.check()
     assert result.unmet == {}
@@ -94,7 +94,7 @@ def test_a_size_at_each_point_is_linear_in_between(target):
     assert not violating(result.mesh, 20, sizes=linear(result.mesh.points), slack=1e-6).any()
 
 
-@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6)
 @given(seed=st.integers(0, 10**6), least=st.floats(0.02, 0.2), slope=st.floats(0, 2))
 def test_a_size_field_is_asked_at_every_point(seed, least, slope):
     asked = []
@@ -124,10 +124,10 @@ def test_a_size_field_that_jumps_and_one_without_end(target):
 @pytest.mark.parametrize("boundary", BOUNDARIES)
 def test_boundaries_are_kept(target, boundary):
     mesh = cross()
-    result = refine_with_report(mesh, 25, 0.1, boundary=boundary, device=target)
+    result = refine_with_report(mesh, 25, 0.2, boundary=boundary, device=target)
     fine = result.mesh
     fine.check()
-    assert left(result) == violating(fine, 25, 0.1).sum()
+    assert left(result) == violating(fine, 25, 0.2).sum()
     hull, segments = (fine.neighbors < 0).sum(), len(fine.segments)
     if boundary == "split":
         assert result.unmet == {} and hull > 32
