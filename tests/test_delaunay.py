@@ -9,12 +9,21 @@ from hypothesis import strategies as st
 from scipy.spatial import Delaunay
 
 import morph
+from morph.algorithms import delaunay
 from morph.algorithms.delaunay import HULL, delaunay_tables
 from morph.algorithms.hilbert import along_curve, rounds, spread
 from morph.testing import fail_allocation, team
 from morph.verify import orientation
 
 few = settings(max_examples=8, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture(autouse=True)
+def early(monkeypatch, request):
+    """Let points be inserted in parallel from the start, unless there are many."""
+    if "many" not in request.node.name:
+        monkeypatch.setattr(delaunay, "FEW", 2)
+        monkeypatch.setattr(delaunay, "ALONE", 8)
 
 
 def arrays(points, target):
@@ -62,13 +71,14 @@ def test_as_scipy(target, n, seed):
 
 
 def test_many_points():
-    """Enough for several threads, and for claims that are lost."""
-    points = np.random.default_rng(5).random((60_000, 2))
-    found = as_set(judged(points, "cpu"))
+    """Enough for rounds of several threads, and for claims that are lost."""
+    points = np.random.default_rng(5).random((40_000, 2))
+    with team(4):
+        found = as_set(judged(points, "cpu"))
     assert found == as_set(Delaunay(points).simplices)
 
 
-@pytest.mark.parametrize("threads", [2, 5])
+@pytest.mark.parametrize("threads", [1, 2, 4, 7])
 def test_threads_that_meet_at_every_point(threads):
     rng = np.random.default_rng(threads)
     points = rng.random((700, 2))
@@ -78,12 +88,12 @@ def test_threads_that_meet_at_every_point(threads):
 
 
 def test_every_allocation_can_fail(target):
-    points = np.random.default_rng(4).integers(0, 4, (9, 2))
+    points = np.random.default_rng(4).integers(0, 4, (12, 2))
     n = 0
     fired = True
     while fired:
-        n += 1 if target != "python" else 3
-        with fail_allocation(n, target) as fault:
+        n += 1 if target != "python" else 4
+        with team(4), fail_allocation(n, target) as fault:
             judged(points, target)
         fired = fault.fired
     assert n > 20

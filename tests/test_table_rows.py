@@ -208,6 +208,19 @@ def test_like():
     assert t.x[:].tolist() == [0, 0, 0] and same.new().id == 0 and t.live == 2
 
 
+def test_truncate(target):
+    t = Table("t", target, x=i32)
+    t.extend(5, x=[3, 1, 4, 1, 5])
+    t.truncate(2)
+    assert contents(t)[0] == {"x": [3, 1]} and t.words[Word.BUDGET] == t.capacity - 2
+    assert t.new(x=9).id == 2
+    t.delete(1)
+    for n, message in ((4, "there are 3 rows, not 4"), (-1, "not -1"), (2, "rows are deleted")):
+        with pytest.raises(ValueError, match=message):
+            t.truncate(n)
+    assert len(t) == 3
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_gpu_tables_are_those_of_the_cpu(dtype):

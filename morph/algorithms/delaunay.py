@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from morph.algorithms.hilbert import along_curve, rounds, spread
-from morph.algorithms.insertion import ghost_side, insert_all
+from morph.algorithms.insertion import ghost_side, insert_all, insert_in_turn
 from morph.collect import Collection
 from morph.device import Device
 from morph.device import device as find_device
@@ -25,8 +25,9 @@ from morph.prelude import atomic_min, f64, i32, orient2d, vector
 from morph.table import Table
 
 HULL = -(2**31)  # the twin of an edge that has nothing behind it
-SERIAL = 511  # items that a CPU runs on one thread
-ALONE = 2**14  # points to insert on one thread, before there is room for several
+TEAM = 4  # threads that claim triangles are faster than one that need not, from here on
+ALONE = 2**14  # points inserted one after another, before there is room for a CPU's threads
+FEW = 6  # rounds, of 32 points, before there is room for a GPU's
 BATCH = 1024  # items that a CPU thread has under way at once
 APART = 16  # how far apart they lie in the order, lest neighbours want the same triangles
 
@@ -167,12 +168,8 @@ def delaunay_tables(points: Any, device: str | Device = "auto") -> Graph:
     if start[0].third == n:
         raise ValueError("points: all lie on one line")
     foreach(start, make_first, root, g)
-    work, again, large = (Collection(g.points, capacity=c) for c in (n, n, 0))
-    copies = Collection(g.points, of=Ref(g.points))
-    for items in _lists(where, levels):
-        work.clear()
-        work.extend(items)
-        insert_all(g, work, again, large, copies, start)
+    copies = Collection(g.points, capacity=n, of=Ref(g.points))
+    _insert(g, levels, copies, start)
     _name_corners(g, order, copies)
     _drop_ghosts(g)
     g.points.xy[:] = xy
@@ -181,24 +178,28 @@ def delaunay_tables(points: Any, device: str | Device = "auto") -> Graph:
     return g
 
 
-def _lists(where: Device, levels: list[Any]) -> list[Any]:
-    """What to insert at once: a round; on a CPU as much as its threads allow."""
-    xp = where.xp
+def _insert(g: Graph, levels: list[Any], copies: Collection, one: Table) -> None:
+    """Insert all points, as many at once as there is room and are threads for."""
+    where, n = g.device, len(g.points)
+    join = where.xp.concatenate
+    team = threads()
+    if where.kind != "cpu":
+        few, lists = FEW, levels[FEW:]
+    elif team == 1:
+        few, lists = 0, [join(levels)]
+    else:
+        few = sum(team < TEAM or len(level) <= ALONE // 2 for level in levels)
+        rest = [spread(level, BATCH * team, APART) for level in levels[few:]]
+        lists = [join(rest)] if rest else []
     with where.active():
-        if where.kind == "cuda":
-            few = 5
-            return [xp.concatenate(levels[:few]), *levels[few:]]
-        team = threads() if where.kind == "cpu" else 1
-        if team == 1:
-            return [xp.concatenate(levels)]
-        few = sum(len(level) <= ALONE // 2 for level in levels)
-        first = xp.concatenate(levels[:few])
-        lists = [first[i : i + SERIAL] for i in range(0, len(first), SERIAL)]
-        if few < len(levels):
-            lists.append(
-                xp.concatenate([spread(level, BATCH * team, APART) for level in levels[few:]])
-            )
-        return lists
+        work, again, large = (Collection(g.points, capacity=c) for c in (n, n, 0))
+        if few:
+            work.extend(join(levels[:few]))
+            foreach(one, insert_in_turn, g, work, copies)
+        for items in lists:
+            work.clear()
+            work.extend(items)
+            insert_all(g, work, again, large, copies, one)
 
 
 def _name_corners(g: Graph, order: Any, copies: Collection) -> None:

@@ -132,6 +132,28 @@ def grow_cavity(g, x, seed, cavity, rim, ring):
     return True
 
 
+@func
+def make_fan(g, p, cavity, rim):
+    """Put triangles around p in place of the cavity."""
+    size = rim.size
+    before = cavity[size - 1]
+    t = cavity[0]
+    for i in range(size):
+        next = cavity[0] if i + 1 == size else cavity[i + 1]
+        edge = rim[i]
+        side = edge & 3
+        behind = g.triangles[edge >> 2]
+        t.node = vector(p, behind.node[after(after(side))], behind.node[after(side)])
+        t.twin = vector(edge, 4 * i32(next) + 2, 4 * i32(before) + 1)
+        behind.twin[side] = 4 * i32(t)
+        before = t
+        t = next
+    p.at = t
+    q = p.parent
+    if q.at is not None:  # else it is not inserted yet
+        q.at = t
+
+
 @kernel
 def insert(p, g, again, large, copies):
     if p.at is not None:
@@ -151,48 +173,39 @@ def insert(p, g, again, large, copies):
         cavity.add(g.triangles[2 * p.id])  # two rows that wait for p
         cavity.add(g.triangles[2 * p.id + 1])
         if single(cavity, guard=ring):
-            size = rim.size
-            before = cavity[size - 1]
-            t = cavity[0]
-            for i in range(size):
-                next = cavity[0] if i + 1 == size else cavity[i + 1]
-                edge = rim[i]
-                side = edge & 3
-                behind = g.triangles[edge >> 2]
-                t.node = vector(p, behind.node[after(after(side))], behind.node[after(side)])
-                t.twin = vector(edge, 4 * i32(next) + 2, 4 * i32(before) + 1)
-                behind.twin[side] = 4 * i32(t)
-                before = t
-                t = next
-            p.at = t
-            q = p.parent
-            if q.at is not None:  # else it is not inserted yet
-                q.at = t
+            make_fan(g, p, cavity, rim)
         else:
             again.add(p)
 
 
 @kernel
-def insert_large(one, g, large, copies):
-    """Insert points of large cavities one by one: split a triangle, then flip (Lawson 1977)."""
-    for p in large:
-        x = p.xy
-        t = locate(g, p)
-        same = vertex_at(t, x)
-        p.at = t
-        if same is not None:
-            copies.add(p, same)
+def insert_in_turn(one, g, work, copies):
+    """Insert points one after another."""
+    for p in work:
+        if p.at is None:
+            seed = locate(g, p)
+            same = vertex_at(seed, p.xy)
+            if same is None:
+                dig(g, p, seed)
+            else:
+                copies.add(p, same)
+                p.at = seed
+
+
+@func
+def dig(g, p, t):
+    """Make the fan around p by flips."""
+    split(t, p, g.triangles[2 * p.id], g.triangles[2 * p.id + 1], g)
+    first = t.node[1]
+    while True:
+        edge = t.twin[0]
+        if circle_holds(g.triangles[edge >> 2], p.xy):
+            flip(t, edge, p, g)
         else:
-            split(t, p, g.triangles[2 * p.id], g.triangles[2 * p.id + 1], g)
-            first = t.node[1]
-            while True:
-                edge = t.twin[0]
-                if circle_holds(g.triangles[edge >> 2], x):
-                    flip(t, edge, p, g)
-                else:
-                    t = g.triangles[t.twin[1] >> 2]
-                    if t.node[1] == first:
-                        break
+            t = g.triangles[t.twin[1] >> 2]
+            if t.node[1] == first:
+                break
+    p.at = t
 
 
 @func
@@ -231,7 +244,7 @@ def insert_all(g, work, again, large, copies, one):
     while not work.empty:
         foreach(work, insert, g, again, large, copies)
         if not large.empty:
-            foreach(one, insert_large, g, large, copies)
+            foreach(one, insert_in_turn, g, large, copies)
             large.clear()
         work, again = again, work
         again.clear()
