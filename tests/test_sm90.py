@@ -18,6 +18,7 @@ from morph import binding
 from morph.build import cuda
 from morph.kernel import Kernel, Program
 from morph.lang import emit
+from morph.testing import team
 
 ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.nvrtc
@@ -81,6 +82,8 @@ def test_algorithms(units):
     cross = [[0, 0], [2, 2], [0, 2], [2, 0]]
     rim, places = [[0, 2], [2, 1], [1, 3], [3, 0], [0, 1], [2, 3]], [[1, 0.5, 3, -1]]
     morph.triangulate(cross, rim, [[0.5, 1]], places, crossing="split")
+    with team(1):  # as a GPU does: of few points, several threads of a CPU use one
+        morph.triangulate(cross)
     mesh = morph.Mesh.read(ROOT / "meshes" / "square.node")
     morph.refine(mesh, 25)
     morph.refine(mesh, 25, progress=lambda *_: None)  # launch by launch
