@@ -2,9 +2,9 @@
 // items and their positions alone.
 //
 // Invariant: every item gathers from what was there before the step.  If one finds no room then, none goes
-// on: the host makes room, and all gather again.  One that finds none after the barrier keeps its verdict:
-// winners touch nothing of each other's, so that a winner run again gathers and wins as before; a loser's
-// bit in `lost` is set, and it claims nothing.
+// on: the host makes room, and all gather again.  One that finds none after the barrier keeps its verdict
+// when it runs again, after the others: a winner wins again if what it gathers is only what it owns and
+// guards, for no other winner has touched that; a loser's bit in `lost` is set, and it claims nothing.
 
 // Gathers and claims; false if the item has ended.
 template <class A, class R, class Step, class I>

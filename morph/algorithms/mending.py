@@ -104,12 +104,26 @@ def find_bad(t, far, g, goal):
         twin = t.twin
         if twin[0] < 0 or twin[1] < 0 or twin[2] < 0:
             level = i32(0)  # what is done at the hull late makes a long tail
-        far.add(t, apex=t.node[0], level=i8(level))
+        note(far, t, t.node[0], i8(level), i64(0))
+
+
+@func
+def note(work, t, apex, level, order):
+    """Add t to a worklist, to be mended while ``apex`` is its first vertex."""
+    if hasattr(apex, "birth"):  # see `morph.algorithms.inorder`
+        work.add(t, apex=apex, level=level, order=order)
+    else:
+        work.add(t, apex=apex, level=level)
+
+
+@func
+def order_of(item):
+    return item.order if hasattr(item, "order") else i64(0)
 
 
 @kernel
 def promote(item, near):
-    near.add(item.item, apex=item.apex, level=item.level)
+    note(near, item.item, item.apex, item.level, order_of(item))
 
 
 # --- mending one ---------------------------------------------------------------------------------
@@ -221,6 +235,8 @@ def mend_one(item, g, level, again, far, goal):
     if single(cavity, guard=ring, priority=i32(item.level)):
         if pays(goal):
             new = g.points.new(xy=x, on=wall)
+            if hasattr(new, "birth"):
+                new.birth = item.birth
             if hasattr(new, "wanted"):
                 new.wanted = wanted
             if hasattr(new, "feature"):
@@ -262,12 +278,16 @@ def mend_one(item, g, level, again, far, goal):
                     e.item = s
                     e.apex = new
                     e.level = grades[i]
+                    if hasattr(e, "order"):
+                        e.order = (item.birth << 16) + i
                 elif i32(grades[i]) < LEVELS:
                     f = late[n]
                     n += 1
                     f.item = s
                     f.apex = new
                     f.level = grades[i]
+                    if hasattr(f, "order"):
+                        f.order = (item.birth << 16) + i
                 before = s
                 s = after
             if kept:
@@ -275,8 +295,10 @@ def mend_one(item, g, level, again, far, goal):
                 e.item = t
                 e.apex = item.apex
                 e.level = item.level
+                if hasattr(e, "order"):
+                    e.order = item.order
     else:
-        again.add(t, apex=item.apex, level=item.level)
+        note(again, t, item.apex, item.level, order_of(item))
 
 
 @program
@@ -334,6 +356,6 @@ def find_left(t, g, far, counts, goal):
             why = BOUNDARY if met == KEPT else (DIGITS if met == MISFIT else BUDGET)
         if why == BUDGET:
             due = i32(0) if k >= 0 else level_of(least, goal)
-            far.add(t, apex=t.node[0], level=i8(due))
+            note(far, t, t.node[0], i8(due), i64(0))
         if narrow or large:
             atomic_add(counts.n[why], 1)

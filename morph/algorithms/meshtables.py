@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -234,16 +234,16 @@ def mesh_of(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
     """
     device = g.device
     xp = device.xp
+    rows = rows_of(g)
     with device.active():
-        node, twin, wall = (getattr(g.triangles, name).array for name in ("node", "twin", "wall"))
-        nbr = xp.where(twin >= 0, twin >> 2, xp.where(twin == HULL, -1, ~twin >> 2))
+        node, nbr, twin, wall = rows.node, rows.nbr, rows.twin, rows.wall
         t, k = xp.nonzero((twin < 0) & (nbr < xp.arange(len(node))[:, None]))
         segments = xp.stack([node[t, (k + 1) % 3], node[t, (k + 2) % 3]], axis=1)
         marker = g.segments.marker.array
-        on = g.points.on.array[len(source.points) :]
+        on = g.points.on.array[rows.point][len(source.points) :]
         added = xp.where(on >= 0, marker[xp.maximum(on, 0)], 0).astype(np.int32)
         arrays: dict[str, Any] = {
-            "points": g.points.xy.array / scale,
+            "points": g.points.xy.array[rows.point] / scale,
             "triangles": xp.ascontiguousarray(node),
             "neighbors": xp.ascontiguousarray(nbr, np.int32),
             "segments": xp.ascontiguousarray(segments, np.int32),
@@ -251,7 +251,7 @@ def mesh_of(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
             "point_markers": xp.concatenate([device.asarray(source.point_markers), added]),
         }
         if _carries(source):
-            origin = g.triangles.origin.array
+            origin = g.triangles.origin.array[rows.triangle]
             arrays["triangle_attributes"] = device.asarray(source.triangle_attributes)[origin]
     home = source.device
     arrays = {name: home.asarray(a) for name, a in arrays.items()}
@@ -261,6 +261,48 @@ def mesh_of(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
         values = interpolated(source.to("cpu"), host(source.point_attributes), *placed)
         arrays["point_attributes"] = home.asarray(values)
     return Mesh.trusted(**arrays, holes=source.holes, regions=source.regions, base=source.base)
+
+
+class Rows(NamedTuple):
+    """Triangles on their device, and which rows the points and they have there.
+
+    As they are, or, if points have a birth, in an order that follows from that alone.
+    """
+
+    point: Any
+    triangle: Any
+    node: Any
+    nbr: Any
+    twin: Any
+    wall: Any
+
+
+def rows_of(g: Graph) -> Rows:
+    """Give the triangles of a graph; ``twin`` tells only which sides are segments."""
+    xp = g.device.xp
+    with g.device.active():
+        node, twin, wall = (getattr(g.triangles, name).array for name in ("node", "twin", "wall"))
+        nbr = xp.where(twin >= 0, twin >> 2, xp.where(twin == HULL, -1, ~twin >> 2))
+        if "birth" not in g.points.columns:
+            return Rows(slice(None), slice(None), node, nbr, twin, wall)
+        point = xp.argsort(g.points.birth.array)
+        number = xp.empty(len(point), np.int32)
+        number[point] = xp.arange(len(point), dtype=np.int32)
+        triangle, *sides = in_order(xp, number[node], nbr, twin, wall)
+        return Rows(point, triangle, *sides)
+
+
+def in_order(xp: Any, node: Any, nbr: Any, *sides: Any) -> tuple[Any, ...]:
+    """Turn triangles so that the least point comes first, and sort them.
+
+    Returns which row each was before, and the arrays, all of shape (m, 3).
+    """
+    turn = (node.argmin(axis=1)[:, None] + xp.arange(3)) % 3
+    node, nbr, *more = (xp.take_along_axis(x, turn, axis=1) for x in (node, nbr, *sides))
+    rows = xp.lexsort(xp.stack([node[:, 1], node[:, 0]]))
+    number = xp.full(len(rows) + 1, -1, np.int32)  # no neighbour, -1, stays so
+    number[rows] = xp.arange(len(rows), dtype=np.int32)
+    return rows, *(x[rows] for x in (node, number[nbr], *more))
 
 
 def interpolated(source: Mesh, old: Any, xy: Any, node: Any, origin: Any) -> Any:

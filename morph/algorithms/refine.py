@@ -34,8 +34,10 @@ from morph.algorithms.goals import (
     sizes_at_points,
     triangulated,
 )
+from morph.algorithms.inorder import Births
 from morph.algorithms.mending import REASONS, find_bad, find_flaw, find_left, mend
-from morph.algorithms.meshtables import graph_of, interpolated, mesh_of
+from morph.algorithms.meshtables import graph_of, interpolated, mesh_of, rows_of
+from morph.algorithms.ties import settled
 from morph.collect import Collection, Flag
 from morph.device import Device
 from morph.device import device as device_of
@@ -43,7 +45,7 @@ from morph.dtypes import Ref, vec
 from morph.graph import Graph
 from morph.kernel import foreach
 from morph.mesh import Mesh, MeshError
-from morph.prelude import i8, i32
+from morph.prelude import i8, i32, i64
 from morph.pslg import Pslg
 from morph.table import Table
 from morph.timing import counting
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 # so few bad triangles in work, or this part of all, that the next level is begun: more are in each
 # other's way, and make more triangles; fewer leave a GPU idle
 FEW = {"cuda": (16000, 8), "cpu": (2000, 64), "python": (2000, 64)}
+FEW_IN_ORDER = (8192, 16)  # on every device
 MANY = 1 << 40  # rounds
 
 
@@ -94,6 +97,7 @@ def refine(
     *,
     boundary: str = "split",
     max_points: int | None = None,
+    deterministic: bool = False,
     device: str | Device = "auto",
     progress: Progress | None = None,
 ) -> Mesh:
@@ -117,6 +121,9 @@ def refine(
         Which segments may get points: all, those inside, none.
     max_points : int, optional
         How many points may be added; the rest stays as it is.
+    deterministic : bool
+        Whether the result is the same to the last byte for any number of threads and on a GPU, its
+        triangles sorted; two to three times slower.
     device : str or Device
         ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"python"``.
     progress : callable, optional
@@ -136,6 +143,7 @@ def refine(
         If the mesh is not a constrained Delaunay triangulation.
     """
     options: dict[str, Any] = {"boundary": boundary, "max_points": max_points}
+    options["deterministic"] = deterministic
     options |= {"device": device, "progress": progress}
     return refine_with_report(source, min_angle, max_area, size, **options).mesh
 
@@ -148,6 +156,7 @@ def refine_with_report(
     *,
     boundary: str = "split",
     max_points: int | None = None,
+    deterministic: bool = False,
     device: str | Device = "auto",
     progress: Progress | None = None,
 ) -> Refined:
@@ -160,6 +169,8 @@ def refine_with_report(
     check_options(min_angle, boundary, max_points)
     where = device_of(device)
     mesh = triangulated(source, where)
+    if deterministic and mesh is not source and len(mesh.triangles):
+        mesh = settled(mesh, where, scale_of(mesh))
     area, limits = area_limits(mesh, max_area, where)
     sizes = sizes_at_points(mesh, size)
     if not len(mesh.triangles):
@@ -175,7 +186,7 @@ def refine_with_report(
     options = {"limited": limits is not None, "sized": sizes is not None}
     goal = goals_of(mesh, min_angle, area, boundary, max_points, scale, where, **options)[0]
     rounds, left = _mend(
-        g, goal, progress, lambda known: _measure(g, mesh, size, sizes, scale, known)
+        g, goal, deterministic, progress, lambda known: _measure(g, mesh, size, sizes, scale, known)
     )
     with counting("transfer"):
         fine = mesh_of(g, mesh, scale)
@@ -184,7 +195,11 @@ def refine_with_report(
 
 
 def _mend(
-    g: Graph, goal: Row, progress: Progress | None, measure: Callable[[int], int]
+    g: Graph,
+    goal: Row,
+    deterministic: bool,
+    progress: Progress | None,
+    measure: Callable[[int], int],
 ) -> tuple[int, list[int]]:
     """Refine until nothing is left that can be mended; return rounds, and what is left by reason.
 
@@ -192,19 +207,26 @@ def _mend(
     points, interpolated until then, are measured.
     """
     m = len(g.triangles)
-    near, again, far = (
-        Collection(g.triangles, capacity=c, apex=Ref(g.points), level=i8) for c in (m, m, 2 * m)
-    )
+    kinds: dict[str, Any] = {"apex": Ref(g.points), "level": i8}
+    kinds |= {"order": i64} if deterministic else {}
+    near, again, far = (Collection(g.triangles, capacity=c, **kinds) for c in (m, m, 2 * m))
+    births = Births(g) if deterministic else None
     counts = Table("counts", g.device, n=vec(i32, len(REASONS)))
     counts.new()
     rounds, known = 0, len(g.points)
     foreach(g.triangles, find_bad, far, g, goal)
     while True:
-        most, part = FEW[g.device.kind]
+        most, part = FEW_IN_ORDER if deterministic else FEW[g.device.kind]
         few = min(most, max(len(far) // part, 64))
+        if births is not None:
+            births.number(far)
         goal.level = -1
         while not (near.empty and goal.level == LEVELS - 1) and _affords(goal):
-            rounds += mend(g, near, again, far, goal, few, 1 if progress else MANY)
+            turns = 1 if progress else MANY
+            if births is not None:
+                rounds += births.mend(near, again, far, goal, few, turns)
+            else:
+                rounds += mend(g, near, again, far, goal, few, turns)
             if near.empty:
                 near, again = again, near
             if progress is not None:
@@ -232,12 +254,16 @@ def _measure(g: Graph, mesh: Mesh, size: Any, sizes: Any, scale: float, known: i
     """Set the sizes wanted at points from ``known`` on; return the number of points."""
     n = len(g.points)
     if sizes is not None and known < n:
-        host = g.device.to_host
-        xy = host(g.points.xy.array) / scale
+        host, rows = g.device.to_host, rows_of(g)
+        with g.device.active():
+            point = g.device.xp.arange(n)[rows.point]
+        xy = host(g.points.xy.array[rows.point]) / scale
         if callable(size):
             new = asked(size, xy[known:])
         else:
-            node, origin = host(g.triangles.node.array), host(g.triangles.origin.array)
-            new = interpolated(mesh, sizes[:, None], xy, node, origin)[known:, 0]
-        g.points.wanted[known:] = np.minimum(new, FAR) * scale
+            origin = host(g.triangles.origin.array[rows.triangle])
+            new = interpolated(mesh, sizes[:, None], xy, host(rows.node), origin)[known:, 0]
+        wanted = np.empty(n - known)
+        wanted[host(point)[known:] - known] = np.minimum(new, FAR) * scale
+        g.points.wanted[known:] = wanted
     return n
