@@ -123,9 +123,13 @@ def below_feature(least, feature, other):
 
 @func
 def level_of(least, goal):
-    """The urgency of a triangle whose shortest edge is this long, squared: 0 the most urgent."""
+    """The urgency of a triangle whose shortest edge is this long, squared: 0 the most urgent.
+
+    With features, 0 is for encroached segments alone.
+    """
     v = least * goal.scale
-    return min(max(exponent(v * v) + i32(LEVELS - 1), i32(0)), i32(LEVELS - 1))
+    low = i32(1) if hasattr(goal, "features") else i32(0)
+    return min(max(exponent(v * v) + i32(LEVELS - 1), low), i32(LEVELS - 1))
 
 
 @func

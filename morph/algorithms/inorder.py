@@ -75,6 +75,10 @@ class Births:
             first = g.triangles.node.array[columns["item"]][:, 0]
             there = xp.flatnonzero(first == columns["apex"])
             there = there[xp.argsort(columns["order"][there])]
+            urgent = columns["level"][there] == 0
+            if "features" in goal.table.columns and bool(urgent.any()):
+                later, there = there[~urgent], there[urgent]
+                again.extend(**{name: a[later] for name, a in columns.items()})
         most = min(SLICE, _affordable(goal))
         apart = -(-len(there) // most)  # items made together lie together: they would conflict
         for k in range(apart):

@@ -101,9 +101,10 @@ def is_large(t, g, goal):
 def find_bad(t, far, g, goal):
     level = level_at(t, g, goal)
     if level < LEVELS:
-        twin = t.twin
-        if twin[0] < 0 or twin[1] < 0 or twin[2] < 0:
-            level = i32(0)  # what is done at the hull late makes a long tail
+        if not hasattr(goal, "features"):
+            twin = t.twin
+            if twin[0] < 0 or twin[1] < 0 or twin[2] < 0:
+                level = i32(0)  # what is done at the hull late makes a long tail
         note(far, t, t.node[0], i8(level), i64(0))
 
 
@@ -124,6 +125,16 @@ def order_of(item):
 @kernel
 def promote(item, near):
     note(near, item.item, item.apex, item.level, order_of(item))
+
+
+@kernel
+def look(item, urgent):
+    urgent.set()
+
+
+@kernel
+def postpone(item, again):
+    note(again, item.item, item.apex, item.level, order_of(item))
 
 
 # --- mending one ---------------------------------------------------------------------------------
@@ -220,7 +231,9 @@ def mend_one(item, g, level, again, far, goal):
             open_rim = edge < 0 and may_split(edge, goal)
             ends = cut >= 0 and (i + 1 == size or i + 1 == turn)
             begins = cut >= 0 and (i == 0 or i == turn)
-            if due < LEVELS or encroached(x, p, q, open_rim, ends, begins, goal):
+            if encroached(x, p, q, open_rim, ends, begins, goal):
+                due = i32(0)
+            elif due < LEVELS and not hasattr(goal, "features"):
                 due = i32(0)
         a, p = b, q
         grades.add(i8(due))
@@ -302,9 +315,11 @@ def mend_one(item, g, level, again, far, goal):
 
 
 @program
-def mend(g, near, again, far, goal, few, most):
+def mend(g, near, again, far, urgent, goal, few, most):
     """Mend what is bad, the most urgent first, in at most so many rounds; return their number.
 
+    Where refinement can run away, with features, encroached segments go strictly first: else points
+    are put beside segments that are about to be split, and make many more.
     A triangle is written anew with its new point as first vertex: an entry with another apex is of
     one that is gone, and whoever replaced it has judged what stands there now.
     """
@@ -317,9 +332,15 @@ def mend(g, near, again, far, goal, few, most):
         while len(near) < few and level < LEVELS - 1:
             level += 1
             foreach(far, promote, near, where=lambda i: i.level == level)
+        due = i32(LEVELS)
+        if hasattr(goal, "features"):
+            foreach(near, look, urgent, where=lambda i: i.level == 0 and i.item.node[0] == i.apex)
+            if urgent.take():
+                due = i32(0)
+                foreach(near, postpone, again, where=lambda i: i.level != 0)
         foreach(
             near, mend_one, g, level, again, far, goal,
-            where=lambda i: i.item.node[0] == i.apex,
+            where=lambda i: i.level <= due and i.item.node[0] == i.apex,
         )  # fmt: skip
         near, again = again, near
         again.clear()

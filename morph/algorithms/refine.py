@@ -210,14 +210,15 @@ def _mend(
     kinds: dict[str, Any] = {"apex": Ref(g.points), "level": i8}
     kinds |= {"order": i64} if deterministic else {}
     near, again, far = (Collection(g.triangles, capacity=c, **kinds) for c in (m, m, 2 * m))
-    births = Births(g) if deterministic else None
+    births, urgent = Births(g) if deterministic else None, Flag(g)
     counts = Table("counts", g.device, n=vec(i32, len(REASONS)))
     counts.new()
     rounds, known = 0, len(g.points)
     foreach(g.triangles, find_bad, far, g, goal)
     while True:
         most, part = FEW_IN_ORDER if deterministic else FEW[g.device.kind]
-        few = min(most, max(len(far) // part, 64))
+        least = 1 if "features" in goal.table.columns else 64
+        few = min(most, max(len(far) // part, least))
         if births is not None:
             births.number(far)
         goal.level = -1
@@ -226,7 +227,7 @@ def _mend(
             if births is not None:
                 rounds += births.mend(near, again, far, goal, few, turns)
             else:
-                rounds += mend(g, near, again, far, goal, few, turns)
+                rounds += mend(g, near, again, far, urgent, goal, few, turns)
             if near.empty:
                 near, again = again, near
             if progress is not None:
