@@ -11,6 +11,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial import Delaunay
@@ -21,6 +22,7 @@ import morph
 from morph import testing
 from morph.algorithms.refine import refine_with_report
 from morph.algorithms.ties import settled
+from morph.cli import main
 
 ARRAYS = [f.name for f in fields(morph.Mesh) if f.name != "base"]
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -135,9 +137,9 @@ def test_points_and_graphs_are_triangulated_first(device):
     x, y = np.meshgrid(np.arange(30.0), np.arange(30.0))
     points = np.random.default_rng(4).permutation(np.stack([x.ravel(), y.ravel()], axis=1))
     at = {tuple(p): i for i, p in enumerate(points.tolist())}
-    square_ = [at[c] for c in ((3.0, 4.0), (17.0, 4.0), (17.0, 20.0), (3.0, 20.0))]
+    corners = [at[c] for c in ((3.0, 4.0), (17.0, 4.0), (17.0, 20.0), (3.0, 20.0))]
     graph = morph.Pslg(
-        points=points, segments=np.stack([square_, np.roll(square_, -1)], axis=1),
+        points=points, segments=np.stack([corners, np.roll(corners, -1)], axis=1),
         regions=np.array([[5.0, 5.0, 7.0, 0.02]]),
     )  # fmt: skip
     for source in (points, graph):
@@ -186,6 +188,25 @@ print(digest(morph.refine(square(5000, 1), 28, deterministic=True, device="cpu")
         run = [sys.executable, "-c", code]
         found.add(subprocess.check_output(run, env=env, text=True, cwd=MESHES.parent))
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_the_command(tmp_path, threads):
+    """A grid in a file; the reference is what Python makes of it."""
+    x, y = np.meshgrid(np.arange(12.0), np.arange(12.0))
+    points = np.stack([x.ravel(), y.ravel()], axis=1)
+    (tmp_path / "grid.node").write_text(
+        f"{len(points)} 2 0 0\n" + "".join(f"{i} {a} {b}\n" for i, (a, b) in enumerate(points))
+    )
+    asked = ["--deterministic", "-q", "30", "-a", "0.3", "--device", "cpu", "-o"]
+    with testing.team(threads):
+        given = ["refine", str(tmp_path / "grid.node"), *asked, str(tmp_path / "out")]
+        done = CliRunner().invoke(main, given)
+    assert done.exit_code == 0, done.output
+    made = morph.Mesh.read(tmp_path / "out")
+    want = morph.refine(points, 30, 0.3, deterministic=True, device="cpu")
+    assert np.array_equal(made.points, want.points)
+    assert np.array_equal(made.triangles, want.triangles)
 
 
 def test_progress_and_report(target):

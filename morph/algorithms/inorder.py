@@ -72,19 +72,20 @@ class Births:
         columns = {name: near.columns[name].array for name in ("item", "apex", "level", "order")}
         with g.device.active():
             columns = {name: a[: len(near)] for name, a in columns.items()}
-            first = g.triangles.node.array[columns["item"]][:, 0]
-            there = xp.flatnonzero(first == columns["apex"])
+            apex = g.triangles.node.array[columns["item"]][:, 0]
+            there = xp.flatnonzero(apex == columns["apex"])
             there = there[xp.argsort(columns["order"][there])]
             urgent = columns["level"][there] == 0
             if "features" in goal.table.columns and bool(urgent.any()):
                 later, there = there[~urgent], there[urgent]
                 again.extend(**{name: a[later] for name, a in columns.items()})
         most = min(SLICE, _affordable(goal))
-        apart = -(-len(there) // most)  # items made together lie together: they would conflict
-        for k in range(apart):
-            those = there[k::apart]
+        # items made together lie together, and what is next to one often mends it: slices that are
+        # spread over the list would conflict less, but make more triangles
+        for first in range(0, len(there), most):
+            those = there[first : first + most]
             if len(those) > _affordable(goal):
-                rest = xp.concatenate([there[j::apart] for j in range(k, apart)])
+                rest = there[first:]
                 again.extend(**{name: a[rest] for name, a in columns.items()})
                 return
             self._make_room(again, far, len(those))

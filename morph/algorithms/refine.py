@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 # so few bad triangles in work, or this part of all, that the next level is begun: more are in each
 # other's way, and make more triangles; fewer leave a GPU idle
 FEW = {"cuda": (16000, 8), "cpu": (2000, 64), "python": (2000, 64)}
-FEW_IN_ORDER = (8192, 16)  # on every device
 MANY = 1 << 40  # rounds
 
 
@@ -169,8 +168,8 @@ def refine_with_report(
     check_options(min_angle, boundary, max_points)
     where = device_of(device)
     mesh = triangulated(source, where)
-    if deterministic and mesh is not source and len(mesh.triangles):
-        mesh = settled(mesh, where, scale_of(mesh))
+    if deterministic and mesh is not source:
+        mesh = settled(mesh, where)
     area, limits = area_limits(mesh, max_area, where)
     sizes = sizes_at_points(mesh, size)
     if not len(mesh.triangles):
@@ -216,7 +215,7 @@ def _mend(
     rounds, known = 0, len(g.points)
     foreach(g.triangles, find_bad, far, g, goal)
     while True:
-        most, part = FEW_IN_ORDER if deterministic else FEW[g.device.kind]
+        most, part = FEW["cpu" if deterministic else g.device.kind]
         least = 1 if "features" in goal.table.columns else 64
         few = min(most, max(len(far) // part, least))
         if births is not None:

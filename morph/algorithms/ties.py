@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from morph.algorithms.goals import scale_of
 from morph.algorithms.meshtables import in_order, walls_of
 from morph.collect import Collection
 from morph.device import Device
@@ -90,7 +91,7 @@ def flip_all(g, late, again):
         again.clear()
 
 
-def settled(mesh: Mesh, device: Device, scale: float = 1.0) -> Mesh:
+def settled(mesh: Mesh, device: Device) -> Mesh:
     """Bring a constrained Delaunay triangulation to the form that follows from its points alone.
 
     Parameters
@@ -99,10 +100,15 @@ def settled(mesh: Mesh, device: Device, scale: float = 1.0) -> Mesh:
         Attributes of triangles are the same on both sides of an edge that is no segment.
     device : Device
         Where to do it.
-    scale : float
-        What coordinates are multiplied by, so that products of four are numbers: a power of two.
+
+    Raises
+    ------
+    ValueError
+        If coordinates are too large or too small for refinement.
     """
-    g = Graph(device)
+    if not len(mesh.triangles):
+        return mesh
+    g, scale = Graph(device), scale_of(mesh)
     g.points.add("xy", vec(f64, 2))
     g.add_table("triangles", node=Ref("points")[3], nbr=Ref("triangles")[3], fixed=vec(bool_, 3))
     g.points.extend(xy=mesh.points * scale)

@@ -129,6 +129,9 @@ def triangulate(
 @click.option(
     "-S", "--max-points", type=click.IntRange(0), metavar="N", help="Add N points at most."
 )
+@click.option(
+    "--deterministic", is_flag=True, help="The same bytes for any number of threads and on a GPU."
+)
 @click.option("-p", "--poly", is_flag=True, help="Triangulate IN anew, even if it has triangles.")
 @triangulation_options
 @output_options
@@ -143,6 +146,7 @@ def refine(
     attributes: bool,
     keep: int,
     max_points: int | None,
+    deterministic: bool,
     poly: bool,
     hull: bool,
     crossing: str | None,
@@ -175,6 +179,8 @@ def refine(
         if poly or not has_triangles(mesh_in):
             graph = read_graph(mesh_in, repair)
             mesh = triangulated(mesh_in, graph, {**how, "device": where})
+            if deterministic:
+                mesh = _settled(mesh_in, mesh, where)
         else:
             for name, value in how.items():
                 if value is not None:
@@ -193,6 +199,7 @@ def refine(
                 sizes,
                 boundary=("split", "keep-hull", "keep-all")[min(keep, 2)],
                 max_points=max_points,
+                deterministic=deterministic,
                 device=where,
                 progress=None if progress is None else progress.round,
             )
@@ -305,6 +312,16 @@ def _sizes(text: str, n: int) -> Any:
             " each vertex"
         )
     return sizes
+
+
+def _settled(name: str, mesh: Mesh, where: Device) -> Mesh:
+    """The triangulation that no order of insertion decides."""
+    from morph.algorithms.ties import settled  # noqa: PLC0415
+
+    try:
+        return settled(mesh, where)
+    except ValueError as error:
+        raise BadInput(f"{name}: {error}") from error
 
 
 def _take_attributes(path: str, mesh: Mesh, where: Device) -> None:
