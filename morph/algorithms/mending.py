@@ -362,10 +362,10 @@ def find_left(t, g, far, counts, goal):
         if hasattr(p, "feature"):
             small = small or (not large and below_feature(least, p.feature, q.feature))
         why = -1
-        if k < 0 and small:
-            why = FLOOR
-        elif k < 0 and not large and spans_small_angle(p.xy, p.on, q.xy, q.on):
+        if k < 0 and not large and spans_small_angle(p.xy, p.on, q.xy, q.on):
             why = INPUT_ANGLE
+        elif k < 0 and small:
+            why = FLOOR
         else:
             cavity = g.triangles.local(64)
             rim = local(i32, 64)

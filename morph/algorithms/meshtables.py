@@ -13,29 +13,14 @@ from morph.dtypes import Ref, vec
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel
 from morph.mesh import Mesh
-from morph.prelude import f64, i32, vector
+from morph.prelude import bool_, f64, i32, vector
 
 MOST = 1 << 29  # triangles, the codes of whose sides fit in 31 bits
 
 
-@func
-def corner(t, p):
-    """Which corner of t is p."""
-    node = t.node
-    return i32(0) if node[0] == p else (i32(1) if node[1] == p else i32(2))
-
-
-@func
-def across(g, t, k):
-    """The triangle behind side k of t, or None."""
-    twin = t.twin
-    edge = twin[k] if twin[k] >= 0 else ~twin[k]
-    return None if twin[k] == HULL else g.triangles[edge >> 2]
-
-
 @kernel
 def link(t, g):
-    """Code what lies behind each side, and let each corner know a triangle."""
+    """Code what lies behind each side."""
     twin = vector(i32(HULL), i32(HULL), i32(HULL))
     for k in range(3):
         n = g.inputs[t.id].nbr[k]
@@ -43,53 +28,35 @@ def link(t, g):
             back = g.inputs[n.id].nbr
             side = i32(0) if back[0] == t else (i32(1) if back[1] == t else i32(2))
             twin[k] = i32(n) * 4 + side
-        t.node[k].at = t
     t.twin = twin
 
 
+@func
+def line_between(lines, a, b):
+    """The edge of the graph of segments from a to b, or from b to a, or None."""
+    p, q = lines.points[a.id], lines.points[b.id]
+    e = lines.edge(p, q)
+    return e if e is not None else lines.edge(q, p)
+
+
 @kernel
-def constrain(s, g, lost):
-    """Find the sides that are the segment s, around its first point, and mark them."""
-    home = s.a.at
-    t, k = home, i32(0)
-    found = False
-    if t is not None:
-        k = corner(t, s.a)
-        while not found:  # counter-clockwise
-            found = t.node[(k + 1) % 3] == s.b
-            if not found:
-                n = across(g, t, (k + 1) % 3)
-                if n is None or n == home:
-                    break
-                t = n
-                k = corner(t, s.a)
-        if found:
-            k = (k + 2) % 3
-        elif across(g, t, (k + 1) % 3) is None:  # the last side at the hull, or clockwise
-            found = t.node[(k + 2) % 3] == s.b
-            if found:
-                k = (k + 1) % 3
-            else:
-                t, k = home, corner(home, s.a)
-            while not found:
-                n = across(g, t, (k + 2) % 3)
-                if n is None:
-                    break
-                t = n
-                k = corner(t, s.a)
-                found = t.node[(k + 1) % 3] == s.b
-                if found:
-                    k = (k + 2) % 3
-    if found:
-        edge = t.twin[k]
-        t.wall[k] = s
-        if edge != HULL:
-            edge = edge if edge >= 0 else ~edge
-            t.twin[k] = ~edge
-            n = g.triangles[edge >> 2]
-            n.wall[edge & 3] = s
-            n.twin[edge & 3] = ~(i32(t) * 4 + k)
-    else:
+def constrain(t, g, lines):
+    """Mark the sides of t that are segments."""
+    for k in range(3):
+        e = line_between(lines, t.node[(k + 1) % 3], t.node[(k + 2) % 3])
+        if e is not None:
+            t.wall[k] = g.segments[e.weight]
+            e.found = True
+            if t.twin[k] >= 0:
+                t.twin[k] = ~t.twin[k]
+
+
+@kernel
+def find_lost(e, lines, lost):
+    """Whether a segment is no edge of any triangle; of equal ones, the first was looked for."""
+    first = lines.edge(e.src, e.dst)
+    back = lines.edge(e.dst, e.src)
+    if not (first.found or (back is not None and back.found)):
         lost.set()
 
 
@@ -159,14 +126,17 @@ def graph_of(
         a=mesh.segments[:, 0], b=mesh.segments[:, 1], marker=mesh.segment_markers,
         sharp=sharp_ends(mesh),
     )  # fmt: skip
-    g.points.add("at", Ref("triangles"))
-    lost = Flag(g)
+    a, b = mesh.segments[:, 0], mesh.segments[:, 1]
+    row = g.device.xp.arange(len(a), dtype=np.int32)  # edges are sorted: theirs is another
+    lines = Graph.from_edges(a, b, row, n, device=g.device)
+    lines.edges.add("found", bool_)
     foreach(g.triangles, link, g)
-    foreach(g.segments, constrain, g, lost)
+    foreach(g.triangles, constrain, g, lines)
+    lost = Flag(g)
+    foreach(lines.edges, find_lost, lines, lost)
     if lost:
         mesh.check()  # says which
         raise ValueError("a segment is no edge of the mesh")
-    g.points.drop("at")
     return g
 
 
