@@ -87,13 +87,14 @@ def run(text: str) -> None:
     if "main" in names:
         bind(Request(names["main"], None, (g, coll, other, flag, sets, 3), None, device("cpu")))
     else:
-        foreach(g.points, names["k"], g, coll, flag, sets, 3, where=names.get("where"))
+        options = {name: names[name] for name in ("where", "together") if name in names}
+        foreach(g.points, names["k"], g, coll, flag, sets, 3, **options)
 
 
 def split(case: str) -> tuple[str, int, int, int]:
     """A case's text without its caret line, and where that points: line, column, end."""
     text = case
-    if not text.startswith(("@", "def where", "where")):
+    if not text.startswith(("@", "def where", "where", "together")):
         start = PROGRAM if text.startswith("# program\n") else KERNEL
         text = start + textwrap.indent(text.removeprefix("# program\n"), "    ")
     lines = (HEAD + text + "\n").split("\n")
