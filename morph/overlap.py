@@ -11,6 +11,9 @@ around it.  Three tests, each of which rests on those before it, prove that it i
    covers all of the hull that hangs together with it;
 3. at one point of each connected part of the hull, nothing else covers it (`covered_twice`).
 
+All three take ends of hull edges with the same coordinates for one point (`one_row_each`).  Other
+points may be given twice: test 1 looks at each by itself, and both test 2 and 3 see coordinates.
+
 Cost: O(h log h) for h hull edges whose bounding boxes overlap few others.
 """
 
@@ -29,6 +32,23 @@ _CHUNK = 1 << 18  # pairs at once
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 Boxes = tuple[Floats, Floats]  # least and greatest x, y, x + y, x - y, each (k, 4)
+
+
+def one_row_each(points: Floats, hull: Ids) -> NDArray[np.int32]:
+    """Give ends of hull edges that have the same coordinates one row, all other points their own.
+
+    Returns
+    -------
+    (n,) int32 array
+        For each row of ``points``, the row to use.
+    """
+    rows = np.arange(len(points), dtype=np.int32)
+    ends = np.unique(hull)
+    ends = ends[np.lexsort((points[ends, 1], points[ends, 0]))]  # equal ones in order of rows
+    new = np.ones(len(ends), bool)
+    new[1:] = (points[ends[1:]] != points[ends[:-1]]).any(axis=1)
+    rows[ends] = ends[new][np.cumsum(new) - 1]
+    return rows
 
 
 def crowded_corners(points: Floats, triangles: NDArray[np.int32], hull: Ids) -> Ids:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.overlap import covered_twice, crossing_hull, crowded_corners
+from morph.overlap import covered_twice, crossing_hull, crowded_corners, one_row_each
 from morph.signs import incircle as incircle
 from morph.signs import orientation as orientation
 
@@ -71,7 +71,7 @@ def violations(mesh: Mesh) -> list[Violation]:
     ``neighbour``
         ``neighbors`` is symmetric, opposite the right corner, and -1 only at the hull;
     ``star``
-        the triangles around a point go round it at most once;
+        the triangles around a point, whatever its rows, go round it at most once;
     ``overlap``
         hull edges meet at common ends only, and no part of the plane is covered twice, which
         together with all of the above makes the triangles a triangulation (see `morph.overlap`);
@@ -186,6 +186,8 @@ def _overlaps(mesh: Mesh) -> list[Violation]:
     p, t = mesh.points, mesh.triangles
     owner, k = np.nonzero(mesh.neighbors < 0)
     hull = np.stack([t[owner, (k + 1) % 3], t[owner, (k + 2) % 3]], axis=1).astype(np.int64)
+    row = one_row_each(p, hull)
+    t, hull = row[t], row[hull].astype(np.int64)
     _report(
         out,
         "star",
