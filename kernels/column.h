@@ -61,8 +61,9 @@ template <bool FIXED, i32 STRIDE, i32 LOW, i32 HIGH> struct Span {
 
 #endif
 
-// Bytes LOW to HIGH of a record, multiples of 4, written by as few stores.
-template <i32 LOW, i32 HIGH> struct Pack {
+// Bytes LOW to HIGH of a record, multiples of 4, written by as few stores; records are STRIDE bytes
+// long, a multiple of 8.
+template <i32 STRIDE, i32 LOW, i32 HIGH> struct Pack {
     u32 word[(HIGH - LOW) / 4];
 
     template <i32 OFFSET, class V> MORPH_FN void put(V x, i32 j = 0) {
@@ -77,7 +78,7 @@ template <i32 LOW, i32 HIGH> struct Pack {
         MORPH_UNROLL_ALL for (i32 at = LOW, n; at < HIGH; at += n) {
             u32* p = (u32*)(record + at);
             const u32* w = word + (at - LOW) / 4;
-            n = at % 16 == 0 && at + 16 <= HIGH ? 16 : at % 8 == 0 && at + 8 <= HIGH ? 8 : 4;
+            n = STRIDE % 16 == 0 && at % 16 == 0 && at + 16 <= HIGH ? 16 : at % 8 == 0 && at + 8 <= HIGH ? 8 : 4;
 #ifdef __CUDACC__
             if (n == 16) *(uint4*)p = make_uint4(w[0], w[1], w[2], w[3]);
             else if (n == 8) *(uint2*)p = make_uint2(w[0], w[1]);
@@ -110,7 +111,7 @@ template <class T, i64 STRIDE, i64 OFFSET = 0> struct Col {
     }
     template <i32 N> MORPH_FN void set(i64 row, const Vec<V, N>& x) const {
         if constexpr (STRIDE % 8 == 0 && N * sizeof(V) >= 8 && sizeof(V) >= 4) {
-            Pack<OFFSET, OFFSET + N * i32(sizeof(V))> pack;
+            Pack<STRIDE, OFFSET, OFFSET + N * i32(sizeof(V))> pack;
             pack.template put<OFFSET>(x);
             return pack.write(record(row));
         }

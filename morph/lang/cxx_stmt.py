@@ -131,7 +131,8 @@ class Body(Expressions):
         extents = [self._extent(s.place) for s in writes]
         pack, p = self.temp("w"), writes[0].place
         self.place(writes[0].pos)
-        self.put(f"Pack<{min(e[0] for e in extents)}, {max(e[1] for e in extents)}> {pack};")
+        low, high = min(e[0] for e in extents), max(e[1] for e in extents)
+        self.put(f"Pack<{self._column(p).stride}, {low}, {high}> {pack};")
         for s in writes:
             self.place(s.pos)
             c = self._column(s.place)
