@@ -87,6 +87,10 @@ def test_algorithms(units):
     mesh = morph.Mesh.read(ROOT / "meshes" / "square.node")
     morph.refine(mesh, 25)
     morph.refine(mesh, 25, progress=lambda *_: None)  # launch by launch
+    rim = [[0, 1], [1, 2], [2, 3], [3, 0]]
+    plate = morph.Pslg([[0, 0], [2, 0], [2, 1], [0, 1]], rim, regions=[[1.5, 0.5, 0, 0.01]])
+    morph.refine(plate, 25, "regions", boundary="keep-hull", max_points=9, deterministic=True)
+    morph.refine(mesh, 31, size=0.3, boundary="keep-all")
     compile_all(units, {n for m in modules() for n in launched(vars(m))})
 
 
