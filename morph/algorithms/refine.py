@@ -122,7 +122,7 @@ def refine(
         How many points may be added; the rest stays as it is.
     deterministic : bool
         Whether the result is the same to the last byte for any number of threads and on a GPU, its
-        triangles sorted; two to three times slower.
+        triangles sorted; two to four times slower.
     device : str or Device
         ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"python"``.
     progress : callable, optional
