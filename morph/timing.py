@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Iterator
 
 from morph.device import Device
 
 spent = {"compile": 0.0, "transfer": 0.0}
+_within = threading.local()  # seconds counted inside of what is being counted
 used: dict[str, Device] = {}  # devices that something was launched on
 
 
@@ -45,16 +47,19 @@ def timing() -> Iterator[Timing]:
 
 @contextlib.contextmanager
 def counting(what: str) -> Iterator[None]:
-    """Count what runs inside as ``"compile"`` or ``"transfer"`` time."""
+    """Count what runs inside as ``"compile"`` or ``"transfer"`` time; what is counted within, once."""
     if what == "transfer":
         synchronize()
+    outer, _within.seconds = getattr(_within, "seconds", 0.0), 0.0
     start = time.perf_counter()
     try:
         yield
     finally:
         if what == "transfer":
             synchronize()
-        spent[what] += time.perf_counter() - start
+        wall = time.perf_counter() - start
+        spent[what] += wall - _within.seconds
+        _within.seconds = outer + wall
 
 
 def synchronize() -> None:
