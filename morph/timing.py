@@ -47,7 +47,7 @@ def timing() -> Iterator[Timing]:
 
 @contextlib.contextmanager
 def counting(what: str) -> Iterator[None]:
-    """Count what runs inside as ``"compile"`` or ``"transfer"`` time; what is counted within, once."""
+    """Count what runs inside as ``"compile"`` or ``"transfer"``; what is counted within, once."""
     if what == "transfer":
         synchronize()
     outer, _within.seconds = getattr(_within, "seconds", 0.0), 0.0
