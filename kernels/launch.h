@@ -38,12 +38,17 @@ MORPH_FN void each_in_turn(const A& a, R& t, const Step& s, i64 first, i64 last)
 
 constexpr i32 SIEVE = 8;  // items of each lane that a warp looks at before it runs any
 
+// The warp's own; one for all steps of a unit, however many there are.
+MORPH_FN unsigned short* sieve_queue() {
+    __shared__ unsigned short queues[256 / 32][32 * SIEVE];
+    return queues[threadIdx.x / 32];
+}
+
 // A warp looks at many items, then runs those that passed the filter, one on each lane: rare ones share
 // the run, and what they add.
 template <class A, class R, class Step>
 MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    __shared__ unsigned short queues[256 / 32][32 * SIEVE];
-    unsigned short* queue = queues[threadIdx.x / 32];
+    unsigned short* queue = sieve_queue();
     i32 lane = threadIdx.x & 31;
     for (i64 base = first + t.thread / 32 * (32 * SIEVE); base < last; base += i64(t.threads) * SIEVE) {
         i32 found = 0;

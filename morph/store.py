@@ -60,8 +60,8 @@ class Store:
     kind: ClassVar[str] = "store"
     reserved: ClassVar[frozenset[str]] = frozenset()
     __slots__ = (
-        "__weakref__", "_fills", "_hidden", "_records", "_words", "capacity", "columns", "device",
-        "meta", "name", "version",
+        "__weakref__", "_fills", "_hidden", "_most", "_records", "_words", "capacity", "columns",
+        "device", "meta", "name", "version",
     )  # fmt: skip
 
     def __init__(self, name: str, device: Device, capacity: int = 0) -> None:
@@ -70,6 +70,7 @@ class Store:
         self.device = device
         self.capacity = checked_capacity(capacity)
         self.version = 0
+        self._most = ID_LIMIT
         self._records: list[Record] = []
         self._hidden: dict[str, Array] = {}
         self._fills: Array = None
@@ -280,8 +281,12 @@ class Store:
         ValueError
             If the store would exceed 2^31 - 1 rows.
         """
-        most = max(ID_LIMIT, minimum)  # an impossible minimum is refused by resize
+        most = max(self._most, minimum)  # an impossible minimum is refused by resize
         self.resize(min(max(2 * self.capacity, minimum, SMALLEST), most))
+
+    def limit_rows(self, most: int) -> None:
+        """Refuse to grow beyond ``most`` rows: others keep their numbers in fewer bits."""
+        self._most = most
 
     def resize(self, capacity: int) -> None:
         """Change the capacity; rows keep their contents and ids.
@@ -292,11 +297,13 @@ class Store:
         Raises
         ------
         ValueError
-            If ``capacity`` is below the number of rows in use, or above 2^31 - 1.
+            If ``capacity`` is below the number of rows in use, or above 2^31 - 1 or `limit_rows`.
         """
         capacity = checked_capacity(capacity)
         _, last = self.span()
-        if capacity < last or capacity == self.capacity == ID_LIMIT:
+        if capacity > self._most or capacity == self.capacity == self._most:
+            raise ValueError(f"{self.name} is limited to {self._most} rows")
+        if capacity < last:
             raise ValueError(f"{self.name} cannot have {capacity} rows: {last} are in use")
         words = self.words.copy()
         words[CAPACITY] = capacity
@@ -328,7 +335,7 @@ class Store:
     def _room(self, rows: int) -> None:
         """Have capacity for ``rows`` rows: exactly at first, then at least doubling."""
         if rows > self.capacity:
-            self.resize(max(rows, min(2 * self.capacity, ID_LIMIT)))
+            self.resize(max(rows, min(2 * self.capacity, self._most)))
 
     # --- addresses -------------------------------------------------------------------------------
 

@@ -123,3 +123,12 @@ def test_a_needle():
     points = np.array([[0, 0], [1, 0], [1, 1e-4]])
     result = refined(morph.Mesh(points, np.array([[0, 1, 2]], np.int32)), 25)
     assert set(result.unmet) <= {"small input angle"}
+
+
+def test_more_triangles_than_can_be_numbered(monkeypatch):
+    """Sides are numbered in 31 bits: a mesh that would need more is refused, not scrambled."""
+    monkeypatch.setattr("morph.algorithms.meshtables.MOST", 400)
+    mesh = morph.Mesh([[0, 0], [1, 0], [0, 1]], [[0, 1, 2]])
+    with pytest.raises(ValueError, match="triangles is limited to 400 rows"):
+        morph.refine(mesh, 20, max_area=1e-4, device="cpu")
+    assert len(morph.refine(mesh, 20, max_area=1e-2, device="cpu").triangles) < 400

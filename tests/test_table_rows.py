@@ -246,3 +246,16 @@ def test_gpu_tables_are_those_of_the_cpu(dtype):
         )
         assert contents(t.to("cpu").to(where).to("python")) == seen[-1][0]
     assert seen[0] == seen[1]
+
+
+def test_rows_can_be_limited(target):
+    """A table whose rows others number in fewer bits says so, and keeps what it has."""
+    t = Table("t", target, x=np.int32)
+    t.limit_rows(20)
+    t.extend(x=np.arange(15, dtype=np.int32))
+    t.extend(x=np.arange(5, dtype=np.int32))
+    assert t.capacity == 20
+    for more in (lambda: t.new(x=1), lambda: t.grow(), lambda: t.resize(21)):
+        with pytest.raises(ValueError, match="t is limited to 20 rows"):
+            more()
+    assert len(t) == 20 and t.capacity == 20

@@ -92,8 +92,6 @@ def graph_of(
         If a segment is no edge of the mesh.
     """
     n, m = len(mesh.points), len(mesh.triangles)
-    if 4 * m >= MOST:  # and there will be more
-        raise ValueError(f"{m} triangles are too many: their sides are numbered in 31 bits")
     g = Graph(device)
     g.points.add("xy", vec(f64, 2))
     g.add_table("segments", a=Ref("points"), b=Ref("points"), marker=i32, sharp=i32)
@@ -103,8 +101,9 @@ def graph_of(
         "triangles", node=Ref("points")[3], twin=(i32, 3), wall=Ref("segments")[3],
         pack=("node", "twin"),
     )  # fmt: skip
+    g.triangles.limit_rows(MOST)
     g.points.resize(3 * n)
-    g.triangles.resize(3 * m)
+    g.triangles.resize(max(m, min(3 * m, MOST)))
     g.points.extend(xy=g.device.asarray(mesh.points) * scale if scale != 1.0 else mesh.points)
     g.triangles.extend(node=mesh.triangles)
     g.add_table("inputs", nbr=Ref("triangles")[3])
