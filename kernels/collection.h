@@ -9,9 +9,10 @@ template <class T, i32 N> struct Local {
 
     MORPH_FN T& operator[](i64 i) { return v[i]; }
     MORPH_FN const T& operator[](i64 i) const { return v[i]; }
-    MORPH_FN void add(T x, ItemBase& it, i64* status) {
+    MORPH_FN bool add(T x, ItemBase& it, i64* status) {
         if (n < N && !injected(status, it)) v[n++] = x;
         else it.failed = -1;
+        return !it.failed;
     }
     MORPH_FN T pop() { return v[--n]; }
     MORPH_FN bool fits(i64 more, ItemBase& it) const {

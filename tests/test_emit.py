@@ -45,11 +45,11 @@ MORPH_FN bool touch(const Args& a, touch_item& it, i32 p) {
     i32 t{};
     it.cells.n = 0;
     ring.n = 0;
-    it.cells.add(p, it, a.status);
-    for (i64 k1_ = row_begin(a.g_out_offset, p), e2_ = row_end(a.g_out_offset, p); !it.failed && k1_ < e2_; k1_++) {
+    if (!it.cells.add(p, it, a.status)) return false;
+    for (i64 k1_ = row_begin(a.g_out_offset, p), e2_ = row_end(a.g_out_offset, p); k1_ < e2_; k1_++) {
         e = edge_at(k1_);
         t = a.g_edges_dst.get(e);
-        it.cells.add(t, it, a.status);
+        if (!it.cells.add(t, it, a.status)) return false;
     }
     it.priority = clamp_priority(3);
     return true;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -126,6 +127,31 @@ def local_collections(target):
     return host(t.total).tolist()
 
 
+@morph.func
+def path_of(r, t, path):
+    """The rows that r leads to, itself first; how many they are."""
+    at = r
+    while at is not None:
+        path.add(at)
+        at = at.next
+    return path.size
+
+
+@morph.kernel
+def follow(r, t):
+    path = t.local(8)
+    n = path_of(r, t, path)
+    r.last = path[n - 1].key + path[0].key
+
+
+def followed(target):
+    t = table(target, key=np.arange(6) * 10, last=np.zeros(6, np.int64))
+    t.add("next", morph.Ref(t))
+    t.next[:] = np.array([3, 0, -1, 4, -1, 1], np.int32)
+    morph.foreach(t, follow, t)
+    return host(t.last).tolist()
+
+
 def claims(target):
     g = graph(target)
     g.points.add("hits", np.int32)
@@ -225,7 +251,7 @@ def program_of_three_in_a_circle(target):
 
 SCENES = [
     single_rows, rows_in_bulk, rows_in_loops, delete_and_reuse, worklists, takes,
-    local_collections, claims, guarded_claims, contraction, program_of_worklists,
+    local_collections, followed, claims, guarded_claims, contraction, program_of_worklists,
     program_of_claims, program_of_rows, program_of_two_pairs, program_of_three_in_a_circle,
 ]  # fmt: skip
 
@@ -245,6 +271,14 @@ def every_fault(target, scene, most=10_000, step=1):
 @pytest.mark.parametrize("scene", SCENES, ids=lambda s: s.__name__)
 def test_every_allocation_can_fail(target, scene):
     assert every_fault(target, scene) >= 3
+
+
+def test_an_item_that_failed_goes_no_further():
+    """What it collected is not whole: rows named by it may not exist."""
+    followed("cpu")
+    text = follow.source()
+    assert "if (!path.add(at_, it, a.status)) return {};" in text
+    assert re.search(r"n = path_of\(.*\);\s+if \(it\.failed\) return;", text)
 
 
 def test_refinement_survives_every_fault(target):

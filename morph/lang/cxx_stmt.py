@@ -63,7 +63,13 @@ class Body(Expressions):
                 self._write(writes)
             else:
                 self.stmt(body[i])
+                if any(self._grows(x) for x in heads(body[i])):
+                    self._leave()
             i += max(len(reads), len(writes), 1)
+
+    def _leave(self) -> None:
+        """What the item has is not whole if a local collection was full: it goes no further."""
+        self.put(f"if (it.failed) return{self.gives};")
 
     def _shares(self, p: ir.Place, first: ir.Place) -> bool:
         """Whether two places are whole columns of one row, in one record."""
@@ -148,6 +154,8 @@ class Body(Expressions):
         match s:
             case ir.Assign():
                 self._value(self.resolve(s.name), s.value)
+            case ir.Eval(value=ir.LocalAdd()):
+                self.put(f"if (!{self.expr(s.value)}) return{self.gives};")
             case ir.Eval():
                 self._value("", s.value)
             case ir.SetItem():
@@ -161,9 +169,9 @@ class Body(Expressions):
             case ir.If():
                 self._if(s)
             case ir.While():
-                self.block(
-                    f"while ({self._alive(s.body, s.cond)}{self._cond(s.body, s.cond)})", s.body
-                )
+                cond = self.expr(s.cond)
+                alive = f"({cond}) && !it.failed" if self._grows(s.cond) else cond
+                self.block(f"while ({alive})", s.body)
             case ir.ForRange() | ir.ForEdges() | ir.ForRows() | ir.ForItems():
                 self._for(s)
             case ir.Break():
@@ -183,7 +191,12 @@ class Body(Expressions):
                 raise AssertionError(f"no such statement: {type(s).__name__}")
 
     def _if(self, s: ir.If) -> None:
-        self.put(f"if ({self.expr(s.cond)}) {{")
+        cond = self.expr(s.cond)
+        if self._grows(s.cond):
+            cond, whole = self.temp("c"), cond
+            self.put(f"const bool {cond} = {whole};")
+            self._leave()
+        self.put(f"if ({cond}) {{")
         self.depth += 1
         self.body(s.then)
         self.depth -= 1
@@ -194,14 +207,8 @@ class Body(Expressions):
             self.depth -= 1
         self.put("}")
 
-    def _cond(self, body: ir.Body, cond: ir.Expr) -> str:
-        return self.sub(cond) if self._alive(body, cond) else self.expr(cond)
-
-    def _alive(self, body: ir.Body, *more: ir.Expr) -> str:
-        """A loop that adds to a local collection ends when that was full."""
-        return (
-            "!it.failed && " if adds(body, self.names.grows) or adds(more, self.names.grows) else ""
-        )
+    def _grows(self, node: object) -> bool:
+        return adds(node, self.names.grows)
 
     def _value(self, target: str, e: ir.Expr) -> None:
         give = f"{target} = " if target else ""
@@ -331,28 +338,26 @@ class Body(Expressions):
         self, s: ir.ForRows | ir.ForEdges | ir.ForItems, first: str, last: str, live: bool = False
     ) -> str:
         """Open a loop over entries from ``start``, or back from the last; its counter."""
-        k, end, alive = self.temp("k"), self.temp("e"), self._alive(s.body)
+        k, end = self.temp("k"), self.temp("e")
         start = f"max_of(i64({self.expr(s.start)}), i64(0))" if s.start is not None else ""
         if s.reverse:
             back = f" - {start}" if start else ""
-            self.put(
-                f"for (i64 {k} = {last} - 1{back}, {end} = {first}; {alive}{k} >= {end}; {k}--) {{"
-            )
+            self.put(f"for (i64 {k} = {last} - 1{back}, {end} = {first}; {k} >= {end}; {k}--) {{")
         else:
             begin = f"{first} + {start}" if start and first != "0" else start or first
             if live or last.isdigit():
-                self.put(f"for (i64 {k} = {begin}; {alive}{k} < {last}; {k}++) {{")
+                self.put(f"for (i64 {k} = {begin}; {k} < {last}; {k}++) {{")
             else:
-                self.put(f"for (i64 {k} = {begin}, {end} = {last}; {alive}{k} < {end}; {k}++) {{")
+                self.put(f"for (i64 {k} = {begin}, {end} = {last}; {k} < {end}; {k}++) {{")
         self.depth += 1
         return k
 
     def _for_range(self, s: ir.ForRange) -> None:
         k, end, var = self.temp("k"), self.temp("e"), self.resolve(s.var)
         t, more = self.names.type(s.start.type), "<" if s.step > 0 else ">"
-        alive, step = self._alive(s.body), f"{k} += {s.step}" if s.step != 1 else f"{k}++"
+        step = f"{k} += {s.step}" if s.step != 1 else f"{k}++"
         begin, stop = self.expr(s.start), self.expr(s.stop)
-        self.put(f"for ({t} {k} = {begin}, {end} = {stop}; {alive}{k} {more} {end}; {step}) {{")
+        self.put(f"for ({t} {k} = {begin}, {end} = {stop}; {k} {more} {end}; {step}) {{")
         self.depth += 1
         self._bound(s.body, [(s.var, k)] if var else [])
 
@@ -384,6 +389,24 @@ class Body(Expressions):
         if skip:
             self.put(f"if ({edge} == {skip}) continue;")
         self._bound(s.body, [(s.var, end)])
+
+
+def heads(s: ir.Stmt) -> list[object]:
+    """What a statement computes and `Body.stmt` does not check; not what is in its bodies."""
+    match s:
+        case ir.While():
+            return [s.cond]
+        case ir.ForRange():
+            return [s.start, s.stop]
+        case ir.ForItems():
+            return [s.x, s.start]
+        case ir.ForEdges():
+            return [s.point, s.start, s.skip]
+        case ir.ForRows():
+            return [s.start]
+        case ir.If() | ir.Return() | ir.Eval(value=ir.LocalAdd()):
+            return []
+    return [s]
 
 
 def adds(node: object, grows: frozenset[str] = frozenset()) -> bool:

@@ -276,7 +276,8 @@ class Emission:
         else:
             called = not isinstance(f, ir.Kernel) and self._is_large(f)
             given = f"(const Args& a, Item& it{listed})"
-            self._define(f, f"{result} {name}{given}", f.body, called=called)
+            gives = "" if result == "void" else " {}"
+            self._define(f, f"{result} {name}{given}", f.body, gives=gives, called=called)
 
     def _is_large(self, f: ir.Func) -> bool:
         """Whether copies of a function at every call would cost more to compile than they gain."""
@@ -303,8 +304,8 @@ class Emission:
                 init = "" if isinstance(t, Local) else "{}"
                 b.put(f"{self.names.type(t)} {spell(n)}{init};")
         b.body(body)
-        if gives and not (body and isinstance(body[-1], ir.Claim | ir.Return)):
-            b.put(f"return{gives};")
+        if gives == " false" and not (body and isinstance(body[-1], ir.Claim | ir.Return)):
+            b.put("return false;")
         self.put(*self.way(b.lines, "it"), "}")
 
     # --- steps -----------------------------------------------------------------------------------
