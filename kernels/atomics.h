@@ -1,11 +1,15 @@
 // Shared memory: relaxed loads and stores, compare-and-swap on any type, read-modify-write.
 //
-// A plain load may be served by a stale L1 line, or kept in a register, across a barrier; these are
-// served by L2 and stay in the order written.  Every column that a unit may change is read through
-// `load`; what it never changes, through `load_fixed`; what the master alone changes, while the others
-// wait at a barrier, through `load_settled`: the fence behind the barrier drops stale lines.
+// What others may change meanwhile is read through `load`: served by L2, in the order written.  What
+// changes only on the other side of a barrier, through `load_settled`: a plain load, which may be served
+// by L1 or from a register up to the next barrier, whose fence drops stale lines.  What the unit never
+// changes, through `load_fixed`.
 // A read-modify-write that would change nothing touches nothing: it reads first, which is two to three
 // times as fast as the atomic.
+
+enum Mode { LIVE, SETTLED, FIXED };
+
+template <class T> MORPH_FN T load_settled(const T* p) { return from_bits<T>(*(const Bits<T>*)p); }
 
 #ifdef __CUDACC__
 
@@ -25,25 +29,26 @@ MORPH_LOAD(u16, u16, u16)
 #define MORPH_OUT(v) "=l"(v)
 MORPH_LOAD(u64, u64, u64)
 
-// Two or four words, aligned to their size; each is read as one word would be.
-template <bool FIXED> MORPH_FN void load_words(const u8* p, u32& x, u32& y) {
-    if (FIXED) asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "l"(p));
-    else asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "l"(p) : "memory");
-}
-template <bool FIXED> MORPH_FN void load_words(const u8* p, u32& x, u32& y, u32& z, u32& w) {
-    if (FIXED)
-        asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x), "=r"(y), "=r"(z), "=r"(w) : "l"(p));
-    else
-        asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(x), "=r"(y), "=r"(z), "=r"(w) : "l"(p) : "memory");
-}
-
 template <class T> MORPH_FN T load(const T* p) { return from_bits<T>(load_word((const Bits<T>*)p)); }
 template <class T> MORPH_FN T load_fixed(const T* p) { return from_bits<T>(__ldg((const Bits<T>*)p)); }
-MORPH_FN i64 load_settled(const i64* p) {  // by L1: all threads ask for it at once
-    i64 v;
-    asm volatile("ld.global.s64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
-    return v;
+
+// Two or four words, aligned to their size; each is read as one word would be.
+template <Mode MODE> MORPH_FN void load_words(const u8* p, u32& x, u32& y) {
+    if constexpr (MODE == LIVE) {
+        asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "l"(p) : "memory");
+    } else {
+        uint2 v = MODE == SETTLED ? *(const uint2*)p : __ldg((const uint2*)p);
+        x = v.x, y = v.y;
+    }
+}
+template <Mode MODE> MORPH_FN void load_words(const u8* p, u32& x, u32& y, u32& z, u32& w) {
+    if constexpr (MODE == LIVE) {
+        asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(x), "=r"(y), "=r"(z), "=r"(w) : "l"(p) : "memory");
+    } else {
+        uint4 v = MODE == SETTLED ? *(const uint4*)p : __ldg((const uint4*)p);
+        x = v.x, y = v.y, z = v.z, w = v.w;
+    }
 }
 template <class T> MORPH_FN void store(T* p, Value<T> v) { *p = v; }
 
@@ -68,7 +73,6 @@ template <class T> MORPH_FN T load(const T* p) {
     return from_bits<T>(__atomic_load_n((const Bits<T>*)p, __ATOMIC_RELAXED));
 }
 template <class T> MORPH_FN T load_fixed(const T* p) { return *p; }
-MORPH_FN i64 load_settled(const i64* p) { return load(p); }
 template <class T> MORPH_FN void store(T* p, Value<T> v) {
     __atomic_store_n((Bits<T>*)p, to_bits(v), __ATOMIC_RELAXED);
 }

@@ -1,14 +1,15 @@
-// A per-item collection: at most N values in the item's own memory.
+// A per-item collection: at most N values in the item's own memory, which is kept apart: what is
+// indexed by a variable cannot be in registers, and nothing beside it could.
 //
 // Invariant: n <= N.  A value too many fails the item before it has changed anything; the host compiles
 // the unit with larger collections and runs the item again.
 
 template <class T, i32 N> struct Local {
-    i32 n = 0;
-    T v[N];
+    i32 n;
+    T* v;
 
-    MORPH_FN T& operator[](i64 i) { return v[i]; }
-    MORPH_FN const T& operator[](i64 i) const { return v[i]; }
+    explicit MORPH_FN Local(T (&room)[N]) : n(0), v(room) {}
+    MORPH_FN T& operator[](i64 i) const { return v[i]; }
     MORPH_FN bool add(T x, ItemBase& it, i64* status) {
         if (n < N && !injected(status, it)) v[n++] = x;
         else it.failed = -1;

@@ -3,19 +3,16 @@
 // behind the begin of a record.  A GPU fetches what lies together in one record by loads of 8 or 16
 // bytes: they cost what a load of 4 does.
 
-template <class T> struct Reader {
-    static constexpr bool FIXED = false;
-    static MORPH_FN T get(const T* p) { return load(p); }
-};
-template <class T> struct Reader<const T> {
-    static constexpr bool FIXED = true;
-    static MORPH_FN T get(const T* p) { return load_fixed(p); }
-};
+template <Mode MODE, class T> MORPH_FN T read(const T* p) {
+    if constexpr (MODE == LIVE) return load(p);
+    else if constexpr (MODE == SETTLED) return load_settled(p);
+    else return load_fixed(p);
+}
 
 #ifdef __CUDACC__
 
 // Bytes LOW to HIGH of a record, read at once; records are STRIDE bytes long, a multiple of 8.
-template <bool FIXED, i32 STRIDE, i32 LOW, i32 HIGH> struct Span {
+template <Mode MODE, i32 STRIDE, i32 LOW, i32 HIGH> struct Span {
     static constexpr i32 BY_8 = (HIGH + 7) / 8 - LOW / 8, BY_16 = (HIGH + 15) / 16 - LOW / 16;
     static constexpr i32 WIDTH = STRIDE % 16 == 0 && BY_16 < BY_8 ? 16 : 8;
     static constexpr i32 FIRST = LOW / WIDTH * WIDTH, LAST = (HIGH + WIDTH - 1) / WIDTH * WIDTH;
@@ -25,8 +22,8 @@ template <bool FIXED, i32 STRIDE, i32 LOW, i32 HIGH> struct Span {
         MORPH_UNROLL_ALL for (i32 at = 0; at < LAST - FIRST; at += WIDTH) {
             const u8* p = record + FIRST + at;
             u32* w = word + at / 4;
-            if constexpr (WIDTH == 16) load_words<FIXED>(p, w[0], w[1], w[2], w[3]);
-            else load_words<FIXED>(p, w[0], w[1]);
+            if constexpr (WIDTH == 16) load_words<MODE>(p, w[0], w[1], w[2], w[3]);
+            else load_words<MODE>(p, w[0], w[1]);
         }
     }
     template <class V, i32 OFFSET> MORPH_FN V get(i32 j = 0) const {
@@ -44,13 +41,13 @@ template <bool FIXED, i32 STRIDE, i32 LOW, i32 HIGH> struct Span {
 
 #else
 
-template <bool FIXED, i32 STRIDE, i32 LOW, i32 HIGH> struct Span {
+template <Mode MODE, i32 STRIDE, i32 LOW, i32 HIGH> struct Span {
     const u8* record;
 
     explicit MORPH_FN Span(const u8* record) : record(record) {}
     template <class V, i32 OFFSET> MORPH_FN V get(i32 j = 0) const {
         const V* p = (const V*)(record + OFFSET) + j;
-        return FIXED ? load_fixed(p) : load(p);
+        return read<MODE>(p);
     }
     template <class V, i32 N, i32 OFFSET> MORPH_FN Vec<V, N> vec() const {
         Vec<V, N> x;
@@ -74,35 +71,39 @@ template <i32 STRIDE, i32 LOW, i32 HIGH> struct Pack {
     template <i32 OFFSET, class V, i32 N> MORPH_FN void put(const Vec<V, N>& x) {
         MORPH_UNROLL_ALL for (i32 j = 0; j < N; j++) put<OFFSET>(x.v[j], j);
     }
-    MORPH_FN void write(u8* record) const {
-        MORPH_UNROLL_ALL for (i32 at = LOW, n; at < HIGH; at += n) {
-            u32* p = (u32*)(record + at);
-            const u32* w = word + (at - LOW) / 4;
-            n = STRIDE % 16 == 0 && at % 16 == 0 && at + 16 <= HIGH ? 16 : at % 8 == 0 && at + 8 <= HIGH ? 8 : 4;
+    template <i32 AT = LOW> MORPH_FN void write(u8* record) const {
+        constexpr bool BY_16 = STRIDE % 16 == 0 && AT % 16 == 0 && AT + 16 <= HIGH;
+        constexpr i32 N = BY_16 ? 16 : AT % 8 == 0 && AT + 8 <= HIGH ? 8 : 4;
+        u32* p = (u32*)(record + AT);
+        const u32* w = word + (AT - LOW) / 4;
 #ifdef __CUDACC__
-            if (n == 16) *(uint4*)p = make_uint4(w[0], w[1], w[2], w[3]);
-            else if (n == 8) *(uint2*)p = make_uint2(w[0], w[1]);
-            else *p = w[0];
+        if constexpr (N == 16) *(uint4*)p = make_uint4(w[0], w[1], w[2], w[3]);
+        else if constexpr (N == 8) *(uint2*)p = make_uint2(w[0], w[1]);
+        else *p = w[0];
 #else
-            for (i32 k = 0; k < n / 4; k++) store(p + k, w[k]);
+        for (i32 k = 0; k < N / 4; k++) store(p + k, w[k]);
 #endif
-        }
+        if constexpr (AT + N < HIGH) write<AT + N>(record);
     }
 };
 
-template <class T, i64 STRIDE, i64 OFFSET = 0> struct Col {
+template <class T> constexpr Mode DEFAULT = LIVE;
+template <class T> constexpr Mode DEFAULT<const T> = FIXED;
+
+template <class T, i64 STRIDE, i64 OFFSET = 0, Mode MODE = DEFAULT<T>> struct Col {
     typedef Value<T> V;
     u8* base;
 
     MORPH_FN u8* record(i64 row) const { return base + row * STRIDE - OFFSET; }
     MORPH_FN V* at(i64 row, i64 j = 0) const { return (V*)(base + row * STRIDE) + j; }
-    MORPH_FN V get(i64 row, i64 j = 0) const { return Reader<T>::get(at(row, j)); }
+    MORPH_FN V get(i64 row, i64 j = 0) const { return read<MODE>(at(row, j)); }
+    MORPH_FN Col<T, STRIDE, OFFSET, SETTLED> settled() const { return {base}; }
     MORPH_FN void set(i64 row, V x) const { store(at(row), x); }
     MORPH_FN void set(i64 row, i64 j, V x) const { store(at(row, j), x); }
 
     template <i32 N> MORPH_FN Vec<V, N> vec(i64 row) const {
         if constexpr (STRIDE % 8 == 0 && N * sizeof(V) >= 8) {
-            Span<Reader<T>::FIXED, STRIDE, OFFSET, OFFSET + N * sizeof(V)> span(record(row));
+            Span<MODE, STRIDE, OFFSET, OFFSET + N * sizeof(V)> span(record(row));
             return span.template vec<V, N, OFFSET>();
         }
         Vec<V, N> x;

@@ -98,6 +98,13 @@ struct Deal {
     }
 };
 
+// A number for each thread, like its own, but of a block's and then of a warp's threads far apart: few
+// items are spread over all warps, so that those of one warp do not wait for each other's branches.
+MORPH_FN i32 apart(const Team& t) {
+    i32 lane = threadIdx.x & 31, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    return (lane * warps + warp) * gridDim.x + blockIdx.x;
+}
+
 // Rounds of one item a thread; every thread takes part in the same number of them.  Items that the
 // filter passes over take no thread's place.  The barrier after the last round is the one at the end
 // of the step.
@@ -108,7 +115,8 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     Deal deal(a, t, last - first);
     for (bool more = true; more;) {
         t.round++;
-        typename Step::I it(a, t, first + t.thread);
+        typename Step::I::Rooms rooms;
+        typename Step::I it(a, t, first + apart(t), rooms);
         bool here = false;
         if (deal.rounds == 1) {
             here = it.position < last && open(a, t, s, it);
@@ -170,6 +178,15 @@ struct Here {
 };
 inline void* operator new(decltype(sizeof 0), Here here) noexcept { return here.at; }
 
+// An item that waits for its commit.
+template <class I> struct Kept {
+    typename I::Rooms rooms;
+    I it;
+    template <class A, class R> I& make(const A& a, const R& t, i64 position) {
+        return *new (Here{&it}) I(a, t, position, rooms);
+    }
+};
+
 // Rounds of 64 to 1024 items a thread, so that a barrier costs an item little and few of a small range
 // are in flight at once.  One thread alone needs no claims: it is always the only one.
 template <class A, class R, class Step>
@@ -179,7 +196,8 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (t.replay) first = 0;
     if (t.threads == 1) {
         for (i64 i = first; i < last; i++) {
-            I it(a, t, i);
+            typename I::Rooms rooms;
+            I it(a, t, i, rooms);
             if (!open(a, t, s, it)) continue;
             if (s.run(a, it) && !it.failed) finish(a, s, it, true);
             else end_item(a, it);
@@ -188,14 +206,14 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     }
     i64 quarter = (last - first) / (4 * t.threads);
     i32 size = quarter < LEAST_BATCH ? LEAST_BATCH : quarter > 1024 ? 1024 : i32(quarter);
-    I* batch = (I*)malloc(sizeof(I) * (size + CHUNK));
+    Kept<I>* batch = (Kept<I>*)malloc(sizeof(Kept<I>) * (size + CHUNK));
     Share share(a, t, first, last, CHUNK);
     for (bool more = first < last; more;) {
         t.round++;
         i32 n = 0;
         while (n < size && share.next())
             for (i64 i = share.begin; i < share.end; i++) {
-                I& it = *new (Here{&batch[n]}) I(a, t, i);
+                I& it = batch[n].make(a, t, i);
                 if (!open(a, t, s, it)) continue;
                 if (!s.run(a, it) || it.failed) {
                     end_item(a, it);
@@ -208,7 +226,7 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
         if (arrive(a, t)) tell(t, load(a.cursor) < last - first);
         depart(a, t);
         more = t.told;
-        for (i32 k = 0; k < n; k++) finish(a, s, batch[k], s.wins(a, batch[k]));
+        for (i32 k = 0; k < n; k++) finish(a, s, batch[k].it, s.wins(a, batch[k].it));
         if (more) {
             arrive(a, t);
             depart(a, t);

@@ -44,6 +44,7 @@ struct Together {
         if (lane == leader) old = fetch(Plus(), p, total * sign);
     }
     MORPH_FN i64 value() const { return __shfl_sync(mask, old, leader) + before; }
+    MORPH_FN i32 row() const { return __shfl_sync(mask, i32(old), leader) + i32(before); }
 };
 // The same when nobody wants the value.
 MORPH_FN void add_up(i64* p, i32 count) {
@@ -56,6 +57,7 @@ struct Together {
     i64 old;
     MORPH_FN Together(i64* p, i32 count, i32 sign) : old(fetch(Plus(), p, i64(count) * sign)) {}
     MORPH_FN i64 value() const { return old; }
+    MORPH_FN i32 row() const { return i32(old); }
 };
 MORPH_FN void add_up(i64* p, i32 count) { fetch(Plus(), p, i64(count)); }
 #endif
@@ -137,11 +139,12 @@ MORPH_FN i64 ring_mask(const i64* meta) {
     return n < 0 ? 0 : n;
 }
 
-// `n` consecutive slots at the end of a store.
-MORPH_FN i64 add_slots(i64* meta, i32 n, i32& room) {
-    room -= n;
-    return add_together(meta + COUNT, n);
-}
+// `n` consecutive slots at the end of a store; several stores can be asked before one is waited for.
+struct Slots {
+    Together taken;
+    MORPH_FN Slots(i64* meta, i32 n, i32& room) : taken(meta + COUNT, n, 1) { room -= n; }
+    MORPH_FN i32 first() const { return taken.row(); }
+};
 
 // One row: a deleted one if there is any, else at the end.
 MORPH_FN i32 new_row(i64* meta, const i32* free, i32& room) {
@@ -152,7 +155,7 @@ MORPH_FN i32 new_row(i64* meta, const i32* free, i32& room) {
             return load(free + (h & ring_mask(meta)));
         }
     }
-    return i32(add_slots(meta, 1, room));
+    return Slots(meta, 1, room).first();
 }
 
 MORPH_FN bool is_dead(const u8* dead, i64 row) { return load(dead + row); }

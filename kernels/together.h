@@ -47,7 +47,8 @@ template <class A, class R, class Step>
 MORPH_FN void claims_together(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (t.replay) first = 0;
     t.round++;
-    typename Step::I it(a, t, first + t.thread);
+    typename Step::I::Rooms rooms;
+    typename Step::I it(a, t, first + apart(t), rooms);
     bool competes = it.position < last && compete(a, t, s, it);
     meet(a, t);
     if (competes) decide(a, t, s, it);
@@ -61,13 +62,13 @@ MORPH_FN void claims_together(const A& a, R& t, const Step& s, i64 first, i64 la
     typedef typename Step::I I;
     if (t.replay) first = 0;
     t.round++;
-    I* batch = (I*)malloc(sizeof(I) * (last - first + 1));
+    Kept<I>* batch = (Kept<I>*)malloc(sizeof(Kept<I>) * (last - first + 1));
     i64 n = 0;
     for (Share share(a, t, first, last, 32); share.next();)
         for (i64 i = share.begin; i < share.end; i++)
-            n += compete(a, t, s, *new (Here{&batch[n]}) I(a, t, i));
+            n += compete(a, t, s, batch[n].make(a, t, i));
     meet(a, t);
-    for (i64 k = 0; k < n; k++) decide(a, t, s, batch[k]);
+    for (i64 k = 0; k < n; k++) decide(a, t, s, batch[k].it);
     free(batch);
 }
 

@@ -19,7 +19,7 @@ HEAVY = {"cupy", "cupyx", "matplotlib", "meshio", "networkx", "scipy", "shapely"
 
 DATA = """adjacency arrays collect column compact device dtypes edgelist graph halfedges mesh
           overlap pslg quality row signs store table values verify"""
-GRAMMAR = "lang.types lang.node lang.ir lang.abi lang.errors lang.swaps"
+GRAMMAR = "lang.types lang.node lang.ir lang.abi lang.errors lang.swaps lang.flow"
 PRINTER = "lang.emit lang.fused lang.cxx lang.cxx_expr lang.cxx_stmt"
 PUBLIC = "collect device dtypes graph kernel mesh prelude pslg reduce table timing"
 
@@ -36,6 +36,7 @@ FLOORS = {
     "lang.abi": "lang.types lang.ir",
     "lang.errors": "lang.node",
     "lang.swaps": "lang.types lang.ir",
+    "lang.flow": "lang.ir lang.abi",
     "lang.emit": f"{GRAMMAR} {PRINTER}",
     "lang.fused": f"{GRAMMAR} {PRINTER}",
     **dict.fromkeys(("lang.cxx", "lang.cxx_expr", "lang.cxx_stmt"), f"{GRAMMAR} {PRINTER}"),

@@ -22,7 +22,7 @@ def without_lines(text):
 
 
 RELAX = """
-MORPH_FN bool marked(const Args& a, Item& it, i32 p) {
+MORPH_FN bool marked(const Args& a, i32 p) {
     return a.g_points_mark.get(p) != u8(0);
 }
 
@@ -40,14 +40,15 @@ MORPH_FN void relax(const Args& a, Item& it, i32 p) {
 
 CLAIM = """
 MORPH_FN bool touch(const Args& a, touch_item& it, i32 p) {
-    Local<i32, 8> ring;
+    i32 v1_[8];
+    Local<i32, 8> ring(v1_);
     i32 e{};
     i32 t{};
     it.cells.n = 0;
     ring.n = 0;
     if (!it.cells.add(p, it, a.status)) return false;
-    for (i64 k1_ = row_begin(a.g_out_offset, p), e2_ = row_end(a.g_out_offset, p); k1_ < e2_; k1_++) {
-        e = edge_at(k1_);
+    for (i64 k2_ = row_begin(a.g_out_offset, p), e3_ = row_end(a.g_out_offset, p); k2_ < e3_; k2_++) {
+        e = edge_at(k2_);
         t = a.g_edges_dst.get(e);
         if (!it.cells.add(t, it, a.status)) return false;
     }

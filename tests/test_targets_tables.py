@@ -184,6 +184,52 @@ def test_rows_in_bulk_are_consecutive(target, rows, holes):
 
 
 @morph.kernel
+def unfold_bare(r, rows, links, log):
+    n = r.left
+    some = rows.new_rows(n, fill=False)
+    join = links.new_rows(n, fill=False)
+    last = rows.new(r.key, 0)
+    seen = log.new_rows(1, fill=False)
+    for i in range(some.size):
+        some[i].key = r.key * 10 + i
+        some[i].left = 0
+        some[i].pair = vector(f32(i), f32(last.id))
+        join[i].of = some[i]
+        join[i].root = r
+    seen[0].item = last
+    seen[0].rows = some.size
+
+
+@tries(10)
+@given(rows_of)
+def test_rows_in_bulk_without_their_fill(target, rows):
+    """Several stores are asked at once; what the kernel writes is all there is."""
+
+    def run():
+        g = morph.Graph(target)
+        g.add_table("rows", key=i64, left=i64, pair=morph.vec(f32, 2), pack=("key", "left"))
+        g.add_table("links", of=morph.Ref("rows"), root=morph.Ref("rows"))
+        t, links = g.rows, g.links
+        t.extend(key=[k for k, _ in rows], left=[n for _, n in rows])
+        log = morph.Collection(t, rows=i64)
+        morph.foreach(t, unfold_bare, t, links, log, where=lambda r: r.left > 0)
+        made = [(k, n) for k, n in rows if n]
+        want = [*rows, *((k, 0) for k, _ in made)]
+        want += [(k * 10 + i, 0) for k, n in made for i in range(n)]
+        assert live(t, "key", "left") == Counter(want)
+        key, pair, of = host(t.key), host(t.pair), host(links.of)
+        last = host(log.items)
+        assert sorted(zip(key[last].tolist(), host(log.rows).tolist(), strict=True)) == sorted(made)
+        assert len(of) == sum(n for _, n in made)
+        for row, root in zip(of.tolist(), host(links.root).tolist(), strict=True):
+            i, end = pair[row].tolist()
+            assert key[row] == key[root] * 10 + i and key[int(end)] == key[root]
+        consistent(t)
+
+    everywhere(target, run)
+
+
+@morph.kernel
 def churn(r, rows, step):
     if (r.key + step) % 3 == 0:
         r.delete()

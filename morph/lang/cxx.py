@@ -66,6 +66,7 @@ class Names:
         self.apart: frozenset[str] = frozenset()  # stores that hand out consecutive rows
         self.reborn = reborn(unit)
         self.grows: frozenset[str] = frozenset()  # functions that add to a local collection
+        self.pure: set[str] = set()  # functions that use nothing of the item
 
     def spell(self, name: str) -> str:
         """A user's name, out of the way of C++ and the prelude."""
@@ -99,6 +100,14 @@ class Names:
             case Nothing():
                 return "void"
         raise AssertionError(f"{t} is no value")
+
+    def call(self, func: str, args: str) -> str:
+        """A call of a user's function."""
+        return f"{self.funcs[func]}(a{'' if func in self.pure else ', it'}{args})"
+
+    def room(self, t: Local, name: str) -> str:
+        """The memory of a local collection, apart from it: its size can then be in a register."""
+        return f"    {self.type(t.elem)} {name}[{t.capacity * self.unit.local_scale}];"
 
     def _struct(self, name: str, parts: Sequence[tuple[str, Type]]) -> str:
         members = " ".join(f"{self.type(t)} {n};" for n, t in parts)

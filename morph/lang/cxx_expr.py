@@ -32,6 +32,7 @@ class Expressions:
         self.resolve = resolve  # a local's name to what it is here
         self.flag = flag  # a flag's slot to the address of the word to write
         self.launch = launch  # what single(row) compares
+        self.moving = names.changed  # columns that others may change while this runs
 
     def sub(self, e: ir.Expr) -> str:
         """An operand."""
@@ -62,6 +63,8 @@ class Expressions:
     def load(self, p: ir.Place) -> str:
         """The value at a place."""
         column = self.names.column(p.slot, p.column)
+        if (p.slot, p.column) in self.names.changed - self.moving:
+            column += ".settled()"
         if isinstance(p.type, Vector) and p.index is None:
             return f"{column}.vec<{p.type.size}>({self.expr(p.row)})"
         return f"{column}.get({self.place_args(p)})"
@@ -91,7 +94,7 @@ class Expressions:
             case ir.Cast():
                 return f"{n.type(e.type)}({self.expr(e.x)})"
             case ir.Call():
-                return f"{n.funcs[e.func]}(a, it{self.args(e.args)})"
+                return n.call(e.func, self.args(e.args))
             case ir.Builtin():
                 call = f"{BUILTINS.get(e.name, e.name)}({self.args(e.args)[2:]})"
                 given = "i32" if e.name in SIGNS else n.type(e.args[0].type)

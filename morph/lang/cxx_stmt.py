@@ -57,15 +57,18 @@ class Body(Expressions):
         i = 0
         while i < len(body):
             reads, writes = self._reads(body[i:]), self._writes(body[i:])
+            makes = self._makes(body[i:])
             if len(reads) > 1:
                 self._read(reads)
             elif len(writes) > 1:
                 self._write(writes)
+            elif makes:
+                self._make(makes)
             else:
                 self.stmt(body[i])
                 if any(self._grows(x) for x in heads(body[i])):
                     self._leave()
-            i += max(len(reads), len(writes), 1)
+            i += max(len(reads), len(writes), len(makes), 1)
 
     def _leave(self) -> None:
         """What the item has is not whole if a local collection was full: it goes no further."""
@@ -123,10 +126,12 @@ class Body(Expressions):
         places = [p for _, p in reads]
         slot, row, columns = places[0].slot, places[0].row, [self._column(p) for p in places]
         low, high = min(self._extent(p)[0] for p in places), max(self._extent(p)[1] for p in places)
-        fixed = not any((slot, c.name) in self.names.changed for c in columns)
+        names = {(slot, c.name) for c in columns}
+        mode = "SETTLED" if names & self.names.changed else "FIXED"
+        mode = "LIVE" if names & self.moving else mode
         span, first = self.temp("w"), self.names.column(slot, columns[0].name)
         self.place(places[0].pos)
-        kind = f"Span<{'true' if fixed else 'false'}, {columns[0].stride}, {low}, {high}>"
+        kind = f"Span<{mode}, {columns[0].stride}, {low}, {high}>"
         self.put(f"const {kind} {span}({first}.record({self.expr(row)}));")
         for (name, _), c in zip(reads, columns, strict=True):
             t = CTYPE[c.dtype.name]
@@ -147,6 +152,51 @@ class Body(Expressions):
                 value = f"{CTYPE[c.dtype.name]}({value})"
             self.put(f"{pack}.put<{c.offset}>({value});")
         self.put(f"{pack}.write({self.names.column(p.slot, p.column)}.record({self.expr(p.row)}));")
+
+    def _makes(self, body: ir.Body) -> list[tuple[str, ir.New | ir.NewRows | ir.Add]]:
+        """The allocations at the end of a store that the statements begin with."""
+        found: list[tuple[str, ir.New | ir.NewRows | ir.Add]] = []
+        for s in body:
+            if not isinstance(s, ir.Assign | ir.Eval):
+                break
+            e = s.value
+            if not isinstance(e, ir.New | ir.NewRows | ir.Add) or self._reuses(e):
+                break
+            used = {n.name for n in ir.walk(e) if isinstance(n, ir.Var)}
+            if found and (used & {name for name, _ in found} or self._loads(e)):
+                break
+            found.append((s.name if isinstance(s, ir.Assign) else "", e))
+        return found
+
+    def _reuses(self, e: ir.New | ir.NewRows | ir.Add) -> bool:
+        """Whether a deleted row may be taken."""
+        deletes = self.names.stores[e.slot].deletes
+        return isinstance(e, ir.New) and deletes and e.slot not in self.names.apart
+
+    def _loads(self, e: ir.Expr) -> bool:
+        return any(isinstance(n, ir.Load | ir.Call | ir.StoreSize) for n in ir.walk(e))
+
+    def _make(self, makes: list[tuple[str, ir.New | ir.NewRows | ir.Add]]) -> None:
+        """Ask every store for its rows, then wait for them: the answers are under way together."""
+        asked = []
+        for name, e in makes:
+            slots, count = self.temp("s"), "1"
+            self.place(e.pos)
+            if isinstance(e, ir.NewRows):
+                count = self.temp("n")
+                given = self.expr(e.count)
+                if not (isinstance(e.count, ir.Const) and int(e.count.value) >= 0):
+                    given = f"max_of(i64({given}), i64(0))"
+                self.put(f"const i32 {count} = i32({given});")
+            meta, room = f"{self.names.base(e.slot)}_meta", f"it.{cname(e.slot)}_room"
+            self.put(f"const Slots {slots}({meta}, {count}, {room});")
+            asked.append((name, e, slots, count))
+        for name, e, slots, count in asked:
+            target = self.resolve(name) if name else ""
+            if isinstance(e, ir.NewRows):
+                self._new_rows(target, e, slots, count)
+            else:
+                self._new(target, e, f"{slots}.first()")
 
     def stmt(self, s: ir.Stmt) -> None:
         """One statement."""
@@ -215,10 +265,9 @@ class Body(Expressions):
         match e:
             case ir.MakeLocal():
                 self.put(f"{target}.n = 0;")
-            case ir.New() | ir.Add():
-                self._new(target, e)
-            case ir.NewRows():
-                self._new_rows(target, e)
+            case ir.New():  # the others are made together
+                s, room = self.names.base(e.slot), f"it.{cname(e.slot)}_room"
+                self._new(target, e, f"new_row({s}_meta, {s}_free, {room})")
             case ir.Take():
                 k, s = self.temp("k"), self.names.base(e.slot)
                 end = "TO" if self.names.snapshot else "COUNT"
@@ -231,15 +280,11 @@ class Body(Expressions):
             case _:
                 self.put(f"{give}{self.expr(e)};")
 
-    def _new(self, target: str, e: ir.New | ir.Add) -> None:
-        n, s = self.names, self.names.base(e.slot)
-        store, room = n.stores[e.slot], f"it.{cname(e.slot)}_room"
+    def _new(self, target: str, e: ir.New | ir.Add, made: str) -> None:
+        n = self.names
+        store, row = n.stores[e.slot], self.temp("r")
         given = {name: self.expr(x) for name, x in e.values}
-        row = self.temp("r")
-        if isinstance(e, ir.New) and store.deletes and e.slot not in n.apart:
-            self.put(f"i32 {row} = new_row({s}_meta, {s}_free, {room});")
-        else:
-            self.put(f"i32 {row} = i32(add_slots({s}_meta, 1, {room}));")
+        self.put(f"i32 {row} = {made};")
         for name, text in given.items():
             self.put(f"{n.column(store.slot, name)}.set({row}, {text});")
         if isinstance(e, ir.New):
@@ -252,7 +297,7 @@ class Body(Expressions):
         for c in store.columns:
             offset = -(-offset // 8) * 8
             at = self.names.column(store.slot, c.name)
-            if store.kind == "collection":  # an entry: no rows, zeros
+            if c.name not in given and store.kind == "collection":  # an entry: no rows, zeros
                 for j in range(max(c.size, 1)):
                     self.put(f"{at}.set({row}, {f'{j}, ' if c.size else ''}{-1 if c.ref else 0});")
             elif c.name not in given:
@@ -263,19 +308,17 @@ class Body(Expressions):
         elif store.deletes:
             self.put(f"store({s}_dead + {row}, 0);")
 
-    def _new_rows(self, target: str, e: ir.NewRows) -> None:
-        s, store = self.names.base(e.slot), self.names.stores[e.slot]
+    def _new_rows(self, target: str, e: ir.NewRows, slots: str, count: str) -> None:
+        store = self.names.stores[e.slot]
         rows, row = self.temp("rows"), self.temp("r")
-        count = self.expr(e.count)
-        if not (isinstance(e.count, ir.Const) and int(e.count.value) >= 0):
-            count = f"max_of(i64({count}), i64(0))"
-        self.put(f"Rows {rows} = {{0, i32({count})}};")
-        self.put(f"{rows}.first = i32(add_slots({s}_meta, {rows}.n, it.{cname(e.slot)}_room));")
-        self.put(f"for (i32 {row} = {rows}.first; {row} < {rows}.first + {rows}.n; {row}++) {{")
-        self.depth += 1
-        self._fill(store, row, set())
-        self.depth -= 1
-        self.put("}")
+        self.put(f"const Rows {rows} = {{{slots}.first(), {count}}};")
+        given = set() if e.fill else {c.name for c in store.columns}
+        if e.fill or store.slot in self.names.reborn or store.deletes:
+            self.put(f"for (i32 {row} = {rows}.first; {row} < {rows}.first + {rows}.n; {row}++) {{")
+            self.depth += 1
+            self._fill(store, row, given)
+            self.depth -= 1
+            self.put("}")
         if target:
             self.put(f"{target} = {rows};")
 

@@ -16,6 +16,7 @@ from morph.lang import abi, ir
 from morph.lang.abi import cname
 from morph.lang.cxx import Names, prelude_names
 from morph.lang.cxx_stmt import Body, adds
+from morph.lang.flow import changed, moving
 from morph.lang.fused import emit_program
 from morph.lang.types import Handle, Local, Object, Type
 
@@ -24,6 +25,7 @@ HEADERS = (
     "set", "graph", "predicates", "launch", "together",
 )  # fmt: skip
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
+USES_ITEM = re.compile(r"\bit\b").search
 USES_WAY = re.compile(r"\bway\.").search
 INLINE = 60  # nodes up to which a function called from several places is copied to each
 
@@ -83,7 +85,7 @@ class Emission:
     def __init__(self, unit: ir.Unit) -> None:
         self.unit = unit
         nodes = list(ir.walk((unit.funcs, unit.blocks)))
-        self.names = Names(unit, prelude_names(prelude()), _changed(unit, nodes))
+        self.names = Names(unit, prelude_names(prelude()), changed(unit, nodes))
         self.names.snapshot = cooperative(unit)
         self.names.apart = frozenset(n.slot for n in nodes if isinstance(n, ir.NewRows))
         self.funcs = {f.name: f for f in unit.funcs}
@@ -101,6 +103,7 @@ class Emission:
         self.claims = claims(unit)
         self.calls = Counter(n.func for n in nodes if isinstance(n, ir.Call))
         self.locks = bool(self.names.reborn) or any(isinstance(n, ir.Lock) for n in nodes)
+        self.moving = moving(unit, self.reached)
         self.ends: set[str] = set()  # steps whose barrier has a part for the master
         self.lines: list[str] = []
 
@@ -234,14 +237,17 @@ class Emission:
     def _live(self, k: ir.Kernel) -> None:
         types = dict(k.params) | dict(k.locals)
         name = f"{self.names.funcs[k.name]}_item"
-        self.put("", f"struct {name} : Item {{  // what lives from gather to commit")
-        self.put("    u64 key;", "    i32 priority = 0;")
-        for n in self._live_names(k):
-            t = types[n]
+        live = [(types[n], self.names.member(n)) for n in self._live_names(k)]
+        rooms = [(t, n) for t, n in live if isinstance(t, Local)]
+        self.put("", f"struct {name}_rooms {{", *(self.names.room(t, n) for t, n in rooms), "};")
+        self.put(f"struct {name} : Item {{  // what lives from gather to commit")
+        self.put(f"    typedef {name}_rooms Rooms;", "    u64 key;", "    i32 priority = 0;")
+        for t, n in live:
             init = "" if isinstance(t, Local) else "{}"
-            self.put(f"    {self.names.type(t)} {self.names.member(n)}{init};")
-        self.put(f"    MORPH_FN {name}(const Args& a, const Run& t, i64 position)")
-        self.put("        : Item(a, t, position) {}", "};")
+            self.put(f"    {self.names.type(t)} {n}{init};")
+        given = "".join(f", {n}(rooms.{n})" for _, n in rooms)
+        self.put(f"    MORPH_FN {name}(const Args& a, const Run& t, i64 position, Rooms& rooms)")
+        self.put(f"        : Item(a, t, position){given} {{}}", "};")
 
     def _live_names(self, k: ir.Kernel) -> list[str]:
         used = {n for c in ir.walk(k) if isinstance(c, ir.Claim) for n in (c.items, c.guard) if n}
@@ -271,8 +277,9 @@ class Emission:
         elif isinstance(f, ir.Kernel) and f.commit is not None:
             live, given = set(self._live_names(f)), f"(const Args& a, {name}_item& it{listed})"
             self._define(f, f"bool {name}{given}", f.body, live, " false")
-            self._define(f, f"void {name}_commit{given}", f.commit, live)
-            self._define(f, f"void {name}_abort{given}", f.abort or (), live)
+            for part, body in (("commit", f.commit), ("abort", f.abort or ())):
+                moving = self.moving[f"{f.name}_commit"]
+                self._define(f, f"void {name}_{part}{given}", body, live, moving=moving)
         else:
             called = not isinstance(f, ir.Kernel) and self._is_large(f)
             given = f"(const Args& a, Item& it{listed})"
@@ -285,7 +292,7 @@ class Emission:
 
     def _define(
         self, f: ir.Func, head: str, body: ir.Body, live: set[str] | None = None, gives: str = "",
-        called: bool = False,
+        called: bool = False, moving: frozenset[tuple[str, str]] | None = None,
     ) -> None:  # fmt: skip
         types = dict(f.params) | dict(f.locals)
         spell, scalars = self.names.spell, self.names.scalars
@@ -297,16 +304,24 @@ class Emission:
 
         launch = "it.launch" if self.unit.fused else "i32(a.launch)"
         b = Body(self.names, resolve, self.flag, launch, types, gives)
-        self.put("", f"{'MORPH_CALL' if called else 'MORPH_FN'} {head} {{")
+        b.moving = self.moving[f.name] if moving is None else moving
         mine = _named(body)
         for n, t in f.locals:
             if n in mine and n not in (live or ()):
-                init = "" if isinstance(t, Local) else "{}"
-                b.put(f"{self.names.type(t)} {spell(n)}{init};")
+                if isinstance(t, Local):
+                    room = b.temp("v")
+                    b.put(self.names.room(t, room).strip())
+                    b.put(f"{self.names.type(t)} {spell(n)}({room});")
+                else:
+                    b.put(f"{self.names.type(t)} {spell(n)}{{}};")
         b.body(body)
         if gives == " false" and not (body and isinstance(body[-1], ir.Claim | ir.Return)):
             b.put("return false;")
-        self.put(*self.way(b.lines, "it"), "}")
+        lines = self.way(b.lines, "it")
+        if not isinstance(f, ir.Kernel) and not any(USES_ITEM(x) for x in lines):
+            self.names.pure.add(f.name)  # whoever calls it can have its item in registers
+            head = head.replace(", Item& it", "")
+        self.put("", f"{'MORPH_CALL' if called else 'MORPH_FN'} {head} {{", *lines, "}")
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -392,7 +407,7 @@ class Emission:
             opened.append("        find(a, it);")
         if where:
             given = "".join(f", {w}" for w in test_args)
-            tests_text.append(f"{n.funcs[where.name]}(a, it, it.row{given}) && !it.failed")
+            tests_text.append(f"{n.call(where.name, f', it.row{given}')} && !it.failed")
         opened.append(f"        return {' && '.join(tests_text) or 'true'};")
         self.put("    MORPH_FN void find(const Args& a, I& it) const {")
         self.put(*(f"    {x}" for x in self.way(found, "it")), "    }")
@@ -464,19 +479,3 @@ def _named(body: ir.Body) -> set[str]:
         if isinstance(n, ir.Need) and n.local:
             found.add(n.slot)
     return found
-
-
-def _changed(unit: ir.Unit, nodes: list[ir.Node]) -> frozenset[tuple[str, str]]:
-    """The columns that the unit may write."""
-    found: set[tuple[str, str]] = set()
-    stores = {s.slot: s for s in unit.stores}
-    for n in nodes:
-        match n:
-            case ir.Write() | ir.Atomic() | ir.LockPlace():
-                found.add((n.place.slot, n.place.column))
-            case ir.New() | ir.NewRows() | ir.Add():
-                found |= {(n.slot, c.name) for c in stores[n.slot].columns}
-            case _:
-                pass
-    together = abi.alike(unit)
-    return frozenset(found | {(s, c) for slot, c in found for s in together.get(slot, ())})

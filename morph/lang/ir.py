@@ -177,9 +177,10 @@ class New(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRows(Expr):
-    """*effect*.  ``count`` consecutive new rows, every column at its fill."""
+    """*effect*.  ``count`` consecutive new rows, every column at its fill, or anything."""
     slot: str
     count: Expr
+    fill: bool = True
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete(Expr):

@@ -137,7 +137,7 @@ class Methods(Parts):
         if method is None:
             allowed = ", ".join(kinds[x.type.kind])
             reject(f"a {x.type.kind} has no {name!r} in a kernel", pos, f"it has {allowed}")
-        if name not in ("new", "add"):
+        if name not in ("new", "new_rows", "add"):
             self._no_keywords(node)
         result: Value = method(node, x.type, name, pos)
         return result
@@ -240,7 +240,12 @@ class Methods(Parts):
     def _new_rows(self, node: ast.Call, t: Object, name: str, pos: Pos) -> ir.Expr:
         self._arity(node, 1, 1, name)
         count = self.integer(self.expr(node.args[0]), "count")
-        return self.effect(ir.NewRows(slot=t.slot, count=count, type=Rows(t.slot), pos=pos))
+        given = [f"{k.arg}={ast.unparse(k.value)}" for k in node.keywords]
+        if given not in ([], ["fill=False"]):
+            reject(f"new_rows has no {', '.join(given)}", pos, "fill=False: you write every column")
+        fill = not given
+        rows = ir.NewRows(slot=t.slot, count=count, fill=fill, type=Rows(t.slot), pos=pos)
+        return self.effect(rows)
 
     def _row_local(self, node: ast.Call, t: Object, name: str, pos: Pos) -> ir.Expr:
         self._no_keywords(node)

@@ -11,6 +11,7 @@ from morph.lang import ir
 from morph.lang.builtins import scalar_of
 from morph.lang.definition import Definition
 from morph.lang.errors import reject
+from morph.lang.flow import read_first
 from morph.lang.ir import Pos
 from morph.lang.reserve import SHARED, place_reserves
 from morph.lang.scope import Flow, Retype, plain, spelled
@@ -338,13 +339,7 @@ class Checker(Statements):
             reject(what, pos, "return a row there on some path")
         more: dict[str, Any] = {}
         if self.is_kernel:
-            used = {
-                x.name
-                for x in ir.walk((self.commit, self.abort))
-                if isinstance(
-                    x, ir.Var | ir.LocalAdd | ir.LocalPop | ir.LocalClear | ir.SetItem | ir.SetField
-                )
-            }
+            used = read_first(self.commit or ()) | read_first(self.abort or ())
             given = {s.name for s in ir.walk(body) if isinstance(s, ir.Assign)} | _bound(body)
             claim = next((c for c in ir.walk(body) if isinstance(c, ir.Claim)), None)
             kept = {claim.items, claim.guard} if claim else set()

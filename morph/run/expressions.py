@@ -242,7 +242,7 @@ class Expressions:
         def new_rows(env: Env) -> range:
             rows = max(int(count(env)), 0)
             memory.spend(store, rows, pos)
-            return store.next_rows(rows)
+            return store.next_rows(rows, n.fill)
 
         return new_rows
 

@@ -93,12 +93,15 @@ class BoundStore:
         self.clear(row)
         return row
 
-    def next_rows(self, count: int) -> range:
-        """Consecutive rows, none of them used before."""
+    def next_rows(self, count: int, fill: bool = True) -> range:
+        """Consecutive rows, none of them used before; unfilled, they are of ones, to be noticed."""
         first = int(self.meta[COUNT])
         self.meta[COUNT] += count
         for row in range(first, first + count):
             self.clear(row)
+            if not fill:
+                for array in self.columns.values():
+                    array[row] = 1
         return range(first, first + count)
 
     def clear(self, row: int) -> None:

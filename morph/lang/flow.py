@@ -1,0 +1,103 @@
+"""What keeps its value: a kernel's locals from one part to the next, columns while others run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from morph.lang import abi, ir
+
+Columns = frozenset[tuple[str, str]]
+NAMES = (ir.Var, ir.LocalAdd, ir.LocalPop, ir.LocalClear, ir.SetItem, ir.SetField)
+
+
+def read_first(body: ir.Body) -> set[str]:
+    """The names that a body may read before it has given them a value."""
+    found: set[str] = set()
+    _follow(body, set(), found)
+    return found
+
+
+def _follow(body: ir.Body, known: set[str], found: set[str]) -> set[str] | None:
+    """Add what is read first; give what is known behind the body, None if nothing comes there."""
+
+    def read(*nodes: object) -> None:
+        every = list(ir.walk(nodes))
+        names = {n.name for n in every if isinstance(n, NAMES)}
+        names |= {n.slot for n in every if isinstance(n, ir.Need) and n.local}
+        found.update(names - known)
+
+    for s in body:
+        match s:
+            case ir.Assign():
+                read(s.value)
+                known.add(s.name)
+            case ir.If():
+                read(s.cond)
+                ends = [_follow(b, set(known), found) for b in (s.then, s.orelse)]
+                reached = [e for e in ends if e is not None]
+                if not reached:
+                    return None
+                known = set.intersection(*reached)
+            case ir.While():
+                read(s.cond)
+                _follow(s.body, set(known), found)
+            case ir.ForRange():
+                read(s.start, s.stop)
+                _follow(s.body, known | {s.var}, found)
+            case ir.ForEdges():
+                read(s.point, s.start, s.skip)
+                _follow(s.body, known | {s.edge, s.var or s.edge}, found)
+            case ir.ForRows():
+                read(s.start)
+                _follow(s.body, known | {s.var}, found)
+            case ir.ForItems():
+                read(s.x, s.start)
+                _follow(s.body, known | {s.var}, found)
+            case ir.Return() | ir.Break() | ir.Continue() | ir.Claim():
+                read(s)
+                return None
+            case _:
+                read(s)
+    return known
+
+
+def changed(unit: ir.Unit, nodes: Iterable[ir.Node]) -> Columns:
+    """The columns that nodes of a unit may write."""
+    found: set[tuple[str, str]] = set()
+    stores = {s.slot: s for s in unit.stores}
+    for n in nodes:
+        match n:
+            case ir.Write() | ir.Atomic() | ir.LockPlace():
+                found.add((n.place.slot, n.place.column))
+            case ir.New() | ir.NewRows() | ir.Add():
+                found |= {(n.slot, c.name) for c in stores[n.slot].columns}
+            case _:
+                pass
+    together = abi.alike(unit)
+    return frozenset(found | {(s, c) for slot, c in found for s in together.get(slot, ())})
+
+
+def moving(unit: ir.Unit, reached: Callable[[str], tuple[ir.Func, ...]]) -> dict[str, Columns]:
+    """By function, the columns that an item may change while another runs it.
+
+    A barrier parts one step from the next, and what a kernel does before ``single(collection)``
+    from what it does after (``NAME_commit``): a column that only the others write stands still.
+    """
+    found: dict[str, Columns] = {}
+    funcs = {f.name: f for f in unit.funcs}
+    blocks = list(ir.walk(unit.blocks))
+    for s in (n for n in blocks if isinstance(n, ir.Foreach)):
+        k = funcs[s.kernel]
+        assert isinstance(k, ir.Kernel)
+        parts: dict[str, object] = {k.name: (k.body, funcs[k.where].body if k.where else ())}
+        if k.commit is not None:
+            parts[f"{k.name}_commit"] = (k.commit, k.abort or ())
+        for name, part in parts.items():
+            calls = [n.func for n in ir.walk(part) if isinstance(n, ir.Call)]
+            below = {f.name: f for call in calls for f in reached(call)}
+            writes = changed(unit, ir.walk((part, tuple(below.values()))))
+            names = {name, *below} | ({k.where} if k.where and name == k.name else set())
+            found |= {n: found.get(n, frozenset()) | writes for n in names}
+    uniform = [n.func for n in blocks if isinstance(n, ir.Call)]
+    every = changed(unit, ir.walk((unit.funcs, unit.blocks)))
+    return found | dict.fromkeys((f.name for call in uniform for f in reached(call)), every)
