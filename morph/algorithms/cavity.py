@@ -231,6 +231,30 @@ def behind(twin):
 
 
 @func
+def across(twin, own):
+    """What lies across a side: the twin, or of a segment the side's own code, inverted."""
+    return twin if twin >= 0 else ~own
+
+
+@func
+def opposite(g, edge):
+    """Where the corner opposite a side lies."""
+    code = behind(edge)
+    return g.triangles[code >> 2].node[code & 3].xy
+
+
+@func
+def holds(edge, p, q, r, x):
+    """Whether x is in the circle of what lies across the side pq, at r; not if pq is a segment."""
+    return edge >= 0 and incircle(q, p, r, x) > 0
+
+
+@func
+def marked(end, inside):
+    return i32(end) if inside else ~i32(end)
+
+
+@func
 def grow_cavity(g, x, seed, side, cavity, rim, begin, walls, origins, ring, goal):
     """Collect the triangles whose circle holds x, and what is around them.
 
@@ -240,71 +264,70 @@ def grow_cavity(g, x, seed, side, cavity, rim, begin, walls, origins, ring, goal
     behind it to ``ring``.  Gives the code of the first segment met that x encroaches on and that
     may be split; else KEPT, MISFIT, if x lies in no circle or behind a wall, or NONE.
     """
-    edges = local(i32, 64)
-    ends = g.points.local(64)
+    edges = local(i32, 64)  # still to be looked at
+    ends = local(i32, 64)  # and where each ends; inverted where the rim is found there
     node, twin = seed.node, seed.twin
-    pa, pb, pc = node[0].xy, node[1].xy, node[2].xy
+    k = i32(1) if side < 0 else i32(side)
+    code, i, j = i32(seed) * 4, (k + 1) % 3, (k + 2) % 3
+    a, b, c = node[j], node[k], node[i]
+    pa, pb, pc = a.xy, b.xy, c.xy
     if incircle(pa, pb, pc, x) <= 0:
         return i32(MISFIT)  # rounded out of its own circle
     found = i32(NONE)
     cavity.add(seed)
-    code, k = i32(seed) * 4, i32(1)
     if side < 0:
-        edges.add(twin[1] if twin[1] >= 0 else ~(code + 1))
-        ends.add(node[0])
-    else:
-        k = i32(side)
-    i, j = (k + 1) % 3, (k + 2) % 3
-    edges.add(twin[j] if twin[j] >= 0 else ~(code + j))
-    ends.add(node[i])
-    edge = twin[i] if twin[i] >= 0 else ~(code + i)  # of a segment, its own code, inverted
-    a, b = node[j], node[k]
-    pa, pb = a.xy, b.xy
+        edge = across(twin[k], code + k)
+        edges.add(edge)
+        ends.add(marked(a, holds(edge, pc, pa, opposite(g, edge), x)))
+    last, edge = across(twin[j], code + j), across(twin[i], code + i)
+    pu, pv = opposite(g, last), opposite(g, edge)
+    edges.add(last)
+    ends.add(marked(c, holds(last, pb, pc, pu, x)))
+    inside = holds(edge, pa, pb, pv, x)
     while True:
-        inside = False
-        own = ~edge
-        if edge >= 0:
-            n, k = g.triangles[edge >> 2], edge & 3
-            node, twin = n.node, n.twin
-            d, own = node[k], twin[k]
-            pd = d.xy
-            inside = incircle(pb, pa, pd, x) > 0
-            if inside:
-                cavity.add(n)
-                code, i, j = edge - k, (k + 1) % 3, (k + 2) % 3
-                edges.add(twin[j] if twin[j] >= 0 else ~(code + j))
-                ends.add(b)
-                edge = twin[i] if twin[i] >= 0 else ~(code + i)
-                b, pb = d, pd
-            else:
+        while not inside:
+            if edge >= 0:
+                n = g.triangles[edge >> 2]
                 rim.add(edge)
                 ring.add(n)
-        else:
-            s, k = g.triangles[own >> 2], own & 3
-            beyond = s.twin[k]
-            if side >= 0:
-                if orient2d(pa, pb, x) <= 0:
-                    return i32(MISFIT)
-            elif may_split(beyond, goal):
-                if hides(pa, pb, x, 0.0):
-                    return own
-            elif hides(pa, pb, x, goal.lens):
-                found = i32(KEPT)
-            rim.add(beyond)
-            walls.add(s.wall[k])
-            if beyond != HULL:
-                ring.add(g.triangles[~beyond >> 2])
-        if not inside:
+                if hasattr(seed, "origin"):
+                    origins.add(g.triangles[n.twin[edge & 3] >> 2].origin)
+            else:
+                own = ~edge
+                s, k = g.triangles[own >> 2], own & 3
+                beyond = s.twin[k]
+                if side >= 0:
+                    if orient2d(a.xy, b.xy, x) <= 0:
+                        return i32(MISFIT)
+                elif may_split(beyond, goal):
+                    if hides(a.xy, b.xy, x, 0.0):
+                        return own
+                elif hides(a.xy, b.xy, x, goal.lens):
+                    found = i32(KEPT)
+                rim.add(beyond)
+                walls.add(s.wall[k])
+                if beyond != HULL:
+                    ring.add(g.triangles[~beyond >> 2])
+                if hasattr(seed, "origin"):
+                    origins.add(s.origin)
             begin.add(a)
-            if hasattr(seed, "origin"):
-                origins.add(g.triangles[own >> 2].origin)
-            a, pa = b, pb
             if edges.size == 0:
-                break
-            edge = edges.pop()
-            b = ends.pop()
-            pb = b.xy
-    return found
+                return found
+            a, edge, end = b, edges.pop(), ends.pop()
+            inside = end >= 0
+            b = g.points[behind(end)]
+        n, k = g.triangles[edge >> 2], edge & 3
+        node, twin = n.node, n.twin
+        d = node[k]
+        pa, pb, pd = a.xy, b.xy, d.xy
+        cavity.add(n)
+        code, i, j = edge - k, (k + 1) % 3, (k + 2) % 3
+        last, edge = across(twin[j], code + j), across(twin[i], code + i)
+        pu, pv = opposite(g, last), opposite(g, edge)  # under way together
+        edges.add(last)
+        ends.add(marked(b, holds(last, pd, pb, pu, x)))
+        inside = holds(edge, pa, pd, pv, x)
+        b = d
 
 
 @func

@@ -219,7 +219,9 @@ def mend_one(item, g, level, again, far, goal):
     a = begin[0]
     p = a.xy
     for i in range(size):
-        b = begin[i + 1] if i + 1 < size else (begin[0] if closed else last)
+        b = begin[i + 1 if i + 1 < size else 0]
+        if i + 1 == size and not closed:
+            b = last
         q = b.xy
         limit = goal.area
         if hasattr(goal, "limited"):
@@ -254,19 +256,20 @@ def mend_one(item, g, level, again, far, goal):
                 new.wanted = wanted
             if hasattr(new, "feature"):
                 new.feature = feature
-            extra = g.triangles.new_rows(size - cavity.size)
-            soon = again.new_rows(now)
-            late = far.new_rows(later)
+            extra = g.triangles.new_rows(size - cavity.size, fill=False)
+            soon = again.new_rows(now, fill=False)
+            late = far.new_rows(later, fill=False)
             m, n, w = i64(0), i64(0), i64(0)
-            before, s = extra[size - cavity.size - 1], cavity[0]
+            before, s, a = extra[size - cavity.size - 1], cavity[0], begin[0]
             for i in range(size):
-                a = begin[i]
-                b = begin[i + 1] if i + 1 < size else (begin[0] if closed else last)
-                after = cavity[0]
-                if i + 1 < size:
-                    after = cavity[i + 1] if i + 1 < cavity.size else extra[i + 1 - cavity.size]
-                here, edge = i32(s) * 4, rim[i]
-                right, left = i32(after) * 4 + 2, i32(before) * 4 + 1
+                next = i + 1 if i + 1 < size else 0
+                b, edge, due = begin[next], rim[i], i32(grades[i])
+                after = cavity[min(next, cavity.size - 1)]
+                if next >= cavity.size:
+                    after = extra[next - cavity.size]
+                if next == 0 and not closed:
+                    b = last
+                here, right, left = i32(s) * 4, i32(after) * 4 + 2, i32(before) * 4 + 1
                 if cut >= 0:
                     if i + 1 == size or i + 1 == turn:
                         right = ~right if turn >= 0 else i32(HULL)
@@ -285,24 +288,23 @@ def mend_one(item, g, level, again, far, goal):
                     w += 1
                     if edge != HULL:
                         g.triangles[~edge >> 2].twin[~edge & 3] = ~here
-                if i32(grades[i]) <= level:
+                if due <= level:
                     e = soon[m]
                     m += 1
                     e.item = s
                     e.apex = new
-                    e.level = grades[i]
+                    e.level = i8(due)
                     if hasattr(e, "order"):
                         e.order = (item.birth << 16) + i
-                elif i32(grades[i]) < LEVELS:
+                elif due < LEVELS:
                     f = late[n]
                     n += 1
                     f.item = s
                     f.apex = new
-                    f.level = grades[i]
+                    f.level = i8(due)
                     if hasattr(f, "order"):
                         f.order = (item.birth << 16) + i
-                before = s
-                s = after
+                before, s, a = s, after, b
             if kept:
                 e = soon[m]
                 e.item = t

@@ -209,6 +209,8 @@ def _mend(
     kinds: dict[str, Any] = {"apex": Ref(g.points), "level": i8}
     kinds |= {"order": i64} if deterministic else {}
     near, again, far = (Collection(g.triangles, capacity=c, **kinds) for c in (m, m, 2 * m))
+    for work in (near, again):
+        work.pack("item", "apex", "level")
     births, urgent = Births(g) if deterministic else None, Flag(g)
     counts = Table("counts", g.device, n=vec(i32, len(REASONS)))
     counts.new()
