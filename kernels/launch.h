@@ -188,11 +188,12 @@ template <class I> struct Kept {
 };
 
 // Rounds of 64 to 1024 items a thread, so that a barrier costs an item little and few of a small range
-// are in flight at once.  One thread alone needs no claims: it is always the only one.
+// are in flight at once; those taken together lie 16 places apart, see Deal.  One thread alone needs no
+// claims: it is always the only one.
 template <class A, class R, class Step>
 MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;
-    constexpr i32 CHUNK = 32;
+    constexpr i32 CHUNK = 32, APART = 16;
     if (t.replay) first = 0;
     if (t.threads == 1) {
         for (i64 i = first; i < last; i++) {
@@ -207,12 +208,15 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     i64 quarter = (last - first) / (4 * t.threads);
     i32 size = quarter < LEAST_BATCH ? LEAST_BATCH : quarter > 1024 ? 1024 : i32(quarter);
     Kept<I>* batch = (Kept<I>*)malloc(sizeof(Kept<I>) * (size + CHUNK));
-    Share share(a, t, first, last, CHUNK);
+    i64 columns = (last - first + APART - 1) / APART, places = columns * APART;
+    Share share(a, t, 0, places, CHUNK);
     for (bool more = first < last; more;) {
         t.round++;
         i32 n = 0;
         while (n < size && share.next())
-            for (i64 i = share.begin; i < share.end; i++) {
+            for (i64 place = share.begin; place < share.end; place++) {
+                i64 i = first + place % columns * APART + place / columns;
+                if (i >= last) continue;
                 I& it = batch[n].make(a, t, i);
                 if (!open(a, t, s, it)) continue;
                 if (!s.run(a, it) || it.failed) {
@@ -223,7 +227,7 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
                 s.claim(a, it);
                 n++;
             }
-        if (arrive(a, t)) tell(t, load(a.cursor) < last - first);
+        if (arrive(a, t)) tell(t, load(a.cursor) < places);
         depart(a, t);
         more = t.told;
         for (i32 k = 0; k < n; k++) finish(a, s, batch[k].it, s.wins(a, batch[k].it));
