@@ -12,8 +12,8 @@ from morph.algorithms.delaunay import HULL
 from morph.kernel import func
 from morph.prelude import exponent, f64, i32, incircle, local, orient2d, sqrt, vector
 
-LEVELS = 24  # of urgency: two an octave of the square of the shortest edge
-FEATURE_PART = 1.0 / 64.0  # of a feature's size: no edge is made shorter for an angle's sake
+LEVELS = 120  # of urgency: two an octave of the square of the shortest edge
+FEATURE_PART = 1.0 / 32.0  # of a feature's size: no edge is made shorter for an angle's sake
 NONE, KEPT, MISFIT = -1, -2, -3  # no segment was met; one that must stay whole; no room for x
 
 # --- geometry ------------------------------------------------------------------------------------
@@ -54,23 +54,23 @@ def off_centre(a, b, c, reach):
 
 @func
 def split_point(a, b, s):
-    """Where to split the piece ab of the segment s: its middle, or a shell around a sharp end.
+    """Where to split the piece ab of the segment s: its middle, or a shell around a corner.
 
-    Shells are circles of power-of-two radius: of segments that meet in a small angle, pieces beside
-    the common end become equally long, and encroach on each other no more (Ruppert 1995).
+    Shells are circles of power-of-two radius: of segments that meet, pieces beside the common end
+    become equally long, and encroach on each other no more (Ruppert 1995).
     """
     d = b.xy - a.xy
     t = 0.5
-    if (a.on is None) != (b.on is None):
-        end = a if a.on is None else b
-        if (s.sharp & (1 if s.a == end else 2)) != 0:
-            length = sqrt(dot(d, d))
-            shell = 1.0
-            while length > 3.0 * shell:
-                shell *= 2.0
-            while length < 1.5 * shell:
-                shell *= 0.5
-            t = shell / length if a.on is None else 1.0 - shell / length
+    first = a.on is None and (s.sharp & (1 if s.a == a else 2)) != 0
+    second = b.on is None and (s.sharp & (1 if s.a == b else 2)) != 0
+    if first or second:
+        length = sqrt(dot(d, d))
+        shell = 1.0
+        while length > 3.0 * shell:
+            shell *= 2.0
+        while length < 1.5 * shell:
+            shell *= 0.5
+        t = shell / length if first else 1.0 - shell / length
     return a.xy + d * t
 
 
@@ -123,12 +123,12 @@ def below_feature(least, feature, other):
 
 @func
 def level_of(least, goal):
-    """The urgency of a triangle whose shortest edge is this long, squared: 0 the most urgent.
+    """The urgency of a triangle whose shortest edge is this long, squared.
 
-    With features, 0 is for encroached segments alone.
+    ``goal.first`` is the most urgent; if the order is strict, it is for encroached segments alone.
     """
     v = least * goal.scale
-    low = i32(1) if hasattr(goal, "features") else i32(0)
+    low = goal.first + 1 if hasattr(goal, "strict") else goal.first
     return min(max(exponent(v * v) + i32(LEVELS - 1), low), i32(LEVELS - 1))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from morph.algorithms.cavity import LEVELS
 from morph.algorithms.meshtables import walls_of
 from morph.collect import Set
 from morph.device import Device
@@ -21,6 +22,8 @@ from morph.table import Table
 
 MAX_ANGLE = 34.0
 SAFE_ANGLE = 30.0  # up to here, refinement has not been seen to run away
+MANY_SEGMENTS = 16  # one for so many triangles: the order in which they are mended matters
+FEW_LEVELS = 24  # enough for points without segments, and each costs a look at what waits
 BOUNDARIES = ("split", "keep-hull", "keep-all")
 UNLIMITED = 1 << 62
 FAR = 1e150  # instead of an infinite size, which cannot be interpolated
@@ -90,9 +93,13 @@ def goals_of(
         # no point from which a segment that must stay whole gives smaller angles than asked
         "lens": math.cos(math.radians(2 * min_angle)) ** 2,
     }
+    # coasts: their features differ by many octaves, and most triangles lie beside a segment
+    strict = min_angle > SAFE_ANGLE or MANY_SEGMENTS * len(mesh.segments) > len(mesh.triangles)
     types: dict[str, Any] = dict.fromkeys(columns, f64)
     for name, wanted, kind, value in (
         ("level", True, i32, -1),
+        ("first", True, i32, 0 if strict else LEVELS - FEW_LEVELS),
+        ("strict", strict, i32, 1),
         ("limited", limited, i32, 1),
         ("sized", sized, i32, 1),
         ("features", min_angle > SAFE_ANGLE, i32, 1),

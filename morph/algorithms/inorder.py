@@ -49,13 +49,16 @@ class Births:
             work.order[:] = place  # less than any order of a new point's item
 
     def mend(
-        self, near: Collection, again: Collection, far: Collection, goal: Row, few: int, most: int
-    ) -> int:
+        self, near: Collection, again: Collection, far: Collection, goal: Row,
+        few: tuple[int, int, int], turns: int,
+    ) -> int:  # fmt: skip
         """Do what `morph.algorithms.mending.mend` does, round by round from the host."""
         rounds, level = 0, int(goal.level)
-        while rounds < most and (len(near) or level < LEVELS - 1) and _affordable(goal):
-            while len(near) < few and level < LEVELS - 1:
-                level += 1
+        most, part, least = few
+        while rounds < turns and (len(near) or level < LEVELS - 1) and _affordable(goal):
+            enough = min(most, max(len(far) // part, least))
+            while len(near) < enough and level < LEVELS - 1:
+                level = max(level + 1, int(goal.first))
                 foreach(far, promote, near, where=lambda i: i.level == level)
             self._round(near, again, far, goal, level)
             near, again = again, near
@@ -76,7 +79,7 @@ class Births:
             there = xp.flatnonzero(apex == columns["apex"])
             there = there[xp.argsort(columns["order"][there])]
             urgent = columns["level"][there] == 0
-            if "features" in goal.table.columns and bool(urgent.any()):
+            if "strict" in goal.table.columns and bool(urgent.any()):
                 later, there = there[~urgent], there[urgent]
                 again.extend(**{name: a[later] for name, a in columns.items()})
         most = min(SLICE, _affordable(goal))

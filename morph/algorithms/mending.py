@@ -82,12 +82,12 @@ def limit_of(t, g, goal):
 
 @func
 def level_at(t, g, goal):
-    """The level of t, 0 if a segment at its side is to be split; LEVELS if all is good."""
+    """The level of t, the first if a segment at its side is to be split; LEVELS if all is good."""
     a, b, c = t.node
     size = a.wanted if hasattr(a, "wanted") else 0.0
     feature = a.feature if hasattr(a, "feature") else 0.0
     level = grade(a.xy, a.on, size, feature, b, c, b.xy, c.xy, limit_of(t, g, goal), goal)
-    return i32(0) if encroached_side(t, goal) >= 0 else level
+    return goal.first if encroached_side(t, goal) >= 0 else level
 
 
 @func
@@ -101,10 +101,10 @@ def is_large(t, g, goal):
 def find_bad(t, far, g, goal):
     level = level_at(t, g, goal)
     if level < LEVELS:
-        if not hasattr(goal, "features"):
+        if not hasattr(goal, "strict"):
             twin = t.twin
             if twin[0] < 0 or twin[1] < 0 or twin[2] < 0:
-                level = i32(0)  # what is done at the hull late makes a long tail
+                level = goal.first  # what is done at the hull late makes a long tail
         note(far, t, t.node[0], i8(level), i64(0))
 
 
@@ -234,9 +234,9 @@ def mend_one(item, g, level, again, far, goal):
             ends = cut >= 0 and (i + 1 == size or i + 1 == turn)
             begins = cut >= 0 and (i == 0 or i == turn)
             if encroached(x, p, q, open_rim, ends, begins, goal):
-                due = i32(0)
-            elif due < LEVELS and not hasattr(goal, "features"):
-                due = i32(0)
+                due = goal.first
+            elif due < LEVELS and not hasattr(goal, "strict"):
+                due = goal.first
         a, p = b, q
         grades.add(i8(due))
         if due <= level:
@@ -247,7 +247,7 @@ def mend_one(item, g, level, again, far, goal):
     if kept:
         kept = t not in cavity
         now += i64(1) if kept else i64(0)
-    if single(cavity, guard=ring, priority=i32(item.level)):
+    if single(cavity, guard=ring, priority=i32(item.level) - goal.first):
         if pays(goal):
             new = g.points.new(xy=x, on=wall)
             if hasattr(new, "birth"):
@@ -317,25 +317,28 @@ def mend_one(item, g, level, again, far, goal):
 
 
 @program
-def mend(g, near, again, far, urgent, goal, few, most):
+def mend(g, near, again, far, urgent, goal, most, part, least, turns):
     """Mend what is bad, the most urgent first, in at most so many rounds; return their number.
 
-    Where refinement can run away, with features, encroached segments go strictly first: else points
+    The next level is begun when fewer are near than ``most``, and than a part of all so far.
+
+    Where segments matter, the order is strict: encroached ones first, and more levels.  Else points
     are put beside segments that are about to be split, and make many more.
     A triangle is written anew with its new point as first vertex: an entry with another apex is of
     one that is gone, and whoever replaced it has judged what stands there now.
     """
     rounds = 0
-    level = goal.level
-    while rounds < most and (not near.empty or level < LEVELS - 1):
+    level, first = goal.level, goal.first
+    while rounds < turns and (not near.empty or level < LEVELS - 1):
         if hasattr(goal, "left"):
             if goal.left <= 0:
                 break
+        few = min(most, max(len(far) // part, least))
         while len(near) < few and level < LEVELS - 1:
-            level += 1
+            level = max(level + 1, first)
             foreach(far, promote, near, where=lambda i: i.level == level)
         due = i32(LEVELS)
-        if hasattr(goal, "features"):
+        if hasattr(goal, "strict"):
             foreach(near, look, urgent, where=lambda i: i.level == 0 and i.item.node[0] == i.apex)
             if urgent.take():
                 due = i32(0)
@@ -378,7 +381,7 @@ def find_left(t, g, far, counts, goal):
             x, cut, turn, met = plan(g, t, cavity, rim, begin, walls, origins, ring, goal)
             why = BOUNDARY if met == KEPT else (DIGITS if met == MISFIT else BUDGET)
         if why == BUDGET:
-            due = i32(0) if k >= 0 else level_of(least, goal)
+            due = goal.first if k >= 0 else level_of(least, goal)
             note(far, t, t.node[0], i8(due), i64(0))
         if narrow or large:
             atomic_add(counts.n[why], 1)

@@ -163,7 +163,7 @@ def feature_sizes(mesh: Mesh) -> Any:
 
 
 def sharp_ends(mesh: Mesh) -> Any:
-    """Which ends of segments meet another in less than 60 degrees: 1 the first, 2 the second."""
+    """Which ends of segments meet another in less than 120 degrees: 1 the first, 2 the second."""
     host = mesh.device.to_host
     at = host(mesh.segments).T.ravel()
     ends = host(mesh.points[mesh.segments])
@@ -176,7 +176,7 @@ def sharp_ends(mesh: Mesh) -> Any:
     after[np.append(first[1:], len(at)) - 1] = first
     angle = (turn[after] - turn) % (2 * np.pi)
     angle[after == np.arange(len(at))] = np.pi
-    close = angle < np.pi / 2
+    close = angle < np.pi * 2 / 3
     sharp = np.zeros(len(at), np.int32)
     sharp[order[close]] = 1
     sharp[order[after[close]]] = 1

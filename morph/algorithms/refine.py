@@ -54,9 +54,10 @@ if TYPE_CHECKING:
     from morph.row import Row
 
 
-# so few bad triangles in work, or this part of all, that the next level is begun: more are in each
-# other's way, and make more triangles; fewer leave a GPU idle
+# so few bad triangles in work, or this part of all so far, that the next level is begun: more are
+# in each other's way, and make more triangles; fewer leave a GPU idle
 FEW = {"cuda": (16000, 8), "cpu": (2000, 64), "python": (2000, 64)}
+STRICT = {False: 256, True: 1024}  # the part where the order is strict; with features, see `goals`
 MANY = 1 << 40  # rounds
 
 
@@ -218,17 +219,18 @@ def _mend(
     foreach(g.triangles, find_bad, far, g, goal)
     while True:
         most, part = FEW["cpu" if deterministic else g.device.kind]
-        least = 1 if "features" in goal.table.columns else 64
-        few = min(most, max(len(far) // part, least))
+        least = 64
+        if "strict" in goal.table.columns:
+            part, least = STRICT["features" in goal.table.columns], 1
         if births is not None:
             births.number(far)
         goal.level = -1
         while not (near.empty and goal.level == LEVELS - 1) and _affords(goal):
             turns = 1 if progress else MANY
             if births is not None:
-                rounds += births.mend(near, again, far, goal, few, turns)
+                rounds += births.mend(near, again, far, goal, (most, part, least), turns)
             else:
-                rounds += mend(g, near, again, far, urgent, goal, few, turns)
+                rounds += mend(g, near, again, far, urgent, goal, most, part, least, turns)
             if near.empty:
                 near, again = again, near
             if progress is not None:
