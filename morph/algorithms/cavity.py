@@ -52,28 +52,6 @@ def off_centre(a, b, c, reach):
     return a + (centre if dot(centre, centre) <= dot(near, near) else near)
 
 
-@func
-def split_point(a, b, s):
-    """Where to split the piece ab of the segment s: its middle, or a shell around a corner.
-
-    Shells are circles of power-of-two radius: of segments that meet, pieces beside the common end
-    become equally long, and encroach on each other no more (Ruppert 1995).
-    """
-    d = b.xy - a.xy
-    t = 0.5
-    first = a.on is None and (s.sharp & (1 if s.a == a else 2)) != 0
-    second = b.on is None and (s.sharp & (1 if s.a == b else 2)) != 0
-    if first or second:
-        length = sqrt(dot(d, d))
-        shell = 1.0
-        while length > 3.0 * shell:
-            shell *= 2.0
-        while length < 1.5 * shell:
-            shell *= 0.5
-        t = shell / length if first else 1.0 - shell / length
-    return a.xy + d * t
-
-
 # --- what is asked -------------------------------------------------------------------------------
 
 
@@ -210,6 +188,41 @@ def encroached_side(t, goal):
 
 
 @func
+def behind(twin):
+    """The code of what lies behind a side that is no hull."""
+    return twin if twin >= 0 else ~twin
+
+
+@func
+def split_point(g, t, k):
+    """Where to split a piece of a segment, side k of t: its middle, or a shell around an end.
+
+    Shells are circles of power-of-two radius around corners that one triangle spans: pieces beside
+    the corner become equally long, and encroach on each other no more (Ruppert 1995).
+    """
+    node, twin = t.node, t.twin
+    i, j = (k + 1) % 3, (k + 2) % 3
+    a, b = node[i], node[j]
+    at_a, at_b = twin[j] < 0, twin[i] < 0  # whether the triangle's next side is a segment, too
+    if twin[k] != HULL:
+        beyond = behind(twin[k])
+        other, h = g.triangles[beyond >> 2].twin, beyond & 3
+        at_a, at_b = at_a or other[(h + 1) % 3] < 0, at_b or other[(h + 2) % 3] < 0
+    first, second = at_a and a.on is None, at_b and b.on is None
+    d = b.xy - a.xy
+    part = 0.5
+    if first or second:
+        length = sqrt(dot(d, d))
+        shell = 1.0
+        while length > 3.0 * shell:
+            shell *= 2.0
+        while length < 1.5 * shell:
+            shell *= 0.5
+        part = shell / length if first else 1.0 - shell / length
+    return a.xy + d * part
+
+
+@func
 def hides(a, b, x, lens):
     """Whether x encroaches on the segment ab: lies in its diametral lens, or behind it.
 
@@ -222,12 +235,6 @@ def hides(a, b, x, lens):
 
 
 # --- cavities ------------------------------------------------------------------------------------
-
-
-@func
-def behind(twin):
-    """The code of what lies behind a side that is no hull."""
-    return twin if twin >= 0 else ~twin
 
 
 @func

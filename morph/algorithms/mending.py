@@ -161,9 +161,8 @@ def plan(g, t, cavity, rim, begin, walls, origins, ring, goal):
             met = grow_cavity(g, x, seed, side, cavity, rim, begin, walls, origins, ring, goal)
         if met >= 0:  # split that segment instead
             cut, seed, side = met, g.triangles[met >> 2], met & 3
-            node, twin = seed.node, seed.twin
-            x = split_point(node[(side + 1) % 3], node[(side + 2) % 3], seed.wall[side])
-            other, met = twin[side], i32(NONE)
+            x = split_point(g, seed, side)
+            other, met = seed.twin[side], i32(NONE)
             cavity.clear()
             rim.clear()
             begin.clear()

@@ -94,7 +94,7 @@ def graph_of(
     n, m = len(mesh.points), len(mesh.triangles)
     g = Graph(device)
     g.points.add("xy", vec(f64, 2))
-    g.add_table("segments", a=Ref("points"), b=Ref("points"), marker=i32, sharp=i32)
+    g.add_table("segments", a=Ref("points"), b=Ref("points"), marker=i32)
     g.points.add("on", Ref("segments"))
     g.points.pack("xy", "on")
     g.add_table(
@@ -121,11 +121,8 @@ def graph_of(
     if features:
         g.points.add("feature", f64)
         g.points.feature[:] = feature_sizes(mesh) * scale
-    g.segments.extend(
-        a=mesh.segments[:, 0], b=mesh.segments[:, 1], marker=mesh.segment_markers,
-        sharp=sharp_ends(mesh),
-    )  # fmt: skip
     a, b = mesh.segments[:, 0], mesh.segments[:, 1]
+    g.segments.extend(a=a, b=b, marker=mesh.segment_markers)
     row = g.device.xp.arange(len(a), dtype=np.int32)  # edges are sorted: theirs is another
     lines = Graph.from_edges(a, b, row, n, device=g.device)
     lines.edges.add("found", bool_)
@@ -160,28 +157,6 @@ def feature_sizes(mesh: Mesh) -> Any:
         near = np.where(closed[:, k] & beside, np.minimum(near, height), near)
         np.minimum.at(sizes, mesh.triangles[:, k], near)
     return np.minimum(sizes, np.ptp(mesh.points, axis=0).max())
-
-
-def sharp_ends(mesh: Mesh) -> Any:
-    """Which ends of segments meet another in less than 120 degrees: 1 the first, 2 the second."""
-    host = mesh.device.to_host
-    at = host(mesh.segments).T.ravel()
-    ends = host(mesh.points[mesh.segments])
-    d = np.concatenate([ends[:, 1] - ends[:, 0], ends[:, 0] - ends[:, 1]])
-    turn = np.arctan2(d[:, 1], d[:, 0])
-    order = np.lexsort((turn, at))
-    at, turn = at[order], turn[order]
-    after = np.arange(1, len(at) + 1)  # the next one around the same point, counter-clockwise
-    first = np.flatnonzero(np.diff(at, prepend=-1))
-    after[np.append(first[1:], len(at)) - 1] = first
-    angle = (turn[after] - turn) % (2 * np.pi)
-    angle[after == np.arange(len(at))] = np.pi
-    close = angle < np.pi * 2 / 3
-    sharp = np.zeros(len(at), np.int32)
-    sharp[order[close]] = 1
-    sharp[order[after[close]]] = 1
-    s = len(mesh.segments)
-    return sharp[:s] | sharp[s:] << 1
 
 
 def walls_of(mesh: Mesh) -> Any:
