@@ -125,10 +125,13 @@ def test_a_needle():
     assert set(result.unmet) <= {"small input angle"}
 
 
-def test_more_triangles_than_can_be_numbered(monkeypatch):
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_more_triangles_than_can_be_numbered(monkeypatch, deterministic):
     """Sides are numbered in 31 bits: a mesh that would need more is refused, not scrambled."""
     monkeypatch.setattr("morph.algorithms.meshtables.MOST", 400)
     mesh = morph.Mesh([[0, 0], [1, 0], [0, 1]], [[0, 1, 2]])
+    options = {"deterministic": deterministic, "device": "cpu"}
     with pytest.raises(ValueError, match="triangles is limited to 400 rows"):
-        morph.refine(mesh, 20, max_area=1e-4, device="cpu")
-    assert len(morph.refine(mesh, 20, max_area=1e-2, device="cpu").triangles) < 400
+        morph.refine(mesh, 20, max_area=1e-4, **options)
+    fine = morph.refine(mesh, 20, max_area=4e-3, **options)
+    assert 200 < len(fine.triangles) < 400

@@ -108,7 +108,7 @@ class Births:
         needs = [(points, len(points) + n), (triangles, rows)]
         for store, least in needs + [(work, len(work) + rows + n) for work in (again, far)]:
             if store.capacity < least:
-                store.resize(max(least, 3 * store.capacity // 2))
+                store.grow(least)
 
 
 def _affordable(goal: Row) -> int:

@@ -246,7 +246,7 @@ def mend_one(item, g, level, again, far, goal):
     if kept:
         kept = t not in cavity
         now += i64(1) if kept else i64(0)
-    if single(cavity, guard=ring, priority=i32(item.level) - goal.first):
+    if single(cavity, guard=ring, priority=i32(item.level) - (LEVELS - 64)):  # it has 6 bits
         if pays(goal):
             new = g.points.new(xy=x, on=wall)
             if hasattr(new, "birth"):
