@@ -6,7 +6,7 @@ from morph.algorithms.betweenness import betweenness
 from morph.algorithms.bfs import bfs
 from morph.algorithms.mst import mst
 from morph.algorithms.pagerank import pagerank
-from morph.algorithms.refine import refine
+from morph.algorithms.refine import refine, refine_with_report
 from morph.algorithms.sssp import sssp
 from morph.algorithms.triangulate import triangulate
 from morph.collect import Collection, Flag, Set
@@ -23,7 +23,7 @@ from morph.table import Table
 __all__ = [
     "Collection", "Flag", "Graph", "LanguageError", "Mesh", "Pslg", "Ref", "Set", "Table",
     "betweenness", "bfs", "device", "foreach", "func", "kernel", "mst", "pagerank", "program",
-    "reduce", "refine", "sssp", "timing", "triangulate", "vec",
+    "reduce", "refine", "refine_with_report", "sssp", "timing", "triangulate", "vec",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
