@@ -16,6 +16,7 @@ from refining import encroached, mesh_of, star, violating
 
 import morph
 from morph.algorithms.refine import refine_with_report
+from morph.testing import team
 
 MESHES = Path(__file__).parent.parent / "meshes"
 COASTS = ["italy", "norway", "chile", "south_africa", "canada"]
@@ -52,6 +53,23 @@ def test_coasts_at_33_degrees(name, area):
     result = refined(morph.Mesh.read(MESHES / f"{name}.node"), 33, area)
     assert set(result.unmet) <= {"small input angle", "floor"}
     assert sum(result.unmet.values()) < 0.02 * len(result.mesh.triangles) + 15
+
+
+# triangles of Triangle 1.6 with -pqD at 20, 28, 30 and 33 degrees
+TRIANGLE = {
+    "italy": (98, 135, 163, 245), "norway": (123, 142, 163, 209), "chile": (226, 406, 549, 813),
+    "south_africa": (186, 294, 309, 502), "canada": (1304, 1931, 2287, 3601),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COASTS)
+def test_coasts_get_about_as_many_triangles_as_from_triangle(name):
+    """In one order, one thread's; cascades in corners would make several times as many."""
+    coast = morph.Pslg.read(MESHES / f"{name}.poly")
+    with team(1):
+        made = [len(morph.refine(coast, q, device="cpu").triangles) for q in (20, 28, 30, 33)]
+    for n, most, by in zip(made, TRIANGLE[name], (1.05, 1.1, 1.1, 1.2), strict=True):
+        assert 0.8 * most < n < by * most
 
 
 @pytest.mark.parametrize("name", COASTS)
