@@ -44,24 +44,36 @@ MORPH_FN unsigned short* sieve_queue() {
     return queues[threadIdx.x / 32];
 }
 
+// A warp looks at `each` items a lane, from `base` on, and queues those that pass; gives their number.
+template <class I, class A, class R, class Passes, class... Rooms>
+MORPH_FN i32 sift(const A& a, const R& t, i64 base, i64 last, i32 each, const Passes& passes, Rooms&... rooms) {
+    unsigned short* queue = sieve_queue();
+    i32 lane = threadIdx.x & 31, found = 0;
+    u32 pass = 0;
+    MORPH_UNROLL for (i32 k = 0; k < each; k++) {  // what they read is under way together
+        I it(a, t, base + 32 * k + lane, rooms...);
+        pass |= u32(it.position < last && passes(it)) << k;
+    }
+    for (i32 k = 0; k < each; k++) {
+        bool here = pass >> k & 1;
+        u32 those = __ballot_sync(~0u, here);
+        if (here) queue[found + __popc(those & ((1u << lane) - 1))] = 32 * k + lane;
+        found += __popc(those);
+    }
+    __syncwarp();
+    return found;
+}
+
 // A warp looks at many items, then runs those that passed the filter, one on each lane: rare ones share
 // the run, and what they add.
 template <class A, class R, class Step>
 MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    typedef typename Step::I I;
     unsigned short* queue = sieve_queue();
-    i32 lane = threadIdx.x & 31;
     for (i64 base = first + t.thread / 32 * (32 * SIEVE); base < last; base += i64(t.threads) * SIEVE) {
-        i32 found = 0;
-        for (i32 k = lane; k < 32 * SIEVE; k += 32) {
-            typename Step::I it(a, t, base + k);
-            bool here = base + k < last && open(a, t, s, it);
-            u32 those = __ballot_sync(~0u, here);
-            if (here) queue[found + __popc(those & ((1u << lane) - 1))] = k;
-            found += __popc(those);
-        }
-        __syncwarp();
-        for (i32 k = lane; k < found; k += 32) {
-            typename Step::I it(a, t, base + queue[k]);
+        i32 found = sift<I>(a, t, base, last, SIEVE, [&](I& it) { return open(a, t, s, it); });
+        for (i32 k = threadIdx.x & 31; k < found; k += 32) {
+            I it(a, t, base + queue[k]);
             s.find(a, it);
             s.run(a, it);
             end_item(a, it);
@@ -79,25 +91,6 @@ MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
     each_in_turn(a, t, s, first, last);
 }
 
-// The items of a range, handed out one by one from the cursor.  Those handed out together lie far apart:
-// neighbours in a list are neighbours in the graph, and would want the same rows.
-struct Deal {
-    u32 items, rounds, columns;
-    i64* cursor;
-    template <class A> MORPH_FN Deal(const A& a, const Team& t, i64 items)
-        : items(u32(items)), rounds((u32(items) + t.threads - 1) / t.threads),
-          columns((u32(items) + rounds - 1) / rounds), cursor(a.cursor + 1) {}
-    MORPH_FN bool over() const { return load(cursor) >= i64(rounds) * columns; }
-    MORPH_FN i64 next() const {  // -1: none is left
-        for (;;) {
-            i64 i = add_together(cursor, 1);
-            if (i >= i64(rounds) * columns) return -1;
-            u32 position = u32(i) % columns * rounds + u32(i) / columns;
-            if (position < items) return position;
-        }
-    }
-};
-
 // A number for each thread, like its own, but of a block's and then of a warp's threads far apart: few
 // items are spread over all warps, so that those of one warp do not wait for each other's branches.
 MORPH_FN i32 apart(const Team& t) {
@@ -105,41 +98,54 @@ MORPH_FN i32 apart(const Team& t) {
     return (lane * warps + warp) * gridDim.x + blockIdx.x;
 }
 
-// Rounds of one item a thread; every thread takes part in the same number of them.  Items that the
-// filter passes over take no thread's place.  The barrier after the last round is the one at the end
-// of the step.
+// Writes the places of the items that pass to a.queue; gives their number, behind a barrier.
+template <class A, class R, class Step>
+MORPH_FN i64 sift_all(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    typedef typename Step::I I;
+    typename I::Rooms rooms;
+    unsigned short* queue = sieve_queue();
+    i64 share = (last - first + t.threads - 1) / t.threads;
+    i32 lane = threadIdx.x & 31, each = share < SIEVE ? i32(share) : SIEVE;
+    for (i64 base = first + t.thread / 32 * (32 * each); base < last; base += i64(t.threads) * each) {
+        i32 found = sift<I>(a, t, base, last, each, [&](I& it) {
+            return t.replay ? is_pending(a.pending, it.position) : open(a, t, s, it);
+        }, rooms);
+        i64 at = lane ? 0 : fetch(Plus(), a.cursor + 1, i64(found));
+        at = __shfl_sync(~0u, at, 0);
+        for (i32 k = lane; k < found; k += 32) a.queue[at + k] = u32(base - first) + queue[k];
+        __syncwarp();
+    }
+    barrier(a, t);
+    return load(a.cursor + 1);
+}
+
+// Rounds of one item a thread; every thread takes part in the same number of them, all alike.  If there
+// are more items than threads, those that the filter passes over are sifted out first, and items of one
+// round lie apart: neighbours in a list are neighbours in the graph, and would want the same rows.  The
+// barrier after the last round is the one at the end of the step.
 template <class A, class R, class Step>
 MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (t.replay) first = 0;
-    if (first >= last) return;
-    Deal deal(a, t, last - first);
-    for (bool more = true; more;) {
+    i64 n = last - first;
+    bool sifted = n > t.threads;
+    if (sifted) n = sift_all(a, t, s, first, last);
+    i64 rounds = (n + t.threads - 1) / t.threads;
+    bool crowded = 2 * n > rounds * t.threads;  // then neighbours share a warp, and what it finds in L1
+    for (i64 round = 0; round < rounds; round++) {
         t.round++;
         typename Step::I::Rooms rooms;
-        typename Step::I it(a, t, first + apart(t), rooms);
-        bool here = false;
-        if (deal.rounds == 1) {
-            here = it.position < last && open(a, t, s, it);
-        } else {
-            for (i64 i; !here && (i = deal.next()) >= 0;) {
-                it.move_to(first + i);
-                here = open(a, t, s, it);
-            }
-            __syncwarp();
-        }
+        i64 place = (crowded ? t.thread : apart(t)) * rounds + round;
+        bool here = place < n;
+        typename Step::I it(a, t, first + (here && sifted ? load_settled(a.queue + place) : place), rooms);
+        here = here && open(a, t, s, it);
         bool claimed = here && s.run(a, it) && !it.failed;
         it.key = claim_key(t.round, it.priority, it.position);
         if (claimed) s.claim(a, it);
-        if (arrive(a, t)) {
-            more = deal.rounds > 1 && !deal.over();
-            if (!more) store(deal.cursor, 0);
-            tell(t, more);
-        }
-        depart(a, t);
-        more = t.told;
+        barrier(a, t);
+        if (t.thread == 0) store(a.cursor + 1, 0);
         if (claimed) finish(a, s, it, s.wins(a, it));
         else if (here) end_item(a, it);
-        if (more) barrier(a, t);
+        if (round + 1 < rounds) barrier(a, t);
     }
 }
 
@@ -188,7 +194,7 @@ template <class I> struct Kept {
 };
 
 // Rounds of 64 to 1024 items a thread, so that a barrier costs an item little and few of a small range
-// are in flight at once; those taken together lie 16 places apart, see Deal.  One thread alone needs no
+// are in flight at once; those taken together lie 16 places apart.  One thread alone needs no
 // claims: it is always the only one.
 template <class A, class R, class Step>
 MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {

@@ -17,6 +17,12 @@ MORPH_FN u64 claim_key(u32 round, i32 priority, i64 position) {
 }
 template <class T> MORPH_FN i32 clamp_priority(T p) { return p < T(0) ? 0 : p > T(63) ? 63 : i32(p); }
 
+#ifdef __CUDACC__
+constexpr i32 AT_ONCE = 8;
+#else
+constexpr i32 AT_ONCE = 1;
+#endif
+
 template <class O, class L> MORPH_FN void claim(const O& owner, const L& rows, u64 key) {
     for (i32 i = 0; i < rows.n; i++) {
 #ifdef __CUDACC__
@@ -26,18 +32,25 @@ template <class O, class L> MORPH_FN void claim(const O& owner, const L& rows, u
 #endif
     }
 }
-// All are read, whatever the first ones say: on a GPU the loads are under way together.
+// Whether the owners of all rows are as they should be.  All are read, whatever the first ones say, and
+// on a GPU eight at a time: first their places in the item's memory, then they are under way together.
+template <class O, class L, class F> MORPH_FN bool all_owners(const O& owner, const L& rows, const F& good) {
+    bool all = true;
+    for (i32 i = 0; i < rows.n; i += AT_ONCE) {
+        i32 row[AT_ONCE];
+        u64 key[AT_ONCE];
+        MORPH_UNROLL_ALL for (i32 k = 0; k < AT_ONCE; k++) row[k] = rows.v[i + k < rows.n ? i + k : i];
+        MORPH_UNROLL_ALL for (i32 k = 0; k < AT_ONCE; k++)
+            if (row[k] >= 0) key[k] = owner.settled().get(row[k]);
+        MORPH_UNROLL_ALL for (i32 k = 0; k < AT_ONCE; k++) all &= row[k] < 0 || good(key[k]);
+    }
+    return all;
+}
 template <class O, class L> MORPH_FN bool owns(const O& owner, const L& rows, u64 key) {
-    bool mine = true;
-    MORPH_UNROLL for (i32 i = 0; i < rows.n; i++)
-        mine &= rows.v[i] < 0 || owner.get(rows.v[i]) == key;
-    return mine;
+    return all_owners(owner, rows, [=](u64 k) { return k == key; });
 }
 template <class O, class L> MORPH_FN bool unchallenged(const O& owner, const L& rows, u64 key) {
-    bool mine = true;
-    MORPH_UNROLL for (i32 i = 0; i < rows.n; i++)
-        mine &= rows.v[i] < 0 || owner.get(rows.v[i]) >= key;
-    return mine;
+    return all_owners(owner, rows, [=](u64 k) { return k >= key; });
 }
 
 // single(row): the first of this launch.  single(row.column): turns it from 0 to 1.

@@ -235,6 +235,9 @@ MORPH_FN void record(i64* status, u32* pending, const ItemBase& it) {
     store(status + (it.failed < 0 ? LOCAL : STORES + it.failed - 1), 1);
     leave(status, pending, it);
 }
+MORPH_FN bool is_pending(const u32* pending, i64 position) {
+    return load(pending + position / 32) >> position % 32 & 1;
+}
 // Whether the item failed in the launch before; its bit is cleared.
 MORPH_FN bool was_pending(u32* pending, i64 position) {
     u32 bit = 1u << position % 32;

@@ -51,6 +51,7 @@ class Scratch:
         self.barrier = device.zeros(64, np.uint32)
         self.cursor = device.zeros(64, np.int64)
         self.bits = {kind: device.zeros(1024, np.uint32) for kind in ("pending", "lost")}
+        self.queue = device.zeros(1024, np.uint32)
         self.launches = 0
 
     def bits_for(self, kind: str, items: int) -> int:
@@ -61,6 +62,12 @@ class Scratch:
             bigger[: bits.size] = bits
             self.bits[kind] = bigger
         return self.device.pointer(self.bits[kind])
+
+    def queue_for(self, items: int) -> int:
+        """The address of a word for each item; only a GPU has one."""
+        if self.device.kind == "cuda" and items > self.queue.size:
+            self.queue = self.device.zeros(max(items, 2 * self.queue.size), np.uint32)
+        return self.device.pointer(self.queue)
 
     def begin(self) -> None:
         """Start from clean words, whatever stopped the launch before (memory, an interrupt)."""
@@ -326,6 +333,8 @@ class Launch:
         index, most = self.compiled.index, self._most()
         for kind in self.scratch.bits.keys() & index.keys():
             self.words[index[kind]] = self.scratch.bits_for(kind, most)
+        if "queue" in index:
+            self.words[index["queue"]] = self.scratch.queue_for(most)
 
     def _check_together(self) -> None:
         """Refuse more items than a GPU has threads at once."""

@@ -26,6 +26,7 @@ class Machine:
         self.arrays = {
             "status": np.zeros(64, np.int64),
             "pending": np.zeros(-(-max(capacity, 1 << 14) // 32), np.uint32),
+            "queue": np.zeros(1, np.uint32),  # a GPU's
             "barrier": np.zeros(64, np.uint32),
             "cursor": np.zeros(64, np.int64),
             "state": np.zeros(State.VARS + len(unit.state), np.int64),

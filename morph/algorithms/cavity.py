@@ -271,8 +271,8 @@ def grow_cavity(g, x, seed, side, cavity, rim, begin, walls, origins, ring, goal
     behind it to ``ring``.  Gives the code of the first segment met that x encroaches on and that
     may be split; else KEPT, MISFIT, if x lies in no circle or behind a wall, or NONE.
     """
-    edges = local(i32, 64)  # still to be looked at
-    ends = local(i32, 64)  # and where each ends; inverted where the rim is found there
+    edges = local(i32, 128)  # still to be looked at
+    ends = local(i32, 128)  # and where each ends; inverted where the rim is found there
     node, twin = seed.node, seed.twin
     k = i32(1) if side < 0 else i32(side)
     code, i, j = i32(seed) * 4, (k + 1) % 3, (k + 2) % 3

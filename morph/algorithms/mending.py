@@ -195,12 +195,12 @@ def pays(goal):
 @kernel
 def mend_one(item, g, level, again, far, goal):
     t = item.item
-    cavity = g.triangles.local(64)
-    rim = local(i32, 64)
-    begin = g.points.local(64)
-    walls = g.segments.local(64)
-    origins = local(i32, 64)
-    ring = g.triangles.local(64)
+    cavity = g.triangles.local(128)
+    rim = local(i32, 128)
+    begin = g.points.local(128)
+    walls = g.segments.local(128)
+    origins = local(i32, 128)
+    ring = g.triangles.local(128)
     x, cut, turn, met = plan(g, t, cavity, rim, begin, walls, origins, ring, goal)
     if met != NONE:
         return  # `find_left` tells why
@@ -213,7 +213,7 @@ def mend_one(item, g, level, again, far, goal):
     wanted = size_at(x, cavity) if hasattr(last, "wanted") else 0.0
     feature = feature_at(x, begin, is_large(t, g, goal)) if hasattr(last, "feature") else 0.0
     walled = walls.size > 0 or cut >= 0
-    grades = local(i8, 64)
+    grades = local(i8, 128)
     now, later = i64(0), i64(0)
     a = begin[0]
     p = a.xy
@@ -371,12 +371,12 @@ def find_left(t, g, far, counts, goal):
         elif k < 0 and small:
             why = FLOOR
         else:
-            cavity = g.triangles.local(64)
-            rim = local(i32, 64)
-            begin = g.points.local(64)
-            walls = g.segments.local(64)
-            origins = local(i32, 64)
-            ring = g.triangles.local(64)
+            cavity = g.triangles.local(128)
+            rim = local(i32, 128)
+            begin = g.points.local(128)
+            walls = g.segments.local(128)
+            origins = local(i32, 128)
+            ring = g.triangles.local(128)
             x, cut, turn, met = plan(g, t, cavity, rim, begin, walls, origins, ring, goal)
             why = BOUNDARY if met == KEPT else (DIGITS if met == MISFIT else BUDGET)
         if why == BUDGET:

@@ -97,6 +97,11 @@ def alike(unit: ir.Unit) -> dict[str, frozenset[str]]:
     return found
 
 
+def claims(unit: ir.Unit) -> bool:
+    """Whether a kernel of the unit has ``single(collection)``."""
+    return any(isinstance(n, ir.Claim) for n in ir.walk(unit.funcs))
+
+
 def together(unit: ir.Unit) -> bool:
     """Whether all items of a step claim in one round."""
     return any(n.together for n in ir.walk(unit.blocks) if isinstance(n, ir.Foreach))
@@ -205,6 +210,8 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
     )
     if together(unit):
         common += (Field("lost", "u32*", "lost"),)  # one bit per item that does not claim again
+    if claims(unit):
+        common += (Field("queue", "u32*", "queue"),)  # on a GPU, one word per item: those that pass
     listed = sorted(used, key=lambda f: (f.slot, f.kind != "column", f.name))
     fixed = (f for f in listed if f.slot not in exchanged)
     swapped = (

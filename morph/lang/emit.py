@@ -59,14 +59,9 @@ def entry(unit: ir.Unit) -> str:
     return unit.name
 
 
-def claims(unit: ir.Unit) -> bool:
-    """Whether a kernel of the unit has ``single(collection)``."""
-    return any(isinstance(n, ir.Claim) for n in ir.walk(unit.funcs))
-
-
 def cooperative(unit: ir.Unit) -> bool:
     """Whether the unit has a barrier, so that all its blocks must run at once."""
-    return unit.fused or claims(unit) or _grows_while_read(unit)
+    return unit.fused or abi.claims(unit) or _grows_while_read(unit)
 
 
 def _grows_while_read(unit: ir.Unit) -> bool:
@@ -100,7 +95,7 @@ class Emission:
             | {n.slot for n in nodes if isinstance(n, ir.Need) and not n.local}
         )
         self.can_fail = any(isinstance(n, ir.Reserve | ir.LocalAdd) for n in nodes)
-        self.claims = claims(unit)
+        self.claims = abi.claims(unit)
         self.calls = Counter(n.func for n in nodes if isinstance(n, ir.Call))
         self.locks = bool(self.names.reborn) or any(isinstance(n, ir.Lock) for n in nodes)
         self.moving = moving(unit, self.reached)
@@ -435,7 +430,7 @@ class Emission:
 
         wins = f"owns{rows(claim.items)}"
         if claim.guard:
-            wins += f" && unchallenged{rows(claim.guard)}"
+            wins += f" & unchallenged{rows(claim.guard)}"
         claims = f"::claim{rows(claim.items)}"
         for head, does in (("void claim", claims), ("bool wins", f"return {wins}")):
             body = " ".join(x.strip() for x in self.way([f"{does};"], "it"))

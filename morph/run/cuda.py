@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morph.build import cuda
-from morph.lang import emit, ir
+from morph.lang import abi, emit, ir
 
 BLOCK = 256  # threads; the prelude's entry says so too
 CLAIM_BLOCKS = 2  # a multiprocessor: more items in flight only conflict more
@@ -41,7 +41,7 @@ class Launch:
             function = self._module.get_function(emit.entry(unit))
             fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, BLOCK, 0)
         cooperative = emit.cooperative(unit)
-        most = CLAIM_BLOCKS if emit.claims(unit) else FUSED_BLOCKS
+        most = CLAIM_BLOCKS if abi.claims(unit) else FUSED_BLOCKS
         each = max(min(fit, most), 1) if cooperative else WAVES
         self._blocks = device.attributes["MultiProcessorCount"] * each
         self.threads = self._blocks * BLOCK  # at once, if it is cooperative
