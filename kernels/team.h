@@ -13,7 +13,7 @@ enum : u32 { TOLD = 0x40000000u };      // what the master told
 struct Team {
     i32 thread, threads;
     bool replay;  // run only the pending items
-    bool master;  // between arrive and depart: this thread runs alone
+    bool master;  // between arrive and depart: this thread runs alone, the last to come
     bool told;    // what the master told at the last barrier
     u32 sense;    // the barrier word when this thread arrived
     u32 round;    // of claims
@@ -119,17 +119,14 @@ template <i32 FIRST, i32... MORE> MORPH_FN i32 one_of(i32 i) {
     else return i == 0 ? FIRST : one_of<MORE...>(i - 1);
 }
 
-// Wait for all.  Gives true to one thread, the master, which alone runs on; the others go on to depart.
+// Wait for all.  Gives true to the last thread to come, the master, which alone runs on; the others go
+// on to depart.
 template <class A> MORPH_FN bool arrive(const A& a, Team& t) {
     gather_block();
-    t.master = speaks(t) && leads(t);
-    t.told = false;
-    if (t.master) {
-        u32 all = members(t) - 1;
-        for (i32 spins = 0; ((t.sense = load(a.barrier)) & ~(RELEASED | TOLD)) != all; spins++) pause(spins);
-        acquire();
-    } else if (speaks(t)) {
+    t.master = t.told = false;
+    if (speaks(t)) {
         t.sense = add_release(a.barrier, 1);
+        t.master = (t.sense & ~(RELEASED | TOLD)) == u32(members(t) - 1);
     }
     return t.master;
 }
@@ -142,7 +139,7 @@ template <class A> MORPH_FN bool await_release(const A& a, Team& t) {  // what t
 template <class A> MORPH_FN void depart(const A& a, Team& t) {
     if (t.master) {
         u32 released = (t.sense & RELEASED) ^ RELEASED;
-        add_release(a.barrier, (t.told ? released | TOLD : released) - t.sense);
+        add_release(a.barrier, (t.told ? released | TOLD : released) - (t.sense + 1));
     } else if (speaks(t)) {
         t.told = await_release(a, t);
     }
