@@ -269,6 +269,12 @@ def test_in_edges_and_locks(target, choice):
         assert all(d in ([b for a, b in ends if a == p] or [FAR]) for p, d in enumerate(dist))
 
 
+@morph.kernel
+def tally(p):
+    for t in p.outnbrs:
+        atomic_add(t.hits, 1)
+
+
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("where", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_large(where, choice):
@@ -294,6 +300,7 @@ def test_large(where, choice):
         with way:
             g = morph.Graph.from_edges(src, dst, n=n, device=where)
             g.points.add("dist", i64, fill=FAR)
+            g.points.add("hits", i32)
             for run in (PROGRAMS[choice], PROGRAMS[choice].eager):
                 g.points.dist[:] = FAR
                 g.points[0].dist = 0
@@ -301,6 +308,11 @@ def test_large(where, choice):
                 lists[0].add(0)
                 run(*lists)
                 assert (host(g.points.dist) == want).all()
+            morph.foreach(g.points, tally, balance=choice)  # each edge is run once
+            assert (host(g.points.hits) == np.bincount(dst, minlength=n)).all()
+            morph.foreach(g.points, tally, balance=choice, where=lambda p: p.id % 7 == 0)
+            again = np.bincount(dst[src % 7 == 0], minlength=n)
+            assert (host(g.points.hits) == np.bincount(dst, minlength=n) + again).all()
 
 
 # --- which loops ----------------------------------------------------------------------------------
