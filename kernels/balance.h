@@ -25,9 +25,9 @@ struct Reached {
 
 constexpr i64 NO_LIST = ~0ull >> 1;  // as LIMIT: no row is as long
 #if defined(MORPH_FAULTS)  // tests: small graphs have hubs, and more than there is room for
-constexpr i64 HUB = 2, CHUNK = 2, MOST_HUBS = 5;
+constexpr i64 HUB = 2, LEAST_HUB = 1, CHUNK = 2, MOST_HUBS = 5;
 #elif defined(__CUDACC__)
-constexpr i64 HUB = 256, CHUNK = 128, MOST_HUBS = NO_LIST;
+constexpr i64 HUB = 256, LEAST_HUB = 64, CHUNK = 128, MOST_HUBS = NO_LIST;
 #else
 constexpr i64 HUB = 4096, CHUNK = 1024, MOST_HUBS = NO_LIST;
 #endif
@@ -105,10 +105,12 @@ MORPH_FN i32 owner_of(i32 upto, i32 i) {
     return lane;
 }
 
-// Puts the tile's long rows on the list.
+// Puts the long rows of a tile on the list: with few items there are warps to spare, and rows are long
+// sooner.
 template <class A, class Step>
-MORPH_FN void list_hubs(const A& a, const Step&, Entries& row, const typename Step::Live& live) {
-    bool hub = row.end - row.begin > Step::LIMIT;
+MORPH_FN void list_hubs(const A& a, const Step&, Entries& row, const typename Step::Live& live, i32 size) {
+    i64 limit = Step::LIMIT == HUB ? max_of(HUB * size / 32, LEAST_HUB) : Step::LIMIT;
+    bool hub = row.end - row.begin > limit;
     if (!__any_sync(ALL_LANES, hub)) return;
     Hubs<Step> hubs(a);
     i64 mine = hub ? hubs.count(row) : 0, upto = sum_up_to(mine), before = 0;
@@ -117,15 +119,15 @@ MORPH_FN void list_hubs(const A& a, const Step&, Entries& row, const typename St
     if (hub && hubs.put(before, row, live)) row.end = row.begin;
 }
 
-// Runs the items of a warp's lanes: those that have one that passed are `here`.
+// Runs the items of a warp's first `size` lanes: those that have one that passed are `here`.
 template <class A, class R, class Step, class I>
-MORPH_FN void tile(const A& a, R&, const Step& s, I& it, bool here) {
+MORPH_FN void tile(const A& a, R&, const Step& s, I& it, bool here, i32 size) {
     Entries row;
     typename Step::Live live{};
     if (here) s.head(a, it, row, live);
     else it.failed = 0;  // it has ended; its lane helps
     __syncwarp();
-    if constexpr (Step::LIMIT < NO_LIST) list_hubs(a, s, row, live);
+    if constexpr (Step::LIMIT < NO_LIST) list_hubs(a, s, row, live, size);
     while (__any_sync(ALL_LANES, row.begin < row.end)) {  // once, unless 32 bits cannot count them
         i32 mine = i32(min_of(row.end - row.begin, i64(1 << 25))), upto = sum_up_to(mine);
         i32 all = __shfl_sync(ALL_LANES, upto, 31);
@@ -150,14 +152,17 @@ MORPH_FN void tile(const A& a, R&, const Step& s, I& it, bool here) {
     end_item(a, it);
 }
 
-// Tiles of as many items as leave no warp without one.
+// Tiles of 1 to 8 items, while not all warps have one (each costs a few atomics on the same words), then
+// of as many as leave none without.
 template <class A, class R, class Step>
 MORPH_FN void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    i64 warps = t.threads / 32, size = (last - first + warps - 1) / warps;
-    size = size > 32 ? 32 : size;
+    i64 warps = t.threads / 32, all = (last - first + warps - 1) / warps;
+    i64 few = (8 * (last - first) + warps - 1) / warps;
+    i32 size = all > 8 ? i32(min_of(all, i64(32))) : i32(min_of(few, i64(8)));
     for (i64 base = first + warp_id() * size; base < last; base += warps * size) {
         typename Step::I it(a, t, base + lane_id());
-        tile(a, t, s, it, lane_id() < size && it.position < last && open(a, t, s, it));
+        bool mine = lane_id() < size && it.position < last;
+        tile(a, t, s, it, mine && open(a, t, s, it), size);
     }
 }
 

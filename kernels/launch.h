@@ -66,7 +66,7 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
             typename Step::I it(a, t, base + queue[here ? k + lane : 0]);
             if (here) s.find(a, it);
             if constexpr (Step::SPREADS) {
-                tile(a, t, s, it, here);
+                tile(a, t, s, it, here, 32);
             } else if (here) {
                 s.run(a, it);
                 end_item(a, it);
