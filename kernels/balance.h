@@ -1,11 +1,13 @@
 // The last loop of a kernel, over the entries of its item's row, run by several threads.
 //
 // A `Step` that SPREADS has, beside what launch.h lists,
-//     Live                       what an entry reads of its item
-//     LIMIT                      how many entries a row may have that is not put on the list
-//     head(a, it, row, live)     all that comes before the loop; `row` stays empty if that is all
-//     reach(a, k)                what entry k of the adjacency leads to
-//     entry(a, it, live, reached)  the inside of the loop; `it` is of whoever runs it
+//     Live, Rest, Sums      what an entry reads of its item, what the tail reads, what entries add up
+//     LIMIT                 how many entries a row may have that is not put on the list
+//     head(a, it, row, live, rest)    all before the loop; whether that is come to
+//     reach(a, k)           what entry k of the adjacency leads to
+//     entry(a, it, live, reached, sums)    the inside of the loop; `it` is of whoever runs it
+//     WHOLE                 whether there is a tail: then no row is put on the list
+//     add(rest, sums), tail(a, it, rest)   what the entries have added up; all behind the loop
 //
 // Invariant: the head of an item has run, and has reserved, before any of its entries runs.  The room
 // reserved for an entry is its own: whoever runs it takes that over, and gives back the rest.
@@ -22,6 +24,7 @@ struct Entries {  // of a row: its part of the adjacency
 struct Reached {
     i32 edge, end;
 };
+struct Nothing {};  // is handed on where there is no tail
 
 constexpr i64 NO_LIST = ~0ull >> 1;  // as LIMIT: no row is as long
 #if defined(MORPH_FAULTS)  // tests: small graphs have hubs, and more than there is room for
@@ -80,9 +83,9 @@ MORPH_FN i32 lane_id() { return threadIdx.x & 31; }
 MORPH_FN i64 warp_id() { return i64(threadIdx.x / 32) * gridDim.x + blockIdx.x; }
 
 template <class T> MORPH_FN T from_lane(const T& x, i32 lane) {
-    constexpr i32 N = (sizeof(T) + 3) / 4;
+    constexpr i32 N = __is_empty(T) ? 0 : (sizeof(T) + 3) / 4;
     union Words {
-        u32 word[N];
+        u32 word[N + 1];
         T value;
         MORPH_FN Words() {}
     } give, take;
@@ -94,6 +97,14 @@ template <class T> MORPH_FN T sum_up_to(T x) {  // over the lanes up to this one
     MORPH_UNROLL_ALL for (i32 by = 1; by < 32; by *= 2) {
         T below = __shfl_up_sync(ALL_LANES, x, by);
         if (lane_id() >= by) x += below;
+    }
+    return x;
+}
+template <class T> MORPH_FN T sum_of_row(T x, i32 row) {  // over those of the same row up to this lane
+    MORPH_UNROLL_ALL for (i32 by = 1; by < 32; by *= 2) {
+        T below = from_lane(x, (lane_id() - by) & 31);
+        i32 its = __shfl_up_sync(ALL_LANES, row, by);
+        if (lane_id() >= by && its == row) x.add(below);
     }
     return x;
 }
@@ -124,8 +135,9 @@ template <class A, class R, class Step, class I>
 MORPH_FN void tile(const A& a, R&, const Step& s, I& it, bool here, i32 size) {
     Entries row;
     typename Step::Live live{};
-    if (here) s.head(a, it, row, live);
-    else it.failed = 0;  // it has ended; its lane helps
+    typename Step::Rest rest{};
+    bool came = here && s.head(a, it, row, live, rest);
+    if (!here) it.failed = 0;  // it has ended; its lane helps
     __syncwarp();
     if constexpr (Step::LIMIT < NO_LIST) list_hubs(a, s, row, live, size);
     while (__any_sync(ALL_LANES, row.begin < row.end)) {  // once, unless 32 bits cannot count them
@@ -143,11 +155,22 @@ MORPH_FN void tile(const A& a, R&, const Step& s, I& it, bool here, i32 size) {
         reach(i);
         for (i32 base = 0; base < all; base += 32, i += 32) {
             Reached reached = next;
-            typename Step::Live its = from_lane(live, owner);
+            i32 whose = owner;
+            typename Step::Live its = from_lane(live, whose);
             if (base + 32 < all) reach(i + 32);
-            if (i < all) s.entry(a, it, its, reached);
+            typename Step::Sums sums;
+            if (i < all) s.entry(a, it, its, reached, sums);
             __syncwarp();
+            if constexpr (Step::WHOLE) {
+                sums = sum_of_row(sums, whose);
+                i32 last = min_of(upto, base + 32) - 1;  // of the row's entries so far
+                sums = from_lane(sums, last & 31);
+                if (last >= base && last >= upto - mine) s.add(rest, sums);
+            }
         }
+    }
+    if constexpr (Step::WHOLE) {
+        if (came) s.tail(a, it, rest);
     }
     end_item(a, it);
 }
@@ -190,6 +213,7 @@ template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t,
     typename Step::I it(a, t, -1);
     for (i64 h = hub_of(hubs.at, n, chunk); chunk < last; h++) {
         Hub<Step> hub = hubs.at[h];
+        Nothing none;
         i64 end = min_of(hub.row.end, hub.row.begin + (last - hub.chunk) * CHUNK);
         i64 base = hub.row.begin + (chunk - hub.chunk) * CHUNK, k = base + lane_id();
         Reached next{};
@@ -197,7 +221,7 @@ template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t,
         for (; base < end; base += 32, k += 32) {
             Reached reached = next;
             if (k + 32 < end) next = s.reach(a, k + 32);
-            if (k < end) s.entry(a, it, hub.live, reached);
+            if (k < end) s.entry(a, it, hub.live, reached, none);
             __syncwarp();
         }
         chunk = hub.chunk + chunks(hub.row);
@@ -217,10 +241,11 @@ MORPH_FN void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) 
             if (!open(a, t, s, it)) continue;
             Entries row;
             typename Step::Live live{};
-            s.head(a, it, row, live);
+            Nothing none;
+            s.head(a, it, row, live, none);
             bool hub = row.end - row.begin > Step::LIMIT;
             if (!hub || !hubs.put(fetch(Plus(), hubs.words + LISTED, hubs.count(row)), row, live))
-                for (i64 k = row.begin; k < row.end; k++) s.entry(a, it, live, s.reach(a, k));
+                for (i64 k = row.begin; k < row.end; k++) s.entry(a, it, live, s.reach(a, k), none);
             end_item(a, it);
         }
 }
@@ -243,10 +268,11 @@ template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t,
     if (!n) return;
     i64 all = hubs.at[n - 1].chunk + chunks(hubs.at[n - 1].row);
     typename Step::I it(a, t, -1);
+    Nothing none;
     for (i64 chunk; (chunk = fetch(Plus(), a.cursor, i64(1))) < all;) {
         const Hub<Step>& hub = hubs.at[hub_of(hubs.at, n, chunk)];
         i64 k = hub.row.begin + (chunk - hub.chunk) * CHUNK, end = min_of(hub.row.end, k + CHUNK);
-        for (; k < end; k++) s.entry(a, it, hub.live, s.reach(a, k));
+        for (; k < end; k++) s.entry(a, it, hub.live, s.reach(a, k), none);
     }
     end_item(a, it);
 }

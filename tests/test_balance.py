@@ -1,4 +1,4 @@
-"""Loops over edges that several threads share: which they are, and equal results of all choices."""
+"""Loops over edges that several threads share: all choices give the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from targets import everywhere, host, tries
 from test_faults import counters_hold
 
 import morph
-from morph.kernel import BALANCE
 from morph.lang.spread import CHOICES
 from morph.prelude import atomic_add, atomic_min, f32, i8, i32, i64, single, vector
 from morph.testing import fail_allocation, team
@@ -245,6 +244,65 @@ def test_every_allocation_can_fail(where, choice):
 
 
 @morph.kernel
+def summing(p, log, least):
+    total = p.count + 0.5
+    low, high = least, i64(-9)
+    n = 0
+    for e in p.outedges:
+        atomic_add(e.dst.count, 0)
+        if e.dst == p:
+            continue
+        n -= 1
+        low = min(low, e.weight)
+        if e.weight > 1:
+            high = max(e.id, high)
+            for twice in range(2):
+                total += e.weight * twice
+    if n < 0:
+        log.add(p, by=i64(low))
+        p.high = high
+        p.total = total
+    p.met = -n
+
+
+def summed(case, least=3):
+    n, ends = case
+    log, high, total, met = Counter(), [0] * n, [0.0] * n, [0] * n
+    for p in range(n):
+        mine = [(k, k * 7 % 5) for k, (a, b) in enumerate(ends) if a == p != b]
+        met[p] = len(mine)
+        if mine:
+            log[p, min(least, *(w for _, w in mine))] += 1
+            high[p] = max([-9, *(k for k, w in mine if w > 1)])
+            total[p] = 0.5 + sum(w for _, w in mine if w > 1)
+    return log, high, total, met
+
+
+def sums(target, case, choice):
+    g = graph(target, case, count=i32, high=i64, total=np.float64, met=i64)
+    log = morph.Collection(g.points, by=i64)
+    morph.foreach(g.points, summing, log, np.int32(3), balance=choice)
+    counters_hold(log)
+    found = Counter(zip(host(log.item).tolist(), host(log.by).tolist(), strict=True))
+    return found, *(host(getattr(g.points, c)).tolist() for c in ("high", "total", "met"))
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@tries(8)
+@given(graphs())
+def test_sums(target, choice, case):
+    assert all(got == summed(case) for got in shared(target, lambda: sums(target, case, choice)))
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("where", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_sums_of_items_without_room(where, choice):
+    for n in range(1, 6):
+        with fail_allocation(n, where), team(1 + n % 3):
+            assert sums(where, STAR, choice) == summed(STAR)
+
+
+@morph.kernel
 def backwards(p):
     p.at = p.at + f32(1)
     for t in p.innbrs:
@@ -313,152 +371,3 @@ def test_large(where, choice):
             morph.foreach(g.points, tally, balance=choice, where=lambda p: p.id % 7 == 0)
             again = np.bincount(dst[src % 7 == 0], minlength=n)
             assert (host(g.points.hits) == np.bincount(dst, minlength=n) + again).all()
-
-
-# --- which loops ----------------------------------------------------------------------------------
-
-
-def text(kernel, *args, choice="auto", **columns):
-    g = graph("cpu", STAR, x=i64, y=i64, ref=morph.Ref("points"))
-    rest = [morph.Collection(g.points) if a == "list" else a for a in args]
-    morph.foreach(g.points, kernel, *rest, balance=choice)
-    return kernel.source()
-
-
-@morph.kernel
-def simple(p):
-    for t in p.outnbrs:
-        atomic_add(t.x, 1)
-
-
-def test_the_choice_is_in_the_text():
-    limits = {"auto": "LIMIT = HUB;", "warp": "LIMIT = NO_LIST;", "grid": "LIMIT = 0;"}
-    for choice in CHOICES:
-        made = text(simple, choice=choice)
-        assert ("SPREADS = true" in made) == (choice != "thread")
-        assert ("run_hubs(" in made) == (choice in ("auto", "grid"))
-        assert limits.get(choice, "SPREADS = false") in made
-
-
-def test_choices_are_those_of_foreach():
-    assert BALANCE == CHOICES
-    with pytest.raises(ValueError, match="balance is one of 'auto', 'thread', 'warp', 'grid'"):
-        text(simple, choice="block")
-
-
-@morph.kernel
-def breaks(p):
-    for t in p.outnbrs:
-        if t.x > 3:
-            break
-        atomic_add(t.x, 1)
-
-
-@morph.kernel
-def returns(p):
-    for t in p.outnbrs:
-        if t.x > 3:
-            return
-        atomic_add(t.x, 1)
-
-
-@morph.kernel
-def counts(p):
-    n = 0
-    for t in p.outnbrs:
-        n += 1
-        atomic_add(t.x, n)
-
-
-@morph.kernel
-def goes_on(p):
-    for t in p.outnbrs:
-        atomic_add(t.x, 1)
-    p.y = 1
-
-
-@morph.kernel
-def last_wins(p):
-    for t in p.outnbrs:
-        p.y = t.id
-
-
-@morph.kernel
-def reads_its_own(p):
-    for t in p.outnbrs:
-        if t.y == 0:
-            t.y = 1
-
-
-@morph.kernel
-def asks_in_between(p):
-    for t in p.outnbrs:
-        atomic_add(t.x, atomic_add(p.y, 1))
-
-
-@morph.kernel
-def from_behind(p):
-    for t in reversed(p.outnbrs):
-        atomic_add(t.x, 1)
-
-
-@morph.kernel
-def gathers(p, g):
-    near = g.points.local(40)
-    for t in p.outnbrs:
-        near.add(t)
-
-
-@morph.func
-def bump(t):
-    t.y = t.y + 1
-
-
-@morph.kernel
-def calls(p):
-    for t in p.outnbrs:
-        bump(t)
-
-
-@morph.kernel
-def marks(p):
-    for t in p.outnbrs:
-        t.y = 1
-        p.x = 3
-
-
-@morph.kernel
-def branches(p):
-    if p.x == 0:
-        for t in p.outnbrs:
-            half = t.id // 2
-            for s in t.outnbrs:
-                if s == p:
-                    break
-                half += 1
-            atomic_add(t.x, half)
-    else:
-        p.y = 1
-
-
-@pytest.mark.parametrize("kernel", [simple, marks, branches])
-def test_loops_that_are_shared(kernel):
-    assert "SPREADS = true" in text(kernel)
-
-
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        breaks,
-        returns,
-        counts,
-        goes_on,
-        last_wins,
-        reads_its_own,
-        asks_in_between,
-        from_behind,
-        calls,
-    ],
-)
-def test_loops_whose_order_counts(kernel):
-    assert "SPREADS = false" in text(kernel)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from morph.lang import ir
 from morph.lang.abi import cname
+from morph.lang.cxx import constant
 from morph.lang.cxx_stmt import Body
 from morph.lang.spread import LISTS, Spread
-from morph.lang.types import Handle, Object
+from morph.lang.types import Handle, Object, Scalar, Type
 
 if TYPE_CHECKING:
     from morph.lang.emit import Emission
@@ -34,11 +35,13 @@ class Head(Body):
             return
         row = f"a.{cname(s.graph)}_{s.direction}_offset, {self.expr(s.point)}"
         self.put(f"row_ = {{row_begin({row}), row_end({row})}};")
-        for n in self.spread.live:
-            self.put(f"live_.{self.names.member(n)} = {self.resolve(n)};")
+        for name, locals_ in (("live_", self.spread.live), ("rest_", self.spread.rest)):
+            for n in locals_:
+                self.put(f"{name}.{self.names.member(n)} = {self.resolve(n)};")
         for slot, count in self.spread.room:  # it goes with the entries
             each = "" if count == 1 else f"{count} * "
             self.put(f"it.{cname(slot)}_room -= {each}i32(row_.end - row_.begin);")
+        self.put("return true;")
 
 
 class Entry(Body):
@@ -59,36 +62,81 @@ def shared(e: Emission, s: ir.Node) -> Spread | None:
 
 def listed(e: Emission, s: ir.Node) -> bool:
     """Whether a step puts long rows on the list."""
-    return isinstance(s, ir.Foreach) and s.balance in LISTS and shared(e, s) is not None
+    spread = shared(e, s)
+    lists = isinstance(s, ir.Foreach) and s.balance in LISTS
+    return lists and spread is not None and not spread.whole
 
 
-def live_struct(e: Emission, k: ir.Kernel) -> None:
-    """What the loop reads of its item."""
+def spread_structs(e: Emission, k: ir.Kernel) -> None:
+    """What the parts of a kernel hand on."""
+    spread, n, name = e.spreads[k.name], e.names, e.names.funcs[k.name]
     types = dict(k.params) | dict(k.locals)
-    e.put("", f"struct {e.names.funcs[k.name]}_live {{  // what the loop reads of its item")
-    live = [(types[n], e.names.member(n)) for n in e.spreads[k.name].live]
-    e.put(*(f"    {e.names.type(t)} {n};" for t, n in live), "};")
+    parts = [("live", "its entries read of the item", spread.live)]
+    if spread.whole:
+        parts.append(("rest", "is read behind its loop", spread.rest))
+    for part, what, names in parts:
+        e.put("", f"struct {name}_{part} {{  // what {what}")
+        e.put(*(f"    {n.type(types[x])} {n.member(x)};" for x in names), "};")
+    if spread.whole:
+        e.put("", f"struct {name}_sums {{  // what entries add up, from what changes nothing")
+        for x, how in spread.sums:
+            none = constant(ir.Const(value=_none(how, types[x]), type=types[x], pos=k.pos))
+            e.put(f"    {n.type(types[x])} {n.member(x)} = {none};")
+        e.put(f"    template <class T> MORPH_FN void add(const T& x) {{ {_adds(e, spread)} }}")
+        e.put("};")
+
+
+def _none(how: str, t: Type) -> float:
+    """What changes nothing when it is added, or a minimum or maximum is taken with it."""
+    assert isinstance(t, Scalar)
+    if how == "+":
+        return -0.0 if t.kind == "f" else 0
+    if t.kind == "f":
+        return float("inf") if how == "min" else float("-inf")
+    least, most = (
+        (0, 2**t.bits - 1) if t.kind == "u" else (-(2 ** (t.bits - 1)), 2 ** (t.bits - 1) - 1)
+    )
+    return most if how == "min" else least
+
+
+def _adds(e: Emission, spread: Spread, to: str = "") -> str:
+    """The statements that add sums ``x`` to those of ``to``."""
+    done = []
+    for name, how in spread.sums:
+        m = e.names.member(name)
+        both = f"{to}{m} + x.{m}" if how == "+" else f"{how}_of({to}{m}, x.{m})"
+        done.append(f"{to}{m} = {both};")
+    return " ".join(done)
 
 
 def emit_spread(e: Emission, k: ir.Func) -> None:
-    """Add the head and the entry of a kernel."""
+    """Add the parts of a kernel."""
     spread, n, name = e.spreads[k.name], e.names, e.names.funcs[k.name]
-    listed = "".join(f", {n.type(t)} {n.spell(p)}" for p, t in _values(k))
-    head = f"void {name}_head(const Args& a, Item& it{listed}, Entries& row_, {name}_live& live_)"
-    e.define(k, head, k.body, make=partial(Head, spread=spread))
-    loop, types = spread.loop, dict(k.locals)
-    bound = [(loop.edge, "i32"), *([(loop.var, "i32")] if loop.var else [])]
+    loop, types, moving = spread.loop, dict(k.locals), e.moving[k.name]
     item, *given = _values(k)
+
+    def listed(params: Any) -> str:
+        return "".join(f", {n.type(t)} {n.spell(p)}" for p, t in params)
+
+    rest = f", {name}_rest& rest_" if spread.whole else ""
+    head = f"bool {name}_head(const Args& a, Item& it{listed(_values(k))}, Entries& row_"
+    make = partial(Head, spread=spread)
+    e.define(k, f"{head}, {name}_live& live_{rest})", spread.head, gives=" false", make=make)
+    bound = [(b, types.get(b, Handle(""))) for b in (loop.edge, loop.var) if b]
     inner = replace(
-        k, params=(*given, *((b, types.get(b, Handle(""))) for b, _ in bound)),
-        locals=tuple((x, t) for x, t in k.locals if x not in dict(bound)),
-    )  # fmt: skip
-    listed = "".join(f", {n.type(t)} {n.spell(p)}" for p, t in inner.params)
-    entry = f"void {name}_entry(const Args& a, Item& it, const {name}_live& live_{listed})"
+        k, params=(*given, *bound), locals=tuple(x for x in k.locals if x[0] not in dict(bound))
+    )
+    sums = f", {name}_sums& sums_" if spread.whole else ""
+    entry = f"void {name}_entry(const Args& a, Item& it, const {name}_live& live_{sums}"
+    lives = dict.fromkeys(spread.live, "live_") | {x: "sums_" for x, _ in spread.sums}
     e.define(
-        inner, entry, spread.entry, set(spread.live), moving=e.moving[k.name], lives="live_",
+        inner, f"{entry}{listed(inner.params)})", spread.entry, lives, moving=moving,
         make=partial(Entry, spread=spread),
     )  # fmt: skip
+    if spread.whole:
+        behind = replace(k, params=tuple(given))
+        tail = f"void {name}_tail(const Args& a, Item& it, {name}_rest& rest_{listed(given)})"
+        e.define(behind, tail, spread.tail, dict.fromkeys(spread.rest, "rest_"), moving=moving)
 
 
 def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
@@ -99,21 +147,36 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
     n, name, loop = e.names, e.names.funcs[s.kernel], spread.loop
     ends = f"{n.end(loop.graph, loop.direction)}.get(edge)" if loop.var else "-1"
     call = "r.edge, r.end" if loop.var else "r.edge"
-    return [
+    given = "const Args& a, I& it"
+    rest, sums = (", rest", ", sums") if spread.whole else ("", "")
+    lines = [
         "    static constexpr bool SPREADS = true;  // its last loop, by entries",
-        f"    static constexpr i64 LIMIT = {LIMITS[s.balance]};",
+        f"    static constexpr bool WHOLE = {'true' if spread.whole else 'false'};",
+        f"    static constexpr i64 LIMIT = {LIMITS[s.balance] if listed(e, s) else 'NO_LIST'};",
         f"    typedef {name}_live Live;",
-        "    MORPH_FN void head(const Args& a, I& it, Entries& row, Live& live) const {",
-        f"        {name}_head(a, it, it.row{args}, row, live);",
+        f"    typedef {f'{name}_rest' if rest else 'Nothing'} Rest;",
+        f"    typedef {f'{name}_sums' if sums else 'Nothing'} Sums;",
+        f"    MORPH_FN bool head({given}, Entries& row, Live& live, Rest& rest) const {{",
+        f"        return {name}_head(a, it, it.row{args}, row, live{rest});",
         "    }",
         "    MORPH_FN Reached reach(const Args& a, i64 k) const {",
         f"        i32 edge = {n.edge(loop.graph, loop.direction, 'k')};",
         f"        return {{edge, {ends}}};",
         "    }",
-        "    MORPH_FN void entry(const Args& a, I& it, const Live& live, Reached r) const {",
-        f"        {name}_entry(a, it, live{args}, {call});",
+        f"    MORPH_FN void entry({given}, const Live& live, Reached r, Sums& sums) const {{",
+        f"        {name}_entry(a, it, live{sums}{args}, {call});",
         "    }",
     ]
+    if spread.whole:
+        lines += [
+            "    MORPH_FN void add(Rest& rest, const Sums& x) const {",
+            f"        {_adds(e, spread, 'rest.')}",
+            "    }",
+            f"    MORPH_FN void tail({given}, Rest& rest) const {{",
+            f"        {name}_tail(a, it, rest{args});",
+            "    }",
+        ]
+    return lines
 
 
 def _values(f: ir.Func) -> list[Any]:

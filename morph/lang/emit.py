@@ -15,7 +15,7 @@ from pathlib import Path
 from morph.lang import abi, ir
 from morph.lang.abi import cname
 from morph.lang.cxx import Names, prelude_names
-from morph.lang.cxx_spread import emit_spread, listed, live_struct, step_members
+from morph.lang.cxx_spread import emit_spread, listed, spread_structs, step_members
 from morph.lang.cxx_stmt import Body, adds, named
 from morph.lang.flow import changed, moving
 from morph.lang.fused import emit_program
@@ -235,7 +235,7 @@ class Emission:
             if k.commit is not None:
                 self._live(k)
             if k.name in self.spreads:
-                live_struct(self, k)
+                spread_structs(self, k)
         self.put("", "MORPH_FN void end_item(const Args& a, Item& it) {")
         base = self.names.base
         given = [f"    give_back({base(s)}_meta, it.{cname(s)}_room);" for s in self.rooms]
@@ -285,7 +285,10 @@ class Emission:
             self.put("", f"MORPH_FN {result} {name}(const Args& a, Item& it{listed}) {{")
             self.put(*f.cpp.strip("\n").splitlines(), "}", '#line 1 "morph"')
         elif isinstance(f, ir.Kernel) and f.commit is not None:
-            live, given = set(self._live_names(f)), f"(const Args& a, {name}_item& it{listed})"
+            live, given = (
+                dict.fromkeys(self._live_names(f), "it"),
+                f"(const Args& a, {name}_item& it{listed})",
+            )
             self.define(f, f"bool {name}{given}", f.body, live, " false")
             for part, body in (("commit", f.commit), ("abort", f.abort or ())):
                 moving = self.moving[f"{f.name}_commit"]
@@ -303,17 +306,17 @@ class Emission:
         return self.calls[f.name] > 1 and sum(1 for _ in ir.walk(f.body)) > INLINE
 
     def define(
-        self, f: ir.Func, head: str, body: ir.Body, live: set[str] | None = None, gives: str = "",
-        called: bool = False, moving: frozenset[tuple[str, str]] | None = None,
-        lives: str = "it", make: Callable[..., Body] = Body,
+        self, f: ir.Func, head: str, body: ir.Body, live: dict[str, str] | None = None,
+        gives: str = "", called: bool = False, moving: frozenset[tuple[str, str]] | None = None,
+        make: Callable[..., Body] = Body,
     ) -> None:  # fmt: skip
-        """A function; the locals that are ``live`` are members of what is called ``lives``."""
+        """A function; the locals that are ``live`` are members of what they are given with."""
         types = dict(f.params) | dict(f.locals)
         spell, scalars = self.names.spell, self.names.scalars
 
         def resolve(name: str) -> str:
             if live and name in live:
-                return f"{lives}.{self.names.member(name)}"
+                return f"{live[name]}.{self.names.member(name)}"
             return f"a.{spell(name)}" if name not in types and name in scalars else spell(name)
 
         launch = "it.launch" if self.unit.fused else "i32(a.launch)"
@@ -329,7 +332,7 @@ class Emission:
                 else:
                     b.put(f"{self.names.type(t)} {spell(n)}{{}};")
         b.body(body)
-        if gives == " false" and not (body and isinstance(body[-1], ir.Claim | ir.Return)):
+        if gives == " false" and not (b.lines and b.lines[-1].startswith("    return ")):
             b.put("return false;")
         lines = self.way(b.lines, "it")
         if not isinstance(f, ir.Kernel) and not any(USES_ITEM(x) for x in lines):

@@ -1,12 +1,13 @@
 """Which loop of a kernel can be run by several threads at once, entry by entry.
 
-The loop over a point's neighbours or edges with which a kernel ends, if its iterations neither hand
-a local on nor write what another of them reads: then their order is of no account, and the entries
-of all items of a step can be shared out whatever row they are in.  The kernel falls in two: the
-*head*, all that comes before the loop, and what is done for one *entry*.
+The last loop over a point's neighbours or edges, if its iterations neither hand a local on nor
+write what another of them reads: then their order is of no account, and the entries of all items of
+a step can be shared out whatever row they are in.  The kernel falls into the *head*, all that comes
+before the loop, what is done for one *entry*, and the *tail*.
 
 Plain writes are for rows that belong to the entry alone (its edge, a row that it has made), or of
 one value that is the same for all.  An atomic at a place that all entries share gives nothing back.
+A local of outside may be a *sum*: the entries add to it, or take its minimum or maximum, no more.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from morph.lang import ir
 from morph.lang.flow import read_first
-from morph.lang.types import Local, Object
+from morph.lang.types import Local, Object, Scalar
 
 LISTS = ("auto", "grid")  # choices by which long rows are shared out over all threads
 CHOICES = ("auto", "thread", "warp", "grid")
@@ -31,16 +32,26 @@ AT = (ir.Load, ir.Write, ir.Atomic, ir.LockPlace)
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The loop, what is done for one entry, and what that reads or takes of the item.
+    """A kernel as it falls apart, and what its parts hand on.
 
-    ``live`` are the locals (the item among them) that the loop reads; ``room`` how many rows of
-    each store an entry may take.
+    ``live`` are the locals (the item among them) that the entries read, ``rest`` those that the
+    tail reads or the entries sum up; ``sums`` says by ``+``, ``min`` or ``max``; ``room`` is how
+    many rows of each store an entry may take.
     """
 
+    head: ir.Body  # up to and with the loop
     loop: ir.ForEdges
     entry: ir.Body
+    tail: ir.Body
     live: tuple[str, ...]
+    rest: tuple[str, ...]
+    sums: tuple[tuple[str, str], ...]
     room: tuple[tuple[str, int], ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether an item has to know when all its entries have run."""
+        return bool(self.tail or self.sums)
 
 
 def spreads(unit: ir.Unit) -> dict[str, Spread]:
@@ -55,64 +66,106 @@ def spreads(unit: ir.Unit) -> dict[str, Spread]:
 def lists(unit: ir.Unit) -> bool:
     """Whether long rows are put on a list, for all threads to share."""
     steps = [s for s in ir.walk(unit.blocks) if isinstance(s, ir.Foreach) and s.balance in LISTS]
-    return bool(steps and spreads(unit).keys() & {s.kernel for s in steps})
+    found = spreads(unit) if steps else {}
+    return any(s.kernel in found and not found[s.kernel].whole for s in steps)
 
 
 def spread(kernel: ir.Func, funcs: Mapping[str, ir.Func]) -> Spread | None:
-    """The loop of a kernel that can be shared out, if it has one."""
+    """The parts of a kernel whose last loop can be shared out, if it has one."""
     if not isinstance(kernel, ir.Kernel) or kernel.commit is not None:
         return None
-    for loop in _last(kernel.body):
-        facts = _Loop(loop, kernel, funcs)
+    for head, loop, tail in _last(kernel.body):
+        facts = _Loop(loop, tail, kernel, funcs)
         if facts.holds():
-            return facts.spread()
+            return facts.spread(head)
     return None
 
 
-def _last(body: ir.Body) -> list[ir.ForEdges]:
-    """The loops over edges after which nothing follows."""
-    match body[-1] if body else None:
-        case ir.ForEdges() as loop:
-            return [loop]
-        case ir.If() as s:
-            return _last(s.then) + _last(s.orelse)
-    return []
+def _last(body: ir.Body) -> list[tuple[ir.Body, ir.ForEdges, ir.Body]]:
+    """The last loops over edges, one in each branch: what comes before, the loop, what follows."""
+    branch = body[-1] if body else None
+    if isinstance(branch, ir.If):
+        found = [(replace(branch, then=h), loop, t) for h, loop, t in _last(branch.then)]
+        found += [(replace(branch, orelse=h), loop, t) for h, loop, t in _last(branch.orelse)]
+        if found:
+            return [((*body[:-1], h), loop, t) for h, loop, t in found]
+    loops = [(i, s) for i, s in enumerate(body) if isinstance(s, ir.ForEdges)]
+    return [(body[: i + 1], s, body[i + 1 :]) for i, s in loops[-1:]]
 
 
 class _Loop:
     """A loop, and what its body does."""
 
-    def __init__(self, loop: ir.ForEdges, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> None:
-        self.loop, self.kernel, self.funcs = loop, kernel, funcs
+    def __init__(
+        self, loop: ir.ForEdges, tail: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]
+    ) -> None:
+        self.loop, self.tail, self.kernel, self.funcs = loop, tail, kernel, funcs
         self.types = dict(kernel.params) | dict(kernel.locals)
         self.nodes = list(ir.walk(loop.body))
         self.given = {loop.edge, loop.var or loop.edge}
         self.assigned = _assigned(self.nodes)
-        self.outer = sorted(read_first(loop.body) - self.given)
+        self.outer = read_first(loop.body) - self.given
+        self.after = read_first(tail)
+        self.sums = {n: how for n in self.outer & self.assigned if (how := self._summed(n))}
         self.own = {loop.edge, *self._made()} - {n for n in self.given if n in self.assigned}
 
-    def spread(self) -> Spread:
+    def spread(self, head: ir.Body) -> Spread:
+        """The parts, given the first."""
         params = {n for n, _ in self.kernel.params[1:]}
-        live = tuple(n for n in self.outer if n in self.types and n not in params)
-        room = tuple(_room(self.loop.body).items())
-        return Spread(self.loop, _leave(self.loop.body), live, room)
+        kept = {n for n in self.types if n not in params}
+        live, rest = (self.outer - self.sums.keys()) & kept, (self.after | self.sums.keys()) & kept
+        return Spread(
+            head, self.loop, _leave(self.loop.body), self.tail, tuple(sorted(live)),
+            tuple(sorted(rest)), tuple(sorted(self.sums.items())),
+            tuple(_room(self.loop.body).items()),
+        )  # fmt: skip
 
     def holds(self) -> bool:
         """Whether the order of the iterations is of no account."""
         loop = self.loop
         plain = loop.start is None and loop.skip is None and not loop.reverse
+        handed_on = (self.assigned & self.outer) - self.sums.keys()
+        handed_on |= (self.assigned | self.given) & self.after - self.sums.keys()
         return (
             plain
             and loop.direction != "all"
             and not any(isinstance(n, REFUSED) for n in self.nodes)
             and not _breaks(loop.body)
-            and not self.assigned & set(self.outer)
-            and not any(isinstance(self.types.get(n), Local | Object) for n in self.outer)
+            and not handed_on
+            and not any(isinstance(self.types.get(n), Local | Object) for n in self._names())
             and not _allocates_in_loops(loop.body)
             and self._calls_change_nothing()
             and self._effects_commute()
             and self._writes_are_apart()
         )
+
+    def _names(self) -> set[str]:
+        return self.outer | self.after
+
+    def _summed(self, name: str) -> str:
+        """How the entries add to a local of outside, if they do no more; else nothing."""
+        t = self.types.get(name)
+        if not isinstance(t, Scalar) or t.bits < 32:
+            return ""
+        found: set[str] = set()
+        uses = sum(isinstance(n, ir.Var) and n.name == name for n in self.nodes)
+        sets = [n for n in self.nodes if getattr(n, "name", getattr(n, "var", None)) == name]
+        for n in sets:
+            match n:
+                case ir.Var():
+                    continue
+                case ir.Assign(value=ir.Binary(op="+" | "-", x=ir.Var(name=first))) if (
+                    first == name
+                ):
+                    found.add("+")
+                case ir.Assign(value=ir.Builtin(name="min" | "max" as how, args=(x, y))) if any(
+                    isinstance(v, ir.Var) and v.name == name for v in (x, y)
+                ):
+                    found.add(how)
+                case _:
+                    return ""
+            uses -= 1
+        return found.pop() if len(found) == 1 and not uses else ""
 
     # --- what it does ----------------------------------------------------------------------------
 
