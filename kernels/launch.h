@@ -5,6 +5,7 @@
 //     find(a, it)      looks up what the kernel is called with
 //     open(a, it)      does so; whether there is an item to run (it is alive, and passes the filter)
 //     run(a, it)       the kernel; with single(collection): whether it claims anything
+//     SPREADS          whether its last loop can be shared out: then see balance.h
 //     claim, wins, commit, abort    only with single(collection)
 // `end_item(a, it)` gives back what the item reserved, and records a failure.
 
@@ -71,12 +72,18 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
     typedef typename Step::I I;
     unsigned short* queue = sieve_queue();
     for (i64 base = first + t.thread / 32 * (32 * SIEVE); base < last; base += i64(t.threads) * SIEVE) {
+        i32 lane = threadIdx.x & 31;
         i32 found = sift<I>(a, t, base, last, SIEVE, [&](I& it) { return open(a, t, s, it); });
-        for (i32 k = threadIdx.x & 31; k < found; k += 32) {
-            I it(a, t, base + queue[k]);
-            s.find(a, it);
-            s.run(a, it);
-            end_item(a, it);
+        for (i32 k = 0; k < found; k += 32) {
+            bool here = k + lane < found;
+            I it(a, t, base + queue[here ? k + lane : 0]);
+            if (here) s.find(a, it);
+            if constexpr (Step::SPREADS) {
+                tile(a, t, s, it, here, 32);
+            } else if (here) {
+                s.run(a, it);
+                end_item(a, it);
+            }
         }
         __syncwarp();
     }
@@ -88,7 +95,8 @@ MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if constexpr (Step::FILTERS) {
         if (last - first > i64(t.threads) * SIEVE / 2) return each_that_passes(a, t, s, first, last);
     }
-    each_in_turn(a, t, s, first, last);
+    if constexpr (Step::SPREADS) each_spread(a, t, s, first, last);
+    else each_in_turn(a, t, s, first, last);
 }
 
 // A number for each thread, like its own, but of a block's and then of a warp's threads far apart: few
@@ -162,7 +170,7 @@ template <class A> MORPH_FN bool last_out(const A& a) {
 #define MORPH_ENTRY(NAME)                                                                     \
     extern "C" __global__ void __launch_bounds__(256, 2) NAME(const __grid_constant__ Args a) { \
         Run t(a, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x);              \
-        if (COOPERATIVE) {                                                                    \
+        if (PREPARES) {                                                                       \
             if (arrive(a, t)) prepare(a);                                                     \
             depart(a, t);                                                                     \
         }                                                                                     \
@@ -174,7 +182,12 @@ template <class A> MORPH_FN bool last_out(const A& a) {
 
 template <class A, class R, class Step>
 MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    each_in_turn(a, t, s, t.replay ? 0 : first, last);
+    if (t.replay) first = 0;
+    if constexpr (Step::SPREADS) {
+        if constexpr (!Step::WHOLE)
+            if (t.threads > 1) return each_spread(a, t, s, first, last);
+    }
+    each_in_turn(a, t, s, first, last);
 }
 
 MORPH_EXPORT void* malloc(decltype(sizeof 0));
@@ -256,7 +269,7 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
         }                                                                                       \
     }                                                                                           \
     MORPH_EXPORT void NAME(const Args* a, i64 items) {                                          \
-        if (COOPERATIVE) prepare(*a);                                                           \
+        if (PREPARES) prepare(*a);                                                              \
         if (!THREADED || a->threads <= 1 || items < LEAST_ITEMS) return member(*a, 0, 1);       \
         _Pragma("omp parallel num_threads(i32(a->threads))")                                    \
             member(*a, omp_get_thread_num(), omp_get_num_threads());                            \

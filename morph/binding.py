@@ -23,6 +23,7 @@ from morph.lang.ir import Pos
 from morph.lang.program import Cut, cut
 from morph.lang.scope import plain, spelled
 from morph.lang.source import read
+from morph.lang.spread import spreads
 from morph.lang.types import BOOL, F64, I32, I64, Handle, Scalar, Type
 from morph.lang.unit import Builder
 from morph.lang.values import ObjectValue, PythonValue, Value
@@ -53,6 +54,7 @@ class Request:
     where: Where
     device: Device
     together: bool = False
+    balance: str = "auto"
 
 
 class Compiled:
@@ -92,7 +94,7 @@ class Compiled:
             g.slot for g in unit.graphs if {f"{g.slot}.points", f"{g.slot}.edges"} & moved
         ]
         self.domains = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, ir.Foreach)})
-        self.together = abi.together(unit)
+        self.together, self.spreads = abi.together(unit), bool(spreads(unit))
         self.adjacency = sorted(
             (f.slot, f.kind.partition("_")[0]) for f in self.fields if f.kind.endswith("_offset")
         )
@@ -159,7 +161,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         key = (
             request.what.definition, request.device.name, kinds, tuple(slots.stores.items()),
             tuple(slots.graphs.items()), *place(request.where), cells(request.where),
-            request.together,
+            request.together, request.balance,
         )  # fmt: skip
         known = _compiled.get(key)
         if known is not None and known.holds():
@@ -347,7 +349,7 @@ def _step(
         reject(f"{plain(request.what.__name__)!r} has no single(collection)", pos, hint)
     step = ir.Foreach(
         slot=domain.slot, kernel=k.name, args=args, where_args=where_args,
-        together=request.together, pos=pos,
+        together=request.together, balance=request.balance, pos=pos,
     )  # fmt: skip
     return ir.Block(steps=(step,), cond=None, goto=-1, pos=pos)
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from morph.launch import Launch
 
 
+BALANCE = ("auto", "thread", "warp", "grid")
+
+
 def launch_for(*request: Any) -> Launch | None:  # noqa: F811
     """Import the compiler, which takes half of ``import morph``, at the first launch."""
     global launch_for
@@ -213,6 +216,7 @@ def foreach(
     *args: Any,
     where: Callable[[Any], Any] | None = None,
     together: bool = False,
+    balance: str = "auto",
 ) -> None:
     """Run a kernel once for each row of a table or item of a collection, in parallel.
 
@@ -229,6 +233,10 @@ def foreach(
     together : bool
         Of a kernel with ``single(collection)``: all items gather and claim before any goes on, so
         that who wins depends on their positions in ``items`` and not on the number of threads.
+    balance : {"auto", "thread", "warp", "grid"}
+        How many threads share the edges of one item, where the kernel ends in a loop over them that
+        can be shared: one; those of a warp; all; or, by default, as many as there are edges for.
+        The result is the same.
 
     Raises
     ------
@@ -238,7 +246,7 @@ def foreach(
         If an argument is none of the above, or lies on another device.
     ValueError
         If ``together`` are more items than a GPU has threads at once: 256 to 512 for each of its
-        multiprocessors.
+        multiprocessors; or if ``balance`` is none of these.
 
     Notes
     -----
@@ -248,7 +256,9 @@ def foreach(
         raise TypeError(f"foreach runs a @kernel, not {kernel!r}")
     if where is not None and where.__class__ is not FunctionType:
         raise TypeError(f"where is a lambda of the item, not {where!r}")
-    launch = launch_for(kernel, items, args, where, bool(together))
+    if balance not in BALANCE:
+        raise ValueError(f"balance is one of {', '.join(map(repr, BALANCE))}, not {balance!r}")
+    launch = launch_for(kernel, items, args, where, bool(together), balance)
     assert launch is not None
     launch.run(args, where)
 

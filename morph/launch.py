@@ -50,6 +50,7 @@ class Scratch:
         self.status = device.zeros(64, np.int64)
         self.barrier = device.zeros(64, np.uint32)
         self.cursor = device.zeros(64, np.int64)
+        self.hubs = self._list(1024)
         self.bits = {kind: device.zeros(1024, np.uint32) for kind in ("pending", "lost")}
         self.queue = device.zeros(1024, np.uint32)
         self.launches = 0
@@ -68,6 +69,18 @@ class Scratch:
         if self.device.kind == "cuda" and items > self.queue.size:
             self.queue = self.device.zeros(max(items, 2 * self.queue.size), np.uint32)
         return self.device.pointer(self.queue)
+
+    def hubs_for(self, edges: int) -> int:
+        """The address of the list of long rows; each of it has at least 256 of the edges."""
+        if (words := 1024 + edges // 64) > self.hubs.size:
+            self.hubs = self._list(words)
+        return self.device.pointer(self.hubs)
+
+    def _list(self, words: int) -> Any:
+        """An empty list that knows how many bytes it has behind its head."""
+        made = self.device.zeros(words, np.int64)
+        made[1] = 8 * (words - 8)
+        return made
 
     def begin(self) -> None:
         """Start from clean words, whatever stopped the launch before (memory, an interrupt)."""
@@ -106,13 +119,14 @@ _PLAIN = {int, float, bool, *(np.dtype(c).type for c in "?bhilBHILefd")}
 
 
 def launch_for(
-    what: Kernel | Program, items: Any, args: tuple[Any, ...], where: Where, together: bool = False
-) -> Launch | None:
+    what: Kernel | Program, items: Any, args: tuple[Any, ...], where: Where,
+    together: bool = False, balance: str = "auto",
+) -> Launch | None:  # fmt: skip
     """The launch that fits the arguments: a known one, or a new one.  None: run eagerly."""
     key: Any = [
         t if (t := type(a)) in _PLAIN else id(a) if t in _BY_IDENTITY else _odd_key(a) for a in args
     ]
-    key += [id(items), together]
+    key += [id(items), together, balance]
     if where is not None:
         key += [*place(where), cells(where)]
     key = tuple(key)
@@ -126,7 +140,7 @@ def launch_for(
         return None
     with _binding:
         try:
-            compiled, slots = bind(Request(what, items, args, where, device, together))
+            compiled, slots = bind(Request(what, items, args, where, device, together, balance))
         except LanguageError as error:  # without the compiler's frames: the user's line counts
             raise LanguageError(error.problem, error.pos, error.hint) from None
         _same_device(slots.objects.values(), device)
@@ -273,6 +287,7 @@ class Launch:
         self.words[index["cursor"]] = pointer(s.cursor)
         self.words[index["state"]] = pointer(self.state) if compiled.unit.fused else 0
         self.words[index["threads"]] = threads()
+        self.edges = max((objects[g].edges.capacity for g, _ in compiled.adjacency), default=0)
 
     def _note_versions(self) -> None:
         self.versions = [o.version for ref in self.bound if (o := ref()) is not None]
@@ -307,6 +322,7 @@ class Launch:
         s.launches += 1
         signed[index["launch"]] = s.launches
         signed[index["replay"]] = 0
+        self.words[index["hubs"]] = s.hubs_for(self.edges) if self.compiled.spreads else 0
         if not self.compiled.can_fail:
             self.binary(self.words, self._items())
             return

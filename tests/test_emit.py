@@ -66,14 +66,14 @@ def test_text_of_relax():
     )  # never written: read through the read-only path
     assert "Col<i32, 4> g_points_dist;" in text
     assert '#line 11 "user.py"\n    a.g_points_mark.set(p, u8(0));' in text
-    assert "COOPERATIVE = 0" in text
+    assert "PREPARES = 0" in text
 
 
 def test_text_of_claim():
     text = emit.source(units.claim())
     assert CLAIM in without_lines(text)
     assert "return owns(a.g_points_owner, it.cells, it.key);" in text
-    assert "COOPERATIVE = 1" in text
+    assert "PREPARES = 1" in text
 
 
 def test_names_out_of_the_way():

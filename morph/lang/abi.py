@@ -207,6 +207,7 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         Field("barrier", "u32*", "barrier"),  # the team's barrier words
         Field("cursor", "i64*", "cursor"),  # the team's work-sharing words, zero between launches
         Field("state", "i64*", "state"),  # State; null unless fused
+        Field("hubs", "i64*", "hubs"),  # the list of long rows; see kernels/balance.h
     )
     if together(unit):
         common += (Field("lost", "u32*", "lost"),)  # one bit per item that does not claim again

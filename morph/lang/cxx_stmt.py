@@ -458,3 +458,16 @@ def adds(node: object, grows: frozenset[str] = frozenset()) -> bool:
         isinstance(n, ir.LocalAdd) or (isinstance(n, ir.Call) and n.func in grows)
         for n in ir.walk(node)
     )
+
+
+def named(body: ir.Body) -> set[str]:
+    """The locals that a body names."""
+    found: set[str] = set()
+    for n in ir.walk(body):
+        for attribute in ("name", "var", "edge", "items", "guard"):
+            name = getattr(n, attribute, None)
+            if isinstance(name, str):
+                found.add(name)
+        if isinstance(n, ir.Need) and n.local:
+            found.add(n.slot)
+    return found

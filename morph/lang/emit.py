@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
 from morph.lang import abi, ir
 from morph.lang.abi import cname
 from morph.lang.cxx import Names, prelude_names
-from morph.lang.cxx_stmt import Body, adds
+from morph.lang.cxx_spread import emit_spread, listed, spread_structs, step_members
+from morph.lang.cxx_stmt import Body, adds, named
 from morph.lang.flow import changed, moving
 from morph.lang.fused import emit_program
+from morph.lang.spread import lists, spreads
 from morph.lang.types import Handle, Local, Object, Type
 
 HEADERS = (
     "types", "words", "half", "math", "atomics", "column", "team", "store", "collection", "single",
-    "set", "graph", "predicates", "launch", "together",
+    "set", "graph", "predicates", "balance", "launch", "together",
 )  # fmt: skip
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
 USES_ITEM = re.compile(r"\bit\b").search
@@ -61,6 +63,11 @@ def entry(unit: ir.Unit) -> str:
 
 def cooperative(unit: ir.Unit) -> bool:
     """Whether the unit has a barrier, so that all its blocks must run at once."""
+    return prepares(unit) or lists(unit)
+
+
+def prepares(unit: ir.Unit) -> bool:
+    """Whether stores begin and end as of the last barrier, the first of which is before all."""
     return unit.fused or abi.claims(unit) or _grows_while_read(unit)
 
 
@@ -81,7 +88,7 @@ class Emission:
         self.unit = unit
         nodes = list(ir.walk((unit.funcs, unit.blocks)))
         self.names = Names(unit, prelude_names(prelude()), changed(unit, nodes))
-        self.names.snapshot = cooperative(unit)
+        self.names.snapshot = prepares(unit)
         self.names.apart = frozenset(n.slot for n in nodes if isinstance(n, ir.NewRows))
         self.funcs = {f.name: f for f in unit.funcs}
         self._reached: dict[str, tuple[ir.Func, ...]] = {}
@@ -96,6 +103,7 @@ class Emission:
         )
         self.can_fail = any(isinstance(n, ir.Reserve | ir.LocalAdd) for n in nodes)
         self.claims = abi.claims(unit)
+        self.spreads, self.lists = spreads(unit), lists(unit)
         self.calls = Counter(n.func for n in nodes if isinstance(n, ir.Call))
         self.locks = bool(self.names.reborn) or any(isinstance(n, ir.Lock) for n in nodes)
         self.moving = moving(unit, self.reached)
@@ -221,6 +229,8 @@ class Emission:
         for k in self.kernels.values():
             if k.commit is not None:
                 self._live(k)
+            if k.name in self.spreads:
+                spread_structs(self, k)
         self.put("", "MORPH_FN void end_item(const Args& a, Item& it) {")
         base = self.names.base
         given = [f"    give_back({base(s)}_meta, it.{cname(s)}_room);" for s in self.rooms]
@@ -270,37 +280,44 @@ class Emission:
             self.put("", f"MORPH_FN {result} {name}(const Args& a, Item& it{listed}) {{")
             self.put(*f.cpp.strip("\n").splitlines(), "}", '#line 1 "morph"')
         elif isinstance(f, ir.Kernel) and f.commit is not None:
-            live, given = set(self._live_names(f)), f"(const Args& a, {name}_item& it{listed})"
-            self._define(f, f"bool {name}{given}", f.body, live, " false")
+            live, given = (
+                dict.fromkeys(self._live_names(f), "it"),
+                f"(const Args& a, {name}_item& it{listed})",
+            )
+            self.define(f, f"bool {name}{given}", f.body, live, " false")
             for part, body in (("commit", f.commit), ("abort", f.abort or ())):
                 moving = self.moving[f"{f.name}_commit"]
-                self._define(f, f"void {name}_{part}{given}", body, live, moving=moving)
+                self.define(f, f"void {name}_{part}{given}", body, live, moving=moving)
         else:
             called = not isinstance(f, ir.Kernel) and self._is_large(f)
             given = f"(const Args& a, Item& it{listed})"
             gives = "" if result == "void" else " {}"
-            self._define(f, f"{result} {name}{given}", f.body, gives=gives, called=called)
+            self.define(f, f"{result} {name}{given}", f.body, gives=gives, called=called)
+            if f.name in self.spreads:
+                emit_spread(self, f)
 
     def _is_large(self, f: ir.Func) -> bool:
         """Whether copies of a function at every call would cost more to compile than they gain."""
         return self.calls[f.name] > 1 and sum(1 for _ in ir.walk(f.body)) > INLINE
 
-    def _define(
-        self, f: ir.Func, head: str, body: ir.Body, live: set[str] | None = None, gives: str = "",
-        called: bool = False, moving: frozenset[tuple[str, str]] | None = None,
+    def define(
+        self, f: ir.Func, head: str, body: ir.Body, live: dict[str, str] | None = None,
+        gives: str = "", called: bool = False, moving: frozenset[tuple[str, str]] | None = None,
+        make: Callable[..., Body] = Body,
     ) -> None:  # fmt: skip
+        """A function; the locals that are ``live`` are members of what they are given with."""
         types = dict(f.params) | dict(f.locals)
         spell, scalars = self.names.spell, self.names.scalars
 
         def resolve(name: str) -> str:
             if live and name in live:
-                return f"it.{self.names.member(name)}"
+                return f"{live[name]}.{self.names.member(name)}"
             return f"a.{spell(name)}" if name not in types and name in scalars else spell(name)
 
         launch = "it.launch" if self.unit.fused else "i32(a.launch)"
-        b = Body(self.names, resolve, self.flag, launch, types, gives)
+        b = make(self.names, resolve, self.flag, launch, types, gives)
         b.moving = self.moving[f.name] if moving is None else moving
-        mine = _named(body)
+        mine = named(body)
         for n, t in f.locals:
             if n in mine and n not in (live or ()):
                 if isinstance(t, Local):
@@ -310,7 +327,7 @@ class Emission:
                 else:
                     b.put(f"{self.names.type(t)} {spell(n)}{{}};")
         b.body(body)
-        if gives == " false" and not (body and isinstance(body[-1], ir.Claim | ir.Return)):
+        if gives == " false" and not (b.lines and b.lines[-1].startswith("    return ")):
             b.put("return false;")
         lines = self.way(b.lines, "it")
         if not isinstance(f, ir.Kernel) and not any(USES_ITEM(x) for x in lines):
@@ -327,10 +344,10 @@ class Emission:
         for b, k, s in steps:
             if isinstance(s, ir.Foreach):
                 self._step(s, f"Step{b}_{k}")
-        settled = self.settles(u.funcs)
-        coop = cooperative(u)
-        self.put(f"enum {{ COOPERATIVE = {int(coop)} }};  // it has barriers")
-        ends = bool(settled) or u.fused or self.claims
+        settled = sum(self.settles(u.funcs), [])
+        before = int(prepares(u))
+        self.put(f"enum {{ PREPARES = {before} }};  // the master has something to do before all")
+        ends = bool(settled) or u.fused or self.claims or self.lists
         self.put(f"enum {{ SETTLES = {int(ends)} }};  // the master has something to do at its end")
         self._prepare()
         if u.fused:
@@ -340,11 +357,17 @@ class Emission:
             (step,) = block.steps
             assert isinstance(step, ir.Foreach)
             self.put("", "MORPH_FN void run(const Args& a, Run& t) {")
-            self.put(f"    {self.call_step(step, 'Step0_0')}", "}")
+            made = f"Step0_0{self.step_args(step)}"
+            self.put(f"    {self.call_step(step, made)}")
+            if listed(self, step):
+                self.put(f"    if (hubs_wait(a, t)) run_hubs(a, t, {made});")
+            self.put("}")
             self.put("", "MORPH_FN void settle(const Args& a, const Run& t) {")
             self.put(*(f"    {line}" for line in settled))
             if self.claims:
                 self.put("    store(a.status + ROUND, i64(t.round));")
+            if self.lists:
+                self.put("    clear_hubs(a);")
             self.put("}")
         self.put("", f"MORPH_ENTRY({u.name})")
 
@@ -358,8 +381,10 @@ class Emission:
                 self.put(f"    look({words}, {'true' if collection else 'false'});")
         self.put("}")
 
-    def settles(self, node: object, clears: Sequence[str] = (), failed: str = "") -> list[str]:
-        """What the master does after a step that ran ``node``; it clears unless ``failed``."""
+    def settles(
+        self, node: object, clears: Sequence[str] = (), failed: str = ""
+    ) -> tuple[list[str], list[str]]:
+        """What the master loads, and does unless ``failed``, after a step that ran ``node``."""
         changes = (*ALLOCATES, ir.Delete, ir.Take)
         found = sorted({n.slot for n in ir.walk(node) if isinstance(n, changes)})
         lines = []
@@ -372,9 +397,9 @@ class Emission:
                 lines.append(f"CollectionWords {words}({meta}, {end});")
         if failed:
             lines.append(f"bool failed = {failed};")
-        lines += [f"{cname(s)}_words.settle();" for s in found]
+        does = [f"{cname(s)}_words.settle();" for s in found]
         unless = "if (!failed) " if failed else ""
-        return lines + [f"{unless}{cname(s)}_words.clear();" for s in clears]
+        return lines, does + [f"{unless}{cname(s)}_words.clear();" for s in clears]
 
     def _step(self, s: ir.Foreach, name: str) -> None:
         """One foreach: which items there are, and what each runs."""
@@ -412,6 +437,7 @@ class Emission:
         given = "(const Args& a, I& it) const"
         if k.commit is None:
             self.put(f"    MORPH_FN void run{given} {{ {func}{call} }}")
+            self.put(*step_members(self, s, "".join(f", {x}" for x in args)))
         else:
             self.put(f"    MORPH_FN bool run{given} {{ return {func}{call} }}")
             for part in ("commit", "abort"):
@@ -436,14 +462,16 @@ class Emission:
             body = " ".join(x.strip() for x in self.way([f"{does};"], "it"))
             self.put(f"    MORPH_FN {head}{given} {{ {body} }}")
 
-    def call_step(self, s: ir.Foreach, name: str) -> str:
+    def step_args(self, s: ir.Foreach) -> str:
+        """What a step is made of: its kernel's numbers and its filter's."""
+        return f"{{{self.uniform().args((*s.args, *s.where_args))[2:]}}}"
+
+    def call_step(self, s: ir.Foreach, step: str) -> str:
         """The statement that runs a foreach."""
-        b = self.uniform()
-        args = b.args((*s.args, *s.where_args))[2:]
         loop = "claims" if self.kernels[s.kernel].commit is not None else "each"
         loop += "_together" if s.together else ""
         first, last = self.names.extent(s.slot)
-        return f"{loop}(a, t, {name}{{{args}}}, {first}, {last});"
+        return f"{loop}(a, t, {step}, {first}, {last});"
 
     def uniform(self) -> Body:
         """A body that every thread runs alike."""
@@ -461,16 +489,3 @@ class Emission:
 
 def _values(f: ir.Func) -> list[tuple[str, Type]]:
     return [(n, t) for n, t in f.params if not isinstance(t, Object)]
-
-
-def _named(body: ir.Body) -> set[str]:
-    """The locals that a body names."""
-    found: set[str] = set()
-    for n in ir.walk(body):
-        for attribute in ("name", "var", "edge", "items", "guard"):
-            name = getattr(n, attribute, None)
-            if isinstance(name, str):
-                found.add(name)
-        if isinstance(n, ir.Need) and n.local:
-            found.add(n.slot)
-    return found

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from morph.lang import ir
 from morph.lang.abi import cname
+from morph.lang.cxx_spread import listed
 from morph.lang.cxx_stmt import Body
 from morph.lang.swaps import swapped
 
@@ -101,15 +102,19 @@ def _end(e: Emission, name: str, s: ir.Node, clears: Sequence[str]) -> None:
     """The barrier after a step, if the master has anything to settle or to tell there."""
     if not isinstance(s, ir.Foreach | ir.OneThread | ir.Clear):
         return
-    fails = _can_fail(e, s)
+    fails, shared = _can_fail(e, s), listed(e, s)
     failed = "load(a.status + FAILED) != 0" if fails else ""
-    lines = e.settles(tuple(e.step_nodes(s)), clears, failed)
-    if fails:
-        lines.append("tell(t, failed);")
-    if not lines:
+    lines, does = e.settles(tuple(e.step_nodes(s)), clears, failed)
+    does += ["tell(t, failed);"] if fails else []
+    if shared:  # what waits on the list comes first; then all meet here again
+        does = [f"    {x}" for x in (*does, "clear_hubs(a);")]
+        does = ["if (first && has_hubs(a)) {", "    tell(t, true);", "} else {", *does, "}"]
+    if not lines and not does:
         return
-    inner = ["    if (arrive(a, t)) {", *(f"        {x}" for x in (*lines, "rewind(a);")), "    }"]
-    e.put("", f"MORPH_FN void end{name}(const Args& a, Run& t) {{")
+    lines = [*lines, *does, "rewind(a);"]
+    inner = ["    if (arrive(a, t)) {", *(f"        {x}" for x in lines), "    }"]
+    first = ", bool first" if shared else ""
+    e.put("", f"MORPH_FN void end{name}(const Args& a, Run& t{first}) {{")
     e.put(*e.way(inner, "t"), "    depart(a, t);", "}")
     e.ends.add(name)
 
@@ -142,16 +147,21 @@ def _step(e: Emission, b: Body, name: str, s: ir.Node, looks: bool) -> None:
             flag = cname(s.slot)
             b.put(f"{b.resolve(s.var)} = take_flag(a, t, a.{flag}_flag, t.{flag}_turn);")
         case ir.Foreach():
-            text = e.call_step(s, f"Step{name}")
+            made = f"Step{name}{e.step_args(s)}"
             _look(b, (*s.args, *s.where_args))
-            if guard and any(isinstance(n, LOOKS) for n in e.step_nodes((*s.args, *s.where_args))):
-                head, call = text.split("{", 1)
-                args, tail = call.rsplit("}", 1)
-                b.put(f"Step{name} s{name} = {{{args}}};")
-                text = f"{head.removesuffix(f'Step{name}')}s{name}{tail}"
+            looked = e.step_nodes((*s.args, *s.where_args))
+            if guard and any(isinstance(n, LOOKS) for n in looked):
+                b.put(f"Step{name} s{name} = {e.step_args(s)};")
+                made = f"s{name}"
             if guard:
                 b.put(guard)
-            b.put(text)
+            b.put(e.call_step(s, made))
+            if listed(e, s):
+                b.put(f"end{name}(a, t, true);")
+                b.put("if (t.told && has_hubs(a)) {")
+                b.put(f"    run_hubs(a, t, {made});")
+                b.put(f"    end{name}(a, t, false);")
+                b.put("}")
             _finish(e, b, name, s)
             if e.locks:
                 b.put("t.launch--;")
@@ -168,7 +178,8 @@ def _step(e: Emission, b: Body, name: str, s: ir.Node, looks: bool) -> None:
 
 
 def _finish(e: Emission, b: Body, name: str, s: ir.Node) -> None:
-    b.put(f"end{name}(a, t);" if name in e.ends else "barrier(a, t);")
+    if not listed(e, s):
+        b.put(f"end{name}(a, t);" if name in e.ends else "barrier(a, t);")
     if _can_fail(e, s):
         b.put("if (t.told) {")
         b.put(f"    t.step = {name.split('_')[1]}, t.replay = true;")

@@ -420,13 +420,16 @@ class Foreach(Node):
     """Run a kernel once for every live row or item of the store in ``slot``.
 
     ``args`` are the kernel's non-object arguments after the item; ``where_args`` the filter's.
-    ``together``: all items claim in one round.
+    ``together``: all items claim in one round.  ``balance``: how many threads share the last loop
+    over an item's edges, if it can be shared (see `spread`): ``thread`` one, ``warp`` those of a
+    warp, ``grid`` all; ``auto`` all if it is long.
     """
     slot: str
     kernel: str
     args: tuple[Expr, ...]
     where_args: tuple[Expr, ...]
     together: bool = False
+    balance: str = "auto"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneThread(Node):

@@ -18,6 +18,7 @@ from morph.lang.definition import Definition, definition_of
 from morph.lang.errors import reject
 from morph.lang.ir import Pos
 from morph.lang.scope import Flow, plain, spelled
+from morph.lang.spread import CHOICES
 from morph.lang.swaps import Unlike, Way, check_alike, check_fit, ways
 from morph.lang.types import BOOL, I32, NOTHING, Handle, Nothing, Object, Scalar, Type
 from morph.lang.unit import Builder, Checker, checked
@@ -344,9 +345,13 @@ class ProgramChecker(Checker):
         item = self.builder.item_type(domain.type.slot)
         found = self.builder.kernel(definition, item, args, pos)
         where_args: tuple[ir.Expr, ...] = ()
+        balance = "auto"
         for k in call.keywords:
+            if k.arg == "balance":
+                balance = self._balance(k.value)
+                continue
             if k.arg != "where":
-                reject(f"foreach has no keyword {k.arg!r}", pos, "it has where")
+                reject(f"foreach has no keyword {k.arg!r}", pos, "it has where and balance")
             found, where_args = self._filtered(found, k.value, item, pos)
         types = [t for _, t in found.params[1:] if not isinstance(t, Object)]
         numbers = [a for a in args if isinstance(a, ir.Expr)]
@@ -357,9 +362,17 @@ class ProgramChecker(Checker):
                 kernel=found.name,
                 args=passed,
                 where_args=where_args,
+                balance=balance,
                 pos=pos,
             )
         )
+
+    def _balance(self, node: ast.expr) -> str:
+        value = node.value if isinstance(node, ast.Constant) else None
+        if value not in CHOICES:
+            listed = ", ".join(f'"{c}"' for c in CHOICES)
+            reject("balance is one of a few words", self.pos(node), f"write {listed}")
+        return str(value)
 
     def _filtered(
         self, kernel: ir.Kernel, node: ast.expr, item: Type, pos: Pos

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from morph.build import cuda
 from morph.lang import abi, emit, ir
+from morph.lang.spread import lists, spreads
 
 BLOCK = 256  # threads; the prelude's entry says so too
 CLAIM_BLOCKS = 2  # a multiprocessor: more items in flight only conflict more
@@ -27,8 +28,8 @@ class Launch:
     """
 
     __slots__ = (
-        "_blocks", "_current_stream", "_device", "_function", "_get_device", "_launch",
-        "_module", "_parameters", "_pointers", "_synchronize", "_words", "threads",
+        "_blocks", "_current_stream", "_device", "_function", "_get_device", "_lanes", "_launch",
+        "_least", "_module", "_parameters", "_pointers", "_synchronize", "_words", "threads",
     )  # fmt: skip
 
     def __init__(self, cubin: bytes, unit: ir.Unit, device: Any) -> None:
@@ -44,6 +45,8 @@ class Launch:
         most = CLAIM_BLOCKS if abi.claims(unit) else FUSED_BLOCKS
         each = max(min(fit, most), 1) if cooperative else WAVES
         self._blocks = device.attributes["MultiProcessorCount"] * each
+        self._least = self._blocks if lists(unit) else 1  # one item may have work for all
+        self._lanes = 32 if spreads(unit) else 1  # that share an item
         self.threads = self._blocks * BLOCK  # at once, if it is cooperative
         self._device = device
         self._function: int = function.ptr
@@ -76,8 +79,8 @@ class Launch:
             self._start(items)
 
     def _start(self, items: int) -> None:
-        wanted = -(-items // BLOCK)
-        blocks = self._blocks if wanted > self._blocks else wanted or 1
+        wanted = max(-(-items * self._lanes // BLOCK), self._least)
+        blocks = self._blocks if wanted > self._blocks else wanted
         stream = self._current_stream().ptr
         if _streams.setdefault(self._device.id, stream) != stream:
             self._synchronize()  # launches share barrier words: two must not overlap

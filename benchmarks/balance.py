@@ -1,0 +1,168 @@
+"""BFS and a sweep over all edges, by choice of ``balance``.
+
+On an R-MAT graph (Chakrabarti, Zhan, Faloutsos 2004; a = 0.57, b = c = 0.19) with both directions
+of its edges, on one with as many edges and no hubs, a grid, and a star.  Every result is checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+from bfs import grid
+from common import devices, median, table
+
+import morph
+from morph.algorithms.scratch import columns
+from morph.prelude import atomic_add, atomic_min, i32
+
+FAR = 1 << 30
+
+
+def rmat(scale: int, degree: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of ``degree << scale`` edges, both directions of each."""
+    rng, m = np.random.default_rng(seed), degree << scale
+    a, b = np.zeros(m, np.int32), np.zeros(m, np.int32)
+    for bit in range(scale):
+        x = rng.random(m, np.float32)
+        a |= (x > 0.76).astype(np.int32) << bit
+        b |= (((x > 0.57) & (x <= 0.76)) | (x > 0.95)).astype(np.int32) << bit
+    name = rng.permutation(1 << scale).astype(np.int32)
+    return np.concatenate([name[a], name[b]]), np.concatenate([name[b], name[a]])
+
+
+def uniform(scale: int, degree: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """As `rmat`, between any two points."""
+    a, b = np.random.default_rng(seed).integers(0, 1 << scale, (2, degree << scale), np.int32)
+    return np.concatenate([a, b]), np.concatenate([b, a])
+
+
+def star(leaves: int) -> tuple[np.ndarray, np.ndarray]:
+    """Point 0 joined to all others."""
+    hub, leaf = np.zeros(leaves, np.int32), np.arange(1, leaves + 1, dtype=np.int32)
+    return np.concatenate([hub, leaf]), np.concatenate([leaf, hub])
+
+
+@morph.kernel
+def visit(p, level, following):
+    for t in p.outnbrs:
+        if atomic_min(t.dist, level + 1) > level + 1:
+            following.add(t)
+
+
+@morph.program
+def auto(current, following):
+    level = i32(0)
+    while not current.empty:
+        morph.foreach(current, visit, level, following)
+        current, following = following, current
+        following.clear()
+        level += i32(1)
+    return level
+
+
+@morph.program
+def warp(current, following):
+    level = i32(0)
+    while not current.empty:
+        morph.foreach(current, visit, level, following, balance="warp")
+        current, following = following, current
+        following.clear()
+        level += i32(1)
+    return level
+
+
+@morph.program
+def thread(current, following):
+    level = i32(0)
+    while not current.empty:
+        morph.foreach(current, visit, level, following, balance="thread")
+        current, following = following, current
+        following.clear()
+        level += i32(1)
+    return level
+
+
+@morph.kernel
+def count(p):
+    for t in p.outnbrs:
+        atomic_add(t.hits, 1)
+
+
+def search(g, run, lists, source):
+    """How many levels; the distances are left in the column."""
+    g.points.dist[:] = FAR
+    g.points[source].dist = 0
+    for c in lists:
+        c.clear()
+    lists[0].add(source)
+    return run(*lists)
+
+
+def sweep(g, choice):
+    """How often each point is met is left in the column."""
+    g.points.hits[:] = 0
+    morph.foreach(g.points, count, balance=choice)
+
+
+def distances(src, dst, n, source, repeat):
+    """SciPy's seconds and distances."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import breadth_first_order
+
+    m = csr_array((np.ones(len(src), np.int8), (src, dst)), shape=(n, n))
+    seconds, (order, before) = median(lambda: breadth_first_order(m, source), repeat)
+    dist = np.full(n, FAR)
+    dist[source] = 0
+    for p in order[1:]:
+        dist[p] = dist[before[p]] + 1
+    return seconds, dist
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=int, default=20)
+    parser.add_argument("--degree", type=int, default=16)
+    parser.add_argument("--side", type=int, default=1000)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--device", default="all")
+    parser.add_argument("--choices", nargs="*", default=["auto", "warp", "thread"])
+    parser.add_argument("--graphs", nargs="*", default=["rmat", "uniform", "grid", "star"])
+    options = parser.parse_args()
+    makers = {
+        "rmat": lambda: rmat(options.scale, options.degree),
+        "uniform": lambda: uniform(options.scale, options.degree),
+        "grid": lambda: grid(options.side),
+        "star": lambda: star(options.degree << options.scale >> 2),
+    }
+    rows = []
+    for name in options.graphs:
+        src, dst = makers[name]()
+        n = int(max(src.max(), dst.max())) + 1
+        degree = np.bincount(src, minlength=n)
+        source = 0 if name == "grid" else int(degree.argmax())
+        seconds, want = distances(src, dst, n, source, options.repeat)
+        about = {"graph": name, "edges": len(src), "most": int(degree.max())}
+        rows.append(about | {"device": "SciPy", "choice": "", "BFS ms": seconds * 1e3})
+        for device in devices(options.device):
+            g = morph.Graph.from_edges(src, dst, n=n, symmetric=True, device=device)
+            with columns(g.points, dist=(i32, FAR), hits=(i32, 0)):
+                lists = [morph.Collection(g.points, capacity=n) for _ in range(2)]
+                for choice in options.choices:
+                    run = {"auto": auto, "warp": warp, "thread": thread}[choice]
+                    seconds, levels = median(
+                        lambda g=g, run=run, lists=lists: search(g, run, lists, source),
+                        options.repeat,
+                    )
+                    right = (g.device.to_host(g.points.dist.array) == want).all()
+                    swept, _ = median(lambda g=g, c=choice: sweep(g, c), options.repeat)
+                    right &= (g.device.to_host(g.points.hits.array) == degree).all()
+                    row = {"device": device, "choice": choice, "BFS ms": seconds * 1e3}
+                    row |= {"levels": levels, "sweep ms": swept * 1e3}
+                    rows.append(about | row | {"right": "yes" if right else "NO"})
+                del lists
+    table([{k: r.get(k, "") for k in rows[1]} for r in rows])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""A loop that several threads share, as C++: the head of its kernel, and what one entry does.
+
+See `spread` for which loops these are, and ``kernels/balance.h`` for who runs what.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from morph.lang import ir
+from morph.lang.abi import cname
+from morph.lang.cxx import constant
+from morph.lang.cxx_stmt import Body
+from morph.lang.spread import LISTS, Spread
+from morph.lang.types import Handle, Object, Scalar, Type
+
+if TYPE_CHECKING:
+    from morph.lang.emit import Emission
+
+LIMITS = {"auto": "HUB", "warp": "NO_LIST", "grid": "0"}
+
+
+class Head(Body):
+    """A kernel up to its last loop: of that, only which entries it runs over."""
+
+    def __init__(self, *args: Any, spread: Spread) -> None:
+        super().__init__(*args)
+        self.spread = spread
+
+    def _for_edges(self, s: ir.ForEdges) -> None:
+        if s is not self.spread.loop:
+            super()._for_edges(s)
+            return
+        row = f"a.{cname(s.graph)}_{s.direction}_offset, {self.expr(s.point)}"
+        self.put(f"row_ = {{row_begin({row}), row_end({row})}};")
+        for name, locals_ in (("live_", self.spread.live), ("rest_", self.spread.rest)):
+            for n in locals_:
+                self.put(f"{name}.{self.names.member(n)} = {self.resolve(n)};")
+        for slot, count in self.spread.room:  # it goes with the entries
+            each = "" if count == 1 else f"{count} * "
+            self.put(f"it.{cname(slot)}_room -= {each}i32(row_.end - row_.begin);")
+        self.put("return true;")
+
+
+class Entry(Body):
+    """The inside of the loop."""
+
+    def __init__(self, *args: Any, spread: Spread) -> None:
+        super().__init__(*args)
+        for slot, n in spread.room:
+            self.put(f"it.{cname(slot)}_room += {n};")
+
+
+def shared(e: Emission, s: ir.Node) -> Spread | None:
+    """The loop of a step that several threads share."""
+    if not isinstance(s, ir.Foreach) or s.balance == "thread":
+        return None
+    return e.spreads.get(s.kernel)
+
+
+def listed(e: Emission, s: ir.Node) -> bool:
+    """Whether a step puts long rows on the list."""
+    spread = shared(e, s)
+    lists = isinstance(s, ir.Foreach) and s.balance in LISTS
+    return lists and spread is not None and not spread.whole
+
+
+def spread_structs(e: Emission, k: ir.Kernel) -> None:
+    """What the parts of a kernel hand on."""
+    spread, n, name = e.spreads[k.name], e.names, e.names.funcs[k.name]
+    types = dict(k.params) | dict(k.locals)
+    parts = [("live", "its entries read of the item", spread.live)]
+    if spread.whole:
+        parts.append(("rest", "is read behind its loop", spread.rest))
+    for part, what, names in parts:
+        e.put("", f"struct {name}_{part} {{  // what {what}")
+        e.put(*(f"    {n.type(types[x])} {n.member(x)};" for x in names), "};")
+    if spread.whole:
+        e.put("", f"struct {name}_sums {{  // what entries add up, from what changes nothing")
+        for x, how in spread.sums:
+            none = constant(ir.Const(value=_none(how, types[x]), type=types[x], pos=k.pos))
+            e.put(f"    {n.type(types[x])} {n.member(x)} = {none};")
+        e.put(f"    template <class T> MORPH_FN void add(const T& x) {{ {_adds(e, spread)} }}")
+        e.put("};")
+
+
+def _none(how: str, t: Type) -> float:
+    """What changes nothing when it is added, or a minimum or maximum is taken with it."""
+    assert isinstance(t, Scalar)
+    if how == "+":
+        return -0.0 if t.kind == "f" else 0
+    if t.kind == "f":
+        return float("inf") if how == "min" else float("-inf")
+    least, most = (
+        (0, 2**t.bits - 1) if t.kind == "u" else (-(2 ** (t.bits - 1)), 2 ** (t.bits - 1) - 1)
+    )
+    return most if how == "min" else least
+
+
+def _adds(e: Emission, spread: Spread, to: str = "") -> str:
+    """The statements that add sums ``x`` to those of ``to``."""
+    done = []
+    for name, how in spread.sums:
+        m = e.names.member(name)
+        both = f"{to}{m} + x.{m}" if how == "+" else f"{how}_of({to}{m}, x.{m})"
+        done.append(f"{to}{m} = {both};")
+    return " ".join(done)
+
+
+def emit_spread(e: Emission, k: ir.Func) -> None:
+    """Add the parts of a kernel."""
+    spread, n, name = e.spreads[k.name], e.names, e.names.funcs[k.name]
+    loop, types, moving = spread.loop, dict(k.locals), e.moving[k.name]
+    item, *given = _values(k)
+
+    def listed(params: Any) -> str:
+        return "".join(f", {n.type(t)} {n.spell(p)}" for p, t in params)
+
+    rest = f", {name}_rest& rest_" if spread.whole else ""
+    head = f"bool {name}_head(const Args& a, Item& it{listed(_values(k))}, Entries& row_"
+    make = partial(Head, spread=spread)
+    e.define(k, f"{head}, {name}_live& live_{rest})", spread.head, gives=" false", make=make)
+    bound = [(b, types.get(b, Handle(""))) for b in (loop.edge, loop.var) if b]
+    inner = replace(
+        k, params=(*given, *bound), locals=tuple(x for x in k.locals if x[0] not in dict(bound))
+    )
+    sums = f", {name}_sums& sums_" if spread.whole else ""
+    entry = f"void {name}_entry(const Args& a, Item& it, const {name}_live& live_{sums}"
+    lives = dict.fromkeys(spread.live, "live_") | {x: "sums_" for x, _ in spread.sums}
+    e.define(
+        inner, f"{entry}{listed(inner.params)})", spread.entry, lives, moving=moving,
+        make=partial(Entry, spread=spread),
+    )  # fmt: skip
+    if spread.whole:
+        behind = replace(k, params=tuple(given))
+        tail = f"void {name}_tail(const Args& a, Item& it, {name}_rest& rest_{listed(given)})"
+        e.define(behind, tail, spread.tail, dict.fromkeys(spread.rest, "rest_"), moving=moving)
+
+
+def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
+    """What the step of a shared loop has beside the others."""
+    spread = shared(e, s)
+    if spread is None:
+        return ["    static constexpr bool SPREADS = false;"]
+    n, name, loop = e.names, e.names.funcs[s.kernel], spread.loop
+    ends = f"{n.end(loop.graph, loop.direction)}.get(edge)" if loop.var else "-1"
+    call = "r.edge, r.end" if loop.var else "r.edge"
+    given = "const Args& a, I& it"
+    rest, sums = (", rest", ", sums") if spread.whole else ("", "")
+    lines = [
+        "    static constexpr bool SPREADS = true;  // its last loop, by entries",
+        f"    static constexpr bool WHOLE = {'true' if spread.whole else 'false'};",
+        f"    static constexpr i64 LIMIT = {LIMITS[s.balance] if listed(e, s) else 'NO_LIST'};",
+        f"    typedef {name}_live Live;",
+        f"    typedef {f'{name}_rest' if rest else 'Nothing'} Rest;",
+        f"    typedef {f'{name}_sums' if sums else 'Nothing'} Sums;",
+        f"    MORPH_FN bool head({given}, Entries& row, Live& live, Rest& rest) const {{",
+        f"        return {name}_head(a, it, it.row{args}, row, live{rest});",
+        "    }",
+        "    MORPH_FN Reached reach(const Args& a, i64 k) const {",
+        f"        i32 edge = {n.edge(loop.graph, loop.direction, 'k')};",
+        f"        return {{edge, {ends}}};",
+        "    }",
+        f"    MORPH_FN void entry({given}, const Live& live, Reached r, Sums& sums) const {{",
+        f"        {name}_entry(a, it, live{sums}{args}, {call});",
+        "    }",
+    ]
+    if spread.whole:
+        lines += [
+            "    MORPH_FN void add(Rest& rest, const Sums& x) const {",
+            f"        {_adds(e, spread, 'rest.')}",
+            "    }",
+            f"    MORPH_FN void tail({given}, Rest& rest) const {{",
+            f"        {name}_tail(a, it, rest{args});",
+            "    }",
+        ]
+    return lines
+
+
+def _values(f: ir.Func) -> list[Any]:
+    return [(n, t) for n, t in f.params if not isinstance(t, Object)]

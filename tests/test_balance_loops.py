@@ -1,0 +1,185 @@
+"""Which loops over edges are shared, and what the text says of it."""
+
+from __future__ import annotations
+
+import pytest
+from test_balance import STAR, graph, summing, sums
+
+import morph
+from morph.kernel import BALANCE
+from morph.lang.spread import CHOICES
+from morph.prelude import atomic_add, i64
+
+
+def text(kernel, choice="auto"):
+    g = graph("cpu", STAR, x=i64, y=i64)
+    morph.foreach(g.points, kernel, balance=choice)
+    return kernel.source()
+
+
+@morph.kernel
+def simple(p):
+    for t in p.outnbrs:
+        atomic_add(t.x, 1)
+
+
+def test_the_choice_is_in_the_text():
+    limits = {"auto": "LIMIT = HUB;", "warp": "LIMIT = NO_LIST;", "grid": "LIMIT = 0;"}
+    for choice in CHOICES:
+        made = text(simple, choice=choice)
+        assert ("SPREADS = true" in made) == (choice != "thread")
+        assert ("run_hubs(" in made) == (choice in ("auto", "grid"))
+        assert limits.get(choice, "SPREADS = false") in made
+
+
+def test_choices_are_those_of_foreach():
+    assert BALANCE == CHOICES
+    with pytest.raises(ValueError, match="balance is one of 'auto', 'thread', 'warp', 'grid'"):
+        text(simple, choice="block")
+
+
+@morph.kernel
+def breaks(p):
+    for t in p.outnbrs:
+        if t.x > 3:
+            break
+        atomic_add(t.x, 1)
+
+
+@morph.kernel
+def returns(p):
+    for t in p.outnbrs:
+        if t.x > 3:
+            return
+        atomic_add(t.x, 1)
+
+
+@morph.kernel
+def counts(p):
+    n = 0
+    for t in p.outnbrs:
+        n += 1
+        atomic_add(t.x, n)
+
+
+@morph.kernel
+def goes_on(p):
+    for t in p.outnbrs:
+        atomic_add(t.x, 1)
+    p.y = 1
+
+
+@morph.kernel
+def last_wins(p):
+    for t in p.outnbrs:
+        p.y = t.id
+
+
+@morph.kernel
+def reads_its_own(p):
+    for t in p.outnbrs:
+        if t.y == 0:
+            t.y = 1
+
+
+@morph.kernel
+def asks_in_between(p):
+    for t in p.outnbrs:
+        atomic_add(t.x, atomic_add(p.y, 1))
+
+
+@morph.kernel
+def from_behind(p):
+    for t in reversed(p.outnbrs):
+        atomic_add(t.x, 1)
+
+
+@morph.func
+def bump(t):
+    t.y = t.y + 1
+
+
+@morph.kernel
+def calls(p):
+    for t in p.outnbrs:
+        bump(t)
+
+
+@morph.kernel
+def marks(p):
+    for t in p.outnbrs:
+        t.y = 1
+        p.x = 3
+
+
+@morph.kernel
+def branches(p):
+    if p.x == 0:
+        for t in p.outnbrs:
+            half = t.id // 2
+            for s in t.outnbrs:
+                if s == p:
+                    break
+                half += 1
+            atomic_add(t.x, half)
+    else:
+        p.y = 1
+
+
+@morph.kernel
+def hands_on(p):
+    last = p
+    for t in p.outnbrs:
+        last = t
+    p.x = last.id
+
+
+@morph.kernel
+def hands_on_what_it_binds(p):
+    t = p
+    for t in p.outnbrs:
+        atomic_add(t.x, 1)
+    p.y = t.id
+
+
+@morph.kernel
+def asks_for_a_sum(p):
+    n = 0
+    for t in p.outnbrs:
+        n += 1
+        if n < 3:
+            atomic_add(t.x, 1)
+    p.y = n
+
+
+@morph.kernel
+def two_ways(p):
+    n = 0
+    for t in p.outnbrs:
+        n += t.id
+        n = max(n, 3)
+    p.y = n
+
+
+@pytest.mark.parametrize("kernel", [simple, marks, branches, goes_on])
+def test_loops_that_are_shared(kernel):
+    assert "SPREADS = true" in text(kernel)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        breaks, returns, counts, last_wins, reads_its_own, asks_in_between, from_behind, calls,
+        hands_on, hands_on_what_it_binds, asks_for_a_sum, two_ways,
+    ],
+)  # fmt: skip
+def test_loops_whose_order_counts(kernel):
+    assert "SPREADS = false" in text(kernel)
+
+
+def test_what_follows_a_loop_waits_for_all_of_it():
+    sums("cpu", STAR, "auto")
+    made = summing.source()
+    assert "WHOLE = true" in made and "run_hubs(" not in made
+    parts = made.partition("struct summing_sums {")[2].partition("};")[0]
+    assert "f64 total = -0.0;" in parts and "low = min_of(low, x.low);" in parts
