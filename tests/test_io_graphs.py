@@ -40,6 +40,7 @@ GOOD = {
     ("g", "# Directed graph\n# Nodes: 2 Edges: 1\n0 5\n"): ([0], [5], None, 6, False),
     ("g", "# Nodes: 4\n"): ([], [], None, 4, False),
     ("g.mtx", MTX): ([0, 2], [1, 0], [5, 6], 3, False),
+    ("g.mtx", MTX.replace("integer", "unsigned-integer")): ([0, 2], [1, 0], [5, 6], 3, False),
     ("g.mtx", MTX.replace("integer", "real")): ([0, 2], [1, 0], [5.0, 6.0], 3, False),
     ("g.mtx", "%%MatrixMarket matrix coordinate pattern symmetric\n2 2 1\n2 1\n"): (
         [1], [0], None, 2, True),

@@ -33,7 +33,8 @@ def read_matrix_market(path: StrPath, data: bytes) -> EdgeArrays:
     if len(words) != 5 or words[:3] != [b"%%matrixmarket", b"matrix", b"coordinate"]:
         scanner.fail(f"the first line must be: {_BANNER}", 1)
     kind, symmetry = words[3], words[4]
-    if kind not in (b"real", b"double", b"integer", b"pattern"):
+    whole = kind in (b"integer", b"unsigned-integer")  # the second is SciPy's, of unsigned types
+    if not whole and kind not in (b"real", b"double", b"pattern"):
         scanner.fail(f"a {kind.decode('ascii', 'replace')} matrix is no graph: {_BANNER}", 1)
     if symmetry not in (b"general", b"symmetric"):
         scanner.fail(f"a {symmetry.decode('ascii', 'replace')} matrix is no graph: {_BANNER}", 1)
@@ -45,7 +46,7 @@ def read_matrix_market(path: StrPath, data: bytes) -> EdgeArrays:
         scanner.fail("the size line needs rows, columns and entries", line)
     if rows != columns or rows > MAX_VERTICES:
         scanner.fail(f"a matrix of {rows} x {columns} is no graph: it must be square", line)
-    fields = [Field("row"), Field("column"), Field("value", kind == b"integer")]
+    fields = [Field("row"), Field("column"), Field("value", whole)]
     block = scanner.block(entries, fields[:2] if kind == b"pattern" else fields, "entries")
     scanner.end("entries")
     src, dst = vertices(block, (0, 1), 1, rows)
