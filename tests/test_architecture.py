@@ -15,10 +15,10 @@ MODULES = {
     ".".join(f.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): f
     for f in sorted((ROOT / "morph").rglob("*.py"))
 }
-HEAVY = {"cupy", "cupyx", "matplotlib", "meshio", "networkx", "scipy", "shapely"}
+HEAVY = {"cupy", "cupyx", "igraph", "matplotlib", "meshio", "networkx", "scipy", "shapely"}
 
-DATA = """adjacency arrays collect column compact device dtypes edgelist graph halfedges mesh
-          overlap pslg quality row signs store table values verify"""
+DATA = """adjacency arrange arrays collect column compact device dtypes edgelist foreign graph
+          halfedges making mesh overlap pslg quality row signs store table values verify"""
 GRAMMAR = "lang.types lang.node lang.ir lang.abi lang.errors lang.swaps lang.flow"
 PRINTER = "lang.emit lang.fused lang.cxx lang.cxx_expr lang.cxx_stmt"
 PUBLIC = "collect device dtypes graph kernel mesh prelude pslg reduce table timing"

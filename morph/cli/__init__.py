@@ -70,7 +70,7 @@ def _explain(error: Exception) -> int:
     if isinstance(error, ImportError) and error.name is None:  # an extra that is not installed
         return _complain(str(error), 1)
     if isinstance(error, MemoryError):
-        return _complain("out of memory", 1)
+        return _complain(f"out of memory: {error}".removesuffix(": "), 1)
     raise error
 
 

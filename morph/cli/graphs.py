@@ -59,6 +59,7 @@ def _search(name: str, path: str, source: int | None, out: str | None, spec: str
                 weight=weight,
                 n=edges.n,
                 symmetrize=edges.undirected,
+                copy=False,
                 device=where,
             )
         values, result = solve(graph)

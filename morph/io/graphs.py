@@ -147,6 +147,7 @@ def read_graph(
         weight=edges.weight,
         n=edges.n,
         symmetrize=symmetrize or edges.undirected,
+        copy=False,  # these arrays are nobody else's
         device=device,
     )
     for name, values in edges.points.items():

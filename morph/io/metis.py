@@ -256,11 +256,12 @@ def _text(lead: NDArray[Any], degree: Ints, columns: list[NDArray[Any]]) -> byte
     at += each * np.arange(at.size)
     for k, column in enumerate(columns):
         values[at + k] = column
-    text = digits(values)
-    cells: NDArray[np.uint8] = np.empty((values.size, 1 + text.shape[1]), np.uint8)
-    cells[:, 1:] = text * (text != 32)
+    shown = digits(values)
+    cells: NDArray[np.uint8] = np.empty((values.size, 1 + shown.shape[1]), np.uint8)
+    cells[:, 1:] = shown * (shown != 32)
     cells[:, 0] = 32
     cells[starts, 0] = 0
     cells[ends, 1:] = 0
     cells[ends, 0] = 10
-    return cells[cells != 0].tobytes()
+    text: bytes = cells[cells != 0].tobytes()
+    return text
