@@ -40,7 +40,7 @@ def count_keys(xp: Any, keys: Array, n: int, unlike: Array | None = None) -> Arr
 
     Keys equal to what stands at their place in ``unlike`` are left out.
     """
-    part = max(PART, keys.size // 16, n)  # bincount() widens what it counts: not all at once
+    part = max(PART, keys.size // 16, n // 4)  # bincount() widens what it counts: not all at once
     total = xp.zeros(n, np.int64)
     for start in range(0, keys.size, part):
         some = keys[start : start + part]

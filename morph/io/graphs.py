@@ -67,6 +67,21 @@ def _named(path: StrPath, format: str | None) -> tuple[str | None, str]:
     return next((name for name, known in SUFFIXES.items() if suffix in known), None), suffix
 
 
+def format_of(path: StrPath, format: str | None = None) -> str:
+    """Name the format in which `write_graph` would write a file.
+
+    Raises
+    ------
+    ValueError
+        If the suffix or the format is unknown.
+    """
+    kind, suffix = _named(path, format)
+    if kind is None:
+        known = " ".join(s for names in SUFFIXES.values() for s in names)
+        raise ValueError(f"{os.fspath(path)}: unknown suffix {suffix!r}; known are {known}")
+    return kind
+
+
 def read_edges(path: StrPath, format: str | None = None, weight_type: Any = None) -> EdgeArrays:
     """Read the edges of a graph file, in its own order.
 
@@ -178,10 +193,7 @@ def write_graph(graph: Graph | EdgeArrays, path: StrPath, format: str | None = N
         If the file cannot be written.
     """
     edges = graph if isinstance(graph, EdgeArrays) else _edges_of(graph)
-    kind, suffix = _named(path, format)
-    if kind is None:
-        known = " ".join(s for names in SUFFIXES.values() for s in names)
-        raise ValueError(f"{os.fspath(path)}: unknown suffix {suffix!r}; known are {known}")
+    kind = format_of(path, format)
     if edges.points and kind != "metis":
         told = ", ".join(edges.points)
         raise ValueError(f"{os.fspath(path)}: this format has no place for vertices' {told}")
