@@ -134,10 +134,10 @@ class Making:
             n = at.size - 1
             b, w = checked_ends(where, b, weight, n)
             require_room(where, n, b.size, None if w is None else w.dtype, arranged=True)
-            src = spread(where, at, b.size)
+            kept = own(where, offsets, at, np.int64, not copy)
+            src = spread(where, kept, b.size)
             if symmetric:
                 require_symmetric(where, src, b, n)
-            kept = own(where, offsets, at, np.int64, not copy)
         made = _with_ends(where, kept, src, (dst, b), (weight, w), not copy)
         return cls._of_rows(where, made, not symmetric)
 

@@ -234,3 +234,50 @@ def test_ids_have_32_bits_or_it_is_said():
         Graph.from_csr(np.broadcast_to(np.int64(0), 2**31 + 1), [])
     with pytest.raises(ValueError, match=r"dst has 2147483648 edges: at most 2\^31 - 1"):
         Graph.from_csr([0, 2**31], np.broadcast_to(np.int32(0), 2**31))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("least", [1 << 21, 50])
+@pytest.mark.parametrize("kind", INTEGERS[1:], ids=lambda k: k.__name__)
+def test_gpu_graphs_are_made_as_those_of_the_cpu(kind, least, monkeypatch):
+    import cupy
+
+    def parts(g):
+        found = [*g.edge_list(), g.csr()[0], g.edge_order]
+        return [None if x is None else cupy.asnumpy(x).tolist() for x in found]
+
+    monkeypatch.setattr(arrange, "LEAST", least)
+    monkeypatch.setattr(adjacency, "PART", least)
+    src, dst, weight = np.random.default_rng(1).integers(0, 300, (3, 3000))
+    src, dst = src.astype(kind), dst.astype(kind)
+    for both in (False, True):
+        expected = parts(Graph.from_edges(src, dst, weight, 300, symmetrize=both))
+        for parts_of in ((src, dst, weight), [cupy.asarray(x) for x in (src, dst, weight)]):
+            g = Graph.from_edges(*parts_of, 300, symmetrize=both, device="cuda")
+            assert parts(g) == expected
+    rows = Graph.from_edges(src, dst, weight, 300).csr()
+    expected = parts(Graph.from_csr(*rows))
+    there = [cupy.asarray(x) for x in rows]
+    ways = [rows, there, [*map(OnlyDlpack, there)], [*map(OnlyDlpack, rows)]]
+    ways.append([there[0].astype(np.int32), *there[1:]])
+    for way in ways:
+        assert parts(Graph.from_csr(*way, device="cuda")) == expected
+        assert parts(Graph.from_csr(*way)) == expected
+
+
+@pytest.mark.gpu
+def test_memory_on_the_gpu_is_shared_only_if_the_caller_lets_it():
+    import cupy
+    import cupyx.scipy.sparse as sparse
+
+    parts = [cupy.asarray(x) for x in some_rows()]
+    g = Graph.from_csr(*parts, copy=False, device="cuda")
+    assert [x.data.ptr for x in memories(g)] == [x.data.ptr for x in parts]
+    h = Graph.from_csr(*parts, device="cuda")
+    assert not {x.data.ptr for x in memories(h)} & {x.data.ptr for x in parts}
+    matrix = sparse.csr_matrix((parts[2].astype(np.float32), parts[1], parts[0]), shape=(3, 3))
+    for form in (matrix, matrix.tocsc(), matrix.tocoo()):
+        for where in ("cuda", "cpu"):
+            g = Graph.of(form, device=where)
+            assert g.device.to_host(g.edges.dst.array).tolist() == [1, 2, 0]
+    assert device("cuda").free() > 0
