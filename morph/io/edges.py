@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +63,41 @@ def both_ways(edges: EdgeArrays) -> tuple[Any, Any, Any]:
     back = np.flatnonzero(src != dst)
     weight = None if weight is None else np.concatenate([weight, weight[back]])
     return np.concatenate([src, dst[back]]), np.concatenate([dst, src[back]]), weight
+
+
+def gathered(
+    blocks: Iterable[Block], base: int, n: int | None, whole: bool = True
+) -> tuple[Any, Any, Any]:
+    """Check and narrow lines of two vertex numbers, from ``base`` on, and perhaps a weight.
+
+    Parameters
+    ----------
+    blocks : iterable of Block
+        Of two or three columns; it is read block by block.
+    n : int or None
+        Number of vertices; None if the file does not say.
+    whole : bool
+        Whether weights are integers.
+
+    Returns
+    -------
+    src, dst : (m,) int32 array
+        Counting from 0.
+    weight : (m,) array
+        int32 if they fit, or int64 or float64; empty if there are none.
+    """
+    found: list[list[NDArray[Any]]] = [[np.empty(0, np.int32)], [np.empty(0, np.int32)], []]
+    for block in blocks:
+        for column, values in zip(found, vertices(block, (0, 1), base, n), strict=False):
+            column.append(values)
+        found[2] += [narrow(block.values[:, k]) for k in range(2, block.values.shape[1])]
+    if not found[2]:
+        found[2].append(np.empty(0, np.int32 if whole else np.float64))
+    joined = []
+    for column in found:
+        joined.append(np.concatenate(column))
+        column.clear()  # each is freed before the next is joined
+    return joined[0], joined[1], joined[2]
 
 
 def vertices(block: Block, columns: tuple[int, int], base: int, n: int | None) -> Any:
