@@ -49,18 +49,22 @@ def bytes_needed(n: int, m: int, weight: Any = None, arranged: bool = True) -> i
     """Bytes that making a graph takes at most, besides its input; see `Graph.bytes_needed`."""
     width = 0 if weight is None else np.dtype(weight).itemsize
     held = 8 * (n + 1) + m * (8 + width + (0 if arranged else 4))
-    return held + held // 2
+    return held + held // (8 if arranged else 2) + 32 * n  # points are counted, edges sorted
 
 
-def require_room(device: Device, n: int, m: int, weight: Any, arranged: bool) -> None:
+def require_room(
+    device: Device, n: int, m: int, weight: Any, arranged: bool, kept: int = 0
+) -> None:
     """Refuse a graph that the device has no memory for, before anything is allocated.
+
+    ``kept`` bytes of it are there already.
 
     Raises
     ------
     MemoryError
         Naming sizes, what is needed and what is free.
     """
-    needed = bytes_needed(n, m, weight, arranged)
+    needed = bytes_needed(n, m, weight, arranged) - kept
     if needed < _EASY:
         return
     free = device.free()
@@ -69,6 +73,16 @@ def require_room(device: Device, n: int, m: int, weight: Any, arranged: bool) ->
             f"a graph of {n} points and {m} edges takes up to {needed / 1e9:.3g} GB to make, and "
             f"{device.name} has {free / 1e9:.3g} GB free"
         )
+
+
+def keeps(device: Device, given: Any, a: Array, dtype: Any, keep: bool) -> bool:
+    """Whether `own` would take ``a`` as it is."""
+    host, dtype = device.kind != "cuda", np.dtype(dtype)
+    fresh = isinstance(given, (list, tuple, range)) or (not host and isinstance(given, np.ndarray))
+    fits = a.dtype == dtype and a.flags.c_contiguous
+    # kernels change single bytes by the word around them: a narrow array might end before it does
+    sound = dtype.itemsize >= 4 and not (host and not (a.flags.writeable and a.flags.aligned))
+    return bool((keep or fresh) and fits and sound)
 
 
 def own(device: Device, given: Any, a: Array, dtype: Any, keep: bool, taken: Array = None) -> Array:
@@ -83,12 +97,7 @@ def own(device: Device, given: Any, a: Array, dtype: Any, keep: bool, taken: Arr
     taken : array, optional
         Memory that is kept already.
     """
-    host, dtype = device.kind != "cuda", np.dtype(dtype)
-    fresh = isinstance(given, (list, tuple, range)) or (not host and isinstance(given, np.ndarray))
-    fits = a.dtype == dtype and a.flags.c_contiguous
-    # kernels change single bytes by the word around them: a narrow array might end before it does
-    sound = dtype.itemsize >= 4 and not (host and not (a.flags.writeable and a.flags.aligned))
-    if (keep or fresh) and fits and sound:
+    if keeps(device, given, a, dtype, keep):
         if taken is None or not device.xp.may_share_memory(a, taken):
             return a
     mine = empty(device, a.size, dtype)

@@ -11,6 +11,7 @@ from morph.arrange import (
     Rows,
     arrange,
     bytes_needed,
+    keeps,
     offsets_from,
     own,
     require_room,
@@ -89,13 +90,14 @@ class Making:
             require_symmetric(where, a, b, rows)
         with where.active():
             in_order = not both and is_sorted(a)
-            require_room(where, rows, a.size * (1 + both), dtype, in_order)
+            kept = 0 if not in_order else _kept(where, not copy, (src, a), (dst, b), (weight, w))
+            require_room(where, rows, a.size * (1 + both), dtype, in_order, kept)
             if not in_order:
                 made = arrange(where, a, b, w, rows, both)
                 return cls._of_rows(where, made, not (symmetric or both))
             offsets = offsets_from(where, count_keys(where.xp, a, rows))
-        kept = own(where, src, a, np.int32, not copy)
-        made = _with_ends(where, offsets, kept, (dst, b), (weight, w), not copy)
+        near = own(where, src, a, np.int32, not copy)
+        made = _with_ends(where, offsets, near, (dst, b), (weight, w), not copy)
         return cls._of_rows(where, made, not symmetric)
 
     @classmethod
@@ -133,12 +135,16 @@ class Making:
             at = checked_offsets(where, offsets, b.size)
             n = at.size - 1
             b, w = checked_ends(where, b, weight, n)
-            require_room(where, n, b.size, None if w is None else w.dtype, arranged=True)
-            kept = own(where, offsets, at, np.int64, not copy)
-            src = spread(where, kept, b.size)
+            dtype, kept = (
+                None if w is None else w.dtype,
+                _kept(where, not copy, (dst, b), (weight, w)),
+            )
+            require_room(where, n, b.size, dtype, arranged=True, kept=kept)
+            at = own(where, offsets, at, np.int64, not copy)
+            src = spread(where, at, b.size)
             if symmetric:
                 require_symmetric(where, src, b, n)
-        made = _with_ends(where, kept, src, (dst, b), (weight, w), not copy)
+        made = _with_ends(where, at, src, (dst, b), (weight, w), not copy)
         return cls._of_rows(where, made, not symmetric)
 
     @classmethod
@@ -245,9 +251,9 @@ class Making:
     def bytes_needed(n: int, m: int, weight: Any = None, *, arranged: bool = True) -> int:
         """Give a bound on the bytes that making a graph takes, besides its input.
 
-        The graph then holds two thirds of that or less: 8 bytes a point, and an edge's two ids and
-        its weight, and its input position if edges were not in order.  `from_edges` and `from_csr`
-        refuse to begin if the device has less memory free.
+        What the graph then holds is part of that: 8 bytes a point, and an edge's two ids (4 bytes
+        each), its weight, and its input position (4) if edges were not in order.  `from_edges` and
+        `from_csr` refuse to begin if the device has less memory free.
 
         Parameters
         ----------
@@ -259,6 +265,16 @@ class Making:
             False if edges are to be sorted by source, or reverse edges added.
         """
         return bytes_needed(n, m, weight, arranged)
+
+
+def _kept(where: Device, keep: bool, *columns: tuple[Any, Array | None]) -> int:
+    """Bytes of those columns, ids first, that the graph will not copy."""
+    types = [np.int32, np.int32][: len(columns) - 1]
+    total = 0
+    for k, (given, a) in enumerate(columns):
+        if a is not None and keeps(where, given, a, types[k] if k < len(types) else a.dtype, keep):
+            total += int(a.nbytes)
+    return total
 
 
 def _with_ends(
