@@ -94,7 +94,7 @@ def test_convert(first, second, tmp_path):
     made = generate.uniform(30, 60, weight=(1, 99))
     write_graph(made, tmp_path / first)
     options = ["--to", "edges"] if second == "h" else []
-    options += ["--symmetrize"] if first == "g.graph" else []  # which has each edge once
+    options += ["--symmetrize"] if first == "g.graph" else []  # which it is already
     run("convert", tmp_path / first, tmp_path / second, *options)
     again = read_graph(tmp_path / second)
     for a, b in zip(made.edge_list(), again.edge_list(), strict=True):
@@ -106,7 +106,9 @@ def test_convert_says_what_it_leaves_out(tmp_path):
     said = refused("convert", tmp_path / "g.graph", tmp_path / "h.mtx")
     assert "this format has no place for vertices' weight" in said
     shown = run("convert", tmp_path / "g.graph", tmp_path / "h.mtx", "--edges-only")
-    assert shown == f"2 vertices, 1 edges: {tmp_path / 'h.mtx'}\n"
+    assert shown == f"2 vertices, 2 arcs: {tmp_path / 'h.mtx'}\n"
+    banner = "%%MatrixMarket matrix coordinate integer symmetric"
+    (tmp_path / "h.mtx").write_text(f"{banner}\n2 2 1\n2 1 5\n")
     said = refused("convert", tmp_path / "h.mtx", tmp_path / "h.gr")
     assert "weighted undirected edges must be given both ways" in said
     run("convert", tmp_path / "h.mtx", tmp_path / "h.gr", "--symmetrize")

@@ -41,7 +41,7 @@ def arcs(edges):
 
 ENDS = ([0, 0, 2], [1, 2, 0])
 METIS = "% c\n4 3 001\n2 5 3 6\n1 5\n% c\n1 6 4 7\n3 7\n"
-EDGES = ([1, 2, 3], [0, 0, 2])
+BOTH = ([0, 0, 1, 2, 2, 3], [1, 2, 0, 0, 3, 2])
 GOOD = [
     ("g.gr", galois(), (*ENDS, [7, 8, 9], 3, False)),
     ("g.gr", galois(2), (*ENDS, [7, 8, 9], 3, False)),
@@ -55,21 +55,21 @@ GOOD = [
     ("g.egr", ecl(weight=()), (*ENDS, None, 3, False)),
     ("g.egr", ecl(1, 0, (0, 0), (), ()), ([], [], None, 1, False)),
     ("g.egr", ecl(0, 0, (0,), (), ()), ([], [], None, 0, False)),
-    ("g.graph", METIS, (*EDGES, [5, 6, 7], 4, True)),
-    ("g.graph", "4 3\r\n2 3\r\n1\r\n1 4\r\n3\r\n", (*EDGES, None, 4, True)),
-    ("g.graph", "4 1\n\n 4\t\n\n2", ([3], [1], None, 4, True)),
-    ("g.graph", "4 1 0\n\n4\n\n2\n\n% c\n\n", ([3], [1], None, 4, True)),
-    ("g.graph", "2 0\n\n\n", ([], [], None, 2, True)),
-    ("g.graph", "0 0", ([], [], None, 0, True)),
-    ("g.metis", "2 1 11 1\n9 2 5\n8 1 5\n", ([1], [0], [5], 2, True)),
-    ("g.graph", "2 2 1\n2 5 2 6\n1 6 1 5\n", ([1, 1], [0, 0], [6, 5], 2, True)),
+    ("g.graph", METIS, (*BOTH, [5, 6, 5, 6, 7, 7], 4, False)),
+    ("g.graph", "4 3\r\n2 3\r\n1\r\n1 4\r\n3\r\n", (*BOTH, None, 4, False)),
+    ("g.graph", "4 1\n\n 4\t\n\n2", ([1, 3], [3, 1], None, 4, False)),
+    ("g.graph", "4 1 0\n\n4\n\n2\n\n% c\n\n", ([1, 3], [3, 1], None, 4, False)),
+    ("g.graph", "2 0\n\n\n", ([], [], None, 2, False)),
+    ("g.graph", "0 0", ([], [], None, 0, False)),
+    ("g.metis", "2 1 11 1\n9 2 5\n8 1 5\n", ([0, 1], [1, 0], [5, 5], 2, False)),
+    ("g.graph", "2 2 1\n2 5 2 6\n1 6 1 5\n", ([0, 0, 1, 1], [1, 1, 0, 0], [5, 6, 6, 5], 2, False)),
 ]
 
 
 @pytest.mark.parametrize("name, text, expected", GOOD)
 def test_read(tmp_path, name, text, expected):
     edges = read(tmp_path, name, text)
-    assert arcs(edges) == expected
+    assert arcs(edges) == expected and edges.symmetric == (name in ("g.graph", "g.metis"))
     assert edges.src.dtype == edges.dst.dtype == np.int32
     text = text.encode() if isinstance(text, str) else text
     assert arcs(read(tmp_path, name + ".gz", gzip.compress(text))) == expected

@@ -185,7 +185,7 @@ def convert(
     _check_output("OUT", graph_out, write_as)
     try:
         edges = read_edges(graph_in, read_as, weight_type)
-        if symmetrize:
+        if symmetrize and not edges.symmetric:
             src, dst, weight = both_ways(edges)
             edges = dataclasses.replace(edges, src=src, dst=dst, weight=weight, undirected=False)
         if edges_only:

@@ -58,6 +58,7 @@ def _search(name: str, path: str, source: int | None, out: str | None, spec: str
                 edges.dst,
                 weight=weight,
                 n=edges.n,
+                symmetric=edges.symmetric,
                 symmetrize=edges.undirected,
                 copy=False,
                 device=where,

@@ -28,6 +28,8 @@ class EdgeArrays:
         Number of vertices.
     undirected : bool
         True if the format says that an edge stands for both arcs.
+    symmetric : bool
+        True if the format says that every edge is there both ways.
     points : dict of str to (n,) or (n, k) array
         What the file says of vertices: METIS has ``weight`` and ``size``.
     """
@@ -37,6 +39,7 @@ class EdgeArrays:
     weight: NDArray[Any] | None
     n: int
     undirected: bool = False
+    symmetric: bool = False
     points: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 

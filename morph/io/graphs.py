@@ -139,7 +139,7 @@ def read_graph(
         Where the graph is to live.
     symmetrize : bool
         Add the reverse of every edge.  Formats whose edges are undirected (``p tw``, symmetric
-        ``.mtx``, METIS) always give both arcs.
+        ``.mtx``, METIS) always give both arcs, and are taken as they are.
 
     Returns
     -------
@@ -161,6 +161,7 @@ def read_graph(
         edges.dst,
         weight=edges.weight,
         n=edges.n,
+        symmetric=edges.symmetric,
         symmetrize=symmetrize or edges.undirected,
         copy=False,  # these arrays are nobody else's
         device=device,

@@ -39,7 +39,7 @@ class _Header:
 
 
 def read_metis(path: StrPath, data: bytes) -> EdgeArrays:
-    """Read the bytes of a ``.graph`` file: undirected edges, each once, from larger to smaller.
+    """Read the bytes of a ``.graph`` file: both arcs of every edge, as they stand there.
 
     Raises
     ------
@@ -66,31 +66,28 @@ def read_metis(path: StrPath, data: bytes) -> EdgeArrays:
     first = np.cumsum(count) - count  # word of each vertex
     degree = (count - lead) // each
     src = np.repeat(np.arange(head.n, dtype=np.int32), degree)
-    at = np.repeat(first + lead - each * (np.cumsum(degree) - degree), degree)
-    at += each * np.arange(at.size)
-    dst = words[at]
+    points = _of_points(head, first, words)
+    if lead:  # what is of edges, behind what is of vertices
+        at = np.repeat(first + lead - each * (np.cumsum(degree) - degree), degree)
+        at += each * np.arange(at.size)
+        dst, weight = words[at], words[at + 1] if head.weights else None
+    else:
+        dst, weight = words[::each], words[1::each] if head.weights else None
     wrong = (dst < 1) | (dst > head.n)
     if wrong.any():
         k = int(wrong.argmax())
         said = f"vertex {int(dst[k])} is out of range: vertices are 1 to {head.n}"
         fail(int(src[k]), said)
     dst = (dst - 1).astype(np.int32)
-    weight = narrow(words[at + 1]) if head.weights else None
+    weight = None if weight is None else narrow(weight)
+    del words
     found = _fault(src, dst, weight)
     if found is not None:
         fail(*found)
-    if at.size != 2 * head.m:
-        said = f"the header says {head.m} edges, and the lines have {at.size // 2}"
+    if src.size != 2 * head.m:
+        said = f"the header says {head.m} edges, and the lines have {src.size // 2}"
         raise FormatError(path, head.line, said)
-    lower = src > dst
-    return EdgeArrays(
-        src[lower],
-        dst[lower],
-        None if weight is None else weight[lower],
-        head.n,
-        undirected=True,
-        points=_of_points(head, first, words),
-    )
+    return EdgeArrays(src, dst, weight, head.n, symmetric=True, points=points)
 
 
 def _header(path: StrPath, data: bytes) -> _Header:
@@ -173,6 +170,8 @@ def _fault(
     if weight is not None and weight.min(initial=1) < 1:
         k = int((weight < 1).argmax())
         return int(src[k]), f"an edge has weight {int(weight[k])}: METIS wants positive ones"
+    if _mirrored(src, dst, weight):
+        return None
     down, up = np.flatnonzero(src > dst), np.flatnonzero(src < dst)
     ends = [(src[down], dst[down]), (dst[up], src[up])]
     keys = [high.astype(np.int64) << 32 | low for high, low in ends]
@@ -195,6 +194,19 @@ def _fault(
         told = f"{here} at one end and {there} at the other"
         return u, f"the edge of {u + 1} and {v + 1} has weight {told}"
     return None
+
+
+def _mirrored(src: NDArray[Any], dst: NDArray[Any], weight: NDArray[Any] | None) -> bool:
+    """Whether arcs in order, none of them twice, are the same the other way; False if unsure."""
+    words = src.astype(np.int64) << 32 | dst
+    if not (words[1:] > words[:-1]).all():
+        return False
+    turned = dst.astype(np.int64) << 32 | src
+    if weight is None:
+        turned.sort()
+        return bool((words == turned).all())
+    order = np.argsort(turned)
+    return bool((words == turned[order]).all() and (weight == weight[order]).all())
 
 
 def _ordered(keys: Ints, weight: Any) -> tuple[Ints, Any]:
