@@ -237,7 +237,9 @@ def test_metis_is_what_its_lines_say(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("metis") / "g.graph"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metis_module, "_WRITTEN", 2)
+        patch.setattr(metis_module, "CHUNK", 5)
         write_graph(edges, path)
+        assert as_set(read_edges(path)) == as_set(edges)
     head, *lines = path.read_text().split("\n")
     assert lines.pop() == "" and not any(line != line.strip() for line in lines)
     n, m, *fmt = map(int, head.split())

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from morph.io.edges import MAX_VERTICES, EdgeArrays, compressed_rows, narrow
 from morph.io.rows import digits
-from morph.io.text import Field, FormatError, Scanner, StrPath
+from morph.io.text import CHUNK, Field, FormatError, Scanner, StrPath
 
 _COMMENT = re.compile(rb"^%[^\n]*", re.MULTILINE)
 _ONE_A_LINE = bytes.maketrans(b" \t\r\v\f", b"\n" * 5)
@@ -115,12 +115,7 @@ def _lines(path: StrPath, data: bytes, plain: bytes, head: _Header) -> tuple[Int
     raw = np.frombuffer(plain, np.uint8)[head.behind :]
     starts = np.append(0, np.flatnonzero(raw == 10) + 1)
     starts = starts[starts < raw.size]
-    ink = raw > 32
-    ink[1:] &= raw[:-1] <= 32  # first characters of words
-    if starts.size:
-        count = np.add.reduceat(ink, starts, dtype=np.int64)
-    else:
-        count = np.empty(0, np.int64)
+    count = np.diff(_words_before(raw, np.append(starts, raw.size)))
     starts += head.behind
     kept = np.frombuffer(data, np.uint8)[starts] != ord("%")
     starts, count = starts[kept], count[kept]
@@ -132,6 +127,20 @@ def _lines(path: StrPath, data: bytes, plain: bytes, head: _Header) -> tuple[Int
         line = data.count(b"\n", 0, int(starts[k])) + 1
         raise FormatError(path, line, f"a line after the last of {head.n} vertices")
     return starts[: head.n], count[: head.n]
+
+
+def _words_before(raw: NDArray[np.uint8], places: Ints) -> Ints:
+    """Count the words that begin before each of some ascending places."""
+    ink = raw > 32
+    ink[1:] &= raw[:-1] <= 32  # first characters of words
+    out, total = np.empty(places.size, np.int64), 0
+    for start in range(0, raw.size + 1, CHUNK):
+        sums = np.cumsum(ink[start : start + CHUNK], dtype=np.int32)
+        sums = np.append(np.int32(0), sums)
+        lo, hi = np.searchsorted(places, (start, start + CHUNK))
+        out[lo:hi] = sums[places[lo:hi] - start] + total
+        total += int(sums[-1])
+    return out
 
 
 def _words(path: StrPath, data: bytes, start: int, expected: int) -> Ints:
