@@ -167,19 +167,44 @@ def arrange(
             _place(xp, rows, src, dst, weight, xp.arange(src.size), back, 0)
             return rows
         goals = xp.arange(1, GROUPS, dtype=np.int64) * (m // GROUPS)
-        cuts = xp.searchsorted(offsets[1:], goals, side="left") + 1  # first points of groups
-        cuts = [0, *device.to_host(cuts).tolist(), n]
+        hubs = xp.flatnonzero(counts > m // GROUPS)  # each a group of its own: few are so large
+        found = (xp.searchsorted(offsets[1:], goals, side="left") + 1, hubs, hubs + 1)
+        between = device.to_host(xp.concatenate(found)).tolist()
+        cuts = sorted({0, n, *between})  # first points of groups, and the end
         table = xp.empty(n, np.uint8)  # group of each point
-        for k in range(GROUPS):
+        for k in range(len(cuts) - 1):
             table[cuts[k] : cuts[k + 1]] = k
         group, behind = table[src], table[dst] if both else None
         if behind is not None:
             behind[src == dst] = _NO_GROUP
+        alone = set(device.to_host(hubs).tolist())
         for k, lo in enumerate(cuts[:-1]):
+            if lo in alone:
+                ends = [(group, dst)] if behind is None else [(group, dst), (behind, src)]
+                _place_hub(xp, rows, ends, weight, k, lo)
+                continue
             forward = xp.flatnonzero(group == k)
             back = None if behind is None else xp.flatnonzero(behind == k)
             _place(xp, rows, src, dst, weight, forward, back, int(offsets[lo]))
         return rows
+
+
+def _place_hub(
+    xp: Any, rows: Rows, ends: list[tuple[Array, Array]], weight: Array | None, k: int, point: int
+) -> None:
+    """Put the edges of one point, which are group ``k``, into their place as they come."""
+    first = int(rows.offsets[point])
+    for group, far in ends:
+        for start in range(0, group.size, PART):
+            at = xp.flatnonzero(group[start : start + PART] == k) + start
+            place = slice(first, first + at.size)
+            rows.src[place] = point
+            rows.dst[place] = far[at]
+            if rows.weight is not None and weight is not None:
+                rows.weight[place] = weight[at]
+            assert rows.order is not None
+            rows.order[place] = at
+            first += at.size
 
 
 def _place(

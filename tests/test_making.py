@@ -175,7 +175,7 @@ def test_asking_imports_nothing():
     assert not loaded & {"scipy", "cupyx", "networkx", "igraph"}
 
 
-@pytest.mark.parametrize("kind", ["rows", "sorted", "adopted", "list", "wide", "both"])
+@pytest.mark.parametrize("kind", ["rows", "sorted", "adopted", "list", "wide", "both", "star"])
 def test_the_peak_is_at_most_half_more_than_the_graph(kind):
     n, m = 1 << 17, 1 << 22
     rng = np.random.default_rng(3)
@@ -188,6 +188,8 @@ def test_the_peak_is_at_most_half_more_than_the_graph(kind):
         src, dst = src.astype(np.int64), dst.astype(np.int64)
     if kind == "both":
         src, dst, weight = src[: m // 2], dst[: m // 2], weight[: m // 2]
+    if kind == "star":
+        src[: m * 3 // 4] = 7
     tracemalloc.start()
     try:
         if kind in ("rows", "adopted"):
