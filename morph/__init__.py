@@ -29,7 +29,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """Import ``morph.io`` when it is first used."""
-    if name == "io":
-        return importlib.import_module("morph.io")
+    """Import ``morph.io`` and ``morph.generate`` when they are first used."""
+    if name in ("io", "generate"):
+        return importlib.import_module(f"morph.{name}")
     raise AttributeError(f"module 'morph' has no attribute {name!r}")

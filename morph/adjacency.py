@@ -10,6 +10,8 @@ from morph.device import Array, Device
 from morph.table import Table
 from morph.values import check_ids
 
+PART = 1 << 20  # keys looked at together
+
 Index = tuple[Array, Array | None]
 """Offsets by point (int64), and edge ids (int32), None if entry k is edge k."""
 
@@ -28,7 +30,25 @@ def order_by(xp: Any, keys: Array) -> Array:
 
 def is_sorted(keys: Array) -> bool:
     """Whether ``keys`` never decrease."""
-    return keys.size < 2 or bool((keys[1:] >= keys[:-1]).all())
+    starts = range(0, keys.size - 1, PART)
+    return all(bool((keys[k + 1 : k + PART + 1] >= keys[k : k + PART][: keys.size - 1 - k]).all())
+               for k in starts)  # fmt: skip
+
+
+def count_keys(xp: Any, keys: Array, n: int, unlike: Array | None = None) -> Array:
+    """Count each of 0 to ``n - 1`` among ``keys``, which are all below ``n``; shape (n,), int64.
+
+    Keys equal to what stands at their place in ``unlike`` are left out.
+    """
+    part = max(PART, keys.size // 16, n // 4)  # bincount() widens what it counts: not all at once
+    total = xp.zeros(n, np.int64)
+    for start in range(0, keys.size, part):
+        some = keys[start : start + part]
+        if unlike is not None:
+            some = some[some != unlike[start : start + part]]
+        if some.size:
+            total += xp.bincount(some.astype(np.int64), minlength=n)
+    return total
 
 
 def offsets_of(device: Device, keys: Array, n: int, capacity: int) -> Array:
@@ -40,7 +60,7 @@ def offsets_of(device: Device, keys: Array, n: int, capacity: int) -> Array:
     xp = device.xp
     offsets = xp.full(max(capacity, n) + 1, keys.size, np.int64)
     offsets[0] = 0
-    offsets[1 : n + 1] = xp.cumsum(xp.bincount(keys, minlength=n)[:n])
+    xp.cumsum(count_keys(xp, keys, n), out=offsets[1 : n + 1])
     return offsets
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ Array = Any
 """A NumPy array on the host devices, a CuPy array on a CUDA device."""
 
 ALIGN = 64  # bytes; a cache line, and two sectors of GPU memory
+_DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 _HERE: AbstractContextManager[None] = nullcontext()
 
 
@@ -81,11 +83,20 @@ class Device:
         start = -self.pointer(raw) % ALIGN
         return raw[start : start + nbytes]
 
+    def free(self) -> int | None:
+        """Count the bytes that can still be allocated; None if the system does not tell."""
+        if self.kind != "cuda":
+            return _free_on_host()
+        with self.active():
+            here = self.xp.cuda.runtime.memGetInfo()[0]
+            return int(here + self.xp.get_default_memory_pool().free_bytes())
+
     def asarray(self, x: Any, dtype: Any = None) -> Array:
         """Give ``x`` (NumPy, CuPy, anything array-like) as an array of this device.
 
         Copies only if ``x`` lies elsewhere or has another type.
         """
+        x = _of_dlpack(x)
         if self.kind != "cuda":
             return np.asarray(self.to_host(x), dtype)
         with self.active():
@@ -100,6 +111,7 @@ class Device:
 
     def to_host(self, x: Any) -> np.ndarray[Any, Any]:
         """Give ``x`` as a NumPy array; waits for the GPU if it lies there."""
+        x = _of_dlpack(x)
         if hasattr(x, "__cuda_array_interface__"):
             if not hasattr(x, "get"):  # another library's array: CuPy wraps it without a copy
                 x = importlib.import_module("cupy").asarray(x)
@@ -173,6 +185,33 @@ def _cuda(index: int) -> Device:
             raise DeviceError(f"{name} does not exist: this machine has {count} GPU(s)")
         _known[name] = Device("cuda", index, cupy)
     return _known[name]
+
+
+def _of_dlpack(x: Any) -> Any:
+    """Give what is known by ``__dlpack__`` alone as an array over the same memory."""
+    if not hasattr(x, "__dlpack__") or hasattr(x, "__array__"):
+        return x
+    if hasattr(x, "__array_interface__") or hasattr(x, "__cuda_array_interface__"):
+        return x
+    on_gpu = int(x.__dlpack_device__()[0]) in _DLPACK_CUDA
+    return (importlib.import_module("cupy") if on_gpu else np).from_dlpack(x)
+
+
+def _free_on_host() -> int | None:
+    """Bytes that Linux can still give to this process, its control group's limit regarded."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(x.split()[1]) for x in lines if x.startswith("MemAvailable")) << 10
+    except (OSError, StopIteration):
+        return None
+    with suppress(OSError, ValueError):  # no limit: the file is missing, or says "max"
+        group = Path("/sys/fs/cgroup")
+        limit = int((group / "memory.max").read_text())
+        used = int((group / "memory.current").read_text())
+        cached = (group / "memory.stat").read_text().split()
+        given_back = int(cached[cached.index("inactive_file") + 1])
+        free = min(free, limit - used + given_back)
+    return free
 
 
 def is_host(x: Any) -> bool:

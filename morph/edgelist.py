@@ -1,4 +1,4 @@
-"""Edge lists from outside: their checks, and what other libraries' graphs give."""
+"""Edge lists and compressed rows from outside: their checks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from morph.adjacency import count_keys, is_sorted
 from morph.device import Array, Device
-from morph.dtypes import ID_LIMIT
+from morph.dtypes import ID_LIMIT, parse
 from morph.values import check_ids
 
 
@@ -34,7 +35,7 @@ def id_array(device: Device, x: Any, where: str) -> Array:
 def checked_edges(
     device: Device, src: Any, dst: Any, weight: Any, n: int | None
 ) -> tuple[Array, Array, Array | None, int]:
-    """Check an edge list and bring it to the device, its ids as int32.
+    """Check an edge list and bring it to the device, its types as they are.
 
     Raises
     ------
@@ -47,10 +48,7 @@ def checked_edges(
             raise ValueError(
                 f"src has {src.size} values and dst {dst.size}: expected equal lengths"
             )
-        if weight is not None:
-            weight = device.asarray(weight)
-            if weight.shape != src.shape:
-                raise ValueError(f"weight has shape {weight.shape} for {src.size} edges")
+        weight = _checked_weight(device, weight, src.size)
         if n is None:
             rows = max((int(a.max()) + 1 for a in (src, dst) if a.size), default=0)
             rows = min(max(rows, 0), ID_LIMIT)
@@ -60,19 +58,26 @@ def checked_edges(
                 raise ValueError(f"n = {rows}: expected 0 to 2^31 - 1 points")
         check_ids(src, rows, "src", "points")
         check_ids(dst, rows, "dst", "points")
-        return src.astype(np.int32), dst.astype(np.int32), weight, rows
+        return src, dst, weight, rows
 
 
-def with_reverse(
-    device: Device, src: Array, dst: Array, weight: Array | None
-) -> tuple[Array, Array, Array | None, Array]:
-    """Add the reverse of every edge that is not a loop; also gives each arc's input position."""
-    xp = device.xp
+def checked_ends(device: Device, dst: Any, weight: Any, n: int) -> tuple[Array, Array | None]:
+    """Check the ends of compressed rows' edges, and bring them to the device as `checked_edges`."""
     with device.active():
-        back = xp.flatnonzero(src != dst)
-        at = xp.concatenate([xp.arange(src.size), back])
-        arcs = xp.concatenate([src, dst[back]]), xp.concatenate([dst, src[back]])
-        return *arcs, None if weight is None else weight[at], at
+        dst = id_array(device, dst, "dst")
+        weight = _checked_weight(device, weight, dst.size)
+        check_ids(dst, n, "dst", "points")
+        return dst, weight
+
+
+def _checked_weight(device: Device, weight: Any, m: int) -> Array | None:
+    if weight is None:
+        return None
+    weight = device.asarray(weight)
+    if weight.shape != (m,):
+        raise ValueError(f"weight has shape {weight.shape} for {m} edges")
+    native = parse(weight.dtype, "column 'weight' of edges").dtype
+    return weight if weight.dtype.isnative else weight.astype(native)
 
 
 def require_symmetric(device: Device, src: Array, dst: Array, n: int) -> None:
@@ -85,7 +90,7 @@ def require_symmetric(device: Device, src: Array, dst: Array, n: int) -> None:
     """
     xp = device.xp
     with device.active():
-        out, into = (xp.bincount(a, minlength=n) for a in (src, dst))
+        out, into = (count_keys(xp, a, n) for a in (src, dst))
         odd = xp.flatnonzero(out != into)
         if odd.size:
             p = int(odd[0])
@@ -95,34 +100,20 @@ def require_symmetric(device: Device, src: Array, dst: Array, n: int) -> None:
             )
 
 
-def csr_sources(device: Device, offsets: Any, m: int) -> tuple[Array, int]:
-    """Give the source of each of the ``m`` entries of compressed rows, and the number of rows.
+def checked_offsets(device: Device, offsets: Any, m: int) -> Array:
+    """Bring the offsets of compressed rows with ``m`` entries to the device, as they are.
 
     Raises
     ------
     ValueError
-        If the offsets do not rise from 0 to ``m``.
+        If they do not rise from 0 to ``m``.
     """
-    xp = device.xp
     with device.active():
         offsets = device.asarray(offsets)
         if offsets.ndim != 1 or offsets.size == 0 or offsets.dtype.kind not in "iu":
             raise ValueError("offsets: expected integers, one more than there are points")
-        offsets = offsets.astype(np.int64)
-        rises = bool((offsets[1:] >= offsets[:-1]).all())
-        if int(offsets[0]) or int(offsets[-1]) != m or not rises:
+        if offsets.size - 1 > ID_LIMIT:
+            raise ValueError(f"offsets: {offsets.size - 1} points, at most 2^31 - 1 are possible")
+        if int(offsets[0]) or int(offsets[-1]) != m or not is_sorted(offsets):
             raise ValueError(f"offsets: expected to rise from 0 to the {m} edges")
-        n = offsets.size - 1
-        # repeat() of CuPy takes no array of counts: count the rows begun up to each entry.
-        return xp.cumsum(xp.bincount(offsets[1:n], minlength=m)[:m]), n
-
-
-def networkx_edges(graph: Any, weight: str | None) -> tuple[Array, Array, Array | None, int]:
-    """Give source, destination, weight (None if no edge has one) and the number of nodes."""
-    index = {node: i for i, node in enumerate(graph)}
-    ends = [(index[u], index[v]) for u, v in graph.edges()]
-    src, dst = np.array(ends, np.int64).reshape(-1, 2).T
-    found = [] if weight is None else [w for *_, w in graph.edges(data=weight)]
-    if all(w is None for w in found):
-        return src, dst, None, len(index)
-    return src, dst, np.array([1 if w is None else w for w in found]), len(index)
+        return offsets

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import keyword
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from morph.adjacency import Adjacency, is_sorted, offsets_of, order_by
+from morph.adjacency import Adjacency
+from morph.arrange import Rows
 from morph.compact import compact
 from morph.device import Array, Device, device
 from morph.dtypes import Ref
-from morph.edgelist import (
-    checked_edges,
-    csr_sources,
-    networkx_edges,
-    require_symmetric,
-    with_reverse,
-)
+from morph.making import Making
 from morph.row import Row, as_id
 from morph.table import Table
 
 
-class Graph:
+class Graph(Making):
     """Points, edges from ``src`` to ``dst``, and further tables, on one device.
 
     Parameters
@@ -41,7 +36,7 @@ class Graph:
     out_identity : bool
         The k-th entry of the out-adjacency is edge k.  So it is after `from_edges` and `compact`,
         until points or edges come or go.
-    edge_order : array of int64, shape (m,), or None
+    edge_order : array of int32, shape (m,), or None
         The input position of each edge made by `from_edges` (-1 for edges made since); None if
         they are where the input had them.
     version : int
@@ -73,166 +68,16 @@ class Graph:
         self.edges = self.add_table("edges", src=Ref("points"), dst=Ref("points"))
         self._adjacency = Adjacency(self.points, self.edges)
 
-    # --- making graphs ---------------------------------------------------------------------------
-
     @classmethod
-    def from_edges(
-        cls,
-        src: Any,
-        dst: Any,
-        weight: Any = None,
-        n: int | None = None,
-        *,
-        directed: bool = True,
-        symmetric: bool = False,
-        symmetrize: bool = False,
-        device: str | Device = "cpu",
-    ) -> Graph:
-        """Make a graph of an edge list.
-
-        Parameters
-        ----------
-        src, dst : array of int, shape (m,)
-            NumPy's or CuPy's, or anything like them.
-        weight : array, shape (m,), optional
-            Of any column type; becomes column ``weight``.
-        n : int, optional
-            Number of points; one more than the largest id by default.
-        symmetric : bool
-            The list has every edge both ways already.
-        symmetrize : bool
-            Add the reverse of every edge but loops, with the same weight.
-        directed : bool
-            ``directed=False`` is ``symmetrize=True``, unless the list is ``symmetric``.
-        device : str or Device
-
-        Returns
-        -------
-        Graph
-            Its edges are sorted by source, and otherwise as in the input; see ``edge_order``.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If the lengths differ, or an id is not an integer from 0 to ``n - 1``; the error names
-            argument, position and value.  If ``symmetric`` is given and is seen not to hold.
-        """
-        where = _device(device)
-        src, dst, weight, rows = checked_edges(where, src, dst, weight, n)
-        order = None
-        if symmetric:
-            require_symmetric(where, src, dst, rows)
-        elif symmetrize or not directed:
-            src, dst, weight, order = with_reverse(where, src, dst, weight)
-            symmetric = True
-        with where.active():
-            if not is_sorted(src):
-                by_src = order_by(where.xp, src)
-                src, dst = src[by_src], dst[by_src]
-                weight = None if weight is None else weight[by_src]
-                order = by_src if order is None else order[by_src]
-        return cls._of_sorted(where, src, dst, weight, rows, order, not symmetric)
-
-    @classmethod
-    def from_csr(
-        cls,
-        offsets: Any,
-        dst: Any,
-        weight: Any = None,
-        *,
-        symmetric: bool = False,
-        device: str | Device = "cpu",
-    ) -> Graph:
-        """Make a graph of compressed rows: point p's edges are ``offsets[p]`` to ``offsets[p+1]``.
-
-        Parameters
-        ----------
-        offsets : array of int, shape (n + 1,)
-        dst : array of int, shape (m,)
-        weight, symmetric, device
-            As in `from_edges`.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If the offsets do not rise from 0 to m, and as in `from_edges`.
-        """
-        where = _device(device)
-        dst = where.asarray(dst)
-        src, n = csr_sources(where, offsets, dst.size)
-        return cls.from_edges(src, dst, weight, n, symmetric=symmetric, device=where)
-
-    @classmethod
-    def from_scipy(
-        cls,
-        matrix: Any,
-        *,
-        weight: bool = True,
-        symmetric: bool = False,
-        device: str | Device = "cpu",
-    ) -> Graph:
-        """Make a graph of a square sparse matrix (SciPy's or CuPy's): entry (i, j) is an edge.
-
-        Parameters
-        ----------
-        matrix : sparse matrix or array, shape (n, n)
-            Stored zeros are edges too; duplicate entries are summed.
-        weight : bool
-            Keep the values as column ``weight``.
-        symmetric, device
-            As in `from_edges`.
-
-        Raises
-        ------
-        ValueError
-            If the matrix is not square.
-        """
-        if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
-            raise ValueError(f"the matrix is {matrix.shape}: expected a square one")
-        csr = matrix.tocsr()
-        values = csr.data if weight else None
-        return cls.from_csr(csr.indptr, csr.indices, values, symmetric=symmetric, device=device)
-
-    @classmethod
-    def from_networkx(
-        cls, graph: Any, *, weight: str | None = "weight", device: str | Device = "cpu"
-    ) -> Graph:
-        """Make a graph of a NetworkX graph; point i is the i-th node of ``list(graph)``.
-
-        Parameters
-        ----------
-        graph : networkx.Graph, DiGraph, MultiGraph or MultiDiGraph
-            Undirected ones give a symmetric graph.
-        weight : str or None
-            The edge attribute that becomes column ``weight``, 1 where it is missing; there is no
-            such column if no edge has it.
-        """
-        src, dst, values, n = networkx_edges(graph, weight)
-        directed = bool(graph.is_directed())
-        return cls.from_edges(src, dst, values, n, directed=directed, device=device)
-
-    @classmethod
-    def _of_sorted(
-        cls,
-        where: Device,
-        src: Array,
-        dst: Array,
-        weight: Array | None,
-        n: int,
-        order: Array | None,
-        directed: bool,
-    ) -> Graph:
+    def _of_rows(cls, where: Device, rows: Rows, directed: bool) -> Self:
         g = cls(where, directed)
-        g.points.extend(n)
-        arrays = {"src": src, "dst": dst}
-        if weight is not None:
-            g.edges.add("weight", weight.dtype)
-            arrays["weight"] = weight
-        g.edges.extend(src.size, **arrays)
-        g.edge_order = order
+        g.points.extend(rows.offsets.size - 1)
+        if rows.weight is not None:
+            g.edges.add("weight", rows.weight.dtype)
+        g.edges.adopt(rows.src.size, rows.columns())
+        g.edge_order = rows.order
         g._made = len(g.edges)
-        with where.active():
-            g._adjacency.set_out(offsets_of(where, src, n, g.points.capacity))
+        g._adjacency.set_out(rows.offsets)
         g.out_identity = True
         return g
 
@@ -448,7 +293,7 @@ class Graph:
             return None
         kept = xp.where(edges < self._made, edges, 0)
         kept = kept if known is None else known[kept]
-        return xp.where(edges < self._made, kept, -1)
+        return xp.where(edges < self._made, kept, -1).astype(np.int32)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{len(t)} {name}" for name, t in self.tables.items())

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from morph.graph import Graph
-from morph.io import EdgeArrays, FormatError, read_edges, read_graph, write_graph
+from morph.io import EdgeArrays, FormatError, numbers, read_edges, read_graph, write_graph
 from morph.io import text as text_module
 
 GR = "c road\np sp 4 3\na 1 2 7\na 2 3 -1\nc between\na 4 4 0\n"
@@ -32,22 +32,29 @@ GOOD = {
     ("g.gr", GR): ([0, 1, 3], [1, 2, 3], [7, -1, 0], 4, False),
     ("g.gr", "p sp 3 0\n"): ([], [], [], 3, False),
     ("g.gr", "p sp 2 1\r\na\t1 2 3000000000\r\n\r\n"): ([0], [1], [3000000000], 2, False),
+    ("g.gr", "c x\nc\np sp 2 2\n \t\na 1 2 3\n  \nc y\na 2 1 4\n"): (
+        [0, 1], [1, 0], [3, 4], 2, False),
     ("g.gr", "c x\np tw 3 2\n1 2\nc y\n3 2"): ([0, 2], [1, 1], None, 3, True),
     ("g.txt", "0 1\n\n# c\n2 1 # d\n"): ([0, 2], [1, 1], None, 3, False),
     ("g.txt", "% c\n0\t1\t5\n2 1 -6\n"): ([0, 2], [1, 1], [5, -6], 3, False),
     ("g.el", "0 1 .5\n2 1 1\n"): ([0, 2], [1, 1], [0.5, 1.0], 3, False),
     ("g", "# Nodes: 9 Edges: 1\n0 1\n"): ([0], [1], None, 9, False),
     ("g", "# Directed graph\n# Nodes: 2 Edges: 1\n0 5\n"): ([0], [5], None, 6, False),
+    ("g", "# a.b e\n% c\n#\n0 1 5\n# .\n1 0 6\n"): ([0, 1], [1, 0], [5, 6], 2, False),
     ("g", "# Nodes: 4\n"): ([], [], None, 4, False),
     ("g.mtx", MTX): ([0, 2], [1, 0], [5, 6], 3, False),
+    ("g.mtx", MTX.replace("integer", "unsigned-integer")): ([0, 2], [1, 0], [5, 6], 3, False),
     ("g.mtx", MTX.replace("integer", "real")): ([0, 2], [1, 0], [5.0, 6.0], 3, False),
     ("g.mtx", "%%MatrixMarket matrix coordinate pattern symmetric\n2 2 1\n2 1\n"): (
         [1], [0], None, 2, True),
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("least", [0, 1 << 30], ids=["compiled", "numpy"])
 @pytest.mark.parametrize("name, text", GOOD)
-def test_read(tmp_path, name, text):
+def test_read(tmp_path, name, text, least, monkeypatch):
+    monkeypatch.setattr(numbers, "LEAST", least)
+    monkeypatch.setattr(text_module, "PIECE", 5 if least == 0 else 1 << 24)
     edges = read(tmp_path, name, text)
     assert as_lists(edges) == GOOD[name, text]
     assert edges.src.dtype == edges.dst.dtype == np.int32
@@ -124,8 +131,10 @@ BAD = {
 }
 
 
+@pytest.mark.parametrize("least", [0, 1 << 30], ids=["compiled", "numpy"])
 @pytest.mark.parametrize("name, text", BAD, ids=lambda t: repr(t)[:40])
-def test_refused(tmp_path, name, text):
+def test_refused(tmp_path, name, text, least, monkeypatch):
+    monkeypatch.setattr(numbers, "LEAST", least)
     with pytest.raises(FormatError) as caught:
         read(tmp_path, name, text)
     message = BAD[name, text]
@@ -259,6 +268,26 @@ def test_lines_are_right_beyond_the_first_chunk(tmp_path, monkeypatch):
         read(tmp_path, "g", "\n".join([*lines[:40], "x 1", *lines[40:]]))
     with pytest.raises(FormatError, match=":41: vertex -1"):
         read(tmp_path, "g", "\n".join([*lines[:40], "-1 1", *lines[40:]]))
+
+
+WORDS = ["a ", "a 1 2 3\n", " a 1 2 3\n", "a", "c x\n", "1", "2 ", "\n", "\r\n", "\t", "-", "."]
+HEADS = ["p sp 2 2\n", "p tw 2 2\n", "c\np sp 2 3\n", MTX[:50]]
+TEXTS = st.lists(st.sampled_from(WORDS), max_size=12).map("".join)
+
+
+@given(TEXTS, st.sampled_from(HEADS), st.integers(1, 40))
+def test_compiled_and_plain_readers_agree(tmp_path_factory, text, head, piece):
+    folder, name = tmp_path_factory.mktemp("same"), "g.mtx" if head[0] == "%" else "g.gr"
+    answers = []
+    for least, size in ((0, piece), (0, 1 << 24), (1 << 30, piece), (1 << 30, 1 << 24)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(numbers, "LEAST", least)
+            patch.setattr(text_module, "PIECE", size)
+            try:
+                answers.append(as_lists(read(folder, name, head + text)))
+            except FormatError:
+                answers.append("refused")
+    assert answers == answers[:1] * 4
 
 
 @given(st.binary(max_size=80), st.sampled_from(["g.gr", "g.txt", "g.mtx", "g.npz"]))

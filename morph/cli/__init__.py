@@ -1,4 +1,4 @@
-"""The ``morph`` command: meshes refined and checked, graphs searched, the installation shown.
+"""The ``morph`` command: meshes refined and checked, graphs searched, files made and converted.
 
 Bad input ends with exit code 2 and one line on stderr, a missing compiler with 2 and a few lines
 that tell how to get one, Ctrl-C with 130.
@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from morph import __version__
-from morph.cli import graphs, meshes, system
+from morph.cli import graphfiles, graphs, meshes, system
 
 
 class Commands(click.Group):
@@ -70,7 +70,7 @@ def _explain(error: Exception) -> int:
     if isinstance(error, ImportError) and error.name is None:  # an extra that is not installed
         return _complain(str(error), 1)
     if isinstance(error, MemoryError):
-        return _complain("out of memory", 1)
+        return _complain(f"out of memory: {error}".removesuffix(": "), 1)
     raise error
 
 
@@ -99,6 +99,8 @@ for _command in (
     graphs.sssp,
     graphs.mst,
     graphs.pagerank,
+    graphfiles.generate,
+    graphfiles.convert,
     system.info,
     system.cache,
 ):

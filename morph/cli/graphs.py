@@ -58,7 +58,9 @@ def _search(name: str, path: str, source: int | None, out: str | None, spec: str
                 edges.dst,
                 weight=weight,
                 n=edges.n,
+                symmetric=edges.symmetric,
                 symmetrize=edges.undirected,
+                copy=False,
                 device=where,
             )
         values, result = solve(graph)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from morph.io.edges import MAX_VERTICES, EdgeArrays, narrow, vertices
+from morph.io.edges import MAX_VERTICES, EdgeArrays, gathered
 from morph.io.rows import format_rows
 from morph.io.text import Field, Scanner, StrPath
 
@@ -28,8 +28,13 @@ def read_dimacs(path: StrPath, data: bytes) -> EdgeArrays:
     FormatError
         With file and line.
     """
-    data = _COMMENT.sub(b"", data)
+    start = 0
+    while _COMMENT.match(data, start):  # most files have them at their head only
+        start = data.find(b"\n", start) + 1 or len(data)
+    if data.find(b"\nc", max(start - 1, 0)) >= 0:
+        data = _COMMENT.sub(lambda found: b" " * len(found[0]), data)
     scanner = Scanner(path, data, comment=b"")
+    scanner.pos = start
     words = scanner.peek()
     if not words:
         scanner.fail("the file ends before its problem line (p sp n m)", scanner.last_line())
@@ -43,15 +48,23 @@ def read_dimacs(path: StrPath, data: bytes) -> EdgeArrays:
         scanner.fail(f"n = {n} and m = {m}: n must be 0 to {MAX_VERTICES}, m not negative")
     scanner.skip_line()
     if kind == b"tw":
-        block = scanner.block(m, _ENDS, "edges")
+        src, dst, _ = gathered(scanner.pieces(m, _ENDS, "edges"), 1, n)
         scanner.end("edges")
-        src, dst = vertices(block, (0, 1), 1, n)
         return EdgeArrays(src, dst, None, n, undirected=True)
-    _drop_letters(scanner)
-    block = scanner.block(m, [*_ENDS, Field("weight")], "arcs")
+
+    dropped = False
+
+    def drop() -> None:
+        nonlocal dropped
+        if not dropped:
+            dropped = True
+            _drop_letters(scanner)
+
+    fields = [*_ENDS, Field("weight")]
+    src, dst, weight = gathered(scanner.pieces(m, fields, "arcs", b"a", drop), 1, n)
+    drop()
     scanner.end("arcs")
-    src, dst = vertices(block, (0, 1), 1, n)
-    return EdgeArrays(src, dst, narrow(block.values[:, 2]), n)
+    return EdgeArrays(src, dst, weight, n)
 
 
 def _drop_letters(scanner: Scanner) -> None:
@@ -63,11 +76,12 @@ def _drop_letters(scanner: Scanner) -> None:
     starts = starts[(raw[starts] != 10) & (raw[starts] != 13)]
     after = raw[np.minimum(starts + 1, len(raw) - 1)]
     wrong = (raw[starts] != ord("a")) | (after > 32)
-    if wrong.any():
-        scanner.pos += int(starts[wrong.argmax()])
-        line = body[starts[wrong.argmax()] :].split(b"\n", 1)[0]
-        scanner.check_text(bytes(line))
-        if line.strip():
+    for start in starts[wrong].tolist():
+        end = body.find(b"\n", start)
+        line = bytes(body[start : end if end >= 0 else len(body)])
+        if line.strip():  # else it is blank
+            scanner.pos += start
+            scanner.check_text(line)
             shown = line[:30].decode()
             scanner.fail(f"expected an arc 'a tail head weight', found {shown!r}")
     raw[starts[~wrong]] = 32

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from morph.io.edges import MAX_VERTICES, EdgeArrays, narrow, vertices
+from morph.io.edges import MAX_VERTICES, EdgeArrays, gathered
 from morph.io.rows import format_rows
 from morph.io.text import Field, Scanner, StrPath
 
@@ -37,17 +37,16 @@ def read_edge_list(path: StrPath, data: bytes) -> EdgeArrays:
         scanner.check_text(b" ".join(words))
     if words and len(words) not in (2, 3):
         scanner.fail(f"found {len(words)} fields, expected 'u v' or 'u v weight'")
-    whole = not any(mark in scanner.data for mark in (b".", b"e", b"E"))
+    whole = all(scanner.data.find(mark, scanner.pos) < 0 for mark in (b".", b"e", b"E"))
     fields = [Field("first vertex"), Field("second vertex"), Field("weight", whole)]
-    block = scanner.rest(fields if len(words) == 3 else fields[:2])
-    src, dst = vertices(block, (0, 1), 0, None)
+    fields = fields[: max(len(words), 2)]
+    src, dst, weight = gathered(scanner.pieces(None, fields, "edges"), 0, None, whole)
     n = int(max(src.max(initial=-1), dst.max(initial=-1))) + 1
     if said is not None:
         n = max(n, int(said[1]))
         if n > MAX_VERTICES:
             scanner.fail(f"{n} vertices are announced, at most {MAX_VERTICES} are possible", 1)
-    weight = narrow(block.values[:, 2]) if len(words) == 3 else None
-    return EdgeArrays(src, dst, weight, n)
+    return EdgeArrays(src, dst, weight if len(words) == 3 else None, n)
 
 
 def write_edge_list(edges: EdgeArrays) -> Iterator[bytes]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,15 @@ class EdgeArrays:
     src, dst : (m,) int32 array
         Ends, counting from 0.
     weight : (m,) array or None
-        int32, or int64 if some weight needs it, or float64.
+        int32, or int64 if some weight needs it, or float32, or float64.
     n : int
         Number of vertices.
     undirected : bool
         True if the format says that an edge stands for both arcs.
+    symmetric : bool
+        True if the format says that every edge is there both ways.
+    points : dict of str to (n,) or (n, k) array
+        What the file says of vertices: METIS has ``weight`` and ``size``.
     """
 
     src: NDArray[np.int32]
@@ -34,6 +39,68 @@ class EdgeArrays:
     weight: NDArray[Any] | None
     n: int
     undirected: bool = False
+    symmetric: bool = False
+    points: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+
+Rows = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any] | None]
+"""Offsets, shape (n + 1,), ends and weights of compressed rows."""
+
+
+def compressed_rows(edges: EdgeArrays) -> Rows:
+    """Sort the arcs by source, those of one source in the order they have; loops stay single."""
+    src, dst, weight = edges.src, edges.dst, edges.weight
+    if edges.undirected:
+        src, dst, weight = both_ways(edges)
+    if (src[1:] < src[:-1]).any():
+        order = np.argsort(src, kind="stable")
+        dst, weight = dst[order], None if weight is None else weight[order]
+    offsets = np.zeros(edges.n + 1, np.int64)
+    np.cumsum(np.bincount(src, minlength=edges.n), out=offsets[1:])
+    return offsets, dst, weight
+
+
+def both_ways(edges: EdgeArrays) -> tuple[Any, Any, Any]:
+    """Give the arcs of undirected edges: the edges, then the reverse of all but loops."""
+    src, dst, weight = edges.src, edges.dst, edges.weight
+    back = np.flatnonzero(src != dst)
+    weight = None if weight is None else np.concatenate([weight, weight[back]])
+    return np.concatenate([src, dst[back]]), np.concatenate([dst, src[back]]), weight
+
+
+def gathered(
+    blocks: Iterable[Block], base: int, n: int | None, whole: bool = True
+) -> tuple[Any, Any, Any]:
+    """Check and narrow lines of two vertex numbers, from ``base`` on, and perhaps a weight.
+
+    Parameters
+    ----------
+    blocks : iterable of Block
+        Of two or three columns; it is read block by block.
+    n : int or None
+        Number of vertices; None if the file does not say.
+    whole : bool
+        Whether weights are integers.
+
+    Returns
+    -------
+    src, dst : (m,) int32 array
+        Counting from 0.
+    weight : (m,) array
+        int32 if they fit, or int64 or float64; empty if there are none.
+    """
+    found: list[list[NDArray[Any]]] = [[np.empty(0, np.int32)], [np.empty(0, np.int32)], []]
+    for block in blocks:
+        for column, values in zip(found, vertices(block, (0, 1), base, n), strict=False):
+            column.append(values)
+        found[2] += [narrow(block.values[:, k]) for k in range(2, block.values.shape[1])]
+    if not found[2]:
+        found[2].append(np.empty(0, np.int32 if whole else np.float64))
+    joined = []
+    for column in found:
+        joined.append(np.concatenate(column))
+        column.clear()  # each is freed before the next is joined
+    return joined[0], joined[1], joined[2]
 
 
 def vertices(block: Block, columns: tuple[int, int], base: int, n: int | None) -> Any:

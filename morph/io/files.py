@@ -14,6 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from morph.io.text import FormatError, StrPath
 
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
@@ -36,17 +39,34 @@ def read_bytes(path: StrPath) -> bytes:
     OSError
         If the file cannot be read.
     """
+    with _opened(path) as file:
+        return file.read()
+
+
+def read_head(path: StrPath, size: int) -> bytes:
+    """Read the first ``size`` bytes of a file, or fewer if it is shorter, as `read_bytes` does."""
+    with _opened(path) as file:
+        return file.read(size)
+
+
+def read_array(path: StrPath) -> NDArray[np.uint8]:
+    """Read a file as `read_bytes` does, into an array that may be written to."""
+    if split_compression(path)[1]:
+        return np.frombuffer(bytearray(read_bytes(path)), np.uint8)
+    return np.fromfile(path, np.uint8)
+
+
+@contextmanager
+def _opened(path: StrPath) -> Iterator[IO[bytes]]:
+    """Open a file to be read; what a decompressor complains of is a `FormatError`."""
     suffix = split_compression(path)[1]
-    if not suffix:
-        return Path(path).read_bytes()
     try:
-        with _OPENERS[suffix](path, "rb") as file:
-            data: bytes = file.read()
-            return data
+        with _OPENERS.get(suffix, open)(path, "rb") as file:
+            yield file
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         raise FormatError(path, None, f"damaged {suffix} file: {error}") from error
     except OSError as error:
-        if error.errno is None:  # bz2 reports bad data as an OSError without a number
+        if suffix and error.errno is None:  # bz2 reports bad data as an OSError without a number
             raise FormatError(path, None, f"damaged {suffix} file: {error}") from error
         raise
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,97 +11,198 @@ import numpy as np
 from morph.io.dimacs import read_dimacs, write_dimacs
 from morph.io.edgelist import read_edge_list, write_edge_list
 from morph.io.edges import EdgeArrays
-from morph.io.files import read_bytes, replacing, split_compression, write_chunks
+from morph.io.files import (
+    read_array,
+    read_bytes,
+    read_head,
+    replacing,
+    split_compression,
+    write_chunks,
+)
 from morph.io.matrix import read_matrix_market, read_npz, write_matrix_market, write_npz
-from morph.io.text import StrPath
+from morph.io.metis import read_metis, write_metis
+from morph.io.rowfiles import is_galois, read_ecl, read_galois, write_ecl, write_galois
+from morph.io.text import FormatError, StrPath
 
 if TYPE_CHECKING:
     from morph.graph import Graph
 
-_READERS = {".gr": read_dimacs, ".mtx": read_matrix_market, ".npz": read_npz}
-_WRITERS = {".gr": write_dimacs, ".mtx": write_matrix_market}
-_LISTS = (".txt", ".el", ".wel", ".edges", ".tsv")
+SUFFIXES = {
+    "dimacs": (".gr",),
+    "galois": (".sgr", ".vgr", ".csgr", ".cgr", ".tgr"),
+    "ecl": (".egr",),
+    "metis": (".graph", ".metis"),
+    "mtx": (".mtx",),
+    "npz": (".npz",),
+    "edges": (".txt", ".el", ".wel", ".edges", ".tsv"),
+}
+"""Formats, and the suffixes that name them."""
+
+_ARCHIVES = (".tar", ".tgz", ".zip", ".7z", ".zst", ".rar")
+
+_READERS = {
+    "dimacs": read_dimacs,
+    "metis": read_metis,
+    "mtx": read_matrix_market,
+    "npz": read_npz,
+    "edges": read_edge_list,
+}
+_WRITERS: dict[str, Callable[[EdgeArrays], Any]] = {
+    "dimacs": write_dimacs,
+    "galois": write_galois,
+    "ecl": write_ecl,
+    "metis": write_metis,
+    "mtx": write_matrix_market,
+    "edges": write_edge_list,
+}
 
 
-def read_edges(path: StrPath) -> EdgeArrays:
-    """Read the edges of a graph file, in its own order.
+def _named(path: StrPath, format: str | None) -> tuple[str | None, str]:
+    """Give the format that is asked for or that the suffix names, and the suffix."""
+    suffix = os.path.splitext(split_compression(path)[0])[1].lower()
+    if format is not None:
+        if format not in SUFFIXES:
+            raise ValueError(f"format {format!r}: known are {', '.join(SUFFIXES)}")
+        return format, suffix
+    return next((name for name, known in SUFFIXES.items() if suffix in known), None), suffix
 
-    The suffix names the format: ``.gr`` DIMACS, ``.mtx`` Matrix Market, ``.npz`` SciPy; any
-    other is an edge list.  A further ``.gz``, ``.xz`` or ``.bz2`` is decompressed.
+
+def format_of(path: StrPath, format: str | None = None) -> str:
+    """Name the format in which `write_graph` would write a file.
 
     Raises
     ------
-    FormatError
-        If the file breaks its format; names file and line.
-    OSError
-        If it cannot be read.
+    ValueError
+        If the suffix or the format is unknown.
     """
-    suffix = os.path.splitext(split_compression(path)[0])[1].lower()
-    return _READERS.get(suffix, read_edge_list)(path, read_bytes(path))
+    kind, suffix = _named(path, format)
+    if kind is None:
+        known = " ".join(s for names in SUFFIXES.values() for s in names)
+        raise ValueError(f"{os.fspath(path)}: unknown suffix {suffix!r}; known are {known}")
+    return kind
 
 
-def read_graph(path: StrPath, device: Any = "cpu", symmetrize: bool = False) -> Graph:
-    """Read a graph file.
+def read_edges(path: StrPath, format: str | None = None, weight_type: Any = None) -> EdgeArrays:
+    """Read the edges of a graph file, in its own order.
+
+    The suffix names the format: ``.gr`` DIMACS or, told by its content, Galois; ``.egr`` ECL,
+    ``.graph`` METIS, ``.mtx`` Matrix Market, ``.npz`` SciPy; any other is an edge list.  A further
+    ``.gz``, ``.xz`` or ``.bz2`` is decompressed.
 
     Parameters
     ----------
     path : path-like
-        See `read_edges` for the formats.
-    device : str or Device
-        Where the graph is to live.
-    symmetrize : bool
-        Add the reverse of every edge.  Formats whose edges are undirected (``p tw``, symmetric
-        ``.mtx``) always give both arcs.
+    format : str, optional
+        ``"dimacs"``, ``"galois"``, ``"ecl"``, ``"metis"``, ``"mtx"``, ``"npz"`` or ``"edges"``,
+        whatever the suffix.
+    weight_type : type, optional
+        What the data of a Galois file's edges are, such as ``np.float32``: the file does not say.
+        By default integers, of 4 bytes unsigned, of 8 bytes signed.
 
     Raises
     ------
     FormatError
-        If the file breaks its format; names file and line.
+        If the file breaks its format; names file and line, of a binary file the byte.
+    ValueError
+        If ``format`` is unknown, or ``weight_type`` given for a file that says its own.
+    OSError
+        If it cannot be read.
+    """
+    kind, suffix = _named(path, format)
+    if suffix in _ARCHIVES and format is None:
+        raise FormatError(path, None, "an archive: unpack it, and name the graph file in it")
+    if kind == "dimacs" and format is None and is_galois(read_head(path, 8)):
+        kind = "galois"
+    if kind == "galois":
+        return read_galois(path, read_array(path), weight_type)
+    if weight_type is not None:
+        raise ValueError(f"weight_type is for Galois's files, not for {os.fspath(path)}")
+    if kind == "ecl":
+        return read_ecl(path, read_array(path))
+    return _READERS[kind or "edges"](path, read_bytes(path))
+
+
+def read_graph(
+    path: StrPath,
+    device: Any = "cpu",
+    symmetrize: bool = False,
+    format: str | None = None,
+    weight_type: Any = None,
+) -> Graph:
+    """Read a graph file.
+
+    Parameters
+    ----------
+    path, format, weight_type
+        As in `read_edges`, which tells the formats.
+    device : str or Device
+        Where the graph is to live.
+    symmetrize : bool
+        Add the reverse of every edge.  Formats whose edges are undirected (``p tw``, symmetric
+        ``.mtx``, METIS) always give both arcs, and are taken as they are.
+
+    Returns
+    -------
+    Graph
+        What a METIS file says of vertices is in their columns ``weight`` and ``size``.
+
+    Raises
+    ------
+    FormatError
+        If the file breaks its format; names file and line, of a binary file the byte.
     OSError
         If it cannot be read.
     """
     from morph.graph import Graph  # noqa: PLC0415
 
-    edges = read_edges(path)
-    return Graph.from_edges(
+    edges = read_edges(path, format, weight_type)
+    graph = Graph.from_edges(
         edges.src,
         edges.dst,
         weight=edges.weight,
         n=edges.n,
+        symmetric=edges.symmetric,
         symmetrize=symmetrize or edges.undirected,
+        copy=False,  # these arrays are nobody else's
         device=device,
     )
+    for name, values in edges.points.items():
+        column = graph.points.add(name, (values.dtype, *values.shape[1:]) if values.ndim > 1
+                                  else values.dtype)  # fmt: skip
+        column[:] = values
+    return graph
 
 
-def write_graph(graph: Graph | EdgeArrays, path: StrPath) -> None:
+def write_graph(graph: Graph | EdgeArrays, path: StrPath, format: str | None = None) -> None:
     """Write a graph file, in the format of its suffix, compressed if a further one says so.
 
     Parameters
     ----------
     graph : Graph or EdgeArrays
-        A graph's arcs are written one by one.
+        A graph's arcs are written one by one, with their weights; other columns are not.
     path : path-like
-        ``.gr``, ``.mtx``, ``.npz``, or an edge list: ``.txt .el .wel .edges .tsv``.
+        ``.gr`` (DIMACS), ``.sgr`` (Galois), ``.egr``, ``.graph``, ``.mtx``, ``.npz``, or an edge
+        list: ``.txt .el .wel .edges .tsv``.
+    format : str, optional
+        As in `read_edges`, whatever the suffix.
 
     Raises
     ------
     ValueError
-        If the suffix is unknown, or the format cannot hold the weights.
+        If the suffix or format is unknown, or the format cannot hold the graph.
     OSError
         If the file cannot be written.
     """
     edges = graph if isinstance(graph, EdgeArrays) else _edges_of(graph)
-    suffix = os.path.splitext(split_compression(path)[0])[1].lower()
-    if suffix == ".npz":
+    kind = format_of(path, format)
+    if edges.points and kind != "metis":
+        told = ", ".join(edges.points)
+        raise ValueError(f"{os.fspath(path)}: this format has no place for vertices' {told}")
+    if kind == "npz":
         with replacing(path) as (file,):
             write_npz(edges, file)
-    elif suffix in _WRITERS:
-        write_chunks(path, _WRITERS[suffix](edges))
-    elif suffix in _LISTS:
-        write_chunks(path, write_edge_list(edges))
     else:
-        known = " ".join([".gr", ".mtx", ".npz", *_LISTS])
-        raise ValueError(f"{os.fspath(path)}: unknown suffix {suffix!r}; known are {known}")
+        write_chunks(path, _WRITERS[kind](edges))
 
 
 def _edges_of(graph: Graph) -> EdgeArrays:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.io.edges import MAX_VERTICES, EdgeArrays, narrow, vertices
+from morph.io.edges import MAX_VERTICES, EdgeArrays, gathered
 from morph.io.rows import format_rows
-from morph.io.text import Field, FormatError, Scanner, StrPath
+from morph.io.text import Block, Field, FormatError, Scanner, StrPath
 
 _BANNER = "%%MatrixMarket matrix coordinate (real, integer or pattern) (general or symmetric)"
 
@@ -28,12 +28,13 @@ def read_matrix_market(path: StrPath, data: bytes) -> EdgeArrays:
     FormatError
         With file and line.
     """
-    words = data.split(b"\n", 1)[0].lower().split()
+    words = data[: data.find(b"\n") + 1 or len(data)].lower().split()
     scanner = Scanner(path, data, comment=b"%")
     if len(words) != 5 or words[:3] != [b"%%matrixmarket", b"matrix", b"coordinate"]:
         scanner.fail(f"the first line must be: {_BANNER}", 1)
     kind, symmetry = words[3], words[4]
-    if kind not in (b"real", b"double", b"integer", b"pattern"):
+    whole = kind in (b"integer", b"unsigned-integer")  # the second is SciPy's, of unsigned types
+    if not whole and kind not in (b"real", b"double", b"pattern"):
         scanner.fail(f"a {kind.decode('ascii', 'replace')} matrix is no graph: {_BANNER}", 1)
     if symmetry not in (b"general", b"symmetric"):
         scanner.fail(f"a {symmetry.decode('ascii', 'replace')} matrix is no graph: {_BANNER}", 1)
@@ -45,15 +46,23 @@ def read_matrix_market(path: StrPath, data: bytes) -> EdgeArrays:
         scanner.fail("the size line needs rows, columns and entries", line)
     if rows != columns or rows > MAX_VERTICES:
         scanner.fail(f"a matrix of {rows} x {columns} is no graph: it must be square", line)
-    fields = [Field("row"), Field("column"), Field("value", kind == b"integer")]
-    block = scanner.block(entries, fields[:2] if kind == b"pattern" else fields, "entries")
+    fields = [Field("row"), Field("column"), Field("value", whole)]
+    fields = fields[:2] if kind == b"pattern" else fields
+    blocks: Iterable[Block] = scanner.pieces(entries, fields, "entries")
+    if symmetry == b"symmetric":
+        blocks = map(_lower, blocks)
+    src, dst, values = gathered(blocks, 1, rows, whole)
     scanner.end("entries")
-    src, dst = vertices(block, (0, 1), 1, rows)
-    if symmetry == b"symmetric" and (src < dst).any():
-        row = int((src < dst).argmax())
-        block.fail(row, "an entry above the diagonal of a symmetric matrix")
-    weight = None if kind == b"pattern" else narrow(block.values[:, 2])
+    weight = None if kind == b"pattern" else values
     return EdgeArrays(src, dst, weight, rows, undirected=symmetry == b"symmetric")
+
+
+def _lower(block: Block) -> Block:
+    """Check that no entry lies above the diagonal."""
+    wrong = block.values[:, 0] < block.values[:, 1]
+    if wrong.any():
+        block.fail(int(wrong.argmax()), "an entry above the diagonal of a symmetric matrix")
+    return block
 
 
 def write_matrix_market(edges: EdgeArrays) -> Iterator[bytes]:

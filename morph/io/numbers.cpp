@@ -147,10 +147,11 @@ void morph_lines(const char *text, int64_t length, int64_t parts, int64_t *count
 }
 
 // Read `rows` lines of `columns` numbers into columns of int64, or of double; the lines of part k
-// begin at row `first[k]`.  Returns the offset behind the last of them, -1 if something is odd.
+// begin at row `first[k]`, and each with `letter` and a blank, unless that is 0.  Returns the
+// offset behind the last of them, -1 if something is odd.
 int64_t morph_parse(const char *text, int64_t length, int64_t parts, const int64_t *first,
                     int64_t rows, int64_t columns, const uint8_t *whole, int32_t doubles,
-                    void *out) {
+                    int32_t letter, void *out) {
   int64_t *integers = (int64_t *)out;
   double *reals = (double *)out;
   int64_t behind = 0;
@@ -160,11 +161,15 @@ int64_t morph_parse(const char *text, int64_t length, int64_t parts, const int64
     if (first[k] >= rows || odd) continue;
     const char *p = line_at(text, length, k * PART), *end = line_at(text, length, (k + 1) * PART);
     int64_t row = first[k];
-    while (row < rows && (p = skip_blanks(p, end)) < end) {
+    while (row < rows && p < end) {
+      const char *line = p;
+      p = skip_blanks(p, end);
+      if (p == end) break;
       if (*p == '\n') {
         p++;
         continue;
       }
+      if (letter) p = p == line && *p == letter && p + 1 < end && blank(p[1]) ? p + 1 : nullptr;
       for (int64_t c = 0; c < columns && p; c++) {
         int64_t at = c * rows + row, integer = 0;
         p = skip_blanks(p, end);

@@ -37,7 +37,8 @@ def library(*defines: str) -> Any:
     found.morph_lines.argtypes = [_POINTER, _INT, _INT, _POINTER]
     found.morph_lines.restype = None
     found.morph_parse.argtypes = [
-        _POINTER, _INT, _INT, _POINTER, _INT, _INT, _POINTER, ctypes.c_int32, _POINTER,
+        *(_POINTER, _INT, _INT, _POINTER, _INT, _INT),
+        *(_POINTER, ctypes.c_int32, ctypes.c_int32, _POINTER),
     ]  # fmt: skip
     found.morph_parse.restype = _INT
     found.morph_format.argtypes = [
@@ -48,7 +49,12 @@ def library(*defines: str) -> Any:
 
 
 def parse(
-    data: bytes | bytearray, pos: int, rows: int | None, whole: Sequence[bool]
+    data: bytes | bytearray,
+    pos: int,
+    rows: int | None,
+    whole: Sequence[bool],
+    end: int | None = None,
+    letter: bytes = b"",
 ) -> tuple[NDArray[Any], int] | None:
     """Read lines of numbers.
 
@@ -62,6 +68,10 @@ def parse(
         How many lines that hold anything; None for all there are.
     whole : sequence of bool
         Which columns hold integers.
+    end : int, optional
+        Where the last line ends, and ``rows`` then is how many at most.
+    letter : bytes
+        A letter that each line begins with, a blank behind it.
 
     Returns
     -------
@@ -72,7 +82,7 @@ def parse(
 
     None stands for both if the text is short, something in it is odd, or there is no compiler.
     """
-    length = len(data) - pos
+    length = (len(data) if end is None else end) - pos
     if length < max(LEAST, 1) or rows == 0:
         return None
     made = library()
@@ -84,6 +94,7 @@ def parse(
     made.morph_lines(text, length, parts, counts.ctypes.data)
     total = int(counts.sum())
     rows = total if rows is None else rows
+    rows = rows if end is None else min(rows, total)
     if rows > total or rows == 0:
         return None
     flags = np.array(whole, np.uint8)
@@ -93,7 +104,7 @@ def parse(
     first = np.cumsum(counts) - counts
     behind = made.morph_parse(
         text, length, parts, first.ctypes.data, rows, len(whole),
-        flags.ctypes.data, values.dtype.kind == "f", values.ctypes.data,
+        flags.ctypes.data, values.dtype.kind == "f", ord(letter or b"\0"), values.ctypes.data,
     )  # fmt: skip
     return None if behind < 0 else (values, pos + behind)
 

@@ -62,12 +62,12 @@ def _integer_lines(columns: Sequence[NDArray[Any]], prefix: bytes) -> bytes:
     blank = np.full((rows, 1), 32, np.uint8)
     pieces = [np.broadcast_to(np.frombuffer(prefix, np.uint8), (rows, len(prefix)))]
     for k, column in enumerate(columns):
-        pieces += [blank, _digits(column)] if k else [_digits(column)]
+        pieces += [blank, digits(column)] if k else [digits(column)]
     pieces.append(np.full((rows, 1), 10, np.uint8))
     return np.concatenate(pieces, axis=1).tobytes()
 
 
-def _digits(values: NDArray[Any]) -> NDArray[np.uint8]:
+def digits(values: NDArray[Any]) -> NDArray[np.uint8]:
     """Right-aligned decimal digits, shape ``(n, width)``."""
     unsigned = values.dtype.kind == "u"
     left = values.astype(np.uint64) if unsigned else np.abs(values.astype(np.int64)).view(np.uint64)

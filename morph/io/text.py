@@ -10,7 +10,7 @@ to say in which line and why.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from morph.io import numbers
 
 CHUNK = 1 << 23  # bytes parsed at once: the masks over them stay in cache
+PIECE = 1 << 24  # bytes parsed before their numbers are narrowed: enough for all cores
 _INTEGER = re.compile(rb"[+-]?[0-9]+\Z")
 _NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)\Z", re.IGNORECASE)
@@ -104,12 +105,15 @@ class Scanner:
         self.pos = 0
         if data.startswith(_MARKS):
             self.fail("a byte order mark: save the file as plain ASCII, without a BOM")
+        while self.pos < len(data) and data[self.pos] in comment:
+            self.skip_line()  # most large files have comments at their head only: no copy
+        self._start = self.pos
         for mark in comment:
             self._blank_comments(bytes([mark]))
 
     def _blank_comments(self, mark: bytes) -> None:
         """Put blanks in place of comments, so that offsets stay what they are."""
-        at = self.data.find(mark)
+        at = self.data.find(mark, self.pos)
         if at < 0:
             return
         out = bytearray(self.data)
@@ -145,7 +149,8 @@ class Scanner:
 
     def last_line(self) -> int:
         """Line number of the last line that holds anything."""
-        return self.line(len(self.data.rstrip()))
+        end = len(self.data.rstrip())
+        return self.line(end) if end > self._start else 1
 
     def skip_blank(self) -> bool:
         """Advance to the next line that holds anything; False at the end of the file."""
@@ -223,9 +228,47 @@ class Scanner:
             values = self._joined(parts, fields, start)
         return Block(self, start, values)
 
-    def _compiled(self, rows: int | None, fields: Sequence[Field]) -> NDArray[Any] | None:
+    def pieces(
+        self,
+        rows: int | None,
+        fields: Sequence[Field],
+        what: str,
+        letter: bytes = b"",
+        drop_letters: Callable[[], None] | None = None,
+    ) -> Iterator[Block]:
+        """Read as `block`, or as `rest` if ``rows`` is None, but some lines at a time.
+
+        Every line may begin with a letter; ``drop_letters`` puts blanks in their place where
+        compiled code does not read them, or complains.
+        """
+        left = 1 << 62 if rows is None else rows
+        while left:
+            if self.pos >= len(self.data):
+                if rows is None:
+                    return
+                self.fail(f"the file ends after {rows - left} of {rows} {what}", self.last_line())
+            start, end = self.pos, self.pos + PIECE
+            end = self.data.find(b"\n", end) + 1 or len(self.data)
+            values = self._compiled(left, fields, end, letter)
+            if values is None:
+                if letter and drop_letters:
+                    drop_letters()
+                    letter = b""
+                values = self._joined([self._some(left, fields)], fields, start)
+            left -= len(values)
+            if len(values):
+                yield Block(self, start, values)
+
+    def _compiled(
+        self,
+        rows: int | None,
+        fields: Sequence[Field],
+        end: int | None = None,
+        letter: bytes = b"",
+    ) -> NDArray[Any] | None:
         """Parse all rows at once, if all is well."""
-        found = numbers.parse(self.data, self.pos, rows, [f.integer for f in fields])
+        whole = [f.integer for f in fields]
+        found = numbers.parse(self.data, self.pos, rows, whole, end, letter)
         if found is None:
             return None
         values, self.pos = found

@@ -1,0 +1,200 @@
+"""``morph generate`` and ``morph convert``: graph files made, and changed from format to format."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from morph.cli.common import BadInput, check_writable, json_option, print_report
+
+if TYPE_CHECKING:
+    from morph.graph import Graph
+
+_FORMATS = "dimacs, galois, ecl, metis, mtx, npz or edges"
+
+
+def _check_output(option: str, path: str, form: str | None) -> None:
+    """Refuse a place or a format that cannot be written before any work is done."""
+    from morph.io.graphs import format_of  # noqa: PLC0415
+
+    check_writable(option, path)
+    try:
+        format_of(path, form)
+    except ValueError as error:
+        raise BadInput(f"{option}: {error}") from error
+
+
+@click.group(no_args_is_help=True)
+def generate() -> None:
+    """Make a graph and write it: uniform random, R-MAT, grid or torus, random geometric.
+
+    Every edge is written both ways.  The same options give the same file.
+    """
+
+
+def _made(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what the kinds have in common."""
+    command = json_option(command)
+    command = click.option(
+        "--format", "form", metavar="FORMAT", help=f"{_FORMATS}, whatever the suffix of FILE."
+    )(command)
+    command = click.option(
+        "-o", "--output", required=True, metavar="FILE",
+        help="Where to write: .gr .sgr .egr .graph .mtx .npz .txt .el .wel, and .gz behind them.",
+    )(command)  # fmt: skip
+    command = click.option(
+        "--seed", type=click.IntRange(0), default=0, show_default=True, metavar="S"
+    )(command)
+    return click.option(
+        "--weight", nargs=2, metavar="LOW HIGH",
+        help="Random weights: integers from LOW to HIGH, or reals if one has a point.",
+    )(command)  # fmt: skip
+
+
+def _drawn(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what the kinds whose edges are drawn one by one have in common."""
+    command = click.option(
+        "--multi", is_flag=True, help="Keep loops and edges that were drawn twice."
+    )(command)
+    return click.option("--directed", is_flag=True, help="Leave the reverse edges out.")(command)
+
+
+def _write(
+    make: Callable[..., Graph], options: dict[str, Any], output: str, form: str | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Make a graph, write it, and say how large it is."""
+    from morph.io import write_graph  # noqa: PLC0415
+
+    _check_output("-o", output, form)
+    weight = options.pop("weight")
+    if weight:
+        weight = tuple(_number(word) for word in weight)
+    if "multi" in options:
+        options["simple"] = not options.pop("multi")
+    try:
+        graph = make(**options, weight=weight or None)
+        write_graph(graph, output, form)
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+    report = {"vertices": len(graph.points), "arcs": len(graph.edges), "output": output}
+    shown = f"{len(graph.points):,} vertices, {len(graph.edges):,} arcs: {output}"
+    print_report(report, as_json, [shown])
+
+
+def _number(word: str) -> float:
+    try:
+        return int(word)
+    except ValueError:
+        try:
+            return float(word)
+        except ValueError:
+            raise BadInput(f"--weight: {word!r} is not a number") from None
+
+
+@generate.command()
+@click.argument("n", type=int)
+@click.argument("m", type=int)
+@_drawn
+@_made
+def uniform(output: str, form: str | None, as_json: bool, **options: Any) -> None:
+    """Draw both ends of M edges among N vertices."""
+    from morph import generate as kinds  # noqa: PLC0415
+
+    _write(kinds.uniform, options, output, form, as_json)
+
+
+@generate.command()
+@click.argument("scale", type=int)
+@click.option("--edge-factor", type=float, default=16, show_default=True, metavar="F",
+              help="Edges to draw for each vertex.")  # fmt: skip
+@click.option("--parameters", default="graph500", show_default=True, metavar="A,B,C",
+              help="Probabilities of three quarters, or graph500 or gtgraph.")  # fmt: skip
+@click.option("--permute", is_flag=True, help="Number vertices at random, as Graph500 does.")
+@_drawn
+@_made
+def rmat(output: str, form: str | None, as_json: bool, parameters: str, **options: Any) -> None:
+    """Draw edges among 2**SCALE vertices, a few of which get most of them."""
+    from morph import generate as kinds  # noqa: PLC0415
+
+    known = {"graph500": kinds.GRAPH500, "gtgraph": kinds.GTGRAPH}
+    try:
+        values = known.get(parameters.lower()) or tuple(map(float, parameters.split(",")))
+        a, b, c = values
+    except ValueError:
+        said = f"--parameters: {parameters!r}: expected A,B,C, graph500 or gtgraph"
+        raise BadInput(said) from None
+    _write(kinds.rmat, {**options, "a": a, "b": b, "c": c}, output, form, as_json)
+
+
+@generate.command()
+@click.argument("rows", type=int)
+@click.argument("columns", type=int)
+@click.option("--torus", is_flag=True, help="Join the last row and column with the first.")
+@_made
+def grid(output: str, form: str | None, as_json: bool, **options: Any) -> None:
+    """Join each vertex of a grid of ROWS and COLUMNS with those beside it."""
+    from morph import generate as kinds  # noqa: PLC0415
+
+    _write(kinds.grid, options, output, form, as_json)
+
+
+@generate.command()
+@click.argument("n", type=int)
+@click.option("--radius", type=float, metavar="R", help="The largest distance of neighbours.")
+@click.option("--degree", type=float, metavar="D", help="Or the neighbours wanted of a vertex.")
+@click.option("--length", is_flag=True, help="Weigh edges by their length.")
+@_made
+def geometric(output: str, form: str | None, as_json: bool, length: bool, **options: Any) -> None:
+    """Join N random points of the unit square that are near each other."""
+    from morph import generate as kinds  # noqa: PLC0415
+
+    if length and options["weight"]:
+        raise BadInput("--length and --weight exclude each other")
+
+    def make(weight: Any, **rest: Any) -> Graph:
+        return kinds.geometric(weight="length" if length else weight, **rest)
+
+    _write(make, options, output, form, as_json)
+
+
+@click.command()
+@click.argument("graph_in", metavar="IN")
+@click.argument("graph_out", metavar="OUT")
+@click.option("--from", "read_as", metavar="FORMAT", help=f"{_FORMATS}, whatever IN's suffix.")
+@click.option("--to", "write_as", metavar="FORMAT", help="The same of OUT.")
+@click.option("--weight-type", metavar="TYPE",
+              help="What a Galois file's weights are: float32, say.")  # fmt: skip
+@click.option("--symmetrize", is_flag=True, help="Write every edge both ways, loops once.")
+@click.option("--edges-only", is_flag=True, help="Drop the weights and sizes of METIS's vertices.")
+@json_option
+def convert(
+    graph_in: str, graph_out: str, read_as: str | None, write_as: str | None,
+    weight_type: str | None, symmetrize: bool, edges_only: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Write the graph of file IN to file OUT, whose suffix names the format.
+
+    Edges stay in IN's order unless OUT's format has an order of its own.
+    """
+    from morph.io import FormatError, read_edges, write_graph  # noqa: PLC0415
+    from morph.io.edges import both_ways  # noqa: PLC0415
+
+    _check_output("OUT", graph_out, write_as)
+    try:
+        edges = read_edges(graph_in, read_as, weight_type)
+        if symmetrize and not edges.symmetric:
+            src, dst, weight = both_ways(edges)
+            edges = dataclasses.replace(edges, src=src, dst=dst, weight=weight, undirected=False)
+        if edges_only:
+            edges = dataclasses.replace(edges, points={})
+        write_graph(edges, graph_out, write_as)
+    except FormatError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise BadInput(str(error)) from error
+    count, word = len(edges.src), "edges" if edges.undirected else "arcs"
+    report = {"vertices": edges.n, word: count, "output": graph_out}
+    print_report(report, as_json, [f"{edges.n:,} vertices, {count:,} {word}: {graph_out}"])

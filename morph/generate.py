@@ -1,0 +1,458 @@
+"""Graphs to try things on: uniform random, R-MAT, grids and tori, random geometric.
+
+The same arguments give the same graph, on every machine and with every version of NumPy: random
+bits are PCG64's, a stream for each part of the edges, and weights are hashed from seed and ends,
+so that both arcs of an edge have the same one.  Edges are made as words (source, target), sorted,
+and become compressed rows; a graph is made in about 1.5 times the memory that it then takes.
+
+Unless ``directed``, the reverse of every edge is there too; unless ``simple=False``, loops and
+duplicates are left out, so that there are somewhat fewer edges than were drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph.arrange import offsets_from, require_room, spread
+from morph.device import Device, device
+from morph.dtypes import ID_LIMIT, f64
+from morph.graph import Graph
+
+GRAPH500 = (0.57, 0.19, 0.19)
+"""Parameters a, b, c of the Graph500 benchmark's R-MAT graphs; d is the rest, 0.05."""
+GTGRAPH = (0.45, 0.15, 0.15)
+"""Those of the GTgraph suite; d is 0.25."""
+
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
+Pair = tuple[NDArray[Any], NDArray[Any]]  # ends of edges
+Weight = tuple[float, float] | None
+
+_HOST = device("cpu")
+_PART = 1 << 17  # edges made at a time, within the cache; another number gives other graphs
+_LOW = 0xFFFFFFFF
+_UNIT = 2.0**-53
+
+
+def uniform(
+    n: int,
+    m: int,
+    *,
+    weight: Weight = None,
+    directed: bool = False,
+    simple: bool = True,
+    seed: int = 0,
+    device: str | Device = "cpu",
+) -> Graph:
+    """Draw both ends of ``m`` edges at random.
+
+    Parameters
+    ----------
+    n : int
+        Points.
+    m : int
+        Edges to draw; each is two arcs unless ``directed``.
+    weight : (low, high), optional
+        Column ``weight``: if both are int, integers from low to high, both included, else doubles,
+        high excluded.  All are equally likely.
+    directed : bool
+        Leave the reverse arcs out.
+    simple : bool
+        Leave loops out, and all but one of equal edges.
+    seed : int
+        0 or more; another one gives another graph.
+    device : str or Device
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range; names it.
+    MemoryError
+        If there is less memory free than the graph takes to be made.
+    """
+    _check(n=n, m=m, seed=seed)
+    if n == 0 and m:
+        raise ValueError(f"m = {m}: without points there are no edges")
+
+    def draw() -> Iterator[Pair]:
+        for count, bits in _streams(m, seed, 0):
+            ends = (bits.random_raw(2 * count) >> np.uint64(11)) * (n * _UNIT)
+            u, v = ends.astype(np.int64).reshape(2, -1)
+            yield u, v
+
+    return _graph(n, m, draw(), weight, directed, simple, seed, device)
+
+
+def rmat(
+    scale: int,
+    edge_factor: float = 16,
+    a: float = GRAPH500[0],
+    b: float = GRAPH500[1],
+    c: float = GRAPH500[2],
+    *,
+    permute: bool = False,
+    weight: Weight = None,
+    directed: bool = False,
+    simple: bool = True,
+    seed: int = 0,
+    device: str | Device = "cpu",
+) -> Graph:
+    """Draw edges by the recursive matrix model: few points have most of them.
+
+    Each edge goes down ``scale`` levels of quarters of the adjacency matrix, upper left with
+    probability ``a``, upper right ``b``, lower left ``c``, else lower right.
+
+    Parameters
+    ----------
+    scale : int
+        There are ``2**scale`` points.
+    edge_factor : float
+        Edges to draw for each point, two arcs each unless ``directed``.
+    a, b, c : float
+        `GRAPH500` unless given; ``rmat(20, 16, *GTGRAPH)`` takes GTgraph's.
+    permute : bool
+        Number the points at random.  Else the smallest numbers have the most edges, and point 0
+        the most of all.
+    weight, directed, simple, seed, device
+        As in `uniform`.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range; names it.
+    MemoryError
+        As in `uniform`.
+
+    Notes
+    -----
+    Graph500's generator has the same distribution with ``permute=True, simple=False`` and weights
+    ``(0.0, 1.0)``; it also shuffles the edges, whose order is lost here, as points' edges are
+    sorted.  GTgraph varies a, b, c, d by up to 5 % at each level, which is not done here.  The
+    random numbers are neither's.
+
+    References
+    ----------
+    D. Chakrabarti, Y. Zhan, C. Faloutsos: R-MAT: a recursive model for graph mining.  SDM 2004.
+    Graph500 benchmark specification, section 3.  D. Bader, K. Madduri: GTgraph, 2006.
+    """
+    if not 0 <= scale <= 30:
+        raise ValueError(f"scale = {scale}: expected 0 to 30")
+    if not (min(a, b, c) >= 0 and a + b + c <= 1 + 1e-9):
+        raise ValueError(f"a, b, c = {a}, {b}, {c}: expected probabilities, at most 1 together")
+    if not 0 <= edge_factor < math.inf:
+        raise ValueError(f"edge_factor = {edge_factor}: expected 0 or more")
+    n, m = 1 << scale, round(edge_factor * (1 << scale))
+    _check(n=n, m=m, seed=seed)
+    first, second, third = (min(round(p * 2**32), _LOW) for p in (a, a + b, a + b + c))
+    names = _permutation(n, seed) if permute else None
+
+    def draw() -> Iterator[Pair]:
+        for count, bits in _streams(m, seed, 1):
+            u, v = np.zeros((2, count), np.int32)
+            for _ in range(scale):
+                raw = bits.random_raw(-(-count // 2)).astype("<u8").view("<u4")[:count]
+                down = raw >= second
+                right = (raw >= first) ^ down
+                right |= raw >= third
+                u += u
+                u += down
+                v += v
+                v += right
+            if names is not None:
+                u, v = names[u], names[v]
+            yield u, v
+
+    return _graph(n, m, draw(), weight, directed, simple, seed, device)
+
+
+def grid(
+    rows: int,
+    columns: int,
+    *,
+    torus: bool = False,
+    weight: Weight = None,
+    seed: int = 0,
+    device: str | Device = "cpu",
+) -> Graph:
+    """Join each point of a grid with those beside, above and below it, both ways.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Point ``r * columns + c`` is in row r, column c.
+    torus : bool
+        Join the last row with the first, and the last column with the first.
+    weight, seed, device
+        As in `uniform`.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range; names it.
+    MemoryError
+        As in `uniform`.
+    """
+    _check(rows=rows, columns=columns, seed=seed)
+    n = rows * columns
+    if n > ID_LIMIT:
+        raise ValueError(f"rows x columns = {n}: at most 2^31 - 1 points are possible")
+
+    def draw() -> Iterator[Pair]:
+        for start in range(0, n, _PART):
+            u = np.arange(start, min(start + _PART, n))
+            row, column = np.divmod(u, columns)
+            right, down = u + 1, u + columns
+            if torus:
+                right[column == columns - 1] -= columns
+                down[row == rows - 1] -= n
+                yield u, right
+                yield u, down
+            else:
+                inside = column < columns - 1
+                yield u[inside], right[inside]
+                inside = row < rows - 1
+                yield u[inside], down[inside]
+
+    return _graph(n, 2 * n, draw(), weight, False, True, seed, device)
+
+
+def geometric(
+    n: int,
+    radius: float | None = None,
+    *,
+    degree: float | None = None,
+    weight: Weight | str = None,
+    seed: int = 0,
+    device: str | Device = "cpu",
+) -> Graph:
+    """Join random points of the unit square that are no farther apart than a radius, both ways.
+
+    Points are numbered along rows of cells a radius wide, so that near ones have near numbers.
+    Columns ``x`` and ``y`` of points (double) hold where they are.
+
+    Parameters
+    ----------
+    n : int
+    radius : float
+        Or instead:
+    degree : float
+        Neighbours wanted of a point; those near the rim have fewer.
+    weight : (low, high) or "length", optional
+        As in `uniform`, or the distance, as double.
+    seed, device
+        As in `uniform`.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or not one of radius and degree is given.
+    MemoryError
+        As in `uniform`.
+    """
+    _check(n=n, seed=seed)
+    if (radius is None) == (degree is None):
+        raise ValueError("give either radius or degree")
+    if degree is not None:
+        if not 0 <= degree < math.inf:
+            raise ValueError(f"degree = {degree}: expected 0 or more")
+        radius = math.sqrt(degree / (math.pi * max(n - 1, 1)))
+    if radius is None or not 0 <= radius < math.inf:
+        raise ValueError(f"radius = {radius}: expected 0 or more")
+    x, y, starts, side = _cells(n, radius, seed)
+    found = list(_near(x, y, starts, side, radius))[::-1]
+    m = sum(u.size for u, _ in found)
+    pairs = (found.pop() for _ in range(len(found)))  # each is freed when it is used
+    lengths = weight == "length"
+    if isinstance(weight, str):
+        if not lengths:
+            raise ValueError(f"weight = {weight!r}: expected (low, high) or 'length'")
+        weight = None
+    graph = _graph(n, m, pairs, weight, False, True, seed, device)
+    if lengths:
+        src, dst, _ = (None if e is None else graph.device.to_host(e) for e in graph.edge_list())
+        graph.edges.add("weight", f64)[:] = np.hypot(x[src] - x[dst], y[src] - y[dst])
+    graph.points.add("x", f64)[:] = x
+    graph.points.add("y", f64)[:] = y
+    return graph
+
+
+def _cells(n: int, radius: float, seed: int) -> tuple[Any, Any, Ints, int]:
+    """Draw points and sort them by cells of at least a radius; also gives where cells begin."""
+    side = max(1, min(int(1 / radius) if radius > 1 / ID_LIMIT else ID_LIMIT, math.isqrt(n)))
+    parts = [bits.random_raw(2 * count) for count, bits in _streams(n, seed, 3)]
+    places = np.concatenate([np.empty(0, np.uint64), *parts])
+    x, y = ((places >> np.uint64(11)) * _UNIT).reshape(-1, 2).T
+    cell = (y * side).astype(np.int64) * side + (x * side).astype(np.int64)
+    order = np.argsort(cell, kind="stable")
+    starts = offsets_from(_HOST, np.bincount(cell, minlength=side * side))
+    return np.ascontiguousarray(x[order]), np.ascontiguousarray(y[order]), starts, side
+
+
+def _near(x: Any, y: Any, starts: Ints, side: int, radius: float) -> Iterator[Pair]:
+    """Give all pairs of points within a radius, each once: cell by cell with those behind it."""
+    n = len(x)
+    cell = np.repeat(np.arange(side * side), np.diff(starts))
+    row, column = np.divmod(cell, side)
+    left, right = np.maximum(column - 1, 0), np.minimum(column + 1, side - 1)
+    ranges = [(np.arange(1, n + 1), starts[row * side + right + 1])]
+    below = np.minimum(row + 1, side - 1) * side
+    last = row == side - 1
+    first, end = starts[below + left], starts[below + right + 1]
+    ranges.append((first, np.where(last, first, end)))
+    for begin, end in ranges:
+        sums = offsets_from(_HOST, end - begin)
+        lo = 0
+        while lo < n:
+            hi = max(int(np.searchsorted(sums, sums[lo] + _PART, "right")) - 1, lo + 1)
+            count = (end - begin)[lo:hi]
+            u = np.repeat(np.arange(lo, hi), count)
+            v = np.repeat(begin[lo:hi] - (sums[lo:hi] - sums[lo]), count) + np.arange(u.size)
+            near = (x[u] - x[v]) ** 2 + (y[u] - y[v]) ** 2 <= radius * radius
+            yield u[near].astype(np.int32), v[near].astype(np.int32)
+            lo = hi
+
+
+def _graph(
+    n: int, m: int, pairs: Iterable[Pair], weight: Weight, directed: bool, simple: bool, seed: int,
+    where: str | Device,
+) -> Graph:  # fmt: skip
+    """Make a graph of at most ``m`` edges."""
+    kind = _weight_type(weight)
+    most = m if directed else 2 * m
+    if most > ID_LIMIT:
+        raise ValueError(f"m = {m}: {most} arcs, at most 2^31 - 1 are possible")
+    require_room(_HOST, n, most, kind or np.int32, arranged=True)
+    offsets, dst = _rows(n, _words(most, pairs, directed, simple), simple)
+    values = None
+    if weight is not None and kind is not None:
+        values = _weights(spread(_HOST, offsets, dst.size), dst, weight, kind, directed, seed)
+    options: dict[str, Any] = {"symmetric": not directed, "copy": False, "device": where}
+    return Graph.from_csr(offsets, dst, values, **options)
+
+
+def _rows(n: int, words: Ints, simple: bool) -> tuple[Ints, NDArray[np.int32]]:
+    """Sort words; give offsets and targets."""
+    words.sort()
+    if simple:
+        words = words[: _drop_repeated(words)]
+    count = np.zeros(n, np.int64)
+    dst = np.empty(words.size, np.int32)
+    for start in range(0, words.size, _PART):
+        part = words[start : start + _PART]
+        dst[start : start + _PART] = part & _LOW
+        lowest = int(part[0]) >> 32
+        some = np.bincount((part >> 32) - lowest)
+        count[lowest : lowest + some.size] += some
+    return offsets_from(_HOST, count), dst
+
+
+def _words(most: int, pairs: Iterable[Pair], directed: bool, simple: bool) -> Ints:
+    """Write edges, and their reverse unless directed, as words (source, target)."""
+    words, end = np.empty(most, np.int64), 0
+    for u, v in pairs:
+        if simple:
+            kept = u != v
+            u, v = u[kept], v[kept]
+        words[end : end + u.size] = u.astype(np.int64) << 32 | v
+        end += u.size
+    if directed:
+        return words[:end]
+    edges = end
+    for start in range(0, edges, _PART):
+        part = words[start : min(start + _PART, edges)]
+        turned = (part & _LOW) << 32 | part >> 32
+        if not simple:
+            turned = turned[turned != part]
+        words[end : end + turned.size] = turned
+        end += turned.size
+    return words[:end]
+
+
+def _drop_repeated(words: Ints) -> int:
+    """Move the different ones of sorted words to the front; gives their number."""
+    end = 0
+    for start in range(0, words.size, _PART):
+        part = words[start : start + _PART]
+        fresh = np.empty(part.size, bool)
+        fresh[1:] = part[1:] != part[:-1]
+        fresh[0] = end == 0 or part[0] != words[end - 1]
+        part = part[fresh]
+        words[end : end + part.size] = part
+        end += part.size
+    return end
+
+
+def _weight_type(weight: Weight) -> type[np.generic] | None:
+    """Check a range of weights; give the type of column they need."""
+    if weight is None:
+        return None
+    low, high = weight
+    if isinstance(low, int | np.integer) and isinstance(high, int | np.integer):
+        if not -(2**63) <= low <= high < 2**63 or high - low >= 2**53:
+            raise ValueError(f"weight = {weight}: expected low <= high, less than 2^53 apart")
+        return np.int32 if low >= -(2**31) and high < 2**31 else np.int64
+    if not -math.inf < low <= high < math.inf:
+        raise ValueError(f"weight = {weight}: expected low <= high, finite")
+    return np.float64
+
+
+def _weights(
+    src: NDArray[Any], dst: NDArray[Any], weight: tuple[float, float], kind: type[np.generic],
+    directed: bool, seed: int,
+) -> NDArray[Any]:  # fmt: skip
+    """Hash seed, ends, and the number of an edge among its equals, into a range."""
+    low, high = weight
+    salt = np.random.SeedSequence([seed, 2]).generate_state(1, np.uint64)[0]
+    out = np.empty(src.size, kind)
+    run = 0  # where the edges equal to the last one begin
+    for start in range(0, src.size, _PART):
+        u, v = (e[start : start + _PART].astype(np.uint64) for e in (src, dst))
+        same = np.zeros(u.size, bool)
+        same[1:] = (u[1:] == u[:-1]) & (v[1:] == v[:-1])
+        same[0] = start > 0 and src[start - 1] == src[start] and dst[start - 1] == dst[start]
+        at = np.arange(start, start + u.size)
+        first = np.maximum.accumulate(np.where(same, run, at))
+        run = int(first[-1])
+        if not directed:
+            u, v = np.minimum(u, v), np.maximum(u, v)
+        mixed = _mixed((u << np.uint64(32) | v) ^ salt)
+        mixed = _mixed(mixed + (at - first).astype(np.uint64))
+        share = (mixed >> np.uint64(11)) * _UNIT
+        if kind is np.float64:
+            out[start : start + u.size] = np.minimum(low + share * (high - low), high)
+        else:
+            steps = np.minimum((share * (int(high) - int(low) + 1)).astype(np.int64), high - low)
+            out[start : start + u.size] = steps + low
+    return out
+
+
+def _mixed(words: Words) -> Words:
+    """Spread every bit over all others: the finalizer of SplitMix64 (Steele and others, 2014)."""
+    words = words + np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ words >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ words >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return words ^ words >> np.uint64(31)
+
+
+def _streams(m: int, seed: int, kind: int) -> Iterator[tuple[int, np.random.PCG64]]:
+    """Divide ``m`` draws; give the size of each part, and its own random bits."""
+    for k, start in enumerate(range(0, m, _PART)):
+        yield min(_PART, m - start), np.random.PCG64(np.random.SeedSequence([seed, kind, k]))
+
+
+def _permutation(n: int, seed: int) -> NDArray[np.int32]:
+    """Order the points by random words, which does not depend on NumPy's version as shuffling."""
+    keys = np.random.PCG64(np.random.SeedSequence([seed, 4])).random_raw(n)
+    return np.argsort(keys, kind="stable").astype(np.int32)
+
+
+def _check(**values: int) -> None:
+    for name, value in values.items():
+        most = 2**63 if name == "seed" else ID_LIMIT
+        if not isinstance(value, int | np.integer) or not 0 <= value <= most:
+            raise ValueError(f"{name} = {value!r}: expected an integer from 0 to {most}")

@@ -1,0 +1,199 @@
+"""Generated graphs: their distributions, their symmetry, the same bytes everywhere."""
+
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.spatial import cKDTree
+
+from morph import generate
+from morph.device import Device
+from morph.generate import GRAPH500, GTGRAPH
+
+
+def arcs(g):
+    return set(zip(g.edges.src[:].tolist(), g.edges.dst[:].tolist(), strict=True))
+
+
+def is_sound(g, directed=False, simple=True):
+    """Sorted by source and target; symmetric in weights too; no loops, nothing twice."""
+    src, dst, weight = g.edge_list()
+    words = src.astype(np.int64) << 32 | dst
+    assert (words[1:] >= words[:-1]).all()
+    if simple:
+        assert (src != dst).all() and (words[1:] > words[:-1]).all()
+    assert g.directed == directed
+    if not directed:
+        back = np.lexsort((src, dst))
+        assert (src[back] == dst).all() and (dst[back] == src).all()
+        assert weight is None or (np.sort(weight[back]) == np.sort(weight)).all()
+        if simple and weight is not None:
+            assert (weight[back] == weight).all()
+    return g
+
+
+KINDS = {
+    "uniform": lambda **o: generate.uniform(50, 200, **o),
+    "rmat": lambda **o: generate.rmat(6, 5, **o),
+    "grid": lambda **o: generate.grid(5, 7, **o),
+    "geometric": lambda **o: generate.geometric(60, 0.2, **o),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.integers(0, 2**40), st.sampled_from([None, (1, 255), (-3, -3), (0.5, 2.0)]))
+def test_every_kind_is_sound_and_repeatable(kind, seed, weight):
+    make = KINDS[kind]
+    g = is_sound(make(seed=seed, weight=weight))
+    again = make(seed=seed, weight=weight)
+    for a, b in zip(g.edge_list(), again.edge_list(), strict=True):
+        assert (a is None and b is None) or (a == b).all()
+    if weight is None:
+        assert "weight" not in g.edges.columns
+    else:
+        low, high = weight
+        values = g.edges.weight[:]
+        assert values.dtype == (np.int32 if isinstance(low, int) else np.float64)
+        assert low <= values.min() and values.max() <= high
+
+
+# other ones mean that inputs which others have measured on are no longer the same
+SUMS = {"uniform": 3826331951, "rmat": 1811178071, "grid": 1509167141, "geometric": 2100266420}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_graphs_everywhere(kind):
+    parts = KINDS[kind](seed=5, weight=(1, 255)).edge_list()
+    assert zlib.crc32(b"".join(x.astype("<i8").tobytes() for x in parts)) == SUMS[kind]
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("kind", ["uniform", "rmat"])
+@given(st.integers(0, 1000), st.sampled_from([1 << 17, 16]))
+def test_loops_and_duplicates_on_demand(kind, directed, seed, parts):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generate, "_PART", parts)
+        options = {"seed": seed, "weight": (0, 2**40), "directed": directed}
+        make = {"uniform": lambda **o: generate.uniform(9, 80, **o),
+                "rmat": lambda **o: generate.rmat(3, 10, **o)}[kind]  # fmt: skip
+        g = is_sound(make(simple=False, **options), directed, simple=False)
+        loops = int((g.edges.src[:] == g.edges.dst[:]).sum())
+        assert len(g.edges) == (80 if directed else 160 - loops)
+        plain = is_sound(make(**options), directed)
+        assert arcs(plain) == {(u, v) for u, v in arcs(g) if u != v}
+        assert len(set(g.edges.weight[:].tolist())) >= 60  # equal edges have their own
+        if not directed:  # and each of them its own twice
+            found = sorted(zip(*(x.tolist() for x in g.edge_list()), strict=True))
+            assert found == sorted((v, u, w) for u, v, w in found)
+
+
+def test_uniform_is_uniform():
+    g = generate.uniform(64, 200_000, directed=True, simple=False, weight=(1, 16))
+    for ends in (g.edges.src[:], g.edges.dst[:], g.edges.weight[:] - 1):
+        count = np.bincount(ends)
+        expected = 200_000 / len(count)
+        assert ((count - expected) ** 2 / expected).sum() < len(count) + 6 * len(count) ** 0.5
+    reals = generate.uniform(64, 200_000, directed=True, simple=False, weight=(2.0, 3.0))
+    assert abs(reals.edges.weight[:].mean() - 2.5) < 0.005
+
+
+@pytest.mark.parametrize("parameters", [GRAPH500, GTGRAPH, (0.1, 0.5, 0.3), (1, 0, 0), (0, 1, 0)])
+def test_rmat_fills_quarters_as_asked_at_every_level(parameters):
+    g = generate.rmat(5, 10_000, *parameters, directed=True, simple=False)
+    a, b, c = parameters
+    for level in range(5):
+        quarter = (g.edges.src[:] >> level & 1) * 2 + (g.edges.dst[:] >> level & 1)
+        share = np.bincount(quarter, minlength=4) / len(g.edges)
+        assert np.abs(share - [a, b, c, 1 - a - b - c]).max() < 0.005
+
+
+def test_permuted_rmat_is_the_same_graph_with_other_numbers():
+    plain, other = (generate.rmat(8, 8, permute=p, seed=3) for p in (False, True))
+    assert len(plain.edges) == len(other.edges) and arcs(plain) != arcs(other)
+    assert sorted(plain.degree().tolist()) == sorted(other.degree().tolist())
+    assert plain.degree().argmax() == 0
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.booleans())
+def test_grids(rows, columns, torus):
+    networkx = pytest.importorskip("networkx")
+    g = is_sound(generate.grid(rows, columns, torus=torus))
+    expected = networkx.grid_2d_graph(rows, columns, periodic=torus)
+    ends = {(r * columns + c, s * columns + d) for (r, c), (s, d) in expected.edges() for _ in "1"}
+    ends = {(u, v) for u, v in ends if u != v}
+    assert arcs(g) == ends | {(v, u) for u, v in ends}
+    assert len(g.points) == rows * columns
+
+
+@given(st.integers(0, 80), st.floats(0, 1.5), st.integers(0, 9), st.sampled_from([1 << 17, 5]))
+def test_geometric_joins_exactly_the_near(n, radius, seed, parts):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generate, "_PART", parts)
+        g = is_sound(generate.geometric(n, radius, weight="length", seed=seed))
+    x, y = g.points.x[:], g.points.y[:]
+    distance = np.hypot(x[:, None] - x, y[:, None] - y)
+    u, v = np.nonzero(((x[:, None] - x) ** 2 + (y[:, None] - y) ** 2 <= radius**2) & (distance > 0))
+    assert arcs(g) == set(zip(u.tolist(), v.tolist(), strict=True))
+    assert g.edges.weight[:].tolist() == distance[u, v].tolist()
+
+
+def test_geometric_by_degree_is_spatial():
+    g = generate.geometric(20_000, degree=12)
+    assert 11 < len(g.edges) / 20_000 < 12  # a little less, for the rim
+    xy = np.stack([g.points.x[:], g.points.y[:]], axis=1)
+    radius = (12 / np.pi / 19_999) ** 0.5
+    assert len(g.edges) == 2 * len(cKDTree(xy).query_pairs(radius))
+    assert np.abs(np.subtract(*g.edge_list()[:2])).mean() < 300  # near ones have near numbers
+
+
+def test_no_points_and_no_edges():
+    for g in (generate.uniform(0, 0), generate.uniform(3, 0), generate.rmat(0), generate.grid(0, 5),
+              generate.geometric(0, 0.1), generate.geometric(1, degree=3)):  # fmt: skip
+        assert len(g.edges) == 0
+    assert len(generate.rmat(0).points) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: generate.uniform(-1, 0), "n = -1: expected an integer from 0"),
+        (lambda: generate.uniform(2.5, 0), "n = 2.5: expected an integer"),
+        (lambda: generate.uniform(0, 3), "m = 3: without points there are no edges"),
+        (lambda: generate.uniform(9, 2**30), "m = 1073741824: 2147483648 arcs"),
+        (lambda: generate.uniform(9, 1, seed=-1), "seed = -1"),
+        (lambda: generate.uniform(9, 1, weight=(2, 1)), r"weight = \(2, 1\): expected low <= high"),
+        (lambda: generate.uniform(9, 1, weight=(0, 2**60)), "less than 2.53 apart"),
+        (lambda: generate.uniform(9, 1, weight=(0, np.inf)), "expected low <= high, finite"),
+        (lambda: generate.rmat(31), "scale = 31: expected 0 to 30"),
+        (lambda: generate.rmat(3, -1), "edge_factor = -1"),
+        (lambda: generate.rmat(3, 1, 0.5, 0.5, 0.5), "expected probabilities, at most 1 together"),
+        (lambda: generate.rmat(3, 1, -0.5, 0.5, 0.5), "expected probabilities"),
+        (lambda: generate.grid(-1, 3), "rows = -1"),
+        (lambda: generate.grid(2**16, 2**15), "rows x columns = 2147483648"),
+        (lambda: generate.geometric(3), "give either radius or degree"),
+        (lambda: generate.geometric(3, 1, degree=1), "give either radius or degree"),
+        (lambda: generate.geometric(3, -1), "radius = -1"),
+        (lambda: generate.geometric(3, degree=-1), "degree = -1"),
+        (lambda: generate.geometric(3, 1, weight="far"), "weight = 'far'"),
+    ],
+)
+def test_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_refused_for_want_of_memory(monkeypatch):
+    monkeypatch.setattr(Device, "free", lambda self: 10**9)
+    with pytest.raises(MemoryError, match="a graph of 1048576 points and 200000000 edges takes"):
+        generate.uniform(1 << 20, 10**8)
+
+
+@pytest.mark.gpu
+def test_on_the_gpu():
+    g = generate.rmat(10, weight=(1, 255), device="cuda")
+    host = generate.rmat(10, weight=(1, 255))
+    for a, b in zip(g.edge_list(), host.edge_list(), strict=True):
+        assert (a.get() == b).all()
+    assert g.out_identity and not g.directed
