@@ -4,10 +4,13 @@ import importlib
 
 from morph.algorithms.betweenness import betweenness
 from morph.algorithms.bfs import bfs
+from morph.algorithms.components import connected_components
+from morph.algorithms.cores import core_number, k_core
 from morph.algorithms.mst import mst
 from morph.algorithms.pagerank import pagerank
 from morph.algorithms.refine import refine, refine_with_report
 from morph.algorithms.sssp import sssp
+from morph.algorithms.triangles import triangle_count
 from morph.algorithms.triangulate import triangulate
 from morph.collect import Collection, Flag, Set
 from morph.device import device
@@ -22,8 +25,9 @@ from morph.table import Table
 
 __all__ = [
     "Collection", "Flag", "Graph", "LanguageError", "Mesh", "Pslg", "Ref", "Set", "Table",
-    "betweenness", "bfs", "device", "foreach", "func", "kernel", "mst", "pagerank", "program",
-    "reduce", "refine", "refine_with_report", "sssp", "timing", "triangulate", "vec",
+    "betweenness", "bfs", "connected_components", "core_number", "device", "foreach", "func",
+    "k_core", "kernel", "mst", "pagerank", "program", "reduce", "refine", "refine_with_report",
+    "sssp", "timing", "triangle_count", "triangulate", "vec",
 ]  # fmt: skip
 __version__ = "0.1.0"
 

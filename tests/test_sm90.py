@@ -71,6 +71,7 @@ def test_algorithms(units):
     for dtype in (np.int32, np.float64):
         g = morph.Graph.from_edges(*ends, weight=weight.astype(dtype), n=5)
         morph.sssp(g), morph.mst(g)
+    morph.connected_components(g), morph.core_number(g), morph.triangle_count(g)
     morph.bfs(g), morph.pagerank(g), morph.betweenness(g, sources=[0])
     g.points.add("x", np.float64, fill=2)
 

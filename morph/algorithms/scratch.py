@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from morph.graph import Graph
 from morph.table import Table
 
 
@@ -48,3 +49,11 @@ def check_source(n: int, source: int) -> None:
     """
     if not 0 <= source < n:
         raise ValueError(f"source {source} is not a vertex: the graph has {n}, counted from 0")
+
+
+def ends(graph: Graph) -> tuple[Any, Any]:
+    """Give source and destination of the edges between live points, shape (m,) each, int32."""
+    _, ids = graph.adjacency("out")
+    pick = slice(len(graph.edges)) if ids is None else ids
+    with graph.device.active():
+        return graph.edges.src.array[pick], graph.edges.dst.array[pick]
