@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.scratch import ends
+from morph.algorithms.scratch import live_edges
 from morph.graph import Graph
 from morph.kernel import foreach, kernel
 from morph.prelude import atomic_add, i64
@@ -53,8 +53,9 @@ def _turned(graph: Graph) -> tuple[Graph, Any]:
     Points are numbered by degree there; the array gives the old id of each.
     """
     xp, n = graph.device.xp, len(graph.points)
-    src, dst = ends(graph)
+    pick = live_edges(graph)
     with graph.device.active():
+        src, dst = graph.edges.src.array[pick], graph.edges.dst.array[pick]
         degree = xp.bincount(src, minlength=n) + xp.bincount(dst, minlength=n)
         order = xp.argsort(degree, kind="stable")
         rank = xp.empty(n, np.int64)
