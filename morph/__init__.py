@@ -33,7 +33,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """Import ``morph.io`` when it is first used."""
-    if name == "io":
-        return importlib.import_module("morph.io")
+    """Import ``morph.io`` and ``morph.validate`` when they are first used."""
+    if name in ("io", "validate"):
+        return importlib.import_module(f"morph.{name}")
     raise AttributeError(f"module 'morph' has no attribute {name!r}")

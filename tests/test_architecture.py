@@ -29,6 +29,7 @@ FLOORS = {
     **dict.fromkeys(DATA.split(), DATA),
     "mesh": f"{DATA} io",  # Mesh.read and Mesh.write, when called
     "pslg": f"{DATA} io",
+    "validate": f"{DATA} validate",  # nothing of the algorithms that it judges
     # language: types, node <- ir <- abi, errors <- everything that reads or prints the IR
     "lang.types": "",
     "lang.node": "",

@@ -84,7 +84,7 @@ def pagerank(
     graph: Graph,
     damping: float = 0.85,
     tolerance: float = 1e-9,
-    iterations: int = 100,
+    iterations: int = 200,
     *,
     personalization: Any = None,
     weighted: bool = False,
