@@ -60,7 +60,7 @@ FLOORS = {
     "algorithms": f"{PUBLIC} algorithms",
     "io": f"{DATA} io",
     "io.numbers": "build",  # large files are read and written by compiled code
-    "cli": f"{PUBLIC} __version__ algorithms build cli io",
+    "cli": f"{PUBLIC} __version__ algorithms build cli io validate",
     "__main__": "cli",
     "": f"{PUBLIC} algorithms lang.errors",
 }
