@@ -47,6 +47,16 @@ def test_mst_of_extreme_weights(target):
         assert host(morph.mst(g).edges).tolist() == [0, 1, 3] and morph.mst(g).components == 2
 
 
+def test_the_weight_of_a_forest_does_not_wrap_around(target):
+    for dtype, big in ((np.int64, 2**63 - 1), (np.int64, -(2**63)), (np.uint64, 2**64 - 1)):
+        weight = np.array([big, big, big], dtype)
+        g = morph.Graph.from_edges([0, 1, 2], [1, 2, 3], weight=weight, device=target)
+        assert morph.mst(g).weight == 3 * big
+    negative = np.array([2, -3, 1, -(10**6)], np.int32)
+    g = morph.Graph.from_edges([0, 1, 2, 0], [1, 2, 0, 3], weight=negative, device=target)
+    assert host(morph.mst(g).edges).tolist() == [1, 2, 3] and morph.mst(g).weight == -(10**6) - 2
+
+
 @tries(8)
 @given(edge_lists(weights=st.integers(0, 3)), st.booleans(), st.booleans(), st.data())
 def test_pagerank(target, edges, directed, weighted, data):

@@ -12,6 +12,7 @@ from scipy.sparse import coo_array, csgraph
 from targets import everywhere, host, tries
 
 import morph
+from morph import validate
 from morph.algorithms import bfs as bfs_module
 from morph.algorithms.scratch import columns
 from morph.prelude import i32
@@ -79,6 +80,17 @@ def follow(graph, sources, distance, predecessor, far):
             length, at, steps = length + graph[before][at]["weight"], before, steps + 1
             assert steps <= len(graph)
         assert length == distance[v]
+
+
+@tries(15)
+@given(edge_lists(weights=st.floats(0, 2.0**100, width=32) | st.floats(0, 1, width=32)), st.data())
+def test_real_weights_of_all_sizes(target, edges, data):
+    """Distances are sums in the weights' own type, exactly; the checker needs no tolerance."""
+    g = graph_of(edges, target, data.draw(st.sampled_from([np.float32, np.float64])))
+    cutoff = data.draw(st.none() | st.floats(0, 2.0**100, width=32))
+    for found in everywhere(target, lambda: morph.sssp(g, cutoff=cutoff, predecessors=True)):
+        validate.sssp(g, found.distance, found.predecessor, cutoff=cutoff)
+        validate.sssp(g, found.distance, cutoff=cutoff)
 
 
 @tries(10)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.scratch import columns
+from morph.algorithms.scratch import columns, live_edges
 from morph.collect import Flag, Set
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
@@ -107,7 +107,8 @@ def mst(graph: Graph) -> Mst:
     if "weight" not in graph.edges.columns:
         raise ValueError("mst needs edge weights: give weight= when the graph is made")
     weight = graph.edges.weight.array
-    if weight.size and bool((weight != weight).any()):
+    live = weight[live_edges(graph)]
+    if bool((live != live).any()):
         raise ValueError("mst needs weights that are not NaN")
     dtype = np.dtype(weight.dtype)
     least, most = _limits(dtype)
@@ -119,8 +120,16 @@ def mst(graph: Graph) -> Mst:
         for low, high in _bands(graph, least, most):
             boruvka(graph, sets, joined, low, high, most)
         edges = graph.device.xp.flatnonzero(graph.edges.in_tree.array)
-    total = weight[edges].sum(dtype=np.float64 if dtype.kind == "f" else np.int64).item()
+        total = _sum(graph.device.to_host(weight[edges]))
     return Mst(edges, total, graph.points.live - len(edges))
+
+
+def _sum(weight: np.ndarray[Any, Any]) -> Any:
+    """Add up weights exactly if they are integers, however large."""
+    whole = weight.sum(dtype=np.float64).item()
+    if weight.dtype.kind == "f":
+        return whole
+    return int(weight.sum(dtype=np.int64)) if abs(whole) < 2**62 else sum(weight.tolist())
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.scratch import columns
+from morph.algorithms.scratch import columns, live_edges
 from morph.graph import Graph
 from morph.kernel import foreach, kernel
 from morph.prelude import f64
@@ -163,7 +163,7 @@ def _jump(graph: Graph, personalization: Any) -> Any:
 def _check_weights(graph: Graph) -> None:
     if "weight" not in graph.edges.columns:
         raise ValueError("weighted=True needs edge weights: give weight= when the graph is made")
-    weight = graph.edges.weight.array
     with graph.device.active():
+        weight = graph.edges.weight.array[live_edges(graph)]
         if not bool(((weight >= 0) & (weight < np.inf)).all()):
             raise ValueError("pagerank needs weights that are finite and not negative")

@@ -76,7 +76,7 @@ def search(g, near, then, far, rest, cell, targets, unsettled, lost, limit, delt
             foreach(targets, ask, limit, unsettled)
             if not unsettled.take():
                 return limit
-        limit = min(limit, most - delta) + delta
+        limit = max(limit, min(limit, most - delta) + delta)
         cell[0].least = most
         foreach(far, split, limit, near, rest, cell,
                 where=lambda entry: entry.dist == entry.item.dist)  # fmt: skip
@@ -186,7 +186,8 @@ def sssp(
             elif lost and cutoff is None:
                 _refuse_overflow(graph, dist < far)
         predecessor = _predecessors(graph, starts, far) if predecessors else None
-        return Sssp(_widened(graph.device.xp, dist), predecessor)
+        with graph.device.active():
+            return Sssp(_widened(dist), predecessor)
 
 
 def _measured(graph: Graph) -> tuple[Any, np.dtype[Any], float]:
@@ -200,11 +201,12 @@ def _measured(graph: Graph) -> tuple[Any, np.dtype[Any], float]:
         In which to sum them: 32 bits where no path can be longer.
     delta : float
     """
-    weight, n, xp = graph.edges.weight.array, len(graph.points), graph.device.xp
+    live, n, xp = live_edges(graph), len(graph.points), graph.device.xp
     with graph.device.active():
+        weight = graph.edges.weight.array[live]
         if not bool((weight >= 0).all()):
             k = int((~(weight >= 0)).argmax())
-            u, v = int(graph.edges.src.array[k]), int(graph.edges.dst.array[k])
+            u, v = (int(end.array[live][k]) for end in (graph.edges.src, graph.edges.dst))
             raise ValueError(
                 "sssp needs weights that are not negative and not NaN, but the edge from"
                 f" {u} to {v} has {weight[k]}"
@@ -219,8 +221,8 @@ def _measured(graph: Graph) -> tuple[Any, np.dtype[Any], float]:
         dtype = np.dtype(np.int32 if narrow and longest < NONE else np.int64)
         if weight.dtype.kind == "i" or weight.dtype.itemsize < 4 and weight.dtype.kind == "u":
             return None, dtype, delta
-        largest = np.uint64(np.iinfo(np.int64).max)
-        return xp.minimum(weight.astype(np.uint64), largest).astype(dtype), dtype, delta
+        weight = graph.edges.weight.array.astype(np.uint64)
+        return xp.minimum(weight, np.uint64(np.iinfo(np.int64).max)).astype(dtype), dtype, delta
 
 
 def _refuse_overflow(graph: Graph, reached: Any) -> None:
@@ -251,8 +253,10 @@ def _predecessors(graph: Graph, starts: Any, far: Any) -> Any:
         return xp.where(found == NONE, -1, found)
 
 
-def _widened(xp: Any, dist: Any) -> Any:
+def _widened(dist: Any) -> Any:
     """Give a copy of the distances in the type of the result."""
     if dist.dtype != np.int32:
         return dist.copy()
-    return xp.where(dist == NONE, np.int64(np.iinfo(np.int64).max), dist)
+    wide = dist.astype(np.int64)
+    wide[dist == NONE] = np.iinfo(np.int64).max
+    return wide
