@@ -28,7 +28,8 @@ def run(g: morph.Graph, lists: list[morph.Collection], eager: bool) -> int:
     for c in lists:
         c.clear()
     lists[0].add(0)
-    return (module.search.eager if eager else module.search)(*lists)
+    search = module.search.eager if eager else module.search
+    return search(g, *lists, i32(0), i32(module.FAR - 1), True, len(g.points))
 
 
 def main() -> None:
@@ -53,7 +54,7 @@ def main() -> None:
         pass
     for device in devices(options.device):
         g = morph.Graph.from_edges(src, dst, symmetric=True, device=device)
-        with columns(g.points, dist=(i32, module.FAR)):
+        with columns(g.points, dist=(i32, module.FAR), predecessor=(i32, -1)):
             lists = [morph.Collection(g.points, capacity=4 * side) for _ in range(2)]
             for form in ("eager", "fused"):
                 seconds, levels = median(

@@ -24,6 +24,9 @@ PROGRAMS = {
     "morph/algorithms/refine.py": 302,
     "morph/algorithms/pagerank.py": None,
     "morph/algorithms/betweenness.py": None,
+    "morph/algorithms/components.py": None,
+    "morph/algorithms/cores.py": None,
+    "morph/algorithms/triangles.py": None,
 }
 
 

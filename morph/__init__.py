@@ -4,10 +4,13 @@ import importlib
 
 from morph.algorithms.betweenness import betweenness
 from morph.algorithms.bfs import bfs
+from morph.algorithms.components import connected_components
+from morph.algorithms.cores import core_number, k_core
 from morph.algorithms.mst import mst
 from morph.algorithms.pagerank import pagerank
 from morph.algorithms.refine import refine, refine_with_report
 from morph.algorithms.sssp import sssp
+from morph.algorithms.triangles import triangle_count
 from morph.algorithms.triangulate import triangulate
 from morph.collect import Collection, Flag, Set
 from morph.device import device
@@ -22,14 +25,15 @@ from morph.table import Table
 
 __all__ = [
     "Collection", "Flag", "Graph", "LanguageError", "Mesh", "Pslg", "Ref", "Set", "Table",
-    "betweenness", "bfs", "device", "foreach", "func", "kernel", "mst", "pagerank", "program",
-    "reduce", "refine", "refine_with_report", "sssp", "timing", "triangulate", "vec",
+    "betweenness", "bfs", "connected_components", "core_number", "device", "foreach", "func",
+    "k_core", "kernel", "mst", "pagerank", "program", "reduce", "refine", "refine_with_report",
+    "sssp", "timing", "triangle_count", "triangulate", "vec",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """Import ``morph.io`` and ``morph.generate`` when they are first used."""
-    if name in ("io", "generate"):
+    """Import ``morph.io``, ``morph.generate`` and ``morph.validate`` when they are first used."""
+    if name in ("io", "generate", "validate"):
         return importlib.import_module(f"morph.{name}")
     raise AttributeError(f"module 'morph' has no attribute {name!r}")

@@ -2,113 +2,127 @@
 
 from __future__ import annotations
 
+import random
+
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from graphs import edge_lists, graph_of, grid, lightest
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import coo_array, csgraph
+from targets import everywhere, host, tries
 
 import morph
-from morph.algorithms import bfs as bfs_module
-from morph.algorithms import sssp as sssp_module
-from morph.algorithms.scratch import columns
 from morph.prelude import i32
 
-on_targets = settings(
-    max_examples=12,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+
+@tries(10)
+@given(
+    edge_lists(weights=st.integers(0, 5)),
+    st.booleans(),
+    st.sampled_from(["i1", "u4", "i8", "f4", "f8"]),
 )
-
-
-WEIGHTS = st.integers(0, 50)
-
-
-@st.composite
-def edge_lists(draw, most=24, weights=WEIGHTS):
-    """Points and edges: parallel ones, loops, islands and all."""
-    n = draw(st.integers(1, most))
-    ends = st.integers(0, n - 1)
-    edges = draw(st.lists(st.tuples(ends, ends, weights), max_size=4 * most))
-    src, dst, w = (np.array([e[i] for e in edges], np.int32) for i in range(3))
-    return n, src, dst, w
-
-
-def lightest(n, src, dst, w, undirected=False):
-    """The NetworkX graph of the lightest of parallel edges."""
-    graph = nx.Graph() if undirected else nx.DiGraph()
-    graph.add_nodes_from(range(n))
-    for a, b, x in zip(src.tolist(), dst.tolist(), w.tolist(), strict=True):
-        if not graph.has_edge(a, b) or graph[a][b]["weight"] > x:
-            graph.add_edge(a, b, weight=x)
-    return graph
-
-
-def host(x):
-    return x.get() if hasattr(x, "get") else np.asarray(x)
-
-
-@on_targets
-@given(edge_lists(), st.data())
-def test_bfs(target, edges, data):
+def test_mst(target, edges, directed, dtype):
     n, src, dst, w = edges
-    source = data.draw(st.integers(0, n - 1))
-    found = morph.bfs(morph.Graph.from_edges(src, dst, n=n, device=target), source)
-    want = nx.single_source_shortest_path_length(lightest(*edges), source)
-    assert host(found.distance).tolist() == [want.get(i, -1) for i in range(n)]
-    assert found.levels == max(want.values()) + 1
-
-
-@on_targets
-@given(edge_lists(), st.data(), st.sampled_from(["i1", "u2", "i4", "i8", "f4", "f8"]))
-def test_sssp(target, edges, data, dtype):
-    n, src, dst, w = edges
-    source = data.draw(st.integers(0, n - 1))
-    g = morph.Graph.from_edges(src, dst, weight=w.astype(dtype), n=n, device=target)
-    found = morph.sssp(g, source)
-    want = nx.single_source_dijkstra_path_length(lightest(*edges), source)
-    far = np.inf if dtype[0] == "f" else np.iinfo(np.int64).max
-    assert host(found.distance).tolist() == [want.get(i, far) for i in range(n)]
-
-
-@on_targets
-@given(edge_lists(weights=st.integers(0, 5)))
-def test_mst(target, edges):
-    n, src, dst, w = edges
-    found = morph.mst(morph.Graph.from_edges(src, dst, weight=w, n=n, device=target))
-    want = lightest(n, src, dst, w, undirected=True)
+    want = lightest(edges, undirected=True)
     tree = nx.minimum_spanning_tree(want)
-    assert found.weight == tree.size("weight")
-    assert found.components == nx.number_connected_components(want)
-    order = np.argsort(src, kind="stable")
-    picked = order[host(found.edges)]
-    forest = nx.Graph(zip(src[picked].tolist(), dst[picked].tolist(), strict=True))
-    assert forest.number_of_edges() == len(picked) and nx.is_forest(forest) if len(picked) else True
+    g = graph_of(edges, target, dtype, directed)
+    results = everywhere(target, lambda: morph.mst(g))
+    for found in results:
+        assert found.weight == tree.size("weight")
+        assert found.components == nx.number_connected_components(want)
+        picked = host(g.edges.src)[host(found.edges)], host(g.edges.dst)[host(found.edges)]
+        forest = nx.Graph(zip(*(p.tolist() for p in picked), strict=True))
+        assert forest.number_of_edges() == len(picked[0])
+        assert len(picked[0]) == 0 or nx.is_forest(forest)
+        assert host(found.edges).tolist() == host(results[0].edges).tolist()  # there is one answer
 
 
-@on_targets
-@given(edge_lists())
-def test_pagerank(target, edges):
+def test_mst_of_extreme_weights(target):
+    """The largest numbers of a type are weights like others."""
+    for dtype, most in ((np.int8, 127), (np.float32, np.inf), (np.bool_, True)):
+        weight = np.array([0, 1, most, most]).astype(dtype)
+        g = morph.Graph.from_edges([0, 0, 1, 2], [1, 2, 2, 3], weight=weight, n=5, device=target)
+        assert host(morph.mst(g).edges).tolist() == [0, 1, 3] and morph.mst(g).components == 2
+
+
+def test_the_weight_of_a_forest_does_not_wrap_around(target):
+    for dtype, big in ((np.int64, 2**63 - 1), (np.int64, -(2**63)), (np.uint64, 2**64 - 1)):
+        weight = np.array([big, big, big], dtype)
+        g = morph.Graph.from_edges([0, 1, 2], [1, 2, 3], weight=weight, device=target)
+        assert morph.mst(g).weight == 3 * big
+    negative = np.array([2, -3, 1, -(10**6)], np.int32)
+    g = morph.Graph.from_edges([0, 1, 2, 0], [1, 2, 0, 3], weight=negative, device=target)
+    assert host(morph.mst(g).edges).tolist() == [1, 2, 3] and morph.mst(g).weight == -(10**6) - 2
+
+
+@tries(8)
+@given(edge_lists(weights=st.integers(0, 3)), st.booleans(), st.booleans(), st.data())
+def test_pagerank(target, edges, directed, weighted, data):
     n, src, dst, w = edges
-    found = morph.pagerank(morph.Graph.from_edges(src, dst, n=n, device=target), tolerance=1e-12)
+    jump = data.draw(st.none() | st.lists(st.integers(0, 3), min_size=n, max_size=n).filter(any))
+    g = graph_of(edges, target, directed=directed)
+    found = morph.pagerank(
+        g, tolerance=1e-13, iterations=1000, personalization=jump, weighted=weighted
+    )
     graph = nx.MultiDiGraph()
     graph.add_nodes_from(range(n))
-    graph.add_edges_from(zip(src.tolist(), dst.tolist(), strict=True))
-    want = nx.pagerank(graph, tol=1e-13, max_iter=1000)
+    arcs = zip(src.tolist(), dst.tolist(), w.tolist(), strict=True)
+    for a, b, x in arcs:
+        graph.add_edge(a, b, weight=x if weighted else 1)
+        if not directed and a != b:
+            graph.add_edge(b, a, weight=x if weighted else 1)
+    start = None if jump is None else dict(enumerate(jump))
+    want = nx.pagerank(graph, tol=1e-14, max_iter=2000, personalization=start)
     assert np.allclose(host(found.rank), [want[i] for i in range(n)], atol=1e-10)
     assert float(found.rank.sum()) == pytest.approx(1)
 
 
-@on_targets
-@given(edge_lists(most=12))
-def test_betweenness(target, edges):
-    n, src, dst, w = edges
-    graph = lightest(*edges)
-    graph.remove_edges_from(nx.selfloop_edges(graph))
-    ends = np.array(list(graph.edges), np.int32).reshape(-1, 2)
-    g = morph.Graph.from_edges(ends[:, 0], ends[:, 1], n=n, device=target)
-    want = nx.betweenness_centrality(graph, normalized=False)
-    assert np.allclose(host(morph.betweenness(g)), [want[i] for i in range(n)])
+class Drawn(random.Random):
+    """Gives NetworkX the sample that it is to draw."""
+
+    def sample(self, population, k):
+        return population[:k]
+
+
+@tries(8)
+@given(edge_lists(most=12), *(st.booleans(),) * 3, st.integers(1, 12))
+def test_betweenness(target, edges, directed, normalized, endpoints, k):
+    n = edges[0]
+    graph = lightest(edges, not directed)
+    graph.remove_edges_from(list(nx.selfloop_edges(graph)))
+    g = morph.Graph.from_networkx(graph, device=target)
+    how = {"normalized": normalized, "endpoints": endpoints}
+    want = nx.betweenness_centrality(graph, **how)
+    found = morph.betweenness(g, **how)
+    assert np.allclose(host(found.centrality), [want[i] for i in range(n)])
+    assert found.sources.tolist() == list(range(n))
+    found = morph.betweenness(g, min(k, n), seed=3, **how)
+    drawn = nx.Graph if not directed else nx.DiGraph
+    first = found.sources.tolist()
+    moved = drawn()  # the same graph, the sample first
+    moved.add_nodes_from(sorted(range(n), key=lambda i: i not in first))
+    moved.add_edges_from(graph.edges)
+    want = nx.betweenness_centrality(moved, k=len(first), seed=Drawn(), **how)
+    want = [want[i] for i in range(n)]
+    assert np.allclose(host(found.centrality), want, equal_nan=True)
+    again = morph.betweenness(g, found.sources, **how)
+    assert np.allclose(host(again.centrality), want, equal_nan=True)
+
+
+def test_betweenness_counts_parallel_edges_as_paths(target):
+    g = morph.Graph.from_edges([0, 0, 0, 1, 2], [1, 1, 2, 3, 3], device=target)
+    found = morph.betweenness(g, normalized=False).centrality
+    assert host(found).tolist() == pytest.approx([0, 2 / 3, 1 / 3, 0])
+
+
+def test_too_many_paths_are_refused(target):
+    """A chain of 1100 points, each joined to the next twice."""
+    ends = np.arange(1100).repeat(2)
+    g = morph.Graph.from_edges(ends, ends + 1, device=target)
+    with pytest.raises(OverflowError, match="from 0 there are more shortest paths than float64"):
+        morph.betweenness(g, sources=[0])
 
 
 def test_columns_of_the_user_stay(target):
@@ -122,17 +136,10 @@ def test_columns_of_the_user_stay(target):
     assert host(morph.bfs(g).distance).tolist() == [0, 1, 2, -1]
     assert host(morph.sssp(g).distance).tolist()[:3] == [0, 3, 4]
     assert morph.mst(g).weight == 3 and morph.pagerank(g).rank.size == 4
-    assert host(morph.betweenness(g)).tolist() == [1, 1, 1, 0]
+    assert host(morph.betweenness(g, normalized=False).centrality).tolist() == [1, 1, 1, 0]
     assert list(g.points.columns) == order and g.points.packs == (("dist", "rank"),)
     assert [host(getattr(g.points, n)[:]).tolist() for n in names] == [[k] * 4 for k in range(8)]
     assert host(mine[:]).tolist() == [0] * 4
-
-
-def grid(side):
-    ids = np.arange(side * side, dtype=np.int32).reshape(side, side)
-    a = np.concatenate([ids[:, :-1].ravel(), ids[:-1].ravel()])
-    b = np.concatenate([ids[:, 1:].ravel(), ids[1:].ravel()])
-    return np.concatenate([a, b]), np.concatenate([b, a])
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -148,35 +155,11 @@ def test_large_graphs_with_many_threads(device):
     rng = np.random.default_rng(5)
     src, dst = (rng.zipf(1.5, 60000) - 1) % 5000, rng.integers(0, 5000, 60000)
     weight = rng.integers(1, 256, 60000).astype(np.int32)
-    graph = lightest(5000, src, dst, weight, undirected=True)
+    graph = lightest((5000, src, dst, weight), undirected=True)
     g = morph.Graph.from_edges(src, dst, weight=weight, n=5000, device=device)
     found = morph.mst(g)
-    graph.remove_edges_from(nx.selfloop_edges(graph))
     assert found.weight == nx.minimum_spanning_tree(graph).size("weight")
     assert found.components == nx.number_connected_components(graph)
-
-
-@on_targets
-@given(edge_lists(weights=st.integers(0, 30)))
-def test_fused_equals_eager(target, edges):
-    """The decorator changes the speed and nothing else."""
-    n, src, dst, w = edges
-    g = morph.Graph.from_edges(src, dst, weight=w, n=n, device=target)
-    results = []
-    for run in (bfs_module.search, bfs_module.search.eager):
-        with columns(g.points, dist=(i32, bfs_module.FAR)):
-            lists = [morph.Collection(g.points) for _ in range(2)]  # without room: they grow
-            g.points[0].dist = 0
-            lists[0].add(0)
-            results.append((run(*lists), host(g.points.dist.array).tolist()))
-    assert results[0] == results[1]
-    for run in (sssp_module.search, sssp_module.search.eager):
-        with columns(
-            g.points, dist=(np.int64, 1 << 60), before=(np.int64, 1 << 60), updated=(bool, 0)
-        ):
-            run(g, morph.Flag(g), 0)
-            results.append(host(g.points.dist.array).tolist())
-    assert results[2] == results[3]
 
 
 def test_the_users_graph_is_left_as_it_was(target):
@@ -199,7 +182,19 @@ def test_the_users_graph_is_left_as_it_was(target):
         (lambda g: morph.mst(morph.Graph.from_edges([0], [1], weight=[np.nan])), "not NaN"),
         (lambda g: morph.pagerank(g, damping=2), "damping is from 0 to 1, not 2"),
         (lambda g: morph.pagerank(g, iterations=0), "must be positive"),
+        (lambda g: morph.pagerank(g, personalization=[1]), r"has shape \(1,\), not \(2,\)"),
+        (lambda g: morph.pagerank(g, personalization=[1, -1]), "negative or not finite"),
+        (
+            lambda g: morph.pagerank(g, personalization=[0, 0]),
+            "the sum 0.0, which must be positive",
+        ),
+        (lambda g: morph.pagerank(morph.Graph.from_edges([0], [1]), weighted=True), "needs edge"),
         (lambda g: morph.betweenness(g, sources=[3]), "source 3 is not a vertex"),
+        (lambda g: morph.betweenness(g, 3), "a sample of 3 sources: the graph has 2 points"),
+        (lambda g: morph.bfs(g, [0, 7]), "source 7 is not a vertex"),
+        (lambda g: morph.bfs(g, cutoff=-1), "cutoff is a number from 0 on, not -1"),
+        (lambda g: morph.sssp(g, cutoff=np.nan), "cutoff is a number from 0 on, not nan"),
+        (lambda g: morph.sssp(g, targets=[0, 5]), "target 5 is not a vertex"),
     ],
 )
 def test_bad_arguments(call, message):

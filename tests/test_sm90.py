@@ -70,8 +70,12 @@ def test_algorithms(units):
     ends = np.array([0, 0, 1, 2]), np.array([1, 2, 2, 3])
     for dtype in (np.int32, np.float64):
         g = morph.Graph.from_edges(*ends, weight=weight.astype(dtype), n=5)
-        morph.sssp(g), morph.mst(g)
-    morph.bfs(g), morph.pagerank(g), morph.betweenness(g, sources=[0])
+        morph.sssp(g, predecessors=True), morph.mst(g)
+    g = morph.Graph.from_edges([0, 1], [1, 2], weight=[0, 0], symmetrize=True)
+    morph.sssp(g, predecessors=True), morph.betweenness(g), morph.pagerank(g)
+    g = morph.Graph.from_edges(*ends, weight=weight, n=5)
+    morph.connected_components(g), morph.core_number(g), morph.triangle_count(g), morph.bfs(g)
+    morph.pagerank(g), morph.pagerank(g, weighted=True), morph.betweenness(g, sources=[0])
     g.points.add("x", np.float64, fill=2)
 
     @morph.func

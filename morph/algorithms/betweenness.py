@@ -1,94 +1,196 @@
 """Betweenness centrality: the share of shortest paths (in edges) that pass through each point.
 
-Brandes' algorithm, one source after another: level by level forwards, counting shortest paths, then
-backwards, adding up what each point carries (Brandes 2001; Unnikrishnan et al., Falcon, figures 34
-and 35).  Both sweeps of a source are one launch.  Work O(sources * (levels * n + m)).
+Brandes' algorithm, one source after another (Brandes 2001; Unnikrishnan et al., Falcon, figures
+34 and 35).  Forwards, level by level, shortest paths are counted, and of each point how many edges
+lead to the next level.  Backwards, from points where none does, each gives its predecessors their
+part of what it carries, and is followed by those that have got all of theirs.  Both sweeps go by
+worklists: O(n + m) for a source.  A sample of sources estimates the rest (Brandes, Pich 2007).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
-from morph.algorithms.scratch import check_source, columns
-from morph.collect import Flag
+import numpy as np
+
+from morph.algorithms.scratch import columns, source_ids
+from morph.collect import Collection, Flag
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
-from morph.prelude import atomic_add, f64, i32
+from morph.prelude import atomic_add, atomic_min, atomic_sub, f64, i32
 
-FAR = 1234567890
+FAR = 2**31 - 1
+MOST = np.finfo(np.float64).max
+
+
+class Betweenness(NamedTuple):
+    """Result of `betweenness`: ``centrality``, shape (n,), float64, and the ``sources`` used."""
+
+    centrality: Any
+    sources: Any
 
 
 @kernel
 def reset(p):
     p.dist = FAR
-    p.sigma = 0.0
-    p.delta = 0.0
+    p.paths = 0.0
+    p.carried = 0.0
 
 
 @kernel
-def forward(p, changed):
+def expand(p, level, then, leaves, lost):
+    if p.paths > MOST:
+        lost.set()
+    ahead = 0
     for t in p.outnbrs:
-        if t.dist > p.dist + 1:
-            t.dist = p.dist + 1
-            changed.set()
-        if t.dist == p.dist + 1:
-            atomic_add(t.sigma, p.sigma)
-
-
-@kernel
-def backward(p):
-    carried = 0.0
-    for t in p.outnbrs:
-        if t.dist == p.dist + 1:
-            carried += p.sigma / t.sigma * (1.0 + t.delta)
-    p.delta = carried
-    if p.dist > 0:
-        p.bc += carried
+        before = atomic_min(t.dist, level)
+        if before >= level:
+            atomic_add(t.paths, p.paths)
+            ahead += 1
+        if before > level:
+            then.add(t)
+    p.ahead = i32(ahead)
+    if ahead == 0:
+        leaves.add(p)
 
 
 @program
-def accumulate(g, changed, source):
+def search(g, now, then, leaves, lost, level, source, ends):
     foreach(g.points, reset)
-    g.points[source].dist = 0
-    g.points[source].sigma = 1.0
-    level = 0
-    changed.set()
-    while changed.take():
-        foreach(g.points, forward, changed, where=lambda p: p.dist == level)
+    source.dist = 0
+    source.paths = 1.0
+    reached = 0
+    while not now.empty:
         level += 1
-    while level > 0:
-        level -= 1
-        foreach(g.points, backward, where=lambda p: p.dist == level)
+        reached += len(now)
+        foreach(now, expand, level, then, leaves, lost)
+        now, then = then, now
+        then.clear()
+    source.share = source.share + ends * (reached - 1)
 
 
-def betweenness(graph: Graph, sources: Iterable[int] | None = None) -> Any:
+@kernel
+def give(p, then, ends):
+    if p.dist > 0:
+        p.share += p.carried + ends
+    for t in p.innbrs:
+        if t.dist + 1 == p.dist:
+            atomic_add(t.carried, t.paths / p.paths * (1.0 + p.carried))
+            if atomic_sub(t.ahead, 1) == 1:
+                then.add(t)
+
+
+@kernel
+def give_back(p, then, ends):
+    if p.dist > 0:
+        p.share += p.carried + ends
+    for t in p.outnbrs:
+        if t.dist + 1 == p.dist:
+            atomic_add(t.carried, t.paths / p.paths * (1.0 + p.carried))
+            if atomic_sub(t.ahead, 1) == 1:
+                then.add(t)
+
+
+@program
+def carry(now, then, ends):
+    while not now.empty:
+        foreach(now, give, then, ends)
+        now, then = then, now
+        then.clear()
+
+
+@program
+def carry_back(now, then, ends):  # edges are held both ways
+    while not now.empty:
+        foreach(now, give_back, then, ends)
+        now, then = then, now
+        then.clear()
+
+
+def betweenness(
+    graph: Graph,
+    sources: Any = None,
+    *,
+    normalized: bool = True,
+    endpoints: bool = False,
+    seed: int = 0,
+) -> Betweenness:
     """Find the betweenness centrality of every point.
 
     Parameters
     ----------
     graph : Graph
-        On any device; edges count one each, followed outwards.
-    sources : iterable of int, optional
-        Start only from these points; all points by default, which is exact.
+        On any device; edges count one each, followed outwards.  Of parallel edges each makes a
+        path of its own.
+    sources : int or array of int, optional
+        Start only from so many points, drawn with ``seed``, or from these, and scale the result to
+        all; by default from all points, which is exact.
+    normalized : bool
+        Divide by the number of pairs of other points; else give the number of paths, those of a
+        pair adding up to 1, and both directions of an edge counting once unless ``graph.directed``.
+    endpoints : bool
+        A path passes through its ends, too.
+    seed : int
 
     Returns
     -------
-    array, shape (n,), float64
-        Sum over the sources of the pair dependencies, not normalised; on a graph whose edges are
-        held in both directions each pair counts twice.
+    Betweenness
+        ``centrality``, shape (n,), float64, on the graph's device, as in NetworkX; NaN at the only
+        source there is.  ``sources``, shape (k,), int64.
 
     Raises
     ------
+    TypeError
+        If a source is not an integer.
     ValueError
-        If a source is not a point.
+        If a source is not a point, or a sample larger than the graph is asked for.
+    OverflowError
+        If there are more than 1.8e308 shortest paths between two points.
     """
-    n = len(graph.points)
-    chosen = list(range(n)) if sources is None else [int(s) for s in sources]
-    for s in chosen:
-        check_source(n, s)
-    changed = Flag(graph)
-    with columns(graph.points, dist=(i32, FAR), sigma=(f64, 0), delta=(f64, 0), bc=(f64, 0)):
-        for s in chosen:
-            accumulate(graph, changed, s)
-        return graph.points.bc[:].copy()
+    live = graph.device.to_host(graph.points.ids())
+    chosen = live
+    if isinstance(sources, (int, np.integer)) and not isinstance(sources, bool):
+        if not 0 < sources <= len(live):
+            raise ValueError(f"a sample of {sources} sources: the graph has {len(live)} points")
+        chosen = np.sort(np.random.default_rng(seed).choice(live, sources, replace=False))
+    elif sources is not None:
+        chosen = source_ids(graph, sources)
+    ends, n, lost = float(endpoints), len(graph.points), Flag(graph)
+    lists = [Collection(graph.points, capacity=n) for _ in range(3)]
+    with columns(
+        graph.points, dist=(i32, FAR), paths=(f64, 0), carried=(f64, 0), ahead=(i32, 0),
+        share=(f64, 0),
+    ):  # fmt: skip
+        for s in chosen.tolist():
+            now, then, leaves = lists
+            for c in lists:
+                c.clear()
+            now.add(s)
+            search(graph, now, then, leaves, lost, i32(0), graph.points[s], ends)
+            if lost:
+                raise OverflowError(
+                    f"from {s} there are more shortest paths than float64 can count"
+                )
+            then.clear()
+            (carry if graph.directed else carry_back)(leaves, then, ends)
+        share = graph.points.share[:].copy()
+    with graph.device.active():
+        share *= _scale(graph, chosen, endpoints, normalized)
+    return Betweenness(share, chosen.astype(np.int64))
+
+
+def _scale(graph: Graph, sources: Any, endpoints: bool, normalized: bool) -> Any:
+    """What the sums over ``sources`` are to be multiplied by: a number, or an array of them.
+
+    A source is on no path from itself unless its ends count: it has one source fewer.
+    """
+    xp, live, k = graph.device.xp, graph.points.live, len(sources)
+    others = live if endpoints else live - 1  # points that can be the end of a path through one
+    if others < 2 or k == 0:
+        return 1.0
+    whole = 1 / (others - 1) if normalized else others / (1 if graph.directed else 2)
+    if endpoints or k == live:
+        return whole / (k if endpoints else k - 1)
+    scale = xp.full(len(graph.points), whole / k)
+    scale[xp.asarray(sources)] = whole / (k - 1) if k > 1 else np.nan
+    return scale

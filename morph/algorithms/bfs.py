@@ -1,76 +1,105 @@
 """Breadth-first search: the number of edges on a shortest path from a source to every point.
 
-Level by level on two worklists that are swapped: the points of a level give ``level + 1`` to those
-of their neighbours that are farther, and whoever lowers a point first adds it to the next level
-(Unnikrishnan et al., Falcon, figure 36).  The whole loop is one launch.  Work O(n + m).
+Level by level on two worklists that are swapped: the points of a level lower those of their
+neighbours that are farther, and whoever lowers a point first adds it to the next level
+(Unnikrishnan et al., Falcon, figure 36).  Where edges are held both ways and the level is large,
+the points not yet found look for a neighbour in it instead, and stop at the first (Beamer,
+Asanovic, Patterson, SC 2012).  One launch for all of it.  Work O(n + m), often much less than m.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.scratch import check_source, columns
+from morph.algorithms.scratch import columns, source_ids
 from morph.collect import Collection
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_min, i32
 
-FAR = 1234567890
+FAR = 2**31 - 1
+UNFOUND = 14  # points not yet found look themselves once a level has more than a 14th of them
+LARGE = 24  # and more than a 24th of all
 
 
 class Bfs(NamedTuple):
-    """Result of `bfs`: ``distance``, shape (n,), int32, -1 if unreachable; ``levels``, an int."""
+    """Result of `bfs`: ``distance`` and ``predecessor``, shape (n,), int32; ``levels``, an int."""
 
     distance: Any
+    predecessor: Any
     levels: int
 
 
 @kernel
-def visit(p, following):
+def push(p, level, then):
     for t in p.outnbrs:
-        if atomic_min(t.dist, p.dist + 1) > p.dist + 1:
-            following.add(t)
+        if atomic_min(t.dist, level) > level:
+            t.predecessor = p.id
+            then.add(t)
+
+
+@kernel
+def pull(p, level, then):
+    found = None
+    for t in p.outnbrs:
+        if t.dist < level:
+            found = t
+            break
+    if found is not None:
+        p.dist = level
+        p.predecessor = found.id
+        then.add(p)
 
 
 @program
-def search(current, following):
-    levels = 0
-    while not current.empty:
-        foreach(current, visit, following)
-        current, following = following, current
-        following.clear()
-        levels += 1
-    return levels
+def search(g, now, then, level, cutoff, both, left):
+    while level < cutoff and not now.empty:
+        level += 1
+        left -= len(now)
+        if both and len(now) * UNFOUND > left and len(now) * LARGE > len(g.points):
+            foreach(g.points, pull, level, then, where=lambda p: p.dist > level)
+        else:
+            foreach(now, push, level, then)
+        now, then = then, now
+        then.clear()
+    return level
 
 
-def bfs(graph: Graph, source: int = 0) -> Bfs:
+def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
     """Find the number of edges from ``source`` to every point.
 
     Parameters
     ----------
     graph : Graph
         On any device; out-edges are followed.
-    source : int
-        Id of a point.
+    source : int or array of int
+        Id of a point.  Of several, a distance is that to the nearest.
+    cutoff : int, optional
+        Points farther than this count as unreachable.
 
     Returns
     -------
     Bfs
-        ``distance``, shape (n,), int32, on the graph's device, -1 where there is no path;
-        ``levels``, how many levels were expanded.
+        On the graph's device, shape (n,), int32.  ``distance``: -1 where there is no path;
+        ``predecessor``: the point before on one of the shortest paths, -1 at sources and where
+        there is no path; ``levels``, how many levels were expanded.
 
     Raises
     ------
+    TypeError
+        If a source is not an integer.
     ValueError
-        If ``source`` is not a point.
+        If a source is not a point, or ``cutoff`` is negative.
     """
-    n = len(graph.points)
-    check_source(n, source)
-    with columns(graph.points, dist=(i32, FAR)):
-        graph.points[source].dist = 0
-        current, following = (Collection(graph.points, capacity=n) for _ in range(2))
-        current.add(source)
-        levels = search(current, following)
-        distance = graph.points.dist[:].copy()
+    starts, n = source_ids(graph, source), len(graph.points)
+    if cutoff is not None and not cutoff >= 0:
+        raise ValueError(f"cutoff is a number from 0 on, not {cutoff}")
+    most = i32(FAR - 1 if cutoff is None else min(cutoff, FAR - 1))
+    with columns(graph.points, dist=(i32, FAR), predecessor=(i32, -1)):
+        graph.points.dist[starts] = 0
+        now, then = (Collection(graph.points, capacity=n) for _ in range(2))
+        now.extend(starts)
+        levels = search(graph, now, then, i32(0), most, not graph.directed, n)
+        distance, predecessor = graph.points.dist[:].copy(), graph.points.predecessor[:].copy()
     distance[distance == FAR] = -1
-    return Bfs(distance, levels)
+    return Bfs(distance, predecessor, levels)

@@ -1,15 +1,19 @@
 """PageRank by pulling along in-edges.
 
-``rank(v) = (1 - d) / n + d * (sum of rank(u) / outdegree(u) over edges u -> v + dangling / n)``,
-where ``dangling`` is the rank of the points without out-edges (Page, Brin, Motwani, Winograd 1999;
-Unnikrishnan et al., Falcon, figure 33).  Each iteration reads every in-edge once: O(n + m).
+``rank(v) = (1 - d) * jump(v) + d * (sum of rank(u) * w(u, v) / w(u) over edges u -> v + dangling *
+jump(v))``, where ``w(u)`` is the weight of all edges from u, ``dangling`` the rank of the points
+where that is 0, and ``jump``, of sum 1, tells where a walker goes who follows no edge (Page, Brin,
+Motwani, Winograd 1999; Unnikrishnan et al., Falcon, figure 33).  Each iteration reads every in-edge
+once: O(n + m).
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.scratch import columns
+import numpy as np
+
+from morph.algorithms.scratch import columns, live_edges
 from morph.graph import Graph
 from morph.kernel import foreach, kernel
 from morph.prelude import f64
@@ -25,11 +29,24 @@ class PageRank(NamedTuple):
 
 
 @kernel
+def count(p):
+    p.out = f64(p.out_degree)
+
+
+@kernel
+def weigh(p):
+    total = 0.0
+    for e in p.outedges:
+        total += e.weight
+    p.out = total
+
+
+@kernel
 def share(p):
     p.given = 0.0
     p.loose = p.rank
-    if p.out_degree > 0:
-        p.given = p.rank / p.out_degree
+    if p.out > 0.0:
+        p.given = p.rank / p.out
         p.loose = 0.0
 
 
@@ -38,48 +55,115 @@ def pull(p, base, damping):
     total = 0.0
     for t in p.innbrs:
         total += t.given
-    rank = base + damping * total
+    rank = base * p.jump + damping * total
+    p.moved = abs(rank - p.rank)
+    p.rank = rank
+
+
+@kernel
+def pull_back(p, base, damping):  # edges are held both ways
+    total = 0.0
+    for t in p.outnbrs:
+        total += t.given
+    rank = base * p.jump + damping * total
+    p.moved = abs(rank - p.rank)
+    p.rank = rank
+
+
+@kernel
+def pull_weighted(p, base, damping):
+    total = 0.0
+    for e in p.inedges:
+        total += e.src.given * e.weight
+    rank = base * p.jump + damping * total
     p.moved = abs(rank - p.rank)
     p.rank = rank
 
 
 def pagerank(
-    graph: Graph, damping: float = 0.85, tolerance: float = 1e-9, iterations: int = 100
+    graph: Graph,
+    damping: float = 0.85,
+    tolerance: float = 1e-9,
+    iterations: int = 200,
+    *,
+    personalization: Any = None,
+    weighted: bool = False,
 ) -> PageRank:
     """Rank the points by the links into them.
 
     Parameters
     ----------
     graph : Graph
-        On any device; weights are not used.
+        On any device.  Parallel edges count each.
     damping : float
         Probability of following a link, from 0 to 1.
     tolerance : float
         Stop when the ranks change by less than this in sum.
     iterations : int
         Stop after this many.
+    personalization : array, shape (n,), optional
+        Where a walker goes who follows no link, relative to the others; everywhere alike by
+        default.
+    weighted : bool
+        Follow a link in proportion to its ``weight``, not all alike.
 
     Returns
     -------
     PageRank
+        ``rank``, on the graph's device, 0 for deleted points; ``error``, the last change in sum:
+        ``tolerance`` or more if the iterations did not suffice.
 
     Raises
     ------
     ValueError
-        If ``damping`` is outside 0 to 1, ``tolerance`` is negative, or ``iterations`` below 1.
+        If ``damping`` is outside 0 to 1, ``tolerance`` is negative, ``iterations`` below 1, or if
+        weights or ``personalization`` are missing, negative, not finite, or not one for each.
     """
     if not 0 <= damping <= 1:
         raise ValueError(f"damping is from 0 to 1, not {damping}")
-    if tolerance < 0 or iterations < 1:
+    if not (tolerance >= 0 and iterations >= 1):
         raise ValueError(f"tolerance {tolerance} and iterations {iterations} must be positive")
-    n, g = graph.points.live, graph
-    start = 1.0 / max(n, 1)
-    with columns(g.points, rank=(f64, start), given=(f64, 0), loose=(f64, 0), moved=(f64, 0)):
+    jump = _jump(graph, personalization)
+    if weighted:
+        _check_weights(graph)
+    step = pull_weighted if weighted else pull if graph.directed else pull_back
+    names = ("rank", "out", "given", "loose", "moved", "jump")
+    with columns(graph.points, **dict.fromkeys(names, (f64, 0))):
+        graph.points.jump[:] = graph.points.rank[:] = jump
+        foreach(graph.points, weigh if weighted else count)
         error, done = 0.0, 0
         while done < iterations and (done == 0 or error >= tolerance):
-            foreach(g.points, share)
-            base = (1 - damping + damping * float(reduce(g.points.loose, "sum"))) / max(n, 1)
-            foreach(g.points, pull, base, damping)
-            error = float(reduce(g.points.moved, "sum"))
+            foreach(graph.points, share)
+            base = 1 - damping + damping * float(reduce(graph.points.loose, "sum"))
+            foreach(graph.points, step, base, damping)
+            error = float(reduce(graph.points.moved, "sum"))
             done += 1
-        return PageRank(g.points.rank[:].copy(), done, error)
+        return PageRank(graph.points.rank[:].copy(), done, error)
+
+
+def _jump(graph: Graph, personalization: Any) -> Any:
+    """Give where walkers jump, shape (n,), of sum 1 over the live points."""
+    n, xp = len(graph.points), graph.device.xp
+    with graph.device.active():
+        jump = xp.ones(n)
+        if personalization is not None:
+            jump = graph.device.asarray(personalization).astype(np.float64)
+            if jump.shape != (n,):
+                raise ValueError(f"personalization has shape {jump.shape}, not ({n},)")
+            if not bool(((jump >= 0) & (jump < np.inf)).all()):
+                raise ValueError("personalization has a value that is negative or not finite")
+        if graph.points.deletes:
+            jump = xp.where(graph.points.alive, jump, 0.0)
+        total = float(jump.sum())
+        if personalization is not None and not 0 < total < np.inf:
+            raise ValueError(f"personalization has the sum {total}, which must be positive")
+        return jump / max(total, 1) if personalization is None else jump / total
+
+
+def _check_weights(graph: Graph) -> None:
+    if "weight" not in graph.edges.columns:
+        raise ValueError("weighted=True needs edge weights: give weight= when the graph is made")
+    with graph.device.active():
+        weight = graph.edges.weight.array[live_edges(graph)]
+        if not bool(((weight >= 0) & (weight < np.inf)).all()):
+            raise ValueError("pagerank needs weights that are finite and not negative")

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
+from morph.graph import Graph
 from morph.table import Table
 
 
@@ -38,13 +41,37 @@ def columns(table: Table, **specs: tuple[Any, Any]) -> Iterator[None]:
             table.rename(other, name)
 
 
-def check_source(n: int, source: int) -> None:
-    """Refuse a source that is no vertex.
+def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:
+    """Check the id of a point, or an array of them.
+
+    Returns
+    -------
+    array, shape (k,), int32
+        On the host, without repetitions.
 
     Raises
     ------
+    TypeError
+        If one is not an integer.
     ValueError
-        If ``source`` is not from 0 to ``n`` - 1.
+        If one is not a live point.
     """
-    if not 0 <= source < n:
-        raise ValueError(f"source {source} is not a vertex: the graph has {n}, counted from 0")
+    ids = np.asarray(graph.device.to_host(source)).ravel()
+    if ids.size and ids.dtype.kind not in "iu":
+        raise TypeError(f"{what} is an id or an array of ids, not {source!r}")
+    n = len(graph.points)
+    wrong = ids[(ids < 0) | (ids >= n)]
+    if wrong.size:
+        raise ValueError(f"{what} {wrong[0]} is not a vertex: the graph has {n}, counted from 0")
+    ids = np.unique(ids).astype(np.int32)
+    if graph.points.deletes:
+        dead = ids[~np.asarray(graph.device.to_host(graph.points.alive))[ids]]
+        if dead.size:
+            raise ValueError(f"{what} {dead[0]} is not a vertex: it was deleted")
+    return ids
+
+
+def live_edges(graph: Graph) -> Any:
+    """Give the ids of the edges between live points: an array, or a slice of all."""
+    _, ids = graph.adjacency("out")
+    return slice(len(graph.edges)) if ids is None else ids

@@ -1,85 +1,262 @@
-"""Single-source shortest paths with non-negative weights.
+"""Shortest paths with weights that are not negative, from one source or from the nearest of many.
 
-Bellman-Ford on the points that changed: each lowers its neighbours with an atomic minimum, until no
-distance falls (Unnikrishnan et al., Falcon, figure 42).  The whole loop is one launch.
-Work O(rounds * n + relaxations).
+Near-far (Davidson, Baxter, Garland, Owens, IPDPS 2014): points whose distance has fallen wait in
+one of two lists, near if they are within a limit, else far.  The near ones lower their neighbours
+until none is left; then all up to the limit is settled, and the limit moves on by delta.  An entry
+carries its distance: one whose point has fallen since is stale and is dropped, so that a point is
+expanded once for each distance.  Delta is the mean weight times 32 over the mean degree: small, the
+order is Dijkstra's; large, Bellman and Ford's.  Work O(n + m), and what is expanded too early.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.scratch import check_source, columns
-from morph.collect import Flag
+from morph.algorithms.scratch import columns, live_edges, source_ids
+from morph.collect import Collection, Flag
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
-from morph.prelude import atomic_min, bool_
+from morph.prelude import atomic_cas, atomic_min, i32
+from morph.table import Table
+
+EDGES = 32  # delta is the mean weight times this over the mean degree
+NONE = 2**31 - 1  # no predecessor yet
 
 
 class Sssp(NamedTuple):
-    """Result of `sssp`: ``distance``, shape (n,), and ``rounds``, an int."""
+    """Result of `sssp`: ``distance`` and ``predecessor`` (int32, or None), shape (n,)."""
 
     distance: Any
-    rounds: int
+    predecessor: Any
 
 
 @kernel
-def relax(p, g, changed):
-    p.updated = False
+def relax(entry, g, limit, most, then, far, lost):
+    p, before = entry.item, entry.dist
     for t in p.outnbrs:
-        atomic_min(t.dist, p.dist + g.weight(p, t), changed)
+        d = before + g.weight(p, t)
+        if d > most or d < before:  # what wraps around is beyond all limits
+            lost.set()
+        elif atomic_min(t.dist, d) > d:
+            if d <= limit:
+                then.add(t, dist=d)
+            else:
+                far.add(t, dist=d)
 
 
 @kernel
-def mark(p):
-    p.updated = p.dist < p.before
-    p.before = p.dist
+def split(entry, limit, near, rest, cell):
+    if entry.dist <= limit:
+        near.add(entry.item, dist=entry.dist)
+    else:
+        rest.add(entry.item, dist=entry.dist)
+        atomic_min(cell[0].least, entry.dist)
+
+
+@kernel
+def ask(t, limit, unsettled):
+    if t.dist > limit:
+        unsettled.set()
 
 
 @program
-def search(g, changed, source):
-    g.points[source].dist = 0
-    g.points[source].updated = True
-    changed.set()
-    rounds = 0
-    while changed.take():
-        foreach(g.points, relax, g, changed, where=lambda p: p.updated)
-        foreach(g.points, mark)
-        rounds += 1
-    return rounds
+def search(g, near, then, far, rest, cell, targets, unsettled, lost, limit, delta, most):
+    while True:
+        while not near.empty:
+            foreach(near, relax, g, limit, most, then, far, lost,
+                    where=lambda entry: entry.dist == entry.item.dist)  # fmt: skip
+            near, then = then, near
+            then.clear()
+        if far.empty:
+            return most
+        if not targets.empty:
+            foreach(targets, ask, limit, unsettled)
+            if not unsettled.take():
+                return limit
+        limit = max(limit, min(limit, most - delta) + delta)
+        cell[0].least = most
+        foreach(far, split, limit, near, rest, cell,
+                where=lambda entry: entry.dist == entry.item.dist)  # fmt: skip
+        far, rest = rest, far
+        rest.clear()
+        if near.empty:
+            limit = cell[0].least
 
 
-def sssp(graph: Graph, source: int = 0) -> Sssp:
+@kernel
+def attach(p, g):
+    for t in p.outnbrs:
+        if p.dist < t.dist and p.dist + g.weight(p, t) == t.dist:
+            atomic_min(t.predecessor, p.id)
+
+
+@kernel
+def attach_level(p, g, then):
+    for t in p.outnbrs:
+        if p.dist == t.dist and p.dist + g.weight(p, t) == t.dist:
+            if atomic_cas(t.predecessor, NONE, p.id) == NONE:
+                then.add(t)
+
+
+@program
+def attach_equals(g, now, then):
+    while not now.empty:
+        foreach(now, attach_level, g, then)
+        now, then = then, now
+        then.clear()
+
+
+def sssp(
+    graph: Graph,
+    source: Any = 0,
+    *,
+    targets: Any = None,
+    cutoff: float | None = None,
+    predecessors: bool = False,
+) -> Sssp:
     """Find the length of a shortest path from ``source`` to every point.
 
     Parameters
     ----------
     graph : Graph
-        On any device, with edge weights of any real type.
-    source : int
-        Id of a point.
+        On any device, with edge weights of any real type; out-edges are followed.
+    source : int or array of int
+        Id of a point.  Of several, a distance is that to the nearest.
+    targets : int or array of int, optional
+        Stop when the distances of these points are known.  Others count as unreachable if they are
+        farther than what was settled by then.
+    cutoff : number, optional
+        Points farther than this count as unreachable.
+    predecessors : bool
+        Find ``predecessor``, too, which reads every edge once more.
 
     Returns
     -------
     Sssp
-        ``distance``, shape (n,), on the graph's device: int64 for integer weights, else of the
-        weights' type; unreachable is the largest int64, or infinity.
+        On the graph's device, shape (n,).  ``distance``: int64 for integer weights, float32 for
+        float16, else of the weights' type; unreachable is the largest int64, or infinity.
+        ``predecessor``, int32: the point before on a shortest path, -1 at sources and where there
+        is none; None unless asked for.
 
     Raises
     ------
+    TypeError
+        If a source or target is not an integer.
     ValueError
-        If ``source`` is not a point, there are no weights, or one is negative or NaN.
+        If one is not a point, there are no weights, or one is negative or NaN.
+    OverflowError
+        If the distance of a point that can be reached does not fit its type.
     """
-    check_source(len(graph.points), source)
+    starts = source_ids(graph, source)
+    goals = source_ids(graph, [] if targets is None else targets, "target")
     if "weight" not in graph.edges.columns:
         raise ValueError("sssp needs edge weights: give weight= when the graph is made")
-    weight = graph.edges.weight.array
-    if weight.size and not bool((weight >= 0).all()):
-        raise ValueError("sssp needs weights that are not negative and not NaN")
-    dtype = weight.dtype if weight.dtype.kind == "f" else np.dtype(np.int64)
-    far = np.inf if dtype.kind == "f" else np.iinfo(np.int64).max
-    with columns(graph.points, dist=(dtype, far), before=(dtype, far), updated=(bool_, False)):
-        rounds = search(graph, Flag(graph), source)
-        return Sssp(graph.points.dist[:].copy(), rounds)
+    if cutoff is not None and not cutoff >= 0:
+        raise ValueError(f"cutoff is a number from 0 on, not {cutoff}")
+    weight, dtype, delta = _measured(graph)
+    real = dtype.kind == "f"
+    far = np.inf if real else int(np.iinfo(dtype).max)
+    most = float(np.finfo(dtype).max) if real else far - 1
+    if cutoff is not None:
+        most = min(most, cutoff if real else int(min(cutoff, most)))
+    delta = dtype.type(min(delta if real else int(delta), most))
+    names: dict[str, Any] = {"dist": (dtype, far)}
+    if predecessors:
+        names["predecessor"] = (i32, NONE)
+    own = contextlib.nullcontext() if weight is None else columns(graph.edges, weight=(dtype, 0))
+    with columns(graph.points, **names), own:
+        if weight is not None:
+            graph.edges.weight[:] = weight
+        graph.points.dist[starts] = 0
+        lists = [Collection(graph.points, capacity=len(graph.points), dist=dtype) for _ in range(4)]
+        lists[0].extend(starts, dist=dtype.type(0))
+        aims, cell, lost = Collection(graph.points), Table("cell", graph.device), Flag(graph)
+        aims.extend(goals)
+        cell.add("least", dtype)
+        cell.extend(1)
+        limits = delta, delta, dtype.type(most)
+        limit = search(graph, *lists, cell, aims, Flag(graph), lost, *limits)
+        dist = graph.points.dist.array
+        with graph.device.active():
+            if limit < limits[-1]:  # stopped at the targets: what lies behind is not settled
+                dist[dist > limit] = far
+            elif lost and cutoff is None:
+                _refuse_overflow(graph, dist < far)
+        predecessor = _predecessors(graph, starts, far) if predecessors else None
+        with graph.device.active():
+            return Sssp(_widened(dist), predecessor)
+
+
+def _measured(graph: Graph) -> tuple[Any, np.dtype[Any], float]:
+    """Look at the weights.
+
+    Returns
+    -------
+    weight : array or None
+        The weights in the distances' type, if sums with theirs would be of another.
+    dtype : dtype
+        In which to sum them: 32 bits where no path can be longer.
+    delta : float
+    """
+    live, n, xp = live_edges(graph), len(graph.points), graph.device.xp
+    with graph.device.active():
+        weight = graph.edges.weight.array[live]
+        if not bool((weight >= 0).all()):
+            k = int((~(weight >= 0)).argmax())
+            u, v = (int(end.array[live][k]) for end in (graph.edges.src, graph.edges.dst))
+            raise ValueError(
+                "sssp needs weights that are not negative and not NaN, but the edge from"
+                f" {u} to {v} has {weight[k]}"
+            )
+        finite = weight[xp.isfinite(weight)] if weight.dtype.kind == "f" else weight
+        mean = float(finite.mean(dtype=np.float64)) if finite.size else 0.0
+        delta = mean * EDGES * n / max(weight.size, 1)
+        if weight.dtype.kind == "f":
+            return None, np.result_type(weight.dtype, np.float32), delta
+        narrow = np.result_type(weight.dtype, np.int32) == np.int32
+        longest = int(weight.max()) * n + delta if weight.size else 0
+        dtype = np.dtype(np.int32 if narrow and longest < NONE else np.int64)
+        if weight.dtype.kind == "i" or weight.dtype.itemsize < 4 and weight.dtype.kind == "u":
+            return None, dtype, delta
+        weight = graph.edges.weight.array.astype(np.uint64)
+        return xp.minimum(weight, np.uint64(np.iinfo(np.int64).max)).astype(dtype), dtype, delta
+
+
+def _refuse_overflow(graph: Graph, reached: Any) -> None:
+    """Refuse an edge that leads on from a point that was reached to one that was not."""
+    pick = live_edges(graph)
+    src, dst = graph.edges.src.array[pick], graph.edges.dst.array[pick]
+    weight = graph.edges.weight.array[pick]
+    beyond = graph.device.xp.flatnonzero(reached[src] & ~reached[dst] & (weight < np.inf))
+    if beyond.size:
+        k = int(beyond[0])
+        raise OverflowError(
+            f"the distance of vertex {int(dst[k])}, reached from vertex {int(src[k])}, is too"
+            f" large for {graph.points.dist.dtype}"
+        )
+
+
+def _predecessors(graph: Graph, starts: Any, far: Any) -> Any:
+    """Give the point before each on a shortest path; distances are final."""
+    xp, points = graph.device.xp, graph.points
+    points.predecessor[starts] = -1
+    foreach(points, attach, graph, where=lambda p: p.dist < far)
+    found, dist = points.predecessor.array, points.dist.array
+    with graph.device.active():
+        if bool(((found == NONE) & (dist < far)).any()):  # edges that add nothing lead to these
+            now, then = Collection(points), Collection(points)
+            now.extend(xp.flatnonzero((found != NONE) & (dist < far)))
+            attach_equals(graph, now, then)
+        return xp.where(found == NONE, -1, found)
+
+
+def _widened(dist: Any) -> Any:
+    """Give a copy of the distances in the type of the result."""
+    if dist.dtype != np.int32:
+        return dist.copy()
+    wide = dist.astype(np.int64)
+    wide[dist == NONE] = np.iinfo(np.int64).max
+    return wide

@@ -1,4 +1,4 @@
-"""The ``morph`` command: meshes refined and checked, graphs searched, files made and converted.
+"""The ``morph`` command: meshes refined, graphs searched, both checked, files made and converted.
 
 Bad input ends with exit code 2 and one line on stderr, a missing compiler with 2 and a few lines
 that tell how to get one, Ctrl-C with 130.
@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from morph import __version__
-from morph.cli import graphfiles, graphs, meshes, system
+from morph.cli import checks, graphfiles, graphs, meshes, system
 
 
 class Commands(click.Group):
@@ -94,11 +94,15 @@ def main(context: click.Context) -> None:
 for _command in (
     meshes.triangulate,
     meshes.refine,
-    meshes.check,
+    checks.check,
     graphs.bfs,
     graphs.sssp,
+    graphs.components,
     graphs.mst,
     graphs.pagerank,
+    graphs.betweenness,
+    graphs.core,
+    graphs.triangles,
     graphfiles.generate,
     graphfiles.convert,
     system.info,

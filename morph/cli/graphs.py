@@ -1,4 +1,4 @@
-"""``morph bfs``, ``sssp``, ``mst`` and ``pagerank``."""
+"""``morph bfs``, ``sssp``, ``components`` and the other commands that look at a graph."""
 
 from __future__ import annotations
 
@@ -21,16 +21,52 @@ from morph.cli.common import (
 
 if TYPE_CHECKING:
     from morph.graph import Graph
+    from morph.io import EdgeArrays
 
 
-Answer = tuple[Any, dict[str, Any]]
-"""One value per vertex (or the edges), and what to report of it."""
+Answer = tuple[dict[str, Any], dict[str, Any]]
+"""Arrays by name, the main one first, and what to report of them."""
+Asked = dict[str, Any]
+"""Arguments by name, as the function of the algorithm takes them."""
 
 
-def _search(name: str, path: str, source: int | None, out: str | None, spec: str, as_json: bool,
-            solve: Callable[[Graph], Answer]) -> None:  # fmt: skip
-    """Read a graph, solve, save and report: what the graph commands have in common."""
+def graph_of(path: str, edges: EdgeArrays, algorithm: str, where: Any) -> Graph:
+    """Make the graph that an algorithm is to run on; edges without weights have 1."""
     from morph.graph import Graph  # noqa: PLC0415
+
+    weight = edges.weight
+    if algorithm in ("sssp", "mst"):
+        weight = np.ones(len(edges.src), np.int32) if weight is None else weight
+        if np.isnan(weight).any():
+            raise BadInput(f"{path}: a weight is not a number")
+        if algorithm == "sssp" and weight.min(initial=0) < 0:
+            k = int((weight < 0).argmax())
+            ends = f"from {edges.src[k]} to {edges.dst[k]}"
+            raise BadInput(f"{path}: shortest paths need weights >= 0; the edge {ends} has"
+                            f" {weight[k]}")  # fmt: skip
+    return Graph.from_edges(
+        edges.src,
+        edges.dst,
+        weight=weight,
+        n=edges.n,
+        symmetric=edges.symmetric,
+        symmetrize=edges.undirected,
+        copy=False,
+        device=where,
+    )
+
+
+def check_sources(edges: EdgeArrays, sources: tuple[int, ...]) -> None:
+    """Refuse a source that is no vertex."""
+    for source in sources:
+        if not 0 <= source < edges.n:
+            vertices = f"{edges.n:,} vertices" + (f", 0 to {edges.n - 1}" if edges.n else "")
+            raise BadInput(f"--source: {source} is not a vertex: the graph has {vertices}")
+
+
+def _run(algorithm: str, path: str, sources: tuple[int, ...], out: str | None, spec: str,
+         as_json: bool, asked: Asked, solve: Callable[[Graph], Answer]) -> None:  # fmt: skip
+    """Read a graph, solve, save and report: what the graph commands have in common."""
     from morph.io import read_edges  # noqa: PLC0415
     from morph.kernel import timing  # noqa: PLC0415
     from morph.timing import counting  # noqa: PLC0415
@@ -38,67 +74,60 @@ def _search(name: str, path: str, source: int | None, out: str | None, spec: str
     where = device_of(spec)
     check_writable("-o", out)
     edges = read_edges(path)
-    if source is not None and not 0 <= source < edges.n:
-        vertices = f"{edges.n:,} vertices" + (f", 0 to {edges.n - 1}" if edges.n else "")
-        raise BadInput(f"--source: {source} is not a vertex: the graph has {vertices}")
-    weight = edges.weight
-    if name in ("sssp", "mst"):
-        weight = np.ones(len(edges.src), np.int32) if weight is None else weight
-        if np.isnan(weight).any():
-            raise BadInput(f"{path}: a weight is not a number")
-        if name == "sssp" and weight.min(initial=0) < 0:
-            k = int((weight < 0).argmax())
-            ends = f"from {edges.src[k]} to {edges.dst[k]}"
-            raise BadInput(f"{path}: shortest paths need weights >= 0; the edge {ends} has"
-                            f" {weight[k]}")  # fmt: skip
+    check_sources(edges, sources)
     with timing() as spent:
         with counting("transfer"):  # sorting the edges by source is part of it
-            graph = Graph.from_edges(
-                edges.src,
-                edges.dst,
-                weight=weight,
-                n=edges.n,
-                symmetric=edges.symmetric,
-                symmetrize=edges.undirected,
-                copy=False,
-                device=where,
-            )
-        values, result = solve(graph)
-    values = np.asarray(graph.device.to_host(values))
+            graph = graph_of(path, edges, algorithm, where)
+        arrays, result = solve(graph)
+    arrays = {name: np.asarray(graph.device.to_host(a)) for name, a in arrays.items()}
     if out is not None:
-        _save(out, values)
+        _save(out, algorithm, asked, arrays)
     times = times_of(spent)
     report: dict[str, Any] = {"vertices": edges.n, "edges": len(edges.src), **result}
-    if source is not None:
-        report["source"] = source
+    if sources:
+        report["source"] = sources[0] if len(sources) == 1 else list(sources)
     report |= {"times": times, "device": where.name}
-    shown = ", ".join(f"{key} {value:,}" for key, value in result.items())
+    shown = ", ".join(f"{key.replace('_', ' ')} {value:,}" for key, value in result.items())
     lines = [f"{edges.n:,} vertices, {len(edges.src):,} edges", shown]
     print_report(report, as_json, [*lines, f"{where.name}: {in_words(times)}"])
 
 
-def _save(path: str, values: np.ndarray[Any, Any]) -> None:
-    """Save one array under exactly the name given."""
+def _save(path: str, algorithm: str, asked: Asked, arrays: dict[str, np.ndarray[Any, Any]]) -> None:
+    """Save under exactly the name given: the main array, or in an .npz all, and what was asked."""
     from morph.io.files import replacing  # noqa: PLC0415
 
     with replacing(path) as (file,):
-        np.save(file, values, allow_pickle=False)
+        if path.endswith(".npz"):
+            kept: Asked = {name: value for name, value in asked.items() if value is not None}
+            np.savez(file, **(kept | arrays), algorithm=np.array(algorithm))
+        else:
+            np.save(file, next(iter(arrays.values())), allow_pickle=False)
 
 
 def _graph_command(command: Callable[..., Any]) -> Callable[..., Any]:
     command = json_option(device_option(command))
     command = click.option(
-        "-o", "--output", metavar="OUT.npy", help="Save the result as a NumPy array."
+        "-o",
+        "--output",
+        metavar="OUT.npy",
+        help="Save the result as a NumPy array; as .npz, all of it, for `morph check`.",
     )(command)
     return click.argument("graph_in", metavar="GRAPH")(command)
 
 
 _source_option = click.option(
-    "--source", type=int, default=0, show_default=True, metavar="S", help="The vertex to start at."
+    "--source",
+    type=int,
+    multiple=True,
+    default=(0,),
+    show_default="0",
+    metavar="S",
+    help="The vertex to start at; of several, distances are to the nearest.",
 )
 _no_source_option = click.option(
-    "--source", type=int, metavar="S", help="A vertex; it makes no difference to the result."
-)
+    "--source", type=int, multiple=True, metavar="S",
+    help="A vertex; it makes no difference to the result.",
+)  # fmt: skip
 
 
 def _reached(values: Any, far: Any) -> dict[str, Any]:
@@ -109,43 +138,111 @@ def _reached(values: Any, far: Any) -> dict[str, Any]:
 
 @click.command()
 @_source_option
+@click.option("--cutoff", type=click.IntRange(0), help="Go no farther than this.")
 @_graph_command
-def bfs(graph_in: str, source: int, output: str | None, spec: str, as_json: bool) -> None:
+def bfs(graph_in: str, source: tuple[int, ...], cutoff: int | None, output: str | None, spec: str,
+        as_json: bool) -> None:  # fmt: skip
     """Count the edges from the source to every vertex of GRAPH; -1 where no path leads."""
+    asked: Asked = {"source": list(source), "cutoff": cutoff}
 
     def solve(graph: Graph) -> Answer:
         from morph.algorithms.bfs import bfs as run  # noqa: PLC0415
 
-        distance = run(graph, source).distance
-        return distance, _reached(distance, -1)
+        found = run(graph, **asked)
+        arrays = {"distance": found.distance, "predecessor": found.predecessor}
+        return arrays, _reached(found.distance, -1)
 
-    _search("bfs", graph_in, source, output, spec, as_json, solve)
+    _run("bfs", graph_in, source, output, spec, as_json, asked, solve)
 
 
 @click.command()
 @_source_option
+@click.option("--cutoff", type=click.FloatRange(0), help="Go no farther than this.")
 @_graph_command
-def sssp(graph_in: str, source: int, output: str | None, spec: str, as_json: bool) -> None:
+def sssp(graph_in: str, source: tuple[int, ...], cutoff: float | None, output: str | None,
+         spec: str, as_json: bool) -> None:  # fmt: skip
     """Find the shortest paths from the source to every vertex of GRAPH.
 
     Edges without weights have length 1.  Where no path leads, the distance is the largest 64-bit
     integer, or infinity if weights are not integers.
     """
+    asked: Asked = {"source": list(source), "cutoff": cutoff}
+    whole = output is not None and output.endswith(".npz")
 
     def solve(graph: Graph) -> Answer:
         from morph.algorithms.sssp import sssp as run  # noqa: PLC0415
 
-        distance = run(graph, source).distance
+        try:
+            found = run(graph, **asked, predecessors=whole)
+        except OverflowError as error:
+            raise BadInput(f"{graph_in}: {error}") from error
+        distance = found.distance
         far = np.inf if distance.dtype.kind == "f" else np.iinfo(distance.dtype).max
-        return distance, _reached(distance, far)
+        arrays = {"distance": distance} | ({"predecessor": found.predecessor} if whole else {})
+        return arrays, _reached(distance, far)
 
-    _search("sssp", graph_in, source, output, spec, as_json, solve)
+    _run("sssp", graph_in, source, output, spec, as_json, asked, solve)
 
 
 @click.command()
 @_no_source_option
 @_graph_command
-def mst(graph_in: str, source: int | None, output: str | None, spec: str, as_json: bool) -> None:
+def components(graph_in: str, source: tuple[int, ...], output: str | None, spec: str,
+               as_json: bool) -> None:  # fmt: skip
+    """Find which vertices of GRAPH hang together, edges counting both ways.
+
+    The result is the smallest vertex of each one's component.
+    """
+
+    def solve(graph: Graph) -> Answer:
+        from morph.algorithms.components import connected_components  # noqa: PLC0415
+
+        found = connected_components(graph)
+        sizes = np.bincount(graph.device.to_host(found.label), minlength=1)
+        report = {"components": found.components, "largest": int(sizes.max())}
+        return {"label": found.label}, report
+
+    _run("components", graph_in, source, output, spec, as_json, {}, solve)
+
+
+@click.command()
+@_no_source_option
+@_graph_command
+def core(graph_in: str, source: tuple[int, ...], output: str | None, spec: str,
+         as_json: bool) -> None:  # fmt: skip
+    """Find the core number of every vertex of GRAPH, edges counting both ways, each line one."""
+
+    def solve(graph: Graph) -> Answer:
+        from morph.algorithms.cores import core_number  # noqa: PLC0415
+
+        found = core_number(graph)
+        inside = int((found.core == found.largest).sum())
+        return {"core": found.core}, {"largest": found.largest, "vertices_in_it": inside}
+
+    _run("core", graph_in, source, output, spec, as_json, {}, solve)
+
+
+@click.command()
+@_no_source_option
+@_graph_command
+def triangles(graph_in: str, source: tuple[int, ...], output: str | None, spec: str,
+              as_json: bool) -> None:  # fmt: skip
+    """Count the triangles at every vertex of GRAPH, edges counting both ways and once."""
+
+    def solve(graph: Graph) -> Answer:
+        from morph.algorithms.triangles import triangle_count  # noqa: PLC0415
+
+        found = triangle_count(graph)
+        return {"triangles": found.triangles, "total": found.total}, {"total": found.total}
+
+    _run("triangles", graph_in, source, output, spec, as_json, {}, solve)
+
+
+@click.command()
+@_no_source_option
+@_graph_command
+def mst(graph_in: str, source: tuple[int, ...], output: str | None, spec: str,
+        as_json: bool) -> None:  # fmt: skip
     """Find a minimum spanning forest of GRAPH, whose edges count both ways.
 
     The result is the positions of its edges in the file, counting from 0.
@@ -159,24 +256,61 @@ def mst(graph_in: str, source: int | None, output: str | None, spec: str, as_jso
         if graph.edge_order is not None:
             edges = graph.device.to_host(graph.edge_order)[edges]
         report = {"weight": np.asarray(found.weight).item(), "components": int(found.components)}
-        return np.sort(edges), report
+        return {"edges": np.sort(edges)}, report
 
-    _search("mst", graph_in, source, output, spec, as_json, solve)
+    _run("mst", graph_in, source, output, spec, as_json, {}, solve)
+
+
+def _top(values: Any, what: str) -> dict[str, Any]:
+    return {"top": int(values.argmax()), what: values.max().item()} if len(values) else {}
 
 
 @click.command()
 @_no_source_option
+@click.option("--damping", type=click.FloatRange(0, 1), default=0.85, show_default=True,
+              help="Probability of following a link.")  # fmt: skip
+@click.option("--weighted", is_flag=True, help="Follow links in proportion to their weights.")
 @_graph_command
-def pagerank(
-    graph_in: str, source: int | None, output: str | None, spec: str, as_json: bool
-) -> None:
+def pagerank(graph_in: str, source: tuple[int, ...], damping: float, weighted: bool,
+             output: str | None, spec: str, as_json: bool) -> None:  # fmt: skip
     """Rank the vertices of GRAPH by the links into them; ranks sum to 1."""
+    asked: Asked = {"damping": damping, "weighted": weighted}
 
     def solve(graph: Graph) -> Answer:
         from morph.algorithms.pagerank import pagerank as run  # noqa: PLC0415
 
-        rank = run(graph).rank
-        top = {"top": int(rank.argmax()), "top_rank": rank.max().item()} if len(rank) else {}
-        return rank, top
+        try:
+            rank = run(graph, **asked).rank
+        except ValueError as error:
+            raise BadInput(f"{graph_in}: {error}") from error
+        return {"rank": rank}, _top(rank, "top_rank")
 
-    _search("pagerank", graph_in, source, output, spec, as_json, solve)
+    _run("pagerank", graph_in, source, output, spec, as_json, asked, solve)
+
+
+@click.command()
+@click.option("--source", type=int, multiple=True, metavar="S",
+              help="Only paths from these vertices, scaled to all.")  # fmt: skip
+@click.option("--sample", type=click.IntRange(1), metavar="K",
+              help="Only paths from so many vertices, drawn at random, scaled to all.")  # fmt: skip
+@click.option("--raw", is_flag=True, help="Count paths, instead of dividing by all pairs.")
+@_graph_command
+def betweenness(graph_in: str, source: tuple[int, ...], sample: int | None, raw: bool,
+                output: str | None, spec: str, as_json: bool) -> None:  # fmt: skip
+    """Find the share of shortest paths that pass through each vertex of GRAPH."""
+    if source and sample is not None:
+        raise BadInput("--source and --sample exclude each other")
+    asked: Asked = {"normalized": not raw}
+
+    def solve(graph: Graph) -> Answer:
+        from morph.algorithms.betweenness import betweenness as run  # noqa: PLC0415
+
+        try:
+            found = run(graph, list(source) or sample, **asked)
+        except (ValueError, OverflowError) as error:
+            raise BadInput(f"{graph_in}: {error}") from error
+        values = graph.device.to_host(found.centrality)
+        report = _top(np.nan_to_num(values), "top_betweenness")
+        return {"centrality": values, "sources": found.sources}, report
+
+    _run("betweenness", graph_in, source, output, spec, as_json, asked, solve)

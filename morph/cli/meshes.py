@@ -1,4 +1,4 @@
-"""``morph triangulate``, ``morph refine`` and ``morph check``."""
+"""``morph triangulate`` and ``morph refine``."""
 
 from __future__ import annotations
 
@@ -231,30 +231,6 @@ def refine(
         lines += [f"{done.rounds} rounds", *shape_lines(quality)]
     lines += [f"not as asked: {n:,} triangles ({reason})" for reason, n in done.unmet.items()]
     print_report(report, as_json, lines)
-
-
-@click.command()
-@click.argument("mesh_in", metavar="MESH")
-@json_option
-def check(mesh_in: str, as_json: bool) -> None:
-    """Check every invariant of a mesh, in exact arithmetic; exit code 1 if one is broken."""
-    from morph.io import read_mesh  # noqa: PLC0415
-
-    mesh = read_mesh(mesh_in)
-    found, quality = mesh.violations(), mesh.quality()
-    report = {
-        "good": not found,
-        "violations": [{"name": v.name, "message": v.message, "count": len(v.ids)} for v in found],
-        "quality": quality.to_dict(),
-    }
-    lines = [f"{v.name}: {v.message}" for v in found] or ["the mesh is good"]
-    lines.append(
-        f"{quality.points:,} points, {quality.triangles:,} triangles, {len(mesh.segments):,}"
-        f" segments, angles {quality.min_angle:.2f} to {quality.max_angle:.2f} degrees"
-    )
-    print_report(report, as_json, lines)
-    if found:
-        raise click.exceptions.Exit(1)
 
 
 def _area(text: str) -> float | str:

@@ -1,0 +1,131 @@
+"""Core numbers: how far each point stays in when points of low degree are taken away.
+
+The k-core is what is left when points with fewer than k edges are deleted until there are none; a
+point's core number is the largest k whose core holds it (Seidman 1983).  Peeling, level by level
+(Matula, Beck 1983; Dasari, Desh, Zubair, ParK, 2014): a deleted point lowers the degree of its
+neighbours, and whoever so falls to the level is deleted next.  Between levels the points that are
+left are listed anew; a point is listed as often as its core number says, so all of it is O(n + m).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from morph.algorithms.scratch import columns
+from morph.collect import Collection
+from morph.graph import Graph
+from morph.kernel import foreach, kernel, program
+from morph.prelude import atomic_sub, i32
+from morph.reduce import reduce
+
+
+class CoreNumber(NamedTuple):
+    """Result of `core_number`: ``core``, shape (n,), int32, and ``largest``, an int."""
+
+    core: Any
+    largest: int
+
+
+class KCore(NamedTuple):
+    """Result of `k_core`: ``points``, the ids in it, ascending, int64."""
+
+    points: Any
+
+
+@kernel
+def count(p):
+    p.near = i32(p.degree)
+    for t in p.nbrs:
+        if t.id == p.id:
+            atomic_sub(p.near, 1)
+
+
+@kernel
+def sift(p, k, falling, left):
+    if p.near <= k:
+        falling.add(p)
+    else:
+        left.add(p)
+
+
+@kernel
+def drop(p, k, falling):
+    p.core = i32(k)
+    for t in p.nbrs:
+        if t.near > k and atomic_sub(t.near, 1) == k + 1:
+            falling.add(t)
+
+
+@program
+def peel(k, last, left, rest, falling, then):
+    while k <= last and not left.empty:
+        foreach(left, sift, k, falling, rest, where=lambda p: p.core < 0)
+        left, rest = rest, left
+        rest.clear()
+        while not falling.empty:
+            foreach(falling, drop, k, then)
+            falling, then = then, falling
+            then.clear()
+        k += 1
+
+
+def _peel(graph: Graph, first: int, last: int) -> Any:
+    """Delete points level by level; give the level at which each was, -1 if it was not."""
+    n = len(graph.points)
+    left, rest, falling, then = (Collection(graph.points, capacity=n) for _ in range(4))
+    with columns(graph.points, near=(i32, 0), core=(i32, -1)):
+        left.extend(graph.points.ids())
+        foreach(graph.points, count)
+        if graph.points.live:
+            first = max(first, int(reduce(graph.points.near, "min")))  # nothing falls before
+        peel(first, last, left, rest, falling, then)
+        return graph.points.core[:].copy()
+
+
+def core_number(graph: Graph) -> CoreNumber:
+    """Find the core number of every point, edges counting both ways.
+
+    Parameters
+    ----------
+    graph : Graph
+        On any device.  Each of several parallel edges counts; edges from a point to itself do not.
+        Where ``graph.directed``, a point's degree is that out and in together, as in NetworkX; a
+        graph with edges held both ways has to be made ``symmetric``, lest each count twice.
+
+    Returns
+    -------
+    CoreNumber
+        ``core``, shape (n,), int32, on the graph's device, -1 for deleted points; ``largest``, the
+        largest of them, 0 if there are none.
+    """
+    core = _peel(graph, 0, 2 * len(graph.edges))
+    with graph.device.active():
+        return CoreNumber(core, max(int(core.max()), 0) if core.size else 0)
+
+
+def k_core(graph: Graph, k: int) -> KCore:
+    """Find the k-core: the most points of which each has ``k`` edges or more among them.
+
+    Parameters
+    ----------
+    graph : Graph
+        As in `core_number`.
+    k : int
+
+    Returns
+    -------
+    KCore
+        ``points``, shape (count,), int64, on the graph's device.
+
+    Raises
+    ------
+    ValueError
+        If ``k`` is negative.
+    """
+    if k < 0:
+        raise ValueError(f"k is 0 or more, not {k}")
+    last = min(k - 1, 2 * len(graph.edges))  # no degree is larger
+    core = _peel(graph, last, last)
+    with graph.device.active():
+        ids = graph.points.ids()
+        return KCore(ids[core[ids] < 0])

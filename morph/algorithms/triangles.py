@@ -1,0 +1,101 @@
+"""Triangles: sets of three points, each joined to the two others.
+
+Every edge is turned towards the end of higher degree, so that no point keeps more than sqrt(2 m) of
+them, and each triangle u -> v, u -> w, v -> w is found once: w stands in the sorted rows of both
+ends of u -> v, which are merged (Chiba, Nishizeki 1985; Schank, Wagner 2005).  Points are renamed
+in order of degree, so that a row is sorted by what it is turned by.  O(m^1.5) at most, after a sort
+of the edges.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.algorithms.scratch import live_edges
+from morph.graph import Graph
+from morph.kernel import foreach, kernel
+from morph.prelude import atomic_add, i64
+
+
+class TriangleCount(NamedTuple):
+    """Result of `triangle_count`: ``triangles``, shape (n,), int64, at each point; ``total``."""
+
+    triangles: Any
+    total: int
+
+
+@kernel
+def close(e, h):
+    """Merge what is left of the row of u behind v with the row of v."""
+    u, v = e.src, e.dst
+    i, j = i64(e.id) + 1, v.first
+    last, end = u.first + u.out_degree, v.first + v.out_degree
+    found = 0
+    while i < last and j < end:
+        a, b = h.edges[i].dst, h.edges[j].dst
+        if a.id == b.id:
+            atomic_add(a.triangles, 1)
+            found += 1
+        if a.id <= b.id:
+            i += 1
+        if b.id <= a.id:
+            j += 1
+    if found > 0:
+        atomic_add(u.triangles, found)
+        atomic_add(v.triangles, found)
+
+
+def _turned(graph: Graph) -> tuple[Graph, Any]:
+    """Give the simple graph with edges turned to the later point by degree, and who is who.
+
+    Points are numbered by degree there; the array gives the old id of each.
+    """
+    xp, n = graph.device.xp, len(graph.points)
+    pick = live_edges(graph)
+    with graph.device.active():
+        src, dst = graph.edges.src.array[pick], graph.edges.dst.array[pick]
+        degree = xp.bincount(src, minlength=n) + xp.bincount(dst, minlength=n)
+        words = (degree << 32) | xp.arange(n)  # sorting these is faster than argsort
+        words.sort()
+        order = words & 0xFFFFFFFF
+        rank = xp.empty(n, np.int64)
+        rank[order] = xp.arange(n)
+        a, b = rank[src], rank[dst]
+        if graph.directed:
+            a, b = xp.minimum(a, b), xp.maximum(a, b)
+        keys = (a * n + b)[a < b]
+        keys.sort()
+        first = xp.ones(keys.size, bool)
+        first[1:] = keys[1:] != keys[:-1]
+        keys = keys[first]
+        turned = Graph.from_edges(keys // n, keys % n, n=n, device=graph.device)
+        offsets, _ = turned.adjacency("out")
+        turned.points.add("first", i64)
+        turned.points.first[:] = offsets[:-1]
+        return turned, order
+
+
+def triangle_count(graph: Graph) -> TriangleCount:
+    """Count the triangles at every point and in all, edges counting both ways.
+
+    Parameters
+    ----------
+    graph : Graph
+        On any device.  Parallel edges, and edges held both ways, count once; edges from a point to
+        itself do not count.
+
+    Returns
+    -------
+    TriangleCount
+        ``triangles``, shape (n,), int64, on the graph's device: how many have this point as a
+        corner; ``total``, a third of their sum.
+    """
+    turned, order = _turned(graph)
+    turned.points.add("triangles", i64, fill=0)
+    foreach(turned.edges, close, turned)
+    with graph.device.active():
+        triangles = graph.device.xp.empty(len(graph.points), np.int64)
+        triangles[order] = turned.points.triangles.array
+        return TriangleCount(triangles, int(triangles.sum()) // 3)

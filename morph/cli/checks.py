@@ -1,0 +1,115 @@
+"""``morph check``: meshes, and answers about graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import numpy as np
+
+from morph.cli.common import BadInput, json_option, print_report
+from morph.cli.graphs import check_sources, graph_of
+
+MAIN = {
+    "bfs": "distance", "sssp": "distance", "components": "label", "core": "core",
+    "triangles": "triangles", "mst": "edges", "pagerank": "rank", "betweenness": "centrality",
+}  # fmt: skip
+CHECKERS = {"components": "connected_components", "core": "core_number",
+            "triangles": "triangle_count"}  # fmt: skip
+
+
+@click.command()
+@click.argument("checked", metavar="MESH|GRAPH")
+@click.argument("answer", metavar="ANSWER", required=False)
+@click.option("--as", "algorithm", type=click.Choice(list(MAIN)),
+              help="What the array in a .npy is the answer of.")  # fmt: skip
+@click.option("--source", type=int, multiple=True, metavar="S",
+              help="What it started at, if not at 0; an .npz tells itself.")  # fmt: skip
+@json_option
+def check(
+    checked: str, answer: str | None, algorithm: str | None, source: tuple[int, ...], as_json: bool
+) -> None:
+    """Check a mesh in exact arithmetic, or an answer about a graph; exit code 1 if it is wrong.
+
+    ANSWER is what `morph bfs GRAPH -o ANSWER.npz`, or another of the graph commands, saved, or an
+    array of any origin in a .npy, whose meaning `--as` tells.
+    """
+    if answer is None:
+        if algorithm or source:
+            raise BadInput("--as and --source are of an answer: morph check GRAPH ANSWER")
+        _check_mesh(checked, as_json)
+    else:
+        _check_answer(checked, answer, algorithm, source, as_json)
+
+
+def _check_mesh(path: str, as_json: bool) -> None:
+    from morph.io import read_mesh  # noqa: PLC0415
+
+    mesh = read_mesh(path)
+    found, quality = mesh.violations(), mesh.quality()
+    report = {
+        "good": not found,
+        "violations": [{"name": v.name, "message": v.message, "count": len(v.ids)} for v in found],
+        "quality": quality.to_dict(),
+    }
+    lines = [f"{v.name}: {v.message}" for v in found] or ["the mesh is good"]
+    lines.append(
+        f"{quality.points:,} points, {quality.triangles:,} triangles, {len(mesh.segments):,}"
+        f" segments, angles {quality.min_angle:.2f} to {quality.max_angle:.2f} degrees"
+    )
+    print_report(report, as_json, lines)
+    if found:
+        raise click.exceptions.Exit(1)
+
+
+def _check_answer(
+    path: str, answer: str, algorithm: str | None, source: tuple[int, ...], as_json: bool
+) -> None:
+    from morph import validate  # noqa: PLC0415
+    from morph.io import read_edges  # noqa: PLC0415
+
+    algorithm, given = _read(answer, algorithm)
+    if source:
+        given["sources" if algorithm == "betweenness" else "source"] = np.array(source)
+    edges = read_edges(path)
+    check_sources(edges, source)
+    graph = graph_of(path, edges, algorithm, "cpu")
+    if algorithm == "mst" and graph.edge_order is not None:  # positions in the file are told
+        given["edges"] = _ids(np.asarray(graph.edge_order), given["edges"])
+    try:
+        getattr(validate, CHECKERS.get(algorithm, algorithm))(graph, **given)
+        message = ""
+    except validate.WrongAnswer as error:
+        message = str(error)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"{answer}: {error}") from error
+    report = {"good": not message, "algorithm": algorithm, "message": message}
+    print_report(report, as_json, [f"{algorithm}: {message or 'the answer is right'}"])
+    if message:
+        raise click.exceptions.Exit(1)
+
+
+def _read(path: str, algorithm: str | None) -> tuple[str, dict[str, Any]]:
+    """Read what was saved: the algorithm, and arguments of its checker by name."""
+    try:
+        saved = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise BadInput(f"{path}: {error}") from error
+    if isinstance(saved, np.ndarray):
+        if algorithm is None:
+            raise BadInput(f"{path}: --as tells what the array is: {', '.join(MAIN)}")
+        return algorithm, {MAIN[algorithm]: saved}
+    with saved:
+        given = {name: a if a.ndim else a.item() for name, a in saved.items()}
+    told = given.pop("algorithm", algorithm)
+    if told not in MAIN or MAIN[told] not in given or algorithm not in (None, told):
+        raise BadInput(f"{path} holds {', '.join(given) or 'nothing'} of {told}")
+    return told, given
+
+
+def _ids(order: np.ndarray[Any, Any], positions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Give an edge for each position in the file; -1 where there is none."""
+    first = np.full(int(order.max(initial=-1)) + 1, -1)
+    first[order] = np.arange(len(order))
+    inside = (positions >= 0) & (positions < len(first))
+    return np.where(inside, first[np.where(inside, positions, 0)], -1) if len(first) else positions

@@ -1,0 +1,137 @@
+"""What the checkers share: a graph as arrays on the host, and sweeps over them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph.graph import Graph
+
+Ints = NDArray[np.int64]
+
+
+class WrongAnswer(ValueError):
+    """An answer that is not right; the message names a vertex or an edge."""
+
+
+class Arcs:
+    """The edges between live points of a graph, on the host.
+
+    Attributes
+    ----------
+    n : int
+        Points, deleted ones too.
+    alive : array of bool, shape (n,)
+    id, src, dst : array of int64, shape (m,)
+        Number and ends of each edge, sorted by source.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph, self.n = graph, len(graph.points)
+        self.alive = np.zeros(self.n, bool)
+        self.alive[self._host(graph.points.ids())] = True
+        offsets, ids = graph.adjacency("out")
+        self.offsets = self._host(offsets)
+        self.id: Ints = np.arange(len(graph.edges)) if ids is None else self._host(ids)
+        self.src, self.dst = (
+            self._host(getattr(graph.edges, c).array)[self.id].astype(np.int64)
+            for c in ("src", "dst")
+        )
+
+    def _host(self, x: Any) -> Any:
+        return np.asarray(self._graph.device.to_host(x))
+
+    @property
+    def weight(self) -> NDArray[Any]:
+        """The weights, shape (m,).
+
+        Raises
+        ------
+        ValueError
+            If there are none.
+        """
+        if "weight" not in self._graph.edges.columns:
+            raise ValueError("the graph has no weights: give weight= when it is made")
+        weight: NDArray[Any] = self._host(self._graph.edges.weight.array)[self.id]
+        return weight
+
+    def values(self, x: Any, what: str, kinds: str = "iu") -> NDArray[Any]:
+        """Check that an answer has one value for each point; deleted ones are not looked at.
+
+        Raises
+        ------
+        WrongAnswer
+            If its shape or type is another.
+        """
+        a: NDArray[Any] = self._host(x)
+        if a.shape != (self.n,) or a.dtype.kind not in kinds:
+            raise WrongAnswer(
+                f"{what} has shape {a.shape} and type {a.dtype}, for a graph of {self.n} vertices"
+            )
+        return a
+
+    def sources(self, source: Any) -> Ints:
+        """Give the ids of the sources.
+
+        Raises
+        ------
+        ValueError
+            If one is not a live point.
+        """
+        ids = self._host(source).ravel()
+        if ids.size and ids.dtype.kind not in "iu":
+            raise ValueError(f"source is an id or an array of ids, not {source!r}")
+        wrong = [i for i in ids.tolist() if not (0 <= i < self.n and self.alive[i])]
+        if wrong:
+            raise ValueError(f"source {wrong[0]} is not a vertex: the graph has {self.n}")
+        return np.unique(ids).astype(np.int64)
+
+    def edge(self, k: Any) -> str:
+        """Name the ``k``-th edge."""
+        return f"edge {self.id[k]}, from {self.src[k]} to {self.dst[k]}"
+
+
+def refuse(wrong: NDArray[np.bool_], message: Any) -> None:
+    """Raise the message of the first place that is wrong, if any is.
+
+    Raises
+    ------
+    WrongAnswer
+    """
+    if wrong.any():
+        raise WrongAnswer(message(int(wrong.argmax())))
+
+
+def rows(offsets: Ints, points: Ints) -> Ints:
+    """Give the positions of all entries of these rows, one row after another."""
+    first, count = offsets[points], offsets[points + 1] - offsets[points]
+    ends = np.cumsum(count)
+    within = np.arange(ends[-1] if ends.size else 0) - np.repeat(ends - count, count)
+    at: Ints = np.repeat(first, count) + within
+    return at
+
+
+def grouped(n: int, keys: Ints, values: Ints) -> tuple[Ints, Ints]:
+    """Give values by key, as offsets and values in rows."""
+    offsets = np.zeros(n + 1, np.int64)
+    np.cumsum(np.bincount(keys, minlength=n), out=offsets[1:])
+    return offsets, values[np.argsort(keys, kind="stable")]
+
+
+def parts(n: int, src: Ints, dst: Ints) -> Ints:
+    """Give the smallest point that each is connected with, shape (n,).
+
+    Roots hook onto the smallest root that an edge leads to, and paths are halved until they are
+    short: a few rounds over the edges that still join different trees.
+    """
+    root = np.arange(n)
+    while src.size:
+        a, b = root[src], root[dst]
+        apart = a != b
+        src, dst, a, b = src[apart], dst[apart], a[apart], b[apart]
+        np.minimum.at(root, np.maximum(a, b), np.minimum(a, b))
+        while (root[root] != root).any():
+            root = root[root]
+    return root

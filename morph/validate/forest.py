@@ -1,0 +1,146 @@
+"""Checkers of components and of minimum spanning forests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph.graph import Graph
+from morph.validate.arcs import Arcs, Ints, WrongAnswer, parts, refuse
+
+
+def connected_components(graph: Graph, label: Any) -> None:
+    """Check the labels of connected components, edges counting both ways.
+
+    Edges join equal labels; a label is the smallest point that bears it; and the points that bear
+    it are connected.  Labels hold no proof of the last, so it is found anew: O(m log n) at most.
+
+    Parameters
+    ----------
+    graph : Graph
+    label : array of int, shape (n,)
+
+    Raises
+    ------
+    WrongAnswer
+        Naming a vertex or an edge.
+    """
+    arcs = Arcs(graph)
+    found = arcs.values(label, "label").astype(np.int64)
+    refuse(
+        arcs.alive & ((found < 0) | (found > np.arange(arcs.n))),
+        lambda v: f"vertex {v} has the label {found[v]}, which is no vertex up to {v}",
+    )
+    refuse(
+        found[arcs.src] != found[arcs.dst],
+        lambda k: f"{arcs.edge(k)}, joins the labels {found[arcs.src[k]]} and {found[arcs.dst[k]]}",
+    )
+    root = parts(arcs.n, arcs.src, arcs.dst)
+    refuse(
+        arcs.alive & (root != found),
+        lambda v: f"vertex {v} has the label {found[v]}, but is not connected with it",
+    )
+
+
+def mst(graph: Graph, edges: Any) -> None:
+    """Check a minimum spanning forest.
+
+    Its edges close no circle, and join whatever an edge of the graph joins.  No other edge is
+    lighter than the heaviest on the forest's path between its ends (the cycle property): so no
+    forest is lighter.  That heaviest edge is read from the levels of Boruvka's method on the forest
+    alone (King 1997): O(n log n + m log n) at most, mostly little more than O(n + m).
+
+    Parameters
+    ----------
+    graph : Graph
+        With the weights that were used.
+    edges : array of int
+        Ids of the edges of the forest.
+
+    Raises
+    ------
+    WrongAnswer
+        Naming an edge.
+    """
+    arcs = Arcs(graph)
+    chosen = np.asarray(graph.device.to_host(edges)).ravel()
+    if chosen.size and chosen.dtype.kind not in "iu":
+        raise WrongAnswer(f"edges has type {chosen.dtype}: ids are integers")
+    place = np.full(len(graph.edges), -1)
+    place[arcs.id] = np.arange(len(arcs.id))
+    wrong = (chosen < 0) | (chosen >= len(place))
+    refuse(wrong, lambda k: f"edge {chosen[k]} is not an edge of the graph")
+    at = place[chosen.astype(np.int64)]
+    refuse(at < 0, lambda k: f"edge {chosen[k]} is not an edge of the graph: it was deleted")
+    twice = np.bincount(at, minlength=len(arcs.id)) > 1
+    refuse(twice, lambda k: f"{arcs.edge(k)}, is in the forest twice")
+    src, dst, weight = arcs.src, arcs.dst, arcs.weight
+    root = parts(arcs.n, src[at], dst[at])
+    if arcs.n - len(np.unique(root)) < len(at):
+        _name_circle(arcs, at)
+    refuse(
+        root[src] != root[dst],
+        lambda k: f"{arcs.edge(k)}, joins two parts that the forest does not",
+    )
+    heaviest = _heaviest_between(arcs.n, src[at], dst[at], weight[at], src, dst)
+    order = np.argsort(weight[at], kind="stable")  # heaviest tells places in this order
+    apart = heaviest >= 0
+    lighter = np.zeros(len(src), bool)
+    lighter[apart] = weight[apart] < weight[at][order[heaviest[apart]]]
+    refuse(
+        lighter,
+        lambda k: (
+            f"{arcs.edge(k)}, of weight {weight[k]}, is lighter than the forest's"
+            f" {arcs.edge(at[order[heaviest[k]]])}, of weight {weight[at[order[heaviest[k]]]]}, in"
+            " whose place it could be"
+        ),
+    )
+
+
+def _name_circle(arcs: Arcs, at: Ints) -> None:
+    """Name an edge that closes a circle: the last of the shortest run that has one."""
+    low, high = 0, len(at)  # the first `low` edges are a forest, the first `high` are not
+    while high - low > 1:
+        half = (low + high) // 2
+        root = parts(arcs.n, arcs.src[at[:half]], arcs.dst[at[:half]])
+        if arcs.n - len(np.unique(root)) < half:
+            high = half
+        else:
+            low = half
+    raise WrongAnswer(f"{arcs.edge(int(at[low]))}, closes a circle of edges of the forest")
+
+
+def _heaviest_between(n: int, src: Ints, dst: Ints, weight: NDArray[Any], u: Ints, v: Ints) -> Ints:
+    """Find the heaviest edge on a forest's path from each u to v.
+
+    Boruvka's method on the forest: in each level every tree takes its lightest edge to another.  On
+    the way up from u and v to the tree that holds both, the heaviest edge taken is the one.
+
+    Returns
+    -------
+    array of int64, shape (len(u),)
+        Its place in the order of weights; -1 where u is v.
+    """
+    order = np.argsort(weight, kind="stable")
+    src, dst, rank = src[order], dst[order], np.arange(len(order))
+    heaviest, open_ = np.full(len(u), -1), np.flatnonzero(u != v)
+    u, v = u[open_], v[open_]
+    while open_.size:
+        taken = np.full(n, len(order))
+        for end in (src, dst):
+            np.minimum.at(taken, end, rank)
+        best = np.maximum(taken[u], taken[v])  # both have one: they are in one tree of the forest
+        heaviest[open_] = np.maximum(heaviest[open_], best)
+        joins = np.unique(taken[taken < len(order)])
+        at = np.searchsorted(rank, joins)
+        root = parts(n, src[at], dst[at])
+        names, root = np.unique(root, return_inverse=True)
+        n, src, dst = len(names), root[src], root[dst]
+        apart = src != dst
+        src, dst, rank = src[apart], dst[apart], rank[apart]
+        u, v = root[u], root[v]
+        apart = u != v
+        open_, u, v = open_[apart], u[apart], v[apart]
+    return heaviest

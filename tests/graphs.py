@@ -1,0 +1,58 @@
+"""Graphs for the tests of algorithms: drawn ones, and what NetworkX has of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from hypothesis import strategies as st
+
+import morph
+
+WEIGHTS = st.integers(0, 50)
+Edges = tuple[int, np.ndarray, np.ndarray, np.ndarray]
+
+
+@st.composite
+def edge_lists(draw: Any, most: int = 24, weights: Any = WEIGHTS) -> Edges:
+    """Points and edges: parallel ones, loops, islands and all."""
+    n = draw(st.integers(1, most))
+    ends = st.integers(0, n - 1)
+    edges = draw(st.lists(st.tuples(ends, ends, weights), max_size=4 * most))
+    src, dst = (np.array([e[i] for e in edges], np.int32) for i in range(2))
+    return n, src, dst, np.array([e[2] for e in edges])
+
+
+def graph_of(edges: Edges, target: str, dtype: Any = np.int32, directed: bool = True) -> Any:
+    n, src, dst, w = edges
+    weight = w.astype(dtype)
+    return morph.Graph.from_edges(
+        src, dst, weight=weight, n=n, symmetrize=not directed, device=target
+    )
+
+
+def lightest(edges: Edges, undirected: bool = False) -> Any:
+    """The NetworkX graph of the lightest of parallel edges."""
+    n, src, dst, w = edges
+    graph = nx.Graph() if undirected else nx.DiGraph()
+    graph.add_nodes_from(range(n))
+    for a, b, x in zip(src.tolist(), dst.tolist(), w.tolist(), strict=True):
+        if not graph.has_edge(a, b) or graph[a][b]["weight"] > x:
+            graph.add_edge(a, b, weight=x)
+    return graph
+
+
+def simple(edges: Edges) -> Any:
+    """The undirected NetworkX graph without loops and parallel edges."""
+    graph = lightest(edges, undirected=True)
+    graph.remove_edges_from(list(nx.selfloop_edges(graph)))
+    return graph
+
+
+def grid(side: int) -> tuple[np.ndarray, np.ndarray]:
+    """Both directions of the edges of a grid."""
+    ids = np.arange(side * side, dtype=np.int32).reshape(side, side)
+    a = np.concatenate([ids[:, :-1].ravel(), ids[:-1].ravel()])
+    b = np.concatenate([ids[:, 1:].ravel(), ids[1:].ravel()])
+    return np.concatenate([a, b]), np.concatenate([b, a])

@@ -1,0 +1,200 @@
+"""Breadth-first search and shortest paths: against NetworkX and SciPy, on every target."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+from graphs import edge_lists, graph_of, grid, lightest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import coo_array, csgraph
+from targets import everywhere, host, tries
+
+import morph
+from morph import validate
+from morph.algorithms import bfs as bfs_module
+from morph.algorithms.scratch import columns
+from morph.prelude import i32
+
+FAR = np.iinfo(np.int64).max
+several = st.lists(st.integers(0, 23), min_size=1, max_size=3)
+
+
+def within(n, ids):
+    return sorted({i % n for i in ids})
+
+
+@tries(10)
+@given(edge_lists(), several, st.none() | st.integers(0, 4), st.booleans())
+def test_bfs(target, edges, sources, cutoff, directed):
+    n, sources = edges[0], within(edges[0], sources)
+    graph = lightest(edges, not directed)
+    want = nx.multi_source_dijkstra_path_length(graph, sources, cutoff, weight=None)
+    g = graph_of(edges, target, directed=directed)
+    given_as = sources[0] if len(sources) == 1 else sources
+    for found in everywhere(target, lambda: morph.bfs(g, given_as, cutoff=cutoff)):
+        assert host(found.distance).tolist() == [want.get(i, -1) for i in range(n)]
+        for v, u in enumerate(host(found.predecessor).tolist()):
+            if want.get(v, 0) == 0:
+                assert u == -1
+            else:
+                assert graph.has_edge(u, v) and want[u] + 1 == want[v]
+        if cutoff is None:
+            assert found.levels == max(want.values()) + 1
+        assert found.distance.dtype == found.predecessor.dtype == np.int32
+
+
+@tries(10)
+@given(
+    edge_lists(weights=st.integers(0, 50) | st.just(0)),
+    several,
+    st.sampled_from(["?", "i1", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"]),
+)
+def test_sssp(target, edges, sources, dtype):
+    n, src, dst, w = edges
+    w = w.astype(dtype)
+    sources = within(n, sources)
+    graph = lightest((n, src, dst, w.astype(float)))
+    want = nx.multi_source_dijkstra_path_length(graph, sources)
+    g = graph_of((n, src, dst, w), target, dtype)
+    far = np.inf if dtype[0] == "f" else FAR
+    for found in everywhere(target, lambda: morph.sssp(g, sources, predecessors=True)):
+        distance = host(found.distance)
+        assert distance.tolist() == [want.get(i, far) for i in range(n)]
+        kind = {"f2": "f4", "f4": "f4", "f8": "f8"}.get(dtype, "i8")
+        assert distance.dtype == kind and found.predecessor.dtype == np.int32
+        follow(graph, sources, distance, host(found.predecessor).tolist(), far)
+    assert morph.sssp(g, sources).predecessor is None
+
+
+def follow(graph, sources, distance, predecessor, far):
+    """Every chain of predecessors is a path of the length that is told."""
+    for v in graph:
+        if v in sources or distance[v] == far:
+            assert predecessor[v] == -1
+            continue
+        length, at, steps = 0, v, 0
+        while at not in sources:
+            before = predecessor[at]
+            length, at, steps = length + graph[before][at]["weight"], before, steps + 1
+            assert steps <= len(graph)
+        assert length == distance[v]
+
+
+@tries(15)
+@given(edge_lists(weights=st.floats(0, 2.0**100, width=32) | st.floats(0, 1, width=32)), st.data())
+def test_real_weights_of_all_sizes(target, edges, data):
+    """Distances are sums in the weights' own type, exactly; the checker needs no tolerance."""
+    g = graph_of(edges, target, data.draw(st.sampled_from([np.float32, np.float64])))
+    cutoff = data.draw(st.none() | st.floats(0, 2.0**100, width=32))
+    for found in everywhere(target, lambda: morph.sssp(g, cutoff=cutoff, predecessors=True)):
+        validate.sssp(g, found.distance, found.predecessor, cutoff=cutoff)
+        validate.sssp(g, found.distance, cutoff=cutoff)
+
+
+@tries(10)
+@given(edge_lists(), st.integers(0, 60), st.lists(st.integers(0, 23), max_size=3), st.data())
+def test_cutoff_and_targets(target, edges, cutoff, targets, data):
+    n = edges[0]
+    dtype = data.draw(st.sampled_from([np.int32, np.float64]))
+    g, far = graph_of(edges, target, dtype), np.inf if dtype == np.float64 else FAR
+    want = nx.single_source_dijkstra_path_length(lightest(edges), 0)
+    found = host(morph.sssp(g, cutoff=cutoff + 0.5).distance)
+    near = {v: d for v, d in want.items() if d <= cutoff}
+    assert found.tolist() == [near.get(i, far) for i in range(n)]
+    targets = within(n, targets)
+    for result in everywhere(target, lambda: morph.sssp(g, targets=targets)):
+        found = host(result.distance)
+        assert [found[t] for t in targets] == [want.get(t, far) for t in targets]
+        assert all(found[v] in (far, want.get(v, far)) for v in range(n))
+
+
+def test_overflow_is_found(target):
+    """A distance that does not fit is an error if there is no shorter one, and never wraps."""
+    for dtype, big in ((np.int64, 2**62), (np.uint64, 2**63), (np.float32, 2e38)):
+        weight = np.array([big, big, 1], dtype)
+        g = morph.Graph.from_edges([0, 1, 0], [1, 2, 3], weight=weight, device=target)
+        with pytest.raises(OverflowError, match="the distance of vertex [12], reached from"):
+            morph.sssp(g)
+        if dtype != np.uint64:
+            assert host(morph.sssp(g, cutoff=big).distance).tolist()[1] == weight[0]
+        ends = [0, 1, 0, 0], [1, 2, 3, 2]
+        g = morph.Graph.from_edges(*ends, weight=np.append(weight, weight[2]), device=target)
+        if dtype != np.uint64:
+            assert host(morph.sssp(g).distance).tolist() == [0, weight[0], 1, 1]
+    weight = np.array([2**31 - 2, 2**31 - 1, 1], np.int32)
+    g = morph.Graph.from_edges([0, 1, 2], [1, 2, 3], weight=weight, device=target)
+    assert host(morph.sssp(g).distance).tolist() == [0, 2**31 - 2, 2**32 - 3, 2**32 - 2]
+    g = morph.Graph.from_edges([0, 1], [1, 2], weight=[1, np.inf], device=target)
+    assert host(morph.sssp(g).distance).tolist() == [0, 1, np.inf]
+
+
+def test_zero_weights_make_no_circle_of_predecessors(target):
+    """Points joined by edges that add nothing, behind one that does."""
+    src, dst = [0, 1, 2, 3, 3, 1, 2], [1, 2, 3, 1, 2, 3, 1]
+    weight = [5, 0, 0, 0, 0, 0, 0]
+    g = morph.Graph.from_edges(src, dst, weight=weight, device=target)
+    found = morph.sssp(g, predecessors=True)
+    follow(lightest((4, *map(np.array, (src, dst, weight)))), [0], host(found.distance),
+           host(found.predecessor).tolist(), FAR)  # fmt: skip
+    tiny = np.array([1e30, 1.0, 1.0, 1.0], np.float32)  # too small to change a distance
+    g = morph.Graph.from_edges([0, 1, 2, 3], [1, 2, 3, 1], weight=tiny, device=target)
+    assert host(morph.sssp(g, predecessors=True).predecessor).tolist() == [-1, 0, 1, 2]
+
+
+def test_points_and_edges_that_were_deleted(target):
+    g = morph.Graph.from_edges([0, 1, 0, 2], [1, 3, 2, 3], weight=[1, 1, 4, 4], device=target)
+
+    @morph.kernel
+    def leave(p):
+        p.delete()
+
+    morph.foreach(g.points, leave, where=lambda p: p.id == 1)
+    assert host(morph.bfs(g).distance).tolist() == [0, -1, 1, 2]
+    assert host(morph.sssp(g).distance).tolist() == [0, FAR, 4, 8]
+    for call in (morph.bfs, morph.sssp):
+        with pytest.raises(ValueError, match="source 1 is not a vertex: it was deleted"):
+            call(g, 1)
+        with pytest.raises(TypeError, match="source is an id or an array of ids, not 'x'"):
+            call(g, "x")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_large_graphs_with_many_threads(device):
+    src, dst = grid(200)
+    weight = (src.astype(np.int64) * dst % 97 + 1).astype(np.int32)
+    g = morph.Graph.from_edges(src, dst, weight=weight, symmetric=True, device=device)
+    want = np.add.outer(np.arange(200), np.arange(200)).ravel()
+    assert (host(morph.bfs(g).distance) == want).all()
+    matrix = coo_array((weight, (src, dst)), shape=(40000, 40000)).tocsr()
+    for kind in (np.int32, np.float32):
+        g = morph.Graph.from_edges(src, dst, weight=weight.astype(kind), device=device)
+        assert (host(morph.sssp(g).distance) == csgraph.dijkstra(matrix, indices=0)).all()
+    rng = np.random.default_rng(5)  # hubs: the levels are large, and search backwards
+    src, dst = (rng.zipf(1.5, 60000) - 1) % 5000, rng.integers(0, 5000, 60000)
+    g = morph.Graph.from_edges(src, dst, n=5000, symmetrize=True, device=device)
+    ones = np.ones(len(src))
+    matrix = coo_array((ones, (src, dst)), shape=(5000, 5000)).tocsr()
+    want = csgraph.dijkstra(matrix, directed=False, indices=7, unweighted=True)
+    found = morph.bfs(g, 7)
+    distance, before = host(found.distance), host(found.predecessor)
+    assert (np.where(distance < 0, np.inf, distance) == want).all()
+    reached = np.flatnonzero(distance > 0)
+    assert (distance[before[reached]] + 1 == distance[reached]).all()
+
+
+@tries(6)
+@given(edge_lists())
+def test_fused_equals_eager(target, edges):
+    """The decorator changes the speed and nothing else."""
+    results = []
+    g = graph_of(edges, target)
+    for run in (bfs_module.search, bfs_module.search.eager):
+        with columns(g.points, dist=(i32, bfs_module.FAR), predecessor=(i32, -1)):
+            lists = [morph.Collection(g.points) for _ in range(2)]  # without room: they grow
+            g.points[0].dist = 0
+            lists[0].add(0)
+            levels = run(g, *lists, i32(0), i32(99), False, edges[0])
+            results.append((levels, host(g.points.dist.array).tolist()))
+    assert results[0] == results[1]

@@ -1,0 +1,138 @@
+"""What a graph is made of: components, cores and triangles, against NetworkX, on every target."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+from graphs import edge_lists, graph_of, simple
+from hypothesis import given
+from hypothesis import strategies as st
+from targets import everywhere, host, tries
+
+import morph
+
+
+@tries(10)
+@given(edge_lists(), st.booleans())
+def test_components(target, edges, directed):
+    n = edges[0]
+    want = np.empty(n, np.int64)
+    parts = list(nx.connected_components(simple(edges)))
+    for part in parts:
+        want[list(part)] = min(part)
+    for found in everywhere(
+        target, lambda: morph.connected_components(graph_of(edges, target, directed=directed))
+    ):
+        assert host(found.label).tolist() == want.tolist()
+        assert found.components == len(parts) and found.label.dtype == np.int32
+
+
+def cores(edges, directed):
+    """Core numbers by the definition, parallel edges counting each."""
+    n, src, dst, _ = edges
+    apart = src != dst
+    ends = list(zip(src[apart].tolist(), dst[apart].tolist(), strict=True))
+    left, core, k = set(range(n)), [0] * n, 0
+    while left:
+        degree = dict.fromkeys(left, 0)
+        for a, b in ends:
+            if a in left and b in left:
+                degree[a] += 1
+                degree[b] += 1
+        fall = {p for p in left if degree[p] <= k}
+        for p in fall:
+            core[p] = k
+        left -= fall
+        k += not fall
+    return core
+
+
+@tries(10)
+@given(edge_lists(most=14), st.booleans())
+def test_core_numbers(target, edges, directed):
+    want = cores(edges, directed)
+    for found in everywhere(
+        target, lambda: morph.core_number(graph_of(edges, target, directed=directed))
+    ):
+        assert host(found.core).tolist() == want
+        assert found.largest == max(want) and found.core.dtype == np.int32
+    g = graph_of(edges, target, directed=directed)
+    for k in {0, 1, max(want), max(want) + 1, 10**12}:
+        assert host(morph.k_core(g, k).points).tolist() == [i for i, c in enumerate(want) if c >= k]
+
+
+@tries(10)
+@given(edge_lists(most=14))
+def test_core_numbers_are_those_of_networkx(target, edges):
+    graph = simple(edges)
+    found = morph.core_number(morph.Graph.from_networkx(graph, device=target))
+    want = nx.core_number(graph)
+    assert host(found.core).tolist() == [want[i] for i in range(edges[0])]
+
+
+@tries(10)
+@given(edge_lists(most=14), st.booleans())
+def test_triangles(target, edges, directed):
+    want = nx.triangles(simple(edges))
+    for found in everywhere(
+        target, lambda: morph.triangle_count(graph_of(edges, target, directed=directed))
+    ):
+        assert host(found.triangles).tolist() == [want[i] for i in range(edges[0])]
+        assert found.total == sum(want.values()) // 3 and found.triangles.dtype == np.int64
+
+
+def test_empty_graphs(target):
+    g = morph.Graph.from_edges([], [], n=0, device=target)
+    assert host(morph.connected_components(g).label).size == 0
+    assert morph.connected_components(g).components == 0
+    assert morph.core_number(g).largest == 0 and host(morph.core_number(g).core).size == 0
+    assert host(morph.k_core(g, 0).points).size == 0
+    assert morph.triangle_count(g).total == 0
+    g = morph.Graph.from_edges([], [], n=2, device=target)
+    assert host(morph.connected_components(g).label).tolist() == [0, 1]
+    assert host(morph.core_number(g).core).tolist() == [0, 0]
+
+
+def test_deleted_points_are_in_nothing(target):
+    ends = [0, 1, 2, 2, 3, 4], [1, 2, 0, 3, 4, 2]
+    g = morph.Graph.from_edges(*ends, symmetrize=True, device=target)
+
+    @morph.kernel
+    def leave(p):
+        p.delete()
+
+    morph.foreach(g.points, leave, where=lambda p: p.id == 2)
+    assert host(morph.connected_components(g).label).tolist() == [0, 0, -1, 3, 3]
+    assert morph.connected_components(g).components == 2
+    assert host(morph.core_number(g).core).tolist() == [1, 1, -1, 1, 1]
+    assert host(morph.k_core(g, 1).points).tolist() == [0, 1, 3, 4]
+    assert morph.triangle_count(g).total == 0
+
+
+def test_the_graph_is_left_as_it_was(target):
+    g = morph.Graph.from_edges([0, 1], [1, 2], weight=[1, 2], device=target)
+    g.points.add("label", np.int32, fill=7)
+    before = [(name, list(t.columns)) for name, t in g.tables.items()]
+    morph.connected_components(g), morph.core_number(g), morph.k_core(g, 1)
+    morph.triangle_count(g)
+    assert [(name, list(t.columns)) for name, t in g.tables.items()] == before
+    assert host(g.points.label).tolist() == [7] * 3
+
+
+def test_bad_arguments():
+    g = morph.Graph.from_edges([0], [1])
+    with pytest.raises(ValueError, match="k is 0 or more, not -1"):
+        morph.k_core(g, -1)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_large_graphs_with_many_threads(device):
+    rng = np.random.default_rng(5)
+    edges = 5000, (rng.zipf(1.5, 60000) - 1) % 5000, rng.integers(0, 5000, 60000), np.ones(60000)
+    graph = simple(edges)
+    g = morph.Graph.from_networkx(graph, device=device)
+    want, cored = nx.triangles(graph), nx.core_number(graph)
+    assert host(morph.triangle_count(g).triangles).tolist() == [want[i] for i in range(5000)]
+    assert host(morph.core_number(g).core).tolist() == [cored[i] for i in range(5000)]
+    assert morph.connected_components(g).components == nx.number_connected_components(graph)
