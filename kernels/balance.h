@@ -35,11 +35,19 @@ constexpr i64 HUB = 256, LEAST_HUB = 64, CHUNK = 128, MOST_HUBS = NO_LIST;
 constexpr i64 HUB = 4096, CHUNK = 1024, MOST_HUBS = NO_LIST;
 #endif
 
-enum { LISTED = 0, BYTES = 1, FIRST_HUB = 8 };  // words of `hubs`: rows << 32 | chunks, room for hubs
+// Words of `hubs`: rows << 32 | chunks, of those being put there and of those being run; room behind.
+enum { LISTED = 0, BYTES = 1, TAKEN = 2, FIRST_HUB = 8 };
 
 MORPH_FN i64 chunks(const Entries& row) { return (row.end - row.begin + CHUNK - 1) / CHUNK; }
-template <class A> MORPH_FN bool has_hubs(const A& a) { return load(a.hubs + LISTED) != 0; }
-template <class A> MORPH_FN void clear_hubs(const A& a) { store(a.hubs + LISTED, 0); }  // by the master
+template <class A> MORPH_FN bool has_hubs(const A& a) { return load(a.hubs + TAKEN) != 0; }
+
+// By the master, when all have run their items: whether rows are on the list, to be run next.
+template <class A> MORPH_FN bool take_hubs(const A& a) {
+    i64 listed = load(a.hubs + LISTED);
+    if (listed) store(a.hubs + LISTED, 0);
+    store(a.hubs + TAKEN, listed);
+    return listed != 0;
+}
 
 template <class Step> struct Hub {
     i64 chunk;  // how many chunks there are before
@@ -61,13 +69,13 @@ template <class Step> struct Hubs {
         at[before >> 32] = {before & 0xffffffff, row, live};
         return true;
     }
-    MORPH_FN i64 size() const { return min_of(load(words + LISTED) >> 32, places); }
+    MORPH_FN i64 size() const { return min_of(load(words + TAKEN) >> 32, places); }
 };
 
-// When all have run their items: whether rows are on the list.
+// The same where there is nothing else to settle.
 template <class A, class R> MORPH_FN bool hubs_wait(const A& a, R& t) {
     if (arrive(a, t)) {
-        tell(t, has_hubs(a));
+        tell(t, take_hubs(a));
         rewind(a);
     }
     depart(a, t);

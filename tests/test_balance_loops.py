@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from test_balance import STAR, graph, summing, sums
+from test_balance import PROGRAMS, STAR, graph, summing, sums, unfold, unfolds
 
 import morph
+from morph.build import cuda
 from morph.kernel import BALANCE
+from morph.lang import emit
 from morph.lang.spread import CHOICES
 from morph.prelude import atomic_add, i64
 
@@ -183,3 +185,15 @@ def test_what_follows_a_loop_waits_for_all_of_it():
     assert "WHOLE = true" in made and "run_hubs(" not in made
     parts = made.partition("struct summing_sums {")[2].partition("};")[0]
     assert "f64 total = -0.0;" in parts and "low = min_of(low, x.low);" in parts
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("choice", CHOICES)
+def test_compiles_for_cuda(choice):
+    sums("cpu", STAR, choice), unfolds("cpu", STAR, choice)
+    g = graph("cpu", STAR)
+    g.points.add("dist", i64, fill=9)
+    PROGRAMS[choice](*(morph.Collection(g.points) for _ in range(2)))
+    for what in (summing, unfold, PROGRAMS[choice]):
+        for defines in ((), ("MORPH_FAULTS",)):
+            assert cuda.build(emit.prelude() + what.source(), "sm_90", defines=defines)

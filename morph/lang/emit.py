@@ -103,7 +103,7 @@ class Emission:
         )
         self.can_fail = any(isinstance(n, ir.Reserve | ir.LocalAdd) for n in nodes)
         self.claims = abi.claims(unit)
-        self.spreads, self.lists = spreads(unit), lists(unit)
+        self.spreads = spreads(unit)
         self.calls = Counter(n.func for n in nodes if isinstance(n, ir.Call))
         self.locks = bool(self.names.reborn) or any(isinstance(n, ir.Lock) for n in nodes)
         self.moving = moving(unit, self.reached)
@@ -347,7 +347,7 @@ class Emission:
         settled = sum(self.settles(u.funcs), [])
         before = int(prepares(u))
         self.put(f"enum {{ PREPARES = {before} }};  // the master has something to do before all")
-        ends = bool(settled) or u.fused or self.claims or self.lists
+        ends = bool(settled) or u.fused or self.claims
         self.put(f"enum {{ SETTLES = {int(ends)} }};  // the master has something to do at its end")
         self._prepare()
         if u.fused:
@@ -366,8 +366,6 @@ class Emission:
             self.put(*(f"    {line}" for line in settled))
             if self.claims:
                 self.put("    store(a.status + ROUND, i64(t.round));")
-            if self.lists:
-                self.put("    clear_hubs(a);")
             self.put("}")
         self.put("", f"MORPH_ENTRY({u.name})")
 

@@ -107,14 +107,13 @@ def _end(e: Emission, name: str, s: ir.Node, clears: Sequence[str]) -> None:
     lines, does = e.settles(tuple(e.step_nodes(s)), clears, failed)
     does += ["tell(t, failed);"] if fails else []
     if shared:  # what waits on the list comes first; then all meet here again
-        does = [f"    {x}" for x in (*does, "clear_hubs(a);")]
-        does = ["if (first && has_hubs(a)) {", "    tell(t, true);", "} else {", *does, "}"]
+        does = ["} else {", *(f"    {x}" for x in does)] if does else []
+        does = ["if (take_hubs(a)) {", "    tell(t, true);", *does, "}"]
     if not lines and not does:
         return
     lines = [*lines, *does, "rewind(a);"]
     inner = ["    if (arrive(a, t)) {", *(f"        {x}" for x in lines), "    }"]
-    first = ", bool first" if shared else ""
-    e.put("", f"MORPH_FN void end{name}(const Args& a, Run& t{first}) {{")
+    e.put("", f"MORPH_FN void end{name}(const Args& a, Run& t) {{")
     e.put(*e.way(inner, "t"), "    depart(a, t);", "}")
     e.ends.add(name)
 
@@ -157,10 +156,10 @@ def _step(e: Emission, b: Body, name: str, s: ir.Node, looks: bool) -> None:
                 b.put(guard)
             b.put(e.call_step(s, made))
             if listed(e, s):
-                b.put(f"end{name}(a, t, true);")
+                b.put(f"end{name}(a, t);")
                 b.put("if (t.told && has_hubs(a)) {")
                 b.put(f"    run_hubs(a, t, {made});")
-                b.put(f"    end{name}(a, t, false);")
+                b.put(f"    end{name}(a, t);")
                 b.put("}")
             _finish(e, b, name, s)
             if e.locks:
