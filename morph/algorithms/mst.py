@@ -96,8 +96,8 @@ def mst(graph: Graph) -> Mst:
     Returns
     -------
     Mst
-        ``edges``, int64 ids, ascending; ``weight``, a Python int or float; ``components``, counting
-        single points.
+        ``edges``, int64 ids, ascending: of two edges of one weight, that of the smaller id counts
+        as the lighter; ``weight``, a Python int or float; ``components``, counting single points.
 
     Raises
     ------
