@@ -193,7 +193,11 @@ MORPH_FN void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) 
     for (i64 base = first + warp_id() * size; base < last; base += warps * size) {
         typename Step::I it(a, t, base + lane_id());
         bool mine = lane_id() < size && it.position < last;
-        tile(a, t, s, it, mine && open(a, t, s, it), size);
+        if constexpr (Step::AHEAD) {
+            run_ahead(a, t, s, it, mine, size, last, (base - first) / size);
+        } else {
+            tile(a, t, s, it, mine && open(a, t, s, it), size);
+        }
     }
 }
 
@@ -239,6 +243,18 @@ template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t,
 
 #else
 
+// An item that has passed.
+template <class A, class Step, class I> MORPH_FN void run_spread(const A& a, const Step& s, I& it, Hubs<Step>& hubs) {
+    Entries row;
+    typename Step::Live live{};
+    Nothing none;
+    s.head(a, it, row, live, none);
+    bool hub = row.end - row.begin > Step::LIMIT;
+    if (!hub || !hubs.put(fetch(Plus(), hubs.words + LISTED, hubs.count(row)), row, live))
+        for (i64 k = row.begin; k < row.end; k++) s.entry(a, it, live, s.reach(a, k), none);
+    end_item(a, it);
+}
+
 // Runs the items; long rows are put on the list.  One thread alone has nobody to share them with.
 template <class A, class R, class Step>
 MORPH_FN void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) {
@@ -246,15 +262,7 @@ MORPH_FN void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) 
     for (Share share(a, t, first, last); share.next();)
         for (i64 i = share.begin; i < share.end; i++) {
             typename Step::I it(a, t, i);
-            if (!open(a, t, s, it)) continue;
-            Entries row;
-            typename Step::Live live{};
-            Nothing none;
-            s.head(a, it, row, live, none);
-            bool hub = row.end - row.begin > Step::LIMIT;
-            if (!hub || !hubs.put(fetch(Plus(), hubs.words + LISTED, hubs.count(row)), row, live))
-                for (i64 k = row.begin; k < row.end; k++) s.entry(a, it, live, s.reach(a, k), none);
-            end_item(a, it);
+            if (open(a, t, s, it)) run_spread(a, s, it, hubs);
         }
 }
 
