@@ -21,15 +21,15 @@ def grid(side: int) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([a, b]), np.concatenate([b, a])
 
 
-def run(g: morph.Graph, lists: list[morph.Collection], eager: bool) -> int:
-    """Number of levels; the distances are left in the column."""
+def run(g: morph.Graph, lists: list[morph.Collection], eager: bool) -> None:
+    """The distances are left in the column."""
     g.points.dist[:] = module.FAR
     g.points[0].dist = 0
     for c in lists:
         c.clear()
     lists[0].add(0)
     search = module.search.eager if eager else module.search
-    return search(g, *lists, i32(0), i32(module.FAR - 1), True, len(g.points))
+    search(g, *lists, morph.Flag(g), i32(0), i32(module.FAR - 1), True, len(g.points))
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
     side = options.side
     src, dst = grid(side)
     want = np.add.outer(np.arange(side), np.arange(side)).ravel()
-    rows = []
+    rows, levels = [], 2 * side - 1
     try:
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import breadth_first_order
@@ -55,9 +55,9 @@ def main() -> None:
     for device in devices(options.device):
         g = morph.Graph.from_edges(src, dst, symmetric=True, device=device)
         with columns(g.points, dist=(i32, module.FAR), predecessor=(i32, -1)):
-            lists = [morph.Collection(g.points, capacity=4 * side) for _ in range(2)]
+            lists = [morph.Collection(g.points, capacity=side**2) for _ in range(3)]
             for form in ("eager", "fused"):
-                seconds, levels = median(
+                seconds, _ = median(
                     lambda g=g, form=form: run(g, lists, form == "eager"), options.repeat
                 )
                 right = bool((g.device.to_host(g.points.dist.array) == want).all())

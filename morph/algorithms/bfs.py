@@ -4,7 +4,10 @@ Level by level on two worklists that are swapped: the points of a level lower th
 neighbours that are farther, and whoever lowers a point first adds it to the next level
 (Unnikrishnan et al., Falcon, figure 36).  Where edges are held both ways and the level is large,
 the points not yet found look for a neighbour in it instead, and stop at the first (Beamer,
-Asanovic, Patterson, SC 2012).  One launch for all of it.  Work O(n + m), often much less than m.
+Asanovic, Patterson, SC 2012).  A deep graph has small levels, and each would wait for the one
+before: there several are run at once, in any order (``ahead``), until all up to the last of them
+are exact; what was added to that one is the next worklist.  Where predecessors do not fit then, a
+last pass over the edges finds them.  One launch for all of it.  Work O(n + m), often less than m.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from morph.algorithms.scratch import columns, source_ids
-from morph.collect import Collection
+from morph.collect import Collection, Flag
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_min, i32
@@ -20,6 +23,8 @@ from morph.prelude import atomic_min, i32
 FAR = 2**31 - 1
 UNFOUND = 14  # points not yet found look themselves once a level has more than a 14th of them
 LARGE = 24  # and more than a 24th of all
+DEEP = 32  # levels that are run one by one
+AT_ONCE = 32  # as many of the others
 
 
 class Bfs(NamedTuple):
@@ -51,17 +56,55 @@ def pull(p, level, then):
         then.add(p)
 
 
+@kernel
+def lower(p, limit, then, far):
+    level = p.dist + 1
+    for t in p.outnbrs:
+        if atomic_min(t.dist, level) > level:
+            t.predecessor = p.id  # whoever lowered it last may write before another
+            if level < limit:
+                then.add(t)
+            else:
+                far.add(t)
+
+
+@kernel
+def look(p, g, torn):
+    if g.points[p.predecessor].dist + 1 != p.dist:
+        torn.set()
+
+
+@kernel
+def attach(p):
+    for t in p.outnbrs:
+        if t.dist == p.dist + 1:
+            t.predecessor = p.id
+
+
 @program
-def search(g, now, then, level, cutoff, both, left):
+def search(g, now, then, far, torn, level, cutoff, both, left):
     while level < cutoff and not now.empty:
         level += 1
         left -= len(now)
         if both and len(now) * UNFOUND > left and len(now) * LARGE > len(g.points):
             foreach(g.points, pull, level, then, where=lambda p: p.dist > level)
-        else:
+            now, then = then, now
+            then.clear()
+        elif level <= DEEP:
             foreach(now, push, level, then)
-        now, then = then, now
-        then.clear()
+            now, then = then, now
+            then.clear()
+        else:
+            level = min(level - 1, cutoff - AT_ONCE) + AT_ONCE
+            while not now.empty:
+                foreach(now, lower, level, then, far, ahead=then)
+                now, then = then, now
+                then.clear()
+            now, far = far, now
+    if level > DEEP:
+        foreach(g.points, look, g, torn, where=lambda p: p.dist > DEEP and p.dist < FAR)
+        if torn.take():
+            foreach(g.points, attach, where=lambda p: p.dist >= DEEP and p.dist < FAR)
     return level
 
 
@@ -97,9 +140,11 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
     most = i32(FAR - 1 if cutoff is None else min(cutoff, FAR - 1))
     with columns(graph.points, dist=(i32, FAR), predecessor=(i32, -1)):
         graph.points.dist[starts] = 0
-        now, then = (Collection(graph.points, capacity=n) for _ in range(2))
-        now.extend(starts)
-        levels = search(graph, now, then, i32(0), most, not graph.directed, n)
+        lists = [Collection(graph.points, capacity=n) for _ in range(3)]
+        lists[0].extend(starts)
+        search(graph, *lists, Flag(graph), i32(0), most, not graph.directed, n)
         distance, predecessor = graph.points.dist[:].copy(), graph.points.predecessor[:].copy()
-    distance[distance == FAR] = -1
+    with graph.device.active():
+        distance[distance == FAR] = -1
+        levels = min(int(distance.max()) + 1, int(most)) if n else 0
     return Bfs(distance, predecessor, levels)
