@@ -19,6 +19,7 @@ from morph.lang.types import Handle, Object, Scalar, Type
 if TYPE_CHECKING:
     from morph.lang.emit import Emission
 
+JOINS = {"+": "Plus", "min": "Least", "max": "Most"}
 LIMITS = {"auto": "HUB", "warp": "NO_LIST", "grid": "0"}
 
 
@@ -62,9 +63,7 @@ def shared(e: Emission, s: ir.Node) -> Spread | None:
 
 def listed(e: Emission, s: ir.Node) -> bool:
     """Whether a step puts long rows on the list."""
-    spread = shared(e, s)
-    lists = isinstance(s, ir.Foreach) and s.balance in LISTS
-    return lists and spread is not None and not spread.whole
+    return shared(e, s) is not None and isinstance(s, ir.Foreach) and s.balance in LISTS
 
 
 def spread_structs(e: Emission, k: ir.Kernel) -> None:
@@ -82,8 +81,11 @@ def spread_structs(e: Emission, k: ir.Kernel) -> None:
         for x, how in spread.sums:
             none = constant(ir.Const(value=_none(how, types[x]), type=types[x], pos=k.pos))
             e.put(f"    {n.type(types[x])} {n.member(x)} = {none};")
-        e.put(f"    template <class T> MORPH_FN void add(const T& x) {{ {_adds(e, spread)} }}")
-        e.put("};")
+        e.put(f"    MORPH_FN void add(const {name}_sums& x) {{ {_adds(e, spread)} }}")
+        joins = " ".join(
+            f"fetch({JOINS[how]}(), &all.{n.member(x)}, {n.member(x)});" for x, how in spread.sums
+        )
+        e.put(f"    MORPH_FN void join({name}_sums& all) const {{ {joins} }}", "};")
 
 
 def _none(how: str, t: Type) -> float:
