@@ -182,3 +182,32 @@ def test_sums_in_a_program(target, case, k):
 
     for eager in (False, True):
         assert all(got == (of, want) for got in shared(target, lambda: run(eager)))
+
+
+@morph.kernel
+def late(p, log, k):
+    n = 0
+    for e in p.outedges[p.id - k :]:
+        n += 1
+        log.add(p, by=e.id)
+    p.met = n
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@tries(8)
+@given(graphs(), st.integers(-3, 8))
+def test_rows_from_a_position_on(target, choice, case, k):
+    n, ends = case
+    rows = [[e for e, (a, _) in enumerate(ends) if a == p][max(p - k, 0) :] for p in range(n)]
+
+    def run():
+        g = graph(target, case, met=i64)
+        log = morph.Collection(g.points, by=i64)
+        morph.foreach(g.points, late, log, k, balance=choice)
+        counters_hold(log)
+        found = zip(host(log.item).tolist(), host(log.by).tolist(), strict=True)
+        assert ("SPREADS = true" in late.source()) == (choice != "thread")
+        return sorted(found), host(g.points.met).tolist()
+
+    want = [(p, e) for p, row in enumerate(rows) for e in row], [len(row) for row in rows]
+    assert all(got == want for got in shared(target, run))

@@ -36,6 +36,9 @@ class Head(Body):
             return
         row = f"a.{cname(s.graph)}_{s.direction}_offset, {self.expr(s.point)}"
         self.put(f"row_ = {{row_begin({row}), row_end({row})}};")
+        if s.start is not None:
+            skipped = f"max_of(i64({self.expr(s.start)}), i64(0))"
+            self.put(f"row_.begin = min_of(row_.begin + {skipped}, row_.end);")
         for name, locals_ in (("live_", self.spread.live), ("rest_", self.spread.rest)):
             for n in locals_:
                 self.put(f"{name}.{self.names.member(n)} = {self.resolve(n)};")

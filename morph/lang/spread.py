@@ -123,7 +123,7 @@ class _Loop:
     def holds(self) -> bool:
         """Whether the order of the iterations is of no account."""
         loop = self.loop
-        plain = loop.start is None and loop.skip is None and not loop.reverse
+        plain = loop.skip is None and not loop.reverse
         handed_on = (self.assigned & self.outer) - self.sums.keys()
         handed_on |= (self.assigned | self.given) & self.after - self.sums.keys()
         return (
