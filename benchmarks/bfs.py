@@ -10,7 +10,7 @@ from common import devices, median, table
 import morph
 from morph.algorithms import bfs as module
 from morph.algorithms.scratch import columns
-from morph.prelude import i32
+from morph.prelude import i32, i64
 
 
 def grid(side: int) -> tuple[np.ndarray, np.ndarray]:
@@ -29,7 +29,9 @@ def run(g: morph.Graph, lists: list[morph.Collection], eager: bool) -> None:
         c.clear()
     lists[0].add(0)
     search = module.search.eager if eager else module.search
-    search(g, *lists, morph.Flag(g), i32(0), i32(module.FAR - 1), True, len(g.points))
+    found = morph.Table("found", g.device, edges=i64)
+    found.new(edges=0)
+    search(g, *lists, found, morph.Flag(g), i32(0), i32(module.FAR - 1), True)
 
 
 def main() -> None:

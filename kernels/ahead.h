@@ -95,7 +95,7 @@ MORPH_FN void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last) {
             s.run(a, it);
             end_item(a, it);
         } else {
-            run_spread(a, s, it, hubs);
+            run_spread(a, t, s, it, hubs);
         }
         queue.closed |= it.failed != 0;
     };

@@ -2,8 +2,8 @@
 
 Level by level on two worklists that are swapped: the points of a level lower those of their
 neighbours that are farther, and whoever lowers a point first adds it to the next level
-(Unnikrishnan et al., Falcon, figure 36).  Where edges are held both ways and the level is large,
-the points not yet found look for a neighbour in it instead, and stop at the first (Beamer,
+(Unnikrishnan et al., Falcon, figure 36).  Where edges are held both ways and the level has many of
+them, the points not yet found look for a neighbour in it instead, and stop at the first (Beamer,
 Asanovic, Patterson, SC 2012).  A deep graph has small levels, and each would wait for the one
 before: there several are run at once, in any order (``ahead``), until all up to the last of them
 are exact; what was added to that one is the next worklist.  Where predecessors do not fit then, a
@@ -18,13 +18,15 @@ from morph.algorithms.scratch import columns, source_ids
 from morph.collect import Collection, Flag
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
-from morph.prelude import atomic_min, i32
+from morph.prelude import atomic_add, atomic_min, i32, i64
+from morph.table import Table
 
 FAR = 2**31 - 1
-UNFOUND = 14  # points not yet found look themselves once a level has more than a 14th of them
-LARGE = 24  # and more than a 24th of all
-DEEP = 32  # levels that are run one by one
-AT_ONCE = 32  # as many of the others
+UNFOUND = 14  # points not yet found look themselves if the level has a 14th of their edges
+SMALL = 256  # a level of fewer than a 256th of all points does not ask for its edges
+DEEP = 32  # levels that are run one by one; then only those are
+WIDE = 32  # that have more than a 32nd of all points, and of others
+AT_ONCE = 32  # as many run at once
 
 
 class Bfs(NamedTuple):
@@ -36,24 +38,26 @@ class Bfs(NamedTuple):
 
 
 @kernel
-def push(p, level, then):
+def push(p, level, then, found):
     for t in p.outnbrs:
         if atomic_min(t.dist, level) > level:
             t.predecessor = p.id
             then.add(t)
+            atomic_add(found[0].edges, t.out_degree)
 
 
 @kernel
-def pull(p, level, then):
-    found = None
+def pull(p, level, then, found):
+    before = None
     for t in p.outnbrs:
         if t.dist < level:
-            found = t
+            before = t
             break
-    if found is not None:
+    if before is not None:
         p.dist = level
-        p.predecessor = found.id
+        p.predecessor = before.id
         then.add(p)
+        atomic_add(found[0].edges, p.out_degree)
 
 
 @kernel
@@ -82,25 +86,28 @@ def attach(p):
 
 
 @program
-def search(g, now, then, far, torn, level, cutoff, both, left):
+def search(g, now, then, far, found, torn, level, cutoff, both):
+    known = 0  # edges of the points found, before this level and with it
     while level < cutoff and not now.empty:
         level += 1
-        left -= len(now)
-        if both and len(now) * UNFOUND > left and len(now) * LARGE > len(g.points):
-            foreach(g.points, pull, level, then, where=lambda p: p.dist > level)
-            now, then = then, now
-            then.clear()
-        elif level <= DEEP:
-            foreach(now, push, level, then)
-            now, then = then, now
-            then.clear()
-        else:
+        pulls = False
+        if both and len(now) * SMALL > len(g.points):
+            before, known = known, found[0].edges
+            pulls = (known - before) * UNFOUND > len(g.edges) - known
+        if level > DEEP and len(now) * WIDE <= len(g.points):
             level = min(level - 1, cutoff - AT_ONCE) + AT_ONCE
             while not now.empty:
                 foreach(now, lower, level, then, far, ahead=then)
                 now, then = then, now
                 then.clear()
             now, far = far, now
+        else:
+            if pulls:
+                foreach(g.points, pull, level, then, found, where=lambda p: p.dist > level)
+            else:
+                foreach(now, push, level, then, found)
+            now, then = then, now
+            then.clear()
     if level > DEEP:
         foreach(g.points, look, g, torn, where=lambda p: p.dist > DEEP and p.dist < FAR)
         if torn.take():
@@ -142,9 +149,11 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
         graph.points.dist[starts] = 0
         lists = [Collection(graph.points, capacity=n) for _ in range(3)]
         lists[0].extend(starts)
-        search(graph, *lists, Flag(graph), i32(0), most, not graph.directed, n)
-        distance, predecessor = graph.points.dist[:].copy(), graph.points.predecessor[:].copy()
-    with graph.device.active():
-        distance[distance == FAR] = -1
-        levels = min(int(distance.max()) + 1, int(most)) if n else 0
-    return Bfs(distance, predecessor, levels)
+        found = Table("found", graph.device, edges=i64)
+        found.new(edges=0)
+        search(graph, *lists, found, Flag(graph), i32(0), most, not graph.directed)
+        dist = graph.points.dist.array
+        with graph.device.active():
+            distance = graph.device.xp.where(dist == FAR, i32(-1), dist)
+            levels = min(int(distance.max()) + 1, int(most)) if n else 0
+        return Bfs(distance, graph.points.predecessor[:].copy(), levels)
