@@ -5,9 +5,9 @@
 Inputs are named as `inputs` says.  A time is the median of --repeat runs on a graph that is on the
 device already, compiling not included; one that takes more than 2 s is run once.  A ratio is how
 many times as long the peer takes.  Every answer is held against every peer's, and judged by
-`morph.validate`.  The floor is what has to pass through memory if every arc is read once, at the
-speed of copying large arrays, or, if that is more, as many steps of a fused program with one item
-as there are levels.
+`morph.validate`, of random sources the first's.  The floor is what has to pass through memory if
+every arc is read once, at the speed of copying large arrays, or, if that is more, as many steps of
+a fused program with one item as there are levels.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def measure(graph: Input, options: argparse.Namespace, names: list[str]) -> list
     for what in options.only:
         algorithm = ALGORITHMS[what]
         wanted = {what: [0]}
-        if options.sources and algorithm.reached:
+        if options.sources and what in ("bfs", "sssp"):
             wanted[f"{what}, {options.sources} sources"] = graph.sources(options.sources)
         for title, sources in wanted.items():
             if what == BETWEENNESS:
@@ -221,8 +221,7 @@ def measure(graph: Input, options: argparse.Namespace, names: list[str]) -> list
                     print(f"{graph.name}, {what}: {problem}")
                     break
                 if graph.arcs <= options.validate * 1e6:
-                    for source, one in zip(sources, found, strict=True):
-                        algorithm.judge(g, one, source)
+                    algorithm.judge(g, found[0], sources[0])
                 truth = [comparable[what](one) for one in found]
                 arcs, points = reach(graph, truth if algorithm.reached else None)
                 levels = [algorithm.levels(one) for one in found] if algorithm.levels else [None]
@@ -307,8 +306,9 @@ def main(arguments: list[str] | None = None) -> None:
     for given in options.inputs:
         graph = load(given, options.cache)
         print(f"{graph.name}: {graph.n:,} points, {graph.arcs:,} arcs", flush=True)
-        results += measure(graph, options, names)
-    table([row(r, names, speed[r.device], step[r.device]) for r in results])
+        found = measure(graph, options, names)
+        table([row(r, names, speed[r.device], step[r.device]) for r in found])
+        results += found
     if options.plot:
         plot(results, options.plot)
     wrong = [f"{r.graph}, {r.algorithm}, {r.device}: {name}"

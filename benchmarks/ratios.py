@@ -36,6 +36,7 @@ def plot(results: list[Result], path: Path) -> None:
             if lines[y].graph != lines[y - 1].graph:
                 axes.axhline(y - 0.5, color="grey", linewidth=0.5)
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
         axes.set_xlabel("peer's time / Morph's (right of 1, Morph is faster)")
         axes.set_yticks(range(len(lines)), [f"{r.graph}  {r.algorithm}" for r in lines])
         axes.set_ylim(len(lines) - 0.5, -0.5)
