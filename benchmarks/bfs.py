@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from unittest import mock
 
 import numpy as np
 from common import devices, median, table
@@ -10,19 +11,13 @@ from common import devices, median, table
 import morph
 from morph import generate
 from morph.algorithms import bfs as module
-from morph.algorithms.scratch import columns
-from morph.prelude import i32
 
 
-def run(g: morph.Graph, lists: list[morph.Collection], eager: bool) -> int:
-    """Number of levels; the distances are left in the column."""
-    g.points.dist[:] = module.FAR
-    g.points[0].dist = 0
-    for c in lists:
-        c.clear()
-    lists[0].add(0)
+def run(g: morph.Graph, eager: bool) -> module.Bfs:
+    """The search, its columns and lists included."""
     search = module.search.eager if eager else module.search
-    return search(g, *lists, i32(0), i32(module.FAR - 1), True, len(g.points))
+    with mock.patch.object(module, "search", search):
+        return morph.bfs(g)
 
 
 def main() -> None:
@@ -47,16 +42,12 @@ def main() -> None:
         pass
     for device in devices(options.device):
         g = generate.grid(side, side, device=device)
-        with columns(g.points, dist=(i32, module.FAR), predecessor=(i32, -1)):
-            lists = [morph.Collection(g.points, capacity=4 * side) for _ in range(2)]
-            for form in ("eager", "fused"):
-                seconds, levels = median(
-                    lambda g=g, form=form: run(g, lists, form == "eager"), options.repeat
-                )
-                right = bool((g.device.to_host(g.points.dist.array) == want).all())
-                row = {"device": device, "form": form, "ms": seconds * 1e3, "levels": levels}
-                row |= {"us/level": seconds * 1e6 / levels, "right": "yes" if right else "NO"}
-                rows.append(row)
+        for form in ("eager", "fused"):
+            seconds, found = median(lambda g=g, form=form: run(g, form == "eager"), options.repeat)
+            right = bool((g.device.to_host(found.distance) == want).all())
+            row = {"device": device, "form": form, "ms": seconds * 1e3, "levels": found.levels}
+            row |= {"us/level": seconds * 1e6 / found.levels, "right": "yes" if right else "NO"}
+            rows.append(row)
     table(rows)
 
 
