@@ -6,17 +6,19 @@
 //     head(a, it, row, live, rest)    all before the loop; whether that is come to
 //     reach(a, k)           what entry k of the adjacency leads to
 //     entry(a, it, live, reached, sums)    the inside of the loop; `it` is of whoever runs it
-//     WHOLE                 whether there is a tail: then no row is put on the list
+//     WHOLE                 whether there is a tail, or there are sums
 //     add(rest, sums), tail(a, it, rest)   what the entries have added up; all behind the loop
 //
-// Invariant: the head of an item has run, and has reserved, before any of its entries runs.  The room
-// reserved for an entry is its own: whoever runs it takes that over, and gives back the rest.
+// Invariant: the head of an item has run, and has reserved, before any of its entries runs, and all of
+// them have run before its tail does, once.  The room reserved for an entry is its own: whoever runs it
+// takes that over, and gives back the rest; that for the tail stays with the item.
 //
 // On a GPU a warp opens a tile of up to 32 items, one on each lane, and runs the entries of all their
 // rows, those that follow one another on consecutive lanes.  Rows longer than LIMIT are put on a list
 // in memory; when all have met, they are cut into chunks, and each warp (on a CPU: thread) gets as many
 // as any other.  One atomic counts the rows of the list and their chunks, so each knows its place in
-// both.  A row that finds the list full is run like a short one.
+// both.  A row that finds the list full is run like a short one.  Where there is a tail, the item waits on
+// the list: who ends a chunk adds its sums to the item's, and who ends the last one goes on with the item.
 
 struct Entries {  // of a row: its part of the adjacency
     i64 begin = 0, end = 0;
@@ -25,6 +27,12 @@ struct Reached {
     i32 edge, end;
 };
 struct Nothing {};  // is handed on where there is no tail
+template <bool WHOLE, class T> struct Where { typedef T type; };
+template <class T> struct Where<false, T> { typedef Nothing type; };
+
+// How sums are joined, by Plus or as `min` and `max` of the language do.
+struct Least { template <class T> static MORPH_FN T of(T x, T v) { return min_of(x, v); } };
+struct Most { template <class T> static MORPH_FN T of(T x, T v) { return max_of(x, v); } };
 
 constexpr i64 NO_LIST = ~0ull >> 1;  // as LIMIT: no row is as long
 #if defined(MORPH_FAULTS)  // tests: small graphs have hubs, and more than there is room for
@@ -49,10 +57,17 @@ template <class A> MORPH_FN bool take_hubs(const A& a) {
     return listed != 0;
 }
 
+template <class Step> struct Waiting {
+    typename Step::I it;
+    typename Step::Rest rest;
+    typename Step::Sums sums;  // of the chunks that have been run
+    u32 chunks;                // that have not
+};
 template <class Step> struct Hub {
     i64 chunk;  // how many chunks there are before
     Entries row;
     typename Step::Live live;
+    typename Where<Step::WHOLE, Waiting<Step>>::type waiting;
 };
 template <class Step> struct Hubs {
     i64* words;
@@ -64,13 +79,31 @@ template <class Step> struct Hubs {
     }
     static MORPH_FN i64 count(const Entries& row) { return (1ll << 32) + chunks(row); }
     // `before`: what had been counted when this row was.
-    MORPH_FN bool put(i64 before, const Entries& row, const typename Step::Live& live) const {
+    template <class A, class R>
+    MORPH_FN bool put(const A& a, const R& t, i64 before, const Entries& row, const typename Step::Live& live,
+                      typename Step::I& it, const typename Step::Rest& rest) const {
         if (before >> 32 >= places) return false;
-        at[before >> 32] = {before & 0xffffffff, row, live};
+        Hub<Step>& hub = at[before >> 32];
+        hub.chunk = before & 0xffffffff, hub.row = row, hub.live = live;
+        if constexpr (Step::WHOLE) {
+            hub.waiting = {it, rest, typename Step::Sums(), u32(chunks(row))};
+            it = typename Step::I(a, t, -1);  // has nothing left to end
+        }
         return true;
     }
     MORPH_FN i64 size() const { return min_of(load(words + TAKEN) >> 32, places); }
 };
+
+// Adds what `n` chunks of a row gave; the tail, if they were the last.
+template <class A, class Step>
+MORPH_FN void end_chunks(const A& a, const Step& s, Waiting<Step>& waiting, const typename Step::Sums& sums, i64 n) {
+    sums.join(waiting.sums);
+    if (add_release(&waiting.chunks, 0 - u32(n)) != u32(n)) return;
+    typename Step::I it = waiting.it;
+    s.add(waiting.rest, waiting.sums);
+    s.tail(a, it, waiting.rest);
+    end_item(a, it);
+}
 
 // The same where there is nothing else to settle.
 template <class A, class R> MORPH_FN bool hubs_wait(const A& a, R& t) {
@@ -125,29 +158,32 @@ MORPH_FN i32 owner_of(i32 upto, i32 i) {
 }
 
 // Puts the long rows of a tile on the list: with few items there are warps to spare, and rows are long
-// sooner.
-template <class A, class Step>
-MORPH_FN void list_hubs(const A& a, const Step&, Entries& row, const typename Step::Live& live, i32 size) {
+// sooner.  Whether this lane's is there.
+template <class A, class R, class Step>
+MORPH_FN bool list_hubs(const A& a, const R& t, const Step&, Entries& row, const typename Step::Live& live,
+                        typename Step::I& it, const typename Step::Rest& rest, i32 size) {
     i64 limit = Step::LIMIT == HUB ? max_of(HUB * size / 32, LEAST_HUB) : Step::LIMIT;
     bool hub = row.end - row.begin > limit;
-    if (!__any_sync(ALL_LANES, hub)) return;
+    if (!__any_sync(ALL_LANES, hub)) return false;
     Hubs<Step> hubs(a);
     i64 mine = hub ? hubs.count(row) : 0, upto = sum_up_to(mine), before = 0;
     if (lane_id() == 31) before = fetch(Plus(), hubs.words + LISTED, upto);
     before = __shfl_sync(ALL_LANES, before, 31) + upto - mine;
-    if (hub && hubs.put(before, row, live)) row.end = row.begin;
+    bool listed = hub && hubs.put(a, t, before, row, live, it, rest);
+    if (listed) row.end = row.begin;
+    return listed;
 }
 
 // Runs the items of a warp's first `size` lanes: those that have one that passed are `here`.
 template <class A, class R, class Step, class I>
-MORPH_FN void tile(const A& a, R&, const Step& s, I& it, bool here, i32 size) {
+MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, i32 size) {
     Entries row;
     typename Step::Live live{};
     typename Step::Rest rest{};
     bool came = here && s.head(a, it, row, live, rest);
     if (!here) it.failed = 0;  // it has ended; its lane helps
     __syncwarp();
-    if constexpr (Step::LIMIT < NO_LIST) list_hubs(a, s, row, live, size);
+    if constexpr (Step::LIMIT < NO_LIST) came &= !list_hubs(a, t, s, row, live, it, rest, size);
     while (__any_sync(ALL_LANES, row.begin < row.end)) {  // once, unless 32 bits cannot count them
         i32 mine = i32(min_of(row.end - row.begin, i64(1 << 25))), upto = sum_up_to(mine);
         i32 all = __shfl_sync(ALL_LANES, upto, 31);
@@ -220,19 +256,26 @@ template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t,
     if (chunk >= last) return;
     typename Step::I it(a, t, -1);
     for (i64 h = hub_of(hubs.at, n, chunk); chunk < last; h++) {
-        Hub<Step> hub = hubs.at[h];
-        Nothing none;
-        i64 end = min_of(hub.row.end, hub.row.begin + (last - hub.chunk) * CHUNK);
-        i64 base = hub.row.begin + (chunk - hub.chunk) * CHUNK, k = base + lane_id();
+        Hub<Step>& hub = hubs.at[h];
+        typename Step::Live live = hub.live;
+        Entries row = hub.row;
+        typename Step::Sums sums;
+        i64 upto = min_of(hub.chunk + chunks(row), last), end = min_of(row.end, row.begin + (upto - hub.chunk) * CHUNK);
+        i64 base = row.begin + (chunk - hub.chunk) * CHUNK, k = base + lane_id();
         Reached next{};
         if (k < end) next = s.reach(a, k);
         for (; base < end; base += 32, k += 32) {
             Reached reached = next;
             if (k + 32 < end) next = s.reach(a, k + 32);
-            if (k < end) s.entry(a, it, hub.live, reached, none);
+            if (k < end) s.entry(a, it, live, reached, sums);
             __syncwarp();
         }
-        chunk = hub.chunk + chunks(hub.row);
+        if constexpr (Step::WHOLE) {
+            sums = sum_of_row(sums, 0);
+            if (lane_id() == 31) end_chunks(a, s, hub.waiting, sums, upto - chunk);
+            __syncwarp();
+        }
+        chunk = upto;
     }
     end_item(a, it);
 }
@@ -249,11 +292,17 @@ MORPH_FN void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) 
             if (!open(a, t, s, it)) continue;
             Entries row;
             typename Step::Live live{};
-            Nothing none;
-            s.head(a, it, row, live, none);
+            typename Step::Rest rest{};
+            bool came = s.head(a, it, row, live, rest);
             bool hub = row.end - row.begin > Step::LIMIT;
-            if (!hub || !hubs.put(fetch(Plus(), hubs.words + LISTED, hubs.count(row)), row, live))
-                for (i64 k = row.begin; k < row.end; k++) s.entry(a, it, live, s.reach(a, k), none);
+            i64 before = hub ? fetch(Plus(), hubs.words + LISTED, hubs.count(row)) : 0;
+            if (!hub || !hubs.put(a, t, before, row, live, it, rest)) {
+                typename Step::Sums sums;
+                for (i64 k = row.begin; k < row.end; k++) s.entry(a, it, live, s.reach(a, k), sums);
+                if constexpr (Step::WHOLE) {
+                    if (came) s.add(rest, sums), s.tail(a, it, rest);
+                }
+            }
             end_item(a, it);
         }
 }
@@ -276,11 +325,12 @@ template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t,
     if (!n) return;
     i64 all = hubs.at[n - 1].chunk + chunks(hubs.at[n - 1].row);
     typename Step::I it(a, t, -1);
-    Nothing none;
     for (i64 chunk; (chunk = fetch(Plus(), a.cursor, i64(1))) < all;) {
-        const Hub<Step>& hub = hubs.at[hub_of(hubs.at, n, chunk)];
+        Hub<Step>& hub = hubs.at[hub_of(hubs.at, n, chunk)];
+        typename Step::Sums sums;
         i64 k = hub.row.begin + (chunk - hub.chunk) * CHUNK, end = min_of(hub.row.end, k + CHUNK);
-        for (; k < end; k++) s.entry(a, it, hub.live, s.reach(a, k), none);
+        for (; k < end; k++) s.entry(a, it, hub.live, s.reach(a, k), sums);
+        if constexpr (Step::WHOLE) end_chunks(a, s, hub.waiting, sums, 1);
     }
     end_item(a, it);
 }

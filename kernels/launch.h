@@ -184,8 +184,7 @@ template <class A, class R, class Step>
 MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (t.replay) first = 0;
     if constexpr (Step::SPREADS) {
-        if constexpr (!Step::WHOLE)
-            if (t.threads > 1) return each_spread(a, t, s, first, last);
+        if (t.threads > 1) return each_spread(a, t, s, first, last);
     }
     each_in_turn(a, t, s, first, last);
 }

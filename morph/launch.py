@@ -71,7 +71,7 @@ class Scratch:
         return self.device.pointer(self.queue)
 
     def hubs_for(self, edges: int) -> int:
-        """The address of the list of long rows; each of it has at least 256 of the edges."""
+        """The address of the list of long rows, each of which has 64 or more of the edges."""
         if (words := 1024 + edges // 64) > self.hubs.size:
             self.hubs = self._list(words)
         return self.device.pointer(self.hubs)

@@ -244,65 +244,6 @@ def test_every_allocation_can_fail(where, choice):
 
 
 @morph.kernel
-def summing(p, log, least):
-    total = p.count + 0.5
-    low, high = least, i64(-9)
-    n = 0
-    for e in p.outedges:
-        atomic_add(e.dst.count, 0)
-        if e.dst == p:
-            continue
-        n -= 1
-        low = min(low, e.weight)
-        if e.weight > 1:
-            high = max(e.id, high)
-            for twice in range(2):
-                total += e.weight * twice
-    if n < 0:
-        log.add(p, by=i64(low))
-        p.high = high
-        p.total = total
-    p.met = -n
-
-
-def summed(case, least=3):
-    n, ends = case
-    log, high, total, met = Counter(), [0] * n, [0.0] * n, [0] * n
-    for p in range(n):
-        mine = [(k, k * 7 % 5) for k, (a, b) in enumerate(ends) if a == p != b]
-        met[p] = len(mine)
-        if mine:
-            log[p, min(least, *(w for _, w in mine))] += 1
-            high[p] = max([-9, *(k for k, w in mine if w > 1)])
-            total[p] = 0.5 + sum(w for _, w in mine if w > 1)
-    return log, high, total, met
-
-
-def sums(target, case, choice):
-    g = graph(target, case, count=i32, high=i64, total=np.float64, met=i64)
-    log = morph.Collection(g.points, by=i64)
-    morph.foreach(g.points, summing, log, np.int32(3), balance=choice)
-    counters_hold(log)
-    found = Counter(zip(host(log.item).tolist(), host(log.by).tolist(), strict=True))
-    return found, *(host(getattr(g.points, c)).tolist() for c in ("high", "total", "met"))
-
-
-@pytest.mark.parametrize("choice", CHOICES)
-@tries(8)
-@given(graphs())
-def test_sums(target, choice, case):
-    assert all(got == summed(case) for got in shared(target, lambda: sums(target, case, choice)))
-
-
-@pytest.mark.parametrize("choice", CHOICES)
-@pytest.mark.parametrize("where", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def test_sums_of_items_without_room(where, choice):
-    for n in range(1, 6):
-        with fail_allocation(n, where), team(1 + n % 3):
-            assert sums(where, STAR, choice) == summed(STAR)
-
-
-@morph.kernel
 def backwards(p):
     p.at = p.at + f32(1)
     for t in p.innbrs:
@@ -331,6 +272,15 @@ def test_in_edges_and_locks(target, choice):
 def tally(p):
     for t in p.outnbrs:
         atomic_add(t.hits, 1)
+
+
+@morph.kernel
+def add_up(p):
+    total, last = i64(0), i32(-1)
+    for t in p.outnbrs:
+        total += t.id
+        last = max(last, t.hits)
+    p.total, p.last = total, last
 
 
 @pytest.mark.parametrize("choice", CHOICES)
@@ -370,4 +320,12 @@ def test_large(where, choice):
             assert (host(g.points.hits) == np.bincount(dst, minlength=n)).all()
             morph.foreach(g.points, tally, balance=choice, where=lambda p: p.id % 7 == 0)
             again = np.bincount(dst[src % 7 == 0], minlength=n)
-            assert (host(g.points.hits) == np.bincount(dst, minlength=n) + again).all()
+            hits = host(g.points.hits)
+            assert (hits == np.bincount(dst, minlength=n) + again).all()
+            g.points.add("total", i64)
+            g.points.add("last", i32)
+            morph.foreach(g.points, add_up, balance=choice)
+            last = np.full(n, -1)
+            np.maximum.at(last, src, hits[dst])
+            assert (host(g.points.total) == np.bincount(src, dst, n).astype(np.int64)).all()
+            assert (host(g.points.last) == last).all()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from test_balance import PROGRAMS, STAR, graph, summing, sums, unfold, unfolds
+from test_balance import PROGRAMS, STAR, graph, unfold, unfolds
+from test_balance_sums import gathering, gathers, summing, sums
 
 import morph
 from morph.build import cuda
@@ -182,18 +183,20 @@ def test_loops_whose_order_counts(kernel):
 def test_what_follows_a_loop_waits_for_all_of_it():
     sums("cpu", STAR, "auto")
     made = summing.source()
-    assert "WHOLE = true" in made and "run_hubs(" not in made
+    assert "WHOLE = true" in made and "run_hubs(" in made
     parts = made.partition("struct summing_sums {")[2].partition("};")[0]
     assert "f64 total = -0.0;" in parts and "low = min_of(low, x.low);" in parts
+    assert "fetch(Plus(), &all.total, total);" in parts
+    assert "fetch(Least(), &all.low, low);" in parts
 
 
 @pytest.mark.nvrtc
 @pytest.mark.parametrize("choice", CHOICES)
 def test_compiles_for_cuda(choice):
-    sums("cpu", STAR, choice), unfolds("cpu", STAR, choice)
+    sums("cpu", STAR, choice), unfolds("cpu", STAR, choice), gathers("cpu", STAR, choice)
     g = graph("cpu", STAR)
     g.points.add("dist", i64, fill=9)
     PROGRAMS[choice](*(morph.Collection(g.points) for _ in range(2)))
-    for what in (summing, unfold, PROGRAMS[choice]):
+    for what in (summing, gathering, unfold, PROGRAMS[choice]):
         for defines in ((), ("MORPH_FAULTS",)):
             assert cuda.build(emit.prelude() + what.source(), "sm_90", defines=defines)

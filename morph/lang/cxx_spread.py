@@ -19,6 +19,7 @@ from morph.lang.types import Handle, Object, Scalar, Type
 if TYPE_CHECKING:
     from morph.lang.emit import Emission
 
+JOINS = {"+": "Plus", "min": "Least", "max": "Most"}
 LIMITS = {"auto": "HUB", "warp": "NO_LIST", "grid": "0"}
 
 
@@ -35,6 +36,9 @@ class Head(Body):
             return
         row = f"a.{cname(s.graph)}_{s.direction}_offset, {self.expr(s.point)}"
         self.put(f"row_ = {{row_begin({row}), row_end({row})}};")
+        if s.start is not None:
+            skipped = f"max_of(i64({self.expr(s.start)}), i64(0))"
+            self.put(f"row_.begin = min_of(row_.begin + {skipped}, row_.end);")
         for name, locals_ in (("live_", self.spread.live), ("rest_", self.spread.rest)):
             for n in locals_:
                 self.put(f"{name}.{self.names.member(n)} = {self.resolve(n)};")
@@ -62,9 +66,7 @@ def shared(e: Emission, s: ir.Node) -> Spread | None:
 
 def listed(e: Emission, s: ir.Node) -> bool:
     """Whether a step puts long rows on the list."""
-    spread = shared(e, s)
-    lists = isinstance(s, ir.Foreach) and s.balance in LISTS
-    return lists and spread is not None and not spread.whole
+    return shared(e, s) is not None and isinstance(s, ir.Foreach) and s.balance in LISTS
 
 
 def spread_structs(e: Emission, k: ir.Kernel) -> None:
@@ -82,8 +84,11 @@ def spread_structs(e: Emission, k: ir.Kernel) -> None:
         for x, how in spread.sums:
             none = constant(ir.Const(value=_none(how, types[x]), type=types[x], pos=k.pos))
             e.put(f"    {n.type(types[x])} {n.member(x)} = {none};")
-        e.put(f"    template <class T> MORPH_FN void add(const T& x) {{ {_adds(e, spread)} }}")
-        e.put("};")
+        e.put(f"    MORPH_FN void add(const {name}_sums& x) {{ {_adds(e, spread)} }}")
+        joins = " ".join(
+            f"fetch({JOINS[how]}(), &all.{n.member(x)}, {n.member(x)});" for x, how in spread.sums
+        )
+        e.put(f"    MORPH_FN void join({name}_sums& all) const {{ {joins} }}", "};")
 
 
 def _none(how: str, t: Type) -> float:

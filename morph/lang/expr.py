@@ -18,7 +18,7 @@ from morph.lang.builtins import BINARY, COMPARE, UNARY, name_of
 from morph.lang.definition import Definition
 from morph.lang.errors import reject
 from morph.lang.ir import Pos
-from morph.lang.scope import Flow, Loop, spelled
+from morph.lang.scope import Edges, Flow, Loop, spelled
 from morph.lang.source import Source
 from morph.lang.types import (
     BOOL,
@@ -75,7 +75,7 @@ class Expressions:
     locals: dict[str, Type]
     params: dict[str, Value | Type]
     loops: list[Loop]
-    edges: dict[str, tuple[str, str, str]]  # loop variable -> graph, point variable, edge variable
+    edges: Edges  # of the loops around, while their variables keep what they were bound to
 
     def pos(self, node: ast.AST) -> Pos:
         """Where a node stands in the user's file."""

@@ -11,7 +11,7 @@ from morph.lang.assign import Assignments
 from morph.lang.builtins import name_of
 from morph.lang.errors import reject
 from morph.lang.ir import Pos
-from morph.lang.scope import Flow, Loop, Retype, join, plain, spelled
+from morph.lang.scope import Edges, Flow, Loop, Retype, join, plain, spelled
 from morph.lang.types import BOOL, I64, Handle, Local, Nothing, Rows, Type, Vector
 from morph.lang.values import (
     Chain,
@@ -39,8 +39,7 @@ class Loops(Assignments):
         outer, self.out = self.out, []
         loop = Loop()
         self.loops.append(loop)
-        edges = self.edges
-        self.edges = {}
+        self.edges = edges = _without(self.edges, _assigned(node.body))
         self.flow = start.copy()
         cond = truth(self.expr(node.test))
         before = self.out
@@ -161,7 +160,7 @@ class Loops(Assignments):
 
     def _fixed(self, x: ir.Expr, node: ast.For) -> ir.Expr:
         """What a loop runs over, as it was when the loop began."""
-        if isinstance(x, ir.Var) and x.name in _stored(node.body):
+        if isinstance(x, ir.Var) and x.name in _changed(node.body):
             copy = self.temporary(x.type)
             self.out.append(ir.Assign(name=copy, value=x, pos=x.pos))
             return ir.Var(name=copy, type=x.type, pos=x.pos)
@@ -203,7 +202,7 @@ class Loops(Assignments):
         binds: dict[str, Type],
         edge: tuple[str, tuple[str, str, str]] | None = None,
     ) -> ir.Body:
-        start, edges = self.flow, dict(self.edges)
+        start = self.flow
         assert start is not None
         for name, t in binds.items():
             param = self.params.get(name)
@@ -222,32 +221,34 @@ class Loops(Assignments):
         loop = Loop()
         self.loops.append(loop)
         self.flow = replace(start, assigned=start.assigned | set(binds))
-        reassigned = _stored(node.body)
-        self.edges = {
-            k: e for k, e in edges.items() if k not in reassigned and e[1] not in reassigned
-        }
-        if edge is not None and not reassigned & {edge[0], edge[1][1]} and edge[0] != edge[1][1]:
+        assigned = _assigned(node.body)
+        edges = _without(self.edges, assigned | set(binds))
+        self.edges = dict(edges)
+        if edge is not None and edge[1][1] not in assigned | {edge[0]}:
             self.edges[edge[0]] = edge[1]
         body = self.block(node.body)
         self.loops.pop()
         wrote = (self.flow.wrote if self.flow else None) or loop.wrote
         for b in loop.breaks:
             wrote = wrote or (b.wrote if b else None)
-        self.edges = {
-            k: e for k, e in edges.items() if k not in reassigned and e[1] not in reassigned
-        }
+        self.edges = edges
         self.flow = Flow(start.assigned, start.wrote or wrote)
         return body
 
 
-def _stored(body: Sequence[ast.stmt]) -> set[str]:
-    """The names that statements assign."""
+def _assigned(body: Sequence[ast.stmt]) -> set[str]:
+    """The names that statements assign; who writes a column of a row assigns none."""
     return {
         spelled(n.id)
         for stmt in body
         for n in ast.walk(stmt)
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    } | {
+    }
+
+
+def _changed(body: Sequence[ast.stmt]) -> set[str]:
+    """The names whose values statements change, if these are vectors: by an element, too."""
+    return _assigned(body) | {
         spelled(n.value.id)
         for stmt in body
         for n in ast.walk(stmt)
@@ -255,6 +256,11 @@ def _stored(body: Sequence[ast.stmt]) -> set[str]:
         and isinstance(n.ctx, ast.Store)
         and isinstance(n.value, ast.Name)
     }
+
+
+def _without(edges: Edges, names: set[str]) -> Edges:
+    """The edges of loops whose variable and whose point are none of ``names``."""
+    return {k: e for k, e in edges.items() if k not in names and e[1] not in names}
 
 
 def _breaks(body: Sequence[ast.stmt]) -> bool:

@@ -23,6 +23,9 @@ RESERVED = frozenset(
 )
 
 
+Edges = dict[str, tuple[str, str, str]]  # by a loop's variable: the graph, its point's, its edge's
+
+
 @dataclass(slots=True)
 class Flow:
     """The state along one path; ``None`` in place of a Flow means the path has ended."""

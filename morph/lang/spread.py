@@ -67,7 +67,7 @@ def lists(unit: ir.Unit) -> bool:
     """Whether long rows are put on a list, for all threads to share."""
     steps = [s for s in ir.walk(unit.blocks) if isinstance(s, ir.Foreach) and s.balance in LISTS]
     found = spreads(unit) if steps else {}
-    return any(s.kernel in found and not found[s.kernel].whole for s in steps)
+    return any(s.kernel in found for s in steps)
 
 
 def spread(kernel: ir.Func, funcs: Mapping[str, ir.Func]) -> Spread | None:
@@ -123,7 +123,7 @@ class _Loop:
     def holds(self) -> bool:
         """Whether the order of the iterations is of no account."""
         loop = self.loop
-        plain = loop.start is None and loop.skip is None and not loop.reverse
+        plain = loop.skip is None and not loop.reverse
         handed_on = (self.assigned & self.outer) - self.sums.keys()
         handed_on |= (self.assigned | self.given) & self.after - self.sums.keys()
         return (

@@ -112,7 +112,10 @@ class Statements(Loops):
         self.flow, edges_then = start.copy(), self.edges
         self.edges = dict(edges)
         orelse = self.block(other)
-        self.edges = {k: v for k, v in self.edges.items() if edges_then.get(k) == v}
+        if self.flow is None:
+            self.edges = edges_then
+        elif after_then is not None:
+            self.edges = {k: v for k, v in self.edges.items() if edges_then.get(k) == v}
         self.flow = join(after_then, self.flow)
         return then, orelse
 

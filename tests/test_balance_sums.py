@@ -1,0 +1,213 @@
+"""Loops over edges that sum up, or go on behind: all choices give the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from targets import host, tries
+from test_balance import STAR, graph, graphs, shared
+from test_faults import counters_hold
+
+import morph
+from morph.lang.spread import CHOICES
+from morph.prelude import atomic_add, f32, f64, i32, i64, u32, u64
+from morph.testing import fail_allocation, team
+
+
+@morph.kernel
+def summing(p, log, least):
+    total = p.count + 0.5
+    low, high = least, i64(-9)
+    n = 0
+    for e in p.outedges:
+        atomic_add(e.dst.count, 0)
+        if e.dst == p:
+            continue
+        n -= 1
+        low = min(low, e.weight)
+        if e.weight > 1:
+            high = max(e.id, high)
+            for twice in range(2):
+                total += e.weight * twice
+    if n < 0:
+        log.add(p, by=i64(low))
+        p.high = high
+        p.total = total
+    p.met = -n
+
+
+def summed(case, least=3):
+    n, ends = case
+    log, high, total, met = Counter(), [0] * n, [0.0] * n, [0] * n
+    for p in range(n):
+        mine = [(k, k * 7 % 5) for k, (a, b) in enumerate(ends) if a == p != b]
+        met[p] = len(mine)
+        if mine:
+            log[p, min(least, *(w for _, w in mine))] += 1
+            high[p] = max([-9, *(k for k, w in mine if w > 1)])
+            total[p] = 0.5 + sum(w for _, w in mine if w > 1)
+    return log, high, total, met
+
+
+def sums(target, case, choice):
+    g = graph(target, case, count=i32, high=i64, total=np.float64, met=i64)
+    log = morph.Collection(g.points, by=i64)
+    morph.foreach(g.points, summing, log, np.int32(3), balance=choice)
+    counters_hold(log)
+    found = Counter(zip(host(log.item).tolist(), host(log.by).tolist(), strict=True))
+    return found, *(host(getattr(g.points, c)).tolist() for c in ("high", "total", "met"))
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@tries(8)
+@given(graphs())
+def test_sums(target, choice, case):
+    assert all(got == summed(case) for got in shared(target, lambda: sums(target, case, choice)))
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("where", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_sums_of_items_without_room(where, choice):
+    for n in range(1, 6):
+        with fail_allocation(n, where), team(1 + n % 3):
+            assert sums(where, STAR, choice) == summed(STAR)
+
+
+@morph.kernel
+def gathering(p, log, most):
+    total, wide = f32(0), f64(p.id)
+    small, large = u32(4_000_000_000), u64(1)
+    low, high = np.inf, f32(-1)
+    for e in p.inedges:
+        total -= f32(e.weight)
+        wide += e.weight * 2.0**40
+        small = min(u32(e.id), small)
+        large = max(large, u64(e.id))
+        low = min(low, f64(e.weight))
+        high = max(high, f32(e.weight))
+    if p.in_degree > 0:  # room is reserved here, behind the loop
+        made = log.new_rows(i32(min(-total, most)) + 1)
+        for entry in made:
+            entry.item = p
+            entry.by = i64(small) * 1000 + i64(large)
+            entry.of = wide + low - high
+
+
+def gathered(case, most=2):
+    n, ends = case
+    log = Counter()
+    for p in range(n):
+        mine = [(k, k * 7 % 5) for k, (_, b) in enumerate(ends) if b == p]
+        if mine:
+            edges, weights = zip(*mine, strict=True)
+            of = p + sum(weights) * 2.0**40 + min(weights) - max(weights)
+            log[p, edges[0] * 1000 + max(edges[-1], 1), of] = min(sum(weights), most) + 1
+    return log
+
+
+def gathers(target, case, choice):
+    g = graph(target, case)
+    log = morph.Collection(g.points, by=i64, of=np.float64)
+    morph.foreach(g.points, gathering, log, f32(2), balance=choice)
+    counters_hold(log)
+    entries = (host(x).tolist() for x in (log.item, log.by, log.of))
+    return Counter(zip(*entries, strict=True))
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@tries(8)
+@given(graphs())
+def test_tails_that_reserve(target, choice, case):
+    got = shared(target, lambda: gathers(target, case, choice))
+    assert all(log == gathered(case) for log in got)
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("where", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_every_tail_can_fail(where, choice):
+    want, n = gathered(STAR), 0
+    while True:
+        n += 1
+        with fail_allocation(n, where) as fault, team(1 + n % 3):
+            assert gathers(where, STAR, choice) == want
+        if not fault.fired:
+            break
+    assert n > 8
+
+
+@morph.kernel
+def spread_out(p, k, log):
+    n = i64(0)
+    for t in p.outnbrs:
+        n += t.n
+    p.next = n
+    if n > 10**6:
+        log.add(p)
+
+
+@morph.kernel
+def take_over(p):
+    p.n = p.next
+
+
+@morph.program
+def rounds(g, k, log):
+    while k > 0:
+        morph.foreach(g.points, spread_out, k, log, where=lambda p: p.id % 3 != 1)
+        morph.foreach(g.points, take_over)
+        k -= 1
+    return k
+
+
+@tries(8)
+@given(graphs(), st.integers(1, 5))
+def test_sums_in_a_program(target, case, k):
+    n, ends = case
+    of, want = [1] * n, Counter()
+    for _ in range(k):
+        of = [sum(of[b] for a, b in ends if a == p) if p % 3 != 1 else 0 for p in range(n)]
+        want.update(p for p in range(n) if of[p] > 10**6)
+
+    def run(eager):
+        g = graph(target, case, n=i64, next=i64)
+        g.points.n[:] = 1
+        log = morph.Collection(g.points)
+        (rounds.eager if eager else rounds)(g, k, log)
+        counters_hold(log)
+        return host(g.points.n).tolist(), Counter(host(log.item).tolist())
+
+    for eager in (False, True):
+        assert all(got == (of, want) for got in shared(target, lambda: run(eager)))
+
+
+@morph.kernel
+def late(p, log, k):
+    n = 0
+    for e in p.outedges[p.id - k :]:
+        n += 1
+        log.add(p, by=e.id)
+    p.met = n
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@tries(8)
+@given(graphs(), st.integers(-3, 8))
+def test_rows_from_a_position_on(target, choice, case, k):
+    n, ends = case
+    rows = [[e for e, (a, _) in enumerate(ends) if a == p][max(p - k, 0) :] for p in range(n)]
+
+    def run():
+        g = graph(target, case, met=i64)
+        log = morph.Collection(g.points, by=i64)
+        morph.foreach(g.points, late, log, k, balance=choice)
+        counters_hold(log)
+        found = zip(host(log.item).tolist(), host(log.by).tolist(), strict=True)
+        assert ("SPREADS = true" in late.source()) == (choice != "thread")
+        return sorted(found), host(g.points.met).tolist()
+
+    want = [(p, e) for p, row in enumerate(rows) for e in row], [len(row) for row in rows]
+    assert all(got == want for got in shared(target, run))
