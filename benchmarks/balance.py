@@ -9,38 +9,20 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-from bfs import grid
 from common import devices, median, table
 
 import morph
+from morph import generate
 from morph.algorithms.scratch import columns
 from morph.prelude import atomic_add, atomic_min, i32
 
 FAR = 1 << 30
 
 
-def rmat(scale: int, degree: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of ``degree << scale`` edges, both directions of each."""
-    rng, m = np.random.default_rng(seed), degree << scale
-    a, b = np.zeros(m, np.int32), np.zeros(m, np.int32)
-    for bit in range(scale):
-        x = rng.random(m, np.float32)
-        a |= (x > 0.76).astype(np.int32) << bit
-        b |= (((x > 0.57) & (x <= 0.76)) | (x > 0.95)).astype(np.int32) << bit
-    name = rng.permutation(1 << scale).astype(np.int32)
-    return np.concatenate([name[a], name[b]]), np.concatenate([name[b], name[a]])
-
-
-def uniform(scale: int, degree: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """As `rmat`, between any two points."""
-    a, b = np.random.default_rng(seed).integers(0, 1 << scale, (2, degree << scale), np.int32)
-    return np.concatenate([a, b]), np.concatenate([b, a])
-
-
-def star(leaves: int) -> tuple[np.ndarray, np.ndarray]:
+def star(leaves: int) -> morph.Graph:
     """Point 0 joined to all others."""
     hub, leaf = np.zeros(leaves, np.int32), np.arange(1, leaves + 1, dtype=np.int32)
-    return np.concatenate([hub, leaf]), np.concatenate([leaf, hub])
+    return morph.Graph.from_edges(hub, leaf, symmetrize=True)
 
 
 @morph.kernel
@@ -105,12 +87,13 @@ def sweep(g, choice):
     morph.foreach(g.points, count, balance=choice)
 
 
-def distances(src, dst, n, source, repeat):
+def distances(g, source, repeat):
     """SciPy's seconds and distances."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order
 
-    m = csr_array((np.ones(len(src), np.int8), (src, dst)), shape=(n, n))
+    n, (offsets, ends, _) = len(g.points), g.csr()
+    m = csr_array((np.ones(len(ends)), ends, offsets), shape=(n, n))
     seconds, (order, before) = median(lambda: breadth_first_order(m, source), repeat)
     dist = np.full(n, FAR)
     dist[source] = 0
@@ -129,23 +112,23 @@ def main() -> None:
     parser.add_argument("--choices", nargs="*", default=["auto", "warp", "thread"])
     parser.add_argument("--graphs", nargs="*", default=["rmat", "uniform", "grid", "star"])
     options = parser.parse_args()
+    scale, degree = options.scale, options.degree
     makers = {
-        "rmat": lambda: rmat(options.scale, options.degree),
-        "uniform": lambda: uniform(options.scale, options.degree),
-        "grid": lambda: grid(options.side),
-        "star": lambda: star(options.degree << options.scale >> 2),
+        "rmat": lambda: generate.rmat(scale, degree, permute=True, simple=False),
+        "uniform": lambda: generate.uniform(1 << scale, degree << scale, simple=False),
+        "grid": lambda: generate.grid(options.side, options.side),
+        "star": lambda: star(degree << scale >> 2),
     }
     rows = []
     for name in options.graphs:
-        src, dst = makers[name]()
-        n = int(max(src.max(), dst.max())) + 1
-        degree = np.bincount(src, minlength=n)
-        source = 0 if name == "grid" else int(degree.argmax())
-        seconds, want = distances(src, dst, n, source, options.repeat)
-        about = {"graph": name, "edges": len(src), "most": int(degree.max())}
+        made = makers[name]()
+        n, many = len(made.points), made.degree()
+        source = 0 if name == "grid" else int(many.argmax())
+        seconds, want = distances(made, source, options.repeat)
+        about = {"graph": name, "edges": len(made.edges), "most": int(many.max())}
         rows.append(about | {"device": "SciPy", "choice": "", "BFS ms": seconds * 1e3})
         for device in devices(options.device):
-            g = morph.Graph.from_edges(src, dst, n=n, symmetric=True, device=device)
+            g = made.to(device)
             with columns(g.points, dist=(i32, FAR), hits=(i32, 0)):
                 lists = [morph.Collection(g.points, capacity=n) for _ in range(2)]
                 for choice in options.choices:
@@ -156,7 +139,7 @@ def main() -> None:
                     )
                     right = (g.device.to_host(g.points.dist.array) == want).all()
                     swept, _ = median(lambda g=g, c=choice: sweep(g, c), options.repeat)
-                    right &= (g.device.to_host(g.points.hits.array) == degree).all()
+                    right &= (g.device.to_host(g.points.hits.array) == many).all()
                     row = {"device": device, "choice": choice, "BFS ms": seconds * 1e3}
                     row |= {"levels": levels, "sweep ms": swept * 1e3}
                     rows.append(about | row | {"right": "yes" if right else "NO"})

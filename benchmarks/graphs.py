@@ -1,150 +1,321 @@
-"""The graph algorithms on an RMAT graph and on a grid, beside SciPy, NetworkX and the checkers.
+"""The graph algorithms beside every peer that is installed: times, ratios, floors; and a plot.
 
-Every answer is checked by `morph.validate`; the last column is what that takes.
+    python benchmarks/graphs.py rmat18 grid1000 roads/NY.gr.gz --sources 16 --plot ratios.png
+
+Inputs are named as `inputs` says.  A time is the median of --repeat runs on a graph that is on the
+device already, compiling not included; one that takes more than 2 s is run once.  A ratio is how
+many times as long the peer takes.  Every answer is held against every peer's, and judged by
+`morph.validate`, of random sources the first's.  The floor is what has to pass through memory if
+every arc is read once, at the speed of copying large arrays, or, if that is more, as many steps of
+a fused program that do next to nothing as there are levels.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
+import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bfs import grid
-from common import devices, median, table
+from common import devices, table
+from inputs import Input, load
+from peers import (
+    BETWEENNESS,
+    ITERATIONS,
+    PAGERANK,
+    PEERS,
+    PREDECESSORS,
+    SAMPLED,
+    Way,
+    answers,
+    between,
+    installed,
+    same,
+    version,
+)
+from ratios import plot
 
 import morph
 from morph import validate
+from morph.kernel import threads
+from morph.prelude import bool_
+from morph.timing import synchronize
 
-Edges = tuple[np.ndarray, np.ndarray, np.ndarray, int]
-
-
-def rmat(scale: int, each: int = 16, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the edges of Graph500's kind of graph, each once, without loops."""
-    rng, n = np.random.default_rng(seed), 1 << scale
-    src, dst = np.zeros((2, each * n), np.int64)
-    for bit in range(scale):
-        at = rng.random(each * n)
-        src |= (at > 0.76).astype(np.int64) << bit
-        dst |= (((at > 0.57) & (at <= 0.76)) | (at > 0.95)).astype(np.int64) << bit
-    names = rng.permutation(n)
-    src, dst = names[src], names[dst]
-    keys = np.sort((np.minimum(src, dst) * n + np.maximum(src, dst))[src != dst])
-    keys = keys[np.append(True, keys[1:] != keys[:-1])]
-    return keys // n, keys % n
+PATIENCE = 2.0  # seconds; what takes longer is run once
 
 
-def inputs(scale: int, side: int) -> dict[str, Edges]:
-    """Both graphs, edges both ways, weights from 1 to 255."""
-    found = {}
-    a, b = rmat(scale)
-    c, d = grid(side)
-    once = c < d
-    for name, u, v, n in ((f"rmat{scale}", a, b, 1 << scale),
-                          (f"grid{side}", c[once], d[once], side**2)):  # fmt: skip
-        weight = np.random.default_rng(2).integers(1, 256, len(u)).astype(np.int32)
-        ends = np.concatenate([u, v]), np.concatenate([v, u])
-        found[name] = *ends, np.concatenate([weight, weight]), n
-    return found
+@dataclass(frozen=True)
+class Algorithm:
+    """``solve(g, source)``, what checks it, and the bytes that have to be moved.
+
+    An arc is 4 bytes, the id of its target, and as many of its weight; a point 8 of its offset, and
+    what is written of it.  ``times``: how often every arc is read.
+    """
+
+    solve: Callable[[morph.Graph, int], Any]
+    judge: Callable[[morph.Graph, Any, int], None]
+    arc: int
+    point: int
+    times: int = 1
+    levels: Callable[[Any], int] | None = None
+    reached: bool = False  # from a source: what it does not reach is not read
 
 
-def peers(edges: Edges, slow: bool) -> dict[str, Callable[[], Any]]:
-    """SciPy's functions, and NetworkX's where SciPy has none."""
-    src, dst, weight, n = edges
-    found: dict[str, Callable[[], Any]] = {}
-    try:
-        from scipy.sparse import csgraph, csr_array
-
-        m = csr_array((weight, (src, dst)), shape=(n, n))
-        found = {
-            "bfs": lambda: csgraph.breadth_first_order(m, 0),
-            "sssp": lambda: csgraph.dijkstra(m, indices=0),
-            "sssp, predecessors": lambda: csgraph.dijkstra(m, indices=0, return_predecessors=True),
-            "connected_components": lambda: csgraph.connected_components(m, directed=False),
-            "mst": lambda: csgraph.minimum_spanning_tree(m),
-        }
-        # triangles by products of the matrix whose edges are turned by degree
-        degree = np.bincount(src, minlength=n)
-        later = (degree[src] < degree[dst]) | ((degree[src] == degree[dst]) & (src < dst))
-        ones = np.ones(int(later.sum()), np.int64)
-        turned = csr_array((ones, (src[later], dst[later])), shape=(n, n))
-        found["triangle_count"] = lambda: (turned @ turned).multiply(turned).sum()
-    except ImportError:
-        pass
-    if slow:
-        try:
-            import networkx as nx
-
-            g = nx.from_edgelist(zip(src.tolist(), dst.tolist(), strict=True))
-            found["core_number"] = lambda: nx.core_number(g)
-            found["pagerank"] = lambda: nx.pagerank(g)
-            found["betweenness, 4 sources"] = lambda: nx.betweenness_centrality(g, 4, seed=1)
-        except ImportError:
-            pass
-    return found
+def _betweenness(g: morph.Graph, sources: np.ndarray) -> Any:
+    return morph.betweenness(g, sources)
 
 
-RUNS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "bfs": (morph.bfs, lambda g, f: validate.bfs(g, f.distance, f.predecessor)),
-    "sssp": (morph.sssp, lambda g, f: validate.sssp(g, f.distance)),
-    "sssp, predecessors": (
-        lambda g: morph.sssp(g, predecessors=True),
-        lambda g, f: validate.sssp(g, f.distance, f.predecessor),
+ALGORITHMS = {
+    "bfs": Algorithm(
+        morph.bfs,
+        lambda g, f, s: validate.bfs(g, f.distance, f.predecessor, source=s),
+        4, 8 + 4, levels=lambda f: f.levels, reached=True,
     ),
-    "connected_components": (
-        morph.connected_components,
-        lambda g, f: validate.connected_components(g, f.label),
+    "sssp": Algorithm(
+        morph.sssp, lambda g, f, s: validate.sssp(g, f.distance, source=s), 8, 8 + 4, reached=True
     ),
-    "mst": (morph.mst, lambda g, f: validate.mst(g, f.edges)),
-    "core_number": (morph.core_number, lambda g, f: validate.core_number(g, f.core)),
-    "triangle_count": (
-        morph.triangle_count,
-        lambda g, f: validate.triangle_count(g, f.triangles, f.total),
+    PREDECESSORS: Algorithm(
+        lambda g, s: morph.sssp(g, s, predecessors=True),
+        lambda g, f, s: validate.sssp(g, f.distance, f.predecessor, source=s),
+        8, 8 + 8, reached=True,
     ),
-    "pagerank": (
-        lambda g: morph.pagerank(g, tolerance=1e-6),
-        lambda g, f: validate.pagerank(g, f.rank, tolerance=1e-6),
+    "connected_components": Algorithm(
+        lambda g, _: morph.connected_components(g),
+        lambda g, f, _: validate.connected_components(g, f.label),
+        4, 8 + 4,
     ),
-    "betweenness, 4 sources": (
-        lambda g: morph.betweenness(g, 4),
-        lambda g, f: validate.betweenness(g, f.centrality, f.sources),
+    "mst": Algorithm(lambda g, _: morph.mst(g), lambda g, f, _: validate.mst(g, f.edges), 8, 8),
+    "core_number": Algorithm(
+        lambda g, _: morph.core_number(g),
+        lambda g, f, _: validate.core_number(g, f.core),
+        4, 8 + 4,
     ),
-}
+    "triangle_count": Algorithm(
+        lambda g, _: morph.triangle_count(g),
+        lambda g, f, _: validate.triangle_count(g, f.triangles, f.total),
+        4, 8 + 8,
+    ),
+    PAGERANK: Algorithm(  # 8 bytes an arc: the id, and a share of single precision
+        lambda g, _: morph.pagerank(g, tolerance=0.0, iterations=ITERATIONS),
+        lambda g, f, _: validate.pagerank(g, f.rank, tolerance=f.error),
+        8, 8, ITERATIONS, levels=lambda f: f.iterations,
+    ),
+    BETWEENNESS: Algorithm(  # there and back
+        _betweenness,
+        lambda g, f, _: validate.betweenness(g, f.centrality, f.sources),
+        4, 8 + 8, 2 * SAMPLED,
+    ),
+}  # fmt: skip
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=int, default=18)
-    parser.add_argument("--side", type=int, default=1000)
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--device", default="all")
-    parser.add_argument("--slow", action="store_true", help="NetworkX, too")
-    parser.add_argument("--only", nargs="*", default=list(RUNS), choices=list(RUNS))
-    options = parser.parse_args()
-    rows = []
-    for name, edges in inputs(options.scale, options.side).items():
-        src, dst, weight, n = edges
-        others = peers(edges, options.slow)
-        graphs = {
-            device: morph.Graph.from_edges(src, dst, weight, n, symmetric=True, device=device)
-            for device in devices(options.device)
-        }
-        for what in options.only:
-            solve, judge = RUNS[what]
-            if what.startswith("betweenness") and name.startswith("grid") and n > 10**5:
-                continue  # more shortest paths than a float64 can count
-            row: dict[str, Any] = {"graph": name, "what": what}
+@dataclass
+class Result:
+    """One line of the table; ``peers``: seconds, and whether the answer was the same."""
+
+    graph: str
+    algorithm: str
+    device: str
+    seconds: float
+    arcs: float  # arcs read, if each is read as often as the floor says
+    bytes: float
+    levels: int | None
+    peers: dict[str, tuple[float, bool]] = field(default_factory=dict)
+
+
+@morph.kernel
+def nothing(p):
+    p.seen = True
+
+
+@morph.program
+def steps(g, count):
+    while count > 0:
+        morph.foreach(g.points, nothing)
+        count -= 1
+
+
+def step_seconds(device: str, count: int = 1000) -> float:
+    """Seconds of one step of a fused program that does next to nothing: the best of 7."""
+    g = morph.Graph(device)
+    g.points.add("seen", bool_)
+    # on a GPU all blocks meet after a step; on a CPU one thread alone could do without
+    g.points.extend(1 if g.device.kind == "cpu" else 1 << 16)
+    return min(seconds(lambda: steps(g, count)) for _ in range(7)) / count
+
+
+def bandwidth(device: str) -> float:
+    """Bytes a second that copying a large array reads and writes, on all threads: the best of 7."""
+    where = morph.device(device)
+    with where.active(), ThreadPoolExecutor(threads()) as pool:
+        size = 1 << (30 if where.kind == "cuda" else 28)
+        source, target = (where.xp.ones(size, np.uint8) for _ in range(2))
+        parts = [slice(None)]
+        if where.kind == "cpu":  # NumPy copies without holding its lock
+            cuts = np.linspace(0, size, threads() + 1).astype(int)
+            parts = [slice(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+
+        def copy() -> None:
+            list(pool.map(lambda part: where.xp.copyto(target[part], source[part]), parts))
+
+        return 2 * size / min(seconds(copy) for _ in range(7))
+
+
+def seconds(run: Callable[[], Any]) -> float:
+    """Of one run, from an idle device to an idle device."""
+    synchronize()
+    start = time.perf_counter()
+    run()
+    synchronize()
+    return time.perf_counter() - start
+
+
+def timed(run: Callable[[int], Any], sources: list[Any], repeat: int) -> tuple[float, list[Any]]:
+    """Median seconds and all results; of one source, the median of repeated runs."""
+    if seconds(lambda: run(sources[0])) > PATIENCE:  # which compiles, or fills caches
+        repeat = 1
+    times, found = [], []
+    for source in sources:
+        for last in range(repeat if len(sources) == 1 else 1)[::-1]:
+            kept: list[Any] = []
+            times.append(seconds(lambda: kept.append(run(source))))
+            if last == 0:
+                found += kept
+    return statistics.median(times), found
+
+
+def fastest(ways: list[Way], sources: list[int], repeat: int) -> tuple[float, list[Any]]:
+    """As `timed`, of the best way, with answers in place of results."""
+    best: tuple[float, list[Any]] | None = None
+    for way in ways:
+        took, found = timed(way.run, sources, repeat)
+        if best is None or took < best[0]:
+            best = took, [way.answer(f) for f in found]
+    assert best is not None
+    return best
+
+
+def measure(graph: Input, options: argparse.Namespace, names: list[str]) -> list[Result]:
+    """All algorithms on a graph, on all devices."""
+    made: dict[str, Any] = {}
+    results = []
+    graphs = {device: graph.graph(device) for device in devices(options.device)}
+    comparable, sampled = answers(graph), between(graph)
+    for what in options.only:
+        algorithm = ALGORITHMS[what]
+        wanted = {what: [0]}
+        if options.sources and what in ("bfs", "sssp"):
+            wanted[f"{what}, {options.sources} sources"] = graph.sources(options.sources)
+        for title, sources in wanted.items():
+            if what == BETWEENNESS:
+                sources = [sampled]
+            lines, truth = [], None
             for device, g in graphs.items():
-                seconds, found = median(lambda g=g, solve=solve: solve(g), options.repeat)
-                row[f"{device}, ms"] = seconds * 1e3
-                start = time.perf_counter()
-                judge(g, found)
-                row["check, ms"] = (time.perf_counter() - start) * 1e3
-            if what in others:
-                row["peer, ms"] = median(others[what], 1 if options.slow else 3, 0)[0] * 1e3
-            rows.append(row)
-    table(rows)
+                try:
+                    took, found = timed(lambda s: algorithm.solve(g, s), sources, options.repeat)
+                except OverflowError as problem:  # paths of a large grid
+                    print(f"{graph.name}, {what}: {problem}")
+                    break
+                if graph.arcs <= options.validate * 1e6:
+                    algorithm.judge(g, found[0], sources[0])
+                truth = [comparable[what](one) for one in found]
+                arcs, points = reach(graph, truth if algorithm.reached else None)
+                levels = [algorithm.levels(one) for one in found] if algorithm.levels else [None]
+                lines.append(
+                    Result(
+                        graph.name, title, device, took, arcs * algorithm.times,
+                        (arcs * algorithm.arc + points * algorithm.point) * algorithm.times,
+                        sorted(levels)[len(levels) // 2],
+                    )
+                )  # fmt: skip
+            for name in names if lines else []:
+                if name not in made:
+                    made[name] = PEERS[name][1](graph)
+                if what not in made[name]:
+                    continue
+                took, theirs = fastest(made[name][what], sources, options.repeat)
+                right = all(
+                    b is None or same(what, a, b) for a, b in zip(truth or [], theirs, strict=True)
+                )
+                for line in lines:
+                    line.peers[name] = took, right
+            results += lines
+    return results
+
+
+def reach(graph: Input, distances: list[np.ndarray] | None) -> tuple[float, float]:
+    """Arcs and points, of those that a source reaches; of several sources, the median."""
+    if distances is None:
+        return graph.arcs, graph.n
+    reached = [np.isfinite(d) for d in distances]
+    arcs = [int(graph.degree[r].sum()) for r in reached]
+    return statistics.median(arcs), statistics.median(int(r.sum()) for r in reached)
+
+
+def row(r: Result, names: list[str], speed: float, step: float) -> dict[str, Any]:
+    floor = max(r.bytes / speed, (r.levels or 0) * step)
+    out: dict[str, Any] = {
+        "graph": r.graph,
+        "algorithm": r.algorithm,
+        "device": r.device,
+        "Morph ms": f"{r.seconds * 1e3:,.4g}",
+    }
+    for name in names:
+        took, right = r.peers.get(name, (None, True))
+        text = "" if took is None else f"{took * 1e3:,.4g} ({took / r.seconds:.2g} x)"
+        out[f"{name} ms"] = text if right else text + " WRONG"
+    out["M arcs/s"] = f"{r.arcs / r.seconds / 1e6:,.4g}"
+    out["levels"] = "" if r.levels is None else r.levels
+    out["us/level"] = "" if not r.levels else r.seconds * 1e6 / r.levels
+    by = "bytes" if floor == r.bytes / speed else "steps"
+    out["floor ms"] = f"{floor * 1e3:,.3g} {by}"
+    out["of floor"] = f"{100 * floor / r.seconds:.2g} %"
+    return out
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("inputs", nargs="*", default=["rmat18", "grid1000"])
+    parser.add_argument("--device", default="all", help="cpu, cuda or all, the default")
+    parser.add_argument("--only", nargs="+", default=list(ALGORITHMS), choices=list(ALGORITHMS))
+    parser.add_argument("--peers", nargs="*", choices=list(PEERS), help="those installed")
+    parser.add_argument("--slow", action="store_true", help="NetworkX, too")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--sources", type=int, default=0, help="random sources, beside source 0")
+    parser.add_argument("--validate", type=float, default=1e9, metavar="M",
+                        help="only graphs of at most so many million arcs")  # fmt: skip
+    parser.add_argument("--cache", type=Path, metavar="FOLDER",
+                        default=Path(tempfile.gettempdir(), "morph-graphs"))  # fmt: skip
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the ratios")
+    options = parser.parse_args(arguments)
+    names = installed(options.peers, options.slow, "cuda" in devices(options.device))
+    print("beside", ", ".join(version(name) for name in names) or "no peer", flush=True)
+    speed, step = {}, {}
+    for device in devices(options.device):
+        speed[device], step[device] = bandwidth(device), step_seconds(device)
+        used = f"{threads()} threads" if device == "cpu" else morph.device(device).name
+        print(f"{used}: copying {speed[device] / 1e9:,.3g} GB/s read and written, a step"
+              f" {step[device] * 1e6:.2g} us", flush=True)  # fmt: skip
+    results = []
+    for given in options.inputs:
+        graph = load(given, options.cache)
+        print(f"{graph.name}: {graph.n:,} points, {graph.arcs:,} arcs", flush=True)
+        found = measure(graph, options, names)
+        table([row(r, names, speed[r.device], step[r.device]) for r in found])
+        results += found
+    if options.plot:
+        plot(results, options.plot)
+    wrong = [f"{r.graph}, {r.algorithm}, {r.device}: {name}"
+             for r in results for name, (_, right) in r.peers.items() if not right]  # fmt: skip
+    if wrong:
+        raise SystemExit("other answers than Morph's:\n" + "\n".join(wrong))
 
 
 if __name__ == "__main__":

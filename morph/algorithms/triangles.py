@@ -82,21 +82,27 @@ def _turned(graph: Graph) -> tuple[Graph, Any]:
     pick = live_edges(graph)
     with graph.device.active():
         src, dst = graph.edges.src.array[pick], graph.edges.dst.array[pick]
-        degree = xp.bincount(src, minlength=n) + xp.bincount(dst, minlength=n)
+        degree = graph.degree()
+        if graph.directed:
+            degree = degree + xp.bincount(dst, minlength=n)
         words = (degree << 32) | xp.arange(n)  # sorting these is faster than argsort
         words.sort()
         order = words & 0xFFFFFFFF
-        rank = xp.empty(n, np.int64)
-        rank[order] = xp.arange(n)
+        rank = xp.empty(n, np.int32)
+        rank[order] = xp.arange(n, dtype=np.int32)
         a, b = rank[src], rank[dst]
         if graph.directed:
             a, b = xp.minimum(a, b), xp.maximum(a, b)
-        keys = (a * n + b)[a < b]
+        later = a < b
+        keys = a[later].astype(np.int64) << 32 | b[later]
         keys.sort()
         first = xp.ones(keys.size, bool)
         first[1:] = keys[1:] != keys[:-1]
         keys = keys[first]
-        turned = Graph.from_edges(keys // n, keys % n, n=n, device=graph.device)
+        turned = Graph.from_edges(
+            (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32), n=n,
+            device=graph.device,
+        )  # fmt: skip
         offsets, _ = turned.adjacency("out")
         turned.points.add("first", i64)
         turned.points.first[:] = offsets[:-1]

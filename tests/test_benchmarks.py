@@ -1,0 +1,87 @@
+"""The benchmarks of graph algorithms run on tiny inputs, and notice what is wrong."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parent.parent / "benchmarks"
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """Import a benchmark by name, as if it were run."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    names = [f.stem for f in FOLDER.glob("*.py")]
+    for name in names:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+    def run(name, *arguments):
+        module = importlib.import_module(name)
+        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+        return module
+
+    yield run
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def test_graphs_beside_peers(script, tmp_path, capsys):
+    road = tmp_path / "road.gr.gz"
+    road.write_bytes(gzip.compress(b"p sp 4 5\na 1 2 7\na 2 1 5\na 2 3 1\na 3 3 1\na 3 2 1\n"))
+    graphs = script("graphs")
+    options = ["--device", "cpu", "--repeat", "1", "--sources", "2", "--slow"]
+    options += ["--cache", str(tmp_path), "--plot", str(tmp_path / "ratios.png")]
+    graphs.main(["rmat5", "grid6", "uniform5", str(road), *options])
+    out = capsys.readouterr().out
+    for algorithm in graphs.ALGORITHMS:
+        assert out.count(f" {algorithm} ") >= 4, out
+    assert "SciPy ms" in out and "NetworkX ms" in out and "sssp, 2 sources" in out
+    assert "WRONG" not in out
+    assert (tmp_path / "ratios.png").stat().st_size > 10000
+    made = (tmp_path / "grid6.npz").stat().st_mtime_ns
+    graphs.main(["grid6", "--only", "bfs", "--peers", "--validate", "0", *options])
+    assert (tmp_path / "grid6.npz").stat().st_mtime_ns == made
+    assert "beside no peer" in capsys.readouterr().out
+
+
+def test_other_answers_are_told(script, tmp_path, capsys):
+    graphs, peers = script("graphs"), script("peers")
+    way = peers.Way(lambda s: None, lambda found: np.zeros(36))
+    peers.PEERS["SciPy"] = ("scipy", lambda graph: {"bfs": [way]})
+    with pytest.raises(SystemExit, match="grid6, bfs, cpu: SciPy"):
+        graphs.main(["grid6", "--device", "cpu", "--repeat", "1", "--only", "bfs", "sssp",
+                     "--peers", "SciPy", "--cache", str(tmp_path)])  # fmt: skip
+    assert "WRONG" in capsys.readouterr().out
+
+
+def test_inputs(script, tmp_path):
+    inputs = script("inputs")
+    file = tmp_path / "ring.gr"
+    file.write_text("p tw 4 4\n1 2\n2 3\n3 4\n4 1\n")
+    ring = inputs.load(str(file), tmp_path)
+    assert ring.name == "ring" and ring.n == 4 and ring.arcs == 8
+    src, dst, weight = (part.tolist() for part in ring.once)
+    hashed = [(u * 2654435761 ^ v * 40503) % 1000 + 1 for u, v in zip(src, dst, strict=True)]
+    assert weight == hashed
+    again = inputs.load("rmat6", tmp_path), inputs.load("rmat6", tmp_path)
+    assert all(np.array_equal(getattr(again[0], x), getattr(again[1], x))
+               for x in ("offsets", "dst", "weight"))  # fmt: skip
+    assert len(again[0].sources(3)) == 3
+    with pytest.raises(SystemExit, match="neither a file"):
+        inputs.load("nothing", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name, options",
+    [("bfs", "--side 9 --device cpu --repeat 1"), ("lines", ""),
+     ("balance", "--scale 5 --side 6 --device cpu --repeat 1")],
+)  # fmt: skip
+def test_others_run(script, name, options, capsys):
+    script(name, *options.split()).main()
+    assert "NO" not in capsys.readouterr().out
