@@ -3,6 +3,14 @@
 // Integers: `//` and `%` round down, by zero they give 0; a shift by the width or more gives what
 // shifting bit by bit would.  Floats: as numpy.floor_divide and numpy.remainder.
 
+// Integers wrap around.  Of signed ones a GPU's compiler would take for granted that they never do.
+template <i32 BYTES> struct Wrapping { typedef u32 type; };
+template <> struct Wrapping<8> { typedef u64 type; };
+template <class T> using Wraps = typename Wrapping<sizeof(T)>::type;
+template <class T> MORPH_FN T wrap_add(T x, Value<T> y) { return T(Wraps<T>(x) + Wraps<T>(y)); }
+template <class T> MORPH_FN T wrap_sub(T x, Value<T> y) { return T(Wraps<T>(x) - Wraps<T>(y)); }
+template <class T> MORPH_FN T wrap_mul(T x, Value<T> y) { return T(Wraps<T>(x) * Wraps<T>(y)); }
+
 template <class T> MORPH_FN constexpr bool is_float() { return T(0.5) != T(0); }
 template <> MORPH_FN constexpr bool is_float<f16>() { return true; }
 
@@ -63,7 +71,7 @@ template <class T> MORPH_FN T floor_div(T x, T y) {
         return divide(x, y).quotient;
     } else {
         if (y == T(0)) return T(0);
-        if (y == T(-1) && T(-1) < T(0)) return T(0 - x);  // also where x is the least integer
+        if (y == T(-1) && T(-1) < T(0)) return wrap_sub(T(0), x);  // also where x is the least integer
         return T(x / y - (x % y != 0 && (x < T(0)) != (y < T(0))));
     }
 }
@@ -86,11 +94,15 @@ template <class T> MORPH_FN T shift_right(T x, T n) {
     return u64(n) < 8 * sizeof(T) ? T(x >> n) : x < T(0) ? T(-1) : T(0);
 }
 
+template <class T> MORPH_FN T sum_of(T x, T y) {
+    if constexpr (is_float<T>()) return x + y;
+    else return wrap_add(x, y);
+}
 template <class T> MORPH_FN T min_of(T x, T y) { return x < y || x != x ? x : y; }
 template <class T> MORPH_FN T max_of(T x, T y) { return x > y || x != x ? x : y; }
 template <class T> MORPH_FN T abs_of(T x) {
     if constexpr (is_float<T>()) return from_bits<T>(to_bits(x) & ~(Bits<T>(1) << (8 * sizeof(T) - 1)));
-    else return x < T(0) ? T(0 - x) : x;
+    else return x < T(0) ? wrap_sub(T(0), x) : x;
 }
 // The e with 2^e <= |x| < 2^(e + 1): the exponent's bits, so 0 and subnormal numbers have the least.
 template <class T> MORPH_FN i32 exponent_of(T x) {

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from morph.transfer import LARGE, fetch
+
 Array = Any
 """A NumPy array on the host devices, a CuPy array on a CUDA device."""
 
@@ -115,7 +117,7 @@ class Device:
         if hasattr(x, "__cuda_array_interface__"):
             if not hasattr(x, "get"):  # another library's array: CuPy wraps it without a copy
                 x = importlib.import_module("cupy").asarray(x)
-            return x.get()  # type: ignore[no-any-return]
+            return fetch(x) if x.nbytes >= LARGE and x.flags.c_contiguous else x.get()
         return np.asarray(x)
 
     def strided(

@@ -76,9 +76,9 @@ class Store:
         self._fills: Array = None
         self.meta = device.zeros(8, np.int64)
         # On the host the words are the meta array itself; of a GPU's, a copy until `touched`.
-        self._words: np.ndarray[Any, Any] | None = None if device.kind == "cuda" else self.meta
-        words = self.words
+        words = np.zeros(8, np.int64) if device.kind == "cuda" else self.meta
         words[CAPACITY] = words[BUDGET] = self.capacity
+        self._words: np.ndarray[Any, Any] | None = words
         self._push()
 
     # --- counters --------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import morph
 from morph import validate
 from morph.algorithms import bfs as bfs_module
 from morph.algorithms.scratch import columns
-from morph.prelude import i32
+from morph.prelude import i32, i64
 
 FAR = np.iinfo(np.int64).max
 several = st.lists(st.integers(0, 23), min_size=1, max_size=3)
@@ -195,6 +195,8 @@ def test_fused_equals_eager(target, edges):
             lists = [morph.Collection(g.points) for _ in range(2)]  # without room: they grow
             g.points[0].dist = 0
             lists[0].add(0)
-            levels = run(g, *lists, i32(0), i32(99), False, edges[0])
+            found = morph.Table("found", g.device, edges=i64)
+            found.new(edges=0)
+            levels = run(g, *lists, found, i32(0), i32(99), False)
             results.append((levels, host(g.points.dist.array).tolist()))
     assert results[0] == results[1]

@@ -33,7 +33,7 @@ MORPH_FN void relax(const Args& a, Item& it, i32 p) {
     for (i64 k1_ = row_begin(a.g_out_offset, p), e2_ = row_end(a.g_out_offset, p); k1_ < e2_; k1_++) {
         e = edge_at(k1_);
         t = a.g_edges_dst.get(e);
-        atomic_min(a.g_points_dist.at(t), a.g_points_dist.get(p) + a.g_edges_weight.get(e), a.changed_flag);
+        atomic_min(a.g_points_dist.at(t), wrap_add(a.g_points_dist.get(p), a.g_edges_weight.get(e)), a.changed_flag);
     }
 }
 """  # noqa: E501

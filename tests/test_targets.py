@@ -96,6 +96,34 @@ def test_arithmetic(target, dtype, data):
 
 
 @morph.kernel
+def compare_wrapped(r):
+    """What a compiler would fold if it took for granted that nothing overflows."""
+    r.fell, r.rose = r.x + r.y < r.x, r.x - r.y > r.x
+    r.halved, r.odd = r.x * 2 // 2 == r.x, -r.x < 0
+    r.least = abs(r.x) >= 0
+    r.wide = i64(r.x + r.y)
+
+
+@pytest.mark.parametrize("dtype", ["i2", "i4", "i8"])
+@tries(6)
+@given(st.data())
+def test_overflow_wraps_where_it_is_compared(target, dtype, data):
+    x, y = data.draw(samples(dtype)), data.draw(samples(dtype))
+    two = x.dtype.type(2)
+    with np.errstate(over="ignore"):
+        want = {"fell": x + y < x, "rose": x - y > x, "halved": x * two // two == x}
+        want |= {"odd": -x < 0, "least": np.abs(x) >= 0, "wide": (x + y).astype("i8")}
+
+    def run():
+        t = table(target, x=x, y=y, **{name: np.zeros_like(w) for name, w in want.items()})
+        morph.foreach(t, compare_wrapped)
+        for name, w in want.items():
+            assert same(t.__getattr__(name), w), (name, x, y)
+
+    everywhere(target, run)
+
+
+@morph.kernel
 def bits(r):
     r.both, r.any, r.one, r.none = r.x & r.y, r.x | r.y, r.x ^ r.y, ~r.x
     r.left, r.right = r.x << r.by, r.x >> r.by

@@ -2,8 +2,8 @@
 
 Level by level on two worklists that are swapped: the points of a level lower those of their
 neighbours that are farther, and whoever lowers a point first adds it to the next level
-(Unnikrishnan et al., Falcon, figure 36).  Where edges are held both ways and the level is large,
-the points not yet found look for a neighbour in it instead, and stop at the first (Beamer,
+(Unnikrishnan et al., Falcon, figure 36).  Where edges are held both ways and the level has many of
+them, the points not yet found look for a neighbour in it instead, and stop at the first (Beamer,
 Asanovic, Patterson, SC 2012).  One launch for all of it.  Work O(n + m), often much less than m.
 """
 
@@ -15,11 +15,12 @@ from morph.algorithms.scratch import columns, source_ids
 from morph.collect import Collection
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
-from morph.prelude import atomic_min, i32
+from morph.prelude import atomic_add, atomic_min, i32, i64
+from morph.table import Table
 
 FAR = 2**31 - 1
-UNFOUND = 14  # points not yet found look themselves once a level has more than a 14th of them
-LARGE = 24  # and more than a 24th of all
+UNFOUND = 14  # points not yet found look themselves if the level has a 14th of their edges
+SMALL = 256  # a level of fewer than a 256th of all points does not ask for its edges
 
 
 class Bfs(NamedTuple):
@@ -31,35 +32,41 @@ class Bfs(NamedTuple):
 
 
 @kernel
-def push(p, level, then):
+def push(p, level, then, found):
     for t in p.outnbrs:
         if atomic_min(t.dist, level) > level:
             t.predecessor = p.id
             then.add(t)
+            atomic_add(found[0].edges, t.out_degree)
 
 
 @kernel
-def pull(p, level, then):
-    found = None
+def pull(p, level, then, found):
+    before = None
     for t in p.outnbrs:
         if t.dist < level:
-            found = t
+            before = t
             break
-    if found is not None:
+    if before is not None:
         p.dist = level
-        p.predecessor = found.id
+        p.predecessor = before.id
         then.add(p)
+        atomic_add(found[0].edges, p.out_degree)
 
 
 @program
-def search(g, now, then, level, cutoff, both, left):
+def search(g, now, then, found, level, cutoff, both):
+    known = 0  # edges of the points found, before this level and with it
     while level < cutoff and not now.empty:
         level += 1
-        left -= len(now)
-        if both and len(now) * UNFOUND > left and len(now) * LARGE > len(g.points):
-            foreach(g.points, pull, level, then, where=lambda p: p.dist > level)
+        pulls = False
+        if both and len(now) * SMALL > len(g.points):
+            before, known = known, found[0].edges
+            pulls = (known - before) * UNFOUND > len(g.edges) - known
+        if pulls:
+            foreach(g.points, pull, level, then, found, where=lambda p: p.dist > level)
         else:
-            foreach(now, push, level, then)
+            foreach(now, push, level, then, found)
         now, then = then, now
         then.clear()
     return level
@@ -99,7 +106,10 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
         graph.points.dist[starts] = 0
         now, then = (Collection(graph.points, capacity=n) for _ in range(2))
         now.extend(starts)
-        levels = search(graph, now, then, i32(0), most, not graph.directed, n)
-        distance, predecessor = graph.points.dist[:].copy(), graph.points.predecessor[:].copy()
-    distance[distance == FAR] = -1
-    return Bfs(distance, predecessor, levels)
+        found = Table("found", graph.device, edges=i64)
+        found.new(edges=0)
+        levels = search(graph, now, then, found, i32(0), most, not graph.directed)
+        dist = graph.points.dist.array
+        with graph.device.active():
+            distance = graph.device.xp.where(dist == FAR, i32(-1), dist)
+        return Bfs(distance, graph.points.predecessor[:].copy(), levels)

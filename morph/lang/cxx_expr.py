@@ -20,6 +20,7 @@ BUILTINS = {
 }  # fmt: skip
 SIGNS = ("exponent", "popcount", "orient2d", "incircle")  # give an i32, whatever they take
 OPERATORS = {"//": "floor_div", "%": "floor_mod", "<<": "shift_left", ">>": "shift_right"}
+WRAPPING = {"+": "wrap_add", "-": "wrap_sub", "*": "wrap_mul"}
 
 
 class Expressions:
@@ -40,9 +41,9 @@ class Expressions:
             case ir.Compare() | ir.Logic() | ir.Select():
                 compound = True
             case ir.Binary():
-                compound = e.op not in OPERATORS and not narrow(e.type)
+                compound = e.op not in OPERATORS and not narrow(e.type) and not wraps(e)
             case ir.Unary():
-                compound = not narrow(e.type)
+                compound = not narrow(e.type) and not wraps(e)
             case _:
                 compound = False
         return f"({self.expr(e)})" if compound else self.expr(e)
@@ -137,11 +138,16 @@ class Expressions:
         t = self.names.type(e.type)
         if t == "bool":  # `~` of a bool is `not`, as in NumPy
             return f"!{x}"
+        if wraps(e):
+            return f"wrap_sub({t}(0), {self.expr(e.x)})"
         return f"{t}({e.op}{x})" if narrow(e.type) else f"{e.op}{x}"
 
     def _binary(self, e: ir.Binary) -> str:
         if e.op in OPERATORS:
             return f"{OPERATORS[e.op]}({self.expr(e.x)}, {self.expr(e.y)})"
+        if wraps(e):
+            t = "" if e.x.type == e.type else f"<{self.names.type(e.type)}>"
+            return f"{WRAPPING[e.op]}{t}({self.expr(e.x)}, {self.expr(e.y)})"
         text = f"{self.sub(e.x)} {e.op} {self.sub(e.y)}"
         return f"{self.names.type(e.type)}({text})" if narrow(e.type) else text
 
@@ -178,6 +184,13 @@ class Expressions:
             case ir.LocalClear():
                 return f"{self.resolve(e.name)}.n = 0"
         raise AssertionError(f"{type(e).__name__} stands where it cannot")
+
+
+def wraps(e: ir.Binary | ir.Unary) -> bool:
+    """Whether C++ leaves open what becomes of an overflow: that of signed integers."""
+    t = e.type
+    signed = isinstance(t, Scalar) and (t.kind == "i" or (t.name == "u16" and e.op == "*"))
+    return e.op in WRAPPING and signed
 
 
 def narrow(t: Type) -> bool:

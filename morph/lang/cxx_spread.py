@@ -117,8 +117,8 @@ def _adds(e: Emission, spread: Spread, to: str = "") -> str:
     done = []
     for name, how in spread.sums:
         m = e.names.member(name)
-        both = f"{to}{m} + x.{m}" if how == "+" else f"{how}_of({to}{m}, x.{m})"
-        done.append(f"{to}{m} = {both};")
+        both = "sum_of" if how == "+" else f"{how}_of"
+        done.append(f"{to}{m} = {both}({to}{m}, x.{m});")
     return " ".join(done)
 
 
