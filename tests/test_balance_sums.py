@@ -211,3 +211,78 @@ def test_rows_from_a_position_on(target, choice, case, k):
 
     want = [(p, e) for p, row in enumerate(rows) for e in row], [len(row) for row in rows]
     assert all(got == want for got in shared(target, run))
+
+
+@morph.kernel
+def survey(whole, rows, least):
+    total, high = i64(whole.total), i32(-1)
+    for r in rows[1:]:
+        if r.x < least:
+            continue
+        total += r.x
+        high = max(high, r.id)
+        r.x = r.x + 1
+    whole.total = total
+    whole.high = high
+
+
+@morph.kernel
+def thin_out(r, most):
+    if r.x > most:
+        r.delete()
+
+
+@morph.program
+def surveys(all, whole, rows, k):
+    while k > 0:
+        morph.foreach(all, survey, rows, 2)
+        morph.foreach(rows, thin_out, whole.total)  # read before the first item runs
+        k -= 1
+    return k
+
+
+@tries(10)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=40), st.integers(1, 3))
+def test_a_table_is_summed_up(target, xs, k):
+    x, total, dead = list(xs), 0, set()
+    for _ in range(k):
+        met = [r for r in range(1, len(x)) if r not in dead and x[r] >= 2]
+        total += sum(x[r] for r in met)
+        high = max(met, default=-1)
+        for r in met:
+            x[r] += 1
+        dead |= {r for r in range(len(x)) if x[r] > total}
+
+    def run(eager):
+        rows = morph.Table("rows", target, x=i64)
+        rows.extend(x=xs)
+        every = morph.Table("every", target, total=i64, high=i32)
+        every.extend(1)
+        (surveys.eager if eager else surveys)(every, every[0], rows, k)
+        alive = host(rows.alive)
+        return int(every[0].total), int(every[0].high), host(rows.x)[alive].tolist()
+
+    want = total, high, [v for r, v in enumerate(x) if r not in dead]
+    for eager in (True, False):
+        assert all(got == want for got in shared(target, lambda: run(eager)))
+
+
+@morph.kernel
+def fills(r, rows):
+    for q in rows:
+        q.x = r.id + q.x
+
+
+@morph.kernel
+def meets_itself(r, rows):
+    for q in rows:
+        if q.x > r.x:
+            q.x = 0
+
+
+@pytest.mark.parametrize("kernel", [fills, meets_itself])
+def test_rows_that_are_shared(kernel):
+    rows = morph.Table("rows", "cpu", x=i64)
+    rows.extend(1)
+    morph.foreach(rows, kernel, rows)
+    assert ("SPREADS = true" in kernel.source()) == (kernel is fills)

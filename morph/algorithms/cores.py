@@ -3,8 +3,9 @@
 The k-core is what is left when points with fewer than k edges are deleted until there are none; a
 point's core number is the largest k whose core holds it (Seidman 1983).  Peeling, level by level
 (Matula, Beck 1983; Dasari, Desh, Zubair, ParK, 2014): a deleted point lowers the degree of its
-neighbours, and whoever so falls to the level is deleted next.  Between levels the points that are
-left are listed anew; a point is listed as often as its core number says, so all of it is O(n + m).
+neighbours, and whoever so falls to the level is deleted next, if not at once.  Every few levels
+the points that are left are listed anew; one is looked at about as often as its core number says,
+so all of it is O(n + m).
 """
 
 from __future__ import annotations
@@ -41,14 +42,6 @@ def count(p):
 
 
 @kernel
-def sift(p, k, falling, left):
-    if p.near <= k:
-        falling.add(p)
-    else:
-        left.add(p)
-
-
-@kernel
 def drop(p, k, falling):
     p.core = i32(k)
     for t in p.nbrs:
@@ -56,16 +49,25 @@ def drop(p, k, falling):
             falling.add(t)
 
 
+@kernel
+def keep(p, rest):
+    rest.add(p)
+
+
 @program
 def peel(k, last, left, rest, falling, then):
+    levels = 0
     while k <= last and not left.empty:
-        foreach(left, sift, k, falling, rest, where=lambda p: p.core < 0)
-        left, rest = rest, left
-        rest.clear()
-        while not falling.empty:
-            foreach(falling, drop, k, then)
+        foreach(left, drop, k, falling, where=lambda p: p.core < 0 and p.near <= k)
+        while not falling.empty:  # some of these went meanwhile, in the step that they fell in
+            foreach(falling, drop, k, then, where=lambda p: p.core < 0)
             falling, then = then, falling
             then.clear()
+        levels += 1
+        if levels % 4 == 1:  # a step of its own costs more than looking at those that are gone
+            foreach(left, keep, rest, where=lambda p: p.core < 0)
+            left, rest = rest, left
+            rest.clear()
         k += 1
 
 

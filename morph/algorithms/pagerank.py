@@ -15,9 +15,9 @@ import numpy as np
 
 from morph.algorithms.scratch import columns, live_edges
 from morph.graph import Graph
-from morph.kernel import foreach, kernel
+from morph.kernel import foreach, kernel, program
 from morph.prelude import f64
-from morph.reduce import reduce
+from morph.table import Table
 
 
 class PageRank(NamedTuple):
@@ -39,15 +39,6 @@ def weigh(p):
     for e in p.outedges:
         total += e.weight
     p.out = total
-
-
-@kernel
-def share(p):
-    p.given = 0.0
-    p.loose = p.rank
-    if p.out > 0.0:
-        p.given = p.rank / p.out
-        p.loose = 0.0
 
 
 @kernel
@@ -78,6 +69,37 @@ def pull_weighted(p, base, damping):
     rank = base * p.jump + damping * total
     p.moved = abs(rank - p.rank)
     p.rank = rank
+
+
+@kernel
+def share(whole, g):
+    """What each point gives along an edge; what those have who have none, and how far all moved."""
+    loose, moved = 0.0, 0.0
+    for p in g.points:
+        moved += p.moved
+        if p.out > 0.0:
+            p.given = p.rank / p.out
+        else:
+            loose += p.rank
+    whole.loose = loose
+    whole.moved = moved
+
+
+def _iterating(pull):
+    @program
+    def iterate(g, all, whole, damping, tolerance, most):
+        foreach(all, share, g)
+        done = 0
+        while done < most and (done == 0 or whole.moved >= tolerance):
+            foreach(g.points, pull, 1 - damping + damping * whole.loose, damping)
+            foreach(all, share, g)
+            done += 1
+        return done
+
+    return iterate
+
+
+iterate, iterate_back, iterate_weighted = map(_iterating, (pull, pull_back, pull_weighted))
 
 
 def pagerank(
@@ -126,19 +148,15 @@ def pagerank(
     jump = _jump(graph, personalization)
     if weighted:
         _check_weights(graph)
-    step = pull_weighted if weighted else pull if graph.directed else pull_back
-    names = ("rank", "out", "given", "loose", "moved", "jump")
+    run = iterate_weighted if weighted else iterate if graph.directed else iterate_back
+    names = ("rank", "out", "given", "moved", "jump")
+    all = Table("all", graph.device, loose=f64, moved=f64)
+    all.extend(1)
     with columns(graph.points, **dict.fromkeys(names, (f64, 0))):
         graph.points.jump[:] = graph.points.rank[:] = jump
         foreach(graph.points, weigh if weighted else count)
-        error, done = 0.0, 0
-        while done < iterations and (done == 0 or error >= tolerance):
-            foreach(graph.points, share)
-            base = 1 - damping + damping * float(reduce(graph.points.loose, "sum"))
-            foreach(graph.points, step, base, damping)
-            error = float(reduce(graph.points.moved, "sum"))
-            done += 1
-        return PageRank(graph.points.rank[:].copy(), done, error)
+        done = run(graph, all, all[0], float(damping), float(tolerance), iterations)
+        return PageRank(graph.points.rank[:].copy(), done, float(all[0].moved))
 
 
 def _jump(graph: Graph, personalization: Any) -> Any:

@@ -13,7 +13,7 @@ from morph.lang import ir
 from morph.lang.abi import cname
 from morph.lang.cxx import constant
 from morph.lang.cxx_stmt import Body
-from morph.lang.spread import LISTS, Spread
+from morph.lang.spread import LISTS, Spread, bound
 from morph.lang.types import Handle, Object, Scalar, Type
 
 if TYPE_CHECKING:
@@ -30,12 +30,15 @@ class Head(Body):
         super().__init__(*args)
         self.spread = spread
 
-    def _for_edges(self, s: ir.ForEdges) -> None:
+    def _for(self, s: Any) -> None:
         if s is not self.spread.loop:
-            super()._for_edges(s)
+            super()._for(s)
             return
-        row = f"a.{cname(s.graph)}_{s.direction}_offset, {self.expr(s.point)}"
-        self.put(f"row_ = {{row_begin({row}), row_end({row})}};")
+        if isinstance(s, ir.ForEdges):
+            row = f"a.{cname(s.graph)}_{s.direction}_offset, {self.expr(s.point)}"
+            self.put(f"row_ = {{row_begin({row}), row_end({row})}};")
+        else:
+            self.put(f"row_ = {{{', '.join(self.names.extent(s.slot))}}};")
         if s.start is not None:
             skipped = f"max_of(i64({self.expr(s.start)}), i64(0))"
             self.put(f"row_.begin = min_of(row_.begin + {skipped}, row_.end);")
@@ -55,6 +58,11 @@ class Entry(Body):
         super().__init__(*args)
         for slot, n in spread.room:
             self.put(f"it.{cname(slot)}_room += {n};")
+        loop, names = spread.loop, self.names
+        if isinstance(loop, ir.ForRows) and names.stores[loop.slot].deletes:
+            self.put(
+                f"if (is_dead({names.base(loop.slot)}_dead, {self.resolve(loop.var)})) return;"
+            )
 
 
 def shared(e: Emission, s: ir.Node) -> Spread | None:
@@ -127,9 +135,9 @@ def emit_spread(e: Emission, k: ir.Func) -> None:
     head = f"bool {name}_head(const Args& a, Item& it{listed(_values(k))}, Entries& row_"
     make = partial(Head, spread=spread)
     e.define(k, f"{head}, {name}_live& live_{rest})", spread.head, gives=" false", make=make)
-    bound = [(b, types.get(b, Handle(""))) for b in (loop.edge, loop.var) if b]
+    around = [(b, types.get(b, Handle(""))) for b in bound(loop)]
     inner = replace(
-        k, params=(*given, *bound), locals=tuple(x for x in k.locals if x[0] not in dict(bound))
+        k, params=(*given, *around), locals=tuple(x for x in k.locals if x[0] not in dict(around))
     )
     sums = f", {name}_sums& sums_" if spread.whole else ""
     entry = f"void {name}_entry(const Args& a, Item& it, const {name}_live& live_{sums}"
@@ -150,8 +158,11 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
     if spread is None:
         return ["    static constexpr bool SPREADS = false;"]
     n, name, loop = e.names, e.names.funcs[s.kernel], spread.loop
-    ends = f"{n.end(loop.graph, loop.direction)}.get(edge)" if loop.var else "-1"
-    call = "r.edge, r.end" if loop.var else "r.edge"
+    edge, end = "i32(k)", "-1"
+    if isinstance(loop, ir.ForEdges):
+        edge = n.edge(loop.graph, loop.direction, "k")
+        end = f"{n.end(loop.graph, loop.direction)}.get(edge)" if loop.var else end
+    call = ", ".join(("r.edge", "r.end")[: len(bound(loop))])
     given = "const Args& a, I& it"
     rest, sums = (", rest", ", sums") if spread.whole else ("", "")
     lines = [
@@ -166,8 +177,8 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
         f"        return {name}_head(a, it, it.row{args}, row, live{rest});",
         "    }",
         "    MORPH_FN Reached reach(const Args& a, i64 k) const {",
-        f"        i32 edge = {n.edge(loop.graph, loop.direction, 'k')};",
-        f"        return {{edge, {ends}}};",
+        f"        i32 edge = {edge};",
+        f"        return {{edge, {end}}};",
         "    }",
         f"    MORPH_FN void entry({given}, const Live& live, Reached r, Sums& sums) const {{",
         f"        {name}_entry(a, it, live{sums}{args}, {call});",

@@ -149,7 +149,10 @@ def _step(e: Emission, b: Body, name: str, s: ir.Node, looks: bool) -> None:
             made = f"Step{name}{e.step_args(s)}"
             _look(b, (*s.args, *s.where_args))
             looked = e.step_nodes((*s.args, *s.where_args))
-            if guard and any(isinstance(n, LOOKS) for n in looked):
+            early = bool(guard) and any(isinstance(n, LOOKS) for n in looked)
+            if early:  # in braces: no case may jump over it
+                b.put("{")
+                b.depth += 1
                 b.put(f"Step{name} s{name} = {e.step_args(s)};")
                 made = f"s{name}"
             if guard:
@@ -164,6 +167,9 @@ def _step(e: Emission, b: Body, name: str, s: ir.Node, looks: bool) -> None:
             _finish(e, b, name, s)
             if e.locks:
                 b.put("t.launch--;")
+            if early:
+                b.depth -= 1
+                b.put("}")
         case ir.OneThread() | ir.Clear():
             if guard and isinstance(s, ir.OneThread):
                 b.put(guard)

@@ -1,18 +1,19 @@
 """Which loop of a kernel can be run by several threads at once, entry by entry.
 
-The last loop over a point's neighbours or edges, if its iterations neither hand a local on nor
-write what another of them reads: then their order is of no account, and the entries of all items of
-a step can be shared out whatever row they are in.  The kernel falls into the *head*, all that comes
-before the loop, what is done for one *entry*, and the *tail*.
+The last loop over a point's neighbours or edges (where there is none, over a table's rows), if its
+iterations neither hand a local on nor write what another of them reads: then their order is of no
+account, and the entries of all items of a step can be shared out whatever row they are in.  The
+kernel falls into the *head*, all that comes before the loop, what is done for one *entry*, and the
+*tail*.
 
-Plain writes are for rows that belong to the entry alone (its edge, a row that it has made), or of
+Plain writes are for rows that belong to the entry alone (its edge or row, one it has made), or of
 one value that is the same for all.  An atomic at a place that all entries share gives nothing back.
 A local of outside may be a *sum*: the entries add to it, or take its minimum or maximum, no more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
 from morph.lang import ir
@@ -22,6 +23,7 @@ from morph.lang.types import Local, Object, Scalar, Store
 LISTS = ("auto", "grid")  # choices by which long rows are shared out over all threads
 CHOICES = ("auto", "thread", "warp", "grid")
 LOOPS = (ir.While, ir.ForRange, ir.ForEdges, ir.ForRows, ir.ForItems)
+Loop = ir.ForEdges | ir.ForRows
 SUMS = ("min", "max", "add", "sub", "and", "or", "xor")  # in any order the same
 REFUSED = (
     ir.Return, ir.Reserve, ir.Claim, ir.Take, ir.NewRows,
@@ -40,7 +42,7 @@ class Spread:
     """
 
     head: ir.Body  # up to and with the loop
-    loop: ir.ForEdges
+    loop: Loop
     entry: ir.Body
     tail: ir.Body
     live: tuple[str, ...]
@@ -59,7 +61,8 @@ def spreads(unit: ir.Unit) -> dict[str, Spread]:
     funcs = {f.name: f for f in unit.funcs}
     steps = [s for s in ir.walk(unit.blocks) if isinstance(s, ir.Foreach)]
     wanted = dict.fromkeys(s.kernel for s in steps if s.balance != "thread")
-    found = {name: spread(funcs[name], funcs) for name in wanted}
+    tables = {s.slot for s in unit.stores if s.kind == "table"}
+    found = {name: spread(funcs[name], funcs, tables) for name in wanted}
     return {name: s for name, s in found.items() if s is not None}
 
 
@@ -94,26 +97,38 @@ def lists(unit: ir.Unit) -> bool:
     return any(s.kernel in found for s in steps)
 
 
-def spread(kernel: ir.Func, funcs: Mapping[str, ir.Func]) -> Spread | None:
+def bound(loop: Loop) -> list[str]:
+    """The locals that a loop gives a value, its edge first."""
+    return [n for n in (getattr(loop, "edge", None), loop.var) if n is not None]
+
+
+def spread(kernel: ir.Func, funcs: Mapping[str, ir.Func], tables: Set[str]) -> Spread | None:
     """The parts of a kernel whose last loop can be shared out, if it has one."""
     if not isinstance(kernel, ir.Kernel) or kernel.commit is not None:
         return None
-    for head, loop, tail in _last(kernel.body):
+    for head, loop, tail in _last(kernel.body, tables):
         facts = _Loop(loop, tail, kernel, funcs)
         if facts.holds():
             return facts.spread(head)
     return None
 
 
-def _last(body: ir.Body) -> list[tuple[ir.Body, ir.ForEdges, ir.Body]]:
-    """The last loops over edges, one in each branch: what comes before, the loop, what follows."""
+def _last(body: ir.Body, tables: Set[str]) -> list[tuple[ir.Body, Loop, ir.Body]]:
+    """The last loops, one in each branch: what comes before, the loop, what follows."""
     branch = body[-1] if body else None
     if isinstance(branch, ir.If):
-        found = [(replace(branch, then=h), loop, t) for h, loop, t in _last(branch.then)]
-        found += [(replace(branch, orelse=h), loop, t) for h, loop, t in _last(branch.orelse)]
+        found = [(replace(branch, then=h), loop, t) for h, loop, t in _last(branch.then, tables)]
+        found += [
+            (replace(branch, orelse=h), loop, t) for h, loop, t in _last(branch.orelse, tables)
+        ]
         if found:
             return [((*body[:-1], h), loop, t) for h, loop, t in found]
-    loops = [(i, s) for i, s in enumerate(body) if isinstance(s, ir.ForEdges)]
+    loops: list[tuple[int, Loop]] = [
+        (i, s) for i, s in enumerate(body) if isinstance(s, ir.ForEdges)
+    ]
+    if not loops:
+        rows = ((i, s) for i, s in enumerate(body) if isinstance(s, ir.ForRows))
+        loops = [(i, s) for i, s in rows if s.slot in tables]
     return [(body[: i + 1], s, body[i + 1 :]) for i, s in loops[-1:]]
 
 
@@ -121,17 +136,17 @@ class _Loop:
     """A loop, and what its body does."""
 
     def __init__(
-        self, loop: ir.ForEdges, tail: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]
+        self, loop: Loop, tail: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]
     ) -> None:
         self.loop, self.tail, self.kernel, self.funcs = loop, tail, kernel, funcs
         self.types = dict(kernel.params) | dict(kernel.locals)
         self.nodes = list(ir.walk(loop.body))
-        self.given = {loop.edge, loop.var or loop.edge}
+        self.given = set(bound(loop))
         self.assigned = _assigned(self.nodes)
         self.outer = read_first(loop.body) - self.given
         self.after = read_first(tail)
         self.sums = {n: how for n in self.outer & self.assigned if (how := self._summed(n))}
-        self.own = {loop.edge, *self._made()} - {n for n in self.given if n in self.assigned}
+        self.own = {bound(loop)[0], *self._made()} - {n for n in self.given if n in self.assigned}
 
     def spread(self, head: ir.Body) -> Spread:
         """The parts, given the first."""
@@ -147,12 +162,15 @@ class _Loop:
     def holds(self) -> bool:
         """Whether the order of the iterations is of no account."""
         loop = self.loop
-        plain = loop.skip is None and not loop.reverse
+        plain = not loop.reverse
+        if isinstance(loop, ir.ForEdges):
+            plain = plain and loop.skip is None and loop.direction != "all"
+        else:
+            plain = plain and not _room(loop.body)
         handed_on = (self.assigned & self.outer) - self.sums.keys()
         handed_on |= (self.assigned | self.given) & self.after - self.sums.keys()
         return (
             plain
-            and loop.direction != "all"
             and not any(isinstance(n, REFUSED) for n in self.nodes)
             and not _breaks(loop.body)
             and not handed_on
@@ -257,8 +275,9 @@ class _Loop:
             if isinstance(n, ir.Write):
                 written.setdefault(_at(n), []).append(n)
         moved = {_at(n) for n in self.nodes if isinstance(n, ir.Write | ir.Atomic)}
-        if moved & {(f"{self.loop.graph}.edges", end) for end in ("src", "dst")}:
-            return False
+        if isinstance(self.loop, ir.ForEdges):
+            if moved & {(f"{self.loop.graph}.edges", end) for end in ("src", "dst")}:
+                return False
         every = [n for n in (*self.nodes, *self._below()) if isinstance(n, AT)]
         for column, writes in written.items():
             touched = [n for n in every if _at(n) == column]
