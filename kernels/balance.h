@@ -229,7 +229,11 @@ MORPH_FN void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) 
     for (i64 base = first + warp_id() * size; base < last; base += warps * size) {
         typename Step::I it(a, t, base + lane_id());
         bool mine = lane_id() < size && it.position < last;
-        tile(a, t, s, it, mine && open(a, t, s, it), size);
+        if constexpr (Step::AHEAD) {
+            run_ahead(a, t, s, it, mine, size, last, (base - first) / size);
+        } else {
+            tile(a, t, s, it, mine && open(a, t, s, it), size);
+        }
     }
 }
 
@@ -282,6 +286,25 @@ template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t,
 
 #else
 
+// An item that has passed.
+template <class A, class R, class Step, class I>
+MORPH_FN void run_spread(const A& a, const R& t, const Step& s, I& it, const Hubs<Step>& hubs) {
+    Entries row;
+    typename Step::Live live{};
+    typename Step::Rest rest{};
+    bool came = s.head(a, it, row, live, rest);
+    bool hub = row.end - row.begin > Step::LIMIT;
+    i64 before = hub ? fetch(Plus(), hubs.words + LISTED, hubs.count(row)) : 0;
+    if (!hub || !hubs.put(a, t, before, row, live, it, rest)) {
+        typename Step::Sums sums;
+        for (i64 k = row.begin; k < row.end; k++) s.entry(a, it, live, s.reach(a, k), sums);
+        if constexpr (Step::WHOLE) {
+            if (came) s.add(rest, sums), s.tail(a, it, rest);
+        }
+    }
+    end_item(a, it);
+}
+
 // Runs the items; long rows are put on the list.  One thread alone has nobody to share them with.
 template <class A, class R, class Step>
 MORPH_FN void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) {
@@ -289,21 +312,7 @@ MORPH_FN void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) 
     for (Share share(a, t, first, last); share.next();)
         for (i64 i = share.begin; i < share.end; i++) {
             typename Step::I it(a, t, i);
-            if (!open(a, t, s, it)) continue;
-            Entries row;
-            typename Step::Live live{};
-            typename Step::Rest rest{};
-            bool came = s.head(a, it, row, live, rest);
-            bool hub = row.end - row.begin > Step::LIMIT;
-            i64 before = hub ? fetch(Plus(), hubs.words + LISTED, hubs.count(row)) : 0;
-            if (!hub || !hubs.put(a, t, before, row, live, it, rest)) {
-                typename Step::Sums sums;
-                for (i64 k = row.begin; k < row.end; k++) s.entry(a, it, live, s.reach(a, k), sums);
-                if constexpr (Step::WHOLE) {
-                    if (came) s.add(rest, sums), s.tail(a, it, rest);
-                }
-            }
-            end_item(a, it);
+            if (open(a, t, s, it)) run_spread(a, t, s, it, hubs);
         }
 }
 

@@ -92,6 +92,9 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
 template <class A, class R, class Step>
 MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (t.replay) first = 0;
+    if constexpr (Step::SPREADS) {
+        if constexpr (Step::AHEAD) last = t.replay ? load(s.list(a, t) + CAPACITY) : last;
+    }
     if constexpr (Step::FILTERS) {
         if (last - first > i64(t.threads) * SIEVE / 2) return each_that_passes(a, t, s, first, last);
     }
@@ -184,6 +187,7 @@ template <class A, class R, class Step>
 MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (t.replay) first = 0;
     if constexpr (Step::SPREADS) {
+        if constexpr (Step::AHEAD) return each_ahead(a, t, s, first, last);
         if (t.threads > 1) return each_spread(a, t, s, first, last);
     }
     each_in_turn(a, t, s, first, last);

@@ -217,6 +217,7 @@ def foreach(
     where: Callable[[Any], Any] | None = None,
     together: bool = False,
     balance: str = "auto",
+    ahead: Any = None,
 ) -> None:
     """Run a kernel once for each row of a table or item of a collection, in parallel.
 
@@ -237,6 +238,10 @@ def foreach(
         How many threads share the edges of one item, where the kernel ends in a loop over them that
         can be shared: one; those of a warp; all; or, by default, as many as there are edges for.
         The result is the same.
+    ahead : Collection, optional
+        One that the kernel adds to, with rows and columns like those of ``items``: in a program,
+        what is added to it may be run at once, by whoever added it, and is then not in it.  So what
+        the program computes must not depend on which items run in which step.
 
     Raises
     ------
@@ -246,7 +251,7 @@ def foreach(
         If an argument is none of the above, or lies on another device.
     ValueError
         If ``together`` are more items than a GPU has threads at once: 256 to 512 for each of its
-        multiprocessors; or if ``balance`` is none of these.
+        multiprocessors; if ``balance`` is none of these; or if ``ahead`` is not among ``args``.
 
     Notes
     -----
@@ -258,6 +263,8 @@ def foreach(
         raise TypeError(f"where is a lambda of the item, not {where!r}")
     if balance not in BALANCE:
         raise ValueError(f"balance is one of {', '.join(map(repr, BALANCE))}, not {balance!r}")
+    if ahead is not None and not any(ahead is x for x in args):
+        raise ValueError(f"ahead is one of the collections that the kernel is given, not {ahead!r}")
     launch = launch_for(kernel, items, args, where, bool(together), balance)
     assert launch is not None
     launch.run(args, where)

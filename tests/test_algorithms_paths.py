@@ -192,11 +192,11 @@ def test_fused_equals_eager(target, edges):
     g = graph_of(edges, target)
     for run in (bfs_module.search, bfs_module.search.eager):
         with columns(g.points, dist=(i32, bfs_module.FAR), predecessor=(i32, -1)):
-            lists = [morph.Collection(g.points) for _ in range(2)]  # without room: they grow
+            lists = [morph.Collection(g.points) for _ in range(3)]  # without room: they grow
             g.points[0].dist = 0
             lists[0].add(0)
             found = morph.Table("found", g.device, edges=i64)
             found.new(edges=0)
-            levels = run(g, *lists, found, i32(0), i32(99), False)
+            levels = run(g, *lists, found, morph.Flag(g), i32(0), i32(99), False)
             results.append((levels, host(g.points.dist.array).tolist()))
     assert results[0] == results[1]

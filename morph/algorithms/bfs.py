@@ -4,7 +4,10 @@ Level by level on two worklists that are swapped: the points of a level lower th
 neighbours that are farther, and whoever lowers a point first adds it to the next level
 (Unnikrishnan et al., Falcon, figure 36).  Where edges are held both ways and the level has many of
 them, the points not yet found look for a neighbour in it instead, and stop at the first (Beamer,
-Asanovic, Patterson, SC 2012).  One launch for all of it.  Work O(n + m), often much less than m.
+Asanovic, Patterson, SC 2012).  A deep graph has small levels, and each would wait for the one
+before: there several are run at once, in any order (``ahead``), until all up to the last of them
+are exact; what was added to that one is the next worklist.  Where predecessors do not fit then, a
+last pass over the edges finds them.  One launch for all of it.  Work O(n + m), often less than m.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from morph.algorithms.scratch import columns, source_ids
-from morph.collect import Collection
+from morph.collect import Collection, Flag
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_add, atomic_min, i32, i64
@@ -21,6 +24,9 @@ from morph.table import Table
 FAR = 2**31 - 1
 UNFOUND = 14  # points not yet found look themselves if the level has a 14th of their edges
 SMALL = 256  # a level of fewer than a 256th of all points does not ask for its edges
+DEEP = 32  # levels that are run one by one; then only those are
+WIDE = 32  # that have more than a 32nd of all points, and of others
+AT_ONCE = 32  # as many run at once
 
 
 class Bfs(NamedTuple):
@@ -54,8 +60,33 @@ def pull(p, level, then, found):
         atomic_add(found[0].edges, p.out_degree)
 
 
+@kernel
+def lower(p, limit, then, far):
+    level = p.dist + 1
+    for t in p.outnbrs:
+        if atomic_min(t.dist, level) > level:
+            t.predecessor = p.id  # whoever lowered it last may write before another
+            if level < limit:
+                then.add(t)
+            else:
+                far.add(t)
+
+
+@kernel
+def look(p, g, torn):
+    if g.points[p.predecessor].dist + 1 != p.dist:
+        torn.set()
+
+
+@kernel
+def attach(p):
+    for t in p.outnbrs:
+        if t.dist == p.dist + 1:
+            t.predecessor = p.id
+
+
 @program
-def search(g, now, then, found, level, cutoff, both):
+def search(g, now, then, far, found, torn, level, cutoff, both):
     known = 0  # edges of the points found, before this level and with it
     while level < cutoff and not now.empty:
         level += 1
@@ -63,12 +94,24 @@ def search(g, now, then, found, level, cutoff, both):
         if both and len(now) * SMALL > len(g.points):
             before, known = known, found[0].edges
             pulls = (known - before) * UNFOUND > len(g.edges) - known
-        if pulls:
-            foreach(g.points, pull, level, then, found, where=lambda p: p.dist > level)
+        if level > DEEP and len(now) * WIDE <= len(g.points):
+            level = min(level - 1, cutoff - AT_ONCE) + AT_ONCE
+            while not now.empty:
+                foreach(now, lower, level, then, far, ahead=then)
+                now, then = then, now
+                then.clear()
+            now, far = far, now
         else:
-            foreach(now, push, level, then, found)
-        now, then = then, now
-        then.clear()
+            if pulls:
+                foreach(g.points, pull, level, then, found, where=lambda p: p.dist > level)
+            else:
+                foreach(now, push, level, then, found)
+            now, then = then, now
+            then.clear()
+    if level > DEEP:
+        foreach(g.points, look, g, torn, where=lambda p: p.dist > DEEP and p.dist < FAR)
+        if torn.take():
+            foreach(g.points, attach, where=lambda p: p.dist >= DEEP and p.dist < FAR)
     return level
 
 
@@ -104,12 +147,13 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
     most = i32(FAR - 1 if cutoff is None else min(cutoff, FAR - 1))
     with columns(graph.points, dist=(i32, FAR), predecessor=(i32, -1)):
         graph.points.dist[starts] = 0
-        now, then = (Collection(graph.points, capacity=n) for _ in range(2))
-        now.extend(starts)
+        lists = [Collection(graph.points, capacity=n) for _ in range(3)]
+        lists[0].extend(starts)
         found = Table("found", graph.device, edges=i64)
         found.new(edges=0)
-        levels = search(graph, now, then, found, i32(0), most, not graph.directed)
+        search(graph, *lists, found, Flag(graph), i32(0), most, not graph.directed)
         dist = graph.points.dist.array
         with graph.device.active():
             distance = graph.device.xp.where(dist == FAR, i32(-1), dist)
+            levels = min(int(distance.max()) + 1, int(most)) if n else 0
         return Bfs(distance, graph.points.predecessor[:].copy(), levels)

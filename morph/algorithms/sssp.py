@@ -5,7 +5,9 @@ one of two lists, near if they are within a limit, else far.  The near ones lowe
 until none is left; then all up to the limit is settled, and the limit moves on by delta.  An entry
 carries its distance: one whose point has fallen since is stale and is dropped, so that a point is
 expanded once for each distance.  Delta is the mean weight times 32 over the mean degree: small, the
-order is Dijkstra's; large, Bellman and Ford's.  Work O(n + m), and what is expanded too early.
+order is Dijkstra's; large, Bellman and Ford's.  Within the limit the order is of no account, so
+whoever lowers a point may go on from it at once (``ahead``).  Work O(n + m), and what is expanded
+too early.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ def ask(t, limit, unsettled):
 def search(g, near, then, far, rest, cell, targets, unsettled, lost, limit, delta, most):
     while True:
         while not near.empty:
-            foreach(near, relax, g, limit, most, then, far, lost,
+            foreach(near, relax, g, limit, most, then, far, lost, ahead=then,
                     where=lambda entry: entry.dist == entry.item.dist)  # fmt: skip
             near, then = then, near
             then.clear()
@@ -104,7 +106,7 @@ def attach_level(p, g, then):
 @program
 def attach_equals(g, now, then):
     while not now.empty:
-        foreach(now, attach_level, g, then)
+        foreach(now, attach_level, g, then, ahead=then)
         now, then = then, now
         then.clear()
 

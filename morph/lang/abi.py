@@ -177,6 +177,8 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
                 word(n.slot, "lock", "i32*")
             case ir.Need(local=False):
                 rows(n.slot)
+            case ir.Kernel(ahead=(_, slot)):
+                new(slot)
             case _:
                 pass
         if isinstance(n, ir.Atomic) and n.flag:

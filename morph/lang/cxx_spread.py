@@ -169,6 +169,7 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
         "    static constexpr bool SPREADS = true;  // its last loop, by entries",
         f"    static constexpr bool WHOLE = {'true' if spread.whole else 'false'};",
         f"    static constexpr i64 LIMIT = {LIMITS[s.balance] if listed(e, s) else 'NO_LIST'};",
+        *_room_ahead(e, s),
         f"    typedef {name}_live Live;",
         f"    typedef {f'{name}_rest' if rest else 'Nothing'} Rest;",
         f"    typedef {f'{name}_sums' if sums else 'Nothing'} Sums;",
@@ -193,6 +194,19 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
             "    }",
         ]
     return lines
+
+
+def _room_ahead(e: Emission, s: ir.Foreach) -> list[str]:
+    """Where a step that runs ahead finds how much room its list has behind the items."""
+    if s.kernel not in e.ahead:
+        return ["    static constexpr bool AHEAD = false;"]
+    meta = [f"    return {e.names.base(s.slot)}_meta;"]
+    return [
+        "    static constexpr bool AHEAD = true;  // may run what it adds",
+        "    MORPH_FN i64* list(const Args& a, const Run& t) const {",
+        *(f"    {x}" for x in e.way(meta, "t")),
+        "    }",
+    ]
 
 
 def _values(f: ir.Func) -> list[Any]:

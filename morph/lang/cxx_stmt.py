@@ -25,6 +25,7 @@ class Body(Expressions):
         self.lines: list[str] = []
         self.depth = 1
         self.count = 0
+        self.ahead: tuple[str, str] | None = None  # see `runs_ahead`
         self.at: tuple[str, int] | None = None  # the user's line that the next line stands for
 
     def put(self, line: str) -> None:
@@ -189,14 +190,20 @@ class Body(Expressions):
                     given = f"max_of(i64({given}), i64(0))"
                 self.put(f"const i32 {count} = i32({given});")
             meta, room = f"{self.names.base(e.slot)}_meta", f"it.{cname(e.slot)}_room"
-            self.put(f"const Slots {slots}({meta}, {count}, {room});")
+            kind, given = "Slots", f"{meta}, {count}, {room}"
+            if self._may_run_ahead(e):
+                kind, given = "Place", f"it.ahead, {meta}, {room}"
+            self.put(f"const {kind} {slots}({given});")
             asked.append((name, e, slots, count))
         for name, e, slots, count in asked:
             target = self.resolve(name) if name else ""
             if isinstance(e, ir.NewRows):
                 self._new_rows(target, e, slots, count)
             else:
-                self._new(target, e, f"{slots}.first()")
+                self._new(target, e, f"{slots}.first()", f"{slots}.ahead")
+
+    def _may_run_ahead(self, e: ir.Expr) -> bool:
+        return self.ahead is not None and isinstance(e, ir.Add) and e.slot == self.ahead[0]
 
     def stmt(self, s: ir.Stmt) -> None:
         """One statement."""
@@ -280,13 +287,16 @@ class Body(Expressions):
             case _:
                 self.put(f"{give}{self.expr(e)};")
 
-    def _new(self, target: str, e: ir.New | ir.Add, made: str) -> None:
+    def _new(self, target: str, e: ir.New | ir.Add, made: str, ahead: str = "") -> None:
         n = self.names
         store, row = n.stores[e.slot], self.temp("r")
         given = {name: self.expr(x) for name, x in e.values}
         self.put(f"i32 {row} = {made};")
         for name, text in given.items():
-            self.put(f"{n.column(store.slot, name)}.set({row}, {text});")
+            column = n.column(store.slot, name)
+            if self.ahead and self._may_run_ahead(e):
+                column = f"({ahead} ? {n.column(self.ahead[1], name)} : {column})"
+            self.put(f"{column}.set({row}, {text});")
         if isinstance(e, ir.New):
             self._fill(store, row, set(given))
         if target:

@@ -19,12 +19,12 @@ from morph.lang.cxx_spread import emit_spread, listed, spread_structs, step_memb
 from morph.lang.cxx_stmt import Body, adds, named
 from morph.lang.flow import changed, moving
 from morph.lang.fused import emit_program
-from morph.lang.spread import lists, spreads
+from morph.lang.spread import lists, runs_ahead, spreads
 from morph.lang.types import Handle, Local, Object, Type
 
 HEADERS = (
     "types", "words", "half", "math", "atomics", "column", "team", "store", "collection", "single",
-    "set", "graph", "predicates", "balance", "launch", "together",
+    "set", "graph", "predicates", "balance", "ahead", "launch", "together",
 )  # fmt: skip
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
 USES_ITEM = re.compile(r"\bit\b").search
@@ -104,6 +104,7 @@ class Emission:
         self.can_fail = any(isinstance(n, ir.Reserve | ir.LocalAdd) for n in nodes)
         self.claims = abi.claims(unit)
         self.spreads = spreads(unit)
+        self.ahead = runs_ahead(unit)
         self.calls = Counter(n.func for n in nodes if isinstance(n, ir.Call))
         self.locks = bool(self.names.reborn) or any(isinstance(n, ir.Lock) for n in nodes)
         self.moving = moving(unit, self.reached)
@@ -210,6 +211,8 @@ class Emission:
             self.put("        round = u32(load(a.status + ROUND));")
         self.put("    }", "};", "", "struct Item : ItemBase {")
         self.put(*(f"    i32 {cname(s)}_room = 0;" for s in self.rooms))
+        if self.ahead:
+            self.put("    Ahead ahead;")
         if u.fused:
             if self.locks:
                 self.put("    i32 launch;")
@@ -317,6 +320,7 @@ class Emission:
         launch = "it.launch" if self.unit.fused else "i32(a.launch)"
         b = make(self.names, resolve, self.flag, launch, types, gives)
         b.moving = self.moving[f.name] if moving is None else moving
+        b.ahead = self.ahead.get(f.name)
         mine = named(body)
         for n, t in f.locals:
             if n in mine and n not in (live or ()):

@@ -71,6 +71,8 @@ def changed(unit: ir.Unit, nodes: Iterable[ir.Node]) -> Columns:
                 found.add((n.place.slot, n.place.column))
             case ir.New() | ir.NewRows() | ir.Add():
                 found |= {(n.slot, c.name) for c in stores[n.slot].columns}
+            case ir.Kernel(ahead=(_, slot)):
+                found |= {(slot, c.name) for c in stores[slot].columns}
             case _:
                 pass
     together = abi.alike(unit)

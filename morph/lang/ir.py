@@ -414,6 +414,7 @@ class Kernel(Func):
     abort: Body | None = None
     live: tuple[str, ...] = ()
     where: str | None = None  # name of the Func that filters items
+    ahead: tuple[str, str] | None = None  # what is added to the first may be run from the second
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreach(Node):

@@ -18,7 +18,7 @@ from morph.lang.definition import Definition, definition_of
 from morph.lang.errors import reject
 from morph.lang.ir import Pos
 from morph.lang.scope import Flow, plain, spelled
-from morph.lang.spread import CHOICES
+from morph.lang.spread import CHOICES, can_run_ahead
 from morph.lang.swaps import Unlike, Way, check_alike, check_fit, ways
 from morph.lang.types import BOOL, I32, NOTHING, Handle, Nothing, Object, Scalar, Type
 from morph.lang.unit import Builder, Checker, checked
@@ -345,14 +345,20 @@ class ProgramChecker(Checker):
         item = self.builder.item_type(domain.type.slot)
         found = self.builder.kernel(definition, item, args, pos)
         where_args: tuple[ir.Expr, ...] = ()
-        balance = "auto"
+        balance, ahead = "auto", None
         for k in call.keywords:
             if k.arg == "balance":
                 balance = self._balance(k.value)
-                continue
-            if k.arg != "where":
-                reject(f"foreach has no keyword {k.arg!r}", pos, "it has where and balance")
-            found, where_args = self._filtered(found, k.value, item, pos)
+            elif k.arg == "ahead":
+                ahead = self._ahead(domain, k.value)
+            elif k.arg == "where":
+                found, where_args = self._filtered(found, k.value, item, pos)
+            else:
+                reject(f"foreach has no keyword {k.arg!r}", pos, "it has where, balance and ahead")
+        if ahead:  # a copy of its own
+            name = found.name if found.where else self.builder.unique(found.name)
+            found = replace(found, name=name, ahead=ahead)
+            self.builder.funcs[name] = found
         types = [t for _, t in found.params[1:] if not isinstance(t, Object)]
         numbers = [a for a in args if isinstance(a, ir.Expr)]
         passed = tuple(coerce(a, t, "argument") for a, t in zip(numbers, types, strict=True))
@@ -373,6 +379,19 @@ class ProgramChecker(Checker):
             listed = ", ".join(f'"{c}"' for c in CHOICES)
             reject("balance is one of a few words", self.pos(node), f"write {listed}")
         return str(value)
+
+    def _ahead(self, domain: ObjectValue, node: ast.expr) -> tuple[str, str]:
+        """Whose items may run ahead, and in whose room they lie meanwhile."""
+        then, stores = self.value(node), self.builder.stores
+        a = stores.get(domain.type.slot)
+        b = stores.get(then.type.slot) if isinstance(then, ObjectValue) else None
+        if a is None or b is None or not can_run_ahead(a, b):
+            reject(
+                f"what is added to {describe(then)} is no item like those of {describe(domain)}",
+                self.pos(node),
+                "ahead= takes another collection of the same rows and columns",
+            )
+        return b.slot, a.slot
 
     def _filtered(
         self, kernel: ir.Kernel, node: ast.expr, item: Type, pos: Pos

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from morph.lang import ir
 from morph.lang.flow import read_first
-from morph.lang.types import Local, Object, Scalar
+from morph.lang.types import Local, Object, Scalar, Store
 
 LISTS = ("auto", "grid")  # choices by which long rows are shared out over all threads
 CHOICES = ("auto", "thread", "warp", "grid")
@@ -64,6 +64,30 @@ def spreads(unit: ir.Unit) -> dict[str, Spread]:
     tables = {s.slot for s in unit.stores if s.kind == "table"}
     found = {name: spread(funcs[name], funcs, tables) for name in wanted}
     return {name: s for name, s in found.items() if s is not None}
+
+
+def can_run_ahead(items: Store, then: Store) -> bool:
+    """Whether an entry of ``then`` can as well lie among ``items``."""
+    collection = items.kind == "collection" and items.slot != then.slot
+    return collection and replace(items, slot=then.slot) == then
+
+
+def runs_ahead(unit: ir.Unit) -> dict[str, tuple[str, str]]:
+    """By kernel, what it adds to and where that may lie instead until it has been run.
+
+    Nobody else may use the free room of the list that is being read, and whoever adds has to
+    know when an item has ended: there is a loop that is shared, and no tail.
+    """
+    kernels = [f for f in unit.funcs if isinstance(f, ir.Kernel) and f.ahead]
+    found = spreads(unit) if kernels else {}
+    return {
+        f.name: f.ahead
+        for f in kernels
+        if f.ahead
+        and f.name in found
+        and not found[f.name].whole
+        and not any(isinstance(n, ir.Add) and n.slot == f.ahead[1] for n in ir.walk(f))
+    }
 
 
 def lists(unit: ir.Unit) -> bool:

@@ -1,0 +1,128 @@
+// Running ahead: whoever adds an item to the list of the next step may run it in this one.
+//
+// While a step has few items, a warp (on a CPU: a thread) lays what it adds into a queue of its own and
+// runs that, too, before it comes to the barrier: as much as AHEAD allows; from then on what is added goes
+// to the list as ever, so that nothing is left in a queue.
+//
+// The queues lie in the free room of the list that is being read, behind its items: what runs there is
+// an item of that list like any other.
+// Invariant: an item that finds no room to reserve keeps its place, where the replay finds it: from then
+// on its warp or thread lays nothing into the queue, and in a replay nobody runs ahead.
+
+#if defined(MORPH_FAULTS)  // tests: small lists have room
+constexpr i32 AHEAD = 3, AHEAD_ROOM = 2, AHEAD_MOST = 8;
+#elif defined(__CUDACC__)
+constexpr i32 AHEAD = 8;        // tiles that a warp runs so
+constexpr i32 AHEAD_ROOM = 32;  // of a queue: one of two that take turns
+constexpr i32 AHEAD_MOST = 8;   // items of a tile; if there are more, all warps have enough to do
+#else
+constexpr i32 AHEAD = 1024;         // items that a thread runs so
+constexpr i32 AHEAD_ROOM = 1 << 20;  // of a queue, at most
+#endif
+
+#ifdef __CUDACC__
+
+// Where a warp lays what it adds.
+struct Ahead {
+    i32 first = 0, room = 0;
+    static MORPH_FN i32& taken() {
+        __shared__ i32 counts[256 / 32];
+        return counts[threadIdx.x / 32];
+    }
+    MORPH_FN void open(i32 at, i32 places) {  // by all lanes
+        first = at, room = places;
+        if ((threadIdx.x & 31) == 0) taken() = 0;
+        __syncwarp();
+    }
+    MORPH_FN i32 size() const {
+        __syncwarp();
+        i32 n = taken();
+        __syncwarp();
+        return n < room ? n : room;
+    }
+    MORPH_FN i32 place() const {
+        if (!room) return -1;
+        i32 k = atomicAdd(&taken(), 1);
+        return k < room ? first + k : -1;
+    }
+};
+
+// Runs a tile, and what follows from it; `number` of the tile in this step.
+template <class A, class R, class Step, class I>
+MORPH_FN void run_ahead(const A& a, R& t, const Step& s, I& it, bool mine, i32 size, i64 last, i64 number) {
+    i64 queue = last + number * 2 * AHEAD_ROOM, end = t.replay ? 0 : load_settled(s.list(a, t) + CAPACITY);
+    i32 depth = size <= AHEAD_MOST && queue + 2 * AHEAD_ROOM <= end ? AHEAD : 0, turn = 0;
+    it.ahead.open(i32(queue), depth ? AHEAD_ROOM : 0);
+    tile(a, t, s, it, mine && open(a, t, s, it), size);
+    bool failed = __any_sync(ALL_LANES, it.failed);
+    for (i32 n = it.ahead.size(); n; depth--) {
+        I next(a, t, queue + turn * AHEAD_ROOM + lane_id());
+        turn ^= 1;
+        next.ahead.open(i32(queue) + turn * AHEAD_ROOM, depth > 1 && !failed ? AHEAD_ROOM : 0);
+        bool here = lane_id() < n && s.open(a, next);
+        if (lane_id() < n && !here) end_item(a, next);
+        tile(a, t, s, next, here, n);
+        failed |= __any_sync(ALL_LANES, next.failed);
+        n = next.ahead.size();
+    }
+}
+
+#else
+
+// A thread's queue, a ring.
+struct Queue {
+    i32 first, room;
+    i32 taken = 0, added = 0;
+    bool closed;
+    i32 place() { return closed || added - taken == room ? -1 : first + added++ % room; }
+};
+struct Ahead {
+    Queue* queue = nullptr;
+    i32 place() const { return queue ? queue->place() : -1; }
+};
+
+// Runs the items, and what follows from them.
+template <class A, class R, class Step>
+MORPH_FN void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    i64 end = load(s.list(a, t) + CAPACITY);
+    if (t.replay) last = end;
+    i64 room = min_of((end - last) / t.threads, i64(AHEAD_ROOM));
+    Queue queue{i32(last + t.thread * room), i32(room), 0, 0, t.replay || !room};
+    Hubs<Step> hubs(a);
+    auto run = [&](typename Step::I& it) {
+        it.ahead.queue = &queue;
+        if (t.threads == 1) {
+            s.run(a, it);
+            end_item(a, it);
+        } else {
+            run_spread(a, t, s, it, hubs);
+        }
+        queue.closed |= it.failed != 0;
+    };
+    i64 left = AHEAD;
+    for (Share share(a, t, first, last); share.next();)
+        for (i64 i = share.begin; i < share.end; i++) {
+            typename Step::I it(a, t, i);
+            if (open(a, t, s, it)) run(it);
+            queue.closed |= --left <= 0;
+        }
+    while (queue.taken != queue.added) {
+        queue.closed |= --left <= 0;
+        typename Step::I it(a, t, queue.first + queue.taken % queue.room);
+        if (s.open(a, it)) run(it);
+        else end_item(a, it);
+        queue.taken++;
+    }
+}
+
+#endif
+
+// A place for what is added: in the queue, or in the list.
+struct Place {
+    i32 row;
+    bool ahead;
+    MORPH_FN Place(const Ahead& queue, i64* meta, i32& room) : row(queue.place()), ahead(row >= 0) {
+        if (!ahead) row = Slots(meta, 1, room).first();
+    }
+    MORPH_FN i32 first() const { return row; }
+};

@@ -1,0 +1,246 @@
+"""Running ahead: items that a kernel adds are run by whoever added them; the result is the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from targets import everywhere, host, tries
+from test_balance import FAR, STAR, distances, graph, graphs, shared
+from test_faults import counters_hold
+
+import morph
+from morph import validate
+from morph.lang.errors import LanguageError
+from morph.prelude import atomic_add, atomic_min, i32, i64
+from morph.testing import fail_allocation, team
+
+WHERE = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@morph.kernel
+def visit(p, following):
+    near = p.dist + 1
+    for t in p.outnbrs:
+        if atomic_min(t.dist, near) > near:
+            following.add(t)
+
+
+@morph.program
+def levels(current, following):
+    while not current.empty:
+        morph.foreach(current, visit, following, ahead=following)
+        current, following = following, current
+        following.clear()
+
+
+@morph.kernel
+def relax(entry, g, following, visits):
+    p, before = entry.item, entry.dist
+    atomic_add(visits[0].n, 1)
+    for t in p.outnbrs:
+        d = before + g.weight(p, t)
+        if atomic_min(t.dist, d) > d:
+            following.add(t, dist=d, twice=2 * d)
+
+
+@morph.program
+def lengths(g, current, following, visits):
+    while not current.empty:
+        morph.foreach(current, relax, g, following, visits, ahead=following, balance="warp",
+                      where=lambda e: e.dist == e.item.dist and e.twice == 2 * e.dist)  # fmt: skip
+        current, following = following, current
+        following.clear()
+
+
+def level(target, case, eager=False, capacity=0):
+    g = graph(target, case)
+    g.points.add("dist", i64, fill=FAR)
+    g.points[0].dist = 0
+    lists = [morph.Collection(g.points, capacity=capacity) for _ in range(2)]
+    lists[0].add(0)
+    (levels.eager if eager else levels)(*lists)
+    counters_hold(*lists)
+    return host(g.points.dist).tolist()
+
+
+def length(target, case, eager=False, capacity=0):
+    g = graph(target, case)
+    g.points.add("dist", i32, fill=FAR)
+    g.points[0].dist = 0
+    visits = morph.Table("visits", target, n=i64)
+    visits.extend(1)
+    pair = [morph.Collection(g.points, capacity=capacity, dist=i32, twice=i64) for _ in range(2)]
+    pair[0].add(0, dist=0, twice=0)
+    (lengths.eager if eager else lengths)(g, *pair, visits)
+    counters_hold(*pair)
+    return host(g.points.dist).tolist()
+
+
+def shortest(case):
+    return _relaxed(case, np.arange(len(case[1])) * 7 % 5)
+
+
+def _relaxed(case, weight):
+    n, ends = case
+    src, dst = np.array(ends, int).reshape(-1, 2).T
+    dist = np.full(n, FAR)
+    dist[0] = 0
+    while True:
+        before = dist.copy()
+        np.minimum.at(dist, dst, np.minimum(before[src] + weight, FAR))
+        if (dist == before).all():
+            return dist.tolist()
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("capacity", [0, 200])
+@tries(10)
+@given(graphs())
+def test_levels(target, eager, capacity, case):
+    found = shared(target, lambda: level(target, case, eager, capacity))
+    assert all(got == distances(case) for got in found)
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("capacity", [0, 200])
+@tries(10)
+@given(graphs())
+def test_entries(target, eager, capacity, case):
+    found = shared(target, lambda: length(target, case, eager, capacity))
+    assert all(got == shortest(case) for got in found)
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("run", [level, length])
+def test_every_allocation_can_fail(where, run):
+    n, fired = 0, True
+    while fired:
+        n += 1
+        with fail_allocation(n, where) as fault, team(1 + n % 3):
+            got = run(where, STAR, capacity=300)
+        assert got == (distances if run is level else shortest)(STAR)
+        fired = fault.fired
+    assert n > 4
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("capacity", [0, 40, 3000])
+def test_lists_that_grow_while_items_run_ahead(where, capacity):
+    """Room runs out in the middle of a queue; nobody's item is lost."""
+    rng = np.random.default_rng(7)
+    n, m = 600, 1800
+    case = n, sorted((int(a), int(b)) for a, b in rng.integers(0, n, (m, 2)))
+    want, least = _relaxed(case, np.ones(m, int)), _relaxed(case, np.arange(m) * 7 % 5)
+    for threads in (1, 2, 3):
+        with team(threads):
+            assert level(where, case, capacity=capacity) == want
+            assert length(where, case, capacity=capacity) == least
+    assert level(where, case, capacity=capacity) == want
+    assert length(where, case, capacity=capacity) == least
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_fewer_items_meet_at_barriers(where):
+    """A long path, on which every level has one item."""
+    n = 5000
+    case = n, [(k, k + 1) for k in range(n - 1)]
+    assert level(where, case, capacity=n) == list(range(n))
+    assert "AHEAD = true" in levels.source()
+    assert length(where, case, capacity=n) == np.cumsum([0, *(np.arange(n - 1) * 7 % 5)]).tolist()
+    assert "AHEAD = true" in lengths.source()
+
+
+# --- where nothing runs ahead, or nothing may ----------------------------------------------------
+
+
+@morph.kernel
+def ends_with_more(p, following):
+    for t in p.outnbrs:
+        if atomic_min(t.dist, p.dist + 1) > p.dist + 1:
+            following.add(t)
+    p.done = 1
+
+
+@morph.program
+def not_shared(current, following):
+    while not current.empty:
+        morph.foreach(current, ends_with_more, following, ahead=following)
+        current, following = following, current
+        following.clear()
+
+
+def test_ignored(target):
+    """Who adds has to know when an item has ended."""
+
+    def run():
+        g = graph(target, STAR, done=i32)
+        g.points.add("dist", i64, fill=FAR)
+        g.points[0].dist = 0
+        lists = [morph.Collection(g.points, capacity=99) for _ in range(2)]
+        lists[0].add(0)
+        not_shared(*lists)
+        return host(g.points.dist).tolist()
+
+    assert all(found == distances(STAR) for found in everywhere(target, run))
+    if target == "cpu":
+        assert "AHEAD = true" not in not_shared.source()
+
+
+def test_only_what_is_like_the_items():
+    @morph.program
+    def itself(current, following):
+        morph.foreach(current, visit, following, ahead=current)
+
+    @morph.program
+    def table(g, following):
+        morph.foreach(g.points, visit, following, ahead=following)
+
+    @morph.program
+    def number(current, following):
+        morph.foreach(current, visit, following, ahead=8)
+
+    @morph.program
+    def other(current, following, more):
+        morph.foreach(current, visit, following, ahead=more)
+
+    g = graph("cpu", STAR, dist=i64)
+    lists = [morph.Collection(g.points) for _ in range(2)]
+    more = morph.Collection(g.points, by=i64)
+    for program, args in (
+        (itself, lists), (table, (g, lists[0])), (number, lists), (other, (*lists, more)),
+    ):  # fmt: skip
+        with pytest.raises(LanguageError, match="another collection of the same rows and columns"):
+            program(*args)
+
+
+# --- algorithms -----------------------------------------------------------------------------------
+
+
+def grids(side, seed):
+    ids = np.arange(side * side, dtype=np.int32).reshape(side, side)
+    a = np.concatenate([ids[:, :-1].ravel(), ids[:-1].ravel()])
+    b = np.concatenate([ids[:, 1:].ravel(), ids[1:].ravel()])
+    weight = np.random.default_rng(seed).integers(0, 9, len(a)).astype(np.int32)
+    return np.concatenate([a, b]), np.concatenate([b, a]), np.concatenate([weight, weight])
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_deep_graphs(where, threads):
+    """More levels than are run one by one: distances and predecessors are exact all the same."""
+    side = 60
+    a, b, weight = grids(side, threads)
+    with team(threads):
+        g = morph.Graph.from_edges(a, b, weight=weight, symmetric=True, device=where)
+        for start in (0, side * side // 2 + 7):
+            x, y = divmod(np.arange(side * side), side)
+            want = abs(x - start // side) + abs(y - start % side)
+            for cutoff in (None, 31, 32, 33, 50, 64, 65):
+                most = side * side if cutoff is None else cutoff
+                found = morph.bfs(g, start, cutoff=cutoff)
+                validate.bfs(g, found.distance, found.predecessor, source=start, cutoff=cutoff)
+                assert (host(found.distance) == np.where(want > most, -1, want)).all()
+                assert found.levels == min(most, want.max() + 1)
+            paths = morph.sssp(g, start, predecessors=True)
+            validate.sssp(g, paths.distance, paths.predecessor, source=start)
