@@ -24,7 +24,7 @@ from morph.lang.types import Handle, Local, Object, Type
 
 HEADERS = (
     "types", "words", "half", "math", "atomics", "column", "team", "store", "collection", "single",
-    "set", "graph", "predicates", "balance", "ahead", "launch", "together",
+    "set", "graph", "predicates", "hubs", "room", "balance", "ahead", "launch", "together",
 )  # fmt: skip
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
 USES_ITEM = re.compile(r"\bit\b").search
@@ -364,7 +364,8 @@ class Emission:
             made = f"Step0_0{self.step_args(step)}"
             self.put(f"    {self.call_step(step, made)}")
             if listed(self, step):
-                self.put(f"    if (hubs_wait(a, t)) run_hubs(a, t, {made});")
+                waits = "true" if self.spreads[step.kernel].batched else "false"
+                self.put(f"    if (hubs_wait(a, t, {waits})) run_hubs(a, t, {made});")
             self.put("}")
             self.put("", "MORPH_FN void settle(const Args& a, const Run& t) {")
             self.put(*(f"    {line}" for line in settled))
