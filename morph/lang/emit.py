@@ -17,7 +17,7 @@ from morph.lang.abi import cname
 from morph.lang.cxx import Names, prelude_names
 from morph.lang.cxx_spread import emit_spread, listed, spread_structs, step_members
 from morph.lang.cxx_stmt import Body, adds, named
-from morph.lang.flow import changed, constants, moving
+from morph.lang.flow import changed, constants, moving, one_way
 from morph.lang.fused import emit_program
 from morph.lang.spread import lists, runs_ahead, spreads
 from morph.lang.types import Handle, Local, Object, Type
@@ -321,6 +321,8 @@ class Emission:
         b = make(self.names, resolve, self.flag, launch, types, gives)
         b.moving = self.moving[f.name] if moving is None else moving
         b.ahead, b.fixed = self.ahead.get(f.name), constants(f)
+        if isinstance(f, ir.Kernel):
+            b.one_way = one_way(self.unit, self.reached(f.name))
         mine = named(body)
         for n, t in f.locals:
             if n in mine and n not in (live or ()):
