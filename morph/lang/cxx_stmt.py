@@ -219,8 +219,9 @@ class Body(Expressions):
             case ir.Eval(value=ir.Atomic(op="add", flag=None) as e) if self._for_all(e.place):
                 self.put(f"add_for_all({self.address(e.place)}{self.args(e.args)});")
             case ir.Eval(value=ir.Atomic(flag=None, place=p) as e) if (
-                (p.slot, p.column) in self.one_way
-            ):
+                p.slot,
+                p.column,
+            ) in self.one_way:
                 op = e.op.capitalize()
                 self.put(f"move_to({op}(), {self.address(p)}{self.args(e.args)});")
             case ir.Eval():

@@ -24,7 +24,8 @@ from morph.lang.types import Handle, Local, Object, Type
 
 HEADERS = (
     "types", "words", "half", "math", "atomics", "column", "team", "store", "collection", "single",
-    "set", "graph", "predicates", "hubs", "room", "balance", "ahead", "launch", "together",
+    "set", "graph", "predicates", "stage", "hubs", "room", "balance", "ahead",
+    "launch", "together",
 )  # fmt: skip
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
 USES_ITEM = re.compile(r"\bit\b").search
