@@ -4,7 +4,7 @@
 //     Live, Rest, Sums      what an entry reads of its item, what the tail reads, what entries add up
 //     LIMIT                 how many entries a row may have that is not put on the list
 //     head(a, it, row, live, rest)    all before the loop; whether that is come to
-//     reach(a, k)           what entry k of the adjacency leads to
+//     Reach, reach(a, k)    what entry k of the adjacency leads to, and what is read of its edge in any case
 //     entry(a, it, live, reached, sums)    the inside of the loop; `it` is of whoever runs it
 //     WHOLE                 whether there is a tail, or there are sums
 //     add(rest, sums), tail(a, it, rest)   what the entries have added up; all behind the loop
@@ -108,7 +108,7 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, i32 size, 
         i64 shift = row.begin - (upto - mine);
         row.begin += mine;
         i32 owner, i = lane_id();
-        Reached next{};
+        typename Step::Reach next{};
         auto reach = [&](i32 i) {  // ahead of what is run: two entries are under way
             owner = owner_of(upto, i);
             i64 k = __shfl_sync(ALL_LANES, shift, owner) + i;
@@ -123,7 +123,7 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, i32 size, 
                     break;
                 }
             }
-            Reached reached = next;
+            typename Step::Reach reached = next;
             i32 whose = owner;
             typename Step::Live its = from_lane(live, whose);
             if (base + 32 < all) reach(i + 32);
@@ -196,7 +196,7 @@ template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t,
         typename Step::Sums sums;
         i64 upto = min_of(hub.chunk + chunks(row), last), end = min_of(row.end, row.begin + (upto - hub.chunk) * CHUNK);
         i64 base = row.begin + (chunk - hub.chunk) * CHUNK, k = base + lane_id();
-        Reached next{};
+        typename Step::Reach next{};
         if (k < end) next = s.reach(a, k);
         for (; base < end; base += 32, k += 32) {
             if constexpr (Step::BATCHED) {
@@ -206,7 +206,7 @@ template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t,
                     break;
                 }
             }
-            Reached reached = next;
+            typename Step::Reach reached = next;
             if (k + 32 < end) next = s.reach(a, k + 32);
             if (k < end) s.entry(a, by.it, live, reached, sums);
             __syncwarp();

@@ -5,17 +5,17 @@ See `spread` for which loops these are, and ``kernels/balance.h`` for who runs w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from morph.lang import ir
 from morph.lang.abi import CTYPE, cname
-from morph.lang.cxx import constant
+from morph.lang.cxx import Names, constant
 from morph.lang.cxx_stmt import Body
-from morph.lang.spread import LISTS, Spread, bound, staged
-from morph.lang.types import Handle, Object, Scalar, Type
+from morph.lang.spread import LISTS, LOOPS, Loop, Spread, bound, staged
+from morph.lang.types import Column, Handle, Object, Scalar, Type
 
 if TYPE_CHECKING:
     from morph.lang.emit import Emission
@@ -67,6 +67,8 @@ class Entry(Body):
 
     def __init__(self, *args: Any, spread: Spread, stage: Mapping[str, str]) -> None:
         super().__init__(*args)
+        self.loop = spread.loop
+        self.early = early(spread, self.names)
         self.stage = stage  # by list, the struct of an entry that waits
         for slot, n in () if spread.batched else spread.room:
             self.put(f"it.{cname(slot)}_room += {n};")
@@ -75,6 +77,10 @@ class Entry(Body):
             self.put(
                 f"if (is_dead({names.base(loop.slot)}_dead, {self.resolve(loop.var)})) return;"
             )
+
+    def load(self, p: ir.Place) -> str:
+        """A value, which may have been read before."""
+        return f"{p.column}_early_" if of_edge(p, self.loop, self.early) else super().load(p)
 
     def _make(self, makes: list[tuple[str, ir.New | ir.NewRows | ir.Add]]) -> None:
         """Lay down what can wait; the rest as ever."""
@@ -107,6 +113,38 @@ class Entry(Body):
             self.put(f"else {{ {' '.join(sets)} }}")
 
 
+def of_edge(p: ir.Place, loop: Loop, columns: Iterable[str]) -> bool:
+    """Whether a place is one of some columns of the edge that a loop has come to."""
+    if not isinstance(loop, ir.ForEdges) or p.index is not None:
+        return False
+    row = isinstance(p.row, ir.Var) and p.row.name == loop.edge
+    return row and p.slot == f"{loop.graph}.edges" and p.column in columns
+
+
+def early(s: Spread, names: Names) -> dict[str, Column]:
+    """The columns of an edge that its entry reads in any case, and nobody writes.
+
+    They are read together with what the entry leads to, before those ahead of it have been run.
+    """
+    first: list[ir.Node] = []
+    for x in s.entry:
+        first += ir.walk(x.cond if isinstance(x, ir.If) else x)
+        if isinstance(x, ir.If | ir.Return):
+            break
+    if not isinstance(s.loop, ir.ForEdges) or any(isinstance(n, LOOPS) for n in first):
+        return {}
+    slot = f"{s.loop.graph}.edges"
+    plain = {
+        c.name: c
+        for c in names.stores[slot].columns
+        if not c.size and c.record < 0 and (slot, c.name) not in names.changed
+    }
+    loads = [n.place for n in first if isinstance(n, ir.Load)]
+    assigned = any(isinstance(n, ir.Assign) and n.name == s.loop.edge for n in ir.walk(s.entry))
+    found = {p.column for p in loads if of_edge(p, s.loop, plain)} if not assigned else set()
+    return {name: plain[name] for name in sorted(found)}
+
+
 def shared(e: Emission, s: ir.Node) -> Spread | None:
     """The loop of a step that several threads share."""
     if not isinstance(s, ir.Foreach) or s.balance == "thread":
@@ -129,6 +167,10 @@ def spread_structs(e: Emission, k: ir.Kernel) -> None:
     for part, what, names in parts:
         e.put("", f"struct {name}_{part} {{  // what {what}")
         e.put(*(f"    {n.type(types[x])} {n.member(x)};" for x in names), "};")
+    if first := early(spread, n):
+        e.put("", f"struct {name}_reach {{  // where an entry leads, and what is read of its edge")
+        e.put("    i32 edge, end;")
+        e.put(*(f"    {CTYPE[c.dtype.name]} {n.member(x)};" for x, c in first.items()), "};")
     for which, (slot, (at, places)) in enumerate(staged(spread, n.stores).items()):
         columns, base = n.stores[slot].columns, n.base(slot)
         made = [f"{n.column(slot, c.name)}.set(row, {n.member(c.name)});" for c in columns]
@@ -194,8 +236,10 @@ def emit_spread(e: Emission, k: ir.Func) -> None:
     sums = f", {name}_sums& sums_" if spread.whole else ""
     entry = f"void {name}_entry(const Args& a, Item& it, const {name}_live& live_{sums}"
     lives = dict.fromkeys(spread.live, "live_") | {x: "sums_" for x, _ in spread.sums}
+    first = early(spread, n).items()
+    read = "".join(f", {CTYPE[c.dtype.name]} {x}_early_" for x, c in first)
     e.define(
-        inner, f"{entry}{listed(inner.params)})", spread.entry, lives, moving=moving,
+        inner, f"{entry}{listed(inner.params)}{read})", spread.entry, lives, moving=moving,
         make=partial(Entry, spread=spread, stage=_structs(e, k.name)),
     )  # fmt: skip
     if spread.whole:
@@ -218,6 +262,11 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
         edge = n.edge(loop.graph, loop.direction, "k")
         end = f"{n.end(loop.graph, loop.direction)}.get(edge)" if loop.var else end
     call = ", ".join(("r.edge", "r.end")[: len(bound(loop))])
+    first = early(spread, n)
+    call += "".join(f", r.{n.member(x)}" for x in first)
+    edges = f"{loop.graph}.edges" if isinstance(loop, ir.ForEdges) else ""
+    read = "".join(f", {n.column(edges, x)}.get(edge)" for x in first)
+    reach = f"{name}_reach" if first else "Reached"
     given = "const Args& a, I& it"
     rest, sums = (", rest", ", sums") if spread.whole else ("", "")
     lines = [
@@ -232,11 +281,12 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
         f"    MORPH_FN bool head({given}, Entries& row, Live& live, Rest& rest) const {{",
         f"        return {name}_head(a, it, it.row{args}, row, live{rest});",
         "    }",
-        "    MORPH_FN Reached reach(const Args& a, i64 k) const {",
+        f"    typedef {reach} Reach;",
+        "    MORPH_FN Reach reach(const Args& a, i64 k) const {",
         f"        i32 edge = {edge};",
-        f"        return {{edge, {end}}};",
+        f"        return {{edge, {end}{read}}};",
         "    }",
-        f"    MORPH_FN void entry({given}, const Live& live, Reached r, Sums& sums) const {{",
+        f"    MORPH_FN void entry({given}, const Live& live, Reach r, Sums& sums) const {{",
         f"        {name}_entry(a, it, live{sums}{args}, {call});",
         "    }",
     ]
