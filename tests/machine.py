@@ -67,8 +67,8 @@ class Machine:
         status[[Status.FAILED, Status.LOCAL]] = 0
         status[Status.STORES :] = 0
         pending = np.unpackbits(self["pending"].view(np.uint8)).sum()
-        waiting = self["hubs"][0] >> 32  # rows of which something is left; who ran them failed
-        assert failed > pending if waiting else failed == pending
+        waiting = self["hubs"][0] >> 32  # rows of which something is left: whoever ran them failed
+        assert failed > 0 if waiting else failed == pending
         return failed
 
     def grow(self, slot):
