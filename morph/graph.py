@@ -25,8 +25,8 @@ class Graph(Making):
     device : str or Device
         See `morph.device.device`.
     directed : bool
-        False says that every edge has its reverse among the edges, so that a point's neighbours
-        are those its out-edges lead to.
+        False says that every edge has its reverse among the edges, so that a point's neighbours,
+        ``innbrs`` too, are those its out-edges lead to.
 
     Attributes
     ----------
