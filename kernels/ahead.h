@@ -71,10 +71,19 @@ MORPH_FN void run_ahead(const A& a, R& t, const Step& s, I& it, bool mine, i32 s
 
 // A thread's queue, a ring.
 struct Queue {
-    i32 first, room;
-    i32 taken = 0, added = 0;
+    i32 first, room, size = 0;
+    i32 taken = 0, added = 0;  // of the ring's places, those that are next
     bool closed;
-    i32 place() { return closed || added - taken == room ? -1 : first + added++ % room; }
+    i32 place() {
+        if (closed || size == room) return -1;
+        size++;
+        return first + pass(added);
+    }
+    i32 pass(i32& at) const {
+        i32 was = at++;
+        if (at == room) at = 0;
+        return was;
+    }
 };
 struct Ahead {
     Queue* queue = nullptr;
@@ -87,7 +96,7 @@ MORPH_FN void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last) {
     i64 end = load(s.list(a, t) + CAPACITY);
     if (t.replay) last = end;
     i64 room = min_of((end - last) / t.threads, i64(AHEAD_ROOM));
-    Queue queue{i32(last + t.thread * room), i32(room), 0, 0, t.replay || !room};
+    Queue queue{i32(last + t.thread * room), i32(room), 0, 0, 0, t.replay || !room};
     Hubs<Step> hubs(a);
     auto run = [&](typename Step::I& it) {
         it.ahead.queue = &queue;
@@ -106,12 +115,13 @@ MORPH_FN void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last) {
             if (open(a, t, s, it)) run(it);
             queue.closed |= --left <= 0;
         }
-    while (queue.taken != queue.added) {
+    while (queue.size) {
         queue.closed |= --left <= 0;
-        typename Step::I it(a, t, queue.first + queue.taken % queue.room);
+        typename Step::I it(a, t, queue.first + queue.taken);
         if (s.open(a, it)) run(it);
         else end_item(a, it);
-        queue.taken++;
+        queue.pass(queue.taken);
+        queue.size--;
     }
 }
 

@@ -23,7 +23,7 @@ from morph.lang.types import (
 )  # fmt: skip
 
 KEYWORDS = frozenset(
-    """Args PREPARES Item Run SETTLES Way a alignas alignof and and_eq asm auto bitand bitor
+    """Args PHASES PREPARES Item Run SETTLES Way a alignas alignof and and_eq asm auto bitand bitor
     blockDim blockIdx bool break case catch char char16_t char32_t class compl const
     const_cast constexpr continue decltype default delete do double dynamic_cast else end_item
     enum explicit export extern false float for friend goto gridDim if inline int it long
@@ -35,7 +35,7 @@ KEYWORDS = frozenset(
 )
 MEMBERS = frozenset(  # of what items and threads carry
     """position row failed reserved key priority launch block step thread threads replay master
-    sense round looked took told way ahead""".split()
+    sense round looked took told left way ahead""".split()
 )
 CALL = re.compile(r"\b([A-Za-z_]\w*)[(<]|\b(?:struct|define) (\w+)|\b([A-Z_]+) =")
 

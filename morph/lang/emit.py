@@ -353,6 +353,8 @@ class Emission:
         self.put(f"enum {{ PREPARES = {before} }};  // the master has something to do before all")
         ends = bool(settled) or u.fused or self.claims
         self.put(f"enum {{ SETTLES = {int(ends)} }};  // the master has something to do at its end")
+        phases = int(u.fused and not self.claims)
+        self.put(f"enum {{ PHASES = {phases} }};  // one thread runs small steps")
         self._prepare()
         if u.fused:
             emit_program(self)
