@@ -59,6 +59,7 @@ class Applied:
     _given: int = field(default=0, repr=False)
     _changes: int = field(default=-1, repr=False)
     _present: int = field(default=-1, repr=False)
+    _since: int = field(default=-1, repr=False)  # `Graph.changes` before
 
     @property
     def present(self) -> int:

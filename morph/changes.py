@@ -20,13 +20,16 @@ if TYPE_CHECKING:
     from morph.graph import Graph
 
 
-def apply(g: Graph, batch: Batch) -> Applied:
+Then = Callable[[Applied], object] | None
+
+
+def apply(g: Graph, batch: Batch, then: Then = None) -> Applied:
     """Do what `Graph.apply` promises."""
     with g.device.active():
-        return _apply(g, batch)
+        return _apply(g, batch, then)
 
 
-def _apply(g: Graph, batch: Batch) -> Applied:
+def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
     xp, edges, columns = g.device.xp, g.edges, g.edges.columns
     back = None if g.directed else g.reverses()
     points, absent, repeated = _points(g, batch)
@@ -48,7 +51,7 @@ def _apply(g: Graph, batch: Batch) -> Applied:
         ids, gone, columns["src"].array[gone], columns["dst"].array[gone],
         columns["weight"].array[gone] if weighted else None,
         changed, old, values if weighted else None, points, absent, repeated,
-        g, batch.count,
+        g, batch.count, _since=g.changes,
     )  # fmt: skip
     try:
         for table, dead in ((edges, gone), (g.points, points)):
@@ -62,6 +65,8 @@ def _apply(g: Graph, batch: Batch) -> Applied:
             _insert(edges, ids, given, undo)
         undo.append(g.structure_changed)
         g.structure_changed()
+        if then is not None:
+            then(applied)
     except BaseException:
         for step in reversed(undo):
             step()

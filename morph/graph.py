@@ -10,7 +10,7 @@ import numpy as np
 from morph.adjacency import Adjacency
 from morph.arrange import Rows
 from morph.batch import Applied, Batch
-from morph.changes import apply, pair_up
+from morph.changes import Then, apply, pair_up
 from morph.compact import compact
 from morph.device import Array, Device, device
 from morph.dtypes import Ref
@@ -187,7 +187,7 @@ class Graph(Making):
 
     def apply(
         self, inserts: Any = None, deletes: Any = None, updates: Any = None,
-        delete_points: Any = None, *, nonnegative: bool = False,
+        delete_points: Any = None, *, nonnegative: bool = False, then: Then = None,
     ) -> Applied:  # fmt: skip
         """Delete, change and insert edges: the whole batch, or, if it raises, nothing.
 
@@ -207,6 +207,9 @@ class Graph(Making):
         delete_points : array of ids
         nonnegative : bool
             Refuse weights below 0, and NaN.
+        then : callable, optional
+            Called with what was applied, when the graph has changed.  If it raises, the graph is
+            put back as it was.
 
         Returns
         -------
@@ -225,7 +228,8 @@ class Graph(Making):
 
         Edges keep their ids until `compact`; a deleted edge's id may be given to a later one.
         """
-        return apply(self, Batch.of(self, inserts, deletes, updates, delete_points, nonnegative))
+        batch = Batch.of(self, inserts, deletes, updates, delete_points, nonnegative)
+        return apply(self, batch, then)
 
     def reverses(self) -> Array:
         """Give each edge's reverse in a graph that is not directed; -1 for dead edges.

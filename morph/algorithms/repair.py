@@ -31,7 +31,7 @@ def cut(c, tree, now, log):
     if v.predecessor == u.id and u.value + c.before == v.value:
         if atomic_cas(v.predecessor, u.id, NONE) == u.id:
             now.add(v)
-            log.add(v, predecessor=u.id)
+            log.add(v, predecessor=u.id, value=v.value)
 
 
 @kernel
@@ -43,7 +43,7 @@ def walk(v, g, tree, start, far, then, log):
         if child.predecessor == p.id:
             if atomic_cas(child.predecessor, p.id, NONE) == p.id:
                 then.add(child)
-                log.add(child, predecessor=p.id)
+                log.add(child, predecessor=p.id, value=child.value)
 
 
 @kernel
@@ -77,7 +77,7 @@ def offer(c, tree, most, later, log, cell, lost):
             if v.predecessor != NONE:
                 before = atomic_exch(v.predecessor, NONE)
                 if before != NONE:
-                    log.add(v, predecessor=before)
+                    log.add(v, predecessor=before, value=d)
             later.add(v, value=d)
             atomic_min(cell[0].least, d)
 
@@ -103,7 +103,7 @@ def push(entry, g, tree, cost, limit, most, then, later, log, lost):
             if tree[t.id].predecessor != NONE:
                 before = atomic_exch(tree[t.id].predecessor, NONE)
                 if before != NONE:
-                    log.add(tree[t.id], predecessor=before)
+                    log.add(tree[t.id], predecessor=before, value=d)
             if d <= limit:
                 then.add(tree[t.id], value=d)
             else:
@@ -120,6 +120,7 @@ def attach(entry, g, tree, cost, start, far, loose):
         near = tree[t.id].value
         if near < value and near + cost(g.edge(p, t)) == value:
             before = min(before, t.id)
+    entry.value = v.kept  # to be put back from
     if value == start(v, far):
         v.predecessor = -1
     elif before < NONE:
@@ -158,47 +159,75 @@ def keep(entry):
 
 
 @program
-def repair(g, tree, changes, now, then, near, next, later, rest, log, loose, cell, lost,
-           cost, start, far, most, delta, patience):  # fmt: skip
+def repair(g, tree, changes, now, then, near, following, later, rest, log, loose, cell, lost,
+           cost, start, far, most, delta, stage, patience):  # fmt: skip
+    """Give 4 * rounds, and 1 more if a sum was too large.
+
+    Or, below 0, with 1 or 2 more: what stage to begin with when called again, with more patience
+    (log entries).
+    """
     rounds = 0
-    log.clear()
-    foreach(changes, cut, tree, now, log,
-            where=lambda c: c.before >= 0 and (c.after < 0 or c.after > c.before))  # fmt: skip
-    while not now.empty:
-        foreach(now, walk, g, tree, start, far, then, log, ahead=then)
-        now, then = then, now
-        then.clear()
-        rounds += 1
-        if len(log) > patience:
-            return -rounds
-    cell[0].least = far
-    foreach(log, pull, g, tree, cost, start, far, most, later, cell, lost)
-    foreach(changes, offer, tree, most, later, log, cell, lost, where=lambda c: c.after >= 0)
-    limit = cell[0].least
-    while not later.empty:
-        limit = max(limit, min(limit, most - delta) + delta)
-        cell[0].least = most
-        foreach(later, split, limit, near, rest, cell,
-                where=lambda entry: entry.value == entry.item.value)  # fmt: skip
-        later, rest = rest, later
-        rest.clear()
-        if near.empty:
-            limit = cell[0].least
-        while not near.empty:
-            foreach(near, push, g, tree, cost, limit, most, next, later, log, lost, ahead=next,
-                    where=lambda entry: entry.value == entry.item.value)  # fmt: skip
-            near, next = next, near
-            next.clear()
+    if stage == 0:
+        log.clear()
+        cell[0].ready = 0
+        foreach(changes, cut, tree, now, log,
+                where=lambda c: c.before >= 0 and (c.after < 0 or c.after > c.before))  # fmt: skip
+    if stage < 2:
+        while not now.empty:
+            foreach(now, walk, g, tree, start, far, then, log, ahead=then)
+            now, then = then, now
+            then.clear()
             rounds += 1
             if len(log) > patience:
-                return -rounds
+                return -4 * rounds - 1
+        cell[0].least = far
+        foreach(log, pull, g, tree, cost, start, far, most, later, cell, lost)
+        foreach(changes, offer, tree, most, later, log, cell, lost, where=lambda c: c.after >= 0)
+        cell[0].limit = cell[0].least
+    limit = cell[0].limit
+    while not (near.empty and later.empty):
+        if near.empty:
+            limit = max(limit, min(limit, most - delta) + delta)
+            cell[0].least = most
+            foreach(later, split, limit, near, rest, cell,
+                    where=lambda entry: entry.value == entry.item.value)  # fmt: skip
+            later, rest = rest, later
+            rest.clear()
+            if near.empty:
+                limit = cell[0].least
+        while not near.empty:
+            foreach(near, push, g, tree, cost, limit, most, following, later, log, lost,
+                    ahead=following,
+                    where=lambda entry: entry.value == entry.item.value)  # fmt: skip
+            near, following = following, near
+            following.clear()
+            rounds += 1
+            if len(log) > patience:
+                cell[0].limit = limit
+                return -4 * rounds - 2
     foreach(log, attach, g, tree, cost, start, far, loose)
-    if not loose.empty:
+    while not loose.empty:
         foreach(loose, attach_equal, g, tree, cost, now)
         loose.clear()
         while not now.empty:
             foreach(now, attach_on, g, tree, cost, then, ahead=then)
             now, then = then, now
             then.clear()
+    cell[0].ready = 1
     foreach(log, keep)
-    return rounds
+    if lost.take():
+        return 4 * rounds + 1
+    return 4 * rounds
+
+
+@program
+def hang(g, tree, log, now, then, loose, cost, start, far):
+    """Find the predecessors of all that is in the log."""
+    foreach(log, attach, g, tree, cost, start, far, loose)
+    while not loose.empty:
+        foreach(loose, attach_equal, g, tree, cost, now)
+        loose.clear()
+        while not now.empty:
+            foreach(now, attach_on, g, tree, cost, then, ahead=then)
+            now, then = then, now
+            then.clear()
