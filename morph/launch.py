@@ -179,6 +179,7 @@ class Launch:
         self.what = what
         self.device = compiled.device
         self.scratch = scratch(compiled.device)
+        self.team = 0  # CPU threads that run it
         self.as_of = 0  # how many launches had ended when the words were last compared
         self.objects = weakref.WeakValueDictionary(slots.objects)
         self.bound = [weakref.ref(o) for o in slots.objects.values()]
@@ -238,8 +239,8 @@ class Launch:
 
     # --- running ---------------------------------------------------------------------------------
 
-    def run(self, args: tuple[Any, ...], where: Where) -> Any:
-        """Launch; grow and replay until every item has run."""
+    def run(self, args: tuple[Any, ...], where: Where, alone: bool = False) -> Any:
+        """Launch, by one thread of a CPU if ``alone``; replay until every item has run."""
         compiled, shared = self.compiled, self.scratch
         values = [
             args[o] if isinstance(o, int) else self._captured(o, where) for o in compiled.origins
@@ -251,6 +252,7 @@ class Launch:
                 self._note_versions()
             elif not self.versions:
                 self._fill()
+            self.team = 1 if alone else threads()
             try:
                 if self.device.kind == "python":
                     self._interpret(values)
@@ -286,7 +288,6 @@ class Launch:
         self.words[index["barrier"]] = pointer(s.barrier)
         self.words[index["cursor"]] = pointer(s.cursor)
         self.words[index["state"]] = pointer(self.state) if compiled.unit.fused else 0
-        self.words[index["threads"]] = threads()
         self.edges = max((objects[g].edges.capacity for g, _ in compiled.adjacency), default=0)
 
     def _note_versions(self) -> None:
@@ -322,6 +323,7 @@ class Launch:
         s.launches += 1
         signed[index["launch"]] = s.launches
         signed[index["replay"]] = 0
+        signed[index["threads"]] = self.team
         self.words[index["hubs"]] = s.hubs_for(self.edges) if self.compiled.spreads else 0
         if not self.compiled.can_fail:
             self.binary(self.words, self._items())
@@ -342,6 +344,7 @@ class Launch:
             signed = self.signed  # new, if local collections were widened
             signed[index["launch"]] = s.launches  # the same: locks of the first run stay taken
             signed[index["replay"]] = 1
+            signed[index["threads"]] = self.team
             self._fill_bits()
 
     def _fill_bits(self) -> None:

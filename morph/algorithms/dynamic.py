@@ -25,7 +25,7 @@ from morph.kernel import Function, foreach, func
 from morph.prelude import f32, i32, i64
 from morph.table import Table
 
-ALONE = 2048  # points that one thread of a CPU repairs before it asks the others
+ALONE = 1 << 15  # points that one thread of a CPU repairs before it asks the others
 SHARE = 0.25  # of all points: if more are affected, all is computed anew
 LEVELS = 8  # that are pushed together
 WINDOWS = 64  # parts of the labels, pushed one after another
@@ -175,6 +175,7 @@ class Dynamic:
                 inserts, deletes, updates, delete_points, nonnegative=True, then=then
             )
         except BaseException:
+            self._seen = -1
             self._put_back()
             self._seen = self.graph.changes
             raise
@@ -236,13 +237,15 @@ class Dynamic:
         n = len(self._tree)
         count = self._describe(applied)
         most = int(self.share * n)
+        self._log.clear()
         self._touched = True
         if count > 8 * most:
             return self._anew(0)
         lists = self._now, self._then, self._near, self._next, self._later, self._rest
         rounds, stage, patience = 0, 0, min(ALONE, most)
         while True:
-            result = steps.repair(
+            run = steps.repair.alone if patience < most else steps.repair
+            result = run(
                 self.graph, self._tree, self._changes, *lists, self._log, self._loose, self._cell,
                 self._lost, self._cost, self._start, self._far, self._most, self._window,
                 stage, patience,

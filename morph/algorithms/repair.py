@@ -168,7 +168,6 @@ def repair(g, tree, changes, now, then, near, following, later, rest, log, loose
     """
     rounds = 0
     if stage == 0:
-        log.clear()
         cell[0].ready = 0
         foreach(changes, cut, tree, now, log,
                 where=lambda c: c.before >= 0 and (c.after < 0 or c.after > c.before))  # fmt: skip
