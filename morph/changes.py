@@ -19,6 +19,8 @@ from morph.table import Table
 if TYPE_CHECKING:
     from morph.graph import Graph
 
+SHARE = 4  # of batches that change more than this part of the edges, no index is made to follow
+
 
 Then = Callable[[Applied], object] | None
 
@@ -46,7 +48,8 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
     if points.size:
         g.points.allow_deletes()
     ids = _places(edges, total)
-    undo: list[Callable[[], None]] = []
+    undo = list[Callable[[], None]]()
+    loose = _follows(g, total + int(gone.size))
     applied = Applied(
         ids, gone, columns["src"].array[gone], columns["dst"].array[gone],
         columns["weight"].array[gone] if weighted else None,
@@ -64,7 +67,7 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
         if total:
             _insert(edges, ids, given, undo)
         undo.append(g.structure_changed)
-        g.structure_changed()
+        _follow(g, applied) if loose else g.structure_changed()
         if then is not None:
             then(applied)
     except BaseException:
@@ -79,6 +82,27 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
         g._pairs = back
     applied._changes = g.changes
     return applied
+
+
+def _follows(g: Graph, count: int) -> bool:
+    """Whether the index is to follow a batch in place; if so it is ready for that."""
+    index = g._adjacency
+    if not g.loose and (index.built and SHARE * count < len(g.edges) and index.loosen()):
+        g.out_identity = False
+        g.version += 1
+    return g.loose
+
+
+def _follow(g: Graph, done: Applied) -> None:
+    """Have the loose rows follow what happened to the edges."""
+    index, columns = g._adjacency, g.edges.columns
+    if done.deleted.size:
+        index.remove(done.deleted, done.deleted_src, done.deleted_dst)
+    if done.inserted.size:
+        src, dst = (columns[c].array[done.inserted] for c in ("src", "dst"))
+        g.version += index.insert(done.inserted, src, dst)
+    index.refresh()
+    g.changes += 1
 
 
 def _put(array: Array, at: Array, values: Any) -> None:

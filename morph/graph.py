@@ -128,6 +128,19 @@ class Graph(Making):
         self.version += 1
         self.changes += 1
 
+    def points_appended(self) -> None:
+        """Have an index for points behind the others, which have no edges yet."""
+        if self.loose:
+            self._adjacency.refresh()
+            self.changes += 1
+        else:
+            self.structure_changed()
+
+    @property
+    def loose(self) -> bool:
+        """Whether the index has room, and batches change it in place: from the first one on."""
+        return self._adjacency.loose
+
     def points_resized(self) -> None:
         """Make the index longer at its next use: the points' capacity changed."""
         self.version += 1
@@ -149,16 +162,32 @@ class Graph(Making):
         offsets, ids = self._adjacency.index(direction)
         return offsets[: len(self.points) + 1], ids
 
+    def index(self, direction: str) -> None:
+        """Build the index of a direction, if it is not there."""
+        if self.loose:
+            self._adjacency.rows(direction)
+        else:
+            self._adjacency.index(direction)
+
     def address(self, kind: str, column: str = "") -> int:
         """Give the address of an index: ``out_offset``, ``out_edge``, ``in_offset``, ``in_edge``.
 
+        Of a `loose` one also ``out_end``, ``in_end``; and offsets are rows of `morph.loose`.
         The index is built if needed; addresses are valid while ``version`` and those of the tables
         stay.  Offsets are there for the whole capacity of the points.  Where entry k is edge k, the
         address of ``out_edge`` is 0.
         """
         direction, _, part = kind.partition("_")
-        if direction not in ("out", "in") or part not in ("offset", "edge"):
+        if (
+            direction not in ("out", "in")
+            or part not in ("offset", "edge", "end")[: 2 + self.loose]
+        ):
             raise ValueError(f"a graph has no {kind!r} array")
+        if self.loose:
+            rows = self._adjacency.rows(direction)
+            if part == "offset":
+                return rows.rows.address("column", "begin")
+            return rows.entries.address("column", part)
         offsets, ids = self._adjacency.index(direction)
         if part == "offset":
             return self.device.pointer(offsets)

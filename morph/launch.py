@@ -275,7 +275,7 @@ class Launch:
         """Write the addresses of everything the unit touches."""
         compiled, objects = self.compiled, self.objects
         for slot, direction in compiled.adjacency:
-            objects[slot].adjacency(direction)
+            objects[slot].index(direction)
         for i, f in enumerate(compiled.fields):
             if f.slot:
                 extra = (f.column,) if f.column else ()

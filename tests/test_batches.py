@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from targets import tries
 
 import morph
-from morph import validate
+from morph import changes, testing, validate
 
 
 def small(target="cpu", directed=True):
@@ -40,6 +40,12 @@ def histories(draw, n=7):
         draw(st.lists(edge, max_size=20)),
         draw(st.lists(batch, min_size=1, max_size=4)),
     )
+
+
+@pytest.fixture
+def in_place(monkeypatch):
+    """Have small graphs' rows follow batches of any size in place."""
+    monkeypatch.setattr(changes, "SHARE", 0)
 
 
 def run_history(target, history, n=7):
@@ -77,17 +83,63 @@ def test_batches_on_cpu(history):
     run_history("cpu", history)
 
 
+@tries(60)
+@given(history=histories())
+def test_batches_in_place_on_cpu(in_place, history):
+    run_history("cpu", history)
+
+
 @tries(10)
 @given(history=histories())
-def test_batches_on_python(history):
+def test_batches_on_python(in_place, history):
     run_history("python", history)
 
 
 @pytest.mark.gpu
 @tries(30)
 @given(history=histories())
-def test_batches_on_cuda(history):
+def test_batches_on_cuda(in_place, history):
     run_history("cuda", history)
+
+
+def churn(target, steps=12, n=60, m=900, most=300):
+    """Random batches over few points, many in one row, each followed by the checker."""
+    rng = np.random.default_rng(n)
+
+    def ends(k):
+        return (rng.integers(0, n, k) * rng.integers(0, 2, k)).astype(np.int32)
+
+    w = rng.integers(0, 9, m).astype(np.int32)
+    g = morph.Graph.from_edges(ends(m), ends(m), weight=w, n=n, device=target)
+    for direction in ("out", "in"):
+        g.adjacency(direction)
+    for step in range(steps):
+        c, d = (int(rng.integers(1, most)) for _ in range(2))
+        ids = rng.choice(g.device.to_host(g.edges.ids()), d, replace=False)
+        if step % 3 == 2:  # by pairs, some of them named more than once
+            src, dst = (g.device.to_host(g.edges.columns[x].array)[ids] for x in ("src", "dst"))
+            g.apply(deletes=(src, dst))
+        else:
+            g.apply((ends(c), ends(c), np.ones(c, np.int32)), ids)
+        assert g.loose
+        validate.index(g)
+    return g
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_rows_of_many_changes_at_once(in_place, threads):
+    with testing.team(threads):
+        churn("cpu")
+
+
+def test_rows_of_many_changes_are_interpreted(in_place):
+    churn("python", 3, 12, 60, 30)
+
+
+@pytest.mark.gpu
+def test_rows_of_many_changes_on_cuda(in_place):
+    churn("cuda")
+    churn("cuda", 6, 5000, 400_000, 100_000)
 
 
 @pytest.mark.parametrize(
