@@ -6,6 +6,7 @@ from morph.algorithms.betweenness import betweenness
 from morph.algorithms.bfs import bfs
 from morph.algorithms.components import connected_components
 from morph.algorithms.cores import core_number, k_core
+from morph.algorithms.dynamic import DynamicBFS, DynamicComponents, DynamicSSSP
 from morph.algorithms.mst import mst
 from morph.algorithms.pagerank import pagerank
 from morph.algorithms.refine import refine, refine_with_report
@@ -24,10 +25,11 @@ from morph.reduce import reduce
 from morph.table import Table
 
 __all__ = [
-    "Collection", "Flag", "Graph", "LanguageError", "Mesh", "Pslg", "Ref", "Set", "Table",
-    "betweenness", "bfs", "connected_components", "core_number", "device", "foreach", "func",
-    "k_core", "kernel", "mst", "pagerank", "program", "reduce", "refine", "refine_with_report",
-    "sssp", "timing", "triangle_count", "triangulate", "vec",
+    "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag", "Graph",
+    "LanguageError", "Mesh", "Pslg", "Ref", "Set", "Table", "betweenness", "bfs",
+    "connected_components", "core_number", "device", "foreach", "func", "k_core", "kernel", "mst",
+    "pagerank", "program", "reduce", "refine", "refine_with_report", "sssp", "timing",
+    "triangle_count", "triangulate", "vec",
 ]  # fmt: skip
 __version__ = "0.1.0"
 

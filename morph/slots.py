@@ -68,7 +68,7 @@ class Slots:
             self.objects[inner] = table
         for _, inner in tables:
             self.stores[inner] = self._store(inner, self.objects[inner])
-        self.graphs[slot] = GraphInfo(slot, tuple(tables), g.directed, g.out_identity)
+        self.graphs[slot] = GraphInfo(slot, tuple(tables), g.directed, g.out_identity, g.loose)
 
     def _store(self, slot: str, obj: Any) -> Store:
         columns = []

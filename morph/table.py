@@ -158,7 +158,7 @@ class Table(Store):
         words[HEAD if again else COUNT] += 1
         self._settle(words)
         self._push()
-        self.changed()
+        self.changed(appended=not again)
         return Row(self, id)
 
     def extend(self, n: int | None = None, **arrays: Any) -> int:
@@ -185,7 +185,7 @@ class Table(Store):
             self._write(first, n, checked)
         self.words[COUNT] += n
         self.settle()
-        self.changed()
+        self.changed(appended=True)
         return first
 
     def adopt(self, n: int, arrays: Mapping[str, Array]) -> None:
@@ -273,10 +273,13 @@ class Table(Store):
         self.settle()
         self.changed()
 
-    def changed(self) -> None:
-        """Tell the graph that rows came or went."""
+    def changed(self, appended: bool = False) -> None:
+        """Tell the graph that rows came or went; or that there are more ``appended`` ones only."""
         if self.graph is not None and self.name in ("points", "edges"):
-            self.graph.structure_changed()
+            if appended and self.name == "points":
+                self.graph.points_appended()
+            else:
+                self.graph.structure_changed()
 
     def compact(self) -> None:
         """Squeeze out the dead rows; all references to this table, anywhere in its graph, follow.

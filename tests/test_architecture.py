@@ -17,8 +17,9 @@ MODULES = {
 }
 HEAVY = {"cupy", "cupyx", "igraph", "matplotlib", "meshio", "networkx", "scipy", "shapely"}
 
-DATA = """adjacency arrange arrays collect column compact device dtypes edgelist foreign graph
-          halfedges making mesh overlap pslg quality row signs store table transfer values verify"""
+DATA = """adjacency arrange arrays batch changes collect column compact device dtypes edgelist
+          foreign graph halfedges loose making mesh overlap pslg quality row signs store table
+          transfer values verify"""
 GRAMMAR = "lang.types lang.node lang.ir lang.abi lang.errors lang.swaps lang.flow lang.spread"
 PRINTER = "lang.emit lang.fused lang.cxx lang.cxx_expr lang.cxx_spread lang.cxx_stmt"
 PUBLIC = "collect device dtypes graph kernel mesh prelude pslg reduce table timing"
@@ -29,6 +30,8 @@ FLOORS = {
     **dict.fromkeys(DATA.split(), DATA),
     "mesh": f"{DATA} io",  # Mesh.read and Mesh.write, when called
     "pslg": f"{DATA} io",
+    "adjacency": f"{DATA} inplace",  # when a batch is applied
+    "inplace": f"{DATA} kernel prelude",
     "validate": f"{DATA} validate",  # nothing of the algorithms that it judges
     # language: types, node <- ir <- abi, errors <- everything that reads or prints the IR
     "lang.types": "",

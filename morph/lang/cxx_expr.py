@@ -128,7 +128,7 @@ class Expressions:
             case ir.FindEdge():
                 g = cname(e.graph)
                 ids = "nullptr" if n.graphs[e.graph].out_identity else f"a.{g}_out_edge"
-                where = f"a.{g}_out_offset, {ids}, {n.end(e.graph, 'out')}"
+                where = f"a.{g}_out_offset, {ids}, {n.ends(e.graph, 'out')}"
                 return f"find_edge({where}{self.args((e.x, e.y))})"
         return self._effect(e)
 

@@ -437,7 +437,7 @@ class Body(Expressions):
             out, entry = f"{both}.is_out({k})", f"{both}.entry({k})"
             out_id, in_id = n.edge(s.graph, "out", entry), n.edge(s.graph, "in", entry)
             self.put(f"{edge} = {out} ? {out_id} : {in_id};")
-            ends = [f"{n.end(s.graph, d)}.get({edge})" for d in ("out", "in")]
+            ends = [n.end(s.graph, d, entry, edge) for d in ("out", "in")]
             end = f"{out} ? {ends[0]} : {ends[1]}"
         else:
             d = s.direction
@@ -447,7 +447,7 @@ class Body(Expressions):
             offset = f"{g}_{d}_offset, {point}"
             k = self._counted(s, f"row_begin({offset})", f"row_end({offset})")
             self.put(f"{edge} = {n.edge(s.graph, d, k)};")
-            end = f"{n.end(s.graph, d)}.get({edge})"
+            end = n.end(s.graph, d, k, edge)
         if skip:
             self.put(f"if ({edge} == {skip}) continue;")
         self._bound(s.body, [(s.var, end)])

@@ -10,8 +10,9 @@ from morph.validate.centrality import betweenness, pagerank
 from morph.validate.forest import connected_components, mst
 from morph.validate.local import core_number, triangle_count
 from morph.validate.paths import bfs, sssp
+from morph.validate.store import index
 
 __all__ = [
-    "WrongAnswer", "betweenness", "bfs", "connected_components", "core_number", "mst", "pagerank",
-    "sssp", "triangle_count",
+    "WrongAnswer", "betweenness", "bfs", "connected_components", "core_number", "index", "mst",
+    "pagerank", "sssp", "triangle_count",
 ]  # fmt: skip
