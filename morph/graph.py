@@ -56,7 +56,7 @@ class Graph(Making):
     kind: ClassVar[str] = "graph"
     __slots__ = (
         "__weakref__", "_adjacency", "_made", "_pairs", "changes", "device", "directed",
-        "edge_order", "edges", "name", "out_identity", "points", "tables", "version",
+        "edge_order", "edges", "kept", "name", "out_identity", "points", "tables", "version",
     )  # fmt: skip
 
     def __init__(self, device: str | Device = "cpu", directed: bool = True) -> None:
@@ -64,6 +64,7 @@ class Graph(Making):
         self.name = "graph"
         self.directed = directed
         self.tables: dict[str, Table] = {}
+        self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
         self.version = self.changes = 0
         self.out_identity = False
         self._pairs: Array | None = None  # each edge's reverse
