@@ -15,6 +15,7 @@ from morph.algorithms.triangulate import triangulate
 from morph.collect import Collection, Flag, Set
 from morph.device import device
 from morph.dtypes import Ref, vec
+from morph.formula import Formula
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel, program, timing
 from morph.lang.errors import LanguageError
@@ -24,8 +25,8 @@ from morph.reduce import reduce
 from morph.table import Table
 
 __all__ = [
-    "Collection", "Flag", "Graph", "LanguageError", "Mesh", "Pslg", "Ref", "Set", "Table",
-    "betweenness", "bfs", "connected_components", "core_number", "device", "foreach", "func",
+    "Collection", "Flag", "Formula", "Graph", "LanguageError", "Mesh", "Pslg", "Ref", "Set",
+    "Table", "betweenness", "bfs", "connected_components", "core_number", "device", "foreach", "func",
     "k_core", "kernel", "mst", "pagerank", "program", "reduce", "refine", "refine_with_report",
     "sssp", "timing", "triangle_count", "triangulate", "vec",
 ]  # fmt: skip
