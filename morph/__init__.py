@@ -26,9 +26,9 @@ from morph.table import Table
 
 __all__ = [
     "Collection", "Flag", "Formula", "Graph", "LanguageError", "Mesh", "Pslg", "Ref", "Set",
-    "Table", "betweenness", "bfs", "connected_components", "core_number", "device", "foreach", "func",
-    "k_core", "kernel", "mst", "pagerank", "program", "reduce", "refine", "refine_with_report",
-    "sssp", "timing", "triangle_count", "triangulate", "vec",
+    "Table", "betweenness", "bfs", "connected_components", "core_number", "device", "foreach",
+    "func", "k_core", "kernel", "mst", "pagerank", "program", "reduce", "refine",
+    "refine_with_report", "sssp", "timing", "triangle_count", "triangulate", "vec",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
