@@ -75,7 +75,7 @@ def drawn(c, g, slots, odds, random):
 
 
 @kernel
-def begin(c, g, slots, shift, now):
+def begin(c, g, slots, shift):
     state = i64(0)
     for k in range(c.first, c.first + c.size):
         v = g.points[abs(slots[k].literal) - 1]
@@ -85,8 +85,11 @@ def begin(c, g, slots, shift, now):
     c.listed = state >> shift == 0
     if state >> shift == 1:
         atomic_add(g.points[state & ((i64(1) << shift) - 1)].breaks, 1)
-    if c.listed:
-        now.add(c)
+
+
+@kernel
+def enlist(c, now):
+    now.add(c)
 
 
 @kernel
@@ -122,19 +125,20 @@ def flip(entry, g, shift, step, then):
 
 
 @program
-def descend(g, slots, odds, now, then, chosen, shift, seed, step, last, most):
+def descend(g, slots, odds, now, then, chosen, run, shift, seed, step, last, most):
     flips = i64(0)
-    while step < last and flips < most:
-        chosen.clear()
+    count = i64(MANY)
+    while step < last and flips < most and 2 * count > FEW:
         foreach(now, choose, g, slots, odds, shift, seed, step, chosen, then)
-        if len(chosen) * 2 <= FEW:
-            return flips
+        now.clear()
+        count = len(chosen)
         foreach(chosen, flip, g, shift, step, then)
-        flips += len(chosen)
+        chosen.clear()
+        flips += count
         now, then = then, now
-        then.clear()
         step += 1
-    return flips
+    run[0].flips = flips
+    run[0].unsatisfied = 2 * count
 
 
 @kernel
@@ -221,8 +225,8 @@ class Search:
         points.breaks[:], points.stamp[:] = 0, 0
         self.now.clear()
         self.then.clear()
-        foreach(points, begin, self.graph, self.slots, self.shift, self.now,
-                where=lambda c: c.size > 0)  # fmt: skip
+        foreach(points, begin, self.graph, self.slots, self.shift, where=lambda c: c.size > 0)
+        foreach(points, enlist, self.now, where=lambda c: c.listed)
         return len(self.now)
 
     def model(self) -> Any:
@@ -231,17 +235,21 @@ class Search:
             return self.graph.points.flips.array[: self.formula.variables] % 2 == 1
 
     def flipped(self, seed: int, step: int, most: int) -> tuple[int, int]:
-        """Flip many at once; gives flips made, and clauses unsatisfied before the last step."""
-        flips = descend(self.graph, self.slots, self.odds, self.now, self.then, self.chosen,
-                        self.shift, u64(seed), step, step + STEPS, most)  # fmt: skip
-        return int(flips), 2 * len(self.chosen)
+        """Flip many at once; gives flips made, and about how many clauses were unsatisfied last."""
+        descend(self.graph, self.slots, self.odds, self.now, self.then, self.chosen, self.run,
+                self.shift, u64(seed), step, step + STEPS, most)  # fmt: skip
+        return self.counts()
 
     def walked(self, most: int) -> tuple[int, int]:
         """Flip one after the other; gives flips made, and clauses left unsatisfied."""
         foreach(self.run, walk, self.graph, self.slots, self.odds, self.shift, most)
+        return self.counts()
+
+    def counts(self) -> tuple[int, int]:
+        """Give what the last launch has told."""
         return int(self.run.flips[0]), int(self.run.unsatisfied[0])
 
-    def enlist(self, seed: int) -> None:
+    def line_up(self, seed: int) -> None:
         """Put the unsatisfied clauses into the list of `walked`."""
         points, ids = self.graph.points, np.sort(self.now.items)
         points.order[: ids.size] = ids
@@ -332,7 +340,7 @@ def walksat(
             if left <= FEW:
                 side = host = host or wide.on_host()
                 left, together = host.load(where.to_host(wide.model())), False
-                host.enlist(seed ^ steps)
+                host.line_up(seed ^ steps)
         else:
             made, left = side.walked(min(most - flips, FLIPS))
             if left > MANY:
