@@ -101,7 +101,7 @@ class Formula:
             same = variables in (None, source.variables)
             return source if same else cls(variables or 0, source.offsets, source.literals)
         if isinstance(source, str | os.PathLike):
-            from morph.io import read_cnf  # type: ignore[attr-defined]  # noqa: PLC0415
+            from morph.io import read_cnf  # noqa: PLC0415
 
             return cls.of(read_cnf(source), variables)
         if hasattr(source, "clauses") and hasattr(source, "nv"):

@@ -62,6 +62,7 @@ FLOORS = {
     "generate": f"{DATA} generate",
     "io": f"{DATA} io",
     "io.numbers": "build",  # large files are read and written by compiled code
+    "io.clauses": "build",
     "cli": f"{PUBLIC} __version__ algorithms build cli generate io validate",
     "__main__": "cli",
     "": f"{PUBLIC} algorithms lang.errors",
