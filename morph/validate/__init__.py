@@ -10,9 +10,9 @@ from morph.validate.centrality import betweenness, pagerank
 from morph.validate.forest import connected_components, mst
 from morph.validate.local import core_number, triangle_count
 from morph.validate.paths import bfs, sssp
-from morph.validate.sat import model, satisfied
+from morph.validate.sat import model, refuted, satisfied
 
 __all__ = [
     "WrongAnswer", "betweenness", "bfs", "connected_components", "core_number", "model", "mst",
-    "pagerank", "satisfied", "sssp", "triangle_count",
+    "pagerank", "refuted", "satisfied", "sssp", "triangle_count",
 ]  # fmt: skip

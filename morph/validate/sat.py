@@ -1,4 +1,4 @@
-"""Models of formulas: every clause must hold a literal that is true."""
+"""Models of formulas, and refutations by unit propagation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from morph.device import device
 from morph.formula import Formula
-from morph.validate.arcs import WrongAnswer
+from morph.validate.arcs import WrongAnswer, grouped, rows
 
 _PART = 1 << 19  # clauses looked at together
 
@@ -76,3 +76,41 @@ def model(formula: Formula, model: Any) -> None:
             f"clause {c + 1} is not satisfied: {shown or 'it is empty'}"
             f" ({int(held.size - held.sum())} of {held.size} are not)"
         )
+
+
+def refuted(formula: Formula) -> bool:
+    """Tell whether a clause is empty, or comes to be so by unit propagation.
+
+    If so there is no model; if not, there may be one or not.
+
+    Parameters
+    ----------
+    formula : Formula
+
+    Notes
+    -----
+    A round looks at the clauses that hold what the last one has made false.
+    """
+    at, literals = formula.offsets, formula.literals.astype(np.int64)
+    if (at[1:] == at[:-1]).any():
+        return True
+    owner = np.repeat(np.arange(formula.clauses), np.diff(at))
+    n = formula.variables
+    where, holders = grouped(2 * n + 1, literals + n, owner)
+    true = np.zeros(2 * n + 1, bool)  # by literal + n
+    touched = np.arange(formula.clauses)
+    while touched.size:
+        entries = literals[rows(at, touched)]
+        starts = np.append(0, np.cumsum(at[touched + 1] - at[touched])[:-1])
+        false = true[n - entries]
+        done = np.maximum.reduceat(true[n + entries], starts)
+        low = np.minimum.reduceat(np.where(false, n + 1, entries), starts)
+        high = np.maximum.reduceat(np.where(false, -n - 1, entries), starts)
+        if (~done & (low > high)).any():
+            return True
+        fixed = np.unique(low[~done & (low == high)])
+        if np.isin(-fixed, fixed).any():
+            return True
+        true[n + fixed] = True
+        touched = np.unique(holders[rows(where, n - fixed)])
+    return False
