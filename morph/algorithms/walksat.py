@@ -285,7 +285,8 @@ def walksat(
         From 0 to 2^64 - 1.  The same gives the same model on every device, by any number of
         threads, unless time runs out.
     max_flips : int, optional
-        When to give up, about; 1000 flips a variable and a million, if ``time`` is not given.
+        When to give up, about; unless given, after 100 flips a variable and ten million, or when
+        ``time`` is up.
     time : float, optional
         Seconds after which to give up; looked at after every `STEPS` steps.
     device : str or Device
@@ -316,7 +317,7 @@ def walksat(
             raise ValueError(f"{name} = {value}: expected 0 or more")
     if not 0 <= seed < 2**64:
         raise ValueError(f"seed = {seed}: expected 0 to 2^64 - 1")
-    most = max_flips if max_flips is not None else 1000 * n + 10**6 if time is None else 2**62
+    most = max_flips if max_flips is not None else 100 * n + 10**7 if time is None else 2**62
     end = math.inf if time is None else monotonic() + time
     if model is None:
         model = np.random.PCG64(seed).random_raw(n) >> np.uint64(63)

@@ -94,11 +94,9 @@ def refuted(formula: Formula) -> bool:
     at, literals = formula.offsets, formula.literals.astype(np.int64)
     if (at[1:] == at[:-1]).any():
         return True
-    owner = np.repeat(np.arange(formula.clauses), np.diff(at))
     n = formula.variables
-    where, holders = grouped(2 * n + 1, literals + n, owner)
     true = np.zeros(2 * n + 1, bool)  # by literal + n
-    touched = np.arange(formula.clauses)
+    touched, where, holders = np.arange(formula.clauses), np.empty(0, int), np.empty(0, int)
     while touched.size:
         entries = literals[rows(at, touched)]
         starts = np.append(0, np.cumsum(at[touched + 1] - at[touched])[:-1])
@@ -112,5 +110,8 @@ def refuted(formula: Formula) -> bool:
         if np.isin(-fixed, fixed).any():
             return True
         true[n + fixed] = True
-        touched = np.unique(holders[rows(where, n - fixed)])
+        if fixed.size and not where.size:  # most formulas have nothing to propagate
+            owner = np.repeat(np.arange(formula.clauses), np.diff(at))
+            where, holders = grouped(2 * n + 1, literals + n, owner)
+        touched = np.unique(holders[rows(where, n - fixed)]) if fixed.size else fixed
     return False
