@@ -53,16 +53,16 @@ MORPH_FN f64 log2_of(f64 x) { return __builtin_log2(x); }
 // Of f32, exp2 and log2 are sums and products that IEEE 754 defines, so all targets give the same bits;
 // within 1 ulp.  Minimax polynomials of (2^x - 1) / x and log2(1 + x) / x.  Below 2^-126 exp2 gives 0.
 MORPH_FN f32 exp2_of(f32 x) {
-    if (!(x >= -126.f)) return x != x ? x : 0.f;
-    if (x >= 128.f) return f32(from_bits<f32>(0x7f800000u));
-    f32 whole = floor_of(x + 0.5f), f = x - whole, p = 0.00015353362f;
+    f32 y = x >= -126.f ? x < 128.f ? x : 0.f : 0.f;  // no branches: a GPU would have to join them again
+    f32 whole = floor_of(y + 0.5f), f = y - whole, p = 0.00015353362f;
     p = fused(p, f, 0.00133988739f);
     p = fused(p, f, 0.00961843692f);
     p = fused(p, f, 0.0555033237f);
     p = fused(p, f, 0.240226477f);
     p = fused(p, f, 0.693147182f);
     u32 bits = to_bits(fused(p, f, 1.f));
-    return from_bits<f32>(bits + (u32(i32(whole)) << 23));
+    f32 power = from_bits<f32>(bits + (u32(i32(whole)) << 23));
+    return x >= -126.f ? x < 128.f ? power : from_bits<f32>(0x7f800000u) : x < -126.f ? 0.f : x;
 }
 MORPH_FN f32 log2_of(f32 x) {
     u32 bits = to_bits(x);

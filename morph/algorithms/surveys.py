@@ -85,11 +85,11 @@ READ, ADD, CLEAR = (sums_a, sums_b, sums_c), (add_a, add_b, add_c), (clear_a, cl
 @func
 def warning(sums, message, rho, unit):
     """How likely a variable is forced to break the clause of a message."""
-    same, opposite, own = sums.x, sums.y, message
-    if message < 0:
-        same, opposite, own = sums.y, sums.x, ~message
+    negated = message >> 31  # all ones or none: no branch, whose way nobody could foretell
+    swap = (sums.x ^ sums.y) & negated
+    same, opposite = sums.x ^ swap, sums.y ^ swap
     forced = f32(1) - rho * exp2(f32(-opposite) * unit)
-    return forced / (forced + exp2(f32(same - own - opposite) * unit))
+    return forced / (forced + exp2(f32(same - (message ^ negated) - opposite) * unit))
 
 
 @func
@@ -103,7 +103,7 @@ def answer(eta, own, scale, inertia):
 def strayed(own, new, unit, tolerance):
     """Whether a survey has changed by more than the tolerance, judged by an upper bound."""
     step = f32(abs(new - own)) * unit  # in bits; 2 ** x - 1 <= x from 0 to 1
-    if step * exp2(f32(-new) * unit) <= tolerance and step <= f32(1):
+    if step <= tolerance:
         return False
     return min(step, f32(1)) * exp2(f32(-min(own, new) if step > f32(1) else -new) * unit) > tolerance
 
@@ -124,8 +124,9 @@ def sweep(width: int, turn: int) -> Kernel:
             toward[s] = f32(1)
             if c.id < g.slots[s].count:
                 e = g.entries[g.slots[s].first + c.id]
-                held[s] = e.message
-                toward[s] = warning(read(e.variable), e.message, rho, unit)
+                message = e.message
+                held[s] = message
+                toward[s] = warning(read(e.variable), message, rho, unit)
         rest = f32(1)
         for s in range(width - 1, -1, -1):
             after[s] = rest
@@ -134,13 +135,14 @@ def sweep(width: int, turn: int) -> Kernel:
         for s in range(width):
             if c.id < g.slots[s].count:
                 e = g.entries[g.slots[s].first + c.id]
-                own = ~held[s] if held[s] < 0 else held[s]
+                negated = held[s] >> 31
+                own = held[s] ^ negated
                 new = answer(before * after[s], own, scale, inertia)
                 if new != own:
                     far = far or strayed(own, new, unit, tolerance)
-                    e.message = ~new if held[s] < 0 else new
+                    e.message = new ^ negated
                 if new != 0:
-                    add(e.variable, 1 if held[s] < 0 else 0, new)
+                    add(e.variable, -negated, new)
             before *= toward[s]
         if far:
             moving.set()
@@ -154,7 +156,8 @@ def sweep(width: int, turn: int) -> Kernel:
         product, zeros, s = f32(1), 0, 0
         while s < len(g.slots) and c.id < g.slots[s].count:
             e = g.entries[g.slots[s].first + c.id]
-            toward = warning(read(e.variable), e.message, rho, unit)
+            message = e.message
+            toward = warning(read(e.variable), message, rho, unit)
             if toward < f32(2.0**-60):
                 zeros += 1
             else:
@@ -171,13 +174,14 @@ def sweep(width: int, turn: int) -> Kernel:
                     eta = product
             elif zeros == 0:
                 eta = product / toward
-            own = ~held if held < 0 else held
+            negated = held >> 31
+            own = held ^ negated
             new = answer(eta, own, scale, inertia)
             if new != own:
                 far = far or strayed(own, new, unit, tolerance)
-                e.message = ~new if held < 0 else new
+                e.message = new ^ negated
             if new != 0:
-                add(e.variable, 1 if held < 0 else 0, new)
+                add(e.variable, -negated, new)
             s += 1
         if far:
             moving.set()
