@@ -16,6 +16,7 @@ from morph.algorithms.triangulate import triangulate
 from morph.collect import Collection, Flag, Set
 from morph.device import device
 from morph.dtypes import Ref, vec
+from morph.formula import Formula
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel, program, timing
 from morph.lang.errors import LanguageError
@@ -25,7 +26,7 @@ from morph.reduce import reduce
 from morph.table import Table
 
 __all__ = [
-    "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag", "Graph",
+    "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag", "Formula", "Graph",
     "LanguageError", "Mesh", "Pslg", "Ref", "Set", "Table", "betweenness", "bfs",
     "connected_components", "core_number", "device", "foreach", "func", "k_core", "kernel", "mst",
     "pagerank", "program", "reduce", "refine", "refine_with_report", "sssp", "timing",
@@ -35,7 +36,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """Import ``morph.io``, ``morph.generate`` and ``morph.validate`` when they are first used."""
-    if name in ("io", "generate", "validate"):
+    """Import ``morph.io``, ``generate``, ``survey`` and ``validate`` when they are first used."""
+    if name in ("io", "generate", "survey", "validate"):
         return importlib.import_module(f"morph.{name}")
     raise AttributeError(f"module 'morph' has no attribute {name!r}")

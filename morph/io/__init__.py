@@ -1,6 +1,7 @@
-"""Files in and out: meshes, graphs, and bridges to other packages."""
+"""Files in and out: meshes, graphs, formulas, and bridges to other packages."""
 
 from morph.io.bridges import from_meshio, to_meshio
+from morph.io.cnf import CnfWarning, read_cnf, write_cnf
 from morph.io.edges import EdgeArrays
 from morph.io.graphs import read_edges, read_graph, write_graph
 from morph.io.pslgs import read_pslg, write_pslg
@@ -19,6 +20,7 @@ from morph.io.text import FormatError
 from morph.io.triangle import read_mesh, write_mesh
 
 __all__ = [
+    "CnfWarning",
     "EdgeArrays",
     "FormatError",
     "RepairWarning",
@@ -26,6 +28,7 @@ __all__ = [
     "from_meshio",
     "mesh_edges",
     "read_area",
+    "read_cnf",
     "read_edge",
     "read_edges",
     "read_graph",
@@ -35,6 +38,7 @@ __all__ = [
     "second_order",
     "to_meshio",
     "write_area",
+    "write_cnf",
     "write_edge",
     "write_graph",
     "write_mesh",

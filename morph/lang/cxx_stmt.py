@@ -293,6 +293,8 @@ class Body(Expressions):
                 self.put(f"i64 {k} = take({s}_meta, {end});")
                 if target:
                     self.put(f"{give}{item};")
+            case ir.Atomic(op="add", flag=None) if not target:  # nobody asks what was there
+                self.put(f"add_to({self.address(e.place)}{self.args(e.args)});")
             case _:
                 self.put(f"{give}{self.expr(e)};")
 

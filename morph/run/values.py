@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from morph.run.powers import exp2, log2
 from morph.lang.types import Handle, Nothing, Scalar, Type, Weak
 
 Function = Callable[..., Any]
@@ -150,6 +151,8 @@ BUILTIN: dict[str, Function] = {
     "ceil": np.ceil,
     "exp": _exp,
     "log": _log,
+    "exp2": exp2,
+    "log2": log2,
     "exponent": exponent,
     "popcount": _popcount,
     "orient2d": determinant_sign,
