@@ -98,8 +98,10 @@ MORPH_FN void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last) {
     i64 room = min_of((end - last) / t.threads, i64(AHEAD_ROOM));
     Queue queue{i32(last + t.thread * room), i32(room), 0, 0, 0, t.replay || !room};
     Hubs<Step> hubs(a);
+    typename Step::I::Stocks stocks;
     auto run = [&](typename Step::I& it) {
         it.ahead.queue = &queue;
+        if (!alone(t)) stocks.serve(it);
         if (t.threads == 1) {
             s.run(a, it);
             end_item(a, it);
@@ -123,6 +125,7 @@ MORPH_FN void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last) {
         queue.pass(queue.taken);
         queue.size--;
     }
+    stocks.flush();
 }
 
 #endif
@@ -131,7 +134,7 @@ MORPH_FN void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last) {
 struct Place {
     i32 row;
     bool ahead;
-    MORPH_FN Place(const Ahead& queue, i64* meta, i32& room) : row(queue.place()), ahead(row >= 0) {
+    MORPH_FN Place(const Ahead& queue, i64* meta, Room& room) : row(queue.place()), ahead(row >= 0) {
         if (!ahead) row = Slots(meta, 1, room).first();
     }
     MORPH_FN i32 first() const { return row; }

@@ -86,6 +86,7 @@ template <class Step> struct Hubs {
         Hub<Step>& hub = at[before >> 32];
         hub.chunk = before & 0xffffffff, hub.row = row, hub.live = live;
         if constexpr (Step::WHOLE) {
+            Step::I::Stocks::release(it);
             hub.waiting = {it, rest, typename Step::Sums(), u32(chunks(row))};
             it = typename Step::I(a, t, -1);  // has nothing left to end
         }
@@ -309,11 +310,14 @@ MORPH_FN void run_spread(const A& a, const R& t, const Step& s, I& it, const Hub
 template <class A, class R, class Step>
 MORPH_FN void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) {
     Hubs<Step> hubs(a);
+    typename Step::I::Stocks stocks;
     for (Share share(a, t, first, last); share.next();)
         for (i64 i = share.begin; i < share.end; i++) {
             typename Step::I it(a, t, i);
+            stocks.serve(it);
             if (open(a, t, s, it)) run_spread(a, t, s, it, hubs);
         }
+    stocks.flush();
 }
 
 template <class Step> MORPH_FN i64 hub_of(const Hub<Step>* hubs, i64 n, i64 chunk) {
@@ -334,6 +338,8 @@ template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t,
     if (!n) return;
     i64 all = hubs.at[n - 1].chunk + chunks(hubs.at[n - 1].row);
     typename Step::I it(a, t, -1);
+    typename Step::I::Stocks stocks;
+    if (!alone(t)) stocks.serve(it);
     for (i64 chunk; (chunk = fetch(Plus(), a.cursor, i64(1))) < all;) {
         Hub<Step>& hub = hubs.at[hub_of(hubs.at, n, chunk)];
         typename Step::Sums sums;
@@ -342,6 +348,7 @@ template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t,
         if constexpr (Step::WHOLE) end_chunks(a, s, hub.waiting, sums, 1);
     }
     end_item(a, it);
+    stocks.flush();
 }
 
 #endif

@@ -23,12 +23,13 @@ from morph.lang.spread import lists, runs_ahead, spreads
 from morph.lang.types import Handle, Local, Object, Type
 
 HEADERS = (
-    "types", "words", "half", "math", "atomics", "column", "team", "store", "collection", "single",
+    "types", "words", "half", "math", "atomics", "column", "team", "stock", "store", "collection", "single",
     "set", "graph", "predicates", "balance", "ahead", "launch", "together",
 )  # fmt: skip
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
 USES_ITEM = re.compile(r"\bit\b").search
 USES_WAY = re.compile(r"\bway\.").search
+SERVED = 8  # lists of a unit of which CPU threads take several slots at once
 INLINE = 60  # nodes up to which a function called from several places is copied to each
 
 
@@ -101,6 +102,8 @@ class Emission:
             {n.slot for n in nodes if isinstance(n, ALLOCATES)}
             | {n.slot for n in nodes if isinstance(n, ir.Need) and not n.local}
         )
+        lists = [s for s in self.rooms if self.names.stores[s].kind == "collection"]
+        self.served = [s for s in lists if s not in self.names.apart][:SERVED]
         self.can_fail = any(isinstance(n, ir.Reserve | ir.LocalAdd) for n in nodes)
         self.claims = abi.claims(unit)
         self.spreads = spreads(unit)
@@ -189,7 +192,8 @@ class Emission:
         """What a thread and what an item carry."""
         u, names = self.unit, self.names
         flags = sorted(self.sets)
-        self.put("", "// What every thread of the team holds alike.", "struct Run : Team {")
+        self.put("", "struct Stocks;", "")
+        self.put("// What every thread of the team holds alike.", "struct Run : Team {")
         if u.fused:
             self.put(f"    i32 block, step{', way' if u.ways else ''};")
             self.put(*(f"    {names.type(t)} {names.member(n)};" for n, t in u.state))
@@ -210,7 +214,8 @@ class Emission:
         if self.claims:
             self.put("        round = u32(load(a.status + ROUND));")
         self.put("    }", "};", "", "struct Item : ItemBase {")
-        self.put(*(f"    i32 {cname(s)}_room = 0;" for s in self.rooms))
+        self.put("    typedef ::Stocks Stocks;")
+        self.put(*(f"    Room {cname(s)}_room{{}};" for s in self.rooms))
         if self.ahead:
             self.put("    Ahead ahead;")
         if u.fused:
@@ -229,6 +234,7 @@ class Emission:
             for f in map(cname, flags):
                 self.put(f"        {f}_flag = a.{f}_flag + t.{f}_turn;")
         self.put("    }", "};")
+        self._stocks()
         for k in self.kernels.values():
             if k.commit is not None:
                 self._live(k)
@@ -241,6 +247,38 @@ class Emission:
         if self.can_fail:
             self.put("    record(a.status, a.pending, it);")
         self.put("}")
+
+    def _stocks(self) -> None:
+        """What a CPU thread takes of lists at once."""
+        lists = [cname(s) for s in self.served]
+        self.put("", "struct Stocks {  // what a thread has taken of lists at once, on a CPU")
+        if lists:
+            self.put("#ifndef __CUDACC__", f"    Stock {', '.join(lists)};")
+            self.put("    void serve(Item& it) {")
+            self.put(*(f"        it.{s}_room.stock = &{s};" for s in lists), "    }")
+            self.put("    static void release(Item& it) {")
+            self.put(*(f"        it.{s}_room.stock = nullptr;" for s in lists), "    }")
+            self.put(f"    void flush() {{ {' '.join(f'{s}.flush();' for s in lists)} }}", "#else")
+        self.put("    MORPH_FN void serve(Item&) {}", "    static MORPH_FN void release(Item&) {}")
+        self.put("    MORPH_FN void flush() {}", *(["#endif"] if lists else []), "};")
+
+    def _close_gaps(self, slot: str) -> list[str]:
+        """Before the master looks at a list: its last items move to slots that nobody used."""
+        if slot not in self.served:
+            return []
+        moves = []
+        for c in self.names.stores[slot].columns:
+            if (slot, c.name) in self.names.changed:
+                x = self.names.column(slot, c.name)
+                one = f"{x}.set(to, {{}}{x}.get(from{{}}));"
+                if c.size:
+                    loop = f"for (i32 j = 0; j < {c.size}; j++)"
+                    moves.append(f"{loop} {one.format('j, ', ', j')}")
+                else:
+                    moves.append(one.format("", ""))
+        meta = f"{self.names.base(slot)}_meta"
+        move = f"[&](i64 to, i64 from) {{ {' '.join(moves)} }}"
+        return [f"close_gaps({meta}, {move});"]
 
     def _live(self, k: ir.Kernel) -> None:
         types = dict(k.params) | dict(k.locals)
@@ -391,7 +429,7 @@ class Emission:
         """What the master loads, and does unless ``failed``, after a step that ran ``node``."""
         changes = (*ALLOCATES, ir.Delete, ir.Take)
         found = sorted({n.slot for n in ir.walk(node) if isinstance(n, changes)})
-        lines = []
+        lines = [x for slot in found for x in self._close_gaps(slot)]
         for slot in (*found, *(s for s in clears if s not in found)):
             words, meta = f"{cname(slot)}_words", f"{self.names.base(slot)}_meta"
             if self.names.stores[slot].kind == "table":
