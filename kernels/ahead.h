@@ -6,8 +6,8 @@
 //
 // The queues lie in the free room of the list that is being read, behind its items: what runs there is
 // an item of that list like any other.
-// Invariant: an item that finds no room to reserve keeps its place, where the replay finds it: from then
-// on its warp or thread lays nothing into the queue, and in a replay nobody runs ahead.
+// Invariant: an item that finds no room keeps its place, where the replay, or what is left of its row,
+// finds it: from then on its warp or thread lays nothing into the queue, and in a replay nobody runs ahead.
 
 #if defined(MORPH_FAULTS)  // tests: small lists have room
 constexpr i32 AHEAD = 3, AHEAD_ROOM = 2, AHEAD_MOST = 8;
@@ -49,21 +49,27 @@ struct Ahead {
 
 // Runs a tile, and what follows from it; `number` of the tile in this step.
 template <class A, class R, class Step, class I>
-MORPH_FN void run_ahead(const A& a, R& t, const Step& s, I& it, bool mine, i32 size, i64 last, i64 number) {
+MORPH_FN void run_ahead(const A& a, R& t, const Step& s, I& it, bool mine, i32 size, i64 last, i64 number,
+                        Runner<Step>& by) {
     i64 queue = last + number * 2 * AHEAD_ROOM, end = t.replay ? 0 : load_settled(s.list(a, t) + CAPACITY);
     i32 depth = size <= AHEAD_MOST && queue + 2 * AHEAD_ROOM <= end ? AHEAD : 0, turn = 0;
-    it.ahead.open(i32(queue), depth ? AHEAD_ROOM : 0);
-    tile(a, t, s, it, mine && open(a, t, s, it), size);
-    bool failed = __any_sync(ALL_LANES, it.failed);
-    for (i32 n = it.ahead.size(); n; depth--) {
+    bearer(by, it).ahead.open(i32(queue), depth ? AHEAD_ROOM : 0);
+    tile(a, t, s, it, mine && open(a, t, s, it), size, by);
+    bool failed = __any_sync(ALL_LANES, it.failed | by.it.failed);
+    for (i32 n = bearer(by, it).ahead.size(); n; depth--) {
         I next(a, t, queue + turn * AHEAD_ROOM + lane_id());
+        if (by.it.failed) {
+            if (lane_id() < n) leave(a.status, a.pending, next);
+            return;
+        }
         turn ^= 1;
-        next.ahead.open(i32(queue) + turn * AHEAD_ROOM, depth > 1 && !failed ? AHEAD_ROOM : 0);
+        Ahead& added = bearer(by, next).ahead;
+        added.open(i32(queue) + turn * AHEAD_ROOM, depth > 1 && !failed ? AHEAD_ROOM : 0);
         bool here = lane_id() < n && s.open(a, next);
         if (lane_id() < n && !here) end_item(a, next);
-        tile(a, t, s, next, here, n);
-        failed |= __any_sync(ALL_LANES, next.failed);
-        n = next.ahead.size();
+        tile(a, t, s, next, here, n, by);
+        failed |= __any_sync(ALL_LANES, next.failed | by.it.failed);
+        n = added.size();
     }
 }
 
@@ -97,8 +103,10 @@ MORPH_FN void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (t.replay) last = end;
     i64 room = min_of((end - last) / t.threads, i64(AHEAD_ROOM));
     Queue queue{i32(last + t.thread * room), i32(room), 0, 0, 0, t.replay || !room};
-    Hubs<Step> hubs(a);
+    Runner<Step> by(a, t, s);
     typename Step::I::Stocks stocks;
+    if (!alone(t)) stocks.serve(by.it);
+    by.it.ahead.queue = &queue;
     auto run = [&](typename Step::I& it) {
         it.ahead.queue = &queue;
         if (!alone(t)) stocks.serve(it);
@@ -106,25 +114,29 @@ MORPH_FN void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last) {
             s.run(a, it);
             end_item(a, it);
         } else {
-            run_spread(a, t, s, it, hubs);
+            run_spread(a, t, s, it, by);
         }
-        queue.closed |= it.failed != 0;
+        queue.closed |= it.failed | by.it.failed;
     };
     i64 left = AHEAD;
     for (Share share(a, t, first, last); share.next();)
         for (i64 i = share.begin; i < share.end; i++) {
             typename Step::I it(a, t, i);
-            if (open(a, t, s, it)) run(it);
+            if (by.it.failed) {
+                if (!t.replay) leave(a.status, a.pending, it);
+            } else if (open(a, t, s, it)) {
+                run(it);
+            }
             queue.closed |= --left <= 0;
         }
-    while (queue.size) {
+    for (; queue.size; queue.size--) {
         queue.closed |= --left <= 0;
-        typename Step::I it(a, t, queue.first + queue.taken);
-        if (s.open(a, it)) run(it);
+        typename Step::I it(a, t, queue.first + queue.pass(queue.taken));
+        if (by.it.failed) leave(a.status, a.pending, it);
+        else if (s.open(a, it)) run(it);
         else end_item(a, it);
-        queue.pass(queue.taken);
-        queue.size--;
     }
+    by.end(a, s);
     stocks.flush();
 }
 

@@ -177,6 +177,21 @@ MORPH_ATOMIC(atomic_or, Or)
 MORPH_ATOMIC(atomic_xor, Xor)
 MORPH_ATOMIC(atomic_exch, Put)
 
+// Adds to one place for all, and nobody asks what was there: a GPU's warp adds once, what its lanes do.
+template <class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
+#ifdef __CUDACC__
+    u32 mask = __activemask();
+    u64 x = u64(v), sum = __reduce_add_sync(mask, u32(x) & 0x3ffffff);
+    if (__reduce_or_sync(mask, u32(x >> 26) | u32(x >> 58))) {
+        sum += u64(__reduce_add_sync(mask, u32(x >> 26) & 0x3ffffff)) << 26;
+        sum += u64(__reduce_add_sync(mask, u32(x >> 52))) << 52;
+    }
+    if ((threadIdx.x & 31) == __ffs(mask) - 1) fetch(Plus(), p, T(sum));
+#else
+    fetch(Plus(), p, T(v));
+#endif
+}
+
 template <class T> MORPH_FN T atomic_cas(T* p, Value<T> old, Value<T> v) { return swap_if(p, T(old), T(v)); }
 template <class T> MORPH_FN T atomic_cas(T* p, Value<T> old, Value<T> v, i32* flag) {
     T seen = swap_if(p, T(old), T(v));

@@ -74,15 +74,25 @@ template <class A, class R, class Step>
 MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;
     unsigned short* queue = sieve_queue();
+    i64 warps = t.threads / 32, parts = (last - first + 32 * SIEVE - 1) / (32 * SIEVE);
+    Runner<Step> by(a, t, s, min_of(parts, warps));
+    i32 lane = threadIdx.x & 31;
     for (i64 base = first + t.thread / 32 * (32 * SIEVE); base < last; base += i64(t.threads) * SIEVE) {
-        i32 lane = threadIdx.x & 31;
+        if (by.it.failed) {
+            for (i32 k = 0; k < SIEVE && !t.replay; k++) {
+                I it(a, t, base + 32 * k + lane);
+                if (it.position < last) leave(a.status, a.pending, it);
+            }
+            continue;
+        }
         i32 found = sift<I>(a, t, base, last, SIEVE, [&](I& it) { return open(a, t, s, it); });
         for (i32 k = 0; k < found; k += 32) {
             bool here = k + lane < found;
             I it(a, t, base + queue[here ? k + lane : 0]);
             if (here) s.find(a, it);
             if constexpr (Step::SPREADS) {
-                tile(a, t, s, it, here, 32);
+                if (!by.it.failed) tile(a, t, s, it, here, 32, by);
+                else if (here) leave(a.status, a.pending, it);
             } else if (here) {
                 s.run(a, it);
                 end_item(a, it);
@@ -90,6 +100,7 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
         }
         __syncwarp();
     }
+    by.end(a, s);
 }
 
 template <class A, class R, class Step>

@@ -28,7 +28,7 @@ struct Stock {
     i64 kept = 0;  // reserved, and for no item
     i32 at = 0, end = 0;  // slots in hand
     bool gives(i64* meta, i32 n, Room& room);
-    i32 slot(i64* meta);
+    i32 slot(i64* meta, Room& room);
     void keep(i64* meta, i32 n);
     void flush();
 };
@@ -57,15 +57,17 @@ inline bool Stock::gives(i64* of, i32 n, Room& room) {
     room += n;
     return true;
 }
-// A slot for what an item has reserved, or -1: there is none in hand, and nothing to pay one with.
-inline i32 Stock::slot(i64* of) {
+// A slot for what an item has reserved, or -1: there is none in hand, and nothing else to pay one with.
+inline i32 Stock::slot(i64* of, Room& room) {
     meta = of;
     if (at == end) {
-        i32 n = kept < AT_A_TIME ? i32(kept) : AT_A_TIME;
-        if (!n) return -1;
+        i64 spare = kept + room.n - 1;
+        i32 n = spare < AT_A_TIME ? i32(spare) : AT_A_TIME;
+        if (n <= 0) return -1;
         at = i32(fetch(Plus(), meta + COUNT, i64(n)));
         end = at + n;
-        kept -= n;
+        i32 paid = kept < n ? i32(kept) : n;
+        kept -= paid, room -= n - paid;
     }
     kept++;
     return at++;

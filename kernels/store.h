@@ -169,7 +169,7 @@ struct Slots {
 #else
     i32 row;
     MORPH_FN Slots(i64* meta, i32 n, Room& room) {
-        row = n == 1 && room.stock ? room.stock->slot(meta) : -1;
+        row = n == 1 && room.stock ? room.stock->slot(meta, room) : -1;
         if (row < 0) row = Together(meta + COUNT, n, 1).row();
         room -= n;
     }

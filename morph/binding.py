@@ -23,7 +23,7 @@ from morph.lang.ir import Pos
 from morph.lang.program import Cut, cut
 from morph.lang.scope import plain, spelled
 from morph.lang.source import read
-from morph.lang.spread import spreads
+from morph.lang.spread import lists
 from morph.lang.types import BOOL, F64, I32, I64, Handle, Scalar, Type
 from morph.lang.unit import Builder
 from morph.lang.values import ObjectValue, PythonValue, Value
@@ -94,7 +94,7 @@ class Compiled:
             g.slot for g in unit.graphs if {f"{g.slot}.points", f"{g.slot}.edges"} & moved
         ]
         self.domains = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, ir.Foreach)})
-        self.together, self.spreads = abi.together(unit), bool(spreads(unit))
+        self.together, self.lists = abi.together(unit), lists(unit)
         self.adjacency = sorted(
             (f.slot, f.kind.partition("_")[0]) for f in self.fields if f.kind.endswith("_offset")
         )

@@ -122,8 +122,10 @@ class Collection(Store):
 
     def clear(self) -> None:
         """Remove every entry; the memory is kept."""
-        words = self.words
-        words[COUNT] = words[HEAD] = 0
+        if self.device.kind == "cuda":  # what the counters were need not be fetched
+            self._words = np.zeros(8, np.int64)
+            self._words[CAPACITY] = self.capacity
+        self.words[COUNT] = self.words[HEAD] = 0
         self.settle()
 
     @property

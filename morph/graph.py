@@ -52,7 +52,7 @@ class Graph(Making):
     kind: ClassVar[str] = "graph"
     __slots__ = (
         "__weakref__", "_adjacency", "_made", "device", "directed", "edge_order",
-        "edges", "name", "out_identity", "points", "tables", "version",
+        "edges", "kept", "name", "out_identity", "points", "tables", "version",
     )  # fmt: skip
 
     def __init__(self, device: str | Device = "cpu", directed: bool = True) -> None:
@@ -60,6 +60,7 @@ class Graph(Making):
         self.name = "graph"
         self.directed = directed
         self.tables: dict[str, Table] = {}
+        self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
         self.version = 0
         self.out_identity = False
         self.edge_order: Array | None = None

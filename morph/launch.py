@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 faults = False  # compile with fault injection (tests)
 seed = 0  # order of items on the python device (tests)
+HUB = 64  # bytes of a row on the list, of which something is left
 KEPT = 64  # bound launches that one kernel remembers
 ROUNDS = 1 << 25  # of claims, then they count from 0 again: a key has room for twice as many
 
@@ -50,7 +51,7 @@ class Scratch:
         self.status = device.zeros(64, np.int64)
         self.barrier = device.zeros(64, np.uint32)
         self.cursor = device.zeros(64, np.int64)
-        self.hubs = self._list(1024)
+        self.hubs = self._list(0)
         self.bits = {kind: device.zeros(1024, np.uint32) for kind in ("pending", "lost")}
         self.queue = device.zeros(1024, np.uint32)
         self.launches = 0
@@ -70,16 +71,37 @@ class Scratch:
             self.queue = self.device.zeros(max(items, 2 * self.queue.size), np.uint32)
         return self.device.pointer(self.queue)
 
-    def hubs_for(self, edges: int) -> int:
-        """The address of the list of long rows, each of which has 64 or more of the edges."""
-        if (words := 1024 + edges // 64) > self.hubs.size:
-            self.hubs = self._list(words)
+    def hubs_for(self, edges: int, threads: int) -> int:
+        """The address of the list of long rows, each of which has 64 or more of the edges.
+
+        A thread may leave a row there for which there was no room, and overrun the list by one.
+        """
+        self._have(8 * (1024 + edges // 64) + 3 * HUB * threads)
         return self.device.pointer(self.hubs)
 
+    def keep_hubs(self, threads: int) -> int:
+        """Have as many places again for the rows that wait on the list; give its address."""
+        waiting = int(self.device.to_host(self.hubs[:1])[0]) >> 32
+        self._have((waiting + 4 * threads) * HUB)
+        return self.device.pointer(self.hubs)
+
+    def _have(self, side: int) -> None:
+        """Have so many bytes on each side of the list; what is there stays."""
+        old = int(self.sides)
+        if side <= old:
+            return
+        side, words = -(-side // 64) * 8, self.hubs
+        made = self._list(side)
+        with self.device.active():
+            for k, at in enumerate((8, 8 + old // 8)):
+                made[8 + k * side : 8 + k * side + old // 8] = words[at : at + old // 8]
+            made[[0, 2, 3]] = words[[0, 2, 3]]
+        self.hubs = made
+
     def _list(self, words: int) -> Any:
-        """An empty list that knows how many bytes it has behind its head."""
-        made = self.device.zeros(words, np.int64)
-        made[1] = 8 * (words - 8)
+        """An empty list of two sides; it knows how many bytes each has."""
+        made = self.device.zeros(8 + 2 * words, np.int64)
+        made[1] = self.sides = 8 * words
         return made
 
     def begin(self) -> None:
@@ -88,6 +110,7 @@ class Scratch:
             with self.device.active():
                 self.status[[Status.FAILED, Status.LOCAL]] = 0
                 self.status[Status.STORES :] = 0
+                self.hubs[[0, 2]] = 0
                 for bits in self.bits.values():
                     bits[:] = 0
         self.dirty = True
@@ -322,11 +345,14 @@ class Launch:
         s.launches += 1
         signed[index["launch"]] = s.launches
         signed[index["replay"]] = 0
-        self.words[index["hubs"]] = s.hubs_for(self.edges) if self.compiled.spreads else 0
+        if s.dirty or self.compiled.can_fail:
+            s.begin()
+        if self.compiled.lists:
+            self.words[index["hubs"]] = s.hubs_for(self.edges, self._threads())
         if not self.compiled.can_fail:
             self.binary(self.words, self._items())
+            s.dirty = False
             return
-        s.begin()
         self._fill_bits()
         if self.compiled.unit.fused:
             self.state[:] = 0
@@ -339,10 +365,16 @@ class Launch:
                     s.recount()
                 return
             self._mend(status.copy())
+            if self.compiled.lists:
+                self.words[index["hubs"]] = s.keep_hubs(self._threads())
             signed = self.signed  # new, if local collections were widened
             signed[index["launch"]] = s.launches  # the same: locks of the first run stay taken
             signed[index["replay"]] = 1
             self._fill_bits()
+
+    def _threads(self) -> int:
+        """As many threads as the launch can have."""
+        return int(self.binary.threads) if self.device.kind == "cuda" else threads()
 
     def _fill_bits(self) -> None:
         """Have a bit for every item, of each kind that the unit uses."""

@@ -6,6 +6,7 @@ import keyword
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from enum import IntEnum
+from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -38,6 +39,7 @@ HIDDEN: dict[str, tuple[Any, int]] = {  # arrays that only kernels see: type, an
     "lock": (np.int32, 0),
     "born": (np.int32, 0),
 }
+_versions = count(1)  # so that a state that comes back can have its version again
 SMALLEST = 16  # rows that an empty store grows to
 
 
@@ -147,12 +149,16 @@ class Store:
         if name not in self.columns:
             raise KeyError(self.no_column(name))
         column = self.columns.pop(name)
-        try:
-            rest = (r.names for r in self._records if r.packed)
-            self._pack([kept for r in rest if (kept := tuple(n for n in r if n != name))])
-        except BaseException:
-            self.columns[name] = column
-            raise
+        if any(r.packed and name in r.names for r in self._records):
+            try:
+                rest = (r.names for r in self._records if r.packed)
+                self._pack([kept for r in rest if (kept := tuple(n for n in r if n != name))])
+            except BaseException:
+                self.columns[name] = column
+                raise
+        else:
+            self._records = [r for r in self._records if name not in r.names]
+            self._changed()
 
     def rename(self, old: str, new: str) -> None:
         """Call a column otherwise; its values, its place and its memory stay.
@@ -258,7 +264,7 @@ class Store:
 
     def _changed(self) -> None:
         self._fills = None
-        self.version += 1
+        self.version = next(_versions)
 
     def no_column(self, name: str) -> str:
         """Say that there is no such column, and which there are."""

@@ -11,6 +11,7 @@ import numpy as np
 from morph.column import Record
 from morph.compact import compact
 from morph.device import Array, Device, device
+from morph.lent import Lent
 from morph.row import Row, as_id
 from morph.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL, Store
 from morph.values import bind, check_ids, prepare
@@ -92,6 +93,18 @@ class Table(Store):
             If the name is taken or not an identifier.
         """
         return self.add_column(name, spec, fill)
+
+    def lent(self, **specs: tuple[Any, Any]) -> Lent:
+        """Give columns for the time of a ``with`` block; any named so already step aside.
+
+        Entered again, it has them in the same memory, anew at their fill.
+
+        Parameters
+        ----------
+        **specs : (dtype, fill)
+            By column name.
+        """
+        return Lent(self, specs)
 
     # --- rows ------------------------------------------------------------------------------------
 
@@ -215,7 +228,7 @@ class Table(Store):
             dead, free = self._hidden_array("dead", self.capacity), self._ring(self.capacity)
             self._hidden.update(dead=dead, free=free)
             self.deletes = True
-            self.version += 1
+            self._changed()
 
     def delete(self, ids: Any) -> None:
         """Delete rows; those dead already are left alone.

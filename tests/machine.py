@@ -30,7 +30,7 @@ class Machine:
             "barrier": np.zeros(64, np.uint32),
             "cursor": np.zeros(64, np.int64),
             "state": np.zeros(State.VARS + len(unit.state), np.int64),
-            "hubs": np.array([0, 8 * 4088, *[0] * 4094], np.int64),
+            "hubs": np.array([0, 8 * 2044, *[0] * 4094], np.int64),
             **arrays,
         }
         self.numbers = {"replay": 0, "launch": 1, "threads": 1}

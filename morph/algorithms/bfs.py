@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.scratch import columns, source_ids
+from morph.algorithms.scratch import source_ids, workspace
 from morph.collect import Collection, Flag
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
@@ -88,6 +88,7 @@ def attach(p):
 @program
 def search(g, now, then, far, found, torn, level, cutoff, both):
     known = 0  # edges of the points found, before this level and with it
+    found[0].edges = 0
     while level < cutoff and not now.empty:
         level += 1
         pulls = False
@@ -145,15 +146,21 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
     if cutoff is not None and not cutoff >= 0:
         raise ValueError(f"cutoff is a number from 0 on, not {cutoff}")
     most = i32(FAR - 1 if cutoff is None else min(cutoff, FAR - 1))
-    with columns(graph.points, dist=(i32, FAR), predecessor=(i32, -1)):
-        graph.points.dist[starts] = 0
+
+    def make() -> list[Any]:
         lists = [Collection(graph.points, capacity=n) for _ in range(3)]
-        lists[0].extend(starts)
-        found = Table("found", graph.device, edges=i64)
-        found.new(edges=0)
-        search(graph, *lists, found, Flag(graph), i32(0), most, not graph.directed)
+        return [*lists, Table("found", graph.device, edges=i64, capacity=1), Flag(graph)]
+
+    with workspace(graph, "bfs", make, dist=(i32, FAR), predecessor=(i32, -1)) as objects:
+        now, found = objects[0], objects[3]
+        graph.points.dist[starts] = 0
+        now.extend(starts)
+        if not len(found):
+            found.new(edges=0)
+        levels = search(graph, *objects, i32(0), most, not graph.directed)
         dist = graph.points.dist.array
         with graph.device.active():
             distance = graph.device.xp.where(dist == FAR, i32(-1), dist)
-            levels = min(int(distance.max()) + 1, int(most)) if n else 0
+            if levels > DEEP:  # some were run at once
+                levels = min(int(distance.max()) + 1, int(most))
         return Bfs(distance, graph.points.predecessor[:].copy(), levels)

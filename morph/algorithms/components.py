@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.scratch import columns
+from morph.algorithms.scratch import workspace
 from morph.collect import Set
 from morph.graph import Graph
 from morph.kernel import foreach, kernel
@@ -64,8 +64,8 @@ def connected_components(graph: Graph) -> Components:
         ``label``, shape (n,), int32, on the graph's device: the smallest point that a point is
         connected with, -1 for deleted points; ``components``, how many there are.
     """
-    xp, n, sets = graph.device.xp, len(graph.points), Set(graph.points)
-    with columns(graph.points, label=(i32, -1)):
+    xp, n = graph.device.xp, len(graph.points)
+    with workspace(graph, "components", lambda: [Set(graph.points)], label=(i32, -1)) as (sets,):
         for k in range(FIRST):
             foreach(graph.points, link, sets, k)
         foreach(graph.points, mark, sets)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.scratch import columns
+from morph.algorithms.scratch import workspace
 from morph.collect import Collection
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
@@ -74,8 +74,12 @@ def peel(k, last, left, rest, falling, then):
 def _peel(graph: Graph, first: int, last: int) -> Any:
     """Delete points level by level; give the level at which each was, -1 if it was not."""
     n = len(graph.points)
-    left, rest, falling, then = (Collection(graph.points, capacity=n) for _ in range(4))
-    with columns(graph.points, near=(i32, 0), core=(i32, -1)):
+
+    def make() -> list[Any]:
+        return [Collection(graph.points, capacity=n) for _ in range(4)]
+
+    with workspace(graph, "cores", make, near=(i32, 0), core=(i32, -1)) as lists:
+        left, rest, falling, then = lists
         left.extend(graph.points.ids())
         foreach(graph.points, count)
         if graph.points.live:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.scratch import columns, live_edges
+from morph.algorithms.scratch import live_edges, workspace
 from morph.collect import Flag, Set
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
@@ -112,19 +112,21 @@ def mst(graph: Graph) -> Mst:
         raise ValueError("mst needs weights that are not NaN")
     dtype = np.dtype(weight.dtype)
     least, most = _limits(dtype)
-    sets, joined = Set(graph.points), Flag(graph)
-    with (
-        columns(graph.points, lightest=(dtype, most), picked=(i32, NONE), open=(bool_, True)),
-        columns(graph.edges, in_tree=(bool_, False)),
-    ):
+    points = {"lightest": (dtype, most), "picked": (i32, NONE), "open": (bool_, True)}
+    edge = {"in_tree": (bool_, False)}
+
+    def make() -> list[Any]:
+        return [Set(graph.points), Flag(graph)]
+
+    with workspace(graph, "mst", make, edge, **points) as (sets, joined), graph.device.active():
         for low, high in _bands(graph, least, most):
             boruvka(graph, sets, joined, low, high, most)
         edges = graph.device.xp.flatnonzero(graph.edges.in_tree.array)
-        total = _sum(graph.device.to_host(weight[edges]))
+        total = _sum(weight[edges])
     return Mst(edges, total, graph.points.live - len(edges))
 
 
-def _sum(weight: np.ndarray[Any, Any]) -> Any:
+def _sum(weight: Any) -> Any:
     """Add up weights exactly if they are integers, however large."""
     whole = weight.sum(dtype=np.float64).item()
     if weight.dtype.kind == "f":

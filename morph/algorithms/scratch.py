@@ -2,14 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 
+from morph.collect import Collection, Set
 from morph.graph import Graph
 from morph.table import Table
+
+LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with
+Specs = dict[str, tuple[Any, Any]]
+
+
+class Kept:
+    """Columns of tables, and whatever else an algorithm works with, from one call to the next."""
+
+    def __init__(self, lent: list[Any], objects: Any) -> None:
+        self.lent, self.objects = lent, objects
+
+
+@contextmanager
+def workspace(
+    graph: Graph, name: str, make: Callable[[], Any], edges: Specs | None = None, **points: Any
+) -> Iterator[Any]:
+    """Have columns and other objects for the time of a ``with`` block.
+
+    The graph keeps those of one algorithm for the next call: then neither memory is allocated nor a
+    launch bound.
+
+    Parameters
+    ----------
+    graph : Graph
+    name : str
+        Of the algorithm.
+    make : callable
+        Makes a list of collections, sets, flags or tables.  The next time collections are empty,
+        too, and the rows of sets alone.
+    edges : dict of str to (dtype, fill), optional
+        Columns of the edges.
+    **points : (dtype, fill)
+        Columns of the points.
+
+    Yields
+    ------
+    list
+        What ``make`` gave, now or before.
+    """
+    key = name, *((c, str(np.dtype(t))) for c, (t, _) in {**points, **(edges or {})}.items())
+    kept = graph.kept.pop(key, None)  # nobody else has it meanwhile
+    graph.kept.clear()
+    specs = {"points": points, "edges": edges or {}}
+    lent = kept.lent if kept else [graph.tables[t].lent(**s) for t, s in specs.items() if s]
+    fits = all(x.fits() for x in lent)
+    for x, spec in zip(lent, (s for s in specs.values() if s), strict=True):
+        x.specs = spec
+    with ExitStack() as stack:
+        for x in lent:
+            stack.enter_context(x)
+        objects = kept.objects if kept and fits else make()
+        yield objects
+        for x in objects:
+            if isinstance(x, Collection):
+                x.clear()
+            elif isinstance(x, Set):
+                x.reset()
+    if len(graph.points) <= LARGEST:
+        graph.kept[key] = Kept(lent, objects)
 
 
 @contextmanager
@@ -22,23 +82,8 @@ def columns(table: Table, **specs: tuple[Any, Any]) -> Iterator[None]:
     **specs : (dtype, fill)
         By column name.
     """
-    added, aside = [], []
-    try:
-        for name, (dtype, fill) in specs.items():
-            if name in table.columns:
-                other = name + "_"
-                while other in table.columns:
-                    other += "_"
-                table.rename(name, other)
-                aside.append((other, name))
-            table.add(name, dtype, fill=fill)
-            added.append(name)
+    with table.lent(**specs):
         yield
-    finally:
-        for name in added:
-            table.drop(name)
-        for other, name in aside:
-            table.rename(other, name)
 
 
 def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:

@@ -12,12 +12,11 @@ too early.
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.scratch import columns, live_edges, source_ids
+from morph.algorithms.scratch import live_edges, source_ids, workspace
 from morph.collect import Collection, Flag
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
@@ -168,24 +167,29 @@ def sssp(
     names: dict[str, Any] = {"dist": (dtype, far)}
     if predecessors:
         names["predecessor"] = (i32, NONE)
-    own = contextlib.nullcontext() if weight is None else columns(graph.edges, weight=(dtype, 0))
-    with columns(graph.points, **names), own:
+    edges = None if weight is None else {"weight": (dtype, 0)}
+
+    def make() -> list[Any]:
+        n, cell = len(graph.points), Table("cell", graph.device, least=dtype)
+        cell.extend(1)
+        lists = [Collection(graph.points, capacity=n, dist=dtype) for _ in range(4)]
+        return [*lists, cell, Collection(graph.points), Flag(graph), Flag(graph)]
+
+    with workspace(graph, "sssp", make, edges, **names) as objects:
         if weight is not None:
             graph.edges.weight[:] = weight
+        near, aims, lost = objects[0], objects[5], objects[7]
         graph.points.dist[starts] = 0
-        lists = [Collection(graph.points, capacity=len(graph.points), dist=dtype) for _ in range(4)]
-        lists[0].extend(starts, dist=dtype.type(0))
-        aims, cell, lost = Collection(graph.points), Table("cell", graph.device), Flag(graph)
-        aims.extend(goals)
-        cell.add("least", dtype)
-        cell.extend(1)
+        near.extend(starts, dist=dtype.type(0))
+        if len(goals):
+            aims.extend(goals)
         limits = delta, delta, dtype.type(most)
-        limit = search(graph, *lists, cell, aims, Flag(graph), lost, *limits)
+        limit = search(graph, *objects, *limits)
         dist = graph.points.dist.array
         with graph.device.active():
             if limit < limits[-1]:  # stopped at the targets: what lies behind is not settled
                 dist[dist > limit] = far
-            elif lost and cutoff is None:
+            elif lost.take() and cutoff is None:
                 _refuse_overflow(graph, dist < far)
         predecessor = _predecessors(graph, starts, far) if predecessors else None
         with graph.device.active():

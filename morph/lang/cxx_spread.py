@@ -45,10 +45,20 @@ class Head(Body):
         for name, locals_ in (("live_", self.spread.live), ("rest_", self.spread.rest)):
             for n in locals_:
                 self.put(f"{name}.{self.names.member(n)} = {self.resolve(n)};")
-        for slot, count in self.spread.room:  # it goes with the entries
+        for slot, count in () if self.spread.batched else self.spread.room:  # goes with the entries
             each = "" if count == 1 else f"{count} * "
             self.put(f"it.{cname(slot)}_room -= {each}i32(row_.end - row_.begin);")
         self.put("return true;")
+
+    def _reserve(self, s: ir.Reserve) -> None:
+        """Reserve for all but the entries, if these do so themselves."""
+        taken = [slot for slot, _ in self.spread.room] if self.spread.batched else []
+        rest = tuple(n for n in s.needs if n.local or n.slot not in taken)
+        if rest or not taken:
+            super()._reserve(replace(s, needs=rest))
+        else:  # in tests it can fail all the same
+            blame = self.names.index[taken[0]]
+            self.put(f"if (!may_reserve(a.status, it, {blame})) return{self.gives};")
 
 
 class Entry(Body):
@@ -56,7 +66,7 @@ class Entry(Body):
 
     def __init__(self, *args: Any, spread: Spread) -> None:
         super().__init__(*args)
-        for slot, n in spread.room:
+        for slot, n in () if spread.batched else spread.room:
             self.put(f"it.{cname(slot)}_room += {n};")
         loop, names = spread.loop, self.names
         if isinstance(loop, ir.ForRows) and names.stores[loop.slot].deletes:
@@ -156,7 +166,10 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
     """What the step of a shared loop has beside the others."""
     spread = shared(e, s)
     if spread is None:
-        return ["    static constexpr bool SPREADS = false;"]
+        return [
+            "    static constexpr bool SPREADS = false;",
+            "    static constexpr bool BATCHED = false;",
+        ]
     n, name, loop = e.names, e.names.funcs[s.kernel], spread.loop
     edge, end = "i32(k)", "-1"
     if isinstance(loop, ir.ForEdges):
@@ -169,6 +182,7 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
         "    static constexpr bool SPREADS = true;  // its last loop, by entries",
         f"    static constexpr bool WHOLE = {'true' if spread.whole else 'false'};",
         f"    static constexpr i64 LIMIT = {LIMITS[s.balance] if listed(e, s) else 'NO_LIST'};",
+        *_rooms(e, spread),
         *_room_ahead(e, s),
         "    MORPH_FN i64 entries(const Args& a, const Run& t, i64 i) const {",
         *(f"    {x}" for x in e.way([f"    return {_entries(e, s, spread)};"], "t")),
@@ -197,6 +211,24 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
             "    }",
         ]
     return lines
+
+
+def _rooms(e: Emission, spread: Spread) -> list[str]:
+    """Which stores the entries take room of, in batches."""
+    if not spread.batched:
+        return ["    static constexpr bool BATCHED = false;"]
+    asks = [
+        f"    f({e.names.base(slot)}_meta, it.{cname(slot)}_room, {n}, {e.names.index[slot]});"
+        for slot, n in spread.room
+    ]
+    given = "const Args& a, I& it, F f"
+    return [
+        "    static constexpr bool BATCHED = true;",
+        f"    static constexpr bool SHARES = {'true' if e.names.snapshot else 'false'};",
+        f"    template <class F> MORPH_FN void rooms({given}) const {{",
+        *(f"    {x}" for x in e.way(asks, "it")),
+        "    }",
+    ]
 
 
 def _room_ahead(e: Emission, s: ir.Foreach) -> list[str]:

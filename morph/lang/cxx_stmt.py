@@ -9,7 +9,7 @@ from morph.lang import ir
 from morph.lang.abi import CTYPE, cname
 from morph.lang.cxx import Names
 from morph.lang.cxx_expr import Expressions
-from morph.lang.types import Column, Local, Store, Type, Vector
+from morph.lang.types import Column, Local, Scalar, Store, Type, Vector
 
 
 class Body(Expressions):
@@ -26,6 +26,7 @@ class Body(Expressions):
         self.depth = 1
         self.count = 0
         self.ahead: tuple[str, str] | None = None  # see `runs_ahead`
+        self.fixed: frozenset[str] = frozenset()  # locals that are constants
         self.at: tuple[str, int] | None = None  # the user's line that the next line stands for
 
     def put(self, line: str) -> None:
@@ -213,6 +214,8 @@ class Body(Expressions):
                 self._value(self.resolve(s.name), s.value)
             case ir.Eval(value=ir.LocalAdd()):
                 self.put(f"if (!{self.expr(s.value)}) return{self.gives};")
+            case ir.Eval(value=ir.Atomic(op="add", flag=None) as e) if self._for_all(e.place):
+                self.put(f"add_for_all({self.address(e.place)}{self.args(e.args)});")
             case ir.Eval():
                 self._value("", s.value)
             case ir.SetItem():
@@ -246,6 +249,12 @@ class Body(Expressions):
                 self.put("return true;")
             case _:
                 raise AssertionError(f"no such statement: {type(s).__name__}")
+
+    def _for_all(self, p: ir.Place) -> bool:
+        """Whether a place is an integer, and the same one for all items."""
+        fixed = isinstance(p.row, ir.Var) and p.row.name in self.fixed
+        whole = isinstance(p.type, Scalar) and p.type.kind in "iu" and p.type.bits >= 32
+        return fixed and whole and (p.index is None or isinstance(p.index, ir.Const))
 
     def _if(self, s: ir.If) -> None:
         cond = self.expr(s.cond)

@@ -17,14 +17,14 @@ from morph.lang.abi import cname
 from morph.lang.cxx import Names, prelude_names
 from morph.lang.cxx_spread import emit_spread, listed, spread_structs, step_members
 from morph.lang.cxx_stmt import Body, adds, named
-from morph.lang.flow import changed, moving
+from morph.lang.flow import changed, constants, moving
 from morph.lang.fused import emit_program
 from morph.lang.spread import lists, runs_ahead, spreads
 from morph.lang.types import Handle, Local, Object, Type
 
 HEADERS = (
-    "types", "words", "half", "math", "atomics", "column", "team", "stock", "store", "collection", "single",
-    "set", "graph", "predicates", "balance", "ahead", "launch", "together",
+    "types", "words", "half", "math", "atomics", "column", "team", "stock", "store", "collection",
+    "single", "set", "graph", "predicates", "hubs", "room", "balance", "ahead", "launch", "together",
 )  # fmt: skip
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
 USES_ITEM = re.compile(r"\bit\b").search
@@ -358,7 +358,7 @@ class Emission:
         launch = "it.launch" if self.unit.fused else "i32(a.launch)"
         b = make(self.names, resolve, self.flag, launch, types, gives)
         b.moving = self.moving[f.name] if moving is None else moving
-        b.ahead = self.ahead.get(f.name)
+        b.ahead, b.fixed = self.ahead.get(f.name), constants(f)
         mine = named(body)
         for n, t in f.locals:
             if n in mine and n not in (live or ()):
@@ -404,7 +404,8 @@ class Emission:
             made = f"Step0_0{self.step_args(step)}"
             self.put(f"    {self.call_step(step, made)}")
             if listed(self, step):
-                self.put(f"    if (hubs_wait(a, t)) run_hubs(a, t, {made});")
+                waits = "true" if self.spreads[step.kernel].batched else "false"
+                self.put(f"    if (hubs_wait(a, t, {waits})) run_hubs(a, t, {made});")
             self.put("}")
             self.put("", "MORPH_FN void settle(const Args& a, const Run& t) {")
             self.put(*(f"    {line}" for line in settled))

@@ -103,3 +103,26 @@ def moving(unit: ir.Unit, reached: Callable[[str], tuple[ir.Func, ...]]) -> dict
     uniform = [n.func for n in blocks if isinstance(n, ir.Call)]
     every = changed(unit, ir.walk((unit.funcs, unit.blocks)))
     return found | dict.fromkeys((f.name for call in uniform for f in reached(call)), every)
+
+
+def constants(f: ir.Func) -> frozenset[str]:
+    """The locals of a function that are given one value, a constant."""
+    given: dict[str, list[ir.Expr]] = {}
+    taken = {name for name, _ in f.params}
+    for n in ir.walk(f):
+        match n:
+            case ir.Assign():
+                given.setdefault(n.name, []).append(n.value)
+            case ir.ForRange() | ir.ForRows() | ir.ForItems():
+                taken.add(n.var)
+            case ir.ForEdges():
+                taken |= {x for x in (n.edge, n.var) if x is not None}
+    return frozenset(
+        name
+        for name, values in given.items()
+        if len(values) == 1 and name not in taken and _is_constant(values[0])
+    )
+
+
+def _is_constant(x: ir.Expr) -> bool:
+    return isinstance(x, ir.Const) or (isinstance(x, ir.Cast) and _is_constant(x.x))

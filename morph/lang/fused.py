@@ -113,7 +113,10 @@ def _end(e: Emission, name: str, s: ir.Node, clears: Sequence[str]) -> None:
     does += ["tell(t, failed);"] if fails else []
     if shared:  # what waits on the list comes first; then all meet here again
         does = ["} else {", *(f"    {x}" for x in does)] if does else []
-        does = ["if (take_hubs(a)) {", "    tell(t, true);", *does, "}"]
+        assert isinstance(s, ir.Foreach)
+        waits = fails and e.spreads[s.kernel].batched
+        took = f"take_hubs(a, {'failed' if waits else 'false'})"
+        does = [f"if ({took}) {{", "    tell(t, true);", *does, "}"]
     if not lines and not does:
         return
     lines = [*lines, *does, "rewind(a);"]

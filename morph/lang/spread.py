@@ -18,12 +18,13 @@ from dataclasses import dataclass, replace
 
 from morph.lang import ir
 from morph.lang.flow import read_first
-from morph.lang.types import Local, Object, Scalar, Store
+from morph.lang.types import Handle, Local, Object, Scalar, Store
 
 LISTS = ("auto", "grid")  # choices by which long rows are shared out over all threads
 CHOICES = ("auto", "thread", "warp", "grid")
 LOOPS = (ir.While, ir.ForRange, ir.ForEdges, ir.ForRows, ir.ForItems)
 Loop = ir.ForEdges | ir.ForRows
+LIVE = 32  # bytes of locals that are kept for what is left of a row
 SUMS = ("min", "max", "add", "sub", "and", "or", "xor")  # in any order the same
 REFUSED = (
     ir.Return, ir.Reserve, ir.Claim, ir.Take, ir.NewRows,
@@ -38,7 +39,7 @@ class Spread:
 
     ``live`` are the locals (the item among them) that the entries read, ``rest`` those that the
     tail reads or the entries sum up; ``sums`` says by ``+``, ``min`` or ``max``; ``room`` is how
-    many rows of each store an entry may take.
+    many rows of each store an entry may take, ``batched`` whether whoever runs entries takes it.
     """
 
     head: ir.Body  # up to and with the loop
@@ -49,6 +50,7 @@ class Spread:
     rest: tuple[str, ...]
     sums: tuple[tuple[str, str], ...]
     room: tuple[tuple[str, int], ...]
+    batched: bool = False
 
     @property
     def whole(self) -> bool:
@@ -63,7 +65,42 @@ def spreads(unit: ir.Unit) -> dict[str, Spread]:
     wanted = dict.fromkeys(s.kernel for s in steps if s.balance != "thread")
     tables = {s.slot for s in unit.stores if s.kind == "table"}
     found = {name: spread(funcs[name], funcs, tables) for name in wanted}
-    return {name: s for name, s in found.items() if s is not None}
+    kept = {s.kernel for s in steps if s.balance not in ("thread", *LISTS)}  # no list
+    return {
+        name: replace(s, batched=name not in kept and _in_batches(s, funcs[name], funcs))
+        for name, s in found.items()
+        if s is not None
+    }
+
+
+def _in_batches(s: Spread, kernel: ir.Func, funcs: Mapping[str, ir.Func]) -> bool:
+    """Whether the room of the entries need not be reserved by their item.
+
+    Then nothing else in the kernel takes of it, no tail waits, and what is left of a row that found
+    no room is small enough to be kept.
+    """
+    types = dict(kernel.params) | dict(kernel.locals)
+    inside = {id(n) for n in ir.walk(s.loop)}
+    outside = [n for n in ir.walk((s.head, s.tail)) if id(n) not in inside]
+    called = [n.func for n in outside if isinstance(n, ir.Call)]
+    outside += [n for f in called for n in ir.walk(_reached(f, funcs))]
+    slots = {slot for slot, _ in s.room}
+    taken = {n.slot for n in outside if isinstance(n, ir.New | ir.NewRows | ir.Add)}
+    live = sum(8 if isinstance(t := types[n], Scalar) and t.bits > 32 else 4 for n in s.live)
+    plain = all(isinstance(types[n], Scalar | Handle) for n in s.live)
+    return bool(slots) and not s.whole and not slots & taken and plain and live <= LIVE
+
+
+def _reached(name: str, funcs: Mapping[str, ir.Func]) -> tuple[ir.Func, ...]:
+    """A function and all that it calls."""
+    seen = {name: funcs[name]}
+    todo = [name]
+    while todo:
+        for n in ir.walk(seen[todo.pop()].body):
+            if isinstance(n, ir.Call) and n.func not in seen:
+                seen[n.func] = funcs[n.func]
+                todo.append(n.func)
+    return tuple(seen.values())
 
 
 def can_run_ahead(items: Store, then: Store) -> bool:

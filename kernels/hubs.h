@@ -1,0 +1,120 @@
+// The list of rows that all threads share out: long ones, and what is left of one that found no room.
+//
+// Rows put on the list are run when all have met: they are cut into chunks, and each warp (on a CPU:
+// thread) gets as many as any other.  One atomic counts the rows of the list and their chunks, so each
+// knows its place in both.  The list has two sides: while the rows of one are run, what finds no room
+// goes to the other, and is run when the host has made some.  A long row that finds the list full is run
+// like a short one; places for what finds no room are kept free.
+// Where there is a tail, the item waits on the list: who ends a chunk adds its sums to the item's, and who
+// ends the last one goes on with the item.
+
+struct Entries {  // of a row: its part of the adjacency
+    i64 begin = 0, end = 0;
+};
+struct Reached {
+    i32 edge, end;
+};
+struct Nothing {};  // is handed on where there is no tail
+template <bool WHOLE, class T> struct Where { typedef T type; };
+template <class T> struct Where<false, T> { typedef Nothing type; };
+
+// How sums are joined, by Plus or as `min` and `max` of the language do.
+struct Least { template <class T> static MORPH_FN T of(T x, T v) { return min_of(x, v); } };
+struct Most { template <class T> static MORPH_FN T of(T x, T v) { return max_of(x, v); } };
+
+constexpr i64 NO_LIST = ~0ull >> 1;  // as LIMIT: no row is as long
+#if defined(MORPH_FAULTS)  // tests: small graphs have hubs, and more than there is room for
+constexpr i64 HUB = 2, LEAST_HUB = 1, CHUNK = 2, MOST_HUBS = 5;
+#elif defined(__CUDACC__)
+constexpr i64 HUB = 256, LEAST_HUB = 64, CHUNK = 128, MOST_HUBS = NO_LIST;
+#else
+constexpr i64 HUB = 4096, CHUNK = 1024, MOST_HUBS = NO_LIST;
+#endif
+
+// Words of `hubs`: rows << 32 | chunks, of those being put there and of those being run; the bytes of a
+// side; the side that is put to.  The sides follow.
+enum { LISTED = 0, BYTES = 1, TAKEN = 2, SIDE = 3, FIRST_HUB = 8 };
+
+MORPH_FN i64 chunks(const Entries& row) { return (row.end - row.begin + CHUNK - 1) / CHUNK; }
+template <class A> MORPH_FN bool has_hubs(const A& a) { return load(a.hubs + TAKEN) != 0; }
+
+// By the master, when all have run their items: whether rows are on the list, to be run next.  If they
+// are to wait, they stay: the replay of those that found no room comes back here.  What is reserved for
+// entries cannot wait, it would be forgotten when stores are settled.
+template <class A> MORPH_FN bool take_hubs(const A& a, bool wait) {
+    i64 listed = load(a.hubs + LISTED), side = load(a.hubs + SIDE);
+    if (wait) listed = 0;
+    if (listed) store(a.hubs + LISTED, 0), store(a.hubs + SIDE, 1 - side);
+    store(a.hubs + TAKEN, listed);
+    return listed != 0;
+}
+
+template <class Step> struct Waiting {
+    typename Step::I it;
+    typename Step::Rest rest;
+    typename Step::Sums sums;  // of the chunks that have been run
+    u32 chunks;                // that have not
+};
+template <class Step> struct Hub {
+    i64 chunk;  // how many chunks there are before
+    Entries row;
+    typename Step::Live live;
+    typename Where<Step::WHOLE, Waiting<Step>>::type waiting;
+};
+
+// One side of the list.  Threads may overrun the place where it counts as full by a row each, and leave
+// one row each that found no room; of the rows being run, the next side gets no more than there are and
+// one for each.
+template <class Step> struct Hubs {
+    static_assert(!Step::BATCHED || sizeof(Hub<Step>) <= 64, "the host counts with 64 bytes a row");
+    i64* words;
+    Hub<Step>* at;
+    i64 most;
+
+    template <class A, class R>
+    MORPH_FN Hubs(const A& a, const R& t, bool put) : words(a.hubs) {
+        i64 bytes = load_settled(words + BYTES), side = load(words + SIDE);
+        at = (Hub<Step>*)((u8*)(words + FIRST_HUB) + (put ? side : 1 - side) * bytes);
+        most = min_of(bytes / i64(sizeof(Hub<Step>)) - 3 * i64(t.threads), MOST_HUBS);
+    }
+    static MORPH_FN i64 count(const Entries& row) { return (1ll << 32) + chunks(row); }
+    MORPH_FN bool full() const { return load(words + LISTED) >> 32 >= most; }
+    // `before`: what had been counted when this row was.
+    MORPH_FN Hub<Step>& put(i64 before, const Entries& row, const typename Step::Live& live) const {
+        Hub<Step>& hub = at[before >> 32];
+        hub.chunk = before & 0xffffffff, hub.row = row, hub.live = live;
+        return hub;
+    }
+    template <class A, class R>
+    MORPH_FN void put(const A& a, const R& t, i64 before, const Entries& row, const typename Step::Live& live,
+                      typename Step::I& it, const typename Step::Rest& rest) const {
+        Hub<Step>& hub = put(before, row, live);
+        if constexpr (Step::WHOLE) {
+            Step::I::Stocks::release(it);
+            hub.waiting = {it, rest, typename Step::Sums(), u32(chunks(row))};
+            it = typename Step::I(a, t, -1);  // has nothing left to end
+        }
+    }
+    MORPH_FN i64 size() const { return load(words + TAKEN) >> 32; }
+};
+
+// Adds what `n` chunks of a row gave; the tail, if they were the last.
+template <class A, class Step>
+MORPH_FN void end_chunks(const A& a, const Step& s, Waiting<Step>& waiting, const typename Step::Sums& sums, i64 n) {
+    sums.join(waiting.sums);
+    if (add_release(&waiting.chunks, 0 - u32(n)) != u32(n)) return;
+    typename Step::I it = waiting.it;
+    s.add(waiting.rest, waiting.sums);
+    s.tail(a, it, waiting.rest);
+    end_item(a, it);
+}
+
+// The same where there is nothing else to settle.
+template <class A, class R> MORPH_FN bool hubs_wait(const A& a, R& t, bool batched) {
+    if (arrive(a, t)) {
+        tell(t, take_hubs(a, batched && load(a.status + FAILED) != 0));
+        rewind(a);
+    }
+    depart(a, t);
+    return t.told;
+}

@@ -1,0 +1,122 @@
+// Room for what the entries of shared rows may add: taken in batches by whoever runs them.
+//
+// Invariant: whoever runs an entry holds as much room as one entry may take, so nothing in it can fail.  A
+// warp (on a CPU: a thread) that gets no more puts what is left of its rows on the list, has the store
+// grown, and leaves its other items pending, untouched.  So a store needs room for what is really added,
+// and a batch for each warp.
+//
+// In a program a GPU's warps begin a step with a share of the room there was at the last barrier, without
+// an atomic; whoever asks for more leaves these shares alone.
+//
+// Of a Step, `BATCHED` says that its entries take room so, and `rooms(a, it, f)` calls f(meta, room, each,
+// number) for each store that they add to: what `it` holds, what an entry may take, which store it is.
+// `SHARES` says that TO is where the store ended at the last barrier.
+
+#if defined(MORPH_FAULTS)  // tests: batches end, too
+constexpr i32 BATCH = 2;
+#elif defined(__CUDACC__)
+constexpr i32 BATCH = 4;   // as many entries of each lane
+#else
+constexpr i32 BATCH = 64;  // as many entries
+#endif
+constexpr i64 SHARED_OUT = 8;  // shares are such a part of the room, at most
+
+// Takes room for `most` rows, or if there is not as much for `least`; gives how many.
+MORPH_FN i32 take_room(i64* meta, i32 least, i32 most, i64 apart) {
+    i64 left = fetch(Plus(), meta + BUDGET, i64(-most)) - apart;
+    if (left >= most) return most;
+    i32 taken = left >= least ? least : 0;
+    fetch(Plus(), meta + BUDGET, i64(most - taken));
+    return taken;
+}
+
+#ifdef __CUDACC__
+
+constexpr u32 ALL_LANES = ~0u;
+MORPH_FN i32 lane_id() { return threadIdx.x & 31; }
+MORPH_FN i32 sum_of_lanes(i32 x) { return i32(__reduce_add_sync(ALL_LANES, u32(x))); }
+
+// A warp that runs entries: `it` has the room, `it.failed` says that there was no more.
+template <class Step> struct Runner {
+    typename Step::I it;
+    i64 sharers = 0;   // how many warps have a share, and a part of the room
+    bool late = false;  // when they have had it
+
+    // Of those who run items, `sharers`; of those who come after them, none.
+    template <class A, class R>
+    MORPH_FN Runner(const A& a, const R& t, const Step& s, i64 sharers) : it(a, t, -1) {
+        if constexpr (Step::BATCHED) {
+            if (Step::SHARES) this->sharers = sharers, late = !sharers;
+            s.rooms(a, it, [&](i64* meta, i32& room, i32 each, i32) { room = share(meta, each); });
+        }
+    }
+    static MORPH_FN i64 left(i64* meta) { return load_settled(meta + CAPACITY) - load_settled(meta + TO); }
+    MORPH_FN i32 share(i64* meta, i32 each) const {  // of a lane
+        return sharers ? i32(min_of(left(meta) / (SHARED_OUT * 32 * sharers), i64(BATCH * each))) : 0;
+    }
+    MORPH_FN i64 apart(i64* meta, i32 each) const {
+        return late ? left(meta) / SHARED_OUT : 32 * sharers * share(meta, each);
+    }
+    // Whether there is room for an entry of each lane.
+    template <class A> MORPH_FN bool has_room(const A& a, const Step& s) {
+        bool lacks = it.failed;
+        s.rooms(a, it, [&](i64*, i32& room, i32 each, i32) { lacks |= room < each; });
+        return !__any_sync(ALL_LANES, lacks) || (!it.failed && more_room(a, s));
+    }
+    template <class A> MORPH_FN bool more_room(const A& a, const Step& s) {  // lane n asks store n
+        i64 *at = nullptr, aside = 0;
+        i32 n = 0, blame = 0, held = 0, least = 0, most = 0;
+        s.rooms(a, it, [&](i64* meta, i32& room, i32 each, i32 number) {
+            i32 all = sum_of_lanes(room);
+            if (lane_id() == n++) {
+                at = meta, blame = number, held = all, least = 32 * each - all;
+                most = least + 32 * each * (BATCH - 1), aside = apart(meta, each);
+            }
+        });
+        bool none = false;
+        if (at && least > 0) {
+            i32 taken = injected(a.status) ? 0 : take_room(at, least, most, aside);
+            held += taken, none = !taken;
+        }
+        n = 0;
+        s.rooms(a, it, [&](i64*, i32& room, i32, i32) {
+            i32 all = __shfl_sync(ALL_LANES, held, n++);
+            room = all / 32 + (lane_id() < all % 32);
+        });
+        u32 those = __ballot_sync(ALL_LANES, none);
+        if (those) it.failed = __shfl_sync(ALL_LANES, blame, __ffs(those) - 1) + 1;
+        return !those;
+    }
+    // Gives back what it has taken and not used, and says whether it failed.
+    template <class A> MORPH_FN void end(const A& a, const Step& s) {
+        if constexpr (Step::BATCHED) {
+            s.rooms(a, it, [&](i64* meta, i32& room, i32 each, i32) {
+                i64 rest = sum_of_lanes(room) - i64(32) * share(meta, each);
+                if (rest > 0 && lane_id() == 0) fetch(Plus(), meta + BUDGET, rest);
+                room = 0;
+            });
+        }
+        end_item(a, it);
+    }
+};
+
+#else
+
+// A thread that runs entries.
+template <class Step> struct Runner {
+    typename Step::I it;
+
+    template <class A, class R> MORPH_FN Runner(const A& a, const R& t, const Step&) : it(a, t, -1) {}
+    template <class A> MORPH_FN bool has_room(const A& a, const Step& s) {  // for an entry
+        s.rooms(a, it, [&](i64* meta, Room& room, i32 each, i32 number) {
+            if (room >= each || it.failed) return;
+            i32 taken = injected(a.status) ? 0 : take_room(meta, each - room, BATCH * each, 0);
+            room += taken;
+            if (!taken) it.failed = number + 1;
+        });
+        return !it.failed;
+    }
+    template <class A> MORPH_FN void end(const A& a, const Step&) { end_item(a, it); }
+};
+
+#endif

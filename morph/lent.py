@@ -1,0 +1,84 @@
+"""Columns that a table has for a time, again and again, in the same memory.
+
+Adding a column costs an allocation, and a launch bound before no longer fits.  Columns that are
+put aside, and taken back when nothing else has changed, leave the table just as it was, its
+version included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from morph.table import Table
+
+
+class Lent:
+    """Columns of a table for the time of a ``with`` block; the user's of these names step aside.
+
+    Parameters
+    ----------
+    table : Table
+    specs : mapping of str to (dtype, fill)
+        By column name.
+    """
+
+    def __init__(self, table: Table, specs: Mapping[str, tuple[Any, Any]]) -> None:
+        self.table, self.specs = table, dict(specs)
+        self.columns: dict[str, Any] = {}
+        self.records: list[Any] = []
+        self.aside: list[tuple[str, str]] = []
+        self.there = self.gone = (0, None)  # the table's version and fills, with them and without
+
+    def fits(self) -> bool:
+        """Whether the columns can be taken back: nothing has changed since."""
+        return bool(self.columns) and self.table.version == self.gone[0]
+
+    def __enter__(self) -> None:
+        if self.fits():
+            self._take_back()
+        else:
+            self._add()
+
+    def _take_back(self) -> None:
+        table = self.table
+        self.gone = table.version, table._fills
+        table._records += self.records
+        table.columns.update(self.columns)
+        table.version, table._fills = self.there
+        first, last = table.span()
+        with table.device.active():
+            for name, (_, fill) in self.specs.items():
+                self.columns[name].array[first:last] = fill
+
+    def _add(self) -> None:
+        table, self.columns, self.records, self.aside = self.table, {}, [], []
+        self.gone = table.version, table._fills
+        for name, (dtype, fill) in self.specs.items():
+            if name in table.columns:
+                other = name + "_"
+                while other in table.columns:
+                    other += "_"
+                table.rename(name, other)
+                self.aside.append((other, name))
+            table.add(name, dtype, fill=fill)
+            self.columns[name] = table.columns[name]
+        self.there = table.version, None
+        names = set(self.columns)
+        self.records = [r for r in table._records if names & set(r.names)]
+
+    def __exit__(self, *problem: object) -> None:
+        table = self.table
+        if table.version == self.there[0] and not self.aside:
+            self.there = table.version, table._fills
+            for name in self.columns:
+                del table.columns[name]
+            table._records = [r for r in table._records if not set(r.names) & set(self.columns)]
+            table.version, table._fills = self.gone
+            return
+        for name in self.columns:
+            table.drop(name)
+        for other, name in self.aside:
+            table.rename(other, name)
+        self.columns, self.records = {}, []
