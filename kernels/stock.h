@@ -6,6 +6,8 @@
 // reserved for itself in exchange.  Slots that nobody used are gaps; the master closes them before it
 // settles the list: its last items move there.  So lists alone are served: rows of tables stay.
 
+struct Stocks;  // of all lists of a unit
+
 #ifndef __CUDACC__
 
 #if defined(MORPH_FAULTS)  // tests: small lists have gaps

@@ -17,19 +17,17 @@ from morph.lang.abi import cname
 from morph.lang.cxx import Names, prelude_names
 from morph.lang.cxx_spread import emit_spread, listed, spread_structs, step_members
 from morph.lang.cxx_stmt import Body, adds, named
+from morph.lang.cxx_stock import close_gaps, served, stocks
 from morph.lang.flow import changed, constants, moving
 from morph.lang.fused import emit_program
 from morph.lang.spread import lists, runs_ahead, spreads
 from morph.lang.types import Handle, Local, Object, Type
 
-HEADERS = (
-    "types", "words", "half", "math", "atomics", "column", "team", "stock", "store", "collection",
-    "single", "set", "graph", "predicates", "hubs", "room", "balance", "ahead", "launch", "together",
-)  # fmt: skip
+HEADERS = """types words half math atomics column team stock store collection single set graph
+             predicates hubs room balance ahead launch together""".split()
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
 USES_ITEM = re.compile(r"\bit\b").search
 USES_WAY = re.compile(r"\bway\.").search
-SERVED = 8  # lists of a unit of which CPU threads take several slots at once
 INLINE = 60  # nodes up to which a function called from several places is copied to each
 
 
@@ -102,8 +100,7 @@ class Emission:
             {n.slot for n in nodes if isinstance(n, ALLOCATES)}
             | {n.slot for n in nodes if isinstance(n, ir.Need) and not n.local}
         )
-        lists = [s for s in self.rooms if self.names.stores[s].kind == "collection"]
-        self.served = [s for s in lists if s not in self.names.apart][:SERVED]
+        self.served = served(self)
         self.can_fail = any(isinstance(n, ir.Reserve | ir.LocalAdd) for n in nodes)
         self.claims = abi.claims(unit)
         self.spreads = spreads(unit)
@@ -192,8 +189,7 @@ class Emission:
         """What a thread and what an item carry."""
         u, names = self.unit, self.names
         flags = sorted(self.sets)
-        self.put("", "struct Stocks;", "")
-        self.put("// What every thread of the team holds alike.", "struct Run : Team {")
+        self.put("", "// What every thread of the team holds alike.", "struct Run : Team {")
         if u.fused:
             self.put(f"    i32 block, step{', way' if u.ways else ''};")
             self.put(*(f"    {names.type(t)} {names.member(n)};" for n, t in u.state))
@@ -234,7 +230,7 @@ class Emission:
             for f in map(cname, flags):
                 self.put(f"        {f}_flag = a.{f}_flag + t.{f}_turn;")
         self.put("    }", "};")
-        self._stocks()
+        stocks(self)
         for k in self.kernels.values():
             if k.commit is not None:
                 self._live(k)
@@ -247,38 +243,6 @@ class Emission:
         if self.can_fail:
             self.put("    record(a.status, a.pending, it);")
         self.put("}")
-
-    def _stocks(self) -> None:
-        """What a CPU thread takes of lists at once."""
-        lists = [cname(s) for s in self.served]
-        self.put("", "struct Stocks {  // what a thread has taken of lists at once, on a CPU")
-        if lists:
-            self.put("#ifndef __CUDACC__", f"    Stock {', '.join(lists)};")
-            self.put("    void serve(Item& it) {")
-            self.put(*(f"        it.{s}_room.stock = &{s};" for s in lists), "    }")
-            self.put("    static void release(Item& it) {")
-            self.put(*(f"        it.{s}_room.stock = nullptr;" for s in lists), "    }")
-            self.put(f"    void flush() {{ {' '.join(f'{s}.flush();' for s in lists)} }}", "#else")
-        self.put("    MORPH_FN void serve(Item&) {}", "    static MORPH_FN void release(Item&) {}")
-        self.put("    MORPH_FN void flush() {}", *(["#endif"] if lists else []), "};")
-
-    def _close_gaps(self, slot: str) -> list[str]:
-        """Before the master looks at a list: its last items move to slots that nobody used."""
-        if slot not in self.served:
-            return []
-        moves = []
-        for c in self.names.stores[slot].columns:
-            if (slot, c.name) in self.names.changed:
-                x = self.names.column(slot, c.name)
-                one = f"{x}.set(to, {{}}{x}.get(from{{}}));"
-                if c.size:
-                    loop = f"for (i32 j = 0; j < {c.size}; j++)"
-                    moves.append(f"{loop} {one.format('j, ', ', j')}")
-                else:
-                    moves.append(one.format("", ""))
-        meta = f"{self.names.base(slot)}_meta"
-        move = f"[&](i64 to, i64 from) {{ {' '.join(moves)} }}"
-        return [f"close_gaps({meta}, {move});"]
 
     def _live(self, k: ir.Kernel) -> None:
         types = dict(k.params) | dict(k.locals)
@@ -391,8 +355,9 @@ class Emission:
         self.put(f"enum {{ PREPARES = {before} }};  // the master has something to do before all")
         ends = bool(settled) or u.fused or self.claims
         self.put(f"enum {{ SETTLES = {int(ends)} }};  // the master has something to do at its end")
-        phases = int(u.fused and not self.claims)
-        self.put(f"enum {{ PHASES = {phases} }};  // one thread runs small steps")
+        self.put(
+            f"enum {{ PHASES = {int(u.fused and not self.claims)} }};  // one runs small steps"
+        )
         self._prepare()
         if u.fused:
             emit_program(self)
@@ -430,7 +395,7 @@ class Emission:
         """What the master loads, and does unless ``failed``, after a step that ran ``node``."""
         changes = (*ALLOCATES, ir.Delete, ir.Take)
         found = sorted({n.slot for n in ir.walk(node) if isinstance(n, changes)})
-        lines = [x for slot in found for x in self._close_gaps(slot)]
+        lines = [x for slot in found for x in close_gaps(self, slot)]
         for slot in (*found, *(s for s in clears if s not in found)):
             words, meta = f"{cname(slot)}_words", f"{self.names.base(slot)}_meta"
             if self.names.stores[slot].kind == "table":
