@@ -33,7 +33,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """Import ``morph.io``, ``morph.generate`` and ``morph.validate`` when they are first used."""
-    if name in ("io", "generate", "validate"):
+    """Import ``morph.io``, ``generate``, ``validate`` and ``worklists`` when first used."""
+    if name in ("io", "generate", "validate", "worklists"):
         return importlib.import_module(f"morph.{name}")
     raise AttributeError(f"module 'morph' has no attribute {name!r}")

@@ -60,6 +60,7 @@ FLOORS = {
     # work: only what a user has, too
     "algorithms": f"{PUBLIC} algorithms",
     "generate": DATA,
+    "worklists": PUBLIC,
     "io": f"{DATA} io",
     "io.numbers": "build",  # large files are read and written by compiled code
     "cli": f"{PUBLIC} __version__ algorithms build cli generate io validate",
