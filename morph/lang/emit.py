@@ -18,13 +18,13 @@ from morph.lang.cxx import Names, prelude_names
 from morph.lang.cxx_spread import emit_spread, listed, spread_structs, step_members
 from morph.lang.cxx_stmt import Body, adds, named
 from morph.lang.cxx_stock import close_gaps, served, stocks
-from morph.lang.flow import changed, constants, moving
+from morph.lang.flow import changed, constants, moving, one_way
 from morph.lang.fused import emit_program
 from morph.lang.spread import lists, runs_ahead, spreads
 from morph.lang.types import Handle, Local, Object, Type
 
 HEADERS = """types words half math atomics column team stock store collection single set graph
-             predicates hubs room balance ahead launch together""".split()
+             predicates stage hubs room balance ahead launch together""".split()
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
 USES_ITEM = re.compile(r"\bit\b").search
 USES_WAY = re.compile(r"\bway\.").search
@@ -102,9 +102,7 @@ class Emission:
         )
         self.served = served(self)
         self.can_fail = any(isinstance(n, ir.Reserve | ir.LocalAdd) for n in nodes)
-        self.claims = abi.claims(unit)
-        self.spreads = spreads(unit)
-        self.ahead = runs_ahead(unit)
+        self.claims, self.spreads, self.ahead = abi.claims(unit), spreads(unit), runs_ahead(unit)
         self.calls = Counter(n.func for n in nodes if isinstance(n, ir.Call))
         self.locks = bool(self.names.reborn) or any(isinstance(n, ir.Lock) for n in nodes)
         self.moving = moving(unit, self.reached)
@@ -323,6 +321,8 @@ class Emission:
         b = make(self.names, resolve, self.flag, launch, types, gives)
         b.moving = self.moving[f.name] if moving is None else moving
         b.ahead, b.fixed = self.ahead.get(f.name), constants(f)
+        if isinstance(f, ir.Kernel):
+            b.one_way = one_way(self.unit, self.reached(f.name))
         mine = named(body)
         for n, t in f.locals:
             if n in mine and n not in (live or ()):
