@@ -177,6 +177,16 @@ MORPH_ATOMIC(atomic_or, Or)
 MORPH_ATOMIC(atomic_xor, Xor)
 MORPH_ATOMIC(atomic_exch, Put)
 
+// Lowers or raises a place that nothing does anything else to in this step, and nobody asks what was there.
+// What L1 has, however old, tells whether it is of any use: all may want the same few places.
+template <class Op, class T> MORPH_FN void move_to(Op op, T* p, Value<T> v) {
+#ifdef __CUDACC__
+    T old = load_settled(p);
+    if (same_bits(Op::of(old, T(v)), old)) return;
+#endif
+    fetch(op, p, T(v));
+}
+
 // Adds to one place for all, and nobody asks what was there: a GPU's warp adds once, what its lanes do.
 template <class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
 #ifdef __CUDACC__

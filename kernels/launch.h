@@ -26,13 +26,16 @@ template <class A, class Step, class I> MORPH_FN void finish(const A& a, const S
 
 template <class A, class R, class Step>
 MORPH_FN void each_in_turn(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    typename Step::I::Stocks stocks;
     for (Share share(a, t, first, last); share.next();)
         for (i64 i = share.begin; i < share.end; i += share.step) {
             typename Step::I it(a, t, i);
+            if (!alone(t)) stocks.serve(it);
             if (!open(a, t, s, it)) continue;
             s.run(a, it);
             end_item(a, it);
         }
+    stocks.flush();
 }
 
 #ifdef __CUDACC__

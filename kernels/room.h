@@ -10,7 +10,8 @@
 //
 // Of a Step, `BATCHED` says that its entries take room so, and `rooms(a, it, f)` calls f(meta, room, each,
 // number) for each store that they add to: what `it` holds, what an entry may take, which store it is.
-// `SHARES` says that TO is where the store ended at the last barrier.
+// `SHARES` says that TO is where the store ended at the last barrier.  `stage_none()` and `carry(a, it, n)`
+// begin with nothing on its way, and carry over what lies where n entries of each lane are to have room.
 
 #if defined(MORPH_FAULTS)  // tests: batches end, too
 constexpr i32 BATCH = 2;
@@ -48,6 +49,7 @@ template <class Step> struct Runner {
         if constexpr (Step::BATCHED) {
             if (Step::SHARES) this->sharers = sharers, late = !sharers;
             s.rooms(a, it, [&](i64* meta, i32& room, i32 each, i32) { room = share(meta, each); });
+            s.stage_none();
         }
     }
     static MORPH_FN i64 left(i64* meta) { return load_settled(meta + CAPACITY) - load_settled(meta + TO); }
@@ -83,6 +85,7 @@ template <class Step> struct Runner {
             i32 all = __shfl_sync(ALL_LANES, held, n++);
             room = all / 32 + (lane_id() < all % 32);
         });
+        s.carry(a, it, BATCH);
         u32 those = __ballot_sync(ALL_LANES, none);
         if (those) it.failed = __shfl_sync(ALL_LANES, blame, __ffs(those) - 1) + 1;
         return !those;
@@ -90,6 +93,7 @@ template <class Step> struct Runner {
     // Gives back what it has taken and not used, and says whether it failed.
     template <class A> MORPH_FN void end(const A& a, const Step& s) {
         if constexpr (Step::BATCHED) {
+            s.carry(a, it, 1 << 16);
             s.rooms(a, it, [&](i64* meta, i32& room, i32 each, i32) {
                 i64 rest = sum_of_lanes(room) - i64(32) * share(meta, each);
                 if (rest > 0 && lane_id() == 0) fetch(Plus(), meta + BUDGET, rest);
@@ -108,7 +112,7 @@ template <class Step> struct Runner {
 
     template <class A, class R> MORPH_FN Runner(const A& a, const R& t, const Step&) : it(a, t, -1) {}
     template <class A> MORPH_FN bool has_room(const A& a, const Step& s) {  // for an entry
-        s.rooms(a, it, [&](i64* meta, i32& room, i32 each, i32 number) {
+        s.rooms(a, it, [&](i64* meta, Room& room, i32 each, i32 number) {
             if (room >= each || it.failed) return;
             i32 taken = injected(a.status) ? 0 : take_room(meta, each - room, BATCH * each, 0);
             room += taken;

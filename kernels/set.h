@@ -6,11 +6,19 @@
 // Source: S. V. Jayanti, R. E. Tarjan, "A randomized concurrent algorithm for disjoint set union",
 //         PODC 2016, with ids in place of random ranks.
 
-MORPH_FN i32 set_find(i32* parent, i32 x) {
+template <Mode MODE> MORPH_FN i32 parent_of(const i32* parent, i32 x) {
+#ifdef __CUDACC__
+    if constexpr (MODE == SETTLED) return load_settled(parent + x);  // halving aside nobody writes: L1's will do
+#endif
+    return load(parent + x);
+}
+
+// SETTLED: nobody joins sets meanwhile.
+template <Mode MODE> MORPH_FN i32 set_find(i32* parent, i32 x) {
     for (;;) {
-        i32 p = load(parent + x);
+        i32 p = parent_of<MODE>(parent, x);
         if (p == x) return x;
-        i32 above = load(parent + p);
+        i32 above = parent_of<MODE>(parent, p);
         if (above == p) return p;
         store(parent + x, above);
         x = above;
@@ -19,7 +27,7 @@ MORPH_FN i32 set_find(i32* parent, i32 x) {
 
 MORPH_FN bool set_union(i32* parent, i32 x, i32 y) {
     for (;;) {
-        x = set_find(parent, x), y = set_find(parent, y);
+        x = set_find<LIVE>(parent, x), y = set_find<LIVE>(parent, y);
         if (x == y) return false;
         i32 low = x < y ? x : y, high = x < y ? y : x;
         if (swap_if(parent + high, high, low) == high) return true;

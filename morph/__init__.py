@@ -33,10 +33,11 @@ __all__ = [
     "triangle_count", "triangulate", "vec",
 ]  # fmt: skip
 __version__ = "0.1.0"
+LAZY = ("generate", "io", "survey", "validate", "worklists")
 
 
 def __getattr__(name: str) -> object:
-    """Import ``morph.io``, ``generate``, ``survey`` and ``validate`` when they are first used."""
-    if name in ("io", "generate", "survey", "validate"):
+    """Import the modules of `LAZY`, as ``morph.io``, when they are first used."""
+    if name in LAZY:
         return importlib.import_module(f"morph.{name}")
     raise AttributeError(f"module 'morph' has no attribute {name!r}")

@@ -21,7 +21,8 @@ DATA = """adjacency arrange arrays batch changes collect column compact device d
           foreign formula graph halfedges lent loose making mesh overlap pslg quality row signs
           store table transfer values verify"""
 GRAMMAR = "lang.types lang.node lang.ir lang.abi lang.errors lang.swaps lang.flow lang.spread"
-PRINTER = "lang.emit lang.fused lang.cxx lang.cxx_expr lang.cxx_spread lang.cxx_stmt"
+PRINTER = "lang.emit lang.fused lang.cxx lang.cxx_expr lang.cxx_spread lang.cxx_stmt "
+PRINTER += "lang.cxx_stock"
 PUBLIC = "collect device dtypes formula graph kernel mesh prelude pslg reduce table timing"
 DOORS = f"{PUBLIC} algorithms generate io survey"
 
@@ -63,6 +64,7 @@ FLOORS = {
     # work: only what a user has, too
     "algorithms": f"{PUBLIC} algorithms",
     "generate": f"{DATA} generate",
+    "worklists": PUBLIC,
     "io": f"{DATA} io",
     "io.numbers": "build",  # large files are read and written by compiled code
     "io.clauses": "build",

@@ -73,7 +73,9 @@ def connected_components(graph: Graph) -> Components:
         if not graph.directed and n:  # else an edge is met from its source only
             with graph.device.active():
                 at = xp.asarray(np.random.default_rng(0).integers(0, n, SAMPLE))
-                largest = int(xp.bincount(graph.points.label.array[at] + 1).argmax()) - 1
+                seen = graph.device.to_host(graph.points.label.array[at])
+            labels, times = np.unique(seen, return_counts=True)
+            largest = int(labels[times.argmax()])
         foreach(graph.points, link_others, sets, where=lambda p: p.label != largest)
         foreach(graph.points, mark, sets)
         label = graph.points.label[:].copy()

@@ -60,7 +60,7 @@ def peel(k, last, left, rest, falling, then):
     while k <= last and not left.empty:
         foreach(left, drop, k, falling, where=lambda p: p.core < 0 and p.near <= k)
         while not falling.empty:  # some of these went meanwhile, in the step that they fell in
-            foreach(falling, drop, k, then, where=lambda p: p.core < 0)
+            foreach(falling, drop, k, then, ahead=then, where=lambda p: p.core < 0)
             falling, then = then, falling
             then.clear()
         levels += 1

@@ -1,11 +1,12 @@
 """Minimum spanning forest, by Boruvka's method on a concurrent union-find.
 
-Each round every component finds its lightest edge to another, the smallest id of several (two
-atomic minima), and these edges join components; so there is one answer, whatever the order.  Edges
-inside a component leave the worklist (Unnikrishnan et al., Falcon, figures 51 to 54).  Where there
-are many edges the lightest few for each point come first: most others are inside a component when
-their turn comes (Osipov, Sanders, Singler, Filter-Kruskal, ALENEX 2009).  At most log2 n rounds of
-O(n + m), mostly O(m) in all.
+Each round every component finds its lightest edge to another, the smallest id of several (an atomic
+minimum of both in one word; two, if the weight has more than 32 bits or is a float), and these
+edges join components; so there is one answer, whatever the order.  Edges inside a component leave
+the worklist (Unnikrishnan et al., Falcon, figures 51 to 54).  Where there are many edges the
+lightest few for each point come first: most others are inside a component when their turn comes
+(Osipov, Sanders, Singler, Filter-Kruskal, ALENEX 2009).  At most log2 n rounds of O(n + m), mostly
+O(m) in all.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from morph.algorithms.scratch import live_edges, workspace
 from morph.collect import Flag, Set
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
-from morph.prelude import atomic_min, bool_, i32
+from morph.prelude import atomic_min, bool_, i32, i64
 
 NONE = 2**31 - 1  # no edge is picked
 FEW = 3  # edges for each point that are looked at first, if there are twice as many or more
@@ -42,28 +43,35 @@ def lighten(p, sets, low, high):
             b = sets.find(e.dst)
             if a != b:
                 p.open = True
-                atomic_min(a.lightest, e.weight)
-                atomic_min(b.lightest, e.weight)
+                if hasattr(p, "lightest"):
+                    atomic_min(a.lightest, e.weight)
+                    atomic_min(b.lightest, e.weight)
+                else:
+                    key = (i64(e.weight) << 32) + e.id
+                    atomic_min(a.picked, key)
+                    atomic_min(b.picked, key)
 
 
 @kernel
 def pick(p, sets, low, high):
-    a = sets.find(p)
-    for e in p.outedges:
-        if e.weight >= low and e.weight <= high:
-            b = sets.find(e.dst)
-            if a != b:
-                if e.weight == a.lightest:
-                    atomic_min(a.picked, e.id)
-                if e.weight == b.lightest:
-                    atomic_min(b.picked, e.id)
+    if hasattr(p, "lightest"):
+        a = sets.find(p)
+        for e in p.outedges:
+            if e.weight >= low and e.weight <= high:
+                b = sets.find(e.dst)
+                if a != b:
+                    if e.weight == a.lightest:
+                        atomic_min(a.picked, e.id)
+                    if e.weight == b.lightest:
+                        atomic_min(b.picked, e.id)
 
 
 @kernel
-def join(p, g, sets, most, joined):
-    e = g.edges[p.picked]
-    p.picked = NONE
-    p.lightest = most
+def join(p, g, sets, most, none, joined):
+    e = g.edges[i64(p.picked) & 0xFFFFFFFF]
+    p.picked = none
+    if hasattr(p, "lightest"):
+        p.lightest = most
     if sets.union(e.src, e.dst):
         e.in_tree = True
         joined.set()
@@ -75,13 +83,14 @@ def reopen(p):
 
 
 @program
-def boruvka(g, sets, joined, low, high, most):
+def boruvka(g, sets, joined, low, high, most, none, together):
     foreach(g.points, reopen)
     joined.set()
     while joined.take():
         foreach(g.points, lighten, sets, low, high, where=lambda p: p.open)
-        foreach(g.points, pick, sets, low, high, where=lambda p: p.open)
-        foreach(g.points, join, g, sets, most, joined, where=lambda p: p.picked < NONE)
+        if not together:
+            foreach(g.points, pick, sets, low, high, where=lambda p: p.open)
+        foreach(g.points, join, g, sets, most, none, joined, where=lambda p: p.picked < none)
 
 
 def mst(graph: Graph) -> Mst:
@@ -112,7 +121,11 @@ def mst(graph: Graph) -> Mst:
         raise ValueError("mst needs weights that are not NaN")
     dtype = np.dtype(weight.dtype)
     least, most = _limits(dtype)
-    points = {"lightest": (dtype, most), "picked": (i32, NONE), "open": (bool_, True)}
+    together = np.result_type(dtype, np.int32) == np.int32  # weight and id in one word
+    none = i64(2**63 - 1) if together else i32(NONE)
+    points = {"picked": (type(none), none), "open": (bool_, True)}
+    if not together:
+        points["lightest"] = dtype, most
     edge = {"in_tree": (bool_, False)}
 
     def make() -> list[Any]:
@@ -120,7 +133,7 @@ def mst(graph: Graph) -> Mst:
 
     with workspace(graph, "mst", make, edge, **points) as (sets, joined), graph.device.active():
         for low, high in _bands(graph, least, most):
-            boruvka(graph, sets, joined, low, high, most)
+            boruvka(graph, sets, joined, low, high, most, none, together)
         edges = graph.device.xp.flatnonzero(graph.edges.in_tree.array)
         total = _sum(weight[edges])
     return Mst(edges, total, graph.points.live - len(edges))

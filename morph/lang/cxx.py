@@ -23,15 +23,15 @@ from morph.lang.types import (
 )  # fmt: skip
 
 KEYWORDS = frozenset(
-    """Args PHASES PREPARES Item Run SETTLES Way a alignas alignof and and_eq asm auto bitand bitor
-    blockDim blockIdx bool break case catch char char16_t char32_t class compl const
-    const_cast constexpr continue decltype default delete do double dynamic_cast else end_item
-    enum explicit export extern false float for friend goto gridDim if inline int it long
-    mutable namespace new noexcept not not_eq nullptr operator or or_eq prepare private
-    protected public register reinterpret_cast return run settle short signed sizeof static
-    static_assert static_cast struct switch template this threadIdx thread_local throw true
-    try typedef typeid typename union unsigned using virtual void volatile warpSize wchar_t
-    way while xor xor_eq""".split()
+    """Args PHASES PREPARES Item Run SETTLES Way a alignas alignof and and_eq asm auto
+    bitand bitor blockDim blockIdx bool break case catch char char16_t char32_t class compl
+    const const_cast constexpr continue crew crowd decltype default delete do double
+    dynamic_cast else end_item enum explicit export extern false float for friend gap_count
+    gaps goto gridDim if inline int it long mutable namespace new noexcept not not_eq
+    nullptr operator or or_eq prepare private protected public register reinterpret_cast
+    return run settle short signed sizeof static static_assert static_cast struct switch
+    template this threadIdx thread_local throw true try typedef typeid typename union
+    unsigned using virtual void volatile warpSize wchar_t way while xor xor_eq""".split()
 )
 MEMBERS = frozenset(  # of what items and threads carry
     """position row failed reserved key priority launch block step thread threads replay master

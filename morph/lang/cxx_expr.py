@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from morph.lang import ir
 from morph.lang.abi import cname
 from morph.lang.cxx import Names, constant
+from morph.lang.flow import PARENT
 from morph.lang.types import Object, Scalar, Type, Vector
 
 BUILTINS = {
@@ -166,7 +167,8 @@ class Expressions:
                 s = f"a.{cname(e.slot)}"
                 return f"delete_row({s}_meta, {s}_free, {s}_dead, {self.expr(e.row)})"
             case ir.SetFind():
-                return f"set_find(a.{cname(e.slot)}_parent, {self.expr(e.x)})"
+                mode = "LIVE" if (e.slot, PARENT) in self.moving else "SETTLED"
+                return f"set_find<{mode}>(a.{cname(e.slot)}_parent, {self.expr(e.x)})"
             case ir.SetUnion():
                 return f"set_union(a.{cname(e.slot)}_parent{self.args((e.x, e.y))})"
             case ir.Lock():

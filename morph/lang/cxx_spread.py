@@ -5,15 +5,16 @@ See `spread` for which loops these are, and ``kernels/balance.h`` for who runs w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from morph.lang import ir
-from morph.lang.abi import cname
+from morph.lang.abi import CTYPE, cname
 from morph.lang.cxx import constant
 from morph.lang.cxx_stmt import Body
-from morph.lang.spread import LISTS, Spread, bound
+from morph.lang.spread import LISTS, Spread, bound, staged
 from morph.lang.types import Handle, Object, Scalar, Type
 
 if TYPE_CHECKING:
@@ -64,8 +65,9 @@ class Head(Body):
 class Entry(Body):
     """The inside of the loop."""
 
-    def __init__(self, *args: Any, spread: Spread) -> None:
+    def __init__(self, *args: Any, spread: Spread, stage: Mapping[str, str]) -> None:
         super().__init__(*args)
+        self.stage = stage  # by list, the struct of an entry that waits
         for slot, n in () if spread.batched else spread.room:
             self.put(f"it.{cname(slot)}_room += {n};")
         loop, names = spread.loop, self.names
@@ -73,6 +75,36 @@ class Entry(Body):
             self.put(
                 f"if (is_dead({names.base(loop.slot)}_dead, {self.resolve(loop.var)})) return;"
             )
+
+    def _make(self, makes: list[tuple[str, ir.New | ir.NewRows | ir.Add]]) -> None:
+        """Lay down what can wait; the rest as ever."""
+        for name, e in makes:
+            if not isinstance(e, ir.Add) or e.slot not in self.stage:
+                super()._make([(name, e)])
+                continue
+            self.place(e.pos)
+            given = {c: self.expr(x) for c, x in e.values}
+            columns = self.names.stores[e.slot].columns
+            values = [
+                f"{CTYPE[c.dtype.name]}({given.get(c.name, -1 if c.ref else 0)})" for c in columns
+            ]
+            entry = f"{self.stage[e.slot]}{{{', '.join(values)}}}"
+            later = f"stage(a, it, it.{cname(e.slot)}_room, {entry});"
+            if not self._may_run_ahead(e):
+                self.put(later)
+                continue
+            assert self.ahead is not None
+            row = self.temp("r")
+            self.put(f"const i32 {row} = it.ahead.place();")
+            self.put(f"if ({row} < 0) {later}")
+            to = self.ahead[1]
+            sets = [f"{self.names.column(to, c)}.set({row}, {x});" for c, x in given.items()]
+            sets += [
+                f"{self.names.column(to, c.name)}.set({row}, {-1 if c.ref else 0});"
+                for c in columns
+                if c.name not in given
+            ]
+            self.put(f"else {{ {' '.join(sets)} }}")
 
 
 def shared(e: Emission, s: ir.Node) -> Spread | None:
@@ -97,6 +129,16 @@ def spread_structs(e: Emission, k: ir.Kernel) -> None:
     for part, what, names in parts:
         e.put("", f"struct {name}_{part} {{  // what {what}")
         e.put(*(f"    {n.type(types[x])} {n.member(x)};" for x in names), "};")
+    for which, (slot, (at, places)) in enumerate(staged(spread, n.stores).items()):
+        columns, base = n.stores[slot].columns, n.base(slot)
+        made = [f"{n.column(slot, c.name)}.set(row, {n.member(c.name)});" for c in columns]
+        e.put("", f"struct {name}_to_{cname(slot)} {{  // an entry on its way")
+        e.put(f"    enum {{ AT = {at}, PLACES = {places}, WHICH = {which} }};")
+        e.put(*(f"    {CTYPE[c.dtype.name]} {n.member(c.name)};" for c in columns))
+        e.put("    static MORPH_FN i64* meta(const Args& a, const Item& it) {")
+        e.put(*(f"    {x}" for x in e.way([f"    return {base}_meta;"], "it")), "    }")
+        e.put("    MORPH_FN void write(const Args& a, const Item& it, i32 row) const {")
+        e.put(*(f"    {x}" for x in e.way([f"    {x}" for x in made], "it")), "    }", "};")
     if spread.whole:
         e.put("", f"struct {name}_sums {{  // what entries add up, from what changes nothing")
         for x, how in spread.sums:
@@ -154,7 +196,7 @@ def emit_spread(e: Emission, k: ir.Func) -> None:
     lives = dict.fromkeys(spread.live, "live_") | {x: "sums_" for x, _ in spread.sums}
     e.define(
         inner, f"{entry}{listed(inner.params)})", spread.entry, lives, moving=moving,
-        make=partial(Entry, spread=spread),
+        make=partial(Entry, spread=spread, stage=_structs(e, k.name)),
     )  # fmt: skip
     if spread.whole:
         behind = replace(k, params=tuple(given))
@@ -182,7 +224,7 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
         "    static constexpr bool SPREADS = true;  // its last loop, by entries",
         f"    static constexpr bool WHOLE = {'true' if spread.whole else 'false'};",
         f"    static constexpr i64 LIMIT = {LIMITS[s.balance] if listed(e, s) else 'NO_LIST'};",
-        *_rooms(e, spread),
+        *_rooms(e, s.kernel),
         *_room_ahead(e, s),
         "    MORPH_FN i64 entries(const Args& a, const Run& t, i64 i) const {",
         *(f"    {x}" for x in e.way([f"    return {_entries(e, s, spread)};"], "t")),
@@ -213,20 +255,37 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
     return lines
 
 
-def _rooms(e: Emission, spread: Spread) -> list[str]:
-    """Which stores the entries take room of, in batches."""
+def _structs(e: Emission, kernel: str) -> dict[str, str]:
+    """By list, the struct of an entry on its way there."""
+    spread, name = e.spreads[kernel], e.names.funcs[kernel]
+    return {slot: f"{name}_to_{cname(slot)}" for slot in staged(spread, e.names.stores)}
+
+
+def _rooms(e: Emission, kernel: str) -> list[str]:
+    """Which stores the entries take room of, in batches, and what is on its way there."""
+    spread = e.spreads[kernel]
     if not spread.batched:
         return ["    static constexpr bool BATCHED = false;"]
     asks = [
         f"    f({e.names.base(slot)}_meta, it.{cname(slot)}_room, {n}, {e.names.index[slot]});"
         for slot, n in spread.room
     ]
-    given = "const Args& a, I& it, F f"
+    given, each = "const Args& a, I& it, F f", dict(spread.room)
+    structs = _structs(e, kernel).values()
     return [
         "    static constexpr bool BATCHED = true;",
         f"    static constexpr bool SHARES = {'true' if e.names.snapshot else 'false'};",
         f"    template <class F> MORPH_FN void rooms({given}) const {{",
         *(f"    {x}" for x in e.way(asks, "it")),
+        "    }",
+        "    MORPH_FN void stage_none() const {",
+        *(f"        stage_nothing<{x}>();" for x in structs),
+        "    }",
+        "    MORPH_FN void carry(const Args& a, I& it, i32 n) const {",
+        *(
+            f"        carry_over<{x}>(a, it, {32 * each[slot]} * n);"
+            for slot, x in _structs(e, kernel).items()
+        ),
         "    }",
     ]
 

@@ -9,6 +9,7 @@ from morph.lang import ir
 from morph.lang.abi import CTYPE, cname
 from morph.lang.cxx import Names
 from morph.lang.cxx_expr import Expressions
+from morph.lang.flow import Columns
 from morph.lang.types import Column, Local, Scalar, Store, Type, Vector
 
 
@@ -26,6 +27,7 @@ class Body(Expressions):
         self.depth = 1
         self.count = 0
         self.ahead: tuple[str, str] | None = None  # see `runs_ahead`
+        self.one_way: Columns = frozenset()  # see `flow.one_way`
         self.fixed: frozenset[str] = frozenset()  # locals that are constants
         self.at: tuple[str, int] | None = None  # the user's line that the next line stands for
 
@@ -216,6 +218,12 @@ class Body(Expressions):
                 self.put(f"if (!{self.expr(s.value)}) return{self.gives};")
             case ir.Eval(value=ir.Atomic(op="add", flag=None) as e) if self._for_all(e.place):
                 self.put(f"add_for_all({self.address(e.place)}{self.args(e.args)});")
+            case ir.Eval(value=ir.Atomic(flag=None, place=p) as e) if (
+                p.slot,
+                p.column,
+            ) in self.one_way:
+                op = e.op.capitalize()
+                self.put(f"move_to({op}(), {self.address(p)}{self.args(e.args)});")
             case ir.Eval():
                 self._value("", s.value)
             case ir.SetItem():

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from morph.lang import abi, ir
 
 Columns = frozenset[tuple[str, str]]
+PARENT = "parent"  # of a set's rows, as if it were a column
 NAMES = (ir.Var, ir.LocalAdd, ir.LocalPop, ir.LocalClear, ir.SetItem, ir.SetField)
 
 
@@ -73,6 +74,8 @@ def changed(unit: ir.Unit, nodes: Iterable[ir.Node]) -> Columns:
                 found |= {(n.slot, c.name) for c in stores[n.slot].columns}
             case ir.Kernel(ahead=(_, slot)):
                 found |= {(slot, c.name) for c in stores[slot].columns}
+            case ir.SetUnion():
+                found.add((n.slot, PARENT))
             case _:
                 pass
     together = abi.alike(unit)
@@ -103,6 +106,17 @@ def moving(unit: ir.Unit, reached: Callable[[str], tuple[ir.Func, ...]]) -> dict
     uniform = [n.func for n in blocks if isinstance(n, ir.Call)]
     every = changed(unit, ir.walk((unit.funcs, unit.blocks)))
     return found | dict.fromkeys((f.name for call in uniform for f in reached(call)), every)
+
+
+def one_way(unit: ir.Unit, funcs: Iterable[ir.Func]) -> Columns:
+    """The columns that functions change by atomic minima alone, or by maxima alone."""
+    nodes = [n for f in funcs for n in ir.walk(f)]
+    atomics = [n for n in nodes if isinstance(n, ir.Atomic)]
+    ops: dict[tuple[str, str], set[str]] = {}
+    for n in atomics:
+        ops.setdefault((n.place.slot, n.place.column), set()).add(n.op)
+    others = changed(unit, (n for n in nodes if not isinstance(n, ir.Atomic)))
+    return frozenset(c for c, op in ops.items() if op in ({"min"}, {"max"})) - others
 
 
 def constants(f: ir.Func) -> frozenset[str]:

@@ -25,6 +25,7 @@ CHOICES = ("auto", "thread", "warp", "grid")
 LOOPS = (ir.While, ir.ForRange, ir.ForEdges, ir.ForRows, ir.ForItems)
 Loop = ir.ForEdges | ir.ForRows
 LIVE = 32  # bytes of locals that are kept for what is left of a row
+STAGE = 4096 - 64  # bytes of a warp's memory for entries on their way; see kernels/stage.h
 SUMS = ("min", "max", "add", "sub", "and", "or", "xor")  # in any order the same
 REFUSED = (
     ir.Return, ir.Reserve, ir.Claim, ir.Take, ir.NewRows,
@@ -89,6 +90,40 @@ def _in_batches(s: Spread, kernel: ir.Func, funcs: Mapping[str, ir.Func]) -> boo
     live = sum(8 if isinstance(t := types[n], Scalar) and t.bits > 32 else 4 for n in s.live)
     plain = all(isinstance(types[n], Scalar | Handle) for n in s.live)
     return bool(slots) and not s.whole and not slots & taken and plain and live <= LIVE
+
+
+def staged(s: Spread, stores: Mapping[str, Store]) -> dict[str, tuple[int, int]]:
+    """Lists whose new entries can wait a while: where they do so in a warp's memory, and how many.
+
+    Nobody asks where an entry came to lie, and its columns are plain.
+    """
+    evals = {id(n.value) for n in ir.walk(s.entry) if isinstance(n, ir.Eval)}
+    asked = {n.slot for n in ir.walk(s.entry) if isinstance(n, ir.Add) and id(n) not in evals}
+    asked |= {n.slot for n in ir.walk(s.entry) if isinstance(n, ir.New)}
+    slots = [
+        slot
+        for slot, _ in s.room
+        if slot not in asked and not any(c.size for c in stores[slot].columns)
+    ]
+    sizes = {slot: entry_bytes(stores[slot]) for slot in slots}
+    places = STAGE // max(sum(sizes.values()), 1)
+    if not s.batched or any(n * 128 > places for _, n in s.room):
+        return {}
+    found, at = {}, 0
+    for slot, size in sizes.items():
+        found[slot] = at, places
+        at += -(-places * size // 8) * 8
+    return found if at <= STAGE else {}
+
+
+def entry_bytes(store: Store) -> int:
+    """How large a struct of a list's columns is."""
+    widest = max((c.dtype.bits // 8 for c in store.columns), default=1)
+    at = 0
+    for c in store.columns:
+        size = c.dtype.bits // 8
+        at = -(-at // size) * size + size
+    return -(-at // widest) * widest
 
 
 def _reached(name: str, funcs: Mapping[str, ir.Func]) -> tuple[ir.Func, ...]:
