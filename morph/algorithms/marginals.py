@@ -80,7 +80,8 @@ def _kernels(read: Any) -> Any:
             product, s = f32(1), 0
             while s < len(g.slots) and c.id < g.slots[s].count:
                 e = g.entries[g.slots[s].first + c.id]
-                product *= warning(read(e.variable), e.message, rho, unit)
+                sums = read(e.variable)
+                product *= warning(sums.x, sums.y, e.message, rho, unit)
                 if (~e.message if e.message < 0 else e.message) >= certain:
                     atomic_or(e.variable.certain, i32(2 if e.message < 0 else 1))
                 s += 1
@@ -99,7 +100,7 @@ def clear(b):
 
 
 @kernel
-def choose(p, g, bin, part, seed):
+def choose(p, bin, part, seed):
     """Give its likelier value to a variable above a bin, and to a part of those in it."""
     p.value = -1
     if p.choice >> 1 == bin:
@@ -134,5 +135,3 @@ def threshold(counts: Any, wanted: int) -> tuple[int, int]:
     bin = int(np.flatnonzero(above >= min(wanted, int(above[0])))[-1])
     more = wanted - (int(above[bin + 1]) if bin + 1 < BINS else 0)
     return bin, min(-(-more * 2**24 // max(int(counts[bin]), 1)), 2**24)
-
-
