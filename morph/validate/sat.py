@@ -41,7 +41,7 @@ def satisfied(formula: Formula, model: Any) -> NDArray[np.bool_]:
     if given.dtype.kind != "b" and given.size and not np.isin(given, (0, 1)).all():
         raise WrongAnswer("the model holds other numbers than 0 and 1")
     truth = given.astype(bool)
-    true_of = np.concatenate([[False], truth, ~truth[::-1]])  # by literal: negative ones from behind
+    true_of = np.concatenate([[False], truth, ~truth[::-1]])  # by literal, or from behind
     held = np.zeros(formula.clauses, bool)
     for start in range(0, formula.clauses, _PART):
         at = formula.offsets[start : start + _PART + 1]
