@@ -302,7 +302,7 @@ def walksat(
     Raises
     ------
     ValueError
-        If the model's shape, ``max_flips`` or ``time`` is wrong, or a clause is so long that its
+        If the model, ``max_flips`` or ``time`` is wrong, or a clause is so long that its
         sum of variables does not fit 62 bits with its count.
 
     References
@@ -324,6 +324,8 @@ def walksat(
     model = where.asarray(model)
     if model.shape != (n,):
         raise ValueError(f"model has shape {model.shape}, for {n} variables")
+    if model.dtype.kind not in "biu" or n and not 0 <= model.min() <= model.max() <= 1:
+        raise ValueError("model must hold bool, or 0 and 1")
     empty = int((np.diff(formula.offsets) == 0).sum())
     if n == 0:
         return Walk(np.empty(0, bool), empty, 0, 0)

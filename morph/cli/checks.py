@@ -114,8 +114,9 @@ def _check_model(path: str, answer: str, as_json: bool) -> None:
             validate.model(formula, said.model)
         except validate.WrongAnswer as error:
             message = str(error)
-    report = {"good": not message, "status": said.status, "unset": said.missing, "message": message}
-    unset = f" ({said.missing:,} variables not told were taken as false)" if said.missing else ""
+    missing = said.missing if said.model is not None else 0
+    report = {"good": not message, "status": said.status, "unset": missing, "message": message}
+    unset = f" ({missing:,} variables not told were taken as false)" if missing else ""
     print_report(report, as_json, [f"{said.status}: {message or 'the answer is right'}{unset}"])
     if message:
         raise click.exceptions.Exit(1)

@@ -92,7 +92,8 @@ def _take(path: StrPath, number: int, words: list[bytes], truth: NDArray[np.int8
     truth[at] = sign
     clash |= truth[at] != sign
     if clash.any():
-        raise FormatError(path, number, f"both {-literals[clash][0]} and {literals[clash][0]}")
+        name = abs(literals[clash][0])
+        raise FormatError(path, number, f"both {name} and -{name}")
     return bool(ends.size)
 
 
