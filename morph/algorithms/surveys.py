@@ -107,9 +107,12 @@ def strayed(own, new, unit, tolerance):
 
 
 @cache
-def sweep(width: int, turn: int, kind: Any) -> Kernel:
+def sweep(longest: int, turn: int, kind: Any) -> Kernel:
     """The kernel of a sweep: clauses of at most so many literals, or of any number if 0."""
     read, add, clear = READ[turn], ADD[(turn + 1) % 3], CLEAR[(turn + 2) % 3]
+
+    class short:  # an attribute of a class is compiled in, wherever the kernel runs
+        width = longest
 
     @kernel
     def sweep_short(c, g, n, m, moving, rho, unit, scale, tolerance, inertia):
@@ -118,28 +121,28 @@ def sweep(width: int, turn: int, kind: Any) -> Kernel:
             clear(g.points[k], vector(kind, 2))
             k += m
         # loads apart from arithmetic, so that those of all literals are under way together
-        at, held, who = vector(i32, width), vector(i32, width), vector(i32, width)
-        for s in range(width):
+        at, held, who = vector(i32, short.width), vector(i32, short.width), vector(i32, short.width)
+        for s in range(short.width):
             at[s] = -1
             if c.id < g.slots[s].count:
                 e = g.entries[g.slots[s].first + c.id]
                 at[s], who[s], held[s] = e.id, e.variable.id, e.message
-        plus, minus = vector(kind, width), vector(kind, width)
-        for s in range(width):
+        plus, minus = vector(kind, short.width), vector(kind, short.width)
+        for s in range(short.width):
             if at[s] >= 0:
                 sums = read(g.points[who[s]])
                 plus[s], minus[s] = sums.x, sums.y
-        toward, after = vector(f32, width), vector(f32, width)
-        for s in range(width):
+        toward, after = vector(f32, short.width), vector(f32, short.width)
+        for s in range(short.width):
             toward[s] = f32(1)
             if at[s] >= 0:
                 toward[s] = warning(plus[s], minus[s], held[s], rho, unit)
         rest = f32(1)
-        for s in range(width - 1, -1, -1):
+        for s in range(short.width - 1, -1, -1):
             after[s] = rest
             rest *= toward[s]
         before, far = f32(1), False
-        for s in range(width):
+        for s in range(short.width):
             if at[s] >= 0:
                 negated = held[s] >> 31
                 own = held[s] ^ negated
@@ -192,7 +195,7 @@ def sweep(width: int, turn: int, kind: Any) -> Kernel:
         if far:
             moving.set()
 
-    return sweep_short if width else sweep_long
+    return sweep_short if longest else sweep_long
 
 
 @cache
