@@ -56,10 +56,10 @@ def test_any_formula(target, formula, seed, fraction):
 
 
 def test_the_same_everywhere(target):
-    formula = random_ksat(3, 30, 3.5, seed=2)
+    formula = random_ksat(3, 20, 3.5, seed=2)
 
     def run(where=target):
-        return plain(decimate(formula, 7, where, 3, fraction=0.1, tolerance=0.1, rho=0.5))
+        return plain(decimate(formula, 7, where, 3, fraction=0.1, tolerance=0.2, rho=0.5))
 
     known = run("cpu")
     assert len(known[4]) >= 2

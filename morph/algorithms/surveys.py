@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from morph.algorithms.factors import CERTAIN, Factors
-from morph.kernel import Kernel, Program, foreach, func, kernel, program
+from morph.kernel import foreach, func, kernel, program
 from morph.prelude import atomic_add, exp2, f32, i32, i64, log2, vector
 
 IN_REGISTERS = 8  # literals of a clause; longer ones are gone through twice
@@ -62,17 +62,26 @@ def add_c(p, sign, x):
 
 @func
 def clear_a(p, zeros):
-    p.sums_a = zeros
+    if hasattr(p, "field"):
+        p.sums_a = p.field
+    else:
+        p.sums_a = zeros
 
 
 @func
 def clear_b(p, zeros):
-    p.sums_b = zeros
+    if hasattr(p, "field"):
+        p.sums_b = p.field
+    else:
+        p.sums_b = zeros
 
 
 @func
 def clear_c(p, zeros):
-    p.sums_c = zeros
+    if hasattr(p, "field"):
+        p.sums_c = p.field
+    else:
+        p.sums_c = zeros
 
 
 READ, ADD, CLEAR = (sums_a, sums_b, sums_c), (add_a, add_b, add_c), (clear_a, clear_b, clear_c)
@@ -107,7 +116,7 @@ def strayed(own, new, unit, tolerance):
 
 
 @cache
-def sweep(longest: int, turn: int, kind: Any) -> Kernel:
+def sweep(longest: int, turn: int, kind: Any) -> Any:
     """The kernel of a sweep: clauses of at most so many literals, or of any number if 0."""
     read, add, clear = READ[turn], ADD[(turn + 1) % 3], CLEAR[(turn + 2) % 3]
 
@@ -199,7 +208,7 @@ def sweep(longest: int, turn: int, kind: Any) -> Kernel:
 
 
 @cache
-def propagation(width: int, kind: Any) -> Program:
+def propagation(width: int, kind: Any) -> Any:
     """The program that sweeps until all messages stay."""
     sweep_a, sweep_b, sweep_c = (sweep(width, turn, kind) for turn in range(3))
 
