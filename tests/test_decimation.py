@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from surveys import formulas, messages, models, units
+from surveys import consistent, formulas, messages, models, plain, units
 from targets import everywhere, host, tries
 
 import morph.algorithms.decimation as module
@@ -15,28 +15,6 @@ from morph.algorithms.factors import factor_graph, reduced, rest_of
 from morph.device import device
 from morph.formula import Formula
 from morph.generate import random_ksat
-
-
-def plain(d):
-    """All of a result but the times, to be compared."""
-    rest = d.rest.variables, d.rest.lists()
-    return d.assignment.tolist(), rest, d.variables.tolist(), d.status, d.rounds, d.rollbacks
-
-
-def consistent(formula, d):
-    """What is fixed and what is left make up the formula."""
-    free = np.flatnonzero(d.assignment < 0)
-    assert d.variables.tolist() == free.tolist()
-    left = []
-    for row in formula.lists():
-        fixed = [x for x in row if d.assignment[abs(x) - 1] >= 0]
-        if any((d.assignment[abs(x) - 1] == 1) == (x > 0) for x in fixed):
-            continue
-        places = {int(v) + 1: k + 1 for k, v in enumerate(free)}
-        row = {places[abs(x)] * (1 if x > 0 else -1) for x in row if x not in fixed}
-        if not any(-x in row for x in row):
-            left.append(tuple(sorted(row)))
-    assert sorted(tuple(sorted(row)) for row in d.rest.lists()) == sorted(left)
 
 
 @tries(20)

@@ -269,8 +269,8 @@ def reinforce(
     device: Any = "cpu",
     max_sweeps: int = 1000,
     *,
-    intensity: float = 0.9,
-    decay: float = 0.995,
+    intensity: float = 0.7,
+    decay: float = 0.999,
     rho: float = 1.0,
     max_seconds: float = float("inf"),
 ) -> Decimation:
