@@ -99,6 +99,9 @@ def test_algorithms(units):
     plate = morph.Pslg([[0, 0], [2, 0], [2, 1], [0, 1]], rim, regions=[[1.5, 0.5, 0, 0.01]])
     morph.refine(plate, 25, "regions", boundary="keep-hull", max_points=9, deterministic=True)
     morph.refine(mesh, 31, size=0.3, boundary="keep-all")
+    with team(1):
+        formula = morph.generate.random_ksat(3, 400, 3.9, seed=1)
+        assert morph.survey.solve(formula, device="cpu").status == "SATISFIABLE"
     compile_all(units, {x.__name__ for m in modules() for x in launched(vars(m)).values()})
 
 

@@ -30,7 +30,7 @@ from morph.dtypes import Ref
 from morph.formula import Formula
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel, program
-from morph.prelude import atomic_add, atomic_exch, atomic_sub, bool_, f64, i32, i64, u64
+from morph.prelude import atomic_add, atomic_exch, atomic_max, atomic_sub, bool_, f64, i32, i64, u64
 from morph.table import Table
 
 BASES = {4: 3.0, 5: 3.7, 6: 5.0}  # c by the longest clause, 5.4 beyond; the authors' own
@@ -93,21 +93,29 @@ def enlist(c, now):
 
 
 @kernel
-def choose(c, g, slots, odds, shift, seed, step, chosen, then):
+def choose(c, g, slots, odds, shift, seed, step, chosen):
     c.listed = False
     if c.state >> shift == 0:
         random = mixed(seed + u64(step) * 0x9E3779B97F4A7C15 + u64(c.id) * 0xD1342543DE82EF95)
-        if random & 1 == 1:
-            c.listed = True
-            then.add(c)
-        else:
-            chosen.add(c, variable=drawn(c, g, slots, odds, random))
+        key = step << 32 | i64(random >> 33)
+        for k in range(c.first, c.first + c.size):
+            atomic_max(g.points[abs(slots[k].literal) - 1].claim, key)
+        chosen.add(c, variable=drawn(c, g, slots, odds, random), key=key)
+
+
+@func
+def owned(entry, g, slots):
+    c = entry.item
+    for k in range(c.first, c.first + c.size):
+        if g.points[abs(slots[k].literal) - 1].claim != entry.key:
+            return False
+    return True
 
 
 @kernel
-def flip(entry, g, shift, step, then):
+def flip(entry, g, slots, shift, then):
     v = entry.variable
-    if atomic_exch(v.stamp, i32(step)) != step:
+    if owned(entry, g, slots):
         v.flips += 1
         turn = (v.flips % 2 * 2 - 1) * ((i64(1) << shift) + v.id)
         alone = (i64(1) << shift) - 1
@@ -122,23 +130,23 @@ def flip(entry, g, shift, step, then):
             if after >> shift == 0:
                 if not atomic_exch(c.listed, True):
                     then.add(c)
+    elif not atomic_exch(entry.item.listed, True):
+        then.add(entry.item)
 
 
 @program
 def descend(g, slots, odds, now, then, chosen, run, shift, seed, step, last, most):
-    flips = i64(0)
-    count = i64(MANY)
-    while step < last and flips < most and 2 * count > FEW:
-        foreach(now, choose, g, slots, odds, shift, seed, step, chosen, then)
+    flips, count = i64(0), i64(MANY)
+    while step < last and flips < most and count > FEW:
+        foreach(now, choose, g, slots, odds, shift, seed, step, chosen)
         now.clear()
         count = len(chosen)
-        foreach(chosen, flip, g, shift, step, then)
+        foreach(chosen, flip, g, slots, shift, then)
         chosen.clear()
         flips += count
         now, then = then, now
         step += 1
-    run[0].flips = flips
-    run[0].unsatisfied = 2 * count
+    run[0].unsatisfied = count
 
 
 @kernel
@@ -174,7 +182,6 @@ def walk(run, g, slots, odds, shift, most):
                 n += 1
     run.unsatisfied = n
     run.random = random
-    run.flips = flips
 
 
 class Search:
@@ -203,7 +210,7 @@ class Search:
             points = self.graph.points
             for name, spec in {
                 **{"first": i64, "size": i32, "state": i64, "listed": bool_},  # of clauses
-                **{"breaks": i32, "flips": i32, "stamp": i32},  # of variables
+                **{"breaks": i32, "flips": i32, "claim": i64},  # of variables
                 **{"order": Ref("points"), "at": i32},  # clauses in a list, for one thread
             }.items():
                 points.add(name, spec)
@@ -214,19 +221,21 @@ class Search:
         base = BASES.get(longest, 5.4)
         self.odds.extend(weight=(0.9 + b) ** -2.06 if longest <= 3 else base**-b)
         self.now, self.then = (Collection(points) for _ in range(2))
-        self.chosen = Collection(points, variable=Ref(points))
-        self.run = Table("run", where, unsatisfied=i64, random=u64, flips=i64)
+        self.chosen = Collection(points, variable=Ref(points), key=i64)
+        self.run = Table("run", where, unsatisfied=i64, random=u64)
         self.run.extend(1)
+        self.told = 0
 
     def load(self, model: Any) -> int:
         """Take a model; gives the number of clauses with literals that it leaves unsatisfied."""
         points = self.graph.points
         points.flips[: self.formula.variables] = model
-        points.breaks[:], points.stamp[:] = 0, 0
+        points.breaks[:], points.claim[:] = 0, 0
         self.now.clear()
         self.then.clear()
         foreach(points, begin, self.graph, self.slots, self.shift, where=lambda c: c.size > 0)
         foreach(points, enlist, self.now, where=lambda c: c.listed)
+        self.made()
         return len(self.now)
 
     def model(self) -> Any:
@@ -238,16 +247,19 @@ class Search:
         """Flip many at once; gives flips made, and about how many clauses were unsatisfied last."""
         descend(self.graph, self.slots, self.odds, self.now, self.then, self.chosen, self.run,
                 self.shift, u64(seed), step, step + STEPS, most)  # fmt: skip
-        return self.counts()
+        return self.made(), int(self.run.unsatisfied[0])
 
     def walked(self, most: int) -> tuple[int, int]:
         """Flip one after the other; gives flips made, and clauses left unsatisfied."""
         foreach(self.run, walk, self.graph, self.slots, self.odds, self.shift, most)
-        return self.counts()
+        return self.made(), int(self.run.unsatisfied[0])
 
-    def counts(self) -> tuple[int, int]:
-        """Give what the last launch has told."""
-        return int(self.run.flips[0]), int(self.run.unsatisfied[0])
+    def made(self) -> int:
+        """Count the flips since it was asked last."""
+        before, flips = self.told, self.graph.points.flips.array[: self.formula.variables]
+        with self.device.active():
+            self.told = int(flips.sum(dtype=np.int64))
+        return self.told - before
 
     def line_up(self, seed: int) -> None:
         """Put the unsatisfied clauses into the list of `walked`."""

@@ -11,7 +11,7 @@ from morph.device import device
 from morph.formula import Formula
 from morph.validate.arcs import WrongAnswer, grouped, rows
 
-_PART = 1 << 19  # clauses looked at together
+_PART = 1 << 17  # clauses looked at together
 
 
 def satisfied(formula: Formula, model: Any) -> NDArray[np.bool_]:
@@ -41,15 +41,19 @@ def satisfied(formula: Formula, model: Any) -> NDArray[np.bool_]:
     if given.dtype.kind != "b" and given.size and not np.isin(given, (0, 1)).all():
         raise WrongAnswer("the model holds other numbers than 0 and 1")
     truth = given.astype(bool)
+    true_of = np.concatenate([[False], truth, ~truth[::-1]])  # by literal, or from behind
     held = np.zeros(formula.clauses, bool)
     for start in range(0, formula.clauses, _PART):
         at = formula.offsets[start : start + _PART + 1]
-        literals = formula.literals[at[0] : at[-1]]
-        true = truth[np.abs(literals) - 1] == (literals > 0)
-        before = np.zeros(true.size + 1, np.int64)
-        np.cumsum(true, out=before[1:])
-        count = before[at - at[0]]
-        held[start : start + _PART] = count[1:] > count[:-1]
+        true, size = true_of[formula.literals[at[0] : at[-1]]], at[1:] - at[:-1]
+        part = held[start : start + _PART]
+        if size[0] and (size == size[0]).all():
+            for column in true.reshape(-1, size[0]).T:
+                part |= column
+        else:
+            before = np.zeros(true.size + 1, np.int64)
+            np.cumsum(true, out=before[1:])
+            part[:] = before[at[1:] - at[0]] > before[at[:-1] - at[0]]
     return held
 
 
