@@ -428,7 +428,15 @@ class DynamicSSSP(Dynamic):
             return values.copy()
 
     def _solve(self) -> tuple[Any, Any]:
-        found = sssp(self.graph, self.sources, predecessors=True)
+        graph = self.graph
+        if not graph.directed:  # who pulls reads the edge that leads back
+            weight, ids = graph.edges.weight.array, graph.edges.ids()
+            back = graph.reverses()[ids]
+            if bool((weight[back] != weight[ids]).any()):
+                raise ValueError(
+                    "DynamicSSSP needs equal weights both ways in a graph that is not directed"
+                )
+        found = sssp(graph, self.sources, predecessors=True)
         return found.distance, found.predecessor
 
     def _costs(self, weight: Any, count: int) -> Any:
