@@ -68,6 +68,8 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
             _insert(edges, ids, given, undo)
         undo.append(g.structure_changed)
         _follow(g, applied) if loose else g.structure_changed()
+        if back is not None:
+            g._pairs = _paired(xp, edges, back, ids, batch) if total else back
         if then is not None:
             then(applied)
     except BaseException:
@@ -76,10 +78,6 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
         raise
     if total:
         g._forget_order(ids)
-        if back is not None:
-            g._pairs = _paired(xp, edges, back, ids, batch)
-    elif back is not None:
-        g._pairs = back
     applied._changes = g.changes
     return applied
 
