@@ -13,7 +13,8 @@ import numpy as np
 
 from morph.batch import Applied, Batch, Named, candidates, pair_keys
 from morph.device import Array
-from morph.store import CAPACITY, COMMITTED, COUNT, HEAD, TAIL
+from morph.dtypes import ID_LIMIT
+from morph.store import COMMITTED, COUNT, HEAD, TAIL
 from morph.table import Table
 
 if TYPE_CHECKING:
@@ -31,25 +32,26 @@ def apply(g: Graph, batch: Batch) -> Applied:
 def _apply(g: Graph, batch: Batch) -> Applied:
     xp, edges, columns = g.device.xp, g.edges, g.edges.columns
     back = None if g.directed else g.reverses()
-    points, absent, repeated = _points(g, batch)
+    points, absent, repeated = _points(g, batch) if batch.points.size else (batch.points, 0, 0)
     gone, more = _deleted(g, batch.deletes, points, back)
     absent, repeated = absent + more[0], repeated + more[1]
     changed, values, more = _updated(g, batch.updates, gone, back)
     absent, repeated = absent + more[0], repeated + more[1]
     given = _with_reverses(g, batch)
     total = int(given["src"].size) if given else 0
-    weighted = "weight" in columns
-    old = columns["weight"].array[changed] if weighted else None
     if gone.size:
         edges.allow_deletes()
     if points.size:
         g.points.allow_deletes()
-    ids = _places(edges, total)
+    ids, fresh = _places(edges, total)
     undo = list[Callable[[], None]]()
-    loose = _follows(g, total + int(gone.size))
+    moves = total + int(gone.size)
+    loose = _follows(g, moves)
+    weighted = "weight" in columns
+    old = _of(columns["weight"].array, changed) if weighted else None
     applied = Applied(
-        ids, gone, columns["src"].array[gone], columns["dst"].array[gone],
-        columns["weight"].array[gone] if weighted else None,
+        ids, gone, _of(columns["src"].array, gone), _of(columns["dst"].array, gone),
+        _of(columns["weight"].array, gone) if weighted else None,
         changed, old, values if weighted else None, points, absent, repeated,
         g, batch.count,
     )  # fmt: skip
@@ -62,9 +64,10 @@ def _apply(g: Graph, batch: Batch) -> Applied:
             undo.append(lambda: _put(weight.array, changed, old))
             weight.array[changed] = values
         if total:
-            _insert(edges, ids, given, undo)
-        undo.append(g.structure_changed)
-        _follow(g, applied) if loose else g.structure_changed()
+            _insert(edges, ids, fresh, given, undo)
+        if moves or points.size:
+            undo.append(g.structure_changed)
+            _follow(g, applied, given) if loose else g.structure_changed()
     except BaseException:
         for step in reversed(undo):
             step()
@@ -88,16 +91,20 @@ def _follows(g: Graph, count: int) -> bool:
     return g.loose
 
 
-def _follow(g: Graph, done: Applied) -> None:
+def _follow(g: Graph, done: Applied, given: dict[str, Array]) -> None:
     """Have the loose rows follow what happened to the edges."""
-    index, columns = g._adjacency, g.edges.columns
+    index = g._adjacency
     if done.deleted.size:
         index.remove(done.deleted, done.deleted_src, done.deleted_dst)
     if done.inserted.size:
-        src, dst = (columns[c].array[done.inserted] for c in ("src", "dst"))
-        g.version += index.insert(done.inserted, src, dst)
+        g.version += index.insert(done.inserted, given["src"], given["dst"])
     index.refresh()
     g.changes += 1
+
+
+def _of(array: Array, ids: Array) -> Array:
+    """Elements of an array; of none a view, which costs less."""
+    return array[ids] if ids.size else array[:0]
 
 
 def _put(array: Array, at: Array, values: Any) -> None:
@@ -133,6 +140,8 @@ def _deleted(
 ) -> tuple[Array, tuple[int, int]]:
     """Ids of the edges to delete, ascending; how many are absent, how many named again."""
     xp = g.device.xp
+    if not named.count and not points.size:
+        return points, (0, 0)
     found, absent = _found(g, named, back is not None, many=True)
     ids = _unique(xp, found if back is None else xp.concatenate([found, back[found]]))
     once = _unique(xp, found if back is None else xp.minimum(found, back[found]))
@@ -238,26 +247,36 @@ def _unique(xp: Any, ids: Array) -> Array:
 # --- rows come and go ----------------------------------------------------------------------------
 
 
-def _places(edges: Table, count: int) -> Array:
-    """Ids for new rows: behind the others while there is room, else those of dead rows."""
+def _places(edges: Table, count: int) -> tuple[Array, int]:
+    """Ids for new rows: behind the others while there is room, else those of dead rows first.
+
+    The second value is how many of them were never used.
+    """
     xp, words, first = edges.device.xp, edges.words, len(edges)
     free = int(words[COMMITTED]) - min(int(words[HEAD]), int(words[COMMITTED]))
     if first + count <= edges.capacity or not free:
-        edges._room(first + count)
-        return xp.arange(first, first + count, dtype=np.int32)
+        _enlarge(edges, first + count)
+        return xp.arange(first, first + count, dtype=np.int32), count
     again = min(free, count)
-    edges._room(first + count - again)
+    _enlarge(edges, first + count - again)
     words = edges.words
     head, ring = int(words[HEAD]), edges.hidden("free")
     old = ring[xp.arange(head, head + again) & (ring.size - 1)]
     new = xp.arange(first, first + count - again, dtype=np.int32)
-    return xp.concatenate([old, new])
+    return xp.concatenate([old, new]), count - again
 
 
-def _insert(edges: Table, ids: Array, values: dict[str, Array], undo: list[Any]) -> None:
+def _enlarge(edges: Table, rows: int) -> None:
+    """Have memory for so many rows: by a quarter more, since edges are most of a graph."""
+    if rows > edges.capacity:
+        edges.resize(max(rows, min(edges.capacity + edges.capacity // 4 + 16, ID_LIMIT)))
+
+
+def _insert(
+    edges: Table, ids: Array, fresh: int, values: dict[str, Array], undo: list[Any]
+) -> None:
     """Write rows, and count them among those in use."""
-    xp, before, count = edges.device.xp, edges.words.copy(), int(ids.size)
-    fresh = int((ids >= int(before[COUNT])).sum())
+    before, count = edges.words.copy(), int(ids.size)
     for name, column in edges.columns.items():
         value = values[name] if name in values else edges._fill_value(column)
         if fresh == count:
@@ -279,7 +298,6 @@ def _insert(edges: Table, ids: Array, values: dict[str, Array], undo: list[Any])
     words[COUNT] += fresh
     words[HEAD] += count - fresh
     edges.settle()
-    assert int(words[COUNT]) <= int(words[CAPACITY]), xp
 
 
 def _bury(table: Table, ids: Array, undo: list[Any]) -> None:

@@ -24,7 +24,7 @@ from morph.table import Table
 @func
 def roomy(n):
     """Give the room that a row of n entries gets when it moves."""
-    return i32(min(i64(n) + i64(n) // 2 + 4, 2147483647))
+    return i32(min(i64(n) + i64(n) // 4 + 4, 2147483647))
 
 
 # --- inserts -------------------------------------------------------------------------------------

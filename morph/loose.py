@@ -19,7 +19,8 @@ from morph.table import Table
 
 PART = {"cuda": 1 << 26}  # entries looked at together
 LEAST = 1 << 10  # entries of an arena's spare end
-ROW = ("begin", "goal", "size", "room", "come", "gone")  # struct LooseRow of kernels/graph.h
+ROW = ("begin", "size", "room")  # struct LooseRow of kernels/graph.h
+WORK = ("goal", "come", "gone")  # of rows that a batch is changing; else 0
 
 
 class Loose:
@@ -28,7 +29,7 @@ class Loose:
     Attributes
     ----------
     rows : Table
-        A record for each point: where its entries are.
+        A record for each point, where its entries are; another one for the kernels that change it.
     entries : Table
         ``edge`` and ``end``, the point at the other end.
     places : Table
@@ -45,7 +46,7 @@ class Loose:
         wide, narrow = np.int64, np.int32
         self.rows = Table("rows", device, points, begin=wide, goal=wide, size=narrow, room=narrow,
                           come=narrow, gone=narrow)  # fmt: skip
-        self.rows.pack(*ROW)
+        self.rows.pack(ROW, WORK)
         self.entries = Table("entries", device, 0, edge=narrow, end=narrow)
         self.places = Table("places", device, edges, at=narrow)
         self.arena = Table("arena", device, 1, top=wide, wasted=wide)
