@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from morph.batch import Applied, Batch, Named, candidates, pair_keys
-from morph.device import Array
+from morph.batch import Applied, Batch, Named, candidates, none, pair_keys
+from morph.device import Array, is_host
 from morph.dtypes import ID_LIMIT
 from morph.store import COMMITTED, COUNT, HEAD, TAIL
 from morph.table import Table
@@ -20,6 +20,7 @@ from morph.table import Table
 if TYPE_CHECKING:
     from morph.graph import Graph
 
+ROUNDS = 8  # of looking for further edges of one pair, before all edges are sorted
 SHARE = 4  # of batches that change more than this part of the edges, no index is made to follow
 
 
@@ -67,7 +68,7 @@ def _apply(g: Graph, batch: Batch) -> Applied:
             _insert(edges, ids, fresh, given, undo)
         if moves or points.size:
             undo.append(g.structure_changed)
-            _follow(g, applied, given) if loose else g.structure_changed()
+            _follow(g, applied, given, fresh == total) if loose else g.structure_changed()
     except BaseException:
         for step in reversed(undo):
             step()
@@ -91,13 +92,16 @@ def _follows(g: Graph, count: int) -> bool:
     return g.loose
 
 
-def _follow(g: Graph, done: Applied, given: dict[str, Array]) -> None:
-    """Have the loose rows follow what happened to the edges."""
+def _follow(g: Graph, done: Applied, given: dict[str, Array], fresh: bool) -> None:
+    """Have the loose rows follow what happened to the edges; ``fresh``: all ids are new."""
     index = g._adjacency
     if done.deleted.size:
         index.remove(done.deleted, done.deleted_src, done.deleted_dst)
     if done.inserted.size:
-        g.version += index.insert(done.inserted, given["src"], given["dst"])
+        ids = done.inserted
+        if is_host(given["src"]) and not is_host(ids) and fresh:  # all of them: consecutive
+            ids = np.arange(len(g.edges) - ids.size, len(g.edges), dtype=np.int32)
+        g.version += index.insert(ids, given["src"], given["dst"])
     index.refresh()
     g.changes += 1
 
@@ -127,7 +131,7 @@ def _points(g: Graph, batch: Batch) -> tuple[Array, int, int]:
         mark = g.device.zeros(len(g.points), np.bool_)
         mark[points] = True
         for name in ("src", "dst"):
-            bad = mark[batch.inserts[name]]
+            bad = mark[g.device.asarray(batch.inserts[name])]
             if bool(bad.any()):
                 k = int(bad.argmax())
                 p = int(batch.inserts[name][k])
@@ -146,7 +150,13 @@ def _deleted(
     ids = _unique(xp, found if back is None else xp.concatenate([found, back[found]]))
     once = _unique(xp, found if back is None else xp.minimum(found, back[found]))
     repeated = int(found.size - once.size)
-    if points.size:
+    if points.size and g.loose:
+        index = g._adjacency
+        at = [index.rows(d).entries_at(points) for d in ("out", "in")[: 1 + (back is None)]]
+        if back is not None:
+            at.append(back[at[0]])
+        ids = _unique(xp, xp.concatenate([ids, *at]))
+    elif points.size:
         mark = g.device.zeros(len(g.points), np.bool_)
         mark[points] = True
         ends = [g.edges.columns[c].array[: len(g.edges)] for c in ("src", "dst")]
@@ -163,7 +173,7 @@ def _updated(
     """Ids of the edges to change, ascending, their weights; how many absent, how many again."""
     xp = g.device.xp
     if not named.count:
-        return g.device.zeros(0, np.int32), named.weight, (0, 0)
+        return none(g.device), named.weight, (0, 0)
     dying = None
     if gone.size:
         dying = g.device.zeros(len(g.edges), np.bool_)
@@ -215,6 +225,10 @@ def _search(
     g: Graph, src: Array, dst: Array, many: bool, without: Array | None
 ) -> tuple[Array, Array]:
     """For each pair the edge it names, and whether there is one."""
+    if g.loose:
+        found = _search_rows(g, src, dst, many, without)
+        if found is not None:
+            return found, found >= 0
     xp, columns = g.device.xp, g.edges.columns
     ids = candidates(g, src)
     if without is not None:
@@ -234,6 +248,42 @@ def _search(
     if not ids.size:
         return xp.zeros(asked.size, np.int64), live
     return ids[xp.minimum(at, ids.size - 1)], live
+
+
+def _search_rows(
+    g: Graph, src: Array, dst: Array, many: bool, without: Array | None
+) -> Array | None:
+    """For each pair the edge it names, -1 if there is none; None if that takes many rounds."""
+    xp, count = g.device.xp, int(src.size)
+    rank = xp.zeros(count, np.int64)
+    before = xp.zeros(count, np.int64)  # the mention of the same pair before
+    last = 0
+    if many and count > 1:
+        asked = pair_keys(src, dst)
+        order = xp.argsort(asked, kind="stable")
+        line = asked[order]
+        rank[order] = xp.arange(count) - xp.searchsorted(line, line, "left")
+        before[order[1:]] = order[:-1]
+        last = int(rank.max())
+    if last > ROUNDS:
+        return None
+    found = xp.full(count, -1, np.int32)
+    for r in range(last + 1):
+        mine = xp.flatnonzero(rank == r) if last else slice(None)
+        after = (
+            found[before[mine]] if r else xp.full(count if not last else mine.size, -1, np.int32)
+        )
+        now = g._adjacency.find(src[mine], dst[mine], after)
+        if r:  # what follows an absent one is absent
+            now[after < 0] = -1
+        found[mine] = now
+    for _ in range(ROUNDS if without is not None else 0):
+        assert without is not None
+        again = xp.flatnonzero((found >= 0) & without[found])
+        if not again.size:
+            return found
+        found[again] = g._adjacency.find(src[again], dst[again], found[again])
+    return found if without is None else None
 
 
 def _unique(xp: Any, ids: Array) -> Array:
@@ -279,10 +329,13 @@ def _insert(
     before, count = edges.words.copy(), int(ids.size)
     for name, column in edges.columns.items():
         value = values[name] if name in values else edges._fill_value(column)
-        if fresh == count:
-            column.array[int(before[COUNT]) : int(before[COUNT]) + count] = value
+        here = column.array[int(before[COUNT]) :][:count] if fresh == count else None
+        if here is None:
+            column.array[ids] = edges.device.asarray(value)
+        elif here.flags.c_contiguous and name in values and not is_host(here) and is_host(value):
+            here.set(value)
         else:
-            column.array[ids] = value
+            here[:] = edges.device.asarray(value)
     again = ids[: count - fresh]
     words = edges.words
 
@@ -326,7 +379,7 @@ def _with_reverses(g: Graph, batch: Batch) -> dict[str, Array]:
     given = batch.inserts
     if g.directed or not batch.count:
         return given
-    xp = g.device.xp
+    xp: Any = np if is_host(given["src"]) else g.device.xp
     turned: dict[str, Any] = {"src": given["dst"], "dst": given["src"]}
     no_loop: Any = given["src"] != given["dst"]
     return {
@@ -343,7 +396,7 @@ def _paired(xp: Any, edges: Table, back: Array, ids: Array, batch: Batch) -> Arr
         longer[: back.size] = back
     given = ids[: batch.count]
     longer[given] = given
-    no_loop = batch.inserts["src"] != batch.inserts["dst"]
+    no_loop = edges.device.asarray(batch.inserts["src"] != batch.inserts["dst"])
     forth, again = given[no_loop], ids[batch.count :]
     longer[forth] = again
     longer[again] = forth

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from morph.device import Array, Device
+from morph.device import Array, Device, is_host
 from morph.dtypes import ID_LIMIT, vec
 from morph.store import COUNT
 from morph.table import Table
@@ -183,9 +183,17 @@ def load(table: Table, ids: Array, src: Any, dst: Any) -> None:
     if table.capacity < count:
         table.resize(max(count, 16))
     with table.device.active():
-        table.columns["edge"].array[:count] = ids
-        end = table.columns["end"].array
-        end[:count, 0] = src
-        end[:count, 1] = dst
+        if table.device.kind == "cuda" and all(map(is_host, (ids, src, dst))):
+            rec = table._records[0]
+            row = np.zeros((count, rec.stride // 4), np.int32)
+            edge, end = rec.offset("edge") // 4, rec.offset("end") // 4
+            row[:, edge], row[:, end], row[:, end + 1] = ids, src, dst
+            rec.buffer[: row.nbytes].set(row.reshape(-1).view(np.uint8))
+        else:
+            asarray = table.device.asarray
+            table.columns["edge"].array[:count] = asarray(ids)
+            both = table.columns["end"].array
+            both[:count, 0] = asarray(src)
+            both[:count, 1] = asarray(dst)
     table.words[COUNT] = count
     table.settle()
