@@ -269,11 +269,10 @@ def _search_rows(
         return None
     found = xp.full(count, -1, np.int32)
     for r in range(last + 1):
-        mine = xp.flatnonzero(rank == r) if last else slice(None)
-        after = (
-            found[before[mine]] if r else xp.full(count if not last else mine.size, -1, np.int32)
-        )
-        now = g._adjacency.find(src[mine], dst[mine], after)
+        mine: Any = xp.flatnonzero(rank == r) if last else slice(None)
+        some, to = src[mine], dst[mine]
+        after = found[before[mine]] if r else xp.full(int(some.size), -1, np.int32)
+        now = g._adjacency.find(some, to, after)
         if r:  # what follows an absent one is absent
             now[after < 0] = -1
         found[mine] = now
