@@ -122,19 +122,21 @@ class Graph(Making):
 
     def structure_changed(self) -> None:
         """Have the adjacency built anew: points or edges came, went, or have other ends."""
-        self._adjacency.clear()
-        self.out_identity = False
         self._pairs = None
-        self.version += 1
-        self.changes += 1
+        self.points_changed()
 
-    def points_appended(self) -> None:
-        """Have an index for points behind the others, which have no edges yet."""
-        if self.loose:
+    def points_changed(self, appended: bool = False) -> None:
+        """Have the adjacency built anew: points came or went.
+
+        Of a `loose` one no more than need be, if they are behind all others (``appended``).
+        """
+        if self.loose and appended:
             self._adjacency.refresh()
-            self.changes += 1
         else:
-            self.structure_changed()
+            self._adjacency.clear()
+            self.out_identity = False
+            self.version += 1
+        self.changes += 1
 
     @property
     def loose(self) -> bool:

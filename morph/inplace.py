@@ -24,7 +24,7 @@ from morph.table import Table
 @func
 def roomy(n):
     """Give the room that a row of n entries gets when it moves."""
-    return i32(min(i64(n) + i64(n) // 2 + 4, 2147483647))
+    return i32(min(i64(n) + i64(n) // 4 + 4, 2147483647))
 
 
 # --- inserts -------------------------------------------------------------------------------------
@@ -261,6 +261,34 @@ def remove(batch, rows, entries, places, turn):
     foreach(batch, shorten_at, rows, turn)
 
 
+# --- looking for edges ---------------------------------------------------------------------------
+
+
+@func
+def least(row, entries, far, after):
+    """Give the least edge above ``after`` from a row to a point, -1 if there is none."""
+    best = i32(-1)
+    for k in range(row.begin, row.begin + row.size):
+        if entries[k].end == far:
+            e = entries[k].edge
+            if e > after and (best < 0 or e < best):
+                best = e
+    return best
+
+
+@kernel
+def look(b, rows, entries):
+    b.edge = least(rows[b.end[0]], entries, b.end[1], b.keep)
+
+
+@kernel
+def look_both(b, rows, entries, rows2, entries2):
+    if rows[b.end[0]].size <= rows2[b.end[1]].size:
+        b.edge = least(rows[b.end[0]], entries, b.end[1], b.keep)
+    else:
+        b.edge = least(rows2[b.end[1]], entries2, b.end[0], b.keep)
+
+
 # --- from the host -------------------------------------------------------------------------------
 
 
@@ -283,3 +311,13 @@ def take_out(batch: Table, sides: list[Loose], ids: Any, near: Any, far: Any) ->
     load(batch, ids, near, far)
     for turn, s in enumerate(sides):
         remove(batch, s.rows, s.entries, s.places, turn)
+
+
+def find(batch: Table, sides: list[Loose], near: Any, far: Any, after: Any) -> Any:
+    """Give the least edge above ``after`` of each pair, -1 if there is none; shape (k,), int32."""
+    load(batch, after, near, far)
+    count = int(after.size)
+    batch.columns["keep"].array[:count] = after
+    args = [x for s in sides for x in (s.rows, s.entries)]
+    foreach(batch, look if len(sides) == 1 else look_both, *args)
+    return batch.columns["edge"].array[:count].copy()

@@ -147,10 +147,10 @@ def test_rows_of_many_changes_on_cuda(in_place):
     [
         ({"inserts": ([0, 9], [1, 1], [1, 1])}, r"inserts.src\[1\] = 9 is not a row of points"),
         ({"inserts": ([0, 1], [1, -1], [1, 1])}, r"inserts.dst\[1\] = -1 is not a row"),
-        ({"inserts": ([0], [1, 2])}, "inserts.dst has 2 values for 1 rows"),
+        ({"inserts": ([0], [1, 2])}, "inserts: 1 src and 2 dst"),
         ({"inserts": ([0], [1], [1.5])}, "inserts.weight: cannot store float64"),
         ({"inserts": ([0], [1], [2**40])}, "inserts.weight: 1099511627776 does not fit"),
-        ({"inserts": ([0.5], [1])}, "inserts.src: cannot store float64"),
+        ({"inserts": ([0.5], [1])}, "inserts.src holds float64"),
         ({"inserts": ([[0]], [1])}, r"inserts.src has shape \(1, 1\): expected 1"),
         ({"inserts": {"src": [0], "dst": [1], "colour": [2]}}, "edges has no column 'colour'"),
         ({"inserts": {"src": [0]}}, "column 'dst' is missing"),
@@ -203,7 +203,7 @@ def test_ids_are_used_again_and_memory_stays():
         gone = rng.choice(ids, 3, replace=False)
         model.step([tuple(rng.integers(0, 5, 3)) for _ in range(3)], gone.tolist())
         sizes.append(g.edges.capacity)
-    assert sizes[-1] == sizes[10] <= 16
+    assert sizes[-1] == sizes[10] <= 32
     assert g.edge_order is None or g.edge_order.size <= 5
 
 
