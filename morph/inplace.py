@@ -18,6 +18,8 @@ from morph.loose import Loose, load
 from morph.prelude import atomic_add, i32, i64
 from morph.table import Table
 
+FEW = 4096  # edges of a batch that one thread of a CPU puts in before others have come
+
 # The kernels know a direction by `turn`: 0 puts edges at their source, 1 at their destination.
 
 
@@ -303,14 +305,15 @@ def put_in(batch: Table, sides: list[Loose], ids: Any, near: Any, far: Any) -> i
     load(batch, ids, near, far)
     args = [x for s in sides for x in (s.rows, s.entries, s.places, s.arena, s.limit)]
     run = insert_out if len(sides) == 1 else insert_both
-    return int(run(batch, *args))
+    return int(run.alone(batch, *args) if len(batch) < FEW else run(batch, *args))
 
 
 def take_out(batch: Table, sides: list[Loose], ids: Any, near: Any, far: Any) -> None:
     """Delete edges, from rows as `put_in`."""
     load(batch, ids, near, far)
+    run = remove.alone if len(batch) < FEW else remove
     for turn, s in enumerate(sides):
-        remove(batch, s.rows, s.entries, s.places, turn)
+        run(batch, s.rows, s.entries, s.places, turn)
 
 
 def find(batch: Table, sides: list[Loose], near: Any, far: Any, after: Any) -> Any:
