@@ -170,7 +170,7 @@ def test_after_every_batch(target, monkeypatch):
     monkeypatch.setattr(following, "ALONE", 2)  # so that repairs stop, and go on with more threads
     quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     way = (lambda: testing.team(3)) if target == "cpu" else contextlib.nullcontext
-    examples = {"python": 5, "cpu": 12, "cuda": 25}[target]
+    examples = {"python": 5, "cpu": 12, "cuda": 4}[target]
     run_state_machine_as_test(
         lambda: Changing(target, way),
         settings=settings(

@@ -268,6 +268,8 @@ class DynamicComponents(Dynamic):
 
 def _keep_sources(dynamic: Any, applied: Applied) -> None:
     """Refuse to delete a source."""
+    if not applied.points.size:
+        return
     gone = np.asarray(dynamic.graph.device.to_host(applied.points))
     lost = np.intersect1d(gone, dynamic.sources)
     if lost.size:
