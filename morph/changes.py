@@ -67,18 +67,19 @@ def _apply(g: Graph, batch: Batch) -> Applied:
         if total:
             _insert(edges, ids, fresh, given, undo)
         if moves or points.size:
-            undo.append(g.structure_changed)
-            _follow(g, applied, given, fresh == total) if loose else g.structure_changed()
+            undo.append(lambda pairs=back: g.structure_changed(pairs))  # type: ignore[misc]
+            if total:
+                g._forget_order(ids)
+                back = back if back is None else _paired(xp, edges, back, ids, batch)
+            if loose:
+                _follow(g, applied, given, fresh == total)
+            else:
+                g.structure_changed()
+            g._pairs = back
     except BaseException:
         for step in reversed(undo):
             step()
         raise
-    if total:
-        g._forget_order(ids)
-        if back is not None:
-            g._pairs = _paired(xp, edges, back, ids, batch)
-    elif back is not None:
-        g._pairs = back
     applied._changes = g.changes
     return applied
 
@@ -86,9 +87,13 @@ def _apply(g: Graph, batch: Batch) -> Applied:
 def _follows(g: Graph, count: int) -> bool:
     """Whether the index is to follow a batch in place; if so it is ready for that."""
     index = g._adjacency
-    if not g.loose and (index.built and SHARE * count < len(g.edges) and index.loosen()):
+    if not g.loose and index.built and SHARE * count < len(g.edges):
+        g.version += (
+            1  # before: whatever stops this, no launch takes one kind of rows for the other
+        )
+        index.loosen()
+    if g.loose:
         g.out_identity = False
-        g.version += 1
     return g.loose
 
 

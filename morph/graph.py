@@ -120,9 +120,9 @@ class Graph(Making):
 
     # --- adjacency -------------------------------------------------------------------------------
 
-    def structure_changed(self) -> None:
+    def structure_changed(self, reverses: Array | None = None) -> None:
         """Have the adjacency built anew: points or edges came, went, or have other ends."""
-        self._pairs = None
+        self._pairs = reverses
         self.points_changed()
 
     def points_changed(self, appended: bool = False) -> None:
