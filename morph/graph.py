@@ -364,6 +364,14 @@ class Graph(Making):
         g._adjacency.copy_from(self._adjacency)
         return g
 
+    def snapshot(self) -> Graph:
+        """Give a copy on the same device, for readers of the graph as it is now.
+
+        A batch changes a graph's arrays in place, and nothing else may read them meanwhile.  The
+        copy has its own, with all ids as they are; it costs what its columns and its index take.
+        """
+        return self.to(self.device)
+
     def like(self, device: str | Device | None = None) -> Graph:
         """Give a graph with the same tables, columns and layouts, without rows."""
         g = Graph(self.device if device is None else device, self.directed)

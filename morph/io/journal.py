@@ -264,7 +264,10 @@ class Journal:
         self, inserts: Any = None, deletes: Any = None, updates: Any = None,
         delete_points: Any = None, *, nonnegative: bool = False,
     ) -> Applied:  # fmt: skip
-        """Log a batch, then apply it, see `Graph.apply`; a batch that is refused is not kept."""
+        """Log a batch, then apply it, see `Graph.apply`; a batch that is refused is not kept.
+
+        After an interrupt (Ctrl-C) in here the journal is closed: open it again.
+        """
         given = {"inserts": inserts, "deletes": deletes, "updates": updates}
         given["delete_points"] = delete_points
         about, arrays = self._plain(given)
@@ -276,9 +279,12 @@ class Journal:
             done = self.graph.apply(
                 inserts, deletes, updates, delete_points, nonnegative=nonnegative
             )
-        except BaseException:
+        except Exception:
             self._file.truncate(at)
             _sync(self._file)
+            raise
+        except BaseException:  # the batch is kept, and the graph may be as before it
+            self._file.close()
             raise
         self.number += 1
         return done
