@@ -71,20 +71,23 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
         if total:
             _insert(edges, ids, fresh, given, undo)
         if moves or points.size:
-            undo.append(g.structure_changed)
-            _follow(g, applied, given, fresh == total) if loose else g.structure_changed()
+            undo.append(lambda pairs=held: g.structure_changed(pairs))  # type: ignore[misc]
+            if total:
+                g._forget_order(ids)
+                held = held if held is None else _paired(xp, edges, held, ids, batch)
+            if loose:
+                _follow(g, applied, given, fresh == total)
+            else:
+                g.structure_changed()
+            g._pairs = held
         elif changed.size:
             g.changes += 1
-        if held is not None:
-            g._pairs = _paired(xp, edges, held, ids, batch) if total else held
         if then is not None:
             then(applied)
     except BaseException:
         for step in reversed(undo):
             step()
         raise
-    if total:
-        g._forget_order(ids)
     applied._changes = g.changes
     return applied
 
@@ -92,9 +95,13 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
 def _follows(g: Graph, count: int) -> bool:
     """Whether the index is to follow a batch in place; if so it is ready for that."""
     index = g._adjacency
-    if not g.loose and (index.built and SHARE * count < len(g.edges) and index.loosen()):
+    if not g.loose and index.built and SHARE * count < len(g.edges):
+        g.version += (
+            1  # before: whatever stops this, no launch takes one kind of rows for the other
+        )
+        index.loosen()
+    if g.loose:
         g.out_identity = False
-        g.version += 1
     return g.loose
 
 
