@@ -1,7 +1,7 @@
 """Updates of a graph, a line each: ``+ u v w``, ``- u v [id]``, ``= u v w [id]``.
 
 Vertices count from 0.  ``+`` inserts an edge, ``-`` deletes one, ``=`` sets its weight.  Of
-parallel edges a pair names the first; ``id`` names any: the k-th edge of the graph's file is k, and
+parallel edges a pair names some one; ``id`` says which: the k-th edge of the graph's file is k, and
 each edge inserted has the next number.  Without a weight, an edge inserted has 1.  Comments begin
 with ``#``.
 
