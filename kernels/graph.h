@@ -3,9 +3,9 @@
 // Of a graph that batches change, rows are loose: each tells where it begins and how many entries it has,
 // and has room for more; and entries have the other ends of their edges, too.
 
-struct LooseRow {  // a record of morph/loose.py: `goal`, `come` and `gone` are 0 but while a batch is applied
-    i64 begin, goal;
-    i32 size, room, come, gone;
+struct LooseRow {  // a record of morph/loose.py
+    i64 begin;
+    i32 size, room;
 };
 MORPH_FN i64 row_begin(const LooseRow* row, i64 p) { return load_fixed(&row[p].begin); }
 MORPH_FN i64 row_end(const LooseRow* row, i64 p) { return load_fixed(&row[p].begin) + load_fixed(&row[p].size); }

@@ -205,6 +205,13 @@ class Adjacency:
             take_out(self._table(), [self.rows(d) for d in names], ids, near, far)
         self._built.clear()
 
+    def find(self, src: Array, dst: Array, after: Array) -> Array:
+        """Give the least edge above ``after`` of each pair, in loose rows; -1 if there is none."""
+        from morph.inplace import find  # noqa: PLC0415
+
+        names, near, far = self._sides(src, dst)
+        return find(self._table(), [self.rows(d) for d in names], near, far, after)
+
     def refresh(self) -> None:
         """Forget copies of loose rows, which have changed."""
         if self.loose:
@@ -233,7 +240,7 @@ class Adjacency:
                 self._loose[direction] = rows = tidy
                 top = 0 if rows.limit > rows.shares()[0] + 4 * count else top
         if top:
-            rows.grow(min(max(rows.limit + rows.limit // 2, top + 4 * count), ID_LIMIT))
+            rows.grow(min(max(rows.limit + rows.limit // 4, top + 4 * count), ID_LIMIT))
 
     def _with_room(self, direction: str) -> Loose | None:
         """The built index of a direction, as rows with room."""

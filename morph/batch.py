@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from morph.column import ColumnView
-from morph.device import Array, Device
+from morph.device import Array, Device, is_host
 from morph.values import check_ids, prepare
 
 if TYPE_CHECKING:
     from morph.graph import Graph
+
+FEW = 1 << 12  # values that the host checks at once: a GPU's answers to its questions take longer
 
 
 @dataclass(slots=True, eq=False)
@@ -129,7 +131,10 @@ class Named:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """A checked batch: arrays on the graph's device, of the columns' types."""
+    """A checked batch: arrays on the graph's device, of the columns' types.
+
+    A few `inserts` stay on the host, all of them.
+    """
 
     inserts: dict[str, Array]
     count: int  # of inserts
@@ -166,23 +171,29 @@ def _inserts(g: Graph, given: Any) -> tuple[dict[str, Array], int]:
     for name in ("src", "dst"):
         if name not in given:
             raise TypeError(f"inserts: column {name!r} is missing")
-    rows = {
+    src, dst = ends = [_checked_ids(g, given[n], f"inserts.{n}", g.points) for n in ("src", "dst")]
+    if src.size != dst.size:
+        raise ValueError(f"inserts: {src.size} src and {dst.size} dst: expected equal lengths")
+    count, rows = int(src.size), {"src": src, "dst": dst}
+    others = {
         name: a
-        if np.isscalar(a) and name not in ("src", "dst")
+        if isinstance(a, int | float | np.generic)
         else _row(g.device, a, f"inserts.{name}", edges.columns.get(name))
         for name, a in given.items()
+        if name not in rows
     }
     try:
-        count, arrays = prepare(edges, None, rows)
+        _, arrays = prepare(edges, count, others)
     except (TypeError, ValueError, OverflowError) as e:
         raise _named_by(e, "inserts") from None
-    here = {}
     for name, a in arrays.items():
-        a = g.device.asarray(a)
-        here[name] = a if a.ndim else g.device.full(count, a[()], a.dtype)
-        if name in ("src", "dst"):
-            _require_points(g, here[name], f"inserts.{name}")
-    return here, count
+        rows[name] = a if a.ndim else np.full(count, a)
+    if g.points.deletes:
+        for name, a in zip(("src", "dst"), ends, strict=True):
+            _require_alive(g, g.device.asarray(a), f"inserts.{name}")
+    if is_host(src) and all(map(is_host, rows.values())):
+        return rows, count
+    return {name: g.device.asarray(a) for name, a in rows.items()}, count
 
 
 def _named_by(e: Exception, what: str) -> Exception:
@@ -203,22 +214,37 @@ def _row(device: Device, a: Any, where: str, column: Any = None) -> Any:
         a = a.reshape(1, *a.shape)
     if a.ndim != wanted:
         raise ValueError(f"{where} has shape {a.shape}: expected {wanted} dimension(s)")
+    if device.kind == "cuda" and is_host(a) != (a.size <= FEW):
+        return device.asarray(a) if is_host(a) else device.to_host(a)
     return a
 
 
-def _ids(g: Graph, given: Any, where: str, table: Any) -> Array:
-    if given is None:
-        return g.device.zeros(0, np.int32)
+def _checked_ids(g: Graph, given: Any, where: str, table: Any) -> Array:
     a = _row(g.device, given, where)
     if a.size and a.dtype.kind not in "iu":
         raise TypeError(f"{where} holds {a.dtype}: expected integers")
     check_ids(a, len(table), where, table.name)
-    return g.device.asarray(a).astype(np.int32, copy=False)
+    return a.astype(np.int32, copy=False)
 
 
-def _require_points(g: Graph, a: Array, where: str) -> None:
-    check_ids(a, len(g.points), where, "points")
-    if g.points.deletes and a.size:
+def _ids(g: Graph, given: Any, where: str, table: Any) -> Array:
+    if given is None:
+        return none(g.device)
+    return g.device.asarray(_checked_ids(g, given, where, table))
+
+
+def none(device: Device) -> Array:
+    """No ids."""
+    if device.name not in _none:
+        _none[device.name] = device.zeros(0, np.int32)
+    return _none[device.name]
+
+
+_none: dict[str, Array] = {}
+
+
+def _require_alive(g: Graph, a: Array, where: str) -> None:
+    if a.size:
         dead = g.points.hidden("dead")[a]
         if bool(dead.any()):
             k = int(dead.argmax())
@@ -227,7 +253,7 @@ def _require_points(g: Graph, a: Array, where: str) -> None:
 
 def _named(g: Graph, given: Any, what: str) -> Named:
     if given is None:
-        return Named(g.device.zeros(0, np.int32))
+        return Named(none(g.device))
     if not isinstance(given, tuple):
         return Named(_ids(g, given, what, g.edges))
     if len(given) != 2:
@@ -242,7 +268,7 @@ def _named(g: Graph, given: Any, what: str) -> Named:
 
 def _updates(g: Graph, given: Any) -> Named:
     if given is None:
-        return Named(g.device.zeros(0, np.int32))
+        return Named(none(g.device))
     if not isinstance(given, tuple | list) or len(given) not in (2, 3):
         raise TypeError("updates: expected (ids, weight) or (src, dst, weight)")
     if "weight" not in g.edges.columns:

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from morph.batch import Applied, Batch, Named, candidates, pair_keys
-from morph.device import Array
-from morph.store import CAPACITY, COMMITTED, COUNT, HEAD, TAIL
+from morph.batch import Applied, Batch, Named, candidates, none, pair_keys
+from morph.device import Array, is_host
+from morph.dtypes import ID_LIMIT
+from morph.store import COMMITTED, COUNT, HEAD, TAIL
 from morph.table import Table
 
 if TYPE_CHECKING:
     from morph.graph import Graph
 
+ROUNDS = 8  # of looking for further edges of one pair, before all edges are sorted
 SHARE = 4  # of batches that change more than this part of the edges, no index is made to follow
 
 
@@ -34,25 +36,27 @@ def apply(g: Graph, batch: Batch, then: Then = None) -> Applied:
 def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
     xp, edges, columns = g.device.xp, g.edges, g.edges.columns
     back = None if g.directed else g.reverses()
-    points, absent, repeated = _points(g, batch)
+    held = g._pairs
+    points, absent, repeated = _points(g, batch) if batch.points.size else (batch.points, 0, 0)
     gone, more = _deleted(g, batch.deletes, points, back)
     absent, repeated = absent + more[0], repeated + more[1]
     changed, values, more = _updated(g, batch.updates, gone, back)
     absent, repeated = absent + more[0], repeated + more[1]
     given = _with_reverses(g, batch)
     total = int(given["src"].size) if given else 0
-    weighted = "weight" in columns
-    old = columns["weight"].array[changed] if weighted else None
     if gone.size:
         edges.allow_deletes()
     if points.size:
         g.points.allow_deletes()
-    ids = _places(edges, total)
+    ids, fresh = _places(edges, total)
     undo = list[Callable[[], None]]()
-    loose = _follows(g, total + int(gone.size))
+    moves = total + int(gone.size)
+    loose = _follows(g, moves)
+    weighted = "weight" in columns
+    old = _of(columns["weight"].array, changed) if weighted else None
     applied = Applied(
-        ids, gone, columns["src"].array[gone], columns["dst"].array[gone],
-        columns["weight"].array[gone] if weighted else None,
+        ids, gone, _of(columns["src"].array, gone), _of(columns["dst"].array, gone),
+        _of(columns["weight"].array, gone) if weighted else None,
         changed, old, values if weighted else None, points, absent, repeated,
         g, batch.count, _since=g.changes,
     )  # fmt: skip
@@ -65,21 +69,25 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
             undo.append(lambda: _put(weight.array, changed, old))
             weight.array[changed] = values
         if total:
-            _insert(edges, ids, given, undo)
-        undo.append(g.structure_changed)
-        _follow(g, applied) if loose else g.structure_changed()
+            _insert(edges, ids, fresh, given, undo)
+        if moves or points.size:
+            undo.append(lambda pairs=held: g.structure_changed(pairs))  # type: ignore[misc]
+            if total:
+                g._forget_order(ids)
+                held = held if held is None else _paired(xp, edges, held, ids, batch)
+            if loose:
+                _follow(g, applied, given, fresh == total)
+            else:
+                g.structure_changed()
+            g._pairs = held
+        elif changed.size:
+            g.changes += 1
         if then is not None:
             then(applied)
     except BaseException:
         for step in reversed(undo):
             step()
         raise
-    if total:
-        g._forget_order(ids)
-        if back is not None:
-            g._pairs = _paired(xp, edges, back, ids, batch)
-    elif back is not None:
-        g._pairs = back
     applied._changes = g.changes
     return applied
 
@@ -87,22 +95,33 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
 def _follows(g: Graph, count: int) -> bool:
     """Whether the index is to follow a batch in place; if so it is ready for that."""
     index = g._adjacency
-    if not g.loose and (index.built and SHARE * count < len(g.edges) and index.loosen()):
+    if not g.loose and index.built and SHARE * count < len(g.edges):
+        g.version += (
+            1  # before: whatever stops this, no launch takes one kind of rows for the other
+        )
+        index.loosen()
+    if g.loose:
         g.out_identity = False
-        g.version += 1
     return g.loose
 
 
-def _follow(g: Graph, done: Applied) -> None:
-    """Have the loose rows follow what happened to the edges."""
-    index, columns = g._adjacency, g.edges.columns
+def _follow(g: Graph, done: Applied, given: dict[str, Array], fresh: bool) -> None:
+    """Have the loose rows follow what happened to the edges; ``fresh``: all ids are new."""
+    index = g._adjacency
     if done.deleted.size:
         index.remove(done.deleted, done.deleted_src, done.deleted_dst)
     if done.inserted.size:
-        src, dst = (columns[c].array[done.inserted] for c in ("src", "dst"))
-        g.version += index.insert(done.inserted, src, dst)
+        ids = done.inserted
+        if is_host(given["src"]) and not is_host(ids) and fresh:  # all of them: consecutive
+            ids = np.arange(len(g.edges) - ids.size, len(g.edges), dtype=np.int32)
+        g.version += index.insert(ids, given["src"], given["dst"])
     index.refresh()
     g.changes += 1
+
+
+def _of(array: Array, ids: Array) -> Array:
+    """Elements of an array; of none a view, which costs less."""
+    return array[ids] if ids.size else array[:0]
 
 
 def _put(array: Array, at: Array, values: Any) -> None:
@@ -125,7 +144,7 @@ def _points(g: Graph, batch: Batch) -> tuple[Array, int, int]:
         mark = g.device.zeros(len(g.points), np.bool_)
         mark[points] = True
         for name in ("src", "dst"):
-            bad = mark[batch.inserts[name]]
+            bad = mark[g.device.asarray(batch.inserts[name])]
             if bool(bad.any()):
                 k = int(bad.argmax())
                 p = int(batch.inserts[name][k])
@@ -138,11 +157,19 @@ def _deleted(
 ) -> tuple[Array, tuple[int, int]]:
     """Ids of the edges to delete, ascending; how many are absent, how many named again."""
     xp = g.device.xp
+    if not named.count and not points.size:
+        return points, (0, 0)
     found, absent = _found(g, named, back is not None, many=True)
     ids = _unique(xp, found if back is None else xp.concatenate([found, back[found]]))
     once = _unique(xp, found if back is None else xp.minimum(found, back[found]))
     repeated = int(found.size - once.size)
-    if points.size:
+    if points.size and g.loose:
+        index = g._adjacency
+        at = [index.rows(d).entries_at(points) for d in ("out", "in")[: 1 + (back is None)]]
+        if back is not None:
+            at.append(back[at[0]])
+        ids = _unique(xp, xp.concatenate([ids, *at]))
+    elif points.size:
         mark = g.device.zeros(len(g.points), np.bool_)
         mark[points] = True
         ends = [g.edges.columns[c].array[: len(g.edges)] for c in ("src", "dst")]
@@ -159,7 +186,7 @@ def _updated(
     """Ids of the edges to change, ascending, their weights; how many absent, how many again."""
     xp = g.device.xp
     if not named.count:
-        return g.device.zeros(0, np.int32), named.weight, (0, 0)
+        return none(g.device), named.weight, (0, 0)
     dying = None
     if gone.size:
         dying = g.device.zeros(len(g.edges), np.bool_)
@@ -211,6 +238,10 @@ def _search(
     g: Graph, src: Array, dst: Array, many: bool, without: Array | None
 ) -> tuple[Array, Array]:
     """For each pair the edge it names, and whether there is one."""
+    if g.loose:
+        found = _search_rows(g, src, dst, many, without)
+        if found is not None:
+            return found, found >= 0
     xp, columns = g.device.xp, g.edges.columns
     ids = candidates(g, src)
     if without is not None:
@@ -232,6 +263,41 @@ def _search(
     return ids[xp.minimum(at, ids.size - 1)], live
 
 
+def _search_rows(
+    g: Graph, src: Array, dst: Array, many: bool, without: Array | None
+) -> Array | None:
+    """For each pair the edge it names, -1 if there is none; None if that takes many rounds."""
+    xp, count = g.device.xp, int(src.size)
+    rank = xp.zeros(count, np.int64)
+    before = xp.zeros(count, np.int64)  # the mention of the same pair before
+    last = 0
+    if many and count > 1:
+        asked = pair_keys(src, dst)
+        order = xp.argsort(asked, kind="stable")
+        line = asked[order]
+        rank[order] = xp.arange(count) - xp.searchsorted(line, line, "left")
+        before[order[1:]] = order[:-1]
+        last = int(rank.max())
+    if last > ROUNDS:
+        return None
+    found = xp.full(count, -1, np.int32)
+    for r in range(last + 1):
+        mine: Any = xp.flatnonzero(rank == r) if last else slice(None)
+        some, to = src[mine], dst[mine]
+        after = found[before[mine]] if r else xp.full(int(some.size), -1, np.int32)
+        now = g._adjacency.find(some, to, after)
+        if r:  # what follows an absent one is absent
+            now[after < 0] = -1
+        found[mine] = now
+    for _ in range(ROUNDS if without is not None else 0):
+        assert without is not None
+        again = xp.flatnonzero((found >= 0) & without[found])
+        if not again.size:
+            return found
+        found[again] = g._adjacency.find(src[again], dst[again], found[again])
+    return found if without is None else None
+
+
 def _unique(xp: Any, ids: Array) -> Array:
     """Ids once each, ascending; without `unique`, which is slow for few."""
     ids = xp.sort(ids)
@@ -243,32 +309,45 @@ def _unique(xp: Any, ids: Array) -> Array:
 # --- rows come and go ----------------------------------------------------------------------------
 
 
-def _places(edges: Table, count: int) -> Array:
-    """Ids for new rows: behind the others while there is room, else those of dead rows."""
+def _places(edges: Table, count: int) -> tuple[Array, int]:
+    """Ids for new rows: behind the others while there is room, else those of dead rows first.
+
+    The second value is how many of them were never used.
+    """
     xp, words, first = edges.device.xp, edges.words, len(edges)
     free = int(words[COMMITTED]) - min(int(words[HEAD]), int(words[COMMITTED]))
     if first + count <= edges.capacity or not free:
-        edges._room(first + count)
-        return xp.arange(first, first + count, dtype=np.int32)
+        _enlarge(edges, first + count)
+        return xp.arange(first, first + count, dtype=np.int32), count
     again = min(free, count)
-    edges._room(first + count - again)
+    _enlarge(edges, first + count - again)
     words = edges.words
     head, ring = int(words[HEAD]), edges.hidden("free")
     old = ring[xp.arange(head, head + again) & (ring.size - 1)]
     new = xp.arange(first, first + count - again, dtype=np.int32)
-    return xp.concatenate([old, new])
+    return xp.concatenate([old, new]), count - again
 
 
-def _insert(edges: Table, ids: Array, values: dict[str, Array], undo: list[Any]) -> None:
+def _enlarge(edges: Table, rows: int) -> None:
+    """Have memory for so many rows: by a quarter more, since edges are most of a graph."""
+    if rows > edges.capacity:
+        edges.resize(max(rows, min(edges.capacity + edges.capacity // 4 + 16, ID_LIMIT)))
+
+
+def _insert(
+    edges: Table, ids: Array, fresh: int, values: dict[str, Array], undo: list[Any]
+) -> None:
     """Write rows, and count them among those in use."""
-    xp, before, count = edges.device.xp, edges.words.copy(), int(ids.size)
-    fresh = int((ids >= int(before[COUNT])).sum())
+    before, count = edges.words.copy(), int(ids.size)
     for name, column in edges.columns.items():
         value = values[name] if name in values else edges._fill_value(column)
-        if fresh == count:
-            column.array[int(before[COUNT]) : int(before[COUNT]) + count] = value
+        here = column.array[int(before[COUNT]) :][:count] if fresh == count else None
+        if here is None:
+            column.array[ids] = edges.device.asarray(value)
+        elif here.flags.c_contiguous and name in values and not is_host(here) and is_host(value):
+            here.set(value)
         else:
-            column.array[ids] = value
+            here[:] = edges.device.asarray(value)
     again = ids[: count - fresh]
     words = edges.words
 
@@ -284,7 +363,6 @@ def _insert(edges: Table, ids: Array, values: dict[str, Array], undo: list[Any])
     words[COUNT] += fresh
     words[HEAD] += count - fresh
     edges.settle()
-    assert int(words[COUNT]) <= int(words[CAPACITY]), xp
 
 
 def _bury(table: Table, ids: Array, undo: list[Any]) -> None:
@@ -313,7 +391,7 @@ def _with_reverses(g: Graph, batch: Batch) -> dict[str, Array]:
     given = batch.inserts
     if g.directed or not batch.count:
         return given
-    xp = g.device.xp
+    xp: Any = np if is_host(given["src"]) else g.device.xp
     turned: dict[str, Any] = {"src": given["dst"], "dst": given["src"]}
     no_loop: Any = given["src"] != given["dst"]
     return {
@@ -322,15 +400,15 @@ def _with_reverses(g: Graph, batch: Batch) -> dict[str, Array]:
     }
 
 
-def _paired(xp: Any, edges: Table, back: Array, ids: Array, batch: Batch) -> Array:
+def _paired(xp: Any, edges: Table, held: Array, ids: Array, batch: Batch) -> Array:
     """Each edge's reverse, when ``ids`` have come: the arcs given, then those back."""
-    longer = back
-    if back.size < edges.capacity:
+    longer = held
+    if held.size < len(edges):
         longer = xp.full(edges.capacity, -1, np.int32)
-        longer[: back.size] = back
+        longer[: held.size] = held
     given = ids[: batch.count]
     longer[given] = given
-    no_loop = batch.inserts["src"] != batch.inserts["dst"]
+    no_loop = edges.device.asarray(batch.inserts["src"] != batch.inserts["dst"])
     forth, again = given[no_loop], ids[batch.count :]
     longer[forth] = again
     longer[again] = forth

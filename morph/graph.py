@@ -121,21 +121,23 @@ class Graph(Making):
 
     # --- adjacency -------------------------------------------------------------------------------
 
-    def structure_changed(self) -> None:
+    def structure_changed(self, reverses: Array | None = None) -> None:
         """Have the adjacency built anew: points or edges came, went, or have other ends."""
-        self._adjacency.clear()
-        self.out_identity = False
-        self._pairs = None
-        self.version += 1
-        self.changes += 1
+        self._pairs = reverses
+        self.points_changed()
 
-    def points_appended(self) -> None:
-        """Have an index for points behind the others, which have no edges yet."""
-        if self.loose:
+    def points_changed(self, appended: bool = False) -> None:
+        """Have the adjacency built anew: points came or went.
+
+        Of a `loose` one no more than need be, if they are behind all others (``appended``).
+        """
+        if self.loose and appended:
             self._adjacency.refresh()
-            self.changes += 1
         else:
-            self.structure_changed()
+            self._adjacency.clear()
+            self.out_identity = False
+            self.version += 1
+        self.changes += 1
 
     @property
     def loose(self) -> bool:
@@ -366,6 +368,14 @@ class Graph(Making):
             g.edge_order = g.device.copy(self.edge_order)
         g._adjacency.copy_from(self._adjacency)
         return g
+
+    def snapshot(self) -> Graph:
+        """Give a copy on the same device, for readers of the graph as it is now.
+
+        A batch changes a graph's arrays in place, and nothing else may read them meanwhile.  The
+        copy has its own, with all ids as they are; it costs what its columns and its index take.
+        """
+        return self.to(self.device)
 
     def like(self, device: str | Device | None = None) -> Graph:
         """Give a graph with the same tables, columns and layouts, without rows."""

@@ -18,13 +18,15 @@ from morph.loose import Loose, load
 from morph.prelude import atomic_add, i32, i64
 from morph.table import Table
 
+FEW = 4096  # edges of a batch that one thread of a CPU puts in before others have come
+
 # The kernels know a direction by `turn`: 0 puts edges at their source, 1 at their destination.
 
 
 @func
 def roomy(n):
     """Give the room that a row of n entries gets when it moves."""
-    return i32(min(i64(n) + i64(n) // 2 + 4, 2147483647))
+    return i32(min(i64(n) + i64(n) // 4 + 4, 2147483647))
 
 
 # --- inserts -------------------------------------------------------------------------------------
@@ -261,6 +263,34 @@ def remove(batch, rows, entries, places, turn):
     foreach(batch, shorten_at, rows, turn)
 
 
+# --- looking for edges ---------------------------------------------------------------------------
+
+
+@func
+def least(row, entries, far, after):
+    """Give the least edge above ``after`` from a row to a point, -1 if there is none."""
+    best = i32(-1)
+    for k in range(row.begin, row.begin + row.size):
+        if entries[k].end == far:
+            e = entries[k].edge
+            if e > after and (best < 0 or e < best):
+                best = e
+    return best
+
+
+@kernel
+def look(b, rows, entries):
+    b.edge = least(rows[b.end[0]], entries, b.end[1], b.keep)
+
+
+@kernel
+def look_both(b, rows, entries, rows2, entries2):
+    if rows[b.end[0]].size <= rows2[b.end[1]].size:
+        b.edge = least(rows[b.end[0]], entries, b.end[1], b.keep)
+    else:
+        b.edge = least(rows2[b.end[1]], entries2, b.end[0], b.keep)
+
+
 # --- from the host -------------------------------------------------------------------------------
 
 
@@ -275,11 +305,22 @@ def put_in(batch: Table, sides: list[Loose], ids: Any, near: Any, far: Any) -> i
     load(batch, ids, near, far)
     args = [x for s in sides for x in (s.rows, s.entries, s.places, s.arena, s.limit)]
     run = insert_out if len(sides) == 1 else insert_both
-    return int(run(batch, *args))
+    return int(run.alone(batch, *args) if len(batch) < FEW else run(batch, *args))
 
 
 def take_out(batch: Table, sides: list[Loose], ids: Any, near: Any, far: Any) -> None:
     """Delete edges, from rows as `put_in`."""
     load(batch, ids, near, far)
+    run = remove.alone if len(batch) < FEW else remove
     for turn, s in enumerate(sides):
-        remove(batch, s.rows, s.entries, s.places, turn)
+        run(batch, s.rows, s.entries, s.places, turn)
+
+
+def find(batch: Table, sides: list[Loose], near: Any, far: Any, after: Any) -> Any:
+    """Give the least edge above ``after`` of each pair, -1 if there is none; shape (k,), int32."""
+    load(batch, after, near, far)
+    count = int(after.size)
+    batch.columns["keep"].array[:count] = after
+    args = [x for s in sides for x in (s.rows, s.entries)]
+    foreach(batch, look if len(sides) == 1 else look_both, *args)
+    return batch.columns["edge"].array[:count].copy()

@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from morph.device import Array, Device
+from morph.device import Array, Device, is_host
 from morph.dtypes import ID_LIMIT, vec
 from morph.store import COUNT
 from morph.table import Table
 
 PART = {"cuda": 1 << 26}  # entries looked at together
 LEAST = 1 << 10  # entries of an arena's spare end
-ROW = ("begin", "goal", "size", "room", "come", "gone")  # struct LooseRow of kernels/graph.h
+ROW = ("begin", "size", "room")  # struct LooseRow of kernels/graph.h
+WORK = ("goal", "come", "gone")  # of rows that a batch is changing; else 0
 
 
 class Loose:
@@ -28,7 +29,7 @@ class Loose:
     Attributes
     ----------
     rows : Table
-        A record for each point: where its entries are.
+        A record for each point, where its entries are; another one for the kernels that change it.
     entries : Table
         ``edge`` and ``end``, the point at the other end.
     places : Table
@@ -45,7 +46,7 @@ class Loose:
         wide, narrow = np.int64, np.int32
         self.rows = Table("rows", device, points, begin=wide, goal=wide, size=narrow, room=narrow,
                           come=narrow, gone=narrow)  # fmt: skip
-        self.rows.pack(*ROW)
+        self.rows.pack(ROW, WORK)
         self.entries = Table("entries", device, 0, edge=narrow, end=narrow)
         self.places = Table("places", device, edges, at=narrow)
         self.arena = Table("arena", device, 1, top=wide, wasted=wide)
@@ -182,9 +183,17 @@ def load(table: Table, ids: Array, src: Any, dst: Any) -> None:
     if table.capacity < count:
         table.resize(max(count, 16))
     with table.device.active():
-        table.columns["edge"].array[:count] = ids
-        end = table.columns["end"].array
-        end[:count, 0] = src
-        end[:count, 1] = dst
+        if table.device.kind == "cuda" and all(map(is_host, (ids, src, dst))):
+            rec = table._records[0]
+            row = np.zeros((count, rec.stride // 4), np.int32)
+            edge, end = rec.offset("edge") // 4, rec.offset("end") // 4
+            row[:, edge], row[:, end], row[:, end + 1] = ids, src, dst
+            rec.buffer[: row.nbytes].set(row.reshape(-1).view(np.uint8))
+        else:
+            asarray = table.device.asarray
+            table.columns["edge"].array[:count] = asarray(ids)
+            both = table.columns["end"].array
+            both[:count, 0] = asarray(src)
+            both[:count, 1] = asarray(dst)
     table.words[COUNT] = count
     table.settle()

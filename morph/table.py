@@ -288,11 +288,10 @@ class Table(Store):
 
     def changed(self, appended: bool = False) -> None:
         """Tell the graph that rows came or went; or that there are more ``appended`` ones only."""
-        if self.graph is not None and self.name in ("points", "edges"):
-            if appended and self.name == "points":
-                self.graph.points_appended()
-            else:
-                self.graph.structure_changed()
+        if self.graph is not None and self.name == "points":
+            self.graph.points_changed(appended)
+        elif self.graph is not None and self.name == "edges":
+            self.graph.structure_changed()
 
     def compact(self) -> None:
         """Squeeze out the dead rows; all references to this table, anywhere in its graph, follow.

@@ -4,6 +4,7 @@ from morph.io.bridges import from_meshio, to_meshio
 from morph.io.cnf import CnfWarning, read_cnf, write_cnf
 from morph.io.edges import EdgeArrays
 from morph.io.graphs import read_edges, read_graph, write_graph
+from morph.io.journal import Journal, read_snapshot, write_snapshot
 from morph.io.pslgs import read_pslg, write_pslg
 from morph.io.repair import RepairWarning
 from morph.io.secondorder import SecondOrder, second_order
@@ -23,6 +24,7 @@ __all__ = [
     "CnfWarning",
     "EdgeArrays",
     "FormatError",
+    "Journal",
     "RepairWarning",
     "SecondOrder",
     "from_meshio",
@@ -35,6 +37,7 @@ __all__ = [
     "read_mesh",
     "read_neigh",
     "read_pslg",
+    "read_snapshot",
     "second_order",
     "to_meshio",
     "write_area",
@@ -44,4 +47,5 @@ __all__ = [
     "write_mesh",
     "write_neigh",
     "write_pslg",
+    "write_snapshot",
 ]
