@@ -216,14 +216,6 @@ class Body(Expressions):
                 self._value(self.resolve(s.name), s.value)
             case ir.Eval(value=ir.LocalAdd()):
                 self.put(f"if (!{self.expr(s.value)}) return{self.gives};")
-            case ir.Eval(value=ir.Atomic(op="add", flag=None) as e) if self._for_all(e.place):
-                self.put(f"add_for_all({self.address(e.place)}{self.args(e.args)});")
-            case ir.Eval(value=ir.Atomic(flag=None, place=p) as e) if (
-                p.slot,
-                p.column,
-            ) in self.one_way:
-                op = e.op.capitalize()
-                self.put(f"move_to({op}(), {self.address(p)}{self.args(e.args)});")
             case ir.Eval():
                 self._value("", s.value)
             case ir.SetItem():
@@ -257,6 +249,13 @@ class Body(Expressions):
                 self.put("return true;")
             case _:
                 raise AssertionError(f"no such statement: {type(s).__name__}")
+
+    def _unasked(self, e: ir.Atomic) -> str:
+        """How a place changes when nobody asks what was there; nothing if as ever."""
+        if e.op == "add":
+            return "add_for_all(" if self._for_all(e.place) else "add_to("
+        one_way = (e.place.slot, e.place.column) in self.one_way
+        return f"move_to({e.op.capitalize()}(), " if one_way else ""
 
     def _for_all(self, p: ir.Place) -> bool:
         """Whether a place is an integer, and the same one for all items."""
@@ -295,14 +294,13 @@ class Body(Expressions):
             case ir.Take():
                 k, s = self.temp("k"), self.names.base(e.slot)
                 end = "TO" if self.names.snapshot else "COUNT"
-                item = (
-                    f"{k} < 0 ? -1 : {s}_item.get({k})" if self.names.plain(e.slot) else f"i32({k})"
-                )
+                plain = self.names.plain(e.slot)
+                item = f"{k} < 0 ? -1 : {s}_item.get({k})" if plain else f"i32({k})"
                 self.put(f"i64 {k} = take({s}_meta, {end});")
                 if target:
                     self.put(f"{give}{item};")
-            case ir.Atomic(op="add", flag=None) if not target:  # nobody asks what was there
-                self.put(f"add_to({self.address(e.place)}{self.args(e.args)});")
+            case ir.Atomic(flag=None) if not target and (how := self._unasked(e)):
+                self.put(f"{how}{self.address(e.place)}{self.args(e.args)});")
             case _:
                 self.put(f"{give}{self.expr(e)};")
 
