@@ -77,10 +77,19 @@ MORPH_FN void run_ahead(const A& a, R& t, const Step& s, I& it, bool mine, i32 s
 
 // A thread's queue, a ring.
 struct Queue {
-    i32 first, room;
-    i32 taken = 0, added = 0;
+    i32 first, room, size = 0;
+    i32 taken = 0, added = 0;  // of the ring's places, those that are next
     bool closed;
-    i32 place() { return closed || added - taken == room ? -1 : first + added++ % room; }
+    i32 place() {
+        if (closed || size == room) return -1;
+        size++;
+        return first + pass(added);
+    }
+    i32 pass(i32& at) const {
+        i32 was = at++;
+        if (at == room) at = 0;
+        return was;
+    }
 };
 struct Ahead {
     Queue* queue = nullptr;
@@ -93,11 +102,14 @@ MORPH_FN void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last) {
     i64 end = load(s.list(a, t) + CAPACITY);
     if (t.replay) last = end;
     i64 room = min_of((end - last) / t.threads, i64(AHEAD_ROOM));
-    Queue queue{i32(last + t.thread * room), i32(room), 0, 0, t.replay || !room};
+    Queue queue{i32(last + t.thread * room), i32(room), 0, 0, 0, t.replay || !room};
     Runner<Step> by(a, t, s);
+    typename Step::I::Stocks stocks;
+    if (!alone(t)) stocks.serve(by.it);
     by.it.ahead.queue = &queue;
     auto run = [&](typename Step::I& it) {
         it.ahead.queue = &queue;
+        if (!alone(t)) stocks.serve(it);
         if (t.threads == 1) {
             s.run(a, it);
             end_item(a, it);
@@ -117,14 +129,15 @@ MORPH_FN void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last) {
             }
             queue.closed |= --left <= 0;
         }
-    for (; queue.taken != queue.added; queue.taken++) {
+    for (; queue.size; queue.size--) {
         queue.closed |= --left <= 0;
-        typename Step::I it(a, t, queue.first + queue.taken % queue.room);
+        typename Step::I it(a, t, queue.first + queue.pass(queue.taken));
         if (by.it.failed) leave(a.status, a.pending, it);
         else if (s.open(a, it)) run(it);
         else end_item(a, it);
     }
     by.end(a, s);
+    stocks.flush();
 }
 
 #endif
@@ -133,7 +146,7 @@ MORPH_FN void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last) {
 struct Place {
     i32 row;
     bool ahead;
-    MORPH_FN Place(const Ahead& queue, i64* meta, i32& room) : row(queue.place()), ahead(row >= 0) {
+    MORPH_FN Place(const Ahead& queue, i64* meta, Room& room) : row(queue.place()), ahead(row >= 0) {
         if (!ahead) row = Slots(meta, 1, room).first();
     }
     MORPH_FN i32 first() const { return row; }

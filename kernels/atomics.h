@@ -69,6 +69,10 @@ MORPH_FN u8 swap_word(u8* p, u8 old, u8 v) {  // by the aligned word that holds 
 
 #else
 
+// Whether several threads run.  One alone needs no locked instruction, each of which costs as much as
+// twenty others.  It changes only between teams, when one thread runs.
+static bool crowd = false;
+
 template <class T> MORPH_FN T load(const T* p) {
     return from_bits<T>(__atomic_load_n((const Bits<T>*)p, __ATOMIC_RELAXED));
 }
@@ -77,6 +81,11 @@ template <class T> MORPH_FN void store(T* p, Value<T> v) {
     __atomic_store_n((Bits<T>*)p, to_bits(v), __ATOMIC_RELAXED);
 }
 template <class W> MORPH_FN W swap_word(W* p, W old, W v) {
+    if (!crowd) {
+        W seen = *p;
+        if (seen == old) *p = v;
+        return seen;
+    }
     __atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     return old;
 }
@@ -132,9 +141,15 @@ MORPH_NATIVE_WORD(u64, u64)
 MORPH_NATIVE(Plus, f32, f32, atomicAdd)
 MORPH_NATIVE(Plus, f64, f64, atomicAdd)
 #else
-#define MORPH_NATIVE_WORD(T)                                                                       \
-    MORPH_FN T fetch(Plus, T* p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }       \
-    MORPH_FN T fetch(Minus, T* p, T v) { return __atomic_fetch_sub(p, v, __ATOMIC_RELAXED); }
+template <class T> MORPH_FN T add_word(T* p, T v) {
+    if (crowd) return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
+    T old = *p;
+    *p = old + v;
+    return old;
+}
+#define MORPH_NATIVE_WORD(T)                                               \
+    MORPH_FN T fetch(Plus, T* p, T v) { return add_word(p, v); }           \
+    MORPH_FN T fetch(Minus, T* p, T v) { return add_word(p, T(T(0) - v)); }
 MORPH_NATIVE_WORD(i32)
 MORPH_NATIVE_WORD(u32)
 MORPH_NATIVE_WORD(i64)
@@ -186,6 +201,21 @@ template <class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
     fetch(Plus(), p, T(v));
 #endif
 }
+
+// Addition that nobody waits for.
+template <class T> MORPH_FN void add_to(T* p, Value<T> v) { atomic_add(p, v); }
+#ifdef __CUDACC__
+#define MORPH_RED(T, BITS, REGISTER)                                                                   \
+    MORPH_FN void add_to(T* p, T v) {                                                                  \
+        asm volatile("red.relaxed.gpu.global.add." #BITS " [%0], %1;" ::"l"(p), REGISTER(v) : "memory"); \
+    }
+MORPH_RED(i32, u32, "r")
+MORPH_RED(u32, u32, "r")
+MORPH_RED(i64, u64, "l")
+MORPH_RED(u64, u64, "l")
+MORPH_RED(f32, f32, "f")
+MORPH_RED(f64, f64, "d")
+#endif
 
 template <class T> MORPH_FN T atomic_cas(T* p, Value<T> old, Value<T> v) { return swap_if(p, T(old), T(v)); }
 template <class T> MORPH_FN T atomic_cas(T* p, Value<T> old, Value<T> v, i32* flag) {

@@ -270,9 +270,12 @@ MORPH_FN void run_spread(const A& a, const R& t, const Step& s, I& it, Runner<St
 template <class A, class R, class Step>
 MORPH_FN void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) {
     Runner<Step> by(a, t, s);
+    typename Step::I::Stocks stocks;
+    stocks.serve(by.it);
     for (Share share(a, t, first, last); share.next();)
         for (i64 i = share.begin; i < share.end; i++) {
             typename Step::I it(a, t, i);
+            stocks.serve(it);
             if (by.it.failed) {
                 if (!t.replay) leave(a.status, a.pending, it);
             } else if (open(a, t, s, it)) {
@@ -280,6 +283,7 @@ MORPH_FN void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) 
             }
         }
     by.end(a, s);
+    stocks.flush();
 }
 
 template <class Step> MORPH_FN i64 hub_of(const Hub<Step>* hubs, i64 n, i64 chunk) {
@@ -301,6 +305,8 @@ template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t,
     if (!n) return;
     i64 all = hubs.at[n - 1].chunk + chunks(hubs.at[n - 1].row);
     Runner<Step> by(a, t, s);
+    typename Step::I::Stocks stocks;
+    if (!alone(t)) stocks.serve(by.it);
     for (i64 chunk; (chunk = fetch(Plus(), a.cursor, by.it.failed ? all : i64(1))) < all;) {
         i64 h = hub_of(hubs.at, n, chunk);
         Hub<Step>& hub = hubs.at[h];
@@ -318,6 +324,7 @@ template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t,
         if constexpr (Step::WHOLE) end_chunks(a, s, hub.waiting, sums, 1);
     }
     by.end(a, s);
+    stocks.flush();
 }
 
 #endif

@@ -90,6 +90,7 @@ template <class Step> struct Hubs {
                       typename Step::I& it, const typename Step::Rest& rest) const {
         Hub<Step>& hub = put(before, row, live);
         if constexpr (Step::WHOLE) {
+            Step::I::Stocks::release(it);
             hub.waiting = {it, rest, typename Step::Sums(), u32(chunks(row))};
             it = typename Step::I(a, t, -1);  // has nothing left to end
         }

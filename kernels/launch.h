@@ -26,13 +26,16 @@ template <class A, class Step, class I> MORPH_FN void finish(const A& a, const S
 
 template <class A, class R, class Step>
 MORPH_FN void each_in_turn(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    typename Step::I::Stocks stocks;
     for (Share share(a, t, first, last); share.next();)
         for (i64 i = share.begin; i < share.end; i += share.step) {
             typename Step::I it(a, t, i);
+            if (!alone(t)) stocks.serve(it);
             if (!open(a, t, s, it)) continue;
             s.run(a, it);
             end_item(a, it);
         }
+    stocks.flush();
 }
 
 #ifdef __CUDACC__
@@ -272,22 +275,34 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     free(batch);
 }
 
-// What each thread does is compiled once, for a team of any size.
+// What each thread does is compiled once, for a team of any size; gives whether another is asked for.
 #define MORPH_ENTRY(NAME)                                                                       \
-    __attribute__((noinline)) void member(const Args& a, i32 thread, i32 threads) {             \
+    __attribute__((noinline)) bool member(const Args& a, i32 thread, i32 threads) {             \
         Run t(a, thread, threads);                                                              \
         run(a, t);                                                                              \
         if (SETTLES) {                                                                          \
             if (arrive(a, t)) settle(a, t);                                                     \
             depart(a, t);                                                                       \
         }                                                                                       \
+        return t.left;                                                                          \
     }                                                                                           \
     MORPH_EXPORT void NAME(const Args* a, i64 items) {                                          \
         if (PREPARES) prepare(*a);                                                              \
-        if (!THREADED || a->threads <= 1 || items < LEAST_ITEMS) return member(*a, 0, 1);       \
-        _Pragma("omp parallel num_threads(i32(a->threads))")                                    \
-            member(*a, omp_get_thread_num(), omp_get_num_threads());                            \
-        store(a->cursor, 0);                                                                    \
+        crew = THREADED && items >= LEAST_ITEMS ? i32(a->threads) : 1;                          \
+        for (bool again = true, one = PHASES || crew <= 1; again; one = !one) {                 \
+            if (one) {                                                                          \
+                again = member(*a, 0, 1);                                                       \
+                continue;                                                                       \
+            }                                                                                   \
+            crowd = true;                                                                       \
+            _Pragma("omp parallel num_threads(crew)") {                                         \
+                i32 thread = omp_get_thread_num();                                              \
+                bool left = member(*a, thread, omp_get_num_threads());                          \
+                if (thread == 0) again = left;                                                  \
+            }                                                                                   \
+            crowd = false;                                                                      \
+            store(a->cursor, 0);                                                                \
+        }                                                                                       \
     }
 
 #endif

@@ -112,7 +112,7 @@ template <class Step> struct Runner {
 
     template <class A, class R> MORPH_FN Runner(const A& a, const R& t, const Step&) : it(a, t, -1) {}
     template <class A> MORPH_FN bool has_room(const A& a, const Step& s) {  // for an entry
-        s.rooms(a, it, [&](i64* meta, i32& room, i32 each, i32 number) {
+        s.rooms(a, it, [&](i64* meta, Room& room, i32 each, i32 number) {
             if (room >= each || it.failed) return;
             i32 taken = injected(a.status) ? 0 : take_room(meta, each - room, BATCH * each, 0);
             room += taken;

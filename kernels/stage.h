@@ -48,7 +48,7 @@ template <class E, class A, class I> MORPH_FN void carry_over(const A& a, const 
 
 #else
 
-template <class A, class I, class E> MORPH_FN void stage(const A& a, const I& it, i32& room, const E& e) {
+template <class A, class I, class E> MORPH_FN void stage(const A& a, const I& it, Room& room, const E& e) {
     e.write(a, it, Slots(E::meta(a, it), 1, room).first());
 }
 template <class E> MORPH_FN void stage_nothing() {}

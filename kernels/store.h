@@ -24,6 +24,8 @@ struct ItemBase {
 };
 
 #ifdef __CUDACC__
+typedef i32 Room;  // rows that an item has reserved
+
 // Adds every active lane's count (from 0) with one atomic, or takes it off; gives each lane the value
 // before its own part.  In two steps, so that several sums can be under way at once.
 struct Together {
@@ -93,7 +95,7 @@ MORPH_FN bool may_reserve(i64* status, ItemBase& it, i32 store) {
 struct Ask {
     i64* meta;
     i64 count;
-    i32& room;
+    Room& room;
     i32 store;
     i64 apart = 0;
     MORPH_FN i32 n() const { return count <= 0 || count > 0x7fffffff ? 0 : i32(count); }
@@ -111,13 +113,26 @@ struct Ask {
     }
 };
 // Takes room in several stores, or fails the item; what was taken is given back at its end.
-MORPH_FN bool reserve(ItemBase& it, const Ask& a) { return a.count <= 0 || a.end(a.begin(), it); }
+MORPH_FN bool reserve(ItemBase& it, const Ask& a) {
+    if (a.count <= 0) return true;
+#ifndef __CUDACC__
+    if (a.room.stock && a.n() && a.room.stock->gives(a.meta, a.n(), a.room)) return true;
+#endif
+    return a.end(a.begin(), it);
+}
 MORPH_FN bool reserve(ItemBase& it, const Ask& a, const Ask& b) {
+#ifndef __CUDACC__
+    return reserve(it, a) & reserve(it, b);
+#endif
     Together x = a.begin(), y = b.begin();
     return a.end(x, it) & b.end(y, it);
 }
 template <class... More>
 MORPH_FN bool reserve(ItemBase& it, const Ask& a, const Ask& b, const Ask& c, const More&... more) {
+#ifndef __CUDACC__
+    if constexpr (sizeof...(More) > 0) return reserve(it, a, b) & reserve(it, c, more...);
+    return reserve(it, a, b) & reserve(it, c);
+#endif
     Together x = a.begin(), y = b.begin(), z = c.begin();
     bool rest = true;
     if constexpr (sizeof...(More) > 0) rest = reserve(it, more...);
@@ -128,7 +143,13 @@ MORPH_FN bool reserve(ItemBase& it, const Ask& a, const Ask& b, const Ask& c, co
 MORPH_FN i64 reusable(const i64* meta) { return load(meta + COMMITTED) - load(meta + HEAD); }
 
 // At the end of an item: gives back what it did not use.
-MORPH_FN void give_back(i64* meta, i32 room) {
+MORPH_FN void give_back(i64* meta, const Room& room) {
+#ifndef __CUDACC__
+    if (room.stock) {
+        if (room) room.stock->keep(meta, room);
+        return;
+    }
+#endif
     if (room) add_up(meta + BUDGET, room);
 }
 
@@ -141,17 +162,27 @@ MORPH_FN i64 ring_mask(const i64* meta) {
 
 // `n` consecutive slots at the end of a store; several stores can be asked before one is waited for.
 struct Slots {
+#ifdef __CUDACC__
     Together taken;
     MORPH_FN Slots(i64* meta, i32 n, i32& room) : taken(meta + COUNT, n, 1) { room -= n; }
     MORPH_FN i32 first() const { return taken.row(); }
+#else
+    i32 row;
+    MORPH_FN Slots(i64* meta, i32 n, Room& room) {
+        row = n == 1 && room.stock ? room.stock->slot(meta, room) : -1;
+        if (row < 0) row = Together(meta + COUNT, n, 1).row();
+        room -= n;
+    }
+    MORPH_FN i32 first() const { return row; }
+#endif
 };
 
 // One row: a deleted one if there is any, else at the end.
-MORPH_FN i32 new_row(i64* meta, const i32* free, i32& room) {
+MORPH_FN i32 new_row(i64* meta, const i32* free, Room& room) {
     if (reusable(meta) > 0) {
         i64 h = add_together(meta + HEAD, 1);
         if (h < load(meta + COMMITTED)) {
-            room--;
+            room -= 1;
             return load(free + (h & ring_mask(meta)));
         }
     }

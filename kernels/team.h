@@ -20,10 +20,11 @@ struct Team {
     i32 launch;   // what single(row) compares: the launch, or below 0 a step of a program
     bool looked;  // all have read what a step may write: a barrier first
     bool took;    // all have read a flag: a barrier before it is taken again
+    bool left;    // a program stands before a step that a team of another size is to run
 
     template <class A> MORPH_FN Team(const A& a, i32 thread, i32 threads)
         : thread(thread), threads(threads), replay(a.replay), master(false), told(false),
-          sense(0), round(0), launch(i32(a.launch)), looked(false), took(false) {}
+          sense(0), round(0), launch(i32(a.launch)), looked(false), took(false), left(false) {}
 };
 
 #ifdef __CUDACC__
@@ -36,12 +37,14 @@ MORPH_FN u32 add_release(u32* p, u32 x) {
     return v;
 }
 MORPH_FN i32 members(const Team&) { return gridDim.x; }
+MORPH_FN bool alone(const Team&) { return false; }  // whether nobody has to be waited for
 MORPH_FN bool speaks(const Team&) { return threadIdx.x == 0; }  // for its block
 MORPH_FN bool leads(const Team&) { return blockIdx.x == 0; }
 MORPH_FN void gather_block() { __syncthreads(); }
 MORPH_FN bool any_of_block(bool x) { return __syncthreads_or(x); }
 MORPH_FN void pause(i32) {}
 template <class A> MORPH_FN void rewind(const A&) {}
+template <class A, class R, class Step> MORPH_FN bool leaves(const A&, R&, const Step&, i64, i64) { return false; }
 
 // The items first + thread, first + thread + threads, ...
 struct Share {
@@ -74,6 +77,7 @@ MORPH_FN void acquire() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 MORPH_FN void publish() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 MORPH_FN u32 add_release(u32* p, u32 x) { return __atomic_fetch_add(p, x, __ATOMIC_ACQ_REL); }
 MORPH_FN i32 members(const Team& t) { return t.threads; }
+MORPH_FN bool alone(const Team& t) { return t.threads == 1; }
 MORPH_FN bool speaks(const Team&) { return true; }
 MORPH_FN bool leads(const Team& t) { return t.thread == 0; }
 MORPH_FN void gather_block() {}
@@ -88,10 +92,28 @@ MORPH_FN void pause(i32 spins) {  // on a loaded machine the thread waited for m
 template <class A> MORPH_FN void rewind(const A& a) { store(a.cursor, 0); }  // by the master
 
 #ifdef MORPH_FAULTS  // tests: threads meet over few items too
-constexpr i32 LEAST_ITEMS = 2, LEAST_BATCH = 2, LEAST_CHUNK = 1;
+constexpr i32 LEAST_ITEMS = 2, LEAST_BATCH = 2, LEAST_CHUNK = 1, WIDE = 4, NARROW = 3;
 #else
-constexpr i32 LEAST_ITEMS = 512, LEAST_BATCH = 64, LEAST_CHUNK = 32;
+constexpr i32 LEAST_ITEMS = 512, LEAST_BATCH = 64, LEAST_CHUNK = 32, WIDE = 16384, NARROW = 4096;
 #endif
+static i32 crew = 1;  // how many threads there are
+
+// How much a step has to do: its items, and the edges of some of them, which stand for all.
+template <class A, class R, class Step> MORPH_FN i64 work(const A& a, const R& t, const Step& s, i64 first, i64 last) {
+    i64 n = last - first, edges = 0;
+    if constexpr (Step::SPREADS) {
+        i64 apart = n / 64 + 1;
+        for (i64 i = first; n < WIDE && i < last; i += apart) edges += s.entries(a, t, i) * apart;
+    }
+    return n + edges;
+}
+// Whether a step of a program is for a team of another size: one thread runs small ones alone, and is
+// spared barriers and locked instructions.
+template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    if (crew <= 1 || t.replay) return false;
+    i64 n = work(a, t, s, first, last);
+    return t.left = t.threads == 1 ? n >= WIDE : n < NARROW;
+}
 
 // Chunks from a cursor, so that a thread with heavy items takes fewer.
 struct Share {
@@ -124,7 +146,9 @@ template <i32 FIRST, i32... MORE> MORPH_FN i32 one_of(i32 i) {
 template <class A> MORPH_FN bool arrive(const A& a, Team& t) {
     gather_block();
     t.master = t.told = false;
-    if (speaks(t)) {
+    if (alone(t)) {
+        t.master = true;
+    } else if (speaks(t)) {
         t.sense = add_release(a.barrier, 1);
         t.master = (t.sense & ~(RELEASED | TOLD)) == u32(members(t) - 1);
     }
@@ -137,7 +161,8 @@ template <class A> MORPH_FN bool await_release(const A& a, Team& t) {  // what t
     return now & TOLD;
 }
 template <class A> MORPH_FN void depart(const A& a, Team& t) {
-    if (t.master) {
+    if (alone(t)) {
+    } else if (t.master) {
         u32 released = (t.sense & RELEASED) ^ RELEASED;
         add_release(a.barrier, (t.told ? released | TOLD : released) - (t.sense + 1));
     } else if (speaks(t)) {

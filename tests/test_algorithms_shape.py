@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from targets import everywhere, host, tries
 
 import morph
+from morph.algorithms import triangles
 
 
 @tries(10)
@@ -72,12 +75,15 @@ def test_core_numbers_are_those_of_networkx(target, edges):
 
 
 @tries(10)
-@given(edge_lists(most=14), st.booleans())
-def test_triangles(target, edges, directed):
+@given(edge_lists(most=14), st.booleans(), st.sampled_from([triangles.SHORT, -1]))
+def test_triangles(target, edges, directed, short):
     want = nx.triangles(simple(edges))
-    for found in everywhere(
-        target, lambda: morph.triangle_count(graph_of(edges, target, directed=directed))
-    ):
+
+    def run():
+        with mock.patch.object(triangles, "SHORT", short):  # rows are merged, or hashed
+            return morph.triangle_count(graph_of(edges, target, directed=directed))
+
+    for found in everywhere(target, run):
         assert host(found.triangles).tolist() == [want[i] for i in range(edges[0])]
         assert found.total == sum(want.values()) // 3 and found.triangles.dtype == np.int64
 
@@ -133,6 +139,9 @@ def test_large_graphs_with_many_threads(device):
     graph = simple(edges)
     g = morph.Graph.from_networkx(graph, device=device)
     want, cored = nx.triangles(graph), nx.core_number(graph)
-    assert host(morph.triangle_count(g).triangles).tolist() == [want[i] for i in range(5000)]
+    for short in (0, 10**6):
+        with mock.patch.object(triangles, "SHORT", short):
+            found = morph.triangle_count(g)
+        assert host(found.triangles).tolist() == [want[i] for i in range(5000)]
     assert host(morph.core_number(g).core).tolist() == [cored[i] for i in range(5000)]
     assert morph.connected_components(g).components == nx.number_connected_components(graph)

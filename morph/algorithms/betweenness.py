@@ -80,29 +80,10 @@ def give(p, then, ends):
                 then.add(t)
 
 
-@kernel
-def give_back(p, then, ends):
-    if p.dist > 0:
-        p.share += p.carried + ends
-    for t in p.outnbrs:
-        if t.dist + 1 == p.dist:
-            atomic_add(t.carried, t.paths / p.paths * (1.0 + p.carried))
-            if atomic_sub(t.ahead, 1) == 1:
-                then.add(t)
-
-
 @program
 def carry(now, then, ends):
     while not now.empty:
         foreach(now, give, then, ends)
-        now, then = then, now
-        then.clear()
-
-
-@program
-def carry_back(now, then, ends):  # edges are held both ways
-    while not now.empty:
-        foreach(now, give_back, then, ends)
         now, then = then, now
         then.clear()
 
@@ -172,7 +153,7 @@ def betweenness(
                     f"from {s} there are more shortest paths than float64 can count"
                 )
             then.clear()
-            (carry if graph.directed else carry_back)(leaves, then, ends)
+            carry(leaves, then, ends)
         share = graph.points.share[:].copy()
     with graph.device.active():
         share *= _scale(graph, chosen, endpoints, normalized)

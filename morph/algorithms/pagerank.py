@@ -52,16 +52,6 @@ def pull(p, base, damping):
 
 
 @kernel
-def pull_back(p, base, damping):  # edges are held both ways
-    total = 0.0
-    for t in p.outnbrs:
-        total += t.given
-    rank = base * p.jump + damping * total
-    p.moved = abs(rank - p.rank)
-    p.rank = rank
-
-
-@kernel
 def pull_weighted(p, base, damping):
     total = 0.0
     for e in p.inedges:
@@ -99,7 +89,7 @@ def _iterating(pull):
     return iterate
 
 
-iterate, iterate_back, iterate_weighted = map(_iterating, (pull, pull_back, pull_weighted))
+iterate, iterate_weighted = map(_iterating, (pull, pull_weighted))
 
 
 def pagerank(
@@ -148,7 +138,7 @@ def pagerank(
     jump = _jump(graph, personalization)
     if weighted:
         _check_weights(graph)
-    run = iterate_weighted if weighted else iterate if graph.directed else iterate_back
+    run = iterate_weighted if weighted else iterate
     names = ("rank", "out", "given", "moved", "jump")
     all = Table("all", graph.device, loose=f64, moved=f64)
     all.extend(1)

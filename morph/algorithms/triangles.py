@@ -1,10 +1,11 @@
 """Triangles: sets of three points, each joined to the two others.
 
 Every edge is turned towards the end of higher degree, so that no point keeps more than sqrt(2 m) of
-them, and each triangle u -> v, u -> w, v -> w is found once: the shorter of the rows of u and v is
-looked up in the other (Chiba, Nishizeki 1985; Schank, Wagner 2005), which is hashed, with linear
-probing.  Points are renamed in order of degree, so that of a sorted row of u only what follows v
-has to be looked up.  O(m^1.5) at most, after a sort of the edges.
+them, and each triangle u -> v, u -> w, v -> w is found once: w stands in the rows of both u and v
+(Chiba, Nishizeki 1985; Schank, Wagner 2005).  Points are renamed in order of degree, so that of a
+sorted row of u only what follows v counts.  Short rows are merged; where they are longer, the
+shorter is looked up in the other, which is hashed, with linear probing.  O(m^1.5) at most, after a
+sort of the edges.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from morph.graph import Graph
 from morph.kernel import foreach, func, kernel
 from morph.prelude import atomic_add, atomic_cas, exponent, f64, i32, i64, u32
 
+SHORT = 8  # rows are merged where points keep so many edges in the mean, or fewer
 GOLDEN = 2654435769  # 2^32 by the golden ratio: multiples of it are spread evenly
 
 
@@ -47,6 +49,27 @@ def insert(e, slots):
     at, last = home(e.dst, size), (u32(1) << size) - 1
     while atomic_cas(slots[4 * e.src.first + at].holds, None, e.dst) is not None:
         at = (at + 1) & last
+
+
+@kernel
+def merge(e, h):
+    """Go through what is left of the row of u behind v and the row of v at once."""
+    u, v = e.src, e.dst
+    i, j = i64(e.id) + 1, v.first
+    last, end = u.first + u.out_degree, v.first + v.out_degree
+    found = i32(0)
+    while i < last and j < end:
+        a, b = h.edges[i].dst, h.edges[j].dst
+        if a == b:
+            atomic_add(a.triangles, 1)
+            found += 1
+        if a.id <= b.id:
+            i += 1
+        if b.id <= a.id:
+            j += 1
+    if found > 0:
+        atomic_add(u.triangles, found)
+        atomic_add(v.triangles, found)
 
 
 @kernel
@@ -126,10 +149,13 @@ def triangle_count(graph: Graph) -> TriangleCount:
     """
     turned, order = _turned(graph)
     turned.points.add("triangles", i64, fill=0)
-    slots = turned.add_table("slots", holds=Ref("points"))
-    slots.extend(4 * len(turned.edges))
-    foreach(turned.edges, insert, slots)
-    foreach(turned.edges, close, slots)
+    if len(turned.edges) <= SHORT * len(turned.points):
+        foreach(turned.edges, merge, turned)
+    else:
+        slots = turned.add_table("slots", holds=Ref("points"))
+        slots.extend(4 * len(turned.edges))
+        foreach(turned.edges, insert, slots)
+        foreach(turned.edges, close, slots)
     with graph.device.active():
         triangles = graph.device.xp.empty(len(graph.points), np.int64)
         triangles[order] = turned.points.triangles.array

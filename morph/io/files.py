@@ -39,13 +39,13 @@ def read_bytes(path: StrPath) -> bytes:
     OSError
         If the file cannot be read.
     """
-    with _opened(path) as file:
+    with opened(path) as file:
         return file.read()
 
 
 def read_head(path: StrPath, size: int) -> bytes:
     """Read the first ``size`` bytes of a file, or fewer if it is shorter, as `read_bytes` does."""
-    with _opened(path) as file:
+    with opened(path) as file:
         return file.read(size)
 
 
@@ -57,8 +57,8 @@ def read_array(path: StrPath) -> NDArray[np.uint8]:
 
 
 @contextmanager
-def _opened(path: StrPath) -> Iterator[IO[bytes]]:
-    """Open a file to be read; what a decompressor complains of is a `FormatError`."""
+def opened(path: StrPath) -> Iterator[IO[bytes]]:
+    """Open a file to be read, decompressed; what a decompressor complains of is a `FormatError`."""
     suffix = split_compression(path)[1]
     try:
         with _OPENERS.get(suffix, open)(path, "rb") as file:

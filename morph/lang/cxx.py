@@ -23,19 +23,19 @@ from morph.lang.types import (
 )  # fmt: skip
 
 KEYWORDS = frozenset(
-    """Args PREPARES Item Run SETTLES Way a alignas alignof and and_eq asm auto bitand bitor
-    blockDim blockIdx bool break case catch char char16_t char32_t class compl const
-    const_cast constexpr continue decltype default delete do double dynamic_cast else end_item
-    enum explicit export extern false float for friend goto gridDim if inline int it long
-    mutable namespace new noexcept not not_eq nullptr operator or or_eq prepare private
-    protected public register reinterpret_cast return run settle short signed sizeof static
-    static_assert static_cast struct switch template this threadIdx thread_local throw true
-    try typedef typeid typename union unsigned using virtual void volatile warpSize wchar_t
-    way while xor xor_eq""".split()
+    """Args PHASES PREPARES Item Run SETTLES Way a alignas alignof and and_eq asm auto
+    bitand bitor blockDim blockIdx bool break case catch char char16_t char32_t class compl
+    const const_cast constexpr continue crew crowd decltype default delete do double
+    dynamic_cast else end_item enum explicit export extern false float for friend gap_count
+    gaps goto gridDim if inline int it long mutable namespace new noexcept not not_eq
+    nullptr operator or or_eq prepare private protected public register reinterpret_cast
+    return run settle short signed sizeof static static_assert static_cast struct switch
+    template this threadIdx thread_local throw true try typedef typeid typename union
+    unsigned using virtual void volatile warpSize wchar_t way while xor xor_eq""".split()
 )
 MEMBERS = frozenset(  # of what items and threads carry
     """position row failed reserved key priority launch block step thread threads replay master
-    sense round looked took told way ahead""".split()
+    sense round looked took told left way ahead""".split()
 )
 CALL = re.compile(r"\b([A-Za-z_]\w*)[(<]|\b(?:struct|define) (\w+)|\b([A-Z_]+) =")
 
@@ -143,10 +143,17 @@ class Names:
             return f"edge_at({k})"
         return f"edge_at(a.{cname(graph)}_{direction}_edge, {k})"
 
-    def end(self, graph: str, direction: str) -> str:
-        """The column that holds the other end of an edge."""
+    def ends(self, graph: str, direction: str) -> str:
+        """What holds the other ends of edges: a column, or of loose rows a word by entry."""
+        if self.graphs[graph].loose:
+            return f"a.{cname(graph)}_{direction}_end"
         edges = dict(self.graphs[graph].tables)["edges"]
         return self.column(edges, "dst" if direction == "out" else "src")
+
+    def end(self, graph: str, direction: str, k: str, edge: str) -> str:
+        """The other end of the edge at entry ``k``."""
+        ends = self.ends(graph, direction)
+        return f"edge_at({ends}, {k})" if self.graphs[graph].loose else f"{ends}.get({edge})"
 
     def plain(self, slot: str) -> bool:
         """Whether an item of the store is the ``item`` of a collection, not its own row."""

@@ -260,7 +260,7 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
     edge, end = "i32(k)", "-1"
     if isinstance(loop, ir.ForEdges):
         edge = n.edge(loop.graph, loop.direction, "k")
-        end = f"{n.end(loop.graph, loop.direction)}.get(edge)" if loop.var else end
+        end = n.end(loop.graph, loop.direction, "k", "edge") if loop.var else end
     call = ", ".join(("r.edge", "r.end")[: len(bound(loop))])
     first = early(spread, n)
     call += "".join(f", r.{n.member(x)}" for x in first)
@@ -275,6 +275,9 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
         f"    static constexpr i64 LIMIT = {LIMITS[s.balance] if listed(e, s) else 'NO_LIST'};",
         *_rooms(e, s.kernel),
         *_room_ahead(e, s),
+        "    MORPH_FN i64 entries(const Args& a, const Run& t, i64 i) const {",
+        *(f"    {x}" for x in e.way([f"    return {_entries(e, s, spread)};"], "t")),
+        "    }",
         f"    typedef {name}_live Live;",
         f"    typedef {f'{name}_rest' if rest else 'Nothing'} Rest;",
         f"    typedef {f'{name}_sums' if sums else 'Nothing'} Sums;",
@@ -348,6 +351,30 @@ def _room_ahead(e: Emission, s: ir.Foreach) -> list[str]:
         *(f"    {x}" for x in e.way(meta, "t")),
         "    }",
     ]
+
+
+def _entries(e: Emission, s: ir.Foreach, spread: Spread) -> str:
+    """How many entries item ``i`` has, as far as that is known before it runs."""
+    loop, n = spread.loop, e.names
+    if isinstance(loop, ir.ForRows):
+        begin, end = n.extent(loop.slot)
+        return f"{end} - {begin}"
+    point = loop.point
+    if not isinstance(point, ir.Var):
+        return "0"
+    listed = n.stores[s.slot].kind == "collection"
+    item, k = f"{n.column(s.slot, 'item')}.get(i)" if listed else "i", e.kernels[s.kernel]
+    if point.name == k.params[0][0]:
+        is_item = n.plain(s.slot) or not listed
+    else:
+        is_item = any(
+            isinstance(x, ir.Assign) and x.name == point.name and isinstance(x.value, ir.Load)
+            and (x.value.place.slot, x.value.place.column) == (s.slot, "item")
+            for x in k.body
+        )  # fmt: skip
+    if not is_item:
+        return "0"
+    return f"degree(a.{cname(loop.graph)}_{loop.direction}_offset, {item})"
 
 
 def _values(f: ir.Func) -> list[Any]:

@@ -17,16 +17,14 @@ from morph.lang.abi import cname
 from morph.lang.cxx import Names, prelude_names
 from morph.lang.cxx_spread import emit_spread, listed, spread_structs, step_members
 from morph.lang.cxx_stmt import Body, adds, named
+from morph.lang.cxx_stock import close_gaps, served, stocks
 from morph.lang.flow import changed, constants, moving, one_way
 from morph.lang.fused import emit_program
 from morph.lang.spread import lists, runs_ahead, spreads
 from morph.lang.types import Handle, Local, Object, Type
 
-HEADERS = (
-    "types", "words", "half", "math", "atomics", "column", "team", "store", "collection", "single",
-    "set", "graph", "predicates", "stage", "hubs", "room", "balance", "ahead",
-    "launch", "together",
-)  # fmt: skip
+HEADERS = """types words half math atomics column team stock store collection single set graph
+             predicates stage hubs room balance ahead launch together""".split()
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
 USES_ITEM = re.compile(r"\bit\b").search
 USES_WAY = re.compile(r"\bway\.").search
@@ -102,10 +100,9 @@ class Emission:
             {n.slot for n in nodes if isinstance(n, ALLOCATES)}
             | {n.slot for n in nodes if isinstance(n, ir.Need) and not n.local}
         )
+        self.served = served(self)
         self.can_fail = any(isinstance(n, ir.Reserve | ir.LocalAdd) for n in nodes)
-        self.claims = abi.claims(unit)
-        self.spreads = spreads(unit)
-        self.ahead = runs_ahead(unit)
+        self.claims, self.spreads, self.ahead = abi.claims(unit), spreads(unit), runs_ahead(unit)
         self.calls = Counter(n.func for n in nodes if isinstance(n, ir.Call))
         self.locks = bool(self.names.reborn) or any(isinstance(n, ir.Lock) for n in nodes)
         self.moving = moving(unit, self.reached)
@@ -211,7 +208,8 @@ class Emission:
         if self.claims:
             self.put("        round = u32(load(a.status + ROUND));")
         self.put("    }", "};", "", "struct Item : ItemBase {")
-        self.put(*(f"    i32 {cname(s)}_room = 0;" for s in self.rooms))
+        self.put("    typedef ::Stocks Stocks;")
+        self.put(*(f"    Room {cname(s)}_room{{}};" for s in self.rooms))
         if self.ahead:
             self.put("    Ahead ahead;")
         if u.fused:
@@ -230,6 +228,7 @@ class Emission:
             for f in map(cname, flags):
                 self.put(f"        {f}_flag = a.{f}_flag + t.{f}_turn;")
         self.put("    }", "};")
+        stocks(self)
         for k in self.kernels.values():
             if k.commit is not None:
                 self._live(k)
@@ -356,6 +355,9 @@ class Emission:
         self.put(f"enum {{ PREPARES = {before} }};  // the master has something to do before all")
         ends = bool(settled) or u.fused or self.claims
         self.put(f"enum {{ SETTLES = {int(ends)} }};  // the master has something to do at its end")
+        self.put(
+            f"enum {{ PHASES = {int(u.fused and not self.claims)} }};  // one runs small steps"
+        )
         self._prepare()
         if u.fused:
             emit_program(self)
@@ -393,7 +395,7 @@ class Emission:
         """What the master loads, and does unless ``failed``, after a step that ran ``node``."""
         changes = (*ALLOCATES, ir.Delete, ir.Take)
         found = sorted({n.slot for n in ir.walk(node) if isinstance(n, changes)})
-        lines = []
+        lines = [x for slot in found for x in close_gaps(self, slot)]
         for slot in (*found, *(s for s in clears if s not in found)):
             words, meta = f"{cname(slot)}_words", f"{self.names.base(slot)}_meta"
             if self.names.stores[slot].kind == "table":

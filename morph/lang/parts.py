@@ -177,18 +177,18 @@ class Parts(Expressions):
         self, x: ir.Expr, graph: str, table: str, directed: bool, name: str, pos: Pos
     ) -> Value | None:
         if table == "points":
-            both = "all" if directed else "out"
+            both, into = ("all", "in") if directed else ("out", "out")
             walks = {
-                "outnbrs": ("out", "point"), "innbrs": ("in", "point"), "nbrs": (both, "point"),
+                "outnbrs": ("out", "point"), "innbrs": (into, "point"), "nbrs": (both, "point"),
                 "outedges": ("out", "edge"), "inedges": ("in", "edge"), "edges": (both, "edge"),
             }  # fmt: skip
             if name in walks:
                 direction, bind = walks[name]
                 return Iterator(pos, graph, x, direction, bind)
-            if name in ("out_degree", "in_degree"):
-                return ir.Degree(graph=graph, point=x, direction=name[:-7], type=I64, pos=pos)
-            if name == "degree":
-                return ir.Degree(graph=graph, point=x, direction=both, type=I64, pos=pos)
+            degrees = {"out_degree": "out", "in_degree": into, "degree": both}
+            if name in degrees:
+                walk = degrees[name]
+                return ir.Degree(graph=graph, point=x, direction=walk, type=I64, pos=pos)
         if table == "edges" and name in ("nbr1", "nbr2", "nbrs"):
             x = self.bind(x)
             src, dst = (self._of_row(x, Handle(f"{graph}.edges"), c, pos) for c in ("src", "dst"))

@@ -1,0 +1,53 @@
+"""What a CPU thread takes of lists at once, as C++; see ``kernels/stock.h``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from morph.lang.abi import cname
+
+if TYPE_CHECKING:
+    from morph.lang.emit import Emission
+
+
+SERVED = 8  # lists, at most
+
+
+def served(e: Emission) -> list[str]:
+    """The lists of which CPU threads take several slots at once; handed out rows stay in place."""
+    lists = [s for s in e.rooms if e.names.stores[s].kind == "collection"]
+    return [s for s in lists if s not in e.names.apart][:SERVED]
+
+
+def stocks(e: Emission) -> None:
+    """What a CPU thread takes of lists at once."""
+    lists = [cname(s) for s in e.served]
+    e.put("", "struct Stocks {  // what a thread has taken of lists at once, on a CPU")
+    if lists:
+        e.put("#ifndef __CUDACC__", f"    Stock {', '.join(lists)};")
+        e.put("    void serve(Item& it) {")
+        e.put(*(f"        it.{s}_room.stock = &{s};" for s in lists), "    }")
+        e.put("    static void release(Item& it) {")
+        e.put(*(f"        it.{s}_room.stock = nullptr;" for s in lists), "    }")
+        e.put(f"    void flush() {{ {' '.join(f'{s}.flush();' for s in lists)} }}", "#else")
+    e.put("    MORPH_FN void serve(Item&) {}", "    static MORPH_FN void release(Item&) {}")
+    e.put("    MORPH_FN void flush() {}", *(["#endif"] if lists else []), "};")
+
+
+def close_gaps(e: Emission, slot: str) -> list[str]:
+    """Before the master looks at a list: its last items move to slots that nobody used."""
+    if slot not in e.served:
+        return []
+    moves = []
+    for c in e.names.stores[slot].columns:
+        if (slot, c.name) in e.names.changed:
+            x = e.names.column(slot, c.name)
+            one = f"{x}.set(to, {{}}{x}.get(from{{}}));"
+            if c.size:
+                loop = f"for (i32 j = 0; j < {c.size}; j++)"
+                moves.append(f"{loop} {one.format('j, ', ', j')}")
+            else:
+                moves.append(one.format("", ""))
+    meta = f"{e.names.base(slot)}_meta"
+    move = f"[&](i64 to, i64 from) {{ {' '.join(moves)} }}"
+    return [f"close_gaps({meta}, {move});"]

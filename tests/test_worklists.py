@@ -1,0 +1,136 @@
+"""Advance, filter, and order by key, against SciPy and plain Python, on every target."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from graphs import edge_lists
+from hypothesis import given
+from scipy.sparse import coo_array, csgraph
+from targets import everywhere, host, tries
+
+import morph
+from morph.prelude import atomic_min, i32
+from morph.worklists import advance, advance_once, in_order, keep, keep_once
+
+FAR = 2**31 - 1
+
+
+@morph.func
+def rises(p, t):
+    return t.id > p.id
+
+
+@morph.func
+def even(p):
+    return p.id % 2 == 0
+
+
+@tries(10)
+@given(edge_lists(most=12))
+def test_advance_and_filter(target, edges):
+    n, src, dst, _ = edges
+    led = sorted(v for u, v in zip(src, dst, strict=True) if v > u)
+
+    def run():
+        g = morph.Graph.from_edges(src, dst, n=n, device=target)
+        found = []
+        for step in (advance, advance_once):
+            all, into = morph.Collection(g.points), morph.Collection(g.points)
+            all.extend(np.arange(n))
+            morph.foreach(all, step, rises, into)
+            found.append(into)
+        return found
+
+    for twice, once in everywhere(target, run):
+        assert sorted(host(twice.items).tolist()) == led
+        assert sorted(host(once.items).tolist()) == sorted(set(led))
+
+
+def test_filters(target):
+    g = morph.Graph.from_edges([], [], n=9, device=target)
+    for step, want in ((keep, [2, 2, 4]), (keep_once, [2, 4])):
+        items, into = morph.Collection(g.points), morph.Collection(g.points)
+        items.extend([1, 2, 2, 3, 4, 7])
+        morph.foreach(items, step, even, into)
+        assert sorted(host(into.items).tolist()) == want
+
+
+def test_advance_in_a_program(target):
+    @morph.func
+    def farther(p, t):
+        return atomic_min(t.dist, p.dist + 1) > p.dist + 1
+
+    @morph.program
+    def levels(now, then):
+        level = 0
+        while not now.empty:
+            morph.foreach(now, advance, farther, then)
+            now, then = then, now
+            then.clear()
+            level += 1
+        return level
+
+    g = morph.generate.grid(4, 5, device=target)
+    g.points.add("dist", i32, fill=99)
+    g.points[0].dist = 0
+    now = morph.Collection(g.points)
+    now.add(0)
+    assert levels(now, morph.Collection(g.points)) == 8
+    assert host(g.points.dist[:]).tolist() == [i + j for i in range(4) for j in range(5)]
+
+
+@morph.kernel
+def relax(entry, g, limit, near, far):
+    p, before = entry.item, entry.key
+    for t in p.outnbrs:
+        d = before + g.weight(p, t)
+        if atomic_min(t.dist, d) > d:
+            if d <= limit:
+                near.add(t, key=d)
+            else:
+                far.add(t, key=d)
+
+
+@tries(10)
+@given(edge_lists(most=12))
+def test_shortest_paths_in_order(target, edges):
+    n, src, dst, weight = edges
+    weight = np.asarray(weight).astype(np.int32) % 50 + 1
+    lightest = {}
+    for u, v, w in zip(src, dst, weight.tolist(), strict=True):
+        lightest[u, v] = min(w, lightest.get((u, v), w))
+    ends = tuple(zip(*lightest, strict=True)) or ((), ())
+    matrix = coo_array((list(lightest.values()), ends), shape=(n, n)).tocsr()
+    want = csgraph.dijkstra(matrix, indices=0)
+
+    for kind in (np.int32, np.float32):
+
+        def run(kind=kind):
+            g = morph.Graph.from_edges(src, dst, weight=weight.astype(kind), n=n, device=target)
+            far = FAR if kind is np.int32 else np.inf
+            found = []
+            for delta in (None, 3):
+                g.points.add("dist", kind, fill=far)
+                g.points[0].dist = 0
+                items = morph.Collection(g.points, key=kind)
+                items.add(0, key=0)
+                in_order(items, relax, g, delta=delta)
+                assert items.empty
+                found.append(host(g.points.dist[:]).astype(float))
+                g.points.drop("dist")
+            return found
+
+        for found in everywhere(target, run):
+            for dist in found:
+                assert np.where(dist == FAR, np.inf, dist).tolist() == want.tolist()
+
+
+def test_bad_orders():
+    g = morph.generate.grid(2, 2)
+    with pytest.raises(ValueError, match="one column 'key', but these have \\['item'\\]"):
+        in_order(morph.Collection(g.points), relax, g)
+    items = morph.Collection(g.points, key=i32)
+    with pytest.raises(ValueError, match="delta is a positive number, not 0"):
+        in_order(items, relax, g, delta=0)
+    assert in_order(items, relax, g) == 0
