@@ -1,0 +1,116 @@
+"""What algorithms keep on a graph for their next call, and columns that are lent."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import shortest_path
+from targets import host
+
+import morph
+from morph.prelude import i32
+
+WHERE = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+FILL = {"dist": (i32, 7)}
+
+
+def path(where, n=6):
+    ids = np.arange(n - 1, dtype=np.int32)
+    weight = np.ones(n - 1, np.int32)
+    return morph.Graph.from_edges(ids, ids + 1, weight=weight, symmetrize=True, device=where)
+
+
+def levels(g, source=0):
+    ends = host(g.edges.src), host(g.edges.dst)
+    n = len(g.points)
+    m = csr_array((np.ones(len(ends[0])), ends), shape=(n, n))
+    found = shortest_path(m, indices=source, unweighted=True)
+    return np.where(np.isfinite(found), found, -1).astype(int).tolist()
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_columns_come_back_as_they_were(where):
+    g = path(where)
+    lent = g.points.lent(**FILL)
+    assert not lent.fits()
+    with lent:
+        there = g.points.version
+        address = g.points.address("column", "dist")
+        g.points.dist[2] = 5
+    gone = g.points.version
+    assert "dist" not in g.points.columns and lent.fits()
+    with lent:
+        assert (g.points.version, g.points.address("column", "dist")) == (there, address)
+        assert host(g.points.dist).tolist() == [7] * 6
+    assert g.points.version == gone
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_columns_that_do_not_fit_are_made_anew(where):
+    g = path(where)
+    lent = g.points.lent(**FILL)
+    with lent:
+        g.points.extend(20)  # they move
+    assert not lent.fits() and "dist" not in g.points.columns
+    with lent:
+        assert host(g.points.dist).tolist() == [7] * 26
+    g.points.add("dist", i32, fill=3)
+    assert not lent.fits()
+    with lent:
+        assert host(g.points.dist).tolist() == [7] * 26
+    assert host(g.points.dist).tolist() == [3] * 26
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_a_second_call_binds_nothing_anew(where):
+    g = path(where)
+    for source in (0, 3, 0):
+        found = morph.bfs(g, source)
+        assert host(found.distance).tolist() == levels(g, source)
+        launches = list(morph.algorithms.bfs.search.launches.values())
+    morph.bfs(g, 1)
+    assert list(morph.algorithms.bfs.search.launches.values()) == launches
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_what_is_kept_follows_a_graph_that_changes(where):
+    g = path(where)
+    solve = morph.bfs, morph.connected_components, morph.core_number
+    for step in range(4):
+        for f in solve:
+            f(g), f(g)
+        morph.sssp(g), morph.mst(g), morph.sssp(g)
+        assert host(morph.bfs(g, 0).distance).tolist() == levels(g)
+        assert "dist" not in g.points.columns or step > 2
+        first = len(g.points)
+        g.points.extend(3)
+        ends = [0, first, first, first + 1]
+        g.edges.extend(4, src=ends, dst=[ends[k ^ 1] for k in range(4)], weight=1)
+        if step == 1:
+            g.compact()
+        if step == 2:
+            g.points.add("dist", i32, fill=9)
+    assert (host(g.points.dist)[:15] == 9).all()
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_a_call_that_fails_keeps_nothing(where):
+    g = path(where)
+    morph.bfs(g)
+    with pytest.raises(ValueError, match="not a vertex"):
+        morph.bfs(g, 99)
+    with pytest.raises(ZeroDivisionError), g.points.lent(**FILL):
+        raise ZeroDivisionError
+    assert not g.points.columns
+    assert host(morph.bfs(g, 5).distance).tolist() == [5, 4, 3, 2, 1, 0]
+
+
+def test_rows_of_an_entry_that_wait():
+    """An add whose place nobody asks for is laid down; a sum for all is made once a warp."""
+    morph.bfs(path("cpu"))
+    made = morph.algorithms.bfs.search.source()
+    assert "BATCHED = true" in made and "stage(a, it, it." in made
+    assert "carry_over<" in made
+    morph.sssp(path("cpu"))
+    assert "i32 weight_early_" in morph.algorithms.sssp.search.source()
