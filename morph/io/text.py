@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from morph.io import numbers
 
 CHUNK = 1 << 23  # bytes parsed at once: the masks over them stay in cache
-PIECE = 1 << 24  # bytes parsed before their numbers are narrowed: enough for all cores
+PIECE = 1 << 22  # bytes parsed before their numbers are narrowed: enough for all cores
 _INTEGER = re.compile(rb"[+-]?[0-9]+\Z")
 _NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)\Z", re.IGNORECASE)
