@@ -202,6 +202,21 @@ template <class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
 #endif
 }
 
+// Addition that nobody waits for.
+template <class T> MORPH_FN void add_to(T* p, Value<T> v) { atomic_add(p, v); }
+#ifdef __CUDACC__
+#define MORPH_RED(T, BITS, REGISTER)                                                                   \
+    MORPH_FN void add_to(T* p, T v) {                                                                  \
+        asm volatile("red.relaxed.gpu.global.add." #BITS " [%0], %1;" ::"l"(p), REGISTER(v) : "memory"); \
+    }
+MORPH_RED(i32, u32, "r")
+MORPH_RED(u32, u32, "r")
+MORPH_RED(i64, u64, "l")
+MORPH_RED(u64, u64, "l")
+MORPH_RED(f32, f32, "f")
+MORPH_RED(f64, f64, "d")
+#endif
+
 template <class T> MORPH_FN T atomic_cas(T* p, Value<T> old, Value<T> v) { return swap_if(p, T(old), T(v)); }
 template <class T> MORPH_FN T atomic_cas(T* p, Value<T> old, Value<T> v, i32* flag) {
     T seen = swap_if(p, T(old), T(v));

@@ -1,5 +1,15 @@
 // Adjacency: edge ids by point, in compressed rows.  offset[p] .. offset[p + 1] are p's entries;
 // entry k is edge `edge[k]`, or edge k itself where `edge` is null.  It does not change during a launch.
+// Of a graph that batches change, rows are loose: each tells where it begins and how many entries it has,
+// and has room for more; and entries have the other ends of their edges, too.
+
+struct LooseRow {  // a record of morph/loose.py
+    i64 begin;
+    i32 size, room;
+};
+MORPH_FN i64 row_begin(const LooseRow* row, i64 p) { return load_fixed(&row[p].begin); }
+MORPH_FN i64 row_end(const LooseRow* row, i64 p) { return load_fixed(&row[p].begin) + load_fixed(&row[p].size); }
+MORPH_FN i32 degree(const LooseRow* row, i64 p) { return load_fixed(&row[p].size); }
 
 MORPH_FN i64 row_begin(const i64* offset, i64 p) { return load_fixed(offset + p); }
 MORPH_FN i64 row_end(const i64* offset, i64 p) { return load_fixed(offset + p + 1); }
@@ -16,10 +26,16 @@ template <class C> MORPH_FN i32 find_edge(const i64* offset, const i32* edge, co
     return -1;
 }
 
+MORPH_FN i32 find_edge(const LooseRow* row, const i32* edge, const i32* end, i32 x, i32 y) {
+    for (i64 k = row_begin(row, x), last = row_end(row, x); k < last; k++)
+        if (edge_at(end, k) == y) return edge_at(edge, k);
+    return -1;
+}
+
 // A point's out-entries and then its in-entries, as one range.
 struct Both {
     i64 out, outs, in, n;
-    MORPH_FN Both(const i64* out_offset, const i64* in_offset, i64 p)
+    template <class Rows> MORPH_FN Both(const Rows* out_offset, const Rows* in_offset, i64 p)
         : out(row_begin(out_offset, p)), outs(row_end(out_offset, p) - out),
           in(row_begin(in_offset, p) - outs), n(outs + row_end(in_offset, p) - in - outs) {}
     MORPH_FN bool is_out(i64 j) const { return j < outs; }

@@ -28,6 +28,9 @@ MORPH_MATH(exp_of, expf, exp)
 MORPH_MATH(log_of, logf, log)
 MORPH_MATH(floor_of, floorf, floor)
 MORPH_MATH(ceil_of, ceilf, ceil)
+MORPH_FN f32 fused(f32 x, f32 y, f32 z) { return __fmaf_rn(x, y, z); }  // x * y + z, rounded once
+MORPH_FN f64 exp2_of(f64 x) { return exp2(x); }
+MORPH_FN f64 log2_of(f64 x) { return log2(x); }
 #else
 #define MORPH_MATH(NAME)                                                  \
     MORPH_FN f32 NAME##_of(f32 x) { return __builtin_##NAME##f(x); }      \
@@ -42,7 +45,49 @@ MORPH_MATH(exp)
 MORPH_MATH(log)
 MORPH_MATH(floor)
 MORPH_MATH(ceil)
+MORPH_FN f32 fused(f32 x, f32 y, f32 z) { return __builtin_fmaf(x, y, z); }
+MORPH_FN f64 exp2_of(f64 x) { return __builtin_exp2(x); }
+MORPH_FN f64 log2_of(f64 x) { return __builtin_log2(x); }
 #endif
+
+// Of f32, exp2 and log2 are sums and products that IEEE 754 defines, so all targets give the same bits;
+// within 1 ulp.  Minimax polynomials of (2^x - 1) / x and log2(1 + x) / x.  Below 2^-126 exp2 gives 0.
+MORPH_FN f32 exp2_of(f32 x) {
+    f32 y = x >= -126.f ? x < 128.f ? x : 0.f : 0.f;  // no branches: a GPU would have to join them again
+    f32 whole = floor_of(y + 0.5f), f = y - whole, p = 0.00015353362f;
+    p = fused(p, f, 0.00133988739f);
+    p = fused(p, f, 0.00961843692f);
+    p = fused(p, f, 0.0555033237f);
+    p = fused(p, f, 0.240226477f);
+    p = fused(p, f, 0.693147182f);
+    u32 bits = to_bits(fused(p, f, 1.f));
+    f32 power = from_bits<f32>(bits + (u32(i32(whole)) << 23));
+    return x >= -126.f ? x < 128.f ? power : from_bits<f32>(0x7f800000u) : x < -126.f ? 0.f : x;
+}
+MORPH_FN f32 log2_of(f32 x) {
+    u32 bits = to_bits(x);
+    i32 more = 0;
+    if (bits - 0x00800000u >= 0x7f000000u) {  // not a normal positive number
+        if (x == 0.f) return from_bits<f32>(0xff800000u);
+        if (!(x > 0.f)) return from_bits<f32>(0x7fc00000u);
+        if (bits >= 0x7f800000u) return x;
+        bits = to_bits(x * 8388608.f), more = 23;
+    }
+    bits -= 0x3f3504f3u;  // sqrt(1/2)
+    i32 whole = i32(bits) >> 23;
+    f32 f = from_bits<f32>((bits & 0x007fffffu) + 0x3f3504f3u) - 1.f, p = 0.125837058f;
+    p = fused(p, f, -0.207269758f);
+    p = fused(p, f, 0.215715602f);
+    p = fused(p, f, -0.238944814f);
+    p = fused(p, f, 0.287916243f);
+    p = fused(p, f, -0.360703677f);
+    p = fused(p, f, 0.480910629f);
+    p = fused(p, f, -0.721347332f);
+    p = fused(p, f, 1.44269502f);
+    return fused(p, f, f32(whole - more));
+}
+MORPH_FN f16 exp2_of(f16 x) { return f16(exp2_of(f32(x))); }
+MORPH_FN f16 log2_of(f16 x) { return f16(log2_of(f32(x))); }
 
 // The sign bit of a float, whatever its size.
 template <class T> MORPH_FN bool sign_of(T x) { return to_bits(x) >> (8 * sizeof(T) - 1); }

@@ -6,6 +6,7 @@ from morph.algorithms.betweenness import betweenness
 from morph.algorithms.bfs import bfs
 from morph.algorithms.components import connected_components
 from morph.algorithms.cores import core_number, k_core
+from morph.algorithms.dynamic import DynamicBFS, DynamicComponents, DynamicSSSP
 from morph.algorithms.mst import mst
 from morph.algorithms.pagerank import pagerank
 from morph.algorithms.refine import refine, refine_with_report
@@ -15,6 +16,7 @@ from morph.algorithms.triangulate import triangulate
 from morph.collect import Collection, Flag, Set
 from morph.device import device
 from morph.dtypes import Ref, vec
+from morph.formula import Formula
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel, program, timing
 from morph.lang.errors import LanguageError
@@ -24,16 +26,18 @@ from morph.reduce import reduce
 from morph.table import Table
 
 __all__ = [
-    "Collection", "Flag", "Graph", "LanguageError", "Mesh", "Pslg", "Ref", "Set", "Table",
-    "betweenness", "bfs", "connected_components", "core_number", "device", "foreach", "func",
-    "k_core", "kernel", "mst", "pagerank", "program", "reduce", "refine", "refine_with_report",
-    "sssp", "timing", "triangle_count", "triangulate", "vec",
+    "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag", "Formula", "Graph",
+    "LanguageError", "Mesh", "Pslg", "Ref", "Set", "Table", "betweenness", "bfs",
+    "connected_components", "core_number", "device", "foreach", "func", "k_core", "kernel", "mst",
+    "pagerank", "program", "reduce", "refine", "refine_with_report", "sssp", "timing",
+    "triangle_count", "triangulate", "vec",
 ]  # fmt: skip
 __version__ = "0.1.0"
+LAZY = ("generate", "io", "survey", "validate", "worklists")
 
 
 def __getattr__(name: str) -> object:
-    """Import ``morph.io``, ``generate``, ``validate`` and ``worklists`` when first used."""
-    if name in ("io", "generate", "validate", "worklists"):
+    """Import the modules of `LAZY`, as ``morph.io``, when they are first used."""
+    if name in LAZY:
         return importlib.import_module(f"morph.{name}")
     raise AttributeError(f"module 'morph' has no attribute {name!r}")

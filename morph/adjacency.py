@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from morph.device import Array, Device
+from morph.dtypes import ID_LIMIT
+from morph.loose import Loose, batch_table
 from morph.table import Table
 from morph.values import check_ids
 
@@ -93,19 +95,31 @@ class Adjacency:
     ----------
     sorted_by : str or None
         The column of edges that orders each point's out-edges, before their ids.
+    loose : bool
+        Rows have room, and batches change them in place; then what `index` gives is a copy.
     """
 
-    __slots__ = ("_built", "edges", "points", "sorted_by")
+    __slots__ = ("_batch", "_built", "_loose", "edges", "loose", "points", "sorted_by")
 
     def __init__(self, points: Table, edges: Table) -> None:
         self.points = points
         self.edges = edges
         self.sorted_by: str | None = None
         self._built: dict[str, Index] = {}
+        self.loose = False
+        self._loose: dict[str, Loose] = {}
+        self._batch: Table | None = None
+
+    @property
+    def built(self) -> bool:
+        """Whether there is an index."""
+        return bool(self._built or self._loose)
 
     def clear(self) -> None:
         """Have everything built anew."""
         self._built.clear()
+        self._loose.clear()
+        self.loose = False
 
     def sort_by(self, column: str | None) -> None:
         """Order out-edges by a column from now on."""
@@ -120,7 +134,7 @@ class Adjacency:
         """Copy what another graph's index has, whose rows are the same."""
         copy = self.points.device.copy
         self.sorted_by = other.sorted_by
-        for direction, (offsets, ids) in other._built.items():
+        for direction, (offsets, ids) in other._built.items() if not other.loose else ():
             self._built[direction] = copy(offsets), None if ids is None else copy(ids)
 
     def index(self, direction: str) -> Index:
@@ -133,9 +147,109 @@ class Adjacency:
         """
         if direction not in ("out", "in"):
             raise ValueError(f"direction {direction!r}: expected 'out' or 'in'")
-        offsets, ids = self._built.get(direction) or self._build(direction)
+        found = self._built.get(direction)
+        if found is None and self.loose:
+            found = self.rows(direction).packed(len(self.points))
+        offsets, ids = found or self._build(direction)
         self._built[direction] = built = self._padded(offsets), ids
         return built
+
+    # --- loose rows ------------------------------------------------------------------------------
+
+    def loosen(self) -> bool:
+        """Give the rows room, from now on; whether that can be.  Nothing changes if it raises."""
+        if self.loose or self.sorted_by is not None:
+            return self.loose
+        made = {d: self._with_room(d) for d in self._built}
+        if not made or None in made.values():
+            return False
+        self._loose = {d: rows for d, rows in made.items() if rows is not None}
+        self.loose = True
+        self._built.clear()
+        return True
+
+    def rows(self, direction: str) -> Loose:
+        """Give the rows with room of a direction, built if needed, for all points and edges."""
+        found = self._loose.get(direction)
+        if found is None:
+            self._built[direction] = self._build(direction)
+            found = self._with_room(direction)
+            if found is None:
+                raise MemoryError("the index with room would have more than 2^31 entries")
+            self._loose[direction] = found
+        found.cover(self.points.capacity, self.edges.capacity)
+        return found
+
+    def insert(self, ids: Array, src: Array, dst: Array) -> bool:
+        """Put edges into loose rows, in place; whether addresses have changed."""
+        from morph.inplace import put_in  # noqa: PLC0415
+
+        moved, before = False, self._addresses()
+        while self._loose:
+            names, near, far = self._sides(src, dst)
+            short = put_in(self._table(), [self.rows(d) for d in names], ids, near, far)
+            if not short:
+                break
+            for d in names:
+                self._enlarge(d, int(ids.size))
+            moved = True
+        self._built.clear()
+        return moved or self._addresses() != before
+
+    def remove(self, ids: Array, src: Array, dst: Array) -> None:
+        """Take edges out of loose rows, in place."""
+        from morph.inplace import take_out  # noqa: PLC0415
+
+        names, near, far = self._sides(src, dst)
+        if names:
+            take_out(self._table(), [self.rows(d) for d in names], ids, near, far)
+        self._built.clear()
+
+    def find(self, src: Array, dst: Array, after: Array) -> Array:
+        """Give the least edge above ``after`` of each pair, in loose rows; -1 if there is none."""
+        from morph.inplace import find  # noqa: PLC0415
+
+        names, near, far = self._sides(src, dst)
+        return find(self._table(), [self.rows(d) for d in names], near, far, after)
+
+    def refresh(self) -> None:
+        """Forget copies of loose rows, which have changed."""
+        if self.loose:
+            self._built.clear()
+
+    def _sides(self, src: Array, dst: Array) -> tuple[list[str], Array, Array]:
+        names: list[str] = [d for d in ("out", "in") if d in self._loose]
+        return (names, dst, src) if names == ["in"] else (names, src, dst)
+
+    def _table(self) -> Table:
+        if self._batch is None:
+            self._batch = batch_table(self.points.device)
+        return self._batch
+
+    def _addresses(self) -> list[tuple[int, int]]:
+        return [(s.rows.capacity, s.limit) for s in self._loose.values()]
+
+    def _enlarge(self, direction: str, count: int) -> None:
+        """Make room at an arena's end, of what is dead before it if that is much."""
+        rows = self._loose[direction]
+        top, dead = rows.shares()
+        if 3 * dead > top:
+            self._built[direction] = rows.packed(len(self.points))
+            tidy = self._with_room(direction)
+            if tidy is not None:
+                self._loose[direction] = rows = tidy
+                top = 0 if rows.limit > rows.shares()[0] + 4 * count else top
+        if top:
+            rows.grow(min(max(rows.limit + rows.limit // 4, top + 4 * count), ID_LIMIT))
+
+    def _with_room(self, direction: str) -> Loose | None:
+        """The built index of a direction, as rows with room."""
+        offsets, ids = self._built[direction]
+        columns, names = self.edges.columns, ("src", "dst")
+        near, far = (columns[c].array for c in (names if direction == "out" else names[::-1]))
+        capacities = self.points.capacity, self.edges.capacity
+        n = len(self.points)
+        return Loose.of(offsets[: n + 1], ids, near, far, self.points.device, *capacities)
 
     def _build(self, direction: str) -> Index:
         edges, device = self.edges, self.edges.device

@@ -9,6 +9,8 @@ import numpy as np
 
 from morph.adjacency import Adjacency
 from morph.arrange import Rows
+from morph.batch import Applied, Batch
+from morph.changes import Then, apply, pair_up
 from morph.compact import compact
 from morph.device import Array, Device, device
 from morph.dtypes import Ref
@@ -41,6 +43,8 @@ class Graph(Making):
         they are where the input had them.
     version : int
         Increases whenever the adjacency is out of date.
+    changes : int
+        Increases whenever points or edges come, go, or get other ends, by whatever means.
 
     Notes
     -----
@@ -51,8 +55,8 @@ class Graph(Making):
 
     kind: ClassVar[str] = "graph"
     __slots__ = (
-        "__weakref__", "_adjacency", "_made", "device", "directed", "edge_order",
-        "edges", "kept", "name", "out_identity", "points", "tables", "version",
+        "__weakref__", "_adjacency", "_made", "_pairs", "changes", "device", "directed",
+        "edge_order", "edges", "kept", "name", "out_identity", "points", "tables", "version",
     )  # fmt: skip
 
     def __init__(self, device: str | Device = "cpu", directed: bool = True) -> None:
@@ -61,8 +65,9 @@ class Graph(Making):
         self.directed = directed
         self.tables: dict[str, Table] = {}
         self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
-        self.version = 0
+        self.version = self.changes = 0
         self.out_identity = False
+        self._pairs: Array | None = None  # each edge's reverse
         self.edge_order: Array | None = None
         self._made = 0  # edges that edge_order tells of
         self.points = self.add_table("points")
@@ -116,11 +121,28 @@ class Graph(Making):
 
     # --- adjacency -------------------------------------------------------------------------------
 
-    def structure_changed(self) -> None:
+    def structure_changed(self, reverses: Array | None = None) -> None:
         """Have the adjacency built anew: points or edges came, went, or have other ends."""
-        self._adjacency.clear()
-        self.out_identity = False
-        self.version += 1
+        self._pairs = reverses
+        self.points_changed()
+
+    def points_changed(self, appended: bool = False) -> None:
+        """Have the adjacency built anew: points came or went.
+
+        Of a `loose` one no more than need be, if they are behind all others (``appended``).
+        """
+        if self.loose and appended:
+            self._adjacency.refresh()
+        else:
+            self._adjacency.clear()
+            self.out_identity = False
+            self.version += 1
+        self.changes += 1
+
+    @property
+    def loose(self) -> bool:
+        """Whether the index has room, and batches change it in place: from the first one on."""
+        return self._adjacency.loose
 
     def points_resized(self) -> None:
         """Make the index longer at its next use: the points' capacity changed."""
@@ -143,16 +165,32 @@ class Graph(Making):
         offsets, ids = self._adjacency.index(direction)
         return offsets[: len(self.points) + 1], ids
 
+    def index(self, direction: str) -> None:
+        """Build the index of a direction, if it is not there."""
+        if self.loose:
+            self._adjacency.rows(direction)
+        else:
+            self._adjacency.index(direction)
+
     def address(self, kind: str, column: str = "") -> int:
         """Give the address of an index: ``out_offset``, ``out_edge``, ``in_offset``, ``in_edge``.
 
+        Of a `loose` one also ``out_end``, ``in_end``; and offsets are rows of `morph.loose`.
         The index is built if needed; addresses are valid while ``version`` and those of the tables
         stay.  Offsets are there for the whole capacity of the points.  Where entry k is edge k, the
         address of ``out_edge`` is 0.
         """
         direction, _, part = kind.partition("_")
-        if direction not in ("out", "in") or part not in ("offset", "edge"):
+        if (
+            direction not in ("out", "in")
+            or part not in ("offset", "edge", "end")[: 2 + self.loose]
+        ):
             raise ValueError(f"a graph has no {kind!r} array")
+        if self.loose:
+            rows = self._adjacency.rows(direction)
+            if part == "offset":
+                return rows.rows.address("column", "begin")
+            return rows.entries.address("column", part)
         offsets, ids = self._adjacency.index(direction)
         if part == "offset":
             return self.device.pointer(offsets)
@@ -176,6 +214,82 @@ class Graph(Making):
         self._adjacency.sort_by(by)
         self.out_identity = False
         self.version += 1
+
+    # --- changes ---------------------------------------------------------------------------------
+
+    def apply(
+        self, inserts: Any = None, deletes: Any = None, updates: Any = None,
+        delete_points: Any = None, *, nonnegative: bool = False, then: Then = None,
+    ) -> Applied:  # fmt: skip
+        """Delete, change and insert edges: the whole batch, or, if it raises, nothing.
+
+        Points are deleted first, with all their edges, then edges are deleted, then weights are
+        set, then edges inserted: so nothing but a point to come and go takes two batches.
+
+        Parameters
+        ----------
+        inserts : (src, dst), (src, dst, weight), or mapping of column names to arrays
+            Arrays of shape (k,), of any device, or one value each.  Columns not named take their
+            fill.  A pair that has an edge already gets a parallel one; loops are allowed.
+        deletes : array of ids, or tuple (src, dst)
+            Edges by id, or by their ends: then the k-th mention of a pair names the k-th of its
+            edges, by id.
+        updates : (ids, weight) or (src, dst, weight)
+            Weights to set.  A pair names its edge of the least id.
+        delete_points : array of ids
+        nonnegative : bool
+            Refuse weights below 0, and NaN.
+        then : callable, optional
+            Called with what was applied, when the graph has changed.  If it raises, the graph is
+            put back as it was.
+
+        Returns
+        -------
+        Applied
+            Which edges came, went and changed, and how many were absent or named twice.
+
+        Raises
+        ------
+        TypeError, ValueError, OverflowError
+            Naming the argument, the position and the value at fault.
+
+        Notes
+        -----
+        Of a graph that is not directed, an edge is two arcs, each other's `reverses`; it is named
+        by either, or by its ends in any order, and both are inserted, deleted and changed.
+
+        Edges keep their ids until `compact`; a deleted edge's id may be given to a later one.
+        """
+        batch = Batch.of(self, inserts, deletes, updates, delete_points, nonnegative)
+        return apply(self, batch, then)
+
+    def reverses(self) -> Array:
+        """Give each edge's reverse in a graph that is not directed; -1 for dead edges.
+
+        Returns
+        -------
+        array of int32, shape (len(edges),)
+
+        Raises
+        ------
+        ValueError
+            If the graph is directed, or an edge has no reverse.
+        """
+        if self.directed:
+            raise ValueError("the graph is directed: its edges have no reverses")
+        if self._pairs is None:
+            self._pairs = pair_up(self)
+        return self._pairs[: len(self.edges)]
+
+    def _forget_order(self, ids: Array) -> None:
+        """Note that edges ``ids`` are not those that `edge_order` tells of."""
+        if self._made and self.edges.deletes:
+            with self.device.active():
+                ids = ids[ids < self._made]
+                if ids.size:
+                    if self.edge_order is None:
+                        self.edge_order = self.device.xp.arange(self._made, dtype=np.int32)
+                    self.edge_order[ids] = -1
 
     # --- views -----------------------------------------------------------------------------------
 
@@ -254,6 +368,14 @@ class Graph(Making):
             g.edge_order = g.device.copy(self.edge_order)
         g._adjacency.copy_from(self._adjacency)
         return g
+
+    def snapshot(self) -> Graph:
+        """Give a copy on the same device, for readers of the graph as it is now.
+
+        A batch changes a graph's arrays in place, and nothing else may read them meanwhile.  The
+        copy has its own, with all ids as they are; it costs what its columns and its index take.
+        """
+        return self.to(self.device)
 
     def like(self, device: str | Device | None = None) -> Graph:
         """Give a graph with the same tables, columns and layouts, without rows."""

@@ -127,6 +127,14 @@ class Program(Function):
         launch = launch_for(self, None, args, None)
         return self.eager(*args) if launch is None else launch.run(args, None)
 
+    def alone(self, *args: Any) -> Any:
+        """Run by one thread of a CPU: for so little work that others would only wait for it.
+
+        On another device, and in what is computed, as a plain call.
+        """
+        launch = launch_for(self, None, args, None)
+        return self.eager(*args) if launch is None else launch.run(args, None, alone=True)
+
     def eager(self, *args: Any) -> Any:
         """Run as plain Python, launch by launch; the result is the same."""
         return self.__wrapped__(*args)

@@ -202,6 +202,7 @@ class Launch:
         self.what = what
         self.device = compiled.device
         self.scratch = scratch(compiled.device)
+        self.team = 0  # CPU threads that run it
         self.as_of = 0  # how many launches had ended when the words were last compared
         self.objects = weakref.WeakValueDictionary(slots.objects)
         self.bound = [weakref.ref(o) for o in slots.objects.values()]
@@ -261,8 +262,8 @@ class Launch:
 
     # --- running ---------------------------------------------------------------------------------
 
-    def run(self, args: tuple[Any, ...], where: Where) -> Any:
-        """Launch; grow and replay until every item has run."""
+    def run(self, args: tuple[Any, ...], where: Where, alone: bool = False) -> Any:
+        """Launch, by one thread of a CPU if ``alone``; replay until every item has run."""
         compiled, shared = self.compiled, self.scratch
         values = [
             args[o] if isinstance(o, int) else self._captured(o, where) for o in compiled.origins
@@ -274,6 +275,7 @@ class Launch:
                 self._note_versions()
             elif not self.versions:
                 self._fill()
+            self.team = 1 if alone else threads()
             try:
                 if self.device.kind == "python":
                     self._interpret(values)
@@ -296,7 +298,7 @@ class Launch:
         """Write the addresses of everything the unit touches."""
         compiled, objects = self.compiled, self.objects
         for slot, direction in compiled.adjacency:
-            objects[slot].adjacency(direction)
+            objects[slot].index(direction)
         for i, f in enumerate(compiled.fields):
             if f.slot:
                 extra = (f.column,) if f.column else ()
@@ -309,7 +311,6 @@ class Launch:
         self.words[index["barrier"]] = pointer(s.barrier)
         self.words[index["cursor"]] = pointer(s.cursor)
         self.words[index["state"]] = pointer(self.state) if compiled.unit.fused else 0
-        self.words[index["threads"]] = threads()
         self.edges = max((objects[g].edges.capacity for g, _ in compiled.adjacency), default=0)
 
     def _note_versions(self) -> None:
@@ -345,6 +346,7 @@ class Launch:
         s.launches += 1
         signed[index["launch"]] = s.launches
         signed[index["replay"]] = 0
+        signed[index["threads"]] = self.team
         if s.dirty or self.compiled.can_fail:
             s.begin()
         if self.compiled.lists:
@@ -370,6 +372,7 @@ class Launch:
             signed = self.signed  # new, if local collections were widened
             signed[index["launch"]] = s.launches  # the same: locks of the first run stay taken
             signed[index["replay"]] = 1
+            signed[index["threads"]] = self.team
             self._fill_bits()
 
     def _threads(self) -> int:

@@ -31,11 +31,13 @@ from morph.lang.builtins import (
     barrier,
     ceil,
     exp,
+    exp2,
     exponent,
     floor,
     incircle,
     local,
     log,
+    log2,
     orient2d,
     popcount,
     single,
@@ -46,7 +48,7 @@ from morph.lang.builtins import (
 
 __all__ = [
     "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min",
-    "atomic_or", "atomic_sub", "atomic_xor", "barrier", "bool_", "ceil", "exp", "exponent",
-    "f16", "f32", "f64", "floor", "i8", "i16", "i32", "i64", "incircle", "local", "log",
+    "atomic_or", "atomic_sub", "atomic_xor", "barrier", "bool_", "ceil", "exp", "exp2", "exponent",
+    "f16", "f32", "f64", "floor", "i8", "i16", "i32", "i64", "incircle", "local", "log", "log2",
     "orient2d", "popcount", "single", "sqrt", "struct", "u8", "u16", "u32", "u64", "vector",
 ]  # fmt: skip

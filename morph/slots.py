@@ -68,7 +68,8 @@ class Slots:
             self.objects[inner] = table
         for _, inner in tables:
             self.stores[inner] = self._store(inner, self.objects[inner])
-        self.graphs[slot] = GraphInfo(slot, tuple(tables), g.directed, g.out_identity)
+        identity = g.out_identity and not g.loose
+        self.graphs[slot] = GraphInfo(slot, tuple(tables), g.directed, identity, g.loose)
 
     def _store(self, slot: str, obj: Any) -> Store:
         columns = []

@@ -171,7 +171,7 @@ class Table(Store):
         words[HEAD if again else COUNT] += 1
         self._settle(words)
         self._push()
-        self.changed()
+        self.changed(appended=not again)
         return Row(self, id)
 
     def extend(self, n: int | None = None, **arrays: Any) -> int:
@@ -198,7 +198,7 @@ class Table(Store):
             self._write(first, n, checked)
         self.words[COUNT] += n
         self.settle()
-        self.changed()
+        self.changed(appended=True)
         return first
 
     def adopt(self, n: int, arrays: Mapping[str, Array]) -> None:
@@ -286,9 +286,11 @@ class Table(Store):
         self.settle()
         self.changed()
 
-    def changed(self) -> None:
-        """Tell the graph that rows came or went."""
-        if self.graph is not None and self.name in ("points", "edges"):
+    def changed(self, appended: bool = False) -> None:
+        """Tell the graph that rows came or went; or that there are more ``appended`` ones only."""
+        if self.graph is not None and self.name == "points":
+            self.graph.points_changed(appended)
+        elif self.graph is not None and self.name == "edges":
             self.graph.structure_changed()
 
     def compact(self) -> None:

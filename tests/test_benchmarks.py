@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import importlib
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -85,3 +86,16 @@ def test_inputs(script, tmp_path):
 def test_others_run(script, name, options, capsys):
     script(name, *options.split()).main()
     assert "NO" not in capsys.readouterr().out
+
+
+def test_sat_beside_peers(script, capsys):
+    sat = script("sat")
+    options = ["--seeds", "1", "--device", "cpu", "--limit", "20"]
+    sat.main(["-n", "300", "--ratio", "3.5", "--peers", "pysat", "--phases", *options])
+    out = capsys.readouterr().out
+    assert "3-SAT 300 x 3.5" in out and " 1/1 " in out and "search " in out
+    assert "pysat" in out or importlib.util.find_spec("pysat") is None
+    assert len(sat.FALCON) == 7
+    sat.FALCON[:] = [(3, 300, 1050, 67, 46, 26, 23)]
+    sat.main(["--falcon", *options])
+    assert "Falcon K20c / SP" in capsys.readouterr().out

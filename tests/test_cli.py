@@ -68,7 +68,7 @@ def test_help_and_version():
     ("args", "message"),
     [
         (["frob"], "No such command 'frob'."),
-        (["check"], "Missing argument 'MESH|GRAPH'."),
+        (["check"], "Missing argument 'MESH|GRAPH|CNF'."),
         (["check", "nope"], "nope.node: No such file or directory"),
         (["refine", ITALY, "-a"], f"-a without a number: there is no {ITALY}.area, and no region"),
         (["refine", "nope", "-q", 20], "nope.node: No such file or directory"),

@@ -74,7 +74,7 @@ def test_the_same_graphs_everywhere(kind):
 @given(st.integers(0, 1000), st.sampled_from([1 << 17, 16]))
 def test_loops_and_duplicates_on_demand(kind, directed, seed, parts):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(generate, "_PART", parts)
+        patch.setattr(generate.graphs, "_PART", parts)
         options = {"seed": seed, "weight": (0, 2**40), "directed": directed}
         make = {"uniform": lambda **o: generate.uniform(9, 80, **o),
                 "rmat": lambda **o: generate.rmat(3, 10, **o)}[kind]  # fmt: skip
@@ -130,7 +130,7 @@ def test_grids(rows, columns, torus):
 @given(st.integers(0, 80), st.floats(0, 1.5), st.integers(0, 9), st.sampled_from([1 << 17, 5]))
 def test_geometric_joins_exactly_the_near(n, radius, seed, parts):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(generate, "_PART", parts)
+        patch.setattr(generate.graphs, "_PART", parts)
         g = is_sound(generate.geometric(n, radius, weight="length", seed=seed))
     x, y = g.points.x[:], g.points.y[:]
     distance = np.hypot(x[:, None] - x, y[:, None] - y)

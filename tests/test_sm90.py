@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import morph
-from morph import binding
+from morph import binding, changes
 from morph.algorithms import triangles
 from morph.build import cuda
 from morph.kernel import Kernel, Program
@@ -48,6 +48,7 @@ def modules():
     """The package's modules that have kernels."""
     names = [
         "reduce",
+        "inplace",
         *(f"algorithms.{p.stem}" for p in (ROOT / "morph/algorithms").glob("[!_]*.py")),
     ]
     return [importlib.import_module(f"morph.{name}") for name in names]
@@ -67,7 +68,8 @@ def compile_all(seen, wanted):
         assert cubin[:4] == b"\x7fELF" and name.encode() in cubin
 
 
-def test_algorithms(units):
+def test_algorithms(units, monkeypatch):
+    monkeypatch.setattr(changes, "SHARE", 0)
     weight = np.array([3, 1, 2, 5], np.int32)
     ends = np.array([0, 0, 1, 2]), np.array([1, 2, 2, 3])
     for dtype in (np.int32, np.float64):
@@ -87,6 +89,12 @@ def test_algorithms(units):
         return a * b
 
     assert morph.reduce(g.points.x, times) == 32
+    both = morph.Graph.from_edges([0, 1], [1, 2], weight=[0, 0], symmetrize=True)
+    for loose in (g, both):  # the same on rows with room, of one direction and of both
+        loose.apply(([0], [1], [1]), [0])
+        loose.adjacency("in"), loose.apply(([0], [1], [1]), [1])
+        assert loose.loose
+        morph.bfs(loose), morph.sssp(loose), morph.pagerank(loose), morph.core_number(loose)
     cross = [[0, 0], [2, 2], [0, 2], [2, 0]]
     rim, places = [[0, 2], [2, 1], [1, 3], [3, 0], [0, 1], [2, 3]], [[1, 0.5, 3, -1]]
     morph.triangulate(cross, rim, [[0.5, 1]], places, crossing="split")
@@ -99,6 +107,9 @@ def test_algorithms(units):
     plate = morph.Pslg([[0, 0], [2, 0], [2, 1], [0, 1]], rim, regions=[[1.5, 0.5, 0, 0.01]])
     morph.refine(plate, 25, "regions", boundary="keep-hull", max_points=9, deterministic=True)
     morph.refine(mesh, 31, size=0.3, boundary="keep-all")
+    with team(1):
+        formula = morph.generate.random_ksat(3, 400, 3.9, seed=1)
+        assert morph.survey.solve(formula, device="cpu").status == "SATISFIABLE"
     compile_all(units, {x.__name__ for m in modules() for x in launched(vars(m)).values()})
 
 

@@ -1,4 +1,4 @@
-"""The ``morph`` command: meshes refined, graphs searched, both checked, files made and converted.
+"""The ``morph`` command: meshes, graphs and formulas worked on and checked, files made.
 
 Bad input ends with exit code 2 and one line on stderr, a missing compiler with 2 and a few lines
 that tell how to get one, Ctrl-C with 130.
@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from morph import __version__
-from morph.cli import checks, graphfiles, graphs, meshes, system
+from morph.cli import checks, graphfiles, graphs, meshes, sat, system
 
 
 class Commands(click.Group):
@@ -103,9 +103,11 @@ for _command in (
     graphs.betweenness,
     graphs.core,
     graphs.triangles,
+    sat.sat,
     graphfiles.generate,
     graphfiles.convert,
     system.info,
     system.cache,
 ):
     main.add_command(_command)
+graphfiles.generate.add_command(sat.ksat)

@@ -1,4 +1,4 @@
-"""``morph check``: meshes, and answers about graphs."""
+"""``morph check``: meshes, answers about graphs, models of formulas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHECKERS = {"components": "connected_components", "core": "core_number",
 
 
 @click.command()
-@click.argument("checked", metavar="MESH|GRAPH")
+@click.argument("checked", metavar="MESH|GRAPH|CNF")
 @click.argument("answer", metavar="ANSWER", required=False)
 @click.option("--as", "algorithm", type=click.Choice(list(MAIN)),
               help="What the array in a .npy is the answer of.")  # fmt: skip
@@ -29,15 +29,22 @@ CHECKERS = {"components": "connected_components", "core": "core_number",
 def check(
     checked: str, answer: str | None, algorithm: str | None, source: tuple[int, ...], as_json: bool
 ) -> None:
-    """Check a mesh in exact arithmetic, or an answer about a graph; exit code 1 if it is wrong.
+    """Check a mesh in exact arithmetic, or an answer about a graph or a formula.
 
-    ANSWER is what `morph bfs GRAPH -o ANSWER.npz`, or another of the graph commands, saved, or an
-    array of any origin in a .npy, whose meaning `--as` tells.
+    Of a graph, ANSWER is what `morph bfs GRAPH -o ANSWER.npz`, or another of the graph commands,
+    saved, or an array of any origin in a .npy, whose meaning `--as` tells.  Of a .cnf, it is what a
+    SAT solver printed.  Exit code 1 if the answer is wrong.
     """
+    from morph.io.files import split_compression  # noqa: PLC0415
+
     if answer is None:
         if algorithm or source:
             raise BadInput("--as and --source are of an answer: morph check GRAPH ANSWER")
         _check_mesh(checked, as_json)
+    elif split_compression(checked)[0].lower().endswith((".cnf", ".dimacs")):
+        if algorithm or source:
+            raise BadInput("--as and --source are of an answer about a graph")
+        _check_model(checked, answer, as_json)
     else:
         _check_answer(checked, answer, algorithm, source, as_json)
 
@@ -85,6 +92,32 @@ def _check_answer(
         raise BadInput(f"{answer}: {error}") from error
     report = {"good": not message, "algorithm": algorithm, "message": message}
     print_report(report, as_json, [f"{algorithm}: {message or 'the answer is right'}"])
+    if message:
+        raise click.exceptions.Exit(1)
+
+
+def _check_model(path: str, answer: str, as_json: bool) -> None:
+    from morph import validate  # noqa: PLC0415
+    from morph.io import read_cnf  # noqa: PLC0415
+    from morph.io.models import read_answer  # noqa: PLC0415
+
+    formula = read_cnf(path)
+    said = read_answer(answer, formula.variables)
+    message = ""
+    if said.status == "UNKNOWN":
+        raise BadInput(f"{answer}: the solver did not know: there is nothing to check")
+    if said.model is None:
+        if not validate.refuted(formula):
+            raise BadInput(f"{answer}: unit propagation alone does not show that there is no model")
+    else:
+        try:
+            validate.model(formula, said.model)
+        except validate.WrongAnswer as error:
+            message = str(error)
+    missing = said.missing if said.model is not None else 0
+    report = {"good": not message, "status": said.status, "unset": missing, "message": message}
+    unset = f" ({missing:,} variables not told were taken as false)" if missing else ""
+    print_report(report, as_json, [f"{said.status}: {message or 'the answer is right'}{unset}"])
     if message:
         raise click.exceptions.Exit(1)
 

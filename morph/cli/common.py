@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,3 +79,33 @@ def print_report(report: dict[str, Any], as_json: bool, lines: list[str]) -> Non
 def in_words(times: dict[str, float]) -> str:
     """Write seconds by phase for people."""
     return ", ".join(f"{name} {value:.3f} s" for name, value in times.items())
+
+
+class Line:
+    """One line on the terminal, rewritten a few times a second."""
+
+    def __init__(self) -> None:
+        self.shown = 0.0
+        self.width = 0
+
+    def offer(self, text: str) -> None:
+        """Show a text, if the last one has been there for a while."""
+        now = time.monotonic()
+        if now - self.shown > 0.1:
+            self.shown = now
+            self.write(text)
+
+    def write(self, text: str) -> None:
+        """Show a text in place of the last one."""
+        click.echo("\r" + text.ljust(self.width), nl=False, err=True)
+        self.width = len(text)
+
+    def clear(self) -> None:
+        """Leave an empty line behind."""
+        if self.width:
+            click.echo("\r" + " " * self.width + "\r", nl=False, err=True)
+
+
+def watched() -> bool:
+    """Tell whether somebody watches progress, not as in a pipe."""
+    return sys.stderr.isatty()

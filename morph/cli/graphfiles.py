@@ -29,7 +29,7 @@ def _check_output(option: str, path: str, form: str | None) -> None:
 
 @click.group(no_args_is_help=True)
 def generate() -> None:
-    """Make a graph and write it: uniform random, R-MAT, grid or torus, random geometric.
+    """Make a graph or a formula and write it.
 
     Every edge is written both ways.  The same options give the same file.
     """

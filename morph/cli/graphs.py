@@ -158,9 +158,17 @@ def bfs(graph_in: str, source: tuple[int, ...], cutoff: int | None, output: str 
 @click.command()
 @_source_option
 @click.option("--cutoff", type=click.FloatRange(0), help="Go no farther than this.")
+@click.option(
+    "--updates", metavar="FILE",
+    help="Then apply batches of '+ u v w', '- u v [id]', '= u v w [id]' lines, parted by blank"
+    " lines, and keep the distances exact; '-' reads them as they come.",
+)  # fmt: skip
+@click.option("--batch", type=click.IntRange(1), metavar="N", help="End a batch after N lines.")
+@click.option("--verify", is_flag=True, help="Compute everything anew after each batch; compare.")
 @_graph_command
-def sssp(graph_in: str, source: tuple[int, ...], cutoff: float | None, output: str | None,
-         spec: str, as_json: bool) -> None:  # fmt: skip
+def sssp(graph_in: str, source: tuple[int, ...], cutoff: float | None, updates: str | None,
+         batch: int | None, verify: bool, output: str | None, spec: str,
+         as_json: bool) -> None:  # fmt: skip
     """Find the shortest paths from the source to every vertex of GRAPH.
 
     Edges without weights have length 1.  Where no path leads, the distance is the largest 64-bit
@@ -168,6 +176,13 @@ def sssp(graph_in: str, source: tuple[int, ...], cutoff: float | None, output: s
     """
     asked: Asked = {"source": list(source), "cutoff": cutoff}
     whole = output is not None and output.endswith(".npz")
+    if updates is None and (batch is not None or verify):
+        raise BadInput("--batch and --verify belong to --updates")
+    if updates is not None:
+        if cutoff is not None:
+            raise BadInput("--cutoff and --updates exclude each other")
+        _follow(graph_in, source, updates, batch, verify, output, spec, as_json)
+        return
 
     def solve(graph: Graph) -> Answer:
         from morph.algorithms.sssp import sssp as run  # noqa: PLC0415
@@ -182,6 +197,48 @@ def sssp(graph_in: str, source: tuple[int, ...], cutoff: float | None, output: s
         return arrays, _reached(distance, far)
 
     _run("sssp", graph_in, source, output, spec, as_json, asked, solve)
+
+
+def _follow(path: str, sources: tuple[int, ...], updates: str, size: int | None, verify: bool,
+            out: str | None, spec: str, as_json: bool) -> None:  # fmt: skip
+    """Shortest paths of a graph that changes: read, follow, save, report."""
+    from morph.algorithms.dynamic import DynamicSSSP  # noqa: PLC0415
+    from morph.cli.updates import follow  # noqa: PLC0415
+    from morph.io import read_edges  # noqa: PLC0415
+
+    where = device_of(spec)
+    check_writable("-o", out)
+    edges = read_edges(path)
+    check_sources(edges, sources)
+    graph = graph_of(path, edges, "sssp", where)
+    try:
+        dynamic = DynamicSSSP(graph, list(sources))
+    except (ValueError, OverflowError) as error:
+        raise BadInput(f"{path}: {error}") from error
+    batches = follow(dynamic, len(edges.src), updates, size, verify, as_json)
+    distance = np.asarray(graph.device.to_host(dynamic.distance))
+    arrays = {"distance": distance}
+    if out is not None:
+        if out.endswith(".npz"):
+            arrays["predecessor"] = np.asarray(graph.device.to_host(dynamic.predecessor))
+        _save(out, "sssp", {"source": list(sources)}, arrays)
+    far = np.inf if distance.dtype.kind == "f" else np.iinfo(distance.dtype).max
+    result = _reached(distance, far)
+    times = {"graph_and_repair": round(sum(b["seconds"] for b in batches), 6)}
+    report: dict[str, Any] = {"vertices": edges.n, "edges": graph.edges.live, **result}
+    report["source"] = sources[0] if len(sources) == 1 else list(sources)
+    report |= {"batches": batches, "verified": verify, "times": times, "device": where.name}
+    shown = ", ".join(f"{key} {value:,}" for key, value in result.items())
+    counts = ", ".join(
+        f"{sum(b[what] for b in batches):,} {what}" for what in ("inserted", "deleted", "changed")
+    )
+    again = sum(b["decision"] == "recomputed" for b in batches)
+    lines = [
+        f"{edges.n:,} vertices, {graph.edges.live:,} arcs", shown,
+        f"{len(batches):,} batches ({again:,} recomputed): {counts}",
+        f"{where.name}: {times['graph_and_repair']:.3f} s",
+    ]  # fmt: skip
+    print_report(report, as_json, lines)
 
 
 @click.command()

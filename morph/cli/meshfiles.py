@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
-from morph.cli.common import BadInput, check_writable
+from morph.cli.common import BadInput, Line, check_writable, watched
 
 if TYPE_CHECKING:
     from morph.mesh import Mesh
@@ -128,38 +126,21 @@ def triangulated(path: str, graph: Pslg, options: dict[str, Any]) -> Mesh:
     return mesh
 
 
-class Progress:
-    """One line on the terminal, rewritten after each round."""
-
-    def __init__(self) -> None:
-        self.shown = 0.0
-        self.width = 0
+class Progress(Line):
+    """How far a mesh is."""
 
     def round(self, rounds: int, bad: int, triangles: int) -> None:
         """Show how far refinement is."""
-        now = time.monotonic()
-        if now - self.shown > 0.1:
-            self.shown = now
-            self._write(f"round {rounds}: {bad:,} bad of {triangles:,} triangles")
+        self.offer(f"round {rounds}: {bad:,} bad of {triangles:,} triangles")
 
     def phase(self, what: str, many: int) -> None:
         """Show what triangulation begins with."""
-        self._write(f"triangulating: {many:,} {what if what != 'domain' else 'triangles'}")
-
-    def _write(self, text: str) -> None:
-        click.echo("\r" + text.ljust(self.width), nl=False, err=True)
-        self.width = len(text)
-
-    def clear(self) -> None:
-        """Leave an empty line behind."""
-        if self.width:
-            self._write("")
-            click.echo("\r", nl=False, err=True)
+        self.write(f"triangulating: {many:,} {what if what != 'domain' else 'triangles'}")
 
 
 def progress_line() -> Progress | None:
-    """Give a line to show progress on; None if nobody watches, as in a pipe."""
-    return Progress() if sys.stderr.isatty() else None
+    """Give a line to show progress on; None if nobody watches."""
+    return Progress() if watched() else None
 
 
 def sizes_of(mesh: Mesh | Pslg) -> dict[str, int]:

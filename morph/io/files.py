@@ -40,7 +40,7 @@ def read_bytes(path: StrPath) -> bytes:
     OSError
         If the file cannot be read.
     """
-    with _opened(path) as file:
+    with opened(path) as file:
         return file.read()
 
 
@@ -58,7 +58,7 @@ def map_bytes(path: StrPath) -> Any:
 
 def read_head(path: StrPath, size: int) -> bytes:
     """Read the first ``size`` bytes of a file, or fewer if it is shorter, as `read_bytes` does."""
-    with _opened(path) as file:
+    with opened(path) as file:
         return file.read(size)
 
 
@@ -70,8 +70,8 @@ def read_array(path: StrPath) -> NDArray[np.uint8]:
 
 
 @contextmanager
-def _opened(path: StrPath) -> Iterator[IO[bytes]]:
-    """Open a file to be read; what a decompressor complains of is a `FormatError`."""
+def opened(path: StrPath) -> Iterator[IO[bytes]]:
+    """Open a file to be read, decompressed; what a decompressor complains of is a `FormatError`."""
     suffix = split_compression(path)[1]
     try:
         with _OPENERS.get(suffix, open)(path, "rb") as file:

@@ -145,6 +145,11 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         g = graphs[graph]
         edges = dict(g.tables)["edges"]
         for d in ("out", "in") if direction == "all" else (direction,):
+            if g.loose:
+                word(graph, f"{d}_offset", "const LooseRow*")
+                word(graph, f"{d}_edge", "const i32*")
+                word(graph, f"{d}_end", "const i32*")
+                continue
             word(graph, f"{d}_offset", "const i64*")
             if d == "in" or not g.out_identity:
                 word(graph, f"{d}_edge", "const i32*")

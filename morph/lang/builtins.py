@@ -11,7 +11,7 @@ import numpy as np
 
 from morph.lang.types import SCALARS, Scalar
 
-FLOAT_FUNCTIONS = ("sqrt", "exp", "log", "floor", "ceil")
+FLOAT_FUNCTIONS = ("sqrt", "exp", "log", "floor", "ceil", "exp2", "log2")
 
 
 class Intrinsic:
@@ -56,7 +56,7 @@ orient2d = Intrinsic("orient2d", "orient2d(a, b, c): 1 if counter-clockwise, 0 o
 incircle = Intrinsic("incircle", "incircle(a, b, c, d): 1 if d is inside circle abc; exact.")
 popcount = Intrinsic("popcount", "popcount(x): number of one bits of an integer.")
 exponent = Intrinsic("exponent", "exponent(x): the e with 2**e <= abs(x) < 2**(e + 1), of a float.")
-sqrt, exp, log, floor, ceil = (
+sqrt, exp, log, floor, ceil, exp2, log2 = (
     Intrinsic(n, f"{n}(x): of a float, in its own precision.", getattr(np, n))
     for n in FLOAT_FUNCTIONS
 )
@@ -70,7 +70,7 @@ _NAMES: dict[int, str] = {
     id(obj): obj.name
     for obj in (
         *_ATOMIC_OBJECTS, single, local, vector, barrier, orient2d, incircle, popcount,
-        exponent, sqrt, exp, log, floor, ceil,
+        exponent, sqrt, exp, log, floor, ceil, exp2, log2,
     )
 }  # fmt: skip
 _FOREIGN: tuple[tuple[Any, str], ...] = (
@@ -79,7 +79,7 @@ _FOREIGN: tuple[tuple[Any, str], ...] = (
     (math.sqrt, "sqrt"), (math.exp, "exp"), (math.log, "log"), (math.floor, "floor"),
     (math.ceil, "ceil"), (np.sqrt, "sqrt"), (np.exp, "exp"), (np.log, "log"),
     (np.floor, "floor"), (np.ceil, "ceil"), (np.minimum, "min"), (np.maximum, "max"),
-    (np.abs, "abs"),
+    (np.abs, "abs"), (math.exp2, "exp2"), (math.log2, "log2"), (np.exp2, "exp2"), (np.log2, "log2"),
 )  # fmt: skip
 _NAMES.update((id(obj), name) for obj, name in _FOREIGN)
 

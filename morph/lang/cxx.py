@@ -143,10 +143,17 @@ class Names:
             return f"edge_at({k})"
         return f"edge_at(a.{cname(graph)}_{direction}_edge, {k})"
 
-    def end(self, graph: str, direction: str) -> str:
-        """The column that holds the other end of an edge."""
+    def ends(self, graph: str, direction: str) -> str:
+        """What holds the other ends of edges: a column, or of loose rows a word by entry."""
+        if self.graphs[graph].loose:
+            return f"a.{cname(graph)}_{direction}_end"
         edges = dict(self.graphs[graph].tables)["edges"]
         return self.column(edges, "dst" if direction == "out" else "src")
+
+    def end(self, graph: str, direction: str, k: str, edge: str) -> str:
+        """The other end of the edge at entry ``k``."""
+        ends = self.ends(graph, direction)
+        return f"edge_at({ends}, {k})" if self.graphs[graph].loose else f"{ends}.get({edge})"
 
     def plain(self, slot: str) -> bool:
         """Whether an item of the store is the ``item`` of a collection, not its own row."""

@@ -16,8 +16,8 @@ from morph.lang.types import Object, Scalar, Type, Vector
 
 BUILTINS = {
     "abs": "abs_of", "min": "min_of", "max": "max_of", "sqrt": "sqrt_of", "floor": "floor_of",
-    "ceil": "ceil_of", "exp": "exp_of", "log": "log_of", "exponent": "exponent_of",
-    "popcount": "popcount_of",
+    "ceil": "ceil_of", "exp": "exp_of", "log": "log_of", "exp2": "exp2_of", "log2": "log2_of",
+    "exponent": "exponent_of", "popcount": "popcount_of",
 }  # fmt: skip
 SIGNS = ("exponent", "popcount", "orient2d", "incircle")  # give an i32, whatever they take
 OPERATORS = {"//": "floor_div", "%": "floor_mod", "<<": "shift_left", ">>": "shift_right"}
@@ -129,7 +129,7 @@ class Expressions:
             case ir.FindEdge():
                 g = cname(e.graph)
                 ids = "nullptr" if n.graphs[e.graph].out_identity else f"a.{g}_out_edge"
-                where = f"a.{g}_out_offset, {ids}, {n.end(e.graph, 'out')}"
+                where = f"a.{g}_out_offset, {ids}, {n.ends(e.graph, 'out')}"
                 return f"find_edge({where}{self.args((e.x, e.y))})"
         return self._effect(e)
 

@@ -216,7 +216,7 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
     edge, end = "i32(k)", "-1"
     if isinstance(loop, ir.ForEdges):
         edge = n.edge(loop.graph, loop.direction, "k")
-        end = f"{n.end(loop.graph, loop.direction)}.get(edge)" if loop.var else end
+        end = n.end(loop.graph, loop.direction, "k", "edge") if loop.var else end
     call = ", ".join(("r.edge", "r.end")[: len(bound(loop))])
     given = "const Args& a, I& it"
     rest, sums = (", rest", ", sums") if spread.whole else ("", "")

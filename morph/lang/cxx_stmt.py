@@ -216,14 +216,6 @@ class Body(Expressions):
                 self._value(self.resolve(s.name), s.value)
             case ir.Eval(value=ir.LocalAdd()):
                 self.put(f"if (!{self.expr(s.value)}) return{self.gives};")
-            case ir.Eval(value=ir.Atomic(op="add", flag=None) as e) if self._for_all(e.place):
-                self.put(f"add_for_all({self.address(e.place)}{self.args(e.args)});")
-            case ir.Eval(value=ir.Atomic(flag=None, place=p) as e) if (
-                p.slot,
-                p.column,
-            ) in self.one_way:
-                op = e.op.capitalize()
-                self.put(f"move_to({op}(), {self.address(p)}{self.args(e.args)});")
             case ir.Eval():
                 self._value("", s.value)
             case ir.SetItem():
@@ -257,6 +249,13 @@ class Body(Expressions):
                 self.put("return true;")
             case _:
                 raise AssertionError(f"no such statement: {type(s).__name__}")
+
+    def _unasked(self, e: ir.Atomic) -> str:
+        """How a place changes when nobody asks what was there; nothing if as ever."""
+        if e.op == "add":
+            return "add_for_all(" if self._for_all(e.place) else "add_to("
+        one_way = (e.place.slot, e.place.column) in self.one_way
+        return f"move_to({e.op.capitalize()}(), " if one_way else ""
 
     def _for_all(self, p: ir.Place) -> bool:
         """Whether a place is an integer, and the same one for all items."""
@@ -295,12 +294,13 @@ class Body(Expressions):
             case ir.Take():
                 k, s = self.temp("k"), self.names.base(e.slot)
                 end = "TO" if self.names.snapshot else "COUNT"
-                item = (
-                    f"{k} < 0 ? -1 : {s}_item.get({k})" if self.names.plain(e.slot) else f"i32({k})"
-                )
+                plain = self.names.plain(e.slot)
+                item = f"{k} < 0 ? -1 : {s}_item.get({k})" if plain else f"i32({k})"
                 self.put(f"i64 {k} = take({s}_meta, {end});")
                 if target:
                     self.put(f"{give}{item};")
+            case ir.Atomic(flag=None) if not target and (how := self._unasked(e)):
+                self.put(f"{how}{self.address(e.place)}{self.args(e.args)});")
             case _:
                 self.put(f"{give}{self.expr(e)};")
 
@@ -445,7 +445,7 @@ class Body(Expressions):
             out, entry = f"{both}.is_out({k})", f"{both}.entry({k})"
             out_id, in_id = n.edge(s.graph, "out", entry), n.edge(s.graph, "in", entry)
             self.put(f"{edge} = {out} ? {out_id} : {in_id};")
-            ends = [f"{n.end(s.graph, d)}.get({edge})" for d in ("out", "in")]
+            ends = [n.end(s.graph, d, entry, edge) for d in ("out", "in")]
             end = f"{out} ? {ends[0]} : {ends[1]}"
         else:
             d = s.direction
@@ -455,7 +455,7 @@ class Body(Expressions):
             offset = f"{g}_{d}_offset, {point}"
             k = self._counted(s, f"row_begin({offset})", f"row_end({offset})")
             self.put(f"{edge} = {n.edge(s.graph, d, k)};")
-            end = f"{n.end(s.graph, d)}.get({edge})"
+            end = n.end(s.graph, d, k, edge)
         if skip:
             self.put(f"if ({edge} == {skip}) continue;")
         self._bound(s.body, [(s.var, end)])

@@ -193,23 +193,25 @@ class Expressions:
             reject(f"{node.id!r} is not declared", pos, "it is no parameter, local or global")
         source = self.source
         closed = node.id in source.function.__code__.co_freevars
-        return self.captured(obj, lambda: source.lookup(node.id)[1], node.id, pos, closed)
+        key = None if closed else (id(source.function.__globals__), node.id)
+        return self.captured(obj, lambda: source.lookup(node.id)[1], node.id, pos, closed, key)
 
     assigned_somewhere: frozenset[str]
 
     def captured(
-        self, obj: Any, again: Callable[[], Any], name: str, pos: Pos, closed: bool = False
-    ) -> Value:
+        self, obj: Any, again: Callable[[], Any], name: str, pos: Pos, closed: bool = False,
+        key: Any = None,
+    ) -> Value:  # fmt: skip
         """What a name from outside the function stands for; ``again`` looks it up anew."""
         t = self.builder.capture(obj, spelled(name))
         if t is not None:
-            self.builder.depends(again, obj)
+            self.builder.depends(again, obj, key)
             return ObjectValue(pos, t)
         number = isinstance(obj, bool | int | float | np.generic)
         if closed and number and self.builder.takes(self.definition):
             return self.closure(name, obj, again, pos)
         if name_of(obj) is None and not isinstance(obj, ModuleType):
-            self.builder.depends(again, obj)
+            self.builder.depends(again, obj, key)
         c = constant(obj, pos)
         return c if c is not None else PythonValue(pos, obj)
 

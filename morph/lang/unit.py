@@ -57,6 +57,7 @@ class Builder:
         self.closures: dict[str, tuple[Scalar, str]] = {}  # parameters read from closures
         self.dependencies: list[Callable[[], bool]] = []  # what was compiled in, and still holds
         self.inline = False  # compile closures in: a program has no place to read them from
+        self._looked_up: set[Any] = set()
         self._effects: dict[str, tuple[ir.Func, set[type[ir.Node]]]] = {}
         self._names: set[str] = set()
         self._done: dict[Any, ir.Func] = {}
@@ -122,8 +123,15 @@ class Builder:
         """Whether a function can have numbers of its closure as further parameters."""
         return definition.kind in ("kernel", "where") and not self.inline
 
-    def depends(self, again: Callable[[], Any], value: Any) -> None:
-        """Note that the unit holds only while ``again()`` gives this same value."""
+    def depends(self, again: Callable[[], Any], value: Any, key: Any = None) -> None:
+        """Note that the unit holds only while ``again()`` gives this same value.
+
+        What has a ``key`` is noted once: every launch looks at all of them.
+        """
+        if key is not None:
+            if key in self._looked_up:
+                return
+            self._looked_up.add(key)
         try:
             weak = weakref.ref(value)
         except TypeError:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from morph.lang.types import Handle, Nothing, Scalar, Type, Weak
+from morph.run.powers import exp2, log2
 
 Function = Callable[..., Any]
 
@@ -150,6 +151,8 @@ BUILTIN: dict[str, Function] = {
     "ceil": np.ceil,
     "exp": _exp,
     "log": _log,
+    "exp2": exp2,
+    "log2": log2,
     "exponent": exponent,
     "popcount": _popcount,
     "orient2d": determinant_sign,

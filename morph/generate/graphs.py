@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from morph.arrange import offsets_from, require_room, spread
 from morph.device import Device, device
 from morph.dtypes import ID_LIMIT, f64
+from morph.generate.draws import UNIT, check, streams
 from morph.graph import Graph
 
 GRAPH500 = (0.57, 0.19, 0.19)
@@ -36,7 +37,6 @@ Weight = tuple[float, float] | None
 _HOST = device("cpu")
 _PART = 1 << 17  # edges made at a time, within the cache; another number gives other graphs
 _LOW = 0xFFFFFFFF
-_UNIT = 2.0**-53
 
 
 def uniform(
@@ -75,13 +75,13 @@ def uniform(
     MemoryError
         If there is less memory free than the graph takes to be made.
     """
-    _check(n=n, m=m, seed=seed)
+    check(n=n, m=m, seed=seed)
     if n == 0 and m:
         raise ValueError(f"m = {m}: without points there are no edges")
 
     def draw() -> Iterator[Pair]:
-        for count, bits in _streams(m, seed, 0):
-            ends = (bits.random_raw(2 * count) >> np.uint64(11)) * (n * _UNIT)
+        for count, bits in streams(m, seed, 0, _PART):
+            ends = (bits.random_raw(2 * count) >> np.uint64(11)) * (n * UNIT)
             u, v = ends.astype(np.int64).reshape(2, -1)
             yield u, v
 
@@ -147,12 +147,12 @@ def rmat(
     if not 0 <= edge_factor < math.inf:
         raise ValueError(f"edge_factor = {edge_factor}: expected 0 or more")
     n, m = 1 << scale, round(edge_factor * (1 << scale))
-    _check(n=n, m=m, seed=seed)
+    check(n=n, m=m, seed=seed)
     first, second, third = (min(round(p * 2**32), _LOW) for p in (a, a + b, a + b + c))
     names = _permutation(n, seed) if permute else None
 
     def draw() -> Iterator[Pair]:
-        for count, bits in _streams(m, seed, 1):
+        for count, bits in streams(m, seed, 1, _PART):
             u, v = np.zeros((2, count), np.int32)
             for _ in range(scale):
                 raw = bits.random_raw(-(-count // 2)).astype("<u8").view("<u4")[:count]
@@ -197,7 +197,7 @@ def grid(
     MemoryError
         As in `uniform`.
     """
-    _check(rows=rows, columns=columns, seed=seed)
+    check(rows=rows, columns=columns, seed=seed)
     n = rows * columns
     if n > ID_LIMIT:
         raise ValueError(f"rows x columns = {n}: at most 2^31 - 1 points are possible")
@@ -254,7 +254,7 @@ def geometric(
     MemoryError
         As in `uniform`.
     """
-    _check(n=n, seed=seed)
+    check(n=n, seed=seed)
     if (radius is None) == (degree is None):
         raise ValueError("give either radius or degree")
     if degree is not None:
@@ -284,9 +284,9 @@ def geometric(
 def _cells(n: int, radius: float, seed: int) -> tuple[Any, Any, Ints, int]:
     """Draw points and sort them by cells of at least a radius; also gives where cells begin."""
     side = max(1, min(int(1 / radius) if radius > 1 / ID_LIMIT else ID_LIMIT, math.isqrt(n)))
-    parts = [bits.random_raw(2 * count) for count, bits in _streams(n, seed, 3)]
+    parts = [bits.random_raw(2 * count) for count, bits in streams(n, seed, 3, _PART)]
     places = np.concatenate([np.empty(0, np.uint64), *parts])
-    x, y = ((places >> np.uint64(11)) * _UNIT).reshape(-1, 2).T
+    x, y = ((places >> np.uint64(11)) * UNIT).reshape(-1, 2).T
     cell = (y * side).astype(np.int64) * side + (x * side).astype(np.int64)
     order = np.argsort(cell, kind="stable")
     starts = offsets_from(_HOST, np.bincount(cell, minlength=side * side))
@@ -422,7 +422,7 @@ def _weights(
             u, v = np.minimum(u, v), np.maximum(u, v)
         mixed = _mixed((u << np.uint64(32) | v) ^ salt)
         mixed = _mixed(mixed + (at - first).astype(np.uint64))
-        share = (mixed >> np.uint64(11)) * _UNIT
+        share = (mixed >> np.uint64(11)) * UNIT
         if kind is np.float64:
             out[start : start + u.size] = np.minimum(low + share * (high - low), high)
         else:
@@ -439,20 +439,7 @@ def _mixed(words: Words) -> Words:
     return words ^ words >> np.uint64(31)
 
 
-def _streams(m: int, seed: int, kind: int) -> Iterator[tuple[int, np.random.PCG64]]:
-    """Divide ``m`` draws; give the size of each part, and its own random bits."""
-    for k, start in enumerate(range(0, m, _PART)):
-        yield min(_PART, m - start), np.random.PCG64(np.random.SeedSequence([seed, kind, k]))
-
-
 def _permutation(n: int, seed: int) -> NDArray[np.int32]:
     """Order the points by random words, which does not depend on NumPy's version as shuffling."""
     keys = np.random.PCG64(np.random.SeedSequence([seed, 4])).random_raw(n)
     return np.argsort(keys, kind="stable").astype(np.int32)
-
-
-def _check(**values: int) -> None:
-    for name, value in values.items():
-        most = 2**63 if name == "seed" else ID_LIMIT
-        if not isinstance(value, int | np.integer) or not 0 <= value <= most:
-            raise ValueError(f"{name} = {value!r}: expected an integer from 0 to {most}")

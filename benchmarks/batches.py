@@ -1,0 +1,123 @@
+"""Rates of edge batches: inserts, deletes, weight changes; and what static kernels then cost.
+
+New edges have the ends of edges drawn at random, so that hubs get more.  Every batch is inserted,
+changed by id, and deleted by id (`--pairs`: by its ends), from NumPy or from device memory; the
+index of the graph, in both directions, is there before, and the checker holds it against the edges
+at the end (`--check`).  Times are of the whole call, until the device is idle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from common import devices, table
+from inputs import Input, load
+
+import morph
+from morph import validate
+from morph.timing import synchronize
+
+
+def graph(of: Input, device: str) -> morph.Graph:
+    g = morph.Graph.from_csr(of.offsets, of.dst, weight=of.weight.astype(np.int32), device=device)
+    g.adjacency("out"), g.adjacency("in")
+    return g
+
+
+def clock(run):
+    synchronize()
+    start = time.perf_counter()
+    result = run()
+    synchronize()
+    return time.perf_counter() - start, result
+
+
+def held(g: morph.Graph) -> int:
+    """Bytes of the edges' columns and of the index."""
+    total = sum(c.array.nbytes for c in g.edges.columns.values())
+    for rows in g._adjacency._loose.values():
+        for t in (rows.rows, rows.entries, rows.places):
+            total += sum(c.array.nbytes for c in t.columns.values())
+    for arrays in g._adjacency._built.values():
+        total += sum(a.nbytes for a in arrays if a is not None)
+    return total
+
+
+def rates(of: Input, g: morph.Graph, size: int, memory: str, repeat: int, pairs: bool) -> dict:
+    rng = np.random.default_rng(size)
+    xp = g.device.xp if memory == "device" else np
+    took: dict[str, list[float]] = {"insert": [], "update": [], "delete": []}
+    for _ in range(repeat + 1):
+        src, dst = (rng.integers(0, of.arcs, size) for _ in range(2))
+        batch = of.src[src], of.dst[dst], rng.integers(1, 255, size).astype(np.int32)
+        batch = tuple(xp.asarray(a) for a in batch)
+        seconds, done = clock(lambda: g.apply(inserts=batch))
+        took["insert"].append(seconds)
+        ids = done.inserted if memory == "device" else g.device.to_host(done.inserted)
+        seconds, _ = clock(lambda: g.apply(updates=(ids, batch[2])))
+        took["update"].append(seconds)
+        gone = batch[:2] if pairs else ids
+        seconds, done = clock(lambda: g.apply(deletes=gone))
+        took["delete"].append(seconds)
+        assert len(done.deleted) == size and not done.absent
+    row = {"graph": of.name, "device": g.device.name, "from": memory, "batch": size}
+    for name, times in took.items():
+        t = statistics.median(times[1:] if repeat > 1 else times)
+        row[f"{name} us"], row[f"{name} M/s"] = t * 1e6, size / t / 1e6
+    return row
+
+
+def static(g: morph.Graph) -> dict[str, float]:
+    found = {}
+    for name, run in (
+        ("bfs", lambda: morph.bfs(g, 0)),
+        ("sssp", lambda: morph.sssp(g, 0)),
+        ("pagerank", lambda: morph.pagerank(g, tolerance=0, iterations=20)),
+    ):
+        run()
+        found[name] = statistics.median(clock(run)[0] for _ in range(5)) * 1e3
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("graphs", nargs="*", default=["rmat18"])
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "morph-graphs")
+    parser.add_argument("--device", default="all")
+    parser.add_argument("-b", "--batch", type=float, nargs="+", default=[1, 100, 1e4, 1e6])
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--memory", nargs="+", default=["host", "device"])
+    parser.add_argument("--pairs", action="store_true")
+    parser.add_argument("--static", action="store_true")
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    rows, after = [], []
+    for name in args.graphs:
+        of = load(name, args.folder)
+        for device in devices(args.device):
+            g = graph(of, device)
+            packed = static(g) if args.static else {}
+            before = held(g) / of.arcs
+            for size in map(int, args.batch):
+                for memory in args.memory if device != "cpu" else ["host"]:
+                    rows.append(rates(of, g, size, memory, args.repeat, args.pairs))
+            if args.check:
+                validate.index(g)
+            row = {"graph": name, "device": g.device.name, "B/edge": before}
+            row |= {"B/edge changed": held(g) / len(g.edges.ids())}
+            loose = static(g) if args.static and g.loose else {}
+            for what in loose:
+                row |= {f"{what} ms": packed[what], f"{what} x": loose[what] / packed[what]}
+            after.append(row)
+    table(rows)
+    print()
+    table(after)
+
+
+if __name__ == "__main__":
+    main()

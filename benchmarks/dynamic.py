@@ -1,0 +1,232 @@
+"""Shortest paths kept exact under batches of changes, beside computing them anew, and NetworKit.
+
+    python benchmarks/dynamic.py rmat20 grid1000 roads/FLA.gr.xz --plot crossover.png
+
+Inputs are named as `inputs` says; the source is point 0.  Batches hold --sizes edges: ``insert``
+random pairs, ``near`` pairs two edges apart, with weights of edges that are there; ``delete``
+random edges; ``mix`` a third each of near pairs, deletions, and new weights.  A time is the median of
+--repeat batches, arrays of the host in; ``graph`` is for the graph, ``repair`` for the distances
+and predecessors.  ``anew`` is `morph.sssp` with predecessors on the same changed graph, ``SciPy``
+its Dijkstra on the graph as it was.  After each batch the distances are held against new ones.
+NetworKit's DynDijkstra follows the same batches; ``right`` says in how many of them it was.
+``--share 1`` never computes anew: so the crossover is seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import devices, table
+from inputs import Input, load
+from scipy.sparse import csgraph, csr_array
+
+import morph
+from morph.timing import synchronize
+
+KINDS = ("insert", "near", "delete", "mix")
+PEER_MOST = 10_000  # edges of a batch that NetworKit is given, one call each
+Batch = dict[str, Any]
+
+
+class Changes:
+    """Random batches of one graph, in numbers of its edges in one direction."""
+
+    def __init__(self, graph: Input, g: morph.Graph) -> None:
+        self.graph, self.g, self.rng = graph, g, np.random.default_rng(1)
+        self.weights = graph.weight
+
+    def batch(self, kind: str, size: int) -> Batch:
+        third = max(size // 3, 1) if kind == "mix" else size
+        found: Batch = {}
+        if kind in ("delete", "mix"):
+            found["deletes"] = self.edges(third)
+        if kind == "mix" and size > 1:
+            found["updates"] = (self.edges(third), self.some_weights(third))
+        if kind in ("insert", "near") or (kind == "mix" and size > 2):
+            ends = self.pairs(third) if kind == "insert" else self.near(third)
+            found["inserts"] = (*ends, self.some_weights(third))
+        return found
+
+    def some_weights(self, size: int) -> np.ndarray:
+        return self.weights[self.rng.integers(0, len(self.weights), size)]
+
+    def edges(self, size: int) -> np.ndarray:
+        ids = self.rng.integers(0, len(self.g.edges), 2 * size)
+        alive = host(self.g, self.g.edges.alive)
+        return ids[alive[ids]][:size].astype(np.int32)
+
+    def pairs(self, size: int) -> tuple[np.ndarray, np.ndarray]:
+        n = self.graph.n
+        return self.rng.integers(0, n, size), self.rng.integers(0, n, size)
+
+    def near(self, size: int) -> tuple[np.ndarray, np.ndarray]:
+        offsets, dst, degree = self.graph.offsets, self.graph.dst, self.graph.degree
+        first = self.rng.integers(0, len(dst), size)
+        v = dst[first]
+        w = dst[offsets[v] + self.rng.integers(0, 1 << 40, size) % degree[v]]
+        return self.graph.src[first], w
+
+
+def host(g: morph.Graph, x: Any) -> np.ndarray:
+    return np.asarray(g.device.to_host(x))
+
+
+class NetworKit:
+    """Its DynDijkstra on the same batches; the lightest of parallel edges is kept by hand."""
+
+    def __init__(self, graph: Input) -> None:
+        import networkit
+
+        self.nk = networkit
+        src, dst, weight = graph.once
+        ends = src.astype(np.uint64), dst.astype(np.uint64)
+        self.g = networkit.GraphFromCoo((weight.astype(np.float64), ends), n=graph.n, weighted=True)
+        self.way = networkit.distance.DynDijkstra(self.g, 0)
+        self.way.run()
+
+    def run(self, g: morph.Graph, applied: Any) -> tuple[float, bool]:
+        """Update; seconds, and whether the distances are right."""
+        event, kinds = self.nk.dynamics.GraphEvent, self.nk.dynamics.GraphEventType
+        events = []
+        columns = {c: host(g, g.edges.columns[c].array) for c in ("src", "dst", "weight")}
+        gone = zip(
+            *(host(g, a).tolist() for a in (applied.deleted_src, applied.deleted_dst)), strict=True
+        )
+        for u, v in gone:
+            if u < v and self.g.hasEdge(u, v):
+                self.g.removeEdge(u, v)
+                events.append(event(kinds.EDGE_REMOVAL, u, v, 0.0))
+        ids = np.concatenate([host(g, applied.updated), host(g, applied.inserted)])
+        for u, v, w in zip(*(columns[c][ids].tolist() for c in columns), strict=True):
+            if u >= v:
+                continue
+            if not self.g.hasEdge(u, v):
+                self.g.addEdge(u, v, float(w))
+                events.append(event(kinds.EDGE_ADDITION, u, v, float(w)))
+            else:
+                self.g.setWeight(u, v, float(w))
+                events.append(event(kinds.EDGE_WEIGHT_UPDATE, u, v, float(w)))
+        start = time.perf_counter()
+        self.way.updateBatch(events)
+        took = time.perf_counter() - start
+        found = np.array(self.way.getDistances())
+        want = np.array(self.nk.distance.Dijkstra(self.g, 0, storePaths=False).run().getDistances())
+        return took, bool((found == want).all())
+
+
+def timed(run: Callable[[], Any]) -> tuple[float, Any]:
+    synchronize()
+    start = time.perf_counter()
+    found = run()
+    synchronize()
+    return time.perf_counter() - start, found
+
+
+def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """One row for each kind and size."""
+    matrix = csr_array((graph.weight, graph.dst, graph.offsets), shape=(graph.n, graph.n))
+    scipy = timed(lambda: csgraph.dijkstra(matrix, indices=0))[0]
+    rows = []
+    for kind in options.kinds:
+        for size in options.sizes:
+            if size * 4 > graph.arcs:
+                continue
+            g = graph.graph(device)
+            dynamic = morph.DynamicSSSP(g, 0)
+            if options.share is not None:
+                dynamic.share = options.share
+            changes = Changes(graph, g)
+            has = options.networkit and size <= PEER_MOST
+            peer = NetworKit(graph) if has and importlib.util.find_spec("networkit") else None
+            for _ in range(2):  # compiles, makes rows with room, grows lists
+                done = dynamic.apply(**changes.batch(kind, size))
+                if peer:
+                    peer.run(g, done.applied)
+            all_, parts, theirs = [], [], []
+            for _ in range(options.repeat):
+                batch = changes.batch(kind, size)
+                took, done = timed(lambda batch=batch: dynamic.apply(**batch))
+                all_.append((took, done))
+                parts.append((done.graph_seconds, done.repair_seconds))
+                if peer:
+                    theirs.append(peer.run(g, done.applied))
+                want = morph.sssp(g, 0).distance
+                if bool((want != dynamic.distance).any()):
+                    raise SystemExit(f"{graph.name}, {kind}, {size}: WRONG")
+            anew = statistics.median(
+                timed(lambda: morph.sssp(g, 0, predecessors=True))[0] for _ in range(3)
+            )
+            middle = sorted(all_, key=lambda x: x[0])[len(all_) // 2]
+            row = {
+                "graph": graph.name, "device": device, "batch": kind, "edges": size,
+                "affected": middle[1].affected, "decision": middle[1].decision,
+                "ms": middle[0] * 1e3,
+                "graph ms": statistics.median(p[0] for p in parts) * 1e3,
+                "repair ms": statistics.median(p[1] for p in parts) * 1e3,
+                "anew ms": anew * 1e3, "SciPy ms": scipy * 1e3,
+                "points": [(d.affected / graph.n, d.repair_seconds / anew) for _, d in all_],
+            }  # fmt: skip
+            if theirs:
+                row["NetworKit ms"] = statistics.median(t for t, _ in theirs) * 1e3
+                row["right"] = f"{sum(r for _, r in theirs)}/{len(theirs)}"
+            rows.append(row)
+            print(".", end="", flush=True)
+    print()
+    return rows
+
+
+def plot(rows: list[dict[str, Any]], path: str) -> None:
+    """The time of a repair over that of computing anew, by the part that is affected."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4.5))
+    for name in dict.fromkeys((r["graph"], r["device"]) for r in rows):
+        mine = [p for r in rows if (r["graph"], r["device"]) == name for p in r["points"]]
+        x, y = np.array([p for p in mine if p[0] > 0]).reshape(-1, 2).T
+        axes.loglog(x, y, ".", label=", ".join(name))
+    axes.axhline(1, color="grey", linewidth=0.8)
+    axes.set(xlabel="affected share of the points", ylabel="repair / computing anew, time")
+    axes.legend()
+    figure.savefig(path, dpi=150, bbox_inches="tight")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("inputs", nargs="*", default=["rmat18", "grid500"])
+    parser.add_argument("--sizes", type=lambda x: int(float(x)), nargs="+",
+                        default=[1, 100, 10_000, 1_000_000])  # fmt: skip
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--share", type=float, help="affected share above which all is made anew")
+    parser.add_argument("--device", default="all", help="cpu, cuda, or all (default)")
+    parser.add_argument("--networkit", action="store_true", help="beside NetworKit, if installed")
+    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "morph-graphs")
+    parser.add_argument("--plot", help="draw the crossover into this file")
+    options = parser.parse_args(arguments)
+    rows = []
+    for name in options.inputs:
+        graph = load(name, options.cache)
+        for device in devices(options.device):
+            rows += measure(graph, device, options)
+    if options.plot:
+        plot(rows, options.plot)
+    for row in rows:
+        del row["points"]
+    with_peer = [r for r in rows if "right" in r]
+    for part in (with_peer, [r for r in rows if "right" not in r]):
+        table(part)
+
+
+if __name__ == "__main__":
+    main()

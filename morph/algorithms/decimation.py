@@ -1,0 +1,225 @@
+"""Survey-inspired decimation: fix the most biased variables, simplify, and go on with the rest.
+
+Mezard, Zecchina (2002), in rounds: surveys converge; a fraction of the variables, those of the
+largest bias, get their likelier value; unit propagation runs to its end; what is left is written
+anew.  When the surveys are (nearly) trivial, local search can solve the rest.  If unit propagation
+meets a contradiction, fewer are fixed; if the surveys do not converge, even held back, the last
+round is taken back and fewer are fixed, and at last less exact surveys have to do.  A round costs
+O(literals left) for each sweep.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from morph.algorithms.factors import Contradiction, Factors, factor_graph, reduced, rest_of
+from morph.algorithms.marginals import Marginals, choose, marginals, threshold
+from morph.algorithms.rounds import Clock, Decimation, Round, histogram, refuted
+from morph.algorithms.surveys import converge
+from morph.algorithms.units import propagate_units
+from morph.device import device as device_of
+from morph.formula import Formula
+from morph.kernel import foreach, kernel
+from morph.prelude import i8
+from morph.table import Table
+
+PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
+LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up
+UNDONE = 6  # rounds that are taken back, before it is given up
+LOOSEST = 0.05  # tolerance
+
+
+@kernel
+def note(p, answers):
+    answers[p.origin].value = i8(p.value)
+
+
+@kernel
+def forget(p, answers):
+    p.value = -1
+    answers[p.origin].value = i8(-1)
+
+
+def decimate(
+    formula: Formula,
+    seed: int = 0,
+    device: Any = "cpu",
+    max_rounds: int = 1000,
+    *,
+    fraction: float = 0.04,
+    tolerance: float = 0.01,
+    max_sweeps: int = 1000,
+    rho: float = 1.0,
+    max_seconds: float = float("inf"),
+) -> Decimation:
+    """Fix variables by survey propagation until what is left is easy.
+
+    Parameters
+    ----------
+    formula : Formula
+    seed : int
+        The same seed gives the same answer, on any device.
+    device : str or Device
+    max_rounds : int
+    fraction : float
+        Of all variables, fixed in a round at most.
+    tolerance : float
+        Surveys have converged when none changes by more.
+    max_sweeps : int
+        In a round; as many again with messages held back.
+    rho : float
+        1 for survey propagation, 0 for belief propagation.
+    max_seconds : float
+        Stop after the round that ends later than this.
+
+    Returns
+    -------
+    Decimation
+
+    Raises
+    ------
+    ValueError
+        If ``fraction`` or ``tolerance`` is not from 0 (excluded) to 1, or ``rho`` from 0 to 1.
+    """
+    check_options(fraction, tolerance, rho)
+    run = _Run(formula, seed, device_of(device), fraction, tolerance, max_sweeps, rho)
+    try:
+        run.begin()
+    except Contradiction:
+        return refuted(formula.variables, run.clock)
+    status = "rounds"
+    while len(run.rounds) < max_rounds:
+        status = "time" if run.clock.total > max_seconds else run.round()
+        if status:
+            break
+        status = "rounds"
+    rest, names = rest_of(run.now)
+    assignment = run.where.to_host(run.answers.value.array).copy()
+    run.clock.to("rest")
+    return Decimation(assignment, rest, names, status, run.rounds, run.rollbacks, run.clock.seconds)
+
+
+def check_options(fraction: float, tolerance: float, rho: float) -> None:
+    """Refuse what has no meaning."""
+    if not 0 < fraction <= 1:
+        raise ValueError(f"fraction is above 0 and at most 1, not {fraction}")
+    if not 0 < tolerance < 1:
+        raise ValueError(f"tolerance is between 0 and 1, not {tolerance}")
+    if not 0 <= rho <= 1:
+        raise ValueError(f"rho is from 0 to 1, not {rho}")
+
+
+class _Run:
+    """One decimation: the formula as it is now, and as it was before the last round."""
+
+    now: Factors
+    before: Factors
+
+    def __init__(
+        self, formula: Formula, seed: int, where: Any, fraction: float, tolerance: float,
+        max_sweeps: int, rho: float,
+    ) -> None:  # fmt: skip
+        self.formula, self.seed, self.where = formula, seed, where
+        self.fraction = self.part = fraction
+        self.tolerance, self.max_sweeps, self.rho = tolerance, max_sweeps, rho
+        self.rounds: list[Round] = []
+        self.rollbacks = 0
+        self.undone = 0
+        self.can_undo = False
+        self.clock = Clock()
+        self.answers = Table("answers", where)
+        self.answers.add("value", i8, fill=-1)
+        self.answers.extend(formula.variables)
+
+    def begin(self) -> None:
+        """Make the tables, and fix what unit clauses fix."""
+        self.now = factor_graph(self.formula, self.where, self.seed)
+        self.before = self.now.like()
+        self.clock.to("build")
+        units = bool((np.diff(self.formula.offsets) == 1).any())
+        if not propagate_units(self.now)[1]:
+            raise Contradiction("unit propagation breaks a clause")
+        if units:
+            self._advance()
+        self.clock.to("units")
+
+    def round(self) -> str:
+        """Fix some more; gives why there is nothing more to be done, or nothing."""
+        n = self.formula.variables
+        if len(self.now.graph.clauses) == 0:
+            return "satisfied"
+        sweeps, converged = self._surveys()
+        self.clock.to("sweeps")
+        if not converged:
+            if not self.can_undo or self.undone >= UNDONE:
+                return "unconverged"
+            self._undo()
+            sweeps = 0
+        seen = marginals(self.now, self.rho)
+        self.clock.to("marginals")
+        if seen.bias < PARAMAGNETIC:
+            return "paramagnetic"
+        chosen = self._fix(seen)
+        self.clock.to("units")
+        if not chosen:
+            return "contradiction"
+        free, m = len(self.now.graph.points), len(self.now.graph.clauses)
+        part = self.part
+        self._advance()
+        self.clock.to("compaction")
+        implied = free - chosen - len(self.now.graph.points)
+        facts = seen.bias, histogram(seen), seen.complexity / n, part, chosen, implied
+        self.rounds.append(Round(sweeps, free, m, *facts))
+        self.can_undo, self.part = True, min(self.fraction, self.part * 1.4)
+        return ""
+
+    def _surveys(self) -> tuple[int, bool]:
+        """Converge, more and more patiently; at last, if nothing can be taken back, loosely."""
+        total, tolerance = 0, self.tolerance
+        while True:
+            for inertia in (0.0, 0.5):
+                sweeps, done = converge(self.now, tolerance, self.max_sweeps, self.rho, inertia)
+                total += sweeps
+                if done:
+                    return total, True
+            if self.can_undo and self.undone < UNDONE or tolerance >= LOOSEST:
+                return total, False
+            tolerance = min(4 * tolerance, LOOSEST)
+
+    def _fix(self, seen: Marginals) -> int:
+        """Give values to the most biased variables, and to all that follows; gives how many."""
+        points, n = self.now.graph.points, self.formula.variables
+        while True:
+            bin, share = threshold(seen.counts, max(1, round(self.part * n)))
+            salt = np.uint32((self.seed + 131 * len(self.rounds) + 17 * self.undone) % 2**32)
+            foreach(points, choose, bin, np.uint32(share), salt)
+            with self.where.active():
+                chosen = int((points.value.array >= 0).sum())
+            if chosen and propagate_units(self.now)[1]:
+                return chosen
+            self.rollbacks += 1
+            self.part /= 2
+            if self.part < self.fraction * LEAST_PART or self.part * n < 0.5:
+                points.value[:] = -1
+                return 0
+
+    def _advance(self) -> None:
+        """Write down what is fixed, and go on with what is left."""
+        foreach(self.now.graph.points, note, self.answers, where=lambda p: p.value >= 0)
+        reduced(self.now, self.before)
+        self.now, self.before = self.before, self.now
+
+    def _undo(self) -> None:
+        """Take the last round back, and fix fewer from now on."""
+        self.now, self.before = self.before, self.now
+        foreach(self.now.graph.points, forget, self.answers)
+        self.rounds.pop()
+        self.part /= 2
+        self.rollbacks += 1
+        self.undone += 1
+        self.can_undo = False
+
+
+__all__ = ["Decimation", "Round", "decimate"]

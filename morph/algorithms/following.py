@@ -1,0 +1,335 @@
+"""What follows a graph as its edges come, go and change: batches, the decision, all or nothing.
+
+What is kept for each point is repaired after a batch of changes, in proportion to what the batch
+affects (`morph.algorithms.repair`).  If that turns out to be more than a share of all points, all
+is computed anew: by then it costs less.  The affected part, and not the size of the batch, decides:
+one edge may shorten the way to nearly all points of a grid.
+
+``kept`` holds what values were before the batch, and the repair's log who has changed, and their
+predecessors: so that a batch that fails, wherever it does, leaves all as it was.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.algorithms import repair as steps
+from morph.batch import Applied
+from morph.collect import Collection, Flag
+from morph.graph import Graph
+from morph.kernel import Function
+from morph.prelude import i32
+from morph.table import Table
+
+ALONE = 1 << 15  # points that one thread of a CPU repairs before it asks the others
+SHARE = 0.25  # of all points: if more are affected, all is computed anew
+
+
+class Update(NamedTuple):
+    """What a batch did to the values.
+
+    Attributes
+    ----------
+    decision : {"repaired", "recomputed"}
+    affected : int
+        Points whose value or predecessor was found anew; of what was recomputed, points whose
+        value has changed.
+    rounds : int
+        Steps along edges, of the repair or of the attempt.
+    graph_seconds, repair_seconds : float
+        For changing the graph, and for repairing the values.
+    applied : Applied
+        What the batch did to the graph.
+    """
+
+    decision: str
+    affected: int
+    rounds: int
+    graph_seconds: float
+    repair_seconds: float
+    applied: Applied
+
+
+class Dynamic:
+    """What `DynamicSSSP`, `DynamicBFS` and `DynamicComponents` have in common.
+
+    Subclasses say what an edge costs, what a point begins with, and how all is computed anew.
+    """
+
+    _cost: Function
+    _start: Function
+
+    def __init__(self, graph: Graph, dtype: Any, far: Any, most: Any) -> None:
+        self.graph = graph
+        self.share = SHARE
+        self._dtype = dtype = np.dtype(dtype)
+        self._far, self._most = dtype.type(far), dtype.type(most)
+        device = graph.device
+        self._tree = Table("tree", device, value=dtype, predecessor=i32, kept=dtype)
+        self._changes = Collection(
+            device=device, name="changes", src=i32, dst=i32, before=dtype, after=dtype
+        )
+        tree, cell = self._tree, Table("cell", device, least=dtype, limit=dtype, ready=i32)
+        cell.extend(1)
+        self._now, self._then, self._loose = (Collection(tree) for _ in range(3))
+        self._near, self._next, self._later, self._rest = (
+            Collection(tree, value=dtype) for _ in range(4)
+        )
+        self._log = Collection(tree, predecessor=i32, value=dtype)
+        self._cell, self._lost = cell, Flag(device)
+        self._touched = False
+        self._seen = -1
+        self._saved: tuple[Any, Any] | None = None
+        self.refresh()
+
+    # --- what subclasses say ---------------------------------------------------------------------
+
+    def _solve(self) -> tuple[Any, Any]:
+        """Compute all values, and the predecessors (None: attach them)."""
+        raise NotImplementedError
+
+    def _costs(self, weight: Any, count: int) -> Any:
+        """What edges of these weights cost."""
+        raise NotImplementedError
+
+    def _delta(self) -> Any:
+        """How far values may lie apart that are pushed together."""
+        raise NotImplementedError
+
+    def _check(self, applied: Applied) -> None:
+        """Refuse changes after which there is no answer."""
+
+    # --- changes ---------------------------------------------------------------------------------
+
+    def apply(
+        self, inserts: Any = None, deletes: Any = None, updates: Any = None,
+        delete_points: Any = None,
+    ) -> Update:  # fmt: skip
+        """Change the graph, and bring the values up to date: all of it or, if it raises, nothing.
+
+        Parameters
+        ----------
+        inserts, deletes, updates, delete_points
+            As in `Graph.apply`.
+
+        Returns
+        -------
+        Update
+
+        Raises
+        ------
+        TypeError, ValueError, OverflowError
+            If the batch is not right (see `Graph.apply`), or a weight negative or NaN.
+        """
+        self._follow_others()
+        begin = perf_counter()
+        told: list[Any] = []
+
+        def then(applied: Applied) -> None:
+            told.append(perf_counter())
+            told.append(self._repair(applied))
+
+        try:
+            applied = self.graph.apply(
+                inserts, deletes, updates, delete_points, nonnegative=True, then=then
+            )
+        except BaseException:
+            self._seen = -1
+            self._put_back()
+            self._seen = self.graph.changes
+            raise
+        self._settle()
+        middle, (decision, affected, rounds) = told
+        end = perf_counter()
+        return Update(decision, affected, rounds, middle - begin, end - middle, applied)
+
+    def update(self, applied: Applied) -> Update:
+        """Bring the values up to date after ``graph.apply``, which gave ``applied``.
+
+        For several that follow one graph: the graph changes once, then each of them is told.
+
+        Raises
+        ------
+        ValueError
+            If a weight is negative or NaN.  The values are those of before then, and computed anew
+            when they are next asked for.
+        """
+        begin = perf_counter()
+        if self._seen != applied._since:  # others have changed the graph before that
+            self._seen = -1
+        try:
+            decision, affected, rounds = self._anew(0) if self._seen < 0 else self._repair(applied)
+        except BaseException:
+            self._put_back()
+            self._seen = -1
+            raise
+        self._settle()
+        return Update(decision, affected, rounds, 0.0, perf_counter() - begin, applied)
+
+    def refresh(self) -> None:
+        """Compute everything anew; asked for only if weights were written by hand."""
+        try:
+            self._anew(0)
+        except BaseException:
+            self._put_back()
+            raise
+        self._settle()
+
+    def _settle(self) -> None:
+        """Take what there is as the state from now on."""
+        self._touched, self._saved = False, None
+        self._seen = self.graph.changes
+
+    def _follow_others(self) -> None:
+        """Compute anew if the graph was changed otherwise."""
+        if self._seen != self.graph.changes:
+            self.refresh()
+
+    # --- one batch -------------------------------------------------------------------------------
+
+    def _repair(self, applied: Applied) -> tuple[str, int, int]:
+        """Bring the values up to date: decision, affected points, rounds."""
+        self._check(applied)
+        self._lengthen()
+        n = len(self._tree)
+        count = self._describe(applied)
+        most = int(self.share * n)
+        self._log.clear()
+        self._touched = True
+        if count > 8 * most:
+            return self._anew(0)
+        lists: tuple[Collection, ...] = (
+            self._now, self._then, self._near, self._next, self._later, self._rest,
+        )  # fmt: skip
+        rounds, stage, patience = 0, 0, min(ALONE, most)
+        while True:
+            run = steps.repair.alone if patience < most else steps.repair
+            result = run(
+                self.graph, self._tree, self._changes, *lists, self._log, self._loose, self._cell,
+                self._lost, self._cost, self._start, self._far, self._most, self._window,
+                stage, patience,
+            )  # fmt: skip
+            rounds += abs(result) // 4
+            if result >= 0:
+                break
+            if patience >= most:
+                return self._anew(rounds)
+            lists, patience, stage = self._swapped(lists), most, abs(result) % 4
+        if result % 4:
+            self._refuse_overflow()
+        return "repaired", len(self._log), rounds
+
+    def _swapped(self, lists: tuple[Collection, ...]) -> tuple[Collection, ...]:
+        """Name the lists as the program did when it stopped: those read from have items."""
+        now, then, near, following, later, rest = lists
+        pairs = (now, then), (near, following), (later, rest)
+        return tuple(x for a, b in pairs for x in ((b, a) if len(b) else (a, b)))
+
+    def _describe(self, applied: Applied) -> int:
+        """Write the list of changes; gives its length."""
+        edges, changes = self.graph.edges, self._changes
+        columns = {c: edges.columns[c].array for c in ("src", "dst")}
+        none = self._dtype.type(-1)
+        changes.clear()
+        with self.graph.device.active():
+            if applied.deleted.size:
+                gone = self._costs(applied.deleted_weight, applied.deleted.size)
+                changes.extend(
+                    src=applied.deleted_src, dst=applied.deleted_dst, before=gone, after=none
+                )
+            if applied.updated.size:
+                ids = applied.updated
+                old, new = (
+                    self._costs(w, ids.size) for w in (applied.old_weight, applied.new_weight)
+                )
+                ends = {name: a[ids] for name, a in columns.items()}
+                changes.extend(**ends, before=old, after=new)
+            if applied.inserted.size:
+                ids = applied.inserted
+                weight = edges.columns.get("weight")
+                cost = self._costs(None if weight is None else weight.array[ids], ids.size)
+                ends = {name: a[ids] for name, a in columns.items()}
+                changes.extend(**ends, before=none, after=cost)
+        return len(changes)
+
+    def _lengthen(self) -> None:
+        """Have a row for every point."""
+        n, more = len(self._tree), len(self.graph.points) - len(self._tree)
+        if more > 0:
+            ids = self.graph.device.xp.arange(n, n + more)
+            first = self._first(ids)
+            self._tree.extend(
+                more, value=first, predecessor=np.full(more, -1, np.int32), kept=first
+            )
+
+    def _first(self, ids: Any) -> Any:
+        """What points without any edges have."""
+        return self._dtype.type(self._far)
+
+    def _anew(self, rounds: int) -> tuple[str, int, int]:
+        """Compute everything again, when the values of before are known to `_put_back`."""
+        self._put_back()
+        self._lengthen()
+        tree, xp = self._tree, self.graph.device.xp
+        value, before, kept = (getattr(tree, c).array for c in ("value", "predecessor", "kept"))
+        with self.graph.device.active():
+            self._saved = kept.copy(), before.copy()
+            found, predecessor = self._solve()
+            value[:] = found
+            if predecessor is None:
+                before[:] = steps.NONE
+                self._log.extend(xp.arange(len(tree), dtype=np.int32))
+                steps.hang(
+                    self.graph, tree, self._log, self._now, self._then, self._loose, self._cost,
+                    self._start, self._far,
+                )  # fmt: skip
+                self._log.clear()
+            else:
+                before[:] = predecessor
+            affected = int((kept != value).sum())
+            kept[:] = value
+            self._window = self._dtype.type(self._delta())
+        return "recomputed", affected, rounds
+
+    def _put_back(self) -> None:
+        """Give every point the value and predecessor it had before the batch."""
+        tree, log = self._tree, self._log
+        value, before, kept = (getattr(tree, c).array for c in ("value", "predecessor", "kept"))
+        with self.graph.device.active():
+            if self._saved is not None:
+                kept[:], before[:] = self._saved
+                value[:] = kept
+            elif self._touched and len(log):
+                item, predecessor, old = (
+                    getattr(log, c).array for c in ("item", "predecessor", "value")
+                )
+                kept_too = bool(self._cell.ready.array[0])
+                old = old if kept_too else kept[item]
+                value[item] = kept[item] = old
+                before[item] = predecessor
+        self._touched, self._saved = False, None
+        for c in (
+            self._now, self._then, self._near, self._next, self._later, self._rest, self._loose,
+            log,
+        ):  # fmt: skip
+            c.clear()
+        self._lost.clear()
+
+    def _refuse_overflow(self) -> None:
+        """Refuse a path that is too long for the type of the distances."""
+
+    # --- what there is ---------------------------------------------------------------------------
+
+    def _values(self) -> Any:
+        self._follow_others()
+        return self._tree.value.array
+
+    @property
+    def predecessor(self) -> Any:
+        """The point before each, shape (n,), int32; -1 where there is none.  A copy."""
+        self._follow_others()
+        with self.graph.device.active():
+            return self._tree.predecessor.array.copy()

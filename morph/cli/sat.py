@@ -1,0 +1,169 @@
+"""``morph sat``: models of formulas; ``morph generate ksat``: formulas to try it on."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from morph import __version__
+from morph.cli.common import (
+    BadInput,
+    Line,
+    check_writable,
+    device_of,
+    device_option,
+    in_words,
+    json_option,
+    print_report,
+    watched,
+)
+
+if TYPE_CHECKING:
+    from morph.formula import Formula
+    from morph.survey import Solution
+
+CODES = {"SATISFIABLE": 10, "UNSATISFIABLE": 20, "UNKNOWN": 0}
+
+
+class _Course(Line):
+    """How far a search for a model is."""
+
+    def tell(self, stage: str, numbers: dict[str, Any]) -> None:
+        """Show numbers by name."""
+        shown = (f"{v:,} {k}" if isinstance(v, int) else f"{k} {v:.3g}" for k, v in numbers.items())
+        self.offer(f"{stage}: {', '.join(shown)}")
+
+
+@click.command()
+@click.argument("cnf", metavar="FILE.cnf")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
+              metavar="S", help="The same gives the same answer, unless time is up.")  # fmt: skip
+@click.option("--time", "seconds", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
+              help="When to give up; else after three attempts.")  # fmt: skip
+@click.option("--max-rounds", type=click.IntRange(0), default=1000, show_default=True, metavar="N",
+              help="Of decimation; with 0 there is local search alone.")  # fmt: skip
+@click.option("--strict", is_flag=True, help="Refuse what is not strict DIMACS.")
+@click.option("--plot", metavar="PNG", help="Draw complexity against decimation.")
+@device_option
+@json_option
+def sat(
+    cnf: str, seed: int, seconds: float | None, max_rounds: int, strict: bool, plot: str | None,
+    spec: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Look for a model of a formula in DIMACS CNF; made for large random k-SAT.
+
+    Prints as the SAT competitions ask: comments, a line `s`, lines `v` of literals.  Exit code 10:
+    satisfiable, by a checked model; 20: unsatisfiable, by unit propagation alone; 0: unknown.
+    """
+    from morph import survey  # noqa: PLC0415
+    from morph.io import read_cnf  # noqa: PLC0415
+
+    where = device_of(spec)
+    check_writable("--plot", plot)
+    if plot is not None and importlib.util.find_spec("matplotlib") is None:
+        raise BadInput("--plot needs matplotlib: pip install matplotlib")
+    started = monotonic()
+    formula = read_cnf(cnf, strict=strict)
+    times = {"read": monotonic() - started}
+    course = _Course() if watched() else None
+    try:
+        found = survey.solve(
+            formula, seed, time=seconds, device=where, max_rounds=max_rounds,
+            progress=None if course is None else course.tell,
+        )  # fmt: skip
+    finally:
+        if course is not None:
+            course.clear()
+    times |= found.seconds
+    report = {
+        "status": found.status, "reason": found.reason, "variables": formula.variables,
+        "clauses": formula.clauses, "seed": seed, "device": where.name, **_numbers(found),
+        "times": {phase: round(spent, 6) for phase, spent in times.items()},
+    }  # fmt: skip
+    if as_json:
+        model = None if found.model is None else _literals(found.model)
+        rounds = [_plain(r._asdict()) for r in found.rounds]
+        print_report({**report, "rounds": rounds, "model": model}, True, [])
+    else:
+        click.echo("\n".join(_comments(cnf, formula, found, report, times)))
+        click.echo(f"s {found.status}")
+        if found.model is not None:
+            from morph.io.models import model_lines  # noqa: PLC0415
+
+            click.echo("\n".join(model_lines(found.model)))
+    if plot is not None:
+        _plot(plot, found, formula.variables)
+    raise click.exceptions.Exit(CODES[found.status])
+
+
+def _numbers(found: Solution) -> dict[str, int]:
+    """Give what is counted, by name."""
+    names = ("attempts", "rollbacks", "left", "left_clauses", "flips", "steps", "unsatisfied")
+    counts = {name: int(getattr(found, name)) for name in names}
+    return {**counts, "sweeps": sum(int(r.sweeps) for r in found.rounds)}
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Give numbers as JSON has them."""
+    return {k: v.item() if hasattr(v, "item") else v for k, v in values.items()}
+
+
+def _literals(model: Any) -> list[int]:
+    return [v if true else -v for v, true in enumerate(model.tolist(), 1)]
+
+
+def _comments(
+    path: str, formula: Formula, found: Solution, report: dict[str, Any], times: dict[str, float]
+) -> list[str]:
+    """Say what was done, in lines that solvers' readers pass over."""
+    lines = [
+        f"morph {__version__}, {report['device']}, seed {report['seed']}",
+        f"{path}: {formula.variables:,} variables, {formula.clauses:,} clauses",
+    ]
+    if found.stopped:
+        lines.append(
+            f"decimation: {len(found.rounds):,} rounds, {report['sweeps']:,} sweeps,"
+            f" {found.rollbacks:,} rollbacks, {found.stopped}"
+        )
+    if found.attempts and found.status != "UNSATISFIABLE":
+        lines.append(
+            f"local search: {found.left:,} variables, {found.left_clauses:,} clauses,"
+            f" {found.flips:,} flips"
+        )
+    lines += [in_words(times), found.reason]
+    return [f"c {line}" for line in lines]
+
+
+def _plot(path: str, found: Solution, variables: int) -> None:
+    from morph.io.curve import draw_decimation  # noqa: PLC0415
+    from morph.io.files import replacing  # noqa: PLC0415
+
+    kind = os.path.splitext(path)[1][1:] or "png"
+    with replacing(path) as (file,):
+        draw_decimation(found.rounds, variables).savefig(file, format=kind, dpi=200)
+
+
+@click.command()
+@click.argument("k", type=int)
+@click.argument("n", type=int)
+@click.argument("ratio", type=float)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="S")
+@click.option("-o", "--output", required=True, metavar="FILE.cnf", help="Where to write.")
+@json_option
+def ksat(k: int, n: int, ratio: float, seed: int, output: str, as_json: bool) -> None:
+    """Draw RATIO x N clauses of K different variables of N."""
+    from morph.generate import random_ksat  # noqa: PLC0415
+    from morph.io import write_cnf  # noqa: PLC0415
+
+    check_writable("-o", output)
+    try:
+        formula = random_ksat(k, n, ratio, seed)
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+    write_cnf(formula, output, f"random {k}-SAT, ratio {ratio:g}, seed {seed}")
+    report = {"variables": n, "clauses": formula.clauses, "output": output}
+    print_report(report, as_json, [f"{n:,} variables, {formula.clauses:,} clauses: {output}"])

@@ -1,0 +1,221 @@
+"""``morph sssp --updates``: distances kept exact while batches of changes come."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from morph.cli.common import BadInput
+
+if TYPE_CHECKING:
+    from morph.algorithms.dynamic import DynamicSSSP
+    from morph.algorithms.following import Update
+    from morph.batch import Applied
+    from morph.graph import Graph
+    from morph.io.updates import Named, UpdateBatch
+
+Report = dict[str, Any]
+
+
+class Numbers:
+    """Numbers that people give edges: the k-th of the graph's file, then those inserted.
+
+    Parameters
+    ----------
+    graph : Graph
+    count : int
+        Edges of the file.
+    """
+
+    def __init__(self, graph: Graph, count: int) -> None:
+        self.graph, self.count, self.next = graph, count, count
+        self._rows: np.ndarray[Any, Any] | None = None
+        self._made: dict[int, int] = {}  # rows of edges inserted, by number
+        self._number: dict[int, int] = {}  # and back
+
+    def rows(self, named: Named, path: str) -> np.ndarray[Any, Any]:
+        """Give the edges that ids name, -1 for those that are gone.
+
+        Raises
+        ------
+        FormatError
+            If there never was such an edge, or it has other ends.
+        """
+        from morph.io import FormatError  # noqa: PLC0415
+
+        found = np.full(len(named), -1)
+        src, dst = (self._host(self.graph.edges.columns[c].array) for c in ("src", "dst"))
+        for k, (number, u, v, line) in enumerate(
+            zip(*(a.tolist() for a in (named.id, named.src, named.dst, named.line)), strict=True)
+        ):
+            if number >= self.next:
+                raise FormatError(path, line, f"edge id {number}: there were {self.next} edges")
+            row = self._row(number)
+            if row < 0 or self.graph.edges.is_dead(row):
+                continue
+            ends = int(src[row]), int(dst[row])
+            if ends != (u, v) and (self.graph.directed or ends != (v, u)):
+                what = f"edge {number} leads from {ends[0]} to {ends[1]}, not from {u} to {v}"
+                raise FormatError(path, line, what)
+            found[k] = row
+        return found
+
+    def note(self, applied: Applied, count: int) -> None:
+        """Number the edges that a batch inserted."""
+        for row in self._host(applied.inserted[:count]).tolist():
+            self._made[self.next], self._number[row] = row, self.next
+            self.next += 1
+
+    def _row(self, number: int) -> int:
+        if number >= self.count:
+            row = self._made[number]
+            return row if self._number[row] == number else -1
+        if self._rows is None:
+            self._rows = np.full(self.count, -1)
+            order = self.graph.edge_order
+            if order is None:
+                self._rows[:] = np.arange(self.count)
+            else:
+                at = self._host(order)
+                known = np.flatnonzero(at >= 0)[::-1]
+                self._rows[at[known]] = known
+        row = int(self._rows[number])
+        return -1 if row in self._number else row
+
+    def _host(self, x: Any) -> np.ndarray[Any, Any]:
+        return np.asarray(self.graph.device.to_host(x))
+
+
+@contextmanager
+def lines_of(path: str) -> Iterator[Iterable[bytes]]:
+    """Open a file of updates, ``-`` being standard input."""
+    from morph.io.files import opened  # noqa: PLC0415
+
+    if path == "-":
+        yield sys.stdin.buffer
+    else:
+        with opened(path) as file:
+            yield file
+
+
+def follow(
+    dynamic: DynamicSSSP, count: int, path: str, size: int | None, verify: bool, quiet: bool
+) -> list[Report]:
+    """Apply all batches of a file or stream.
+
+    Parameters
+    ----------
+    dynamic : DynamicSSSP
+    count : int
+        Edges of the graph's file.
+    path : str
+    size : int, optional
+        Lines after which a batch ends.
+    verify : bool
+        Compute everything anew after each batch, and compare.
+    quiet : bool
+        Say nothing of each batch.
+
+    Returns
+    -------
+    list of dict
+        What each batch did.
+    """
+    from morph.io.updates import read_updates  # noqa: PLC0415
+
+    graph = dynamic.graph
+    name = "standard input" if path == "-" else path
+    numbers, reports = Numbers(graph, count), list[Report]()
+    with lines_of(path) as lines:
+        batches = read_updates(
+            lines, name, len(graph.points), graph.edges.weight.dtype, graph.directed, size
+        )
+        for batch in batches:
+            done, absent = _apply(dynamic, numbers, batch, name)
+            report = _report(graph, done, batch, absent)
+            reports.append(report)
+            if not quiet:
+                click.echo(_in_words(len(reports), report))
+            if verify:
+                _verify(dynamic, f"{name}:{batch.last}")
+    return reports
+
+
+def _apply(
+    dynamic: DynamicSSSP, numbers: Numbers, batch: UpdateBatch, path: str
+) -> tuple[Update, int]:
+    """Apply a batch; also how many ids named edges that are gone."""
+    asked: dict[str, Any] = {}
+    absent = 0
+    for key, named in (("deletes", batch.deletes), ("updates", batch.updates)):
+        if not len(named):
+            continue
+        weight = (named.weight,) if key == "updates" else ()
+        if named.id[0] < 0:
+            asked[key] = (named.src, named.dst, *weight)
+            continue
+        rows = numbers.rows(named, path)
+        kept = rows >= 0
+        absent += int((~kept).sum())
+        asked[key] = (rows[kept], *(w[kept] for w in weight)) if weight else rows[kept]
+    if len(batch.inserts):
+        asked["inserts"] = batch.inserts.src, batch.inserts.dst, batch.inserts.weight
+    try:
+        done = dynamic.apply(**asked)
+    except OverflowError as error:
+        raise BadInput(f"{path}:{batch.first}-{batch.last}: {error}") from error
+    numbers.note(done.applied, len(batch.inserts))
+    return done, absent
+
+
+def _report(graph: Graph, done: Update, batch: UpdateBatch, absent: int) -> Report:
+    applied, columns = done.applied, graph.edges.columns
+    src, dst = (columns[c].array[applied.updated] for c in ("src", "dst"))
+    return {
+        "lines": [batch.first, batch.last],
+        "inserted": len(batch.inserts),
+        "deleted": _edges(graph, applied.deleted_src, applied.deleted_dst),
+        "changed": _edges(graph, src, dst),
+        "absent": applied.absent + absent,
+        "decision": done.decision,
+        "affected": done.affected,
+        "rounds": done.rounds,
+        "seconds": round(done.graph_seconds + done.repair_seconds, 6),
+    }
+
+
+def _edges(graph: Graph, src: Any, dst: Any) -> int:
+    """How many edges these arcs are."""
+    loops = 0 if graph.directed or not src.size else int((src == dst).sum())
+    return int(src.size) if graph.directed else (int(src.size) + loops) // 2
+
+
+def _in_words(k: int, report: Report) -> str:
+    counts = [
+        f"{report[w]:,} {w}" for w in ("inserted", "deleted", "changed", "absent") if report[w]
+    ]
+    return (
+        f"batch {k}: {', '.join(counts) or 'nothing'}; {report['decision']},"
+        f" {report['affected']:,} affected, {report['rounds']:,} rounds,"
+        f" {report['seconds'] * 1e3:.3f} ms"
+    )
+
+
+def _verify(dynamic: DynamicSSSP, where: str) -> None:
+    """Compare with distances computed anew, and check the predecessors."""
+    from morph import validate  # noqa: PLC0415
+    from morph.algorithms.sssp import sssp  # noqa: PLC0415
+
+    graph, found = dynamic.graph, dynamic.distance
+    want = sssp(graph, dynamic.sources).distance
+    differ = np.flatnonzero(np.asarray(graph.device.to_host(found != want)))
+    if differ.size:
+        v = int(differ[0])
+        what = f"the distance of vertex {v} is {found[v]}, and {want[v]} when computed anew"
+        raise click.ClickException(f"{where}: {what}")
+    validate.sssp(graph, found, dynamic.predecessor, source=dynamic.sources)

@@ -1,0 +1,122 @@
+// Clauses between text and memory, by all threads.  Needs no C++ library.
+#include <stdint.h>
+#include <string.h>
+
+namespace {
+
+constexpr int64_t PART = 1 << 18;    // bytes of text a thread takes at a time
+constexpr int64_t CLAUSES = 1 << 13;  // clauses written by a thread at a time
+
+inline bool blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+inline bool digit(char c) { return (unsigned char)(c - '0') < 10; }
+
+// the first line that begins at or after an offset
+int64_t line_at(const char *text, int64_t length, int64_t at) {
+  if (at == 0) return 0;
+  if (at >= length) return length;
+  const char *found = (const char *)memchr(text + at - 1, '\n', length - at + 1);
+  return found ? found - text + 1 : length;
+}
+
+enum { NUMBERS, ENDS, STOP, ODD, FIELDS };  // what is told of a part
+
+}  // namespace
+
+extern "C" {
+
+int64_t morph_part() { return PART; }
+
+// Read the numbers of each part of a text, those of the part from byte b on into out + b / 2: two
+// bytes are one number at least.  Of each part it tells how many there are, how many are 0, and
+// where it stopped, -1 if it did not: at a '%', or at something odd.
+void morph_scan(const char *text, int64_t length, int64_t parts, int64_t variables, int32_t strict,
+                int32_t *out, int64_t *told) {
+#pragma omp parallel for schedule(dynamic) if (parts > 1)
+  for (int64_t k = 0; k < parts; k++) {
+    int64_t begin = line_at(text, length, k * PART);
+    const char *p = text + begin, *end = text + line_at(text, length, (k + 1) * PART), *line = p;
+    int32_t *first = out + (begin + 1) / 2, *to = first;
+    int64_t *here = told + k * FIELDS, zeros = 0;
+    here[STOP] = here[ODD] = -1;
+    while (true) {
+      while (p < end && blank(*p))
+        if (*p++ == '\n') line = p;
+      if (p == end) break;
+      const char *start = p;
+      if (*p == 'c' && (!strict || p == line)) {
+        p = (const char *)memchr(p, '\n', end - p);
+        if (!p) break;
+        continue;
+      }
+      if (*p == '%' && !strict) {
+        here[STOP] = p - text;
+        break;
+      }
+      bool minus = *p == '-', plus = *p == '+' && !strict;
+      p += minus || plus;
+      const char *digits = p;
+      int64_t value = 0;
+      for (; p < end && digit(*p) && value <= variables; p++) value = value * 10 + (*p - '0');
+      if (p == digits || value > variables || (p < end && !blank(*p)) || (minus && !value)) {
+        here[ODD] = start - text;
+        break;
+      }
+      zeros += value == 0;
+      *to++ = (int32_t)(minus ? -value : value);
+    }
+    here[NUMBERS] = to - first;
+    here[ENDS] = zeros;
+  }
+}
+
+// Put what was read of each part where it belongs: its first number, less the zeros before it, is
+// literal `at[k]`, its first 0 ends clause `clause[k]`.
+void morph_gather(const char *text, int64_t length, int64_t parts, const int32_t *found,
+                  const int64_t *told, const int64_t *at, const int64_t *clause, int32_t *literals,
+                  int64_t *offsets) {
+#pragma omp parallel for schedule(dynamic) if (parts > 1)
+  for (int64_t k = 0; k < parts; k++) {
+    const int32_t *p = found + (line_at(text, length, k * PART) + 1) / 2;
+    const int32_t *end = p + told[k * FIELDS + NUMBERS];
+    int64_t to = at[k], c = clause[k];
+    for (; p < end; p++) {
+      if (*p) literals[to++] = *p;
+      else offsets[++c] = to;
+    }
+  }
+}
+
+// Write clauses, a line each, into `out`, which has 12 bytes for each literal and 2 for each clause.
+// Returns the length.
+int64_t morph_write(int64_t clauses, const int64_t *offsets, const int32_t *literals,
+                    int64_t *lengths, char *out) {
+  int64_t parts = (clauses + CLAUSES - 1) / CLAUSES;
+#pragma omp parallel for schedule(dynamic) if (parts > 1)
+  for (int64_t k = 0; k < parts; k++) {
+    int64_t c = k * CLAUSES, last = c + CLAUSES < clauses ? c + CLAUSES : clauses;
+    char *start = out + 12 * offsets[c] + 2 * c, *p = start;
+    for (; c < last; c++) {
+      for (int64_t i = offsets[c]; i < offsets[c + 1]; i++) {
+        char text[12], *q = text + 12;
+        uint32_t left = literals[i] < 0 ? 0u - (uint32_t)literals[i] : (uint32_t)literals[i];
+        do *--q = (char)('0' + left % 10);
+        while (left /= 10);
+        if (literals[i] < 0) *--q = '-';
+        memcpy(p, q, text + 12 - q);
+        p += text + 12 - q;
+        *p++ = ' ';
+      }
+      *p++ = '0';
+      *p++ = '\n';
+    }
+    lengths[k] = p - start;
+  }
+  int64_t total = 0;
+  for (int64_t k = 0; k < parts; k++) {
+    int64_t c = k * CLAUSES;
+    memmove(out + total, out + 12 * offsets[c] + 2 * c, lengths[k]);
+    total += lengths[k];
+  }
+  return total;
+}
+}

@@ -1,0 +1,199 @@
+"""Adjacency with room in it, which batches change in place.
+
+Each point's entries lie in a row: `size` of them from `begin` on, with memory for `room`.  A row
+that grows beyond that is moved to the end of the arena; what it leaves is dead until `tidy` or a
+larger arena.  Entries have the edge and its other end, so a sweep reads memory in order.  The
+kernels that change rows are in `morph.inplace`; `kernels/graph.h` reads them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from morph.device import Array, Device, is_host
+from morph.dtypes import ID_LIMIT, vec
+from morph.store import COUNT
+from morph.table import Table
+
+PART = {"cuda": 1 << 26}  # entries looked at together
+LEAST = 1 << 10  # entries of an arena's spare end
+ROW = ("begin", "size", "room")  # struct LooseRow of kernels/graph.h
+WORK = ("goal", "come", "gone")  # of rows that a batch is changing; else 0
+
+
+class Loose:
+    """One direction of a graph's index, as rows with room.
+
+    Attributes
+    ----------
+    rows : Table
+        A record for each point, where its entries are; another one for the kernels that change it.
+    entries : Table
+        ``edge`` and ``end``, the point at the other end.
+    places : Table
+        For each edge its place in its row, -1 if it is in none.
+    arena : Table
+        One row: ``top``, where the unused end of the entries begins, and ``wasted``, how many
+        before it belong to no row.
+    """
+
+    __slots__ = ("arena", "device", "entries", "places", "rows")
+
+    def __init__(self, device: Device, points: int, edges: int) -> None:
+        self.device = device
+        wide, narrow = np.int64, np.int32
+        self.rows = Table("rows", device, points, begin=wide, goal=wide, size=narrow, room=narrow,
+                          come=narrow, gone=narrow)  # fmt: skip
+        self.rows.pack(ROW, WORK)
+        self.entries = Table("entries", device, 0, edge=narrow, end=narrow)
+        self.places = Table("places", device, edges, at=narrow)
+        self.arena = Table("arena", device, 1, top=wide, wasted=wide)
+        for table in (self.rows, self.places, self.arena):
+            fill(table)
+
+    @classmethod
+    def of(
+        cls, offsets: Array, ids: Array | None, near: Array, far: Array, device: Device,
+        points: int, edges: int,
+    ) -> Loose | None:  # fmt: skip
+        """Give rows room: entry k of compressed rows is edge ``ids[k]``, or edge k.
+
+        Parameters
+        ----------
+        offsets, ids
+            See `Graph.adjacency`.
+        near, far : array
+            Both ends of edges, by id.
+        points, edges : int
+            How many to have memory for.
+
+        Returns
+        -------
+        Loose or None
+            None if there are too many entries for it.
+        """
+        xp = device.xp
+        with device.active():
+            size = offsets[1:] - offsets[:-1]
+            room = size + (size >> 3) + 2 * (size > 0)
+            begin = xp.cumsum(room) - room
+            total = int(room.sum())
+            if total + LEAST > ID_LIMIT:
+                return None
+            made = cls(device, points, edges)
+            n, rows = size.size, made.rows.columns
+            rows["begin"].array[:n] = begin
+            rows["size"].array[:n] = size
+            rows["room"].array[:n] = room
+            made.grow(min(total + max(total >> 3, LEAST), ID_LIMIT))
+            made.arena.columns["top"].array[:1] = total
+            at = made.places.columns["at"].array
+            at[:] = -1
+            edge, end = (made.entries.columns[c].array for c in ("edge", "end"))
+            shift, m = begin - offsets[:-1], int(offsets[-1])
+            part = PART.get(device.kind, 1 << 20)
+            for first in range(0, m, part):
+                k = xp.arange(first, min(first + part, m))
+                e = k if ids is None else ids[first : first + part]
+                owner = near[e]
+                at[e] = k - offsets[owner]
+                k = k + shift[owner]
+                edge[k] = e
+                end[k] = far[e]
+        return made
+
+    def grow(self, capacity: int) -> None:
+        """Have memory for so many entries."""
+        self.entries.resize(capacity)
+        fill(self.entries)
+
+    def cover(self, points: int, edges: int) -> bool:
+        """Have memory for so many points and edges; whether addresses have changed."""
+        moved = False
+        for table, count in ((self.rows, points), (self.places, edges)):
+            if table.capacity < count:
+                table.resize(count)
+                fill(table)
+                moved |= table is self.rows
+        return moved
+
+    def packed(self, n: int) -> tuple[Array, Array]:
+        """Give offsets, shape (capacity of rows + 1,), int64, and edge ids, shape (m,), int32."""
+        xp, device = self.device.xp, self.device
+        with device.active():
+            rows = self.rows.columns
+            size, begin = (rows[c].array.astype(np.int64) for c in ("size", "begin"))
+            offsets = device.zeros(size.size + 1, np.int64)
+            xp.cumsum(size, out=offsets[1:])
+            m = int(offsets[n])
+            ids = device.empty(m, np.int32)
+            edge, shift = self.entries.columns["edge"].array, begin - offsets[:-1]
+            part = PART.get(device.kind, 1 << 20)
+            for first in range(0, m, part):
+                k = xp.arange(first, min(first + part, m))
+                owner = xp.searchsorted(offsets[1:], k, side="right")
+                ids[first : first + part] = edge[k + shift[owner]]
+            return offsets, ids
+
+    def entries_at(self, points: Array) -> Array:
+        """Edges at some points, shape (sum of degrees,), int32."""
+        xp, rows = self.device.xp, self.rows.columns
+        size, begin = (rows[c].array[points].astype(np.int64) for c in ("size", "begin"))
+        ends = xp.cumsum(size)
+        k = xp.arange(int(ends[-1]) if ends.size else 0)
+        if not k.size:
+            return self.device.zeros(0, np.int32)
+        owner = xp.searchsorted(ends, k, side="right")
+        found = self.entries.columns["edge"].array[k + (begin - ends + size)[owner]]
+        return found
+
+    def shares(self) -> tuple[int, int]:
+        """How many entries are before the unused end, and how many of those belong to no row."""
+        row = (
+            self.device.to_host(self.arena.columns["top"].array),
+            self.arena.columns["wasted"].array,
+        )
+        return int(row[0][0]), int(self.device.to_host(row[1])[0])
+
+    @property
+    def limit(self) -> int:
+        """Entries there is memory for."""
+        return self.entries.capacity
+
+
+def fill(table: Table) -> None:
+    """Count all the rows there is memory for among those in use."""
+    table.words[COUNT] = table.capacity
+    table.settle()
+
+
+def batch_table(device: Device) -> Table:
+    """Where a batch lies while it is applied: a record of 32 bytes for each edge."""
+    two, one = vec(np.int32, 2), np.int32
+    made = Table("batch", device, end=two, rank=two, edge=one, keep=one, far=one, at=one)
+    made.pack("end", "rank", "edge", "keep", "far", "at")
+    return made
+
+
+def load(table: Table, ids: Array, src: Any, dst: Any) -> None:
+    """Put the edges of a batch into its table."""
+    count = int(ids.size)
+    if table.capacity < count:
+        table.resize(max(count, 16))
+    with table.device.active():
+        if table.device.kind == "cuda" and all(map(is_host, (ids, src, dst))):
+            rec = table._records[0]
+            row = np.zeros((count, rec.stride // 4), np.int32)
+            edge, end = rec.offset("edge") // 4, rec.offset("end") // 4
+            row[:, edge], row[:, end], row[:, end + 1] = ids, src, dst
+            rec.buffer[: row.nbytes].set(row.reshape(-1).view(np.uint8))
+        else:
+            asarray = table.device.asarray
+            table.columns["edge"].array[:count] = asarray(ids)
+            both = table.columns["end"].array
+            both[:count, 0] = asarray(src)
+            both[:count, 1] = asarray(dst)
+    table.words[COUNT] = count
+    table.settle()

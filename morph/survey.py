@@ -1,0 +1,226 @@
+"""Models of large random formulas: survey propagation, then local search, then a check.
+
+`solve` simplifies a formula, decimates it by survey propagation (`decimate`), looks for a model of
+what is left (`walksat`), and checks the model against the formula as it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph import validate
+from morph.algorithms.decimation import Round, decimate
+from morph.algorithms.walksat import Walk, walksat
+from morph.device import Device
+from morph.device import device as device_of
+from morph.formula import Formula
+
+__all__ = ["Round", "Solution", "Walk", "decimate", "solve", "walksat"]
+
+SATISFIABLE, UNSATISFIABLE, UNKNOWN = "SATISFIABLE", "UNSATISFIABLE", "UNKNOWN"
+ATTEMPTS = 3  # without a limit of time
+FLIPS, FLIPS_EACH = 10_000_000, 100  # of one local search: and so many more for each variable
+FRACTIONS = (0.04, 0.01, 0.0025)  # of the variables, to fix in a round of each attempt
+
+Progress = Callable[[str, dict[str, Any]], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What `solve` found.
+
+    Attributes
+    ----------
+    status : str
+        ``"SATISFIABLE"``: there is a model, which was checked; ``"UNSATISFIABLE"``: unit
+        propagation ends in an empty clause; ``"UNKNOWN"``.
+    reason : str
+        Why the status is what it is.
+    model : (n,) bool array or None
+        Whether variable ``v`` is true, at ``v - 1``.
+    unsatisfied : int
+        Clauses that the last model tried left unsatisfied.
+    attempts : int
+        Decimations tried.
+    rounds : list of Round
+        Of the last attempt's decimation.
+    stopped : str
+        Why it ended, as `decimate` tells; empty if there was none.
+    rollbacks : int
+        Rounds of it that were taken back, or tried again with less.
+    left : int
+        Variables that it left to local search, and ``left_clauses``.
+    flips, steps : int
+        Of the last attempt's local search.
+    seconds : dict of str to float
+        By phase, of all attempts.
+    """
+
+    status: str
+    reason: str
+    model: NDArray[np.bool_] | None
+    unsatisfied: int
+    attempts: int = 0
+    rounds: list[Round] = field(default_factory=list, repr=False)
+    stopped: str = ""
+    rollbacks: int = 0
+    left: int = 0
+    left_clauses: int = 0
+    flips: int = 0
+    steps: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def solve(
+    cnf: Any,
+    seed: int = 0,
+    *,
+    time: float | None = None,
+    device: str | Device = "auto",
+    max_rounds: int = 1000,
+    progress: Progress | None = None,
+) -> Solution:
+    """Look for a model of a formula; made for large random k-SAT near its threshold.
+
+    Parameters
+    ----------
+    cnf : path, clauses, (offsets, literals) or Formula
+        As `morph.Formula.of` takes it.
+    seed : int
+        0 or more.  The same gives the same model, unless time runs out.
+    time : float, optional
+        Seconds after which to give up, looked at between rounds.  Without it, after three attempts
+        with smaller and smaller steps.
+    device : str or Device
+    max_rounds : int
+        Of one decimation; with 0 there is local search alone.
+    progress : callable, optional
+        Called with ``"decimation"`` or ``"search"`` and numbers by name, now and then.
+
+    Returns
+    -------
+    Solution
+        A model is given only after `morph.validate.satisfied` has found no clause without a true
+        literal, and ``"UNSATISFIABLE"`` only if `morph.validate.refuted` agrees.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is wrong; names it.
+    FormatError, OSError
+        If a file cannot be read.
+
+    References
+    ----------
+    A. Braunstein, M. Mezard, R. Zecchina: Survey propagation: an algorithm for satisfiability.
+    Random Structures & Algorithms 27, 2005.
+    """
+    where = device_of(device)
+    if time is not None and not time > 0:
+        raise ValueError(f"time = {time}: expected more than 0 seconds")
+    for name, value, least in (("seed", seed, 0), ("max_rounds", max_rounds, 0)):
+        if not isinstance(value, int | np.integer) or not least <= value < 2**32:
+            raise ValueError(f"{name} = {value!r}: expected an integer from {least} to 2^32 - 1")
+    return _Solver(Formula.of(cnf), int(seed), time, where, int(max_rounds), progress).solve()
+
+
+class _Solver:
+    """One call of `solve`."""
+
+    def __init__(
+        self,
+        formula: Formula,
+        seed: int,
+        time: float | None,
+        where: Device,
+        max_rounds: int,
+        progress: Progress | None,
+    ) -> None:
+        self.formula, self.seed, self.where = formula, seed, where
+        self.max_rounds, self.progress = max_rounds, progress
+        self.limited = time is not None
+        self.end = monotonic() + (float("inf") if time is None else time)
+        self.seconds: dict[str, float] = {}
+        self.found: dict[str, Any] = {}
+
+    def solve(self) -> Solution:
+        """Try, with smaller and smaller steps."""
+        attempts, unsatisfied = 0, self.formula.clauses
+        while not attempts or monotonic() < self.end and (self.limited or attempts < ATTEMPTS):
+            model, unsatisfied = self._attempt(attempts)
+            attempts += 1
+            self.found["attempts"] = attempts
+            if model is None:
+                return self._answer(UNSATISFIABLE, "unit propagation ends in an empty clause")
+            if not unsatisfied:
+                reason = "every clause of the formula holds a true literal"
+                return self._answer(SATISFIABLE, reason, model)
+        tried = "time is up" if monotonic() >= self.end else "no attempt succeeded"
+        reason = f"{tried}: {unsatisfied} of {self.formula.clauses} clauses are left unsatisfied"
+        return self._answer(UNKNOWN, reason, None, unsatisfied)
+
+    def _attempt(self, k: int) -> tuple[Any, int]:
+        """Decimate, search, check; gives a model, None if there is none, and what it fails."""
+        formula, seed = self.formula, (self.seed + k * 0x9E3779B9) % 2**32
+        assignment = np.zeros(formula.variables, bool)
+        rest, names = formula, np.arange(formula.variables)
+        if self.max_rounds:
+            done = decimate(
+                formula, seed, self.where, self.max_rounds,
+                fraction=FRACTIONS[min(k, len(FRACTIONS) - 1)], max_seconds=self._left(),
+            )  # fmt: skip
+            for phase, spent in done.seconds.items():
+                self._spend(phase, spent)
+            self.found |= {"rounds": done.rounds, "rollbacks": done.rollbacks}
+            self.found["stopped"] = done.status
+            assignment, rest, names = done.assignment == 1, done.rest, done.variables
+        if not self.max_rounds or done.status == "unsatisfiable":
+            started = monotonic()
+            refuted = validate.refuted(formula)
+            self._spend("refutation", monotonic() - started)
+            if refuted:
+                return None, 0
+        self.found |= {"left": rest.variables, "left_clauses": rest.clauses}
+        self.found |= {"flips": 0, "steps": 0}
+        assignment[names] = self._search(rest, None, seed)
+        unsatisfied = self._check(assignment)
+        if unsatisfied and rest.variables < formula.variables and self._left() > 0:
+            assignment = self._search(formula, assignment, seed)  # what was fixed may be wrong
+            unsatisfied = self._check(assignment)
+        return assignment, unsatisfied
+
+    def _search(self, formula: Formula, model: Any, seed: int) -> Any:
+        started = monotonic()
+        walk = walksat(
+            formula, model, seed, max_flips=FLIPS + FLIPS_EACH * formula.variables,
+            time=max(self._left(), 0), device=self.where, progress=self._tell,
+        )  # fmt: skip
+        self.found["flips"] += walk.flips
+        self.found["steps"] += walk.steps
+        self._spend("search", monotonic() - started)
+        return walk.model
+
+    def _check(self, model: Any) -> int:
+        started = monotonic()
+        held = validate.satisfied(self.formula, model)
+        self._spend("check", monotonic() - started)
+        return int(held.size - held.sum())
+
+    def _left(self) -> float:
+        return self.end - monotonic()
+
+    def _spend(self, phase: str, seconds: float) -> None:
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+    def _tell(self, flips: int, unsatisfied: int) -> None:
+        if self.progress is not None:
+            self.progress("search", {"flips": flips, "unsatisfied": unsatisfied})
+
+    def _answer(self, status: str, reason: str, model: Any = None, failed: int = 0) -> Solution:
+        return Solution(status, reason, model, failed, seconds=self.seconds, **self.found)

@@ -1,0 +1,73 @@
+"""Whether a graph's index says what its edges say: both are read, and sorted side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph.graph import Graph
+from morph.validate.arcs import WrongAnswer
+
+
+def index(graph: Graph) -> None:
+    """Check the adjacency of a graph, in both directions, against its table of edges.
+
+    Each point's entries have to be its live edges to live points, each once.  Of a graph that is
+    not directed each edge's reverse has to lead back, with the same weight, and to be its own.
+
+    Raises
+    ------
+    WrongAnswer
+        Naming a point or an edge.
+    """
+    edges, n = graph.edges, len(graph.points)
+    src, dst = (_host(graph, edges.columns[c].array[: len(edges)]) for c in ("src", "dst"))
+    alive, points = _host(graph, edges.alive), np.append(_host(graph, graph.points.alive), False)
+    there = np.flatnonzero(alive & points[src] & points[dst])
+    for direction, near in (("out", src), ("in", dst)):
+        offsets, ids = graph.adjacency(direction)
+        rows = _host(graph, offsets)
+        listed = np.arange(rows[-1]) if ids is None else _host(graph, ids).astype(np.int64)
+        if rows.shape != (n + 1,) or rows[0] or (np.diff(rows) < 0).any():
+            raise WrongAnswer(f"{direction}: the offsets do not rise from 0, one a point")
+        if rows[-1] != listed.size:
+            raise WrongAnswer(f"{direction}: {rows[-1]} entries by the offsets, {listed.size} ids")
+        if listed.size and not 0 <= listed.min() <= listed.max() < len(edges):
+            raise WrongAnswer(f"{direction}: an entry is no edge")
+        at = np.repeat(np.arange(n), np.diff(rows))
+        _same(direction, near, np.stack([at, listed]), np.stack([near[there], there]))
+    if not graph.directed and graph._pairs is not None:
+        _reverses(graph, _host(graph, graph.reverses()), src, dst, there)
+
+
+def _same(direction: str, near: Any, found: NDArray[Any], wanted: NDArray[Any]) -> None:
+    """Compare (point, edge) pairs."""
+    found, wanted = (a[:, np.lexsort(a[::-1])] for a in (found, wanted))
+    if found.shape == wanted.shape and (found == wanted).all():
+        return
+    least = min(found.shape[1], wanted.shape[1])
+    odd = np.flatnonzero((found[:, :least] != wanted[:, :least]).any(axis=0))
+    k = int(odd[0]) if odd.size else least
+    has = f"edge {found[1, k]} at point {found[0, k]}" if k < found.shape[1] else "nothing"
+    needs = f"edge {wanted[1, k]} at point {wanted[0, k]}" if k < wanted.shape[1] else "nothing"
+    raise WrongAnswer(f"{direction}: the index has {has} where the edges have {needs}")
+
+
+def _reverses(graph: Graph, back: NDArray[Any], src: Any, dst: Any, there: Any) -> None:
+    weight = graph.edges.columns.get("weight")
+    values = None if weight is None else _host(graph, weight.array[: len(graph.edges)])
+    for e in there[~_leads_back(back, src, dst, values, there)][:1]:
+        raise WrongAnswer(f"edge {e}: {back[e]} is not its reverse")
+
+
+def _leads_back(back: Any, src: Any, dst: Any, values: Any, there: Any) -> Any:
+    b = back[there]
+    right = (b >= 0) & (back[b] == there) & (src[b] == dst[there]) & (dst[b] == src[there])
+    right &= (src[there] != dst[there]) | (b == there)
+    return right if values is None else right & (values[b] == values[there])
+
+
+def _host(graph: Graph, x: Any) -> NDArray[Any]:
+    return np.asarray(graph.device.to_host(x))

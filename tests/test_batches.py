@@ -1,0 +1,292 @@
+"""Batches of changes: against a model in plain Python, after every step, on every target."""
+
+import sys
+
+import numpy as np
+import pytest
+from batches import Model
+from hypothesis import given
+from hypothesis import strategies as st
+from targets import tries
+
+import morph
+from morph import adjacency, batch, changes, loose, testing, validate
+
+
+def small(target="cpu", directed=True):
+    return morph.Graph.from_edges(
+        [0, 0, 1, 2, 2], [1, 2, 3, 3, 2], weight=np.array([5, 1, 1, 9, 4], np.int32), n=5,
+        symmetrize=not directed, device=target,
+    )  # fmt: skip
+
+
+@st.composite
+def histories(draw, n=7):
+    """Edges of a graph, and a few batches."""
+    point, weight = st.integers(0, n - 1), st.integers(0, 9)
+    edge = st.tuples(point, point, weight)
+    batch = st.fixed_dictionaries(
+        {
+            "inserts": st.lists(edge, max_size=9),
+            "by": st.booleans(),
+            "ids": st.lists(st.tuples(st.integers(0, 30), weight), max_size=5),
+            "pairs": st.lists(edge, max_size=5),
+            "deletes": st.lists(st.integers(0, 30), max_size=5),
+            "delete_pairs": st.lists(st.tuples(point, point), max_size=6),
+            "points": st.lists(point, max_size=2) if draw(st.booleans()) else st.just([]),
+            "before": st.sampled_from(["", "", "new point", "kernel", "compact"]),
+        }
+    )
+    return (
+        draw(st.booleans()),
+        draw(st.lists(edge, max_size=20)),
+        draw(st.lists(batch, min_size=1, max_size=4)),
+    )
+
+
+@pytest.fixture
+def in_place(monkeypatch):
+    """Have small graphs' rows follow batches of any size in place."""
+    monkeypatch.setattr(changes, "SHARE", 0)
+
+
+def run_history(target, history, n=7):
+    directed, edges, batches = history
+    src, dst, w = (np.array([e[i] for e in edges], np.int32) for i in range(3))
+    g = morph.Graph.from_edges(src, dst, weight=w, n=n, symmetrize=not directed, device=target)
+    model = Model(g)
+    model.check()
+    for b in batches:
+        if b["before"] == "compact":
+            g.compact()
+            model = Model(g)
+        if b["before"] == "new point":
+            p = int(g.points.new())
+            model.points.add(p)
+        size, count = len(g.edges), len(g.points)
+        points = [p for p in b["points"] if p < count]
+        alive = model.points - set(points)
+        inserts = [e for e in b["inserts"] if {e[0], e[1]} <= alive]
+        pairs = [e for e in b["pairs"] if max(e[:2]) < count]
+        ids = [(e, x) for e, x in b["ids"] if e < size]
+        model.step(
+            inserts,
+            deletes=[e for e in b["deletes"] if e < size] if b["by"] else (),
+            delete_pairs=[e for e in b["delete_pairs"] if max(e) < count] if not b["by"] else (),
+            updates=ids if b["by"] else (),
+            update_pairs=pairs if not b["by"] else (),
+            points=points,
+        )
+
+
+@tries(40)
+@given(history=histories())
+def test_batches_on_cpu(history):
+    run_history("cpu", history)
+
+
+@tries(60)
+@given(history=histories())
+def test_batches_in_place_on_cpu(in_place, history):
+    run_history("cpu", history)
+
+
+@tries(10)
+@given(history=histories())
+def test_batches_on_python(in_place, history):
+    run_history("python", history)
+
+
+@pytest.mark.gpu
+@tries(30)
+@given(history=histories())
+def test_batches_on_cuda(in_place, history):
+    run_history("cuda", history)
+
+
+def churn(target, steps=12, n=60, m=900, most=300):
+    """Random batches over few points, many in one row, each followed by the checker."""
+    rng = np.random.default_rng(n)
+
+    def ends(k):
+        return (rng.integers(0, n, k) * rng.integers(0, 2, k)).astype(np.int32)
+
+    w = rng.integers(0, 9, m).astype(np.int32)
+    g = morph.Graph.from_edges(ends(m), ends(m), weight=w, n=n, device=target)
+    for direction in ("out", "in"):
+        g.adjacency(direction)
+    for step in range(steps):
+        c, d = (int(rng.integers(1, most)) for _ in range(2))
+        ids = rng.choice(g.device.to_host(g.edges.ids()), d, replace=False)
+        if step % 3 == 2:  # by pairs, some of them named more than once
+            src, dst = (g.device.to_host(g.edges.columns[x].array)[ids] for x in ("src", "dst"))
+            g.apply(deletes=(src, dst))
+        else:
+            g.apply((ends(c), ends(c), np.ones(c, np.int32)), ids)
+        assert g.loose
+        validate.index(g)
+    return g
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_rows_of_many_changes_at_once(in_place, threads):
+    with testing.team(threads):
+        churn("cpu")
+
+
+def test_rows_of_many_changes_are_interpreted(in_place):
+    churn("python", 3, 12, 60, 30)
+
+
+@pytest.mark.gpu
+def test_rows_of_many_changes_on_cuda(in_place):
+    churn("cuda")
+    churn("cuda", 6, 5000, 400_000, 100_000)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"inserts": ([0, 9], [1, 1], [1, 1])}, r"inserts.src\[1\] = 9 is not a row of points"),
+        ({"inserts": ([0, 1], [1, -1], [1, 1])}, r"inserts.dst\[1\] = -1 is not a row"),
+        ({"inserts": ([0], [1, 2])}, "inserts: 1 src and 2 dst"),
+        ({"inserts": ([0], [1], [1.5])}, "inserts.weight: cannot store float64"),
+        ({"inserts": ([0], [1], [2**40])}, "inserts.weight: 1099511627776 does not fit"),
+        ({"inserts": ([0.5], [1])}, "inserts.src holds float64"),
+        ({"inserts": ([[0]], [1])}, r"inserts.src has shape \(1, 1\): expected 1"),
+        ({"inserts": {"src": [0], "dst": [1], "colour": [2]}}, "edges has no column 'colour'"),
+        ({"inserts": {"src": [0]}}, "column 'dst' is missing"),
+        ({"inserts": [0]}, "inserts: expected"),
+        ({"deletes": [0, 7]}, r"deletes\[1\] = 7 is not a row of edges"),
+        ({"deletes": [-1]}, r"deletes\[0\] = -1 is not a row"),
+        ({"deletes": [0.5]}, "deletes holds float64"),
+        ({"deletes": ([0], [9])}, r"deletes.dst\[0\] = 9 is not a row of points"),
+        ({"deletes": ([0], [1, 2])}, "1 src and 2 dst"),
+        ({"deletes": ([0], [1], [2])}, "a tuple is"),
+        ({"updates": ([9], [1])}, r"updates\[0\] = 9 is not a row of edges"),
+        ({"updates": ([0], [1, 2])}, "2 weights for 1 edges"),
+        ({"updates": ([0], [1.5])}, r"updates.weight: cannot store"),
+        ({"updates": [0]}, "updates: expected"),
+        ({"delete_points": [5]}, r"delete_points\[0\] = 5 is not a row of points"),
+        ({"delete_points": [1], "inserts": ([0], [1])}, r"inserts.dst\[0\] = 1 is deleted"),
+        ({"inserts": ([0], [1], [-1]), "nonnegative": True}, r"weight\[0\] = -1: negative"),
+        ({"updates": ([0], [-1]), "nonnegative": True}, r"updates.weight\[0\] = -1: negative"),
+    ],
+)
+def test_what_is_wrong_changes_nothing(change, message):
+    g = small()
+    model = Model(g)
+    good = {"inserts": ([3], [4], [1]), "deletes": [0], "updates": ([1], [8])}
+    with pytest.raises((TypeError, ValueError, OverflowError), match=message):
+        g.apply(**{**good, **change})
+    model.check()
+
+
+def test_what_a_batch_did():
+    g = small()
+    done = g.apply(([0, 3, 0], [1, 0, 1], [7, 7, 7]), ([0, 0], [2, 2]), ([4], [6]))
+    assert done.inserted.tolist() == [5, 6, 7] and done.deleted.tolist() == [1]
+    assert (done.absent, done.repeated, done.present) == (1, 0, 2)
+    assert done.old_weight.tolist() == [4] and done.new_weight.tolist() == [6]
+    g.apply(deletes=0)
+    with pytest.raises(RuntimeError, match="before the graph changes"):
+        _ = g.apply(inserts=(0, 1)), done.present
+        done._present = -1
+        _ = done.present
+
+
+def test_ids_are_used_again_and_memory_stays():
+    g = small()
+    rng = np.random.default_rng(1)
+    model = Model(g)
+    sizes = []
+    for _ in range(60):
+        ids = np.asarray(g.edges.ids())
+        gone = rng.choice(ids, 3, replace=False)
+        model.step([tuple(rng.integers(0, 5, 3)) for _ in range(3)], gone.tolist())
+        sizes.append(g.edges.capacity)
+    assert sizes[-1] == sizes[10] <= 32
+    assert g.edge_order is None or g.edge_order.size <= 5
+
+
+def interrupted(run, n, error):
+    """Raise at the n-th line of the store's own modules that ``run`` comes to; whether it did."""
+    left, files = [n], {m.__file__ for m in (changes, adjacency, loose, batch)}
+
+    def trace(frame, event, arg):
+        if frame.f_code.co_filename not in files:
+            return None
+        if event == "line":
+            left[0] -= 1
+            if left[0] == 0:
+                sys.settrace(None)
+                raise error
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run()
+    except error:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_whatever_stops_a_batch_nothing_has_changed(in_place, directed):
+    def fresh():
+        g = small(directed=directed)
+        model = Model(g)
+        model.step([(0, 3, 2), (1, 3, 2)], [1])
+        return model, g
+
+    def change(g):
+        more = ([4, 4, 4, 0, 0, 0], [0, 1, 4, 0, 1, 3], 1)
+        return g.apply(
+            dict(zip(("src", "dst", "weight"), more, strict=True)),
+            ([3, 0], [3, 1]),
+            ([3], [6]),
+            [2],
+        )
+
+    g = fresh()[1]
+    before = g.edges.live
+    change(g)  # kernels are compiled
+    after, n = g.edges.live, 1
+    assert after != before
+    while True:
+        model, g = fresh()
+        error = (KeyboardInterrupt, MemoryError)[n % 2]
+        if not interrupted(lambda g=g: change(g), n, error):
+            break
+        if g.edges.live == before:
+            model.check()
+        else:  # it had ended, but for saying so
+            assert g.edges.live == after
+            validate.index(g)
+        n += 3 if directed else 2
+    assert n > 100
+
+
+def test_reverses_of_a_graph_that_is_not_symmetric():
+    g = morph.Graph.from_edges([0, 1], [1, 0], n=3, symmetric=True)
+    assert g.reverses().tolist() == [1, 0]
+    g.edges.delete(1)
+    with pytest.raises(ValueError, match="0 -> 1 has no reverse"):
+        g.apply(([0], [1]))
+    with pytest.raises(ValueError, match="is directed"):
+        small().reverses()
+
+
+def test_the_checker_finds_what_is_wrong():
+    g = small()
+    offsets, _ = g.adjacency("in")
+    offsets[2] += 1
+    with pytest.raises(validate.WrongAnswer, match="in: the index has"):
+        validate.index(g)
+    g = small(directed=False)
+    g.reverses()[0] = 1
+    with pytest.raises(validate.WrongAnswer, match="edge 0: 1 is not its reverse"):
+        validate.index(g)

@@ -1,0 +1,153 @@
+"""``morph sssp --updates``: files and streams of changes, their order, ids, and what is wrong."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from graphs import edge_lists, lightest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import coo_array, csgraph
+from targets import tries
+
+import morph.io
+from morph.cli import main
+from morph.io.updates import read_updates
+
+GR = "p sp 4 5\na 1 2 3\na 1 3 9\na 2 3 2\na 3 4 5\na 1 2 8\n"
+
+
+def morph_sssp(folder, updates, *options, graph=GR, name="g.gr", stdin=None):
+    (folder / name).write_text(graph)
+    if stdin is None:
+        (folder / "u.txt").write_text(updates)
+    path = "-" if stdin else folder / "u.txt"
+    arguments = ["sssp", folder / name, "--updates", path, "--device", "cpu", *options]
+    return CliRunner().invoke(main, [str(a) for a in arguments], input=updates)
+
+
+def test_batches_and_what_is_said(tmp_path):
+    updates = "+ 0 3 4\n- 1 2\n\n= 0 1 1 4 # the fifth edge of the file\n- 0 1 0\n+ 3 2 0\n- 3 2\n"
+    out = tmp_path / "o.npz"
+    result = morph_sssp(tmp_path, updates, "--verify", "-o", out)
+    assert result.exit_code == 0, result.stderr
+    said = result.stdout.splitlines()
+    assert said[0].startswith("batch 1: 1 inserted, 1 deleted; ")
+    assert said[1].startswith("batch 2: 1 changed; ")  # a deletion has to come after
+    assert said[2].startswith("batch 3: 1 inserted, 1 deleted; ")  # and one after an insertion
+    assert said[3].startswith("batch 4: 1 deleted; ")
+    assert said[5] == "reached 4, farthest 9"
+    assert said[6].endswith("2 inserted, 3 deleted, 1 changed")
+    with np.load(out) as found:
+        assert found["distance"].tolist() == [0, 1, 9, 4]
+        assert found["predecessor"].tolist() == [-1, 0, 0, 0]
+    result = morph_sssp(tmp_path, updates, "--batch", 2, "--json", stdin=True)
+    report = json.loads(result.stdout)
+    assert [b["lines"] for b in report["batches"]] == [[1, 2], [4, 4], [5, 6], [7, 7]]
+    assert (report["reached"], report["farthest"], report["edges"]) == (4, 9, 4)
+    assert {b["decision"] for b in report["batches"]} <= {"repaired", "recomputed"}
+
+
+def test_what_is_absent_is_counted(tmp_path):
+    result = morph_sssp(tmp_path, "- 3 0\n- 0 1\n- 0 1\n- 0 1\n\n= 0 1 2\n\n- 0 1 0\n", "--json")
+    report = json.loads(result.stdout)
+    assert [(b["deleted"], b["absent"]) for b in report["batches"]] == [(2, 2), (0, 1), (0, 1)]
+
+
+def test_inserted_edges_have_numbers(tmp_path):
+    updates = "+ 0 3 4\n+ 0 3 2\n\n- 0 3 6\n\n= 0 3 1 5\n\n- 0 3 6\n"
+    report = json.loads(morph_sssp(tmp_path, updates, "--json", "--verify").stdout)
+    assert [b["absent"] for b in report["batches"]] == [0, 0, 0, 1]
+    assert report["batches"][2]["changed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("* 0 1", "found '*', expected '+', '-' or '='"),
+        ("+ 0", "found 2 fields, expected '+ u v' or '+ u v weight'"),
+        ("+ 0 1 2 3", "found 5 fields, expected '+ u v' or '+ u v weight'"),
+        ("- 0 1 2 3", "found 5 fields, expected '- u v' or '- u v id'"),
+        ("= 0 1", "found 3 fields, expected '= u v weight' or '= u v weight id'"),
+        ("+ 0 4 1", "second vertex 4: the graph has 4 vertices, 0 to 3"),
+        ("+ x 1 1", "first vertex: 'x' is not an integer"),
+        ("+ 0 1 1.5", "weight: '1.5' is not an integer"),
+        ("+ 0 1 -1", "weight '-1' is negative"),
+        ("+ 0 1 4294967296", "weight 4294967296 does not fit int32"),
+        ("- 0 1 -1", "edge id -1 is negative"),
+        ("- 0 1 9", "edge id 9: there were 6 edges"),
+        ("- 0 2 0", "edge 0 leads from 0 to 1, not from 0 to 2"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(tmp_path, line, message):
+    result = morph_sssp(tmp_path, f"+ 0 3 4\n\n{line}\n")
+    assert (result.exit_code, result.stderr) == (2, f"morph: {tmp_path / 'u.txt'}:3: {message}\n")
+    assert result.stdout.count("batch") == 1
+
+
+def test_options_that_do_not_go_together(tmp_path):
+    result = morph_sssp(tmp_path, "", "--cutoff", 3)
+    assert (result.exit_code, result.stderr) == (2, "morph: --cutoff and --updates exclude each"
+                                                    " other\n")  # fmt: skip
+    (tmp_path / "g.gr").write_text(GR)
+    result = CliRunner().invoke(main, ["sssp", str(tmp_path / "g.gr"), "--verify"])
+    assert (result.exit_code, result.stderr) == (2, "morph: --batch and --verify belong to"
+                                                    " --updates\n")  # fmt: skip
+    result = morph_sssp(tmp_path, "+ 0 1 nan\n", graph="0 1 2.5\n", name="g.txt")
+    assert result.stderr.endswith("u.txt:1: weight: nan is not a weight\n")
+
+
+ends = st.integers(0, 5)
+a_line = st.tuples(st.sampled_from("++-="), ends, ends, st.integers(0, 9))
+
+
+@tries(12)
+@given(edge_lists(most=6), st.lists(a_line | st.none(), max_size=25), st.booleans(),
+       st.none() | st.integers(1, 4))  # fmt: skip
+def test_lines_mean_what_they_mean_one_after_another(edges, lines, directed, size):
+    """A graph changed in batches is what it is when each line is carried out alone."""
+    n, src, dst, w = edges
+    n = max(n, 6)
+    rows = zip(src.tolist(), dst.tolist(), w.tolist(), strict=True)
+    once = {((u, v) if directed else (min(u, v), max(u, v))): int(x) for u, v, x in rows}
+    made = [(u, v, x) for (u, v), x in once.items()]
+    src, dst, w = np.array(made, np.int64).reshape(-1, 3).T
+    text = []
+    for line in lines:
+        if line is None:
+            text.append(b"\n")
+            continue
+        sign, u, v, x = line
+        at = [k for k, (a, b, _) in enumerate(made)
+              if (a, b) == (u, v) or (not directed and (b, a) == (u, v))]  # fmt: skip
+        if sign == "+" and at:
+            continue  # of parallel edges a pair names any
+        text.append(f"{sign} {u} {v}{'' if sign == '-' else f' {x}'}\n".encode())
+        if sign == "+":
+            made.append((u, v, x))
+        elif at and sign == "-":
+            del made[at[0]]
+        elif at:
+            made[at[0]] = (*made[at[0]][:2], x)
+    weight = w.astype(np.int32)
+    g = morph.Graph.from_edges(src, dst, weight=weight, n=n, directed=directed)
+    dynamic = morph.DynamicSSSP(g, 0)
+    for batch in read_updates(text, "x", n, np.int32, directed, size):
+        named = batch.deletes, batch.updates, batch.inserts
+        assert batch.first <= batch.last and sum(map(len, named)) <= (size or 99)
+        deletes, updates, inserts = ((a.src, a.dst, a.weight) for a in named)
+        dynamic.apply(inserts, deletes[:2], updates)
+    ways = made if directed else [*made, *((v, u, x) for u, v, x in made)]
+    graph = lightest((n, *map(np.array, zip(*ways, strict=True)))) if ways else None
+    want = np.full(n, np.inf)
+    want[0] = 0
+    if graph:
+        triples = np.array([(u, v, d["weight"]) for u, v, d in graph.edges(data=True)]).T
+        matrix = coo_array((triples[2].astype(float), triples[:2]), shape=(n, n)).tocsr()
+        want = csgraph.dijkstra(matrix, indices=0)
+    far = np.iinfo(np.int64).max
+    found = dynamic.distance
+    assert np.where(found == far, np.inf, found).tolist() == want.tolist()

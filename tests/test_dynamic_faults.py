@@ -1,0 +1,172 @@
+"""A batch that fails, wherever it does, leaves graph, distances and predecessors as they were."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from graphs import grid
+from targets import host
+
+import morph
+from morph import validate
+from morph.algorithms import following, repair
+from morph.collect import Collection
+from morph.testing import fail_allocation
+
+SIDE = 9
+
+
+def start(target, kind=np.int32):
+    src, dst = grid(SIDE)
+    key = np.minimum(src, dst).astype(np.int64) * 1000 + np.maximum(src, dst)
+    weight = (key * 2654435761 % 7).astype(kind)  # some are 0
+    g = morph.Graph.from_edges(src, dst, weight=weight, symmetric=True, device=target)
+    return g, morph.DynamicSSSP(g, 0)
+
+
+def batch(g):
+    ids = np.arange(0, len(g.edges), 17)
+    weight = np.arange(4).astype(host(g.edges.weight).dtype)
+    return {
+        "inserts": ([0, 5, 70, 3], [80, 40, 2, 77], weight),
+        "deletes": ids, "updates": (ids[:4] + 1, weight * 9),
+    }  # fmt: skip
+
+
+def state(dynamic):
+    g = dynamic.graph
+    edges = sorted(zip(*(host(a).tolist() for a in g.edge_list()), strict=True))
+    return edges, host(dynamic.distance).tolist(), host(dynamic.predecessor).tolist()
+
+
+def good(dynamic):
+    validate.sssp(dynamic.graph, dynamic.distance, dynamic.predecessor, source=dynamic.sources)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_every_allocation_fails_once(device):
+    g, dynamic = start(device)
+    dynamic.share = 1.0
+    dynamic.apply(**batch(g))
+    want, n = state(dynamic), 0
+    while True:
+        n += 9
+        g, dynamic = start(device)
+        dynamic.share = 1.0
+        with fail_allocation(n, device) as fault:
+            dynamic.apply(**batch(g))
+        assert state(dynamic)[:2] == want[:2]
+        good(dynamic)
+        if not fault.fired:
+            break
+    assert n > 30
+
+
+@pytest.mark.parametrize("share", [1.0, 0.1])
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_no_memory_and_interrupts(target, monkeypatch, share, error):
+    """Whichever list cannot grow, and when a repair has begun, or ended."""
+    g, dynamic = start(target)
+    dynamic.share = share
+    before, grow, calls = state(dynamic), Collection.grow, [0]
+
+    def refuse(self, rows):
+        calls[0] -= 1
+        if calls[0] == 0:
+            raise error
+        grow(self, rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Collection, "grow", refuse)
+        for n in range(1, 5):
+            calls[0] = n
+            try:
+                dynamic.apply(**batch(g))
+            except error:
+                assert state(dynamic) == before
+            else:  # no list had to grow any more
+                assert calls[0] > 0
+                break
+    real = following.Dynamic._repair
+
+    def fails_behind(self, applied):
+        real(self, applied)
+        raise error
+
+    g, dynamic = start(target)
+    dynamic.share = share
+    before = state(dynamic)
+    with monkeypatch.context() as patch:
+        patch.setattr(following.Dynamic, "_repair", fails_behind)
+        with pytest.raises(error):
+            dynamic.apply(**batch(g))
+    assert state(dynamic) == before
+    done = dynamic.apply(**batch(g))
+    assert done.decision == ("repaired" if share == 1 else "recomputed")
+    good(dynamic)
+
+
+def test_what_is_refused(target):
+    g, dynamic = start(target)
+    before = state(dynamic)
+    for asked, error, match in (
+        ({"inserts": ([0], [81], [1])}, ValueError, r"inserts.dst\[0\] = 81"),
+        ({"inserts": ([0], [1], [-1])}, ValueError, r"inserts.weight\[0\] = -1"),
+        ({"updates": ([0], [-5])}, ValueError, r"updates.weight\[0\] = -5"),
+        ({"deletes": [999]}, ValueError, r"deletes\[0\] = 999"),
+        ({"delete_points": [0]}, ValueError, "point 0 cannot be deleted: it is a source"),
+    ):
+        with pytest.raises(error, match=match):
+            dynamic.apply(**asked)
+        assert state(dynamic) == before
+    with pytest.raises(ValueError, match="needs edge weights"):
+        morph.DynamicSSSP(morph.Graph.from_edges([0], [1], device=target))
+    with pytest.raises(ValueError, match="not directed"):
+        morph.DynamicComponents(morph.Graph.from_edges([0], [1], device=target))
+    odd = morph.Graph.from_edges([0, 1], [1, 0], weight=[1, 2], symmetric=True, device=target)
+    with pytest.raises(ValueError, match="equal weights both ways"):
+        morph.DynamicSSSP(odd)
+
+
+def test_overflow_is_refused(target):
+    big = 2**62
+    g = morph.Graph.from_edges([0, 1, 0], [1, 2, 2], weight=[big, 5, 7], device=target)
+    dynamic = morph.DynamicSSSP(g, 0)
+    dynamic.share = 1.0
+    before = state(dynamic)
+    with pytest.raises(OverflowError, match="the distance of vertex 2, reached from vertex 1"):
+        dynamic.apply(updates=([2], [big]), deletes=[1])
+    assert state(dynamic) == before
+    dynamic.apply(updates=([2], [big]))  # too long, but there is a shorter path
+    assert host(dynamic.distance).tolist() == [0, big, 7]
+
+
+def test_changes_by_others_are_noticed(target):
+    g, dynamic = start(target)
+    levels = morph.DynamicBFS(g, 0)
+    g.apply(inserts=([0], [80], [0]))
+    assert host(dynamic.distance)[80] == 0 and host(levels.distance)[80] == 1
+    g.apply(updates=(([0], [80], [3])))
+    good(dynamic)
+    done = dynamic.apply(deletes=([0], [80]))
+    other = levels.update(done.applied)
+    assert other.applied is done.applied
+    validate.bfs(g, levels.distance, levels.predecessor)
+    g.points.extend(2)
+    dynamic.apply(inserts=([80, 81], [81, 82], [1, 1]))
+    good(dynamic)
+    assert len(dynamic.distance) == SIDE * SIDE + 2
+    g.edges.weight[:] = 1
+    dynamic.refresh()
+    good(dynamic)
+
+
+def test_fused_equals_eager(monkeypatch):
+    results = []
+    for run in (repair.repair.alone, repair.repair.eager):
+        g, dynamic = start("cpu")
+        dynamic.share = 1.0
+        monkeypatch.setattr(repair.repair, "alone", run)
+        dynamic.apply(**batch(g))
+        results.append(state(dynamic))
+    assert results[0] == results[1]

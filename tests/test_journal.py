@@ -1,0 +1,188 @@
+"""Graphs on disk: snapshots, logs, and what is left of both when a process is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small import contents
+from targets import tries
+
+import morph
+from morph import io, validate
+
+
+def changed(directed=True, target="cpu"):
+    """A graph with dead rows that some new ones took over, and tables of its own."""
+    g = morph.Graph.from_edges(
+        [0, 2, 1, 2, 2], [1, 2, 3, 3, 2], weight=np.array([5, 1, 1, 9, 4], np.int32), n=6,
+        directed=directed, device=target,
+    )  # fmt: skip
+    g.points.add("xy", morph.vec(np.float64, 2), fill=(1, 2))
+    g.edges.add("mark", np.bool_)
+    g.edges.pack("src", "dst")
+    g.add_table("triangles", node=morph.Ref("points")[3], of=morph.Ref("edges")).extend(2)
+    g.adjacency("in")
+    g.apply(([0, 4], [3, 4], [7, 8]), [1, 0], ([2], [3]), [1])
+    g.apply(([0] * 7, [3] * 7, [1] * 7), [3])
+    return g
+
+
+def same(g, h):
+    assert list(g.tables) == list(h.tables) and g.directed == h.directed
+    for name, t in g.tables.items():
+        other = h.tables[name]
+        assert contents(t) == contents(other) and t.packs == other.packs
+        assert t.capacity == other.capacity
+    validate.index(h)
+    if not g.directed:
+        assert g.reverses().tolist() == h.reverses().tolist()
+    more = ([0, 2, 3] * 3, [2, 3, 3] * 3, [1] * 9)
+    for x in (g, h):  # and what comes has the same ids
+        x.apply(more, ([0], [3]))
+    assert contents(g.edges) == contents(h.edges)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_a_snapshot_is_the_graph(tmp_path, directed):
+    g = changed(directed)
+    io.write_snapshot(tmp_path / "g", g)
+    same(g, io.read_snapshot(tmp_path / "g"))
+    assert os.listdir(tmp_path) == ["g"]
+
+
+@pytest.mark.gpu
+def test_a_snapshot_goes_from_one_device_to_another(tmp_path):
+    io.write_snapshot(tmp_path / "g", changed(target="cuda"))
+    same(changed(), io.read_snapshot(tmp_path / "g"))
+    same(changed(target="cuda"), io.read_snapshot(tmp_path / "g", "cuda"))
+
+
+def test_what_is_no_snapshot(tmp_path):
+    path = tmp_path / "g"
+    io.write_snapshot(path, changed())
+    data = path.read_bytes()
+    path.write_bytes(b"p sp 1 0\n")
+    with pytest.raises(io.FormatError, match="no snapshot"):
+        io.read_snapshot(path)
+    for broken in (data[:-1], data + b"x", data[:60], data[:200] + b"?" + data[201:]):
+        path.write_bytes(broken)
+        with pytest.raises(io.FormatError, match="damaged"):
+            io.read_snapshot(path)
+
+
+def test_another_version_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("morph.io.journal.VERSION", 2)
+    io.write_snapshot(tmp_path / "g", changed())
+    monkeypatch.undo()
+    with pytest.raises(io.FormatError, match="version 2: this program reads 1"):
+        io.read_snapshot(tmp_path / "g")
+
+
+def batches(rng, count):
+    for k in range(count):
+        ends = rng.integers(0, 6, (2, 4))
+        ends[ends == 1] = 0  # which is deleted
+        yield {"inserts": (*ends, rng.integers(0, 9, 4)), "deletes": tuple(ends[:, :2] // 2)}
+        yield {"inserts": {"src": [5 - k % 3], "dst": 3, "weight": 2}, "updates": ([1], [k])}
+        yield {"deletes": [0, 1], "updates": ([0], [0], [9])}
+
+
+@tries(8)
+@given(seed=st.integers(0, 99), cut=st.floats(0, 1), directed=st.booleans())
+def test_a_log_that_is_cut_anywhere(tmp_path, seed, cut, directed):
+    path = tmp_path / "g"
+    with io.Journal(path, changed(directed)) as journal:
+        states, sizes = [contents(journal.graph.edges)], [0]
+        for batch in batches(np.random.default_rng(seed), 4):
+            journal.apply(**batch)
+            states.append(contents(journal.graph.edges))
+            sizes.append(journal.log.stat().st_size)
+    end = int(cut * sizes[-1])
+    with journal.log.open("r+b") as log:
+        log.truncate(end)
+    whole = max(k for k, size in enumerate(sizes) if size <= end)
+    with io.Journal(path) as again:
+        assert again.number == whole and again.torn == end - sizes[whole]
+        assert contents(again.graph.edges) == states[whole]
+        again.apply(deletes=[2])
+        again.checkpoint()
+        assert journal.log.stat().st_size == 0
+        again.apply(deletes=[3])
+    with io.Journal(path) as last:
+        assert last.number == whole + 2
+        same(again.graph, last.graph)
+
+
+def test_what_is_refused_is_not_logged(tmp_path):
+    with io.Journal(tmp_path / "g", changed()) as journal:
+        with pytest.raises(ValueError, match="is not a row of points"):
+            journal.apply(([0], [99], [1]))
+        with pytest.raises(TypeError, match="no numbers"):
+            journal.apply(([None], [1]))
+        assert journal.log.stat().st_size == 0 and journal.number == 0
+
+
+def test_a_log_of_before_the_snapshot_and_one_of_after(tmp_path):
+    first = 0
+    with io.Journal(tmp_path / "g", changed()) as journal:
+        for batch in batches(np.random.default_rng(1), 1):
+            journal.apply(**batch)
+            first = first or journal.log.stat().st_size
+        log = journal.log.read_bytes()
+        journal.checkpoint()
+    journal.log.write_bytes(log)  # as if killed before the log was emptied
+    with io.Journal(tmp_path / "g") as again:
+        assert again.number == 3
+        same(journal.graph, again.graph)
+    io.write_snapshot(tmp_path / "g", changed(), number=1)
+    journal.log.write_bytes(log[len(log) * 2 // 3 :])
+    with io.Journal(tmp_path / "g") as again:
+        assert again.number == 1 and again.torn
+    io.write_snapshot(tmp_path / "g", changed())
+    journal.log.write_bytes(log[first:])
+    with pytest.raises(io.FormatError, match="batch 1 is missing"):
+        io.Journal(tmp_path / "g")
+
+
+def test_a_process_that_is_killed(tmp_path):
+    path, said = tmp_path / "g", tmp_path / "said"
+    program = f"""
+import numpy as np, sys
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+from morph import io
+from test_journal import changed
+journal = io.Journal({str(path)!r}, changed())
+rng = np.random.default_rng(3)
+while True:
+    ends = rng.integers(0, 6, (2, 3))
+    ends[ends == 1] = 0
+    journal.apply((*ends, [1, 2, 3]), tuple(ends[:, :1]))
+    with open({str(said)!r}, "w") as f:
+        f.write(str(journal.number))
+"""
+    running = subprocess.Popen([sys.executable, "-c", program])
+    try:
+        for _ in range(300):
+            time.sleep(0.1)
+            if said.exists() and (said.read_text() or "0") > "0" and path.exists():
+                break
+        time.sleep(0.2)
+    finally:
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+    at_least = int(said.read_text() or 0)
+    with io.Journal(path) as journal:
+        assert at_least <= journal.number <= at_least + 1 or not at_least
+        validate.index(journal.graph)
+        g, rng = changed(), np.random.default_rng(3)
+        for _ in range(journal.number):
+            ends = rng.integers(0, 6, (2, 3))
+            ends[ends == 1] = 0
+            g.apply((*ends, [1, 2, 3]), tuple(ends[:, :1]))
+        same(g, journal.graph)

@@ -1,0 +1,168 @@
+"""Local search and `survey.solve` on every target, against brute force and a complete solver."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sat import brute, clause_lists, refutes
+from targets import everywhere, host, tries
+
+import morph
+from morph import Formula, generate, survey
+from morph.algorithms import walksat as algorithm
+from morph.algorithms.walksat import Search, walksat
+from morph.validate import satisfied
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Few clauses are many: so that small formulas go through both parts of the search."""
+    monkeypatch.setattr(algorithm, "FEW", 4)
+    monkeypatch.setattr(algorithm, "MANY", 8)
+
+
+@tries(15)
+@given(clause_lists(), st.integers(0, 2**64 - 1))
+def test_models_of_small_formulas(target, formula, seed):
+    there = brute(formula)
+    most = 2000 if target == "python" else 20_000
+    runs = everywhere(target, lambda: walksat(formula, None, seed, max_flips=most, device=target))
+    for found in runs:
+        assert found.model.dtype == bool
+        assert found.unsatisfied == (~satisfied(formula, found.model)).sum()
+        assert (found.unsatisfied == 0) == (there is not None)
+        assert found.flips == runs[0].flips and found.flips <= most + formula.clauses
+        assert found.model.tolist() == runs[0].model.tolist()
+
+
+def test_the_same_model_everywhere(target, small):
+    formula = generate.random_ksat(3, 120, 3.4, 5)
+    want = walksat(formula, seed=3, device="cpu")
+    assert want.unsatisfied == 0 and want.steps > 0
+    for found in everywhere(target, lambda: walksat(formula, seed=3, device=target)):
+        assert found.model.tolist() == want.model.tolist() and found[1:] == want[1:]
+    assert walksat(formula, seed=4, device="cpu").model.tolist() != want.model.tolist()
+
+
+@tries(8)
+@given(clause_lists(most=12, clauses=60), st.integers(0, 99))
+def test_what_is_kept_is_what_would_be_counted(target, formula, seed):
+    where, start = morph.device(target), np.arange(formula.variables) % 2 == 1
+
+    def kept(search):
+        points = search.graph.points
+        return [host(points.state).tolist(), host(points.breaks).tolist()]
+
+    def run():
+        search, fresh = Search(formula, where), Search(formula, where)
+        left = search.load(start)
+        together = left > 0 and search.flipped(seed, 1, 40)[0]
+        if together:
+            model = host(search.model())
+            fresh.load(model)
+            assert kept(search) == kept(fresh)
+        left = search.load(start)
+        if left and target != "cuda":
+            search.line_up(seed)
+            flips, left = search.walked(50)
+            assert flips <= 50
+            assert left == fresh.load(host(search.model())) and kept(search) == kept(fresh)
+            order, at = host(search.graph.points.order), host(search.graph.points.at)
+            assert sorted(order[:left].tolist()) == sorted(fresh.now.items.tolist())
+            assert at[order[:left]].tolist() == list(range(left))
+
+    everywhere(target, run)
+
+
+def test_lists_that_grow(target):
+    """One variable in every clause: a flip makes most of them unsatisfied."""
+    clauses = [[1, v, v + 1] for v in range(2, 90)] + [[-1, v] for v in range(2, 90)]
+    formula = Formula.of(clauses)
+    for found in everywhere(target, lambda: walksat(formula, np.zeros(90, bool), device=target)):
+        assert found.unsatisfied == 0 and satisfied(formula, found.model).all()
+
+
+def test_long_clauses():
+    for k, n, ratio in ((4, 400, 8), (5, 200, 16), (7, 100, 60)):
+        formula = generate.random_ksat(k, n, ratio, 1)
+        found = walksat(formula, device="cpu")
+        assert found.unsatisfied == 0 and satisfied(formula, found.model).all()
+    wide = Formula.of([list(range(1, 400)), [-v for v in range(1, 400)], [5]])
+    assert walksat(wide, np.zeros(399, int), device="cpu").unsatisfied == 0
+    with pytest.raises(ValueError, match="a clause of 70000 literals over 2147483647"):
+        Search(Formula(2**31 - 1, [0, 70_000], np.ones(70_000, int)), morph.device("cpu"))
+
+
+def test_when_to_give_up():
+    formula = Formula.of([[1, 2], [-1, 2], [1, -2], [-1, -2], []])
+    found = walksat(formula, max_flips=100, device="cpu")
+    assert (found.unsatisfied, found.flips) == (2, 100)
+    assert walksat(formula, [True, False], time=0, device="cpu").model.tolist() == [True, False]
+    told = []
+    found = walksat(formula, time=0.5, device="cpu", progress=lambda *x: told.append(x))
+    assert found.unsatisfied == 2 and told and told[-1][1] == 1
+    assert walksat(Formula.of([]), device="cpu").unsatisfied == 0
+    assert walksat(Formula.of([[]]), device="cpu").unsatisfied == 1
+    for options, message in (
+        ({"max_flips": -1}, "max_flips = -1"), ({"time": float("nan")}, "time = nan"),
+        ({"model": [1]}, r"model has shape \(1,\), for 2"), ({"seed": -1}, "seed = -1"),
+        ({"model": [0, 2]}, "model must hold bool"), ({"model": [0.0, 1]}, "model must hold bool"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            walksat(formula, device="cpu", **options)
+
+
+@tries(12)
+@given(clause_lists(most=9, clauses=30), st.integers(0, 3))
+def test_solutions_of_small_formulas(formula, rounds):
+    solvers = pytest.importorskip("pysat.solvers")
+    with solvers.Solver("cadical153", bootstrap_with=formula.lists()) as solver:
+        there = solver.solve()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(survey, "FLIPS", 20_000)
+        found = survey.solve(formula, 1, device="cpu", max_rounds=rounds)
+    if there:
+        assert found.status == "SATISFIABLE" and satisfied(formula, found.model).all()
+    else:
+        assert found.status == ("UNSATISFIABLE" if refutes(formula) else "UNKNOWN")
+        assert found.model is None and found.reason
+
+
+def test_solutions_on_every_target(target):
+    few = (Formula.of([[1, 2], [-1], [3, -2]]), [False, True, True])
+    found = survey.solve(few[0], device=target)
+    assert found.status == "SATISFIABLE" and found.model.tolist() == few[1]
+    found = survey.solve([[1, 2], [-1], [-2]], device=target)
+    assert found.status == "UNSATISFIABLE" and "empty clause" in found.reason
+
+
+def test_solutions_of_random_formulas():
+    formula = generate.random_ksat(3, 1500, 4.0, 3)
+    told = []
+    found = survey.solve(formula, seed=2, device="cpu", progress=lambda *x: told.append(x))
+    assert found.status == "SATISFIABLE" and satisfied(formula, found.model).all()
+    assert found.rounds and found.left < 1500 and found.stopped
+    assert {"sweeps", "search", "check"} <= set(found.seconds)
+    again = survey.solve((formula.offsets, formula.literals), seed=2, device="cpu")
+    assert again.model.tolist() == found.model.tolist()
+    for cnf, status in (([], "SATISFIABLE"), ([[]], "UNSATISFIABLE"), ([[1, -1]], "SATISFIABLE")):
+        assert survey.solve(cnf, device="cpu").status == status
+
+
+def test_unknown_has_a_reason():
+    clauses = [[1, 2], [-1, 2], [1, -2], [-1, -2]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(survey, "FLIPS", 1000)
+        found = survey.solve(clauses, device="cpu")
+    assert (found.status, found.model, found.attempts) == ("UNKNOWN", None, 3)
+    assert found.reason == "no attempt succeeded: 1 of 4 clauses are left unsatisfied"
+    found = survey.solve(clauses, device="cpu", time=0.3)
+    assert found.reason.startswith("time is up") and found.unsatisfied == 1
+    for options, message in (
+        ({"time": 0}, "time = 0: expected more"), ({"seed": -1}, "seed = -1"),
+        ({"seed": 2**32}, "seed = 4294967296"), ({"max_rounds": -1}, "max_rounds = -1"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            survey.solve(clauses, device="cpu", **options)
