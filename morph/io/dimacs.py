@@ -62,7 +62,8 @@ def read_dimacs(path: StrPath, data: bytes) -> EdgeArrays:
 
     fields = [*_ENDS, Field("weight")]
     src, dst, weight = gathered(scanner.pieces(m, fields, "arcs", b"a", drop), 1, n)
-    drop()
+    if scanner.skip_blank():  # it copies the text
+        drop()
     scanner.end("arcs")
     return EdgeArrays(src, dst, weight, n)
 

@@ -89,18 +89,53 @@ def gathered(
     weight : (m,) array
         int32 if they fit, or int64 or float64; empty if there are none.
     """
-    found: list[list[NDArray[Any]]] = [[np.empty(0, np.int32)], [np.empty(0, np.int32)], []]
+    ends = [Growing(np.dtype(np.int32)), Growing(np.dtype(np.int32))]
+    weight = Growing(None)
     for block in blocks:
-        for column, values in zip(found, vertices(block, (0, 1), base, n), strict=False):
-            column.append(values)
-        found[2] += [narrow(block.values[:, k]) for k in range(2, block.values.shape[1])]
-    if not found[2]:
-        found[2].append(np.empty(0, np.int32 if whole else np.float64))
-    joined = []
-    for column in found:
-        joined.append(np.concatenate(column))
-        column.clear()  # each is freed before the next is joined
-    return joined[0], joined[1], joined[2]
+        got = len(block.values)
+        left = block.scanner.rows_left(block.start, got)
+        for column, values in zip(ends, vertices(block, (0, 1), base, n), strict=True):
+            column.add(values, left)
+        for k in range(2, block.values.shape[1]):
+            weight.add(narrow(block.values[:, k]), left)
+    none = np.empty(0, np.int32 if whole else np.float64)
+    return ends[0].whole(none), ends[1].whole(none), weight.whole(none)
+
+
+class Growing:
+    """An array that is filled part by part: memory for all that is expected, taken once.
+
+    Parameters
+    ----------
+    dtype : dtype, optional
+        By default that of the first part; a part of a wider one widens it.
+    """
+
+    def __init__(self, dtype: np.dtype[Any] | None) -> None:
+        self.dtype = dtype
+        self.array: NDArray[Any] | None = None
+        self.size = 0
+
+    def add(self, values: NDArray[Any], left: int) -> None:
+        """Append values; ``left`` more are expected."""
+        dtype = np.result_type(values.dtype, self.dtype or values.dtype)
+        end = self.size + len(values)
+        if self.array is None:
+            self.array = np.empty(end + left + left // 64, dtype)
+        elif dtype != self.array.dtype:
+            self.array = self.array.astype(dtype)
+        if end > len(self.array):
+            self.array.resize(end + left + left // 64 + end // 16, refcheck=False)
+        self.dtype = dtype
+        self.array[self.size : end] = values
+        self.size = end
+
+    def whole(self, none: NDArray[Any]) -> NDArray[Any]:
+        """Give what was added, or ``none``; nothing can be added from then on."""
+        if self.array is None:
+            return none if self.dtype is None else none.astype(self.dtype)
+        self.array.resize(self.size, refcheck=False)
+        return self.array
 
 
 def vertices(block: Block, columns: tuple[int, int], base: int, n: int | None) -> Any:

@@ -6,6 +6,7 @@ import bz2
 import errno
 import gzip
 import lzma
+import mmap
 import os
 import secrets
 import zlib
@@ -41,6 +42,18 @@ def read_bytes(path: StrPath) -> bytes:
     """
     with opened(path) as file:
         return file.read()
+
+
+def map_bytes(path: StrPath) -> Any:
+    """Give a file's bytes as `read_bytes` does, but of a plain file only what is looked at.
+
+    The result has `find`, slices and the buffer of `bytes`; a plain file's pages are the system's,
+    which takes them back when memory is short.  The file is not to be written to meanwhile.
+    """
+    if split_compression(path)[1] or not os.path.isfile(path) or not os.path.getsize(path):
+        return read_bytes(path)
+    with open(path, "rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def read_head(path: StrPath, size: int) -> bytes:

@@ -12,6 +12,7 @@ from morph.io.dimacs import read_dimacs, write_dimacs
 from morph.io.edgelist import read_edge_list, write_edge_list
 from morph.io.edges import EdgeArrays
 from morph.io.files import (
+    map_bytes,
     read_array,
     read_bytes,
     read_head,
@@ -119,7 +120,8 @@ def read_edges(path: StrPath, format: str | None = None, weight_type: Any = None
         raise ValueError(f"weight_type is for Galois's files, not for {os.fspath(path)}")
     if kind == "ecl":
         return read_ecl(path, read_array(path))
-    return _READERS[kind or "edges"](path, read_bytes(path))
+    in_parts = kind in (None, "dimacs", "mtx", "edges")
+    return _READERS[kind or "edges"](path, (map_bytes if in_parts else read_bytes)(path))
 
 
 def read_graph(

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from morph.io import numbers
 
 CHUNK = 1 << 23  # bytes parsed at once: the masks over them stay in cache
-PIECE = 1 << 24  # bytes parsed before their numbers are narrowed: enough for all cores
+PIECE = 1 << 22  # bytes parsed before their numbers are narrowed: enough for all cores
 _INTEGER = re.compile(rb"[+-]?[0-9]+\Z")
 _NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)\Z", re.IGNORECASE)
@@ -93,8 +93,8 @@ class Scanner:
     ----------
     path : path-like
         Named in errors.
-    data : bytes
-        The file, decompressed.
+    data : bytes or mmap
+        The file, decompressed; see `morph.io.files.map_bytes`.
     comment : bytes
         Characters that begin a comment, which reaches to the end of its line.
     """
@@ -103,7 +103,7 @@ class Scanner:
         self.path = str(path)
         self.data = data
         self.pos = 0
-        if data.startswith(_MARKS):
+        if data[:3].startswith(_MARKS):
             self.fail("a byte order mark: save the file as plain ASCII, without a BOM")
         while self.pos < len(data) and data[self.pos] in comment:
             self.skip_line()  # most large files have comments at their head only: no copy
@@ -124,6 +124,10 @@ class Scanner:
             at = out.find(mark, end)
         self.data = bytes(out)
 
+    def rows_left(self, start: int, got: int) -> int:
+        """Guess how many lines follow, from how many there were since ``start``."""
+        return int((len(self.data) - self.pos) * got / max(self.pos - start, 1))
+
     def fail(self, message: str, line: int | None = None) -> NoReturn:
         """Raise `FormatError`, at ``line`` or at the line now being read."""
         raise FormatError(self.path, self.line() if line is None else line, message)
@@ -131,7 +135,8 @@ class Scanner:
     def line(self, offset: int | None = None) -> int:
         """Line number, from 1, of a byte offset (default: the current one)."""
         end = self.pos if offset is None else offset
-        return self.data.count(b"\n", 0, end) + 1
+        parts = (self.data[k : min(k + CHUNK, end)] for k in range(0, end, CHUNK))
+        return sum(part.count(b"\n") for part in parts) + 1
 
     def line_of_row(self, start: int, row: int) -> int:
         """Line number of the ``row``-th non-blank line from offset ``start``."""
@@ -149,7 +154,9 @@ class Scanner:
 
     def last_line(self) -> int:
         """Line number of the last line that holds anything."""
-        end = len(self.data.rstrip())
+        end = len(self.data)
+        while end and self.data[end - 1 : end].isspace():
+            end -= 1
         return self.line(end) if end > self._start else 1
 
     def skip_blank(self) -> bool:
