@@ -135,8 +135,7 @@ def test_examples_use_public_modules_only(file):
     broken = [
         f"{file.relative_to(ROOT)}:{line}: imports morph.{used}"
         for used, name, line in own_imports(file)
-        if (used or name)
-        and not within(used or name, [*morph.__all__, *DOORS.split()])
+        if (used or name) and not within(used or name, [*morph.__all__, *DOORS.split()])
     ]
     assert not broken, "\n".join(broken)
 

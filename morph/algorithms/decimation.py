@@ -3,103 +3,43 @@
 Mezard, Zecchina (2002), in rounds: surveys converge; a fraction of the variables, those of the
 largest bias, get their likelier value; unit propagation runs to its end; what is left is written
 anew.  When the surveys are (nearly) trivial, local search can solve the rest.  If unit propagation
-meets a contradiction, fewer are fixed; if the surveys do not converge, the last round is taken
-back.  A round costs O(literals left) a sweep.
+meets a contradiction, fewer are fixed; if the surveys do not converge, even held back, the last
+round is taken back and fewer are fixed, and at last less exact surveys have to do.  A round costs
+O(literals left) for each sweep.
 """
 
 from __future__ import annotations
 
-from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from morph.algorithms.factors import Contradiction, Factors, factor_graph, reduced, resum, rest_of
+from morph.algorithms.factors import Contradiction, Factors, factor_graph, reduced, rest_of
 from morph.algorithms.marginals import Marginals, choose, marginals, threshold
+from morph.algorithms.rounds import Clock, Decimation, Round, histogram, refuted
 from morph.algorithms.surveys import converge
 from morph.algorithms.units import propagate_units
 from morph.device import device as device_of
 from morph.formula import Formula
-from morph.kernel import foreach
+from morph.kernel import foreach, kernel
+from morph.prelude import i8
+from morph.table import Table
 
-PARAMAGNETIC = 0.02  # mean weight of being forced, below which surveys are trivial
-HISTOGRAM = 20  # bins of equal width, for people
-
-
-class Round(NamedTuple):
-    """One round of `decimate`.
-
-    Attributes
-    ----------
-    sweeps : int
-        Of survey propagation.
-    free, clauses : int
-        How many there were.
-    bias : float
-        Mean weight of a variable's likelier value.
-    histogram : tuple of int
-        Variables by bias, in 20 bins from 0 to 1.
-    complexity : float
-        Sigma, in nats a variable of the whole formula.
-    fraction : float
-        What part of all variables was to be fixed.
-    chosen, implied : int
-        Variables fixed by bias, and by unit propagation.
-    """
-
-    sweeps: int
-    free: int
-    clauses: int
-    bias: float
-    histogram: tuple[int, ...]
-    complexity: float
-    fraction: float
-    chosen: int
-    implied: int
+PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
+LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up
+UNDONE = 6  # rounds that are taken back, before it is given up
+LOOSEST = 0.05  # tolerance
 
 
-class Decimation(NamedTuple):
-    """Result of `decimate`.
-
-    Attributes
-    ----------
-    assignment : array, shape (n,), int8
-        1 and 0 for true and false, -1 for the variables that are still free.
-    rest : Formula
-        What is left to satisfy, over the free variables alone.
-    variables : array, shape (rest.variables,), int32
-        Which variable (from 0) each of the rest's is.
-    status : str
-        ``"paramagnetic"``: surveys are trivial, the rest is for local search; ``"satisfied"``: no
-        clause is left; ``"unsatisfiable"``: unit propagation alone refutes the formula;
-        ``"contradiction"`` or ``"unconverged"``: however few were fixed; ``"rounds"`` or
-        ``"time"``: the limit was reached.
-    rounds : list of Round
-    rollbacks : int
-    seconds : dict of str to float
-        By phase.
-    """
-
-    assignment: Any
-    rest: Formula
-    variables: Any
-    status: str
-    rounds: list[Round]
-    rollbacks: int
-    seconds: dict[str, float]
+@kernel
+def note(p, answers):
+    answers[p.origin].value = i8(p.value)
 
 
-class _Clock:
-    """Seconds by phase."""
-
-    def __init__(self) -> None:
-        self.spent: dict[str, float] = {}
-        self.last = self.start = perf_counter()
-
-    def to(self, phase: str) -> None:
-        now = perf_counter()
-        self.spent[phase] = self.spent.get(phase, 0.0) + now - self.last
-        self.last = now
+@kernel
+def forget(p, answers):
+    p.value = -1
+    answers[p.origin].value = i8(-1)
 
 
 def decimate(
@@ -128,7 +68,7 @@ def decimate(
     tolerance : float
         Surveys have converged when none changes by more.
     max_sweeps : int
-        In a round.
+        In a round; as many again with messages held back.
     rho : float
         1 for survey propagation, 0 for belief propagation.
     max_seconds : float
@@ -141,116 +81,145 @@ def decimate(
     Raises
     ------
     ValueError
-        If ``fraction`` or ``tolerance`` is not above 0 or ``rho`` is not from 0 to 1.
+        If ``fraction`` or ``tolerance`` is not from 0 (excluded) to 1, or ``rho`` from 0 to 1.
     """
-    if not (0 < fraction <= 1 and 0 < tolerance < 1 and 0 <= rho <= 1):
-        raise ValueError(
-            f"fraction {fraction} and tolerance {tolerance} must lie above 0, rho {rho} in [0, 1]"
-        )
-    clock, where = _Clock(), device_of(device)
-    n = formula.variables
-    assignment = where.full(n, -1, np.int8)
-    rounds: list[Round] = []
+    check_options(fraction, tolerance, rho)
+    run = _Run(formula, seed, device_of(device), fraction, tolerance, max_sweeps, rho)
     try:
-        now = factor_graph(formula, where, seed)
-        before = now.like()
-        clock.to("build")
-        _, consistent = propagate_units(now)
-        if not consistent:
-            raise Contradiction("unit propagation breaks a clause")
+        run.begin()
     except Contradiction:
-        nothing = Formula(n, np.zeros(2, np.int64), np.empty(0, np.int32))
-        free = np.arange(n, dtype=np.int32)
-        host = where.to_host(assignment)
-        return Decimation(host, nothing, free, "unsatisfiable", rounds, 0, clock.spent)
-    now, before = _advance(now, before, assignment)
-    clock.to("units")
-    part, rollbacks, can_undo, status = fraction, 0, False, "rounds"
-    while len(rounds) < max_rounds:
-        g = now.graph
-        if len(g.clauses) == 0:
-            status = "satisfied"
+        return refuted(formula.variables, run.clock)
+    status = "rounds"
+    while len(run.rounds) < max_rounds:
+        status = "time" if run.clock.total > max_seconds else run.round()
+        if status:
             break
-        if perf_counter() - clock.start > max_seconds:
-            status = "time"
-            break
-        sweeps, converged = converge(now, tolerance, max_sweeps, rho)
+        status = "rounds"
+    rest, names = rest_of(run.now)
+    assignment = run.where.to_host(run.answers.value.array).copy()
+    run.clock.to("rest")
+    return Decimation(assignment, rest, names, status, run.rounds, run.rollbacks, run.clock.seconds)
+
+
+def check_options(fraction: float, tolerance: float, rho: float) -> None:
+    """Refuse what has no meaning."""
+    if not 0 < fraction <= 1:
+        raise ValueError(f"fraction is above 0 and at most 1, not {fraction}")
+    if not 0 < tolerance < 1:
+        raise ValueError(f"tolerance is between 0 and 1, not {tolerance}")
+    if not 0 <= rho <= 1:
+        raise ValueError(f"rho is from 0 to 1, not {rho}")
+
+
+class _Run:
+    """One decimation: the formula as it is now, and as it was before the last round."""
+
+    now: Factors
+    before: Factors
+
+    def __init__(
+        self, formula: Formula, seed: int, where: Any, fraction: float, tolerance: float,
+        max_sweeps: int, rho: float,
+    ) -> None:  # fmt: skip
+        self.formula, self.seed, self.where = formula, seed, where
+        self.fraction = self.part = fraction
+        self.tolerance, self.max_sweeps, self.rho = tolerance, max_sweeps, rho
+        self.rounds: list[Round] = []
+        self.rollbacks = 0
+        self.undone = 0
+        self.can_undo = False
+        self.clock = Clock()
+        self.answers = Table("answers", where)
+        self.answers.add("value", i8, fill=-1)
+        self.answers.extend(formula.variables)
+
+    def begin(self) -> None:
+        """Make the tables, and fix what unit clauses fix."""
+        self.now = factor_graph(self.formula, self.where, self.seed)
+        self.before = self.now.like()
+        self.clock.to("build")
+        units = bool((np.diff(self.formula.offsets) == 1).any())
+        if not propagate_units(self.now)[1]:
+            raise Contradiction("unit propagation breaks a clause")
+        if units:
+            self._advance()
+        self.clock.to("units")
+
+    def round(self) -> str:
+        """Fix some more; gives why there is nothing more to be done, or nothing."""
+        n = self.formula.variables
+        if len(self.now.graph.clauses) == 0:
+            return "satisfied"
+        sweeps, converged = self._surveys()
+        self.clock.to("sweeps")
         if not converged:
-            more, converged = converge(now, tolerance, max_sweeps, rho, inertia=0.5)
-            sweeps += more
-        clock.to("sweeps")
-        if not converged:
-            if not can_undo or part < fraction / 32:
-                status = "unconverged"
-                break
-            now, before = before, now
-            _forget(now, assignment)
-            rounds.pop()
-            can_undo, part = False, part / 2
-            rollbacks += 1
-            seen = marginals(now, rho)
-        else:
-            seen = marginals(now, rho)
-        clock.to("marginals")
+            if not self.can_undo or self.undone >= UNDONE:
+                return "unconverged"
+            self._undo()
+            sweeps = 0
+        seen = marginals(self.now, self.rho)
+        self.clock.to("marginals")
         if seen.bias < PARAMAGNETIC:
-            status = "paramagnetic"
-            break
+            return "paramagnetic"
+        chosen = self._fix(seen)
+        self.clock.to("units")
+        if not chosen:
+            return "contradiction"
+        free, m = len(self.now.graph.points), len(self.now.graph.clauses)
+        part = self.part
+        self._advance()
+        self.clock.to("compaction")
+        implied = free - chosen - len(self.now.graph.points)
+        facts = seen.bias, histogram(seen), seen.complexity / n, part, chosen, implied
+        self.rounds.append(Round(sweeps, free, m, *facts))
+        self.can_undo, self.part = True, min(self.fraction, self.part * 1.4)
+        return ""
+
+    def _surveys(self) -> tuple[int, bool]:
+        """Converge, more and more patiently; at last, if nothing can be taken back, loosely."""
+        total, tolerance = 0, self.tolerance
         while True:
-            bin, share = threshold(seen.counts, max(1, round(part * n)))
-            foreach(g.points if g is now.graph else now.graph.points, choose, now.graph, bin,
-                    np.uint32(share), np.uint32((seed + 131 * len(rounds)) % 2**32))
-            with where.active():
-                chosen = int((now.graph.points.value.array >= 0).sum())
-            _, consistent = propagate_units(now)
-            if consistent:
-                break
-            rollbacks += 1
-            part /= 2
-            if part < fraction / 128 or part * n < 1:
-                break
-        clock.to("units")
-        if not consistent:
-            status = "contradiction"
-            break
-        free, m = len(now.graph.points), len(now.graph.clauses)
-        used = part
-        now, before = _advance(now, before, assignment)
-        implied = free - chosen - len(now.graph.points)
-        clock.to("compaction")
-        rounds.append(
-            Round(sweeps, free, m, seen.bias, _histogram(seen), seen.complexity / n, used, chosen,
-                  implied)
-        )
-        can_undo, part = True, min(fraction, part * 1.4)
-    rest, names = rest_of(now)
-    host = where.to_host(assignment)
-    clock.to("rest")
-    return Decimation(host, rest, names, status, rounds, rollbacks, clock.spent)
+            for inertia in (0.0, 0.5):
+                sweeps, done = converge(self.now, tolerance, self.max_sweeps, self.rho, inertia)
+                total += sweeps
+                if done:
+                    return total, True
+            if self.can_undo and self.undone < UNDONE or tolerance >= LOOSEST:
+                return total, False
+            tolerance = min(4 * tolerance, LOOSEST)
+
+    def _fix(self, seen: Marginals) -> int:
+        """Give values to the most biased variables, and to all that follows; gives how many."""
+        points, n = self.now.graph.points, self.formula.variables
+        while True:
+            bin, share = threshold(seen.counts, max(1, round(self.part * n)))
+            salt = np.uint32((self.seed + 131 * len(self.rounds) + 17 * self.undone) % 2**32)
+            foreach(points, choose, bin, np.uint32(share), salt)
+            with self.where.active():
+                chosen = int((points.value.array >= 0).sum())
+            if chosen and propagate_units(self.now)[1]:
+                return chosen
+            self.rollbacks += 1
+            self.part /= 2
+            if self.part < self.fraction * LEAST_PART or self.part * n < 0.5:
+                points.value[:] = -1
+                return 0
+
+    def _advance(self) -> None:
+        """Write down what is fixed, and go on with what is left."""
+        foreach(self.now.graph.points, note, self.answers, where=lambda p: p.value >= 0)
+        reduced(self.now, self.before)
+        self.now, self.before = self.before, self.now
+
+    def _undo(self) -> None:
+        """Take the last round back, and fix fewer from now on."""
+        self.now, self.before = self.before, self.now
+        foreach(self.now.graph.points, forget, self.answers)
+        self.rounds.pop()
+        self.part /= 2
+        self.rollbacks += 1
+        self.undone += 1
+        self.can_undo = False
 
 
-def _advance(now: Factors, before: Factors, assignment: Any) -> tuple[Factors, Factors]:
-    """Write down what is fixed, and go on with what is left; ``before`` is overwritten."""
-    points = now.graph.points
-    with now.graph.device.active():
-        fixed = points.value.array >= 0
-        assignment[points.origin.array[fixed]] = points.value.array[fixed]
-    reduced(now, before)
-    return before, now
-
-
-def _forget(now: Factors, assignment: Any) -> None:
-    """Make all variables free again."""
-    points = now.graph.points
-    with now.graph.device.active():
-        points.value[:] = -1
-        assignment[points.origin.array] = -1
-
-
-def _histogram(seen: Marginals) -> tuple[int, ...]:
-    bias = 1 - 2.0 ** -((np.arange(len(seen.counts)) + 0.5) / 170)
-    bias[0] = 0
-    bins = np.minimum((bias * HISTOGRAM).astype(int), HISTOGRAM - 1)
-    return tuple(np.bincount(bins, seen.counts, HISTOGRAM).astype(int).tolist())
-
-
-__all__ = ["Decimation", "Round", "decimate", "resum"]
+__all__ = ["Decimation", "Round", "decimate"]

@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from morph.collect import Flag
 from morph.device import Device
 from morph.dtypes import Ref, vec
 from morph.formula import Formula
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel
-from morph.prelude import atomic_add, exp2, f32, i32, i64, log2, u32
+from morph.prelude import atomic_add, f32, i32, i64, log2, u32
 
 CERTAIN = 22  # bits: what is less likely than 2 ** -22 counts as impossible
 LARGEST_SCALE, LEAST_SCALE = 20, 16  # of messages: log2 of the units in one bit
@@ -51,6 +52,8 @@ class Factors:
         self.graph = g = Graph(device)
         self.scale, self.sums = scale, sums
         self.turn = 0
+        # flags that stay: a launch is known by the objects that it is given
+        self.moving, self.fixed, self.broken = (Flag(device) for _ in range(3))
         for name in ("sums_a", "sums_b", "sums_c"):
             g.points.add(name, vec(sums, 2))
         for name in ("origin", "value", "choice", "fresh", "certain"):
@@ -146,18 +149,6 @@ def move(c, g, old):
         s += 1
 
 
-@kernel
-def resum(c, g):
-    s = 0
-    while s < len(g.slots) and c.id < g.slots[s].count:
-        e = g.entries[g.slots[s].first + c.id]
-        if e.message < 0:
-            atomic_add(e.variable.sums_a[1], ~e.message)
-        else:
-            atomic_add(e.variable.sums_a[0], e.message)
-        s += 1
-
-
 def factor_graph(formula: Formula, device: Device, seed: int) -> Factors:
     """Make the factor graph of a formula, with random messages.
 
@@ -223,7 +214,7 @@ def _cleaned(formula: Formula, device: Device) -> tuple[Any, Any, int]:
         kept[1:] = key[1:] != key[:-1]
         if not bool(kept.all()):
             clause, code, key = clause[kept], code[kept], key[kept]
-        both = xp.flatnonzero((key[1:] >> 1 == key[:-1] >> 1))
+        both = xp.flatnonzero(key[1:] >> 1 == key[:-1] >> 1)
         if both.size:
             always = xp.zeros(m, bool)
             always[clause[both]] = True
@@ -286,15 +277,20 @@ def reduced(f: Factors, into: Factors) -> None:
 
 def rest_of(f: Factors) -> tuple[Formula, Any]:
     """Give the formula over the free variables, all of them unfixed, and their names, from 0."""
-    g, host = f.graph, f.graph.device.to_host
-    variable, message = host(g.entries.variable.array), host(g.entries.message.array)
-    signed = np.where(message < 0, -1 - variable, variable + 1).astype(np.int32)
-    counts, first = host(g.slots.count.array), host(g.slots.first.array)
+    g, device, xp = f.graph, f.graph.device, f.graph.device.xp
+    counts = device.to_host(g.slots.count.array)
     m = len(g.clauses)
-    slot = np.repeat(np.arange(len(counts)), counts)
-    clause = np.arange(len(signed)) - first[slot]
-    lengths = np.bincount(clause, minlength=m)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    literals = np.empty(len(signed), np.int32)
-    literals[offsets[clause] + slot] = signed
-    return Formula(len(g.points), offsets, literals), host(g.points.origin.array).copy()
+    with device.active():
+        variable, message = g.entries.variable.array, g.entries.message.array
+        signed = xp.where(message < 0, -1 - variable, variable + 1)
+        lengths = xp.zeros(m, np.int64)
+        for count in counts.tolist():
+            lengths[:count] += 1
+        offsets = xp.zeros(m + 1, np.int64)
+        offsets[1:] = xp.cumsum(lengths)
+        literals, at = xp.empty(signed.size, np.int32), 0
+        for slot, count in enumerate(counts.tolist()):
+            literals[offsets[:count] + slot] = signed[at : at + count]
+            at += count
+        parts = [device.to_host(x) for x in (offsets, literals, g.points.origin.array.copy())]
+    return Formula(len(g.points), parts[0], parts[1]), parts[2]

@@ -2,8 +2,8 @@
 
 A variable's weights are those of being forced to true, to false, or not at all: ``W+ = (1 - rho P+)
 P-``, ``W- = (1 - rho P-) P+``, ``W0 = rho P+ P-`` over their sum Z.  Its bias is ``|W+ - W-|``.
-Biases are counted in bins of ``-log2(1 - bias)``, fine where they are near 1: the variables with the
-largest ones are found by a threshold, with nothing sorted.
+Biases are counted in bins of ``-log2(1 - bias)``, fine where they are near 1: the variables with
+the largest ones are found by a threshold, with nothing sorted.
 
 The complexity, the logarithm of the number of clusters of solutions (of solutions, for belief
 propagation), is that of Bethe's approximation: ``sum of log Z over variables + sum of (1 - length)
@@ -80,7 +80,8 @@ def _kernels(read: Any) -> Any:
             product, s = f32(1), 0
             while s < len(g.slots) and c.id < g.slots[s].count:
                 e = g.entries[g.slots[s].first + c.id]
-                product *= warning(read(e.variable), e.message, rho, unit)
+                sums = read(e.variable)
+                product *= warning(sums.x, sums.y, e.message, rho, unit)
                 if (~e.message if e.message < 0 else e.message) >= certain:
                     atomic_or(e.variable.certain, i32(2 if e.message < 0 else 1))
                 s += 1
@@ -99,7 +100,7 @@ def clear(b):
 
 
 @kernel
-def choose(p, g, bin, part, seed):
+def choose(p, bin, part, seed):
     """Give its likelier value to a variable above a bin, and to a part of those in it."""
     p.value = -1
     if p.choice >> 1 == bin:
@@ -129,10 +130,8 @@ def marginals(f: Factors, rho: float = 1.0) -> Marginals:
 
 
 def threshold(counts: Any, wanted: int) -> tuple[int, int]:
-    """The bin above which there are fewer than ``wanted``, and the part of it, of 2**24, to take."""
+    """Give the bin above which there are less than ``wanted``, and 2**24 times the part to take."""
     above = np.cumsum(counts[::-1])[::-1]  # in this bin or above
     bin = int(np.flatnonzero(above >= min(wanted, int(above[0])))[-1])
     more = wanted - (int(above[bin + 1]) if bin + 1 < BINS else 0)
     return bin, min(-(-more * 2**24 // max(int(counts[bin]), 1)), 2**24)
-
-

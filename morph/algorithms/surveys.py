@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 
 from morph.algorithms.factors import CERTAIN, Factors
-from morph.collect import Flag
-from morph.kernel import Kernel, Program, foreach, func, kernel, program
+from morph.kernel import foreach, func, kernel, program
 from morph.prelude import atomic_add, exp2, f32, i32, i64, log2, vector
 
 IN_REGISTERS = 8  # literals of a clause; longer ones are gone through twice
@@ -62,32 +61,38 @@ def add_c(p, sign, x):
 
 
 @func
-def clear_a(p):
-    p.sums_a[0] = 0
-    p.sums_a[1] = 0
+def clear_a(p, zeros):
+    if hasattr(p, "field"):
+        p.sums_a = p.field
+    else:
+        p.sums_a = zeros
 
 
 @func
-def clear_b(p):
-    p.sums_b[0] = 0
-    p.sums_b[1] = 0
+def clear_b(p, zeros):
+    if hasattr(p, "field"):
+        p.sums_b = p.field
+    else:
+        p.sums_b = zeros
 
 
 @func
-def clear_c(p):
-    p.sums_c[0] = 0
-    p.sums_c[1] = 0
+def clear_c(p, zeros):
+    if hasattr(p, "field"):
+        p.sums_c = p.field
+    else:
+        p.sums_c = zeros
 
 
 READ, ADD, CLEAR = (sums_a, sums_b, sums_c), (add_a, add_b, add_c), (clear_a, clear_b, clear_c)
 
 
 @func
-def warning(sums, message, rho, unit):
+def warning(plus, minus, message, rho, unit):
     """How likely a variable is forced to break the clause of a message."""
     negated = message >> 31  # all ones or none: no branch, whose way nobody could foretell
-    swap = (sums.x ^ sums.y) & negated
-    same, opposite = sums.x ^ swap, sums.y ^ swap
+    swap = (plus ^ minus) & negated
+    same, opposite = plus ^ swap, minus ^ swap
     forced = f32(1) - rho * exp2(f32(-opposite) * unit)
     return forced / (forced + exp2(f32(same - (message ^ negated) - opposite) * unit))
 
@@ -105,44 +110,57 @@ def strayed(own, new, unit, tolerance):
     step = f32(abs(new - own)) * unit  # in bits; 2 ** x - 1 <= x from 0 to 1
     if step <= tolerance:
         return False
-    return min(step, f32(1)) * exp2(f32(-min(own, new) if step > f32(1) else -new) * unit) > tolerance
+    return (
+        min(step, f32(1)) * exp2(f32(-min(own, new) if step > f32(1) else -new) * unit) > tolerance
+    )
 
 
 @cache
-def sweep(width: int, turn: int) -> Kernel:
+def sweep(longest: int, turn: int, kind: Any) -> Any:
     """The kernel of a sweep: clauses of at most so many literals, or of any number if 0."""
     read, add, clear = READ[turn], ADD[(turn + 1) % 3], CLEAR[(turn + 2) % 3]
+
+    class short:  # an attribute of a class is compiled in, wherever the kernel runs
+        width = longest
 
     @kernel
     def sweep_short(c, g, n, m, moving, rho, unit, scale, tolerance, inertia):
         k = i64(c.id)
         while k < n:
-            clear(g.points[k])
+            clear(g.points[k], vector(kind, 2))
             k += m
-        held, toward, after = vector(i32, width), vector(f32, width), vector(f32, width)
-        for s in range(width):
-            toward[s] = f32(1)
+        # loads apart from arithmetic, so that those of all literals are under way together
+        at, held, who = vector(i32, short.width), vector(i32, short.width), vector(i32, short.width)
+        for s in range(short.width):
+            at[s] = -1
             if c.id < g.slots[s].count:
                 e = g.entries[g.slots[s].first + c.id]
-                message = e.message
-                held[s] = message
-                toward[s] = warning(read(e.variable), message, rho, unit)
+                at[s], who[s], held[s] = e.id, e.variable.id, e.message
+        plus, minus = vector(kind, short.width), vector(kind, short.width)
+        for s in range(short.width):
+            if at[s] >= 0:
+                sums = read(g.points[who[s]])
+                plus[s], minus[s] = sums.x, sums.y
+        toward, after = vector(f32, short.width), vector(f32, short.width)
+        for s in range(short.width):
+            toward[s] = f32(1)
+            if at[s] >= 0:
+                toward[s] = warning(plus[s], minus[s], held[s], rho, unit)
         rest = f32(1)
-        for s in range(width - 1, -1, -1):
+        for s in range(short.width - 1, -1, -1):
             after[s] = rest
             rest *= toward[s]
         before, far = f32(1), False
-        for s in range(width):
-            if c.id < g.slots[s].count:
-                e = g.entries[g.slots[s].first + c.id]
+        for s in range(short.width):
+            if at[s] >= 0:
                 negated = held[s] >> 31
                 own = held[s] ^ negated
                 new = answer(before * after[s], own, scale, inertia)
                 if new != own:
                     far = far or strayed(own, new, unit, tolerance)
-                    e.message = new ^ negated
+                    g.entries[at[s]].message = new ^ negated
                 if new != 0:
-                    add(e.variable, -negated, new)
+                    add(g.points[who[s]], -negated, new)
             before *= toward[s]
         if far:
             moving.set()
@@ -151,13 +169,13 @@ def sweep(width: int, turn: int) -> Kernel:
     def sweep_long(c, g, n, m, moving, rho, unit, scale, tolerance, inertia):
         k = i64(c.id)
         while k < n:
-            clear(g.points[k])
+            clear(g.points[k], vector(kind, 2))
             k += m
         product, zeros, s = f32(1), 0, 0
         while s < len(g.slots) and c.id < g.slots[s].count:
             e = g.entries[g.slots[s].first + c.id]
-            message = e.message
-            toward = warning(read(e.variable), message, rho, unit)
+            message, sums = e.message, read(e.variable)
+            toward = warning(sums.x, sums.y, message, rho, unit)
             if toward < f32(2.0**-60):
                 zeros += 1
             else:
@@ -166,8 +184,8 @@ def sweep(width: int, turn: int) -> Kernel:
         far, s = False, 0
         while s < len(g.slots) and c.id < g.slots[s].count:
             e = g.entries[g.slots[s].first + c.id]
-            held = e.message
-            toward = warning(read(e.variable), held, rho, unit)
+            held, sums = e.message, read(e.variable)
+            toward = warning(sums.x, sums.y, held, rho, unit)
             eta = f32(0)
             if toward < f32(2.0**-60):
                 if zeros == 1:
@@ -186,13 +204,13 @@ def sweep(width: int, turn: int) -> Kernel:
         if far:
             moving.set()
 
-    return sweep_short if width else sweep_long
+    return sweep_short if longest else sweep_long
 
 
 @cache
-def propagation(width: int) -> Program:
+def propagation(width: int, kind: Any) -> Any:
     """The program that sweeps until all messages stay."""
-    sweep_a, sweep_b, sweep_c = (sweep(width, turn) for turn in range(3))
+    sweep_a, sweep_b, sweep_c = (sweep(width, turn, kind) for turn in range(3))
 
     @program
     def propagate(g, n, m, moving, rho, unit, scale, tolerance, inertia, turn, most):
@@ -228,9 +246,9 @@ def converge(
     n, m = len(g.points), len(g.clauses)
     if m == 0:
         return 0, True
-    moving = Flag(g)
+    moving = f.moving
     moving.set()
-    run = propagation(f.width if f.width <= IN_REGISTERS else 0)
+    run = propagation(f.width if f.width <= IN_REGISTERS else 0, f.sums)
     unit, scale = np.float32(1 / f.scale), np.float32(f.scale)
     numbers: list[Any] = [np.float32(rho), unit, scale, np.float32(tolerance), np.float32(inertia)]
     sweeps = int(run(g, n, m, moving, *numbers, f.turn, most))

@@ -8,7 +8,6 @@ formulas take a few.
 from __future__ import annotations
 
 from morph.algorithms.factors import Factors
-from morph.collect import Flag
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_cas, i32
 
@@ -57,7 +56,8 @@ def propagate_units(f: Factors) -> tuple[int, bool]:
         False if a clause is broken; values are then of no use.
     """
     g = f.graph
-    fixed, broken = Flag(g), Flag(g)
+    fixed, broken = f.fixed, f.broken
     fixed.set()
+    broken.clear()
     sweeps = int(close(g, fixed, broken))
     return sweeps, not broken

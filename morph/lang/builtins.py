@@ -77,9 +77,9 @@ _FOREIGN: tuple[tuple[Any, str], ...] = (
     (abs, "abs"), (min, "min"), (max, "max"), (len, "len"), (range, "range"),
     (reversed, "reversed"), (enumerate, "enumerate"), (hasattr, "hasattr"),
     (math.sqrt, "sqrt"), (math.exp, "exp"), (math.log, "log"), (math.floor, "floor"),
-    (math.ceil, "ceil"), (math.exp2, "exp2"), (math.log2, "log2"), (np.sqrt, "sqrt"), (np.exp, "exp"), (np.log, "log"),
-    (np.floor, "floor"), (np.ceil, "ceil"), (np.exp2, "exp2"), (np.log2, "log2"), (np.minimum, "min"), (np.maximum, "max"),
-    (np.abs, "abs"),
+    (math.ceil, "ceil"), (np.sqrt, "sqrt"), (np.exp, "exp"), (np.log, "log"),
+    (np.floor, "floor"), (np.ceil, "ceil"), (np.minimum, "min"), (np.maximum, "max"),
+    (np.abs, "abs"), (math.exp2, "exp2"), (math.log2, "log2"), (np.exp2, "exp2"), (np.log2, "log2"),
 )  # fmt: skip
 _NAMES.update((id(obj), name) for obj, name in _FOREIGN)
 

@@ -15,8 +15,8 @@ from morph.lang.types import Object, Scalar, Type, Vector
 
 BUILTINS = {
     "abs": "abs_of", "min": "min_of", "max": "max_of", "sqrt": "sqrt_of", "floor": "floor_of",
-    "ceil": "ceil_of", "exp": "exp_of", "log": "log_of", "exp2": "exp2_of", "log2": "log2_of", "exponent": "exponent_of",
-    "popcount": "popcount_of",
+    "ceil": "ceil_of", "exp": "exp_of", "log": "log_of", "exp2": "exp2_of", "log2": "log2_of",
+    "exponent": "exponent_of", "popcount": "popcount_of",
 }  # fmt: skip
 SIGNS = ("exponent", "popcount", "orient2d", "incircle")  # give an i32, whatever they take
 OPERATORS = {"//": "floor_div", "%": "floor_mod", "<<": "shift_left", ">>": "shift_right"}

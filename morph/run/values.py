@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from morph.run.powers import exp2, log2
 from morph.lang.types import Handle, Nothing, Scalar, Type, Weak
+from morph.run.powers import exp2, log2
 
 Function = Callable[..., Any]
 

@@ -1,0 +1,148 @@
+"""Decimation: what it fixes can be completed, it is the same everywhere, and it takes back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from surveys import consistent, formulas, messages, models, plain, units
+from targets import everywhere, host, tries
+
+import morph.algorithms.decimation as module
+from morph.algorithms.decimation import decimate
+from morph.algorithms.factors import factor_graph, reduced, rest_of
+from morph.device import device
+from morph.formula import Formula
+from morph.generate import random_ksat
+
+
+@tries(20)
+@given(formulas(longest=4), st.integers(0, 3), st.sampled_from([0.1, 0.5, 1.0]))
+def test_any_formula(target, formula, seed, fraction):
+    def run():
+        return decimate(formula, seed, target, 6, fraction=fraction, max_sweeps=40)
+
+    found = run()
+    if found.status == "unsatisfiable":
+        assert units(formula) is None and (found.assignment == -1).all()
+        assert next(models(found.rest), None) is None
+    else:
+        assert units(formula) is not None
+        consistent(formula, found)
+        assert (found.status == "satisfied") == (found.rest.clauses == 0) or len(found.rounds) == 6
+
+
+def test_the_same_everywhere(target):
+    formula = random_ksat(3, 20, 3.5, seed=2)
+
+    def run(where=target):
+        return plain(decimate(formula, 7, where, 3, fraction=0.1, tolerance=0.2, rho=0.5))
+
+    known = run("cpu")
+    assert len(known[4]) >= 2
+    assert all(found == known for found in everywhere(target, run))
+
+
+def test_seeds_differ():
+    formula = random_ksat(3, 300, 4.1, seed=2)
+    one, same, other = (decimate(formula, seed, max_sweeps=200) for seed in (1, 1, 2))
+    assert plain(one) == plain(same) and plain(one) != plain(other)
+    consistent(formula, one)
+    consistent(formula, other)
+
+
+def test_to_the_paramagnetic_rest():
+    formula = random_ksat(3, 3000, 4.1, seed=1)
+    found = decimate(formula, 1)
+    consistent(formula, found)
+    assert found.status == "paramagnetic" and 500 < found.rest.variables < 2900
+    assert all(r.complexity > 0 for r in found.rounds)
+    for a, b in zip(found.rounds, found.rounds[1:], strict=False):
+        assert a.free - a.chosen - a.implied == b.free and sum(a.histogram) == a.free
+    assert found.seconds["sweeps"] > 0
+
+
+def test_belief_propagation_decimates_too():
+    formula = random_ksat(3, 400, 3.5, seed=1)
+    found = decimate(formula, 1, max_rounds=3, rho=0.0, fraction=0.02)
+    consistent(formula, found)
+    assert len(found.rounds) == 3 and found.rounds[0].complexity > 0.1  # entropy, not complexity
+
+
+def test_contradictions_halve_the_fraction():
+    formula = random_ksat(3, 300, 4.25, seed=1)
+    found = decimate(formula, 1, max_rounds=2, fraction=1.0, max_sweeps=300)
+    assert found.rollbacks > 0 and found.rounds[0].fraction < 1
+    consistent(formula, found)
+
+
+def test_a_round_is_taken_back(monkeypatch):
+    formula = random_ksat(3, 300, 4.1, seed=4)
+    undisturbed = decimate(formula, 1, max_rounds=2)
+    assert len(undisturbed.rounds) == 2
+    calls, converge = [], module.converge
+
+    def failing(f, *args):
+        calls.append(len(f.graph.points))
+        sweeps, done = converge(f, *args)
+        return sweeps, done and len(calls) not in (2, 3)  # in the second round, held back too
+
+    monkeypatch.setattr(module, "converge", failing)
+    found = decimate(formula, 1, max_rounds=2)
+    assert found.rollbacks == 1 and calls[1] == calls[2] < calls[0]
+    assert found.rounds[0].fraction == 0.02 and found.rounds[0].free == 300
+    consistent(formula, found)
+
+
+def test_never_convergent(monkeypatch):
+    formula = random_ksat(3, 100, 4.0, seed=4)
+    tolerances = []
+
+    def failing(f, tolerance, *args):
+        tolerances.append(tolerance)
+        return 1, False
+
+    monkeypatch.setattr(module, "converge", failing)
+    found = decimate(formula, 1)
+    assert found.status == "unconverged" and found.rounds == [] and max(tolerances) == 0.05
+    assert (found.assignment == -1).all()
+    consistent(formula, found)
+
+
+def test_compaction_keeps_messages(target):
+    formula = Formula.of([[1, 2, 3], [-1, 4, 5], [2, -4], [-2, -5, 3, 1], [5, 6]], 7)
+    f = factor_graph(formula, device(target), 1)
+    before = messages(f)
+    f.graph.points.value[:] = [1, -1, -1, -1, -1, -1, -1]  # the first is true
+    into = f.like()
+    reduced(f, into)
+    rest, names = rest_of(into)
+    assert names.tolist() == [1, 2, 3, 4, 5, 6]
+    assert sorted(map(sorted, rest.lists())) == sorted(map(sorted, [[3, 4], [1, -3], [4, 5]]))
+    kept = messages(into)
+    assert kept == {key: eta for key, eta in before.items() if key[0] in (1, 2, 4) and key[1]}
+    sums = host(into.graph.points.sums_a)
+    assert sums.sum() == sum(round(-np.log2(1 - x) * f.scale) for x in kept.values())
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"fraction": 0.0}, "fraction is above 0 and at most 1, not 0.0"),
+        ({"tolerance": 1.0}, "tolerance is between 0 and 1, not 1.0"),
+        ({"rho": -0.5}, "rho is from 0 to 1, not -0.5"),
+    ],
+)
+def test_refused(given, text):
+    with pytest.raises(ValueError, match=text):
+        decimate(Formula.of([[1, 2]]), **given)
+
+
+def test_limits():
+    formula = random_ksat(3, 300, 4.1, seed=4)
+    assert decimate(formula, 1, max_rounds=0).status == "rounds"
+    assert decimate(formula, 1, max_seconds=-1.0).status == "time"
+    nothing = decimate(Formula.of([], 3), 1)
+    assert nothing.status == "satisfied" and nothing.rest.variables == 3
+    assert decimate(Formula.of([], 0), 1).assignment.shape == (0,)
