@@ -174,6 +174,13 @@ def launch_for(
         return launch
 
 
+def _told(obj: Any) -> Any:
+    """What stays while the compiler would be told the same of an object; rows may come and go."""
+    if obj.kind == "graph":
+        return obj.directed, obj.out_identity, len(obj.tables)
+    return obj.version
+
+
 def _odd_key(a: Any) -> Any:
     """What of a row or function the unit depends on; anything else is refused when it is bound."""
     return (Row, id(a.table)) if isinstance(a, Row) else a if callable(a) else type(a)
@@ -218,6 +225,7 @@ class Launch:
         self.buffer = self.words.data
         self.state = self.device.zeros(State.VARS + len(compiled.unit.state), np.int64)
         self.versions: list[int] = []
+        self.kinds: list[Any] = []  # of the objects, when they were last found to fit
         self.domains = [weakref.ref(self.objects[slot]) for slot in compiled.domains]
 
     def edit(self, text: str) -> None:
@@ -250,15 +258,21 @@ class Launch:
 
     def _same_types(self) -> bool:
         """Whether the text still fits the objects, wherever their memory has moved."""
-        if any(ref() is None for ref in self.bound):
+        objects = [ref() for ref in self.bound]
+        if any(o is None for o in objects):
             return False
+        kinds = [_told(o) for o in objects]
+        if kinds == self.kinds:
+            return True
         fresh = Slots()
         for slot, obj in list(self.objects.items()):  # as when it was bound
             if "." not in slot:
                 fresh.of(obj, slot)
         unit = self.compiled.unit
-        stores = all(fresh.stores.get(s.slot) == s for s in unit.stores)
-        return stores and all(fresh.graphs.get(g.slot) == g for g in unit.graphs)
+        same = all(fresh.stores.get(s.slot) == s for s in unit.stores)
+        same = same and all(fresh.graphs.get(g.slot) == g for g in unit.graphs)
+        self.kinds = kinds if same else []
+        return same
 
     # --- running ---------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """Models of large random formulas: survey propagation, then local search, then a check.
 
-`solve` simplifies a formula, decimates it by survey propagation (`decimate`), looks for a model of
-what is left (`walksat`), and checks the model against the formula as it was given.
+`solve` decimates a formula by survey propagation (`decimate`), looks for a model of what is left
+(`walksat`), and checks the model against the formula as it was given.  If that fails, it does so
+again with variables that can be let go (`backtrack`, `reinforce`), and with smaller steps.
 """
 
 from __future__ import annotations
@@ -15,19 +16,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph import validate
-from morph.algorithms.decimation import Round, decimate
+from morph.algorithms.decimation import decimate
+from morph.algorithms.fields import backtrack, reinforce
+from morph.algorithms.rounds import Decimation, Round
 from morph.algorithms.walksat import Walk, walksat
 from morph.device import Device
 from morph.device import device as device_of
 from morph.formula import Formula
 
-__all__ = ["Round", "Solution", "Walk", "decimate", "solve", "walksat"]
+__all__ = [
+    "Decimation", "Round", "Solution", "Walk", "backtrack", "decimate", "reinforce", "solve",
+    "walksat",
+]  # fmt: skip
 
 SATISFIABLE, UNSATISFIABLE, UNKNOWN = "SATISFIABLE", "UNSATISFIABLE", "UNKNOWN"
 ATTEMPTS = 3  # without a limit of time
+WAYS: tuple[tuple[Callable[..., Decimation], dict[str, float]], ...] = (
+    (decimate, {}), (backtrack, {}), (reinforce, {}),
+    (decimate, {"fraction": 0.01}), (backtrack, {"fraction": 0.005}),
+)  # fmt: skip
 FLIPS, FLIPS_EACH = 10_000_000, 100  # of one local search: and so many more for each variable
-FRACTIONS = (0.04, 0.01, 0.0025)  # of the variables, to fix in a round of each attempt
-
 Progress = Callable[[str, dict[str, Any]], None]
 
 
@@ -95,8 +103,8 @@ def solve(
     seed : int
         0 or more.  The same gives the same model, unless time runs out.
     time : float, optional
-        Seconds after which to give up, looked at between rounds.  Without it, after three attempts
-        with smaller and smaller steps.
+        Seconds after which to give up, looked at between rounds.  Without it, after three attempts:
+        by decimation, by backtracking and by reinforcement.
     device : str or Device
     max_rounds : int
         Of one decimation; with 0 there is local search alone.
@@ -150,7 +158,7 @@ class _Solver:
         self.found: dict[str, Any] = {}
 
     def solve(self) -> Solution:
-        """Try, with smaller and smaller steps."""
+        """Try one way after the other."""
         attempts, unsatisfied = 0, self.formula.clauses
         while not attempts or monotonic() < self.end and (self.limited or attempts < ATTEMPTS):
             model, unsatisfied = self._attempt(attempts)
@@ -171,10 +179,11 @@ class _Solver:
         assignment = np.zeros(formula.variables, bool)
         rest, names = formula, np.arange(formula.variables)
         if self.max_rounds:
-            done = decimate(
-                formula, seed, self.where, self.max_rounds,
-                fraction=FRACTIONS[min(k, len(FRACTIONS) - 1)], max_seconds=self._left(),
-            )  # fmt: skip
+            way, options = WAYS[k % len(WAYS)]
+            if way is not reinforce:
+                options = {"max_rounds": self.max_rounds, **options}
+            self._say("decimation", {"attempt": k + 1, "variables": formula.variables})
+            done = way(formula, seed, self.where, max_seconds=self._left(), **options)
             for phase, spent in done.seconds.items():
                 self._spend(phase, spent)
             self.found |= {"rounds": done.rounds, "rollbacks": done.rollbacks}
@@ -197,6 +206,7 @@ class _Solver:
 
     def _search(self, formula: Formula, model: Any, seed: int) -> Any:
         started = monotonic()
+        self._say("search", {"variables": formula.variables, "clauses": formula.clauses})
         walk = walksat(
             formula, model, seed, max_flips=FLIPS + FLIPS_EACH * formula.variables,
             time=max(self._left(), 0), device=self.where, progress=self._tell,
@@ -219,8 +229,11 @@ class _Solver:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
     def _tell(self, flips: int, unsatisfied: int) -> None:
+        self._say("search", {"flips": flips, "unsatisfied": unsatisfied})
+
+    def _say(self, stage: str, numbers: dict[str, Any]) -> None:
         if self.progress is not None:
-            self.progress("search", {"flips": flips, "unsatisfied": unsatisfied})
+            self.progress(stage, numbers)
 
     def _answer(self, status: str, reason: str, model: Any = None, failed: int = 0) -> Solution:
         return Solution(status, reason, model, failed, seconds=self.seconds, **self.found)

@@ -13,6 +13,7 @@ import morph
 from morph import Formula, generate, survey
 from morph.algorithms import walksat as algorithm
 from morph.algorithms.walksat import Search, walksat
+from morph.testing import fail_allocation, team
 from morph.validate import satisfied
 
 
@@ -82,6 +83,20 @@ def test_lists_that_grow(target):
     formula = Formula.of(clauses)
     for found in everywhere(target, lambda: walksat(formula, np.zeros(90, bool), device=target)):
         assert found.unsatisfied == 0 and satisfied(formula, found.model).all()
+
+
+def test_every_failed_allocation_is_mended(target, small):
+    formula = generate.random_ksat(3, 30, 3.2, 2)
+    want = walksat(formula, seed=1, device="cpu")
+    assert want.steps and not want.unsatisfied
+    n, fired = 0, True
+    while fired:
+        n += 1 if n < 12 else 17
+        with team(2), fail_allocation(n, target) as fault:
+            found = walksat(formula, seed=1, device=target)
+        assert found.model.tolist() == want.model.tolist() and found[1:] == want[1:]
+        fired = fault.fired
+    assert n > 12
 
 
 def test_long_clauses():

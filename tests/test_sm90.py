@@ -110,6 +110,12 @@ def test_algorithms(units, monkeypatch):
     with team(1):
         formula = morph.generate.random_ksat(3, 400, 3.9, seed=1)
         assert morph.survey.solve(formula, device="cpu").status == "SATISFIABLE"
+        formula = morph.generate.random_ksat(3, 150, 4.3, seed=3)
+        found = morph.survey.decimate(formula, fraction=0.2, max_sweeps=40, max_rounds=4)
+        assert found.rollbacks  # rounds are undone
+        found = morph.survey.backtrack(formula, max_rounds=4, fraction=0.4, tolerance=0.2)
+        assert found.rollbacks and any(r.released for r in found.rounds)
+        morph.survey.reinforce(morph.generate.random_ksat(3, 40, 3, seed=1))
     compile_all(units, {x.__name__ for m in modules() for x in launched(vars(m)).values()})
 
 

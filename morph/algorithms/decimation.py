@@ -28,7 +28,7 @@ from morph.table import Table
 PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
 LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up
 UNDONE = 6  # rounds that are taken back, before it is given up
-LOOSEST = 0.05  # tolerance
+LOOSEST = 0.05  # tolerance, unless a looser one is asked for
 
 
 @kernel
@@ -48,8 +48,8 @@ def decimate(
     device: Any = "cpu",
     max_rounds: int = 1000,
     *,
-    fraction: float = 0.04,
-    tolerance: float = 0.01,
+    fraction: float = 0.03,
+    tolerance: float | None = None,
     max_sweeps: int = 1000,
     rho: float = 1.0,
     max_seconds: float = float("inf"),
@@ -65,8 +65,10 @@ def decimate(
     max_rounds : int
     fraction : float
         Of all variables, fixed in a round at most.
-    tolerance : float
-        Surveys have converged when none changes by more.
+    tolerance : float, optional
+        Surveys have converged when none changes by more: by default 0.05, but 0.01 with a fraction
+        below 0.02.  Looser ones take half the sweeps, go on for longer, and leave an easier rest,
+        but near the threshold they lose their way.
     max_sweeps : int
         In a round; as many again with messages held back.
     rho : float
@@ -83,6 +85,8 @@ def decimate(
     ValueError
         If ``fraction`` or ``tolerance`` is not from 0 (excluded) to 1, or ``rho`` from 0 to 1.
     """
+    if tolerance is None:
+        tolerance = LOOSEST if fraction >= 0.02 else 0.01
     check_options(fraction, tolerance, rho)
     run = _Run(formula, seed, device_of(device), fraction, tolerance, max_sweeps, rho)
     try:

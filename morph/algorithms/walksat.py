@@ -6,12 +6,13 @@ have up to three literals, else c^-b.  No flip looks for what it would break: a 
 word how many of its literals are true and the sum of their variables, so that one addition tells
 which variable is alone in making it true, and a variable keeps of how many clauses it is.
 
-Where many clauses are unsatisfied, half of them, drawn anew in each step, choose a variable of the
-same state of things; then all that were chosen are flipped at once, each once.  (If all chose,
-neighbours would undo one another's work for ever.)  What a step does are sums of integers, the same
-in any order; so the same seed gives the same model on every device.  Where few are left, one thread
-flips one variable after the other, on the host.  A flip costs its variable's degree; random 3-SAT
-of up to about 4.1 clauses a variable takes some tens of flips a variable.
+Where many clauses are unsatisfied, each chooses a variable of the same state of things, and claims
+all its variables; those that have got all of theirs flip.  So every clause has its way in most
+steps, but not two that share a variable, which would undo one another's work for ever.  What a step
+does are sums and maxima of integers, the same in any order: the same seed gives the same model on
+every device.  Where few are left, one thread flips one variable after the other, on the host.  A
+flip costs its variable's degree; random 3-SAT of up to about 4.1 clauses a variable takes some tens
+of flips a variable.
 """
 # Point i of the graph is variable i + 1, and clause i; an edge leads from a variable to a clause.
 

@@ -32,10 +32,14 @@ CODES = {"SATISFIABLE": 10, "UNSATISFIABLE": 20, "UNKNOWN": 0}
 class _Course(Line):
     """How far a search for a model is."""
 
+    stage = ""
+
     def tell(self, stage: str, numbers: dict[str, Any]) -> None:
         """Show numbers by name."""
         shown = (f"{v:,} {k}" if isinstance(v, int) else f"{k} {v:.3g}" for k, v in numbers.items())
-        self.offer(f"{stage}: {', '.join(shown)}")
+        show = self.offer if stage == self.stage else self.write
+        self.stage = stage
+        show(f"{stage}: {', '.join(shown)}")
 
 
 @click.command()
@@ -108,8 +112,9 @@ def _numbers(found: Solution) -> dict[str, int]:
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Give numbers as JSON has them."""
-    return {k: v.item() if hasattr(v, "item") else v for k, v in values.items()}
+    """Give numbers as JSON has them: no NaN, which stands for a complexity that was not taken."""
+    plain = {k: v.item() if hasattr(v, "item") else v for k, v in values.items()}
+    return {k: None if v != v else v for k, v in plain.items()}
 
 
 def _literals(model: Any) -> list[int]:
