@@ -66,6 +66,15 @@ def compile_all(seen, wanted):
         assert cubin[:4] == b"\x7fELF" and name.encode() in cubin
 
 
+def follow_changes():
+    for dtype in (np.int32, np.float32):
+        weight = np.array([3, 1, 2], dtype)
+        for both in (False, True):
+            g = morph.Graph.from_edges([0, 1, 2], [1, 2, 3], weight=weight, symmetrize=both)
+            morph.DynamicSSSP(g).apply(inserts=([0], [3], weight[:1]))
+    morph.DynamicBFS(g), morph.DynamicComponents(g).apply(deletes=[0])
+
+
 def test_algorithms(units, monkeypatch):
     monkeypatch.setattr(changes, "SHARE", 0)
     weight = np.array([3, 1, 2, 5], np.int32)
@@ -78,6 +87,7 @@ def test_algorithms(units, monkeypatch):
     g = morph.Graph.from_edges(*ends, weight=weight, n=5)
     morph.connected_components(g), morph.core_number(g), morph.triangle_count(g), morph.bfs(g)
     morph.pagerank(g), morph.pagerank(g, weighted=True), morph.betweenness(g, sources=[0])
+    follow_changes()
     g.points.add("x", np.float64, fill=2)
 
     @morph.func
