@@ -6,13 +6,14 @@ has changed nothing then; what is written in place after that is put back if any
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from morph.batch import Applied, Batch, Named, candidates, none, pair_keys
-from morph.device import Array, is_host
+from morph.device import Array, Device, is_host
 from morph.dtypes import ID_LIMIT
 from morph.store import COMMITTED, COUNT, HEAD, TAIL
 from morph.table import Table
@@ -38,6 +39,9 @@ def _apply(g: Graph, batch: Batch) -> Applied:
     absent, repeated = absent + more[0], repeated + more[1]
     changed, values, more = _updated(g, batch.updates, gone, back)
     absent, repeated = absent + more[0], repeated + more[1]
+    asarray = g.device.asarray
+    points, gone, changed = asarray(points), asarray(gone), asarray(changed)
+    values = values if values is None else asarray(values)
     given = _with_reverses(g, batch)
     total = int(given["src"].size) if given else 0
     if gone.size:
@@ -122,25 +126,51 @@ def _put(array: Array, at: Array, values: Any) -> None:
 
 # --- which rows ----------------------------------------------------------------------------------
 
+# A few ids are on the host (see `Batch`), and only what they ask of a GPU's arrays is fetched.
+
+
+def _take(device: Device, array: Array, at: Array) -> Array:
+    """Elements of an array of the device, where ``at`` lies."""
+    if is_host(at) and not is_host(array):
+        return device.to_host(array[device.asarray(at)])
+    return array[at]
+
+
+def _of_kind(a: Array, like: Array, device: Device) -> Array:
+    """An array where ``like`` lies."""
+    return device.to_host(a) if is_host(like) else device.asarray(a)
+
+
+def _among(ids: Array, ascending: Array) -> Array:
+    """Which ids are among some that ascend."""
+    xp: Any = _module(ids)
+    if not ascending.size:
+        return xp.zeros(ids.size, bool)
+    at = xp.minimum(xp.searchsorted(ascending, ids), ascending.size - 1)
+    return ascending[at] == ids
+
+
+def _module(a: Array) -> Any:
+    """NumPy, or CuPy where the array lies on a GPU."""
+    return np if is_host(a) else importlib.import_module("cupy")
+
 
 def _points(g: Graph, batch: Batch) -> tuple[Array, int, int]:
     """The points to delete, ascending; how many are dead, and how many are named again."""
     asked = batch.points
-    points = g.device.xp.unique(asked)
+    points = _unique(_module(asked), asked)
     repeated, absent = int(asked.size - points.size), 0
     if points.size and g.points.deletes:
-        alive = g.points.hidden("dead")[points] == 0
+        alive = _take(g.device, g.points.hidden("dead"), points) == 0
         absent = int(points.size) - int(alive.sum())
         points = points[alive]
     if points.size and batch.count:
-        mark = g.device.zeros(len(g.points), np.bool_)
-        mark[points] = True
         for name in ("src", "dst"):
-            bad = mark[g.device.asarray(batch.inserts[name])]
+            ends = batch.inserts[name]
+            bad = _among(ends, _of_kind(points, ends, g.device))
             if bool(bad.any()):
                 k = int(bad.argmax())
-                p = int(batch.inserts[name][k])
-                raise ValueError(f"inserts.{name}[{k}] = {p} is deleted in this batch")
+                raise ValueError(f"inserts.{name}[{k}] = {int(ends[k])} is deleted in this batch")
     return points, absent, repeated
 
 
@@ -148,82 +178,84 @@ def _deleted(
     g: Graph, named: Named, points: Array, back: Array | None
 ) -> tuple[Array, tuple[int, int]]:
     """Ids of the edges to delete, ascending; how many are absent, how many named again."""
-    xp = g.device.xp
     if not named.count and not points.size:
-        return points, (0, 0)
-    found, absent = _found(g, named, back is not None, many=True)
-    ids = _unique(xp, found if back is None else xp.concatenate([found, back[found]]))
-    once = _unique(xp, found if back is None else xp.minimum(found, back[found]))
-    repeated = int(found.size - once.size)
-    if points.size and g.loose:
-        index = g._adjacency
+        return none(g.device), (0, 0)
+    found, absent = _found(g, named, many=True)
+    xp = _module(found)
+    turned = found if back is None else _take(g.device, back, found)
+    once = _unique(xp, xp.minimum(found, turned))
+    ids = once if back is None else _unique(xp, xp.concatenate([found, turned]))
+    if points.size:
+        xp, at = g.device.xp, _edges_at(g, g.device.asarray(points), back)
+        ids = _unique(xp, xp.concatenate([g.device.asarray(ids), at]))
+    return ids, (absent, int(found.size - once.size))
+
+
+def _edges_at(g: Graph, points: Array, back: Array | None) -> Array:
+    """Ids of all live edges that have an end among some points; some twice."""
+    if g.loose:
+        index, xp = g._adjacency, g.device.xp
         at = [index.rows(d).entries_at(points) for d in ("out", "in")[: 1 + (back is None)]]
-        if back is not None:
-            at.append(back[at[0]])
-        ids = _unique(xp, xp.concatenate([ids, *at]))
-    elif points.size:
-        mark = g.device.zeros(len(g.points), np.bool_)
-        mark[points] = True
-        ends = [g.edges.columns[c].array[: len(g.edges)] for c in ("src", "dst")]
-        at = (mark[ends[0]] & (ends[0] >= 0)) | (mark[ends[1]] & (ends[1] >= 0))
-        if g.edges.deletes:
-            at &= g.edges.alive
-        ids = _unique(xp, xp.concatenate([ids, xp.flatnonzero(at).astype(np.int32)]))
-    return ids, (absent, repeated)
+        return xp.concatenate(at if back is None else [at[0], back[at[0]]])
+    mark = g.device.zeros(len(g.points) + 1, np.bool_)  # the last is no point, -1
+    mark[points] = True
+    src, dst = (g.edges.columns[c].array[: len(g.edges)] for c in ("src", "dst"))
+    found = mark[src] | mark[dst]
+    if g.edges.deletes:
+        found &= g.edges.alive
+    return g.device.xp.flatnonzero(found).astype(np.int32)
 
 
 def _updated(
     g: Graph, named: Named, gone: Array, back: Array | None
 ) -> tuple[Array, Array | None, tuple[int, int]]:
     """Ids of the edges to change, ascending, their weights; how many absent, how many again."""
-    xp = g.device.xp
     if not named.count:
         return none(g.device), named.weight, (0, 0)
-    dying = None
-    if gone.size:
-        dying = g.device.zeros(len(g.edges), np.bool_)
-        dying[gone] = True
-    at, absent = _found(g, named, back is not None, many=False, without=dying, places=True)
-    ids, where = at
-    count = int(ids.size)
-    once = _unique(xp, ids if back is None else xp.minimum(ids, back[ids]))
+    ids, absent, where = _found(g, named, many=False, without=gone, places=True)
+    xp, count = _module(ids), int(ids.size)
+    turned = ids if back is None else _take(g.device, back, ids)
+    once = _unique(xp, xp.minimum(ids, turned))
     if back is not None:
-        ids, where = xp.concatenate([ids, back[ids]]), xp.concatenate([where, where])
+        ids, where = xp.concatenate([ids, turned]), xp.concatenate([where, where])
     words = (ids.astype(np.int64) << 32) | where
     words.sort()
     last = xp.ones(words.size, bool)
     last[:-1] = (words[1:] >> 32) != (words[:-1] >> 32)
     words = words[last]
-    assert named.weight is not None
-    values = named.weight[words & 0xFFFFFFFF]
+    weight = _of_kind(named.weight, words, g.device)
+    values = weight[words & 0xFFFFFFFF]
     return (words >> 32).astype(np.int32), values, (absent, count - int(once.size))
 
 
 def _found(
-    g: Graph, named: Named, both: bool, many: bool, without: Array | None = None,
-    places: bool = False,
-) -> tuple[Any, int]:  # fmt: skip
-    """The live edges that are named; and how many are not there.
+    g: Graph, named: Named, many: bool, without: Array | None = None, places: bool = False
+) -> Any:
+    """The live edges that are named, but those of ``without``; how many are not there; ``places``.
 
     Pairs name the edge of the least id; with ``many`` the k-th mention of a pair names its k-th
-    edge.  Of a graph that is not directed (``both``) the pair's order does not count.
+    edge.  Of a graph that is not directed the pair's order does not count.
     """
-    xp, edges = g.device.xp, g.edges
+    edges = g.edges
     if named.ids is not None:
-        ids, live = named.ids, xp.ones(named.ids.size, bool)
-        if edges.deletes:
-            live &= edges.hidden("dead")[ids] == 0
-        if without is not None:
-            live &= ~without[ids]
+        ids = named.ids
+        live: Any = _module(ids).ones(ids.size, bool)
+        if edges.deletes and ids.size:
+            live &= _take(g.device, edges.hidden("dead"), ids) == 0
+        if without is not None and without.size:
+            live &= ~_among(ids, _of_kind(without, ids, g.device))
     else:
-        src, dst = named.src, named.dst
-        if both:
+        xp = g.device.xp
+        src, dst = g.device.asarray(named.src), g.device.asarray(named.dst)
+        if not g.directed:
             src, dst = xp.minimum(src, dst), xp.maximum(src, dst)
-        assert src is not None
-        ids, live = _search(g, src, dst, many, without)
+        gone = None if without is None or not without.size else g.device.asarray(without)
+        ids, live = _search(g, src, dst, many, gone)
+        assert named.src is not None
+        ids, live = (_of_kind(a, named.src, g.device) for a in (ids, live))
     found = ids[live].astype(np.int32)
     absent = int(ids.size - found.size)
-    return ((found, xp.flatnonzero(live)) if places else found), absent
+    return (found, absent, _module(live).flatnonzero(live)) if places else (found, absent)
 
 
 def _search(
@@ -237,7 +269,7 @@ def _search(
     xp, columns = g.device.xp, g.edges.columns
     ids = candidates(g, src)
     if without is not None:
-        ids = ids[~without[ids]]
+        ids = ids[~_among(ids, without)]
     keys = pair_keys(columns["src"].array[ids], columns["dst"].array[ids])
     order = xp.argsort(keys, kind="stable")
     keys, ids = keys[order], ids[order]
@@ -283,7 +315,7 @@ def _search_rows(
         found[mine] = now
     for _ in range(ROUNDS if without is not None else 0):
         assert without is not None
-        again = xp.flatnonzero((found >= 0) & without[found])
+        again = xp.flatnonzero((found >= 0) & _among(found, without))
         if not again.size:
             return found
         found[again] = g._adjacency.find(src[again], dst[again], found[again])

@@ -253,12 +253,26 @@ def shorten_at(b, rows, turn):
 
 
 @program
-def remove(batch, rows, entries, places, turn):
-    foreach(batch, mark_at, rows, entries, places, turn)
-    foreach(batch, lift_at, rows, entries, turn)
-    foreach(batch, offer_at, rows, entries, places, turn)
-    foreach(batch, drop_at, rows, entries, places, turn)
-    foreach(batch, shorten_at, rows, turn)
+def remove_out(batch, rows, entries, places):
+    foreach(batch, mark_at, rows, entries, places, 0)
+    foreach(batch, lift_at, rows, entries, 0)
+    foreach(batch, offer_at, rows, entries, places, 0)
+    foreach(batch, drop_at, rows, entries, places, 0)
+    foreach(batch, shorten_at, rows, 0)
+
+
+@program
+def remove_both(batch, rows, entries, places, rows2, entries2, places2):
+    foreach(batch, mark_at, rows, entries, places, 0)
+    foreach(batch, lift_at, rows, entries, 0)
+    foreach(batch, offer_at, rows, entries, places, 0)
+    foreach(batch, drop_at, rows, entries, places, 0)
+    foreach(batch, shorten_at, rows, 0)
+    foreach(batch, mark_at, rows2, entries2, places2, 1)
+    foreach(batch, lift_at, rows2, entries2, 1)
+    foreach(batch, offer_at, rows2, entries2, places2, 1)
+    foreach(batch, drop_at, rows2, entries2, places2, 1)
+    foreach(batch, shorten_at, rows2, 1)
 
 
 # --- looking for edges ---------------------------------------------------------------------------
@@ -309,8 +323,8 @@ def put_in(batch: Table, sides: list[Loose], ids: Any, near: Any, far: Any) -> i
 def take_out(batch: Table, sides: list[Loose], ids: Any, near: Any, far: Any) -> None:
     """Delete edges, from rows as `put_in`."""
     load(batch, ids, near, far)
-    for turn, s in enumerate(sides):
-        remove(batch, s.rows, s.entries, s.places, turn)
+    run = remove_out if len(sides) == 1 else remove_both
+    run(batch, *(x for s in sides for x in (s.rows, s.entries, s.places)))
 
 
 def find(batch: Table, sides: list[Loose], near: Any, far: Any, after: Any) -> Any:
