@@ -6,7 +6,6 @@ has changed nothing then; what is written in place after that is put back if any
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -141,24 +140,24 @@ def _of_kind(a: Array, like: Array, device: Device) -> Array:
     return device.to_host(a) if is_host(like) else device.asarray(a)
 
 
-def _among(ids: Array, ascending: Array) -> Array:
+def _among(device: Device, ids: Array, ascending: Array) -> Array:
     """Which ids are among some that ascend."""
-    xp: Any = _module(ids)
+    xp: Any = _module(device, ids)
     if not ascending.size:
         return xp.zeros(ids.size, bool)
     at = xp.minimum(xp.searchsorted(ascending, ids), ascending.size - 1)
     return ascending[at] == ids
 
 
-def _module(a: Array) -> Any:
+def _module(device: Device, a: Array) -> Any:
     """NumPy, or CuPy where the array lies on a GPU."""
-    return np if is_host(a) else importlib.import_module("cupy")
+    return np if is_host(a) else device.xp
 
 
 def _points(g: Graph, batch: Batch) -> tuple[Array, int, int]:
     """The points to delete, ascending; how many are dead, and how many are named again."""
     asked = batch.points
-    points = _unique(_module(asked), asked)
+    points = _unique(_module(g.device, asked), asked)
     repeated, absent = int(asked.size - points.size), 0
     if points.size and g.points.deletes:
         alive = _take(g.device, g.points.hidden("dead"), points) == 0
@@ -167,7 +166,7 @@ def _points(g: Graph, batch: Batch) -> tuple[Array, int, int]:
     if points.size and batch.count:
         for name in ("src", "dst"):
             ends = batch.inserts[name]
-            bad = _among(ends, _of_kind(points, ends, g.device))
+            bad = _among(g.device, ends, _of_kind(points, ends, g.device))
             if bool(bad.any()):
                 k = int(bad.argmax())
                 raise ValueError(f"inserts.{name}[{k}] = {int(ends[k])} is deleted in this batch")
@@ -181,7 +180,7 @@ def _deleted(
     if not named.count and not points.size:
         return none(g.device), (0, 0)
     found, absent = _found(g, named, many=True)
-    xp = _module(found)
+    xp = _module(g.device, found)
     turned = found if back is None else _take(g.device, back, found)
     once = _unique(xp, xp.minimum(found, turned))
     ids = once if back is None else _unique(xp, xp.concatenate([found, turned]))
@@ -213,7 +212,7 @@ def _updated(
     if not named.count:
         return none(g.device), named.weight, (0, 0)
     ids, absent, where = _found(g, named, many=False, without=gone, places=True)
-    xp, count = _module(ids), int(ids.size)
+    xp, count = _module(g.device, ids), int(ids.size)
     turned = ids if back is None else _take(g.device, back, ids)
     once = _unique(xp, xp.minimum(ids, turned))
     if back is not None:
@@ -239,11 +238,11 @@ def _found(
     edges = g.edges
     if named.ids is not None:
         ids = named.ids
-        live: Any = _module(ids).ones(ids.size, bool)
+        live: Any = _module(g.device, ids).ones(ids.size, bool)
         if edges.deletes and ids.size:
             live &= _take(g.device, edges.hidden("dead"), ids) == 0
         if without is not None and without.size:
-            live &= ~_among(ids, _of_kind(without, ids, g.device))
+            live &= ~_among(g.device, ids, _of_kind(without, ids, g.device))
     else:
         xp = g.device.xp
         src, dst = g.device.asarray(named.src), g.device.asarray(named.dst)
@@ -255,7 +254,7 @@ def _found(
         ids, live = (_of_kind(a, named.src, g.device) for a in (ids, live))
     found = ids[live].astype(np.int32)
     absent = int(ids.size - found.size)
-    return (found, absent, _module(live).flatnonzero(live)) if places else (found, absent)
+    return (found, absent, _module(g.device, live).flatnonzero(live)) if places else (found, absent)
 
 
 def _search(
@@ -269,7 +268,7 @@ def _search(
     xp, columns = g.device.xp, g.edges.columns
     ids = candidates(g, src)
     if without is not None:
-        ids = ids[~_among(ids, without)]
+        ids = ids[~_among(g.device, ids, without)]
     keys = pair_keys(columns["src"].array[ids], columns["dst"].array[ids])
     order = xp.argsort(keys, kind="stable")
     keys, ids = keys[order], ids[order]
@@ -315,7 +314,7 @@ def _search_rows(
         found[mine] = now
     for _ in range(ROUNDS if without is not None else 0):
         assert without is not None
-        again = xp.flatnonzero((found >= 0) & _among(found, without))
+        again = xp.flatnonzero((found >= 0) & _among(g.device, found, without))
         if not again.size:
             return found
         found[again] = g._adjacency.find(src[again], dst[again], found[again])

@@ -7,6 +7,7 @@ import pytest
 from batches import Model
 from hypothesis import given
 from hypothesis import strategies as st
+from pretend import pretended
 from targets import tries
 
 import morph
@@ -51,12 +52,12 @@ def in_place(monkeypatch):
 
 
 def run_history(target, history, n=7):
-    directed, edges, batches = history
+    directed, edges, steps = history
     src, dst, w = (np.array([e[i] for e in edges], np.int32) for i in range(3))
     g = morph.Graph.from_edges(src, dst, weight=w, n=n, symmetrize=not directed, device=target)
     model = Model(g)
     model.check()
-    for b in batches:
+    for b in steps:
         if b["before"] == "compact":
             g.compact()
             model = Model(g)
@@ -95,6 +96,14 @@ def test_batches_in_place_on_cpu(in_place, history):
 @given(history=histories())
 def test_batches_on_python(in_place, history):
     run_history("python", history)
+
+
+@pytest.mark.parametrize("few", [0, 1 << 12])
+@tries(30)
+@given(history=histories())
+def test_batches_keep_host_and_device_apart(in_place, monkeypatch, few, history):
+    monkeypatch.setattr(batch, "FEW", few)
+    run_history(pretended(monkeypatch), history)
 
 
 @pytest.mark.gpu
@@ -136,6 +145,12 @@ def test_rows_of_many_changes_at_once(in_place, threads):
 
 def test_rows_of_many_changes_are_interpreted(in_place):
     churn("python", 3, 12, 60, 30)
+
+
+@pytest.mark.parametrize("few", [0, 100])
+def test_rows_of_many_changes_where_arrays_lie_apart(in_place, monkeypatch, few):
+    monkeypatch.setattr(batch, "FEW", few)
+    churn(pretended(monkeypatch), 6)
 
 
 @pytest.mark.gpu
