@@ -241,9 +241,9 @@ class Adjacency:
             tidy = self._with_room(direction)
             if tidy is not None:
                 self._loose[direction] = rows = tidy
-                top = 0 if rows.limit > rows.shares()[0] + 4 * count else top
-        if top:
-            rows.grow(min(max(rows.limit + rows.limit // 4, top + 4 * count), ID_LIMIT))
+                if rows.limit >= (top := rows.shares()[0]) + 4 * count:
+                    return
+        rows.grow(min(max(rows.limit + rows.limit // 4, top + 4 * count), ID_LIMIT))
 
     def _with_room(self, direction: str) -> Loose | None:
         """The built index of a direction, as rows with room."""

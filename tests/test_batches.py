@@ -11,7 +11,7 @@ from pretend import pretended
 from targets import tries
 
 import morph
-from morph import adjacency, batch, changes, loose, testing, validate
+from morph import adjacency, batch, changes, loose, named, testing, validate
 
 
 def small(target="cpu", directed=True):
@@ -224,9 +224,27 @@ def test_ids_are_used_again_and_memory_stays():
     assert g.edge_order is None or g.edge_order.size <= 5
 
 
+@pytest.mark.parametrize("target", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_steady_mix_takes_no_more_memory(in_place, monkeypatch, target):
+    monkeypatch.setattr(loose, "LEAST", 64)
+    rng = np.random.default_rng(4)
+    g = morph.Graph.from_edges(*rng.integers(0, 40, (2, 400)), device=target)
+    g.adjacency("in"), g.adjacency("out")
+    sizes = []
+    for step in range(1200):
+        ids = rng.choice(g.device.to_host(g.edges.ids()), 20, replace=False)
+        g.apply(tuple(rng.integers(0, 40, (2, 20))), ids)
+        rows = [g._adjacency.rows(d) for d in ("out", "in")]
+        sizes.append([g.edges.capacity, *(r.limit for r in rows)])
+        if step % 100 == 0:
+            validate.index(g)
+    early, late = np.max(sizes[:600], axis=0), np.max(sizes[600:], axis=0)
+    assert late[0] == early[0] <= 520 and (late <= 1400).all()  # 3.5 entries an edge
+
+
 def interrupted(run, n, error):
     """Raise at the n-th line of the store's own modules that ``run`` comes to; whether it did."""
-    left, files = [n], {m.__file__ for m in (changes, adjacency, loose, batch)}
+    left, files = [n], {m.__file__ for m in (changes, named, adjacency, loose, batch)}
 
     def trace(frame, event, arg):
         if frame.f_code.co_filename not in files:
