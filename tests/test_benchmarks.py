@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import importlib
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -48,6 +49,18 @@ def test_graphs_beside_peers(script, tmp_path, capsys):
     graphs.main(["grid6", "--only", "bfs", "--peers", "--validate", "0", *options])
     assert (tmp_path / "grid6.npz").stat().st_mtime_ns == made
     assert "beside no peer" in capsys.readouterr().out
+
+
+def test_changes_beside_peers(script, tmp_path, capsys):
+    options = ["--device", "cpu", "--sizes", "1", "20", "--repeat", "2", "--networkit"]
+    options += ["--cache", str(tmp_path), "--plot", str(tmp_path / "crossover.png")]
+    script("dynamic").main(["rmat7", "grid9", *options])
+    out = capsys.readouterr().out
+    for kind in ("insert", "near", "delete", "mix"):
+        assert out.count(f" {kind} ") == 4, out
+    assert ("NetworKit ms" in out) == bool(importlib.util.find_spec("networkit"))
+    assert "WRONG" not in out
+    assert (tmp_path / "crossover.png").stat().st_size > 10000
 
 
 def test_other_answers_are_told(script, tmp_path, capsys):
