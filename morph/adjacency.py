@@ -125,6 +125,8 @@ class Adjacency:
     def sort_by(self, column: str | None) -> None:
         """Order out-edges by a column from now on."""
         self.sorted_by = column
+        if self.loose:
+            self.clear()
         self._built.pop("out", None)
 
     def set_out(self, offsets: Array) -> None:
@@ -154,6 +156,16 @@ class Adjacency:
         offsets, ids = found or self._build(direction)
         self._built[direction] = built = self._padded(offsets), ids
         return built
+
+    def at(self, direction: str, point: int) -> Array:
+        """Give the ids of a point's edges, in order; of loose rows in time of their number."""
+        device = self.points.device
+        with device.active():
+            if self.loose and direction in ("out", "in"):
+                return self.rows(direction).entries_at(device.asarray([point]))
+            offsets, ids = self.index(direction)
+            first, last = int(offsets[point]), int(offsets[point + 1])
+            return device.xp.arange(first, last) if ids is None else ids[first:last]
 
     # --- loose rows ------------------------------------------------------------------------------
 
