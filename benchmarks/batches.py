@@ -10,21 +10,27 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
 from common import devices, table
-from inputs import Input, load
 
 import morph
-from morph import validate
+from morph import generate, validate
 from morph.timing import synchronize
 
+MAKERS = {
+    "rmat": lambda size, to: generate.rmat(size, weight=(1, 255), device=to),
+    "uniform": lambda size, to: generate.uniform(1 << size, 2 << size, weight=(1, 255), device=to),
+    "grid": lambda size, to: generate.grid(size, size, weight=(1, 255), device=to),
+}
 
-def graph(of: Input, device: str) -> morph.Graph:
-    g = morph.Graph.from_csr(of.offsets, of.dst, weight=of.weight.astype(np.int32), device=device)
+
+def graph(name: str, device: str) -> morph.Graph:
+    """The arcs of a symmetric graph, taken for directed edges; both indices are there."""
+    kind = name.rstrip("0123456789")
+    offsets, dst, weight = MAKERS[kind](int(name[len(kind) :]), device).csr()
+    g = morph.Graph.from_csr(offsets, dst, weight.astype(np.int32), device=device)
     g.adjacency("out"), g.adjacency("in")
     return g
 
@@ -48,14 +54,15 @@ def held(g: morph.Graph) -> int:
     return total
 
 
-def rates(of: Input, g: morph.Graph, size: int, memory: str, repeat: int, pairs: bool) -> dict:
-    rng = np.random.default_rng(size)
-    xp = g.device.xp if memory == "device" else np
+def rates(name: str, arcs: int, g: morph.Graph, size: int, memory: str, repeat: int, pairs: bool):
+    rng, old = np.random.default_rng(size), g.edges.columns
     took: dict[str, list[float]] = {"insert": [], "update": [], "delete": []}
     for _ in range(repeat + 1):
-        src, dst = (rng.integers(0, of.arcs, size) for _ in range(2))
-        batch = of.src[src], of.dst[dst], rng.integers(1, 255, size).astype(np.int32)
-        batch = tuple(xp.asarray(a) for a in batch)
+        at, to = (g.device.asarray(rng.integers(0, arcs, size)) for _ in range(2))
+        weight = rng.integers(1, 255, size).astype(np.int32)
+        batch = old["src"].array[at], old["dst"].array[to], g.device.asarray(weight)
+        if memory == "host":
+            batch = tuple(map(g.device.to_host, batch))
         seconds, done = clock(lambda: g.apply(inserts=batch))
         took["insert"].append(seconds)
         ids = done.inserted if memory == "device" else g.device.to_host(done.inserted)
@@ -65,7 +72,7 @@ def rates(of: Input, g: morph.Graph, size: int, memory: str, repeat: int, pairs:
         seconds, done = clock(lambda: g.apply(deletes=gone))
         took["delete"].append(seconds)
         assert len(done.deleted) == size and not done.absent
-    row = {"graph": of.name, "device": g.device.name, "from": memory, "batch": size}
+    row = {"graph": name, "device": g.device.name, "from": memory, "batch": size}
     for name, times in took.items():
         t = statistics.median(times[1:] if repeat > 1 else times)
         row[f"{name} us"], row[f"{name} M/s"] = t * 1e6, size / t / 1e6
@@ -87,7 +94,6 @@ def static(g: morph.Graph) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("graphs", nargs="*", default=["rmat18"])
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "morph-graphs")
     parser.add_argument("--device", default="all")
     parser.add_argument("-b", "--batch", type=float, nargs="+", default=[1, 100, 1e4, 1e6])
     parser.add_argument("--repeat", type=int, default=5)
@@ -98,14 +104,14 @@ def main() -> None:
     args = parser.parse_args()
     rows, after = [], []
     for name in args.graphs:
-        of = load(name, args.folder)
         for device in devices(args.device):
-            g = graph(of, device)
+            g = graph(name, device)
+            arcs = len(g.edges)
             packed = static(g) if args.static else {}
-            before = held(g) / of.arcs
+            before = held(g) / arcs
             for size in map(int, args.batch):
                 for memory in args.memory if device != "cpu" else ["host"]:
-                    rows.append(rates(of, g, size, memory, args.repeat, args.pairs))
+                    rows.append(rates(name, arcs, g, size, memory, args.repeat, args.pairs))
             if args.check:
                 validate.index(g)
             row = {"graph": name, "device": g.device.name, "B/edge": before}

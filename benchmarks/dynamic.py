@@ -4,10 +4,10 @@
 
 Inputs are named as `inputs` says; the source is point 0.  Batches hold --sizes edges: ``insert``
 random pairs, ``near`` pairs two edges apart, with weights of edges that are there; ``delete``
-random edges; ``mix`` a third each of near pairs, deletions, and new weights.  A time is the median of
---repeat batches, arrays of the host in; ``graph`` is for the graph, ``repair`` for the distances
-and predecessors.  ``anew`` is `morph.sssp` with predecessors on the same changed graph, ``SciPy``
-its Dijkstra on the graph as it was.  After each batch the distances are held against new ones.
+random edges; ``mix`` a third each of near pairs, deletions, and new weights.  One follows the
+other.  A time is the median of --repeat batches, arrays of the host in; ``graph`` is for the graph,
+``repair`` for the distances and predecessors.  ``anew`` is `morph.sssp` with predecessors on the
+same changed graph, ``SciPy`` its Dijkstra on the graph as it was.  After each batch the distances are held against new ones.
 NetworKit's DynDijkstra follows the same batches; ``right`` says in how many of them it was.
 ``--share 1`` never computes anew: so the crossover is seen.
 """
@@ -80,15 +80,20 @@ def host(g: morph.Graph, x: Any) -> np.ndarray:
 
 
 class NetworKit:
-    """Its DynDijkstra on the same batches; the lightest of parallel edges is kept by hand."""
+    """Its DynDijkstra on the same batches, of the lightest of parallel edges."""
 
-    def __init__(self, graph: Input) -> None:
+    def __init__(self, g: morph.Graph) -> None:
         import networkit
 
         self.nk = networkit
-        src, dst, weight = graph.once
-        ends = src.astype(np.uint64), dst.astype(np.uint64)
-        self.g = networkit.GraphFromCoo((weight.astype(np.float64), ends), n=graph.n, weighted=True)
+        src, dst, weight = (host(g, a) for a in g.edge_list())
+        order = np.lexsort((weight, dst, src))
+        order = order[src[order] < dst[order]]
+        first = np.ones(len(order), bool)
+        first[1:] = (np.diff(src[order]) != 0) | (np.diff(dst[order]) != 0)
+        src, dst, weight = (a[order[first]] for a in (src, dst, weight))
+        ends, n = (src.astype(np.uint64), dst.astype(np.uint64)), len(g.points)
+        self.g = networkit.GraphFromCoo((weight.astype(np.float64), ends), n=n, weighted=True)
         self.way = networkit.distance.DynDijkstra(self.g, 0)
         self.way.run()
 
@@ -135,17 +140,18 @@ def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict
     matrix = csr_array((graph.weight, graph.dst, graph.offsets), shape=(graph.n, graph.n))
     scipy = timed(lambda: csgraph.dijkstra(matrix, indices=0))[0]
     rows = []
+    g = graph.graph(device)
+    dynamic = morph.DynamicSSSP(g, 0)
+    if options.share is not None:
+        dynamic.share = options.share
+    changes = Changes(graph, g)
     for kind in options.kinds:
         for size in options.sizes:
             if size * 4 > graph.arcs:
                 continue
-            g = graph.graph(device)
-            dynamic = morph.DynamicSSSP(g, 0)
-            if options.share is not None:
-                dynamic.share = options.share
-            changes = Changes(graph, g)
             has = options.networkit and size <= PEER_MOST
-            peer = NetworKit(graph) if has and importlib.util.find_spec("networkit") else None
+            there = has and importlib.util.find_spec("networkit")
+            peer = NetworKit(g) if there else None
             for _ in range(2):  # compiles, makes rows with room, grows lists
                 done = dynamic.apply(**changes.batch(kind, size))
                 if peer:
@@ -158,8 +164,7 @@ def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict
                 parts.append((done.graph_seconds, done.repair_seconds))
                 if peer:
                     theirs.append(peer.run(g, done.applied))
-                want = morph.sssp(g, 0).distance
-                if bool((want != dynamic.distance).any()):
+                if bool((morph.sssp(g, 0).distance != dynamic.distance).any()):
                     raise SystemExit(f"{graph.name}, {kind}, {size}: WRONG")
             anew = statistics.median(
                 timed(lambda: morph.sssp(g, 0, predecessors=True))[0] for _ in range(3)

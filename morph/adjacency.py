@@ -13,6 +13,7 @@ from morph.table import Table
 from morph.values import check_ids
 
 PART = 1 << 20  # keys looked at together
+SMALL = 500  # changes that one thread of a CPU makes: see LEAST_ITEMS in kernels/team.h
 
 Index = tuple[Array, Array | None]
 """Offsets by point (int64), and edge ids (int32), None if entry k is edge k."""
@@ -99,7 +100,7 @@ class Adjacency:
         Rows have room, and batches change them in place; then what `index` gives is a copy.
     """
 
-    __slots__ = ("_batch", "_built", "_loose", "edges", "loose", "points", "sorted_by")
+    __slots__ = ("_batches", "_built", "_loose", "edges", "loose", "points", "sorted_by")
 
     def __init__(self, points: Table, edges: Table) -> None:
         self.points = points
@@ -108,7 +109,7 @@ class Adjacency:
         self._built: dict[str, Index] = {}
         self.loose = False
         self._loose: dict[str, Loose] = {}
-        self._batch: Table | None = None
+        self._batches: dict[bool, Table] = {}
 
     @property
     def built(self) -> bool:
@@ -124,6 +125,8 @@ class Adjacency:
     def sort_by(self, column: str | None) -> None:
         """Order out-edges by a column from now on."""
         self.sorted_by = column
+        if self.loose:
+            self.clear()
         self._built.pop("out", None)
 
     def set_out(self, offsets: Array) -> None:
@@ -153,6 +156,16 @@ class Adjacency:
         offsets, ids = found or self._build(direction)
         self._built[direction] = built = self._padded(offsets), ids
         return built
+
+    def at(self, direction: str, point: int) -> Array:
+        """Give the ids of a point's edges, in order; of loose rows in time of their number."""
+        device = self.points.device
+        with device.active():
+            if self.loose and direction in ("out", "in"):
+                return self.rows(direction).entries_at(device.asarray([point]))
+            offsets, ids = self.index(direction)
+            first, last = int(offsets[point]), int(offsets[point + 1])
+            return device.xp.arange(first, last) if ids is None else ids[first:last]
 
     # --- loose rows ------------------------------------------------------------------------------
 
@@ -187,7 +200,7 @@ class Adjacency:
         moved, before = False, self._addresses()
         while self._loose:
             names, near, far = self._sides(src, dst)
-            short = put_in(self._table(), [self.rows(d) for d in names], ids, near, far)
+            short = put_in(self._table(ids.size), [self.rows(d) for d in names], ids, near, far)
             if not short:
                 break
             for d in names:
@@ -202,7 +215,7 @@ class Adjacency:
 
         names, near, far = self._sides(src, dst)
         if names:
-            take_out(self._table(), [self.rows(d) for d in names], ids, near, far)
+            take_out(self._table(ids.size), [self.rows(d) for d in names], ids, near, far)
         self._built.clear()
 
     def find(self, src: Array, dst: Array, after: Array) -> Array:
@@ -210,7 +223,7 @@ class Adjacency:
         from morph.inplace import find  # noqa: PLC0415
 
         names, near, far = self._sides(src, dst)
-        return find(self._table(), [self.rows(d) for d in names], near, far, after)
+        return find(self._table(src.size), [self.rows(d) for d in names], near, far, after)
 
     def refresh(self) -> None:
         """Forget copies of loose rows, which have changed."""
@@ -221,10 +234,12 @@ class Adjacency:
         names: list[str] = [d for d in ("out", "in") if d in self._loose]
         return (names, dst, src) if names == ["in"] else (names, src, dst)
 
-    def _table(self) -> Table:
-        if self._batch is None:
-            self._batch = batch_table(self.points.device)
-        return self._batch
+    def _table(self, count: int) -> Table:
+        """Where a batch of so many edges lies: a launch takes threads by a table's capacity."""
+        large = count > SMALL
+        if large not in self._batches:
+            self._batches[large] = batch_table(self.points.device, 0 if large else SMALL)
+        return self._batches[large]
 
     def _addresses(self) -> list[tuple[int, int]]:
         return [(s.rows.capacity, s.limit) for s in self._loose.values()]
@@ -238,9 +253,9 @@ class Adjacency:
             tidy = self._with_room(direction)
             if tidy is not None:
                 self._loose[direction] = rows = tidy
-                top = 0 if rows.limit > rows.shares()[0] + 4 * count else top
-        if top:
-            rows.grow(min(max(rows.limit + rows.limit // 4, top + 4 * count), ID_LIMIT))
+                if rows.limit >= (top := rows.shares()[0]) + 4 * count:
+                    return
+        rows.grow(min(max(rows.limit + rows.limit // 4, top + 4 * count), ID_LIMIT))
 
     def _with_room(self, direction: str) -> Loose | None:
         """The built index of a direction, as rows with room."""

@@ -131,10 +131,7 @@ class Named:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """A checked batch: arrays on the graph's device, of the columns' types.
-
-    A few `inserts` stay on the host, all of them.
-    """
+    """A checked batch: arrays on the graph's device, of the columns' types; if few, on the host."""
 
     inserts: dict[str, Array]
     count: int  # of inserts
@@ -230,7 +227,7 @@ def _checked_ids(g: Graph, given: Any, where: str, table: Any) -> Array:
 def _ids(g: Graph, given: Any, where: str, table: Any) -> Array:
     if given is None:
         return none(g.device)
-    return g.device.asarray(_checked_ids(g, given, where, table))
+    return _checked_ids(g, given, where, table)
 
 
 def none(device: Device) -> Array:
@@ -281,7 +278,7 @@ def _updates(g: Graph, given: Any) -> Named:
         _, arrays = prepare(g.edges, named.count, {"weight": weight})
     except (TypeError, ValueError, OverflowError) as e:
         raise _named_by(e, "updates") from None
-    named.weight = g.device.asarray(arrays["weight"])
+    named.weight = arrays["weight"]
     return named
 
 

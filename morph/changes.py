@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from morph.batch import Applied, Batch, Named, candidates, none, pair_keys
+from morph.batch import Applied, Batch
 from morph.device import Array, is_host
 from morph.dtypes import ID_LIMIT
+from morph.named import edges_to_delete, edges_to_update, points_to_delete
 from morph.store import COMMITTED, COUNT, HEAD, TAIL
 from morph.table import Table
 
 if TYPE_CHECKING:
     from morph.graph import Graph
 
-ROUNDS = 8  # of looking for further edges of one pair, before all edges are sorted
 SHARE = 4  # of batches that change more than this part of the edges, no index is made to follow
 
 
@@ -37,11 +37,16 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
     xp, edges, columns = g.device.xp, g.edges, g.edges.columns
     back = None if g.directed else g.reverses()
     held = g._pairs
-    points, absent, repeated = _points(g, batch) if batch.points.size else (batch.points, 0, 0)
-    gone, more = _deleted(g, batch.deletes, points, back)
+    points, absent, repeated = (
+        points_to_delete(g, batch) if batch.points.size else (batch.points, 0, 0)
+    )
+    gone, more = edges_to_delete(g, batch.deletes, points, back)
     absent, repeated = absent + more[0], repeated + more[1]
-    changed, values, more = _updated(g, batch.updates, gone, back)
+    changed, values, more = edges_to_update(g, batch.updates, gone, back)
     absent, repeated = absent + more[0], repeated + more[1]
+    asarray = g.device.asarray
+    points, gone, changed = asarray(points), asarray(gone), asarray(changed)
+    values = values if values is None else asarray(values)
     given = _with_reverses(g, batch)
     total = int(given["src"].size) if given else 0
     if gone.size:
@@ -126,184 +131,6 @@ def _of(array: Array, ids: Array) -> Array:
 
 def _put(array: Array, at: Array, values: Any) -> None:
     array[at] = values
-
-
-# --- which rows ----------------------------------------------------------------------------------
-
-
-def _points(g: Graph, batch: Batch) -> tuple[Array, int, int]:
-    """The points to delete, ascending; how many are dead, and how many are named again."""
-    asked = batch.points
-    points = g.device.xp.unique(asked)
-    repeated, absent = int(asked.size - points.size), 0
-    if points.size and g.points.deletes:
-        alive = g.points.hidden("dead")[points] == 0
-        absent = int(points.size) - int(alive.sum())
-        points = points[alive]
-    if points.size and batch.count:
-        mark = g.device.zeros(len(g.points), np.bool_)
-        mark[points] = True
-        for name in ("src", "dst"):
-            bad = mark[g.device.asarray(batch.inserts[name])]
-            if bool(bad.any()):
-                k = int(bad.argmax())
-                p = int(batch.inserts[name][k])
-                raise ValueError(f"inserts.{name}[{k}] = {p} is deleted in this batch")
-    return points, absent, repeated
-
-
-def _deleted(
-    g: Graph, named: Named, points: Array, back: Array | None
-) -> tuple[Array, tuple[int, int]]:
-    """Ids of the edges to delete, ascending; how many are absent, how many named again."""
-    xp = g.device.xp
-    if not named.count and not points.size:
-        return points, (0, 0)
-    found, absent = _found(g, named, back is not None, many=True)
-    ids = _unique(xp, found if back is None else xp.concatenate([found, back[found]]))
-    once = _unique(xp, found if back is None else xp.minimum(found, back[found]))
-    repeated = int(found.size - once.size)
-    if points.size and g.loose:
-        index = g._adjacency
-        at = [index.rows(d).entries_at(points) for d in ("out", "in")[: 1 + (back is None)]]
-        if back is not None:
-            at.append(back[at[0]])
-        ids = _unique(xp, xp.concatenate([ids, *at]))
-    elif points.size:
-        mark = g.device.zeros(len(g.points), np.bool_)
-        mark[points] = True
-        ends = [g.edges.columns[c].array[: len(g.edges)] for c in ("src", "dst")]
-        at = (mark[ends[0]] & (ends[0] >= 0)) | (mark[ends[1]] & (ends[1] >= 0))
-        if g.edges.deletes:
-            at &= g.edges.alive
-        ids = _unique(xp, xp.concatenate([ids, xp.flatnonzero(at).astype(np.int32)]))
-    return ids, (absent, repeated)
-
-
-def _updated(
-    g: Graph, named: Named, gone: Array, back: Array | None
-) -> tuple[Array, Array | None, tuple[int, int]]:
-    """Ids of the edges to change, ascending, their weights; how many absent, how many again."""
-    xp = g.device.xp
-    if not named.count:
-        return none(g.device), named.weight, (0, 0)
-    dying = None
-    if gone.size:
-        dying = g.device.zeros(len(g.edges), np.bool_)
-        dying[gone] = True
-    at, absent = _found(g, named, back is not None, many=False, without=dying, places=True)
-    ids, where = at
-    count = int(ids.size)
-    once = _unique(xp, ids if back is None else xp.minimum(ids, back[ids]))
-    if back is not None:
-        ids, where = xp.concatenate([ids, back[ids]]), xp.concatenate([where, where])
-    words = (ids.astype(np.int64) << 32) | where
-    words.sort()
-    last = xp.ones(words.size, bool)
-    last[:-1] = (words[1:] >> 32) != (words[:-1] >> 32)
-    words = words[last]
-    assert named.weight is not None
-    values = named.weight[words & 0xFFFFFFFF]
-    return (words >> 32).astype(np.int32), values, (absent, count - int(once.size))
-
-
-def _found(
-    g: Graph, named: Named, both: bool, many: bool, without: Array | None = None,
-    places: bool = False,
-) -> tuple[Any, int]:  # fmt: skip
-    """The live edges that are named; and how many are not there.
-
-    Pairs name the edge of the least id; with ``many`` the k-th mention of a pair names its k-th
-    edge.  Of a graph that is not directed (``both``) the pair's order does not count.
-    """
-    xp, edges = g.device.xp, g.edges
-    if named.ids is not None:
-        ids, live = named.ids, xp.ones(named.ids.size, bool)
-        if edges.deletes:
-            live &= edges.hidden("dead")[ids] == 0
-        if without is not None:
-            live &= ~without[ids]
-    else:
-        src, dst = named.src, named.dst
-        if both:
-            src, dst = xp.minimum(src, dst), xp.maximum(src, dst)
-        assert src is not None
-        ids, live = _search(g, src, dst, many, without)
-    found = ids[live].astype(np.int32)
-    absent = int(ids.size - found.size)
-    return ((found, xp.flatnonzero(live)) if places else found), absent
-
-
-def _search(
-    g: Graph, src: Array, dst: Array, many: bool, without: Array | None
-) -> tuple[Array, Array]:
-    """For each pair the edge it names, and whether there is one."""
-    if g.loose:
-        found = _search_rows(g, src, dst, many, without)
-        if found is not None:
-            return found, found >= 0
-    xp, columns = g.device.xp, g.edges.columns
-    ids = candidates(g, src)
-    if without is not None:
-        ids = ids[~without[ids]]
-    keys = pair_keys(columns["src"].array[ids], columns["dst"].array[ids])
-    order = xp.argsort(keys, kind="stable")
-    keys, ids = keys[order], ids[order]
-    asked = pair_keys(src, dst)
-    at = xp.searchsorted(keys, asked, "left")
-    if many:
-        mine = xp.argsort(asked, kind="stable")
-        line = asked[mine]
-        rank = xp.empty(asked.size, np.int64)
-        rank[mine] = xp.arange(asked.size) - xp.searchsorted(line, line, "left")
-        at = at + rank
-    live = at < xp.searchsorted(keys, asked, "right")
-    if not ids.size:
-        return xp.zeros(asked.size, np.int64), live
-    return ids[xp.minimum(at, ids.size - 1)], live
-
-
-def _search_rows(
-    g: Graph, src: Array, dst: Array, many: bool, without: Array | None
-) -> Array | None:
-    """For each pair the edge it names, -1 if there is none; None if that takes many rounds."""
-    xp, count = g.device.xp, int(src.size)
-    rank = xp.zeros(count, np.int64)
-    before = xp.zeros(count, np.int64)  # the mention of the same pair before
-    last = 0
-    if many and count > 1:
-        asked = pair_keys(src, dst)
-        order = xp.argsort(asked, kind="stable")
-        line = asked[order]
-        rank[order] = xp.arange(count) - xp.searchsorted(line, line, "left")
-        before[order[1:]] = order[:-1]
-        last = int(rank.max())
-    if last > ROUNDS:
-        return None
-    found = xp.full(count, -1, np.int32)
-    for r in range(last + 1):
-        mine: Any = xp.flatnonzero(rank == r) if last else slice(None)
-        some, to = src[mine], dst[mine]
-        after = found[before[mine]] if r else xp.full(int(some.size), -1, np.int32)
-        now = g._adjacency.find(some, to, after)
-        if r:  # what follows an absent one is absent
-            now[after < 0] = -1
-        found[mine] = now
-    for _ in range(ROUNDS if without is not None else 0):
-        assert without is not None
-        again = xp.flatnonzero((found >= 0) & without[found])
-        if not again.size:
-            return found
-        found[again] = g._adjacency.find(src[again], dst[again], found[again])
-    return found if without is None else None
-
-
-def _unique(xp: Any, ids: Array) -> Array:
-    """Ids once each, ascending; without `unique`, which is slow for few."""
-    ids = xp.sort(ids)
-    first = xp.ones(ids.size, bool)
-    first[1:] = ids[1:] != ids[:-1]
-    return ids[first]
 
 
 # --- rows come and go ----------------------------------------------------------------------------

@@ -98,6 +98,8 @@ class Device:
 
         Copies only if ``x`` lies elsewhere or has another type.
         """
+        if self.kind != "cuda" and type(x) is np.ndarray:
+            return x if dtype is None else np.asarray(x, dtype)
         x = _of_dlpack(x)
         if self.kind != "cuda":
             return np.asarray(self.to_host(x), dtype)
@@ -113,6 +115,8 @@ class Device:
 
     def to_host(self, x: Any) -> np.ndarray[Any, Any]:
         """Give ``x`` as a NumPy array; waits for the GPU if it lies there."""
+        if type(x) is np.ndarray:
+            return x
         x = _of_dlpack(x)
         if hasattr(x, "__cuda_array_interface__"):
             if not hasattr(x, "get"):  # another library's array: CuPy wraps it without a copy

@@ -323,20 +323,17 @@ class Graph(Making):
 
     def degree(self, point: Any = None, direction: str = "out") -> Any:
         """Count the edges at one point (an int), or at every point (shape (n,), int64)."""
+        if point is not None:
+            return int(self._adjacency.at(direction, self._point(point)).size)
         offsets, _ = self.adjacency(direction)
-        if point is None:
-            with self.device.active():
-                return offsets[1:] - offsets[:-1]
-        p = self._point(point)
-        return int(offsets[p + 1] - offsets[p])
+        with self.device.active():
+            return offsets[1:] - offsets[:-1]
 
     def edge(self, src: Any, dst: Any) -> Row | None:
         """Find the first edge between two points in adjacency order; None if there is none."""
         u, v = self._point(src), self._point(dst)
-        offsets, ids = self.adjacency("out")
-        first, last = int(offsets[u]), int(offsets[u + 1])
         with self.device.active():
-            at = self.device.xp.arange(first, last) if ids is None else ids[first:last]
+            at = self._adjacency.at("out", u)
             hit = self.device.xp.flatnonzero(self.edges.columns["dst"].array[at] == v)
             return Row(self.edges, int(at[hit[0]])) if hit.size else None
 
@@ -366,6 +363,8 @@ class Graph(Making):
         g.out_identity, g._made = self.out_identity, self._made
         if self.edge_order is not None:
             g.edge_order = g.device.copy(self.edge_order)
+        if self._pairs is not None:
+            g._pairs = g.device.copy(self._pairs)
         g._adjacency.copy_from(self._adjacency)
         return g
 
@@ -399,6 +398,10 @@ class Graph(Making):
         offsets, ids = self._adjacency.index("out")
         with self.device.active():
             old = xp.arange(count) if ids is None else ids.astype(np.int64)
+            if self.loose:  # rows are in no order
+                old |= self.edges.columns["src"].array[old].astype(np.int64) << 32
+                old.sort()
+                old &= 0xFFFFFFFF
             fresh = xp.zeros(self.points.live + 1, np.int64)
             fresh[1:] = xp.cumsum((offsets[1:] - offsets[:-1])[self.points.ids()])
             order = self._input_positions(old)

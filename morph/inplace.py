@@ -18,8 +18,6 @@ from morph.loose import Loose, load
 from morph.prelude import atomic_add, i32, i64
 from morph.table import Table
 
-FEW = 4096  # edges of a batch that one thread of a CPU puts in before others have come
-
 # The kernels know a direction by `turn`: 0 puts edges at their source, 1 at their destination.
 
 
@@ -255,12 +253,26 @@ def shorten_at(b, rows, turn):
 
 
 @program
-def remove(batch, rows, entries, places, turn):
-    foreach(batch, mark_at, rows, entries, places, turn)
-    foreach(batch, lift_at, rows, entries, turn)
-    foreach(batch, offer_at, rows, entries, places, turn)
-    foreach(batch, drop_at, rows, entries, places, turn)
-    foreach(batch, shorten_at, rows, turn)
+def remove_out(batch, rows, entries, places):
+    foreach(batch, mark_at, rows, entries, places, 0)
+    foreach(batch, lift_at, rows, entries, 0)
+    foreach(batch, offer_at, rows, entries, places, 0)
+    foreach(batch, drop_at, rows, entries, places, 0)
+    foreach(batch, shorten_at, rows, 0)
+
+
+@program
+def remove_both(batch, rows, entries, places, rows2, entries2, places2):
+    foreach(batch, mark_at, rows, entries, places, 0)
+    foreach(batch, lift_at, rows, entries, 0)
+    foreach(batch, offer_at, rows, entries, places, 0)
+    foreach(batch, drop_at, rows, entries, places, 0)
+    foreach(batch, shorten_at, rows, 0)
+    foreach(batch, mark_at, rows2, entries2, places2, 1)
+    foreach(batch, lift_at, rows2, entries2, 1)
+    foreach(batch, offer_at, rows2, entries2, places2, 1)
+    foreach(batch, drop_at, rows2, entries2, places2, 1)
+    foreach(batch, shorten_at, rows2, 1)
 
 
 # --- looking for edges ---------------------------------------------------------------------------
@@ -305,15 +317,14 @@ def put_in(batch: Table, sides: list[Loose], ids: Any, near: Any, far: Any) -> i
     load(batch, ids, near, far)
     args = [x for s in sides for x in (s.rows, s.entries, s.places, s.arena, s.limit)]
     run = insert_out if len(sides) == 1 else insert_both
-    return int(run.alone(batch, *args) if len(batch) < FEW else run(batch, *args))
+    return int(run(batch, *args))
 
 
 def take_out(batch: Table, sides: list[Loose], ids: Any, near: Any, far: Any) -> None:
     """Delete edges, from rows as `put_in`."""
     load(batch, ids, near, far)
-    run = remove.alone if len(batch) < FEW else remove
-    for turn, s in enumerate(sides):
-        run(batch, s.rows, s.entries, s.places, turn)
+    run = remove_out if len(sides) == 1 else remove_both
+    run(batch, *(x for s in sides for x in (s.rows, s.entries, s.places)))
 
 
 def find(batch: Table, sides: list[Loose], near: Any, far: Any, after: Any) -> Any:

@@ -169,10 +169,10 @@ def fill(table: Table) -> None:
     table.settle()
 
 
-def batch_table(device: Device) -> Table:
+def batch_table(device: Device, capacity: int) -> Table:
     """Where a batch lies while it is applied: a record of 32 bytes for each edge."""
     two, one = vec(np.int32, 2), np.int32
-    made = Table("batch", device, end=two, rank=two, edge=one, keep=one, far=one, at=one)
+    made = Table("batch", device, capacity, end=two, rank=two, edge=one, keep=one, far=one, at=one)
     made.pack("end", "rank", "edge", "keep", "far", "at")
     return made
 

@@ -104,7 +104,14 @@ def cast(a: Array, column: Column, rows: int, where: str) -> Array:
 
 def check_ids(a: Array, rows: int, where: str, table: str, lowest: int = 0) -> None:
     """Require ``lowest <= a < rows``; the error names the first offender and its position."""
-    if a.size == 0 or (int(a.min()) >= lowest and int(a.max()) < rows):
+    if a.size == 0:
+        return
+    if (
+        lowest == 0 and a.dtype.kind == "i" and a.dtype.isnative
+    ):  # negative ones are large unsigned ones: one pass
+        if int(a.view(f"u{a.dtype.itemsize}").max()) < rows:
+            return
+    elif int(a.min()) >= lowest and int(a.max()) < rows:
         return
     if a.ndim == 0:
         raise ValueError(f"{where} = {int(a)} is not a row of {table} ({rows} rows)")

@@ -7,10 +7,11 @@ import pytest
 from batches import Model
 from hypothesis import given
 from hypothesis import strategies as st
+from pretend import pretended
 from targets import tries
 
 import morph
-from morph import adjacency, batch, changes, loose, testing, validate
+from morph import adjacency, batch, changes, loose, named, testing, validate
 
 
 def small(target="cpu", directed=True):
@@ -51,12 +52,12 @@ def in_place(monkeypatch):
 
 
 def run_history(target, history, n=7):
-    directed, edges, batches = history
+    directed, edges, steps = history
     src, dst, w = (np.array([e[i] for e in edges], np.int32) for i in range(3))
     g = morph.Graph.from_edges(src, dst, weight=w, n=n, symmetrize=not directed, device=target)
     model = Model(g)
     model.check()
-    for b in batches:
+    for b in steps:
         if b["before"] == "compact":
             g.compact()
             model = Model(g)
@@ -95,6 +96,14 @@ def test_batches_in_place_on_cpu(in_place, history):
 @given(history=histories())
 def test_batches_on_python(in_place, history):
     run_history("python", history)
+
+
+@pytest.mark.parametrize("few", [0, 1 << 12])
+@tries(30)
+@given(history=histories())
+def test_batches_keep_host_and_device_apart(in_place, monkeypatch, few, history):
+    monkeypatch.setattr(batch, "FEW", few)
+    run_history(pretended(monkeypatch), history)
 
 
 @pytest.mark.gpu
@@ -136,6 +145,12 @@ def test_rows_of_many_changes_at_once(in_place, threads):
 
 def test_rows_of_many_changes_are_interpreted(in_place):
     churn("python", 3, 12, 60, 30)
+
+
+@pytest.mark.parametrize("few", [0, 100])
+def test_rows_of_many_changes_where_arrays_lie_apart(in_place, monkeypatch, few):
+    monkeypatch.setattr(batch, "FEW", few)
+    churn(pretended(monkeypatch), 6)
 
 
 @pytest.mark.gpu
@@ -209,9 +224,27 @@ def test_ids_are_used_again_and_memory_stays():
     assert g.edge_order is None or g.edge_order.size <= 5
 
 
+@pytest.mark.parametrize("target", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_steady_mix_takes_no_more_memory(in_place, monkeypatch, target):
+    monkeypatch.setattr(loose, "LEAST", 64)
+    rng = np.random.default_rng(4)
+    g = morph.Graph.from_edges(*rng.integers(0, 40, (2, 400)), device=target)
+    g.adjacency("in"), g.adjacency("out")
+    sizes = []
+    for step in range(1200):
+        ids = rng.choice(g.device.to_host(g.edges.ids()), 20, replace=False)
+        g.apply(tuple(rng.integers(0, 40, (2, 20))), ids)
+        rows = [g._adjacency.rows(d) for d in ("out", "in")]
+        sizes.append([g.edges.capacity, *(r.limit for r in rows)])
+        if step % 100 == 0:
+            validate.index(g)
+    early, late = np.max(sizes[:600], axis=0), np.max(sizes[600:], axis=0)
+    assert late[0] == early[0] <= 520 and (late <= 1400).all()  # 3.5 entries an edge
+
+
 def interrupted(run, n, error):
     """Raise at the n-th line of the store's own modules that ``run`` comes to; whether it did."""
-    left, files = [n], {m.__file__ for m in (changes, adjacency, loose, batch)}
+    left, files = [n], {m.__file__ for m in (changes, named, adjacency, loose, batch)}
 
     def trace(frame, event, arg):
         if frame.f_code.co_filename not in files:

@@ -149,6 +149,16 @@ def test_a_graph_that_is_copied_or_sorted_or_compacted():
     copy.sort_edges("weight")
     copy.apply(([1], [2], [0]))
     assert not copy.loose and copy.edge(1, 2).weight == 0
+    assert sum(g.degree(p) for p in range(9)) == g.edges.live == int(g.degree().sum())
+    g.sort_edges("weight")
+    assert not g.loose
+    validate.index(g)
+    g.sort_edges(None)
+    g.adjacency("out"), g.apply(([1, 0], [2, 2], [0, 7]))
+    kept = list(zip(*(a.tolist() for a in g.edge_list()), strict=True))
+    assert g.loose and (1, 2, g.edge(1, 2).weight) in kept
     g.compact()
+    now = [g.edges.src.array, g.edges.dst.array, g.edges.weight.array]
+    assert list(zip(*(a.tolist() for a in now), strict=True)) == sorted(kept, key=lambda e: e[0])
     assert g.out_identity and not g.loose
     validate.index(g)

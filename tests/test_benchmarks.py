@@ -51,6 +51,18 @@ def test_graphs_beside_peers(script, tmp_path, capsys):
     assert "beside no peer" in capsys.readouterr().out
 
 
+def test_changes_beside_peers(script, tmp_path, capsys):
+    options = ["--device", "cpu", "--sizes", "1", "20", "--repeat", "2", "--networkit"]
+    options += ["--cache", str(tmp_path), "--plot", str(tmp_path / "crossover.png")]
+    script("dynamic").main(["rmat7", "grid9", *options])
+    out = capsys.readouterr().out
+    for kind in ("insert", "near", "delete", "mix"):
+        assert out.count(f" {kind} ") == 4, out
+    assert ("NetworKit ms" in out) == bool(importlib.util.find_spec("networkit"))
+    assert "WRONG" not in out
+    assert (tmp_path / "crossover.png").stat().st_size > 10000
+
+
 def test_other_answers_are_told(script, tmp_path, capsys):
     graphs, peers = script("graphs"), script("peers")
     way = peers.Way(lambda s: None, lambda found: np.zeros(36))
@@ -81,7 +93,8 @@ def test_inputs(script, tmp_path):
 @pytest.mark.parametrize(
     "name, options",
     [("bfs", "--side 9 --device cpu --repeat 1"), ("lines", ""),
-     ("balance", "--scale 5 --side 6 --device cpu --repeat 1")],
+     ("balance", "--scale 5 --side 6 --device cpu --repeat 1"),
+     ("batches", "rmat6 --device cpu -b 1 20 --repeat 1 --check --pairs")],
 )  # fmt: skip
 def test_others_run(script, name, options, capsys):
     script(name, *options.split()).main()

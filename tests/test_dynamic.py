@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from pretend import pretended
 from scipy.sparse import coo_array, csgraph
 from targets import host
 
@@ -166,11 +167,18 @@ class Changing(RuleBasedStateMachine):
         self.compare()
 
 
+def test_arrays_of_host_and_device_are_kept_apart(monkeypatch):
+    run(pretended(monkeypatch), contextlib.nullcontext, 4, monkeypatch)
+
+
 def test_after_every_batch(target, monkeypatch):
+    way = (lambda: testing.team(3)) if target == "cpu" else contextlib.nullcontext
+    run(target, way, {"python": 5, "cpu": 10, "cuda": 4}[target], monkeypatch)
+
+
+def run(target, way, examples, monkeypatch):
     monkeypatch.setattr(following, "ALONE", 2)  # so that repairs stop, and go on with more threads
     quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-    way = (lambda: testing.team(3)) if target == "cpu" else contextlib.nullcontext
-    examples = {"python": 5, "cpu": 12, "cuda": 4}[target]
     run_state_machine_as_test(
         lambda: Changing(target, way),
         settings=settings(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pretend import pretended
 from small import contents
 from targets import tries
 
@@ -54,6 +55,17 @@ def test_a_snapshot_is_the_graph(tmp_path, directed):
     io.write_snapshot(tmp_path / "g", g)
     same(g, io.read_snapshot(tmp_path / "g"))
     assert os.listdir(tmp_path) == ["g"]
+
+
+def test_a_snapshot_where_arrays_lie_apart(tmp_path, monkeypatch):
+    there = pretended(monkeypatch)
+    io.write_snapshot(tmp_path / "g", changed(target=there))
+    same(changed(), io.read_snapshot(tmp_path / "g"))
+    same(changed(target=there), io.read_snapshot(tmp_path / "g", there))
+    with io.Journal(tmp_path / "g", changed(target=there)) as journal:
+        journal.apply((there.asarray([0, 2]), [3, 3], [1, 1]))
+    with io.Journal(tmp_path / "g", device=there) as again:
+        same(journal.graph, again.graph)
 
 
 @pytest.mark.gpu

@@ -68,6 +68,15 @@ def compile_all(seen, wanted):
         assert cubin[:4] == b"\x7fELF" and name.encode() in cubin
 
 
+def follow_changes():
+    for dtype in (np.int32, np.float32):
+        weight = np.array([3, 1, 2], dtype)
+        for both in (False, True):
+            g = morph.Graph.from_edges([0, 1, 2], [1, 2, 3], weight=weight, symmetrize=both)
+            morph.DynamicSSSP(g).apply(inserts=([0], [3], weight[:1]))
+    morph.DynamicBFS(g), morph.DynamicComponents(g).apply(deletes=[0])
+
+
 def test_algorithms(units, monkeypatch):
     monkeypatch.setattr(changes, "SHARE", 0)
     weight = np.array([3, 1, 2, 5], np.int32)
@@ -82,6 +91,7 @@ def test_algorithms(units, monkeypatch):
     morph.pagerank(g), morph.pagerank(g, weighted=True), morph.betweenness(g, sources=[0])
     with mock.patch.object(triangles, "SHORT", -1):  # else the rows of so few edges are merged
         morph.triangle_count(g)
+    follow_changes()
     g.points.add("x", np.float64, fill=2)
 
     @morph.func
@@ -92,7 +102,7 @@ def test_algorithms(units, monkeypatch):
     both = morph.Graph.from_edges([0, 1], [1, 2], weight=[0, 0], symmetrize=True)
     for loose in (g, both):  # the same on rows with room, of one direction and of both
         loose.apply(([0], [1], [1]), [0])
-        loose.adjacency("in"), loose.apply(([0], [1], [1]), [1])
+        loose.adjacency("in"), loose.apply(([0], [1], [1]), ([0], [1]))
         assert loose.loose
         morph.bfs(loose), morph.sssp(loose), morph.pagerank(loose), morph.core_number(loose)
     cross = [[0, 0], [2, 2], [0, 2], [2, 0]]

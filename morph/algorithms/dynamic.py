@@ -17,7 +17,6 @@ from morph.algorithms.components import connected_components
 from morph.algorithms.following import Dynamic
 from morph.algorithms.scratch import live_edges, source_ids
 from morph.algorithms.sssp import EDGES, sssp
-from morph.batch import Applied
 from morph.graph import Graph
 from morph.kernel import func
 from morph.prelude import f32, i32, i64
@@ -137,7 +136,7 @@ class DynamicSSSP(Dynamic):
         delta = float(weight.mean(dtype=np.float64)) * EDGES * len(self._tree) / weight.size
         return min(delta, float(self._most) / 2)
 
-    def _check(self, applied: Applied) -> None:
+    def _check(self, applied: Any) -> None:
         _keep_sources(self, applied)
 
     def _refuse_overflow(self) -> None:
@@ -203,7 +202,7 @@ class DynamicBFS(Dynamic):
     def _delta(self) -> Any:
         return LEVELS
 
-    def _check(self, applied: Applied) -> None:
+    def _check(self, applied: Any) -> None:
         _keep_sources(self, applied)
 
 
@@ -266,7 +265,7 @@ class DynamicComponents(Dynamic):
         return ids.astype(np.int32)
 
 
-def _keep_sources(dynamic: Any, applied: Applied) -> None:
+def _keep_sources(dynamic: Any, applied: Any) -> None:
     """Refuse to delete a source."""
     if not applied.points.size:
         return

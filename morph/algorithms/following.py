@@ -17,10 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms import repair as steps
-from morph.batch import Applied
 from morph.collect import Collection, Flag
 from morph.graph import Graph
-from morph.kernel import Function
 from morph.prelude import i32
 from morph.table import Table
 
@@ -42,7 +40,7 @@ class Update(NamedTuple):
     graph_seconds, repair_seconds : float
         For changing the graph, and for repairing the values.
     applied : Applied
-        What the batch did to the graph.
+        What the batch did to the graph, as `Graph.apply` gives it.
     """
 
     decision: str
@@ -50,7 +48,7 @@ class Update(NamedTuple):
     rounds: int
     graph_seconds: float
     repair_seconds: float
-    applied: Applied
+    applied: Any
 
 
 class Dynamic:
@@ -59,8 +57,8 @@ class Dynamic:
     Subclasses say what an edge costs, what a point begins with, and how all is computed anew.
     """
 
-    _cost: Function
-    _start: Function
+    _cost: Any  # functions of the language
+    _start: Any
 
     def __init__(self, graph: Graph, dtype: Any, far: Any, most: Any) -> None:
         self.graph = graph
@@ -99,7 +97,7 @@ class Dynamic:
         """How far values may lie apart that are pushed together."""
         raise NotImplementedError
 
-    def _check(self, applied: Applied) -> None:
+    def _check(self, applied: Any) -> None:
         """Refuse changes after which there is no answer."""
 
     # --- changes ---------------------------------------------------------------------------------
@@ -128,7 +126,7 @@ class Dynamic:
         begin = perf_counter()
         told: list[Any] = []
 
-        def then(applied: Applied) -> None:
+        def then(applied: Any) -> None:
             told.append(perf_counter())
             told.append(self._repair(applied))
 
@@ -146,7 +144,7 @@ class Dynamic:
         end = perf_counter()
         return Update(decision, affected, rounds, middle - begin, end - middle, applied)
 
-    def update(self, applied: Applied) -> Update:
+    def update(self, applied: Any) -> Update:
         """Bring the values up to date after ``graph.apply``, which gave ``applied``.
 
         For several that follow one graph: the graph changes once, then each of them is told.
@@ -190,7 +188,7 @@ class Dynamic:
 
     # --- one batch -------------------------------------------------------------------------------
 
-    def _repair(self, applied: Applied) -> tuple[str, int, int]:
+    def _repair(self, applied: Any) -> tuple[str, int, int]:
         """Bring the values up to date: decision, affected points, rounds."""
         self._check(applied)
         self._lengthen()
@@ -228,7 +226,7 @@ class Dynamic:
         pairs = (now, then), (near, following), (later, rest)
         return tuple(x for a, b in pairs for x in ((b, a) if len(b) else (a, b)))
 
-    def _describe(self, applied: Applied) -> int:
+    def _describe(self, applied: Any) -> int:
         """Write the list of changes; gives its length."""
         edges, changes = self.graph.edges, self._changes
         columns = {c: edges.columns[c].array for c in ("src", "dst")}

@@ -15,7 +15,6 @@ from morph.cli.common import BadInput
 if TYPE_CHECKING:
     from morph.algorithms.dynamic import DynamicSSSP
     from morph.algorithms.following import Update
-    from morph.batch import Applied
     from morph.graph import Graph
     from morph.io.updates import Named, UpdateBatch
 
@@ -65,7 +64,7 @@ class Numbers:
             found[k] = row
         return found
 
-    def note(self, applied: Applied, count: int) -> None:
+    def note(self, applied: Any, count: int) -> None:
         """Number the edges that a batch inserted."""
         for row in self._host(applied.inserted[:count]).tolist():
             self._made[self.next], self._number[row] = row, self.next

@@ -1,0 +1,138 @@
+"""A device that pretends to be a GPU: its arrays lie on the host, but take no others beside them.
+
+What CuPy refuses, or answers slowly by a copy, raises here: an operation on an array of the device
+and one of the host.  Kernels are those of the CPU.  So what the host does with a GPU's arrays is
+tested where there is none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from morph import launch, run
+from morph.device import ALIGN, Device
+from morph.run import cpu
+
+
+def _check(x: Any) -> None:
+    """Refuse arrays of the host, but for single values."""
+    if isinstance(x, (tuple, list)):
+        for part in x:
+            _check(part)
+    elif isinstance(x, np.ndarray) and not isinstance(x, There) and x.ndim:
+        raise TypeError("an array of the host meets one of the device")
+
+
+def _plain(x: Any) -> Any:
+    if isinstance(x, (tuple, list)):
+        return type(x)(_plain(part) for part in x)
+    return x.view(np.ndarray) if isinstance(x, There) else x
+
+
+def _there(x: Any) -> Any:
+    if isinstance(x, (tuple, list)) and any(isinstance(part, np.ndarray) for part in x):
+        return type(x)(map(_there, x))
+    return np.asarray(x).view(There) if isinstance(x, (np.ndarray, np.generic)) else x
+
+
+class There(np.ndarray):
+    """An array of the device."""
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        return self.__array_interface__
+
+    def get(self) -> np.ndarray:
+        return np.array(self.view(np.ndarray))
+
+    def set(self, values: np.ndarray) -> None:
+        assert type(values) is np.ndarray and values.dtype == self.dtype
+        assert values.shape == self.shape and self.flags.c_contiguous
+        self.view(np.ndarray)[...] = values
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        _check(inputs)
+        out = options.pop("out", None)
+        if out is not None:
+            options["out"] = _plain(out)
+        made = _there(getattr(ufunc, method)(*_plain(inputs), **options))
+        return made if out is None else out[0]
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        raise TypeError(f"numpy.{function.__name__} got an array of the device")
+
+    def __getitem__(self, key: Any) -> Any:
+        _check(key)
+        return _there(self.view(np.ndarray)[_plain(key)])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        _check(key), _check(value)
+        self.view(np.ndarray)[_plain(key)] = _plain(value)
+
+
+class Module:
+    """NumPy's functions, for arrays of the device."""
+
+    ndarray = There
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(np, name)
+        if isinstance(function, type):
+            return function
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if name not in ("asarray", "array"):
+                _check(args)
+            out = kwargs.pop("out", None)
+            if out is not None:
+                kwargs["out"] = _plain(out)
+            made = _there(function(*_plain(args), **{k: _plain(v) for k, v in kwargs.items()}))
+            return made if out is None else out
+
+        return call
+
+
+class Pretended(Device):
+    """The device."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("cuda", 7, Module())
+
+    def active(self) -> Any:
+        return Device.active(Device("cpu", 0, np))
+
+    def buffer(self, nbytes: int) -> Any:
+        raw = np.zeros(nbytes + ALIGN, np.uint8)
+        start = -raw.__array_interface__["data"][0] % ALIGN
+        return raw[start : start + nbytes].view(There)
+
+    def free(self) -> None:
+        return None
+
+    def strided(self, buffer: Any, offset: int, shape: Any, dtype: Any, strides: Any) -> Any:
+        made = np.ndarray(shape, dtype, buffer=buffer.view(np.ndarray), offset=offset,
+                          strides=strides)  # fmt: skip
+        return made.view(There)
+
+    def pointer(self, x: Any) -> int:
+        return int(x.__array_interface__["data"][0])
+
+
+def pretended(monkeypatch: Any) -> Pretended:
+    """Give the device, and have its kernels compiled for the CPU."""
+    device, load = Pretended(), run.load
+
+    def load_here(unit: Any, code: Any, faults: bool, on: Device, seed: int = 0) -> Any:
+        if isinstance(on, Pretended):
+            return cpu.load(unit, code.text, faults)
+        return load(unit, code, faults, on, seed)
+
+    monkeypatch.setattr(run, "load", load_here)
+    launch._scratch.pop(device.name, None)
+    launch.scratch(device)
+    launch.used.pop(device.name)  # there is nothing to wait for
+    return device
