@@ -18,7 +18,6 @@ MODULES = {
 HEAVY = {"cupy", "cupyx", "igraph", "matplotlib", "meshio", "networkx", "scipy", "shapely"}
 
 DATA = """adjacency arrange arrays batch changes collect column compact device dtypes edgelist
-DATA = """adjacency arrange arrays batch changes collect column compact device dtypes edgelist
           foreign formula graph halfedges lent loose making mesh named overlap pslg quality row
           signs store table transfer values verify"""
 GRAMMAR = "lang.types lang.node lang.ir lang.abi lang.errors lang.swaps lang.flow lang.spread"
@@ -58,10 +57,11 @@ FLOORS = {
     "slots": f"{DATA} lang",
     "timing": "device",
     "binding": f"{DATA} lang run slots timing",
-    "launch": f"{DATA} lang binding slots timing",
+    "scratch": f"{DATA} lang.abi timing",
+    "launch": f"{DATA} lang binding scratch slots timing",
     "kernel": "lang launch timing",
     "reduce": f"{DATA} kernel",
-    "testing": "device launch lang.abi",
+    "testing": "device launch lang.abi scratch",
     # work: only what a user has, too
     "algorithms": f"{PUBLIC} algorithms",
     "generate": f"{DATA} generate",
