@@ -72,24 +72,19 @@ class Scratch:
         return self.device.pointer(self.queue)
 
     def hubs_for(self, edges: int, threads: int) -> int:
-        """The address of the list of long rows, each of which has 64 or more of the edges.
-
-        A thread may leave a row there for which there was no room, and overrun the list by one.
-        """
-        self._have(8 * (1024 + edges // 64) + 3 * HUB * threads)
-        return self.device.pointer(self.hubs)
+        """The address of the list of long rows, of 64 edges or more, and of a few a thread."""
+        return self._have(8 * (1024 + edges // 64) + 3 * HUB * threads)
 
     def keep_hubs(self, threads: int) -> int:
         """Have as many places again for the rows that wait on the list; give its address."""
         waiting = int(self.device.to_host(self.hubs[:1])[0]) >> 32
-        self._have((waiting + 4 * threads) * HUB)
-        return self.device.pointer(self.hubs)
+        return self._have((waiting + 4 * threads) * HUB)
 
-    def _have(self, side: int) -> None:
+    def _have(self, side: int) -> int:
         """Have so many bytes on each side of the list; what is there stays."""
         old = int(self.sides)
         if side <= old:
-            return
+            return self.device.pointer(self.hubs)
         side, words = -(-side // 64) * 8, self.hubs
         made = self._list(side)
         with self.device.active():
@@ -97,6 +92,7 @@ class Scratch:
                 made[8 + k * side : 8 + k * side + old // 8] = words[at : at + old // 8]
             made[[0, 2, 3]] = words[[0, 2, 3]]
         self.hubs = made
+        return self.device.pointer(made)
 
     def _list(self, words: int) -> Any:
         """An empty list of two sides; it knows how many bytes each has."""
@@ -389,8 +385,7 @@ class Launch:
             signed[index["threads"]] = self.team
             self._fill_bits()
 
-    def _threads(self) -> int:
-        """As many threads as the launch can have."""
+    def _threads(self) -> int:  # as many as the launch can have
         return int(self.binary.threads) if self.device.kind == "cuda" else threads()
 
     def _fill_bits(self) -> None:
