@@ -289,8 +289,7 @@ class Launch:
             signed[index["threads"]] = self.team
             self._fill_bits()
 
-    def _threads(self) -> int:
-        """As many threads as the launch can have."""
+    def _threads(self) -> int:  # as many as the launch can have
         return int(self.binary.threads) if self.device.kind == "cuda" else threads()
 
     def _fill_bits(self) -> None:
