@@ -13,6 +13,7 @@ import morph
 from morph import Formula, generate, survey
 from morph.algorithms import walksat as algorithm
 from morph.algorithms.walksat import Search, walksat
+from morph.testing import fail_allocation, team
 from morph.validate import satisfied
 
 
@@ -84,6 +85,20 @@ def test_lists_that_grow(target):
         assert found.unsatisfied == 0 and satisfied(formula, found.model).all()
 
 
+def test_every_failed_allocation_is_mended(target, small):
+    formula = generate.random_ksat(3, 30, 3.2, 2)
+    want = walksat(formula, seed=1, device="cpu")
+    assert want.steps and not want.unsatisfied
+    n, fired = 0, True
+    while fired:
+        n += 1 if n < 12 else 17
+        with team(2), fail_allocation(n, target) as fault:
+            found = walksat(formula, seed=1, device=target)
+        assert found.model.tolist() == want.model.tolist() and found[1:] == want[1:]
+        fired = fault.fired
+    assert n > 12
+
+
 def test_long_clauses():
     for k, n, ratio in ((4, 400, 8), (5, 200, 16), (7, 100, 60)):
         formula = generate.random_ksat(k, n, ratio, 1)
@@ -144,6 +159,7 @@ def test_solutions_of_random_formulas():
     found = survey.solve(formula, seed=2, device="cpu", progress=lambda *x: told.append(x))
     assert found.status == "SATISFIABLE" and satisfied(formula, found.model).all()
     assert found.rounds and found.left < 1500 and found.stopped
+    assert len(told) > len(found.rounds) and {s for s, _ in told} == {"decimation", "search"}
     assert {"sweeps", "search", "check"} <= set(found.seconds)
     again = survey.solve((formula.offsets, formula.literals), seed=2, device="cpu")
     assert again.model.tolist() == found.model.tolist()

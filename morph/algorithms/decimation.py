@@ -10,6 +10,7 @@ O(literals left) for each sweep.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,7 @@ def decimate(
     max_sweeps: int = 500,
     rho: float = 1.0,
     max_seconds: float = float("inf"),
+    progress: Callable[[Round], None] | None = None,
 ) -> Decimation:
     """Fix variables by survey propagation until what is left is easy.
 
@@ -75,6 +77,8 @@ def decimate(
         1 for survey propagation, 0 for belief propagation.
     max_seconds : float
         Stop after the round that ends later than this.
+    progress : callable, optional
+        Called after each round with what there is to say of it.
 
     Returns
     -------
@@ -99,6 +103,8 @@ def decimate(
         if status:
             break
         status = "rounds"
+        if progress is not None:
+            progress(run.rounds[-1])
     rest, names = rest_of(run.now)
     assignment = run.where.to_host(run.answers.value.array).copy()
     run.clock.to("rest")
