@@ -28,7 +28,7 @@ from morph.table import Table
 
 PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
 LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up
-UNDONE = 6  # rounds that are taken back, before it is given up
+UNDONE = 4  # rounds that are taken back, before it is given up
 LOOSEST = 0.05  # tolerance, unless a looser one is asked for
 
 
@@ -51,7 +51,7 @@ def decimate(
     *,
     fraction: float = 0.03,
     tolerance: float | None = None,
-    max_sweeps: int = 1000,
+    max_sweeps: int = 500,
     rho: float = 1.0,
     max_seconds: float = float("inf"),
     progress: Callable[[Round], None] | None = None,
