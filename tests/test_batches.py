@@ -210,6 +210,33 @@ def test_what_a_batch_did():
         _ = done.present
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_any_column_and_any_array(monkeypatch, there):
+    g = small(pretended(monkeypatch) if there else "cpu", directed=False)
+    g.edges.add("at", morph.vec(np.float64, 2), fill=(3, 4))
+    g.edges.add("via", morph.Ref("points"))
+    g.edges.pack("src", "at")
+    g.adjacency("out")
+
+    class Given:  # of another library
+        def __dlpack__(self, **options):
+            return np.array([1, 4]).__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return np.array([1, 4]).__dlpack_device__()
+
+    given = {"src": Given(), "dst": range(2), "at": [[1, 2], [5, 6]], "via": [2, -1]}
+    done = g.apply(given, deletes=g.edges.ids()[:1], updates=(g.device.asarray([4]), True))
+    ids = g.device.to_host(done.inserted).tolist()
+    at, via, weight = (np.asarray(c).tolist() for c in (g.edges.at, g.edges.via, g.edges.weight))
+    assert [at[e] for e in ids] == [[1, 2], [5, 6]] * 2 and at[2] == [3, 4]
+    assert [via[e] for e in ids] == [2, -1] * 2 and [weight[e] for e in ids] == [0] * 4
+    assert weight[4] == 1
+    validate.index(g)
+    g.apply({"src": 3, "dst": 4, "at": (7, 8)})
+    assert np.asarray(g.edges.at).tolist()[-2:] == [[7, 8]] * 2
+
+
 def test_ids_are_used_again_and_memory_stays():
     g = small()
     rng = np.random.default_rng(1)
