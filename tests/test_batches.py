@@ -35,7 +35,7 @@ def histories(draw, n=7):
             "deletes": st.lists(st.integers(0, 30), max_size=5),
             "delete_pairs": st.lists(st.tuples(point, point), max_size=6),
             "points": st.lists(point, max_size=2) if draw(st.booleans()) else st.just([]),
-            "before": st.sampled_from(["", "", "new point", "kernel", "compact"]),
+            "before": st.sampled_from(["", "", "new point", "compact"]),
         }
     )
     return (
@@ -86,7 +86,7 @@ def test_batches_on_cpu(history):
     run_history("cpu", history)
 
 
-@tries(60)
+@tries(40)
 @given(history=histories())
 def test_batches_in_place_on_cpu(in_place, history):
     run_history("cpu", history)
@@ -99,7 +99,7 @@ def test_batches_on_python(in_place, history):
 
 
 @pytest.mark.parametrize("few", [0, 1 << 12])
-@tries(30)
+@tries(15)
 @given(history=histories())
 def test_batches_keep_host_and_device_apart(in_place, monkeypatch, few, history):
     monkeypatch.setattr(batch, "FEW", few)
