@@ -7,7 +7,8 @@ random pairs, ``near`` pairs two edges apart, with weights of edges that are the
 random edges; ``mix`` a third each of near pairs, deletions, and new weights.  One follows the
 other.  A time is the median of --repeat batches, arrays of the host in; ``graph`` is for the graph,
 ``repair`` for the distances and predecessors.  ``anew`` is `morph.sssp` with predecessors on the
-same changed graph, ``SciPy`` its Dijkstra on the graph as it was.  After each batch the distances are held against new ones.
+same changed graph, ``SciPy`` its Dijkstra on the graph as it was.  After each batch the distances
+are held against new ones.
 NetworKit's DynDijkstra follows the same batches; ``right`` says in how many of them it was.
 ``--share 1`` never computes anew: so the crossover is seen.
 """

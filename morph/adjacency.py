@@ -98,9 +98,11 @@ class Adjacency:
         The column of edges that orders each point's out-edges, before their ids.
     loose : bool
         Rows have room, and batches change them in place; then what `index` gives is a copy.
+    whole : bool
+        All live edges are in it: no point that is dead has any.
     """
 
-    __slots__ = ("_batches", "_built", "_loose", "edges", "loose", "points", "sorted_by")
+    __slots__ = ("_batches", "_built", "_loose", "edges", "loose", "points", "sorted_by", "whole")
 
     def __init__(self, points: Table, edges: Table) -> None:
         self.points = points
@@ -108,6 +110,7 @@ class Adjacency:
         self.sorted_by: str | None = None
         self._built: dict[str, Index] = {}
         self.loose = False
+        self.whole = True
         self._loose: dict[str, Loose] = {}
         self._batches: dict[bool, Table] = {}
 
@@ -130,7 +133,8 @@ class Adjacency:
         self._built.pop("out", None)
 
     def set_out(self, offsets: Array) -> None:
-        """Take the out-index of edges that lie in order: entry k is edge k."""
+        """Take the out-index of all edges, which lie in order: entry k is edge k."""
+        self.whole = True
         self._built["out"] = self._padded(offsets), None
 
     def copy_from(self, other: Adjacency) -> None:
@@ -269,6 +273,7 @@ class Adjacency:
     def _build(self, direction: str) -> Index:
         edges, device = self.edges, self.edges.device
         ids = self._valid()
+        self.whole = ids.size == edges.live
         near = edges.columns["src" if direction == "out" else "dst"].array
         with device.active():
             by = None

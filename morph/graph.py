@@ -140,6 +140,11 @@ class Graph(Making):
         self.changes += 1
 
     @property
+    def whole(self) -> bool:
+        """Whether the index has all live edges, none of which is then at a deleted point."""
+        return self._adjacency.whole
+
+    @property
     def loose(self) -> bool:
         """Whether the index has room, and batches change it in place: from the first one on."""
         return self._adjacency.loose

@@ -21,117 +21,17 @@ from morph.lang.errors import LanguageError
 from morph.lang.program import RESULT
 from morph.lang.types import Scalar
 from morph.row import Row
+from morph.scratch import ROUNDS, scratch
 from morph.slots import OBJECTS, Slots
-from morph.store import CAPACITY, COUNT, HEAD, HIDDEN
+from morph.store import CAPACITY, COUNT, HEAD
 from morph.table import Table
-from morph.timing import used
 
 if TYPE_CHECKING:
     from morph.kernel import Kernel, Program
 
 faults = False  # compile with fault injection (tests)
 seed = 0  # order of items on the python device (tests)
-HUB = 64  # bytes of a row on the list, of which something is left
 KEPT = 64  # bound launches that one kernel remembers
-ROUNDS = 1 << 25  # of claims, then they count from 0 again: a key has room for twice as many
-
-
-class Scratch:
-    """What every launch on a device shares: status, barrier and work-sharing words, replay bits.
-
-    So one thread of the host at a time launches on a device, and holds ``lock``.
-    """
-
-    def __init__(self, device: Device) -> None:
-        self.device = device
-        self.lock = threading.RLock()
-        self.done = 0  # launches that have ended
-        self.dirty = False  # a launch that can fail has begun, and not ended as it should
-        self.claimed: weakref.WeakSet[Any] = weakref.WeakSet()  # stores whose rows have owners
-        self.status = device.zeros(64, np.int64)
-        self.barrier = device.zeros(64, np.uint32)
-        self.cursor = device.zeros(64, np.int64)
-        self.hubs = self._list(0)
-        self.bits = {kind: device.zeros(1024, np.uint32) for kind in ("pending", "lost")}
-        self.queue = device.zeros(1024, np.uint32)
-        self.launches = 0
-
-    def bits_for(self, kind: str, items: int) -> int:
-        """The address of a zeroed bit for each item; bits that are set stay."""
-        words, bits = -(-items // 32), self.bits[kind]
-        if words > bits.size:
-            bigger = self.device.zeros(max(words, 2 * bits.size), np.uint32)
-            bigger[: bits.size] = bits
-            self.bits[kind] = bigger
-        return self.device.pointer(self.bits[kind])
-
-    def queue_for(self, items: int) -> int:
-        """The address of a word for each item; only a GPU has one."""
-        if self.device.kind == "cuda" and items > self.queue.size:
-            self.queue = self.device.zeros(max(items, 2 * self.queue.size), np.uint32)
-        return self.device.pointer(self.queue)
-
-    def hubs_for(self, edges: int, threads: int) -> int:
-        """The address of the list of long rows, each of which has 64 or more of the edges.
-
-        A thread may leave a row there for which there was no room, and overrun the list by one.
-        """
-        self._have(8 * (1024 + edges // 64) + 3 * HUB * threads)
-        return self.device.pointer(self.hubs)
-
-    def keep_hubs(self, threads: int) -> int:
-        """Have as many places again for the rows that wait on the list; give its address."""
-        waiting = int(self.device.to_host(self.hubs[:1])[0]) >> 32
-        self._have((waiting + 4 * threads) * HUB)
-        return self.device.pointer(self.hubs)
-
-    def _have(self, side: int) -> None:
-        """Have so many bytes on each side of the list; what is there stays."""
-        old = int(self.sides)
-        if side <= old:
-            return
-        side, words = -(-side // 64) * 8, self.hubs
-        made = self._list(side)
-        with self.device.active():
-            for k, at in enumerate((8, 8 + old // 8)):
-                made[8 + k * side : 8 + k * side + old // 8] = words[at : at + old // 8]
-            made[[0, 2, 3]] = words[[0, 2, 3]]
-        self.hubs = made
-
-    def _list(self, words: int) -> Any:
-        """An empty list of two sides; it knows how many bytes each has."""
-        made = self.device.zeros(8 + 2 * words, np.int64)
-        made[1] = self.sides = 8 * words
-        return made
-
-    def begin(self) -> None:
-        """Start from clean words, whatever stopped the launch before (memory, an interrupt)."""
-        if self.dirty:
-            with self.device.active():
-                self.status[[Status.FAILED, Status.LOCAL]] = 0
-                self.status[Status.STORES :] = 0
-                self.hubs[[0, 2]] = 0
-                for bits in self.bits.values():
-                    bits[:] = 0
-        self.dirty = True
-
-    def recount(self) -> None:
-        """Count rounds of claims from 0 again: nobody owns anything."""
-        with self.device.active():
-            for store in self.claimed:
-                store.hidden("owner")[:] = HIDDEN["owner"][1]
-            self.status[Status.ROUND] = 0
-
-
-_scratch: dict[str, Scratch] = {}
-
-
-def scratch(device: Device) -> Scratch:
-    """The scratch memory of a device."""
-    if device.name not in _scratch:
-        _scratch[device.name] = Scratch(device)
-        used[device.name] = device
-    return _scratch[device.name]
 
 
 # --- finding the launch --------------------------------------------------------------------------
@@ -389,8 +289,7 @@ class Launch:
             signed[index["threads"]] = self.team
             self._fill_bits()
 
-    def _threads(self) -> int:
-        """As many threads as the launch can have."""
+    def _threads(self) -> int:  # as many as the launch can have
         return int(self.binary.threads) if self.device.kind == "cuda" else threads()
 
     def _fill_bits(self) -> None:
@@ -490,15 +389,10 @@ def _cores() -> int:
 
 
 def _forked() -> None:
-    """In a child process: its other threads are gone, OpenMP's among them, and so are launches."""
+    """In a child process: its other threads are gone, OpenMP's among them."""
     global _threads, _binding
     _binding = threading.RLock()
     _threads = 1  # g++'s OpenMP would wait for threads that only the parent has
-    for s in _scratch.values():
-        s.lock, s.dirty = threading.RLock(), True
-        if s.device.kind != "cuda":
-            s.barrier[:] = 0
-            s.cursor[:] = 0
 
 
 if hasattr(os, "register_at_fork"):

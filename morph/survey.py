@@ -31,7 +31,7 @@ __all__ = [
 
 SATISFIABLE, UNSATISFIABLE, UNKNOWN = "SATISFIABLE", "UNSATISFIABLE", "UNKNOWN"
 ATTEMPTS = 3  # without a limit of time
-WAYS: tuple[tuple[Callable[..., Decimation], dict[str, float]], ...] = (
+WAYS: tuple[tuple[Callable[..., Decimation], dict[str, Any]], ...] = (
     (decimate, {}), (backtrack, {}), (reinforce, {}),
     (decimate, {"fraction": 0.01}), (backtrack, {"fraction": 0.005}),
 )  # fmt: skip
@@ -181,7 +181,7 @@ class _Solver:
         if self.max_rounds:
             way, options = WAYS[k % len(WAYS)]
             if way is not reinforce:
-                options = {"max_rounds": self.max_rounds, **options}
+                options = {"max_rounds": self.max_rounds, "progress": self._round, **options}
             self._say("decimation", {"attempt": k + 1, "variables": formula.variables})
             done = way(formula, seed, self.where, max_seconds=self._left(), **options)
             for phase, spent in done.seconds.items():
@@ -230,6 +230,10 @@ class _Solver:
 
     def _tell(self, flips: int, unsatisfied: int) -> None:
         self._say("search", {"flips": flips, "unsatisfied": unsatisfied})
+
+    def _round(self, done: Round) -> None:
+        self._say("decimation", {"free variables": done.free, "clauses": done.clauses,
+                                 "sweeps": done.sweeps, "bias": float(done.bias)})  # fmt: skip
 
     def _say(self, stage: str, numbers: dict[str, Any]) -> None:
         if self.progress is not None:

@@ -171,7 +171,7 @@ class Table(Store):
         words[HEAD if again else COUNT] += 1
         self._settle(words)
         self._push()
-        self.changed(appended=not again)
+        self.changed(appended=not again or (self.graph is not None and self.graph.whole))
         return Row(self, id)
 
     def extend(self, n: int | None = None, **arrays: Any) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from morph import launch
 from morph.device import Device, device
 from morph.lang.abi import Status
+from morph.scratch import scratch
 
 
 class Fault:
@@ -45,7 +46,7 @@ def fail_allocation(n: int, where: str | Device = "cpu") -> Iterator[Fault]:
     if n < 1:
         raise ValueError(f"attempts count from 1, not from {n}")
     on, fault, before = device(where), Fault(), launch.faults
-    status = launch.scratch(on).status
+    status = scratch(on).status
     launch.faults = True
     with on.active():
         status[Status.INJECT] = n

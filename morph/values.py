@@ -108,7 +108,7 @@ def check_ids(a: Array, rows: int, where: str, table: str, lowest: int = 0) -> N
         return
     if (
         lowest == 0 and a.dtype.kind == "i" and a.dtype.isnative
-    ):  # negative ones are large unsigned ones: one pass
+    ):  # as unsigned, those below 0 are large
         if int(a.view(f"u{a.dtype.itemsize}").max()) < rows:
             return
     elif int(a.min()) >= lowest and int(a.max()) < rows:

@@ -57,10 +57,11 @@ FLOORS = {
     "slots": f"{DATA} lang",
     "timing": "device",
     "binding": f"{DATA} lang run slots timing",
-    "launch": f"{DATA} lang binding slots timing",
+    "scratch": f"{DATA} lang.abi timing",
+    "launch": f"{DATA} lang binding scratch slots timing",
     "kernel": "lang launch timing",
     "reduce": f"{DATA} kernel",
-    "testing": "device launch lang.abi",
+    "testing": "device launch lang.abi scratch",
     # work: only what a user has, too
     "algorithms": f"{PUBLIC} algorithms",
     "generate": f"{DATA} generate",

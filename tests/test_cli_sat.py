@@ -1,9 +1,7 @@
 """``morph sat``, ``morph generate ksat`` and ``morph check FILE.cnf ANSWER``."""
 
-import importlib.util
 import json
 import os
-import pty
 import subprocess
 import sys
 
@@ -131,8 +129,8 @@ def test_the_course_is_drawn(cnf, tmp_path):
         assert result.exit_code == 10 and (tmp_path / name).read_bytes().startswith(begin)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("pty") is None, reason="no terminals here")
 def test_progress_is_for_terminals(tmp_path):
+    pty = pytest.importorskip("pty")
     (tmp_path / "u.cnf").write_text(UNKNOWN)
     command = [sys.executable, "-m", "morph", "sat", tmp_path / "u.cnf", "--time", "0.7",
                "--device", "cpu"]  # fmt: skip

@@ -28,7 +28,7 @@ def test_any_formula(target, formula, seed, ratio):
 
 
 def test_the_same_everywhere(target):
-    formula = random_ksat(3, 20, 3.5, seed=2)
+    formula = random_ksat(3, 12, 3.5, seed=2)
 
     def run(where=target):
         done = backtrack(formula, 7, where, 3, fraction=0.1, tolerance=0.3, rho=0.5)

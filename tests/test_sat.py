@@ -159,6 +159,7 @@ def test_solutions_of_random_formulas():
     found = survey.solve(formula, seed=2, device="cpu", progress=lambda *x: told.append(x))
     assert found.status == "SATISFIABLE" and satisfied(formula, found.model).all()
     assert found.rounds and found.left < 1500 and found.stopped
+    assert len(told) > len(found.rounds) and {s for s, _ in told} == {"decimation", "search"}
     assert {"sweeps", "search", "check"} <= set(found.seconds)
     again = survey.solve((formula.offsets, formula.literals), seed=2, device="cpu")
     assert again.model.tolist() == found.model.tolist()

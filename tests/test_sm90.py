@@ -102,7 +102,9 @@ def test_algorithms(units, monkeypatch):
     both = morph.Graph.from_edges([0, 1], [1, 2], weight=[0, 0], symmetrize=True)
     for loose in (g, both):  # the same on rows with room, of one direction and of both
         loose.apply(([0], [1], [1]), [0])
-        loose.adjacency("in"), loose.apply(([0], [1], [1]), ([0], [1]))
+        loose.apply(deletes=([0], [1]))
+        loose.adjacency("in"), loose.apply(([0, 0], [1, 1], [1, 1]), [1])
+        loose.apply(deletes=([0], [1]))
         assert loose.loose
         morph.bfs(loose), morph.sssp(loose), morph.pagerank(loose), morph.core_number(loose)
     cross = [[0, 0], [2, 2], [0, 2], [2, 0]]

@@ -10,6 +10,7 @@ O(literals left) for each sweep.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from morph.table import Table
 
 PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
 LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up
-UNDONE = 6  # rounds that are taken back, before it is given up
+UNDONE = 4  # rounds that are taken back, before it is given up
 LOOSEST = 0.05  # tolerance, unless a looser one is asked for
 
 
@@ -50,9 +51,10 @@ def decimate(
     *,
     fraction: float = 0.03,
     tolerance: float | None = None,
-    max_sweeps: int = 1000,
+    max_sweeps: int = 500,
     rho: float = 1.0,
     max_seconds: float = float("inf"),
+    progress: Callable[[Round], None] | None = None,
 ) -> Decimation:
     """Fix variables by survey propagation until what is left is easy.
 
@@ -75,6 +77,8 @@ def decimate(
         1 for survey propagation, 0 for belief propagation.
     max_seconds : float
         Stop after the round that ends later than this.
+    progress : callable, optional
+        Called after each round with what there is to say of it.
 
     Returns
     -------
@@ -99,6 +103,8 @@ def decimate(
         if status:
             break
         status = "rounds"
+        if progress is not None:
+            progress(run.rounds[-1])
     rest, names = rest_of(run.now)
     assignment = run.where.to_host(run.answers.value.array).copy()
     run.clock.to("rest")

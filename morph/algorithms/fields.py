@@ -13,6 +13,7 @@ until all agree.  Nothing is compacted, so a sweep always costs O(literals).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -171,12 +172,13 @@ def backtrack(
     max_sweeps: int = 1000,
     rho: float = 1.0,
     max_seconds: float = float("inf"),
+    progress: Callable[[Round], None] | None = None,
 ) -> Decimation:
     """Fix variables by survey propagation, and let go those that turn out wrong.
 
     Parameters
     ----------
-    formula, seed, device, max_rounds, fraction, tolerance, max_sweeps, rho, max_seconds
+    formula, seed, device, max_rounds, fraction, tolerance, max_sweeps, rho, max_seconds, progress
         As in `decimate`.
     ratio : float
         How many variables are let go for each that is fixed, from 0 to less than 1.
@@ -255,6 +257,8 @@ def backtrack(
             break
         facts = seen.bias, histogram(seen), float("nan"), part, chosen, 0, let_go
         rounds.append(Round(sweeps, free, len(clauses), *facts))
+        if progress is not None:
+            progress(rounds[-1])
     into = f.like()
     reduced(f, into)
     rest, names = rest_of(into)

@@ -1,0 +1,129 @@
+"""What launches on a device share: a little memory for status, barriers and lists of their own."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+
+from morph.device import Device
+from morph.lang.abi import Status
+from morph.store import HIDDEN
+from morph.timing import used
+
+HUB = 64  # bytes of a row on the list, of which something is left
+ROUNDS = 1 << 25  # of claims, then they count from 0 again: a key has room for twice as many
+
+
+class Scratch:
+    """What every launch on a device shares: status, barrier and work-sharing words, replay bits.
+
+    So one thread of the host at a time launches on a device, and holds ``lock``.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.lock = threading.RLock()
+        self.done = 0  # launches that have ended
+        self.dirty = False  # a launch that can fail has begun, and not ended as it should
+        self.claimed: weakref.WeakSet[Any] = weakref.WeakSet()  # stores whose rows have owners
+        self.status = device.zeros(64, np.int64)
+        self.barrier = device.zeros(64, np.uint32)
+        self.cursor = device.zeros(64, np.int64)
+        self.hubs = self._list(0)
+        self.bits = {kind: device.zeros(1024, np.uint32) for kind in ("pending", "lost")}
+        self.queue = device.zeros(1024, np.uint32)
+        self.launches = 0
+
+    def bits_for(self, kind: str, items: int) -> int:
+        """The address of a zeroed bit for each item; bits that are set stay."""
+        words, bits = -(-items // 32), self.bits[kind]
+        if words > bits.size:
+            bigger = self.device.zeros(max(words, 2 * bits.size), np.uint32)
+            bigger[: bits.size] = bits
+            self.bits[kind] = bigger
+        return self.device.pointer(self.bits[kind])
+
+    def queue_for(self, items: int) -> int:
+        """The address of a word for each item; only a GPU has one."""
+        if self.device.kind == "cuda" and items > self.queue.size:
+            self.queue = self.device.zeros(max(items, 2 * self.queue.size), np.uint32)
+        return self.device.pointer(self.queue)
+
+    def hubs_for(self, edges: int, threads: int) -> int:
+        """The address of the list of long rows, each of which has 64 or more of the edges.
+
+        A thread may leave a row there for which there was no room, and overrun the list by one.
+        """
+        self._have(8 * (1024 + edges // 64) + 3 * HUB * threads)
+        return self.device.pointer(self.hubs)
+
+    def keep_hubs(self, threads: int) -> int:
+        """Have as many places again for the rows that wait on the list; give its address."""
+        waiting = int(self.device.to_host(self.hubs[:1])[0]) >> 32
+        self._have((waiting + 4 * threads) * HUB)
+        return self.device.pointer(self.hubs)
+
+    def _have(self, side: int) -> None:
+        """Have so many bytes on each side of the list; what is there stays."""
+        old = int(self.sides)
+        if side <= old:
+            return
+        side, words = -(-side // 64) * 8, self.hubs
+        made = self._list(side)
+        with self.device.active():
+            for k, at in enumerate((8, 8 + old // 8)):
+                made[8 + k * side : 8 + k * side + old // 8] = words[at : at + old // 8]
+            made[[0, 2, 3]] = words[[0, 2, 3]]
+        self.hubs = made
+
+    def _list(self, words: int) -> Any:
+        """An empty list of two sides; it knows how many bytes each has."""
+        made = self.device.zeros(8 + 2 * words, np.int64)
+        made[1] = self.sides = 8 * words
+        return made
+
+    def begin(self) -> None:
+        """Start from clean words, whatever stopped the launch before (memory, an interrupt)."""
+        if self.dirty:
+            with self.device.active():
+                self.status[[Status.FAILED, Status.LOCAL]] = 0
+                self.status[Status.STORES :] = 0
+                self.hubs[[0, 2]] = 0
+                for bits in self.bits.values():
+                    bits[:] = 0
+        self.dirty = True
+
+    def recount(self) -> None:
+        """Count rounds of claims from 0 again: nobody owns anything."""
+        with self.device.active():
+            for store in self.claimed:
+                store.hidden("owner")[:] = HIDDEN["owner"][1]
+            self.status[Status.ROUND] = 0
+
+
+_scratch: dict[str, Scratch] = {}
+
+
+def scratch(device: Device) -> Scratch:
+    """The scratch memory of a device."""
+    if device.name not in _scratch:
+        _scratch[device.name] = Scratch(device)
+        used[device.name] = device
+    return _scratch[device.name]
+
+
+def _forked() -> None:
+    """In a child process: its other threads are gone, and so are their launches."""
+    for s in _scratch.values():
+        s.lock, s.dirty = threading.RLock(), True
+        if s.device.kind != "cuda":
+            s.barrier[:] = 0
+            s.cursor[:] = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
