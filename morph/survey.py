@@ -2,7 +2,7 @@
 
 `solve` decimates a formula by survey propagation (`decimate`), looks for a model of what is left
 (`walksat`), and checks the model against the formula as it was given.  If that fails, it does so
-again with variables that can be let go (`backtrack`, `reinforce`), and with smaller steps.
+again in smaller steps, and with variables that can be let go (`backtrack`, `reinforce`).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ __all__ = [
 ]  # fmt: skip
 
 SATISFIABLE, UNSATISFIABLE, UNKNOWN = "SATISFIABLE", "UNSATISFIABLE", "UNKNOWN"
-ATTEMPTS = 3  # without a limit of time
+ATTEMPTS = 4  # without a limit of time
 WAYS: tuple[tuple[Callable[..., Decimation], dict[str, Any]], ...] = (
-    (decimate, {}), (backtrack, {}), (reinforce, {}),
-    (decimate, {"fraction": 0.01}), (backtrack, {"fraction": 0.005}),
+    (decimate, {}), (decimate, {"fraction": 0.01}), (backtrack, {"fraction": 0.01}),
+    (reinforce, {}), (decimate, {"fraction": 0.0025}), (backtrack, {"fraction": 0.0025}),
 )  # fmt: skip
 FLIPS, FLIPS_EACH = 10_000_000, 100  # of one local search: and so many more for each variable
 Progress = Callable[[str, dict[str, Any]], None]
@@ -53,7 +53,7 @@ class Solution:
     model : (n,) bool array or None
         Whether variable ``v`` is true, at ``v - 1``.
     unsatisfied : int
-        Clauses that the last model tried left unsatisfied.
+        Clauses that the best model tried left unsatisfied.
     attempts : int
         Decimations tried.
     rounds : list of Round
@@ -103,8 +103,8 @@ def solve(
     seed : int
         0 or more.  The same gives the same model, unless time runs out.
     time : float, optional
-        Seconds after which to give up, looked at between rounds.  Without it, after three attempts:
-        by decimation, by backtracking and by reinforcement.
+        Seconds after which to give up, looked at between rounds.  Without it, after four attempts:
+        decimation, in smaller steps, by backtracking, by reinforcement.
     device : str or Device
     max_rounds : int
         Of one decimation; with 0 there is local search alone.
@@ -161,12 +161,12 @@ class _Solver:
         """Try one way after the other."""
         attempts, unsatisfied = 0, self.formula.clauses
         while not attempts or monotonic() < self.end and (self.limited or attempts < ATTEMPTS):
-            model, unsatisfied = self._attempt(attempts)
-            attempts += 1
+            model, failed = self._attempt(attempts)
+            attempts, unsatisfied = attempts + 1, min(unsatisfied, failed)
             self.found["attempts"] = attempts
             if model is None:
                 return self._answer(UNSATISFIABLE, "unit propagation ends in an empty clause")
-            if not unsatisfied:
+            if not failed:
                 reason = "every clause of the formula holds a true literal"
                 return self._answer(SATISFIABLE, reason, model)
         tried = "time is up" if monotonic() >= self.end else "no attempt succeeded"

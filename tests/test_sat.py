@@ -172,7 +172,7 @@ def test_unknown_has_a_reason():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(survey, "FLIPS", 1000)
         found = survey.solve(clauses, device="cpu")
-    assert (found.status, found.model, found.attempts) == ("UNKNOWN", None, 3)
+    assert (found.status, found.model, found.attempts) == ("UNKNOWN", None, 4)
     assert found.reason == "no attempt succeeded: 1 of 4 clauses are left unsatisfied"
     found = survey.solve(clauses, device="cpu", time=0.3)
     assert found.reason.startswith("time is up") and found.unsatisfied == 1
