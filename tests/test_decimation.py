@@ -146,3 +146,19 @@ def test_limits():
     nothing = decimate(Formula.of([], 3), 1)
     assert nothing.status == "satisfied" and nothing.rest.variables == 3
     assert decimate(Formula.of([], 0), 1).assignment.shape == (0,)
+
+
+def test_certain_of_both_is_taken_back(monkeypatch):
+    formula = random_ksat(3, 300, 4.1, seed=4)
+    calls, marginals = [], module.marginals
+
+    def clashing(f, rho):
+        calls.append(len(f.graph.points))
+        return marginals(f, rho)._replace(contradictions=int(len(calls) == 2))
+
+    monkeypatch.setattr(module, "marginals", clashing)
+    found = decimate(formula, 1, max_rounds=2)
+    assert found.rollbacks == 1 and calls[:3] == [300, calls[1], 300] and calls[1] < 300
+    consistent(formula, found)
+    calls[:] = [0]
+    assert decimate(formula, 1).status == "contradiction"

@@ -162,12 +162,15 @@ class _Run:
             return "satisfied"
         sweeps, converged = self._surveys()
         self.clock.to("sweeps")
-        if not converged:
-            if not self.can_undo or self.undone >= UNDONE:
-                return "unconverged"
+        undoable = self.can_undo and self.undone < UNDONE
+        if not converged and not undoable:
+            return "unconverged"
+        seen = marginals(self.now, self.rho) if converged else None
+        if seen is None or seen.contradictions:  # some variable is certain to be both
+            if not undoable:
+                return "contradiction"
             self._undo()
-            sweeps = 0
-        seen = marginals(self.now, self.rho)
+            sweeps, seen = 0, marginals(self.now, self.rho)
         self.clock.to("marginals")
         if seen.bias < PARAMAGNETIC:
             return "paramagnetic"

@@ -67,6 +67,7 @@ def _kernels(read: Any) -> Any:
             least += i64(shift)
             if p.certain == 3:
                 clashes += 1
+            p.certain = 0
         whole.bias = bias
         whole.bits = bits
         whole.least = least
