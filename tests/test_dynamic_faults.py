@@ -159,6 +159,13 @@ def test_changes_by_others_are_noticed(target):
     g.edges.weight[:] = 1
     dynamic.refresh()
     good(dynamic)
+    dynamic.apply(deletes=[3, 4])
+    g.compact()
+    good(dynamic)
+    dynamic.apply(delete_points=[7])
+    g.compact()
+    with pytest.raises(RuntimeError, match="renumbered by compact"):
+        dynamic.apply(deletes=[3])
 
 
 def test_fused_equals_eager(monkeypatch):
