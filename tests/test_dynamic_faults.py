@@ -50,7 +50,7 @@ def test_every_allocation_fails_once(device):
     dynamic.apply(**batch(g))
     want, n = state(dynamic), 0
     while True:
-        n += 9
+        n += 31
         g, dynamic = start(device)
         dynamic.share = 1.0
         with fail_allocation(n, device) as fault:
