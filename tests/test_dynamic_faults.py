@@ -50,7 +50,7 @@ def test_every_allocation_fails_once(device):
     dynamic.apply(**batch(g))
     want, n = state(dynamic), 0
     while True:
-        n += 9
+        n += 31
         g, dynamic = start(device)
         dynamic.share = 1.0
         with fail_allocation(n, device) as fault:
@@ -159,6 +159,13 @@ def test_changes_by_others_are_noticed(target):
     g.edges.weight[:] = 1
     dynamic.refresh()
     good(dynamic)
+    dynamic.apply(deletes=[3, 4])
+    g.compact()
+    good(dynamic)
+    dynamic.apply(delete_points=[7])
+    g.compact()
+    with pytest.raises(RuntimeError, match="renumbered by compact"):
+        dynamic.apply(deletes=[3])
 
 
 def test_fused_equals_eager(monkeypatch):

@@ -86,7 +86,8 @@ class DynamicSSSP(Dynamic):
     Notes
     -----
     A change that is made to the graph by other means is noticed, and all is computed anew at the
-    next use; but for weights that are written by hand: call `refresh` then.
+    next use; but for weights that are written by hand: call `refresh` then.  `Graph.compact` gives
+    points other ids if some were deleted: make another one then.
     """
 
     def __init__(self, graph: Graph, source: Any = 0) -> None:

@@ -256,6 +256,10 @@ class Dynamic:
     def _lengthen(self) -> None:
         """Have a row for every point."""
         n, more = len(self._tree), len(self.graph.points) - len(self._tree)
+        if more < 0:
+            raise RuntimeError(
+                "the graph's points were renumbered by compact: what follows it begins anew"
+            )
         if more > 0:
             ids = self.graph.device.xp.arange(n, n + more)
             first = self._first(ids)
