@@ -77,7 +77,7 @@ def launch_for(
 def _told(obj: Any) -> Any:
     """What stays while the compiler would be told the same of an object; rows may come and go."""
     if obj.kind == "graph":
-        return obj.directed, obj.out_identity, len(obj.tables)
+        return obj.directed, obj.out_identity, obj.loose, len(obj.tables)
     return obj.version
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from morph import launch, run
+from morph import run, scratch
 from morph.device import ALIGN, Device
 from morph.run import cpu
 
@@ -128,11 +128,13 @@ def pretended(monkeypatch: Any) -> Pretended:
 
     def load_here(unit: Any, code: Any, faults: bool, on: Device, seed: int = 0) -> Any:
         if isinstance(on, Pretended):
-            return cpu.load(unit, code.text, faults)
+            made = cpu.load(unit, code.text, faults)
+            made.threads = 64  # as a GPU's has
+            return made
         return load(unit, code, faults, on, seed)
 
     monkeypatch.setattr(run, "load", load_here)
-    launch._scratch.pop(device.name, None)
-    launch.scratch(device)
-    launch.used.pop(device.name)  # there is nothing to wait for
+    scratch._scratch.pop(device.name, None)
+    scratch.scratch(device)
+    scratch.used.pop(device.name)  # there is nothing to wait for
     return device

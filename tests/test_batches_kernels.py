@@ -168,3 +168,34 @@ def test_a_graph_that_is_copied_or_sorted_or_compacted():
     assert list(zip(*(a.tolist() for a in now), strict=True)) == sorted(kept, key=lambda e: e[0])
     assert g.out_identity and not g.loose
     validate.index(g)
+
+
+@morph.kernel
+def follow(p):
+    for t in p.outnbrs:
+        p.reach += t.id + 1
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_known_launch_notices_how_rows_are_held(target):
+    """Packed with ids, loose, packed again: the same launch, whatever it was told before."""
+    g = morph.Graph.from_edges([0, 0, 1, 2, 2], [1, 2, 2, 0, 3], n=4, device=target)
+    g.points.add("reach", i64)
+
+    def reached():
+        g.points.reach[:] = 0
+        morph.foreach(g.points, follow)
+        return host(g.points.reach).tolist()
+
+    assert reached() == [5, 3, 5, 0]
+    g.edges[1].delete()
+    for gone in (0, 3):  # twice: what the compiler was told is compared, then known
+        g.edges[gone].delete()
+        reached()
+    assert reached() == [0, 3, 4, 0]
+    g.apply(([3, 3], [0, 1]))
+    assert g.loose
+    assert reached() == [0, 3, 4, 3]
+    g.compact()
+    assert not g.loose
+    assert reached() == [0, 3, 4, 3]

@@ -159,9 +159,12 @@ def test_every_allocation_may_fail(monkeypatch, packed):
         t.delete(1)
         return t
 
+    def drop(t):
+        t.drop("v")
+
     operations = [
         lambda t: t.grow(), lambda t: t.extend(9), lambda t: t.compact(), lambda t: t.add("y", f64),
-        lambda t: t.drop("v"), lambda t: t.pack("r", "v"), lambda t: (t.new(), t.new()),
+        drop, lambda t: t.pack("r", "v"), lambda t: (t.new(), t.new()),
     ]  # fmt: skip
     for operation in operations:
         for n in range(99):
@@ -186,7 +189,7 @@ def test_every_allocation_may_fail(monkeypatch, packed):
                 except MemoryError:
                     pass
                 else:
-                    assert n > 0
+                    assert n > 0 or operation is drop  # which only lets go
                     break
             now = snapshot(t)
             if operation is not operations[-1]:  # its first row may have been made
