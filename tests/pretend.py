@@ -122,15 +122,26 @@ class Pretended(Device):
         return int(x.__array_interface__["data"][0])
 
 
+class Launch:
+    """A launch that knows, as a GPU's does, how many threads it can have."""
+
+    threads = 64
+
+    def __init__(self, launch: cpu.Launch) -> None:
+        self.launch = launch
+
+    def __call__(self, words: Any, items: int) -> None:
+        """Run the unit on the CPU."""
+        self.launch(words, items)
+
+
 def pretended(monkeypatch: Any) -> Pretended:
     """Give the device, and have its kernels compiled for the CPU."""
     device, load = Pretended(), run.load
 
     def load_here(unit: Any, code: Any, faults: bool, on: Device, seed: int = 0) -> Any:
         if isinstance(on, Pretended):
-            made = cpu.load(unit, code.text, faults)
-            made.threads = 64  # as a GPU's has
-            return made
+            return Launch(cpu.load(unit, code.text, faults))
         return load(unit, code, faults, on, seed)
 
     monkeypatch.setattr(run, "load", load_here)
