@@ -226,12 +226,18 @@ def test_progress_is_one_line_that_goes(capsys):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals and terminals of POSIX")
+def heed_interrupts():
+    """Undo what a shell does to commands in the background: they ignore interrupts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupt_leaves_no_files(tmp_path):
     args = ["refine", MESHES / "canada", "-a", "0.00002", "-o", tmp_path / "out", "--device", "cpu"]
     controller, terminal = os.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "morph", *map(str, args)], stderr=terminal, stdout=subprocess.PIPE
-    ) as run:
+        [sys.executable, "-m", "morph", *map(str, args)], stderr=terminal, stdout=subprocess.PIPE,
+        preexec_fn=heed_interrupts,
+    ) as run:  # fmt: skip
         seen = b""
         os.close(terminal)
         while b"bad of" not in seen:
