@@ -148,7 +148,8 @@ def runs_ahead(unit: ir.Unit) -> dict[str, tuple[str, str]]:
     """By kernel, what it adds to and where that may lie instead until it has been run.
 
     Nobody else may use the free room of the list that is being read, and whoever adds has to
-    know when an item has ended: there is a loop that is shared, and no tail.
+    know when an item has ended: there is a loop that is shared, and no tail.  What a long row's
+    entries read when all have met must not lie where others may lie by then.
     """
     kernels = [f for f in unit.funcs if isinstance(f, ir.Kernel) and f.ahead]
     found = spreads(unit) if kernels else {}
@@ -158,6 +159,7 @@ def runs_ahead(unit: ir.Unit) -> dict[str, tuple[str, str]]:
         if f.ahead
         and f.name in found
         and not found[f.name].whole
+        and not any(dict(f.params + f.locals)[n] == Handle(f.ahead[1]) for n in found[f.name].live)
         and not any(isinstance(n, ir.Add) and n.slot == f.ahead[1] for n in ir.walk(f))
     }
 
