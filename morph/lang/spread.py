@@ -13,7 +13,7 @@ A local of outside may be a *sum*: the entries add to it, or take its minimum or
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from morph.lang import ir
@@ -87,7 +87,7 @@ def _in_batches(s: Spread, kernel: ir.Func, funcs: Mapping[str, ir.Func]) -> boo
     outside += [n for f in called for n in ir.walk(_reached(f, funcs))]
     slots = {slot for slot, _ in s.room}
     taken = {n.slot for n in outside if isinstance(n, ir.New | ir.NewRows | ir.Add)}
-    live = sum(8 if isinstance(t := types[n], Scalar) and t.bits > 32 else 4 for n in s.live)
+    live = bytes_of(8 if isinstance(t := types[n], Scalar) and t.bits > 32 else 4 for n in s.live)
     plain = all(isinstance(types[n], Scalar | Handle) for n in s.live)
     return bool(slots) and not s.whole and not slots & taken and plain and live <= LIVE
 
@@ -118,11 +118,15 @@ def staged(s: Spread, stores: Mapping[str, Store]) -> dict[str, tuple[int, int]]
 
 def entry_bytes(store: Store) -> int:
     """How large a struct of a list's columns is."""
-    widest = max((c.dtype.bits // 8 for c in store.columns), default=1)
-    at = 0
-    for c in store.columns:
-        size = c.dtype.bits // 8
+    return bytes_of(c.dtype.bits // 8 for c in store.columns)
+
+
+def bytes_of(sizes: Iterable[int]) -> int:
+    """How large a struct of members of some sizes is, gaps included."""
+    at, widest = 0, 1
+    for size in sizes:
         at = -(-at // size) * size + size
+        widest = max(widest, size)
     return -(-at // widest) * widest
 
 
