@@ -64,7 +64,7 @@ template <class Step> struct Hub {
 
 // One side of the list.  Threads may overrun the place where it counts as full by a row each, and leave
 // one row each that found no room; of the rows being run, the next side gets no more than there are and
-// one for each.
+// one for each.  Where entries do not take room in batches none is left, and rows may be larger.
 template <class Step> struct Hubs {
     static_assert(!Step::BATCHED || sizeof(Hub<Step>) <= 64, "the host counts with 64 bytes a row");
     i64* words;
@@ -75,7 +75,7 @@ template <class Step> struct Hubs {
     MORPH_FN Hubs(const A& a, const R& t, bool put) : words(a.hubs) {
         i64 bytes = load_settled(words + BYTES), side = load(words + SIDE);
         at = (Hub<Step>*)((u8*)(words + FIRST_HUB) + (put ? side : 1 - side) * bytes);
-        most = min_of(bytes / i64(sizeof(Hub<Step>)) - 3 * i64(t.threads), MOST_HUBS);
+        most = min_of(bytes / i64(sizeof(Hub<Step>)) - (Step::BATCHED ? 3 : 1) * i64(t.threads), MOST_HUBS);
     }
     static MORPH_FN i64 count(const Entries& row) { return (1ll << 32) + chunks(row); }
     MORPH_FN bool full() const { return load(words + LISTED) >> 32 >= most; }

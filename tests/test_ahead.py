@@ -151,6 +151,42 @@ def test_fewer_items_meet_at_barriers(where):
     assert "AHEAD = true" in lengths.source()
 
 
+@morph.kernel
+def looks_late(entry, following):
+    for t in entry.item.outnbrs:
+        d = entry.dist + 1
+        if atomic_min(t.dist, d) > d:
+            following.add(t, dist=d)
+
+
+@morph.program
+def looked_late(current, following):
+    while not current.empty:
+        morph.foreach(current, looks_late, following, ahead=following)
+        current, following = following, current
+        following.clear()
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("capacity", [6, 300])
+def test_a_long_row_whose_item_lay_in_a_queue(where, capacity):
+    """Its entries are run at the end of the step: by then another item may lie there."""
+    many = 20000
+    ends = [(0, 1), (0, 2), (2, 3), (2, 4), (3, 5), (4, 6)]
+    ends += [(k, t) for k in (1, 7) for t in range(10 + k * many, 10 + (k + 1) * many)]
+    g = graph(where, (10 + 8 * many, sorted(ends)))
+    g.points.add("dist", i32, fill=FAR)
+    lists = [morph.Collection(g.points, capacity=c, dist=i32) for c in (capacity, 4 * many)]
+    for p in (0, 7):
+        g.points[p].dist = 0
+        lists[0].add(p, dist=0)
+    with team(2):
+        looked_late(*lists)
+    found = host(g.points.dist)
+    assert found[:7].tolist() == [0, 1, 1, 2, 2, 3, 3]
+    assert set(found[10 + many : 10 + 2 * many]) == {2}
+
+
 # --- where nothing runs ahead, or nothing may ----------------------------------------------------
 
 

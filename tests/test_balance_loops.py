@@ -11,7 +11,7 @@ from morph.build import cuda
 from morph.kernel import BALANCE
 from morph.lang import emit
 from morph.lang.spread import CHOICES
-from morph.prelude import atomic_add, i64
+from morph.prelude import atomic_add, i32, i64
 
 
 def text(kernel, choice="auto"):
@@ -200,3 +200,22 @@ def test_compiles_for_cuda(choice):
     for what in (summing, gathering, unfold, PROGRAMS[choice]):
         for defines in ((), ("MORPH_FAULTS",)):
             assert cuda.build(emit.prelude() + what.source(), "sm_90", defines=defines)
+
+
+@morph.kernel
+def reads_in_turns(p, following):
+    a, b, c, d, e = i32(p.out_degree), i64(p.out_degree), i32(3), i64(4), i32(5)
+    c += a
+    d += b
+    e += c
+    for t in p.outnbrs:
+        if t.id + a + b + c + d + e > 0:
+            following.add(t)
+
+
+def test_what_is_kept_of_a_row_is_counted_with_its_gaps():
+    """Numbers of 4 and 8 bytes in turns take more than their sum."""
+    g = graph("cpu", (3, [(0, 1), (0, 2), (1, 2)]))
+    following = morph.Collection(g.points, capacity=10)
+    morph.foreach(g.points, reads_in_turns, following)
+    assert sorted(following.item.array[:3].tolist()) == [1, 2, 2]

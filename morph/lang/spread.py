@@ -13,7 +13,7 @@ A local of outside may be a *sum*: the entries add to it, or take its minimum or
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from morph.lang import ir
@@ -87,7 +87,7 @@ def _in_batches(s: Spread, kernel: ir.Func, funcs: Mapping[str, ir.Func]) -> boo
     outside += [n for f in called for n in ir.walk(_reached(f, funcs))]
     slots = {slot for slot, _ in s.room}
     taken = {n.slot for n in outside if isinstance(n, ir.New | ir.NewRows | ir.Add)}
-    live = sum(8 if isinstance(t := types[n], Scalar) and t.bits > 32 else 4 for n in s.live)
+    live = bytes_of(8 if isinstance(t := types[n], Scalar) and t.bits > 32 else 4 for n in s.live)
     plain = all(isinstance(types[n], Scalar | Handle) for n in s.live)
     return bool(slots) and not s.whole and not slots & taken and plain and live <= LIVE
 
@@ -118,11 +118,15 @@ def staged(s: Spread, stores: Mapping[str, Store]) -> dict[str, tuple[int, int]]
 
 def entry_bytes(store: Store) -> int:
     """How large a struct of a list's columns is."""
-    widest = max((c.dtype.bits // 8 for c in store.columns), default=1)
-    at = 0
-    for c in store.columns:
-        size = c.dtype.bits // 8
+    return bytes_of(c.dtype.bits // 8 for c in store.columns)
+
+
+def bytes_of(sizes: Iterable[int]) -> int:
+    """How large a struct of members of some sizes is, gaps included."""
+    at, widest = 0, 1
+    for size in sizes:
         at = -(-at // size) * size + size
+        widest = max(widest, size)
     return -(-at // widest) * widest
 
 
@@ -148,7 +152,8 @@ def runs_ahead(unit: ir.Unit) -> dict[str, tuple[str, str]]:
     """By kernel, what it adds to and where that may lie instead until it has been run.
 
     Nobody else may use the free room of the list that is being read, and whoever adds has to
-    know when an item has ended: there is a loop that is shared, and no tail.
+    know when an item has ended: there is a loop that is shared, and no tail.  What a long row's
+    entries read when all have met must not lie where others may lie by then.
     """
     kernels = [f for f in unit.funcs if isinstance(f, ir.Kernel) and f.ahead]
     found = spreads(unit) if kernels else {}
@@ -158,6 +163,7 @@ def runs_ahead(unit: ir.Unit) -> dict[str, tuple[str, str]]:
         if f.ahead
         and f.name in found
         and not found[f.name].whole
+        and not any(dict(f.params + f.locals)[n] == Handle(f.ahead[1]) for n in found[f.name].live)
         and not any(isinstance(n, ir.Add) and n.slot == f.ahead[1] for n in ir.walk(f))
     }
 
