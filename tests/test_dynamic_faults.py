@@ -168,6 +168,45 @@ def test_changes_by_others_are_noticed(target):
         dynamic.apply(deletes=[3])
 
 
+def test_batches_told_late_or_of_another_graph(target):
+    g, dynamic = start(target)
+    first = g.apply(updates=([0, 1], [9, 9]))
+    g.apply(deletes=[2, 3])
+    dynamic.update(first)  # the graph has changed again
+    good(dynamic)
+    dynamic.update(g.apply(updates=([5], [0])))
+    good(dynamic)
+    other = start(target)[0].apply(deletes=[1])
+    with pytest.raises(ValueError, match="another graph"):
+        dynamic.update(other)
+    good(dynamic)
+    levels = morph.DynamicBFS(g, 0)
+    for batch in ({"updates": ([5], [-1])}, {"inserts": ([1], [4], [-1])}):
+        applied = g.apply(**batch)
+        with pytest.raises(ValueError, match="has weight -1"):
+            dynamic.update(applied)
+        assert levels.update(applied).applied is applied  # which has no use for weights
+        mended = host(applied.inserted).tolist() + host(applied.updated).tolist()
+        g.apply(updates=(mended, [1] * len(mended)))
+        levels.refresh()
+    good(dynamic)
+
+
+def test_an_interrupt_when_the_graph_has_changed(monkeypatch):
+    g, dynamic = start("python")
+    whole = type(g).apply
+
+    def late(self, *args, **options):
+        whole(self, *args, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(g), "apply", late)
+        with pytest.raises(KeyboardInterrupt):
+            dynamic.apply(updates=([0, 1], [50, 50]))
+    good(dynamic)
+
+
 def test_fused_equals_eager(monkeypatch):
     results = []
     for run in (repair.repair.alone, repair.repair.eager):

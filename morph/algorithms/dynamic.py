@@ -140,6 +140,15 @@ class DynamicSSSP(Dynamic):
     def _check(self, applied: Any) -> None:
         _keep_sources(self, applied)
 
+    def _check_weights(self, applied: Any) -> None:
+        weight = self.graph.edges.weight.array
+        with self.graph.device.active():
+            for what, ids in (("inserts", applied.inserted), ("updates", applied.updated)):
+                bad = ~(weight[ids] >= 0)  # and what is no number
+                if bool(bad.any()):
+                    e = int(ids[int(bad.argmax())])
+                    raise ValueError(f"{what}: edge {e} has weight {weight[e]}, which is refused")
+
     def _refuse_overflow(self) -> None:
         graph, value = self.graph, self._tree.value.array
         pick = live_edges(graph)

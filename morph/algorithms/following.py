@@ -100,6 +100,9 @@ class Dynamic:
     def _check(self, applied: Any) -> None:
         """Refuse changes after which there is no answer."""
 
+    def _check_weights(self, applied: Any) -> None:
+        """Refuse weights that `Graph.apply` was not told to refuse."""
+
     # --- changes ---------------------------------------------------------------------------------
 
     def apply(
@@ -134,10 +137,11 @@ class Dynamic:
             applied = self.graph.apply(
                 inserts, deletes, updates, delete_points, nonnegative=True, then=then
             )
-        except BaseException:
+        except BaseException as error:
             self._seen = -1
             self._put_back()
-            self._seen = self.graph.changes
+            if isinstance(error, Exception):  # an interrupt may come when the graph has changed
+                self._seen = self.graph.changes
             raise
         self._settle()
         middle, (decision, affected, rounds) = told
@@ -152,13 +156,17 @@ class Dynamic:
         Raises
         ------
         ValueError
-            If a weight is negative or NaN.  The values are those of before then, and computed anew
-            when they are next asked for.
+            If the batch was another graph's, or a weight is negative or NaN.  The values are those
+            of before then, and computed anew when they are next asked for.
         """
         begin = perf_counter()
-        if self._seen != applied._since:  # others have changed the graph before that
+        if applied._graph is not self.graph:
+            raise ValueError("this batch was applied to another graph")
+        now = applied._since, applied._changes
+        if now != (self._seen, self.graph.changes):  # the graph has changed before that, or since
             self._seen = -1
         try:
+            self._check_weights(applied)
             decision, affected, rounds = self._anew(0) if self._seen < 0 else self._repair(applied)
         except BaseException:
             self._put_back()
