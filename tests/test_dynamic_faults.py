@@ -13,6 +13,7 @@ from morph.algorithms import following, repair
 from morph.collect import Collection
 from morph.testing import fail_allocation
 
+FAR = np.iinfo(np.int64).max
 SIDE = 9
 
 
@@ -190,6 +191,21 @@ def test_batches_told_late_or_of_another_graph(target):
         g.apply(updates=(mended, [1] * len(mended)))
         levels.refresh()
     good(dynamic)
+
+
+def test_edges_that_have_lost_an_end(target):
+    src, dst = [0, 1, 0, 0], [1, 2, 2, 3]
+    g = morph.Graph.from_edges(src, dst, weight=[1, 1, 9, 1], n=4, device=target)
+    dynamic, levels = morph.DynamicSSSP(g, 0), morph.DynamicBFS(g, 0)
+    dynamic.share = levels.share = 9.0
+    g.points.delete(3)  # its edge stays
+    g.edges.new(dst=1, weight=1)
+    for asked in ({"updates": ([2, 4, 0], [0, 0, 2])}, {"deletes": [2, 4]}):
+        levels.distance  # noqa: B018
+        done = dynamic.apply(**asked)
+        assert (done.decision, levels.update(done.applied).decision) == ("repaired",) * 2
+        assert host(dynamic.distance).tolist() == [0, 2, 3, FAR]
+        assert host(levels.distance).tolist() == [0, 1, 1, -1]
 
 
 def test_an_interrupt_when_the_graph_has_changed(monkeypatch):

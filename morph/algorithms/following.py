@@ -243,15 +243,16 @@ class Dynamic:
         with self.graph.device.active():
             if applied.deleted.size:
                 gone = self._costs(applied.deleted_weight, applied.deleted.size)
-                changes.extend(
-                    src=applied.deleted_src, dst=applied.deleted_dst, before=gone, after=none
-                )
+                pick = self._between_points(applied.deleted_src, applied.deleted_dst)
+                ends = {"src": applied.deleted_src[pick], "dst": applied.deleted_dst[pick]}
+                changes.extend(**ends, before=gone[pick], after=none)
             if applied.updated.size:
                 ids = applied.updated
+                pick = self._between_points(*(a[ids] for a in columns.values()))
+                ends = {name: a[ids][pick] for name, a in columns.items()}
                 old, new = (
-                    self._costs(w, ids.size) for w in (applied.old_weight, applied.new_weight)
+                    self._costs(w, ids.size)[pick] for w in (applied.old_weight, applied.new_weight)
                 )
-                ends = {name: a[ids] for name, a in columns.items()}
                 changes.extend(**ends, before=old, after=new)
             if applied.inserted.size:
                 ids = applied.inserted
@@ -260,6 +261,14 @@ class Dynamic:
                 ends = {name: a[ids] for name, a in columns.items()}
                 changes.extend(**ends, before=none, after=cost)
         return len(changes)
+
+    def _between_points(self, src: Any, dst: Any) -> Any:
+        """Pick the edges that are in the index: who deletes a point may leave its edges."""
+        if self.graph.whole:
+            return slice(None)
+        points, xp = self.graph.points, self.graph.device.xp
+        there = xp.minimum(src, dst) >= 0
+        return there & points.alive[src] & points.alive[dst] if points.deletes else there
 
     def _lengthen(self) -> None:
         """Have a row for every point."""
