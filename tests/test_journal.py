@@ -57,6 +57,15 @@ def test_a_snapshot_is_the_graph(tmp_path, directed):
     assert os.listdir(tmp_path) == ["g"]
 
 
+def test_a_snapshot_keeps_the_order_of_edges(tmp_path):
+    g = changed()
+    g.sort_edges("weight")
+    io.write_snapshot(tmp_path / "g", g)
+    again = io.read_snapshot(tmp_path / "g")
+    for a, b in zip(g.adjacency(), again.adjacency(), strict=True):
+        assert a.tolist() == b.tolist()
+
+
 def test_a_snapshot_where_arrays_lie_apart(tmp_path, monkeypatch):
     there = pretended(monkeypatch)
     io.write_snapshot(tmp_path / "g", changed(target=there))

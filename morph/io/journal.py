@@ -132,6 +132,8 @@ def write_snapshot(path: StrPath, graph: Graph, number: int = 0) -> None:
     """
     arrays: dict[str, NDArray[Any]] = {}
     about: dict[str, Any] = {"directed": graph.directed, "made": graph._made, "tables": []}
+    by = graph._adjacency.sorted_by
+    about["sorted"] = by if by in graph.edges.columns else None
     host = graph.device.to_host
     for name, t in graph.tables.items():
         w, count = t.words, len(t)
@@ -202,6 +204,7 @@ def _restored(path: StrPath, device: str | Device) -> tuple[Graph, int]:
     for kept in about["tables"]:
         _refill(g.tables[kept["name"]], kept, arrays)
     g.structure_changed(None if "reverses" not in arrays else g.device.asarray(arrays["reverses"]))
+    g.sort_edges(about.get("sorted"))  # snapshots written before have none
     g._made = about["made"]
     g.edge_order = g.device.asarray(arrays["order"]) if "order" in arrays else None
     return g, found[0]
