@@ -208,6 +208,18 @@ def test_edges_that_have_lost_an_end(target):
         assert host(levels.distance).tolist() == [0, 1, 1, -1]
 
 
+def test_a_column_of_weights_that_is_another_one():
+    g, dynamic = start("python")
+    g.edges.drop("weight")
+    with pytest.raises(TypeError, match="is gone: make another"):
+        dynamic.apply(deletes=[1])
+    assert len(g.edges.ids()) == len(g.edges)
+    g.edges.add("weight", np.float64, fill=0.5)
+    for ask in (dynamic.refresh, lambda: dynamic.apply(deletes=[1])):
+        with pytest.raises(TypeError, match="holds float64 now"):
+            ask()
+
+
 def test_an_interrupt_when_the_graph_has_changed(monkeypatch):
     g, dynamic = start("python")
     whole = type(g).apply
