@@ -76,7 +76,9 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
         if total:
             _insert(edges, ids, fresh, given, undo)
         if moves or points.size:
-            undo.append(lambda pairs=held: g.structure_changed(pairs))  # type: ignore[misc]
+            undo.append(_pairs_back(g, held, gone, ids))
+            if held is not None:
+                held[gone] = -1
             if total:
                 g._forget_order(ids)
                 held = held if held is None else _paired(xp, edges, held, ids, batch)
@@ -87,13 +89,13 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
             g._pairs = held
         elif changed.size:
             g.changes += 1
+        applied._changes = g.changes
         if then is not None:
             then(applied)
     except BaseException:
         for step in reversed(undo):
             step()
         raise
-    applied._changes = g.changes
     return applied
 
 
@@ -240,6 +242,19 @@ def _paired(xp: Any, edges: Table, held: Array, ids: Array, batch: Batch) -> Arr
     longer[forth] = again
     longer[again] = forth
     return longer
+
+
+def _pairs_back(g: Graph, held: Array | None, gone: Array, ids: Array) -> Callable[[], None]:
+    """What puts the reverses back, that edges ``gone`` had, and ``ids`` had not."""
+    before = None if held is None else held[gone]
+
+    def put_back() -> None:
+        if held is not None:
+            held[ids[ids < held.size]] = -1
+            held[gone] = before
+        g.structure_changed(held)
+
+    return put_back
 
 
 def pair_up(g: Graph) -> Array:

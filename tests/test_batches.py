@@ -350,3 +350,23 @@ def test_the_checker_finds_what_is_wrong():
     g.reverses()[0] = 1
     with pytest.raises(validate.WrongAnswer, match="edge 0: 1 is not its reverse"):
         validate.index(g)
+
+
+def test_dead_edges_have_no_reverse():
+    g = morph.Graph.from_edges([0, 0, 1], [1, 2, 2], weight=[1, 2, 3], directed=False)
+    before = g.reverses().copy()
+
+    def fails(applied):
+        assert (g.reverses()[applied.deleted] == -1).all()
+        raise MemoryError
+
+    for asked in ({"deletes": ([0], [1])}, {"deletes": [1], "inserts": ([0], [0], [1])}):
+        with pytest.raises(MemoryError):
+            g.apply(**asked, then=fails)
+        assert g.reverses().tolist() == before.tolist()
+    gone = g.apply(deletes=([0], [1])).deleted
+    assert (g.reverses()[gone] == -1).all() and (g.reverses() >= 0).sum() == 4
+    with pytest.raises(MemoryError):
+        g.apply(([1], [0], [7]), then=fails)
+    assert (g.reverses()[gone] == -1).all()
+    validate.index(g)

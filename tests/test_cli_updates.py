@@ -64,6 +64,15 @@ def test_inserted_edges_have_numbers(tmp_path):
     assert report["batches"][2]["changed"] == 1
 
 
+def test_an_edge_that_is_gone_is_not_mistaken_for_an_arc_back(tmp_path):
+    metis = "3 2 001\n2 5 3 6\n1 5\n1 6\n"
+    updates = "- 0 1 0\n- 0 2 1\n\n+ 0 2 9\n\n- 0 2 1\n\n- 0 1 0\n"  # row 1 leads from 2 to 0
+    result = morph_sssp(tmp_path, updates, "--json", "--verify", graph=metis, name="g.graph")
+    report = json.loads(result.stdout)
+    assert [b["deleted"] for b in report["batches"]] == [2, 0, 0, 0]
+    assert [b["absent"] for b in report["batches"]] == [0, 0, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

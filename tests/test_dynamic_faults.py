@@ -13,6 +13,7 @@ from morph.algorithms import following, repair
 from morph.collect import Collection
 from morph.testing import fail_allocation
 
+FAR = np.iinfo(np.int64).max
 SIDE = 9
 
 
@@ -166,6 +167,72 @@ def test_changes_by_others_are_noticed(target):
     g.compact()
     with pytest.raises(RuntimeError, match="renumbered by compact"):
         dynamic.apply(deletes=[3])
+
+
+def test_batches_told_late_or_of_another_graph(target):
+    g, dynamic = start(target)
+    first = g.apply(updates=([0, 1], [9, 9]))
+    g.apply(deletes=[2, 3])
+    dynamic.update(first)  # the graph has changed again
+    good(dynamic)
+    dynamic.update(g.apply(updates=([5], [0])))
+    good(dynamic)
+    other = start(target)[0].apply(deletes=[1])
+    with pytest.raises(ValueError, match="another graph"):
+        dynamic.update(other)
+    good(dynamic)
+    levels = morph.DynamicBFS(g, 0)
+    for batch in ({"updates": ([5], [-1])}, {"inserts": ([1], [4], [-1])}):
+        applied = g.apply(**batch)
+        with pytest.raises(ValueError, match="has weight -1"):
+            dynamic.update(applied)
+        assert levels.update(applied).applied is applied  # which has no use for weights
+        mended = host(applied.inserted).tolist() + host(applied.updated).tolist()
+        g.apply(updates=(mended, [1] * len(mended)))
+        levels.refresh()
+    good(dynamic)
+
+
+def test_edges_that_have_lost_an_end(target):
+    src, dst = [0, 1, 0, 0], [1, 2, 2, 3]
+    g = morph.Graph.from_edges(src, dst, weight=[1, 1, 9, 1], n=4, device=target)
+    dynamic, levels = morph.DynamicSSSP(g, 0), morph.DynamicBFS(g, 0)
+    dynamic.share = levels.share = 9.0
+    g.points.delete(3)  # its edge stays
+    g.edges.new(dst=1, weight=1)
+    for asked in ({"updates": ([2, 4, 0], [0, 0, 2])}, {"deletes": [2, 4]}):
+        levels.distance  # noqa: B018
+        done = dynamic.apply(**asked)
+        assert (done.decision, levels.update(done.applied).decision) == ("repaired",) * 2
+        assert host(dynamic.distance).tolist() == [0, 2, 3, FAR]
+        assert host(levels.distance).tolist() == [0, 1, 1, -1]
+
+
+def test_a_column_of_weights_that_is_another_one():
+    g, dynamic = start("python")
+    g.edges.drop("weight")
+    with pytest.raises(TypeError, match="is gone: make another"):
+        dynamic.apply(deletes=[1])
+    assert len(g.edges.ids()) == len(g.edges)
+    g.edges.add("weight", np.float64, fill=0.5)
+    for ask in (dynamic.refresh, lambda: dynamic.apply(deletes=[1])):
+        with pytest.raises(TypeError, match="holds float64 now"):
+            ask()
+
+
+def test_an_interrupt_when_the_graph_has_changed(monkeypatch):
+    g, dynamic = start("python")
+    whole = type(g).apply
+
+    def late(self, *args, **options):
+        whole(self, *args, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(g), "apply", late)
+        with pytest.raises(KeyboardInterrupt):
+            dynamic.apply(updates=([0, 1], [50, 50]))
+    good(dynamic)
 
 
 def test_fused_equals_eager(monkeypatch):

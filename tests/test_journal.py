@@ -57,6 +57,15 @@ def test_a_snapshot_is_the_graph(tmp_path, directed):
     assert os.listdir(tmp_path) == ["g"]
 
 
+def test_a_snapshot_keeps_the_order_of_edges(tmp_path):
+    g = changed()
+    g.sort_edges("weight")
+    io.write_snapshot(tmp_path / "g", g)
+    again = io.read_snapshot(tmp_path / "g")
+    for a, b in zip(g.adjacency(), again.adjacency(), strict=True):
+        assert a.tolist() == b.tolist()
+
+
 def test_a_snapshot_where_arrays_lie_apart(tmp_path, monkeypatch):
     there = pretended(monkeypatch)
     io.write_snapshot(tmp_path / "g", changed(target=there))
@@ -154,12 +163,65 @@ def test_a_log_of_before_the_snapshot_and_one_of_after(tmp_path):
         same(journal.graph, again.graph)
     io.write_snapshot(tmp_path / "g", changed(), number=1)
     journal.log.write_bytes(log[len(log) * 2 // 3 :])
-    with io.Journal(tmp_path / "g") as again:
-        assert again.number == 1 and again.torn
+    with pytest.raises(io.FormatError, match="no batch begins at byte 0"):
+        io.Journal(tmp_path / "g")
+    assert journal.log.read_bytes() == log[len(log) * 2 // 3 :]
     io.write_snapshot(tmp_path / "g", changed())
     journal.log.write_bytes(log[first:])
     with pytest.raises(io.FormatError, match="batch 1 is missing"):
         io.Journal(tmp_path / "g")
+
+
+def test_a_log_that_is_damaged_is_left_as_it_is(tmp_path):
+    with io.Journal(tmp_path / "g", changed()) as journal:
+        for k in range(3):
+            journal.apply(([0], [3], [k]))
+    log = journal.log.read_bytes()
+    one = len(log) // 3
+    for at, said in ((one + 60, f"the batch at byte {one} is damaged"), (5, "no batch begins")):
+        bad = bytearray(log)
+        bad[at] ^= 1
+        journal.log.write_bytes(bad)
+        with pytest.raises(io.FormatError, match=said):
+            io.Journal(tmp_path / "g")
+        assert journal.log.read_bytes() == bad
+    journal.log.write_bytes(log[: 2 * one] + b"\0" * 100)  # as some file systems leave it
+    with io.Journal(tmp_path / "g") as again:
+        assert again.number == 2 and again.torn == 100
+    io.write_snapshot(tmp_path / "g", morph.Graph.from_edges([0], [1], weight=[1]))
+    with pytest.raises(io.FormatError, match="batch 1: inserts.dst"):
+        io.Journal(tmp_path / "g")
+
+
+def test_one_value_for_many_rows(tmp_path):
+    with io.Journal(tmp_path / "g", changed()) as journal:
+        journal.apply({"src": [0, 2, 3], "dst": 3 * [4], "weight": 2})
+        journal.apply(([0, 2], [3, 3], 5), updates=(2, 7), deletes=3)
+    with io.Journal(tmp_path / "g") as again:
+        same(journal.graph, again.graph)
+
+
+def test_a_disk_that_is_full_for_a_time(tmp_path):
+    program = f"""
+import os, resource, sys
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+from morph import io
+from test_journal import changed
+journal = io.Journal({str(tmp_path / "g")!r}, changed())
+journal.apply(([0], [3], [1]))
+free = resource.RLIM_INFINITY
+resource.setrlimit(resource.RLIMIT_FSIZE, (journal.log.stat().st_size + 50, free))
+try:
+    journal.apply(([2], [3], [77]))
+except OSError:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (free, free))
+    journal.apply(([3], [3], [88]))
+io.write_snapshot({str(tmp_path / "want")!r}, journal.graph)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    with io.Journal(tmp_path / "g") as again:
+        assert again.number == 2
+        same(io.read_snapshot(tmp_path / "want"), again.graph)
 
 
 def test_a_process_that_is_killed(tmp_path):

@@ -94,7 +94,7 @@ class DynamicSSSP(Dynamic):
         self.sources = source_ids(graph, source)
         if "weight" not in graph.edges.columns:
             raise ValueError("DynamicSSSP needs edge weights: give weight= when the graph is made")
-        kind = graph.edges.weight.dtype
+        self._kind = kind = graph.edges.weight.dtype
         if kind.kind == "f":
             dtype = np.result_type(kind, np.float32)
             self._cost = real if kind == dtype else single_real
@@ -115,6 +115,7 @@ class DynamicSSSP(Dynamic):
 
     def _solve(self) -> tuple[Any, Any]:
         graph = self.graph
+        self._require_weight()
         if not graph.directed:  # who pulls reads the edge that leads back
             weight, ids = graph.edges.weight.array, graph.edges.ids()
             back = graph.reverses()[ids]
@@ -138,7 +139,24 @@ class DynamicSSSP(Dynamic):
         return min(delta, float(self._most) / 2)
 
     def _check(self, applied: Any) -> None:
+        self._require_weight()
         _keep_sources(self, applied)
+
+    def _require_weight(self) -> None:
+        """Refuse a column that has gone, or that another one stands for."""
+        weight = self.graph.edges.columns.get("weight")
+        if weight is None or weight.dtype != self._kind:
+            now = "is gone" if weight is None else f"holds {weight.dtype} now"
+            raise TypeError(f"column weight held {self._kind} and {now}: make another DynamicSSSP")
+
+    def _check_weights(self, applied: Any) -> None:
+        weight = self.graph.edges.weight.array
+        with self.graph.device.active():
+            for what, ids in (("inserts", applied.inserted), ("updates", applied.updated)):
+                bad = ~(weight[ids] >= 0)  # and what is no number
+                if bool(bad.any()):
+                    e = int(ids[int(bad.argmax())])
+                    raise ValueError(f"{what}: edge {e} has weight {weight[e]}, which is refused")
 
     def _refuse_overflow(self) -> None:
         graph, value = self.graph, self._tree.value.array

@@ -100,6 +100,9 @@ class Dynamic:
     def _check(self, applied: Any) -> None:
         """Refuse changes after which there is no answer."""
 
+    def _check_weights(self, applied: Any) -> None:
+        """Refuse weights that `Graph.apply` was not told to refuse."""
+
     # --- changes ---------------------------------------------------------------------------------
 
     def apply(
@@ -134,10 +137,11 @@ class Dynamic:
             applied = self.graph.apply(
                 inserts, deletes, updates, delete_points, nonnegative=True, then=then
             )
-        except BaseException:
+        except BaseException as error:
             self._seen = -1
             self._put_back()
-            self._seen = self.graph.changes
+            if isinstance(error, Exception):  # an interrupt may come when the graph has changed
+                self._seen = self.graph.changes
             raise
         self._settle()
         middle, (decision, affected, rounds) = told
@@ -152,13 +156,17 @@ class Dynamic:
         Raises
         ------
         ValueError
-            If a weight is negative or NaN.  The values are those of before then, and computed anew
-            when they are next asked for.
+            If the batch was another graph's, or a weight is negative or NaN.  The values are those
+            of before then, and computed anew when they are next asked for.
         """
         begin = perf_counter()
-        if self._seen != applied._since:  # others have changed the graph before that
+        if applied._graph is not self.graph:
+            raise ValueError("this batch was applied to another graph")
+        now = applied._since, applied._changes
+        if now != (self._seen, self.graph.changes):  # the graph has changed before that, or since
             self._seen = -1
         try:
+            self._check_weights(applied)
             decision, affected, rounds = self._anew(0) if self._seen < 0 else self._repair(applied)
         except BaseException:
             self._put_back()
@@ -235,15 +243,16 @@ class Dynamic:
         with self.graph.device.active():
             if applied.deleted.size:
                 gone = self._costs(applied.deleted_weight, applied.deleted.size)
-                changes.extend(
-                    src=applied.deleted_src, dst=applied.deleted_dst, before=gone, after=none
-                )
+                pick = self._between_points(applied.deleted_src, applied.deleted_dst)
+                ends = {"src": applied.deleted_src[pick], "dst": applied.deleted_dst[pick]}
+                changes.extend(**ends, before=gone[pick], after=none)
             if applied.updated.size:
                 ids = applied.updated
+                pick = self._between_points(*(a[ids] for a in columns.values()))
+                ends = {name: a[ids][pick] for name, a in columns.items()}
                 old, new = (
-                    self._costs(w, ids.size) for w in (applied.old_weight, applied.new_weight)
+                    self._costs(w, ids.size)[pick] for w in (applied.old_weight, applied.new_weight)
                 )
-                ends = {name: a[ids] for name, a in columns.items()}
                 changes.extend(**ends, before=old, after=new)
             if applied.inserted.size:
                 ids = applied.inserted
@@ -252,6 +261,14 @@ class Dynamic:
                 ends = {name: a[ids] for name, a in columns.items()}
                 changes.extend(**ends, before=none, after=cost)
         return len(changes)
+
+    def _between_points(self, src: Any, dst: Any) -> Any:
+        """Pick the edges that are in the index: who deletes a point may leave its edges."""
+        if self.graph.whole:
+            return slice(None)
+        points, xp = self.graph.points, self.graph.device.xp
+        there = xp.minimum(src, dst) >= 0
+        return there & points.alive[src] & points.alive[dst] if points.deletes else there
 
     def _lengthen(self) -> None:
         """Have a row for every point."""

@@ -66,9 +66,11 @@ class Numbers:
 
     def note(self, applied: Any, count: int) -> None:
         """Number the edges that a batch inserted."""
-        for row in self._host(applied.inserted[:count]).tolist():
+        rows = self._host(applied.inserted).tolist()
+        for row in rows[:count]:
             self._made[self.next], self._number[row] = row, self.next
             self.next += 1
+        self._number.update(dict.fromkeys(rows[count:], -1))  # arcs back have no number
 
     def _row(self, number: int) -> int:
         if number >= self.count:

@@ -14,6 +14,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
+from io import RawIOBase
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -86,8 +87,28 @@ def _records(data: memoryview, what: bytes) -> Iterator[tuple[int, memoryview, i
         yield number, body, at
 
 
+def _begins(data: memoryview, what: bytes) -> bool:
+    """Whether a record's whole head is somewhere in there."""
+    raw, size = bytes(data), HEAD_OF.size
+    at = raw.find(what)
+    while at >= 0:
+        own = raw[at + size : at + size + CRC.size]
+        if own == CRC.pack(zlib.crc32(raw[at : at + size])):
+            return True
+        at = raw.find(what, at + 1)
+    return False
+
+
 def _sync(file: IO[bytes]) -> None:
     file.flush()
+    os.fsync(file.fileno())
+
+
+def _append(file: RawIOBase, data: bytes) -> None:
+    """Write all of it, without a buffer: what failed is never written later."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) or 0 :]
     os.fsync(file.fileno())
 
 
@@ -111,6 +132,8 @@ def write_snapshot(path: StrPath, graph: Graph, number: int = 0) -> None:
     """
     arrays: dict[str, NDArray[Any]] = {}
     about: dict[str, Any] = {"directed": graph.directed, "made": graph._made, "tables": []}
+    by = graph._adjacency.sorted_by
+    about["sorted"] = by if by in graph.edges.columns else None
     host = graph.device.to_host
     for name, t in graph.tables.items():
         w, count = t.words, len(t)
@@ -181,6 +204,7 @@ def _restored(path: StrPath, device: str | Device) -> tuple[Graph, int]:
     for kept in about["tables"]:
         _refill(g.tables[kept["name"]], kept, arrays)
     g.structure_changed(None if "reverses" not in arrays else g.device.asarray(arrays["reverses"]))
+    g.sort_edges(about.get("sorted"))  # snapshots written before have none
     g._made = about["made"]
     g.edge_order = g.device.asarray(arrays["order"]) if "order" in arrays else None
     return g, found[0]
@@ -238,7 +262,8 @@ class Journal:
     Raises
     ------
     FormatError
-        If the snapshot is damaged, or the log does not continue it.
+        If the snapshot or the log is damaged, or the log does not continue it: then the log is
+        left as it is.
     OSError
         If the files cannot be read or written.
     """
@@ -250,14 +275,18 @@ class Journal:
         self.torn = 0
         if graph is None:
             self.graph, self.number = _restored(path, device)
-            self._file = self.log.open("r+b" if self.log.exists() else "x+b")
-            self._replay()
+            self._file = self.log.open("r+b" if self.log.exists() else "x+b", buffering=0)
+            try:
+                self._replay()
+            except BaseException:
+                self._file.close()
+                raise
         else:
             self.graph, self.number = graph, 0
             # an old log goes first: its batches are of another graph
             self.log.unlink(missing_ok=True)
             write_snapshot(path, graph)
-            self._file = self.log.open("x+b")
+            self._file = self.log.open("x+b", buffering=0)
         _sync_folder(path)
 
     def apply(
@@ -274,8 +303,7 @@ class Journal:
         at = self._file.seek(0, os.SEEK_END)
         try:
             about["nonnegative"] = nonnegative
-            self._file.write(_record(BATCH, self.number + 1, _packed(about, arrays)))
-            _sync(self._file)
+            _append(self._file, _record(BATCH, self.number + 1, _packed(about, arrays)))
             done = self.graph.apply(
                 inserts, deletes, updates, delete_points, nonnegative=nonnegative
             )
@@ -323,7 +351,7 @@ class Journal:
             else:
                 keys, parts = [], [x]  # ids
             shapes[name] = [isinstance(x, Mapping), isinstance(x, tuple), keys]
-            for k, part in zip(keys or [0], parts, strict=True):
+            for k, part in zip(keys or [0] * len(parts), parts, strict=True):
                 a = self.graph.device.to_host(getattr(part, "array", part))
                 if a.dtype.hasobject:
                     raise TypeError(f"{name}: these are no numbers")
@@ -344,17 +372,31 @@ class Journal:
             except (ValueError, KeyError) as e:
                 raise FormatError(self.log, None, str(e)) from e
             batch = {name: _shaped(name, s, arrays) for name, s in about["shapes"].items()}
-            self.graph.apply(**batch, nonnegative=about["nonnegative"])
+            try:
+                self.graph.apply(**batch, nonnegative=about["nonnegative"])
+            except (TypeError, ValueError, OverflowError) as e:
+                raise FormatError(self.log, None, f"batch {number}: {e}") from e
             self.number = number
-        self.torn = len(data) - end
+        rest = data[end:]
+        if bytes(rest[:8]).strip(b"\0") and not BATCH.startswith(bytes(rest[:8])):
+            what = f"no batch begins at byte {end}: it is damaged, or of another program"
+            raise FormatError(self.log, None, what)
+        if _begins(rest[8:], BATCH):  # a crash cuts the last batch short, and no other
+            raise FormatError(self.log, None, f"the batch at byte {end} is damaged")
+        self.torn = len(rest)
         self._file.truncate(end)
         _sync(self._file)
 
 
 def _shaped(name: str, shape: tuple[bool, bool, list[Any]], arrays: Arrays) -> Any:
     named, pair, keys = shape
+
+    def part(k: Any) -> Any:  # one value is given to all rows, an array of one is not
+        a = arrays[f"{name} {k}"]
+        return a if a.ndim else a[()]
+
     if named:
-        return {k: arrays[f"{name} {k}"] for k in keys}
+        return {k: part(k) for k in keys}
     if pair or keys:
-        return tuple(arrays[f"{name} {k}"] for k in keys)
-    return arrays[f"{name} 0"]
+        return tuple(part(k) for k in keys)
+    return part(0)
