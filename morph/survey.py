@@ -177,7 +177,7 @@ class _Solver:
         """Decimate, search, check; gives a model, None if there is none, and what it fails."""
         formula, seed = self.formula, (self.seed + k * 0x9E3779B9) % 2**32
         assignment = np.zeros(formula.variables, bool)
-        rest, names = formula, np.arange(formula.variables)
+        rest, names = formula, slice(None)  # of all variables
         if self.max_rounds:
             way, options = WAYS[k % len(WAYS)]
             if way is not reinforce:

@@ -57,11 +57,11 @@ def keep_once(p, wanted, into):
 @kernel
 def part(entry, limit, near, rest, cell):
     """Add entries with keys up to a limit to ``near``, others to ``rest``; note the least."""
-    if entry.key <= limit:
-        near.add(entry.item, key=entry.key)
-    else:
+    if entry.key > limit:
         rest.add(entry.item, key=entry.key)
         atomic_min(cell[0].least, entry.key)
+    else:  # what is not a number too: it would wait for ever
+        near.add(entry.item, key=entry.key)
 
 
 @cache
@@ -134,8 +134,9 @@ def in_order(
     if delta is not None and not delta > 0:
         raise ValueError(f"delta is a positive number, not {delta}")
     real = dtype.kind == "f"
-    most = dtype.type(np.finfo(dtype).max if real else np.iinfo(dtype).max)
-    wide = min(_delta(graph) if delta is None else delta, float(most) / 4)
+    most = dtype.type(np.inf if real else np.iinfo(dtype).max)
+    largest = np.finfo(dtype).max if real else most
+    wide = min(_delta(graph) if delta is None else delta, float(largest) / 4)
     width = dtype.type(wide if real else max(int(wide), 1))
     assert items.table is not None
     lists = [Collection(items.table, capacity=len(items), key=dtype) for _ in range(4)]

@@ -94,6 +94,7 @@ def test_wrong_answers_are_told(cnf, tmp_path):
     [
         (["none.cnf"], "none.cnf: No such file"),
         (["a.cnf", "--time", 0], "--time"),
+        (["a.cnf", "--time", "nan"], "--time"),
         (["a.cnf", "--seed", -1], "--seed"),
         (["a.cnf", "--device", "tpu"], "--device"),
         (["a.cnf", "--plot", "none/p.png"], "--plot: there is no directory"),
@@ -108,6 +109,13 @@ def test_what_cannot_be_used(tmp_path, monkeypatch, options, message):
     result = morph("sat", *options)
     assert result.exit_code == 2 and result.stdout == "" and message in result.stderr
     assert result.stderr.count("\n") == 1 and result.stderr.startswith("morph: ")
+
+
+def test_more_variables_than_are_possible(tmp_path):
+    (tmp_path / "a.cnf").write_text(f"p cnf {2**31 - 1} 1\n1 0\n")
+    result = morph("sat", tmp_path / "a.cnf", "--device", "cpu")
+    assert result.exit_code == 2 and result.stdout == "" and result.stderr.count("\n") == 1
+    assert "a.cnf: Formula(2147483647 variables" in result.stderr
 
 
 def test_a_wrong_count_is_warned_of(tmp_path):

@@ -27,8 +27,9 @@ def test_readme_examples_run(tmp_path, monkeypatch):
     command = [sys.executable, str(file)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    lines = iter(done.stdout.splitlines())
     for shown in re.findall(r"# prints (.*)", text):
-        assert shown in done.stdout
+        assert shown in lines, f"{shown}, in its turn:\n{done.stdout}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

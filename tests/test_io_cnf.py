@@ -53,6 +53,12 @@ def test_what_solvers_read(way, tmp_path, name):
     assert found == Formula.of([[1, -2], [3]])
 
 
+def test_leading_zeros_count_for_nothing(way, tmp_path):
+    zeros = "0" * 30
+    text = f"p cnf {zeros}3 {zeros}2\n{zeros}1 -{zeros}2 {zeros}\n{zeros}3 0\n"
+    assert read_cnf(written(tmp_path, text)) == Formula.of([[1, -2], [3]])
+
+
 def test_odd_but_right(way, tmp_path):
     assert read_cnf(written(tmp_path, "p cnf 0 0")) == Formula.of([])
     assert read_cnf(written(tmp_path, "p cnf 9 3\n0 2 2 -2 0 0\n")) == Formula.of(

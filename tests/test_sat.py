@@ -47,6 +47,15 @@ def test_the_same_model_everywhere(target, small):
     assert walksat(formula, seed=4, device="cpu").model.tolist() != want.model.tolist()
 
 
+def test_two_clauses_never_claim_alike():
+    """Random claims of 31 bits: of seed 1, these two clauses had the same in the first step."""
+    literals = np.full(28_007, 2)
+    literals[[27_702, 28_006]] = 1
+    search = Search(Formula(2, np.arange(28_008), literals), morph.device("cpu"))
+    assert search.load(np.array([False, True])) == 2
+    assert search.flipped(1, 1, 1000)[0] == 1 and search.model().all()
+
+
 @tries(8)
 @given(clause_lists(most=12, clauses=60), st.integers(0, 99))
 def test_what_is_kept_is_what_would_be_counted(target, formula, seed):

@@ -126,6 +126,29 @@ def test_shortest_paths_in_order(target, edges):
                 assert np.where(dist == FAR, np.inf, dist).tolist() == want.tolist()
 
 
+@morph.kernel
+def hand_on(entry, g, limit, near, far):
+    entry.item.seen += 1
+    for t in entry.item.outnbrs:
+        d = entry.key + g.weight(entry.item, t)
+        if d <= limit:
+            near.add(t, key=d)
+        else:
+            far.add(t, key=d)
+
+
+def test_keys_without_end(target):
+    """Keys that are infinite, or no numbers, come last; they do not wait for ever."""
+    for weight in (np.inf, np.nan):
+        w = np.array([1, weight, 2], np.float32)
+        g = morph.Graph.from_edges([0, 1, 2], [1, 2, 3], weight=w, device=target)
+        g.points.add("seen", i32)
+        items = morph.Collection(g.points, key=np.float32)
+        items.add(0, key=0)
+        in_order(items, hand_on, g, delta=1)
+        assert host(g.points.seen[:]).tolist() == [1, 1, 1, 1]
+
+
 def test_bad_orders():
     g = morph.generate.grid(2, 2)
     with pytest.raises(ValueError, match="one column 'key', but these have \\['item'\\]"):

@@ -31,7 +31,18 @@ from morph.dtypes import Ref
 from morph.formula import Formula
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel, program
-from morph.prelude import atomic_add, atomic_exch, atomic_max, atomic_sub, bool_, f64, i32, i64, u64
+from morph.prelude import (
+    atomic_add,
+    atomic_exch,
+    atomic_max,
+    atomic_sub,
+    bool_,
+    f64,
+    i32,
+    i64,
+    u32,
+    u64,
+)
 from morph.table import Table
 
 BASES = {4: 3.0, 5: 3.7, 6: 5.0}  # c by the longest clause, 5.4 beyond; the authors' own
@@ -60,6 +71,15 @@ def mixed(x):  # the finalizer of SplitMix64
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB
     return x ^ (x >> 31)
+
+
+@func
+def rank(id, seed, step):
+    """Give another number to each clause: between two that are equal, no claim would decide."""
+    x = u32(id) + u32(seed) + u32(step) * u32(0x9E3779B1)
+    x = (x ^ (x >> u32(16))) * u32(0x85EBCA6B)
+    x = (x ^ (x >> u32(13))) * u32(0xC2B2AE35)
+    return i64(x ^ (x >> u32(16)))
 
 
 @func
@@ -98,7 +118,7 @@ def choose(c, g, slots, odds, shift, seed, step, chosen):
     c.listed = False
     if c.state >> shift == 0:
         random = mixed(seed + u64(step) * 0x9E3779B97F4A7C15 + u64(c.id) * 0xD1342543DE82EF95)
-        key = step << 32 | i64(random >> 33)
+        key = step << 32 | rank(c.id, seed, step)
         for k in range(c.first, c.first + c.size):
             atomic_max(g.points[abs(slots[k].literal) - 1].claim, key)
         chosen.add(c, variable=drawn(c, g, slots, odds, random), key=key)

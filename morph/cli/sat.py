@@ -67,6 +67,8 @@ def sat(
     from morph.io import read_cnf  # noqa: PLC0415
 
     where = device_of(spec)
+    if seconds != seconds:
+        raise BadInput("--time is a number of seconds, not nan")
     check_writable("--plot", plot)
     if plot is not None and importlib.util.find_spec("matplotlib") is None:
         raise BadInput("--plot needs matplotlib: pip install matplotlib")
@@ -79,6 +81,8 @@ def sat(
             formula, seed, time=seconds, device=where, max_rounds=max_rounds,
             progress=None if course is None else course.tell,
         )  # fmt: skip
+    except ValueError as error:  # what cannot be worked on, such as 2^30 variables
+        raise BadInput(f"{cnf}: {error}") from error
     finally:
         if course is not None:
             course.clear()

@@ -149,7 +149,7 @@ def _header(path: StrPath, data: bytes) -> tuple[int, tuple[int, int] | None]:
     if line is None or not all(map(_COUNT.fullmatch, line.groups())):
         shown = data[match.start() : min(end, match.start() + 60)].decode("ascii", "replace")
         _fail(path, data, match.start(), f"expected p cnf VARIABLES CLAUSES, not {shown.strip()!r}")
-    variables, clauses = (int(word[:20]) for word in line.groups())
+    variables, clauses = (int(word.lstrip(b"0")[:20] or b"0") for word in line.groups())
     if variables > ID_LIMIT:
         _fail(path, data, match.start(), f"{variables} variables: at most {ID_LIMIT} are possible")
     return end, (variables, clauses)
@@ -169,7 +169,7 @@ def _parse(data: bytes, pos: int, most: int, strict: bool) -> Parsed:
             stop = match.start()
             break
         digits = word[1:] if word[:1] == b"-" or word[:1] == b"+" and not strict else word
-        value = int(digits[:20]) if digits.isdigit() else -1
+        value = int(digits.lstrip(b"0")[:20] or b"0") if digits.isdigit() else -1
         if not 0 <= value <= most or word[:1] == b"-" and value == 0:
             odd = match.start()
             break
