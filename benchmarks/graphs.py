@@ -152,16 +152,17 @@ def step_seconds(device: str, count: int = 1000) -> float:
 def bandwidth(device: str) -> float:
     """Bytes a second that copying a large array reads and writes, on all threads: the best of 7."""
     where = morph.device(device)
+    size = 1 << (30 if where.kind == "cuda" else 28)
     with where.active(), ThreadPoolExecutor(threads()) as pool:
-        size = 1 << (30 if where.kind == "cuda" else 28)
         source, target = (where.xp.ones(size, np.uint8) for _ in range(2))
-        parts = [slice(None)]
-        if where.kind == "cpu":  # NumPy copies without holding its lock
-            cuts = np.linspace(0, size, threads() + 1).astype(int)
-            parts = [slice(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+        cuts = np.linspace(0, size, threads() + 1).astype(int)
+        parts = [slice(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
 
         def copy() -> None:
-            list(pool.map(lambda part: where.xp.copyto(target[part], source[part]), parts))
+            if where.kind == "cuda":  # on the stream that is waited for, which is this thread's
+                where.xp.copyto(target, source)
+            else:  # NumPy copies without holding its lock
+                list(pool.map(lambda part: np.copyto(target[part], source[part]), parts))
 
         return 2 * size / min(seconds(copy) for _ in range(7))
 

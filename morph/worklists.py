@@ -147,7 +147,7 @@ def in_order(
         return 0
     keys = getattr(items, key).array
     with items.device.active():
-        limit = dtype.type(keys.min())
+        limit = dtype.type(keys.min().item())
     lists[0].extend(items.items, key=keys)
     items.clear()
     program: Callable[..., Any] = ordered(kernel, delta is None)

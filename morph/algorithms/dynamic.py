@@ -126,7 +126,7 @@ class DynamicSSSP(Dynamic):
         found = sssp(graph, self.sources, predecessors=True)
         return found.distance, found.predecessor
 
-    def _costs(self, weight: Any, count: int) -> Any:
+    def _costs(self, weight: Any) -> Any:
         return weight.astype(self._dtype, copy=False)
 
     def _delta(self) -> Any:
@@ -215,8 +215,8 @@ class DynamicBFS(Dynamic):
             found.distance < 0, far, found.distance
         ), found.predecessor
 
-    def _costs(self, weight: Any, count: int) -> Any:
-        return np.ones(count, np.int32)
+    def _costs(self, weight: Any) -> Any:
+        return 1
 
     def _delta(self) -> Any:
         return LEVELS
@@ -274,8 +274,8 @@ class DynamicComponents(Dynamic):
         xp = self.graph.device.xp
         return xp.where(label < 0, xp.arange(label.size, dtype=np.int32), label), None
 
-    def _costs(self, weight: Any, count: int) -> Any:
-        return np.zeros(count, np.int32)
+    def _costs(self, weight: Any) -> Any:
+        return 0
 
     def _delta(self) -> Any:
         return len(self._tree) // WINDOWS

@@ -89,8 +89,8 @@ class Dynamic:
         """Compute all values, and the predecessors (None: attach them)."""
         raise NotImplementedError
 
-    def _costs(self, weight: Any, count: int) -> Any:
-        """What edges of these weights cost."""
+    def _costs(self, weight: Any) -> Any:
+        """What edges of these weights cost, None if they have none; one number if all the same."""
         raise NotImplementedError
 
     def _delta(self) -> Any:
@@ -242,22 +242,22 @@ class Dynamic:
         changes.clear()
         with self.graph.device.active():
             if applied.deleted.size:
-                gone = self._costs(applied.deleted_weight, applied.deleted.size)
                 pick = self._between_points(applied.deleted_src, applied.deleted_dst)
                 ends = {"src": applied.deleted_src[pick], "dst": applied.deleted_dst[pick]}
-                changes.extend(**ends, before=gone[pick], after=none)
+                gone = self._costs(_of(applied.deleted_weight, pick))
+                changes.extend(**ends, before=gone, after=none)
             if applied.updated.size:
                 ids = applied.updated
                 pick = self._between_points(*(a[ids] for a in columns.values()))
                 ends = {name: a[ids][pick] for name, a in columns.items()}
                 old, new = (
-                    self._costs(w, ids.size)[pick] for w in (applied.old_weight, applied.new_weight)
+                    self._costs(_of(w, pick)) for w in (applied.old_weight, applied.new_weight)
                 )
                 changes.extend(**ends, before=old, after=new)
             if applied.inserted.size:
                 ids = applied.inserted
                 weight = edges.columns.get("weight")
-                cost = self._costs(None if weight is None else weight.array[ids], ids.size)
+                cost = self._costs(None if weight is None else weight.array[ids])
                 ends = {name: a[ids] for name, a in columns.items()}
                 changes.extend(**ends, before=none, after=cost)
         return len(changes)
@@ -352,3 +352,7 @@ class Dynamic:
         self._follow_others()
         with self.graph.device.active():
             return self._tree.predecessor.array.copy()
+
+
+def _of(column: Any, pick: Any) -> Any:
+    return None if column is None else column[pick]
