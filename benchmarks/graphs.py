@@ -300,7 +300,8 @@ def main(arguments: list[str] | None = None) -> None:
     print("beside", ", ".join(version(name) for name in names) or "no peer", flush=True)
     speed, step = {}, {}
     for device in devices(options.device):
-        speed[device], step[device] = bandwidth(device), step_seconds(device)
+        step[device] = step_seconds(device)  # from the first launch on, the device is waited for
+        speed[device] = bandwidth(device)
         used = f"{threads()} threads" if device == "cpu" else morph.device(device).name
         print(f"{used}: copying {speed[device] / 1e9:,.3g} GB/s read and written, a step"
               f" {step[device] * 1e6:.2g} us", flush=True)  # fmt: skip
