@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -245,6 +246,9 @@ def measure(graph: Input, options: argparse.Namespace, names: list[str]) -> list
                 )
                 for line in lines:
                     line.peers[name] = took, right
+            for line in lines:  # the table comes when it has all its rows: a run may be stopped
+                print(f"  {line.algorithm}, {line.device}: {line.seconds * 1e3:,.4g} ms",
+                      file=sys.stderr, flush=True)  # fmt: skip
             results += lines
     return results
 
