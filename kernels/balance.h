@@ -167,21 +167,25 @@ MORPH_FN void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) 
     by.end(a, s);
 }
 
-// The hub that holds a chunk; the warp looks at 32 of them at once.
-template <class Step> MORPH_FN i64 hub_of(const Hub<Step>* hubs, i64 n, i64 chunk) {
+// The last of n things for which something holds, if it does for the first, and for none behind one for which it
+// does not; the warp looks at 32 of them at once.
+template <class F> MORPH_FN i64 last_of(i64 n, const F& holds) {
     i64 first = 0;
     while (n > 1) {
         i64 apart = (n + 31) / 32, i = lane_id() * apart;
-        u32 before = __ballot_sync(ALL_LANES, i < n && load_settled(&hubs[first + i].chunk) <= chunk);
-        i64 skipped = (__popc(before) - 1) * apart;
+        u32 those = __ballot_sync(ALL_LANES, i < n && holds(first + i));
+        i64 skipped = (__popc(those) - 1) * apart;
         first += skipped;
         n = min_of(apart, n - skipped);
     }
     return first;
 }
+template <class Step> MORPH_FN i64 hub_of(const Hub<Step>* hubs, i64 n, i64 chunk) {  // that holds a chunk
+    return last_of(n, [&](i64 i) { return load_settled(&hubs[i].chunk) <= chunk; });
+}
 
 // What is on the list, each warp as many chunks as any other.
-template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t, const Step& s) {
+template <class A, class R, class Step> MORPH_FN void run_listed(const A& a, R& t, const Step& s) {
     Hubs<Step> hubs(a, t, false);
     i64 n = hubs.size(), warps = t.threads / 32;
     if (!n) return;
@@ -219,6 +223,9 @@ template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t,
         chunk = upto;
     }
     by.end(a, s);
+}
+template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t, const Step& s) {
+    if constexpr (Step::REPLAYS) run_listed(a, t, s);
 }
 
 #else

@@ -5,7 +5,7 @@
 //     find(a, it)      looks up what the kernel is called with
 //     open(a, it)      does so; whether there is an item to run (it is alive, and passes the filter)
 //     run(a, it)       the kernel; with single(collection): whether it claims anything
-//     SPREADS          whether its last loop can be shared out: then see balance.h
+//     SPREADS          whether its last loop can be shared out: then see balance.h and sweep.h
 //     claim, wins, commit, abort    only with single(collection)
 // `end_item(a, it)` gives back what the item reserved, and records a failure.
 
@@ -105,15 +105,25 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
 
 template <class A, class R, class Step>
 MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    if (t.replay) first = 0;
     if constexpr (Step::SPREADS) {
-        if constexpr (Step::AHEAD) last = t.replay ? load(s.list(a, t) + CAPACITY) : last;
+        if constexpr (Step::SWEEPS) {
+            if (!Step::REPLAYS || !t.replay) return each_sweep(a, t, s, first, last);
+        }
+        if constexpr (Step::REPLAYS) {
+            if (t.replay) first = 0;
+            if constexpr (Step::AHEAD) last = t.replay ? load(s.list(a, t) + CAPACITY) : last;
+            if constexpr (Step::FILTERS) {
+                if (last - first > i64(t.threads) * SIEVE / 2) return each_that_passes(a, t, s, first, last);
+            }
+            each_spread(a, t, s, first, last);
+        }
+    } else {
+        if (t.replay) first = 0;
+        if constexpr (Step::FILTERS) {
+            if (last - first > i64(t.threads) * SIEVE / 2) return each_that_passes(a, t, s, first, last);
+        }
+        each_in_turn(a, t, s, first, last);
     }
-    if constexpr (Step::FILTERS) {
-        if (last - first > i64(t.threads) * SIEVE / 2) return each_that_passes(a, t, s, first, last);
-    }
-    if constexpr (Step::SPREADS) each_spread(a, t, s, first, last);
-    else each_in_turn(a, t, s, first, last);
 }
 
 // A number for each thread, like its own, but of a block's and then of a warp's threads far apart: few

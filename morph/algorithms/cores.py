@@ -3,9 +3,9 @@
 The k-core is what is left when points with fewer than k edges are deleted until there are none; a
 point's core number is the largest k whose core holds it (Seidman 1983).  Peeling, level by level
 (Matula, Beck 1983; Dasari, Desh, Zubair, ParK, 2014): a deleted point lowers the degree of its
-neighbours, and whoever so falls to the level is deleted next, if not at once.  Every few levels
-the points that are left are listed anew; one is looked at about as often as its core number says,
-so all of it is O(n + m).
+neighbours, and whoever so falls to the level is deleted next, if not at once.  Those whose turn
+may come in the next levels are listed apart (Dhulipala, Blelloch, Shun, Julienne, 2017), so the
+others are looked at once in `SOON` levels; levels at which nobody falls are skipped.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from morph.algorithms.scratch import workspace
 from morph.collect import Collection
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
-from morph.prelude import atomic_sub, i32
-from morph.reduce import reduce
+from morph.prelude import atomic_max, atomic_min, atomic_sub, i32, i64
+from morph.table import Table
+
+FAR = 2**31 - 1
+SOON = 15  # levels beyond this one whose points are listed apart
 
 
 class CoreNumber(NamedTuple):
@@ -35,40 +38,58 @@ class KCore(NamedTuple):
 
 @kernel
 def count(p):
-    p.near = i32(p.degree)
+    loops = i32(0)
     for t in p.nbrs:
-        if t.id == p.id:
-            atomic_sub(p.near, 1)
+        if t == p:
+            loops += 1
+    p.near = i32(p.degree) - loops
 
 
 @kernel
-def drop(p, k, falling):
+def bounds(p, whole):
+    atomic_min(whole.least, p.near)
+    atomic_max(whole.most, p.near)
+
+
+@kernel
+def split(p, limit, soon, rest):
+    if p.near <= limit:
+        soon.add(p)
+    else:
+        rest.add(p)
+
+
+@kernel
+def drop(p, k, limit, falling, soon):
     p.core = i32(k)
     for t in p.nbrs:
-        if t.near > k and atomic_sub(t.near, 1) == k + 1:
-            falling.add(t)
-
-
-@kernel
-def keep(p, rest):
-    rest.add(p)
+        if t.near > k:
+            before = atomic_sub(t.near, 1)
+            if before == k + 1:
+                falling.add(t)
+            elif before == limit + 1:
+                soon.add(t)
 
 
 @program
-def peel(k, last, left, rest, falling, then):
-    levels = 0
+def peel(k, last, left, rest, soon, falling, then, whole):
     while k <= last and not left.empty:
-        foreach(left, drop, k, falling, where=lambda p: p.core < 0 and p.near <= k)
-        while not falling.empty:  # some of these went meanwhile, in the step that they fell in
-            foreach(falling, drop, k, then, ahead=then, where=lambda p: p.core < 0)
-            falling, then = then, falling
-            then.clear()
-        levels += 1
-        if levels % 4 == 1:  # a step of its own costs more than looking at those that are gone
-            foreach(left, keep, rest, where=lambda p: p.core < 0)
-            left, rest = rest, left
-            rest.clear()
-        k += 1
+        whole.least = FAR
+        whole.most = -1
+        foreach(left, bounds, whole, where=lambda p: p.core < 0)
+        k = max(k, i64(whole.least))  # nobody falls before
+        limit = min(k + SOON, min(last, max(k, i64(whole.most))))
+        foreach(left, split, limit, soon, rest, where=lambda p: p.core < 0)
+        left, rest = rest, left
+        rest.clear()
+        while k <= limit:
+            foreach(soon, drop, k, limit, falling, soon, where=lambda p: p.core < 0 and p.near <= k)
+            while not falling.empty:  # some went meanwhile, in the step that they fell in
+                foreach(falling, drop, k, limit, then, soon, ahead=then, where=lambda p: p.core < 0)
+                falling, then = then, falling
+                then.clear()
+            k += 1
+        soon.clear()
 
 
 def _peel(graph: Graph, first: int, last: int) -> Any:
@@ -76,15 +97,14 @@ def _peel(graph: Graph, first: int, last: int) -> Any:
     n = len(graph.points)
 
     def make() -> list[Any]:
-        return [Collection(graph.points, capacity=n) for _ in range(4)]
+        whole = Table("whole", graph.device, least=i32, most=i32)
+        whole.extend(1)
+        return [*(Collection(graph.points, capacity=n) for _ in range(5)), whole]
 
-    with workspace(graph, "cores", make, near=(i32, 0), core=(i32, -1)) as lists:
-        left, rest, falling, then = lists
-        left.extend(graph.points.ids())
+    with workspace(graph, "cores", make, near=(i32, 0), core=(i32, -1)) as (*lists, whole):
+        lists[0].extend(graph.points.ids())
         foreach(graph.points, count)
-        if graph.points.live:
-            first = max(first, int(reduce(graph.points.near, "min")))  # nothing falls before
-        peel(first, last, left, rest, falling, then)
+        peel(i64(first), i64(last), *lists, whole[0])
         return graph.points.core[:].copy()
 
 

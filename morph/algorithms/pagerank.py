@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.scratch import columns, live_edges
+from morph.algorithms.scratch import live_edges, workspace
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import f64
@@ -139,19 +139,28 @@ def pagerank(
     if weighted:
         _check_weights(graph)
     run = iterate_weighted if weighted else iterate
-    names = ("rank", "out", "given", "moved", "jump")
-    all = Table("all", graph.device, loose=f64, moved=f64)
-    all.extend(1)
-    with columns(graph.points, **dict.fromkeys(names, (f64, 0))):
-        graph.points.jump[:] = graph.points.rank[:] = jump
+
+    def make() -> list[Any]:
+        all = Table("all", graph.device, loose=f64, moved=f64)
+        all.extend(1)
+        return [all]
+
+    alike = jump if isinstance(jump, float) else 0.0
+    points: dict[str, tuple[Any, Any]] = dict.fromkeys(("rank", "jump"), (f64, alike))
+    points |= dict.fromkeys(("out", "given", "moved"), (f64, 0))
+    with workspace(graph, "pagerank", make, **points) as (all,):
+        if not isinstance(jump, float):
+            graph.points.jump[:] = graph.points.rank[:] = jump
         foreach(graph.points, weigh if weighted else count)
         done = run(graph, all, all[0], float(damping), float(tolerance), iterations)
         return PageRank(graph.points.rank[:].copy(), done, float(all[0].moved))
 
 
 def _jump(graph: Graph, personalization: Any) -> Any:
-    """Give where walkers jump, shape (n,), of sum 1 over the live points."""
-    n, xp = len(graph.points), graph.device.xp
+    """Give where walkers jump, of sum 1 over the live points: shape (n,), or one number for all."""
+    n, xp, live = len(graph.points), graph.device.xp, graph.points.live
+    if personalization is None and live == n:
+        return 1 / max(n, 1)
     with graph.device.active():
         jump = xp.ones(n)
         if personalization is not None:

@@ -275,6 +275,7 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
         f"    static constexpr i64 LIMIT = {LIMITS[s.balance] if listed(e, s) else 'NO_LIST'};",
         *_rooms(e, s.kernel),
         *_room_ahead(e, s),
+        *_sweeps(e, s, spread),
         "    MORPH_FN i64 entries(const Args& a, const Run& t, i64 i) const {",
         *(f"    {x}" for x in e.way([f"    return {_entries(e, s, spread)};"], "t")),
         "    }",
@@ -350,6 +351,27 @@ def _room_ahead(e: Emission, s: ir.Foreach) -> list[str]:
         "    MORPH_FN i64* list(const Args& a, const Run& t) const {",
         *(f"    {x}" for x in e.way(meta, "t")),
         "    }",
+    ]
+
+
+def _sweeps(e: Emission, s: ir.Foreach, spread: Spread) -> list[str]:
+    """Whether the items are points, and what their packed rows add up is all: see sweep.h."""
+    loop, k = spread.loop, e.kernels[s.kernel]
+    item, row = k.params[0][0], ""
+    if isinstance(loop, ir.ForEdges) and isinstance(loop.point, ir.Var):
+        g = e.names.graphs[loop.graph]
+        begins = loop.start is None and not g.loose and dict(g.tables)["points"] == s.slot
+        given = any(isinstance(n, ir.Assign) and n.name == item for n in ir.walk(k.body))
+        if begins and loop.point.name == item and not given:
+            row = f"row_begin(a.{cname(loop.graph)}_{loop.direction}_offset, i)"
+    sums = spread.pure and spread.whole and s.balance == "auto" and k.where is None
+    if not (row and sums):
+        return ["    static constexpr bool SWEEPS = false, REPLAYS = true;"]
+    fails = any(isinstance(n, ir.Reserve | ir.LocalAdd) for n in e.step_nodes(s))
+    replays = "true" if fails else "false"  # whether items may have to be run again, one by one
+    return [
+        f"    static constexpr bool SWEEPS = true, REPLAYS = {replays};",
+        f"    MORPH_FN i64 begin(const Args& a, i64 i) const {{ return {row}; }}",
     ]
 
 

@@ -24,7 +24,7 @@ from morph.lang.spread import lists, runs_ahead, spreads
 from morph.lang.types import Handle, Local, Object, Type
 
 HEADERS = """types words half math atomics column team stock store collection single set graph
-             predicates stage hubs room balance ahead launch together""".split()
+             predicates stage hubs room balance ahead sweep launch together""".split()
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
 USES_ITEM = re.compile(r"\bit\b").search
 USES_WAY = re.compile(r"\bway\.").search

@@ -40,7 +40,8 @@ class Spread:
 
     ``live`` are the locals (the item among them) that the entries read, ``rest`` those that the
     tail reads or the entries sum up; ``sums`` says by ``+``, ``min`` or ``max``; ``room`` is how
-    many rows of each store an entry may take, ``batched`` whether whoever runs entries takes it.
+    many rows of each store an entry may take, ``batched`` whether whoever runs entries takes it;
+    ``pure`` says that head and entries change nothing, and that every item comes to its loop.
     """
 
     head: ir.Body  # up to and with the loop
@@ -52,6 +53,7 @@ class Spread:
     sums: tuple[tuple[str, str], ...]
     room: tuple[tuple[str, int], ...]
     batched: bool = False
+    pure: bool = False
 
     @property
     def whole(self) -> bool:
@@ -234,8 +236,21 @@ class _Loop:
         return Spread(
             head, self.loop, _leave(self.loop.body), self.tail, tuple(sorted(live)),
             tuple(sorted(rest)), tuple(sorted(self.sums.items())),
-            tuple(_room(self.loop.body).items()),
+            tuple(_room(self.loop.body).items()), pure=self._is_pure(head),
         )  # fmt: skip
+
+    def _is_pure(self, head: ir.Body) -> bool:
+        """Whether nothing but the tail has an effect; the loop is behind all that comes before."""
+        own = [*ir.walk(head[:-1]), *self.nodes]
+        calls = dict.fromkeys(n.func for n in own if isinstance(n, ir.Call))
+        below = [f for name in calls for f in _reached(name, self.funcs)]
+        acts = (*ir.EFFECTS, ir.Write, ir.MakeLocal)
+        return (
+            head[-1] is self.loop
+            and not any(isinstance(n, (*acts, *REFUSED)) for n in own)
+            and not any(f.cpp is not None for f in below)
+            and not any(isinstance(n, acts) for f in below for n in ir.walk(f.body))
+        )
 
     def holds(self) -> bool:
         """Whether the order of the iterations is of no account."""

@@ -1,0 +1,148 @@
+// Sums over the rows of a table of points, by all warps alike.
+//
+// Where the items of a step are the points themselves, in order, and a point's entries are its packed row,
+// all entries lie one behind the other in the order of the items.  If the entries do no more than add up, and
+// the head changes nothing (`SWEEPS` of a Step says so), nobody minds who runs them: each warp gets an equal
+// part of the line of all rows and entries, wherever in a row it begins and ends, and no row is long.
+//
+// Invariant: the warp in whose part a row begins runs its tail, once.  What other warps add up of that row,
+// each of them at the begin of its part, lies in `sums_before` when all have met.  So sums are added in one
+// order, whatever happens, for a number of warps.
+//
+// `begin(a, i)` of the Step is where the row of point i begins, in the adjacency.
+
+#ifdef __CUDACC__
+
+#if defined(MORPH_FAULTS)  // tests: small graphs have rows of each kind
+constexpr i32 UNDER_WAY = 2, SHORT_ROW = 2;
+constexpr i64 ROW_COST = 1;
+#else
+constexpr i32 UNDER_WAY = 4;   // entries of a lane whose loads are under way at once
+constexpr i32 SHORT_ROW = 16;  // one lane has a row, if none of its tile has more
+constexpr i64 ROW_COST = 8;    // of a row beside its entries, in entries
+#endif
+
+template <class T> MORPH_FN T sum_of_all(T x) {  // the same for every lane
+    MORPH_UNROLL_ALL for (i32 by = 16; by; by /= 2) x.add(from_lane(x, lane_id() ^ by));
+    return x;
+}
+
+// What the entries of a tile add up: `n` from `base` on, those from `low` to `high` for this lane's row.
+template <class A, class Step, class I>
+MORPH_FN typename Step::Sums sum_rows(const A& a, const Step& s, I& it, const typename Step::Live& live, i64 base,
+                                      i32 low, i32 high, i32 n) {
+    typename Step::Reach next[UNDER_WAY];
+    typename Step::Sums mine, open;  // of this lane's row; of the row that all lanes are in
+    i32 most = __reduce_max_sync(ALL_LANES, high - low);
+    if (most <= SHORT_ROW && 16 * most <= n) {  // hardly a lane waits for another
+        for (i32 k = low; __any_sync(ALL_LANES, k < high); k += UNDER_WAY) {
+            typename Step::Sums sums[UNDER_WAY];
+            MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++)
+                if (k + j < high) next[j] = s.reach(a, base + k + j);
+            MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++)
+                if (k + j < high) s.entry(a, it, live, next[j], sums[j]);
+            MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++) mine.add(sums[j]);
+        }
+        return mine;
+    }
+    bool opened = false;
+    auto close = [&](i32 at) {  // the row of the entry before
+        open = sum_of_all(open);
+        if (low < at && at <= high) mine.add(open);
+        open = {}, opened = false;
+    };
+    auto reach = [&](i32 at) {
+        MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++)
+            if (at + 32 * j + lane_id() < n) next[j] = s.reach(a, base + at + 32 * j + lane_id());
+    };
+    reach(0);
+    for (i32 at = 0; at < n; at += 32 * UNDER_WAY) {
+        typename Step::Sums sums[UNDER_WAY];
+        MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++) {
+            i32 i = at + 32 * j + lane_id();
+            if constexpr (__is_empty(typename Step::Live)) {
+                if (i < n) s.entry(a, it, live, next[j], sums[j]);
+            } else {
+                typename Step::Live its = from_lane(live, owner_of(high, i));
+                if (i < n) s.entry(a, it, its, next[j], sums[j]);
+            }
+        }
+        reach(at + 32 * UNDER_WAY);
+        MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++) {
+            i32 from = at + 32 * j;
+            if (from >= n) break;
+            bool begins = low < high && low >= from && low < from + 32;
+            u32 starts = __reduce_or_sync(ALL_LANES, begins ? 1u << (low - from) : 0u);
+            if (starts && opened) close(from);
+            if (starts <= 1) {  // one row has all of these
+                open.add(sums[j]), opened = true;
+                continue;
+            }
+            i32 begin = 31 - __clz((starts | 1) & ((2u << lane_id()) - 1));
+            MORPH_UNROLL_ALL for (i32 by = 1; by < 32; by *= 2) {
+                typename Step::Sums below = from_lane(sums[j], (lane_id() - by) & 31);
+                if (lane_id() - by >= begin) sums[j].add(below);
+            }
+            i32 end = min_of(high, from + 32);
+            typename Step::Sums its = from_lane(sums[j], (end - 1 - from) & 31);
+            if (low < end && end > from) mine.add(its);
+        }
+    }
+    if (opened) close(n);
+    return mine;
+}
+
+template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    typedef typename Step::Sums Sums;
+    Sums* sums_before = (Sums*)(a.hubs + FIRST_HUB);  // of each warp's row that another one began
+    i64 warps = t.threads / 32, warp = t.thread / 32, zero = s.begin(a, first);
+    auto place = [&](i64 i) { return s.begin(a, i) - zero + ROW_COST * (i - first); };
+    i64 all = place(last), from = all * warp / warps, to = all * (warp + 1) / warps, next = 0;
+    typename Step::I it(a, t, -1);
+    typename Step::Rest rest{};
+    Sums sums, before;
+    bool waits = false;  // the row is not all here
+    i64 i = from < to ? first + last_of(last - first, [&](i64 i) { return place(first + i) <= from; }) : last;
+    for (bool more = i < last; more; i += 32) {
+        bool here = i + lane_id() < last;
+        i64 row = here ? i + lane_id() : last - 1, low = s.begin(a, row), high = s.begin(a, row + 1), at = place(row);
+        here = here && at < to;
+        next = at + ROW_COST + (high - low);
+        high = here ? min_of(high, low + max_of(to - at - ROW_COST, i64(0))) : high;
+        low = here ? min_of(high, low + max_of(from - at - ROW_COST, i64(0))) : high;
+        i32 rows = __popc(__ballot_sync(ALL_LANES, here));
+        i64 base = __shfl_sync(ALL_LANES, low, 0), end = __shfl_sync(ALL_LANES, high, rows - 1);
+        if (!here) low = high = end;
+        Entries whole;
+        typename Step::Live live{};
+        it = typename Step::I(a, t, row);
+        s.find(a, it);
+        s.head(a, it, whole, live, rest);
+        sums = sum_rows(a, s, it, live, base, i32(low - base), i32(high - base), i32(end - base));
+        bool begun = here && at >= from, opens = begun && s.open(a, it);
+        if (here && !begun) before = sums;
+        waits = opens && next > to;
+        if (opens && !waits) {
+            s.add(rest, sums);
+            s.tail(a, it, rest);
+            end_item(a, it);
+        }
+        more = rows == 32 && __shfl_sync(ALL_LANES, next, 31) < to && i + 32 < last;
+    }
+    if (lane_id() == 0) sums_before[warp] = before;  // the first lane had that row
+    arrive(a, t);  // not `barrier`: that asks what was told at the last one, which may be another launch's
+    depart(a, t);
+    u32 those = __ballot_sync(ALL_LANES, waits);
+    if (!those) return;
+    next = __shfl_sync(ALL_LANES, next, __ffs(those) - 1);
+    Sums others;
+    for (i64 w = warp + 1 + lane_id(); w < warps && all * w / warps < next; w += 32) others.add(sums_before[w]);
+    others = sum_of_all(others);
+    if (!waits) return;
+    sums.add(others);
+    s.add(rest, sums);
+    s.tail(a, it, rest);
+    end_item(a, it);
+}
+
+#endif
