@@ -14,10 +14,10 @@
 #ifdef __CUDACC__
 
 #if defined(MORPH_FAULTS)  // tests: small graphs have rows of each kind
-constexpr i32 UNDER_WAY = 2, SHORT_ROW = 2;
+constexpr i32 IN_FLIGHT = 2, SHORT_ROW = 2;
 constexpr i64 ROW_COST = 1;
 #else
-constexpr i32 UNDER_WAY = 4;   // entries of a lane whose loads are under way at once
+constexpr i32 IN_FLIGHT = 4;   // entries of a lane whose loads are under way at once
 constexpr i32 SHORT_ROW = 16;  // one lane has a row, if none of its tile has more
 constexpr i64 ROW_COST = 8;    // of a row beside its entries, in entries
 #endif
@@ -31,17 +31,17 @@ template <class T> MORPH_FN T sum_of_all(T x) {  // the same for every lane
 template <class A, class Step, class I>
 MORPH_FN typename Step::Sums sum_rows(const A& a, const Step& s, I& it, const typename Step::Live& live, i64 base,
                                       i32 low, i32 high, i32 n) {
-    typename Step::Reach next[UNDER_WAY];
+    typename Step::Reach next[IN_FLIGHT];
     typename Step::Sums mine, open;  // of this lane's row; of the row that all lanes are in
     i32 most = __reduce_max_sync(ALL_LANES, high - low);
     if (most <= SHORT_ROW && 16 * most <= n) {  // hardly a lane waits for another
-        for (i32 k = low; __any_sync(ALL_LANES, k < high); k += UNDER_WAY) {
-            typename Step::Sums sums[UNDER_WAY];
-            MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++)
+        for (i32 k = low; __any_sync(ALL_LANES, k < high); k += IN_FLIGHT) {
+            typename Step::Sums sums[IN_FLIGHT];
+            MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++)
                 if (k + j < high) next[j] = s.reach(a, base + k + j);
-            MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++)
+            MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++)
                 if (k + j < high) s.entry(a, it, live, next[j], sums[j]);
-            MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++) mine.add(sums[j]);
+            MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++) mine.add(sums[j]);
         }
         return mine;
     }
@@ -52,13 +52,13 @@ MORPH_FN typename Step::Sums sum_rows(const A& a, const Step& s, I& it, const ty
         open = {}, opened = false;
     };
     auto reach = [&](i32 at) {
-        MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++)
+        MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++)
             if (at + 32 * j + lane_id() < n) next[j] = s.reach(a, base + at + 32 * j + lane_id());
     };
     reach(0);
-    for (i32 at = 0; at < n; at += 32 * UNDER_WAY) {
-        typename Step::Sums sums[UNDER_WAY];
-        MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++) {
+    for (i32 at = 0; at < n; at += 32 * IN_FLIGHT) {
+        typename Step::Sums sums[IN_FLIGHT];
+        MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++) {
             i32 i = at + 32 * j + lane_id();
             if constexpr (__is_empty(typename Step::Live)) {
                 if (i < n) s.entry(a, it, live, next[j], sums[j]);
@@ -67,8 +67,8 @@ MORPH_FN typename Step::Sums sum_rows(const A& a, const Step& s, I& it, const ty
                 if (i < n) s.entry(a, it, its, next[j], sums[j]);
             }
         }
-        reach(at + 32 * UNDER_WAY);
-        MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++) {
+        reach(at + 32 * IN_FLIGHT);
+        MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++) {
             i32 from = at + 32 * j;
             if (from >= n) break;
             bool begins = low < high && low >= from && low < from + 32;

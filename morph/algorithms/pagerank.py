@@ -146,8 +146,8 @@ def pagerank(
         return [all]
 
     alike = jump if isinstance(jump, float) else 0.0
-    points: dict[str, tuple[Any, Any]] = dict.fromkeys(("rank", "jump"), (f64, alike))
-    points |= dict.fromkeys(("out", "given", "moved"), (f64, 0))
+    fills = {"rank": alike, "jump": alike, "out": 0.0, "given": 0.0, "moved": 0.0}
+    points: dict[str, Any] = {name: (f64, fill) for name, fill in fills.items()}
     with workspace(graph, "pagerank", make, **points) as (all,):
         if not isinstance(jump, float):
             graph.points.jump[:] = graph.points.rank[:] = jump
