@@ -185,6 +185,44 @@ def test_sums_in_a_program(target, case, k):
 
 
 @morph.kernel
+def degrees_of_others(p):
+    low, n, of = i64(p.id), i32(0), f64(p.id)
+    for e in p.outedges:
+        if e.dst != p:
+            n += 1
+            low = min(low, i64(e.weight) - p.id)
+            of += e.dst.of
+    p.n = n
+    p.low = low
+    p.sum = of
+
+
+@pytest.mark.parametrize("where", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("kind", ["star", "hubs", "even", "none"])
+def test_rows_of_all_points(where, kind):
+    """Parts of rows, short rows, long ones and none: a GPU's warps share all of them evenly."""
+    rng, n = np.random.default_rng(7), 3000
+    count = {"star": 70_000, "hubs": 50_000, "even": 9000, "none": 0}[kind]
+    src = np.full(count, 1234) if kind == "star" else np.sort(np.arange(count) % n)
+    if kind == "hubs":
+        src = np.sort(rng.integers(0, n, count) ** 4 // n**3)
+    dst = rng.integers(0, n, count)
+    g = graph(where, (n, list(zip(src.tolist(), dst.tolist(), strict=True))), of=f64)
+    for name, t in (("n", i32), ("low", i64), ("sum", f64)):
+        g.points.add(name, t)
+    of = rng.integers(0, 9, n)
+    g.points.of[:] = of
+    morph.foreach(g.points, degrees_of_others)
+    assert "SWEEPS = true, REPLAYS = false" in degrees_of_others.source()
+    kept = src != dst
+    weight, low, total = np.arange(count) * 7 % 5, np.arange(n), np.arange(n, dtype=float)
+    np.minimum.at(low, src[kept], (weight - src)[kept])
+    np.add.at(total, src[kept], of[dst[kept]])
+    assert (host(g.points.n) == np.bincount(src[kept], minlength=n)).all()
+    assert (host(g.points.low) == low).all() and (host(g.points.sum) == total).all()
+
+
+@morph.kernel
 def late(p, log, k):
     n = 0
     for e in p.outedges[p.id - k :]:
