@@ -99,7 +99,8 @@ def _peel(graph: Graph, first: int, last: int) -> Any:
     def make() -> list[Any]:
         whole = Table("whole", graph.device, least=i32, most=i32)
         whole.extend(1)
-        return [*(Collection(graph.points, capacity=n) for _ in range(5)), whole]
+        room = (n, n, n + n // 4, n, n)  # all may fall soon, and whoever runs entries holds some
+        return [*(Collection(graph.points, capacity=k) for k in room), whole]
 
     with workspace(graph, "cores", make, near=(i32, 0), core=(i32, -1)) as (*lists, whole):
         lists[0].extend(graph.points.ids())
