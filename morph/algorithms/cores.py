@@ -17,10 +17,11 @@ from morph.collect import Collection
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_max, atomic_min, atomic_sub, i32, i64
+from morph.reduce import reduce
 from morph.table import Table
 
 FAR = 2**31 - 1
-SOON = 15  # levels beyond this one whose points are listed apart
+SOON = 15  # so many levels, beyond the next one, have their points listed apart; at first fewer
 
 
 class CoreNumber(NamedTuple):
@@ -73,15 +74,8 @@ def drop(p, k, limit, falling, soon):
 
 @program
 def peel(k, last, left, rest, soon, falling, then, whole):
-    while k <= last and not left.empty:
-        whole.least = FAR
-        whole.most = -1
-        foreach(left, bounds, whole, where=lambda p: p.core < 0)
-        k = max(k, i64(whole.least))  # nobody falls before
-        limit = min(k + SOON, min(last, max(k, i64(whole.most))))
-        foreach(left, split, limit, soon, rest, where=lambda p: p.core < 0)
-        left, rest = rest, left
-        rest.clear()
+    limit, more = k, 1  # first of all, all are listed twice
+    while k <= last:
         while k <= limit:
             foreach(soon, drop, k, limit, falling, soon, where=lambda p: p.core < 0 and p.near <= k)
             while not falling.empty:  # some went meanwhile, in the step that they fell in
@@ -90,6 +84,18 @@ def peel(k, last, left, rest, soon, falling, then, whole):
                 then.clear()
             k += 1
         soon.clear()
+        if k <= last:
+            whole.least = FAR
+            whole.most = -1
+            foreach(left, bounds, whole, where=lambda p: p.core < 0)
+            if whole.most < 0:
+                break
+            k = max(k, i64(whole.least))  # nobody falls before
+            limit = min(k + more, min(last, i64(whole.most)))
+            more = min(2 * more + 1, SOON)
+            foreach(left, split, limit, soon, rest, where=lambda p: p.core < 0)
+            left, rest = rest, left
+            rest.clear()
 
 
 def _peel(graph: Graph, first: int, last: int) -> Any:
@@ -103,8 +109,12 @@ def _peel(graph: Graph, first: int, last: int) -> Any:
         return [*(Collection(graph.points, capacity=k) for k in room), whole]
 
     with workspace(graph, "cores", make, near=(i32, 0), core=(i32, -1)) as (*lists, whole):
-        lists[0].extend(graph.points.ids())
+        left, _, soon, *_ = lists
+        left.extend(graph.points.ids())
+        soon.extend(graph.points.ids())
         foreach(graph.points, count)
+        if graph.points.live:
+            first = max(first, int(reduce(graph.points.near, "min")))  # nothing falls before
         peel(i64(first), i64(last), *lists, whole[0])
         return graph.points.core[:].copy()
 
