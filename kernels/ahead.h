@@ -11,12 +11,14 @@
 
 #if defined(MORPH_FAULTS)  // tests: small lists have room
 constexpr i32 AHEAD = 3, AHEAD_ROOM = 2, AHEAD_MOST = 8;
+constexpr i64 ALONE_AHEAD = 3;
 #elif defined(__CUDACC__)
 constexpr i32 AHEAD = 8;        // tiles that a warp runs so
 constexpr i32 AHEAD_ROOM = 32;  // of a queue: one of two that take turns
 constexpr i32 AHEAD_MOST = 8;   // items of a tile; if there are more, all warps have enough to do
 #else
-constexpr i32 AHEAD = 1024;         // items that a thread runs so
+constexpr i32 AHEAD = 1024;          // items that a thread runs so
+constexpr i64 ALONE_AHEAD = 1 << 14;  // the same if others wait for it
 constexpr i32 AHEAD_ROOM = 1 << 20;  // of a queue, at most
 #endif
 
@@ -75,21 +77,15 @@ MORPH_FN void run_ahead(const A& a, R& t, const Step& s, I& it, bool mine, i32 s
 
 #else
 
-// A thread's queue, a ring.
+// A thread's queue: the items first, first + 1, ... of the list's memory.
 struct Queue {
-    i32 first, room, size = 0;
-    i32 taken = 0, added = 0;  // of the ring's places, those that are next
-    bool closed;
+    i64 next, end;
     i32 place() {
-        if (closed || size == room) return -1;
-        size++;
-        return first + pass(added);
+        if (next < end) return i32(next++);
+        close();
+        return -1;
     }
-    i32 pass(i32& at) const {
-        i32 was = at++;
-        if (at == room) at = 0;
-        return was;
-    }
+    void close() { end = 0; }  // for good: what is added later is not run before what was
 };
 struct Ahead {
     Queue* queue = nullptr;
@@ -98,43 +94,30 @@ struct Ahead {
 
 // Runs the items, and what follows from them.
 template <class A, class R, class Step>
-MORPH_FN void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last) {
+MORPH_LOOP void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last) {
     i64 end = load(s.list(a, t) + CAPACITY);
     if (t.replay) last = end;
-    i64 room = min_of((end - last) / t.threads, i64(AHEAD_ROOM));
-    Queue queue{i32(last + t.thread * room), i32(room), 0, 0, 0, t.replay || !room};
+    i64 room = min_of((end - last) / t.threads, i64(AHEAD_ROOM)), from = last + t.thread * room;
+    Queue queue{from, t.replay ? 0 : from + room};
     Runner<Step> by(a, t, s);
     typename Step::I::Stocks stocks;
-    if (!alone(t)) stocks.serve(by.it);
+    stocks.serve(by.it);
     by.it.ahead.queue = &queue;
-    auto run = [&](typename Step::I& it) {
-        it.ahead.queue = &queue;
-        if (!alone(t)) stocks.serve(it);
-        if (t.threads == 1) {
-            s.run(a, it);
-            end_item(a, it);
-        } else {
-            run_spread(a, t, s, it, by);
-        }
-        queue.closed |= it.failed | by.it.failed;
-    };
     i64 left = AHEAD;
-    for (Share share(a, t, first, last); share.next();)
-        for (i64 i = share.begin; i < share.end; i++) {
-            typename Step::I it(a, t, i);
-            if (by.it.failed) {
-                if (!t.replay) leave(a.status, a.pending, it);
-            } else if (open(a, t, s, it)) {
-                run(it);
-            }
-            queue.closed |= --left <= 0;
+    Share share(a, t, first, last);
+    for (bool listed = true;;) {
+        if (listed && share.begin == share.end && !share.next()) listed = false, share.begin = from;
+        if (!listed && share.begin == queue.next) break;
+        typename Step::I it(a, t, share.begin++);
+        it.ahead.queue = &queue;
+        stocks.serve(it);
+        if (by.it.failed) {
+            if (!t.replay) leave(a.status, a.pending, it);
+        } else if (open(a, t, s, it)) {
+            run_spread(a, t, s, it, by);
+            if (it.failed | by.it.failed) queue.close();
         }
-    for (; queue.size; queue.size--) {
-        queue.closed |= --left <= 0;
-        typename Step::I it(a, t, queue.first + queue.pass(queue.taken));
-        if (by.it.failed) leave(a.status, a.pending, it);
-        else if (s.open(a, it)) run(it);
-        else end_item(a, it);
+        if (--left <= 0) queue.close();
     }
     by.end(a, s);
     stocks.flush();
@@ -146,7 +129,7 @@ MORPH_FN void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last) {
 struct Place {
     i32 row;
     bool ahead;
-    MORPH_FN Place(const Ahead& queue, i64* meta, Room& room) : row(queue.place()), ahead(row >= 0) {
+    MORPH_HOT Place(const Ahead& queue, i64* meta, Room& room) : row(queue.place()), ahead(row >= 0) {
         if (!ahead) row = Slots(meta, 1, room).first();
     }
     MORPH_FN i32 first() const { return row; }

@@ -92,6 +92,13 @@ template <class W> MORPH_FN W swap_word(W* p, W old, W v) {
 
 #endif
 
+// What will soon be read.
+template <class T> MORPH_FN void fetch_ahead(const T* p) {
+#ifndef __CUDACC__
+    __builtin_prefetch(p);
+#endif
+}
+
 // Puts v at p if `old` is there, bit for bit; gives what was there.
 template <class T> MORPH_FN T swap_if(T* p, T old, T v) {
     return from_bits<T>(swap_word((Bits<T>*)p, to_bits(old), to_bits(v)));
@@ -106,8 +113,26 @@ struct Or { template <class T> static MORPH_FN T of(T x, T v) { return T(x | v);
 struct Xor { template <class T> static MORPH_FN T of(T x, T v) { return T(x ^ v); } };
 struct Put { template <class T> static MORPH_FN T of(T, T v) { return v; } };
 
+// Whether an operation changes what is there.
+template <class Op, class T> MORPH_FN bool moves(Op, T old, T v) { return !same_bits(Op::of(old, v), old); }
+template <class T> MORPH_FN bool moves(Min, T old, T v) { return v < old; }
+template <class T> MORPH_FN bool moves(Max, T old, T v) { return old < v; }
+
+// A place that one CPU thread has for its own while it runs.
+template <class T> struct Own {
+    T* p;
+};
+template <class Op, class T> MORPH_FN T fetch(Op, Own<T> own, T v) {
+    T old = *own.p;
+    if (moves(Op(), old, v)) *own.p = Op::of(old, v);
+    return old;
+}
+
 // Any operation on any type.
 template <class Op, class T> MORPH_FN T fetch(Op, T* p, T v) {
+#ifndef __CUDACC__
+    if (!crowd) return fetch(Op(), Own<T>{p}, v);
+#endif
     for (T old = load(p);;) {
         T next = Op::of(old, v);
         if (same_bits(next, old)) return old;
@@ -161,13 +186,14 @@ MORPH_FN void raise_flag(i32* flag) {
     if (!load(flag)) store(flag, 1);
 }
 
-#define MORPH_ATOMIC(NAME, OP)                                                              \
-    template <class T> MORPH_FN T NAME(T* p, Value<T> v) { return fetch(OP(), p, T(v)); }   \
-    template <class T> MORPH_FN T NAME(T* p, Value<T> v, i32* flag) {                       \
+#define MORPH_ATOMIC_AT(NAME, OP, PLACE)                                                    \
+    template <class T> MORPH_FN T NAME(PLACE p, Value<T> v) { return fetch(OP(), p, T(v)); } \
+    template <class T> MORPH_FN T NAME(PLACE p, Value<T> v, i32* flag) {                    \
         T old = fetch(OP(), p, T(v));                                                       \
         if (OP::of(old, T(v)) != old) raise_flag(flag);                                     \
         return old;                                                                         \
     }
+#define MORPH_ATOMIC(NAME, OP) MORPH_ATOMIC_AT(NAME, OP, T*) MORPH_ATOMIC_AT(NAME, OP, Own<T>)
 MORPH_ATOMIC(atomic_min, Min)
 MORPH_ATOMIC(atomic_max, Max)
 MORPH_ATOMIC(atomic_add, Plus)
@@ -186,6 +212,7 @@ template <class Op, class T> MORPH_FN void move_to(Op op, T* p, Value<T> v) {
 #endif
     fetch(op, p, T(v));
 }
+template <class Op, class T> MORPH_FN void move_to(Op op, Own<T> p, Value<T> v) { fetch(op, p, T(v)); }
 
 // Adds to one place for all, and nobody asks what was there: a GPU's warp adds once, what its lanes do.
 template <class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
@@ -201,9 +228,11 @@ template <class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
     fetch(Plus(), p, T(v));
 #endif
 }
+template <class T> MORPH_FN void add_for_all(Own<T> p, Value<T> v) { fetch(Plus(), p, T(v)); }
 
 // Addition that nobody waits for.
 template <class T> MORPH_FN void add_to(T* p, Value<T> v) { atomic_add(p, v); }
+template <class T> MORPH_FN void add_to(Own<T> p, Value<T> v) { fetch(Plus(), p, T(v)); }
 #ifdef __CUDACC__
 #define MORPH_RED(T, BITS, REGISTER)                                                                   \
     MORPH_FN void add_to(T* p, T v) {                                                                  \
@@ -217,9 +246,17 @@ MORPH_RED(f32, f32, "f")
 MORPH_RED(f64, f64, "d")
 #endif
 
-template <class T> MORPH_FN T atomic_cas(T* p, Value<T> old, Value<T> v) { return swap_if(p, T(old), T(v)); }
-template <class T> MORPH_FN T atomic_cas(T* p, Value<T> old, Value<T> v, i32* flag) {
-    T seen = swap_if(p, T(old), T(v));
-    if (same_bits(seen, T(old)) && v != old) raise_flag(flag);
+template <class T> MORPH_FN T swap_if(Own<T> own, T old, T v) {
+    T seen = *own.p;
+    if (same_bits(seen, old)) *own.p = v;
     return seen;
 }
+#define MORPH_CAS_AT(PLACE)                                                                                      \
+    template <class T> MORPH_FN T atomic_cas(PLACE p, Value<T> old, Value<T> v) { return swap_if(p, T(old), T(v)); } \
+    template <class T> MORPH_FN T atomic_cas(PLACE p, Value<T> old, Value<T> v, i32* flag) {                     \
+        T seen = swap_if(p, T(old), T(v));                                                                       \
+        if (same_bits(seen, T(old)) && v != old) raise_flag(flag);                                               \
+        return seen;                                                                                             \
+    }
+MORPH_CAS_AT(T*)
+MORPH_CAS_AT(Own<T>)

@@ -275,7 +275,7 @@ MORPH_FN void run_spread(const A& a, const R& t, const Step& s, I& it, Runner<St
 
 // Runs the items; long rows are put on the list.  One thread alone has nobody to share them with.
 template <class A, class R, class Step>
-MORPH_FN void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) {
+MORPH_LOOP void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) {
     Runner<Step> by(a, t, s);
     typename Step::I::Stocks stocks;
     stocks.serve(by.it);

@@ -97,6 +97,7 @@ template <class T, i64 STRIDE, i64 OFFSET = 0, Mode MODE = DEFAULT<T>> struct Co
     MORPH_FN u8* record(i64 row) const { return base + row * STRIDE - OFFSET; }
     MORPH_FN V* at(i64 row, i64 j = 0) const { return (V*)(base + row * STRIDE) + j; }
     MORPH_FN V get(i64 row, i64 j = 0) const { return read<MODE>(at(row, j)); }
+    MORPH_FN Own<V> own(i64 row, i64 j = 0) const { return Own<V>{at(row, j)}; }
     MORPH_FN Col<T, STRIDE, OFFSET, SETTLED> settled() const { return {base}; }
     MORPH_FN void set(i64 row, V x) const { store(at(row), x); }
     MORPH_FN void set(i64 row, i64 j, V x) const { store(at(row, j), x); }

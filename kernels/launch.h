@@ -25,12 +25,13 @@ template <class A, class Step, class I> MORPH_FN void finish(const A& a, const S
 }
 
 template <class A, class R, class Step>
-MORPH_FN void each_in_turn(const A& a, R& t, const Step& s, i64 first, i64 last) {
+MORPH_LOOP void each_in_turn(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typename Step::I::Stocks stocks;
+    if (alone(t)) s.take_all(a, t, stocks);
     for (Share share(a, t, first, last); share.next();)
         for (i64 i = share.begin; i < share.end; i += share.step) {
             typename Step::I it(a, t, i);
-            if (!alone(t)) stocks.serve(it);
+            stocks.serve(it);
             if (!open(a, t, s, it)) continue;
             s.run(a, it);
             end_item(a, it);
@@ -207,14 +208,40 @@ template <class A> MORPH_FN bool last_out(const A& a) {
 
 #else
 
+// One thread alone runs the kernel as it is written; what it adds and may run ahead follows the list.
+template <class A, class R, class Step>
+MORPH_LOOP void each_alone(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
+    const A a = shared;
+    const R t = run;
+    const Step s = step;
+    i64 end = load(s.list(a, t) + CAPACITY);
+    if (t.replay) last = end;
+    i64 most = crew > 1 ? ALONE_AHEAD : end, wait = crew > 1 ? i64(NARROW) : end;  // others might help
+    Queue queue{last, t.replay ? 0 : min_of(end, last + most)};
+    typename Step::I::Stocks stocks;
+    s.take_all(a, t, stocks);
+    for (i64 i = first; i < queue.next; i++) {
+        typename Step::I it(a, t, i);
+        it.ahead.queue = &queue;
+        stocks.serve(it);
+        if (!open(a, t, s, it)) continue;
+        s.run(a, it);
+        end_item(a, it);
+        if (it.failed | (queue.next - i > wait)) queue.close();
+    }
+    stocks.flush();
+}
+
 template <class A, class R, class Step>
 MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (t.replay) first = 0;
     if constexpr (Step::SPREADS) {
-        if constexpr (Step::AHEAD) return each_ahead(a, t, s, first, last);
-        if (t.threads > 1) return each_spread(a, t, s, first, last);
+        if constexpr (Step::AHEAD) alone(t) ? each_alone(a, t, s, first, last) : each_ahead(a, t, s, first, last);
+        else if (alone(t)) each_in_turn(a, t, s, first, last);
+        else each_spread(a, t, s, first, last);
+    } else {
+        each_in_turn(a, t, s, first, last);
     }
-    each_in_turn(a, t, s, first, last);
 }
 
 MORPH_EXPORT void* malloc(decltype(sizeof 0));

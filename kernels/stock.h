@@ -28,8 +28,12 @@ struct Room;
 struct Stock {
     i64* meta = nullptr;
     i64 kept = 0;  // reserved, and for no item
-    i32 at = 0, end = 0;  // slots in hand
+    i64 at = 0, end = 0;  // slots in hand
+    bool all = false;  // it has taken all there is, being alone; what items reserve stays in it
     bool gives(i64* meta, i32 n, Room& room);
+    bool take(i64* meta, i32 n);
+    void take_all(i64* meta);
+    i32 own_slots(i32 n);
     i32 slot(i64* meta, Room& room);
     void keep(i64* meta, i32 n);
     void flush();
@@ -44,38 +48,58 @@ struct Room {
 };
 
 // Reserves for an item; false: it has to ask for exactly what it needs.
-inline bool Stock::gives(i64* of, i32 n, Room& room) {
-    meta = of;
-    if (kept < n) {
-        i64 more = n + AT_A_TIME;
-        if (load(meta + BUDGET) < more + i64(PLENTY) * crew) return false;
-        if (fetch(Plus(), meta + BUDGET, -more) < more) {
-            fetch(Plus(), meta + BUDGET, more);
-            return false;
-        }
-        kept += more;
+MORPH_HOT bool Stock::gives(i64* of, i32 n, Room& room) {
+    if (all) {
+        if (kept < i64(room.n) + n) return false;
+    } else {
+        if (kept < n && !take(of, n)) return false;
+        kept -= n;
     }
-    kept -= n;
     room += n;
     return true;
 }
-// A slot for what an item has reserved, or -1: there is none in hand, and nothing else to pay one with.
-inline i32 Stock::slot(i64* of, Room& room) {
+MORPH_HOT bool Stock::take(i64* of, i32 n) {
     meta = of;
+    i64 more = n + AT_A_TIME;
+    if (load(meta + BUDGET) < more + i64(PLENTY) * crew) return false;
+    if (fetch(Plus(), meta + BUDGET, -more) < more) {
+        fetch(Plus(), meta + BUDGET, more);
+        return false;
+    }
+    kept += more;
+    return true;
+}
+// One thread alone: its counts are in registers while it runs.
+MORPH_HOT void Stock::take_all(i64* of) {
+    all = true;
+    meta = of;
+    kept = load(meta + BUDGET);
+    at = load(meta + COUNT);
+    store(meta + BUDGET, 0);
+}
+MORPH_HOT i32 Stock::own_slots(i32 n) {
+    kept -= n;
+    at += n;
+    return i32(at - n);
+}
+// A slot for what an item has reserved, or -1: there is none in hand, and nothing else to pay one with.
+MORPH_HOT i32 Stock::slot(i64* of, Room& room) {
     if (at == end) {
+        meta = of;
         i64 spare = kept + room.n - 1;
-        i32 n = spare < AT_A_TIME ? i32(spare) : AT_A_TIME;
-        if (n <= 0) return -1;
-        at = i32(fetch(Plus(), meta + COUNT, i64(n)));
-        end = at + n;
-        i32 paid = kept < n ? i32(kept) : n;
-        kept -= paid, room -= n - paid;
+        i32 more = spare < AT_A_TIME ? i32(spare) : AT_A_TIME;
+        if (more <= 0) return -1;
+        at = fetch(Plus(), meta + COUNT, i64(more));
+        end = at + more;
+        i32 paid = kept < more ? i32(kept) : more;
+        kept -= paid, room -= more - paid;
     }
     kept++;
-    return at++;
+    return i32(at++);
 }
 // What an item has not used; of much, others get the most.
-inline void Stock::keep(i64* of, i32 n) {
+MORPH_HOT void Stock::keep(i64* of, i32 n) {
+    if (all) return;
     meta = of;
     kept += n;
     if (kept <= 4 * AT_A_TIME) return;
@@ -83,7 +107,8 @@ inline void Stock::keep(i64* of, i32 n) {
     kept = AT_A_TIME;
 }
 // At the end of a thread's items.
-inline void Stock::flush() {
+MORPH_HOT void Stock::flush() {
+    if (all) store(meta + COUNT, at);
     if (at < end) gaps[__atomic_fetch_add(&gap_count, 1, __ATOMIC_RELAXED)] = {meta, at, end};
     if (kept) fetch(Plus(), meta + BUDGET, kept);
     *this = Stock();

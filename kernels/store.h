@@ -83,7 +83,7 @@ MORPH_FN bool injected(i64* status, const ItemBase& it) {
 }
 
 // Whether the item may go on to reserve; `store` is blamed for an injected fault.
-MORPH_FN bool may_reserve(i64* status, ItemBase& it, i32 store) {
+MORPH_HOT bool may_reserve(i64* status, ItemBase& it, i32 store) {
     if (!it.failed && injected(status)) it.failed = store + 1;
 #ifdef MORPH_FAULTS
     it.reserved = true;
@@ -100,7 +100,7 @@ struct Ask {
     i64 apart = 0;
     MORPH_FN i32 n() const { return count <= 0 || count > 0x7fffffff ? 0 : i32(count); }
     MORPH_FN Together begin() const { return Together(meta + BUDGET, n(), -1); }
-    MORPH_FN bool end(const Together& taken, ItemBase& it) const {
+    MORPH_HOT bool end(const Together& taken, ItemBase& it) const {
         i64 left = taken.value() - apart;
         if (count <= 0) return true;
         if (n() && left >= n()) {
@@ -113,14 +113,20 @@ struct Ask {
     }
 };
 // Takes room in several stores, or fails the item; what was taken is given back at its end.
-MORPH_FN bool reserve(ItemBase& it, const Ask& a) {
+MORPH_HOT bool reserve(ItemBase& it, const Ask& a) {
     if (a.count <= 0) return true;
 #ifndef __CUDACC__
-    if (a.room.stock && a.n() && a.room.stock->gives(a.meta, a.n(), a.room)) return true;
+    if (a.room.stock && a.n()) {
+        if (a.room.stock->gives(a.meta, a.n(), a.room)) return true;
+        if (a.room.stock->all) {  // there is no other room
+            it.failed = a.store + 1;
+            return false;
+        }
+    }
 #endif
     return a.end(a.begin(), it);
 }
-MORPH_FN bool reserve(ItemBase& it, const Ask& a, const Ask& b) {
+MORPH_HOT bool reserve(ItemBase& it, const Ask& a, const Ask& b) {
 #ifndef __CUDACC__
     return reserve(it, a) & reserve(it, b);
 #endif
@@ -128,7 +134,7 @@ MORPH_FN bool reserve(ItemBase& it, const Ask& a, const Ask& b) {
     return a.end(x, it) & b.end(y, it);
 }
 template <class... More>
-MORPH_FN bool reserve(ItemBase& it, const Ask& a, const Ask& b, const Ask& c, const More&... more) {
+MORPH_HOT bool reserve(ItemBase& it, const Ask& a, const Ask& b, const Ask& c, const More&... more) {
 #ifndef __CUDACC__
     if constexpr (sizeof...(More) > 0) return reserve(it, a, b) & reserve(it, c, more...);
     return reserve(it, a, b) & reserve(it, c);
@@ -143,7 +149,7 @@ MORPH_FN bool reserve(ItemBase& it, const Ask& a, const Ask& b, const Ask& c, co
 MORPH_FN i64 reusable(const i64* meta) { return load(meta + COMMITTED) - load(meta + HEAD); }
 
 // At the end of an item: gives back what it did not use.
-MORPH_FN void give_back(i64* meta, const Room& room) {
+MORPH_HOT void give_back(i64* meta, const Room& room) {
 #ifndef __CUDACC__
     if (room.stock) {
         if (room) room.stock->keep(meta, room);
@@ -168,9 +174,13 @@ struct Slots {
     MORPH_FN i32 first() const { return taken.row(); }
 #else
     i32 row;
-    MORPH_FN Slots(i64* meta, i32 n, Room& room) {
-        row = n == 1 && room.stock ? room.stock->slot(meta, room) : -1;
-        if (row < 0) row = Together(meta + COUNT, n, 1).row();
+    MORPH_HOT Slots(i64* meta, i32 n, Room& room) {
+        if (room.stock && room.stock->all) {
+            row = room.stock->own_slots(n);
+        } else {
+            row = n == 1 && room.stock ? room.stock->slot(meta, room) : -1;
+            if (row < 0) row = Together(meta + COUNT, n, 1).row();
+        }
         room -= n;
     }
     MORPH_FN i32 first() const { return row; }
@@ -256,12 +266,15 @@ MORPH_FN void look(i64* meta, bool collection) {
     store(meta + TO, load(meta + COUNT));
 }
 
-MORPH_FN void leave(i64* status, u32* pending, const ItemBase& it) {  // for the host to run again
+MORPH_COLD void leave_at(i64* status, u32* pending, i64 position) {
     add_up(status + FAILED, 1);
-    if (it.position >= 0) fetch(Or(), pending + it.position / 32, 1u << it.position % 32);
+    if (position >= 0) fetch(Or(), pending + position / 32, 1u << position % 32);
+}
+MORPH_HOT void leave(i64* status, u32* pending, const ItemBase& it) {  // for the host to run again
+    leave_at(status, pending, it.position);
 }
 // An item that ends: it ran, or found no room.
-MORPH_FN void record(i64* status, u32* pending, const ItemBase& it) {
+MORPH_HOT void record(i64* status, u32* pending, const ItemBase& it) {
     if (!it.failed) return;
     store(status + (it.failed < 0 ? LOCAL : STORES + it.failed - 1), 1);
     leave(status, pending, it);

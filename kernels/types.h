@@ -6,10 +6,18 @@
 #ifdef __CUDACC__
 #define MORPH_FN __device__ __forceinline__
 #define MORPH_CALL static __device__ __noinline__  // large, and called from several places
+#define MORPH_HOT MORPH_FN
+#define MORPH_COLD MORPH_FN
+#define MORPH_LOOP MORPH_FN
+#define MORPH_BODY MORPH_FN
 #define MORPH_UNROLL _Pragma("unroll 4")
 #define MORPH_UNROLL_ALL _Pragma("unroll")
 #else
 #define MORPH_FN inline
+#define MORPH_HOT inline __attribute__((always_inline))  // so that an item and its room are registers
+#define MORPH_LOOP static __attribute__((noinline))  // a function of its own, with its own registers
+#define MORPH_BODY static inline  // of a kernel: part of its loop, if that is the only one
+#define MORPH_COLD static __attribute__((noinline, cold))  // takes no address of such
 #define MORPH_CALL static inline __attribute__((unused))
 #define MORPH_UNROLL
 #define MORPH_UNROLL_ALL

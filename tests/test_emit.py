@@ -22,24 +22,24 @@ def without_lines(text):
 
 
 RELAX = """
-MORPH_FN bool marked(const Args& a, i32 p) {
+MORPH_BODY bool marked(const Args& a, i32 p) {
     return a.g_points_mark.get(p) != u8(0);
 }
 
-MORPH_FN void relax(const Args& a, Item& it, i32 p) {
+MORPH_BODY void relax(const Args& a, Item& it, i32 p) {
     i32 e{};
     i32 t{};
     a.g_points_mark.set(p, u8(0));
     for (i64 k1_ = row_begin(a.g_out_offset, p), e2_ = row_end(a.g_out_offset, p); k1_ < e2_; k1_++) {
         e = edge_at(k1_);
         t = a.g_edges_dst.get(e);
-        atomic_min(a.g_points_dist.at(t), wrap_add(a.g_points_dist.get(p), a.g_edges_weight.get(e)), a.changed_flag);
+        atomic_min(a.g_points_dist.own(t), wrap_add(a.g_points_dist.settled().get(p), a.g_edges_weight.get(e)), a.changed_flag);
     }
 }
 """  # noqa: E501
 
 CLAIM = """
-MORPH_FN bool touch(const Args& a, touch_item& it, i32 p) {
+MORPH_BODY bool touch(const Args& a, touch_item& it, i32 p) {
     i32 v1_[8];
     Local<i32, 8> ring(v1_);
     i32 e{};

@@ -286,3 +286,49 @@ def test_tables_grow_and_rows_are_used_again_in_a_program(target, sizes):
         return sorted(host(t.size)[host(t.alive)].tolist())
 
     assert both_ways(target, halve, run) == [1] * sum(sizes)
+
+
+@morph.kernel
+def step_out(p, following):
+    for t in p.outnbrs:
+        if atomic_min(t.dist, p.dist + 1) > p.dist + 1:
+            following.add(t)
+
+
+@morph.program
+def deep(current, following, depth):
+    while not current.empty:
+        if depth > 0:
+            before = depth  # known on one of two paths to what follows
+            depth = before + 1
+        if depth >= 0:
+            while not current.empty:
+                morph.foreach(current, step_out, following)
+                current, following = following, current
+                following.clear()
+    return depth
+
+
+@morph.program
+def by_one_thread_each(current, following):
+    while not current.empty:
+        morph.foreach(current, step_out, following, balance="thread")
+        current, following = following, current
+        following.clear()
+
+
+def test_texts_for_one_thread():
+    """Each step is compiled once; a kernel without atomics only where one thread runs it."""
+    n, found = 2000, []
+    for program, more in ((deep, (i32(0),)), (by_one_thread_each, ())):
+        g = graph("cpu", n, [(i, (7 * i + k) % n) for i in range(n) for k in range(3)])
+        g.points.add("dist", i32, fill=n)
+        g.points[0].dist = 0
+        lists = [morph.Collection(g.points) for _ in range(2)]
+        lists[0].add(g.points[0])
+        program(*lists, *more)
+        found.append(g.points.dist[:].tolist())
+        assert program.source().count("foreach current: ") == 1
+    assert found[0] == found[1]
+    assert deep.source().count("_dist.own(t)") == 1
+    assert ".own(" not in by_one_thread_each.source()

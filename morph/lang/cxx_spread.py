@@ -14,6 +14,7 @@ from morph.lang import ir
 from morph.lang.abi import CTYPE, cname
 from morph.lang.cxx import Names, constant
 from morph.lang.cxx_stmt import Body
+from morph.lang.cxx_stock import take_all
 from morph.lang.spread import LISTS, LOOPS, Loop, Spread, bound, staged
 from morph.lang.types import Column, Handle, Object, Scalar, Type
 
@@ -253,6 +254,7 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
     spread = shared(e, s)
     if spread is None:
         return [
+            *take_all(e, s),
             "    static constexpr bool SPREADS = false;",
             "    static constexpr bool BATCHED = false;",
         ]
@@ -270,6 +272,7 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
     given = "const Args& a, I& it"
     rest, sums = (", rest", ", sums") if spread.whole else ("", "")
     lines = [
+        *take_all(e, s),
         "    static constexpr bool SPREADS = true;  // its last loop, by entries",
         f"    static constexpr bool WHOLE = {'true' if spread.whole else 'false'};",
         f"    static constexpr i64 LIMIT = {LIMITS[s.balance] if listed(e, s) else 'NO_LIST'};",
@@ -377,13 +380,23 @@ def _sweeps(e: Emission, s: ir.Foreach, spread: Spread) -> list[str]:
 
 def _entries(e: Emission, s: ir.Foreach, spread: Spread) -> str:
     """How many entries item ``i`` has, as far as that is known before it runs."""
-    loop, n = spread.loop, e.names
+    loop = spread.loop
     if isinstance(loop, ir.ForRows):
-        begin, end = n.extent(loop.slot)
+        begin, end = e.names.extent(loop.slot)
         return f"{end} - {begin}"
-    point = loop.point
+    item = _item(e, s, loop)
+    return f"degree({_offset(loop)}, {item})" if item else "0"
+
+
+def _offset(loop: ir.ForEdges) -> str:
+    return f"a.{cname(loop.graph)}_{loop.direction}_offset"
+
+
+def _item(e: Emission, s: ir.Foreach, loop: ir.ForEdges) -> str:
+    """The point whose row item ``i`` goes through, or nothing if that is not known before."""
+    point, n = loop.point, e.names
     if not isinstance(point, ir.Var):
-        return "0"
+        return ""
     listed = n.stores[s.slot].kind == "collection"
     item, k = f"{n.column(s.slot, 'item')}.get(i)" if listed else "i", e.kernels[s.kernel]
     if point.name == k.params[0][0]:
@@ -394,9 +407,7 @@ def _entries(e: Emission, s: ir.Foreach, spread: Spread) -> str:
             and (x.value.place.slot, x.value.place.column) == (s.slot, "item")
             for x in k.body
         )  # fmt: skip
-    if not is_item:
-        return "0"
-    return f"degree(a.{cname(loop.graph)}_{loop.direction}_offset, {item})"
+    return item if is_item else ""
 
 
 def _values(f: ir.Func) -> list[Any]:

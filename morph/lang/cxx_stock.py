@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from morph.lang import ir
 from morph.lang.abi import cname
 
 if TYPE_CHECKING:
@@ -32,6 +33,19 @@ def stocks(e: Emission) -> None:
         e.put(f"    void flush() {{ {' '.join(f'{s}.flush();' for s in lists)} }}", "#else")
     e.put("    MORPH_FN void serve(Item&) {}", "    static MORPH_FN void release(Item&) {}")
     e.put("    MORPH_FN void flush() {}", *(["#endif"] if lists else []), "};")
+
+
+def take_all(e: Emission, s: ir.Foreach) -> list[str]:
+    """Of a step: a thread that is alone takes all there is of the lists that it adds to."""
+    needs = [n.slot for n in e.step_nodes(s) if isinstance(n, ir.Need)]
+    lists = [x for x in e.served if x in needs]
+    takes = [f"    stocks.{cname(x)}.take_all({e.names.base(x)}_meta);" for x in lists]
+    body = [f"    {x}" for x in e.way(takes, "t")]
+    return [
+        "    MORPH_FN void take_all(const Args& a, const Run& t, Stocks& stocks) const {",
+        *(["#ifndef __CUDACC__", *body, "#endif"] if takes else []),
+        "    }",
+    ]
 
 
 def close_gaps(e: Emission, slot: str) -> list[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from morph.lang import abi, ir
 from morph.lang.abi import cname
 from morph.lang.cxx import Names, prelude_names
+from morph.lang.cxx_alone import whole
 from morph.lang.cxx_spread import emit_spread, listed, spread_structs, step_members
 from morph.lang.cxx_stmt import Body, adds, named
 from morph.lang.cxx_stock import close_gaps, served, stocks
@@ -234,7 +235,7 @@ class Emission:
                 self._live(k)
             if k.name in self.spreads:
                 spread_structs(self, k)
-        self.put("", "MORPH_FN void end_item(const Args& a, Item& it) {")
+        self.put("", "MORPH_HOT void end_item(const Args& a, Item& it) {")
         base = self.names.base
         given = [f"    give_back({base(s)}_meta, it.{cname(s)}_room);" for s in self.rooms]
         self.put(*self.way(given, "it"))
@@ -295,7 +296,8 @@ class Emission:
             called = not isinstance(f, ir.Kernel) and self._is_large(f)
             given = f"(const Args& a, Item& it{listed})"
             gives = "" if result == "void" else " {}"
-            self.define(f, f"{result} {name}{given}", f.body, gives=gives, called=called)
+            head, make = f"{result} {name}{given}", whole(self, f)
+            self.define(f, head, f.body, gives=gives, called=called, make=make)
             if f.name in self.spreads:
                 emit_spread(self, f)
 
@@ -339,7 +341,7 @@ class Emission:
         if not isinstance(f, ir.Kernel) and not any(USES_ITEM(x) for x in lines):
             self.names.pure.add(f.name)  # whoever calls it can have its item in registers
             head = head.replace(", Item& it", "")
-        self.put("", f"{'MORPH_CALL' if called else 'MORPH_FN'} {head} {{", *lines, "}")
+        self.put("", f"{'MORPH_CALL' if called else 'MORPH_BODY'} {head} {{", *lines, "}")
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -355,9 +357,8 @@ class Emission:
         self.put(f"enum {{ PREPARES = {before} }};  // the master has something to do before all")
         ends = bool(settled) or u.fused or self.claims
         self.put(f"enum {{ SETTLES = {int(ends)} }};  // the master has something to do at its end")
-        self.put(
-            f"enum {{ PHASES = {int(u.fused and not self.claims)} }};  // one runs small steps"
-        )
+        phases = int(u.fused and not self.claims)
+        self.put(f"enum {{ PHASES = {phases} }};  // one runs small steps")
         self._prepare()
         if u.fused:
             emit_program(self)

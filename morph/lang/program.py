@@ -213,7 +213,7 @@ class ProgramChecker(Checker):
                 if self.out:
                     return self._jump(point, pos)
                 cond = truth(self.expr(head.test))
-                return self._branch(cond, ((tuple(head.body), 0), *point), rest, pos)
+                return self._branch(cond, ((self._body(head.body), 0), *point), rest, pos)
             body, i = head
             if i == len(body):
                 point = rest
