@@ -352,6 +352,7 @@ def walksat(
         raise ValueError(f"seed = {seed}: expected 0 to 2^64 - 1")
     most = max_flips if max_flips is not None else 100 * n + 10**7 if time is None else 2**62
     end = math.inf if time is None else monotonic() + time
+    begun = model is not None
     if model is None:
         model = np.random.PCG64(seed).random_raw(n) >> np.uint64(63)
     model = where.asarray(model)
@@ -362,26 +363,51 @@ def walksat(
     empty = int((np.diff(formula.offsets) == 0).sum())
     if n == 0:
         return Walk(np.empty(0, bool), empty, 0, 0)
-    wide = side = Search(formula, where)
+    near = device_of("cpu") if where.kind == "cuda" else where
+    wide: Search | None = None
     host: Search | None = None
-    flips, steps, told, left = 0, 0, monotonic(), wide.load(model)
-    together = True
+    left = unsatisfied(formula, model, where) if begun else formula.clauses
+    if not left:
+        return Walk(where.to_host(model) != 0, empty, 0, 0)
+    together = not begun or left > FEW
+    if together:
+        side = wide = Search(formula, where)
+        left = wide.load(model)
+    else:
+        side = host = Search(formula, near)
+        left = host.load(where.to_host(model))
+        host.line_up(seed)
+    flips, steps, told = 0, 0, monotonic()
     while left and flips < most and (now := monotonic()) < end:
         if progress is not None and now > told + 0.2:
             told = now
             progress(flips, left)
         if together:
-            made, left = wide.flipped(seed, steps + 1, most - flips)
+            made, left = side.flipped(seed, steps + 1, most - flips)
             steps += STEPS
             if left <= FEW:
-                side = host = host or wide.on_host()
-                left, together = host.load(where.to_host(wide.model())), False
+                model = where.to_host(side.model())
+                side = host = host or side.on_host()
+                left, together = host.load(model), False
                 host.line_up(seed ^ steps)
         else:
             made, left = side.walked(min(most - flips, FLIPS))
             if left > MANY:
-                left, together = wide.load(where.asarray(side.model())), True
-                side = wide
+                model = where.asarray(side.model())
+                side = wide = wide or (side if near is where else Search(formula, where))
+                left, together = wide.load(model), True
         flips += made
     found = where.to_host(side.model())
     return Walk(found, side.load(found) + empty if together else left + empty, flips, steps)
+
+
+def unsatisfied(formula: Formula, model: Any, where: Device) -> int:
+    """Count the clauses with literals that a model, which lies there, leaves unsatisfied."""
+    xp = where.xp
+    with where.active():
+        literals, at = where.asarray(formula.literals), where.asarray(formula.offsets)
+        if literals.size == 0:
+            return 0
+        before = xp.zeros(literals.size + 1, np.int64)
+        xp.cumsum((model != 0)[xp.abs(literals) - 1] == (literals > 0), out=before[1:])
+        return int(((before[at[1:]] == before[at[:-1]]) & (at[1:] > at[:-1])).sum())
