@@ -149,7 +149,8 @@ class Run:
         self.now = factor_graph(self.formula, self.where, self.first)
         self.before = self.now.like()
         self.clock.to("build")
-        units = bool((np.diff(self.formula.offsets) == 1).any())
+        counts = [*self.where.to_host(self.now.graph.slots.count.array)[:2], 0, 0]
+        units = counts[0] > counts[1]  # there are clauses of one literal, be it twice
         if not propagate_units(self.now)[1]:
             raise Contradiction("unit propagation breaks a clause")
         if units:

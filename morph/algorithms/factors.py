@@ -237,7 +237,7 @@ def _stable_order(xp: Any, key: Any) -> Any:
 
 def _slot_counts(device: Device, lengths: Any, width: int) -> list[int]:
     """How many clauses have more than k literals, for each k."""
-    of_length = np.bincount(device.to_host(lengths), minlength=width + 1)
+    of_length = device.to_host(device.xp.bincount(lengths, minlength=width + 1))
     return [int(x) for x in of_length[::-1].cumsum()[::-1][1 : width + 1]]
 
 

@@ -51,6 +51,7 @@ FEW = 64  # unsatisfied clauses that are left to one thread
 MANY = 8 * FEW  # if they become so many, they are shared out again
 STEPS = 128  # in one launch; then the host looks at the clock
 FLIPS = 1 << 19  # of one thread in one launch
+WORK = 16 * FLIPS  # clauses that these look at: a variable may be in very many
 
 
 class Walk(NamedTuple):
@@ -174,14 +175,15 @@ def descend(g, slots, odds, now, then, chosen, run, shift, seed, step, last, mos
 def walk(run, g, slots, odds, shift, most):
     n = run.unsatisfied
     random = run.random
-    flips = i64(0)
+    flips, work = i64(0), i64(0)
     alone = (i64(1) << shift) - 1
-    while n > 0 and n <= MANY and flips < most:
+    while n > 0 and n <= MANY and flips < most and work < WORK:
         random = random * 6364136223846793005 + 1442695040888963407
         c = g.points[i64((random >> 32) * u64(n) >> 32)].order
         v = drawn(c, g, slots, odds, mixed(random))
         v.flips += 1
         flips += 1
+        work += v.out_degree
         turn = (v.flips % 2 * 2 - 1) * ((i64(1) << shift) + v.id)
         for e in v.outedges:
             c = e.dst
@@ -203,6 +205,7 @@ def walk(run, g, slots, odds, shift, most):
                 n += 1
     run.unsatisfied = n
     run.random = random
+    run.work = work
 
 
 class Search:
@@ -243,7 +246,7 @@ class Search:
         self.odds.extend(weight=(0.9 + b) ** -2.06 if longest <= 3 else base**-b)
         self.now, self.then = (Collection(points) for _ in range(2))
         self.chosen = Collection(points, variable=Ref(points), key=i64)
-        self.run = Table("run", where, unsatisfied=i64, random=u64)
+        self.run = Table("run", where, unsatisfied=i64, random=u64, work=i64)
         self.run.extend(1)
         self.told = 0
 
@@ -319,7 +322,7 @@ def walksat(
         threads, unless time runs out.
     max_flips : int, optional
         When to give up, about; unless given, after 100 flips a variable and ten million, or when
-        ``time`` is up.
+        ``time`` is up.  Sooner if the variables that are flipped are in far more clauses than most.
     time : float, optional
         Seconds after which to give up; looked at after every `STEPS` steps.
     device : str or Device
@@ -378,7 +381,8 @@ def walksat(
         left = host.load(where.to_host(model))
         host.line_up(seed)
     flips, steps, told = 0, 0, monotonic()
-    while left and flips < most and (now := monotonic()) < end:
+    toil, limit = 0, most * (8 + 8 * formula.literals.size // n)  # clauses looked at
+    while left and flips < most and toil < limit and (now := monotonic()) < end:
         if progress is not None and now > told + 0.2:
             told = now
             progress(flips, left)
@@ -392,6 +396,7 @@ def walksat(
                 host.line_up(seed ^ steps)
         else:
             made, left = side.walked(min(most - flips, FLIPS))
+            toil += int(side.run.work[0])
             if left > MANY:
                 model = where.asarray(side.model())
                 side = wide = wide or (side if near is where else Search(formula, where))
