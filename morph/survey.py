@@ -220,7 +220,9 @@ class _Solver:
         """Give what beliefs say, mended by a short search."""
         self._say("beliefs", {"variables": rest.variables, "clauses": rest.clauses})
         started = monotonic()
-        done = believe(rest, seed, self.where, max_seconds=self._left(), progress=self._belief)
+        done = believe(
+            rest, seed, self.where, lossy=True, max_seconds=self._left(), progress=self._belief
+        )
         self._spend("beliefs", monotonic() - started)
         if done.status == "unsatisfiable":  # surveys have led astray: the whole formula may not be
             return None

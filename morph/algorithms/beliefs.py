@@ -23,6 +23,9 @@ from morph.device import device as device_of
 from morph.formula import Formula
 
 TOLERANCE, INERTIA = 0.01, 0.5
+FIRST = 3  # times as many sweeps in the first round
+PATIENCE = 2  # contradictions in a round, after which a clause may break
+LEAST_PART = 1 / 8  # of the fraction, from which such a round starts anew
 
 
 def believe(
@@ -33,6 +36,7 @@ def believe(
     *,
     fraction: float = 0.1,
     sweeps: int = 20,
+    lossy: bool = False,
     max_seconds: float = float("inf"),
     progress: Callable[[Round], None] | None = None,
 ) -> Decimation:
@@ -49,7 +53,9 @@ def believe(
     fraction : float
         Of all variables, fixed in a round at most.
     sweeps : int
-        In a round, at most.
+        In a round, at most; in the first three times as many.
+    lossy : bool
+        Where contradictions go on though fewer are fixed, let clauses break: they are in no rest.
     max_seconds : float
         Stop after the round that ends later than this.
     progress : callable, optional
@@ -59,7 +65,8 @@ def believe(
     -------
     Decimation
         Its ``status`` is never ``"paramagnetic"`` or ``"unconverged"``; ``likely`` is set, and
-        the complexity of its rounds is the entropy.
+        the complexity of its rounds is the entropy.  A lossy one may be so though the formula has
+        no model.
 
     Raises
     ------
@@ -81,7 +88,7 @@ def believe(
         if run.clock.total > max_seconds:
             status = "time"
             break
-        done, chosen = _round(run)
+        done, chosen = _round(run, PATIENCE if lossy else None)
         judged = not chosen
         if judged:
             status = "contradiction"
@@ -101,19 +108,22 @@ def believe(
 
 def _judge(run: Run) -> tuple[int, Any]:
     """Sweep and judge; gives the sweeps and the marginals."""
-    made, _ = converge(run.now, TOLERANCE, run.max_sweeps, 0.0, INERTIA)
+    most = run.max_sweeps if run.rounds else FIRST * run.max_sweeps
+    made, _ = converge(run.now, TOLERANCE, most, 0.0, INERTIA)
     run.clock.to("sweeps")
     seen = marginals(run.now, 0.0)
     run.clock.to("marginals")
     return made, seen
 
 
-def _round(run: Run) -> tuple[Round, int]:
+def _round(run: Run, patience: int | None) -> tuple[Round, int]:
     """Fix some more; gives what there is to say, and how many were chosen: 0 if none can be."""
     n = run.formula.variables
     free, m = len(run.now.graph.points), len(run.now.graph.clauses)
     made, seen = _judge(run)
-    chosen = run.fix(seen, int(seen.counts[1:].sum()))  # who is not biased need not be chosen
+    before = run.rollbacks
+    biased = int(seen.counts[1:].sum())  # the others need not be chosen
+    chosen = run.fix(seen, biased, patience)
     run.clock.to("units")
     part = run.part
     if chosen:
@@ -125,4 +135,6 @@ def _round(run: Run) -> tuple[Round, int]:
     if chosen:
         run.rounds.append(done)
         run.part = min(run.fraction, run.part * 1.4)
+        if run.rollbacks - before == patience:
+            run.part = max(run.part, run.fraction * LEAST_PART)
     return done, chosen

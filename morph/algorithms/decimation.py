@@ -19,7 +19,7 @@ from morph.algorithms.factors import Contradiction, Factors, factor_graph, reduc
 from morph.algorithms.marginals import Marginals, choose, marginals, threshold
 from morph.algorithms.rounds import Clock, Decimation, Round, histogram, refuted
 from morph.algorithms.surveys import converge
-from morph.algorithms.units import propagate_units
+from morph.algorithms.units import force_units, propagate_units
 from morph.device import device as device_of
 from morph.formula import Formula
 from morph.kernel import foreach, kernel
@@ -203,21 +203,30 @@ class Run:
                 return total, False
             tolerance = min(4 * tolerance, LOOSEST)
 
-    def fix(self, seen: Marginals, most: float = float("inf")) -> int:
-        """Give values to the most biased variables, and to all that follows; gives how many."""
+    def fix(self, seen: Marginals, most: float = float("inf"), patience: int | None = None) -> int:
+        """Give values to the most biased variables, and to all that follows; gives how many.
+
+        After so many contradictions as there is ``patience`` they get them though a clause breaks.
+        """
         points, n = self.now.graph.points, self.formula.variables
         self.part = min(self.part, max(most, 1) / n)
+        failed = 0
         while True:
             bin, share = threshold(seen.counts, max(1, round(self.part * n)))
             salt = np.uint32((self.seed + 131 * len(self.rounds) + 17 * self.undone) % 2**32)
             foreach(points, choose, bin, np.uint32(share), salt)
             with self.where.active():
                 chosen = int((points.value.array >= 0).sum())
+            if chosen and patience is not None and failed >= patience:
+                force_units(self.now)
+                return chosen
             if chosen and propagate_units(self.now)[1]:
                 return chosen
             self.rollbacks += 1
+            failed += 1
             self.part /= 2
-            if self.part < self.fraction * LEAST_PART or self.part * n < 0.5:
+            few = self.part < self.fraction * LEAST_PART or self.part * n < 0.5
+            if few and failed > (patience or 0):
                 points.value[:] = -1
                 return 0
 

@@ -52,6 +52,7 @@ MANY = 8 * FEW  # if they become so many, they are shared out again
 STEPS = 128  # in one launch; then the host looks at the clock
 FLIPS = 1 << 19  # of one thread in one launch
 WORK = 16 * FLIPS  # clauses that these look at: a variable may be in very many
+TOIL, TRY = 512, 8  # clauses looked at for each flip that is allowed; for one of many that tries
 
 
 class Walk(NamedTuple):
@@ -169,6 +170,7 @@ def descend(g, slots, odds, now, then, chosen, run, shift, seed, step, last, mos
         now, then = then, now
         step += 1
     run[0].unsatisfied = count
+    run[0].work = flips
 
 
 @kernel
@@ -322,7 +324,8 @@ def walksat(
         threads, unless time runs out.
     max_flips : int, optional
         When to give up, about; unless given, after 100 flips a variable and ten million, or when
-        ``time`` is up.  Sooner if the variables that are flipped are in far more clauses than most.
+        ``time`` is up; or after looking at 512 times as many clauses, where variables are in so
+        many that flips are dear.
     time : float, optional
         Seconds after which to give up; looked at after every `STEPS` steps.
     device : str or Device
@@ -381,13 +384,14 @@ def walksat(
         left = host.load(where.to_host(model))
         host.line_up(seed)
     flips, steps, told = 0, 0, monotonic()
-    toil, limit = 0, most * (8 + 8 * formula.literals.size // n)  # clauses looked at
+    toil, limit = 0, TOIL * most  # clauses looked at
     while left and flips < most and toil < limit and (now := monotonic()) < end:
         if progress is not None and now > told + 0.2:
             told = now
             progress(flips, left)
         if together:
             made, left = side.flipped(seed, steps + 1, most - flips)
+            toil += TRY * int(side.run.work[0])
             steps += STEPS
             if left <= FEW:
                 model = where.to_host(side.model())

@@ -41,8 +41,8 @@ def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
     Parameters
     ----------
     source : path-like, or binary file
-        Of a path ``.gz``, ``.xz`` and ``.bz2`` are decompressed; a file, such as
-        ``sys.stdin.buffer``, is read to its end, as plain text.
+        Of a path ``.gz``, ``.xz`` and ``.bz2`` are decompressed; ``sys.stdin.buffer``, or what
+        stands for it, is read to its end, as plain text.
     strict : bool
         Refuse a missing header, a wrong number of clauses, a comment that does not begin its line,
         a plus sign and SATLIB's ``%``.
@@ -67,7 +67,7 @@ def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
     if isinstance(source, str | os.PathLike):
         path, data = source, read_bytes(source)
     else:
-        path, data = str(getattr(source, "name", "a file")).strip("<>"), source.read()
+        path, data = "standard input", source.read()
     if data.startswith(_MARKS):
         _fail(path, data, 0, "a byte order mark: save the file as plain ASCII, without a BOM")
     pos, header = _header(path, data)
