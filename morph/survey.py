@@ -38,6 +38,7 @@ WAYS: tuple[tuple[Callable[..., Decimation], dict[str, Any]], ...] = (
     (reinforce, {}), (decimate, {"fraction": 0.0025}), (backtrack, {"fraction": 0.0025}),
 )  # fmt: skip
 FLIPS, FLIPS_EACH = 10_000_000, 100  # of one local search: and so many more for each variable
+IN_VAIN = 2  # flips for each variable of a rest that surveys give up
 Progress = Callable[[str, dict[str, Any]], None]
 
 
@@ -208,8 +209,12 @@ class _Solver:
         self.found |= {"left": rest.variables, "left_clauses": rest.clauses}
         self.found |= {"flips": 0, "steps": 0, "believed": [], "walked": rest.variables}
         self.found["walked_clauses"] = rest.clauses
-        model = self._believe(rest, seed) if self.max_rounds and rest.clauses else None
-        assignment[names] = self._search(rest, model, seed)
+        model, flips = None, None
+        if self.max_rounds and rest.clauses:
+            model = self._believe(rest, seed)
+            if done.status != "paramagnetic":  # then the rest is likely to have no model
+                flips = IN_VAIN * rest.variables
+        assignment[names] = self._search(rest, model, seed, flips)
         unsatisfied = self._check(assignment)
         if unsatisfied and rest.variables < formula.variables and self._left() > 0:
             assignment = self._search(formula, assignment, seed)  # what was fixed may be wrong
