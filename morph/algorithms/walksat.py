@@ -369,7 +369,6 @@ def walksat(
     empty = int((np.diff(formula.offsets) == 0).sum())
     if n == 0:
         return Walk(np.empty(0, bool), empty, 0, 0)
-    near = device_of("cpu") if where.kind == "cuda" else where
     wide: Search | None = None
     host: Search | None = None
     left = unsatisfied(formula, model, where) if begun else formula.clauses
@@ -380,7 +379,7 @@ def walksat(
         side = wide = Search(formula, where)
         left = wide.load(model)
     else:
-        side = host = Search(formula, near)
+        side = host = Search(formula, where).on_host()  # a GPU sorts the clauses faster
         left = host.load(where.to_host(model))
         host.line_up(seed)
     flips, steps, told = 0, 0, monotonic()
@@ -403,7 +402,7 @@ def walksat(
             toil += int(side.run.work[0])
             if left > MANY:
                 model = where.asarray(side.model())
-                side = wide = wide or (side if near is where else Search(formula, where))
+                side = wide = wide or (Search(formula, where) if where.kind == "cuda" else side)
                 left, together = wide.load(model), True
         flips += made
     found = where.to_host(side.model())
