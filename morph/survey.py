@@ -210,9 +210,9 @@ class _Solver:
         self.found |= {"flips": 0, "steps": 0, "believed": [], "walked": rest.variables}
         self.found["walked_clauses"] = rest.clauses
         model, flips = None, None
-        if self.max_rounds and rest.clauses:
+        if self.max_rounds and rest.clauses and self._left() > 0:
             model = self._believe(rest, seed)
-            if done.status != "paramagnetic":  # then the rest is likely to have no model
+            if done.status in ("unconverged", "contradiction"):  # the rest may have no model
                 flips = IN_VAIN * rest.variables
         assignment[names] = self._search(rest, model, seed, flips)
         unsatisfied = self._check(assignment)
