@@ -3,11 +3,13 @@
     python benchmarks/sat.py -n 1e4 1e5 -k 3 --ratio 4.2 --seeds 5 --limit 60
     python benchmarks/sat.py --falcon --device cuda
 
-Each formula is made here and solved by `morph.survey.solve`, after another one, so that compiling
-is not included.  Times are medians over seeds, in seconds; "SP" is all of decimation,
-"search" the finisher.  Peers get the same formulas as files, and --limit seconds each: python-sat's
-CaDiCaL, and kissat, cadical and probSAT where such a program is found.  Every model, a peer's too,
-is checked by `morph.validate`.  Reading the file is not in Morph's time, but in a peer's.
+Each formula is made here and solved by `morph.survey.solve`, after two rounds on another one of its
+size, so that neither compiling nor a GPU's first memory is included; --cold leaves that out.  Times
+are medians over seeds, in seconds; "SP" is all of decimation, "BP" what beliefs fix of its rest,
+"search" the local search.  Each row is printed when it is done.  Peers get the same formulas as
+files, and --limit seconds each: python-sat's CaDiCaL, and kissat, cadical and probSAT where such a
+program is found.  Every model, a peer's too, is checked by `morph.validate`.  Reading the file is
+not in Morph's time, but in a peer's.
 
 --falcon makes the seven formulas of table XIV of the Falcon paper; its times end with decimation.
 """
@@ -20,6 +22,7 @@ import multiprocessing
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -45,8 +48,9 @@ FALCON = [
     (5, 1_000_000, 21_100_000, None, 356, 414, 314),
     (6, 1_000_000, 43_400_000, None, 1322, 1180, 928),
 ]
+WARM = 2  # rounds of the formula that goes before
 PROGRAMS = {"kissat": ["-q"], "cadical": ["-q"], "probSAT": []}
-SEARCH, CHECK = ("search",), ("check", "refutation")
+BELIEFS, SEARCH, CHECK = ("beliefs",), ("search",), ("check", "refutation")
 
 Peer = Callable[[morph.Formula, Path, int, float], tuple[float | None, np.ndarray | None]]
 
@@ -120,13 +124,16 @@ def measure(formula: morph.Formula, seed: int, device: str, limit: float) -> dic
     if found.model is not None and not satisfied(formula, found.model).all():
         raise SystemExit("WRONG: the model does not satisfy the formula")
     phases = found.seconds
-    search, check = (sum(phases.get(p, 0.0) for p in part) for part in (SEARCH, CHECK))
+    parts = (BELIEFS, SEARCH, CHECK)
+    beliefs, search, check = (sum(phases.get(p, 0.0) for p in part) for part in parts)
     return {
         "solved": found.status == "SATISFIABLE", "all s": spent,
-        "SP s": sum(phases.values()) - search - check, "sweeps s": phases.get("sweeps", 0.0),
-        "search s": search, "check s": check, "sweeps": sum(r.sweeps for r in found.rounds),
-        "rounds": len(found.rounds), "left": found.left, "Mflips": found.flips / 1e6,
-        "stopped": found.stopped, "phases": phases,
+        "SP s": sum(phases.values()) - beliefs - search - check,
+        "sweeps s": phases.get("sweeps", 0.0), "BP s": beliefs, "search s": search,
+        "check s": check, "sweeps": sum(r.sweeps for r in found.rounds),
+        "rounds": len(found.rounds), "left": found.left, "walked": found.walked,
+        "Mflips": found.flips / 1e6,
+        "stopped": found.stopped, "attempts": found.attempts, "phases": phases,
     }  # fmt: skip
 
 
@@ -138,11 +145,12 @@ def line(name: str, device: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """One row of the table."""
     shown = {"formula": name, "on": device}
     shown["solved"] = f"{sum(r['solved'] for r in rows)}/{len(rows)}"
-    for column in ("all s", "SP s", "sweeps s", "search s", "check s"):
+    for column in ("all s", "SP s", "sweeps s", "BP s", "search s", "check s"):
         shown[column] = middle(rows, column)
-    for column in ("sweeps", "rounds", "left"):
+    for column in ("sweeps", "rounds", "left", "walked"):
         shown[column] = int(middle(rows, column))
     shown["Mflips"] = middle(rows, "Mflips")
+    shown["attempts"] = "/".join(str(r["attempts"]) for r in rows)
     shown["ended as"] = "/".join(sorted({r["stopped"] for r in rows}))
     return shown
 
@@ -180,6 +188,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--peers", nargs="*", help="by name; none: Morph alone")
     parser.add_argument("--falcon", action="store_true", help="the rows of its table XIV")
     parser.add_argument("--rows", type=int, nargs="+", help="which of them, from 0")
+    parser.add_argument(
+        "--cold", action="store_true", help="solve no other formula of that size first"
+    )
     parser.add_argument("--phases", action="store_true", help="print seconds by phase, too")
     parser.add_argument("--device", default="all")
     options = parser.parse_args(arguments)
@@ -196,6 +207,7 @@ def grid(device: str, options: argparse.Namespace) -> None:
                 morph.generate.random_ksat(options.k, int(n), ratio, s)
                 for s in range(options.seeds)
             ]
+            warm(made[0], device, options)
             rows = [measure(f, s, device, options.limit) for s, f in enumerate(made)]
             name = f"{options.k}-SAT {n:g} x {ratio:g}"
             others = beside(made, middle(rows, "all s"), options)
@@ -203,12 +215,24 @@ def grid(device: str, options: argparse.Namespace) -> None:
             _phases(rows, options)
 
 
+def warm(formula: morph.Formula, device: str, options: argparse.Namespace) -> None:
+    """Begin to decimate a formula of as many clauses."""
+    if not options.cold:
+        longest = int(np.diff(formula.offsets).max(initial=1))
+        other = morph.generate.random_ksat(
+            longest, formula.variables, formula.clauses / formula.variables, 1_000_003
+        )
+        survey.decimate(other, 1, device, WARM, max_seconds=options.limit)
+
+
 def falcon(device: str, options: argparse.Namespace) -> None:
     """The rows of table XIV, and what the paper gives for them."""
     for i, (k, n, m, *paper) in enumerate(FALCON):
         if options.rows is not None and i not in options.rows:
             continue
-        row = measure(morph.generate.random_ksat(k, n, m / n, 1), 1, device, options.limit)
+        formula = morph.generate.random_ksat(k, n, m / n, 1)
+        warm(formula, device, options)
+        row = measure(formula, 1, device, options.limit)
         names = ("Galois", "Falcon 12 threads", "LonestarGPU", "Falcon K20c")
         times = {a: "killed" if b is None else b for a, b in zip(names, paper, strict=True)}
         table([{**line(f"({k}, {n:.0e}, {m:.3g})", device, [row]), **times,
@@ -217,6 +241,7 @@ def falcon(device: str, options: argparse.Namespace) -> None:
 
 
 def _phases(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
+    sys.stdout.flush()
     if options.phases:
         names = dict.fromkeys(p for r in rows for p in r["phases"])
         spent = {p: statistics.median(r["phases"].get(p, 0.0) for r in rows) for p in names}

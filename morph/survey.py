@@ -1,8 +1,9 @@
 """Models of large random formulas: survey propagation, then local search, then a check.
 
-`solve` decimates a formula by survey propagation (`decimate`), looks for a model of what is left
-(`walksat`), and checks the model against the formula as it was given.  If that fails, it does so
-again in smaller steps, and with variables that can be let go (`backtrack`, `reinforce`).
+`solve` decimates a formula by survey propagation (`decimate`), what is left by belief propagation
+(`believe`), looks for a model of the last of it (`walksat`), and checks the model against the
+formula as it was given.  If that fails, it does so again in smaller steps, and with variables that
+can be let go (`backtrack`, `reinforce`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph import validate
+from morph.algorithms.beliefs import believe
 from morph.algorithms.decimation import decimate
 from morph.algorithms.fields import backtrack, reinforce
 from morph.algorithms.rounds import Decimation, Round
@@ -25,8 +27,8 @@ from morph.device import device as device_of
 from morph.formula import Formula
 
 __all__ = [
-    "Decimation", "Round", "Solution", "Walk", "backtrack", "decimate", "reinforce", "solve",
-    "walksat",
+    "Decimation", "Round", "Solution", "Walk", "backtrack", "believe", "decimate", "reinforce",
+    "solve", "walksat",
 ]  # fmt: skip
 
 SATISFIABLE, UNSATISFIABLE, UNKNOWN = "SATISFIABLE", "UNSATISFIABLE", "UNKNOWN"
@@ -36,6 +38,7 @@ WAYS: tuple[tuple[Callable[..., Decimation], dict[str, Any]], ...] = (
     (reinforce, {}), (decimate, {"fraction": 0.0025}), (backtrack, {"fraction": 0.0025}),
 )  # fmt: skip
 FLIPS, FLIPS_EACH = 10_000_000, 100  # of one local search: and so many more for each variable
+IN_VAIN = 2  # flips for each variable of a rest that surveys give up
 Progress = Callable[[str, dict[str, Any]], None]
 
 
@@ -63,7 +66,11 @@ class Solution:
     rollbacks : int
         Rounds of it that were taken back, or tried again with less.
     left : int
-        Variables that it left to local search, and ``left_clauses``.
+        Variables that it left to beliefs and local search, and ``left_clauses``.
+    believed : list of Round
+        Rounds of belief propagation on these.
+    walked : int
+        Variables that beliefs left to local search, and ``walked_clauses``.
     flips, steps : int
         Of the last attempt's local search.
     seconds : dict of str to float
@@ -80,6 +87,9 @@ class Solution:
     rollbacks: int = 0
     left: int = 0
     left_clauses: int = 0
+    believed: list[Round] = field(default_factory=list, repr=False)
+    walked: int = 0
+    walked_clauses: int = 0
     flips: int = 0
     steps: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
@@ -109,7 +119,8 @@ def solve(
     max_rounds : int
         Of one decimation; with 0 there is local search alone.
     progress : callable, optional
-        Called with ``"decimation"`` or ``"search"`` and numbers by name, now and then.
+        Called with ``"decimation"``, ``"beliefs"`` or ``"search"`` and numbers by name, now and
+        then.
 
     Returns
     -------
@@ -196,19 +207,45 @@ class _Solver:
             if refuted:
                 return None, 0
         self.found |= {"left": rest.variables, "left_clauses": rest.clauses}
-        self.found |= {"flips": 0, "steps": 0}
-        assignment[names] = self._search(rest, None, seed)
+        self.found |= {"flips": 0, "steps": 0, "believed": [], "walked": rest.variables}
+        self.found["walked_clauses"] = rest.clauses
+        model, flips = None, None
+        if self.max_rounds and rest.clauses and self._left() > 0:
+            model = self._believe(rest, seed)
+            if done.status in ("unconverged", "contradiction"):  # the rest may have no model
+                flips = IN_VAIN * rest.variables
+        assignment[names] = self._search(rest, model, seed, flips)
         unsatisfied = self._check(assignment)
         if unsatisfied and rest.variables < formula.variables and self._left() > 0:
             assignment = self._search(formula, assignment, seed)  # what was fixed may be wrong
             unsatisfied = self._check(assignment)
         return assignment, unsatisfied
 
-    def _search(self, formula: Formula, model: Any, seed: int) -> Any:
+    def _believe(self, rest: Formula, seed: int) -> Any:
+        """Give what beliefs say, mended by a short search."""
+        self._say("beliefs", {"variables": rest.variables, "clauses": rest.clauses})
+        started = monotonic()
+        done = believe(
+            rest, seed, self.where, lossy=True, max_seconds=self._left(), progress=self._belief
+        )
+        self._spend("beliefs", monotonic() - started)
+        if done.status == "unsatisfiable":  # surveys have led astray: the whole formula may not be
+            return None
+        self.found["believed"] = done.rounds
+        self.found |= {"walked": done.rest.variables, "walked_clauses": done.rest.clauses}
+        model, last = done.assignment == 1, done.likely
+        if done.rest.clauses:
+            last = self._search(done.rest, last, seed, done.rest.variables)
+        model[done.variables] = last
+        return model
+
+    def _search(self, formula: Formula, model: Any, seed: int, flips: int | None = None) -> Any:
         started = monotonic()
         self._say("search", {"variables": formula.variables, "clauses": formula.clauses})
+        if flips is None:
+            flips = FLIPS + FLIPS_EACH * formula.variables
         walk = walksat(
-            formula, model, seed, max_flips=FLIPS + FLIPS_EACH * formula.variables,
+            formula, model, seed, max_flips=flips,
             time=max(self._left(), 0), device=self.where, progress=self._tell,
         )  # fmt: skip
         self.found["flips"] += walk.flips
@@ -230,6 +267,9 @@ class _Solver:
 
     def _tell(self, flips: int, unsatisfied: int) -> None:
         self._say("search", {"flips": flips, "unsatisfied": unsatisfied})
+
+    def _belief(self, done: Round) -> None:
+        self._say("beliefs", {"free variables": done.free, "clauses": done.clauses})
 
     def _round(self, done: Round) -> None:
         self._say("decimation", {"free variables": done.free, "clauses": done.clauses,

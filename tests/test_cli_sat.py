@@ -42,6 +42,18 @@ def test_satisfiable(cnf, tmp_path):
     assert (check.exit_code, check.stdout) == (0, "SATISFIABLE: the answer is right\n")
 
 
+def test_standard_input(cnf):
+    def run(text):
+        args = ["sat", "-", "--seed", "3", "--device", "cpu"]
+        return CliRunner().invoke(main, args, input=text, prog_name="morph")
+
+    lines = run(cnf.read_bytes()).stdout.splitlines()
+    assert lines[1] == "c standard input: 300 variables, 1,050 clauses"
+    assert lines[-9:] == morph("sat", cnf, "--seed", 3, "--device", "cpu").stdout.splitlines()[-9:]
+    wrong = run(b"p cnf 3 1\n1 y 0\n")
+    assert wrong.exit_code == 2 and "standard input:2: expected a literal" in wrong.stderr
+
+
 def test_json(cnf):
     result = morph("sat", cnf, "--json", "--time", 60, "--max-rounds", 9, "--device", "cpu")
     report = json.loads(result.stdout)

@@ -10,11 +10,13 @@ from surveys import consistent, formulas, messages, models, plain, units
 from targets import everywhere, host, tries
 
 import morph.algorithms.decimation as module
+from morph.algorithms.beliefs import believe
 from morph.algorithms.decimation import decimate
 from morph.algorithms.factors import factor_graph, reduced, rest_of
 from morph.device import device
 from morph.formula import Formula
 from morph.generate import random_ksat
+from morph.validate import satisfied
 
 
 @tries(20)
@@ -162,3 +164,58 @@ def test_certain_of_both_is_taken_back(monkeypatch):
     consistent(formula, found)
     calls[:] = [0]
     assert decimate(formula, 1).status == "contradiction"
+
+
+@tries(12)
+@given(formulas(longest=4), st.integers(0, 3), st.sampled_from([0.1, 1.0]), st.booleans())
+def test_beliefs_of_any_formula(target, formula, seed, fraction, lossy):
+    def run():
+        return believe(formula, seed, target, 5, fraction=fraction, lossy=lossy)
+
+    runs = everywhere(target, run)
+    found = runs[0]
+    assert all(plain(x) == plain(found) for x in runs)
+    if found.status == "unsatisfiable":
+        assert units(formula) is None
+        return
+    if not lossy:
+        consistent(formula, found)
+    assert found.likely.dtype == bool and found.likely.shape == (found.rest.variables,)
+    assert all(x.likely.tolist() == found.likely.tolist() for x in runs)
+    assert found.status in ("satisfied", "contradiction", "rounds")
+
+
+def test_beliefs_leave_no_clause():
+    formula = random_ksat(3, 2000, 3.8, seed=1)
+    found = believe(formula, 1)
+    consistent(formula, found)
+    assert found.rest.clauses == 0 and found.status == "satisfied"
+    assert all(a.free > b.free for a, b in zip(found.rounds, found.rounds[1:], strict=False))
+    assert believe(formula, 1, max_seconds=0).status == "time"
+    with pytest.raises(ValueError, match="fraction"):
+        believe(formula, fraction=0)
+
+
+def test_clauses_that_break_are_dropped(target):
+    """No model: beliefs come to two units that contradict one another, and go on."""
+    formula = Formula.of([[1, 2], [1, -2], [-1, 2], [-1, -2], [1, 3], [1, 4], [2, 5]], 5)
+
+    def run(where=target):
+        return believe(formula, 1, where, fraction=0.2, lossy=True)
+
+    known = run("cpu")
+    assert known.rollbacks and known.status in ("satisfied", "contradiction")
+    truth = known.assignment == 1
+    truth[known.variables] = known.likely
+    assert (~satisfied(formula, truth)).sum() == 1
+    assert known.rest.clauses == 0
+    assert all(plain(found) == plain(known) for found in everywhere(target, run))
+    assert believe(formula, 1, fraction=0.2).status == "contradiction"
+
+
+def test_a_unit_said_twice_is_a_unit():
+    for clause in ([1], [1, 1]):
+        run = module.Run(Formula.of([clause, [-1, 2, 3]], 4), 1, device("cpu"), 0.1, 0.1, 9, 1.0)
+        run.begin()
+        assert len(run.now.graph.points) == 3 and len(run.now.graph.clauses) == 1
+        assert run.answers.value.array.tolist() == [1, -1, -1, -1]

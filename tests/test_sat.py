@@ -168,7 +168,8 @@ def test_solutions_of_random_formulas():
     found = survey.solve(formula, seed=2, device="cpu", progress=lambda *x: told.append(x))
     assert found.status == "SATISFIABLE" and satisfied(formula, found.model).all()
     assert found.rounds and found.left < 1500 and found.stopped
-    assert len(told) > len(found.rounds) and {s for s, _ in told} == {"decimation", "search"}
+    assert len(told) > len(found.rounds) + len(found.believed) > len(found.rounds)
+    assert {s for s, _ in told} == {"decimation", "beliefs", "search"}
     assert {"sweeps", "search", "check"} <= set(found.seconds)
     again = survey.solve((formula.offsets, formula.literals), seed=2, device="cpu")
     assert again.model.tolist() == found.model.tolist()
@@ -191,3 +192,15 @@ def test_unknown_has_a_reason():
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             survey.solve(clauses, device="cpu", **options)
+
+
+def test_a_variable_in_very_many_clauses_does_not_hold_up():
+    """A flip of it looks at all of them, and of clauses that claim it one has its way."""
+    rng = np.random.default_rng(1)
+    rest = rng.integers(2, 30, (20_000, 2)) * rng.choice([-1, 1], (20_000, 2))
+    formula = Formula.of(np.column_stack([rng.choice([-1, 1], 20_000), rest]))  # no model, by far
+    found = walksat(formula, seed=1, max_flips=200)
+    assert found.unsatisfied > 0 and found.flips < 200
+    told = survey.solve(formula, 1, device="cpu", time=0.5)
+    assert told.status == "UNKNOWN" and "time is up" in told.reason
+    assert sum(told.seconds.values()) < 5

@@ -19,7 +19,7 @@ from morph.algorithms.factors import Contradiction, Factors, factor_graph, reduc
 from morph.algorithms.marginals import Marginals, choose, marginals, threshold
 from morph.algorithms.rounds import Clock, Decimation, Round, histogram, refuted
 from morph.algorithms.surveys import converge
-from morph.algorithms.units import propagate_units
+from morph.algorithms.units import force_units, propagate_units
 from morph.device import device as device_of
 from morph.formula import Formula
 from morph.kernel import foreach, kernel
@@ -92,7 +92,7 @@ def decimate(
     if tolerance is None:
         tolerance = LOOSEST if fraction >= 0.02 else 0.01
     check_options(fraction, tolerance, rho)
-    run = _Run(formula, seed, device_of(device), fraction, tolerance, max_sweeps, rho)
+    run = Run(formula, seed, device_of(device), fraction, tolerance, max_sweeps, rho)
     try:
         run.begin()
     except Contradiction:
@@ -121,7 +121,7 @@ def check_options(fraction: float, tolerance: float, rho: float) -> None:
         raise ValueError(f"rho is from 0 to 1, not {rho}")
 
 
-class _Run:
+class Run:
     """One decimation: the formula as it is now, and as it was before the last round."""
 
     now: Factors
@@ -138,6 +138,7 @@ class _Run:
         self.rollbacks = 0
         self.undone = 0
         self.can_undo = False
+        self.first: int | None = seed  # of the first messages, which are trivial without
         self.clock = Clock()
         self.answers = Table("answers", where)
         self.answers.add("value", i8, fill=-1)
@@ -145,14 +146,15 @@ class _Run:
 
     def begin(self) -> None:
         """Make the tables, and fix what unit clauses fix."""
-        self.now = factor_graph(self.formula, self.where, self.seed)
+        self.now = factor_graph(self.formula, self.where, self.first)
         self.before = self.now.like()
         self.clock.to("build")
-        units = bool((np.diff(self.formula.offsets) == 1).any())
+        counts = [*self.where.to_host(self.now.graph.slots.count.array)[:2], 0, 0]
+        units = counts[0] > counts[1]  # there are clauses of one literal, be it twice
         if not propagate_units(self.now)[1]:
             raise Contradiction("unit propagation breaks a clause")
         if units:
-            self._advance()
+            self.advance()
         self.clock.to("units")
 
     def round(self) -> str:
@@ -174,13 +176,13 @@ class _Run:
         self.clock.to("marginals")
         if seen.bias < PARAMAGNETIC:
             return "paramagnetic"
-        chosen = self._fix(seen)
+        chosen = self.fix(seen)
         self.clock.to("units")
         if not chosen:
             return "contradiction"
         free, m = len(self.now.graph.points), len(self.now.graph.clauses)
         part = self.part
-        self._advance()
+        self.advance()
         self.clock.to("compaction")
         implied = free - chosen - len(self.now.graph.points)
         facts = seen.bias, histogram(seen), seen.complexity / n, part, chosen, implied
@@ -201,24 +203,34 @@ class _Run:
                 return total, False
             tolerance = min(4 * tolerance, LOOSEST)
 
-    def _fix(self, seen: Marginals) -> int:
-        """Give values to the most biased variables, and to all that follows; gives how many."""
+    def fix(self, seen: Marginals, most: float = float("inf"), patience: int | None = None) -> int:
+        """Give values to the most biased variables, and to all that follows; gives how many.
+
+        After so many contradictions as there is ``patience`` they get them though a clause breaks.
+        """
         points, n = self.now.graph.points, self.formula.variables
+        self.part = min(self.part, max(most, 1) / n)
+        failed = 0
         while True:
             bin, share = threshold(seen.counts, max(1, round(self.part * n)))
             salt = np.uint32((self.seed + 131 * len(self.rounds) + 17 * self.undone) % 2**32)
             foreach(points, choose, bin, np.uint32(share), salt)
             with self.where.active():
                 chosen = int((points.value.array >= 0).sum())
+            if chosen and patience is not None and failed >= patience:
+                force_units(self.now)
+                return chosen
             if chosen and propagate_units(self.now)[1]:
                 return chosen
             self.rollbacks += 1
+            failed += 1
             self.part /= 2
-            if self.part < self.fraction * LEAST_PART or self.part * n < 0.5:
+            few = self.part < self.fraction * LEAST_PART or self.part * n < 0.5
+            if few and failed > (patience or 0):
                 points.value[:] = -1
                 return 0
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         """Write down what is fixed, and go on with what is left."""
         foreach(self.now.graph.points, note, self.answers, where=lambda p: p.value >= 0)
         reduced(self.now, self.before)

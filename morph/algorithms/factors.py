@@ -149,8 +149,8 @@ def move(c, g, old):
         s += 1
 
 
-def factor_graph(formula: Formula, device: Device, seed: int) -> Factors:
-    """Make the factor graph of a formula, with random messages.
+def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
+    """Make the factor graph of a formula, with random messages, or trivial ones without a seed.
 
     Literals that are repeated in a clause count once; clauses that hold a literal and its negation
     are left out.
@@ -194,7 +194,8 @@ def factor_graph(formula: Formula, device: Device, seed: int) -> Factors:
         message[place] = -(code & 1).astype(np.int32)
         g.entries.variable[:] = variable
         g.entries.message[:] = message
-    foreach(g.clauses, begin, g, np.uint32(seed % 2**32), np.float32(f.scale))
+    if seed is not None:
+        foreach(g.clauses, begin, g, np.uint32(seed % 2**32), np.float32(f.scale))
     return f
 
 
@@ -236,7 +237,7 @@ def _stable_order(xp: Any, key: Any) -> Any:
 
 def _slot_counts(device: Device, lengths: Any, width: int) -> list[int]:
     """How many clauses have more than k literals, for each k."""
-    of_length = np.bincount(device.to_host(lengths), minlength=width + 1)
+    of_length = device.to_host(device.xp.bincount(lengths, minlength=width + 1))
     return [int(x) for x in of_length[::-1].cumsum()[::-1][1 : width + 1]]
 
 

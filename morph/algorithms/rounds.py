@@ -14,7 +14,7 @@ HISTOGRAM = 20  # bins of equal width
 
 
 class Round(NamedTuple):
-    """One round of `decimate`, `backtrack` or `reinforce`.
+    """One round of `decimate`, `backtrack`, `reinforce` or `believe`.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Round(NamedTuple):
 
 
 class Decimation(NamedTuple):
-    """Result of `decimate`, `backtrack` and `reinforce`.
+    """Result of `decimate`, `backtrack`, `reinforce` and `believe`.
 
     Attributes
     ----------
@@ -70,6 +70,8 @@ class Decimation(NamedTuple):
         Rounds and choices taken back.
     seconds : dict of str to float
         By phase.
+    likely : array, shape (rest.variables,), bool, or None
+        The likelier value of the rest's variables, where `believe` has found one.
     """
 
     assignment: Any
@@ -79,6 +81,7 @@ class Decimation(NamedTuple):
     rounds: list[Round]
     rollbacks: int
     seconds: dict[str, float]
+    likely: Any = None
 
 
 class Clock:

@@ -2,14 +2,15 @@
 
 All clauses at once, again and again until nothing is fixed any more, or a clause is broken.  What
 follows does not depend on the order, nor whether it is contradictory.  O(literals) a sweep; random
-formulas take a few.
+formulas take a few.  Where it is, `force_units` goes on all the same, in steps that do not depend
+on the order either: a variable that is wanted to be both gets its likelier value.
 """
 
 from __future__ import annotations
 
 from morph.algorithms.factors import Factors
 from morph.kernel import foreach, kernel, program
-from morph.prelude import atomic_cas, i32
+from morph.prelude import atomic_cas, atomic_or, i32
 
 
 @kernel
@@ -61,3 +62,43 @@ def propagate_units(f: Factors) -> tuple[int, bool]:
     broken.clear()
     sweeps = int(close(g, fixed, broken))
     return sweeps, not broken
+
+
+@kernel
+def want(c, g):
+    free, s = 0, 0
+    last, wanted = g.points[0], i32(0)
+    while s < len(g.slots) and c.id < g.slots[s].count:
+        e = g.entries[g.slots[s].first + c.id]
+        v = e.variable
+        value = v.value
+        if value < 0:
+            free += 1
+            last = v
+            wanted = i32(1 if e.message >= 0 else 2)
+        elif (value == 1) == (e.message >= 0):
+            return
+        s += 1
+    if free == 1:
+        atomic_or(last.certain, wanted)
+
+
+@kernel
+def grant(p, fixed):
+    if p.certain != 0:
+        p.value = i32(p.choice & 1 if p.certain == 3 else p.certain & 1)
+        p.certain = 0
+        fixed.set()
+
+
+@program
+def close_all(g, fixed):
+    while fixed.take():
+        foreach(g.clauses, want, g)
+        foreach(g.points, grant, fixed)
+
+
+def force_units(f: Factors) -> None:
+    """Fix what follows, step by step, though clauses break: they keep no literal."""
+    f.fixed.set()
+    close_all(f.graph, f.fixed)

@@ -51,6 +51,8 @@ FEW = 64  # unsatisfied clauses that are left to one thread
 MANY = 8 * FEW  # if they become so many, they are shared out again
 STEPS = 128  # in one launch; then the host looks at the clock
 FLIPS = 1 << 19  # of one thread in one launch
+WORK = 16 * FLIPS  # clauses that these look at: a variable may be in very many
+TOIL, TRY = 512, 8  # clauses looked at for each flip that is allowed; for one of many that tries
 
 
 class Walk(NamedTuple):
@@ -168,20 +170,22 @@ def descend(g, slots, odds, now, then, chosen, run, shift, seed, step, last, mos
         now, then = then, now
         step += 1
     run[0].unsatisfied = count
+    run[0].work = flips
 
 
 @kernel
 def walk(run, g, slots, odds, shift, most):
     n = run.unsatisfied
     random = run.random
-    flips = i64(0)
+    flips, work = i64(0), i64(0)
     alone = (i64(1) << shift) - 1
-    while n > 0 and n <= MANY and flips < most:
+    while n > 0 and n <= MANY and flips < most and work < WORK:
         random = random * 6364136223846793005 + 1442695040888963407
         c = g.points[i64((random >> 32) * u64(n) >> 32)].order
         v = drawn(c, g, slots, odds, mixed(random))
         v.flips += 1
         flips += 1
+        work += v.out_degree
         turn = (v.flips % 2 * 2 - 1) * ((i64(1) << shift) + v.id)
         for e in v.outedges:
             c = e.dst
@@ -203,6 +207,7 @@ def walk(run, g, slots, odds, shift, most):
                 n += 1
     run.unsatisfied = n
     run.random = random
+    run.work = work
 
 
 class Search:
@@ -243,7 +248,7 @@ class Search:
         self.odds.extend(weight=(0.9 + b) ** -2.06 if longest <= 3 else base**-b)
         self.now, self.then = (Collection(points) for _ in range(2))
         self.chosen = Collection(points, variable=Ref(points), key=i64)
-        self.run = Table("run", where, unsatisfied=i64, random=u64)
+        self.run = Table("run", where, unsatisfied=i64, random=u64, work=i64)
         self.run.extend(1)
         self.told = 0
 
@@ -319,7 +324,8 @@ def walksat(
         threads, unless time runs out.
     max_flips : int, optional
         When to give up, about; unless given, after 100 flips a variable and ten million, or when
-        ``time`` is up.
+        ``time`` is up; or after looking at 512 times as many clauses, where variables are in so
+        many that flips are dear.
     time : float, optional
         Seconds after which to give up; looked at after every `STEPS` steps.
     device : str or Device
@@ -352,6 +358,7 @@ def walksat(
         raise ValueError(f"seed = {seed}: expected 0 to 2^64 - 1")
     most = max_flips if max_flips is not None else 100 * n + 10**7 if time is None else 2**62
     end = math.inf if time is None else monotonic() + time
+    begun = model is not None
     if model is None:
         model = np.random.PCG64(seed).random_raw(n) >> np.uint64(63)
     model = where.asarray(model)
@@ -362,26 +369,53 @@ def walksat(
     empty = int((np.diff(formula.offsets) == 0).sum())
     if n == 0:
         return Walk(np.empty(0, bool), empty, 0, 0)
-    wide = side = Search(formula, where)
+    wide: Search | None = None
     host: Search | None = None
-    flips, steps, told, left = 0, 0, monotonic(), wide.load(model)
-    together = True
-    while left and flips < most and (now := monotonic()) < end:
+    left = unsatisfied(formula, model, where) if begun else formula.clauses
+    if not left:
+        return Walk(where.to_host(model) != 0, empty, 0, 0)
+    together = not begun or left > FEW
+    if together:
+        side = wide = Search(formula, where)
+        left = wide.load(model)
+    else:
+        side = host = Search(formula, where).on_host()  # a GPU sorts the clauses faster
+        left = host.load(where.to_host(model))
+        host.line_up(seed)
+    flips, steps, told = 0, 0, monotonic()
+    toil, limit = 0, TOIL * most  # clauses looked at
+    while left and flips < most and toil < limit and (now := monotonic()) < end:
         if progress is not None and now > told + 0.2:
             told = now
             progress(flips, left)
         if together:
-            made, left = wide.flipped(seed, steps + 1, most - flips)
+            made, left = side.flipped(seed, steps + 1, most - flips)
+            toil += TRY * int(side.run.work[0])
             steps += STEPS
             if left <= FEW:
-                side = host = host or wide.on_host()
-                left, together = host.load(where.to_host(wide.model())), False
+                model = where.to_host(side.model())
+                side = host = host or side.on_host()
+                left, together = host.load(model), False
                 host.line_up(seed ^ steps)
         else:
             made, left = side.walked(min(most - flips, FLIPS))
+            toil += int(side.run.work[0])
             if left > MANY:
-                left, together = wide.load(where.asarray(side.model())), True
-                side = wide
+                model = where.asarray(side.model())
+                side = wide = wide or (Search(formula, where) if where.kind == "cuda" else side)
+                left, together = wide.load(model), True
         flips += made
     found = where.to_host(side.model())
     return Walk(found, side.load(found) + empty if together else left + empty, flips, steps)
+
+
+def unsatisfied(formula: Formula, model: Any, where: Device) -> int:
+    """Count the clauses with literals that a model, which lies there, leaves unsatisfied."""
+    xp = where.xp
+    with where.active():
+        literals, at = where.asarray(formula.literals), where.asarray(formula.offsets)
+        if literals.size == 0:
+            return 0
+        before = xp.zeros(literals.size + 1, np.int64)
+        xp.cumsum((model != 0)[xp.abs(literals) - 1] == (literals > 0), out=before[1:])
+        return int(((before[at[1:]] == before[at[:-1]]) & (at[1:] > at[:-1])).sum())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,8 @@ def sat(
 ) -> None:  # fmt: skip
     """Look for a model of a formula in DIMACS CNF; made for large random k-SAT.
 
+    FILE.cnf may be `-`: standard input.
+
     Prints as the SAT competitions ask: comments, a line `s`, lines `v` of literals.  Exit code 10:
     satisfiable, by a checked model; 20: unsatisfiable, by unit propagation alone; 0: unknown.
     """
@@ -73,7 +76,8 @@ def sat(
     if plot is not None and importlib.util.find_spec("matplotlib") is None:
         raise BadInput("--plot needs matplotlib: pip install matplotlib")
     started = monotonic()
-    formula = read_cnf(cnf, strict=strict)
+    formula = read_cnf(sys.stdin.buffer if cnf == "-" else cnf, strict=strict)
+    cnf = "standard input" if cnf == "-" else cnf
     times = {"read": monotonic() - started}
     course = _Course() if watched() else None
     try:
@@ -110,7 +114,8 @@ def sat(
 
 def _numbers(found: Solution) -> dict[str, int]:
     """Give what is counted, by name."""
-    names = ("attempts", "rollbacks", "left", "left_clauses", "flips", "steps", "unsatisfied")
+    names = ("attempts", "rollbacks", "left", "left_clauses", "walked", "walked_clauses", "flips",
+             "steps", "unsatisfied")  # fmt: skip
     counts = {name: int(getattr(found, name)) for name in names}
     return {**counts, "sweeps": sum(int(r.sweeps) for r in found.rounds)}
 
@@ -140,7 +145,11 @@ def _comments(
         )
     if found.attempts and found.status != "UNSATISFIABLE":
         lines.append(
-            f"local search: {found.left:,} variables, {found.left_clauses:,} clauses,"
+            f"beliefs: {found.left:,} variables, {found.left_clauses:,} clauses,"
+            f" {len(found.believed):,} rounds"
+        )
+        lines.append(
+            f"local search: {found.walked:,} variables, {found.walked_clauses:,} clauses,"
             f" {found.flips:,} flips"
         )
     lines += [in_words(times), found.reason]

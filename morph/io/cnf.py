@@ -7,9 +7,10 @@ where a number could begin makes the rest of its line a comment.  SATLIB's files
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +35,14 @@ class CnfWarning(UserWarning):
     """A header that does not fit what follows it, or is missing."""
 
 
-def read_cnf(path: StrPath, *, strict: bool = False) -> Formula:
+def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
     """Read a formula in DIMACS CNF.
 
     Parameters
     ----------
-    path : path-like
-        ``.gz``, ``.xz`` and ``.bz2`` are decompressed.
+    source : path-like, or binary file
+        Of a path ``.gz``, ``.xz`` and ``.bz2`` are decompressed; ``sys.stdin.buffer``, or what
+        stands for it, is read to its end, as plain text.
     strict : bool
         Refuse a missing header, a wrong number of clauses, a comment that does not begin its line,
         a plus sign and SATLIB's ``%``.
@@ -62,7 +64,10 @@ def read_cnf(path: StrPath, *, strict: bool = False) -> Formula:
     CnfWarning
         If the number of clauses is not the header's, or there is no header.
     """
-    data = read_bytes(path)
+    if isinstance(source, str | os.PathLike):
+        path, data = source, read_bytes(source)
+    else:
+        path, data = "standard input", source.read()
     if data.startswith(_MARKS):
         _fail(path, data, 0, "a byte order mark: save the file as plain ASCII, without a BOM")
     pos, header = _header(path, data)

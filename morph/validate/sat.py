@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -43,9 +45,10 @@ def satisfied(formula: Formula, model: Any) -> NDArray[np.bool_]:
     truth = given.astype(bool)
     true_of = np.concatenate([[False], truth, ~truth[::-1]])  # by literal, or from behind
     held = np.zeros(formula.clauses, bool)
-    for start in range(0, formula.clauses, _PART):
+
+    def look(start: int) -> None:
         at = formula.offsets[start : start + _PART + 1]
-        true, size = true_of[formula.literals[at[0] : at[-1]]], at[1:] - at[:-1]
+        true, size = true_of.take(formula.literals[at[0] : at[-1]]), at[1:] - at[:-1]
         part = held[start : start + _PART]
         if size[0] and (size == size[0]).all():
             for column in true.reshape(-1, size[0]).T:
@@ -54,6 +57,14 @@ def satisfied(formula: Formula, model: Any) -> NDArray[np.bool_]:
             before = np.zeros(true.size + 1, np.int64)
             np.cumsum(true, out=before[1:])
             part[:] = before[at[1:] - at[0]] > before[at[:-1] - at[0]]
+
+    starts = range(0, formula.clauses, _PART)
+    if len(starts) < 4:
+        for start in starts:
+            look(start)
+        return held
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # NumPy lets go of the lock
+        list(pool.map(look, starts))
     return held
 
 
