@@ -62,6 +62,16 @@ class Applied:
     _changes: int = field(default=-1, repr=False)
     _present: int = field(default=-1, repr=False)
     _since: int = field(default=-1, repr=False)  # `Graph.changes` before
+    _batch: Any = field(default=None, repr=False)  # what the arrays are made of when asked for
+
+    def __getattr__(self, name: str) -> Any:
+        if name in Applied.__slots__:
+            if name == "_batch" or self._batch is None:
+                raise AttributeError(name)
+            for n, a in self._batch.fields().items():
+                setattr(self, n, a)
+            return object.__getattribute__(self, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def present(self) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from morph.adjacency import Adjacency
 from morph.arrange import Rows
-from morph.batch import Applied, Batch
+from morph.batch import Applied
 from morph.changes import Then, apply, pair_up
 from morph.compact import compact
 from morph.device import Array, Device, device
@@ -265,8 +265,7 @@ class Graph(Making):
 
         Edges keep their ids until `compact`; a deleted edge's id may be given to a later one.
         """
-        batch = Batch.of(self, inserts, deletes, updates, delete_points, nonnegative)
-        return apply(self, batch, then)
+        return apply(self, inserts, deletes, updates, delete_points, nonnegative, then)
 
     def reverses(self) -> Array:
         """Give each edge's reverse in a graph that is not directed; -1 for dead edges.

@@ -67,19 +67,30 @@ def points_to_delete(g: Graph, batch: Batch) -> tuple[Array, int, int]:
 
 def edges_to_delete(
     g: Graph, named: Named, points: Array, back: Array | None
-) -> tuple[Array, tuple[int, int]]:
-    """Ids of the edges to delete, ascending; how many are absent, how many named again."""
+) -> tuple[Array, Array, tuple[int, int]]:
+    """Ids of the edges to delete, ascending; how many are absent, how many named again.
+
+    The second array has them as they are mentioned, then the arcs back, then those of points: so
+    their ids are used again.
+    """
     if not named.count and not points.size:
-        return none(g.device), (0, 0)
+        return none(g.device), none(g.device), (0, 0)
     found, absent = _found(g, named, many=True)
     xp = _module(g.device, found)
     turned = found if back is None else _take(g.device, back, found)
-    once = _unique(xp, xp.minimum(found, turned))
-    ids = once if back is None else _unique(xp, xp.concatenate([found, turned]))
+    once = _first(xp, xp.minimum(found, turned))
+    order = found[once]
+    if back is not None:
+        forth, again = order, turned[once]
+        order = xp.concatenate([forth, again[again != forth]])
+    ids = xp.sort(order)
     if points.size:
         xp, at = g.device.xp, _edges_at(g, g.device.asarray(points), back)
-        ids = _unique(xp, xp.concatenate([g.device.asarray(ids), at]))
-    return ids, (absent, int(found.size - once.size))
+        ids, order = g.device.asarray(ids), g.device.asarray(order)
+        at = _unique(xp, at)
+        order = xp.concatenate([order, at[~_among(g.device, at, ids)]])
+        ids = xp.sort(order)
+    return ids, order, (absent, int(found.size - once.size))
 
 
 def _edges_at(g: Graph, points: Array, back: Array | None) -> Array:
@@ -211,6 +222,17 @@ def _search_rows(
             return found
         found[again] = g._adjacency.find(src[again], dst[again], found[again])
     return found if without is None else None
+
+
+def _first(xp: Any, ids: Array) -> Array:
+    """Where each id stands first, in order of their mention."""
+    if ids.size < 2:
+        return xp.arange(ids.size)
+    words = (ids.astype(np.int64) << 32) | xp.arange(ids.size)
+    words.sort()
+    first = xp.ones(ids.size, bool)
+    first[1:] = (words[1:] >> 32) != (words[:-1] >> 32)
+    return xp.sort(words[first] & 0xFFFFFFFF)
 
 
 def _unique(xp: Any, ids: Array) -> Array:

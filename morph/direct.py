@@ -1,0 +1,320 @@
+"""Batches that one launch carries out: what is given goes to the device, and nothing comes back.
+
+Whether a change may be made is found there (`morph.inplace`).  What is odd in any way is left to
+the way round (`morph.batch`, `morph.named`, `morph.changes`), which says what is wrong, or counts
+what is named twice; so nothing is decided here but what is plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from morph.batch import Applied, none
+from morph.column import Column, ColumnView
+from morph.device import Array, is_host
+from morph.dtypes import ID_LIMIT
+from morph.loose import GONE, INSERTED, NAMED, weight_of
+from morph.store import COMMITTED, COUNT, HEAD, TAIL
+
+if TYPE_CHECKING:
+    from morph.graph import Graph
+    from morph.table import Table
+
+STAGED = 1 << 14  # changes that go to a GPU in one copy
+# as in `morph.inplace`
+TURNED, DEAD, LOST, NONNEGATIVE, WHOLE = 1, 2, 4, 8, 16
+
+Part = tuple[Array, Array | None, Array | None]
+"""Ids, or ends; weights."""
+
+
+class Plain(NamedTuple):
+    """A batch that has nothing odd at first sight."""
+
+    parts: tuple[Part | None, Part | None, Part | None]  # deletes, updates, inserts
+    counts: tuple[int, int, int]
+    by: int  # which are named by their ends: GONE, NAMED
+
+
+def plain(g: Graph, inserts: Any, deletes: Any, updates: Any) -> Plain | None:
+    """Read what `Graph.apply` was given; None if it is to be looked at closely."""
+    columns = g.edges.columns
+    weight = columns.get("weight")
+    if weight is not None and weight_of(g.edges) is None:
+        return None
+    gone = named = come = None
+    by = 0
+    if deletes is not None:
+        gone = _ends(g, deletes) if type(deletes) is tuple else _one(g, deletes)
+        if gone is None:
+            return None
+        by |= GONE if gone[1] is not None else 0
+    if updates is not None:
+        if weight is None or type(updates) is not tuple or len(updates) not in (2, 3):
+            return None
+        named = _ends(g, updates[:2]) if len(updates) == 3 else _one(g, updates[0])
+        named = _weighted(g, named, updates[-1], weight)
+        if named is None:
+            return None
+        by |= NAMED if named[1] is not None else 0
+    if inserts is not None:
+        if isinstance(inserts, Mapping):
+            if not inserts.keys() <= {"src", "dst", "weight"} or len(inserts) < 2:
+                return None
+            inserts = tuple(inserts.get(c) for c in ("src", "dst", "weight"))
+            inserts = inserts if inserts[2] is not None else inserts[:2]
+        if type(inserts) not in (tuple, list) or len(inserts) != 2 + (weight is not None):
+            return None
+        if len(columns) > len(inserts):
+            return None
+        come = _ends(g, inserts[:2])
+        if weight is not None:
+            come = _weighted(g, come, inserts[2], weight, many=True)
+        if come is None:
+            return None
+    parts = gone, named, come
+    counts = [0 if p is None else int(p[0].size) for p in parts]
+    return Plain(parts, (counts[0], counts[1], counts[2]), by) if sum(counts) else None
+
+
+def _one(g: Graph, x: Any) -> Part | None:
+    a = _integers(g, x)
+    return None if a is None else (a, None, None)
+
+
+def _ends(g: Graph, x: Any) -> Part | None:
+    if len(x) != 2:
+        return None
+    a, b = _integers(g, x[0]), _integers(g, x[1])
+    return None if a is None or b is None or a.size != b.size else (a, b, None)
+
+
+def _array(g: Graph, x: Any) -> Array:
+    """One dimension, on the host or on the graph's device; None of anything else."""
+    if type(x) is not np.ndarray:
+        if isinstance(x, ColumnView):
+            x = x.array
+        elif isinstance(x, int | float | list | range | np.generic):
+            x = np.asarray(x)
+        if type(x) is not np.ndarray and type(x) is not g.device.xp.ndarray:
+            return None
+    return x if x.ndim == 1 else x.reshape(1) if x.ndim == 0 else None
+
+
+def _integers(g: Graph, x: Any) -> Array:
+    a = _array(g, x)
+    return a if a is not None and a.dtype.kind in "iu" and a.dtype.isnative else None
+
+
+def _weighted(
+    g: Graph, part: Part | None, x: Any, column: Column, many: bool = False
+) -> Part | None:
+    """Weights, as the column has them: one for each, or, if ``many``, a number for all."""
+    if part is None or (a := _array(g, x)) is None:
+        return None
+    if a.size != part[0].size and not (many and isinstance(x, int | float | np.generic)):
+        return None
+    if a.dtype == column.dtype:
+        return part[0], part[1], a
+    if not (is_host(a) and a.dtype.isnative and a.dtype.kind in "iuf"):
+        return None
+    if column.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            b = a.astype(column.dtype)
+        fine = np.isfinite(b).all()
+    else:
+        b = a.astype(column.dtype) if a.dtype.kind in "iu" else a
+        fine = b is not a and (b == a).all()
+    return (part[0], part[1], b) if fine else None
+
+
+# --- one batch -----------------------------------------------------------------------------------
+
+
+def carry_out(
+    g: Graph, batch: Plain, nonnegative: bool, then: Callable[[Applied], object] | None
+) -> Applied | None:
+    """Apply a batch to a graph whose index is loose; None if it is odd: nothing has changed."""
+    edges, index = g.edges, g._adjacency
+    gone, named, come = batch.counts
+    given, turned = gone + named + come, not g.directed
+    total = 2 * given if turned else given
+    fresh = come + come * turned
+    back = None
+    if turned:
+        g.reverses()
+        back = g._pairs
+    if gone:
+        edges.allow_deletes()
+    first, again = places(edges, fresh)
+    if back is not None and fresh and back.size < first + fresh - again:
+        back = g.device.full(edges.capacity, -1, np.int32)
+        back[: g._pairs.size] = g._pairs
+        g._pairs = back
+    flags = WHOLE | (turned * TURNED) | (nonnegative * NONNEGATIVE)
+    flags |= (edges.deletes * DEAD) | (g.points.deletes * LOST)
+    table = index.table_for(total)
+    _fill_in(table, batch)
+    before, moved = edges.words.copy(), index.addresses()
+    done = Applied.__new__(Applied)
+    done._graph, done._given, done._present, done._since = g, come, -1, g.changes
+    done.points, done.absent, done.repeated = none(g.device), 0, 0
+    try:
+        head = min(int(before[HEAD]), int(before[COMMITTED]))
+        counts = total, given, gone, named, batch.by
+        if index.carry_out(table, counts, (first, again, head), back, 0, flags) < 0:
+            return None
+        words = edges.words
+        words[COUNT] += fresh - again
+        words[HEAD] = head + again
+        words[TAIL] += gone + gone * turned
+        if fresh or gone:
+            edges.settle()
+        done._batch = Kept(g, table, batch.counts, first, again)
+        if again:
+            g._forget_order(done.inserted)
+        if fresh or gone:
+            g.out_identity = False
+            g.version += index.addresses() != moved
+        g.changes += 1
+        done._changes = g.changes
+        if then is not None:
+            then(done)
+    except BaseException:
+        _put_back(g, table, before, batch.counts, back)
+        raise
+    return done
+
+
+def places(edges: Table, count: int) -> tuple[int, int]:
+    """Where so many new rows come to lie: behind the others while there is room.
+
+    Returns
+    -------
+    first : int
+        The first id never used.
+    again : int
+        How many take the place of dead rows, the oldest in their ring, before that.
+    """
+    words, first = edges.words, len(edges)
+    free = int(words[COMMITTED]) - min(int(words[HEAD]), int(words[COMMITTED]))
+    again = 0 if first + count <= edges.capacity else min(free, count)
+    rows = first + count - again
+    if rows > edges.capacity:  # by a quarter more, since edges are most of a graph
+        edges.resize(max(rows, min(edges.capacity + edges.capacity // 4 + 16, ID_LIMIT)))
+    return first, again
+
+
+def _fill_in(table: Table, batch: Plain) -> None:
+    """Write down what was given."""
+    device, given = table.device, sum(batch.counts)
+    columns = {c: table.columns[c].array for c in table._records[0].names}
+    staged = device.kind == "cuda" and given <= STAGED
+    staged = staged and all(is_host(a) for p in batch.parts for a in p or () if a is not None)
+    rec, asarray = table._records[0], device.asarray
+    raw = np.empty(0, np.uint8)
+    if staged:
+        raw = np.zeros(given * rec.stride, np.uint8)
+        for c, a in columns.items():
+            columns[c] = np.ndarray(given, a.dtype, raw, rec.offset(c), rec.stride)
+    at = 0
+    for part, count in zip(batch.parts, batch.counts, strict=True):
+        for c, a in zip(("a", "b", "given"), part or (), strict=False):
+            if a is not None:
+                columns[c][at : at + count] = a if staged else asarray(a)
+        at += count
+    if staged:
+        rec.buffer[: raw.size].set(raw)
+
+
+def _put_back(
+    g: Graph, table: Table, before: Any, counts: tuple[int, int, int], back: Array | None
+) -> None:
+    """Undo what has been done of a batch, if anything: the table of edges is as it was."""
+    edges, index, xp = g.edges, g._adjacency, g.device.xp
+    edges.words[:] = before
+    edges.settle()
+    if index.began():
+        total = sum(counts) * (1 + (back is not None))
+        edge, fate = (table.columns[c].array[:total] for c in ("edge", "fate"))
+        gone, named, come = (edge[xp.flatnonzero(fate == w)] for w in (GONE, NAMED, INSERTED))
+        if named.size:
+            pick = xp.flatnonzero(fate == NAMED)
+            edges.columns["weight"].array[named] = table.columns["weight"].array[pick]
+        if gone.size:
+            edges.hidden("dead")[gone] = 0
+        if come.size and edges.deletes:  # rows not in use are live, if they never were
+            edges.hidden("dead")[come[come < int(before[COUNT])]] = 1
+        if back is not None:
+            back[come] = -1
+            half = gone.size // 2
+            back[gone[:half]] = gone[half:]
+            back[gone[half:]] = gone[:half]
+    g.structure_changed(back)
+
+
+class Kept:
+    """What `Applied` is made of when it is asked for: a copy of a batch's records."""
+
+    __slots__ = ("again", "counts", "first", "graph", "new", "raw", "stamp", "table", "total")
+
+    def __init__(
+        self, g: Graph, table: Table, counts: tuple[int, int, int], first: int, again: int
+    ) -> None:
+        self.graph, self.table, self.counts = g, table, counts
+        self.first, self.again = first, again
+        self.stamp = g._adjacency.stamp
+        self.total = total = sum(counts) * (1 if g.directed else 2)
+        self.raw = self.new = None
+        if counts[0] or counts[1] or again:
+            rec = table._records[1]
+            self.raw = rec.buffer[: total * rec.stride].copy()
+        if counts[1]:
+            self.new = table.columns["given"].array[:total].copy()
+
+    def fields(self) -> dict[str, Array]:
+        """The arrays of `Applied`."""
+        g, (gone, named, come) = self.graph, self.counts
+        weight = g.edges.columns.get("weight")
+        with g.device.active():
+            nothing, no_weight = none(g.device), None if weight is None else weight.array[:0]
+            found = dict.fromkeys(("deleted", "deleted_src", "deleted_dst", "updated"), nothing)
+            found |= dict.fromkeys(("deleted_weight", "old_weight", "new_weight"), no_weight)
+            if gone:
+                ids = self._rows("edge", 0, gone)
+                order: Any = g.device.xp.argsort(ids)
+                ends = self._rows("end", 0, gone)[order]
+                found |= {
+                    "deleted": ids[order], "deleted_src": ends[:, 0], "deleted_dst": ends[:, 1]
+                }  # fmt: skip
+                if weight is not None:
+                    found["deleted_weight"] = self._rows("weight", 0, gone)[order]
+            if named:
+                ids = self._rows("edge", gone, named)
+                order = g.device.xp.argsort(ids)
+                found["updated"] = ids[order]
+                found["old_weight"] = self._rows("weight", gone, named)[order]
+                found["new_weight"] = self._of(self.new, gone, named)[order]
+            if self.again:
+                found["inserted"] = self._rows("edge", gone + named, come)
+            else:
+                last = self.first + come * (1 if g.directed else 2)
+                found["inserted"] = g.device.xp.arange(self.first, last, dtype=np.int32)
+        return found
+
+    def _rows(self, name: str, first: int, count: int) -> Array:
+        """A column of some of the changes, then of the arcs back."""
+        rec = self.table._records[1]
+        return self._of(
+            rec.view(self.graph.device, self.table.columns[name], self.raw), first, count
+        )
+
+    def _of(self, a: Array, first: int, count: int) -> Array:
+        parts = [a[first : first + count]]
+        if not self.graph.directed:
+            first += sum(self.counts)
+            parts.append(a[first : first + count])
+        return self.graph.device.xp.concatenate(parts)
