@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from morph.batch import GONE, INSERTED
 from morph.device import Array, Device
 from morph.dtypes import ID_LIMIT
 from morph.loose import (
-    GONE,
-    INSERTED,
     Loose,
     arc_view,
     batch_table,
@@ -115,7 +114,7 @@ class Adjacency:
 
     __slots__ = (
         "_arcs", "_arcs_of", "_back", "_batches", "_built", "_cell", "_loose", "_none", "edges",
-        "loose", "points", "sorted_by", "stamp", "whole",
+        "loose", "moves", "points", "sorted_by", "stamp", "whole",
     )  # fmt: skip
 
     def __init__(self, points: Table, edges: Table) -> None:
@@ -132,6 +131,7 @@ class Adjacency:
         self._back: Array | None = None
         self._cell = Table("cell", points.device, odd=np.int64, stamp=np.int64)
         self._none: Loose | None = None
+        self.moves = 0  # how often entries of loose rows have got other memory
         self.stamp = 0  # of the batch that lies in a table of batches
 
     @property
@@ -226,10 +226,10 @@ class Adjacency:
         """Put edges into loose rows, in place; whether addresses have changed."""
         if not self._loose:
             return False
-        before, count = self.addresses(), int(ids.size)
+        before, count = self.moves, int(ids.size)
         table = self._known(INSERTED, ids, src, dst)
         self.carry_out(table, (count, count, 0, 0, 0), (0, 0, 0), None, ROWS)
-        return self.addresses() != before
+        return self.moves != before
 
     def remove(self, ids: Array, src: Array, dst: Array) -> None:
         """Take edges out of loose rows, in place."""
@@ -328,11 +328,14 @@ class Adjacency:
         load(table, fate, ids, *((dst, src) if turned else (src, dst)))
         return table
 
-    def table_for(self, count: int) -> Table:
-        """Where a batch of so many edges lies: a launch takes threads by a table's capacity."""
-        self.stamp += 1
+    def table_for(self, count: int, told: bool = False) -> Table:
+        """Where a batch of so many edges lies: a launch takes threads by a table's capacity.
+
+        What is ``told`` of one lies elsewhere than what is to be carried out.
+        """
+        self.stamp += not told
         weight = weight_of(self.edges)
-        key = count > SMALL, None if weight is None else weight.dtype
+        key = count > SMALL, None if weight is None else weight.dtype, told
         if key not in self._batches:
             for other in [k for k in self._batches if k[1] != key[1]]:
                 del self._batches[other]
@@ -341,11 +344,9 @@ class Adjacency:
         room_for(self._batches[key], count)
         return self._batches[key]
 
-    def addresses(self) -> list[tuple[int, int]]:
-        return [(s.rows.capacity, s.limit) for s in self._loose.values()]
-
     def _enlarge(self, direction: str, count: int) -> None:
         """Make room at an arena's end, of what is dead before it if that is much."""
+        self.moves += 1
         rows = self._loose[direction]
         top, dead = rows.shares()
         if 3 * dead > top:

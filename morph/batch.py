@@ -14,7 +14,9 @@ from morph.values import check_ids, prepare
 
 if TYPE_CHECKING:
     from morph.graph import Graph
+    from morph.table import Table
 
+GONE, NAMED, INSERTED = 1, 2, 3  # what becomes of an edge: it goes, gets a weight, comes
 FEW = 1 << 12  # values that the host checks at once: a GPU's answers to its questions take longer
 
 
@@ -72,6 +74,22 @@ class Applied:
                 setattr(self, n, a)
             return object.__getattribute__(self, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def rows(self) -> tuple[Table, int]:
+        """Give the changes as rows of a table, for kernels; they are there until the next batch.
+
+        Returns
+        -------
+        table : Table
+            ``edge``, its id; ``end``, its source and destination; ``fate``: `GONE`, `NAMED` (its
+            weight was set) or `INSERTED`; ``weight``, what it was before, if edges have one.
+            Edges at deleted points, which the index has not, are left out.
+        count : int
+            The rows that count; there may be more.
+        """
+        from morph.direct import rows_of  # noqa: PLC0415
+
+        return rows_of(self)
 
     @property
     def present(self) -> int:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from morph.batch import Applied, none
+from morph.batch import GONE, INSERTED, NAMED, Applied, none
 from morph.column import Column, ColumnView
 from morph.device import Array, is_host
 from morph.dtypes import ID_LIMIT
-from morph.loose import GONE, INSERTED, NAMED, weight_of
+from morph.loose import weight_of
 from morph.store import COMMITTED, COUNT, HEAD, TAIL
 
 if TYPE_CHECKING:
@@ -150,6 +150,7 @@ def carry_out(
     if gone:
         edges.allow_deletes()
     first, again = places(edges, fresh)
+    before = edges.words.tolist()
     if back is not None and fresh and back.size < first + fresh - again:
         back = g.device.full(edges.capacity, -1, np.int32)
         back[: g._pairs.size] = g._pairs
@@ -158,27 +159,28 @@ def carry_out(
     flags |= (edges.deletes * DEAD) | (g.points.deletes * LOST)
     table = index.table_for(total)
     _fill_in(table, batch)
-    before, moved = edges.words.copy(), index.addresses()
+    moves = index.moves
     done = Applied.__new__(Applied)
     done._graph, done._given, done._present, done._since = g, come, -1, g.changes
     done.points, done.absent, done.repeated = none(g.device), 0, 0
     try:
-        head = min(int(before[HEAD]), int(before[COMMITTED]))
+        head = min(before[HEAD], before[COMMITTED])
         counts = total, given, gone, named, batch.by
         if index.carry_out(table, counts, (first, again, head), back, 0, flags) < 0:
             return None
-        words = edges.words
-        words[COUNT] += fresh - again
-        words[HEAD] = head + again
-        words[TAIL] += gone + gone * turned
         if fresh or gone:
+            words = before.copy()
+            words[COUNT] += fresh - again
+            words[HEAD] = head + again
+            words[TAIL] += gone + gone * turned
+            edges.words[:] = words
             edges.settle()
         done._batch = Kept(g, table, batch.counts, first, again)
         if again:
             g._forget_order(done.inserted)
         if fresh or gone:
             g.out_identity = False
-            g.version += index.addresses() != moved
+            g.version += index.moves != moves
         g.changes += 1
         done._changes = g.changes
         if then is not None:
@@ -210,24 +212,24 @@ def places(edges: Table, count: int) -> tuple[int, int]:
 
 def _fill_in(table: Table, batch: Plain) -> None:
     """Write down what was given."""
-    device, given = table.device, sum(batch.counts)
-    columns = {c: table.columns[c].array for c in table._records[0].names}
-    staged = device.kind == "cuda" and given <= STAGED
-    staged = staged and all(is_host(a) for p in batch.parts for a in p or () if a is not None)
-    rec, asarray = table._records[0], device.asarray
-    raw = np.empty(0, np.uint8)
-    if staged:
-        raw = np.zeros(given * rec.stride, np.uint8)
-        for c, a in columns.items():
-            columns[c] = np.ndarray(given, a.dtype, raw, rec.offset(c), rec.stride)
+    device, given, rec = table.device, sum(batch.counts), table._records[0]
+    columns = [table.columns[c].array for c in rec.names]
+    staged = None
+    if device.kind == "cuda" and given <= STAGED:
+        if all(is_host(a) for p in batch.parts for a in p or () if a is not None):
+            staged = np.zeros(given * rec.stride, np.uint8)
+            columns = [np.ndarray(given, c.dtype, staged, at, rec.stride)
+                       for c, at in zip(columns, rec.offsets, strict=True)]  # fmt: skip
     at = 0
-    for part, count in zip(batch.parts, batch.counts, strict=True):
-        for c, a in zip(("a", "b", "given"), part or (), strict=False):
-            if a is not None:
-                columns[c][at : at + count] = a if staged else asarray(a)
-        at += count
-    if staged:
-        rec.buffer[: raw.size].set(raw)
+    for part in batch.parts:
+        if part is not None:
+            end = at + part[0].size
+            for column, a in zip(columns, part, strict=False):
+                if a is not None:
+                    column[at:end] = a if staged is not None else device.asarray(a)
+            at = end
+    if staged is not None:
+        rec.buffer[: staged.size].set(staged)
 
 
 def _put_back(
@@ -247,7 +249,7 @@ def _put_back(
         if gone.size:
             edges.hidden("dead")[gone] = 0
         if come.size and edges.deletes:  # rows not in use are live, if they never were
-            edges.hidden("dead")[come[come < int(before[COUNT])]] = 1
+            edges.hidden("dead")[come[come < before[COUNT]]] = 1
         if back is not None:
             back[come] = -1
             half = gone.size // 2
@@ -318,3 +320,47 @@ class Kept:
             first += sum(self.counts)
             parts.append(a[first : first + count])
         return self.graph.device.xp.concatenate(parts)
+
+
+def rows_of(applied: Applied) -> tuple[Table, int]:
+    """See `Applied.rows`."""
+    g, kept = applied._graph, applied._batch
+    assert g is not None
+    if kept is not None and kept.stamp == g._adjacency.stamp and g.whole:
+        return kept.table, kept.total
+    columns, device = g.edges.columns, g.device
+    ends = [columns[c].array for c in ("src", "dst")]
+    with device.active():
+        gone = _in_index(g, applied.deleted_src, applied.deleted_dst)
+        named = _in_index(g, *(a[applied.updated] for a in ends))
+        parts = []
+        for fate, ids, pick, weight in (
+            (GONE, applied.deleted, gone, applied.deleted_weight),
+            (NAMED, applied.updated, named, applied.old_weight),
+            (INSERTED, applied.inserted, slice(None), None),
+        ):
+            at = [a[ids][pick] for a in ends]
+            if fate == GONE:  # whose ids others may have by now
+                at = [a[pick] for a in (applied.deleted_src, applied.deleted_dst)]
+            parts.append((fate, ids[pick], at, None if weight is None else weight[pick]))
+        total, first = sum(int(p[1].size) for p in parts), 0
+        table = g._adjacency.table_for(total, told=True)
+        to = {name: c.array for name, c in table.columns.items()}
+        for fate, ids, at, weight in parts:
+            last = first + int(ids.size)
+            if last > first:
+                to["fate"][first:last], to["edge"][first:last] = fate, ids
+                to["end"][first:last, 0], to["end"][first:last, 1] = at
+                if weight is not None and "weight" in to:
+                    to["weight"][first:last] = weight
+            first = last
+    return table, total
+
+
+def _in_index(g: Graph, src: Array, dst: Array) -> Any:
+    """Pick the edges that are in the index: who deletes a point may leave its edges."""
+    if g.whole:
+        return slice(None)
+    points, xp = g.points, g.device.xp
+    there = xp.minimum(src, dst) >= 0
+    return there & points.alive[src] & points.alive[dst] if points.deletes else there

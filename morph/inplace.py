@@ -14,8 +14,8 @@ of the graph; a row that moves is copied, which growth by a half makes rare.
 
 from __future__ import annotations
 
+from morph.batch import GONE, INSERTED, NAMED
 from morph.kernel import foreach, func, kernel, program
-from morph.loose import GONE, INSERTED, NAMED
 from morph.prelude import atomic_add, atomic_exch, i32, i64, u8, vector
 
 # what the program is told

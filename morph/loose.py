@@ -20,7 +20,6 @@ from morph.table import Table
 
 PART = {"cuda": 1 << 26}  # entries looked at together
 LEAST = 1 << 10  # entries of an arena's spare end
-GONE, NAMED, INSERTED = 1, 2, 3  # what becomes of an edge: it goes, gets a weight, comes
 ROW = ("begin", "size", "room")  # struct LooseRow of kernels/graph.h
 WORK = ("goal", "come", "gone")  # of rows that a batch is changing; else 0
 
@@ -229,9 +228,8 @@ def room_for(table: Table, count: int) -> None:
         table.words[COUNT] = 0
         table.resize(max(count, 16))
         fill(table)
-    if table.device.kind != "cuda":
-        table.words[COUNT] = count
-        table.settle()
+    if table.words is table.meta:
+        table.meta[COUNT] = count
 
 
 def load(table: Table, fate: int, ids: Array, near: Any, far: Any) -> None:

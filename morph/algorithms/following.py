@@ -67,9 +67,6 @@ class Dynamic:
         self._far, self._most = dtype.type(far), dtype.type(most)
         device = graph.device
         self._tree = Table("tree", device, value=dtype, predecessor=i32, kept=dtype)
-        self._changes = Collection(
-            device=device, name="changes", src=i32, dst=i32, before=dtype, after=dtype
-        )
         tree, cell = self._tree, Table("cell", device, least=dtype, limit=dtype, ready=i32)
         cell.extend(1)
         self._now, self._then, self._loose = (Collection(tree) for _ in range(3))
@@ -87,10 +84,6 @@ class Dynamic:
 
     def _solve(self) -> tuple[Any, Any]:
         """Compute all values, and the predecessors (None: attach them)."""
-        raise NotImplementedError
-
-    def _costs(self, weight: Any) -> Any:
-        """What edges of these weights cost, None if they have none; one number if all the same."""
         raise NotImplementedError
 
     def _delta(self) -> Any:
@@ -201,7 +194,7 @@ class Dynamic:
         self._check(applied)
         self._lengthen()
         n = len(self._tree)
-        count = self._describe(applied)
+        changes, count = applied.rows()
         most = int(self.share * n)
         self._log.clear()
         self._touched = True
@@ -214,7 +207,7 @@ class Dynamic:
         while True:
             run = steps.repair.alone if patience < most else steps.repair
             result = run(
-                self.graph, self._tree, self._changes, *lists, self._log, self._loose, self._cell,
+                self.graph, self._tree, changes, count, *lists, self._log, self._loose, self._cell,
                 self._lost, self._cost, self._start, self._far, self._most, self._window,
                 stage, patience,
             )  # fmt: skip
@@ -233,42 +226,6 @@ class Dynamic:
         now, then, near, following, later, rest = lists
         pairs = (now, then), (near, following), (later, rest)
         return tuple(x for a, b in pairs for x in ((b, a) if len(b) else (a, b)))
-
-    def _describe(self, applied: Any) -> int:
-        """Write the list of changes; gives its length."""
-        edges, changes = self.graph.edges, self._changes
-        columns = {c: edges.columns[c].array for c in ("src", "dst")}
-        none = self._dtype.type(-1)
-        changes.clear()
-        with self.graph.device.active():
-            if applied.deleted.size:
-                pick = self._between_points(applied.deleted_src, applied.deleted_dst)
-                ends = {"src": applied.deleted_src[pick], "dst": applied.deleted_dst[pick]}
-                gone = self._costs(_of(applied.deleted_weight, pick))
-                changes.extend(**ends, before=gone, after=none)
-            if applied.updated.size:
-                ids = applied.updated
-                pick = self._between_points(*(a[ids] for a in columns.values()))
-                ends = {name: a[ids][pick] for name, a in columns.items()}
-                old, new = (
-                    self._costs(_of(w, pick)) for w in (applied.old_weight, applied.new_weight)
-                )
-                changes.extend(**ends, before=old, after=new)
-            if applied.inserted.size:
-                ids = applied.inserted
-                weight = edges.columns.get("weight")
-                cost = self._costs(None if weight is None else weight.array[ids])
-                ends = {name: a[ids] for name, a in columns.items()}
-                changes.extend(**ends, before=none, after=cost)
-        return len(changes)
-
-    def _between_points(self, src: Any, dst: Any) -> Any:
-        """Pick the edges that are in the index: who deletes a point may leave its edges."""
-        if self.graph.whole:
-            return slice(None)
-        points, xp = self.graph.points, self.graph.device.xp
-        there = xp.minimum(src, dst) >= 0
-        return there & points.alive[src] & points.alive[dst] if points.deletes else there
 
     def _lengthen(self) -> None:
         """Have a row for every point."""
@@ -352,7 +309,3 @@ class Dynamic:
         self._follow_others()
         with self.graph.device.active():
             return self._tree.predecessor.array.copy()
-
-
-def _of(column: Any, pick: Any) -> Any:
-    return None if column is None else column[pick]
