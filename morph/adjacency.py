@@ -239,15 +239,13 @@ class Adjacency:
 
     def find(self, src: Array, dst: Array, after: Array) -> Array:
         """Give the least edge above ``after`` of each pair, in loose rows; -1 if there is none."""
-        from morph.inplace import look  # noqa: PLC0415
-        from morph.kernel import foreach  # noqa: PLC0415
+        from morph.inplace import look_up  # noqa: PLC0415
 
         count = int(src.size)
         table = self._known(GONE, after, src, dst)
         table.columns["keep"].array[:count, 0] = after
-        sides = self._sides()
-        args = [x for s in sides for x in (s.rows, s.entries)]
-        foreach(table, look, *args, len(self._loose))
+        args = [x for s in self._sides() for x in (s.rows, s.entries)]
+        look_up(table, *args, len(self._loose))
         return table.columns["edge"].array[:count].copy()
 
     def carry_out(
@@ -319,8 +317,8 @@ class Adjacency:
         """The rows of both directions; where there is one alone, nothing stands for the other."""
         if self._none is None:
             self._none = Loose(self.points.device, 1, 1)
-        first, *more = [self.rows(d) for d in ("out", "in") if d in self._loose]
-        return first, *(more or [self._none])
+        sides = [self.rows(d) for d in ("out", "in") if d in self._loose]
+        return sides[0], sides[1] if len(sides) > 1 else self._none
 
     def _known(self, fate: int, ids: Array, src: Any, dst: Any) -> Table:
         """A batch of edges that are known."""

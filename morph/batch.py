@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from morph.graph import Graph
     from morph.table import Table
 
-GONE, NAMED, INSERTED = 1, 2, 3  # what becomes of an edge: it goes, gets a weight, comes
 FEW = 1 << 12  # values that the host checks at once: a GPU's answers to its questions take longer
 
 
@@ -47,6 +46,10 @@ class Applied:
         Deletes and updates of what this batch had named already: a delete does nothing then, of
         updates the last counts.
     """
+
+    GONE: ClassVar[int] = 1
+    NAMED: ClassVar[int] = 2
+    INSERTED: ClassVar[int] = 3
 
     inserted: Array
     deleted: Array
@@ -81,8 +84,8 @@ class Applied:
         Returns
         -------
         table : Table
-            ``edge``, its id; ``end``, its source and destination; ``fate``: `GONE`, `NAMED` (its
-            weight was set) or `INSERTED`; ``weight``, what it was before, if edges have one.
+            ``edge``, its id; ``end``, its source and destination; ``fate``: ``GONE``, ``NAMED``
+            (its weight was set) or ``INSERTED``; ``weight``, what it was before, if edges have one.
             Edges at deleted points, which the index has not, are left out.
         count : int
             The rows that count; there may be more.
@@ -107,6 +110,9 @@ class Applied:
                 raise RuntimeError("present is counted before the graph changes again")
             self._present = _parallel(self._graph, self.inserted[: self._given])
         return self._present
+
+
+GONE, NAMED, INSERTED = Applied.GONE, Applied.NAMED, Applied.INSERTED
 
 
 def _parallel(g: Graph, ids: Array) -> int:

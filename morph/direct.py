@@ -145,15 +145,15 @@ def carry_out(
     fresh = come + come * turned
     back = None
     if turned:
-        g.reverses()
-        back = g._pairs
+        back = g._pairs if g._pairs is not None else g.reverses()
     if gone:
         edges.allow_deletes()
     first, again = places(edges, fresh)
     before = edges.words.tolist()
     if back is not None and fresh and back.size < first + fresh - again:
         back = g.device.full(edges.capacity, -1, np.int32)
-        back[: g._pairs.size] = g._pairs
+        held = g.reverses()
+        back[: held.size] = held
         g._pairs = back
     flags = WHOLE | (turned * TURNED) | (nonnegative * NONNEGATIVE)
     flags |= (edges.deletes * DEAD) | (g.points.deletes * LOST)
@@ -173,8 +173,8 @@ def carry_out(
             words[COUNT] += fresh - again
             words[HEAD] = head + again
             words[TAIL] += gone + gone * turned
-            edges.words[:] = words
-            edges.settle()
+            edges._settle(words)
+            edges.words[:] = words  # as they are on the device by now
         done._batch = Kept(g, table, batch.counts, first, again)
         if again:
             g._forget_order(done.inserted)

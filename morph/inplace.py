@@ -14,9 +14,15 @@ of the graph; a row that moves is copied, which growth by a half makes rare.
 
 from __future__ import annotations
 
+from typing import Any
+
 from morph.batch import GONE, INSERTED, NAMED
 from morph.kernel import foreach, func, kernel, program
 from morph.prelude import atomic_add, atomic_exch, i32, i64, u8, vector
+from morph.store import Word
+from morph.table import Table
+
+COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = map(int, Word)
 
 # what the program is told
 TURNED, DEAD, LOST, NONNEGATIVE, WHOLE = 1, 2, 4, 8, 16
@@ -140,6 +146,11 @@ def unclaim(b, places):
 @kernel
 def look(b, rows, entries, rows2, entries2, sides):
     b.edge = between(b.end[0], b.end[1], b.keep[0], rows, entries, rows2, entries2, sides)
+
+
+def look_up(batch: Table, *args: Any) -> None:
+    """Find the least edge between ``end``, above ``keep[0]``, for each row of a batch."""
+    foreach(batch, look, *args)
 
 
 # --- deletes, and new weights --------------------------------------------------------------------
@@ -407,4 +418,12 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
                 where=lambda b: b.id < total and b.fate == INSERTED)  # fmt: skip
         foreach(batch, settle_all, rows, arena, rows2, arena2, sides,
                 where=lambda b: b.id < total and b.fate == INSERTED)  # fmt: skip
+    if flags & WHOLE:  # the counters of the edges' table, as `Table.settle` has them
+        fresh = total // k * (k - gone - named) - again
+        tail2 = tail + total // k * gone
+        arcs[COUNT].word = m + fresh
+        arcs[HEAD].word = head + again
+        arcs[TAIL].word = tail2
+        arcs[COMMITTED].word = tail2
+        arcs[BUDGET].word = tail2 - head - again + arcs[CAPACITY].word - m - fresh
     return 0

@@ -193,11 +193,13 @@ def arc_view(graph_edges: Table, points: Table, back: Array | None) -> Table:
     """The memory of the edges' table, so that kernels of batches write it as no others may.
 
     ``src``, ``dst``, ``weight``, ``died``, ``back`` (the reverse) by edge; ``ring``, that of
-    dead edges; ``lost``, which points are dead.  What there is none of has one row.
+    dead edges; ``lost``, which points are dead; ``word``, the table's counters.  What there is none
+    of has one row.
     """
     device, edges = graph_edges.device, graph_edges
     made = Table("arcs", device)
     arrays = {c: (edges.columns[c].array, edges.columns[c].stride) for c in ("src", "dst")}
+    arrays["word"] = edges.meta, 8
     weight = weight_of(edges)
     if weight is not None:
         arrays["weight"] = weight.array, weight.stride

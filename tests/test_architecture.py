@@ -17,7 +17,7 @@ MODULES = {
 }
 HEAVY = {"cupy", "cupyx", "igraph", "matplotlib", "meshio", "networkx", "scipy", "shapely"}
 
-DATA = """adjacency arrange arrays batch changes collect column compact device dtypes edgelist
+DATA = """adjacency arrange arrays batch changes collect column compact device direct dtypes edgelist
           foreign formula graph halfedges lent loose making mesh named overlap pslg quality row
           signs store table transfer values verify"""
 GRAMMAR = "lang.types lang.node lang.ir lang.abi lang.errors lang.swaps lang.flow lang.spread"

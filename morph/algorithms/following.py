@@ -19,7 +19,7 @@ import numpy as np
 from morph.algorithms import repair as steps
 from morph.collect import Collection, Flag
 from morph.graph import Graph
-from morph.prelude import i32
+from morph.prelude import i32, i64
 from morph.table import Table
 
 ALONE = 1 << 15  # points that one thread of a CPU repairs before it asks the others
@@ -67,7 +67,10 @@ class Dynamic:
         self._far, self._most = dtype.type(far), dtype.type(most)
         device = graph.device
         self._tree = Table("tree", device, value=dtype, predecessor=i32, kept=dtype)
-        tree, cell = self._tree, Table("cell", device, least=dtype, limit=dtype, ready=i32)
+        tree, cell = (
+            self._tree,
+            Table("cell", device, least=dtype, limit=dtype, ready=i32, batch=i64),
+        )
         cell.extend(1)
         self._now, self._then, self._loose = (Collection(tree) for _ in range(3))
         self._near, self._next, self._later, self._rest = (
@@ -75,7 +78,7 @@ class Dynamic:
         )
         self._log = Collection(tree, predecessor=i32, value=dtype)
         self._cell, self._lost = cell, Flag(device)
-        self._touched = False
+        self._touched, self._batch = False, 0
         self._seen = -1
         self._saved: tuple[Any, Any] | None = None
         self.refresh()
@@ -196,7 +199,7 @@ class Dynamic:
         n = len(self._tree)
         changes, count = applied.rows()
         most = int(self.share * n)
-        self._log.clear()
+        self._batch += 1
         self._touched = True
         if count > 8 * most:
             return self._anew(0)
@@ -209,17 +212,19 @@ class Dynamic:
             result = run(
                 self.graph, self._tree, changes, count, *lists, self._log, self._loose, self._cell,
                 self._lost, self._cost, self._start, self._far, self._most, self._window,
-                stage, patience,
+                stage, patience, self._batch,
             )  # fmt: skip
-            rounds += abs(result) // 4
             if result >= 0:
+                result, affected = divmod(result, steps.ABOVE)
+                rounds += result // 4
                 break
+            rounds += -result // 4
             if patience >= most:
                 return self._anew(rounds)
             lists, patience, stage = self._swapped(lists), most, abs(result) % 4
         if result % 4:
             self._refuse_overflow()
-        return "repaired", len(self._log), rounds
+        return "repaired", affected, rounds
 
     def _swapped(self, lists: tuple[Collection, ...]) -> tuple[Collection, ...]:
         """Name the lists as the program did when it stopped: those read from have items."""
@@ -278,7 +283,7 @@ class Dynamic:
             if self._saved is not None:
                 kept[:], before[:] = self._saved
                 value[:] = kept
-            elif self._touched and len(log):
+            elif self._touched and int(self._cell.batch.array[0]) == self._batch and len(log):
                 item, predecessor, old = (
                     getattr(log, c).array for c in ("item", "predecessor", "value")
                 )

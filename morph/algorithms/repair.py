@@ -19,10 +19,12 @@ proportional to the graph.  One launch.
 
 from __future__ import annotations
 
-from morph.batch import GONE, INSERTED, NAMED
+from morph.batch import Applied
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_cas, atomic_exch, atomic_min, i32
 
+GONE, NAMED, INSERTED = Applied.GONE, Applied.NAMED, Applied.INSERTED
+ABOVE = 2**32  # what is told beside the length of a list is a multiple of it
 NONE = 2**31 - 1  # the predecessor of a point that has changed, until it is attached
 
 
@@ -164,15 +166,17 @@ def keep(entry):
 
 @program
 def repair(g, tree, changes, count, now, then, near, following, later, rest, log, loose, cell, lost,
-           cost, start, far, most, delta, stage, patience):  # fmt: skip
-    """Give 4 * rounds, and 1 more if a sum was too large.
+           cost, start, far, most, delta, stage, patience, batch):  # fmt: skip
+    """Give 4 * rounds, and 1 more if a sum was too large; times 2^32; and the entries of the log.
 
-    Or, below 0, with 1 or 2 more: what stage to begin with when called again, with more patience
-    (log entries).
+    Or, below 0, -4 * rounds, less 1 or 2: what stage to begin with when called again, with more
+    patience (log entries).
     """
     rounds = 0
     if stage == 0:
+        log.clear()
         cell[0].ready = 0
+        cell[0].batch = batch
         foreach(changes, cut, g, tree, cost, now, log,
                 where=lambda c: c.id < count and c.fate != INSERTED)  # fmt: skip
     if stage < 2:
@@ -220,8 +224,8 @@ def repair(g, tree, changes, count, now, then, near, following, later, rest, log
     cell[0].ready = 1
     foreach(log, keep)
     if lost.take():
-        return 4 * rounds + 1
-    return 4 * rounds
+        return (4 * rounds + 1) * ABOVE + len(log)
+    return 4 * rounds * ABOVE + len(log)
 
 
 @program
