@@ -228,14 +228,14 @@ class Adjacency:
             return False
         before, count = self.moves, int(ids.size)
         table = self._known(INSERTED, ids, src, dst)
-        self.carry_out(table, (count, count, 0, 0, 0), (0, 0, 0), None, ROWS)
+        self.carry_out(table, (count, count, 0, 0, 0, 0), (0, 0, 0), None, ROWS)
         return self.moves != before
 
     def remove(self, ids: Array, src: Array, dst: Array) -> None:
         """Take edges out of loose rows, in place."""
         if self._loose:
             table, count = self._known(GONE, ids, src, dst), int(ids.size)
-            self.carry_out(table, (count, count, count, 0, 0), (0, 0, 0), None, ROWS)
+            self.carry_out(table, (count, count, count, 0, 0, 0), (0, 0, 0), None, ROWS)
 
     def find(self, src: Array, dst: Array, after: Array) -> Array:
         """Give the least edge above ``after`` of each pair, in loose rows; -1 if there is none."""
@@ -259,7 +259,8 @@ class Adjacency:
         table : Table
             What `table_for` gave, filled.
         counts : tuple of int
-            Rows, of them given, deletes, updates; and which of these two are named by ends.
+            Rows, of them given, deletes, updates; arcs to insert; and which of deletes and updates
+            are named by ends.
         places : tuple of int
             The first id never used, and how many dead ones are used before; head of their ring.
         back : array or None
@@ -270,7 +271,7 @@ class Adjacency:
         Returns
         -------
         int
-            0, or -1 if nothing was done.
+            0, or, below that, why nothing was done.
         """
         from morph.inplace import INSERTS, change  # noqa: PLC0415
 

@@ -85,7 +85,8 @@ class Applied:
         -------
         table : Table
             ``edge``, its id; ``end``, its source and destination; ``fate``: ``GONE``, ``NAMED``
-            (its weight was set) or ``INSERTED``; ``weight``, what it was before, if edges have one.
+            (its weight was set) or ``INSERTED``, 0 for none; ``weight``, what it was before, if
+            edges have one.
             Edges at deleted points, which the index has not, are left out.
         count : int
             The rows that count; there may be more.

@@ -17,6 +17,7 @@ from morph.column import Column, ColumnView
 from morph.device import Array, is_host
 from morph.dtypes import ID_LIMIT
 from morph.loose import weight_of
+from morph.named import first_mentions, module_of, take
 from morph.store import COMMITTED, COUNT, HEAD, TAIL
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 STAGED = 1 << 14  # changes that go to a GPU in one copy
 # as in `morph.inplace`
-TURNED, DEAD, LOST, NONNEGATIVE, WHOLE = 1, 2, 4, 8, 16
+TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE = 1, 2, 4, 8, 16, 32
+TWICE, LOOP = -2, -3
 
 Part = tuple[Array, Array | None, Array | None]
 """Ids, or ends; weights."""
@@ -135,14 +137,18 @@ def _weighted(
 
 
 def carry_out(
-    g: Graph, batch: Plain, nonnegative: bool, then: Callable[[Applied], object] | None
-) -> Applied | None:
-    """Apply a batch to a graph whose index is loose; None if it is odd: nothing has changed."""
+    g: Graph, batch: Plain, nonnegative: bool, then: Callable[[Applied], object] | None,
+    repeated: int = 0, loops: Array | None = None,
+) -> Applied | None:  # fmt: skip
+    """Apply a batch to a graph whose index is loose; None if it is odd: nothing has changed.
+
+    ``loops`` counts those among the edges to insert, of a graph that is not directed, up to each.
+    """
     edges, index = g.edges, g._adjacency
     gone, named, come = batch.counts
     given, turned = gone + named + come, not g.directed
     total = 2 * given if turned else given
-    fresh = come + come * turned
+    fresh = come + come * turned - (0 if loops is None else int(loops[-1]))
     back = None
     if turned:
         back = g._pairs if g._pairs is not None else g.reverses()
@@ -159,36 +165,64 @@ def carry_out(
     flags |= (edges.deletes * DEAD) | (g.points.deletes * LOST)
     table = index.table_for(total)
     _fill_in(table, batch)
+    if loops is not None:
+        table.columns["at"].array[gone + named : given, 1] = g.device.asarray(loops)
+        flags |= LOOPS
     moves = index.moves
     done = Applied.__new__(Applied)
     done._graph, done._given, done._present, done._since = g, come, -1, g.changes
-    done.points, done.absent, done.repeated = none(g.device), 0, 0
+    done.points, done.absent, done.repeated = none(g.device), 0, repeated
     try:
         head = min(before[HEAD], before[COMMITTED])
-        counts = total, given, gone, named, batch.by
-        if index.carry_out(table, counts, (first, again, head), back, 0, flags) < 0:
-            return None
-        if fresh or gone:
-            words = before.copy()
-            words[COUNT] += fresh - again
-            words[HEAD] = head + again
-            words[TAIL] += gone + gone * turned
-            edges._settle(words)
-            edges.words[:] = words  # as they are on the device by now
-        done._batch = Kept(g, table, batch.counts, first, again)
-        if again:
-            g._forget_order(done.inserted)
-        if fresh or gone:
-            g.out_identity = False
-            g.version += index.moves != moves
-        g.changes += 1
-        done._changes = g.changes
-        if then is not None:
-            then(done)
+        counts = total, given, gone, named, fresh, batch.by
+        code = index.carry_out(table, counts, (first, again, head), back, 0, flags)
+        if code == 0:
+            if fresh or gone:
+                words = before.copy()
+                words[COUNT] += fresh - again
+                words[HEAD] = head + again
+                words[TAIL] += gone + gone * turned
+                edges._settle(words)
+                edges.words[:] = words  # as they are on the device by now
+            done._batch = Kept(g, table, batch.counts, first, fresh, again)
+            if again:
+                g._forget_order(done.inserted)
+            if fresh or gone:
+                g.out_identity = False
+                g.version += index.moves != moves
+            g.changes += 1
+            done._changes = g.changes
+            if then is not None:
+                then(done)
+            return done
     except BaseException:
         _put_back(g, table, before, batch.counts, back)
         raise
-    return done
+    if code == TWICE and not batch.by and not repeated:
+        batch, fewer = _once(g, batch, back)
+        return carry_out(g, batch, nonnegative, then, fewer, loops) if fewer else None
+    if code == LOOP and batch.parts[2] is not None:
+        src, dst, _ = batch.parts[2]
+        loops = (src == dst).astype(np.int32).cumsum(dtype=np.int32)
+        return carry_out(g, batch, nonnegative, then, repeated, loops)
+    return None
+
+
+def _once(g: Graph, batch: Plain, back: Array | None) -> tuple[Plain, int]:
+    """Leave out deletes of what is named before, and updates of what is named again; how many."""
+    found: list[Part | None] = list(batch.parts)
+    for k, part in enumerate(batch.parts[:2]):
+        if part is not None:
+            ids, _, weight = part
+            low = ids if back is None else np.minimum(ids, take(g.device, back, ids))
+            xp = module_of(g.device, ids)
+            pick = first_mentions(xp, low[::-1] if k else low)
+            pick = xp.sort(ids.size - 1 - pick) if k else pick
+            found[k] = ids[pick], None, None if weight is None else weight[pick]
+    gone, named, come = found
+    counts = [0 if p is None else int(p[0].size) for p in found]
+    fewer = sum(batch.counts) - sum(counts)
+    return Plain((gone, named, come), (counts[0], counts[1], counts[2]), 0), fewer
 
 
 def places(edges: Table, count: int) -> tuple[int, int]:
@@ -261,13 +295,16 @@ def _put_back(
 class Kept:
     """What `Applied` is made of when it is asked for: a copy of a batch's records."""
 
-    __slots__ = ("again", "counts", "first", "graph", "new", "raw", "stamp", "table", "total")
+    __slots__ = (
+        "again", "counts", "first", "fresh", "graph", "new", "raw", "stamp", "table", "total",
+    )  # fmt: skip
 
     def __init__(
-        self, g: Graph, table: Table, counts: tuple[int, int, int], first: int, again: int
-    ) -> None:
+        self, g: Graph, table: Table, counts: tuple[int, int, int],
+        first: int, fresh: int, again: int,
+    ) -> None:  # fmt: skip
         self.graph, self.table, self.counts = g, table, counts
-        self.first, self.again = first, again
+        self.first, self.fresh, self.again = first, fresh, again
         self.stamp = g._adjacency.stamp
         self.total = total = sum(counts) * (1 if g.directed else 2)
         self.raw = self.new = None
@@ -301,9 +338,10 @@ class Kept:
                 found["old_weight"] = self._rows("weight", gone, named)[order]
                 found["new_weight"] = self._of(self.new, gone, named)[order]
             if self.again:
-                found["inserted"] = self._rows("edge", gone + named, come)
+                ids = self._rows("edge", gone + named, come)
+                found["inserted"] = ids[ids >= 0]
             else:
-                last = self.first + come * (1 if g.directed else 2)
+                last = self.first + self.fresh
                 found["inserted"] = g.device.xp.arange(self.first, last, dtype=np.int32)
         return found
 

@@ -25,7 +25,8 @@ from morph.table import Table
 COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = map(int, Word)
 
 # what the program is told
-TURNED, DEAD, LOST, NONNEGATIVE, WHOLE = 1, 2, 4, 8, 16
+TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE = 1, 2, 4, 8, 16, 32
+ODD, TWICE, LOOP = 1, 2, 3  # why nothing is done
 # and where it begins: with all of it; with rows alone, whose edges are known; with what is inserted
 ALL, ROWS, INSERTS = 0, 1, 2
 
@@ -102,8 +103,8 @@ def resolve(b, batch, arcs, cell, rows, entries, places, rows2, entries2, k, gon
         good = 0 <= b.a and b.a < n and 0 <= b.b and b.b < n
         if good:
             u, v = i32(b.a), i32(b.b)
-            if flags & TURNED:
-                good = u != v
+            if u == v and flags & TURNED and not flags & LOOPS:
+                cell[0].odd = LOOP  # for the arcs back are not numbered as they come
             if flags & LOST:
                 good = good and arcs[u].lost == 0 and arcs[v].lost == 0
         at = i - gone - named
@@ -112,19 +113,23 @@ def resolve(b, batch, arcs, cell, rows, entries, places, rows2, entries2, k, gon
             e = arcs[(head + at) & mask].ring
         if flags & TURNED:
             at += k - gone - named
+            if flags & LOOPS:
+                at -= b.at[1]
             f = i32(first + at - again)
             if at < again:
                 f = arcs[(head + at) & mask].ring
+            if u == v:
+                f = i32(-1)
     if flags & NONNEGATIVE and fate != GONE:
         good = good and may_be(b)
     if not good:
-        cell[0].odd = 1
+        cell[0].odd = ODD
     b.fate = fate
     b.edge = e
     b.end = vector(u, v)
     if flags & TURNED:
         t = batch[i + k]
-        t.fate = fate
+        t.fate = fate if f >= 0 else i32(0)
         t.edge = f
         t.end = vector(v, u)
         if hasattr(b, "weight"):
@@ -135,7 +140,7 @@ def resolve(b, batch, arcs, cell, rows, entries, places, rows2, entries2, k, gon
 @kernel
 def claim(b, places, cell):
     if atomic_exch(places[b.keep[0]].at, -2) == -2:  # an edge that is named twice
-        cell[0].odd = 1
+        cell[0].odd = TWICE
 
 
 @kernel
@@ -344,7 +349,7 @@ def write_all(b, batch, arcs, rows, entries, places, rows2, entries2, places2, k
             arc.died = u8(0)
         if flags & TURNED:
             i = i64(b.id)
-            arc.back = batch[i + k if i < k else i - k].edge
+            arc.back = batch[i + k if i < k else i - k].edge if b.end[0] != b.end[1] else b.edge
     write(b, rows, entries, places, 0)
     if sides > 1:
         write(b, rows2, entries2, places2, 1)
@@ -362,13 +367,14 @@ def settle_all(b, rows, arena, rows2, arena2, sides):
 
 @program
 def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, places2, arena2,
-           total, k, gone, named, by, n, m, first, again, head, tail, mask, limit, limit2, flags,
-           sides, begin, stamp):  # fmt: skip
+           total, k, gone, named, come, by, n, m, first, again, head, tail, mask, limit, limit2,
+           flags, sides, begin, stamp):  # fmt: skip
     """Carry out what lies in ``batch``: k changes, deletes first, inserts last.
 
-    Give 0; -1 if a change may not be carried out, or is none: then nothing has changed; or how many
-    entries there is no memory for: then all but the inserts has been done.  ``cell[0].stamp`` is
-    ``stamp`` from the first change on.
+    Give 0; or, if nothing has changed, minus why: `ODD`, a change may not be carried out, or is
+    none; `TWICE`, an edge is named again; `LOOP`, one is inserted, and ``at`` does not tell of it;
+    or how many entries there is no memory for: then all but the inserts has been done.
+    ``cell[0].stamp`` is ``stamp`` from the first change on.
     """
     if begin == ALL:
         cell[0].odd = 0
@@ -382,13 +388,13 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
                 foreach(batch, unclaim, places,
                         where=lambda b: b.id < k and b.fate < INSERTED)  # fmt: skip
         if cell[0].odd != 0:
-            return -1
+            return -cell[0].odd
         cell[0].stamp = stamp
     if begin != INSERTS:
         if gone + named > 0:
             foreach(batch, enact, arcs, rows, entries, places, rows2, entries2, places2,
                     k, gone, tail, mask, flags, sides,
-                    where=lambda b: b.id < total and b.fate < INSERTED)  # fmt: skip
+                    where=lambda b: b.id < total and b.fate > 0 and b.fate < INSERTED)  # fmt: skip
         if gone > 0:
             foreach(batch, lift_all, rows, entries, rows2, entries2, sides,
                     where=lambda b: b.id < total and b.fate == GONE)  # fmt: skip
@@ -419,7 +425,7 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
         foreach(batch, settle_all, rows, arena, rows2, arena2, sides,
                 where=lambda b: b.id < total and b.fate == INSERTED)  # fmt: skip
     if flags & WHOLE:  # the counters of the edges' table, as `Table.settle` has them
-        fresh = total // k * (k - gone - named) - again
+        fresh = come - again
         tail2 = tail + total // k * gone
         arcs[COUNT].word = m + fresh
         arcs[HEAD].word = head + again

@@ -178,7 +178,7 @@ def repair(g, tree, changes, count, now, then, near, following, later, rest, log
         cell[0].ready = 0
         cell[0].batch = batch
         foreach(changes, cut, g, tree, cost, now, log,
-                where=lambda c: c.id < count and c.fate != INSERTED)  # fmt: skip
+                where=lambda c: c.id < count and (c.fate == GONE or c.fate == NAMED))  # fmt: skip
     if stage < 2:
         while not now.empty:
             foreach(now, walk, g, tree, start, far, then, log, ahead=then)
@@ -190,7 +190,7 @@ def repair(g, tree, changes, count, now, then, near, following, later, rest, log
         cell[0].least = far
         foreach(log, pull, g, tree, cost, start, far, most, later, cell, lost)
         foreach(changes, offer, g, tree, cost, most, later, log, cell, lost,
-                where=lambda c: c.id < count and c.fate != GONE)  # fmt: skip
+                where=lambda c: c.id < count and c.fate > GONE)  # fmt: skip
         cell[0].limit = cell[0].least
     limit = cell[0].limit
     while not (near.empty and later.empty):
