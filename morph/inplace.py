@@ -33,6 +33,16 @@ ALL, ROWS, INSERTS = 0, 1, 2
 # The kernels know a direction by `turn`: 0 puts edges at their source, 1 at their destination.
 
 
+@func
+def is_one(b, total, fate):
+    """Whether an item is one of the batch, and of those.
+
+    Asked within a kernel, which makes half the text that a filter does: on a GPU a small batch
+    waits for instructions more than for anything else.
+    """
+    return b.id < total and b.fate == fate
+
+
 # --- which edges ---------------------------------------------------------------------------------
 
 
@@ -73,6 +83,8 @@ def resolve(b, batch, arcs, cell, rows, entries, places, rows2, entries2, k, gon
             n, m, first, again, head, mask, flags, sides):  # fmt: skip
     """Find the edge that a change means, and its reverse in the row ``k`` further on."""
     i = i64(b.id)
+    if i >= k:
+        return
     e, f, u, v = i32(-1), i32(-1), i32(0), i32(0)
     fate = i32(INSERTED)
     good = True
@@ -138,14 +150,16 @@ def resolve(b, batch, arcs, cell, rows, entries, places, rows2, entries2, k, gon
 
 
 @kernel
-def claim(b, places, cell):
-    if atomic_exch(places[b.keep[0]].at, -2) == -2:  # an edge that is named twice
-        cell[0].odd = TWICE
+def claim(b, places, cell, k):
+    if b.id < k and b.fate < INSERTED:
+        if atomic_exch(places[b.keep[0]].at, -2) == -2:  # an edge that is named twice
+            cell[0].odd = TWICE
 
 
 @kernel
-def unclaim(b, places):
-    places[b.keep[0]].at = b.keep[1]
+def unclaim(b, places, k):
+    if b.id < k and b.fate < INSERTED:
+        places[b.keep[0]].at = b.keep[1]
 
 
 @kernel
@@ -216,13 +230,13 @@ def shorten(b, rows, turn):
 
 
 @kernel
-def enact(b, arcs, rows, entries, places, rows2, entries2, places2, k, gone, tail, mask, flags,
-          sides):  # fmt: skip
+def enact(b, arcs, rows, entries, places, rows2, entries2, places2, total, k, gone, tail, mask,
+          flags, sides):  # fmt: skip
     e = b.edge
-    if b.fate == NAMED:
+    if is_one(b, total, NAMED):
         if hasattr(b, "given"):
             arcs[e].weight = b.given
-    else:
+    elif is_one(b, total, GONE):
         if flags & WHOLE:
             i = i64(b.id)
             arcs[(tail + (i if i < k else gone + i - k)) & mask].ring = e
@@ -235,31 +249,35 @@ def enact(b, arcs, rows, entries, places, rows2, entries2, places2, k, gone, tai
 
 
 @kernel
-def lift_all(b, rows, entries, rows2, entries2, sides):
-    lift(b, rows, entries, 0)
-    if sides > 1:
-        lift(b, rows2, entries2, 1)
+def lift_all(b, rows, entries, rows2, entries2, sides, total):
+    if is_one(b, total, GONE):
+        lift(b, rows, entries, 0)
+        if sides > 1:
+            lift(b, rows2, entries2, 1)
 
 
 @kernel
-def offer_all(b, rows, entries, places, rows2, entries2, places2, sides):
-    offer(b, rows, entries, places, 0)
-    if sides > 1:
-        offer(b, rows2, entries2, places2, 1)
+def offer_all(b, rows, entries, places, rows2, entries2, places2, sides, total):
+    if is_one(b, total, GONE):
+        offer(b, rows, entries, places, 0)
+        if sides > 1:
+            offer(b, rows2, entries2, places2, 1)
 
 
 @kernel
-def drop_all(b, rows, entries, places, rows2, entries2, places2, sides):
-    drop(b, rows, entries, places, 0)
-    if sides > 1:
-        drop(b, rows2, entries2, places2, 1)
+def drop_all(b, rows, entries, places, rows2, entries2, places2, sides, total):
+    if is_one(b, total, GONE):
+        drop(b, rows, entries, places, 0)
+        if sides > 1:
+            drop(b, rows2, entries2, places2, 1)
 
 
 @kernel
-def shorten_all(b, rows, rows2, sides):
-    shorten(b, rows, 0)
-    if sides > 1:
-        shorten(b, rows2, 1)
+def shorten_all(b, rows, rows2, sides, total):
+    if is_one(b, total, GONE):
+        shorten(b, rows, 0)
+        if sides > 1:
+            shorten(b, rows2, 1)
 
 
 # --- inserts -------------------------------------------------------------------------------------
@@ -317,49 +335,56 @@ def settle(b, rows, arena, turn):
 
 
 @kernel
-def number_all(b, rows, rows2, sides):
-    b.rank[0] = atomic_add(rows[b.end[0]].come, 1)
-    if sides > 1:
-        b.rank[1] = atomic_add(rows2[b.end[1]].come, 1)
+def number_all(b, rows, rows2, sides, total):
+    if is_one(b, total, INSERTED):
+        b.rank[0] = atomic_add(rows[b.end[0]].come, 1)
+        if sides > 1:
+            b.rank[1] = atomic_add(rows2[b.end[1]].come, 1)
 
 
 @kernel
-def find_room_all(b, rows, arena, rows2, arena2, sides):
-    find_room(b, rows, arena, 0)
-    if sides > 1:
-        find_room(b, rows2, arena2, 1)
+def find_room_all(b, rows, arena, rows2, arena2, sides, total):
+    if is_one(b, total, INSERTED):
+        find_room(b, rows, arena, 0)
+        if sides > 1:
+            find_room(b, rows2, arena2, 1)
 
 
 @kernel
-def forget_all(b, rows, rows2, sides):
-    forget(b, rows, 0)
-    if sides > 1:
-        forget(b, rows2, 1)
+def forget_all(b, rows, rows2, sides, total):
+    if is_one(b, total, INSERTED):
+        forget(b, rows, 0)
+        if sides > 1:
+            forget(b, rows2, 1)
 
 
 @kernel
-def write_all(b, batch, arcs, rows, entries, places, rows2, entries2, places2, k, flags, sides):
-    if flags & WHOLE:
-        arc = arcs[b.edge]
-        arc.src = b.end[0]
-        arc.dst = b.end[1]
-        if hasattr(b, "given"):
-            arc.weight = b.given
-        if flags & DEAD:
-            arc.died = u8(0)
-        if flags & TURNED:
-            i = i64(b.id)
-            arc.back = batch[i + k if i < k else i - k].edge if b.end[0] != b.end[1] else b.edge
-    write(b, rows, entries, places, 0)
-    if sides > 1:
-        write(b, rows2, entries2, places2, 1)
+def write_all(
+    b, batch, arcs, rows, entries, places, rows2, entries2, places2, k, flags, sides, total
+):
+    if is_one(b, total, INSERTED):
+        if flags & WHOLE:
+            arc = arcs[b.edge]
+            arc.src = b.end[0]
+            arc.dst = b.end[1]
+            if hasattr(b, "given"):
+                arc.weight = b.given
+            if flags & DEAD:
+                arc.died = u8(0)
+            if flags & TURNED:
+                i = i64(b.id)
+                arc.back = batch[i + k if i < k else i - k].edge if b.end[0] != b.end[1] else b.edge
+        write(b, rows, entries, places, 0)
+        if sides > 1:
+            write(b, rows2, entries2, places2, 1)
 
 
 @kernel
-def settle_all(b, rows, arena, rows2, arena2, sides):
-    settle(b, rows, arena, 0)
-    if sides > 1:
-        settle(b, rows2, arena2, 1)
+def settle_all(b, rows, arena, rows2, arena2, sides, total):
+    if is_one(b, total, INSERTED):
+        settle(b, rows, arena, 0)
+        if sides > 1:
+            settle(b, rows2, arena2, 1)
 
 
 # --- a batch -------------------------------------------------------------------------------------
@@ -379,51 +404,52 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
     if begin == ALL:
         cell[0].odd = 0
         foreach(batch, resolve, batch, arcs, cell, rows, entries, places, rows2, entries2,
-                k, gone, named, by, n, m, first, again, head, mask, flags, sides,
-                where=lambda b: b.id < k)  # fmt: skip
+                k, gone, named, by, n, m, first, again, head, mask, flags, sides)  # fmt: skip
         if gone + named > 1:
             if cell[0].odd == 0:
-                foreach(batch, claim, places, cell,
-                        where=lambda b: b.id < k and b.fate < INSERTED)  # fmt: skip
-                foreach(batch, unclaim, places,
-                        where=lambda b: b.id < k and b.fate < INSERTED)  # fmt: skip
+                foreach(batch, claim, places, cell, k)
+                foreach(batch, unclaim, places, k)
         if cell[0].odd != 0:
             return -cell[0].odd
         cell[0].stamp = stamp
     if begin != INSERTS:
         if gone + named > 0:
             foreach(batch, enact, arcs, rows, entries, places, rows2, entries2, places2,
-                    k, gone, tail, mask, flags, sides,
-                    where=lambda b: b.id < total and b.fate > 0 and b.fate < INSERTED)  # fmt: skip
+                    total, k, gone, tail, mask, flags, sides)  # fmt: skip
         if gone > 0:
-            foreach(batch, lift_all, rows, entries, rows2, entries2, sides,
-                    where=lambda b: b.id < total and b.fate == GONE)  # fmt: skip
-            foreach(batch, offer_all, rows, entries, places, rows2, entries2, places2, sides,
-                    where=lambda b: b.id < total and b.fate == GONE)  # fmt: skip
-            foreach(batch, drop_all, rows, entries, places, rows2, entries2, places2, sides,
-                    where=lambda b: b.id < total and b.fate == GONE)  # fmt: skip
-            foreach(batch, shorten_all, rows, rows2, sides,
-                    where=lambda b: b.id < total and b.fate == GONE)  # fmt: skip
+            foreach(batch, lift_all, rows, entries, rows2, entries2, sides, total)
+            foreach(batch, offer_all, rows, entries, places, rows2, entries2, places2, sides, total)
+            foreach(batch, drop_all, rows, entries, places, rows2, entries2, places2, sides, total)
+            foreach(batch, shorten_all, rows, rows2, sides, total)
     if k > gone + named:
         top = arena[0].top
         top2 = arena2[0].top
-        foreach(batch, number_all, rows, rows2, sides,
-                where=lambda b: b.id < total and b.fate == INSERTED)  # fmt: skip
-        foreach(batch, find_room_all, rows, arena, rows2, arena2, sides,
-                where=lambda b: b.id < total and b.fate == INSERTED)  # fmt: skip
+        foreach(batch, number_all, rows, rows2, sides, total)
+        foreach(batch, find_room_all, rows, arena, rows2, arena2, sides, total)
         wanted = arena[0].top
         wanted2 = arena2[0].top
         if wanted > limit or wanted2 > limit2:
-            foreach(batch, forget_all, rows, rows2, sides,
-                    where=lambda b: b.id < total and b.fate == INSERTED)  # fmt: skip
+            foreach(batch, forget_all, rows, rows2, sides, total)
             arena[0].top = top
             arena2[0].top = top2
             return max(wanted - limit, wanted2 - limit2)
-        foreach(batch, write_all, batch, arcs, rows, entries, places, rows2, entries2, places2,
-                k, flags, sides,
-                where=lambda b: b.id < total and b.fate == INSERTED)  # fmt: skip
-        foreach(batch, settle_all, rows, arena, rows2, arena2, sides,
-                where=lambda b: b.id < total and b.fate == INSERTED)  # fmt: skip
+        foreach(
+            batch,
+            write_all,
+            batch,
+            arcs,
+            rows,
+            entries,
+            places,
+            rows2,
+            entries2,
+            places2,
+            k,
+            flags,
+            sides,
+            total,
+        )
+        foreach(batch, settle_all, rows, arena, rows2, arena2, sides, total)
     if flags & WHOLE:  # the counters of the edges' table, as `Table.settle` has them
         fresh = come - again
         tail2 = tail + total // k * gone
