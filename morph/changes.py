@@ -31,6 +31,8 @@ def apply(
     g: Graph, inserts: Any, deletes: Any, updates: Any, points: Any, nonnegative: bool, then: Then
 ) -> Applied:  # fmt: skip
     """Do what `Graph.apply` promises."""
+    g.may_change()
+    told = None if then is None else _quietly(g, then)
     with g.device.active():
         plain = None
         if points is None or getattr(points, "size", 1) == 0:
@@ -38,10 +40,23 @@ def apply(
         if plain is not None:
             moves = (plain.counts[0] + plain.counts[2]) * (1 if g.directed else 2)
             if _follows(g, moves) and g._adjacency.has_out:
-                done = direct.carry_out(g, plain, nonnegative, then)
+                done = direct.carry_out(g, plain, nonnegative, told)
                 if done is not None:
                     return done
-        return _apply(g, Batch.of(g, inserts, deletes, updates, points, nonnegative), then)
+        return _apply(g, Batch.of(g, inserts, deletes, updates, points, nonnegative), told)
+
+
+def _quietly(g: Graph, then: Callable[[Applied], object]) -> Callable[[Applied], object]:
+    """Call it while nobody may change the graph."""
+
+    def told(applied: Applied) -> None:
+        g.telling = True
+        try:
+            then(applied)
+        finally:
+            g.telling = False
+
+    return told
 
 
 def _apply(g: Graph, batch: Batch, then: Then) -> Applied:

@@ -370,3 +370,38 @@ def test_dead_edges_have_no_reverse():
         g.apply(([1], [0], [7]), then=fails)
     assert (g.reverses()[gone] == -1).all()
     validate.index(g)
+
+
+@morph.kernel
+def die(e):
+    e.delete()
+
+
+@pytest.mark.parametrize("loose", [False, True])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda g: g.apply(deletes=[1]),
+        lambda g: g.edges.delete(1),
+        lambda g: g.points.new(),
+        lambda g: g.edges.extend(1, src=0, dst=1),
+        lambda g: g.edges.src.__setitem__(0, 2),
+        lambda g: g.compact(),
+        lambda g: g.sort_edges(),
+        lambda g: morph.foreach(g.edges, die),
+    ],
+)
+def test_who_is_told_of_a_batch_changes_nothing(in_place, change, loose):
+    g = small("python")
+    if loose:
+        g.adjacency("out")
+    g.apply(([0], [4], [1]))
+    model = Model(g)
+    for then in (lambda _: change(g), lambda _: len(g.edges)):
+        try:
+            g.apply(([0], [3], [1]), [2], then=then)
+        except RuntimeError as error:
+            assert "`then` of Graph.apply may not change" in str(error)
+            model.check()
+    assert len(g.edges) == 7 and g.edges.is_dead(2)
+    g.points.new()
