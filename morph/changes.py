@@ -79,6 +79,7 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
         edges.allow_deletes()
     if points.size:
         g.points.allow_deletes()
+    capacity = edges.capacity
     first, again = direct.places(edges, total)
     ids, fresh = _ids(edges, first, again, total), total - again
     undo = list[Callable[[], None]]()
@@ -122,6 +123,7 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
     except BaseException:
         for step in reversed(undo):
             step()
+        direct.shrink(edges, capacity)
         raise
     return applied
 

@@ -8,6 +8,7 @@ what is named twice; so nothing is decided here but what is plain.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -154,6 +155,7 @@ def carry_out(
         back = g._pairs if g._pairs is not None else g.reverses()
     if gone:
         edges.allow_deletes()
+    capacity = edges.capacity
     first, again = places(edges, fresh)
     before = edges.words.tolist()
     if back is not None and fresh and back.size < first + fresh - again:
@@ -197,7 +199,9 @@ def carry_out(
             return done
     except BaseException:
         _put_back(g, table, before, batch.counts, back)
+        shrink(edges, capacity)
         raise
+    shrink(edges, capacity)
     if code == TWICE and not batch.by and not repeated:
         batch, fewer = _once(g, batch, back)
         return carry_out(g, batch, nonnegative, then, fewer, loops) if fewer else None
@@ -242,6 +246,13 @@ def places(edges: Table, count: int) -> tuple[int, int]:
     if rows > edges.capacity:  # by a quarter more, since edges are most of a graph
         edges.resize(max(rows, min(edges.capacity + edges.capacity // 4 + 16, ID_LIMIT)))
     return first, again
+
+
+def shrink(edges: Table, capacity: int) -> None:
+    """Give back what a batch that came to nothing asked for: capacities decide on ids to come."""
+    if edges.capacity != capacity:
+        with suppress(MemoryError):
+            edges.resize(capacity)
 
 
 def _fill_in(table: Table, batch: Plain) -> None:
