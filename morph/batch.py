@@ -96,6 +96,11 @@ class Applied:
         return rows_of(self)
 
     @property
+    def given(self) -> int:
+        """How many inserts were given: the first of ``inserted``."""
+        return self._given
+
+    @property
     def present(self) -> int:
         """Inserts of pairs that had an edge already, or by then: they made parallel edges.
 
