@@ -257,14 +257,16 @@ def shrink(edges: Table, capacity: int) -> None:
 
 def _fill_in(table: Table, batch: Plain) -> None:
     """Write down what was given."""
-    device, given, rec = table.device, sum(batch.counts), table._records[0]
-    columns = [table.columns[c].array for c in rec.names]
+    device, given = table.device, sum(batch.counts)
+    names = [c for c in ("a", "b", "given") if c in table.columns]
+    columns = [table.columns[c].array for c in names]
     staged = None
     if device.kind == "cuda" and given <= STAGED:
         if all(is_host(a) for p in batch.parts for a in p or () if a is not None):
+            rec = table._records[2]  # of what is given, so that it goes there at once
             staged = np.zeros(given * rec.stride, np.uint8)
-            columns = [np.ndarray(given, c.dtype, staged, at, rec.stride)
-                       for c, at in zip(columns, rec.offsets, strict=True)]  # fmt: skip
+            columns = [np.ndarray(given, a.dtype, staged, rec.offset(c), rec.stride)
+                       for c, a in zip(names, columns, strict=True)]  # fmt: skip
     at = 0
     for part in batch.parts:
         if part is not None:
@@ -320,7 +322,7 @@ class Kept:
         self.total = total = sum(counts) * (1 if g.directed else 2)
         self.raw = self.new = None
         if counts[0] or counts[1] or again:
-            rec = table._records[1]
+            rec = table._records[0]
             self.raw = rec.buffer[: total * rec.stride].copy()
         if counts[1]:
             self.new = table.columns["given"].array[:total].copy()
@@ -358,7 +360,7 @@ class Kept:
 
     def _rows(self, name: str, first: int, count: int) -> Array:
         """A column of some of the changes, then of the arcs back."""
-        rec = self.table._records[1]
+        rec = self.table._records[0]
         return self._of(
             rec.view(self.graph.device, self.table.columns[name], self.raw), first, count
         )

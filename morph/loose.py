@@ -184,7 +184,7 @@ def batch_table(device: Device, capacity: int, weight: Any) -> Table:
     if weight is not None:
         made.add("given", weight), made.add("weight", weight)
         given, found = [*given, "given"], [*found, "weight"]
-    made.pack(given, found, ("keep", "far", "at"))
+    made.pack(found, ("keep", "far", "at"), *([given] if device.kind == "cuda" else []))
     fill(made)
     return made
 
@@ -240,7 +240,7 @@ def load(table: Table, fate: int, ids: Array, near: Any, far: Any) -> None:
     room_for(table, count)
     with table.device.active():
         if table.device.kind == "cuda" and all(map(is_host, (ids, near, far))):
-            rec = table._records[1]
+            rec = table._records[0]
             row = np.zeros((count, rec.stride // 4), np.int32)
             edge, end, what = (rec.offset(c) // 4 for c in ("edge", "end", "fate"))
             row[:, edge], row[:, end], row[:, end + 1], row[:, what] = ids, near, far, fate
