@@ -9,7 +9,8 @@ other.  A time is the median of --repeat batches, arrays of the host in; ``graph
 ``repair`` for the distances and predecessors.  ``anew`` is `morph.sssp` with predecessors on the
 same changed graph, ``SciPy`` its Dijkstra on the graph as it was.  After each batch the distances
 are held against new ones.
-NetworKit's DynDijkstra follows the same batches; ``right`` says in how many of them it was.
+With --networkit its DynDijkstra and DynBFS follow the same batches, the latter beside our
+`DynamicBFS`; ``right`` says in how many batches each was.  A row is told when it is measured.
 ``--share 1`` never computes anew: so the crossover is seen.
 """
 
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import devices, table
+from common import devices
 from inputs import Input, load
 from scipy.sparse import csgraph, csr_array
 
@@ -61,8 +62,8 @@ class Changes:
 
     def edges(self, size: int) -> np.ndarray:
         ids = self.rng.integers(0, len(self.g.edges), 2 * size)
-        alive = host(self.g, self.g.edges.alive)
-        return ids[alive[ids]][:size].astype(np.int32)
+        alive = self.g.edges.alive[self.g.device.asarray(ids)]
+        return ids[host(self.g, alive)][:size].astype(np.int32)
 
     def pairs(self, size: int) -> tuple[np.ndarray, np.ndarray]:
         n = self.graph.n
@@ -81,12 +82,12 @@ def host(g: morph.Graph, x: Any) -> np.ndarray:
 
 
 class NetworKit:
-    """Its DynDijkstra on the same batches, of the lightest of parallel edges."""
+    """Its DynDijkstra and DynBFS on the same batches, of the lightest of parallel edges."""
 
     def __init__(self, g: morph.Graph) -> None:
         import networkit
 
-        self.nk = networkit
+        self.nk = nk = networkit
         src, dst, weight = (host(g, a) for a in g.edge_list())
         order = np.lexsort((weight, dst, src))
         order = order[src[order] < dst[order]]
@@ -94,14 +95,15 @@ class NetworKit:
         first[1:] = (np.diff(src[order]) != 0) | (np.diff(dst[order]) != 0)
         src, dst, weight = (a[order[first]] for a in (src, dst, weight))
         ends, n = (src.astype(np.uint64), dst.astype(np.uint64)), len(g.points)
-        self.g = networkit.GraphFromCoo((weight.astype(np.float64), ends), n=n, weighted=True)
-        self.way = networkit.distance.DynDijkstra(self.g, 0)
-        self.way.run()
+        self.g = nk.GraphFromCoo((weight.astype(np.float64), ends), n=n, weighted=True)
+        self.ways = nk.distance.DynDijkstra(self.g, 0), nk.distance.DynBFS(self.g, 0)
+        for way in self.ways:
+            way.run()
 
-    def run(self, g: morph.Graph, applied: Any) -> tuple[float, bool]:
-        """Update; seconds, and whether the distances are right."""
+    def run(self, g: morph.Graph, applied: Any) -> list[tuple[float, bool]]:
+        """Update; of both, seconds, and whether the distances are right."""
         event, kinds = self.nk.dynamics.GraphEvent, self.nk.dynamics.GraphEventType
-        events = []
+        paths, levels = [], []
         columns = {c: host(g, g.edges.columns[c].array) for c in ("src", "dst", "weight")}
         gone = zip(
             *(host(g, a).tolist() for a in (applied.deleted_src, applied.deleted_dst)), strict=True
@@ -109,23 +111,28 @@ class NetworKit:
         for u, v in gone:
             if u < v and self.g.hasEdge(u, v):
                 self.g.removeEdge(u, v)
-                events.append(event(kinds.EDGE_REMOVAL, u, v, 0.0))
+                paths.append(event(kinds.EDGE_REMOVAL, u, v, 0.0))
+                levels.append(paths[-1])
         ids = np.concatenate([host(g, applied.updated), host(g, applied.inserted)])
         for u, v, w in zip(*(columns[c][ids].tolist() for c in columns), strict=True):
             if u >= v:
                 continue
             if not self.g.hasEdge(u, v):
                 self.g.addEdge(u, v, float(w))
-                events.append(event(kinds.EDGE_ADDITION, u, v, float(w)))
+                paths.append(event(kinds.EDGE_ADDITION, u, v, float(w)))
+                levels.append(paths[-1])
             else:
                 self.g.setWeight(u, v, float(w))
-                events.append(event(kinds.EDGE_WEIGHT_UPDATE, u, v, float(w)))
-        start = time.perf_counter()
-        self.way.updateBatch(events)
-        took = time.perf_counter() - start
-        found = np.array(self.way.getDistances())
-        want = np.array(self.nk.distance.Dijkstra(self.g, 0, storePaths=False).run().getDistances())
-        return took, bool((found == want).all())
+                paths.append(event(kinds.EDGE_WEIGHT_UPDATE, u, v, float(w)))
+        found = []
+        anew = self.nk.distance.Dijkstra, self.nk.distance.BFS
+        for way, events, other in zip(self.ways, (paths, levels), anew, strict=True):
+            start = time.perf_counter()
+            way.updateBatch(events)
+            took = time.perf_counter() - start
+            want = np.array(other(self.g, 0, storePaths=False).run().getDistances())
+            found.append((took, bool((np.array(way.getDistances()) == want).all())))
+        return found
 
 
 def timed(run: Callable[[], Any]) -> tuple[float, Any]:
@@ -139,13 +146,14 @@ def timed(run: Callable[[], Any]) -> tuple[float, Any]:
 def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """One row for each kind and size."""
     matrix = csr_array((graph.weight, graph.dst, graph.offsets), shape=(graph.n, graph.n))
-    scipy = timed(lambda: csgraph.dijkstra(matrix, indices=0))[0]
-    rows = []
+    scipy = timed(lambda: csgraph.dijkstra(matrix, indices=0))[0]  # once: it may take seconds
     g = graph.graph(device)
     dynamic = morph.DynamicSSSP(g, 0)
+    levels = morph.DynamicBFS(g, 0) if options.networkit else None
     if options.share is not None:
         dynamic.share = options.share
     changes = Changes(graph, g)
+    rows: list[dict[str, Any]] = []
     for kind in options.kinds:
         for size in options.sizes:
             if size * 4 > graph.arcs:
@@ -153,20 +161,19 @@ def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict
             has = options.networkit and size <= PEER_MOST
             there = has and importlib.util.find_spec("networkit")
             peer = NetworKit(g) if there else None
-            for _ in range(2):  # compiles, makes rows with room, grows lists
-                done = dynamic.apply(**changes.batch(kind, size))
-                if peer:
-                    peer.run(g, done.applied)
-            all_, parts, theirs = [], [], []
-            for _ in range(options.repeat):
+            all_, parts, theirs, hops = [], [], [], []
+            for k in range(2 + options.repeat):  # two compile, make rows with room, grow lists
                 batch = changes.batch(kind, size)
                 took, done = timed(lambda batch=batch: dynamic.apply(**batch))
                 all_.append((took, done))
                 parts.append((done.graph_seconds, done.repair_seconds))
+                if levels is not None:
+                    hops.append(timed(lambda done=done: levels.update(done.applied))[0])
                 if peer:
                     theirs.append(peer.run(g, done.applied))
-                if bool((morph.sssp(g, 0).distance != dynamic.distance).any()):
+                if k > 1 and bool((morph.sssp(g, 0).distance != dynamic.distance).any()):
                     raise SystemExit(f"{graph.name}, {kind}, {size}: WRONG")
+            all_, parts, theirs, hops = (x[2:] for x in (all_, parts, theirs, hops))
             anew = statistics.median(
                 timed(lambda: morph.sssp(g, 0, predecessors=True))[0] for _ in range(3)
             )
@@ -178,19 +185,32 @@ def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict
                 "graph ms": statistics.median(p[0] for p in parts) * 1e3,
                 "repair ms": statistics.median(p[1] for p in parts) * 1e3,
                 "anew ms": anew * 1e3, "SciPy ms": scipy * 1e3,
-                "points": [(d.affected / graph.n, d.repair_seconds / anew) for _, d in all_],
             }  # fmt: skip
-            if theirs:
-                row["NetworKit ms"] = statistics.median(t for t, _ in theirs) * 1e3
-                row["right"] = f"{sum(r for _, r in theirs)}/{len(theirs)}"
+            if hops:
+                row["bfs ms"] = statistics.median(hops) * 1e3
+            for way, name in enumerate(("", "bfs ")) if theirs else ():
+                row[f"NetworKit {name}ms"] = statistics.median(t[way][0] for t in theirs) * 1e3
+                row[f"{name}right"] = f"{sum(t[way][1] for t in theirs)}/{len(theirs)}"
+            tell(row, rows)
             rows.append(row)
-            print(".", end="", flush=True)
-    print()
+            row["points"] = [(d.affected / graph.n, d.repair_seconds / anew) for _, d in all_]
     return rows
 
 
+def tell(row: dict[str, Any], before: list[dict[str, Any]]) -> None:
+    """Print a row as soon as there is one, below the names of its columns."""
+    if not before or before[-1].keys() - {"points"} != row.keys():
+        print("  ".join(name.rjust(10) for name in row), flush=True)
+    text = (f"{x:,.4g}" if isinstance(x, float) else str(x) for x in row.values())
+    widths = (max(10, len(name)) for name in row)
+    print("  ".join(x.rjust(w) for x, w in zip(text, widths, strict=True)), flush=True)
+
+
 def plot(rows: list[dict[str, Any]], path: str) -> None:
-    """The time of a repair over that of computing anew, by the part that is affected."""
+    """The time of a repair over that of computing anew, by the part that is affected.
+
+    Where what was measured crosses 1, by the median of each tenth of a decade, a line stands.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -200,11 +220,26 @@ def plot(rows: list[dict[str, Any]], path: str) -> None:
     for name in dict.fromkeys((r["graph"], r["device"]) for r in rows):
         mine = [p for r in rows if (r["graph"], r["device"]) == name for p in r["points"]]
         x, y = np.array([p for p in mine if p[0] > 0]).reshape(-1, 2).T
-        axes.loglog(x, y, ".", label=", ".join(name))
+        at = crossover(x, y)
+        label = ", ".join(name) + (f": {at:.2g}" if at else "")
+        (dots,) = axes.loglog(x, y, ".", label=label)
+        if at:
+            axes.axvline(at, color=dots.get_color(), linewidth=0.8, linestyle="--")
     axes.axhline(1, color="grey", linewidth=0.8)
     axes.set(xlabel="affected share of the points", ylabel="repair / computing anew, time")
     axes.legend()
     figure.savefig(path, dpi=150, bbox_inches="tight")
+
+
+def crossover(x: np.ndarray, y: np.ndarray) -> float:
+    """The share from which on a repair takes longer than computing anew; 0 if there is none."""
+    if not x.size:
+        return 0.0
+    steps = np.round(np.log10(x) * 10)
+    slow = [s for s in np.unique(steps) if np.median(y[steps == s]) > 1]
+    fast = [s for s in np.unique(steps) if np.median(y[steps == s]) <= 1]
+    above = [s for s in slow if not fast or s > max(fast)]
+    return float(10 ** (min(above) / 10)) if above else 0.0
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -227,11 +262,6 @@ def main(arguments: list[str] | None = None) -> None:
             rows += measure(graph, device, options)
     if options.plot:
         plot(rows, options.plot)
-    for row in rows:
-        del row["points"]
-    with_peer = [r for r in rows if "right" in r]
-    for part in (with_peer, [r for r in rows if "right" not in r]):
-        table(part)
 
 
 if __name__ == "__main__":

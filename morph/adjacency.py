@@ -6,12 +6,22 @@ from typing import Any
 
 import numpy as np
 
+from morph.batch import GONE, INSERTED
 from morph.device import Array, Device
 from morph.dtypes import ID_LIMIT
-from morph.loose import Loose, batch_table
+from morph.loose import (
+    Loose,
+    arc_view,
+    batch_table,
+    load,
+    room_for,
+    weight_of,
+)  # fmt: skip
+from morph.store import TAIL
 from morph.table import Table
 from morph.values import check_ids
 
+ROWS = 1  # of `morph.inplace`: what becomes of the edges is known
 PART = 1 << 20  # keys looked at together
 SMALL = 500  # changes that one thread of a CPU makes: see LEAST_ITEMS in kernels/team.h
 
@@ -102,7 +112,10 @@ class Adjacency:
         All live edges are in it: no point that is dead has any.
     """
 
-    __slots__ = ("_batches", "_built", "_loose", "edges", "loose", "points", "sorted_by", "whole")
+    __slots__ = (
+        "_arcs", "_arcs_of", "_back", "_batches", "_built", "_cell", "_loose", "_none", "edges",
+        "loose", "moves", "points", "sorted_by", "stamp", "whole",
+    )  # fmt: skip
 
     def __init__(self, points: Table, edges: Table) -> None:
         self.points = points
@@ -112,7 +125,19 @@ class Adjacency:
         self.loose = False
         self.whole = True
         self._loose: dict[str, Loose] = {}
-        self._batches: dict[bool, Table] = {}
+        self._batches: dict[Any, Table] = {}
+        self._arcs: Table | None = None
+        self._arcs_of: tuple[Any, ...] = ()
+        self._back: Array | None = None
+        self._cell = Table("cell", points.device, odd=np.int64, stamp=np.int64)
+        self._none: Loose | None = None
+        self.moves = 0  # how often entries of loose rows have got other memory
+        self.stamp = 0  # of the batch that lies in a table of batches
+
+    @property
+    def has_out(self) -> bool:
+        """Whether there are loose rows at the edges' sources."""
+        return "out" in self._loose
 
     @property
     def built(self) -> bool:
@@ -199,57 +224,128 @@ class Adjacency:
 
     def insert(self, ids: Array, src: Array, dst: Array) -> bool:
         """Put edges into loose rows, in place; whether addresses have changed."""
-        from morph.inplace import put_in  # noqa: PLC0415
-
-        moved, before = False, self._addresses()
-        while self._loose:
-            names, near, far = self._sides(src, dst)
-            short = put_in(self._table(ids.size), [self.rows(d) for d in names], ids, near, far)
-            if not short:
-                break
-            for d in names:
-                self._enlarge(d, int(ids.size))
-            moved = True
-        self._built.clear()
-        return moved or self._addresses() != before
+        if not self._loose:
+            return False
+        before, count = self.moves, int(ids.size)
+        table = self._known(INSERTED, ids, src, dst)
+        self.carry_out(table, (count, count, 0, 0, 0, 0), (0, 0, 0), None, ROWS)
+        return self.moves != before
 
     def remove(self, ids: Array, src: Array, dst: Array) -> None:
         """Take edges out of loose rows, in place."""
-        from morph.inplace import take_out  # noqa: PLC0415
-
-        names, near, far = self._sides(src, dst)
-        if names:
-            take_out(self._table(ids.size), [self.rows(d) for d in names], ids, near, far)
-        self._built.clear()
+        if self._loose:
+            table, count = self._known(GONE, ids, src, dst), int(ids.size)
+            self.carry_out(table, (count, count, count, 0, 0, 0), (0, 0, 0), None, ROWS)
 
     def find(self, src: Array, dst: Array, after: Array) -> Array:
         """Give the least edge above ``after`` of each pair, in loose rows; -1 if there is none."""
-        from morph.inplace import find  # noqa: PLC0415
+        from morph.inplace import look_up  # noqa: PLC0415
 
-        names, near, far = self._sides(src, dst)
-        return find(self._table(src.size), [self.rows(d) for d in names], near, far, after)
+        count = int(src.size)
+        table = self._known(GONE, after, src, dst)
+        table.columns["keep"].array[:count, 0] = after
+        args = [x for s in self._sides() for x in (s.rows, s.entries)]
+        look_up(table, *args, len(self._loose))
+        return table.columns["edge"].array[:count].copy()
+
+    def carry_out(
+        self, table: Table, counts: tuple[int, ...], places: tuple[int, ...], back: Array | None,
+        begin: int, flags: int = 0,
+    ) -> int:  # fmt: skip
+        """Run `morph.inplace.change`, and make room for what is inserted until there is enough.
+
+        Parameters
+        ----------
+        table : Table
+            What `table_for` gave, filled.
+        counts : tuple of int
+            Rows, of them given, deletes, updates; arcs to insert; and which of deletes and updates
+            are named by ends.
+        places : tuple of int
+            The first id never used, and how many dead ones are used before; head of their ring.
+        back : array or None
+            Each edge's reverse.
+        begin, flags : int
+            See there.
+
+        Returns
+        -------
+        int
+            0, or, below that, why nothing was done.
+        """
+        from morph.inplace import INSERTS, change  # noqa: PLC0415
+
+        edges = self.edges
+        self.stamp += 1
+        if not len(self._cell):
+            self._cell.extend(1)
+        while True:
+            sides = self._sides()
+            one, two = sides
+            short = change(
+                table, self.arcs(back), self._cell, one.rows, one.entries, one.places, one.arena,
+                two.rows, two.entries, two.places, two.arena,
+                *counts, len(self.points), len(edges), *places,
+                int(edges.words[TAIL]), edges.hidden("free").size - 1 if edges.deletes else 0,
+                one.limit, two.limit, flags, len(self._loose), begin, self.stamp,
+            )  # fmt: skip
+            if short <= 0:
+                break
+            for d in self._loose:
+                self._enlarge(d, counts[0])
+            begin = INSERTS
+        self._built.clear()
+        return int(short)
+
+    def arcs(self, back: Array | None) -> Table:
+        """What kernels of batches write of the edges, see `morph.loose.arc_view`."""
+        now = self.edges.version, self.points.version
+        if self._arcs is None or self._arcs_of != now or self._back is not back:
+            self._arcs = arc_view(self.edges, self.points, back)
+            self._arcs_of, self._back = now, back
+        return self._arcs
+
+    def began(self) -> bool:
+        """Whether the latest batch has changed anything."""
+        return int(self._cell.stamp[0]) == self.stamp
 
     def refresh(self) -> None:
         """Forget copies of loose rows, which have changed."""
         if self.loose:
             self._built.clear()
 
-    def _sides(self, src: Array, dst: Array) -> tuple[list[str], Array, Array]:
-        names: list[str] = [d for d in ("out", "in") if d in self._loose]
-        return (names, dst, src) if names == ["in"] else (names, src, dst)
+    def _sides(self) -> tuple[Loose, Loose]:
+        """The rows of both directions; where there is one alone, nothing stands for the other."""
+        if self._none is None:
+            self._none = Loose(self.points.device, 1, 1)
+        sides = [self.rows(d) for d in ("out", "in") if d in self._loose]
+        return sides[0], sides[1] if len(sides) > 1 else self._none
 
-    def _table(self, count: int) -> Table:
-        """Where a batch of so many edges lies: a launch takes threads by a table's capacity."""
-        large = count > SMALL
-        if large not in self._batches:
-            self._batches[large] = batch_table(self.points.device, 0 if large else SMALL)
-        return self._batches[large]
+    def _known(self, fate: int, ids: Array, src: Any, dst: Any) -> Table:
+        """A batch of edges that are known."""
+        table, turned = self.table_for(int(ids.size)), "out" not in self._loose
+        load(table, fate, ids, *((dst, src) if turned else (src, dst)))
+        return table
 
-    def _addresses(self) -> list[tuple[int, int]]:
-        return [(s.rows.capacity, s.limit) for s in self._loose.values()]
+    def table_for(self, count: int, told: bool = False) -> Table:
+        """Where a batch of so many edges lies: a launch takes threads by a table's capacity.
+
+        What is ``told`` of one lies elsewhere than what is to be carried out.
+        """
+        self.stamp += not told
+        weight = weight_of(self.edges)
+        key = count > SMALL, None if weight is None else weight.dtype, told
+        if key not in self._batches:
+            for other in [k for k in self._batches if k[1] != key[1]]:
+                del self._batches[other]
+            capacity = 0 if key[0] else SMALL
+            self._batches[key] = batch_table(self.points.device, capacity, key[1])
+        room_for(self._batches[key], count)
+        return self._batches[key]
 
     def _enlarge(self, direction: str, count: int) -> None:
         """Make room at an arena's end, of what is dead before it if that is much."""
+        self.moves += 1
         rows = self._loose[direction]
         top, dead = rows.shares()
         if 3 * dead > top:

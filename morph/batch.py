@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from morph.values import check_ids, prepare
 
 if TYPE_CHECKING:
     from morph.graph import Graph
+    from morph.table import Table
 
 FEW = 1 << 12  # values that the host checks at once: a GPU's answers to its questions take longer
 
@@ -46,6 +47,10 @@ class Applied:
         updates the last counts.
     """
 
+    GONE: ClassVar[int] = 1
+    NAMED: ClassVar[int] = 2
+    INSERTED: ClassVar[int] = 3
+
     inserted: Array
     deleted: Array
     deleted_src: Array
@@ -62,6 +67,38 @@ class Applied:
     _changes: int = field(default=-1, repr=False)
     _present: int = field(default=-1, repr=False)
     _since: int = field(default=-1, repr=False)  # `Graph.changes` before
+    _batch: Any = field(default=None, repr=False)  # what the arrays are made of when asked for
+
+    def __getattr__(self, name: str) -> Any:
+        if name in Applied.__slots__:
+            if name == "_batch" or self._batch is None:
+                raise AttributeError(name)
+            for n, a in self._batch.fields().items():
+                setattr(self, n, a)
+            return object.__getattribute__(self, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def rows(self) -> tuple[Table, int]:
+        """Give the changes as rows of a table, for kernels; they are there until the next batch.
+
+        Returns
+        -------
+        table : Table
+            ``edge``, its id; ``end``, its source and destination; ``fate``: ``GONE``, ``NAMED``
+            (its weight was set) or ``INSERTED``, 0 for none; ``weight``, what it was before, if
+            edges have one.
+            Edges at deleted points, which the index has not, are left out.
+        count : int
+            The rows that count; there may be more.
+        """
+        from morph.direct import rows_of  # noqa: PLC0415
+
+        return rows_of(self)
+
+    @property
+    def given(self) -> int:
+        """How many inserts were given: the first of ``inserted``."""
+        return self._given
 
     @property
     def present(self) -> int:
@@ -79,6 +116,9 @@ class Applied:
                 raise RuntimeError("present is counted before the graph changes again")
             self._present = _parallel(self._graph, self.inserted[: self._given])
         return self._present
+
+
+GONE, NAMED, INSERTED = Applied.GONE, Applied.NAMED, Applied.INSERTED
 
 
 def _parallel(g: Graph, ids: Array) -> int:

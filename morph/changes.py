@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from morph import direct
 from morph.batch import Applied, Batch
 from morph.device import Array, is_host
-from morph.dtypes import ID_LIMIT
 from morph.named import edges_to_delete, edges_to_update, points_to_delete
 from morph.store import COMMITTED, COUNT, HEAD, TAIL
 from morph.table import Table
@@ -27,10 +27,36 @@ SHARE = 4  # of batches that change more than this part of the edges, no index i
 Then = Callable[[Applied], object] | None
 
 
-def apply(g: Graph, batch: Batch, then: Then = None) -> Applied:
+def apply(
+    g: Graph, inserts: Any, deletes: Any, updates: Any, points: Any, nonnegative: bool, then: Then
+) -> Applied:  # fmt: skip
     """Do what `Graph.apply` promises."""
+    g.may_change()
+    told = None if then is None else _quietly(g, then)
     with g.device.active():
-        return _apply(g, batch, then)
+        plain = None
+        if points is None or getattr(points, "size", 1) == 0:
+            plain = direct.plain(g, inserts, deletes, updates)
+        if plain is not None:
+            moves = (plain.counts[0] + plain.counts[2]) * (1 if g.directed else 2)
+            if _follows(g, moves) and g._adjacency.has_out:
+                done = direct.carry_out(g, plain, nonnegative, told)
+                if done is not None:
+                    return done
+        return _apply(g, Batch.of(g, inserts, deletes, updates, points, nonnegative), told)
+
+
+def _quietly(g: Graph, then: Callable[[Applied], object]) -> Callable[[Applied], object]:
+    """Call it while nobody may change the graph."""
+
+    def told(applied: Applied) -> None:
+        g.telling = True
+        try:
+            then(applied)
+        finally:
+            g.telling = False
+
+    return told
 
 
 def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
@@ -40,12 +66,12 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
     points, absent, repeated = (
         points_to_delete(g, batch) if batch.points.size else (batch.points, 0, 0)
     )
-    gone, more = edges_to_delete(g, batch.deletes, points, back)
+    gone, order, more = edges_to_delete(g, batch.deletes, points, back)
     absent, repeated = absent + more[0], repeated + more[1]
     changed, values, more = edges_to_update(g, batch.updates, gone, back)
     absent, repeated = absent + more[0], repeated + more[1]
     asarray = g.device.asarray
-    points, gone, changed = asarray(points), asarray(gone), asarray(changed)
+    points, gone, changed, order = map(asarray, (points, gone, changed, order))
     values = values if values is None else asarray(values)
     given = _with_reverses(g, batch)
     total = int(given["src"].size) if given else 0
@@ -53,7 +79,9 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
         edges.allow_deletes()
     if points.size:
         g.points.allow_deletes()
-    ids, fresh = _places(edges, total)
+    capacity = edges.capacity
+    first, again = direct.places(edges, total)
+    ids, fresh = _ids(edges, first, again, total), total - again
     undo = list[Callable[[], None]]()
     moves = total + int(gone.size)
     loose = _follows(g, moves)
@@ -66,7 +94,7 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
         g, batch.count, _since=g.changes,
     )  # fmt: skip
     try:
-        for table, dead in ((edges, gone), (g.points, points)):
+        for table, dead in ((edges, order), (g.points, points)):
             if dead.size:
                 _bury(table, dead, undo)
         if changed.size and weighted:
@@ -95,6 +123,7 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
     except BaseException:
         for step in reversed(undo):
             step()
+        direct.shrink(edges, capacity)
         raise
     return applied
 
@@ -138,29 +167,14 @@ def _put(array: Array, at: Array, values: Any) -> None:
 # --- rows come and go ----------------------------------------------------------------------------
 
 
-def _places(edges: Table, count: int) -> tuple[Array, int]:
-    """Ids for new rows: behind the others while there is room, else those of dead rows first.
-
-    The second value is how many of them were never used.
-    """
-    xp, words, first = edges.device.xp, edges.words, len(edges)
-    free = int(words[COMMITTED]) - min(int(words[HEAD]), int(words[COMMITTED]))
-    if first + count <= edges.capacity or not free:
-        _enlarge(edges, first + count)
-        return xp.arange(first, first + count, dtype=np.int32), count
-    again = min(free, count)
-    _enlarge(edges, first + count - again)
-    words = edges.words
-    head, ring = int(words[HEAD]), edges.hidden("free")
-    old = ring[xp.arange(head, head + again) & (ring.size - 1)]
+def _ids(edges: Table, first: int, again: int, count: int) -> Array:
+    """Ids for new rows, see `morph.direct.places`."""
+    xp, words = edges.device.xp, edges.words
     new = xp.arange(first, first + count - again, dtype=np.int32)
-    return xp.concatenate([old, new]), count - again
-
-
-def _enlarge(edges: Table, rows: int) -> None:
-    """Have memory for so many rows: by a quarter more, since edges are most of a graph."""
-    if rows > edges.capacity:
-        edges.resize(max(rows, min(edges.capacity + edges.capacity // 4 + 16, ID_LIMIT)))
+    if not again:
+        return new
+    head, ring = min(int(words[HEAD]), int(words[COMMITTED])), edges.hidden("free")
+    return xp.concatenate([ring[xp.arange(head, head + again) & (ring.size - 1)], new])
 
 
 def _insert(

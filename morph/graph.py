@@ -9,7 +9,7 @@ import numpy as np
 
 from morph.adjacency import Adjacency
 from morph.arrange import Rows
-from morph.batch import Applied, Batch
+from morph.batch import Applied
 from morph.changes import Then, apply, pair_up
 from morph.compact import compact
 from morph.device import Array, Device, device
@@ -56,7 +56,8 @@ class Graph(Making):
     kind: ClassVar[str] = "graph"
     __slots__ = (
         "__weakref__", "_adjacency", "_made", "_pairs", "changes", "device", "directed",
-        "edge_order", "edges", "kept", "name", "out_identity", "points", "tables", "version",
+        "edge_order", "edges", "kept", "name", "out_identity", "points", "tables", "telling",
+        "version",
     )  # fmt: skip
 
     def __init__(self, device: str | Device = "cpu", directed: bool = True) -> None:
@@ -66,7 +67,7 @@ class Graph(Making):
         self.tables: dict[str, Table] = {}
         self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
         self.version = self.changes = 0
-        self.out_identity = False
+        self.out_identity = self.telling = False
         self._pairs: Array | None = None  # each edge's reverse
         self.edge_order: Array | None = None
         self._made = 0  # edges that edge_order tells of
@@ -125,6 +126,16 @@ class Graph(Making):
         """Have the adjacency built anew: points or edges came, went, or have other ends."""
         self._pairs = reverses
         self.points_changed()
+
+    def may_change(self) -> None:
+        """Refuse a change while ``then`` of `apply` runs: what fails there is put back.
+
+        Raises
+        ------
+        RuntimeError
+        """
+        if self.telling:
+            raise RuntimeError("`then` of Graph.apply may not change points and edges of the graph")
 
     def points_changed(self, appended: bool = False) -> None:
         """Have the adjacency built anew: points came or went.
@@ -216,6 +227,7 @@ class Graph(Making):
             raise ValueError(self.edges.no_column(by))
         if by is not None and self.edges.columns[by].size:
             raise ValueError(f"edges cannot be sorted by {by!r}, which is a vector")
+        self.may_change()
         self._adjacency.sort_by(by)
         self.out_identity = False
         self.version += 1
@@ -246,7 +258,7 @@ class Graph(Making):
             Refuse weights below 0, and NaN.
         then : callable, optional
             Called with what was applied, when the graph has changed.  If it raises, the graph is
-            put back as it was.
+            put back as it was.  It may not change the graph itself (RuntimeError).
 
         Returns
         -------
@@ -265,8 +277,7 @@ class Graph(Making):
 
         Edges keep their ids until `compact`; a deleted edge's id may be given to a later one.
         """
-        batch = Batch.of(self, inserts, deletes, updates, delete_points, nonnegative)
-        return apply(self, batch, then)
+        return apply(self, inserts, deletes, updates, delete_points, nonnegative, then)
 
     def reverses(self) -> Array:
         """Give each edge's reverse in a graph that is not directed; -1 for dead edges.
@@ -399,6 +410,7 @@ class Graph(Making):
         dropped; sets keep the components of the live rows.  Ids change: rows held by the caller
         do not follow.
         """
+        self.may_change()
         xp, count = self.device.xp, len(self.edges)
         offsets, ids = self._adjacency.index("out")
         with self.device.active():

@@ -179,6 +179,8 @@ class Launch:
     def run(self, args: tuple[Any, ...], where: Where, alone: bool = False) -> Any:
         """Launch, by one thread of a CPU if ``alone``; replay until every item has run."""
         compiled, shared = self.compiled, self.scratch
+        for slot in compiled.reshapes:
+            self.objects[slot].may_change()
         values = [
             args[o] if isinstance(o, int) else self._captured(o, where) for o in compiled.origins
         ]

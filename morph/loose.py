@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from morph.column import Column
 from morph.device import Array, Device, is_host
 from morph.dtypes import ID_LIMIT, vec
 from morph.store import COUNT
@@ -169,31 +170,85 @@ def fill(table: Table) -> None:
     table.settle()
 
 
-def batch_table(device: Device, capacity: int) -> Table:
-    """Where a batch lies while it is applied: a record of 32 bytes for each edge."""
-    two, one = vec(np.int32, 2), np.int32
-    made = Table("batch", device, capacity, end=two, rank=two, edge=one, keep=one, far=one, at=one)
-    made.pack("end", "rank", "edge", "keep", "far", "at")
+def batch_table(device: Device, capacity: int, weight: Any) -> Table:
+    """Where a batch lies while it is carried out.
+
+    ``a``, ``b`` and ``given`` are what was given: an edge's id, or its ends, and its weight; beside
+    them lies what is found: the edge, its ends, its weight before (if ``weight`` is their type),
+    and what becomes of it.  The rest is what the kernels work with.
+    """
+    two, one, wide = vec(np.int32, 2), np.int32, np.int64
+    made = Table("batch", device, capacity, a=wide, b=wide, end=two, rank=two, edge=one, fate=one,
+                 keep=two, far=two, at=two)  # fmt: skip
+    given, found = ["a", "b"], ["end", "rank", "edge", "fate"]
+    if weight is not None:
+        made.add("given", weight), made.add("weight", weight)
+        given, found = [*given, "given"], [*found, "weight"]
+    made.pack(found, ("keep", "far", "at"), *([given] if device.kind == "cuda" else []))
+    fill(made)
     return made
 
 
-def load(table: Table, ids: Array, src: Any, dst: Any) -> None:
-    """Put the edges of a batch into its table."""
-    count = int(ids.size)
+def arc_view(graph_edges: Table, points: Table, back: Array | None) -> Table:
+    """The memory of the edges' table, so that kernels of batches write it as no others may.
+
+    ``src``, ``dst``, ``weight``, ``died``, ``back`` (the reverse) by edge; ``ring``, that of
+    dead edges; ``lost``, which points are dead; ``word``, the table's counters.  What there is none
+    of has one row.
+    """
+    device, edges = graph_edges.device, graph_edges
+    made = Table("arcs", device)
+    arrays = {c: (edges.columns[c].array, edges.columns[c].stride) for c in ("src", "dst")}
+    arrays["word"] = edges.meta, 8
+    weight = weight_of(edges)
+    if weight is not None:
+        arrays["weight"] = weight.array, weight.stride
+    nothing = device.zeros(1, np.int32)
+    dead, lost = (t.hidden("dead") if t.deletes else device.zeros(1, np.uint8)
+                  for t in (edges, points))  # fmt: skip
+    free = edges.hidden("free") if edges.deletes else nothing
+    for name, a in (("died", dead), ("lost", lost), ("ring", free),
+                    ("back", nothing if back is None else back)):  # fmt: skip
+        arrays[name] = a, a.dtype.itemsize
+    for name, (a, stride) in arrays.items():
+        made.columns[name] = Column(name, a.dtype, 0, None, a.dtype.type(0), stride, a)
+    made.capacity = ID_LIMIT
+    fill(made)
+    made._changed()
+    return made
+
+
+def weight_of(edges: Table) -> Column | None:
+    """The column of weights, if there is one of numbers."""
+    weight = edges.columns.get("weight")
+    return weight if weight is not None and not weight.size and weight.dtype.kind in "iuf" else None
+
+
+def room_for(table: Table, count: int) -> None:
+    """Have a batch of so many rows; on a GPU those there is memory for are always in use."""
     if table.capacity < count:
+        table.words[COUNT] = 0
         table.resize(max(count, 16))
+        fill(table)
+    if table.words is table.meta:
+        table.meta[COUNT] = count
+
+
+def load(table: Table, fate: int, ids: Array, near: Any, far: Any) -> None:
+    """Put edges that are known into a batch's table, all to share one fate."""
+    count = int(ids.size)
+    room_for(table, count)
     with table.device.active():
-        if table.device.kind == "cuda" and all(map(is_host, (ids, src, dst))):
+        if table.device.kind == "cuda" and all(map(is_host, (ids, near, far))):
             rec = table._records[0]
             row = np.zeros((count, rec.stride // 4), np.int32)
-            edge, end = rec.offset("edge") // 4, rec.offset("end") // 4
-            row[:, edge], row[:, end], row[:, end + 1] = ids, src, dst
+            edge, end, what = (rec.offset(c) // 4 for c in ("edge", "end", "fate"))
+            row[:, edge], row[:, end], row[:, end + 1], row[:, what] = ids, near, far, fate
             rec.buffer[: row.nbytes].set(row.reshape(-1).view(np.uint8))
         else:
-            asarray = table.device.asarray
-            table.columns["edge"].array[:count] = asarray(ids)
-            both = table.columns["end"].array
-            both[:count, 0] = asarray(src)
-            both[:count, 1] = asarray(dst)
-    table.words[COUNT] = count
-    table.settle()
+            asarray, columns = table.device.asarray, table.columns
+            columns["edge"].array[:count] = asarray(ids)
+            columns["fate"].array[:count] = fate
+            both = columns["end"].array
+            both[:count, 0] = asarray(near)
+            both[:count, 1] = asarray(far)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ROUNDS = 8  # of looking for further edges of one pair, before all edges are sorted
 
 
-def _take(device: Device, array: Array, at: Array) -> Array:
+def take(device: Device, array: Array, at: Array) -> Array:
     """Elements of an array of the device, where ``at`` lies."""
     if is_host(at) and not is_host(array):
         return device.to_host(array[device.asarray(at)])
@@ -32,14 +32,14 @@ def _of_kind(a: Array, like: Array, device: Device) -> Array:
 
 def _among(device: Device, ids: Array, ascending: Array) -> Array:
     """Which ids are among some that ascend."""
-    xp: Any = _module(device, ids)
+    xp: Any = module_of(device, ids)
     if not ascending.size:
         return xp.zeros(ids.size, bool)
     at = xp.minimum(xp.searchsorted(ascending, ids), ascending.size - 1)
     return ascending[at] == ids
 
 
-def _module(device: Device, a: Array) -> Any:
+def module_of(device: Device, a: Array) -> Any:
     """NumPy, or CuPy where the array lies on a GPU."""
     return np if is_host(a) else device.xp
 
@@ -49,10 +49,10 @@ def points_to_delete(g: Graph, batch: Batch) -> tuple[Array, int, int]:
     asked = batch.points
     if not asked.size:
         return asked, 0, 0
-    points = _unique(_module(g.device, asked), asked)
+    points = _unique(module_of(g.device, asked), asked)
     repeated, absent = int(asked.size - points.size), 0
     if points.size and g.points.deletes:
-        alive = _take(g.device, g.points.hidden("dead"), points) == 0
+        alive = take(g.device, g.points.hidden("dead"), points) == 0
         absent = int(points.size) - int(alive.sum())
         points = points[alive]
     if points.size and batch.count:
@@ -67,19 +67,30 @@ def points_to_delete(g: Graph, batch: Batch) -> tuple[Array, int, int]:
 
 def edges_to_delete(
     g: Graph, named: Named, points: Array, back: Array | None
-) -> tuple[Array, tuple[int, int]]:
-    """Ids of the edges to delete, ascending; how many are absent, how many named again."""
+) -> tuple[Array, Array, tuple[int, int]]:
+    """Ids of the edges to delete, ascending; how many are absent, how many named again.
+
+    The second array has them as they are mentioned, then the arcs back, then those of points: so
+    their ids are used again.
+    """
     if not named.count and not points.size:
-        return none(g.device), (0, 0)
+        return none(g.device), none(g.device), (0, 0)
     found, absent = _found(g, named, many=True)
-    xp = _module(g.device, found)
-    turned = found if back is None else _take(g.device, back, found)
-    once = _unique(xp, xp.minimum(found, turned))
-    ids = once if back is None else _unique(xp, xp.concatenate([found, turned]))
+    xp = module_of(g.device, found)
+    turned = found if back is None else take(g.device, back, found)
+    once = first_mentions(xp, xp.minimum(found, turned))
+    order = found[once]
+    if back is not None:
+        forth, again = order, turned[once]
+        order = xp.concatenate([forth, again[again != forth]])
+    ids = xp.sort(order)
     if points.size:
         xp, at = g.device.xp, _edges_at(g, g.device.asarray(points), back)
-        ids = _unique(xp, xp.concatenate([g.device.asarray(ids), at]))
-    return ids, (absent, int(found.size - once.size))
+        ids, order = g.device.asarray(ids), g.device.asarray(order)
+        at = _unique(xp, at)
+        order = xp.concatenate([order, at[~_among(g.device, at, ids)]])
+        ids = xp.sort(order)
+    return ids, order, (absent, int(found.size - once.size))
 
 
 def _edges_at(g: Graph, points: Array, back: Array | None) -> Array:
@@ -104,8 +115,8 @@ def edges_to_update(
     if not named.count:
         return none(g.device), named.weight, (0, 0)
     ids, absent, where = _found(g, named, many=False, without=gone, places=True)
-    xp, count = _module(g.device, ids), int(ids.size)
-    turned = ids if back is None else _take(g.device, back, ids)
+    xp, count = module_of(g.device, ids), int(ids.size)
+    turned = ids if back is None else take(g.device, back, ids)
     once = _unique(xp, xp.minimum(ids, turned))
     if back is not None:
         ids, where = xp.concatenate([ids, turned]), xp.concatenate([where, where])
@@ -130,9 +141,9 @@ def _found(
     edges = g.edges
     if named.ids is not None:
         ids = named.ids
-        live: Any = _module(g.device, ids).ones(ids.size, bool)
+        live: Any = module_of(g.device, ids).ones(ids.size, bool)
         if edges.deletes and ids.size:
-            live &= _take(g.device, edges.hidden("dead"), ids) == 0
+            live &= take(g.device, edges.hidden("dead"), ids) == 0
         if without is not None and without.size:
             live &= ~_among(g.device, ids, _of_kind(without, ids, g.device))
     else:
@@ -146,7 +157,9 @@ def _found(
         ids, live = (_of_kind(a, named.src, g.device) for a in (ids, live))
     found = ids[live].astype(np.int32)
     absent = int(ids.size - found.size)
-    return (found, absent, _module(g.device, live).flatnonzero(live)) if places else (found, absent)
+    return (
+        (found, absent, module_of(g.device, live).flatnonzero(live)) if places else (found, absent)
+    )
 
 
 def _search(
@@ -211,6 +224,17 @@ def _search_rows(
             return found
         found[again] = g._adjacency.find(src[again], dst[again], found[again])
     return found if without is None else None
+
+
+def first_mentions(xp: Any, ids: Array) -> Array:
+    """Where each id stands first, in order of their mention."""
+    if ids.size < 2:
+        return xp.arange(ids.size)
+    words = (ids.astype(np.int64) << 32) | xp.arange(ids.size)
+    words.sort()
+    first = xp.ones(ids.size, bool)
+    first[1:] = (words[1:] >> 32) != (words[:-1] >> 32)
+    return xp.sort(words[first] & 0xFFFFFFFF)
 
 
 def _unique(xp: Any, ids: Array) -> Array:

@@ -405,8 +405,8 @@ class Store:
         """
         array = column.array if array is None else array
         if type(value) is int and self._words is self.meta and not column.ref:
-            if column.dtype.kind in "iuf":
-                array[key] = value  # NumPy checks the range
+            if column.dtype.kind in "iu" or (column.dtype.kind == "f" and abs(value) < 1 << 15):
+                array[key] = value  # NumPy checks the range of integers
                 return
         a = converted(self, column, value)
         with self.device.active():

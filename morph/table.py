@@ -153,6 +153,7 @@ class Table(Store):
         TypeError, ValueError, OverflowError
             If a value does not suit its column.  The table is unchanged then.
         """
+        self._may_change()
         given = bind(self, values, named)
         words = self.words
         again = int(words[HEAD]) < int(words[COMMITTED])
@@ -191,6 +192,7 @@ class Table(Store):
             If the arrays differ in length, or values do not suit their column.  The table is
             unchanged then.
         """
+        self._may_change()
         n, checked = prepare(self, None if n is None else int(n), arrays)
         first = len(self)
         self._room(first + n)
@@ -218,6 +220,8 @@ class Table(Store):
 
     def assign(self, column: Column, key: Any, value: Any, array: Array = None) -> None:
         """Write to a column, see `Store.assign`; the graph learns of edges' new ends."""
+        if column.name in ("src", "dst"):
+            self._may_change()
         super().assign(column, key, value, array)
         if self.name == "edges" and column.name in ("src", "dst"):
             self.changed()
@@ -242,6 +246,7 @@ class Table(Store):
         ValueError
             If an id is not in use.  Nothing is deleted then.
         """
+        self._may_change()
         xp, count = self.device.xp, len(self)
         if isinstance(ids, (Row, int)):
             ids = [ids]
@@ -278,6 +283,7 @@ class Table(Store):
         ValueError
             If ``n`` is not from 0 to the number of rows, or a row is deleted.
         """
+        self._may_change()
         if not 0 <= n <= len(self):
             raise ValueError(f"{self.name}: there are {len(self)} rows, not {n}")
         if self.live < len(self):
@@ -285,6 +291,10 @@ class Table(Store):
         self.words[COUNT] = n
         self.settle()
         self.changed()
+
+    def _may_change(self) -> None:
+        if self.graph is not None and self.name in ("points", "edges"):
+            self.graph.may_change()
 
     def changed(self, appended: bool = False) -> None:
         """Tell the graph that rows came or went; or that there are more ``appended`` ones only."""
@@ -299,6 +309,8 @@ class Table(Store):
         Rows keep their order.  References to dead rows become -1; items of collections that were
         dead rows are dropped; sets keep the components of the live rows.
         """
+        if self.graph is not None:
+            self.graph.may_change()
         if compact([self], self.graph.tables.values() if self.graph else [self]):
             self.changed()
 

@@ -89,7 +89,7 @@ def cast(a: Array, column: Column, rows: int, where: str) -> Array:
     ValueError
         If a reference is out of range.
     OverflowError
-        If an integer does not fit.
+        If an integer does not fit, or what is finite would become infinite.
     """
     if column.ref:
         check_ids(a, rows, where, column.ref, lowest=-1)
@@ -99,7 +99,21 @@ def cast(a: Array, column: Column, rows: int, where: str) -> Array:
         if low < info.min or high > info.max:
             value = low if low < info.min else high
             raise OverflowError(f"{where}: {value} does not fit {column!r}")
+    elif column.dtype.kind == "f" and a.size and not np.can_cast(a.dtype, column.dtype):
+        return _real(a, column, where)
     return a.astype(column.dtype, copy=False)
+
+
+def _real(a: Array, column: Column, where: str) -> Array:
+    """Convert to a float of less range; what is finite stays so."""
+    with np.errstate(over="ignore"):
+        made = a.astype(column.dtype)
+    if bool(abs(made).max() == np.inf) or bool((made != made).any()):  # NaN hides the largest
+        beyond = (abs(made) == np.inf) & (abs(a) != np.inf)
+        if bool(beyond.any()):
+            value = a[beyond].reshape(-1)[:1]
+            raise OverflowError(f"{where}: {value[0].item()} does not fit {column!r}")
+    return made
 
 
 def check_ids(a: Array, rows: int, where: str, table: str, lowest: int = 0) -> None:

@@ -370,3 +370,79 @@ def test_dead_edges_have_no_reverse():
         g.apply(([1], [0], [7]), then=fails)
     assert (g.reverses()[gone] == -1).all()
     validate.index(g)
+
+
+@morph.kernel
+def die(e):
+    e.delete()
+
+
+@pytest.mark.parametrize("loose", [False, True])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda g: g.apply(deletes=[1]),
+        lambda g: g.edges.delete(1),
+        lambda g: g.points.new(),
+        lambda g: g.edges.extend(1, src=0, dst=1),
+        lambda g: g.edges.src.__setitem__(0, 2),
+        lambda g: g.compact(),
+        lambda g: g.sort_edges(),
+        lambda g: morph.foreach(g.edges, die),
+    ],
+)
+def test_who_is_told_of_a_batch_changes_nothing(in_place, change, loose):
+    g = small("python")
+    if loose:
+        g.adjacency("out")
+    g.apply(([0], [4], [1]))
+    model = Model(g)
+    for then in (lambda _: change(g), lambda _: len(g.edges)):
+        try:
+            g.apply(([0], [3], [1]), [2], then=then)
+        except RuntimeError as error:
+            assert "`then` of Graph.apply may not change" in str(error)
+            model.check()
+    assert len(g.edges) == 7 and g.edges.is_dead(2)
+    g.points.new()
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_ids_do_not_tell_which_way_a_batch_went(in_place, directed):
+    """A journal's batches are applied again, whether there is an index by then or not."""
+    rng = np.random.default_rng(2)
+    src, dst = rng.integers(0, 9, (2, 40))
+    graphs = [
+        morph.Graph.from_edges(src, dst, weight=src, n=9, symmetrize=not directed, device="cpu")
+        for _ in range(2)
+    ]
+    graphs[1].adjacency("out")
+    graphs[0].sort_edges("weight"), graphs[1].adjacency("in")
+    for g in graphs:
+        g.apply(updates=([0], [1]))
+    assert graphs[1].loose and not graphs[0].loose
+    for k in range(60):
+        ids, ends = graphs[0].edges.ids(), rng.integers(0, 9, (2, 1 + k % 7))
+        some = rng.choice(ids, 3)  # some twice, some with their arcs back
+        gone = (
+            some if k % 3 else tuple(graphs[0].edges.columns[c].array[some] for c in ("src", "dst"))
+        )
+        named = (rng.choice(ids, 3), rng.integers(0, 9, 3))
+        if k % 5 == 4:  # refused, where there may be no room
+            ends = np.full((2, 20), 3)
+            ends[1, -1] = 9
+        done = []
+        for g in graphs:
+            try:
+                done.append(g.apply((*ends, ends[0]), gone, named))
+            except ValueError as error:
+                done.append(str(error))
+        if k % 5 == 4:
+            assert done[0] == done[1]
+        else:
+            assert done[0].inserted.tolist() == done[1].inserted.tolist()
+            assert (done[0].absent, done[0].repeated) == (done[1].absent, done[1].repeated)
+        a, b = (g.edges for g in graphs)
+        assert a.capacity == b.capacity and a.ids().tolist() == b.ids().tolist()
+        assert a.weight.array[ids].tolist() == b.weight.array[ids].tolist()
+    validate.index(graphs[1])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -103,10 +105,45 @@ def test_options_that_do_not_go_together(tmp_path):
                                                     " other\n")  # fmt: skip
     (tmp_path / "g.gr").write_text(GR)
     result = CliRunner().invoke(main, ["sssp", str(tmp_path / "g.gr"), "--verify"])
-    assert (result.exit_code, result.stderr) == (2, "morph: --batch and --verify belong to"
-                                                    " --updates\n")  # fmt: skip
+    assert (result.exit_code, result.stderr) == (2, "morph: --batch, --verify and --log"
+                                                    " belong to --updates\n")  # fmt: skip
     result = morph_sssp(tmp_path, "+ 0 1 nan\n", graph="0 1 2.5\n", name="g.txt")
     assert result.stderr.endswith("u.txt:1: weight: nan is not a weight\n")
+
+
+def test_a_process_that_is_killed_goes_on(tmp_path):
+    """By number, too: edges inserted before have theirs."""
+    updates = "+ 0 3 4\n+ 3 1 1\n\n- 0 1 0\n\n= 0 3 2 5\n- 0 1 4\n\n- 3 1 6\n\n+ 2 1 1\n"
+    whole = morph_sssp(tmp_path, updates, "-o", tmp_path / "want.npy")
+    command = [sys.executable, "-m", "morph", "sssp", tmp_path / "g.gr", "--device", "cpu",
+               "--log", tmp_path / "kept", "--updates", "-"]  # fmt: skip
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path
+    ) as running:
+        running.stdin.write(b"".join(x + b"\n" for x in updates.encode().split(b"\n")[:5]))
+        running.stdin.flush()
+        said = [running.stdout.readline() for _ in range(2)]
+        running.kill()
+    assert [x[:8] for x in said] == [b"batch 1:", b"batch 2:"]
+    options = "--log", tmp_path / "kept"
+    refused = morph_sssp(tmp_path, updates, *options)
+    assert refused.exit_code == 2 and "add --resume to go on with it" in refused.stderr
+    out = tmp_path / "found.npy"
+    result = morph_sssp(tmp_path, updates, *options, "--resume", "--verify", "-o", out)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines()[0].startswith("batch 3:")
+    assert np.load(out).tolist() == np.load(tmp_path / "want.npy").tolist()
+    lines = [[x.rsplit(";", 2)[0] for x in r.stdout.splitlines() if x.startswith("batch")]
+             for r in (result, whole)]  # fmt: skip
+    assert lines[0] == lines[1][2:]
+    again = morph_sssp(tmp_path, "+ 3 2 1\n", *options, "--resume", "--json", stdin=True)
+    assert json.loads(again.stdout)["resumed_after"] == 5
+    short = morph_sssp(tmp_path, "+ 3 2 1\n", *options, "--resume")
+    assert "the log has 6 batches, 5 more than this file" in short.stderr
+    other = morph_sssp(tmp_path, updates, *options, "--resume", graph="p sp 9 1\na 1 2 3\n")
+    assert "has 4 vertices" in other.stderr and other.exit_code == 2
+    alone = morph_sssp(tmp_path, updates, "--resume")
+    assert alone.stderr == "morph: --resume belongs to --log\n"
 
 
 ends = st.integers(0, 5)

@@ -344,3 +344,17 @@ def test_extend_checks_lengths():
         with pytest.raises(TypeError):
             t.extend(**kwargs)
     assert snapshot(t) == before
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32])
+def test_what_is_finite_stays_so(kind):
+    t = Table("t", "cpu", x=kind)
+    t.extend(2, x=[1, 2])
+    for value in (1e300, [1.0, -1e300], 10**18 if kind == np.float16 else -1e39):
+        with pytest.raises(OverflowError, match=r"t.x: -?1.*does not fit x: f"):
+            t.x[:] = value
+    with pytest.raises(OverflowError, match="fill of 'y': 1e.300 does not fit"):
+        t.add("y", kind, fill=1e300)
+    assert t.x[:].tolist() == [1, 2]
+    t.x[:] = [np.inf, np.nan]
+    assert t.x[0] == np.inf and t.x[1] != t.x[1]

@@ -126,9 +126,6 @@ class DynamicSSSP(Dynamic):
         found = sssp(graph, self.sources, predecessors=True)
         return found.distance, found.predecessor
 
-    def _costs(self, weight: Any) -> Any:
-        return weight.astype(self._dtype, copy=False)
-
     def _delta(self) -> Any:
         weight = self.graph.edges.weight.array[live_edges(self.graph)]
         if weight.dtype.kind == "f":
@@ -215,9 +212,6 @@ class DynamicBFS(Dynamic):
             found.distance < 0, far, found.distance
         ), found.predecessor
 
-    def _costs(self, weight: Any) -> Any:
-        return 1
-
     def _delta(self) -> Any:
         return LEVELS
 
@@ -273,9 +267,6 @@ class DynamicComponents(Dynamic):
         label = connected_components(self.graph).label
         xp = self.graph.device.xp
         return xp.where(label < 0, xp.arange(label.size, dtype=np.int32), label), None
-
-    def _costs(self, weight: Any) -> Any:
-        return 0
 
     def _delta(self) -> Any:
         return len(self._tree) // WINDOWS

@@ -19,7 +19,7 @@ import numpy as np
 from morph.algorithms import repair as steps
 from morph.collect import Collection, Flag
 from morph.graph import Graph
-from morph.prelude import i32
+from morph.prelude import i32, i64
 from morph.table import Table
 
 ALONE = 1 << 15  # points that one thread of a CPU repairs before it asks the others
@@ -67,10 +67,10 @@ class Dynamic:
         self._far, self._most = dtype.type(far), dtype.type(most)
         device = graph.device
         self._tree = Table("tree", device, value=dtype, predecessor=i32, kept=dtype)
-        self._changes = Collection(
-            device=device, name="changes", src=i32, dst=i32, before=dtype, after=dtype
+        tree, cell = (
+            self._tree,
+            Table("cell", device, least=dtype, limit=dtype, ready=i32, batch=i64),
         )
-        tree, cell = self._tree, Table("cell", device, least=dtype, limit=dtype, ready=i32)
         cell.extend(1)
         self._now, self._then, self._loose = (Collection(tree) for _ in range(3))
         self._near, self._next, self._later, self._rest = (
@@ -78,7 +78,7 @@ class Dynamic:
         )
         self._log = Collection(tree, predecessor=i32, value=dtype)
         self._cell, self._lost = cell, Flag(device)
-        self._touched = False
+        self._touched, self._batch = False, 0
         self._seen = -1
         self._saved: tuple[Any, Any] | None = None
         self.refresh()
@@ -87,10 +87,6 @@ class Dynamic:
 
     def _solve(self) -> tuple[Any, Any]:
         """Compute all values, and the predecessors (None: attach them)."""
-        raise NotImplementedError
-
-    def _costs(self, weight: Any) -> Any:
-        """What edges of these weights cost, None if they have none; one number if all the same."""
         raise NotImplementedError
 
     def _delta(self) -> Any:
@@ -201,9 +197,9 @@ class Dynamic:
         self._check(applied)
         self._lengthen()
         n = len(self._tree)
-        count = self._describe(applied)
+        changes, count = applied.rows()
         most = int(self.share * n)
-        self._log.clear()
+        self._batch += 1
         self._touched = True
         if count > 8 * most:
             return self._anew(0)
@@ -214,61 +210,27 @@ class Dynamic:
         while True:
             run = steps.repair.alone if patience < most else steps.repair
             result = run(
-                self.graph, self._tree, self._changes, *lists, self._log, self._loose, self._cell,
+                self.graph, self._tree, changes, count, *lists, self._log, self._loose, self._cell,
                 self._lost, self._cost, self._start, self._far, self._most, self._window,
-                stage, patience,
+                stage, patience, self._batch,
             )  # fmt: skip
-            rounds += abs(result) // 4
             if result >= 0:
+                result, affected = divmod(result, steps.ABOVE)
+                rounds += result // 4
                 break
+            rounds += -result // 4
             if patience >= most:
                 return self._anew(rounds)
             lists, patience, stage = self._swapped(lists), most, abs(result) % 4
         if result % 4:
             self._refuse_overflow()
-        return "repaired", len(self._log), rounds
+        return "repaired", affected, rounds
 
     def _swapped(self, lists: tuple[Collection, ...]) -> tuple[Collection, ...]:
         """Name the lists as the program did when it stopped: those read from have items."""
         now, then, near, following, later, rest = lists
         pairs = (now, then), (near, following), (later, rest)
         return tuple(x for a, b in pairs for x in ((b, a) if len(b) else (a, b)))
-
-    def _describe(self, applied: Any) -> int:
-        """Write the list of changes; gives its length."""
-        edges, changes = self.graph.edges, self._changes
-        columns = {c: edges.columns[c].array for c in ("src", "dst")}
-        none = self._dtype.type(-1)
-        changes.clear()
-        with self.graph.device.active():
-            if applied.deleted.size:
-                pick = self._between_points(applied.deleted_src, applied.deleted_dst)
-                ends = {"src": applied.deleted_src[pick], "dst": applied.deleted_dst[pick]}
-                gone = self._costs(_of(applied.deleted_weight, pick))
-                changes.extend(**ends, before=gone, after=none)
-            if applied.updated.size:
-                ids = applied.updated
-                pick = self._between_points(*(a[ids] for a in columns.values()))
-                ends = {name: a[ids][pick] for name, a in columns.items()}
-                old, new = (
-                    self._costs(_of(w, pick)) for w in (applied.old_weight, applied.new_weight)
-                )
-                changes.extend(**ends, before=old, after=new)
-            if applied.inserted.size:
-                ids = applied.inserted
-                weight = edges.columns.get("weight")
-                cost = self._costs(None if weight is None else weight.array[ids])
-                ends = {name: a[ids] for name, a in columns.items()}
-                changes.extend(**ends, before=none, after=cost)
-        return len(changes)
-
-    def _between_points(self, src: Any, dst: Any) -> Any:
-        """Pick the edges that are in the index: who deletes a point may leave its edges."""
-        if self.graph.whole:
-            return slice(None)
-        points, xp = self.graph.points, self.graph.device.xp
-        there = xp.minimum(src, dst) >= 0
-        return there & points.alive[src] & points.alive[dst] if points.deletes else there
 
     def _lengthen(self) -> None:
         """Have a row for every point."""
@@ -321,7 +283,7 @@ class Dynamic:
             if self._saved is not None:
                 kept[:], before[:] = self._saved
                 value[:] = kept
-            elif self._touched and len(log):
+            elif self._touched and int(self._cell.batch.array[0]) == self._batch and len(log):
                 item, predecessor, old = (
                     getattr(log, c).array for c in ("item", "predecessor", "value")
                 )
@@ -352,7 +314,3 @@ class Dynamic:
         self._follow_others()
         with self.graph.device.active():
             return self._tree.predecessor.array.copy()
-
-
-def _of(column: Any, pick: Any) -> Any:
-    return None if column is None else column[pick]

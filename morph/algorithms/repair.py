@@ -19,16 +19,22 @@ proportional to the graph.  One launch.
 
 from __future__ import annotations
 
+from morph.batch import Applied
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_cas, atomic_exch, atomic_min, i32
 
+GONE, NAMED, INSERTED = Applied.GONE, Applied.NAMED, Applied.INSERTED
+ABOVE = 2**32  # what is told beside the length of a list is a multiple of it
 NONE = 2**31 - 1  # the predecessor of a point that has changed, until it is attached
 
 
 @kernel
-def cut(c, tree, now, log):
-    u, v = tree[c.src], tree[c.dst]
-    if v.predecessor == u.id and u.value + c.before == v.value:
+def cut(c, g, tree, cost, now, log):
+    u, v = tree[c.end[0]], tree[c.end[1]]
+    dearer = True
+    if c.fate == NAMED:
+        dearer = cost(g.edges[c.edge]) > cost(c)
+    if dearer and v.predecessor == u.id and u.value + cost(c) == v.value:
         if atomic_cas(v.predecessor, u.id, NONE) == u.id:
             now.add(v)
             log.add(v, predecessor=u.id, value=v.value)
@@ -66,11 +72,11 @@ def pull(entry, g, tree, cost, start, far, most, later, cell, lost):
 
 
 @kernel
-def offer(c, tree, most, later, log, cell, lost):
-    u, v = tree[c.src], tree[c.dst]
+def offer(c, g, tree, cost, most, later, log, cell, lost):
+    u, v = tree[c.end[0]], tree[c.end[1]]
     near = u.value
     if near <= most:
-        d = near + c.after
+        d = near + cost(g.edges[c.edge])
         if d > most or d < near:
             lost.set()
         elif atomic_min(v.value, d) > d:
@@ -159,18 +165,20 @@ def keep(entry):
 
 
 @program
-def repair(g, tree, changes, now, then, near, following, later, rest, log, loose, cell, lost,
-           cost, start, far, most, delta, stage, patience):  # fmt: skip
-    """Give 4 * rounds, and 1 more if a sum was too large.
+def repair(g, tree, changes, count, now, then, near, following, later, rest, log, loose, cell, lost,
+           cost, start, far, most, delta, stage, patience, batch):  # fmt: skip
+    """Give 4 * rounds, and 1 more if a sum was too large; times 2^32; and the entries of the log.
 
-    Or, below 0, with 1 or 2 more: what stage to begin with when called again, with more patience
-    (log entries).
+    Or, below 0, -4 * rounds, less 1 or 2: what stage to begin with when called again, with more
+    patience (log entries).
     """
     rounds = 0
     if stage == 0:
+        log.clear()
         cell[0].ready = 0
-        foreach(changes, cut, tree, now, log,
-                where=lambda c: c.before >= 0 and (c.after < 0 or c.after > c.before))  # fmt: skip
+        cell[0].batch = batch
+        foreach(changes, cut, g, tree, cost, now, log,
+                where=lambda c: c.id < count and (c.fate == GONE or c.fate == NAMED))  # fmt: skip
     if stage < 2:
         while not now.empty:
             foreach(now, walk, g, tree, start, far, then, log, ahead=then)
@@ -181,7 +189,8 @@ def repair(g, tree, changes, now, then, near, following, later, rest, log, loose
                 return -4 * rounds - 1
         cell[0].least = far
         foreach(log, pull, g, tree, cost, start, far, most, later, cell, lost)
-        foreach(changes, offer, tree, most, later, log, cell, lost, where=lambda c: c.after >= 0)
+        foreach(changes, offer, g, tree, cost, most, later, log, cell, lost,
+                where=lambda c: c.id < count and c.fate > GONE)  # fmt: skip
         cell[0].limit = cell[0].least
     limit = cell[0].limit
     while not (near.empty and later.empty):
@@ -215,8 +224,8 @@ def repair(g, tree, changes, now, then, near, following, later, rest, log, loose
     cell[0].ready = 1
     foreach(log, keep)
     if lost.take():
-        return 4 * rounds + 1
-    return 4 * rounds
+        return (4 * rounds + 1) * ABOVE + len(log)
+    return 4 * rounds * ABOVE + len(log)
 
 
 @program

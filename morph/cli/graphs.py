@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -165,10 +166,19 @@ def bfs(graph_in: str, source: tuple[int, ...], cutoff: int | None, output: str 
 )  # fmt: skip
 @click.option("--batch", type=click.IntRange(1), metavar="N", help="End a batch after N lines.")
 @click.option("--verify", is_flag=True, help="Compute everything anew after each batch; compare.")
+@click.option(
+    "--log", metavar="PATH",
+    help="Keep the graph in PATH, and each batch, before it is applied, in PATH.log.",
+)  # fmt: skip
+@click.option(
+    "--resume", is_flag=True,
+    help="Go on with --log, if it is there: the batches that it has are passed over in FILE; '-' is"
+    " to send those that come next.",
+)  # fmt: skip
 @_graph_command
 def sssp(graph_in: str, source: tuple[int, ...], cutoff: float | None, updates: str | None,
-         batch: int | None, verify: bool, output: str | None, spec: str,
-         as_json: bool) -> None:  # fmt: skip
+         batch: int | None, verify: bool, log: str | None, resume: bool, output: str | None,
+         spec: str, as_json: bool) -> None:  # fmt: skip
     """Find the shortest paths from the source to every vertex of GRAPH.
 
     Edges without weights have length 1.  Where no path leads, the distance is the largest 64-bit
@@ -176,12 +186,14 @@ def sssp(graph_in: str, source: tuple[int, ...], cutoff: float | None, updates: 
     """
     asked: Asked = {"source": list(source), "cutoff": cutoff}
     whole = output is not None and output.endswith(".npz")
-    if updates is None and (batch is not None or verify):
-        raise BadInput("--batch and --verify belong to --updates")
+    if updates is None and (batch is not None or verify or log is not None):
+        raise BadInput("--batch, --verify and --log belong to --updates")
+    if resume and log is None:
+        raise BadInput("--resume belongs to --log")
     if updates is not None:
         if cutoff is not None:
             raise BadInput("--cutoff and --updates exclude each other")
-        _follow(graph_in, source, updates, batch, verify, output, spec, as_json)
+        _follow(graph_in, source, updates, batch, verify, (log, resume), output, spec, as_json)
         return
 
     def solve(graph: Graph) -> Answer:
@@ -200,22 +212,27 @@ def sssp(graph_in: str, source: tuple[int, ...], cutoff: float | None, updates: 
 
 
 def _follow(path: str, sources: tuple[int, ...], updates: str, size: int | None, verify: bool,
-            out: str | None, spec: str, as_json: bool) -> None:  # fmt: skip
+            kept: tuple[str | None, bool], out: str | None, spec: str,
+            as_json: bool) -> None:  # fmt: skip
     """Shortest paths of a graph that changes: read, follow, save, report."""
     from morph.algorithms.dynamic import DynamicSSSP  # noqa: PLC0415
-    from morph.cli.updates import follow  # noqa: PLC0415
+    from morph.cli.updates import Log, follow  # noqa: PLC0415
     from morph.io import read_edges  # noqa: PLC0415
 
     where = device_of(spec)
     check_writable("-o", out)
     edges = read_edges(path)
     check_sources(edges, sources)
-    graph = graph_of(path, edges, "sssp", where)
+    log = Log(*kept, lambda: graph_of(path, edges, "sssp", where), where)
+    graph = log.graph
+    if len(graph.points) != edges.n:
+        raise BadInput(f"--log: {kept[0]} has {len(graph.points):,} vertices, {path} {edges.n:,}")
     try:
         dynamic = DynamicSSSP(graph, list(sources))
     except (ValueError, OverflowError) as error:
         raise BadInput(f"{path}: {error}") from error
-    batches = follow(dynamic, len(edges.src), updates, size, verify, as_json)
+    with closing(log):
+        batches = follow(dynamic, len(edges.src), updates, size, verify, as_json, log)
     distance = np.asarray(graph.device.to_host(dynamic.distance))
     arrays = {"distance": distance}
     if out is not None:
@@ -227,6 +244,8 @@ def _follow(path: str, sources: tuple[int, ...], updates: str, size: int | None,
     times = {"graph_and_repair": round(sum(b["seconds"] for b in batches), 6)}
     report: dict[str, Any] = {"vertices": edges.n, "edges": graph.edges.live, **result}
     report["source"] = sources[0] if len(sources) == 1 else list(sources)
+    if kept[0] is not None:
+        report["resumed_after"] = log.number
     report |= {"batches": batches, "verified": verify, "times": times, "device": where.name}
     shown = ", ".join(f"{key} {value:,}" for key, value in result.items())
     counts = ", ".join(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,7 @@ from morph.cli.common import BadInput
 if TYPE_CHECKING:
     from morph.algorithms.dynamic import DynamicSSSP
     from morph.algorithms.following import Update
+    from morph.device import Device
     from morph.graph import Graph
     from morph.io.updates import Named, UpdateBatch
 
@@ -64,9 +66,8 @@ class Numbers:
             found[k] = row
         return found
 
-    def note(self, applied: Any, count: int) -> None:
-        """Number the edges that a batch inserted."""
-        rows = self._host(applied.inserted).tolist()
+    def note(self, rows: list[int], count: int) -> None:
+        """Number the edges that a batch inserted: so many, then their arcs back."""
         for row in rows[:count]:
             self._made[self.next], self._number[row] = row, self.next
             self.next += 1
@@ -104,10 +105,76 @@ def lines_of(path: str) -> Iterator[Iterable[bytes]]:
             yield file
 
 
+class Log:
+    """A `Journal` of what is applied, begun or gone on with.
+
+    Parameters
+    ----------
+    path : str or None
+        Of the snapshot; None keeps nothing.
+    resume : bool
+        Go on with what is there; if nothing is, begin.
+    graph : callable
+        Makes the graph to begin with.
+    device : Device
+
+    Attributes
+    ----------
+    graph : Graph
+    number : int
+        Batches that had been applied before.
+    inserted : list of (list of int, int)
+        Edges that each of them inserted, arcs back last; and how many were given.
+    """
+
+    def __init__(
+        self, path: str | None, resume: bool, graph: Callable[[], Graph], device: Device
+    ) -> None:
+        from morph.io.journal import Journal  # noqa: PLC0415
+
+        self.journal: Journal | None = None
+        self.inserted: list[tuple[list[int], int]] = []
+        there = path is not None and Path(path).exists()
+        if there and not resume:
+            raise BadInput(f"--log: {path} is there already: add --resume to go on with it")
+        if path is None:
+            self.graph = graph()
+        elif there:
+            self.journal = Journal(path, device=device, told=self._told)
+        else:
+            self.journal = Journal(path, graph())
+        if self.journal is not None:
+            self.graph = self.journal.graph
+        self.number = len(self.inserted)
+
+    def _told(self, applied: Any) -> None:
+        self.inserted.append((rows_of(applied), applied.given))
+
+    def apply(self, dynamic: DynamicSSSP, asked: dict[str, Any]) -> Update:
+        """Apply a batch, once it is on the disk."""
+        if self.journal is None:
+            return dynamic.apply(**asked)
+        done: Update = self.journal.apply(**asked, nonnegative=True, by=dynamic.apply)
+        return done
+
+    def close(self) -> None:
+        """Close the files."""
+        if self.journal is not None:
+            self.journal.close()
+
+
+def rows_of(applied: Any) -> list[int]:
+    """The edges that a batch inserted."""
+    a = applied.inserted
+    rows: list[int] = (a.get() if hasattr(a, "get") else a).tolist()
+    return rows
+
+
 def follow(
-    dynamic: DynamicSSSP, count: int, path: str, size: int | None, verify: bool, quiet: bool
-) -> list[Report]:
-    """Apply all batches of a file or stream.
+    dynamic: DynamicSSSP, count: int, path: str, size: int | None, verify: bool, quiet: bool,
+    log: Log,
+) -> list[Report]:  # fmt: skip
+    """Apply all batches of a file or stream; of a file those that the log has are passed over.
 
     Parameters
     ----------
@@ -121,34 +188,48 @@ def follow(
         Compute everything anew after each batch, and compare.
     quiet : bool
         Say nothing of each batch.
+    log : Log
 
     Returns
     -------
     list of dict
         What each batch did.
+
+    Raises
+    ------
+    BadInput
+        If the file has fewer batches than the log.
     """
     from morph.io.updates import read_updates  # noqa: PLC0415
 
     graph = dynamic.graph
     name = "standard input" if path == "-" else path
     numbers, reports = Numbers(graph, count), list[Report]()
+    for inserted in log.inserted:
+        numbers.note(*inserted)
+    passed = 0 if path == "-" else log.number
     with lines_of(path) as lines:
         batches = read_updates(
             lines, name, len(graph.points), graph.edges.weight.dtype, graph.directed, size
         )
         for batch in batches:
-            done, absent = _apply(dynamic, numbers, batch, name)
+            if passed:
+                passed -= 1
+                continue
+            done, absent = _apply(dynamic, numbers, batch, name, log)
             report = _report(graph, done, batch, absent)
             reports.append(report)
             if not quiet:
-                click.echo(_in_words(len(reports), report))
+                click.echo(_in_words(log.number + len(reports), report))
             if verify:
                 _verify(dynamic, f"{name}:{batch.last}")
+    if passed:
+        raise BadInput(f"{name}: the log has {log.number} batches, {passed} more than this file")
     return reports
 
 
 def _apply(
-    dynamic: DynamicSSSP, numbers: Numbers, batch: UpdateBatch, path: str
+    dynamic: DynamicSSSP, numbers: Numbers, batch: UpdateBatch, path: str, log: Log
 ) -> tuple[Update, int]:
     """Apply a batch; also how many ids named edges that are gone."""
     asked: dict[str, Any] = {}
@@ -167,10 +248,10 @@ def _apply(
     if len(batch.inserts):
         asked["inserts"] = batch.inserts.src, batch.inserts.dst, batch.inserts.weight
     try:
-        done = dynamic.apply(**asked)
+        done = log.apply(dynamic, asked)
     except OverflowError as error:
         raise BadInput(f"{path}:{batch.first}-{batch.last}: {error}") from error
-    numbers.note(done.applied, len(batch.inserts))
+    numbers.note(rows_of(done.applied), len(batch.inserts))
     return done, absent
 
 

@@ -13,7 +13,7 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from io import RawIOBase
 from pathlib import Path
 from typing import IO, Any, Self
@@ -249,6 +249,8 @@ class Journal:
         To begin with; what is there under these names is replaced.  None resumes.
     device : str or Device
         Where the graph is to be, if it is resumed.
+    told : callable, optional
+        Called with what each batch did that is applied again when it is resumed.
 
     Attributes
     ----------
@@ -269,15 +271,16 @@ class Journal:
     """
 
     def __init__(
-        self, path: StrPath, graph: Graph | None = None, device: str | Device = "cpu"
-    ) -> None:
+        self, path: StrPath, graph: Graph | None = None, device: str | Device = "cpu",
+        told: Callable[[Applied], object] | None = None,
+    ) -> None:  # fmt: skip
         self.path, self.log = Path(path), Path(f"{os.fspath(path)}.log")
         self.torn = 0
         if graph is None:
             self.graph, self.number = _restored(path, device)
             self._file = self.log.open("r+b" if self.log.exists() else "x+b", buffering=0)
             try:
-                self._replay()
+                self._replay(told)
             except BaseException:
                 self._file.close()
                 raise
@@ -291,10 +294,12 @@ class Journal:
 
     def apply(
         self, inserts: Any = None, deletes: Any = None, updates: Any = None,
-        delete_points: Any = None, *, nonnegative: bool = False,
-    ) -> Applied:  # fmt: skip
+        delete_points: Any = None, *, nonnegative: bool = False, by: Any = None,
+    ) -> Any:  # fmt: skip
         """Log a batch, then apply it, see `Graph.apply`; a batch that is refused is not kept.
 
+        ``by`` is what applies it to the graph in place of that, `DynamicSSSP.apply` for one, and
+        whose result is given.
         After an interrupt (Ctrl-C) in here the journal is closed: open it again.
         """
         given = {"inserts": inserts, "deletes": deletes, "updates": updates}
@@ -304,9 +309,12 @@ class Journal:
         try:
             about["nonnegative"] = nonnegative
             _append(self._file, _record(BATCH, self.number + 1, _packed(about, arrays)))
-            done = self.graph.apply(
-                inserts, deletes, updates, delete_points, nonnegative=nonnegative
-            )
+            if by is None:
+                done = self.graph.apply(
+                    inserts, deletes, updates, delete_points, nonnegative=nonnegative
+                )
+            else:
+                done = by(inserts, deletes, updates, delete_points)
         except Exception:
             self._file.truncate(at)
             _sync(self._file)
@@ -358,7 +366,7 @@ class Journal:
                 arrays[f"{name} {k}"] = a
         return {"shapes": shapes}, arrays
 
-    def _replay(self) -> None:
+    def _replay(self, told: Callable[[Applied], object] | None) -> None:
         """Apply the batches of the log that the snapshot has not; drop what is torn."""
         data, end = memoryview(self.log.read_bytes()), 0
         for number, body, after in _records(data, BATCH):
@@ -373,10 +381,12 @@ class Journal:
                 raise FormatError(self.log, None, str(e)) from e
             batch = {name: _shaped(name, s, arrays) for name, s in about["shapes"].items()}
             try:
-                self.graph.apply(**batch, nonnegative=about["nonnegative"])
+                done = self.graph.apply(**batch, nonnegative=about["nonnegative"])
             except (TypeError, ValueError, OverflowError) as e:
                 raise FormatError(self.log, None, f"batch {number}: {e}") from e
             self.number = number
+            if told is not None:
+                told(done)
         rest = data[end:]
         if bytes(rest[:8]).strip(b"\0") and not BATCH.startswith(bytes(rest[:8])):
             what = f"no batch begins at byte {end}: it is damaged, or of another program"

@@ -211,7 +211,7 @@ class Expressions:
         if closed and number and self.builder.takes(self.definition):
             return self.closure(name, obj, again, pos)
         if name_of(obj) is None and not isinstance(obj, ModuleType):
-            self.builder.depends(again, obj, key)
+            self.builder.depends(again, obj, key, self.source.function.__globals__)
         c = constant(obj, pos)
         return c if c is not None else PythonValue(pos, obj)
 

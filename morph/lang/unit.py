@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import weakref
 from collections.abc import Callable
+from operator import is_
 from typing import Any, TypeVar
 
 from morph.lang import ir
@@ -34,6 +35,22 @@ T = TypeVar("T")
 F = TypeVar("F", bound=ir.Func)
 
 
+class Names:
+    """Globals of one module that were compiled in: one call looks at all of them."""
+
+    def __init__(self, home: dict[str, Any]) -> None:
+        self.home, self.names, self.values = home, list[str](), list[Any]()
+
+    def add(self, name: str, value: Any) -> None:
+        """Note one more."""
+        self.names.append(name)
+        self.values.append(value)
+
+    def hold(self) -> bool:
+        """Whether all have their values still."""
+        return all(map(is_, map(self.home.get, self.names), self.values))
+
+
 class Builder:
     """Collects the functions of one unit.
 
@@ -58,6 +75,7 @@ class Builder:
         self.dependencies: list[Callable[[], bool]] = []  # what was compiled in, and still holds
         self.inline = False  # compile closures in: a program has no place to read them from
         self._looked_up: set[Any] = set()
+        self._homes: dict[int, Names] = {}
         self._effects: dict[str, tuple[ir.Func, set[type[ir.Node]]]] = {}
         self._names: set[str] = set()
         self._done: dict[Any, ir.Func] = {}
@@ -123,15 +141,25 @@ class Builder:
         """Whether a function can have numbers of its closure as further parameters."""
         return definition.kind in ("kernel", "where") and not self.inline
 
-    def depends(self, again: Callable[[], Any], value: Any, key: Any = None) -> None:
+    def depends(
+        self, again: Callable[[], Any], value: Any, key: Any = None,
+        home: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         """Note that the unit holds only while ``again()`` gives this same value.
 
-        What has a ``key`` is noted once: every launch looks at all of them.
+        What has a ``key`` is noted once: every launch looks at all of them.  ``home`` has the value
+        under the name that ends the key.
         """
         if key is not None:
             if key in self._looked_up:
                 return
             self._looked_up.add(key)
+            if home is not None and key[1] in home:
+                if id(home) not in self._homes:
+                    self._homes[id(home)] = names = Names(home)
+                    self.dependencies.append(names.hold)
+                self._homes[id(home)].add(key[1], value)
+                return
         try:
             weak = weakref.ref(value)
         except TypeError:
