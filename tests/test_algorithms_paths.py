@@ -14,6 +14,8 @@ from targets import everywhere, host, tries
 import morph
 from morph import validate
 from morph.algorithms import bfs as bfs_module
+from morph.algorithms import sssp as paths
+from morph.algorithms.costs import measured
 from morph.algorithms.scratch import columns
 from morph.prelude import i32, i64
 
@@ -50,8 +52,10 @@ def test_bfs(target, edges, sources, cutoff, directed):
     edge_lists(weights=st.integers(0, 50) | st.just(0)),
     several,
     st.sampled_from(["?", "i1", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"]),
+    st.sampled_from([0, 2, paths.DENSE]),
 )
-def test_sssp(target, edges, sources, dtype):
+def test_sssp(target, monkeypatch, edges, sources, dtype, dense):
+    monkeypatch.setattr(paths, "DENSE", dense)
     n, src, dst, w = edges
     w = w.astype(dtype)
     sources = within(n, sources)
@@ -66,6 +70,32 @@ def test_sssp(target, edges, sources, dtype):
         assert distance.dtype == kind and found.predecessor.dtype == np.int32
         follow(graph, sources, distance, host(found.predecessor).tolist(), far)
     assert morph.sssp(g, sources).predecessor is None
+
+
+@tries(10)
+@given(edge_lists(weights=st.integers(0, 50)), several, st.integers(0, 2), st.data())
+def test_dense_graphs_held_both_ways(target, monkeypatch, edges, sources, dense, data):
+    """Points that are left pull, if the weights are equal both ways; whether they are is seen."""
+    monkeypatch.setattr(paths, "DENSE", dense)
+    monkeypatch.setattr(paths, "BUCKETS", data.draw(st.sampled_from([1, 3, paths.BUCKETS])))
+    g = graph_of(edges, target, directed=False)
+    m, changed = len(g.edges), data.draw(st.none() | st.integers(0, len(g.edges)))
+    if changed is not None and changed < m:
+        g.edges.weight[changed] = 7
+    src, dst, weight = (host(x) for x in g.edge_list())
+    if m:
+        arcs = (sorted(zip(*ends, weight, strict=True)) for ends in ((src, dst), (dst, src)))
+        first, second = arcs
+        assert measured(g)[3] == (first == second)
+    n, sources = edges[0], within(edges[0], sources)
+    want = nx.multi_source_dijkstra_path_length(lightest((n, src, dst, weight)), sources)
+    cutoff, targets = data.draw(st.none() | st.integers(0, 60)), data.draw(st.none() | several)
+    targets = None if targets is None else within(n, targets)
+    for found in everywhere(target, lambda: morph.sssp(g, sources, targets=targets, cutoff=cutoff)):
+        distance = host(found.distance).tolist()
+        for v in range(n):
+            right = want[v] if v in want and want[v] <= (FAR if cutoff is None else cutoff) else FAR
+            assert distance[v] == right or (targets and v not in targets and distance[v] == FAR)
 
 
 def follow(graph, sources, distance, predecessor, far):

@@ -12,6 +12,7 @@ from morph.collect import Collection, Set
 from morph.graph import Graph
 from morph.table import Table
 
+SMALL = "a cell"  # what is kept whatever else is
 LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with
 Specs = dict[str, tuple[Any, Any]]
 
@@ -52,7 +53,8 @@ def workspace(
     """
     key = name, *((c, str(np.dtype(t))) for c, (t, _) in {**points, **(edges or {})}.items())
     kept = graph.kept.pop(key, None)  # nobody else has it meanwhile
-    graph.kept.clear()
+    for other in graph.kept.keys() - {SMALL}:
+        del graph.kept[other]
     specs = {"points": points, "edges": edges or {}}
     lent = kept.lent if kept else [graph.tables[t].lent(**s) for t, s in specs.items() if s]
     fits = all(x.fits() for x in lent)
