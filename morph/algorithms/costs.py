@@ -1,4 +1,4 @@
-"""What the costs of a graph's edges are like: their sum, the largest, whether they are equal both ways.
+"""What the costs of a graph's edges are like: their mean, the largest, whether equal both ways.
 
 One pass over the edges.  Whether each arc has a reverse of equal cost is asked of sums: a hash of
 the ends and the cost is added for arcs from the lesser end, subtracted for the others.  They differ
