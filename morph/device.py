@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from morph.transfer import LARGE, fetch
+from morph.words import SMALL, Words
 
 Array = Any
 """A NumPy array on the host devices, a CuPy array on a CUDA device."""
@@ -113,6 +115,20 @@ class Device:
         with self.active():
             return self.xp.array(x)
 
+    def put(self, *writes: tuple[Array, Any]) -> None:
+        """Write a little to arrays of one dimension here, no two of which share a place.
+
+        Parameters
+        ----------
+        *writes : (array, value)
+            A value for all of the array, or a host's array with one for each place of it.
+        """
+        if self.kind == "cuda":
+            _words(self.index).put(writes)
+            return
+        for array, values in writes:
+            array[:] = values
+
     def to_host(self, x: Any) -> np.ndarray[Any, Any]:
         """Give ``x`` as a NumPy array; waits for the GPU if it lies there."""
         if type(x) is np.ndarray:
@@ -121,8 +137,15 @@ class Device:
         if hasattr(x, "__cuda_array_interface__"):
             if not hasattr(x, "get"):  # another library's array: CuPy wraps it without a copy
                 x = importlib.import_module("cupy").asarray(x)
-            return fetch(x) if x.nbytes >= LARGE and x.flags.c_contiguous else x.get()
+            if not x.flags.c_contiguous:
+                return x.get()
+            return fetch(x) if x.nbytes >= LARGE else self.fetch(x)
         return np.asarray(x)
+
+    def fetch(self, x: Array) -> np.ndarray[Any, Any]:
+        """Give an array of this device, C-contiguous and not large, on the host."""
+        small = self.kind == "cuda" and 0 < x.nbytes <= SMALL and x.device.id == self.index
+        return _words(self.index).fetch(x) if small else x.get()
 
     def strided(
         self, buffer: Array, offset: int, shape: tuple[int, ...], dtype: Any, strides: Any
@@ -138,6 +161,11 @@ class Device:
         if self.kind == "cuda":
             return int(x.data.ptr)
         return int(x.__array_interface__["data"][0])
+
+
+@cache
+def _words(index: int) -> Words:
+    return Words(index)
 
 
 _CPU = Device("cpu", 0, np)

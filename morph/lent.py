@@ -48,9 +48,8 @@ class Lent:
         table.columns.update(self.columns)
         table.version, table._fills = self.there
         first, last = table.span()
-        with table.device.active():
-            for name, (_, fill) in self.specs.items():
-                self.columns[name].array[first:last] = fill
+        fills = ((self.columns[name].array[first:last], f) for name, (_, f) in self.specs.items())
+        table.device.put(*fills)
 
     def _add(self) -> None:
         table, self.columns, self.records, self.aside = self.table, {}, [], []

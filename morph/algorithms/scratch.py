@@ -65,10 +65,11 @@ def workspace(
             stack.enter_context(x)
         objects = kept.objects if kept and fits else make()
         yield objects
+        lists = [x for x in objects if isinstance(x, Collection)]
+        if lists:
+            lists[0].clear(*lists[1:])
         for x in objects:
-            if isinstance(x, Collection):
-                x.clear()
-            elif isinstance(x, Set):
+            if isinstance(x, Set):
                 x.reset()
     if len(graph.points) <= LARGEST:
         graph.kept[key] = Kept(lent, objects)
@@ -103,10 +104,12 @@ def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:
     ValueError
         If one is not a live point.
     """
+    n = len(graph.points)
+    if type(source) is int and 0 <= source < n and not graph.points.deletes:
+        return np.array([source], np.int32)
     ids = np.asarray(graph.device.to_host(source)).ravel()
     if ids.size and ids.dtype.kind not in "iu":
         raise TypeError(f"{what} is an id or an array of ids, not {source!r}")
-    n = len(graph.points)
     wrong = ids[(ids < 0) | (ids >= n)]
     if wrong.size:
         raise ValueError(f"{what} {wrong[0]} is not a vertex: the graph has {n}, counted from 0")

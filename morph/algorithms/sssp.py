@@ -304,7 +304,7 @@ def sssp(
                 _refuse_overflow(graph, dist < far)
         predecessor = _predecessors(graph, starts, far) if predecessors else None
         with graph.device.active():
-            return Sssp(_widened(dist), predecessor)
+            return Sssp(_widened(graph.device.xp, dist), predecessor)
 
 
 def _refuse_overflow(graph: Graph, reached: Any) -> None:
@@ -335,10 +335,8 @@ def _predecessors(graph: Graph, starts: Any, far: Any) -> Any:
         return xp.where(found == NONE, -1, found)
 
 
-def _widened(dist: Any) -> Any:
+def _widened(xp: Any, dist: Any) -> Any:
     """Give a copy of the distances in the type of the result."""
     if dist.dtype != np.int32:
         return dist.copy()
-    wide = dist.astype(np.int64)
-    wide[dist == NONE] = np.iinfo(np.int64).max
-    return wide
+    return xp.where(dist == NONE, np.int64(np.iinfo(np.int64).max), dist)
