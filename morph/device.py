@@ -145,7 +145,8 @@ class Device:
     def fetch(self, x: Array) -> np.ndarray[Any, Any]:
         """Give an array of this device, C-contiguous and not large, on the host."""
         small = self.kind == "cuda" and 0 < x.nbytes <= SMALL and x.device.id == self.index
-        return _words(self.index).fetch(x) if small else x.get()
+        got: np.ndarray[Any, Any] = _words(self.index).fetch(x) if small else x.get()
+        return got
 
     def strided(
         self, buffer: Array, offset: int, shape: tuple[int, ...], dtype: Any, strides: Any

@@ -120,4 +120,5 @@ class Words:
             where = self.landed.ctypes.data
             self.runtime.memcpyAsync(where, array.data.ptr, size, TO_HOST, stream)
             self.runtime.streamSynchronize(stream)
-            return self.landed[:size].view(array.dtype).reshape(array.shape).copy()
+            landed: np.ndarray[Any, Any] = self.landed[:size].view(array.dtype)
+            return landed.reshape(array.shape).copy()
