@@ -134,16 +134,19 @@ class Collection(Store):
         else:
             self._push()
 
-    def clear(self, *others: Collection) -> None:
-        """Remove every entry, of ``others`` too; the memory is kept."""
-        for c in (self, *others):
-            if c.device.kind == "cuda":  # what the counters were need not be fetched
-                c._words = np.zeros(8, np.int64)
-                c._words[CAPACITY] = c.capacity
-            c.words[COUNT] = c.words[HEAD] = 0
-            c._settle(c.words)
-        if self.device.kind == "cuda":
-            self.device.put(*((c.meta, c.words) for c in (self, *others)))
+    def clear(self) -> None:
+        """Remove every entry; the memory is kept."""
+        self.device.put(*self.cleared())
+
+    def cleared(self) -> list[tuple[Any, Any]]:
+        """Do so on the host; gives what is to be written, as `Device.put` has it."""
+        if self.device.kind != "cuda":
+            self.words[COUNT] = self.words[HEAD] = 0
+            self._settle(self.words)
+            return []
+        self._words = np.zeros(8, np.int64)  # what the counters were need not be fetched
+        self._words[CAPACITY] = self._words[BUDGET] = self.capacity
+        return [(self.meta, self._words)]
 
     @property
     def empty(self) -> bool:

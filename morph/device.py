@@ -108,6 +108,14 @@ class Device:
         with self.active():
             return self.xp.asarray(x, dtype)
 
+    def copies(self, *arrays: Array) -> list[Array]:
+        """Copy arrays of one dimension of this device, contiguous; by one kernel on a GPU."""
+        made = [self.empty(x.size, x.dtype) for x in arrays]
+        if self.kind == "cuda" and any(x.data.ptr % 8 for x in arrays):
+            return [x.copy() for x in arrays]
+        self.put(*zip(made, arrays, strict=True))
+        return made
+
     def copy(self, x: Any) -> Array:
         """Give a contiguous copy of ``x`` on this device."""
         if self.kind != "cuda":

@@ -21,6 +21,7 @@ FEW = 16  # values that are written one by one
 SMALL = 4096  # bytes that are fetched through pinned memory
 BLOCK, BLOCKS = 256, 528
 EACH = 1 << 8  # every row has a value of its own
+FROM = 1 << 9  # it is read from an array, whose address is the word
 TO_HOST = 2  # cudaMemcpyDeviceToHost
 
 TEXT = f"""
@@ -41,6 +42,13 @@ extern "C" __global__ void put(const __grid_constant__ Commands a) {{
         const Command& c = a.command[k];
         int size = c.how & 255;
         bool each = c.how & {EACH};
+        if (c.how & {FROM}) {{  // of 8 bytes each, but for what is left
+            u64* to = (u64*)c.at;
+            const u64* from = (const u64*)a.word[c.from];
+            for (long long i = first; i < c.count / 8; i += step) to[i] = from[i];
+            if (first < c.count % 8) c.at[c.count / 8 * 8 + first] = ((const char*)from)[c.count / 8 * 8 + first];
+            continue;
+        }}
         for (long long i = first; i < c.count; i += step) {{
             u64 x = a.word[c.from + (each ? i : 0)];
             char* p = c.at + i * c.stride;
@@ -54,7 +62,10 @@ extern "C" __global__ void put(const __grid_constant__ Commands a) {{
 """  # noqa: E501
 
 Write = tuple[Any, Any]
-"""An array of one dimension on the device, and what to write there: a value, or one for each."""
+"""An array of one dimension on the device, and what to write there: a value, or one for each.
+
+Or an array of the device: both of one type and size, contiguous, at multiples of 8 bytes.
+"""
 
 
 class Words:
@@ -86,6 +97,14 @@ class Words:
             for array, values in writes:
                 count, kind = array.size, array.dtype
                 if not count:
+                    continue
+                if hasattr(values, "__cuda_array_interface__"):
+                    if n == COMMANDS or at == WORDS:
+                        self._start(n, largest)
+                        n = at = largest = 0
+                    self.words[at] = values.data.ptr
+                    self.commands[n] = array.data.ptr, array.nbytes, 0, FROM | at << 32
+                    n, at, largest = n + 1, at + 1, max(largest, array.nbytes // 8 + 1)
                     continue
                 each = isinstance(values, np.ndarray) and values.ndim > 0
                 k = count if each else 1

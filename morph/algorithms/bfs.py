@@ -162,7 +162,9 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
             found.new(edges=0)
         levels = search(graph, *objects, u32(0), most, not graph.directed)
         with graph.device.active():
-            distance = graph.points.dist.array.view(np.int32).copy()
+            distance, predecessor = graph.device.copies(
+                graph.points.dist.array.view(np.int32), graph.points.predecessor.array
+            )
             if levels > DEEP:  # some were run at once
                 levels = min(int(distance.max()) + 1, int(most))
-            return Bfs(distance, graph.points.predecessor.array.copy(), levels)
+        return Bfs(distance, predecessor, levels)

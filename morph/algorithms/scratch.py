@@ -61,13 +61,20 @@ def workspace(
     for x, spec in zip(lent, (s for s in specs.values() if s), strict=True):
         x.specs = spec
     with ExitStack() as stack:
-        for x in lent:
-            stack.enter_context(x)
-        objects = kept.objects if kept and fits else make()
+        if kept and fits:
+            objects, writes = kept.objects, []
+            for x in lent:
+                writes += x.take_back()
+                stack.push(x)
+            for x in objects:
+                if isinstance(x, Collection):
+                    writes += x.cleared()
+            graph.device.put(*writes)
+        else:
+            for x in lent:
+                stack.enter_context(x)
+            objects = make()
         yield objects
-        lists = [x for x in objects if isinstance(x, Collection)]
-        if lists:
-            lists[0].clear(*lists[1:])
         for x in objects:
             if isinstance(x, Set):
                 x.reset()
