@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -245,6 +246,9 @@ def measure(graph: Input, options: argparse.Namespace, names: list[str]) -> list
                 )
                 for line in lines:
                     line.peers[name] = took, right
+            for line in lines:  # the table comes when it has all its rows: a run may be stopped
+                print(f"  {line.algorithm}, {line.device}: {line.seconds * 1e3:,.4g} ms",
+                      file=sys.stderr, flush=True)  # fmt: skip
             results += lines
     return results
 
@@ -300,7 +304,8 @@ def main(arguments: list[str] | None = None) -> None:
     print("beside", ", ".join(version(name) for name in names) or "no peer", flush=True)
     speed, step = {}, {}
     for device in devices(options.device):
-        speed[device], step[device] = bandwidth(device), step_seconds(device)
+        step[device] = step_seconds(device)  # from the first launch on, the device is waited for
+        speed[device] = bandwidth(device)
         used = f"{threads()} threads" if device == "cpu" else morph.device(device).name
         print(f"{used}: copying {speed[device] / 1e9:,.3g} GB/s read and written, a step"
               f" {step[device] * 1e6:.2g} us", flush=True)  # fmt: skip

@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from targets import everywhere, table, tries
+from targets import everywhere, host, table, tries
 
 import morph
-from morph.prelude import i64, local
+from morph.prelude import atomic_add, i64, local
 
 # --- control flow --------------------------------------------------------------------------------
 
@@ -243,3 +243,29 @@ def test_filters(target, x, limit):
         assert np.array_equal(t.out, want)
 
     everywhere(target, run)
+
+
+@morph.kernel
+def tallied(r, cell):
+    if r.x > 0:
+        atomic_add(cell[0].sum, r.x)
+    elif r.x < 0:
+        atomic_add(cell[1].sum, r.x)
+    else:
+        atomic_add(cell[2].sum, 1)
+
+
+@tries(8)
+@given(st.lists(st.integers(-(2**53), 2**53) | st.integers(-2, 2), min_size=1, max_size=70))
+def test_sums_in_branches(target, xs):
+    """A GPU's warp adds once for all its lanes: for those that are in the same branch."""
+    x = np.array(xs, np.int64)
+
+    def run():
+        rows, cell = table(target, x=x), morph.Table("cell", target, sum=i64)
+        cell.extend(3)
+        morph.foreach(rows, tallied, cell)
+        return host(cell.sum).tolist()
+
+    want = [int(x[x > 0].sum()), int(x[x < 0].sum()), int((x == 0).sum())]
+    assert all(got == want for got in everywhere(target, run))
