@@ -135,19 +135,16 @@ def deal(p, limit, near, far):
 
 
 @program
-def search(g, near, then, far, rest, cell, targets, unsettled, lost, limit, delta, most,
-           low, step, wide, buckets, both):  # fmt: skip
-    left = i64(len(g.edges))
+def settle(g, near, then, far, cell, lost, limit, delta, most, step, buckets, both):
+    """Bucket by bucket, until few edges are left; gives the limit of what is near then."""
+    left, low = i64(len(g.edges)), limit
+    first = True
     while buckets > 0 and not near.empty:
         while not near.empty:
             foreach(near, lighten, g, limit, then, lost,
                     where=lambda entry: entry.dist == entry.item.dist)  # fmt: skip
             near, then = then, near
             then.clear()
-        if not targets.empty:
-            foreach(targets, ask, limit, unsettled)
-            if not unsettled.take():
-                return limit
         before = left
         foreach(cell, count, g, limit)
         left = cell[0].left
@@ -155,15 +152,14 @@ def search(g, near, then, far, rest, cell, targets, unsettled, lost, limit, delt
             foreach(g.points, pull, g, limit, most, lost, where=lambda p: p.dist > limit)
         else:
             foreach(g.points, push, g, limit, most, lost,
-                    where=lambda p: p.dist > low and p.dist <= limit)  # fmt: skip
-        low = limit
+                    where=lambda p: p.dist <= limit and (first or p.dist > low))  # fmt: skip
+        low, first = limit, False
         cell[0].least = most
         foreach(g.points, nearest, cell, where=lambda p: p.dist > low and p.dist <= most)
         buckets -= 1
         reach = most
         if left * FEW < len(g.edges):
             buckets = i64(0)
-            delta = wide
         if buckets == 0:
             step = delta
         limit = max(cell[0].least, min(cell[0].least, most - step) + step)
@@ -171,6 +167,11 @@ def search(g, near, then, far, rest, cell, targets, unsettled, lost, limit, delt
             reach = limit
         foreach(g.points, deal, limit, near, far,
                 where=lambda p: p.dist > low and p.dist <= reach)  # fmt: skip
+    return limit
+
+
+@program
+def search(g, near, then, far, rest, cell, targets, unsettled, lost, limit, delta, most):
     while True:
         while not near.empty:
             foreach(near, relax, g, limit, most, then, far, lost, ahead=then,
@@ -269,7 +270,7 @@ def sssp(
     most = float(np.finfo(dtype).max) if real else far - 1
     if cutoff is not None:
         most = min(most, cutoff if real else int(min(cutoff, most)))
-    dense = len(graph.edges) >= DENSE * len(graph.points) and len(graph.edges) > 0
+    dense = len(graph.edges) >= max(DENSE * len(graph.points), 1) and not len(goals)
     names: dict[str, Any] = {"dist": (dtype, far)}
     if predecessors:
         names["predecessor"] = (i32, NONE)
@@ -289,13 +290,18 @@ def sssp(
         near.extend(starts, dist=dtype.type(0))
         if len(goals):
             aims.extend(goals)
-        step, delta, wide = (
-            dtype.type(min(d if real else int(d), most))
-            for d in (delta * STEP / EDGES, delta, delta * WIDE)
-        )
-        first, last, none = step if dense else delta, dtype.type(most), dtype.type(-1)
-        limit = search(graph, *objects, first, delta, last, none, step, wide,
-                       i64(BUCKETS if dense else 0), equal and not graph.directed)  # fmt: skip
+        limits = delta * STEP / EDGES, delta * WIDE if dense else delta
+        step, delta = (dtype.type(min(d if real else int(d), most)) for d in limits)
+        limit, last = delta, dtype.type(most)
+        if dense:
+            near, then, beyond = objects[:3]
+            both = equal and not graph.directed
+            limit = settle(graph, near, then, beyond, objects[4], lost, step, delta, last, step,
+                           i64(BUCKETS), both)  # fmt: skip
+            if near.empty:  # they have changed places there
+                near, then = then, near
+            objects = [near, then, *objects[2:]]
+        limit = search(graph, *objects, dtype.type(limit), delta, last)
         dist = graph.points.dist.array
         with graph.device.active():
             if limit < last:  # stopped at the targets: what lies behind is not settled
