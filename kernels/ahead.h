@@ -53,23 +53,23 @@ MORPH_FN void run_ahead(const A& a, R& t, const Step& s, I& it, bool mine, i32 s
                         Runner<Step>& by) {
     i64 queue = last + number * 2 * AHEAD_ROOM, end = t.replay ? 0 : load_settled(s.list(a, t) + CAPACITY);
     i32 depth = size <= AHEAD_MOST && queue + 2 * AHEAD_ROOM <= end ? AHEAD : 0, turn = 0;
-    I now = it;
-    bool here = mine && open(a, t, s, now), failed = false;
-    for (i32 n = size;; depth--) {
-        Ahead& added = bearer(by, now).ahead;
-        added.open(i32(queue) + turn * AHEAD_ROOM, depth > 0 && !failed ? AHEAD_ROOM : 0);
-        tile(a, t, s, now, here, n, by);
-        failed |= __any_sync(ALL_LANES, now.failed | by.it.failed);
-        n = added.size();
-        if (!n) return;
-        now = I(a, t, queue + turn * AHEAD_ROOM + lane_id());
+    bearer(by, it).ahead.open(i32(queue), depth ? AHEAD_ROOM : 0);
+    tile(a, t, s, it, mine && open(a, t, s, it), size, by);
+    bool failed = __any_sync(ALL_LANES, it.failed | by.it.failed);
+    for (i32 n = bearer(by, it).ahead.size(); n; depth--) {
+        I next(a, t, queue + turn * AHEAD_ROOM + lane_id());
         if (by.it.failed) {
-            if (lane_id() < n) leave(a.status, a.pending, now);
+            if (lane_id() < n) leave(a.status, a.pending, next);
             return;
         }
         turn ^= 1;
-        here = lane_id() < n && s.open(a, now);
-        if (lane_id() < n && !here) end_item(a, now);
+        Ahead& added = bearer(by, next).ahead;
+        added.open(i32(queue) + turn * AHEAD_ROOM, depth > 1 && !failed ? AHEAD_ROOM : 0);
+        bool here = lane_id() < n && s.open(a, next);
+        if (lane_id() < n && !here) end_item(a, next);
+        tile(a, t, s, next, here, n, by);
+        failed |= __any_sync(ALL_LANES, next.failed | by.it.failed);
+        n = added.size();
     }
 }
 

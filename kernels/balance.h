@@ -58,23 +58,6 @@ template <class T, i32 N> MORPH_FN T one_of_few(const T (&x)[N], i32 at) {
         if (j == at) found = x[j];
     return found;
 }
-// The entries of a batch that do something, as each lane's bits tell, by their places in it.
-MORPH_FN unsigned char* sifted() {
-    __shared__ unsigned char places[256 / 32][32 * UNDER_WAY];
-    return places[threadIdx.x / 32];
-}
-MORPH_FN i32 sift_entries(u32 pass) {
-    i32 found = 0;
-    __syncwarp();
-    MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++) {
-        bool here = pass >> j & 1;
-        u32 those = __ballot_sync(ALL_LANES, here);
-        if (here) sifted()[found + __popc(those & ((1u << lane_id()) - 1))] = 32 * j + lane_id();
-        found += __popc(those);
-    }
-    __syncwarp();
-    return found;
-}
 // The lane whose part holds `i`: the first with more than that many up to it.
 MORPH_FN i32 owner_of(i32 upto, i32 i) {
     i32 lane = 0;
@@ -133,69 +116,37 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, i32 size, 
         i32 all = __shfl_sync(ALL_LANES, upto, 31);
         i64 shift = row.begin - (upto - mine);
         row.begin += mine;
-        auto find = [&](i32 i, i32& owner) {  // the place of entry i, and whose it is
-            owner = owner_of(upto, i);
-            return __shfl_sync(ALL_LANES, shift, owner) + i;
-        };
-        auto out = [&](i32 i) {  // of room, before entry i
-            row.begin = shift + min_of(max_of(i, upto - mine), upto);
-            park(a, t, s, row, live);
-        };
-        for (i32 base = 0; base < all; base += 32 * UNDER_WAY) {
-            typename Step::Reach next[UNDER_WAY]{};
-            i32 owner[UNDER_WAY]{};
-            MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++) {  // is read together
-                i32 i = base + 32 * j + lane_id();
-                if (base + 32 * j >= all) break;
-                i64 k = find(i, owner[j]);
-                if (i < all) next[j] = s.reach(a, k);
-            }
-            if constexpr (Step::SIFTS) {
-                u32 pass = 0;
-                MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++) {
-                    if (base + 32 * j >= all) break;
-                    typename Step::Live its = from_lane(live, owner[j]);
-                    bool asks = base + 32 * j + lane_id() < all;
-                    pass |= u32(asks && s.acts(a, bearer(by, it), its, next[j])) << j;
-                }
-                i32 found = sift_entries(pass);
-                for (i32 n = 0; n < found; n += 32) {
-                    i32 first = base + sifted()[n], whose;
-                    if constexpr (Step::BATCHED) {
-                        if (!by.has_room(a, s)) {
-                            out(first);
-                            base = all;
-                            break;
-                        }
+        typename Step::Reach next[UNDER_WAY]{};
+        i32 owner[UNDER_WAY]{};
+        for (i32 base = 0, at = UNDER_WAY; base < all; base += 32, at++) {
+            i32 i = base + lane_id();
+            if (at == UNDER_WAY) {  // what the next entries lead to is read together
+                at = 0;
+                MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++)
+                    if (base + 32 * j < all) {
+                        owner[j] = owner_of(upto, i + 32 * j);
+                        i64 k = __shfl_sync(ALL_LANES, shift, owner[j]) + i + 32 * j;
+                        if (i + 32 * j < all) next[j] = s.reach(a, k);
                     }
-                    bool here = n + lane_id() < found;
-                    i64 k = find(here ? base + sifted()[n + lane_id()] : first, whose);
-                    typename Step::Live its = from_lane(live, whose);
-                    typename Step::Sums sums;
-                    if (here) s.entry(a, bearer(by, it), its, s.reach(a, k), sums);
-                    __syncwarp();
-                }
-                continue;
             }
-            for (i32 j = 0; j < UNDER_WAY && base + 32 * j < all; j++) {
-                i32 begin = base + 32 * j, i = begin + lane_id(), whose = one_of_few(owner, j);
-                if constexpr (Step::BATCHED) {
-                    if (!by.has_room(a, s)) {
-                        out(begin);
-                        base = all;
-                        break;
-                    }
+            if constexpr (Step::BATCHED) {
+                if (!by.has_room(a, s)) {
+                    row.begin = shift + min_of(max_of(base, upto - mine), upto);
+                    park(a, t, s, row, live);
+                    break;
                 }
-                typename Step::Live its = from_lane(live, whose);
-                typename Step::Sums sums;
-                if (i < all) s.entry(a, bearer(by, it), its, one_of_few(next, j), sums);
-                __syncwarp();
-                if constexpr (Step::WHOLE) {
-                    sums = sum_of_row(sums, whose);
-                    i32 last = min_of(upto, begin + 32) - 1;  // of the row's entries so far
-                    sums = from_lane(sums, last & 31);
-                    if (last >= begin && last >= upto - mine) s.add(rest, sums);
-                }
+            }
+            typename Step::Reach reached = one_of_few(next, at);
+            i32 whose = one_of_few(owner, at);
+            typename Step::Live its = from_lane(live, whose);
+            typename Step::Sums sums;
+            if (i < all) s.entry(a, bearer(by, it), its, reached, sums);
+            __syncwarp();
+            if constexpr (Step::WHOLE) {
+                sums = sum_of_row(sums, whose);
+                i32 last = min_of(upto, base + 32) - 1;  // of the row's entries so far
+                sums = from_lane(sums, last & 31);
+                if (last >= base && last >= upto - mine) s.add(rest, sums);
             }
         }
     }
@@ -256,48 +207,24 @@ template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t,
         Entries row = hub.row;
         typename Step::Sums sums;
         i64 upto = min_of(hub.chunk + chunks(row), last), end = min_of(row.end, row.begin + (upto - hub.chunk) * CHUNK);
-        i64 base = row.begin + (chunk - hub.chunk) * CHUNK;
-        auto out = [&](i64 k) {  // of room, before entry k
-            row = {k, lane_id() ? k : end};
-            park(a, t, s, row, live);
-            base = end;
-        };
-        for (; base < end; base += 32 * UNDER_WAY) {
-            typename Step::Reach next[UNDER_WAY]{};
-            MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++) {
-                i64 k = base + 32 * j + lane_id();
-                if (k < end) next[j] = s.reach(a, k);
+        i64 base = row.begin + (chunk - hub.chunk) * CHUNK, k = base + lane_id();
+        typename Step::Reach next[UNDER_WAY]{};
+        for (i32 at = UNDER_WAY; base < end; base += 32, k += 32, at++) {
+            if (at == UNDER_WAY) {
+                at = 0;
+                MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++)
+                    if (k + 32 * j < end) next[j] = s.reach(a, k + 32 * j);
             }
-            if constexpr (Step::SIFTS) {
-                u32 pass = 0;
-                MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++) {
-                    bool asks = base + 32 * j + lane_id() < end;
-                    pass |= u32(asks && s.acts(a, by.it, live, next[j])) << j;
+            if constexpr (Step::BATCHED) {
+                if (!by.has_room(a, s)) {
+                    row = {base, lane_id() ? base : end};
+                    park(a, t, s, row, live);
+                    break;
                 }
-                i32 found = sift_entries(pass);
-                for (i32 n = 0; n < found; n += 32) {
-                    if constexpr (Step::BATCHED) {
-                        if (!by.has_room(a, s)) {
-                            out(base + sifted()[n]);
-                            break;
-                        }
-                    }
-                    bool here = n + lane_id() < found;
-                    if (here) s.entry(a, by.it, live, s.reach(a, base + sifted()[n + lane_id()]), sums);
-                    __syncwarp();
-                }
-                continue;
             }
-            for (i32 j = 0; j < UNDER_WAY && base + 32 * j < end; j++) {
-                if constexpr (Step::BATCHED) {
-                    if (!by.has_room(a, s)) {
-                        out(base + 32 * j);
-                        break;
-                    }
-                }
-                if (base + 32 * j + lane_id() < end) s.entry(a, by.it, live, one_of_few(next, j), sums);
-                __syncwarp();
-            }
+            typename Step::Reach reached = one_of_few(next, at);
+            if (k < end) s.entry(a, by.it, live, reached, sums);
+            __syncwarp();
         }
         if constexpr (Step::WHOLE) {
             sums = sum_of_row(sums, 0);

@@ -112,8 +112,7 @@ class Device:
         """Copy arrays of one dimension of this device, contiguous; by one kernel on a GPU."""
         made = [self.empty(x.size, x.dtype) for x in arrays]
         if self.kind == "cuda" and any(x.data.ptr % 8 for x in arrays):
-            with self.active():
-                return [x.copy() for x in arrays]
+            return [x.copy() for x in arrays]
         self.put(*zip(made, arrays, strict=True))
         return made
 

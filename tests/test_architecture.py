@@ -20,8 +20,7 @@ HEAVY = {"cupy", "cupyx", "igraph", "matplotlib", "meshio", "networkx", "scipy",
 DATA = """adjacency arrange arrays batch changes collect column compact device dtypes edgelist
           foreign formula graph halfedges lent loose making mesh named overlap pslg quality row
           signs store table transfer values verify words"""
-GRAMMAR = """lang.types lang.node lang.ir lang.abi lang.errors lang.swaps lang.flow lang.spread
-          lang.sieve"""
+GRAMMAR = "lang.types lang.node lang.ir lang.abi lang.errors lang.swaps lang.flow lang.spread"
 PRINTER = "lang.emit lang.fused lang.cxx lang.cxx_expr lang.cxx_spread lang.cxx_stmt "
 PRINTER += "lang.cxx_stock"
 PUBLIC = "batch collect device dtypes formula graph kernel mesh prelude pslg reduce table timing"
@@ -47,7 +46,6 @@ FLOORS = {
     "lang.swaps": "lang.types lang.ir",
     "lang.flow": "lang.ir lang.abi",
     "lang.spread": "lang.types lang.ir lang.flow",
-    "lang.sieve": "lang.types lang.ir",
     **dict.fromkeys(PRINTER.split(), f"{GRAMMAR} {PRINTER}"),
     "lang": "lang",
     # machine: text and flags come in, binaries go out; IR units come in, results go out

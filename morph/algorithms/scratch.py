@@ -62,8 +62,7 @@ def workspace(
         x.specs = spec
     with ExitStack() as stack:
         if kept and fits:
-            objects = kept.objects
-            writes: list[tuple[Any, Any]] = []
+            objects, writes = kept.objects, []
             for x in lent:
                 writes += x.take_back()
                 stack.push(x)

@@ -14,7 +14,6 @@ from morph.lang import ir
 from morph.lang.abi import CTYPE, cname
 from morph.lang.cxx import Names, constant
 from morph.lang.cxx_stmt import Body
-from morph.lang.sieve import acts
 from morph.lang.spread import LISTS, LOOPS, Loop, Spread, bound, staged
 from morph.lang.types import Column, Handle, Object, Scalar, Type
 
@@ -243,22 +242,10 @@ def emit_spread(e: Emission, k: ir.Func) -> None:
         inner, f"{entry}{listed(inner.params)}{read})", spread.entry, lives, moving=moving,
         make=partial(Entry, spread=spread, stage=_structs(e, k.name)),
     )  # fmt: skip
-    if body := _sieve(spread):
-        asks = f"bool {name}_acts(const Args& a, Item& it, const {name}_live& live_"
-        e.define(
-            inner, f"{asks}{listed(inner.params)}{read})", body, lives, gives=" false",
-            moving=moving, make=partial(Entry, spread=spread, stage={}),
-        )  # fmt: skip
     if spread.whole:
         behind = replace(k, params=tuple(given))
         tail = f"void {name}_tail(const Args& a, Item& it, {name}_rest& rest_{listed(given)})"
         e.define(behind, tail, spread.tail, dict.fromkeys(spread.rest, "rest_"), moving=moving)
-
-
-def _sieve(s: Spread) -> ir.Body:
-    """What tells whether an entry does anything; empty if all are run as they come."""
-    plain = isinstance(s.loop, ir.ForEdges) and not s.whole and (s.batched or not s.room)
-    return acts(s.entry) if plain else ()
 
 
 def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
@@ -306,14 +293,6 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
         f"        {name}_entry(a, it, live{sums}{args}, {call});",
         "    }",
     ]
-    sifts = bool(_sieve(spread))
-    lines.append(f"    static constexpr bool SIFTS = {'true' if sifts else 'false'};")
-    if sifts:
-        lines += [
-            f"    MORPH_FN bool acts({given}, const Live& live, Reach r) const {{",
-            f"        return {name}_acts(a, it, live{args}, {call});",
-            "    }",
-        ]
     if spread.whole:
         lines += [
             "    MORPH_FN void add(Rest& rest, const Sums& x) const {",
