@@ -112,7 +112,8 @@ class Device:
         """Copy arrays of one dimension of this device, contiguous; by one kernel on a GPU."""
         made = [self.empty(x.size, x.dtype) for x in arrays]
         if self.kind == "cuda" and any(x.data.ptr % 8 for x in arrays):
-            return [x.copy() for x in arrays]
+            with self.active():
+                return [x.copy() for x in arrays]
         self.put(*zip(made, arrays, strict=True))
         return made
 
@@ -145,14 +146,14 @@ class Device:
         if hasattr(x, "__cuda_array_interface__"):
             if not hasattr(x, "get"):  # another library's array: CuPy wraps it without a copy
                 x = importlib.import_module("cupy").asarray(x)
-            if not x.flags.c_contiguous:
-                return x.get()
-            return fetch(x) if x.nbytes >= LARGE else self.fetch(x)
+            large = x.nbytes >= LARGE and x.flags.c_contiguous
+            return fetch(x) if large else self.fetch(x)
         return np.asarray(x)
 
     def fetch(self, x: Array) -> np.ndarray[Any, Any]:
-        """Give an array of this device, C-contiguous and not large, on the host."""
-        small = self.kind == "cuda" and 0 < x.nbytes <= SMALL and x.device.id == self.index
+        """Give a CuPy array, which is not large, on the host."""
+        small = self.kind == "cuda" and 0 < x.nbytes <= SMALL
+        small = small and x.flags.c_contiguous and x.device.id == self.index
         got: np.ndarray[Any, Any] = _words(self.index).fetch(x) if small else x.get()
         return got
 

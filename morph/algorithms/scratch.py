@@ -62,7 +62,8 @@ def workspace(
         x.specs = spec
     with ExitStack() as stack:
         if kept and fits:
-            objects, writes = kept.objects, []
+            objects = kept.objects
+            writes: list[tuple[Any, Any]] = []
             for x in lent:
                 writes += x.take_back()
                 stack.push(x)

@@ -33,7 +33,7 @@ from morph.table import Table
 
 NONE = 2**31 - 1  # no predecessor yet
 DENSE = 8  # edges a point has on average where heavy ones wait until it is settled
-STEP = 2  # delta there, in the place of EDGES
+STEP = 4  # delta there, in the place of EDGES
 FEW = 16  # what is left has a 16th of the edges: from then on
 WIDE = 8  # delta is so many times as large
 BUCKETS = 32  # or that many limits
