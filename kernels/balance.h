@@ -20,6 +20,8 @@
 
 #ifdef __CUDACC__
 
+constexpr i32 UNDER_WAY = 4;  // entries of each lane of which it is read together what they lead to
+
 // Warps of a block far apart: few items, or heavy ones side by side, are spread over all blocks.
 MORPH_FN i64 warp_id() { return i64(threadIdx.x / 32) * gridDim.x + blockIdx.x; }
 
@@ -48,6 +50,13 @@ template <class T> MORPH_FN T sum_of_row(T x, i32 row) {  // over those of the s
         if (lane_id() >= by && its == row) x.add(below);
     }
     return x;
+}
+// One of a few values that lie in registers.
+template <class T, i32 N> MORPH_FN T one_of_few(const T (&x)[N], i32 at) {
+    T found = x[0];
+    MORPH_UNROLL_ALL for (i32 j = 1; j < N; j++)
+        if (j == at) found = x[j];
+    return found;
 }
 // The lane whose part holds `i`: the first with more than that many up to it.
 MORPH_FN i32 owner_of(i32 upto, i32 i) {
@@ -107,15 +116,19 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, i32 size, 
         i32 all = __shfl_sync(ALL_LANES, upto, 31);
         i64 shift = row.begin - (upto - mine);
         row.begin += mine;
-        i32 owner, i = lane_id();
-        typename Step::Reach next{};
-        auto reach = [&](i32 i) {  // ahead of what is run: two entries are under way
-            owner = owner_of(upto, i);
-            i64 k = __shfl_sync(ALL_LANES, shift, owner) + i;
-            if (i < all) next = s.reach(a, k);
-        };
-        reach(i);
-        for (i32 base = 0; base < all; base += 32, i += 32) {
+        typename Step::Reach next[UNDER_WAY]{};
+        i32 owner[UNDER_WAY]{};
+        for (i32 base = 0, at = UNDER_WAY; base < all; base += 32, at++) {
+            i32 i = base + lane_id();
+            if (at == UNDER_WAY) {  // what the next entries lead to is read together
+                at = 0;
+                MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++)
+                    if (base + 32 * j < all) {
+                        owner[j] = owner_of(upto, i + 32 * j);
+                        i64 k = __shfl_sync(ALL_LANES, shift, owner[j]) + i + 32 * j;
+                        if (i + 32 * j < all) next[j] = s.reach(a, k);
+                    }
+            }
             if constexpr (Step::BATCHED) {
                 if (!by.has_room(a, s)) {
                     row.begin = shift + min_of(max_of(base, upto - mine), upto);
@@ -123,10 +136,9 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, i32 size, 
                     break;
                 }
             }
-            typename Step::Reach reached = next;
-            i32 whose = owner;
+            typename Step::Reach reached = one_of_few(next, at);
+            i32 whose = one_of_few(owner, at);
             typename Step::Live its = from_lane(live, whose);
-            if (base + 32 < all) reach(i + 32);
             typename Step::Sums sums;
             if (i < all) s.entry(a, bearer(by, it), its, reached, sums);
             __syncwarp();
@@ -200,9 +212,13 @@ template <class A, class R, class Step> MORPH_FN void run_listed(const A& a, R& 
         typename Step::Sums sums;
         i64 upto = min_of(hub.chunk + chunks(row), last), end = min_of(row.end, row.begin + (upto - hub.chunk) * CHUNK);
         i64 base = row.begin + (chunk - hub.chunk) * CHUNK, k = base + lane_id();
-        typename Step::Reach next{};
-        if (k < end) next = s.reach(a, k);
-        for (; base < end; base += 32, k += 32) {
+        typename Step::Reach next[UNDER_WAY]{};
+        for (i32 at = UNDER_WAY; base < end; base += 32, k += 32, at++) {
+            if (at == UNDER_WAY) {
+                at = 0;
+                MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++)
+                    if (k + 32 * j < end) next[j] = s.reach(a, k + 32 * j);
+            }
             if constexpr (Step::BATCHED) {
                 if (!by.has_room(a, s)) {
                     row = {base, lane_id() ? base : end};
@@ -210,8 +226,7 @@ template <class A, class R, class Step> MORPH_FN void run_listed(const A& a, R& 
                     break;
                 }
             }
-            typename Step::Reach reached = next;
-            if (k + 32 < end) next = s.reach(a, k + 32);
+            typename Step::Reach reached = one_of_few(next, at);
             if (k < end) s.entry(a, by.it, live, reached, sums);
             __syncwarp();
         }

@@ -27,6 +27,14 @@ struct Team {
           sense(0), round(0), launch(i32(a.launch)), looked(false), took(false), left(false) {}
 };
 
+// A word of a program's state.  A GPU's is of the launch before, unless this one goes on with that.
+template <class A> MORPH_FN i64 kept(const A& a, i32 word) {
+#ifdef __CUDACC__
+    if (!a.replay) return 0;
+#endif
+    return load(a.state + word);
+}
+
 #ifdef __CUDACC__
 
 MORPH_FN void acquire() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }  // after relaxed polling

@@ -9,12 +9,13 @@ import numpy as np
 
 from morph.column import ColumnView
 from morph.compact import squeeze, translate
-from morph.device import Array, Device, device
+from morph.device import Array, Device, device, is_host
 from morph.dtypes import Ref
 from morph.row import Row, as_id
 from morph.store import BUDGET, CAPACITY, COUNT, HEAD, Store
 from morph.table import Table
 from morph.values import bind, check_ids, prepare
+from morph.words import FEW
 
 if TYPE_CHECKING:
     from morph.column import Column
@@ -115,18 +116,37 @@ class Collection(Store):
     def _append(self, n: int, checked: Mapping[str, Array]) -> None:
         _, last = self.span()
         self._room(last + n)
-        with self.device.active():
-            self._write(last, n, checked)
-        self.words[COUNT] += n
-        self.settle()
+        few = self.device.kind == "cuda" and n <= FEW and all(map(is_host, checked.values()))
+        few = few and not any(c.size for c in self.columns.values())
+        if few:  # by one kernel, with the counters
+            writes = [
+                (c.array[last : last + n], checked[name][()] if name in checked else c.fill)
+                for name, c in self.columns.items()
+            ]
+        else:
+            with self.device.active():
+                self._write(last, n, checked)
+        words = self.words
+        words[COUNT] += n
+        self._settle(words)
+        if few:
+            self.device.put(*writes, (self.meta, words))
+        else:
+            self._push()
 
     def clear(self) -> None:
         """Remove every entry; the memory is kept."""
-        if self.device.kind == "cuda":  # what the counters were need not be fetched
-            self._words = np.zeros(8, np.int64)
-            self._words[CAPACITY] = self.capacity
-        self.words[COUNT] = self.words[HEAD] = 0
-        self.settle()
+        self.device.put(*self.cleared())
+
+    def cleared(self) -> list[tuple[Any, Any]]:
+        """Do so on the host; gives what is to be written, as `Device.put` has it."""
+        if self.device.kind != "cuda":
+            self.words[COUNT] = self.words[HEAD] = 0
+            self._settle(self.words)
+            return []
+        self._words = np.zeros(8, np.int64)  # what the counters were need not be fetched
+        self._words[CAPACITY] = self._words[BUDGET] = self.capacity
+        return [(self.meta, self._words)]
 
     @property
     def empty(self) -> bool:
@@ -345,7 +365,7 @@ class Flag:
 
     def __bool__(self) -> bool:
         """Whether the flag is raised; waits for the GPU."""
-        return bool(self._words[0])
+        return bool(self.device.to_host(self._words)[0])
 
     def take(self) -> bool:
         """Read the flag and lower it; waits for the GPU."""
@@ -363,8 +383,7 @@ class Flag:
         self._put(0)
 
     def _put(self, value: int) -> None:
-        with self.device.active():
-            self._words[0] = value
+        self.device.put((self._words[:1], value))
 
     def address(self, kind: str, column: str = "") -> int:
         """Give the device address of the flag's four words (i32)."""

@@ -12,6 +12,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from morph.device import Array, Device, is_host
 from morph.dtypes import NAMES
 from morph.row import Row
+from morph.words import FEW
 
 if TYPE_CHECKING:
     from morph.store import Store
@@ -106,6 +107,29 @@ def record(columns: Sequence[Column], packed: bool) -> Record:
     return Record(tuple(c.name for c in order), tuple(offsets), stride, packed=True, spare=spare)
 
 
+def is_few(key: Any) -> bool:
+    """Whether a key is an array of a few ids, on the host."""
+    plain = type(key) is np.ndarray and key.ndim == 1 and key.size <= FEW
+    return plain and key.dtype.kind in "iu"
+
+
+def few_places(array: Array, key: Any) -> list[Array] | None:
+    """Give the places that a key names, if these are few, or lie one after another."""
+    if isinstance(key, slice):
+        return [array[key]]
+    if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+        key = np.array([key])
+    if not is_few(key) or array.ndim != 1:
+        return None
+    n, places = len(array), []
+    for k in key.tolist():
+        if not -n <= k < n:
+            raise IndexError(f"index {k} is out of bounds for a column of {n} rows")
+        k %= n
+        places.append(array[k : k + 1])
+    return places
+
+
 class ColumnView(NDArrayOperatorsMixin):
     """A column over the rows in use, dead ones too, always as they are now.
 
@@ -156,7 +180,7 @@ class ColumnView(NDArrayOperatorsMixin):
         return got if getattr(got, "ndim", 0) else self.store.device.to_host(got)[()]
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.store.assign(self.column, self._key(key), value, self.array)
+        self.store.assign(self.column, key if is_few(key) else self._key(key), value, self.array)
 
     def _key(self, key: Any) -> Any:
         if isinstance(key, tuple):

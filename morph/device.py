@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from morph.transfer import LARGE, fetch
+from morph.words import SMALL, Words
 
 Array = Any
 """A NumPy array on the host devices, a CuPy array on a CUDA device."""
@@ -106,12 +108,35 @@ class Device:
         with self.active():
             return self.xp.asarray(x, dtype)
 
+    def copies(self, *arrays: Array) -> list[Array]:
+        """Copy arrays of one dimension of this device, contiguous; by one kernel on a GPU."""
+        made = [self.empty(x.size, x.dtype) for x in arrays]
+        if self.kind == "cuda" and any(x.data.ptr % 8 for x in arrays):
+            with self.active():
+                return [x.copy() for x in arrays]
+        self.put(*zip(made, arrays, strict=True))
+        return made
+
     def copy(self, x: Any) -> Array:
         """Give a contiguous copy of ``x`` on this device."""
         if self.kind != "cuda":
             return np.array(x) if is_host(x) else self.to_host(x)
         with self.active():
             return self.xp.array(x)
+
+    def put(self, *writes: tuple[Array, Any]) -> None:
+        """Write a little to arrays of one dimension here, no two of which share a place.
+
+        Parameters
+        ----------
+        *writes : (array, value)
+            A value for all of the array, or a host's array with one for each place of it.
+        """
+        if self.kind == "cuda":
+            _words(self.index).put(writes)
+            return
+        for array, values in writes:
+            array[:] = values
 
     def to_host(self, x: Any) -> np.ndarray[Any, Any]:
         """Give ``x`` as a NumPy array; waits for the GPU if it lies there."""
@@ -121,8 +146,16 @@ class Device:
         if hasattr(x, "__cuda_array_interface__"):
             if not hasattr(x, "get"):  # another library's array: CuPy wraps it without a copy
                 x = importlib.import_module("cupy").asarray(x)
-            return fetch(x) if x.nbytes >= LARGE and x.flags.c_contiguous else x.get()
+            large = x.nbytes >= LARGE and x.flags.c_contiguous
+            return fetch(x) if large else self.fetch(x)
         return np.asarray(x)
+
+    def fetch(self, x: Array) -> np.ndarray[Any, Any]:
+        """Give a CuPy array, which is not large, on the host."""
+        small = self.kind == "cuda" and 0 < x.nbytes <= SMALL
+        small = small and x.flags.c_contiguous and x.device.id == self.index
+        got: np.ndarray[Any, Any] = _words(self.index).fetch(x) if small else x.get()
+        return got
 
     def strided(
         self, buffer: Array, offset: int, shape: tuple[int, ...], dtype: Any, strides: Any
@@ -138,6 +171,11 @@ class Device:
         if self.kind == "cuda":
             return int(x.data.ptr)
         return int(x.__array_interface__["data"][0])
+
+
+@cache
+def _words(index: int) -> Words:
+    return Words(index)
 
 
 _CPU = Device("cpu", 0, np)

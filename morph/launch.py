@@ -21,7 +21,7 @@ from morph.lang.errors import LanguageError
 from morph.lang.program import RESULT
 from morph.lang.types import Scalar
 from morph.row import Row
-from morph.scratch import ROUNDS, scratch
+from morph.scratch import ROUNDS, STATE, STATUS, scratch
 from morph.slots import OBJECTS, Slots
 from morph.store import CAPACITY, COUNT, HEAD
 from morph.table import Table
@@ -123,7 +123,8 @@ class Launch:
         self.words = np.zeros(len(compiled.fields), np.uint64)
         self.signed = self.words.view(np.int64)
         self.buffer = self.words.data
-        self.state = self.device.zeros(State.VARS + len(compiled.unit.state), np.int64)
+        self.state = self.scratch.state_for(State.VARS + len(compiled.unit.state))
+        self.ended: Any = None  # the state when the program had ended, on the host
         self.versions: list[int] = []
         self.kinds: list[Any] = []  # of the objects, when they were last found to fit
         self.domains = [weakref.ref(self.objects[slot]) for slot in compiled.domains]
@@ -260,6 +261,7 @@ class Launch:
         if self.compiled.together and self.device.kind == "cuda":
             self._check_together()
         s.launches += 1
+        self.ended = None
         signed[index["launch"]] = s.launches
         signed[index["replay"]] = 0
         signed[index["threads"]] = self.team
@@ -272,11 +274,11 @@ class Launch:
             s.dirty = False
             return
         self._fill_bits()
-        if self.compiled.unit.fused:
+        if self.compiled.unit.fused and self.device.kind != "cuda":  # there it is not read
             self.state[:] = 0
         while True:
             self.binary(self.words, self._items())
-            status = self.device.to_host(s.status)
+            status = self._told()
             if not status[Status.FAILED]:
                 s.dirty = False
                 if status[Status.ROUND] > ROUNDS:
@@ -290,6 +292,14 @@ class Launch:
             signed[index["replay"]] = 1
             signed[index["threads"]] = self.team
             self._fill_bits()
+
+    def _told(self) -> np.ndarray[Any, Any]:
+        """The status, and if that is near, the program's state, by one transfer."""
+        s, n = self.scratch, self.state.size
+        near = self.compiled.unit.fused and n <= STATE
+        told = self.device.to_host(s.told[: STATUS + n] if near else s.status)
+        self.ended = told[STATUS:] if near else None
+        return told[:STATUS]
 
     def _threads(self) -> int:  # as many as the launch can have
         return int(self.binary.threads) if self.device.kind == "cuda" else threads()
@@ -321,7 +331,7 @@ class Launch:
         narrow = status[Status.LOCAL]
         status[[Status.FAILED, Status.LOCAL]] = 0
         status[Status.STORES :] = 0
-        self.scratch.status[:] = self.device.asarray(status)
+        self.device.put((self.scratch.status, status))
         if narrow:
             words, state = self.words, self.state
             self._use(self.compiled.wider())
@@ -367,7 +377,8 @@ class Launch:
         i = names.index(RESULT)
         t = state[i][1]
         assert isinstance(t, Scalar)
-        words = self.device.to_host(self.state)[State.VARS + i : State.VARS + i + 1]
+        ended = self.device.to_host(self.state) if self.ended is None else self.ended
+        words = ended[State.VARS + i : State.VARS + i + 1]
         return words.view(to_dtype(t))[0].item()
 
 

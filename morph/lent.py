@@ -37,20 +37,19 @@ class Lent:
 
     def __enter__(self) -> None:
         if self.fits():
-            self._take_back()
+            self.table.device.put(*self.take_back())
         else:
             self._add()
 
-    def _take_back(self) -> None:
+    def take_back(self) -> list[tuple[Any, Any]]:
+        """Have the columns again; gives what is to be written there, as `Device.put` has it."""
         table = self.table
         self.gone = table.version, table._fills
         table._records += self.records
         table.columns.update(self.columns)
         table.version, table._fills = self.there
         first, last = table.span()
-        with table.device.active():
-            for name, (_, fill) in self.specs.items():
-                self.columns[name].array[first:last] = fill
+        return [(self.columns[name].array[first:last], f) for name, (_, f) in self.specs.items()]
 
     def _add(self) -> None:
         table, self.columns, self.records, self.aside = self.table, {}, [], []

@@ -15,6 +15,7 @@ from morph.store import HIDDEN
 from morph.timing import used
 
 HUB = 64  # bytes of a row on the list, of which something is left
+STATUS, STATE = 64, 192  # words of the status, and of a program's state
 ROUNDS = 1 << 25  # of claims, then they count from 0 again: a key has room for twice as many
 
 
@@ -30,7 +31,8 @@ class Scratch:
         self.done = 0  # launches that have ended
         self.dirty = False  # a launch that can fail has begun, and not ended as it should
         self.claimed: weakref.WeakSet[Any] = weakref.WeakSet()  # stores whose rows have owners
-        self.status = device.zeros(64, np.int64)
+        self.told = device.zeros(STATUS + STATE, np.int64)  # fetched together
+        self.status = self.told[:STATUS]
         self.barrier = device.zeros(64, np.uint32)
         self.cursor = device.zeros(64, np.int64)
         self.hubs = self._list(0)
@@ -85,6 +87,12 @@ class Scratch:
         made = self.device.zeros(8 + 2 * words, np.int64)
         made[1] = self.sides = 8 * words
         return made
+
+    def state_for(self, words: int) -> Any:
+        """Words where a program keeps its state while it runs."""
+        if words > STATE:
+            return self.device.zeros(words, np.int64)
+        return self.told[STATUS : STATUS + words]
 
     def begin(self) -> None:
         """Start from clean words, whatever stopped the launch before (memory, an interrupt)."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from morph.column import Column, ColumnView, Record, record
-from morph.device import Array, Device
+from morph.column import Column, ColumnView, Record, few_places, record
+from morph.device import Array, Device, is_host
 from morph.dtypes import ID_LIMIT, parse
 from morph.row import Row
 from morph.values import column_from, converted
@@ -94,8 +94,7 @@ class Store:
 
     def _push(self) -> None:
         if self._words is not self.meta:
-            with self.device.active():
-                self.meta.set(self._words)
+            self.device.put((self.meta, self._words))
 
     def touched(self) -> None:
         """Forget what is known of the counters: a kernel may have changed them."""
@@ -409,6 +408,11 @@ class Store:
                 array[key] = value  # NumPy checks the range of integers
                 return
         a = converted(self, column, value)
+        if self.device.kind == "cuda" and a.ndim == 0 and is_host(a) and array.ndim == 1:
+            if (places := few_places(array, key)) is not None:
+                self.device.put(*((place, a[()]) for place in places))
+                return
+        key = self.device.asarray(key) if isinstance(key, np.ndarray) else key
         with self.device.active():
             array[key] = a[()] if a.ndim == 0 else self.device.asarray(a)
 

@@ -14,8 +14,10 @@ from targets import everywhere, host, tries
 import morph
 from morph import validate
 from morph.algorithms import bfs as bfs_module
+from morph.algorithms import sssp as paths
+from morph.algorithms.costs import measured
 from morph.algorithms.scratch import columns
-from morph.prelude import i32, i64
+from morph.prelude import i32, i64, u32
 
 FAR = np.iinfo(np.int64).max
 several = st.lists(st.integers(0, 23), min_size=1, max_size=3)
@@ -66,6 +68,34 @@ def test_sssp(target, edges, sources, dtype):
         assert distance.dtype == kind and found.predecessor.dtype == np.int32
         follow(graph, sources, distance, host(found.predecessor).tolist(), far)
     assert morph.sssp(g, sources).predecessor is None
+
+
+@tries(10)
+@given(edge_lists(weights=st.integers(0, 50)), several, st.integers(0, 2), st.data())
+def test_dense_graphs_held_both_ways(target, monkeypatch, edges, sources, dense, data):
+    """Points that are left pull, if the weights are equal both ways; whether they are is seen."""
+    monkeypatch.setattr(paths, "DENSE", dense)
+    monkeypatch.setattr(paths, "BUCKETS", data.draw(st.sampled_from([1, 3, paths.BUCKETS])))
+    dtype = data.draw(st.sampled_from([np.int32, np.float64]))
+    g = graph_of(edges, target, dtype, directed=False)
+    far = np.inf if dtype == np.float64 else FAR
+    m, changed = len(g.edges), data.draw(st.none() | st.integers(0, len(g.edges)))
+    if changed is not None and changed < m:
+        g.edges.weight[changed] = 7
+    src, dst, weight = (host(x) for x in g.edge_list())
+    if m and dtype == np.int32:
+        arcs = (sorted(zip(*ends, weight, strict=True)) for ends in ((src, dst), (dst, src)))
+        first, second = arcs
+        assert measured(g)[3] == (first == second)
+    n, sources = edges[0], within(edges[0], sources)
+    want = nx.multi_source_dijkstra_path_length(lightest((n, src, dst, weight)), sources)
+    cutoff, targets = data.draw(st.none() | st.integers(0, 60)), data.draw(st.none() | several)
+    targets = None if targets is None else within(n, targets)
+    for found in everywhere(target, lambda: morph.sssp(g, sources, targets=targets, cutoff=cutoff)):
+        distance = host(found.distance).tolist()
+        for v in range(n):
+            right = want[v] if v in want and want[v] <= (FAR if cutoff is None else cutoff) else far
+            assert distance[v] == right or (targets and v not in targets and distance[v] == far)
 
 
 def follow(graph, sources, distance, predecessor, far):
@@ -191,12 +221,12 @@ def test_fused_equals_eager(target, edges):
     results = []
     g = graph_of(edges, target)
     for run in (bfs_module.search, bfs_module.search.eager):
-        with columns(g.points, dist=(i32, bfs_module.FAR), predecessor=(i32, -1)):
+        with columns(g.points, dist=(u32, bfs_module.FAR), predecessor=(i32, -1)):
             lists = [morph.Collection(g.points) for _ in range(3)]  # without room: they grow
             g.points[0].dist = 0
             lists[0].add(0)
             found = morph.Table("found", g.device, edges=i64)
             found.new(edges=0)
-            levels = run(g, *lists, found, morph.Flag(g), i32(0), i32(99), False)
+            levels = run(g, *lists, found, morph.Flag(g), u32(0), u32(99), False)
             results.append((levels, host(g.points.dist.array).tolist()))
     assert results[0] == results[1]

@@ -19,7 +19,7 @@ HEAVY = {"cupy", "cupyx", "igraph", "matplotlib", "meshio", "networkx", "scipy",
 
 DATA = """adjacency arrange arrays batch changes collect column compact device direct dtypes
           edgelist foreign formula graph halfedges lent loose making mesh named overlap pslg
-          quality row signs store table transfer values verify"""
+          quality row signs store table transfer values verify words"""
 GRAMMAR = "lang.types lang.node lang.ir lang.abi lang.errors lang.swaps lang.flow lang.spread"
 PRINTER = "lang.emit lang.fused lang.cxx lang.cxx_expr lang.cxx_spread lang.cxx_stmt "
 PRINTER += "lang.cxx_alone lang.cxx_stock"
@@ -30,6 +30,7 @@ DOORS = f"{PUBLIC} algorithms generate io survey"
 FLOORS = {
     # data: no compiler module
     **dict.fromkeys(DATA.split(), DATA),
+    "words": "build",  # a kernel that writes a few values
     "mesh": f"{DATA} io",  # Mesh.read and Mesh.write, when called
     "pslg": f"{DATA} io",
     "adjacency": f"{DATA} inplace",  # when a batch is applied

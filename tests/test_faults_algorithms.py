@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from targets import host
 
 import morph
+from morph.algorithms import sssp
 from morph.testing import fail_allocation, team
 
 RNG = np.random.default_rng(8)
@@ -14,9 +17,17 @@ N = 12
 ENDS = RNG.integers(0, N, (20, 2)).T
 WEIGHT = RNG.integers(0, 9, 20)
 
+
+def dense(g):
+    """As on a graph of many edges a point."""
+    with mock.patch.object(sssp, "DENSE", 0):
+        return morph.sssp(g).distance, morph.sssp(g, 3).distance
+
+
 RUNS = {
     "bfs": lambda g: (morph.bfs(g).distance, morph.bfs(g, [3, 4], cutoff=2).distance),
     "sssp": lambda g: (morph.sssp(g, predecessors=True).distance, morph.sssp(g, 3).distance),
+    "sssp, dense": dense,
     "mst": lambda g: (morph.mst(g).edges,),
     "cores": lambda g: (morph.core_number(g).core, morph.k_core(g, 2).points),
     "betweenness": lambda g: (np.round(host(morph.betweenness(g, [1, 2]).centrality), 12),),

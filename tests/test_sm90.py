@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import morph
-from morph import binding, changes
-from morph.algorithms import triangles
+from morph import binding, changes, words
+from morph.algorithms import sssp, triangles
 from morph.build import cuda
 from morph.kernel import Kernel, Program
 from morph.lang import emit
@@ -86,6 +86,8 @@ def test_algorithms(units, monkeypatch):
         morph.sssp(g, predecessors=True), morph.mst(g)
     g = morph.Graph.from_edges([0, 1], [1, 2], weight=[0, 0], symmetrize=True)
     morph.sssp(g, predecessors=True), morph.betweenness(g), morph.pagerank(g)
+    with mock.patch.object(sssp, "DENSE", 0):
+        morph.sssp(g)
     g = morph.Graph.from_edges(*ends, weight=weight, n=5)
     morph.connected_components(g), morph.core_number(g), morph.triangle_count(g), morph.bfs(g)
     morph.pagerank(g), morph.pagerank(g, weighted=True), morph.betweenness(g, sources=[0])
@@ -132,6 +134,10 @@ def test_algorithms(units, monkeypatch):
         assert found.rollbacks and any(r.released for r in found.rounds)
         morph.survey.reinforce(morph.generate.random_ksat(3, 40, 3, seed=1))
     compile_all(units, {x.__name__ for m in modules() for x in launched(vars(m)).values()})
+
+
+def test_what_writes_a_few_words():
+    assert b"put" in cuda.build(words.TEXT, "sm_90", name="put")
 
 
 def test_falcon(units, tmp_path):

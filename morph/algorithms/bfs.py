@@ -14,14 +14,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from morph.algorithms.scratch import source_ids, workspace
 from morph.collect import Collection, Flag
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
-from morph.prelude import atomic_add, atomic_min, i32, i64
+from morph.prelude import atomic_add, atomic_min, i32, i64, u32
 from morph.table import Table
 
-FAR = 2**31 - 1
+FAR = 2**32 - 1  # read as a signed number -1, which the result says
+NONE = 2**31 - 1  # no path has as many edges
 UNFOUND = 14  # points not yet found look themselves if the level has a 14th of their edges
 SMALL = 256  # a level of fewer than a 256th of all points does not ask for its edges
 DEEP = 32  # levels that are run one by one; then only those are
@@ -145,22 +148,23 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
     starts, n = source_ids(graph, source), len(graph.points)
     if cutoff is not None and not cutoff >= 0:
         raise ValueError(f"cutoff is a number from 0 on, not {cutoff}")
-    most = i32(FAR - 1 if cutoff is None else min(cutoff, FAR - 1))
+    most = u32(NONE if cutoff is None else min(cutoff, NONE))
 
     def make() -> list[Any]:
         lists = [Collection(graph.points, capacity=n) for _ in range(3)]
         return [*lists, Table("found", graph.device, edges=i64, capacity=1), Flag(graph)]
 
-    with workspace(graph, "bfs", make, dist=(i32, FAR), predecessor=(i32, -1)) as objects:
+    with workspace(graph, "bfs", make, dist=(u32, FAR), predecessor=(i32, -1)) as objects:
         now, found = objects[0], objects[3]
         graph.points.dist[starts] = 0
         now.extend(starts)
         if not len(found):
             found.new(edges=0)
-        levels = search(graph, *objects, i32(0), most, not graph.directed)
-        dist = graph.points.dist.array
+        levels = search(graph, *objects, u32(0), most, not graph.directed)
         with graph.device.active():
-            distance = graph.device.xp.where(dist == FAR, i32(-1), dist)
+            distance, predecessor = graph.device.copies(
+                graph.points.dist.array.view(np.int32), graph.points.predecessor.array
+            )
             if levels > DEEP:  # some were run at once
                 levels = min(int(distance.max()) + 1, int(most))
-        return Bfs(distance, graph.points.predecessor[:].copy(), levels)
+        return Bfs(distance, predecessor, levels)

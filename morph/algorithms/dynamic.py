@@ -14,9 +14,10 @@ import numpy as np
 from morph.algorithms import repair as steps
 from morph.algorithms.bfs import bfs
 from morph.algorithms.components import connected_components
+from morph.algorithms.costs import EDGES
 from morph.algorithms.following import Dynamic
 from morph.algorithms.scratch import live_edges, source_ids
-from morph.algorithms.sssp import EDGES, sssp
+from morph.algorithms.sssp import sssp
 from morph.graph import Graph
 from morph.kernel import func
 from morph.prelude import f32, i32, i64

@@ -12,6 +12,7 @@ from morph.collect import Collection, Set
 from morph.graph import Graph
 from morph.table import Table
 
+SMALL = "a cell"  # what is kept whatever else is
 LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with
 Specs = dict[str, tuple[Any, Any]]
 
@@ -52,21 +53,31 @@ def workspace(
     """
     key = name, *((c, str(np.dtype(t))) for c, (t, _) in {**points, **(edges or {})}.items())
     kept = graph.kept.pop(key, None)  # nobody else has it meanwhile
-    graph.kept.clear()
+    for other in graph.kept.keys() - {SMALL}:
+        del graph.kept[other]
     specs = {"points": points, "edges": edges or {}}
     lent = kept.lent if kept else [graph.tables[t].lent(**s) for t, s in specs.items() if s]
     fits = all(x.fits() for x in lent)
     for x, spec in zip(lent, (s for s in specs.values() if s), strict=True):
         x.specs = spec
     with ExitStack() as stack:
-        for x in lent:
-            stack.enter_context(x)
-        objects = kept.objects if kept and fits else make()
+        if kept and fits:
+            objects = kept.objects
+            writes: list[tuple[Any, Any]] = []
+            for x in lent:
+                writes += x.take_back()
+                stack.push(x)
+            for x in objects:
+                if isinstance(x, Collection):
+                    writes += x.cleared()
+            graph.device.put(*writes)
+        else:
+            for x in lent:
+                stack.enter_context(x)
+            objects = make()
         yield objects
         for x in objects:
-            if isinstance(x, Collection):
-                x.clear()
-            elif isinstance(x, Set):
+            if isinstance(x, Set):
                 x.reset()
     if len(graph.points) <= LARGEST:
         graph.kept[key] = Kept(lent, objects)
@@ -101,10 +112,12 @@ def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:
     ValueError
         If one is not a live point.
     """
+    n = len(graph.points)
+    if type(source) is int and 0 <= source < n and not graph.points.deletes:
+        return np.array([source], np.int32)
     ids = np.asarray(graph.device.to_host(source)).ravel()
     if ids.size and ids.dtype.kind not in "iu":
         raise TypeError(f"{what} is an id or an array of ids, not {source!r}")
-    n = len(graph.points)
     wrong = ids[(ids < 0) | (ids >= n)]
     if wrong.size:
         raise ValueError(f"{what} {wrong[0]} is not a vertex: the graph has {n}, counted from 0")

@@ -6,8 +6,15 @@ until none is left; then all up to the limit is settled, and the limit moves on 
 carries its distance: one whose point has fallen since is stale and is dropped, so that a point is
 expanded once for each distance.  Delta is the mean weight times 32 over the mean degree: small, the
 order is Dijkstra's; large, Bellman and Ford's.  Within the limit the order is of no account, so
-whoever lowers a point may go on from it at once (``ahead``).  Work O(n + m), and what is expanded
-too early.
+whoever lowers a point may go on from it at once (``ahead``).
+
+Where points have many edges, most of them are heavy: they lead beyond the limit.  There the limit
+moves on by less, and heavy edges wait until their point is settled (Meyer, Sanders, J. Algorithms
+2003), so that what is expanded too early reads a weight in vain, and no distance.  Then those
+settled push along them, or, if they have fewer edges and weights are equal both ways, those not
+settled pull (Chakaravarthy et al., IPDPS 2014).  With a 16th of the edges left, near-far goes on.
+
+Work O(n + m), and what is expanded too early.
 """
 
 from __future__ import annotations
@@ -16,15 +23,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from morph.algorithms.costs import EDGES, measured
 from morph.algorithms.scratch import live_edges, source_ids, workspace
 from morph.collect import Collection, Flag
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
-from morph.prelude import atomic_cas, atomic_min, i32
+from morph.prelude import atomic_cas, atomic_min, i32, i64
 from morph.table import Table
 
-EDGES = 32  # delta is the mean weight times this over the mean degree
 NONE = 2**31 - 1  # no predecessor yet
+DENSE = 8  # edges a point has on average where heavy ones wait until it is settled
+STEP = 4  # delta there, in the place of EDGES
+FEW = 16  # what is left has a 16th of the edges: from then on
+WIDE = 8  # delta is so many times as large
+BUCKETS = 32  # or that many limits
 
 
 class Sssp(NamedTuple):
@@ -61,6 +73,101 @@ def split(entry, limit, near, rest, cell):
 def ask(t, limit, unsettled):
     if t.dist > limit:
         unsettled.set()
+
+
+@kernel
+def lighten(entry, g, limit, then, lost):
+    p, before = entry.item, entry.dist
+    for t in p.outnbrs:
+        d = before + g.weight(p, t)
+        if d <= limit:
+            if d < before:
+                lost.set()
+            elif atomic_min(t.dist, d) > d:
+                then.add(t, dist=d)
+
+
+@kernel
+def push(p, g, limit, most, lost):
+    before = p.dist
+    for t in p.outnbrs:
+        d = before + g.weight(p, t)
+        if d > most or d < before:
+            lost.set()
+        elif d > limit:
+            atomic_min(t.dist, d)
+
+
+@kernel
+def pull(p, g, limit, most, lost):
+    least = p.dist
+    for t in p.outnbrs:
+        before = t.dist
+        if before <= limit:
+            d = before + g.weight(p, t)
+            if d > most or d < before:
+                lost.set()
+            else:
+                least = min(least, d)
+    p.dist = least
+
+
+@kernel
+def count(cell, g, limit):
+    left = i64(0)
+    for p in g.points:
+        if p.dist > limit:
+            left += i64(p.out_degree)
+    cell.left = left
+
+
+@kernel
+def nearest(p, cell):
+    atomic_min(cell[0].least, p.dist)
+
+
+@kernel
+def deal(p, limit, near, far):
+    if p.dist <= limit:
+        near.add(p, dist=p.dist)
+    else:
+        far.add(p, dist=p.dist)
+
+
+@program
+def settle(g, near, then, far, cell, lost, limit, delta, most, step, buckets, both):
+    """Bucket by bucket, until few edges are left; gives the limit of what is near then."""
+    left, low = i64(len(g.edges)), limit
+    first = True
+    while buckets > 0 and not near.empty:
+        while not near.empty:
+            foreach(near, lighten, g, limit, then, lost,
+                    where=lambda entry: entry.dist == entry.item.dist)  # fmt: skip
+            near, then = then, near
+            then.clear()
+        before = left
+        foreach(cell, count, g, limit)
+        left = cell[0].left
+        if both and left < (before - left) * 2:
+            foreach(g.points, pull, g, limit, most, lost, where=lambda p: p.dist > limit)
+        else:
+            foreach(g.points, push, g, limit, most, lost,
+                    where=lambda p: p.dist <= limit and (first or p.dist > low))  # fmt: skip
+        low, first = limit, False
+        cell[0].least = most
+        foreach(g.points, nearest, cell, where=lambda p: p.dist > low and p.dist <= most)
+        buckets -= 1
+        reach = most
+        if left * FEW < len(g.edges):
+            buckets = i64(0)
+        if buckets == 0:
+            step = delta
+        limit = max(cell[0].least, min(cell[0].least, most - step) + step)
+        if buckets > 0:
+            reach = limit
+        foreach(g.points, deal, limit, near, far,
+                where=lambda p: p.dist > low and p.dist <= reach)  # fmt: skip
+    return limit
 
 
 @program
@@ -157,20 +264,20 @@ def sssp(
         raise ValueError("sssp needs edge weights: give weight= when the graph is made")
     if cutoff is not None and not cutoff >= 0:
         raise ValueError(f"cutoff is a number from 0 on, not {cutoff}")
-    weight, dtype, delta = _measured(graph)
+    weight, dtype, delta, equal = measured(graph)
     real = dtype.kind == "f"
     far = np.inf if real else int(np.iinfo(dtype).max)
     most = float(np.finfo(dtype).max) if real else far - 1
     if cutoff is not None:
         most = min(most, cutoff if real else int(min(cutoff, most)))
-    delta = dtype.type(min(delta if real else int(delta), most))
+    dense = len(graph.edges) >= max(DENSE * len(graph.points), 1) and not len(goals)
     names: dict[str, Any] = {"dist": (dtype, far)}
     if predecessors:
         names["predecessor"] = (i32, NONE)
     edges = None if weight is None else {"weight": (dtype, 0)}
 
     def make() -> list[Any]:
-        n, cell = len(graph.points), Table("cell", graph.device, least=dtype)
+        n, cell = len(graph.points), Table("cell", graph.device, least=dtype, left=i64)
         cell.extend(1)
         lists = [Collection(graph.points, capacity=n, dist=dtype) for _ in range(4)]
         return [*lists, cell, Collection(graph.points), Flag(graph), Flag(graph)]
@@ -183,52 +290,27 @@ def sssp(
         near.extend(starts, dist=dtype.type(0))
         if len(goals):
             aims.extend(goals)
-        limits = delta, delta, dtype.type(most)
-        limit = search(graph, *objects, *limits)
+        limits = delta * STEP / EDGES, delta * WIDE if dense else delta
+        step, delta = (dtype.type(min(d if real else int(d), most)) for d in limits)
+        limit, last = delta, dtype.type(most)
+        if dense:
+            near, then, beyond = objects[:3]
+            both = equal and not graph.directed
+            limit = settle(graph, near, then, beyond, objects[4], lost, step, delta, last, step,
+                           i64(BUCKETS), both)  # fmt: skip
+            if near.empty:  # they have changed places there
+                near, then = then, near
+            objects = [near, then, *objects[2:]]
+        limit = search(graph, *objects, dtype.type(limit), delta, last)
         dist = graph.points.dist.array
         with graph.device.active():
-            if limit < limits[-1]:  # stopped at the targets: what lies behind is not settled
+            if limit < last:  # stopped at the targets: what lies behind is not settled
                 dist[dist > limit] = far
             elif lost.take() and cutoff is None:
                 _refuse_overflow(graph, dist < far)
         predecessor = _predecessors(graph, starts, far) if predecessors else None
         with graph.device.active():
-            return Sssp(_widened(dist), predecessor)
-
-
-def _measured(graph: Graph) -> tuple[Any, np.dtype[Any], float]:
-    """Look at the weights.
-
-    Returns
-    -------
-    weight : array or None
-        The weights in the distances' type, if sums with theirs would be of another.
-    dtype : dtype
-        In which to sum them: 32 bits where no path can be longer.
-    delta : float
-    """
-    live, n, xp = live_edges(graph), len(graph.points), graph.device.xp
-    with graph.device.active():
-        weight = graph.edges.weight.array[live]
-        if not bool((weight >= 0).all()):
-            k = int((~(weight >= 0)).argmax())
-            u, v = (int(end.array[live][k]) for end in (graph.edges.src, graph.edges.dst))
-            raise ValueError(
-                "sssp needs weights that are not negative and not NaN, but the edge from"
-                f" {u} to {v} has {weight[k]}"
-            )
-        finite = weight[xp.isfinite(weight)] if weight.dtype.kind == "f" else weight
-        mean = float(finite.mean(dtype=np.float64)) if finite.size else 0.0
-        delta = mean * EDGES * n / max(weight.size, 1)
-        if weight.dtype.kind == "f":
-            return None, np.result_type(weight.dtype, np.float32), delta
-        narrow = np.result_type(weight.dtype, np.int32) == np.int32
-        longest = int(weight.max()) * n + delta if weight.size else 0
-        dtype = np.dtype(np.int32 if narrow and longest < NONE else np.int64)
-        if weight.dtype.kind == "i" or weight.dtype.itemsize < 4 and weight.dtype.kind == "u":
-            return None, dtype, delta
-        weight = graph.edges.weight.array.astype(np.uint64)
-        return xp.minimum(weight, np.uint64(np.iinfo(np.int64).max)).astype(dtype), dtype, delta
+            return Sssp(_widened(graph.device.xp, dist), predecessor)
 
 
 def _refuse_overflow(graph: Graph, reached: Any) -> None:
@@ -259,10 +341,8 @@ def _predecessors(graph: Graph, starts: Any, far: Any) -> Any:
         return xp.where(found == NONE, -1, found)
 
 
-def _widened(dist: Any) -> Any:
+def _widened(xp: Any, dist: Any) -> Any:
     """Give a copy of the distances in the type of the result."""
     if dist.dtype != np.int32:
         return dist.copy()
-    wide = dist.astype(np.int64)
-    wide[dist == NONE] = np.iinfo(np.int64).max
-    return wide
+    return xp.where(dist == NONE, np.int64(np.iinfo(np.int64).max), dist)

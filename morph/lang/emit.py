@@ -196,16 +196,17 @@ class Emission:
         self.put("    MORPH_FN Run(const Args& a, i32 thread, i32 threads)")
         self.put("        : Team(a, thread, threads) {")
         if u.fused:
-            self.put("        block = i32(load(a.state + BLOCK));")
-            self.put("        step = i32(load(a.state + STEP));")
-            self.put("        replay = load(a.state + REPLAY);")
+            self.put("        block = i32(kept(a, BLOCK));")
+            self.put("        step = i32(kept(a, STEP));")
+            self.put("        replay = kept(a, REPLAY);")
             if u.ways:
-                self.put("        way = i32(load(a.state + WAY));")
+                self.put("        way = i32(kept(a, WAY));")
             if self.locks:
                 self.put("        launch = -1 - i32(load(a.status + LOCKS));")
-                self.put("        if (replay) launch = i32(load(a.state + LAUNCH));")
+                self.put("        if (replay) launch = i32(kept(a, LAUNCH));")
             for i, (n, t) in enumerate(u.state):
-                self.put(f"        {names.member(n)} = {self.from_state(i, t)};")
+                value = self.from_state(i, t).replace("load(a.state + ", "kept(a, ")
+                self.put(f"        {names.member(n)} = {value};")
         if self.claims:
             self.put("        round = u32(load(a.status + ROUND));")
         self.put("    }", "};", "", "struct Item : ItemBase {")

@@ -1,0 +1,143 @@
+"""A few values to a GPU by one kernel, a few words back by one transfer.
+
+What a launch needs before it, and what is asked after it, is small: columns at their fill, counters
+of lists, a source.  CuPy takes a kernel or a copy for each.  Here they are the arguments of one
+kernel, which the driver copies when it is launched: nothing is waited for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from morph.build import cuda
+
+COMMANDS, WORDS = 24, 128  # of one launch: 1,800 bytes of arguments
+FEW = 16  # values that are written one by one
+SMALL = 4096  # bytes that are fetched through pinned memory
+BLOCK, BLOCKS = 256, 528
+EACH = 1 << 8  # every row has a value of its own
+FROM = 1 << 9  # it is read from an array, whose address is the word
+TO_HOST = 2  # cudaMemcpyDeviceToHost
+
+TEXT = f"""
+typedef unsigned long long u64;
+struct Command {{
+    char* at;
+    long long count, stride;
+    int how, from;  // bytes of a value, and whether there is one for each; where they stand
+}};
+struct Commands {{
+    u64 n;
+    Command command[{COMMANDS}];
+    u64 word[{WORDS}];
+}};
+extern "C" __global__ void put(const __grid_constant__ Commands a) {{
+    long long first = blockIdx.x * (long long)blockDim.x + threadIdx.x, step = gridDim.x * (long long)blockDim.x;
+    for (u64 k = 0; k < a.n; k++) {{
+        const Command& c = a.command[k];
+        int size = c.how & 255;
+        bool each = c.how & {EACH};
+        if (c.how & {FROM}) {{  // of 8 bytes each, but for what is left
+            u64* to = (u64*)c.at;
+            const u64* from = (const u64*)a.word[c.from];
+            for (long long i = first; i < c.count / 8; i += step) to[i] = from[i];
+            if (first < c.count % 8) c.at[c.count / 8 * 8 + first] = ((const char*)from)[c.count / 8 * 8 + first];
+            continue;
+        }}
+        for (long long i = first; i < c.count; i += step) {{
+            u64 x = a.word[c.from + (each ? i : 0)];
+            char* p = c.at + i * c.stride;
+            if (size == 4) *(unsigned*)p = unsigned(x);
+            else if (size == 8) *(u64*)p = x;
+            else if (size == 2) *(unsigned short*)p = (unsigned short)x;
+            else *p = char(x);
+        }}
+    }}
+}}
+"""  # noqa: E501
+
+Write = tuple[Any, Any]
+"""An array of one dimension on the device, and what to write there: a value, or one for each.
+
+Or an array of the device: both of one type and size, contiguous, at multiples of 8 bytes.
+"""
+
+
+class Words:
+    """What writes and fetches a little on one GPU; on CuPy's current stream."""
+
+    def __init__(self, index: int) -> None:
+        import cupy  # noqa: PLC0415
+
+        self.device = cupy.cuda.Device(index)
+        self.lock = threading.Lock()
+        with self.device:
+            arch = f"sm_{self.device.compute_capability}"
+            self.module = cupy.cuda.function.Module()
+            self.module.load(cuda.build(TEXT, arch, name="put"))
+            self.function = self.module.get_function("put").ptr
+            self.pinned = cupy.cuda.alloc_pinned_memory(SMALL)
+        self.landed = np.frombuffer(self.pinned, np.uint8, SMALL)
+        self.stream, self.launch = cupy.cuda.get_current_stream, cupy.cuda.driver.launchKernel
+        self.runtime = cupy.cuda.runtime
+        self.arguments = np.zeros(1 + 4 * COMMANDS + WORDS, np.int64)
+        self.commands = self.arguments[1 : 1 + 4 * COMMANDS].reshape(-1, 4)
+        self.words = self.arguments[1 + 4 * COMMANDS :]
+        self.pointers = (ctypes.c_void_p * 1)(self.arguments.ctypes.data)
+
+    def put(self, writes: Sequence[Write]) -> None:
+        """Write values to arrays; no two of them may share a place."""
+        with self.lock:
+            n = at = largest = 0
+            for array, values in writes:
+                count, kind = array.size, array.dtype
+                if not count:
+                    continue
+                if hasattr(values, "__cuda_array_interface__"):
+                    if n == COMMANDS or at == WORDS:
+                        self._start(n, largest)
+                        n = at = largest = 0
+                    self.words[at] = values.data.ptr
+                    self.commands[n] = array.data.ptr, array.nbytes, 0, FROM | at << 32
+                    n, at, largest = n + 1, at + 1, max(largest, array.nbytes // 8 + 1)
+                    continue
+                each = isinstance(values, np.ndarray) and values.ndim > 0
+                k = count if each else 1
+                if n == COMMANDS or at + k > WORDS:
+                    self._start(n, largest)
+                    n = at = largest = 0
+                self.words[at : at + k].view(kind)[:: 8 // kind.itemsize] = values
+                how = kind.itemsize | (EACH if each else 0)
+                self.commands[n] = array.data.ptr, count, array.strides[0], how | at << 32
+                n, at, largest = n + 1, at + k, max(largest, count)
+            if n:
+                self._start(n, largest)
+
+    def _start(self, n: int, largest: int) -> None:
+        self.arguments[0] = n
+        blocks = min(-(-largest // BLOCK), BLOCKS)
+        if self.runtime.getDevice() == self.device.id:
+            self._launch(blocks)
+        else:
+            with self.device:
+                self._launch(blocks)
+
+    def _launch(self, blocks: int) -> None:
+        given = ctypes.addressof(self.pointers)
+        self.launch(self.function, blocks, 1, 1, BLOCK, 1, 1, 0, self.stream().ptr, given, 0)
+
+    def fetch(self, array: Any) -> np.ndarray[Any, Any]:
+        """Give a copy of an array, C-contiguous and small, on the host."""
+        size = array.nbytes
+        with self.lock, self.device:
+            stream = self.stream().ptr
+            where = self.landed.ctypes.data
+            self.runtime.memcpyAsync(where, array.data.ptr, size, TO_HOST, stream)
+            self.runtime.streamSynchronize(stream)
+            landed: np.ndarray[Any, Any] = self.landed[:size].view(array.dtype)
+            return landed.reshape(array.shape).copy()
