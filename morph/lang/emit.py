@@ -16,13 +16,14 @@ from morph.lang import abi, ir
 from morph.lang.abi import cname
 from morph.lang.cxx import Names, prelude_names
 from morph.lang.cxx_alone import whole
-from morph.lang.cxx_spread import emit_spread, listed, spread_structs, step_members
+from morph.lang.cxx_spread import emit_spread, listed, spread_structs
+from morph.lang.cxx_step import step_text
 from morph.lang.cxx_stmt import Body, adds, named
 from morph.lang.cxx_stock import close_gaps, served, stocks
 from morph.lang.flow import changed, constants, moving, one_way
 from morph.lang.fused import emit_program
 from morph.lang.spread import lists, runs_ahead, spreads
-from morph.lang.types import Handle, Local, Object, Type
+from morph.lang.types import Local, Object, Type
 
 HEADERS = """types words half math atomics column team stock store collection single set graph
              predicates stage hubs room balance ahead sweep launch together""".split()
@@ -352,7 +353,7 @@ class Emission:
         steps = [(b, k, s) for b, block in enumerate(u.blocks) for k, s in enumerate(block.steps)]
         for b, k, s in steps:
             if isinstance(s, ir.Foreach):
-                self._step(s, f"Step{b}_{k}")
+                self.put(*step_text(self, s, f"Step{b}_{k}"))
         settled = sum(self.settles(u.funcs), [])
         before = int(prepares(u))
         self.put(f"enum {{ PREPARES = {before} }};  // the master has something to do before all")
@@ -411,67 +412,6 @@ class Emission:
         unless = "if (!failed) " if failed else ""
         return lines, does + [f"{unless}{cname(s)}_words.clear();" for s in clears]
 
-    def _step(self, s: ir.Foreach, name: str) -> None:
-        """One foreach: which items there are, and what each runs."""
-        k, n = self.kernels[s.kernel], self.names
-        func = n.funcs[k.name]
-        item = f"{func}_item" if k.commit is not None else "Item"
-        where = self.funcs[k.where] if k.where else None
-        params = _values(k)[1:]
-        tests = _values(where)[1:] if where else []
-        args = [f"x{i}" for i in range(len(params))]
-        test_args = [f"w{i}" for i in range(len(tests))]
-        about = f"foreach {s.slot}: {k.name}" + (f", where {where.name}" if where else "")
-        self.put(f"struct {name} {{  // {about}", f"    typedef {item} I;")
-        for (_, t), x in zip((*params, *tests), (*args, *test_args), strict=True):
-            self.put(f"    {n.type(t)} {x};")
-        self.put(f"    static constexpr bool FILTERS = {'true' if where else 'false'};")
-        tests_text, opened, found = [], [], []
-        if n.stores[s.slot].deletes:
-            tests_text.append(f"!is_dead({n.base(s.slot)}_dead, it.position)")
-        if s.slot in n.reborn:
-            launch = "it.launch" if self.unit.fused else "i32(a.launch)"
-            tests_text.append(f"!is_born(a.{cname(s.slot)}_born, it.position, {launch})")
-        if n.plain(s.slot):
-            found = [f"    it.row = {n.column(s.slot, 'item')}.get(it.position);"]
-            opened.append("        find(a, it);")
-        if where:
-            given = "".join(f", {w}" for w in test_args)
-            tests_text.append(f"{n.call(where.name, f', it.row{given}')} && !it.failed")
-        opened.append(f"        return {' && '.join(tests_text) or 'true'};")
-        self.put("    MORPH_FN void find(const Args& a, I& it) const {")
-        self.put(*(f"    {x}" for x in self.way(found, "it")), "    }")
-        self.put("    MORPH_FN bool open(const Args& a, I& it) const {")
-        self.put(*(f"    {x}" for x in self.way([x[4:] for x in opened], "it")), "    }")
-        call = "(a, it, it.row" + "".join(f", {x}" for x in args) + ");"
-        given = "(const Args& a, I& it) const"
-        if k.commit is None:
-            self.put(f"    MORPH_FN void run{given} {{ {func}{call} }}")
-            self.put(*step_members(self, s, "".join(f", {x}" for x in args)))
-        else:
-            self.put(f"    MORPH_FN bool run{given} {{ return {func}{call} }}")
-            for part in ("commit", "abort"):
-                self.put(f"    MORPH_FN void {part}{given} {{ {func}_{part}{call} }}")
-            self._claim(k, given)
-        self.put("};", "")
-
-    def _claim(self, k: ir.Kernel, given: str) -> None:
-        types = dict(k.params) | dict(k.locals)
-        claim = next(n for n in ir.walk(k) if isinstance(n, ir.Claim))
-
-        def rows(name: str) -> str:
-            t = types[name]
-            assert isinstance(t, Local) and isinstance(t.elem, Handle)
-            return f"({self.names.base(t.elem.slot)}_owner, it.{self.names.member(name)}, it.key)"
-
-        wins = f"owns{rows(claim.items)}"
-        if claim.guard:
-            wins += f" & unchallenged{rows(claim.guard)}"
-        claims = f"::claim{rows(claim.items)}"
-        for head, does in (("void claim", claims), ("bool wins", f"return {wins}")):
-            body = " ".join(x.strip() for x in self.way([f"{does};"], "it"))
-            self.put(f"    MORPH_FN {head}{given} {{ {body} }}")
-
     def step_args(self, s: ir.Foreach) -> str:
         """What a step is made of: its kernel's numbers and its filter's."""
         return f"{{{self.uniform().args((*s.args, *s.where_args))[2:]}}}"
@@ -495,7 +435,3 @@ class Emission:
             return f"a.{cname(slot)}_flag + t.{cname(slot)}_turn"
 
         return Body(self.names, resolve, flag, "t.launch", state)
-
-
-def _values(f: ir.Func) -> list[tuple[str, Type]]:
-    return [(n, t) for n, t in f.params if not isinstance(t, Object)]
