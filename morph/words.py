@@ -81,10 +81,11 @@ class Words:
             self.module = cupy.cuda.function.Module()
             self.module.load(cuda.build(TEXT, arch, name="put"))
             self.function = self.module.get_function("put").ptr
+            self.context = cupy.cuda.driver.ctxGetCurrent()
             self.pinned = cupy.cuda.alloc_pinned_memory(SMALL)
         self.landed = np.frombuffer(self.pinned, np.uint8, SMALL)
         self.stream, self.launch = cupy.cuda.get_current_stream, cupy.cuda.driver.launchKernel
-        self.runtime = cupy.cuda.runtime
+        self.runtime, self.current = cupy.cuda.runtime, cupy.cuda.driver.ctxGetCurrent
         self.arguments = np.zeros(1 + 4 * COMMANDS + WORDS, np.int64)
         self.commands = self.arguments[1 : 1 + 4 * COMMANDS].reshape(-1, 4)
         self.words = self.arguments[1 + 4 * COMMANDS :]
@@ -121,7 +122,7 @@ class Words:
     def _start(self, n: int, largest: int) -> None:
         self.arguments[0] = n
         blocks = min(-(-largest // BLOCK), BLOCKS)
-        if self.runtime.getDevice() == self.device.id:
+        if self.current() == self.context:  # a new thread of the host has none
             self._launch(blocks)
         else:
             with self.device:

@@ -28,8 +28,9 @@ class Launch:
     """
 
     __slots__ = (
-        "_blocks", "_current_stream", "_device", "_function", "_get_device", "_lanes", "_launch",
-        "_least", "_module", "_parameters", "_pointers", "_synchronize", "_words", "threads",
+        "_blocks", "_context", "_current_context", "_current_stream", "_device", "_function",
+        "_lanes", "_launch", "_least", "_module", "_parameters", "_pointers", "_synchronize",
+        "_words", "threads",
     )  # fmt: skip
 
     def __init__(self, cubin: bytes, unit: ir.Unit, device: Any) -> None:
@@ -41,6 +42,7 @@ class Launch:
             self._module.load(cubin)
             function = self._module.get_function(emit.entry(unit))
             fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, BLOCK, 0)
+            self._context = driver.ctxGetCurrent()
         cooperative = emit.cooperative(unit)
         most = CLAIM_BLOCKS if abi.claims(unit) else FUSED_BLOCKS
         each = max(min(fit, most), 1) if cooperative else WAVES
@@ -52,7 +54,7 @@ class Launch:
         self._function: int = function.ptr
         self._launch = driver.launchCooperativeKernel if cooperative else driver.launchKernel
         self._current_stream = cupy.cuda.get_current_stream
-        self._get_device = cupy.cuda.runtime.getDevice
+        self._current_context = driver.ctxGetCurrent  # a new thread has none
         self._synchronize = cupy.cuda.runtime.deviceSynchronize
         self._words: Words | None = None
         self._parameters = (ctypes.c_void_p * 1)()
@@ -72,7 +74,7 @@ class Launch:
         if words is not self._words:
             self._words = words
             self._parameters[0] = words.ctypes.data
-        if self._get_device() != self._device.id:
+        if self._current_context() != self._context:
             with self._device:
                 self._start(items)
         else:
