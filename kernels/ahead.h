@@ -2,7 +2,8 @@
 //
 // While a step has few items, a warp (on a CPU: a thread) lays what it adds into a queue of its own and
 // runs that, too, before it comes to the barrier: as much as AHEAD allows; from then on what is added goes
-// to the list as ever, so that nothing is left in a queue.
+// to the list as ever, so that nothing is left in a queue.  A GPU's warp does the same behind its part of the
+// rows that all share; long rows that it finds then come to the list's other side, and are shared out next.
 //
 // The queues lie in the free room of the list that is being read, behind its items: what runs there is
 // an item of that list like any other.
@@ -49,15 +50,20 @@ struct Ahead {
     }
 };
 
-// Runs a tile, and what follows from it; `number` of the tile in this step.
+// Where a warp's queues begin, the `number` of them, and how often it may fill one: not if they do not fit.
+template <class A, class R, class Step> struct Queues {
+    i64 first;
+    i32 depth;
+    MORPH_FN Queues(const A& a, const R& t, const Step& s, i64 last, i64 number) : first(last + number * 2 * AHEAD_ROOM) {
+        i64 end = t.replay ? 0 : load_settled(s.list(a, t) + CAPACITY);
+        depth = first + 2 * AHEAD_ROOM <= end ? AHEAD : 0;
+    }
+};
+
+// Runs what lies in the first queue, where `by` or `it` has laid it, and what follows from that.
 template <class A, class R, class Step, class I>
-MORPH_FN void run_ahead(const A& a, R& t, const Step& s, I& it, bool mine, i32 size, i64 last, i64 number,
-                        Runner<Step>& by) {
-    i64 queue = last + number * 2 * AHEAD_ROOM, end = t.replay ? 0 : load_settled(s.list(a, t) + CAPACITY);
-    i32 depth = size <= AHEAD_MOST && queue + 2 * AHEAD_ROOM <= end ? AHEAD : 0, turn = 0;
-    bearer(by, it).ahead.open(i32(queue), depth ? AHEAD_ROOM : 0);
-    tile(a, t, s, it, mine && open(a, t, s, it), size, by);
-    bool failed = __any_sync(ALL_LANES, it.failed | by.it.failed);
+MORPH_FN void run_queue(const A& a, R& t, const Step& s, I& it, i64 queue, i32 depth, bool failed, Runner<Step>& by) {
+    i32 turn = 0;
     for (i32 n = bearer(by, it).ahead.size(); n; depth--) {
         I next(a, t, queue + turn * AHEAD_ROOM + lane_id());
         if (by.it.failed) {
@@ -73,6 +79,27 @@ MORPH_FN void run_ahead(const A& a, R& t, const Step& s, I& it, bool mine, i32 s
         failed |= __any_sync(ALL_LANES, next.failed | by.it.failed);
         n = added.size();
     }
+}
+
+// Runs a tile, and what follows from it; `number` of the tile in this step.
+template <class A, class R, class Step, class I>
+MORPH_FN void run_ahead(const A& a, R& t, const Step& s, I& it, bool mine, i32 size, i64 last, i64 number,
+                        Runner<Step>& by) {
+    Queues<A, R, Step> queues(a, t, s, last, number);
+    i32 depth = size <= AHEAD_MOST ? queues.depth : 0;
+    bearer(by, it).ahead.open(i32(queues.first), depth ? AHEAD_ROOM : 0);
+    tile(a, t, s, it, mine && open(a, t, s, it), size, by);
+    run_queue(a, t, s, it, queues.first, depth, __any_sync(ALL_LANES, it.failed | by.it.failed), by);
+}
+
+// The same for what a warp adds while it runs its part of the rows that all share.
+template <class A, class R, class Step> MORPH_FN void open_queue(const A& a, const R& t, const Step& s, Runner<Step>& by) {
+    Queues<A, R, Step> queues(a, t, s, s.behind(a, t), warp_id());
+    by.it.ahead.open(i32(queues.first), queues.depth ? AHEAD_ROOM : 0);
+}
+template <class A, class R, class Step> MORPH_FN void end_queue(const A& a, R& t, const Step& s, Runner<Step>& by) {
+    Queues<A, R, Step> queues(a, t, s, s.behind(a, t), warp_id());
+    run_queue(a, t, s, by.it, queues.first, queues.depth, __any_sync(ALL_LANES, by.it.failed), by);
 }
 
 #else

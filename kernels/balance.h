@@ -205,6 +205,7 @@ template <class A, class R, class Step> MORPH_FN void run_listed(const A& a, R& 
     i64 chunk = all * warp_id() / warps, last = all * (warp_id() + 1) / warps;
     if (chunk >= last) return;
     Runner<Step> by(a, t, s, 0);
+    if constexpr (Step::AHEAD) open_queue(a, t, s, by);
     for (i64 h = hub_of(hubs.at, n, chunk); chunk < last; h++) {
         Hub<Step>& hub = hubs.at[h];
         typename Step::Live live = hub.live;
@@ -237,6 +238,7 @@ template <class A, class R, class Step> MORPH_FN void run_listed(const A& a, R& 
         }
         chunk = upto;
     }
+    if constexpr (Step::AHEAD) end_queue(a, t, s, by);
     by.end(a, s);
 }
 template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t, const Step& s) {

@@ -3,7 +3,8 @@
 // Rows put on the list are run when all have met: they are cut into chunks, and each warp (on a CPU:
 // thread) gets as many as any other.  One atomic counts the rows of the list and their chunks, so each
 // knows its place in both.  The list has two sides: while the rows of one are run, what finds no room
-// goes to the other, and is run when the host has made some.  A long row that finds the list full is run
+// goes to the other, and is run when the host has made some; so do long rows of items that run ahead, and
+// are run when all have met again.  A long row that finds the list full is run
 // like a short one; places for what finds no room are kept free.
 // Where there is a tail, the item waits on the list: who ends a chunk adds its sums to the item's, and who
 // ends the last one goes on with the item.
@@ -26,7 +27,7 @@ constexpr i64 NO_LIST = ~0ull >> 1;  // as LIMIT: no row is as long
 #if defined(MORPH_FAULTS)  // tests: small graphs have hubs, and more than there is room for
 constexpr i64 HUB = 2, LEAST_HUB = 1, CHUNK = 2, MOST_HUBS = 5;
 #elif defined(__CUDACC__)
-constexpr i64 HUB = 256, LEAST_HUB = 64, CHUNK = 128, MOST_HUBS = NO_LIST;
+constexpr i64 HUB = 256, LEAST_HUB = 64, CHUNK = 32, MOST_HUBS = NO_LIST;
 #else
 constexpr i64 HUB = 4096, CHUNK = 1024, MOST_HUBS = NO_LIST;
 #endif
@@ -78,7 +79,7 @@ template <class Step> struct Hubs {
         most = min_of(bytes / i64(sizeof(Hub<Step>)) - (Step::BATCHED ? 3 : 1) * i64(t.threads), MOST_HUBS);
     }
     static MORPH_FN i64 count(const Entries& row) { return (1ll << 32) + chunks(row); }
-    MORPH_FN bool full() const { return load(words + LISTED) >> 32 >= most; }
+    MORPH_FN bool full() const { return (load(words + LISTED) >> 32) + size() >= most; }
     // `before`: what had been counted when this row was.
     MORPH_FN Hub<Step>& put(i64 before, const Entries& row, const typename Step::Live& live) const {
         Hub<Step>& hub = at[before >> 32];

@@ -345,7 +345,7 @@ def _rooms(e: Emission, kernel: str) -> list[str]:
 
 
 def _room_ahead(e: Emission, s: ir.Foreach) -> list[str]:
-    """Where a step that runs ahead finds how much room its list has behind the items."""
+    """Where a step that runs ahead finds its list, and the free room behind the items."""
     if s.kernel not in e.ahead:
         return ["    static constexpr bool AHEAD = false;"]
     meta = [f"    return {e.names.base(s.slot)}_meta;"]
@@ -353,6 +353,9 @@ def _room_ahead(e: Emission, s: ir.Foreach) -> list[str]:
         "    static constexpr bool AHEAD = true;  // may run what it adds",
         "    MORPH_FN i64* list(const Args& a, const Run& t) const {",
         *(f"    {x}" for x in e.way(meta, "t")),
+        "    }",
+        "    MORPH_FN i64 behind(const Args& a, const Run& t) const {",
+        *(f"    {x}" for x in e.way([f"    return {e.names.extent(s.slot)[1]};"], "t")),
         "    }",
     ]
 

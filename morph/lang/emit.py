@@ -373,7 +373,7 @@ class Emission:
             self.put(f"    {self.call_step(step, made)}")
             if listed(self, step):
                 waits = "true" if self.spreads[step.kernel].batched else "false"
-                self.put(f"    if (hubs_wait(a, t, {waits})) run_hubs(a, t, {made});")
+                self.put(f"    while (hubs_wait(a, t, {waits})) run_hubs(a, t, {made});")
             self.put("}")
             self.put("", "MORPH_FN void settle(const Args& a, const Run& t) {")
             self.put(*(f"    {line}" for line in settled))

@@ -173,7 +173,7 @@ def _step(e: Emission, b: Body, name: str, s: ir.Node, looks: bool) -> None:
             b.put(e.call_step(s, made))
             if listed(e, s):
                 b.put(f"end{name}(a, t);")
-                b.put("if (t.told && has_hubs(a)) {")
+                b.put("while (t.told && has_hubs(a)) {")
                 b.put(f"    run_hubs(a, t, {made});")
                 b.put(f"    end{name}(a, t);")
                 b.put("}")
