@@ -85,7 +85,7 @@ class Words:
             self.pinned = cupy.cuda.alloc_pinned_memory(SMALL)
         self.landed = np.frombuffer(self.pinned, np.uint8, SMALL)
         self.stream, self.launch = cupy.cuda.get_current_stream, cupy.cuda.driver.launchKernel
-        self.runtime, self.current = cupy.cuda.runtime, cupy.cuda.driver.ctxGetCurrent
+        self.runtime, self.driver = cupy.cuda.runtime, cupy.cuda.driver
         self.arguments = np.zeros(1 + 4 * COMMANDS + WORDS, np.int64)
         self.commands = self.arguments[1 : 1 + 4 * COMMANDS].reshape(-1, 4)
         self.words = self.arguments[1 + 4 * COMMANDS :]
@@ -122,10 +122,11 @@ class Words:
     def _start(self, n: int, largest: int) -> None:
         self.arguments[0] = n
         blocks = min(-(-largest // BLOCK), BLOCKS)
-        if self.current() == self.context:  # a new thread of the host has none
+        if self.driver.ctxGetCurrent() == self.context:
             self._launch(blocks)
         else:
             with self.device:
+                self.driver.ctxSetCurrent(self.context)  # a new thread has none
                 self._launch(blocks)
 
     def _launch(self, blocks: int) -> None:

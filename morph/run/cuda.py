@@ -29,8 +29,8 @@ class Launch:
 
     __slots__ = (
         "_blocks", "_context", "_current_context", "_current_stream", "_device", "_function",
-        "_lanes", "_launch", "_least", "_module", "_parameters", "_pointers", "_synchronize",
-        "_words", "threads",
+        "_lanes", "_launch", "_least", "_module", "_parameters", "_pointers", "_set_context",
+        "_synchronize", "_words", "threads",
     )  # fmt: skip
 
     def __init__(self, cubin: bytes, unit: ir.Unit, device: Any) -> None:
@@ -54,7 +54,7 @@ class Launch:
         self._function: int = function.ptr
         self._launch = driver.launchCooperativeKernel if cooperative else driver.launchKernel
         self._current_stream = cupy.cuda.get_current_stream
-        self._current_context = driver.ctxGetCurrent  # a new thread has none
+        self._current_context, self._set_context = driver.ctxGetCurrent, driver.ctxSetCurrent
         self._synchronize = cupy.cuda.runtime.deviceSynchronize
         self._words: Words | None = None
         self._parameters = (ctypes.c_void_p * 1)()
@@ -76,6 +76,7 @@ class Launch:
             self._parameters[0] = words.ctypes.data
         if self._current_context() != self._context:
             with self._device:
+                self._set_context(self._context)  # a new thread has none
                 self._start(items)
         else:
             self._start(items)
