@@ -83,10 +83,10 @@ class Formula:
 
         Parameters
         ----------
-        source : Formula, path, pair of arrays, array, or iterable of clauses
-            A path is read by `morph.io.read_cnf`.  A tuple of two arrays, NumPy's or CuPy's, is
-            ``(offsets, literals)``; an array of shape (m, k) is m clauses of k literals.  A clause
-            is an iterable of integers.  PySAT's ``CNF`` is taken too.
+        source : Formula, path, binary file, pair of arrays, array, or iterable of clauses
+            A path or file is read by `morph.io.read_cnf`.  A tuple of two arrays, NumPy's or
+            CuPy's, is ``(offsets, literals)``; an array of shape (m, k) is m clauses of k literals.
+            A clause is an iterable of integers.  PySAT's ``CNF`` is taken too.
         variables : int, optional
             Else the largest that occurs, or what the file or the object says.
 
@@ -100,7 +100,7 @@ class Formula:
         if isinstance(source, Formula):
             same = variables in (None, source.variables)
             return source if same else cls(variables or 0, source.offsets, source.literals)
-        if isinstance(source, str | os.PathLike):
+        if isinstance(source, str | os.PathLike) or hasattr(source, "read"):
             from morph.io import read_cnf  # noqa: PLC0415
 
             return cls.of(read_cnf(source), variables)

@@ -75,7 +75,8 @@ def test_arrays_of_any_origin(graph, tmp_path):
         (["g.gr", "a.npy"], "a.npy: --as tells what the array is: bfs, sssp, components"),
         (["g.gr", "a.npy", "--as", "bfs", "--source", 9], "--source: 9 is not a vertex"),
         (["g.gr", "a.npz"], "a.npz holds x of pagerank"),
-        (["g.gr", "g.gr", "--as", "bfs"], "g.gr: "),
+        (["g.gr", "g.gr", "--as", "bfs"], "g.gr is no .npz or .npy with an answer about a graph"),
+        (["g.gr", "b.npz"], "b.npz is no .npz or .npy"),
         (["g.gr", "none.npz"], "none.npz: No such file"),
         (["g.gr", "--as", "bfs"], "--as and --source are of an answer: morph check GRAPH ANSWER"),
         (["g.gr", "a.npy", "--as", "frob"], "Invalid value for '--as'"),
@@ -86,6 +87,7 @@ def test_bad_answers(tmp_path, monkeypatch, args, message):
     (tmp_path / "g.gr").write_text("p sp 2 1\na 1 2 3\n")
     np.save("a.npy", np.array([0, 1]))
     np.savez("a.npz", algorithm="pagerank", x=[1])
+    (tmp_path / "b.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:-30])
     done = morph("check", *args)
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith(f"morph: {message}") and done.stderr.count("\n") == 1

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from morph import io, validate
-from morph.cli import main
+from morph.cli import common, main
 
 UNKNOWN = "p cnf 2 4\n1 2 0\n-1 2 0\n1 -2 0\n-1 -2 0\n"  # there is no model, but no unit to tell it
 
@@ -52,6 +52,10 @@ def test_standard_input(cnf):
     assert lines[-9:] == morph("sat", cnf, "--seed", 3, "--device", "cpu").stdout.splitlines()[-9:]
     wrong = run(b"p cnf 3 1\n1 y 0\n")
     assert wrong.exit_code == 2 and "standard input:2: expected a literal" in wrong.stderr
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(common.sys, "stdin", None)
+        with pytest.raises(common.BadInput, match="standard input is closed"):
+            common.standard_input()
 
 
 def test_json(cnf):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 import warnings
 import zlib
 
@@ -51,6 +53,20 @@ def test_what_solvers_read(way, tmp_path, name):
         warnings.simplefilter("error")
         found = read_cnf(written(tmp_path, ACCEPTED[name]))
     assert found == Formula.of([[1, -2], [3]])
+
+
+def test_open_files(tmp_path):
+    text = "p cnf 3 2\n1 -2 0\n3 0\n"
+    with open(written(tmp_path, text), "rb") as file:
+        assert Formula.of(file) == Formula.of([[1, -2], [3]])
+    for wrong in (io.StringIO(text), 5):
+        with pytest.raises(TypeError, match='no file opened with "rb"'):
+            read_cnf(wrong)
+    with open(written(tmp_path, "p cnf 1 1\ny"), "rb") as file:
+        with pytest.raises(FormatError, match=f"{re.escape(file.name)}:2: expected"):
+            read_cnf(file)
+    with pytest.raises(FormatError, match="standard input:2: expected"):
+        read_cnf(io.BytesIO(b"p cnf 1 1\ny"))
 
 
 def test_leading_zeros_count_for_nothing(way, tmp_path):

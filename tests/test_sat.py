@@ -194,6 +194,18 @@ def test_unknown_has_a_reason():
             survey.solve(clauses, device="cpu", **options)
 
 
+def test_a_very_long_clause_does_not_hold_up():
+    """Each flip that it has looks at all its literals: so a launch makes fewer."""
+    n = 2000
+    i = np.arange(1, n + 1)
+    pairs = np.stack([-i, i + n, -i, -i - n], axis=1).reshape(-1, 2).tolist()
+    search = Search(Formula.of([i.tolist(), *pairs]), morph.device("cpu"))  # no model
+    search.load(np.zeros(2 * n, bool))
+    search.line_up(1)
+    flips, left = search.walked(algorithm.FLIPS)
+    assert left and flips < algorithm.WORK / n * 6
+
+
 def test_a_variable_in_very_many_clauses_does_not_hold_up():
     """A flip of it looks at all of them, and of clauses that claim it one has its way."""
     rng = np.random.default_rng(1)

@@ -51,7 +51,7 @@ FEW = 64  # unsatisfied clauses that are left to one thread
 MANY = 8 * FEW  # if they become so many, they are shared out again
 STEPS = 128  # in one launch; then the host looks at the clock
 FLIPS = 1 << 19  # of one thread in one launch
-WORK = 16 * FLIPS  # clauses that these look at: a variable may be in very many
+WORK = 16 * FLIPS  # clauses and literals that these look at: they may be very many
 TOIL, TRY = 512, 8  # clauses looked at for each flip that is allowed; for one of many that tries
 
 
@@ -185,7 +185,7 @@ def walk(run, g, slots, odds, shift, most):
         v = drawn(c, g, slots, odds, mixed(random))
         v.flips += 1
         flips += 1
-        work += v.out_degree
+        work += v.out_degree + c.size  # a clause may be very long
         turn = (v.flips % 2 * 2 - 1) * ((i64(1) << shift) + v.id)
         for e in v.outedges:
             c = e.dst

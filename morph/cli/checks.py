@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from zipfile import BadZipFile
 
 import click
 import numpy as np
@@ -126,8 +127,11 @@ def _read(path: str, algorithm: str | None) -> tuple[str, dict[str, Any]]:
     """Read what was saved: the algorithm, and arguments of its checker by name."""
     try:
         saved = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise BadInput(f"{path}: {error}") from error
+    except (ValueError, EOFError, BadZipFile) as error:  # NumPy's advice would be to trust it
+        raise BadInput(
+            f"{path} is no .npz or .npy with an answer about a graph (the name of a formula ends in"
+            " .cnf or .dimacs)"
+        ) from error
     if isinstance(saved, np.ndarray):
         if algorithm is None:
             raise BadInput(f"{path}: --as tells what the array is: {', '.join(MAIN)}")

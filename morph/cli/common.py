@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -48,6 +48,13 @@ def device_of(spec: str) -> Device:
         return device(spec)
     except (TypeError, ValueError) as error:
         raise BadInput(f"--device: {error}") from error
+
+
+def standard_input() -> BinaryIO:
+    """Give standard input, which may be closed."""
+    if sys.stdin is None:
+        raise BadInput("standard input is closed")
+    return sys.stdin.buffer
 
 
 def check_writable(option: str, path: str | None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from morph.cli.common import (
     in_words,
     json_option,
     print_report,
+    standard_input,
     watched,
 )
 
@@ -48,7 +48,7 @@ class _Course(Line):
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
               metavar="S", help="The same gives the same answer, unless time is up.")  # fmt: skip
 @click.option("--time", "seconds", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
-              help="When to give up; else after four attempts.")  # fmt: skip
+              help="When to give up, once a round ends; else after four attempts.")  # fmt: skip
 @click.option("--max-rounds", type=click.IntRange(0), default=1000, show_default=True, metavar="N",
               help="Of decimation; with 0 there is local search alone.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Refuse what is not strict DIMACS.")
@@ -76,7 +76,7 @@ def sat(
     if plot is not None and importlib.util.find_spec("matplotlib") is None:
         raise BadInput("--plot needs matplotlib: pip install matplotlib")
     started = monotonic()
-    formula = read_cnf(sys.stdin.buffer if cnf == "-" else cnf, strict=strict)
+    formula = read_cnf(standard_input() if cnf == "-" else cnf, strict=strict)
     cnf = "standard input" if cnf == "-" else cnf
     times = {"read": monotonic() - started}
     course = _Course() if watched() else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from morph.cli.common import BadInput
+from morph.cli.common import BadInput, standard_input
 
 if TYPE_CHECKING:
     from morph.algorithms.dynamic import DynamicSSSP
@@ -99,7 +98,7 @@ def lines_of(path: str) -> Iterator[Iterable[bytes]]:
     from morph.io.files import opened  # noqa: PLC0415
 
     if path == "-":
-        yield sys.stdin.buffer
+        yield standard_input()
     else:
         with opened(path) as file:
             yield file

@@ -58,6 +58,8 @@ def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
         With file and line: junk, a literal out of the header's range, a clause without its 0.
     OSError
         If the file cannot be read.
+    TypeError
+        If it is no path, and no file that gives bytes.
 
     Warns
     -----
@@ -67,7 +69,7 @@ def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
     if isinstance(source, str | os.PathLike):
         path, data = source, read_bytes(source)
     else:
-        path, data = "standard input", source.read()
+        path, data = _all_of(source)
     if data.startswith(_MARKS):
         _fail(path, data, 0, "a byte order mark: save the file as plain ASCII, without a BOM")
     pos, header = _header(path, data)
@@ -94,6 +96,14 @@ def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
         message = f"the header tells of {header[1]} clauses, there are {len(offsets) - 1}"
         _warn(path, data, pos - 1, message, strict)
     return Formula(most, offsets, literals)
+
+
+def _all_of(file: BinaryIO) -> tuple[str, bytes]:
+    """Give the name of an open file, and what it holds."""
+    name, data = getattr(file, "name", None), file.read() if hasattr(file, "read") else None
+    if not isinstance(data, bytes):
+        raise TypeError(f'{file!r} is no path, and no file opened with "rb"')
+    return name if isinstance(name, str) and name[:1] != "<" else "standard input", data
 
 
 def write_cnf(formula: Formula, path: StrPath, comment: str = "") -> None:
