@@ -307,7 +307,7 @@ class Adjacency:
 
     def began(self) -> bool:
         """Whether the latest batch has changed anything."""
-        return int(self._cell.stamp[0]) == self.stamp
+        return len(self._cell) > 0 and int(self._cell.stamp[0]) == self.stamp
 
     def refresh(self) -> None:
         """Forget copies of loose rows, which have changed."""

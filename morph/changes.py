@@ -50,8 +50,8 @@ def _quietly(g: Graph, then: Callable[[Applied], object]) -> Callable[[Applied],
     """Call it while nobody may change the graph."""
 
     def told(applied: Applied) -> None:
-        g.telling = True
         try:
+            g.telling = True
             then(applied)
         finally:
             g.telling = False
@@ -80,20 +80,19 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
     if points.size:
         g.points.allow_deletes()
     capacity = edges.capacity
-    first, again = direct.places(edges, total)
-    ids, fresh = _ids(edges, first, again, total), total - again
-    undo = list[Callable[[], None]]()
-    moves = total + int(gone.size)
-    loose = _follows(g, moves)
-    weighted = "weight" in columns
-    old = _of(columns["weight"].array, changed) if weighted else None
-    applied = Applied(
-        ids, gone, _of(columns["src"].array, gone), _of(columns["dst"].array, gone),
-        _of(columns["weight"].array, gone) if weighted else None,
-        changed, old, values if weighted else None, points, absent, repeated,
-        g, batch.count, _since=g.changes,
-    )  # fmt: skip
+    undo, moves = list[Callable[[], None]](), total + int(gone.size)
     try:
+        first, again = direct.places(edges, total)
+        ids, fresh = _ids(edges, first, again, total), total - again
+        loose = _follows(g, moves)
+        weighted = "weight" in columns
+        old = _of(columns["weight"].array, changed) if weighted else None
+        applied = Applied(
+            ids, gone, _of(columns["src"].array, gone), _of(columns["dst"].array, gone),
+            _of(columns["weight"].array, gone) if weighted else None,
+            changed, old, old if values is None else values, points, absent, repeated,
+            g, batch.count, _since=g.changes,
+        )  # fmt: skip
         for table, dead in ((edges, order), (g.points, points)):
             if dead.size:
                 _bury(table, dead, undo)

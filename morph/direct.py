@@ -65,10 +65,9 @@ def plain(g: Graph, inserts: Any, deletes: Any, updates: Any) -> Plain | None:
         by |= NAMED if named[1] is not None else 0
     if inserts is not None:
         if isinstance(inserts, Mapping):
-            if not inserts.keys() <= {"src", "dst", "weight"} or len(inserts) < 2:
+            if not {"src", "dst"} <= inserts.keys() <= {"src", "dst", "weight"}:
                 return None
-            inserts = tuple(inserts.get(c) for c in ("src", "dst", "weight"))
-            inserts = inserts if inserts[2] is not None else inserts[:2]
+            inserts = tuple(inserts[c] for c in ("src", "dst", "weight") if c in inserts)
         if type(inserts) not in (tuple, list) or len(inserts) != 2 + (weight is not None):
             return None
         if len(columns) > len(inserts):
@@ -92,7 +91,8 @@ def _ends(g: Graph, x: Any) -> Part | None:
     if len(x) != 2:
         return None
     a, b = _integers(g, x[0]), _integers(g, x[1])
-    return None if a is None or b is None or a.size != b.size else (a, b, None)
+    odd = a is None or b is None or a.size != b.size or is_host(a) != is_host(b)
+    return None if odd else (a, b, None)
 
 
 def _array(g: Graph, x: Any) -> Array:
@@ -119,6 +119,8 @@ def _weighted(
     if part is None or (a := _array(g, x)) is None:
         return None
     if a.size != part[0].size and not (many and isinstance(x, int | float | np.generic)):
+        return None
+    if not many and is_host(a) != is_host(part[0]):
         return None
     if a.dtype == column.dtype:
         return part[0], part[1], a
@@ -156,24 +158,28 @@ def carry_out(
     if gone:
         edges.allow_deletes()
     capacity = edges.capacity
-    first, again = places(edges, fresh)
-    before = edges.words.tolist()
-    if back is not None and fresh and back.size < first + fresh - again:
-        back = g.device.full(edges.capacity, -1, np.int32)
-        held = g.reverses()
-        back[: held.size] = held
-        g._pairs = back
-    flags = WHOLE | (turned * TURNED) | (nonnegative * NONNEGATIVE)
-    flags |= (edges.deletes * DEAD) | (g.points.deletes * LOST)
-    table = index.table_for(total)
-    _fill_in(table, batch)
-    if loops is not None:
-        table.columns["at"].array[gone + named : given, 1] = g.device.asarray(loops)
-        flags |= LOOPS
-    moves = index.moves
-    done = Applied.__new__(Applied)
-    done._graph, done._given, done._present, done._since = g, come, -1, g.changes
-    done.points, done.absent, done.repeated = none(g.device), 0, repeated
+    try:
+        first, again = places(edges, fresh)
+        before = edges.words.tolist()
+        if back is not None and fresh and back.size < first + fresh - again:
+            back = g.device.full(edges.capacity, -1, np.int32)
+            held = g.reverses()
+            back[: held.size] = held
+            g._pairs = back
+        table = index.table_for(total)
+        _fill_in(table, batch)
+        if loops is not None:
+            table.columns["at"].array[gone + named : given, 1] = g.device.asarray(loops)
+        flags = WHOLE | (turned * TURNED) | (nonnegative * NONNEGATIVE)
+        flags |= (edges.deletes * DEAD) | (g.points.deletes * LOST)
+        flags |= LOOPS * (loops is not None)
+        moves = index.moves
+        done = Applied.__new__(Applied)
+        done._graph, done._given, done._present, done._since = g, come, -1, g.changes
+        done.points, done.absent, done.repeated = none(g.device), 0, repeated
+    except BaseException:
+        shrink(edges, capacity)
+        raise
     try:
         head = min(before[HEAD], before[COMMITTED])
         counts = total, given, gone, named, fresh, batch.by
@@ -187,7 +193,7 @@ def carry_out(
                 edges._settle(words)
                 edges.words[:] = words  # as they are on the device by now
             done._batch = Kept(g, table, batch.counts, first, fresh, again)
-            if again:
+            if again or first < g._made:
                 g._forget_order(done.inserted)
             if fresh or gone:
                 g.out_identity = False
@@ -330,7 +336,7 @@ class Kept:
     def fields(self) -> dict[str, Array]:
         """The arrays of `Applied`."""
         g, (gone, named, come) = self.graph, self.counts
-        weight = g.edges.columns.get("weight")
+        weight = self.table.columns.get("weight")  # the edges' may be another one by now
         with g.device.active():
             nothing, no_weight = none(g.device), None if weight is None else weight.array[:0]
             found = dict.fromkeys(("deleted", "deleted_src", "deleted_dst", "updated"), nothing)

@@ -145,7 +145,7 @@ def resolve(b, batch, arcs, cell, rows, entries, places, rows2, entries2, k, gon
         t.edge = f
         t.end = vector(v, u)
         if hasattr(b, "weight"):
-            t.weight = b.weight
+            t.weight = arcs[f].weight if i < gone + named and good else b.weight
             t.given = b.given
 
 

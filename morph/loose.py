@@ -221,15 +221,18 @@ def arc_view(graph_edges: Table, points: Table, back: Array | None) -> Table:
 def weight_of(edges: Table) -> Column | None:
     """The column of weights, if there is one of numbers."""
     weight = edges.columns.get("weight")
-    return weight if weight is not None and not weight.size and weight.dtype.kind in "iuf" else None
+    plain = weight is not None and not weight.size and not weight.ref
+    return weight if plain and weight.dtype.kind in "iuf" else None
 
 
 def room_for(table: Table, count: int) -> None:
     """Have a batch of so many rows; on a GPU those there is memory for are always in use."""
     if table.capacity < count:
         table.words[COUNT] = 0
-        table.resize(max(count, 16))
-        fill(table)
+        try:
+            table.resize(max(count, 16))
+        finally:  # those of before, if there is no memory
+            fill(table)
     if table.words is table.meta:
         table.meta[COUNT] = count
 

@@ -172,6 +172,10 @@ def _search(
             return found, found >= 0
     xp, columns = g.device.xp, g.edges.columns
     ids = candidates(g, src)
+    if g.points.deletes:  # as in loose rows, which have no edges at dead points
+        alive, ends = g.points.alive, (columns[c].array for c in ("src", "dst"))
+        for end in ends:
+            ids = ids[alive[end[ids]] & (end[ids] >= 0)]
     if without is not None:
         ids = ids[~_among(g.device, ids, without)]
     keys = pair_keys(columns["src"].array[ids], columns["dst"].array[ids])

@@ -325,6 +325,18 @@ class Store:
                 if kind in HIDDEN:
                     array[:keep] = self._hidden[kind][:keep]
             self._resized(capacity, hidden)
+        before = [r.buffer for r in self._records], self.capacity, self._hidden, self.words.copy()
+        try:
+            self._take(buffers, capacity, hidden, words)
+        except BaseException:  # an interrupt: half of it would have kernels write beyond its end
+            self._take(*before)
+            raise
+
+    def _take(
+        self, buffers: list[Array], capacity: int, hidden: dict[str, Array],
+        words: np.ndarray[Any, Any],
+    ) -> None:  # fmt: skip
+        """Have this memory from now on."""
         for rec, buffer in zip(self._records, buffers, strict=True):
             rec.buffer = buffer
         self.capacity = capacity

@@ -11,7 +11,8 @@ from pretend import pretended
 from targets import tries
 
 import morph
-from morph import adjacency, batch, changes, loose, named, testing, validate
+from morph import adjacency, batch, changes, direct, loose, named, testing, validate
+from morph.adjacency import Adjacency
 
 
 def small(target="cpu", directed=True):
@@ -446,3 +447,54 @@ def test_ids_do_not_tell_which_way_a_batch_went(in_place, directed):
         assert a.capacity == b.capacity and a.ids().tolist() == b.ids().tolist()
         assert a.weight.array[ids].tolist() == b.weight.array[ids].tolist()
     validate.index(graphs[1])
+
+
+@pytest.mark.parametrize("straight", [True, False])
+def test_what_the_short_way_tells_is_what_the_long_one_does(in_place, monkeypatch, straight):
+    """Of arcs with weights of their own; when the column has gone."""
+    monkeypatch.setattr(direct, "plain", direct.plain if straight else lambda *_: None)
+    g = small(directed=False)
+    g.adjacency("out")
+    g.edges.weight[:] = np.arange(9)
+    back = g.reverses()[[0, 1]].tolist()
+    with pytest.raises(KeyError):
+        g.apply(updates=([0], [7]), then=lambda _: {}[0])
+    assert g.edges.weight.array.tolist() == list(range(9))
+    done = g.apply(deletes=[1], updates=([0], [7]))
+    g.edges.drop("weight")
+    assert sorted(done.old_weight.tolist()) == sorted([0, back[0]])
+    assert sorted(done.deleted_weight.tolist()) == sorted([1, back[1]])
+    with pytest.raises(TypeError, match="no column 'weight'"):
+        g.apply({"src": [0], "dst": [1], "weight": None})
+    done = g.apply(deletes=[4])
+    g.edges.add("weight", morph.Ref("points"))
+    assert done.deleted_weight is None
+    with pytest.raises(ValueError, match=r"inserts.weight\[0\] = 99 is not a row of points"):
+        g.apply(([0], [1], [99]))
+    assert g.apply(([0], [1], [3])).new_weight.size == 0
+    g.points.delete(3)  # its edges stay, and pairs do not name them
+    assert g.apply(deletes=([2, 2], [3, 2])).absent == 1
+
+
+@pytest.mark.parametrize("where", [(Adjacency, "table_for"), (Adjacency, "_sides"),
+                                   (morph.Table, "_place"), (morph.Table, "_push")])  # fmt: skip
+def test_the_first_batch_is_interrupted(in_place, monkeypatch, where):
+    g = small()
+    g.adjacency("out")
+    g.apply(updates=([0], [1]))
+    index = g._adjacency
+    index._cell, index._batches = morph.Table("cell", odd=np.int64, stamp=np.int64), {}
+    index.arcs(None), index.table_for(3)
+    model, real, before = Model(g), getattr(*where), g.edges.capacity
+
+    def interrupt(self, *args):
+        monkeypatch.setattr(*where, real)
+        real(self, *args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(*where, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        g.apply(([0, 1, 2], [1, 2, 3], [1, 2, 3]))
+    assert g.edges.capacity == g.edges.words[1] == len(g.edges.columns["src"].array) == before
+    model.check()
+    model.step([(0, 4, 2)])

@@ -90,6 +90,7 @@ def test_an_edge_that_is_gone_is_not_mistaken_for_an_arc_back(tmp_path):
         ("+ 0 1 4294967296", "weight 4294967296 does not fit int32"),
         ("- 0 1 -1", "edge id -1 is negative"),
         ("- 0 1 9", "edge id 9: there were 6 edges"),
+        ("- 0 1 9223372036854775808", "edge id 9223372036854775808 is too large"),
         ("- 0 2 0", "edge 0 leads from 0 to 1, not from 0 to 2"),
     ],
 )
@@ -138,10 +139,18 @@ def test_a_process_that_is_killed_goes_on(tmp_path):
     assert lines[0] == lines[1][2:]
     again = morph_sssp(tmp_path, "+ 3 2 1\n", *options, "--resume", "--json", stdin=True)
     assert json.loads(again.stdout)["resumed_after"] == 5
-    short = morph_sssp(tmp_path, "+ 3 2 1\n", *options, "--resume")
+    short = morph_sssp(tmp_path, "+ 3 2 1\n+ 3 2 1\n", *options, "--resume")
     assert "the log has 6 batches, 5 more than this file" in short.stderr
     other = morph_sssp(tmp_path, updates, *options, "--resume", graph="p sp 9 1\na 1 2 3\n")
     assert "has 4 vertices" in other.stderr and other.exit_code == 2
+    fewer = morph_sssp(tmp_path, updates, *options, "--resume", graph="p sp 4 1\na 1 2 3\n")
+    assert "kept began with 5 arcs" in fewer.stderr and fewer.exit_code == 2
+    cut = morph_sssp(tmp_path, updates, *options, "--resume", "--batch", 1)
+    assert cut.stderr.endswith("u.txt:1-1: batch 1 of the log inserts 2 edges, this one 1\n")
+    with morph.io.Journal(tmp_path / "kept") as journal:
+        journal.checkpoint()
+    later = morph_sssp(tmp_path, updates, *options, "--resume")
+    assert "kept is a checkpoint of batch 6" in later.stderr and later.exit_code == 2
     alone = morph_sssp(tmp_path, updates, "--resume")
     assert alone.stderr == "morph: --resume belongs to --log\n"
 

@@ -227,6 +227,9 @@ def _follow(path: str, sources: tuple[int, ...], updates: str, size: int | None,
     graph = log.graph
     if len(graph.points) != edges.n:
         raise BadInput(f"--log: {kept[0]} has {len(graph.points):,} vertices, {path} {edges.n:,}")
+    arcs = len(edges.src) + int(edges.undirected and (edges.src != edges.dst).sum())
+    if graph._made != arcs:
+        raise BadInput(f"--log: {kept[0]} began with {graph._made:,} arcs, {path} has {arcs:,}")
     try:
         dynamic = DynamicSSSP(graph, list(sources))
     except (ValueError, OverflowError) as error:

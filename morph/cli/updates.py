@@ -140,6 +140,10 @@ class Log:
             self.graph = graph()
         elif there:
             self.journal = Journal(path, device=device, told=self._told)
+            before = self.journal.number - len(self.inserted)
+            if before:  # what they inserted, and so the numbers of edges, is not known
+                raise BadInput(f"--log: {path} is a checkpoint of batch {before}: it cannot be"
+                               " resumed here")  # fmt: skip
         else:
             self.journal = Journal(path, graph())
         if self.journal is not None:
@@ -213,6 +217,12 @@ def follow(
         )
         for batch in batches:
             if passed:
+                given = log.inserted[-passed][1]
+                if len(batch.inserts) != given:
+                    raise BadInput(
+                        f"{name}:{batch.first}-{batch.last}: batch {log.number - passed + 1} of"
+                        f" the log inserts {given} edges, this one {len(batch.inserts)}"
+                    )
                 passed -= 1
                 continue
             done, absent = _apply(dynamic, numbers, batch, name, log)

@@ -176,11 +176,14 @@ def _parsed(
 
 def _whole(word: bytes, path: StrPath, line: int, what: str) -> int:
     try:
-        if b"_" not in word:
-            return int(word)
+        value = int(word) if b"_" not in word else None
     except ValueError:
-        pass
-    raise FormatError(path, line, f"{what}: {_shown(word)} is not an integer")
+        value = None
+    if value is None:
+        raise FormatError(path, line, f"{what}: {_shown(word)} is not an integer")
+    if abs(value) >= 1 << 63 and what == "edge id":
+        raise FormatError(path, line, f"{what} {value} is too large")
+    return value
 
 
 def _weight(word: bytes, path: StrPath, line: int, dtype: np.dtype[Any]) -> float:
