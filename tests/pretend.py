@@ -13,6 +13,7 @@ import numpy as np
 
 from morph import run, scratch
 from morph.device import ALIGN, Device
+from morph.lang import abi
 from morph.run import cpu
 
 
@@ -138,11 +139,14 @@ class Launch:
 
     threads = 64
 
-    def __init__(self, launch: cpu.Launch) -> None:
-        self.launch = launch
+    def __init__(self, launch: cpu.Launch, unit: Any, on: Device) -> None:
+        self.launch, self.on = launch, on
+        self.replay = [f.kind for f in abi.fields(unit)].index("replay")
 
     def __call__(self, words: Any, items: int) -> None:
-        """Run the unit on the CPU."""
+        """Run the unit on the CPU, which wants its state cleared."""
+        if not words[self.replay]:
+            scratch.scratch(self.on).told.view(np.ndarray)[scratch.STATUS :] = 0
         self.launch(words, items)
 
 
@@ -152,7 +156,7 @@ def pretended(monkeypatch: Any) -> Pretended:
 
     def load_here(unit: Any, code: Any, faults: bool, on: Device, seed: int = 0) -> Any:
         if isinstance(on, Pretended):
-            return Launch(cpu.load(unit, code.text, faults))
+            return Launch(cpu.load(unit, code.text, faults), unit, on)
         return load(unit, code, faults, on, seed)
 
     monkeypatch.setattr(run, "load", load_here)
