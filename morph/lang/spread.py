@@ -41,7 +41,8 @@ class Spread:
     ``live`` are the locals (the item among them) that the entries read, ``rest`` those that the
     tail reads or the entries sum up; ``sums`` says by ``+``, ``min`` or ``max``; ``room`` is how
     many rows of each store an entry may take, ``batched`` whether whoever runs entries takes it;
-    ``pure`` says that head and entries change nothing, and that every item comes to its loop.
+    ``pure`` says that head and entries change nothing, that every item comes to its loop, and that
+    the head reads nothing that tails of other items write.
     """
 
     head: ir.Body  # up to and with the loop
