@@ -324,3 +324,25 @@ def test_rows_that_are_shared(kernel):
     rows.extend(1)
     morph.foreach(rows, kernel, rows)
     assert ("SPREADS = true" in kernel.source()) == (kernel is fills)
+
+
+@morph.kernel
+def turns(p, all):
+    mine = all[0].n
+    total = i64(0)
+    for _ in p.outnbrs:
+        total += mine
+    p.total = total
+    all[0].n = 1
+
+
+def test_a_row_is_not_shared_where_its_head_reads_what_other_tails_write(target):
+    """All entries of an item have what its head has read once, whoever runs them."""
+    g = graph(target, (9, [(0, k % 9) for k in range(90)]))
+    g.points.add("total", i64)
+    all = morph.Table("all", g.device, n=i64)
+    all.extend(1)
+    morph.foreach(g.points, turns, all)
+    assert host(g.points.total).tolist() in ([0] + [0] * 8, [90] + [0] * 8)
+    if target != "python":
+        assert "SWEEPS = false" in turns.source()

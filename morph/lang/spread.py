@@ -41,7 +41,8 @@ class Spread:
     ``live`` are the locals (the item among them) that the entries read, ``rest`` those that the
     tail reads or the entries sum up; ``sums`` says by ``+``, ``min`` or ``max``; ``room`` is how
     many rows of each store an entry may take, ``batched`` whether whoever runs entries takes it;
-    ``pure`` says that head and entries change nothing, and that every item comes to its loop.
+    ``pure`` says that head and entries change nothing, that every item comes to its loop, and that
+    the head reads nothing that tails of other items write.
     """
 
     head: ir.Body  # up to and with the loop
@@ -247,10 +248,31 @@ class _Loop:
         acts = (*ir.EFFECTS, ir.Write, ir.MakeLocal)
         return (
             head[-1] is self.loop
+            and not self._sees_others(head)
             and not any(isinstance(n, (*acts, *REFUSED)) for n in own)
             and not any(f.cpp is not None for f in below)
             and not any(isinstance(n, acts) for f in below for n in ir.walk(f.body))
         )
+
+    def _sees_others(self, head: ir.Body) -> bool:
+        """Whether the head reads what tails of others write: warps of one row might differ."""
+        reads = self._places(head[:-1], (ir.Load,))
+        writes = self._places(self.tail, (ir.Write, ir.Atomic, ir.LockPlace))
+        return any(not (reads[c] and writes[c]) for c in reads.keys() & writes.keys())
+
+    def _places(
+        self, body: ir.Body, kinds: tuple[type[ir.Node], ...]
+    ) -> dict[tuple[str, str], bool]:
+        """The columns that a body reads or writes, and whether only at the item itself."""
+        own, found = list(ir.walk(body)), dict[tuple[str, str], bool]()
+        calls = dict.fromkeys(n.func for n in own if isinstance(n, ir.Call))
+        below = [n for name in calls for f in _reached(name, self.funcs) for n in ir.walk(f.body)]
+        for n, here in (*((n, True) for n in own), *((n, False) for n in below)):
+            if isinstance(n, kinds) and isinstance(n, AT):
+                row, column = n.place.row, _at(n)
+                here = here and isinstance(row, ir.Var) and row.name == self.kernel.params[0][0]
+                found[column] = here and found.get(column, True)
+        return found
 
     def holds(self) -> bool:
         """Whether the order of the iterations is of no account."""
