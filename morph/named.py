@@ -95,7 +95,7 @@ def edges_to_delete(
 
 def _edges_at(g: Graph, points: Array, back: Array | None) -> Array:
     """Ids of all live edges that have an end among some points; some twice."""
-    if g.loose:
+    if g.loose and g.whole:  # else rows have not all
         index, xp = g._adjacency, g.device.xp
         at = [index.rows(d).entries_at(points) for d in ("out", "in")[: 1 + (back is None)]]
         return xp.concatenate(at if back is None else [at[0], back[at[0]]])

@@ -50,8 +50,8 @@ def raw(value: Any, column: Column, target: Store | None, where: str) -> Array:
         if column.ref and (value is None or isinstance(value, (Row, list, tuple))):
             value = _ids(value, target, where)
         a = np.asarray(value)
-        if a.dtype.kind in "fO" and column.dtype == np.uint64:
-            a = _big(value, a)
+        if a.dtype.kind in "fO" and column.dtype.kind in "iu":
+            a = _big(value, a, column, where)
     kind, to = a.dtype.kind, column.dtype.kind
     fits = a.dtype.newbyteorder("=") in NAMES and (
         kind == to
@@ -64,10 +64,16 @@ def raw(value: Any, column: Column, target: Store | None, where: str) -> Array:
     return a
 
 
-def _big(value: Any, a: Array) -> Array:
-    """Read lists of Python integers above 2^63, which NumPy takes for reals, as uint64."""
+def _big(value: Any, a: Array, column: Column, where: str) -> Array:
+    """Read Python integers above 2^63, which NumPy takes for reals or objects, as they are."""
     exact = np.asarray(value, object)
-    return exact.astype(np.uint64) if all(type(v) is int for v in exact.flat) else a
+    if not all(type(v) is int for v in exact.flat):
+        return a
+    info = np.iinfo(column.dtype)
+    for v in exact.flat:
+        if not info.min <= v <= info.max and not column.ref:
+            raise OverflowError(f"{where}: {v} does not fit {column!r}")
+    return a if column.ref and a.size else exact.astype(column.dtype)
 
 
 def _ids(value: Any, target: Store | None, where: str) -> Any:

@@ -451,7 +451,6 @@ def test_ids_do_not_tell_which_way_a_batch_went(in_place, directed):
 
 @pytest.mark.parametrize("straight", [True, False])
 def test_what_the_short_way_tells_is_what_the_long_one_does(in_place, monkeypatch, straight):
-    """Of arcs with weights of their own; when the column has gone."""
     monkeypatch.setattr(direct, "plain", direct.plain if straight else lambda *_: None)
     g = small(directed=False)
     g.adjacency("out")
@@ -472,8 +471,9 @@ def test_what_the_short_way_tells_is_what_the_long_one_does(in_place, monkeypatc
     with pytest.raises(ValueError, match=r"inserts.weight\[0\] = 99 is not a row of points"):
         g.apply(([0], [1], [99]))
     assert g.apply(([0], [1], [3])).new_weight.size == 0
-    g.points.delete(3)  # its edges stay, and pairs do not name them
+    g.points.delete(3), g.adjacency("out")  # its edges stay, and pairs do not name them
     assert g.apply(deletes=([2, 2], [3, 2])).absent == 1
+    assert g.apply(delete_points=[1]).deleted.size == 6 and g.loose  # those to 3, too
 
 
 @pytest.mark.parametrize("where", [(Adjacency, "table_for"), (Adjacency, "_sides"),

@@ -177,6 +177,10 @@ def test_batches_told_late_or_of_another_graph(target):
     good(dynamic)
     dynamic.update(g.apply(updates=([5], [0])))
     good(dynamic)
+    last = g.apply(inserts=([0], [80], [1]), deletes=[2, 3, 4])
+    g.compact()
+    dynamic.update(last)  # whose ids mean other edges by now
+    good(dynamic)
     other = start(target)[0].apply(deletes=[1])
     with pytest.raises(ValueError, match="another graph"):
         dynamic.update(other)
@@ -214,6 +218,8 @@ def test_a_column_of_weights_that_is_another_one():
     with pytest.raises(TypeError, match="is gone: make another"):
         dynamic.apply(deletes=[1])
     assert len(g.edges.ids()) == len(g.edges)
+    with pytest.raises(TypeError, match="is gone: make another"):
+        dynamic.update(g.apply(inserts=([0], [80])))
     g.edges.add("weight", np.float64, fill=0.5)
     for ask in (dynamic.refresh, lambda: dynamic.apply(deletes=[1])):
         with pytest.raises(TypeError, match="holds float64 now"):

@@ -358,3 +358,10 @@ def test_what_is_finite_stays_so(kind):
     assert t.x[:].tolist() == [1, 2]
     t.x[:] = [np.inf, np.nan]
     assert t.x[0] == np.inf and t.x[1] != t.x[1]
+
+
+def test_integers_beyond_all_types_are_named():
+    t = Table("t", x=np.uint64, y=np.int8)
+    for column in ("x", "y"):
+        with pytest.raises(OverflowError, match=rf"t\.{column}: {2**64} does not fit {column}"):
+            t.extend(1, **{column: [2**64]})

@@ -148,6 +148,9 @@ class DynamicSSSP(Dynamic):
             raise TypeError(f"column weight held {self._kind} and {now}: make another DynamicSSSP")
 
     def _check_weights(self, applied: Any) -> None:
+        self._require_weight()
+        if applied._changes != self.graph.changes:  # ids may mean others by now: all is looked at
+            return
         weight = self.graph.edges.weight.array
         with self.graph.device.active():
             for what, ids in (("inserts", applied.inserted), ("updates", applied.updated)):
