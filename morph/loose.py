@@ -221,8 +221,9 @@ def arc_view(graph_edges: Table, points: Table, back: Array | None) -> Table:
 def weight_of(edges: Table) -> Column | None:
     """The column of weights, if there is one of numbers."""
     weight = edges.columns.get("weight")
-    plain = weight is not None and not weight.size and not weight.ref
-    return weight if plain and weight.dtype.kind in "iuf" else None
+    if weight is None or weight.size or weight.ref or weight.dtype.kind not in "iuf":
+        return None
+    return weight
 
 
 def room_for(table: Table, count: int) -> None:

@@ -104,7 +104,7 @@ def test_a_level_costs_one_barrier():
     """
     text = emit.source(unit_programs.bfs_worklists())
     run = text[text.index("void run(const Args& a, Run& t)") :]
-    run = re.sub(r" *if \(t.told && has_hubs\(a\)\) {.*?}\n", "", run, flags=re.DOTALL)
+    run = re.sub(r" *while \(t.told && has_hubs\(a\)\) {.*?}\n", "", run, flags=re.DOTALL)
     assert len(re.findall(r"\bend\d+_\d+\(", run)) == 2 and "barrier(" not in run
     ends = re.findall(r"MORPH_FN void end\d(.*?)\n}", text, re.DOTALL)
     assert len(ends) == 2
