@@ -9,12 +9,16 @@ on the order either: a variable that is wanted to be both gets its likelier valu
 from __future__ import annotations
 
 from morph.algorithms.factors import Factors
-from morph.kernel import foreach, kernel, program
+from morph.kernel import foreach, func, kernel, program
 from morph.prelude import atomic_cas, atomic_or, i32
 
 
-@kernel
-def infer(c, g, fixed, broken):
+@func
+def left_of(c, g):
+    """How many literals of a clause are free, and the last of these: its variable, what it asks.
+
+    Of a clause that holds a true one 2, as of one with more: nothing follows from it.
+    """
     free, s = 0, 0
     last, wanted = g.points[0], i32(0)
     while s < len(g.slots) and c.id < g.slots[s].count:
@@ -26,8 +30,14 @@ def infer(c, g, fixed, broken):
             last = v
             wanted = i32(1 if e.message >= 0 else 0)
         elif (value == 1) == (e.message >= 0):
-            return
+            return 2, last, wanted
         s += 1
+    return free, last, wanted
+
+
+@kernel
+def infer(c, g, fixed, broken):
+    free, last, wanted = left_of(c, g)
     if free == 0:
         broken.set()
     elif free == 1:
@@ -66,21 +76,9 @@ def propagate_units(f: Factors) -> tuple[int, bool]:
 
 @kernel
 def want(c, g):
-    free, s = 0, 0
-    last, wanted = g.points[0], i32(0)
-    while s < len(g.slots) and c.id < g.slots[s].count:
-        e = g.entries[g.slots[s].first + c.id]
-        v = e.variable
-        value = v.value
-        if value < 0:
-            free += 1
-            last = v
-            wanted = i32(1 if e.message >= 0 else 2)
-        elif (value == 1) == (e.message >= 0):
-            return
-        s += 1
+    free, last, wanted = left_of(c, g)
     if free == 1:
-        atomic_or(last.certain, wanted)
+        atomic_or(last.certain, 2 - wanted)
 
 
 @kernel
