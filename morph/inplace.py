@@ -296,7 +296,7 @@ def find_room(b, rows, arena, turn):
         need = row.size + row.come
         row.goal = row.begin
         if need > row.room:
-            row.goal = atomic_add(arena[0].top, i64(roomy(need)))
+            row.goal = i32(atomic_add(arena[0].top, i64(roomy(need))))  # unread beyond the limit
 
 
 @func

@@ -20,8 +20,8 @@ from morph.table import Table
 
 PART = {"cuda": 1 << 26}  # entries looked at together
 LEAST = 1 << 10  # entries of an arena's spare end
-ROW = ("begin", "size", "room")  # struct LooseRow of kernels/graph.h
-WORK = ("goal", "come", "gone")  # of rows that a batch is changing; else 0
+ROW = ("begin", "size")  # struct LooseRow of kernels/graph.h: all that other kernels read
+WORK = ("room", "goal", "come", "gone")  # the last three of rows that a batch is changing; else 0
 
 
 class Loose:
@@ -45,8 +45,8 @@ class Loose:
     def __init__(self, device: Device, points: int, edges: int) -> None:
         self.device = device
         wide, narrow = np.int64, np.int32
-        self.rows = Table("rows", device, points, begin=wide, goal=wide, size=narrow, room=narrow,
-                          come=narrow, gone=narrow)  # fmt: skip
+        self.rows = Table("rows", device, points, begin=narrow, size=narrow, room=narrow,
+                          goal=narrow, come=narrow, gone=narrow)  # fmt: skip
         self.rows.pack(ROW, WORK)
         self.entries = Table("entries", device, 0, edge=narrow, end=narrow)
         self.places = Table("places", device, edges, at=narrow)

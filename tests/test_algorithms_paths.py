@@ -190,6 +190,16 @@ def test_points_and_edges_that_were_deleted(target):
             call(g, "x")
 
 
+def test_weights_of_edges_that_were_deleted_do_not_count(target):
+    g = morph.Graph.from_edges([0, 0, 0, 1], [1, 1, 2, 2], weight=[2**31 - 1, 5, 7, -9],
+                               device=target)  # fmt: skip
+    g.apply(deletes=[0, 3])
+    assert host(morph.sssp(g).distance).tolist() == [0, 5, 7]
+    g.apply(inserts=([2], [0], [-3]))
+    with pytest.raises(ValueError, match="the edge from 2 to 0 has -3"):
+        morph.sssp(g)
+
+
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_large_graphs_with_many_threads(device):
     src, dst = grid(200)

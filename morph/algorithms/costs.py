@@ -70,9 +70,8 @@ def measured(graph: Graph) -> tuple[Any, np.dtype[Any], float, bool]:
         If a weight is negative or NaN.
     """
     weight, n = graph.edges.columns["weight"], len(graph.points)
-    kind, m = weight.dtype, len(graph.edges)
-    plain = not (graph.edges.deletes or graph.points.deletes)
-    if not plain or kind.newbyteorder("=").str[1:] not in NARROW or not m:
+    kind, m = weight.dtype, graph.edges.live
+    if graph.points.deletes or kind.newbyteorder("=").str[1:] not in NARROW or not m:
         return (*_looked_at(graph), False)
     real = kind.kind == "f"
     cell = graph.kept.pop(SMALL, None)  # nobody else has it meanwhile
