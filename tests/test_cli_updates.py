@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -17,6 +18,7 @@ from targets import tries
 
 import morph.io
 from morph.cli import main
+from morph.io import journal
 from morph.io.updates import read_updates
 
 GR = "p sp 4 5\na 1 2 3\na 1 3 9\na 2 3 2\na 3 4 5\na 1 2 8\n"
@@ -142,9 +144,16 @@ def test_a_process_that_is_killed_goes_on(tmp_path):
     short = morph_sssp(tmp_path, "+ 3 2 1\n+ 3 2 1\n", *options, "--resume")
     assert "the log has 6 batches, 5 more than this file" in short.stderr
     other = morph_sssp(tmp_path, updates, *options, "--resume", graph="p sp 9 1\na 1 2 3\n")
-    assert "has 4 vertices" in other.stderr and other.exit_code == 2
-    fewer = morph_sssp(tmp_path, updates, *options, "--resume", graph="p sp 4 1\na 1 2 3\n")
-    assert "kept began with 5 arcs" in fewer.stderr and fewer.exit_code == 2
+    assert "kept was begun with 4 vertices, not 9 vertices" in other.stderr
+    assert other.exit_code == 2
+    for graph, option, what in (
+        ("p sp 4 1\na 1 2 3\n", (), "5 arcs, not 1 arcs"),
+        (GR.replace("1 3 9", "1 3 8"), (), "edges of checksum "),
+        (GR.replace("1 3 9", "1 4 9"), (), "edges of checksum "),
+        (GR, ("--source", 1), "source 0, not source 1"),
+    ):
+        other = morph_sssp(tmp_path, updates, *options, "--resume", *option, graph=graph)
+        assert f"kept was begun with {what}" in other.stderr and other.exit_code == 2
     cut = morph_sssp(tmp_path, updates, *options, "--resume", "--batch", 1)
     assert cut.stderr.endswith("u.txt:1-1: batch 1 of the log inserts 2 edges, this one 1\n")
     with morph.io.Journal(tmp_path / "kept") as journal:
@@ -153,6 +162,46 @@ def test_a_process_that_is_killed_goes_on(tmp_path):
     assert "kept is a checkpoint of batch 6" in later.stderr and later.exit_code == 2
     alone = morph_sssp(tmp_path, updates, "--resume")
     assert alone.stderr == "morph: --resume belongs to --log\n"
+
+
+def test_what_is_wrong_at_once_is_told_before_a_log_is_begun(tmp_path):
+    def refused(*options, graph=GR, updates="u.txt"):
+        (tmp_path / "g.gr").write_text(graph)
+        (tmp_path / "u.txt").write_text("+ 0 1 2\n")
+        names = sorted(os.listdir(tmp_path))
+        arguments = "sssp", tmp_path / "g.gr", "--device", "cpu", "--updates", tmp_path / updates
+        result = CliRunner().invoke(main, [str(a) for a in (*arguments, *options)])
+        assert result.exit_code != 0 and sorted(os.listdir(tmp_path)) == names
+        return result.stderr
+
+    kept = tmp_path / "kept"
+    assert "none.txt" in refused("--log", kept, updates="none.txt")
+    assert "x.gz" in refused("--log", kept, updates="x.gz")
+    assert "no directory" in refused("--log", tmp_path / "none" / "kept")
+    assert "leave out .gz" in refused("--log", f"{kept}.gz")
+    big = "p sp 3 2\na 1 2 9000000000000000000\na 2 3 9000000000000000000\n"
+    assert "too large for int64" in refused("--log", kept, graph=big)
+    for name in ("u", "g.gr"):  # files of others
+        (tmp_path / "u.log").write_text("+ 0 1 2\n")
+        assert "is another file of this command" in refused(
+            "--log", tmp_path / name, updates="u.log"
+        )
+        assert (tmp_path / "u.log").read_text() == "+ 0 1 2\n"
+    assert "is another file" in refused("--log", kept, "-o", f"{kept}.log")
+    assert "u.log is there already, and no " in refused("--log", tmp_path / "u")
+
+
+def test_a_batch_that_is_refused_never_comes_to_the_log(tmp_path, monkeypatch):
+    graph = "p sp 3 2\na 1 2 9000000000000000000\na 2 3 1\n"
+    options = "--log", tmp_path / "kept"
+    real, written = journal._append, []
+    monkeypatch.setattr(journal, "_append", lambda f, x: (written.append(x), real(f, x)))
+    result = morph_sssp(tmp_path, "= 1 2 7\n\n= 1 2 9000000000000000000\n", *options, graph=graph)
+    assert "too large for int64" in result.stderr and result.exit_code == 2
+    assert len(written) == 1  # a process that is killed at any moment can go on
+    result = morph_sssp(tmp_path, "= 1 2 7\n\n= 1 2 8\n", *options, "--resume", "--verify",
+                        graph=graph)  # fmt: skip
+    assert result.exit_code == 0 and "farthest 9,000,000,000,000,000,008" in result.stdout
 
 
 ends = st.integers(0, 5)

@@ -98,7 +98,7 @@ def test_what_is_no_snapshot(tmp_path):
 
 
 def test_another_version_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("morph.io.journal.VERSION", 2)
+    monkeypatch.setattr("morph.io.snapshot.VERSION", 2)
     io.write_snapshot(tmp_path / "g", changed())
     monkeypatch.undo()
     with pytest.raises(io.FormatError, match="version 2: this program reads 1"):
@@ -147,6 +147,30 @@ def test_what_is_refused_is_not_logged(tmp_path):
         with pytest.raises(TypeError, match="no numbers"):
             journal.apply(([None], [1]))
         assert journal.log.stat().st_size == 0 and journal.number == 0
+
+
+def test_what_does_not_come_to_the_disk_is_not_applied(tmp_path, monkeypatch):
+    def torn(file, data):
+        file.write(data[:40])
+        raise OSError("no space")
+
+    with io.Journal(tmp_path / "g", changed(), note={"from": "x"}) as journal:
+        with monkeypatch.context() as patch:
+            patch.setattr("morph.io.journal._append", torn)
+            for by in (None, morph.DynamicSSSP(journal.graph, 0).apply):
+                with pytest.raises(OSError, match="no space"):
+                    journal.apply(([0], [3], [1]), by=by)
+        same(changed(), journal.graph)
+        assert journal.log.stat().st_size == 0 and journal.number == 0
+    with io.Journal(tmp_path / "g") as again:
+        assert again.note == {"from": "x"}
+        with pytest.raises(RuntimeError, match="did not call `then`"):
+            again.apply(([0], [3], [1]), by=lambda *batch, then: None)
+        with pytest.raises(ValueError, match="closed"):
+            again.apply(([0], [3], [1]))
+    with pytest.raises(ValueError, match=r"not compressed: leave out \.xz"):
+        io.Journal(tmp_path / "g.xz", changed())
+    assert sorted(os.listdir(tmp_path)) == ["g", "g.log"]
 
 
 def test_a_log_of_before_the_snapshot_and_one_of_after(tmp_path):

@@ -11,6 +11,7 @@ predecessors: so that a batch that fails, wherever it does, leaves all as it was
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -103,14 +104,14 @@ class Dynamic:
 
     def apply(
         self, inserts: Any = None, deletes: Any = None, updates: Any = None,
-        delete_points: Any = None,
+        delete_points: Any = None, *, then: Callable[[Any], object] | None = None,
     ) -> Update:  # fmt: skip
         """Change the graph, and bring the values up to date: all of it or, if it raises, nothing.
 
         Parameters
         ----------
-        inserts, deletes, updates, delete_points
-            As in `Graph.apply`.
+        inserts, deletes, updates, delete_points, then
+            As in `Graph.apply`; ``then`` is called when the values are right, too.
 
         Returns
         -------
@@ -125,13 +126,16 @@ class Dynamic:
         begin = perf_counter()
         told: list[Any] = []
 
-        def then(applied: Any) -> None:
+        def repair(applied: Any) -> None:
             told.append(perf_counter())
             told.append(self._repair(applied))
+            told.append(perf_counter())
+            if then is not None:
+                then(applied)
 
         try:
             applied = self.graph.apply(
-                inserts, deletes, updates, delete_points, nonnegative=True, then=then
+                inserts, deletes, updates, delete_points, nonnegative=True, then=repair
             )
         except BaseException as error:
             self._seen = -1
@@ -140,8 +144,7 @@ class Dynamic:
                 self._seen = self.graph.changes
             raise
         self._settle()
-        middle, (decision, affected, rounds) = told
-        end = perf_counter()
+        middle, (decision, affected, rounds), end = told
         return Update(decision, affected, rounds, middle - begin, end - middle, applied)
 
     def update(self, applied: Any) -> Update:

@@ -168,7 +168,7 @@ def bfs(graph_in: str, source: tuple[int, ...], cutoff: int | None, output: str 
 @click.option("--verify", is_flag=True, help="Compute everything anew after each batch; compare.")
 @click.option(
     "--log", metavar="PATH",
-    help="Keep the graph in PATH, and each batch, before it is applied, in PATH.log.",
+    help="Keep the graph in PATH, and each batch, before it is told of, in PATH.log.",
 )  # fmt: skip
 @click.option(
     "--resume", is_flag=True,
@@ -216,26 +216,24 @@ def _follow(path: str, sources: tuple[int, ...], updates: str, size: int | None,
             as_json: bool) -> None:  # fmt: skip
     """Shortest paths of a graph that changes: read, follow, save, report."""
     from morph.algorithms.dynamic import DynamicSSSP  # noqa: PLC0415
-    from morph.cli.updates import Log, follow  # noqa: PLC0415
+    from morph.cli.updates import Log, follow, lines_of, origin_of  # noqa: PLC0415
     from morph.io import read_edges  # noqa: PLC0415
 
     where = device_of(spec)
     check_writable("-o", out)
-    edges = read_edges(path)
-    check_sources(edges, sources)
-    log = Log(*kept, lambda: graph_of(path, edges, "sssp", where), where)
-    graph = log.graph
-    if len(graph.points) != edges.n:
-        raise BadInput(f"--log: {kept[0]} has {len(graph.points):,} vertices, {path} {edges.n:,}")
-    arcs = len(edges.src) + int(edges.undirected and (edges.src != edges.dst).sum())
-    if graph._made != arcs:
-        raise BadInput(f"--log: {kept[0]} began with {graph._made:,} arcs, {path} has {arcs:,}")
-    try:
-        dynamic = DynamicSSSP(graph, list(sources))
-    except (ValueError, OverflowError) as error:
-        raise BadInput(f"{path}: {error}") from error
-    with closing(log):
-        batches = follow(dynamic, len(edges.src), updates, size, verify, as_json, log)
+    log = Log(*kept, path, updates, out)
+    with closing(log), lines_of(updates) as stream:
+        edges = read_edges(path)
+        check_sources(edges, sources)
+        origin = {} if kept[0] is None else origin_of(edges, sources)
+        log.read(lambda: graph_of(path, edges, "sssp", where), where, origin)
+        graph = log.graph
+        try:
+            dynamic = DynamicSSSP(graph, list(sources))
+        except (ValueError, OverflowError) as error:
+            raise BadInput(f"{path}: {error}") from error
+        log.begin()
+        batches = follow(dynamic, len(edges.src), stream, updates, size, verify, as_json, log)
     distance = np.asarray(graph.device.to_host(dynamic.distance))
     arrays = {"distance": distance}
     if out is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from morph.cli.common import BadInput, standard_input
+from morph.cli.common import BadInput, check_writable, standard_input
 
 if TYPE_CHECKING:
     from morph.algorithms.dynamic import DynamicSSSP
     from morph.algorithms.following import Update
     from morph.device import Device
     from morph.graph import Graph
+    from morph.io.edges import EdgeArrays
+    from morph.io.journal import Journal
     from morph.io.updates import Named, UpdateBatch
 
 Report = dict[str, Any]
@@ -113,9 +116,8 @@ class Log:
         Of the snapshot; None keeps nothing.
     resume : bool
         Go on with what is there; if nothing is, begin.
-    graph : callable
-        Makes the graph to begin with.
-    device : Device
+    others : str or None
+        Files that are not to be written over: of updates, of the answer.
 
     Attributes
     ----------
@@ -124,37 +126,76 @@ class Log:
         Batches that had been applied before.
     inserted : list of (list of int, int)
         Edges that each of them inserted, arcs back last; and how many were given.
+
+    Raises
+    ------
+    BadInput
+        If the files are not to be written to.
     """
 
-    def __init__(
-        self, path: str | None, resume: bool, graph: Callable[[], Graph], device: Device
-    ) -> None:
+    graph: Graph
+    origin: dict[str, Any]
+    journal: Journal | None = None
+
+    def __init__(self, path: str | None, resume: bool, *others: str | None) -> None:
+        from morph.io.snapshot import check_name  # noqa: PLC0415
+
+        self.path = path
+        self.number, self.inserted = 0, list[tuple[list[int], int]]()
+        if path is None:
+            return
+        check_writable("--log", path)
+        try:
+            check_name(path)
+        except ValueError as error:
+            raise BadInput(f"--log: {error}") from error
+        self._there = Path(path).exists()
+        mine = [Path(path).resolve(), Path(f"{path}.log").resolve()]
+        for other in others:
+            if other is not None and other != "-" and Path(other).resolve() in mine:
+                raise BadInput(f"--log: {other} is another file of this command")
+        if self._there and not resume:
+            raise BadInput(f"--log: {path} is there already: add --resume to go on with it")
+        if not self._there and Path(f"{path}.log").exists():
+            raise BadInput(f"--log: {path}.log is there already, and no {path}: it is not a log to"
+                           " go on with")  # fmt: skip
+
+    def read(self, make: Callable[[], Graph], device: Device, origin: dict[str, Any]) -> None:
+        """Have the graph: made, or with all batches that were applied before.
+
+        ``origin`` tells which graph it is, and what is asked of it.
+        """
         from morph.io.journal import Journal  # noqa: PLC0415
 
-        self.journal: Journal | None = None
-        self.inserted: list[tuple[list[int], int]] = []
-        there = path is not None and Path(path).exists()
-        if there and not resume:
-            raise BadInput(f"--log: {path} is there already: add --resume to go on with it")
-        if path is None:
-            self.graph = graph()
-        elif there:
-            self.journal = Journal(path, device=device, told=self._told)
-            before = self.journal.number - len(self.inserted)
-            if before:  # what they inserted, and so the numbers of edges, is not known
-                raise BadInput(f"--log: {path} is a checkpoint of batch {before}: it cannot be"
-                               " resumed here")  # fmt: skip
-        else:
-            self.journal = Journal(path, graph())
-        if self.journal is not None:
-            self.graph = self.journal.graph
-        self.number = len(self.inserted)
+        self.origin = origin
+        if self.path is None or not self._there:
+            self.graph = make()
+            return
+        self.journal = journal = Journal(self.path, device=device, told=self._told)
+        self.graph, self.number = journal.graph, len(self.inserted)
+        before = journal.number - self.number
+        known = {"vertices": len(self.graph.points), "arcs": self.graph._made, **journal.note}
+        for key, value in origin.items():
+            kept = known.get(key, value)  # logs written before have no note
+            if kept != value:
+                raise BadInput(f"--log: {self.path} was begun with {_said(key, kept)}, not"
+                               f" {_said(key, value)}")  # fmt: skip
+        if before:  # what they inserted, and so the numbers of edges, is not known
+            raise BadInput(f"--log: {self.path} is a checkpoint of batch {before}: it cannot be"
+                           " resumed here")  # fmt: skip
+
+    def begin(self) -> None:
+        """Write the graph as it is before all batches, if that is not there."""
+        from morph.io.journal import Journal  # noqa: PLC0415
+
+        if self.path is not None and self.journal is None:
+            self.journal = Journal(self.path, self.graph, note=self.origin)
 
     def _told(self, applied: Any) -> None:
         self.inserted.append((rows_of(applied), applied.given))
 
     def apply(self, dynamic: DynamicSSSP, asked: dict[str, Any]) -> Update:
-        """Apply a batch, once it is on the disk."""
+        """Apply a batch, and bring it to the disk."""
         if self.journal is None:
             return dynamic.apply(**asked)
         done: Update = self.journal.apply(**asked, nonnegative=True, by=dynamic.apply)
@@ -166,6 +207,28 @@ class Log:
             self.journal.close()
 
 
+def origin_of(edges: EdgeArrays, sources: Sequence[int]) -> dict[str, Any]:
+    """Tell graphs apart, and what is asked of them."""
+    told = hashlib.blake2b(digest_size=16)
+    for a in (edges.src, edges.dst, edges.weight):
+        if a is not None:
+            told.update(str(a.dtype).encode() + np.ascontiguousarray(a).tobytes())
+    arcs = len(edges.src) + int(edges.undirected and (edges.src != edges.dst).sum())
+    return {"vertices": edges.n, "arcs": arcs, "directed": not edges.undirected,
+            "edges": told.hexdigest(), "source": sorted(set(sources))}  # fmt: skip
+
+
+def _said(key: str, value: Any) -> str:
+    """What a log was begun with, in words."""
+    if key == "edges":
+        return f"edges of checksum {value}"
+    if key == "directed":
+        return "directed edges" if value else "edges without direction"
+    if key == "source":
+        return f"source {', '.join(map(str, value))}"
+    return f"{value:,} {key}"
+
+
 def rows_of(applied: Any) -> list[int]:
     """The edges that a batch inserted."""
     a = applied.inserted
@@ -174,8 +237,8 @@ def rows_of(applied: Any) -> list[int]:
 
 
 def follow(
-    dynamic: DynamicSSSP, count: int, path: str, size: int | None, verify: bool, quiet: bool,
-    log: Log,
+    dynamic: DynamicSSSP, count: int, lines: Iterable[bytes], path: str, size: int | None,
+    verify: bool, quiet: bool, log: Log,
 ) -> list[Report]:  # fmt: skip
     """Apply all batches of a file or stream; of a file those that the log has are passed over.
 
@@ -184,6 +247,8 @@ def follow(
     dynamic : DynamicSSSP
     count : int
         Edges of the graph's file.
+    lines : iterable of bytes
+        What `lines_of` gave.
     path : str
     size : int, optional
         Lines after which a batch ends.
@@ -211,27 +276,26 @@ def follow(
     for inserted in log.inserted:
         numbers.note(*inserted)
     passed = 0 if path == "-" else log.number
-    with lines_of(path) as lines:
-        batches = read_updates(
-            lines, name, len(graph.points), graph.edges.weight.dtype, graph.directed, size
-        )
-        for batch in batches:
-            if passed:
-                given = log.inserted[-passed][1]
-                if len(batch.inserts) != given:
-                    raise BadInput(
-                        f"{name}:{batch.first}-{batch.last}: batch {log.number - passed + 1} of"
-                        f" the log inserts {given} edges, this one {len(batch.inserts)}"
-                    )
-                passed -= 1
-                continue
-            done, absent = _apply(dynamic, numbers, batch, name, log)
-            report = _report(graph, done, batch, absent)
-            reports.append(report)
-            if not quiet:
-                click.echo(_in_words(log.number + len(reports), report))
-            if verify:
-                _verify(dynamic, f"{name}:{batch.last}")
+    batches = read_updates(
+        lines, name, len(graph.points), graph.edges.weight.dtype, graph.directed, size
+    )
+    for batch in batches:
+        if passed:
+            given = log.inserted[-passed][1]
+            if len(batch.inserts) != given:
+                raise BadInput(
+                    f"{name}:{batch.first}-{batch.last}: batch {log.number - passed + 1} of"
+                    f" the log inserts {given} edges, this one {len(batch.inserts)}"
+                )
+            passed -= 1
+            continue
+        done, absent = _apply(dynamic, numbers, batch, name, log)
+        report = _report(graph, done, batch, absent)
+        reports.append(report)
+        if not quiet:
+            click.echo(_in_words(log.number + len(reports), report))
+        if verify:
+            _verify(dynamic, f"{name}:{batch.last}")
     if passed:
         raise BadInput(f"{name}: the log has {log.number} batches, {passed} more than this file")
     return reports

@@ -4,7 +4,7 @@ from morph.io.bridges import from_meshio, to_meshio
 from morph.io.cnf import CnfWarning, read_cnf, write_cnf
 from morph.io.edges import EdgeArrays
 from morph.io.graphs import read_edges, read_graph, write_graph
-from morph.io.journal import Journal, read_snapshot, write_snapshot
+from morph.io.journal import Journal
 from morph.io.pslgs import read_pslg, write_pslg
 from morph.io.repair import RepairWarning
 from morph.io.secondorder import SecondOrder, second_order
@@ -17,6 +17,7 @@ from morph.io.sides import (
     write_edge,
     write_neigh,
 )
+from morph.io.snapshot import read_snapshot, write_snapshot
 from morph.io.text import FormatError
 from morph.io.triangle import read_mesh, write_mesh
 
