@@ -344,11 +344,11 @@ class Adjacency:
         return self._batches[key]
 
     def _enlarge(self, direction: str, count: int) -> None:
-        """Make room at an arena's end, of what is dead before it if that is much."""
+        """Make room at an arena's end, of what is there in vain before it if that is much."""
         self.moves += 1
         rows = self._loose[direction]
-        top, dead = rows.shares()
-        if 3 * dead > top:
+        top, need = rows.shares()
+        if 3 * need < 2 * top:
             self._built[direction] = rows.packed(len(self.points))
             tidy = self._with_room(direction)
             if tidy is not None:

@@ -258,7 +258,9 @@ class Graph(Making):
             Refuse weights below 0, and NaN.
         then : callable, optional
             Called with what was applied, when the graph has changed.  If it raises, the graph is
-            put back as it was.  It may not change the graph itself (RuntimeError).
+            put back as it was.  It may not change points and edges of the graph (RuntimeError).
+            What else it writes, weights too, stays, whatever becomes of the batch; only weights
+            that the batch has set get back their old ones with it.
 
         Returns
         -------

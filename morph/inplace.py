@@ -322,11 +322,10 @@ def write(b, rows, entries, places, turn):
 
 
 @func
-def settle(b, rows, arena, turn):
+def settle(b, rows, turn):
     if b.rank[turn] == 0:
         row = rows[b.end[turn]]
         if row.goal != row.begin:
-            atomic_add(arena[0].wasted, i64(row.room))
             row.begin = row.goal
             row.room = roomy(row.size + row.come)
         row.size += row.come
@@ -380,11 +379,11 @@ def write_all(
 
 
 @kernel
-def settle_all(b, rows, arena, rows2, arena2, sides, total):
+def settle_all(b, rows, rows2, sides, total):
     if is_one(b, total, INSERTED):
-        settle(b, rows, arena, 0)
+        settle(b, rows, 0)
         if sides > 1:
-            settle(b, rows2, arena2, 1)
+            settle(b, rows2, 1)
 
 
 # --- a batch -------------------------------------------------------------------------------------
@@ -449,7 +448,7 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
             sides,
             total,
         )
-        foreach(batch, settle_all, rows, arena, rows2, arena2, sides, total)
+        foreach(batch, settle_all, rows, rows2, sides, total)
     if flags & WHOLE:  # the counters of the edges' table, as `Table.settle` has them
         fresh = come - again
         tail2 = tail + total // k * gone

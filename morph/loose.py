@@ -1,9 +1,11 @@
 """Adjacency with room in it, which batches change in place.
 
-Each point's entries lie in a row: `size` of them from `begin` on, with memory for `room`.  A row
-that grows beyond that is moved to the end of the arena; what it leaves is dead until `tidy` or a
-larger arena.  Entries have the edge and its other end, so a sweep reads memory in order.  The
-kernels that change rows are in `morph.inplace`; `kernels/graph.h` reads them.
+Each point's entries lie in a row: `size` of them from `begin` on, with memory for `room`.  None of
+them is dead: whoever takes some out of a row closes the gaps at once.  A row that grows beyond its
+room is moved to the end of the arena.  What it leaves, and room that rows no longer need, is memory
+in vain; when the arena is full and a third of it is, rows are laid out anew.  Entries have the edge
+and its other end, so a sweep reads memory in order.  The kernels that change rows are in
+`morph.inplace`; `kernels/graph.h` reads them.
 """
 
 from __future__ import annotations
@@ -36,21 +38,20 @@ class Loose:
     places : Table
         For each edge its place in its row, -1 if it is in none.
     arena : Table
-        One row: ``top``, where the unused end of the entries begins, and ``wasted``, how many
-        before it belong to no row.
+        One row: ``top``, where the unused end of the entries begins.
     """
 
     __slots__ = ("arena", "device", "entries", "places", "rows")
 
     def __init__(self, device: Device, points: int, edges: int) -> None:
         self.device = device
-        wide, narrow = np.int64, np.int32
+        narrow = np.int32
         self.rows = Table("rows", device, points, begin=narrow, size=narrow, room=narrow,
                           goal=narrow, come=narrow, gone=narrow)  # fmt: skip
         self.rows.pack(ROW, WORK)
         self.entries = Table("entries", device, 0, edge=narrow, end=narrow)
         self.places = Table("places", device, edges, at=narrow)
-        self.arena = Table("arena", device, 1, top=wide, wasted=wide)
+        self.arena = Table("arena", device, 1, top=np.int64)
         for table in (self.rows, self.places, self.arena):
             fill(table)
 
@@ -78,7 +79,7 @@ class Loose:
         xp = device.xp
         with device.active():
             size = offsets[1:] - offsets[:-1]
-            room = size + (size >> 3) + 2 * (size > 0)
+            room = room_of(size)
             begin = xp.cumsum(room) - room
             total = int(room.sum())
             if total + LEAST > ID_LIMIT:
@@ -151,17 +152,21 @@ class Loose:
         return found
 
     def shares(self) -> tuple[int, int]:
-        """How many entries are before the unused end, and how many of those belong to no row."""
-        row = (
-            self.device.to_host(self.arena.columns["top"].array),
-            self.arena.columns["wasted"].array,
-        )
-        return int(row[0][0]), int(self.device.to_host(row[1])[0])
+        """How many entries are before the unused end; how many would be if rows were laid anew."""
+        with self.device.active():
+            need = room_of(self.rows.columns["size"].array).sum(dtype=np.int64)
+            return int(self.arena.columns["top"].array[0]), int(need)
 
     @property
     def limit(self) -> int:
         """Entries there is memory for."""
         return self.entries.capacity
+
+
+def room_of(size: Array) -> Array:
+    """How many entries rows get memory for when they are laid out."""
+    room: Array = size + (size >> 3) + 2 * (size > 0)
+    return room
 
 
 def fill(table: Table) -> None:

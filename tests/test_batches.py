@@ -1,10 +1,8 @@
 """Batches of changes: against a model in plain Python, after every step, on every target."""
 
-import sys
-
 import numpy as np
 import pytest
-from batches import Model
+from batches import Model, interrupted
 from hypothesis import given
 from hypothesis import strategies as st
 from pretend import pretended
@@ -13,6 +11,8 @@ from targets import tries
 import morph
 from morph import adjacency, batch, changes, direct, loose, named, testing, validate
 from morph.adjacency import Adjacency
+
+STORE = changes, named, adjacency, loose, batch
 
 
 def small(target="cpu", directed=True):
@@ -270,29 +270,17 @@ def test_a_steady_mix_takes_no_more_memory(in_place, monkeypatch, target):
     assert late[0] == early[0] <= 520 and (late <= 1400).all()  # 3.5 entries an edge
 
 
-def interrupted(run, n, error):
-    """Raise at the n-th line of the store's own modules that ``run`` comes to; whether it did."""
-    left, files = [n], {m.__file__ for m in (changes, named, adjacency, loose, batch)}
-
-    def trace(frame, event, arg):
-        if frame.f_code.co_filename not in files:
-            return None
-        if event == "line":
-            left[0] -= 1
-            if left[0] == 0:
-                sys.settrace(None)
-                raise error
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        run()
-    except error:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
+def test_room_that_rows_no_longer_need_is_used_again(in_place, monkeypatch):
+    monkeypatch.setattr(loose, "LEAST", 64)
+    n, many = 40, 500
+    g = morph.Graph.from_edges(*np.arange(2 * n).reshape(2, n) % n, n=n)
+    g.adjacency("in"), g.adjacency("out")
+    for p in range(n):  # each point is a hub once
+        ends = np.full(many, p), np.arange(many) % n
+        g.apply(deletes=g.apply(ends).inserted)
+        for rows in g._adjacency._loose.values():
+            assert rows.limit <= 6 * many  # not n times as many
+    validate.index(g)
 
 
 @pytest.mark.parametrize("directed", [True, False])
@@ -320,7 +308,7 @@ def test_whatever_stops_a_batch_nothing_has_changed(in_place, directed):
     while True:
         model, g = fresh()
         error = (KeyboardInterrupt, MemoryError)[n % 2]
-        if not interrupted(lambda g=g: change(g), n, error):
+        if not interrupted(lambda g=g: change(g), n, error, STORE):
             break
         if g.edges.live == before:
             model.check()

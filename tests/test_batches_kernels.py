@@ -1,5 +1,7 @@
 """Kernels and algorithms on a graph that batches have changed: as on one made of its edges."""
 
+import threading
+
 import numpy as np
 import pytest
 from batches import Model
@@ -167,6 +169,62 @@ def test_a_graph_that_is_copied_or_sorted_or_compacted():
     now = [g.edges.src.array, g.edges.dst.array, g.edges.weight.array]
     assert list(zip(*(a.tolist() for a in now), strict=True)) == sorted(kept, key=lambda e: e[0])
     assert g.out_identity and not g.loose
+    validate.index(g)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_reader_keeps_the_version_that_it_holds(target):
+    """While batches are applied, too: from the thread that does it and from another."""
+    g, _ = pair(target, 9, 24)
+    rng = np.random.default_rng(1)
+
+    def answers(reader):
+        found = [morph.bfs(reader, 0).distance, morph.sssp(reader, 0).distance]
+        found += [*reader.edge_list(), *reader.adjacency("in")]
+        return [host(a).tolist() for a in found], host(reader.degree()).tolist()
+
+    for _ in range(2):
+        readers = [g.snapshot(), g.snapshot()]
+        want, same, stop = answers(readers[0]), [], threading.Event()
+
+        def read(want=want, same=same, reader=readers[1]):
+            same.append(answers(reader) == want)
+
+        def go_on(read=read, stop=stop):
+            while not stop.is_set():
+                read()
+
+        other = threading.Thread(target=go_on if target == "cpu" else read)
+        other.start()
+        for k in range(6):
+            ids = rng.choice(host(g.edges.ids()), 3, replace=False).astype(np.int32)
+            g.apply((*rng.integers(0, 4, (2, 30)), 1), ids[:2], (ids[2:], [k]),
+                    then=lambda _, want=want, same=same, reader=readers[0]:
+                    same.append(answers(reader) == want))  # fmt: skip
+        stop.set()
+        other.join()
+        g.apply(delete_points=[len(host(g.points.ids())) - 1])
+        g.compact()
+        assert len(same) >= 7 and all(same) and answers(readers[0]) == want
+        validate.index(readers[0])
+
+
+def test_what_is_written_while_a_batch_is_told_of_stays():
+    """All but the weights that the batch has set."""
+    g, _ = pair("cpu", 9, 24)
+    a, b = g.edges.ids()[:2].tolist()
+    old = g.edges.weight[:].tolist()
+
+    def writes(applied):
+        g.edges.weight[[a, b]] = 77
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        g.apply(updates=([a], [50]), then=writes)
+    old[b] = 77
+    assert g.edges.weight[:].tolist() == old
+    g.apply(updates=([a], [50]), then=lambda _: g.edges.weight.__setitem__(b, 3))
+    assert (g.edges.weight[a], g.edges.weight[b]) == (50, 3)
     validate.index(g)
 
 

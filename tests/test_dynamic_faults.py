@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from batches import interrupted
 from graphs import grid
 from targets import host
 
 import morph
 from morph import validate
+from morph.algorithms import dynamic as dynamic_module
 from morph.algorithms import following, repair
 from morph.collect import Collection
-from morph.testing import fail_allocation
+from morph.testing import fail_allocation, team
 
 FAR = np.iinfo(np.int64).max
 SIDE = 9
@@ -44,23 +46,62 @@ def good(dynamic):
     validate.sssp(dynamic.graph, dynamic.distance, dynamic.predecessor, source=dynamic.sources)
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def test_every_allocation_fails_once(device):
+@pytest.mark.parametrize(
+    ("device", "threads", "step"),
+    [("cpu", 1, 1), ("cpu", 3, 41), pytest.param("cuda", 1, 41, marks=pytest.mark.gpu)],
+)
+def test_every_allocation_fails_once(device, threads, step):
     g, dynamic = start(device)
     dynamic.share = 1.0
-    dynamic.apply(**batch(g))
-    want, n = state(dynamic), 0
-    while True:
-        n += 31
-        g, dynamic = start(device)
-        dynamic.share = 1.0
-        with fail_allocation(n, device) as fault:
-            dynamic.apply(**batch(g))
-        assert state(dynamic)[:2] == want[:2]
+    src, dst, weight = (host(a)[::41] for a in g.edge_list())
+    more = [0, 5, 70], [80, 40, 2]
+    forth = {"deletes": (src, dst), "inserts": (*more, [0, 1, 2])}
+    back = {"deletes": more, "inserts": (src, dst, weight)}
+    want = []
+    for batch in (forth, back):
+        dynamic.apply(**batch)
         good(dynamic)
-        if not fault.fired:
-            break
-    assert n > 30
+        want.append(state(dynamic)[:2])
+    n, fired = 1, True
+    with team(threads):
+        while fired:
+            fired = False
+            for batch, after in zip((forth, back), want, strict=True):
+                with fail_allocation(n, device) as fault:
+                    dynamic.apply(**batch)
+                fired |= fault.fired
+                assert state(dynamic)[:2] == after
+                for c in vars(dynamic).values():
+                    if isinstance(c, Collection):  # as small as before
+                        c.resize(200)
+            good(dynamic)
+            n += step
+    assert n > 100
+
+
+def test_whatever_line_stops_a_batch():
+    """Of what follows a graph, repaired or made anew: all of it is done, or nothing."""
+    ended = 0
+    for share, step in ((1.0, 1), (0.1, 2)):
+        g, dynamic = start("cpu")
+        dynamic.share = share
+        before, n = state(dynamic), 1
+        dynamic.apply(**batch(g))
+        after = state(dynamic)
+        while True:
+            g, dynamic = start("cpu")
+            dynamic.share = share
+            error = (KeyboardInterrupt, MemoryError)[n % 4 > 1]
+            change = lambda d=dynamic, g=g: d.apply(**batch(g))  # noqa: E731
+            if not interrupted(change, n, error, (following, dynamic_module)):
+                break
+            now = state(dynamic)
+            assert now == before or now[:2] == after[:2]
+            ended += now != before
+            good(dynamic)
+            n += step
+        assert n > 40
+    assert ended < 20  # lines behind the batch
 
 
 @pytest.mark.parametrize("share", [1.0, 0.1])
