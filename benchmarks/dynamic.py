@@ -7,11 +7,13 @@ random pairs, ``near`` pairs two edges apart, with weights of edges that are the
 random edges; ``mix`` a third each of near pairs, deletions, and new weights.  One follows the
 other.  A time is the median of --repeat batches, arrays of the host in; ``graph`` is for the graph,
 ``repair`` for the distances and predecessors.  ``anew`` is `morph.sssp` with predecessors on the
-same changed graph, ``SciPy`` its Dijkstra on the graph as it was.  After each batch the distances
-are held against new ones.
-With --networkit its DynDijkstra and DynBFS follow the same batches, the latter beside our
-`DynamicBFS`; ``right`` says in how many batches each was.  A row is told when it is measured.
-``--share 1`` never computes anew: so the crossover is seen.
+same changed graph, ``SciPy`` its Dijkstra on the graph as it was.  `DynamicBFS` and
+`DynamicComponents` are told of the same batches: ``bfs`` and ``parts`` are for that alone.  After
+each batch all values are held against new ones.
+With --networkit its DynDijkstra and DynBFS follow the same batches, up to --most edges; ``right``
+says in how many batches each was.  A row is told when it is measured.
+``--share 1`` never computes anew: so the crossover is seen, the share of affected points from which
+on a repair takes longer than computing anew.  It is told at the end, and drawn by --plot.
 """
 
 from __future__ import annotations
@@ -34,7 +36,6 @@ import morph
 from morph.timing import synchronize
 
 KINDS = ("insert", "near", "delete", "mix")
-PEER_MOST = 10_000  # edges of a batch that NetworKit is given, one call each
 Batch = dict[str, Any]
 
 
@@ -149,52 +150,64 @@ def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict
     scipy = timed(lambda: csgraph.dijkstra(matrix, indices=0))[0]  # once: it may take seconds
     g = graph.graph(device)
     dynamic = morph.DynamicSSSP(g, 0)
-    levels = morph.DynamicBFS(g, 0) if options.networkit else None
+    others = {"bfs": morph.DynamicBFS(g, 0), "parts": morph.DynamicComponents(g)}
+    again = {"bfs": lambda: morph.bfs(g, 0), "parts": lambda: morph.connected_components(g)}
     if options.share is not None:
-        dynamic.share = options.share
+        for one in (dynamic, *others.values()):
+            one.share = options.share
     changes = Changes(graph, g)
     rows: list[dict[str, Any]] = []
     for kind in options.kinds:
         for size in options.sizes:
             if size * 4 > graph.arcs:
                 continue
-            has = options.networkit and size <= PEER_MOST
+            has = options.networkit and size <= options.most
             there = has and importlib.util.find_spec("networkit")
             peer = NetworKit(g) if there else None
-            all_, parts, theirs, hops = [], [], [], []
-            for k in range(2 + options.repeat):  # two compile, make rows with room, grow lists
+            all_, theirs = [], []
+            more: dict[str, list[float]] = {name: [] for name in others}
+            for _ in range(2 + options.repeat):  # two compile, make rows with room, grow lists
                 batch = changes.batch(kind, size)
                 took, done = timed(lambda batch=batch: dynamic.apply(**batch))
                 all_.append((took, done))
-                parts.append((done.graph_seconds, done.repair_seconds))
-                if levels is not None:
-                    hops.append(timed(lambda done=done: levels.update(done.applied))[0])
+                for name, one in others.items():
+                    more[name].append(timed(lambda one=one, done=done: one.update(done.applied))[0])
                 if peer:
                     theirs.append(peer.run(g, done.applied))
-                if k > 1 and bool((morph.sssp(g, 0).distance != dynamic.distance).any()):
+                wrong = (
+                    (morph.sssp(g, 0).distance != dynamic.distance).any(),
+                    (again["bfs"]().distance != others["bfs"].distance).any(),
+                    (again["parts"]().label != others["parts"].label).any(),
+                )
+                if any(map(bool, wrong)):
                     raise SystemExit(f"{graph.name}, {kind}, {size}: WRONG")
-            all_, parts, theirs, hops = (x[2:] for x in (all_, parts, theirs, hops))
-            anew = statistics.median(
-                timed(lambda: morph.sssp(g, 0, predecessors=True))[0] for _ in range(3)
-            )
+            all_, theirs = all_[2:], theirs[2:]
+            anew = middle_of(lambda: morph.sssp(g, 0, predecessors=True))
             middle = sorted(all_, key=lambda x: x[0])[len(all_) // 2]
             row = {
                 "graph": graph.name, "device": device, "batch": kind, "edges": size,
                 "affected": middle[1].affected, "decision": middle[1].decision,
                 "ms": middle[0] * 1e3,
-                "graph ms": statistics.median(p[0] for p in parts) * 1e3,
-                "repair ms": statistics.median(p[1] for p in parts) * 1e3,
+                "graph ms": statistics.median(d.graph_seconds for _, d in all_) * 1e3,
+                "repair ms": statistics.median(d.repair_seconds for _, d in all_) * 1e3,
                 "anew ms": anew * 1e3, "SciPy ms": scipy * 1e3,
             }  # fmt: skip
-            if hops:
-                row["bfs ms"] = statistics.median(hops) * 1e3
+            for name, times in more.items():
+                row[f"{name} ms"] = statistics.median(times[2:]) * 1e3
+                row[f"{name} anew"] = middle_of(again[name]) * 1e3
             for way, name in enumerate(("", "bfs ")) if theirs else ():
                 row[f"NetworKit {name}ms"] = statistics.median(t[way][0] for t in theirs) * 1e3
                 row[f"{name}right"] = f"{sum(t[way][1] for t in theirs)}/{len(theirs)}"
             tell(row, rows)
             rows.append(row)
-            row["points"] = [(d.affected / graph.n, d.repair_seconds / anew) for _, d in all_]
+            repaired = [d for _, d in all_ if d.decision == "repaired"]
+            row["points"] = [(d.affected / graph.n, d.repair_seconds / anew) for d in repaired]
     return rows
+
+
+def middle_of(run: Callable[[], Any]) -> float:
+    """The median seconds of three runs."""
+    return statistics.median(timed(run)[0] for _ in range(3))
 
 
 def tell(row: dict[str, Any], before: list[dict[str, Any]]) -> None:
@@ -217,11 +230,8 @@ def plot(rows: list[dict[str, Any]], path: str) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7, 4.5))
-    for name in dict.fromkeys((r["graph"], r["device"]) for r in rows):
-        mine = [p for r in rows if (r["graph"], r["device"]) == name for p in r["points"]]
-        x, y = np.array([p for p in mine if p[0] > 0]).reshape(-1, 2).T
-        at = crossover(x, y)
-        label = ", ".join(name) + (f": {at:.2g}" if at else "")
+    for name, (x, y, at) in crossovers(rows).items():
+        label = name + (f": {at:.2g}" if at else "")
         (dots,) = axes.loglog(x, y, ".", label=label)
         if at:
             axes.axvline(at, color=dots.get_color(), linewidth=0.8, linestyle="--")
@@ -229,6 +239,16 @@ def plot(rows: list[dict[str, Any]], path: str) -> None:
     axes.set(xlabel="affected share of the points", ylabel="repair / computing anew, time")
     axes.legend()
     figure.savefig(path, dpi=150, bbox_inches="tight")
+
+
+def crossovers(rows: list[dict[str, Any]]) -> dict[str, tuple[np.ndarray, np.ndarray, float]]:
+    """Of each graph and device, what was repaired: affected shares, times, and `crossover`."""
+    found = {}
+    for name in dict.fromkeys((r["graph"], r["device"]) for r in rows):
+        mine = [p for r in rows if (r["graph"], r["device"]) == name for p in r["points"]]
+        x, y = np.array([p for p in mine if p[0] > 0]).reshape(-1, 2).T
+        found[", ".join(name)] = x, y, crossover(x, y)
+    return found
 
 
 def crossover(x: np.ndarray, y: np.ndarray) -> float:
@@ -252,6 +272,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--share", type=float, help="affected share above which all is made anew")
     parser.add_argument("--device", default="all", help="cpu, cuda, or all (default)")
     parser.add_argument("--networkit", action="store_true", help="beside NetworKit, if installed")
+    parser.add_argument("--most", type=lambda x: int(float(x)), default=10_000,
+                        help="edges of a batch that NetworKit is given, one call each")  # fmt: skip
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "morph-graphs")
     parser.add_argument("--plot", help="draw the crossover into this file")
     options = parser.parse_args(arguments)
@@ -260,6 +282,13 @@ def main(arguments: list[str] | None = None) -> None:
         graph = load(name, options.cache)
         for device in devices(options.device):
             rows += measure(graph, device, options)
+    print()
+    for name, (x, _, at) in crossovers(rows).items():
+        if at:
+            print(f"{name}: a repair takes longer than computing anew from a share of {at:.2g} on")
+        else:
+            print(f"{name}: no repair took longer; the largest share affected was"
+                  f" {x.max(initial=0):.2g}")  # fmt: skip
     if options.plot:
         plot(rows, options.plot)
 
