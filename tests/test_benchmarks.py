@@ -58,7 +58,9 @@ def test_changes_beside_peers(script, tmp_path, capsys):
     out = capsys.readouterr().out
     for kind in ("insert", "near", "delete", "mix"):
         assert out.count(f" {kind} ") == 4, out
-    assert "parts anew" in out and out.count("no repair took longer") + out.count("from a share") == 2
+    assert (
+        "parts anew" in out and out.count("no repair took longer") + out.count("from a share") == 2
+    )
     assert ("NetworKit ms" in out) == bool(importlib.util.find_spec("networkit"))
     assert "WRONG" not in out
     assert (tmp_path / "crossover.png").stat().st_size > 10000

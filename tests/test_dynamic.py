@@ -14,7 +14,7 @@ from scipy.sparse import coo_array, csgraph
 from targets import host
 
 import morph
-from morph import testing, validate
+from morph import loose, testing, validate
 from morph.algorithms import following
 
 FAR = np.iinfo(np.int64).max
@@ -171,6 +171,33 @@ class Changing(RuleBasedStateMachine):
 
 def test_arrays_of_host_and_device_are_kept_apart(monkeypatch):
     run(pretended(monkeypatch), contextlib.nullcontext, 2, monkeypatch)
+
+
+@pytest.mark.parametrize("target", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("directed", [True, False])
+def test_a_long_history(target, directed, monkeypatch):
+    """Few points and many batches: rows move, shrink and are laid out anew, ids come again."""
+    monkeypatch.setattr(loose, "LEAST", 32)
+    rng = np.random.default_rng(5 + directed)
+    way = (lambda: testing.team(1)) if target == "cpu" else contextlib.nullcontext
+    one, steps = Changing(target, way), 80
+
+    def some(count):
+        picked = np.sort(rng.zipf(1.3, (2, count)) % POINTS, axis=0)[:: rng.choice([1, -1])]
+        return [(u, v, w) for u, v, w in zip(*picked.tolist(), rng.integers(0, 6, count).tolist(),
+                                             strict=True)]  # fmt: skip
+
+    one.begin(some(60), "i4", directed, {0, 5}, 0.6)
+    for step in range(steps):
+        ids = np.array(sorted(one.edges), int)
+        gone = rng.choice(ids, min(len(ids) // 2, int(rng.integers(0, 12))), replace=False)
+        named = rng.choice(ids, min(len(ids), int(rng.integers(0, 5))), replace=False)
+        weight = rng.integers(0, 9, len(named)).astype(np.int32)
+        come = one.columns(one.alive(some(int(rng.integers(0, 14)))))
+        one.change(inserts=come, deletes=gone, updates=(named, weight))
+        if step == steps // 2:
+            one.change(delete_points=np.array([9]))
+    validate.index(one.graph)
 
 
 def test_after_every_batch(target, monkeypatch):
