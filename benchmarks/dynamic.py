@@ -62,9 +62,8 @@ class Changes:
         return self.weights[self.rng.integers(0, len(self.weights), size)]
 
     def edges(self, size: int) -> np.ndarray:
-        ids = self.rng.integers(0, len(self.g.edges), 2 * size)
-        alive = self.g.edges.alive[self.g.device.asarray(ids)]
-        return ids[host(self.g, alive)][:size].astype(np.int32)
+        live = host(self.g, self.g.edges.ids())
+        return live[self.rng.integers(0, len(live), size)].astype(np.int32)
 
     def pairs(self, size: int) -> tuple[np.ndarray, np.ndarray]:
         n = self.graph.n
@@ -165,13 +164,13 @@ def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict
             there = has and importlib.util.find_spec("networkit")
             peer = NetworKit(g) if there else None
             all_, theirs = [], []
-            more: dict[str, list[float]] = {name: [] for name in others}
+            more: dict[str, list[tuple[float, Any]]] = {name: [] for name in others}
             for _ in range(2 + options.repeat):  # two compile, make rows with room, grow lists
                 batch = changes.batch(kind, size)
                 took, done = timed(lambda batch=batch: dynamic.apply(**batch))
                 all_.append((took, done))
                 for name, one in others.items():
-                    more[name].append(timed(lambda one=one, done=done: one.update(done.applied))[0])
+                    more[name].append(timed(lambda one=one, done=done: one.update(done.applied)))
                 if peer:
                     theirs.append(peer.run(g, done.applied))
                 wrong = (
@@ -192,16 +191,21 @@ def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict
                 "repair ms": statistics.median(d.repair_seconds for _, d in all_) * 1e3,
                 "anew ms": anew * 1e3, "SciPy ms": scipy * 1e3,
             }  # fmt: skip
-            for name, times in more.items():
-                row[f"{name} ms"] = statistics.median(times[2:]) * 1e3
-                row[f"{name} anew"] = middle_of(again[name]) * 1e3
+            points = {"sssp": [(d, d.repair_seconds / anew) for _, d in all_]}
+            for name, found in more.items():
+                row[f"{name} ms"] = statistics.median(t for t, _ in found[2:]) * 1e3
+                anew = middle_of(again[name])
+                row[f"{name} anew"] = anew * 1e3
+                points[name] = [(d, t / anew) for t, d in found[2:]]
             for way, name in enumerate(("", "bfs ")) if theirs else ():
                 row[f"NetworKit {name}ms"] = statistics.median(t[way][0] for t in theirs) * 1e3
                 row[f"{name}right"] = f"{sum(t[way][1] for t in theirs)}/{len(theirs)}"
             tell(row, rows)
             rows.append(row)
-            repaired = [d for _, d in all_ if d.decision == "repaired"]
-            row["points"] = [(d.affected / graph.n, d.repair_seconds / anew) for d in repaired]
+            row["points"] = {
+                name: [(d.affected / graph.n, x) for d, x in found if d.decision == "repaired"]
+                for name, found in points.items()
+            }
     return rows
 
 
@@ -242,12 +246,12 @@ def plot(rows: list[dict[str, Any]], path: str) -> None:
 
 
 def crossovers(rows: list[dict[str, Any]]) -> dict[str, tuple[np.ndarray, np.ndarray, float]]:
-    """Of each graph and device, what was repaired: affected shares, times, and `crossover`."""
+    """Of each graph, device and problem: affected shares, times of repairs, and `crossover`."""
     found = {}
-    for name in dict.fromkeys((r["graph"], r["device"]) for r in rows):
-        mine = [p for r in rows if (r["graph"], r["device"]) == name for p in r["points"]]
-        x, y = np.array([p for p in mine if p[0] > 0]).reshape(-1, 2).T
-        found[", ".join(name)] = x, y, crossover(x, y)
+    for key in dict.fromkeys((r["graph"], r["device"], what) for r in rows for what in r["points"]):
+        mine = [r["points"][key[2]] for r in rows if (r["graph"], r["device"]) == key[:2]]
+        x, y = np.array([p for some in mine for p in some if p[0] > 0]).reshape(-1, 2).T
+        found[", ".join(key)] = x, y, crossover(x, y)
     return found
 
 

@@ -24,7 +24,6 @@ from morph.prelude import i32, i64
 from morph.table import Table
 
 ALONE = 1 << 15  # points that one thread of a CPU repairs before it asks the others
-SHARE = 0.25  # of all points: if more are affected, all is computed anew
 
 
 class Update(NamedTuple):
@@ -58,12 +57,12 @@ class Dynamic:
     Subclasses say what an edge costs, what a point begins with, and how all is computed anew.
     """
 
+    share: float  # of all points: where computing anew costs as much, by measurement
     _cost: Any  # functions of the language
     _start: Any
 
     def __init__(self, graph: Graph, dtype: Any, far: Any, most: Any) -> None:
         self.graph = graph
-        self.share = SHARE
         self._dtype = dtype = np.dtype(dtype)
         self._far, self._most = dtype.type(far), dtype.type(most)
         device = graph.device
