@@ -34,6 +34,22 @@ template <class A> MORPH_FN i64 kept(const A& a, i32 word) {
 #endif
     return load(a.state + word);
 }
+// What a program ends with: for a launch that goes on with it, and for the host, which on a GPU need not
+// fetch it.  There `report` is memory of the host's: the status, then the state.
+constexpr i32 REPORTED = 64;
+template <class A> MORPH_FN void end_with(const A& a, i32 variable, i64 x) {
+    store(a.state + VARS + variable, x);
+#ifdef __CUDACC__
+    if (a.report) a.report[REPORTED + VARS + variable] = x;
+#endif
+}
+template <class A> MORPH_FN void report(const A& a, u32 round) {
+#ifdef __CUDACC__
+    if (!a.report) return;
+    a.report[FAILED] = load(a.status + FAILED);
+    a.report[ROUND] = round;
+#endif
+}
 
 #ifdef __CUDACC__
 

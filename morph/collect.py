@@ -15,6 +15,7 @@ from morph.row import Row, as_id
 from morph.store import BUDGET, CAPACITY, COUNT, HEAD, Store
 from morph.table import Table
 from morph.values import bind, check_ids, prepare
+from morph.versions import moved
 from morph.words import FEW
 
 if TYPE_CHECKING:
@@ -261,6 +262,7 @@ class Set:
         self.version = 0
         self._parent = self._alone(table.capacity)
         table.dependents.add(self)
+        moved()
 
     def _alone(self, capacity: int) -> Array:
         with self.device.active():
@@ -321,6 +323,7 @@ class Set:
                 parent[: self._parent.size] = self._parent
             self._parent = parent
             self.version += 1
+            moved()
 
     def renumbered(self, maps: Mapping[Any, Array]) -> Any:
         """Prepare for the table's rows to be renumbered; gives what to call to carry it out."""
@@ -336,6 +339,7 @@ class Set:
         def commit() -> None:
             self._parent = parent
             self.version += 1
+            moved()
 
         return commit
 
@@ -362,6 +366,7 @@ class Flag:
         self.columns: dict[str, Column] = {}
         self.version = 0
         self._words = self.device.zeros(4, np.int32)  # 0 counts; fused programs rotate 0 to 2
+        moved()
 
     def __bool__(self) -> bool:
         """Whether the flag is raised; waits for the GPU."""

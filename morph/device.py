@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from morph.transfer import LARGE, fetch
-from morph.words import SMALL, Words
+from morph.words import SMALL, Answer, Words
 
 Array = Any
 """A NumPy array on the host devices, a CuPy array on a CUDA device."""
@@ -61,6 +61,8 @@ class Device:
     def active(self) -> AbstractContextManager[Any]:
         """Make this the current GPU within a ``with`` block; nothing on the host."""
         if self.kind != "cuda":
+            return _HERE
+        if self.xp.cuda.runtime.getDevice() == self.index:
             return _HERE
         return self.xp.cuda.Device(self.index)  # type: ignore[no-any-return]
 
@@ -157,6 +159,10 @@ class Device:
         got: np.ndarray[Any, Any] = _words(self.index).fetch(x) if small else x.get()
         return got
 
+    def answer(self, told: Array) -> Any:
+        """Give what reads an array of int64 of this device after each launch, see `Answer`."""
+        return Answer(_words(self.index), told) if self.kind == "cuda" else Told(told)
+
     def strided(
         self, buffer: Array, offset: int, shape: tuple[int, ...], dtype: Any, strides: Any
     ) -> Array:
@@ -171,6 +177,17 @@ class Device:
         if self.kind == "cuda":
             return int(x.data.ptr)
         return int(x.__array_interface__["data"][0])
+
+
+class Told:
+    """What `Answer` is on the host: the words themselves, which no launch has to write anew."""
+
+    def __init__(self, told: Array) -> None:
+        self.words, self.address = memoryview(told), 0
+
+    def hear(self, written: bool) -> memoryview:
+        """Give the words."""
+        return self.words
 
 
 @cache

@@ -197,7 +197,8 @@ def carry_out(
                 g._forget_order(done.inserted)
             if fresh or gone:
                 g.out_identity = False
-                g.version += index.moves != moves
+                if index.moves != moves:
+                    g.moved()
             g.changes += 1
             done._changes = g.changes
             if then is not None:

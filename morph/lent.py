@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from morph.versions import moved
+
 if TYPE_CHECKING:
     from morph.table import Table
 
@@ -48,6 +50,7 @@ class Lent:
         table._records += self.records
         table.columns.update(self.columns)
         table.version, table._fills = self.there
+        moved()
         first, last = table.span()
         return [(self.columns[name].array[first:last], f) for name, (_, f) in self.specs.items()]
 
@@ -75,6 +78,7 @@ class Lent:
                 del table.columns[name]
             table._records = [r for r in table._records if not set(r.names) & set(self.columns)]
             table.version, table._fills = self.gone
+            moved()
             return
         for name in self.columns:
             table.drop(name)

@@ -23,51 +23,63 @@ class Scratch:
     """What every launch on a device shares: status, barrier and work-sharing words, replay bits.
 
     So one thread of the host at a time launches on a device, and holds ``lock``.
+
+    Attributes
+    ----------
+    at : dict of str to int
+        Addresses, by the words of a unit that have them.
+    version : int
+        Another one whenever they are others.
     """
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.lock = threading.RLock()
-        self.done = 0  # launches that have ended
         self.dirty = False  # a launch that can fail has begun, and not ended as it should
         self.claimed: weakref.WeakSet[Any] = weakref.WeakSet()  # stores whose rows have owners
         self.told = device.zeros(STATUS + STATE, np.int64)  # fetched together
         self.status = self.told[:STATUS]
+        self.answer = device.answer(self.told)
         self.barrier = device.zeros(64, np.uint32)
         self.cursor = device.zeros(64, np.int64)
         self.hubs = self._list(0)
         self.bits = {kind: device.zeros(1024, np.uint32) for kind in ("pending", "lost")}
         self.queue = device.zeros(1024, np.uint32)
         self.launches = 0
+        self.version = 0
+        self._moved()
 
-    def bits_for(self, kind: str, items: int) -> int:
-        """The address of a zeroed bit for each item; bits that are set stay."""
-        words, bits = -(-items // 32), self.bits[kind]
-        if words > bits.size:
-            bigger = self.device.zeros(max(words, 2 * bits.size), np.uint32)
-            bigger[: bits.size] = bits
-            self.bits[kind] = bigger
-        return self.device.pointer(self.bits[kind])
+    def have(self, items: int, edges: int, threads: int) -> None:
+        """Have room for a launch over so many items; bits that are set stay.
 
-    def queue_for(self, items: int) -> int:
-        """The address of a word for each item; only a GPU has one."""
+        There is a zeroed bit for each item, and on a GPU a word; and a list for the long rows of so
+        many ``edges``, each of which has 64 or more (below 0: it needs none).  A thread may leave a
+        row there for which there was no room, and overrun the list by one.
+        """
+        words = -(-items // 32)
+        if words > self.bits["pending"].size:
+            for kind, bits in self.bits.items():
+                bigger = self.device.zeros(max(words, 2 * bits.size), np.uint32)
+                bigger[: bits.size] = bits
+                self.bits[kind] = bigger
+            self._moved()
         if self.device.kind == "cuda" and items > self.queue.size:
             self.queue = self.device.zeros(max(items, 2 * self.queue.size), np.uint32)
-        return self.device.pointer(self.queue)
+            self._moved()
+        if edges >= 0:
+            self._have(8 * (1024 + edges // 64) + 3 * HUB * threads)
 
-    def hubs_for(self, edges: int, threads: int) -> int:
-        """The address of the list of long rows, each of which has 64 or more of the edges.
-
-        A thread may leave a row there for which there was no room, and overrun the list by one.
-        """
-        self._have(8 * (1024 + edges // 64) + 3 * HUB * threads)
-        return self.device.pointer(self.hubs)
-
-    def keep_hubs(self, threads: int) -> int:
-        """Have as many places again for the rows that wait on the list; give its address."""
+    def keep_hubs(self, threads: int) -> None:
+        """Have as many places again for the rows that wait on the list."""
         waiting = int(self.device.to_host(self.hubs[:1])[0]) >> 32
         self._have((waiting + 4 * threads) * HUB)
-        return self.device.pointer(self.hubs)
+
+    def _moved(self) -> None:
+        """Note where all lies by now."""
+        arrays = {"status": self.status, "barrier": self.barrier, "cursor": self.cursor,
+                  "hubs": self.hubs, "queue": self.queue, **self.bits}  # fmt: skip
+        self.at = {kind: self.device.pointer(a) for kind, a in arrays.items()}
+        self.version += 1
 
     def _have(self, side: int) -> None:
         """Have so many bytes on each side of the list; what is there stays."""
@@ -81,6 +93,7 @@ class Scratch:
                 made[8 + k * side : 8 + k * side + old // 8] = words[at : at + old // 8]
             made[[0, 2, 3]] = words[[0, 2, 3]]
         self.hubs = made
+        self._moved()
 
     def _list(self, words: int) -> Any:
         """An empty list of two sides; it knows how many bytes each has."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -82,10 +83,13 @@ class Words:
             self.module.load(cuda.build(TEXT, arch, name="put"))
             self.function = self.module.get_function("put").ptr
             self.context = cupy.cuda.driver.ctxGetCurrent()
-            self.pinned = cupy.cuda.alloc_pinned_memory(SMALL)
-        self.landed = np.frombuffer(self.pinned, np.uint8, SMALL)
+            self.pin = cupy.cuda.alloc_pinned_memory
+            self.pinned = self.pin(SMALL)
+        self.landed, self.landing = np.frombuffer(self.pinned, np.uint8, SMALL), self.pinned.ptr
         self.stream, self.launch = cupy.cuda.get_current_stream, cupy.cuda.driver.launchKernel
-        self.runtime, self.driver = cupy.cuda.runtime, cupy.cuda.driver
+        self.current = cupy.cuda.driver.ctxGetCurrent
+        self.set_current = cupy.cuda.driver.ctxSetCurrent
+        self.copy, self.wait = cupy.cuda.runtime.memcpyAsync, cupy.cuda.runtime.streamSynchronize
         self.arguments = np.zeros(1 + 4 * COMMANDS + WORDS, np.int64)
         self.commands = self.arguments[1 : 1 + 4 * COMMANDS].reshape(-1, 4)
         self.words = self.arguments[1 + 4 * COMMANDS :]
@@ -122,24 +126,69 @@ class Words:
     def _start(self, n: int, largest: int) -> None:
         self.arguments[0] = n
         blocks = min(-(-largest // BLOCK), BLOCKS)
-        if self.driver.ctxGetCurrent() == self.context:
+        if self.current() == self.context:
             self._launch(blocks)
         else:
-            with self.device:
-                self.driver.ctxSetCurrent(self.context)  # a new thread has none
+            with self.elsewhere():
                 self._launch(blocks)
 
     def _launch(self, blocks: int) -> None:
         given = ctypes.addressof(self.pointers)
         self.launch(self.function, blocks, 1, 1, BLOCK, 1, 1, 0, self.stream().ptr, given, 0)
 
+    @contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """Work on this GPU where another one is current, or none: a new thread has none."""
+        with self.device:
+            self.set_current(self.context)
+            yield
+
     def fetch(self, array: Any) -> np.ndarray[Any, Any]:
         """Give a copy of an array, C-contiguous and small, on the host."""
-        size = array.nbytes
-        with self.lock, self.device:
-            stream = self.stream().ptr
-            where = self.landed.ctypes.data
-            self.runtime.memcpyAsync(where, array.data.ptr, size, TO_HOST, stream)
-            self.runtime.streamSynchronize(stream)
-            landed: np.ndarray[Any, Any] = self.landed[:size].view(array.dtype)
+        with self.lock:
+            if self.current() == self.context:
+                self.transfer(self.landing, array.data.ptr, array.nbytes)
+            else:
+                with self.elsewhere():
+                    self.transfer(self.landing, array.data.ptr, array.nbytes)
+            landed: np.ndarray[Any, Any] = self.landed[: array.nbytes].view(array.dtype)
             return landed.reshape(array.shape).copy()
+
+    def transfer(self, to: int, at: int, size: int) -> None:
+        """Wait for a copy of some bytes to pinned memory; or, if there are none, for the stream."""
+        stream = self.stream().ptr
+        if size:
+            self.copy(to, at, size, TO_HOST, stream)
+        self.wait(stream)
+
+
+class Answer:
+    """What a GPU tells the host when a launch has ended: a few words in the host's memory.
+
+    Attributes
+    ----------
+    address : int
+        Where a launch may write them itself.
+    words : memoryview of int64
+        Those of the latest launch.
+    """
+
+    def __init__(self, words: Words, told: Any) -> None:
+        self.on, self.told = words, told.data.ptr
+        with words.elsewhere():
+            self.pinned = words.pin(told.nbytes)
+        self.size, self.address = told.nbytes, self.pinned.ptr
+        self.words = np.frombuffer(self.pinned, np.int64, told.size).data
+
+    def hear(self, written: bool) -> memoryview:
+        """Wait for the launch; give its words, those of the device unless it has ``written`` them.
+
+        They are there until the next launch.
+        """
+        on, size = self.on, 0 if written else self.size
+        if on.current() == on.context:
+            on.transfer(self.address, self.told, size)
+        else:
+            with on.elsewhere():
+                on.transfer(self.address, self.told, size)
+        return self.words

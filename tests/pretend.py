@@ -122,6 +122,9 @@ class Pretended(Device):
     def fetch(self, x: Any) -> Any:
         return x.get()
 
+    def answer(self, told: Any) -> Any:
+        return Device.answer(Device("cpu", 0, np), told.view(np.ndarray))
+
     def free(self) -> None:
         return None
 
