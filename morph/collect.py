@@ -16,7 +16,7 @@ from morph.store import BUDGET, CAPACITY, COUNT, HEAD, Store
 from morph.table import Table
 from morph.values import bind, check_ids, prepare
 from morph.versions import moved
-from morph.words import FEW
+from morph.words import FEW, IOTA
 
 if TYPE_CHECKING:
     from morph.column import Column
@@ -145,9 +145,18 @@ class Collection(Store):
             self.words[COUNT] = self.words[HEAD] = 0
             self._settle(self.words)
             return []
-        self._words = np.zeros(8, np.int64)  # what the counters were need not be fetched
-        self._words[CAPACITY] = self._words[BUDGET] = self.capacity
-        return [(self.meta, self._words)]
+        return [(self.meta, self.have(0))]
+
+    def have(self, n: int) -> np.ndarray[Any, Any]:
+        """Note that the first ``n`` entries are all there is; gives the counters, to be written.
+
+        What they were before need not be fetched.
+        """
+        words = self.meta if self.device.kind != "cuda" else np.zeros(8, np.int64)
+        words[COUNT], words[HEAD], words[CAPACITY] = n, 0, self.capacity
+        words[BUDGET] = self.capacity - n
+        self._words = words
+        return words
 
     @property
     def empty(self) -> bool:
@@ -290,8 +299,11 @@ class Set:
 
     def reset(self) -> None:
         """Make every row alone again."""
-        with self.device.active():
-            self._parent[:] = self._alone(self._parent.size)
+        self.device.put(*self.cleared())
+
+    def cleared(self) -> list[tuple[Any, Any]]:
+        """Give what is to be written for that, as `Device.put` has it."""
+        return [(self._parent, IOTA)]
 
     def labels(self) -> Array:
         """Give every row's representative, shape (len(table),), int32."""

@@ -52,8 +52,8 @@ class Shape:
     def __init__(self, types: tuple[type, ...]) -> None:
         where = [(i, t) for i, t in enumerate(types) if t not in _PLAIN]
         self.objects = picker([i for i, t in where if t in _BY_IDENTITY])
-        self.functions = picker([i for i, t in where if hasattr(t, "__call__")])
-        self.odd = [i for i, t in where if t not in _BY_IDENTITY and not hasattr(t, "__call__")]
+        self.functions = picker([i for i, t in where if _is_called(t)])
+        self.odd = [i for i, t in where if t not in _BY_IDENTITY and not _is_called(t)]
 
     def key(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """What else than types tells these arguments from others."""
@@ -94,6 +94,11 @@ def launch_for(
             del what.launches[next(iter(what.launches))]
         what.launches[key] = launch = Launch(what, compiled, slots)
         return launch
+
+
+def _is_called(t: type) -> bool:
+    """Whether objects of a type are functions."""
+    return any("__call__" in vars(base) for base in t.__mro__)
 
 
 def _told(obj: Any) -> Any:

@@ -282,12 +282,10 @@ def sssp(
         lists = [Collection(graph.points, capacity=n, dist=dtype) for _ in range(4)]
         return [*lists, cell, Collection(graph.points), Flag(graph), Flag(graph)]
 
-    with workspace(graph, "sssp", make, edges, **names) as objects:
+    with workspace(graph, "sssp", make, edges, starts, {"dist": 0}, **names) as objects:
         if weight is not None:
             graph.edges.weight[:] = weight
         near, aims, lost = objects[0], objects[5], objects[7]
-        graph.points.dist[starts] = 0
-        near.extend(starts, dist=dtype.type(0))
         if len(goals):
             aims.extend(goals)
         limits = delta * STEP / EDGES, delta * WIDE if dense else delta
