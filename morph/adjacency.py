@@ -25,7 +25,8 @@ from morph.versions import latest
 
 ROWS = 1  # of `morph.inplace`: what becomes of the edges is known
 PART = 1 << 20  # keys looked at together
-SMALL = 500  # changes that one thread of a CPU makes: see LEAST_ITEMS in kernels/team.h
+# changes that one thread of a CPU makes (see LEAST_ITEMS in kernels/team.h), or one block of a GPU
+SMALL = {"cuda": 256}
 
 
 def nobody() -> None:
@@ -374,11 +375,12 @@ class Adjacency:
                 kept.save()
                 self.kept = nobody
         weight = weight_of(self.edges)
-        key = count > SMALL, None if weight is None else weight.dtype, told
+        small = SMALL.get(self.points.device.kind, 500)
+        key = count > small, None if weight is None else weight.dtype, told
         if key not in self._batches:
             for other in [k for k in self._batches if k[1] != key[1]]:
                 del self._batches[other]
-            capacity = 0 if key[0] else SMALL
+            capacity = 0 if key[0] else small
             self._batches[key] = batch_table(self.points.device, capacity, key[1])
         room_for(self._batches[key], count)
         return self._batches[key]

@@ -220,7 +220,7 @@ class Launch:
     # --- running ---------------------------------------------------------------------------------
 
     def run(self, args: tuple[Any, ...], where: Where, alone: bool = False) -> Any:
-        """Launch, by one thread of a CPU if ``alone``; replay until every item has run."""
+        """Launch, by one thread or a GPU's block if ``alone``; replay until every item has run."""
         compiled, shared = self.compiled, self.scratch
         for ref in self.reshapes:
             ref().may_change()  # type: ignore[union-attr]
@@ -235,7 +235,7 @@ class Launch:
                 if self.device.kind == "python":
                     self._interpret(values)
                 else:
-                    self._launch(values, 1 if alone else threads())
+                    self._launch(values, alone)
             finally:  # items may have run even if others could not
                 if not self.near:
                     for ref in self.touches:
@@ -297,8 +297,8 @@ class Launch:
         words[index["report"]] = s.answer.address if self.compiled.unit.fused and self.told else 0
         self.lent = s.version
 
-    def _launch(self, values: Sequence[Any], team: int) -> None:
-        s, compiled = self.scratch, self.compiled
+    def _launch(self, values: Sequence[Any], alone: bool) -> None:
+        s, compiled, team = self.scratch, self.compiled, 1 if alone else threads()
         if values:
             try:
                 compiled.scalars.pack_into(self.buffer, compiled.first_scalar, *values)
@@ -320,7 +320,7 @@ class Launch:
             self.state[:] = 0
         number = s.launches
         while True:
-            self.binary(self.words, self._items())
+            self.binary(self.words, self._items(), alone)
             told = s.answer.hear(compiled.unit.fused and self.told)
             if not told[Status.FAILED]:
                 s.dirty = False

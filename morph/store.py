@@ -99,7 +99,7 @@ class Store:
     def touched(self) -> None:
         """Forget what is known of the counters: a kernel may have changed them."""
         if self._words is not self.meta:
-            self._words = None
+            object.__setattr__(self, "_words", None)  # `Store.__setattr__` is for columns
 
     def settle(self) -> None:
         """Bring the counters in order as a kernel's end does, after something else changed them."""

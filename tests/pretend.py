@@ -146,7 +146,7 @@ class Launch:
         self.launch, self.on = launch, on
         self.replay = [f.kind for f in abi.fields(unit)].index("replay")
 
-    def __call__(self, words: Any, items: int) -> None:
+    def __call__(self, words: Any, items: int, alone: bool = False) -> None:
         """Run the unit on the CPU, which wants its state cleared."""
         if not words[self.replay]:
             scratch.scratch(self.on).told.view(np.ndarray)[scratch.STATUS :] = 0

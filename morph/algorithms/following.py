@@ -23,6 +23,7 @@ from morph.prelude import i32, i64
 from morph.table import Table
 
 ALONE = 1 << 15  # points that one thread of a CPU repairs before it asks the others
+BLOCK = 1 << 7  # and one block of a GPU
 SHARE = 0.25  # of all points: if more are affected, all is computed anew
 
 
@@ -206,7 +207,11 @@ class Dynamic:
         lists: tuple[Collection, ...] = (
             self._now, self._then, self._near, self._next, self._later, self._rest,
         )  # fmt: skip
-        rounds, stage, patience = 0, 0, min(ALONE, most)
+        rounds, stage, patience = (
+            0,
+            0,
+            min(BLOCK if self.graph.device.kind == "cuda" else ALONE, most),
+        )
         while True:
             run = steps.repair.alone if patience < most else steps.repair
             result = run(
