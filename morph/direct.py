@@ -65,7 +65,7 @@ def plain(g: Graph, inserts: Any, deletes: Any, updates: Any) -> Plain | None:
             return None
         by |= NAMED if named[1] is not None else 0
     if inserts is not None:
-        if isinstance(inserts, Mapping):
+        if type(inserts) is not tuple and isinstance(inserts, Mapping):
             if not {"src", "dst"} <= inserts.keys() <= {"src", "dst", "weight"}:
                 return None
             inserts = tuple(inserts[c] for c in ("src", "dst", "weight") if c in inserts)
@@ -133,7 +133,7 @@ def _weighted(
         fine = np.isfinite(b).all()
     else:
         b = a.astype(column.dtype) if a.dtype.kind in "iu" else a
-        fine = b is not a and (b == a).all()
+        fine = b is not a and (np.can_cast(a.dtype, b.dtype) or (b == a).all())
     return (part[0], part[1], b) if fine else None
 
 
@@ -161,7 +161,8 @@ def carry_out(
     capacity = edges.capacity
     try:
         first, again = places(edges, fresh)
-        before: list[int] = edges.words.tolist()
+        words = edges.words
+        before: list[int] = words.tolist()
         if back is not None and fresh and back.size < first + fresh - again:
             back = g.device.full(edges.capacity, -1, np.int32)
             held = g.reverses()
@@ -189,12 +190,12 @@ def carry_out(
         code = index.carry_out(table, counts, (first, again, head), back, 0, flags, alone)
         if code == 0:
             if fresh or gone:
-                words = before.copy()
-                words[COUNT] += fresh - again
-                words[HEAD] = head + again
-                words[TAIL] += gone + gone * turned
-                edges._settle(words)
-                edges.words[:] = words  # as they are on the device by now
+                after = before.copy()
+                after[COUNT] += fresh - again
+                after[HEAD] = head + again
+                after[TAIL] += gone + gone * turned
+                edges._settle(after)
+                words[:] = after  # as they are on the device by now
             done._batch = kept = Kept(g, table, batch.counts, first, fresh, again)
             index.kept = ref(kept)
             if again or first < g._made:
@@ -251,9 +252,9 @@ def places(edges: Table, count: int) -> tuple[int, int]:
         How many take the place of dead rows, the oldest in their ring, before that.
     """
     words: list[int] = edges.words.tolist()
-    first = words[COUNT]
-    free = words[COMMITTED] - min(words[HEAD], words[COMMITTED])
-    again = 0 if first + count <= edges.capacity else min(free, count)
+    first, again = words[COUNT], 0
+    if first + count > edges.capacity:
+        again = min(words[COMMITTED] - min(words[HEAD], words[COMMITTED]), count)
     rows = first + count - again
     if rows > edges.capacity:  # by a quarter more, since edges are most of a graph
         edges.resize(max(rows, min(edges.capacity + edges.capacity // 4 + 16, ID_LIMIT)))
@@ -269,14 +270,16 @@ def shrink(edges: Table, capacity: int) -> None:
 
 def _alone(batch: Plain) -> tuple[Any, Any, Any] | None:
     """A single change, as arguments of the program; None if it lies on a GPU."""
-    a, b, weight = next(p for p in batch.parts if p is not None and p[0].size)
-    for x in (a, b, weight):
+    for part in batch.parts:
+        if part is not None and part[0].size:
+            a, b, weight = part
+    for x in a, b, weight:
         if x is not None and type(x) is not np.ndarray:
             return None
-    ends = int(a[0]), 0 if b is None else int(b[0])
-    if max(ends) > ID_LIMIT:  # no id, nor a number that the program takes, perhaps
+    first, second = a.item(), 0 if b is None else b.item()
+    if first > ID_LIMIT or second > ID_LIMIT:  # no id, nor perhaps a number that the program takes
         return None
-    return *ends, None if weight is None else weight[0]
+    return first, second, None if weight is None else weight[0]
 
 
 def _fill_in(table: Table, batch: Plain) -> None:

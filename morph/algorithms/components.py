@@ -35,10 +35,13 @@ class Components(NamedTuple):
 
 
 @kernel
-def link(p, sets, k):
-    for t in p.outnbrs[k:]:
+def link(p, sets):
+    k = 0
+    for t in p.outnbrs:
         sets.union(p, t)
-        break
+        k += 1
+        if k == FIRST:
+            break
 
 
 @kernel
@@ -93,8 +96,7 @@ def add_up(v, cell):
 @program
 def join(g, sets, votes, cell, both):
     foreach(votes, forget, cell)
-    foreach(g.points, link, sets, 0)
-    foreach(g.points, link, sets, 1)
+    foreach(g.points, link, sets)
     largest = i64(-1)
     if both and len(g.points) > 0:  # else an edge is met from its source only
         foreach(g.points, mark, sets)
