@@ -155,7 +155,7 @@ class Collection(Store):
         words = self.meta if self.device.kind != "cuda" else np.zeros(8, np.int64)
         words[COUNT], words[HEAD], words[CAPACITY] = n, 0, self.capacity
         words[BUDGET] = self.capacity - n
-        self._words = words
+        object.__setattr__(self, "_words", words)  # `Store.__setattr__` is for columns
         return words
 
     @property

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from morph.binding import Compiled, Request, Where, bind, cells, picker, place
-from morph.collect import Collection, Flag, Set
+from morph.collect import Collection
 from morph.device import Device
-from morph.graph import Graph
 from morph.lang.abi import State, Status
 from morph.lang.builtins import to_dtype
 from morph.lang.errors import LanguageError
@@ -38,7 +37,6 @@ VERSION, CALL = attrgetter("version"), weakref.ref.__call__
 
 # --- finding the launch --------------------------------------------------------------------------
 
-_BY_IDENTITY = {Graph, Table, Collection, Set, Flag}
 _binding = threading.RLock()  # one thread compiles at a time
 _PLAIN = {int, float, bool, *(np.dtype(c).type for c in "?bhilBHILefd")}
 _shapes: dict[tuple[type, ...], Shape] = {}
@@ -50,10 +48,11 @@ class Shape:
     __slots__ = ("functions", "objects", "odd")
 
     def __init__(self, types: tuple[type, ...]) -> None:
-        where = [(i, t) for i, t in enumerate(types) if t not in _PLAIN]
-        self.objects = picker([i for i, t in where if t in _BY_IDENTITY])
-        self.functions = picker([i for i, t in where if _is_called(t)])
-        self.odd = [i for i, t in where if t not in _BY_IDENTITY and not _is_called(t)]
+        objects = [i for i, t in enumerate(types) if issubclass(t, OBJECTS)]
+        functions = [i for i, t in enumerate(types) if i not in objects and _is_called(t)]
+        self.objects, self.functions = picker(objects), picker(functions)
+        known = {*objects, *functions, *(i for i, t in enumerate(types) if t in _PLAIN)}
+        self.odd = [i for i in range(len(types)) if i not in known]
 
     def key(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """What else than types tells these arguments from others."""
