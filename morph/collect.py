@@ -15,7 +15,7 @@ from morph.row import Row, as_id
 from morph.store import BUDGET, CAPACITY, COUNT, HEAD, Store
 from morph.table import Table
 from morph.values import bind, check_ids, prepare
-from morph.versions import moved
+from morph.versions import moved, renew
 from morph.words import FEW, IOTA
 
 if TYPE_CHECKING:
@@ -334,8 +334,7 @@ class Set:
             with self.device.active():
                 parent[: self._parent.size] = self._parent
             self._parent = parent
-            self.version += 1
-            moved()
+            renew(self)
 
     def renumbered(self, maps: Mapping[Any, Array]) -> Any:
         """Prepare for the table's rows to be renumbered; gives what to call to carry it out."""
@@ -350,8 +349,7 @@ class Set:
 
         def commit() -> None:
             self._parent = parent
-            self.version += 1
-            moved()
+            renew(self)
 
         return commit
 

@@ -17,7 +17,7 @@ from morph.dtypes import Ref
 from morph.making import Making
 from morph.row import Row, as_id
 from morph.table import Table
-from morph.versions import moved
+from morph.versions import moved, renew
 
 
 class Graph(Making):
@@ -168,8 +168,7 @@ class Graph(Making):
 
     def moved(self) -> None:
         """Note that the adjacency is out of date, or lies elsewhere."""
-        self.version += 1
-        moved()
+        renew(self)
 
     def adjacency(self, direction: str = "out") -> tuple[Array, Array | None]:
         """Give the index from points to edges; dead edges and edges at dead points are not in it.

@@ -158,7 +158,7 @@ class Launch:
         self.buffer = self.words.data
         self.state = self.scratch.state_for(State.VARS + len(compiled.unit.state))
         self.told = self.state.size <= STATE  # the state lies beside the status
-        self.epoch = self.most = self.items = self.edges = 0
+        self.epoch = self.most = self.edges = 0
         self.lent = -1  # `Scratch.version` when its addresses were filled in
         self.versions: list[int] = []
         self.kinds: list[Any] = []  # of the objects, when they were last found to fit
@@ -257,7 +257,7 @@ class Launch:
     def _fill(self) -> None:
         """Write the addresses of everything the unit touches, and count what there may be of it."""
         compiled, objects = self.compiled, self.objects
-        epoch = latest.epoch
+        self.versions, epoch = [], latest.epoch
         for slot, direction in compiled.adjacency:
             objects[slot].index(direction)
         for i, f in enumerate(compiled.fields):
@@ -290,8 +290,9 @@ class Launch:
         """Have what launches share large enough for this one; write where it lies."""
         s, words, index = self.scratch, self.words, self.compiled.index
         s.have(self.most, self.edges if self.compiled.lists else -1, self._threads())
-        for kind in s.at.keys() & index.keys():
-            words[index[kind]] = s.at[kind]
+        for kind, array in s.arrays().items():
+            if kind in index:
+                words[index[kind]] = self.device.pointer(array)
         words[index["state"]] = self.device.pointer(self.state) if self.compiled.unit.fused else 0
         words[index["report"]] = s.answer.address if self.compiled.unit.fused and self.told else 0
         self.lent = s.version

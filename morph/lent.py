@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from morph.versions import moved
+from morph.versions import renew
 
 if TYPE_CHECKING:
     from morph.table import Table
@@ -56,8 +56,8 @@ class Lent:
         self.gone = table.version, table._fills
         table._records += self.records
         table.columns.update(self.columns)
-        table.version, table._fills = self.there
-        moved()
+        table._fills = self.there[1]
+        renew(table, self.there[0])
 
     def writes(self) -> list[tuple[Any, Any]]:
         """What is to be written so that they are anew, as `Device.put` has it."""
@@ -87,9 +87,10 @@ class Lent:
             self.there = table.version, table._fills
             for name in self.columns:
                 del table.columns[name]
-            table._records = table._records[: -len(self.records)]  # as nothing came after them
-            table.version, table._fills = self.gone
-            moved()
+            others = len(table._records) - len(self.records)
+            table._records = table._records[:others]  # nothing came after them
+            table._fills = self.gone[1]
+            renew(table, self.gone[0])
             return
         for name in self.columns:
             table.drop(name)

@@ -26,10 +26,8 @@ class Scratch:
 
     Attributes
     ----------
-    at : dict of str to int
-        Addresses, by the words of a unit that have them.
     version : int
-        Another one whenever they are others.
+        Another one whenever any of the arrays is another.
     """
 
     def __init__(self, device: Device) -> None:
@@ -47,7 +45,6 @@ class Scratch:
         self.queue = device.zeros(1024, np.uint32)
         self.launches = 0
         self.version = 0
-        self._moved()
 
     def have(self, items: int, edges: int, threads: int) -> None:
         """Have room for a launch over so many items; bits that are set stay.
@@ -57,15 +54,15 @@ class Scratch:
         row there for which there was no room, and overrun the list by one.
         """
         words = -(-items // 32)
-        if words > self.bits["pending"].size:
-            for kind, bits in self.bits.items():
+        for kind, bits in self.bits.items():
+            if words > bits.size:
                 bigger = self.device.zeros(max(words, 2 * bits.size), np.uint32)
                 bigger[: bits.size] = bits
+                self.version += 1  # before, as everywhere here: an interrupt may come in between
                 self.bits[kind] = bigger
-            self._moved()
         if self.device.kind == "cuda" and items > self.queue.size:
+            self.version += 1
             self.queue = self.device.zeros(max(items, 2 * self.queue.size), np.uint32)
-            self._moved()
         if edges >= 0:
             self._have(8 * (1024 + edges // 64) + 3 * HUB * threads)
 
@@ -74,16 +71,14 @@ class Scratch:
         waiting = int(self.device.to_host(self.hubs[:1])[0]) >> 32
         self._have((waiting + 4 * threads) * HUB)
 
-    def _moved(self) -> None:
-        """Note where all lies by now."""
-        arrays = {"status": self.status, "barrier": self.barrier, "cursor": self.cursor,
-                  "hubs": self.hubs, "queue": self.queue, **self.bits}  # fmt: skip
-        self.at = {kind: self.device.pointer(a) for kind, a in arrays.items()}
-        self.version += 1
+    def arrays(self) -> dict[str, Any]:
+        """What there is, by the words of a unit that have the addresses."""
+        return {"status": self.status, "barrier": self.barrier, "cursor": self.cursor,
+                "hubs": self.hubs, "queue": self.queue, **self.bits}  # fmt: skip
 
     def _have(self, side: int) -> None:
         """Have so many bytes on each side of the list; what is there stays."""
-        old = int(self.sides)
+        old = 4 * (self.hubs.size - 8)
         if side <= old:
             return
         side, words = -(-side // 64) * 8, self.hubs
@@ -92,13 +87,13 @@ class Scratch:
             for k, at in enumerate((8, 8 + old // 8)):
                 made[8 + k * side : 8 + k * side + old // 8] = words[at : at + old // 8]
             made[[0, 2, 3]] = words[[0, 2, 3]]
+        self.version += 1
         self.hubs = made
-        self._moved()
 
     def _list(self, words: int) -> Any:
         """An empty list of two sides; it knows how many bytes each has."""
         made = self.device.zeros(8 + 2 * words, np.int64)
-        made[1] = self.sides = 8 * words
+        made[1] = 8 * words
         return made
 
     def state_for(self, words: int) -> Any:

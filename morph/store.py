@@ -15,7 +15,7 @@ from morph.device import Array, Device, is_host
 from morph.dtypes import ID_LIMIT, parse
 from morph.row import Row
 from morph.values import column_from, converted
-from morph.versions import fresh, moved
+from morph.versions import moved, renew
 
 if TYPE_CHECKING:
     from morph.table import Table
@@ -263,8 +263,7 @@ class Store:
 
     def _changed(self) -> None:
         self._fills = None
-        self.version = fresh()
-        moved()
+        renew(self)
 
     def no_column(self, name: str) -> str:
         """Say that there is no such column, and which there are."""

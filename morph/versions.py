@@ -7,6 +7,7 @@ is another whenever any object is new or has another version.
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 
 _numbers = count(1)  # so that a state that comes back can have its version again
 
@@ -23,11 +24,13 @@ class Latest:
 latest = Latest()
 
 
-def fresh() -> int:
-    """Give a version that nothing has had."""
-    return next(_numbers)
+def renew(x: Any, version: int | None = None) -> None:
+    """Give an object a version that nothing has had; or one that it had when it was just as now."""
+    moved()  # lest an interrupt come in between
+    x.version = next(_numbers) if version is None else version
+    moved()  # whoever looked at the versions meanwhile saw the old one
 
 
 def moved() -> None:
-    """Note that an object is new or has another version by now: after it has, not before."""
+    """Note that an object is new, or has another version."""
     latest.epoch = next(_numbers)
