@@ -54,9 +54,9 @@ class Shape:
         known = {*objects, *functions, *(i for i, t in enumerate(types) if t in _PLAIN)}
         self.odd = [i for i in range(len(types)) if i not in known]
 
-    def key(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def key(self, args: tuple[Any, ...], *more: Any) -> tuple[Any, ...]:
         """What else than types tells these arguments from others."""
-        key = (self, *self.functions(args), *map(id, self.objects(args)))
+        key = (self, *more, *self.functions(args), *map(id, self.objects(args)))
         return (*key, *(_odd_key(args[i]) for i in self.odd)) if self.odd else key
 
 
@@ -69,11 +69,12 @@ def launch_for(
     shape = _shapes.get(types)
     if shape is None:
         shape = _shapes[types] = Shape(types)
-    key = shape.key(args)
-    if items is not None:
-        key = (*key, id(items), together, balance)
-        if where is not None:
-            key = (*key, *place(where), cells(where))
+    if items is None:
+        key = shape.key(args)
+    elif where is None:
+        key = shape.key(args, id(items), together, balance)
+    else:
+        key = shape.key(args, id(items), together, balance, *place(where), cells(where))
     found = what.launches.get(key)
     if found is not None and found.fits():
         return found
