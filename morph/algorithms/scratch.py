@@ -102,13 +102,13 @@ class Workspace:
     def _prepare(self) -> None:
         assert self.objects is not None
         objects, points = self.objects, self.graph.points.columns
-        seeds, near = None, objects[0]
-        sown = self.starts is not None
+        seeds, sown = None, self.starts is not None
         writes = [w for x in self.lent for w in x.writes()]
         writes += [
             w for x in objects[sown:] if isinstance(x, Collection | Set) for w in x.cleared()
         ]
         if sown:
+            near = objects[0]
             beside = [(near.columns[c].array, x) for c, x in self.seed.items() if c in near.columns]
             columns = [(points[c].array, x) for c, x in self.seed.items()]
             seeds = near.meta, near.columns["item"].array, beside, columns
