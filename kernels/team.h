@@ -6,6 +6,7 @@
 // What it stores there can be read by all until they arrive at the next barrier; one bit that it tells
 // them comes with the release itself, so that nobody has to load it.
 // Every thread of the team must come to every barrier: no return before one.
+// One block of a GPU has a barrier of its own, and leaves that word alone.
 
 enum : u32 { RELEASED = 0x80000000u };  // the sign
 enum : u32 { TOLD = 0x40000000u };      // what the master told
@@ -33,6 +34,22 @@ template <class A> MORPH_FN i64 kept(const A& a, i32 word) {
     if (!a.replay) return 0;
 #endif
     return load(a.state + word);
+}
+// What a program ends with: for a launch that goes on with it, and for the host, which on a GPU need not
+// fetch it.  There `report` is memory of the host's: the status, then the state.
+constexpr i32 REPORTED = 64;
+template <class A> MORPH_FN void end_with(const A& a, i32 variable, i64 x) {
+    store(a.state + VARS + variable, x);
+#ifdef __CUDACC__
+    if (a.report) a.report[REPORTED + VARS + variable] = x;
+#endif
+}
+template <class A> MORPH_FN void report(const A& a, u32 round) {
+#ifdef __CUDACC__
+    if (!a.report) return;
+    a.report[FAILED] = load(a.status + FAILED);
+    a.report[ROUND] = round;
+#endif
 }
 
 #ifdef __CUDACC__
@@ -156,6 +173,8 @@ template <class A> MORPH_FN bool arrive(const A& a, Team& t) {
     t.master = t.told = false;
     if (alone(t)) {
         t.master = true;
+    } else if (speaks(t) && members(t) == 1) {
+        t.master = true;
     } else if (speaks(t)) {
         t.sense = add_release(a.barrier, 1);
         t.master = (t.sense & ~(RELEASED | TOLD)) == u32(members(t) - 1);
@@ -169,7 +188,7 @@ template <class A> MORPH_FN bool await_release(const A& a, Team& t) {  // what t
     return now & TOLD;
 }
 template <class A> MORPH_FN void depart(const A& a, Team& t) {
-    if (alone(t)) {
+    if (members(t) == 1) {
     } else if (t.master) {
         u32 released = (t.sense & RELEASED) ^ RELEASED;
         add_release(a.barrier, (t.told ? released | TOLD : released) - (t.sense + 1));
@@ -187,7 +206,7 @@ MORPH_FN void tell(Team& t, bool x) { t.told = x; }
 template <class A> MORPH_FN void barrier(const A& a, Team& t) {
 #ifdef __CUDACC__
     gather_block();
-    if (speaks(t)) {
+    if (members(t) > 1 && speaks(t)) {
         // the last arrival flips the sign, by a carry through all bits below it: what was told has to go
         u32 release = RELEASED - (t.told ? TOLD : 0) - u32(members(t) - 1);
         t.sense = add_release(a.barrier, leads(t) ? release : 1);

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,13 +18,20 @@ from morph.loose import (
     room_for,
     weight_of,
 )  # fmt: skip
-from morph.store import TAIL
+from morph.store import COUNT, TAIL
 from morph.table import Table
 from morph.values import check_ids
+from morph.versions import latest
 
 ROWS = 1  # of `morph.inplace`: what becomes of the edges is known
 PART = 1 << 20  # keys looked at together
-SMALL = 500  # changes that one thread of a CPU makes: see LEAST_ITEMS in kernels/team.h
+# changes that one thread of a CPU makes (see LEAST_ITEMS in kernels/team.h), or one block of a GPU
+SMALL = {"cuda": 256}
+
+
+def nobody() -> None:
+    """Give None, as a weak reference does."""
+
 
 Index = tuple[Array, Array | None]
 """Offsets by point (int64), and edge ids (int32), None if entry k is edge k."""
@@ -97,6 +105,18 @@ def group(
         return offsets, ids.astype(np.int32)
 
 
+class Bound(NamedTuple):
+    """What a batch's program is called with."""
+
+    epoch: int  # `morph.versions.latest` before it was looked up
+    table: Table | None
+    back: Array | None
+    objects: tuple[Any, ...] = ()
+    numbers: tuple[int, ...] = ()
+    sides: int = 0
+    no_weight: Any = 0
+
+
 class Adjacency:
     """The out- and in-index of a graph's edges, each built when first asked for.
 
@@ -113,8 +133,8 @@ class Adjacency:
     """
 
     __slots__ = (
-        "_arcs", "_arcs_of", "_back", "_batches", "_built", "_cell", "_loose", "_none", "edges",
-        "loose", "moves", "points", "sorted_by", "stamp", "whole",
+        "_arcs", "_arcs_of", "_back", "_batches", "_bound", "_built", "_cell", "_loose", "_none",
+        "edges", "kept", "loose", "moves", "points", "sorted_by", "stamp", "whole",
     )  # fmt: skip
 
     def __init__(self, points: Table, edges: Table) -> None:
@@ -131,6 +151,8 @@ class Adjacency:
         self._back: Array | None = None
         self._cell = Table("cell", points.device, odd=np.int64, stamp=np.int64)
         self._none: Loose | None = None
+        self._bound = Bound(-1, None, None)
+        self.kept: Callable[[], Any] = nobody  # who may ask for the records of the latest batch
         self.moves = 0  # how often entries of loose rows have got other memory
         self.stamp = 0  # of the batch that lies in a table of batches
 
@@ -250,7 +272,7 @@ class Adjacency:
 
     def carry_out(
         self, table: Table, counts: tuple[int, ...], places: tuple[int, ...], back: Array | None,
-        begin: int, flags: int = 0,
+        begin: int, flags: int = 0, alone: tuple[Any, Any, Any] | None = None,
     ) -> int:  # fmt: skip
         """Run `morph.inplace.change`, and make room for what is inserted until there is enough.
 
@@ -267,6 +289,8 @@ class Adjacency:
             Each edge's reverse.
         begin, flags : int
             See there.
+        alone : tuple, optional
+            What was given, if that is a single change and does not lie in the table.
 
         Returns
         -------
@@ -277,17 +301,16 @@ class Adjacency:
 
         edges = self.edges
         self.stamp += 1
-        if not len(self._cell):
-            self._cell.extend(1)
+        a0, b0, weight0 = alone or (0, 0, None)
         while True:
-            sides = self._sides()
-            one, two = sides
-            short = change(
-                table, self.arcs(back), self._cell, one.rows, one.entries, one.places, one.arena,
-                two.rows, two.entries, two.places, two.arena,
-                *counts, len(self.points), len(edges), *places,
-                int(edges.words[TAIL]), edges.hidden("free").size - 1 if edges.deletes else 0,
-                one.limit, two.limit, flags, len(self._loose), begin, self.stamp,
+            bound = self._bound
+            if bound.epoch != latest.epoch or bound.table is not table or bound.back is not back:
+                bound = self._bound = self._bind(table, back)
+            words = edges.words
+            short: int = change(
+                *bound.objects, *counts, int(self.points.words[COUNT]), int(words[COUNT]), *places,
+                int(words[TAIL]), *bound.numbers, flags, bound.sides, begin, self.stamp,
+                a0, b0, bound.no_weight if weight0 is None else weight0,
             )  # fmt: skip
             if short <= 0:
                 break
@@ -295,7 +318,21 @@ class Adjacency:
                 self._enlarge(d, counts[0])
             begin = INSERTS
         self._built.clear()
-        return int(short)
+        return short
+
+    def _bind(self, table: Table, back: Array | None) -> Bound:
+        """What `morph.inplace.change` is called with, while no object has another version."""
+        epoch, edges = latest.epoch, self.edges
+        if not len(self._cell):
+            self._cell.extend(1)
+        one, two = self._sides()
+        objects = (table, self.arcs(back), self._cell, one.rows, one.entries, one.places, one.arena,
+                   two.rows, two.entries, two.places, two.arena)  # fmt: skip
+        mask = edges.hidden("free").size - 1 if edges.deletes else 0
+        weight = table.columns.get("given")
+        no_weight = 0 if weight is None else weight.dtype.type(0)
+        numbers = mask, one.limit, two.limit
+        return Bound(epoch, table, back, objects, numbers, len(self._loose), no_weight)
 
     def arcs(self, back: Array | None) -> Table:
         """What kernels of batches write of the edges, see `morph.loose.arc_view`."""
@@ -332,13 +369,18 @@ class Adjacency:
 
         What is ``told`` of one lies elsewhere than what is to be carried out.
         """
-        self.stamp += not told
+        if not told:
+            self.stamp += 1
+            if (kept := self.kept()) is not None:
+                kept.save()
+                self.kept = nobody
         weight = weight_of(self.edges)
-        key = count > SMALL, None if weight is None else weight.dtype, told
+        small = SMALL.get(self.points.device.kind, 500)
+        key = count > small, None if weight is None else weight.dtype, told
         if key not in self._batches:
             for other in [k for k in self._batches if k[1] != key[1]]:
                 del self._batches[other]
-            capacity = 0 if key[0] else SMALL
+            capacity = 0 if key[0] else small
             self._batches[key] = batch_table(self.points.device, capacity, key[1])
         room_for(self._batches[key], count)
         return self._batches[key]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from morph.lang.builtins import from_dtype
 from morph.lang.definition import Definition
 from morph.lang.errors import reject
 from morph.lang.ir import Pos
-from morph.lang.program import Cut, cut
+from morph.lang.program import RESULT, Cut, cut
 from morph.lang.scope import plain, spelled
 from morph.lang.source import read
 from morph.lang.spread import lists
@@ -83,6 +84,10 @@ class Compiled:
         )
         self.names = scalars
         self.origins = [getters[n] for n in scalars]
+        given = [o for o in self.origins if isinstance(o, int)]
+        self.numbers = picker(given) if len(given) == len(scalars) else None  # else: _values
+        self.run_words = 8 * self.index["replay"]  # `replay`, `launch` and `threads`
+        self.result = _result(unit)
         nodes = list(ir.walk((unit.funcs, unit.blocks)))
         self.can_fail = unit.fused or any(
             isinstance(n, ir.Reserve | ir.Claim | ir.LocalAdd) for n in nodes
@@ -142,6 +147,24 @@ class Compiled:
             if not holds():
                 return False
         return True
+
+
+def picker(places: Sequence[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """Give what picks some of a call's arguments."""
+    if not places:
+        return lambda args: ()
+    if len(places) == 1:
+        return lambda args, i=places[0]: (args[i],)  # type: ignore[misc]
+    return itemgetter(*places)
+
+
+def _result(unit: ir.Unit) -> tuple[struct.Struct, int] | None:
+    """How to read what a program returns, and in which word of its state it lies."""
+    for i, (name, t) in enumerate(unit.state):
+        if name == RESULT:
+            assert isinstance(t, Scalar)
+            return struct.Struct("=" + FORMATS[t.name]), int(abi.State.VARS) + i
+    return None
 
 
 def _swapped_too(unit: ir.Unit, slots: set[str]) -> list[str]:

@@ -131,9 +131,7 @@ def _follows(g: Graph, count: int) -> bool:
     """Whether the index is to follow a batch in place; if so it is ready for that."""
     index = g._adjacency
     if not g.loose and index.built and SHARE * count < len(g.edges):
-        g.version += (
-            1  # before: whatever stops this, no launch takes one kind of rows for the other
-        )
+        g.moved()  # before: whatever stops this, no launch takes one kind of rows for the other
         index.loosen()
     if g.loose:
         g.out_identity = False
@@ -149,7 +147,8 @@ def _follow(g: Graph, done: Applied, given: dict[str, Array], fresh: bool) -> No
         ids = done.inserted
         if is_host(given["src"]) and not is_host(ids) and fresh:  # all of them: consecutive
             ids = np.arange(len(g.edges) - ids.size, len(g.edges), dtype=np.int32)
-        g.version += index.insert(ids, given["src"], given["dst"])
+        if index.insert(ids, given["src"], given["dst"]):
+            g.moved()
     index.refresh()
     g.changes += 1
 

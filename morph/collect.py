@@ -15,7 +15,8 @@ from morph.row import Row, as_id
 from morph.store import BUDGET, CAPACITY, COUNT, HEAD, Store
 from morph.table import Table
 from morph.values import bind, check_ids, prepare
-from morph.words import FEW
+from morph.versions import moved, renew
+from morph.words import FEW, IOTA
 
 if TYPE_CHECKING:
     from morph.column import Column
@@ -144,9 +145,18 @@ class Collection(Store):
             self.words[COUNT] = self.words[HEAD] = 0
             self._settle(self.words)
             return []
-        self._words = np.zeros(8, np.int64)  # what the counters were need not be fetched
-        self._words[CAPACITY] = self._words[BUDGET] = self.capacity
-        return [(self.meta, self._words)]
+        return [(self.meta, self.have(0))]
+
+    def have(self, n: int) -> np.ndarray[Any, Any]:
+        """Note that the first ``n`` entries are all there is; gives the counters, to be written.
+
+        What they were before need not be fetched.
+        """
+        words = self.meta if self.device.kind != "cuda" else np.zeros(8, np.int64)
+        words[COUNT], words[HEAD], words[CAPACITY] = n, 0, self.capacity
+        words[BUDGET] = self.capacity - n
+        object.__setattr__(self, "_words", words)  # `Store.__setattr__` is for columns
+        return words
 
     @property
     def empty(self) -> bool:
@@ -261,6 +271,7 @@ class Set:
         self.version = 0
         self._parent = self._alone(table.capacity)
         table.dependents.add(self)
+        moved()
 
     def _alone(self, capacity: int) -> Array:
         with self.device.active():
@@ -288,8 +299,11 @@ class Set:
 
     def reset(self) -> None:
         """Make every row alone again."""
-        with self.device.active():
-            self._parent[:] = self._alone(self._parent.size)
+        self.device.put(*self.cleared())
+
+    def cleared(self) -> list[tuple[Any, Any]]:
+        """Give what is to be written for that, as `Device.put` has it."""
+        return [(self._parent, IOTA)]
 
     def labels(self) -> Array:
         """Give every row's representative, shape (len(table),), int32."""
@@ -320,7 +334,7 @@ class Set:
             with self.device.active():
                 parent[: self._parent.size] = self._parent
             self._parent = parent
-            self.version += 1
+            renew(self)
 
     def renumbered(self, maps: Mapping[Any, Array]) -> Any:
         """Prepare for the table's rows to be renumbered; gives what to call to carry it out."""
@@ -335,7 +349,7 @@ class Set:
 
         def commit() -> None:
             self._parent = parent
-            self.version += 1
+            renew(self)
 
         return commit
 
@@ -362,6 +376,7 @@ class Flag:
         self.columns: dict[str, Column] = {}
         self.version = 0
         self._words = self.device.zeros(4, np.int32)  # 0 counts; fused programs rotate 0 to 2
+        moved()
 
     def __bool__(self) -> bool:
         """Whether the flag is raised; waits for the GPU."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from morph.dtypes import ID_LIMIT
 from morph.transfer import LARGE, fetch
-from morph.words import SMALL, Words
+from morph.words import IOTA, SMALL, Answer, Prepared, Seeds, Words, Write
 
 Array = Any
 """A NumPy array on the host devices, a CuPy array on a CUDA device."""
@@ -62,6 +64,8 @@ class Device:
         """Make this the current GPU within a ``with`` block; nothing on the host."""
         if self.kind != "cuda":
             return _HERE
+        if self.xp.cuda.runtime.getDevice() == self.index:
+            return _HERE
         return self.xp.cuda.Device(self.index)  # type: ignore[no-any-return]
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
@@ -110,11 +114,11 @@ class Device:
 
     def copies(self, *arrays: Array) -> list[Array]:
         """Copy arrays of one dimension of this device, contiguous; by one kernel on a GPU."""
-        made = [self.empty(x.size, x.dtype) for x in arrays]
-        if self.kind == "cuda" and any(x.data.ptr % 8 for x in arrays):
-            with self.active():
+        with self.active():
+            if self.kind != "cuda" or any(x.data.ptr % 8 for x in arrays):
                 return [x.copy() for x in arrays]
-        self.put(*zip(made, arrays, strict=True))
+            made = [self.xp.empty(x.size, x.dtype) for x in arrays]
+        _words(self.index).put(list(zip(made, arrays, strict=True)))
         return made
 
     def copy(self, x: Any) -> Array:
@@ -136,7 +140,17 @@ class Device:
             _words(self.index).put(writes)
             return
         for array, values in writes:
-            array[:] = values
+            array[:] = np.arange(array.size) if values is IOTA else values
+
+    def prepared(self, writes: Sequence[Write], seeds: Any = None) -> Any:
+        """Give what makes these writes, and seeds rows, again and again: by one kernel on a GPU.
+
+        ``seeds`` are the parts of `morph.words.Seeds`, or None.
+        """
+        seeds = None if seeds is None else Seeds(*seeds)
+        if self.kind == "cuda":
+            return Prepared(_words(self.index), writes, seeds)
+        return Ready(self, writes, seeds)
 
     def to_host(self, x: Any) -> np.ndarray[Any, Any]:
         """Give ``x`` as a NumPy array; waits for the GPU if it lies there."""
@@ -157,6 +171,10 @@ class Device:
         got: np.ndarray[Any, Any] = _words(self.index).fetch(x) if small else x.get()
         return got
 
+    def answer(self, told: Array) -> Any:
+        """Give what reads an array of int64 of this device after each launch, see `Answer`."""
+        return Answer(_words(self.index), told) if self.kind == "cuda" else Told(told)
+
     def strided(
         self, buffer: Array, offset: int, shape: tuple[int, ...], dtype: Any, strides: Any
     ) -> Array:
@@ -171,6 +189,37 @@ class Device:
         if self.kind == "cuda":
             return int(x.data.ptr)
         return int(x.__array_interface__["data"][0])
+
+
+class Ready:
+    """What `Prepared` is where arrays can be written at once."""
+
+    fits, most = True, ID_LIMIT
+
+    def __init__(self, on: Device, writes: Sequence[Write], seeds: Seeds | None) -> None:
+        self.on, self.writes, self.seeds = on, writes, seeds
+
+    def write(self, rows: Any, counters: Any) -> None:
+        """Write all; the counters are the list's own."""
+        self.on.put(*self.writes)
+        if self.seeds is not None:
+            k = len(rows)
+            self.seeds.item[:k] = rows
+            for array, x in self.seeds.beside:
+                array[:k] = x
+            for array, x in self.seeds.columns:
+                array[rows] = x
+
+
+class Told:
+    """What `Answer` is on the host: the words themselves, which no launch has to write anew."""
+
+    def __init__(self, told: Array) -> None:
+        self.words, self.address = memoryview(told), 0
+
+    def hear(self, written: bool) -> memoryview:
+        """Give the words."""
+        return self.words
 
 
 @cache

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ref
 
 import numpy as np
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 STAGED = 1 << 14  # changes that go to a GPU in one copy
 # as in `morph.inplace`
-TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE = 1, 2, 4, 8, 16, 32
+TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE, ALONE = 1, 2, 4, 8, 16, 32, 64
 TWICE, LOOP = -2, -3
 
 Part = tuple[Array, Array | None, Array | None]
@@ -64,7 +65,7 @@ def plain(g: Graph, inserts: Any, deletes: Any, updates: Any) -> Plain | None:
             return None
         by |= NAMED if named[1] is not None else 0
     if inserts is not None:
-        if isinstance(inserts, Mapping):
+        if type(inserts) is not tuple and isinstance(inserts, Mapping):
             if not {"src", "dst"} <= inserts.keys() <= {"src", "dst", "weight"}:
                 return None
             inserts = tuple(inserts[c] for c in ("src", "dst", "weight") if c in inserts)
@@ -132,7 +133,7 @@ def _weighted(
         fine = np.isfinite(b).all()
     else:
         b = a.astype(column.dtype) if a.dtype.kind in "iu" else a
-        fine = b is not a and (b == a).all()
+        fine = b is not a and (np.can_cast(a.dtype, b.dtype) or (b == a).all())
     return (part[0], part[1], b) if fine else None
 
 
@@ -160,19 +161,22 @@ def carry_out(
     capacity = edges.capacity
     try:
         first, again = places(edges, fresh)
-        before = edges.words.tolist()
+        words = edges.words
+        before: list[int] = words.tolist()
         if back is not None and fresh and back.size < first + fresh - again:
             back = g.device.full(edges.capacity, -1, np.int32)
             held = g.reverses()
             back[: held.size] = held
             g._pairs = back
         table = index.table_for(total)
-        _fill_in(table, batch)
+        alone = _alone(batch) if given == 1 else None
+        if alone is None:
+            _fill_in(table, batch)
         if loops is not None:
             table.columns["at"].array[gone + named : given, 1] = g.device.asarray(loops)
         flags = WHOLE | (turned * TURNED) | (nonnegative * NONNEGATIVE)
         flags |= (edges.deletes * DEAD) | (g.points.deletes * LOST)
-        flags |= LOOPS * (loops is not None)
+        flags |= (LOOPS * (loops is not None)) | (ALONE * (alone is not None))
         moves = index.moves
         done = Applied.__new__(Applied)
         done._graph, done._given, done._present, done._since = g, come, -1, g.changes
@@ -183,21 +187,23 @@ def carry_out(
     try:
         head = min(before[HEAD], before[COMMITTED])
         counts = total, given, gone, named, fresh, batch.by
-        code = index.carry_out(table, counts, (first, again, head), back, 0, flags)
+        code = index.carry_out(table, counts, (first, again, head), back, 0, flags, alone)
         if code == 0:
             if fresh or gone:
-                words = before.copy()
-                words[COUNT] += fresh - again
-                words[HEAD] = head + again
-                words[TAIL] += gone + gone * turned
-                edges._settle(words)
-                edges.words[:] = words  # as they are on the device by now
-            done._batch = Kept(g, table, batch.counts, first, fresh, again)
+                after = before.copy()
+                after[COUNT] += fresh - again
+                after[HEAD] = head + again
+                after[TAIL] += gone + gone * turned
+                edges._settle(after)
+                words[:] = after  # as they are on the device by now
+            done._batch = kept = Kept(g, table, batch.counts, first, fresh, again)
+            index.kept = ref(kept)
             if again or first < g._made:
                 g._forget_order(done.inserted)
             if fresh or gone:
                 g.out_identity = False
-                g.version += index.moves != moves
+                if index.moves != moves:
+                    g.moved()
             g.changes += 1
             done._changes = g.changes
             if then is not None:
@@ -245,9 +251,10 @@ def places(edges: Table, count: int) -> tuple[int, int]:
     again : int
         How many take the place of dead rows, the oldest in their ring, before that.
     """
-    words, first = edges.words, len(edges)
-    free = int(words[COMMITTED]) - min(int(words[HEAD]), int(words[COMMITTED]))
-    again = 0 if first + count <= edges.capacity else min(free, count)
+    words: list[int] = edges.words.tolist()
+    first, again = words[COUNT], 0
+    if first + count > edges.capacity:
+        again = min(words[COMMITTED] - min(words[HEAD], words[COMMITTED]), count)
     rows = first + count - again
     if rows > edges.capacity:  # by a quarter more, since edges are most of a graph
         edges.resize(max(rows, min(edges.capacity + edges.capacity // 4 + 16, ID_LIMIT)))
@@ -259,6 +266,20 @@ def shrink(edges: Table, capacity: int) -> None:
     if edges.capacity != capacity:
         with suppress(MemoryError):
             edges.resize(capacity)
+
+
+def _alone(batch: Plain) -> tuple[Any, Any, Any] | None:
+    """A single change, as arguments of the program; None if it lies on a GPU."""
+    for part in batch.parts:
+        if part is not None and part[0].size:
+            a, b, weight = part
+    for x in a, b, weight:
+        if x is not None and type(x) is not np.ndarray:
+            return None
+    first, second = a.item(), 0 if b is None else b.item()
+    if first > ID_LIMIT or second > ID_LIMIT:  # no id, nor perhaps a number that the program takes
+        return None
+    return first, second, None if weight is None else weight[0]
 
 
 def _fill_in(table: Table, batch: Plain) -> None:
@@ -312,10 +333,11 @@ def _put_back(
 
 
 class Kept:
-    """What `Applied` is made of when it is asked for: a copy of a batch's records."""
+    """What `Applied` is made of when it is asked for: a batch's records, or a copy of them."""
 
     __slots__ = (
-        "again", "counts", "first", "fresh", "graph", "new", "raw", "stamp", "table", "total",
+        "__weakref__", "again", "counts", "first", "fresh", "graph", "new", "raw", "stamp", "table",
+        "total",
     )  # fmt: skip
 
     def __init__(
@@ -325,16 +347,23 @@ class Kept:
         self.graph, self.table, self.counts = g, table, counts
         self.first, self.fresh, self.again = first, fresh, again
         self.stamp = g._adjacency.stamp
-        self.total = total = sum(counts) * (1 if g.directed else 2)
-        self.raw = self.new = None
-        if counts[0] or counts[1] or again:
-            rec = table._records[0]
-            self.raw = rec.buffer[: total * rec.stride].copy()
-        if counts[1]:
-            self.new = table.columns["given"].array[:total].copy()
+        self.total = sum(counts) * (1 if g.directed else 2)
+        self.raw: Array = None
+        self.new: Array = None
+
+    def save(self) -> None:
+        """Copy the records, which are about to be written over."""
+        total, counts, table = self.total, self.counts, self.table
+        with self.graph.device.active():
+            if self.raw is None and (counts[0] or counts[1] or self.again):
+                rec = table._records[0]
+                self.raw = rec.buffer[: total * rec.stride].copy()
+            if self.new is None and counts[1]:
+                self.new = table.columns["given"].array[:total].copy()
 
     def fields(self) -> dict[str, Array]:
         """The arrays of `Applied`."""
+        self.save()
         g, (gone, named, come) = self.graph, self.counts
         weight = self.table.columns.get("weight")  # the edges' may be another one by now
         with g.device.active():

@@ -17,6 +17,7 @@ from morph.dtypes import Ref
 from morph.making import Making
 from morph.row import Row, as_id
 from morph.table import Table
+from morph.versions import moved, renew
 
 
 class Graph(Making):
@@ -74,6 +75,7 @@ class Graph(Making):
         self.points = self.add_table("points")
         self.edges = self.add_table("edges", src=Ref("points"), dst=Ref("points"))
         self._adjacency = Adjacency(self.points, self.edges)
+        moved()
 
     @classmethod
     def _of_rows(cls, where: Device, rows: Rows, directed: bool) -> Self:
@@ -147,7 +149,7 @@ class Graph(Making):
         else:
             self._adjacency.clear()
             self.out_identity = False
-            self.version += 1
+            self.moved()
         self.changes += 1
 
     @property
@@ -162,7 +164,11 @@ class Graph(Making):
 
     def points_resized(self) -> None:
         """Make the index longer at its next use: the points' capacity changed."""
-        self.version += 1
+        self.moved()
+
+    def moved(self) -> None:
+        """Note that the adjacency is out of date, or lies elsewhere."""
+        renew(self)
 
     def adjacency(self, direction: str = "out") -> tuple[Array, Array | None]:
         """Give the index from points to edges; dead edges and edges at dead points are not in it.
@@ -230,7 +236,7 @@ class Graph(Making):
         self.may_change()
         self._adjacency.sort_by(by)
         self.out_identity = False
-        self.version += 1
+        self.moved()
 
     # --- changes ---------------------------------------------------------------------------------
 

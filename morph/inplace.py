@@ -25,7 +25,7 @@ from morph.table import Table
 COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = map(int, Word)
 
 # what the program is told
-TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE = 1, 2, 4, 8, 16, 32
+TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE, ALONE = 1, 2, 4, 8, 16, 32, 64
 ODD, TWICE, LOOP = 1, 2, 3  # why nothing is done
 # and where it begins: with all of it; with rows alone, whose edges are known; with what is inserted
 ALL, ROWS, INSERTS = 0, 1, 2
@@ -80,11 +80,16 @@ def may_be(b):
 
 @kernel
 def resolve(b, batch, arcs, cell, rows, entries, places, rows2, entries2, k, gone, named, by,
-            n, m, first, again, head, mask, flags, sides):  # fmt: skip
+            n, m, first, again, head, mask, flags, sides, a0, b0, weight0):  # fmt: skip
     """Find the edge that a change means, and its reverse in the row ``k`` further on."""
     i = i64(b.id)
     if i >= k:
         return
+    if flags & ALONE:
+        b.a = a0
+        b.b = b0
+        if hasattr(b, "given"):
+            b.given = weight0
     e, f, u, v = i32(-1), i32(-1), i32(0), i32(0)
     fate = i32(INSERTED)
     good = True
@@ -392,8 +397,10 @@ def settle_all(b, rows, rows2, sides, total):
 @program
 def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, places2, arena2,
            total, k, gone, named, come, by, n, m, first, again, head, tail, mask, limit, limit2,
-           flags, sides, begin, stamp):  # fmt: skip
+           flags, sides, begin, stamp, a0, b0, weight0):  # fmt: skip
     """Carry out what lies in ``batch``: k changes, deletes first, inserts last.
+
+    A single one may come as ``a0``, ``b0`` and ``weight0`` instead, if ``flags`` say so.
 
     Give 0; or, if nothing has changed, minus why: `ODD`, a change may not be carried out, or is
     none; `TWICE`, an edge is named again; `LOOP`, one is inserted, and ``at`` does not tell of it;
@@ -403,7 +410,8 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
     if begin == ALL:
         cell[0].odd = 0
         foreach(batch, resolve, batch, arcs, cell, rows, entries, places, rows2, entries2,
-                k, gone, named, by, n, m, first, again, head, mask, flags, sides)  # fmt: skip
+                k, gone, named, by, n, m, first, again, head, mask, flags, sides,
+                a0, b0, weight0)  # fmt: skip
         if gone + named > 1:
             if cell[0].odd == 0:
                 foreach(batch, claim, places, cell, k)

@@ -128,9 +128,9 @@ class Program(Function):
         return self.eager(*args) if launch is None else launch.run(args, None)
 
     def alone(self, *args: Any) -> Any:
-        """Run by one thread of a CPU: for so little work that others would only wait for it.
+        """Run by one thread of a CPU, or one block of a GPU: others would wait for so little work.
 
-        On another device, and in what is computed, as a plain call.
+        In what is computed, and on another device, as a plain call.
         """
         launch = launch_for(self, None, args, None)
         return self.eager(*args) if launch is None else launch.run(args, None, alone=True)

@@ -6,25 +6,24 @@ import os
 import struct
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from morph.binding import Compiled, Request, Where, bind, cells, place
-from morph.collect import Collection, Flag, Set
+from morph.binding import Compiled, Request, Where, bind, cells, picker, place
+from morph.collect import Collection
 from morph.device import Device
-from morph.graph import Graph
 from morph.lang.abi import State, Status
 from morph.lang.builtins import to_dtype
 from morph.lang.errors import LanguageError
-from morph.lang.program import RESULT
-from morph.lang.types import Scalar
 from morph.row import Row
 from morph.scratch import ROUNDS, STATE, STATUS, scratch
 from morph.slots import OBJECTS, Slots
 from morph.store import CAPACITY, COUNT, HEAD
 from morph.table import Table
+from morph.versions import latest
 
 if TYPE_CHECKING:
     from morph.kernel import Kernel, Program
@@ -32,13 +31,33 @@ if TYPE_CHECKING:
 faults = False  # compile with fault injection (tests)
 seed = 0  # order of items on the python device (tests)
 KEPT = 64  # bound launches that one kernel remembers
+RUN = struct.Struct("=3q")  # replay, launch, threads
+VERSION, CALL = attrgetter("version"), weakref.ref.__call__
 
 
 # --- finding the launch --------------------------------------------------------------------------
 
-_BY_IDENTITY = {Graph, Table, Collection, Set, Flag}
 _binding = threading.RLock()  # one thread compiles at a time
 _PLAIN = {int, float, bool, *(np.dtype(c).type for c in "?bhilBHILefd")}
+_shapes: dict[tuple[type, ...], Shape] = {}
+
+
+class Shape:
+    """Of arguments of some types, which are which: objects count by identity, numbers by type."""
+
+    __slots__ = ("functions", "objects", "odd")
+
+    def __init__(self, types: tuple[type, ...]) -> None:
+        objects = [i for i, t in enumerate(types) if issubclass(t, OBJECTS)]
+        functions = [i for i, t in enumerate(types) if i not in objects and _is_called(t)]
+        self.objects, self.functions = picker(objects), picker(functions)
+        known = {*objects, *functions, *(i for i, t in enumerate(types) if t in _PLAIN)}
+        self.odd = [i for i in range(len(types)) if i not in known]
+
+    def key(self, args: tuple[Any, ...], *more: Any) -> tuple[Any, ...]:
+        """What else than types tells these arguments from others."""
+        key = (self, *more, *self.functions(args), *map(id, self.objects(args)))
+        return (*key, *(_odd_key(args[i]) for i in self.odd)) if self.odd else key
 
 
 def launch_for(
@@ -46,13 +65,16 @@ def launch_for(
     together: bool = False, balance: str = "auto",
 ) -> Launch | None:  # fmt: skip
     """The launch that fits the arguments: a known one, or a new one.  None: run eagerly."""
-    key: Any = [
-        t if (t := type(a)) in _PLAIN else id(a) if t in _BY_IDENTITY else _odd_key(a) for a in args
-    ]
-    key += [id(items), together, balance]
-    if where is not None:
-        key += [*place(where), cells(where)]
-    key = tuple(key)
+    types = tuple(map(type, args))
+    shape = _shapes.get(types)
+    if shape is None:
+        shape = _shapes[types] = Shape(types)
+    if items is None:
+        key = shape.key(args)
+    elif where is None:
+        key = shape.key(args, id(items), together, balance)
+    else:
+        key = shape.key(args, id(items), together, balance, *place(where), cells(where))
     found = what.launches.get(key)
     if found is not None and found.fits():
         return found
@@ -74,6 +96,11 @@ def launch_for(
         return launch
 
 
+def _is_called(t: type) -> bool:
+    """Whether objects of a type are functions."""
+    return any("__call__" in vars(base) for base in t.__mro__)
+
+
 def _told(obj: Any) -> Any:
     """What stays while the compiler would be told the same of an object; rows may come and go."""
     if obj.kind == "graph":
@@ -82,8 +109,8 @@ def _told(obj: Any) -> Any:
 
 
 def _odd_key(a: Any) -> Any:
-    """What of a row or function the unit depends on; anything else is refused when it is bound."""
-    return (Row, id(a.table)) if isinstance(a, Row) else a if callable(a) else type(a)
+    """What of a row the unit depends on; anything else is refused when it is bound."""
+    return id(a.table) if isinstance(a, Row) else None
 
 
 def _device(items: Any, args: tuple[Any, ...]) -> Device:
@@ -103,14 +130,22 @@ def _same_device(objects: Iterable[Any], device: Device) -> None:
 
 
 class Launch:
-    """One unit, bound to the objects that it runs on; these are held weakly."""
+    """One unit, bound to the objects that it runs on; these are held weakly.
+
+    Attributes
+    ----------
+    words : ndarray of uint64
+        The arguments.  Addresses, and what else follows from the objects' versions, are filled in
+        when one of these has changed; numbers at each launch.
+    epoch : int
+        `morph.versions.latest` when the versions were last compared.
+    """
 
     def __init__(self, what: Kernel | Program, compiled: Compiled, slots: Slots) -> None:
         self.what = what
         self.device = compiled.device
         self.scratch = scratch(compiled.device)
-        self.team = 0  # CPU threads that run it
-        self.as_of = 0  # how many launches had ended when the words were last compared
+        self.near = self.device.kind != "cuda"  # in the host's memory, its counters too
         self.objects = weakref.WeakValueDictionary(slots.objects)
         self.bound = [weakref.ref(o) for o in slots.objects.values()]
         self._use(compiled)
@@ -121,13 +156,19 @@ class Launch:
         self.binary = compiled.binary(faults, seed)
         self.mode = (faults, seed, threads())
         self.words = np.zeros(len(compiled.fields), np.uint64)
-        self.signed = self.words.view(np.int64)
         self.buffer = self.words.data
         self.state = self.scratch.state_for(State.VARS + len(compiled.unit.state))
-        self.ended: Any = None  # the state when the program had ended, on the host
+        self.told = self.state.size <= STATE  # the state lies beside the status
+        self.epoch = self.most = self.edges = 0
+        self.lent = -1  # `Scratch.version` when its addresses were filled in
         self.versions: list[int] = []
         self.kinds: list[Any] = []  # of the objects, when they were last found to fit
-        self.domains = [weakref.ref(self.objects[slot]) for slot in compiled.domains]
+        self.domains = [self._ref(slot) for slot in compiled.domains]
+        self.touches = [self._ref(slot) for slot in compiled.touches]
+        self.reshapes = [self._ref(slot) for slot in compiled.reshapes]
+
+    def _ref(self, slot: str) -> weakref.ref[Any]:
+        return weakref.ref(self.objects[slot])
 
     def edit(self, text: str) -> None:
         """Use another text from now on, wherever the unit is bound, now or later."""
@@ -140,7 +181,6 @@ class Launch:
         """Whether the launch is still the right one for these objects."""
         if not self.compiled.holds() or self.mode != (faults, seed, _threads):
             return False
-        self.as_of = self.scratch.done
         if self._current():
             return True
         self.versions = []  # the words are filled anew
@@ -148,13 +188,15 @@ class Launch:
 
     def _current(self) -> bool:
         """Whether the addresses in the words still hold."""
-        versions = self.versions
-        if not versions:
-            return False
-        for ref, v in zip(self.bound, versions, strict=True):
-            o = ref()
-            if o is None or o.version != v:
+        epoch = latest.epoch  # before the versions: who changes one notes it here after that
+        if epoch == self.epoch:
+            return True
+        try:
+            if not self.versions or self.versions != list(map(VERSION, map(CALL, self.bound))):
                 return False
+        except AttributeError:  # one is gone
+            return False
+        self.epoch = epoch
         return True
 
     def _same_types(self) -> bool:
@@ -178,33 +220,35 @@ class Launch:
     # --- running ---------------------------------------------------------------------------------
 
     def run(self, args: tuple[Any, ...], where: Where, alone: bool = False) -> Any:
-        """Launch, by one thread of a CPU if ``alone``; replay until every item has run."""
+        """Launch, by one thread or a GPU's block if ``alone``; replay until every item has run."""
         compiled, shared = self.compiled, self.scratch
-        for slot in compiled.reshapes:
-            self.objects[slot].may_change()
-        values = [
-            args[o] if isinstance(o, int) else self._captured(o, where) for o in compiled.origins
-        ]
+        for ref in self.reshapes:
+            ref().may_change()  # type: ignore[union-attr]
+        numbers = compiled.numbers
+        values = self._values(args, where) if numbers is None else numbers(args)
         with shared.lock:
-            if self.as_of != shared.done:  # another thread has launched since
-                self.versions = []
             if self.device.kind == "python":
                 self._note_versions()
-            elif not self.versions:
+            elif not self._current():  # or another thread has launched since
                 self._fill()
-            self.team = 1 if alone else threads()
             try:
                 if self.device.kind == "python":
                     self._interpret(values)
                 else:
-                    self._launch(values)
+                    self._launch(values, alone)
             finally:  # items may have run even if others could not
-                shared.done += 1
-                for slot in compiled.touches:
-                    self.objects[slot].touched()
-                for slot in compiled.reshapes:
-                    self.objects[slot].structure_changed()
-            return self._result() if compiled.unit.fused else None
+                if not self.near:
+                    for ref in self.touches:
+                        if (store := ref()) is not None:
+                            store.touched()
+                for ref in self.reshapes:
+                    ref().structure_changed()  # type: ignore[union-attr]
+            return self._result() if compiled.result is not None else None
+
+    def _values(self, args: tuple[Any, ...], where: Where) -> list[Any]:
+        """The numbers among the arguments, and in the closures of functions."""
+        origins = self.compiled.origins
+        return [args[o] if isinstance(o, int) else self._captured(o, where) for o in origins]
 
     def _captured(self, origin: tuple[str, str], where: Any) -> Any:
         kind, name = origin
@@ -212,8 +256,9 @@ class Launch:
         return function.__closure__[function.__code__.co_freevars.index(name)].cell_contents
 
     def _fill(self) -> None:
-        """Write the addresses of everything the unit touches."""
+        """Write the addresses of everything the unit touches, and count what there may be of it."""
         compiled, objects = self.compiled, self.objects
+        self.versions, epoch = [], latest.epoch
         for slot, direction in compiled.adjacency:
             objects[slot].index(direction)
         for i, f in enumerate(compiled.fields):
@@ -223,94 +268,75 @@ class Launch:
                 if f.kind == "owner":
                     self.scratch.claimed.add(objects[f.slot])
         self._note_versions()
-        s, pointer, index = self.scratch, self.device.pointer, compiled.index
-        self.words[index["status"]] = pointer(s.status)
-        self.words[index["barrier"]] = pointer(s.barrier)
-        self.words[index["cursor"]] = pointer(s.cursor)
-        self.words[index["state"]] = pointer(self.state) if compiled.unit.fused else 0
+        self.epoch = epoch
+        self.most = max((d.capacity for ref in self.domains if (d := ref()) is not None), default=0)
         self.edges = max((objects[g].edges.capacity for g, _ in compiled.adjacency), default=0)
+        self.lent = -1
 
     def _note_versions(self) -> None:
         self.versions = [o.version for ref in self.bound if (o := ref()) is not None]
 
     def _items(self) -> int:
         """As many items as any step has, or more."""
+        if not self.near or self.compiled.unit.fused:
+            return self.most
         most = 0
         for ref in self.domains:
-            domain = ref()
-            if domain is None:
-                continue
-            if domain.device.kind == "cpu" and not self.compiled.unit.fused:
+            if (domain := ref()) is not None:
                 n = int(domain.words[COUNT])
                 most = max(most, n - int(domain.words[HEAD]) if domain.kind == "collection" else n)
-            else:
-                most = max(most, domain.capacity)
         return most
 
-    def _most(self) -> int:
-        """The most positions that an item can have."""
-        return max((d.capacity for ref in self.domains if (d := ref()) is not None), default=0)
+    def _borrow(self) -> None:
+        """Have what launches share large enough for this one; write where it lies."""
+        s, words, index = self.scratch, self.words, self.compiled.index
+        s.have(self.most, self.edges if self.compiled.lists else -1, self._threads())
+        for kind, array in s.arrays().items():
+            if kind in index:
+                words[index[kind]] = self.device.pointer(array)
+        words[index["state"]] = self.device.pointer(self.state) if self.compiled.unit.fused else 0
+        words[index["report"]] = s.answer.address if self.compiled.unit.fused and self.told else 0
+        self.lent = s.version
 
-    def _launch(self, values: list[Any]) -> None:
-        s, index, signed = self.scratch, self.compiled.index, self.signed
+    def _launch(self, values: Sequence[Any], alone: bool) -> None:
+        s, compiled, team = self.scratch, self.compiled, 1 if alone else threads()
         if values:
             try:
-                self.compiled.scalars.pack_into(self.buffer, self.compiled.first_scalar, *values)
+                compiled.scalars.pack_into(self.buffer, compiled.first_scalar, *values)
             except struct.error:
                 raise OverflowError(f"of the numbers {values}, one does not fit in i64") from None
-        if self.compiled.together and self.device.kind == "cuda":
+        if compiled.together and not self.near:
             self._check_together()
         s.launches += 1
-        self.ended = None
-        signed[index["launch"]] = s.launches
-        signed[index["replay"]] = 0
-        signed[index["threads"]] = self.team
-        if s.dirty or self.compiled.can_fail:
+        RUN.pack_into(self.buffer, compiled.run_words, 0, s.launches, team)
+        if s.dirty or compiled.can_fail:
             s.begin()
-        if self.compiled.lists:
-            self.words[index["hubs"]] = s.hubs_for(self.edges, self._threads())
-        if not self.compiled.can_fail:
+        if self.lent != s.version:
+            self._borrow()
+        if not compiled.can_fail:
             self.binary(self.words, self._items())
             s.dirty = False
             return
-        self._fill_bits()
-        if self.compiled.unit.fused and self.device.kind != "cuda":  # there it is not read
+        if compiled.unit.fused and self.near:  # a GPU's is not read
             self.state[:] = 0
+        number = s.launches
         while True:
-            self.binary(self.words, self._items())
-            status = self._told()
-            if not status[Status.FAILED]:
+            self.binary(self.words, self._items(), alone)
+            told = s.answer.hear(compiled.unit.fused and self.told)
+            if not told[Status.FAILED]:
                 s.dirty = False
-                if status[Status.ROUND] > ROUNDS:
+                if told[Status.ROUND] > ROUNDS:
                     s.recount()
                 return
-            self._mend(status.copy())
+            self._mend()
             if self.compiled.lists:
-                self.words[index["hubs"]] = s.keep_hubs(self._threads())
-            signed = self.signed  # new, if local collections were widened
-            signed[index["launch"]] = s.launches  # the same: locks of the first run stay taken
-            signed[index["replay"]] = 1
-            signed[index["threads"]] = self.team
-            self._fill_bits()
-
-    def _told(self) -> np.ndarray[Any, Any]:
-        """The status, and if that is near, the program's state, by one transfer."""
-        s, n = self.scratch, self.state.size
-        near = self.compiled.unit.fused and n <= STATE
-        told = self.device.to_host(s.told[: STATUS + n] if near else s.status)
-        self.ended = told[STATUS:] if near else None
-        return told[:STATUS]
+                s.keep_hubs(self._threads())
+            self._borrow()
+            # with the number of before: locks of the first run stay taken
+            RUN.pack_into(self.buffer, self.compiled.run_words, 1, number, team)
 
     def _threads(self) -> int:  # as many as the launch can have
-        return int(self.binary.threads) if self.device.kind == "cuda" else threads()
-
-    def _fill_bits(self) -> None:
-        """Have a bit for every item, of each kind that the unit uses."""
-        index, most = self.compiled.index, self._most()
-        for kind in self.scratch.bits.keys() & index.keys():
-            self.words[index[kind]] = self.scratch.bits_for(kind, most)
-        if "queue" in index:
-            self.words[index["queue"]] = self.scratch.queue_for(most)
+        return threads() if self.near else int(self.binary.threads)
 
     def _check_together(self) -> None:
         """Refuse more items than a GPU has threads at once."""
@@ -318,8 +344,9 @@ class Launch:
         if n > (most := self.binary.threads):
             raise ValueError(f"{n} items together, but {self.device.name} runs {most} at once")
 
-    def _mend(self, status: np.ndarray[Any, Any]) -> None:
+    def _mend(self) -> None:
         """Grow what was too small, so that the items that failed can run."""
+        status = self.device.to_host(self.scratch.status).copy()
         failed, stands_for = int(status[Status.FAILED]), self._stands_for()
         for slot in self.compiled.touches:
             self.objects[slot].touched()
@@ -344,7 +371,7 @@ class Launch:
         ways = self.compiled.unit.ways
         return dict(ways[int(self.device.to_host(self.state)[State.WAY])]) if ways else {}
 
-    def _interpret(self, values: list[Any]) -> None:
+    def _interpret(self, values: Sequence[Any]) -> None:
         status, pending, replay = self.scratch.status, set[int](), False
         unit, objects = self.compiled.unit, self.objects
         stores = {s.slot: objects[s.slot] for s in unit.stores}
@@ -361,7 +388,7 @@ class Launch:
                 if not status[Status.FAILED]:
                     self.scratch.dirty = False
                     return
-                self._mend(status.copy())
+                self._mend()
                 replay = True
         finally:
             if self.scratch.dirty:  # what items had reserved is free again
@@ -369,17 +396,11 @@ class Launch:
                     objects[slot].settle()
 
     def _result(self) -> Any:
-        """What the program returned: a Python scalar, or None."""
-        state = self.compiled.unit.state
-        names = [n for n, _ in state]
-        if RESULT not in names:
-            return None
-        i = names.index(RESULT)
-        t = state[i][1]
-        assert isinstance(t, Scalar)
-        ended = self.device.to_host(self.state) if self.ended is None else self.ended
-        words = ended[State.VARS + i : State.VARS + i + 1]
-        return words.view(to_dtype(t))[0].item()
+        """What the program returned: a Python scalar."""
+        kind, at = self.compiled.result  # type: ignore[misc]
+        if self.told:
+            return kind.unpack_from(self.scratch.answer.words, 8 * (STATUS + at))[0]
+        return kind.unpack_from(self.device.to_host(self.state).tobytes(), 8 * at)[0]
 
 
 _threads = 0

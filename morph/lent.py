@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from morph.versions import renew
+
 if TYPE_CHECKING:
     from morph.table import Table
 
@@ -35,23 +37,35 @@ class Lent:
         """Whether the columns can be taken back: nothing has changed since."""
         return bool(self.columns) and self.table.version == self.gone[0]
 
+    @property
+    def there_now(self) -> bool:
+        """Whether the table has them."""
+        now = self.table.columns
+        return bool(self.columns) and all(now.get(n) is c for n, c in self.columns.items())
+
     def __enter__(self) -> None:
         if self.fits():
-            self.table.device.put(*self.take_back())
+            self.take_back()
+            self.table.device.put(*self.writes())
         else:
-            self._add()
+            self.add()
 
-    def take_back(self) -> list[tuple[Any, Any]]:
-        """Have the columns again; gives what is to be written there, as `Device.put` has it."""
+    def take_back(self) -> None:
+        """Have the columns again, whatever they hold by now."""
         table = self.table
         self.gone = table.version, table._fills
         table._records += self.records
         table.columns.update(self.columns)
-        table.version, table._fills = self.there
-        first, last = table.span()
+        table._fills = self.there[1]
+        renew(table, self.there[0])
+
+    def writes(self) -> list[tuple[Any, Any]]:
+        """What is to be written so that they are anew, as `Device.put` has it."""
+        first, last = self.table.span()
         return [(self.columns[name].array[first:last], f) for name, (_, f) in self.specs.items()]
 
-    def _add(self) -> None:
+    def add(self) -> None:
+        """Have columns in memory of their own."""
         table, self.columns, self.records, self.aside = self.table, {}, [], []
         self.gone = table.version, table._fills
         for name, (dtype, fill) in self.specs.items():
@@ -73,8 +87,10 @@ class Lent:
             self.there = table.version, table._fills
             for name in self.columns:
                 del table.columns[name]
-            table._records = [r for r in table._records if not set(r.names) & set(self.columns)]
-            table.version, table._fills = self.gone
+            others = len(table._records) - len(self.records)
+            table._records = table._records[:others]  # nothing came after them
+            table._fills = self.gone[1]
+            renew(table, self.gone[0])
             return
         for name in self.columns:
             table.drop(name)

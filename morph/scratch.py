@@ -23,55 +23,62 @@ class Scratch:
     """What every launch on a device shares: status, barrier and work-sharing words, replay bits.
 
     So one thread of the host at a time launches on a device, and holds ``lock``.
+
+    Attributes
+    ----------
+    version : int
+        Another one whenever any of the arrays is another.
     """
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.lock = threading.RLock()
-        self.done = 0  # launches that have ended
         self.dirty = False  # a launch that can fail has begun, and not ended as it should
         self.claimed: weakref.WeakSet[Any] = weakref.WeakSet()  # stores whose rows have owners
         self.told = device.zeros(STATUS + STATE, np.int64)  # fetched together
         self.status = self.told[:STATUS]
+        self.answer = device.answer(self.told)
         self.barrier = device.zeros(64, np.uint32)
         self.cursor = device.zeros(64, np.int64)
         self.hubs = self._list(0)
         self.bits = {kind: device.zeros(1024, np.uint32) for kind in ("pending", "lost")}
         self.queue = device.zeros(1024, np.uint32)
         self.launches = 0
+        self.version = 0
 
-    def bits_for(self, kind: str, items: int) -> int:
-        """The address of a zeroed bit for each item; bits that are set stay."""
-        words, bits = -(-items // 32), self.bits[kind]
-        if words > bits.size:
-            bigger = self.device.zeros(max(words, 2 * bits.size), np.uint32)
-            bigger[: bits.size] = bits
-            self.bits[kind] = bigger
-        return self.device.pointer(self.bits[kind])
+    def have(self, items: int, edges: int, threads: int) -> None:
+        """Have room for a launch over so many items; bits that are set stay.
 
-    def queue_for(self, items: int) -> int:
-        """The address of a word for each item; only a GPU has one."""
-        if self.device.kind == "cuda" and items > self.queue.size:
-            self.queue = self.device.zeros(max(items, 2 * self.queue.size), np.uint32)
-        return self.device.pointer(self.queue)
-
-    def hubs_for(self, edges: int, threads: int) -> int:
-        """The address of the list of long rows, each of which has 64 or more of the edges.
-
-        A thread may leave a row there for which there was no room, and overrun the list by one.
+        There is a zeroed bit for each item, and on a GPU a word; and a list for the long rows of so
+        many ``edges``, each of which has 64 or more (below 0: it needs none).  A thread may leave a
+        row there for which there was no room, and overrun the list by one.
         """
-        self._have(8 * (1024 + edges // 64) + 3 * HUB * threads)
-        return self.device.pointer(self.hubs)
+        words = -(-items // 32)
+        for kind, bits in self.bits.items():
+            if words > bits.size:
+                bigger = self.device.zeros(max(words, 2 * bits.size), np.uint32)
+                bigger[: bits.size] = bits
+                self.version += 1  # before, as everywhere here: an interrupt may come in between
+                self.bits[kind] = bigger
+        if self.device.kind == "cuda" and items > self.queue.size:
+            self.version += 1
+            self.queue = self.device.zeros(max(items, 2 * self.queue.size), np.uint32)
+        if edges >= 0:
+            self._have(8 * (1024 + edges // 64) + 3 * HUB * threads)
 
-    def keep_hubs(self, threads: int) -> int:
-        """Have as many places again for the rows that wait on the list; give its address."""
+    def keep_hubs(self, threads: int) -> None:
+        """Have as many places again for the rows that wait on the list."""
         waiting = int(self.device.to_host(self.hubs[:1])[0]) >> 32
         self._have((waiting + 4 * threads) * HUB)
-        return self.device.pointer(self.hubs)
+
+    def arrays(self) -> dict[str, Any]:
+        """What there is, by the words of a unit that have the addresses."""
+        return {"status": self.status, "barrier": self.barrier, "cursor": self.cursor,
+                "hubs": self.hubs, "queue": self.queue, **self.bits}  # fmt: skip
 
     def _have(self, side: int) -> None:
         """Have so many bytes on each side of the list; what is there stays."""
-        old = int(self.sides)
+        old = 4 * (self.hubs.size - 8)
         if side <= old:
             return
         side, words = -(-side // 64) * 8, self.hubs
@@ -80,12 +87,13 @@ class Scratch:
             for k, at in enumerate((8, 8 + old // 8)):
                 made[8 + k * side : 8 + k * side + old // 8] = words[at : at + old // 8]
             made[[0, 2, 3]] = words[[0, 2, 3]]
+        self.version += 1
         self.hubs = made
 
     def _list(self, words: int) -> Any:
         """An empty list of two sides; it knows how many bytes each has."""
         made = self.device.zeros(8 + 2 * words, np.int64)
-        made[1] = self.sides = 8 * words
+        made[1] = 8 * words
         return made
 
     def state_for(self, words: int) -> Any:

@@ -6,7 +6,6 @@ import keyword
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from enum import IntEnum
-from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from morph.device import Array, Device, is_host
 from morph.dtypes import ID_LIMIT, parse
 from morph.row import Row
 from morph.values import column_from, converted
+from morph.versions import moved, renew
 
 if TYPE_CHECKING:
     from morph.table import Table
@@ -39,7 +39,6 @@ HIDDEN: dict[str, tuple[Any, int]] = {  # arrays that only kernels see: type, an
     "lock": (np.int32, 0),
     "born": (np.int32, 0),
 }
-_versions = count(1)  # so that a state that comes back can have its version again
 SMALLEST = 16  # rows that an empty store grows to
 
 
@@ -82,6 +81,7 @@ class Store:
         words[CAPACITY] = words[BUDGET] = self.capacity
         self._words: np.ndarray[Any, Any] | None = words
         self._push()
+        moved()
 
     # --- counters --------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class Store:
     def touched(self) -> None:
         """Forget what is known of the counters: a kernel may have changed them."""
         if self._words is not self.meta:
-            self._words = None
+            object.__setattr__(self, "_words", None)  # `Store.__setattr__` is for columns
 
     def settle(self) -> None:
         """Bring the counters in order as a kernel's end does, after something else changed them."""
@@ -263,7 +263,7 @@ class Store:
 
     def _changed(self) -> None:
         self._fills = None
-        self.version = next(_versions)
+        renew(self)
 
     def no_column(self, name: str) -> str:
         """Say that there is no such column, and which there are."""

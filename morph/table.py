@@ -363,7 +363,7 @@ class Table(Store):
         if table is not None and table is not self and tables.get(ref or "") is not table:
             raise ValueError(f"{where}: {table!r} is not a table of the same graph")
 
-    def _settle(self, words: np.ndarray[Any, Any]) -> None:
+    def _settle(self, words: Any) -> None:
         words[HEAD] = min(words[HEAD], words[COMMITTED])
         words[COMMITTED] = words[TAIL]
         words[BUDGET] = words[COMMITTED] - words[HEAD] + words[CAPACITY] - words[COUNT]

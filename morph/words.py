@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,10 +19,14 @@ from morph.build import cuda
 
 COMMANDS, WORDS = 24, 128  # of one launch: 1,800 bytes of arguments
 FEW = 16  # values that are written one by one
+MOST = 4  # rows that something begins with, written along with all else
 SMALL = 4096  # bytes that are fetched through pinned memory
 BLOCK, BLOCKS = 256, 528
 EACH = 1 << 8  # every row has a value of its own
 FROM = 1 << 9  # it is read from an array, whose address is the word
+OWN = 1 << 10  # every row gets its own number
+SPOT = 1 << 11  # one place, that of row `count`: whoever else writes this row does so before
+IOTA = object()  # for a value: each row's own number
 TO_HOST = 2  # cudaMemcpyDeviceToHost
 
 TEXT = f"""
@@ -41,7 +46,12 @@ extern "C" __global__ void put(const __grid_constant__ Commands a) {{
     for (u64 k = 0; k < a.n; k++) {{
         const Command& c = a.command[k];
         int size = c.how & 255;
-        bool each = c.how & {EACH};
+        bool each = c.how & {EACH}, own = c.how & {OWN};
+        long long begin = first, end = c.count;
+        if (c.how & {SPOT}) {{  // by the thread that has this row in any command
+            begin = first == c.count % step ? 0 : 1;
+            end = 1;
+        }}
         if (c.how & {FROM}) {{  // of 8 bytes each, but for what is left
             u64* to = (u64*)c.at;
             const u64* from = (const u64*)a.word[c.from];
@@ -49,8 +59,8 @@ extern "C" __global__ void put(const __grid_constant__ Commands a) {{
             if (first < c.count % 8) c.at[c.count / 8 * 8 + first] = ((const char*)from)[c.count / 8 * 8 + first];
             continue;
         }}
-        for (long long i = first; i < c.count; i += step) {{
-            u64 x = a.word[c.from + (each ? i : 0)];
+        for (long long i = begin; i < end; i += step) {{
+            u64 x = own ? i : a.word[c.from + (each ? i : 0)];
             char* p = c.at + i * c.stride;
             if (size == 4) *(unsigned*)p = unsigned(x);
             else if (size == 8) *(u64*)p = x;
@@ -64,8 +74,62 @@ extern "C" __global__ void put(const __grid_constant__ Commands a) {{
 Write = tuple[Any, Any]
 """An array of one dimension on the device, and what to write there: a value, or one for each.
 
-Or an array of the device: both of one type and size, contiguous, at multiples of 8 bytes.
+Or `IOTA`, or an array of the device: both of one type and size, contiguous, at multiples of 8.
 """
+
+
+class Commands:
+    """The arguments of one launch."""
+
+    def __init__(self) -> None:
+        self.arguments = np.zeros(1 + 4 * COMMANDS + WORDS, np.int64)
+        self.commands = self.arguments[1 : 1 + 4 * COMMANDS].reshape(-1, 4)
+        self.words = self.arguments[1 + 4 * COMMANDS :]
+        self.pointers = (ctypes.c_void_p * 1)(self.arguments.ctypes.data)
+        self.given = ctypes.addressof(self.pointers)
+        self.clear()
+
+    def clear(self) -> None:
+        """Do nothing so far."""
+        self.n = self.at = self.largest = 0
+
+    def add(self, array: Any, values: Any) -> bool:
+        """Write values to an array; False if there is no room for that."""
+        count, kind = array.size, array.dtype
+        if not count:
+            return True
+        if hasattr(values, "__cuda_array_interface__"):
+            if not self.word(values.data.ptr, FROM, array.data.ptr, array.nbytes):
+                return False
+            self.largest = max(self.largest, array.nbytes // 8 + 1)
+            return True
+        each = isinstance(values, np.ndarray) and values.ndim > 0
+        k = count if each else 1
+        if self.n == COMMANDS or self.at + k > WORDS:
+            return False
+        how = kind.itemsize | (EACH if each else 0)
+        if values is IOTA:
+            how |= OWN
+        else:
+            self.words[self.at : self.at + k].view(kind)[:: 8 // kind.itemsize] = values
+        self.command(array.data.ptr, count, array.strides[0], how | self.at << 32)
+        self.at += k
+        return True
+
+    def word(self, x: int, how: int, at: int, count: int, stride: int = 0) -> bool:
+        """Add a command with a word of its own; False if there is no room."""
+        if self.n == COMMANDS or self.at == WORDS:
+            return False
+        self.words[self.at] = x
+        self.commands[self.n] = at, count, stride, how | self.at << 32
+        self.n, self.at = self.n + 1, self.at + 1
+        return True
+
+    def command(self, at: int, count: int, stride: int, how: int) -> None:
+        """Add a command, for which there is room."""
+        self.commands[self.n] = at, count, stride, how
+        self.n += 1
+        self.largest = max(self.largest, count)
 
 
 class Words:
@@ -82,64 +146,141 @@ class Words:
             self.module.load(cuda.build(TEXT, arch, name="put"))
             self.function = self.module.get_function("put").ptr
             self.context = cupy.cuda.driver.ctxGetCurrent()
-            self.pinned = cupy.cuda.alloc_pinned_memory(SMALL)
-        self.landed = np.frombuffer(self.pinned, np.uint8, SMALL)
+            self.pin = cupy.cuda.alloc_pinned_memory
+            self.pinned = self.pin(SMALL)
+        self.landed, self.landing = np.frombuffer(self.pinned, np.uint8, SMALL), self.pinned.ptr
         self.stream, self.launch = cupy.cuda.get_current_stream, cupy.cuda.driver.launchKernel
-        self.runtime, self.driver = cupy.cuda.runtime, cupy.cuda.driver
-        self.arguments = np.zeros(1 + 4 * COMMANDS + WORDS, np.int64)
-        self.commands = self.arguments[1 : 1 + 4 * COMMANDS].reshape(-1, 4)
-        self.words = self.arguments[1 + 4 * COMMANDS :]
-        self.pointers = (ctypes.c_void_p * 1)(self.arguments.ctypes.data)
+        self.current = cupy.cuda.driver.ctxGetCurrent
+        self.set_current = cupy.cuda.driver.ctxSetCurrent
+        self.copy, self.wait = cupy.cuda.runtime.memcpyAsync, cupy.cuda.runtime.streamSynchronize
+        self.commands = Commands()
 
     def put(self, writes: Sequence[Write]) -> None:
         """Write values to arrays; no two of them may share a place."""
         with self.lock:
-            n = at = largest = 0
+            c = self.commands
+            c.clear()
             for array, values in writes:
-                count, kind = array.size, array.dtype
-                if not count:
-                    continue
-                if hasattr(values, "__cuda_array_interface__"):
-                    if n == COMMANDS or at == WORDS:
-                        self._start(n, largest)
-                        n = at = largest = 0
-                    self.words[at] = values.data.ptr
-                    self.commands[n] = array.data.ptr, array.nbytes, 0, FROM | at << 32
-                    n, at, largest = n + 1, at + 1, max(largest, array.nbytes // 8 + 1)
-                    continue
-                each = isinstance(values, np.ndarray) and values.ndim > 0
-                k = count if each else 1
-                if n == COMMANDS or at + k > WORDS:
-                    self._start(n, largest)
-                    n = at = largest = 0
-                self.words[at : at + k].view(kind)[:: 8 // kind.itemsize] = values
-                how = kind.itemsize | (EACH if each else 0)
-                self.commands[n] = array.data.ptr, count, array.strides[0], how | at << 32
-                n, at, largest = n + 1, at + k, max(largest, count)
-            if n:
-                self._start(n, largest)
+                if not c.add(array, values):
+                    self.start(c)
+                    c.clear()
+                    alone = c.add(array, values)
+                    assert alone, "that many values are no few"
+            if c.n:
+                self.start(c)
 
-    def _start(self, n: int, largest: int) -> None:
-        self.arguments[0] = n
-        blocks = min(-(-largest // BLOCK), BLOCKS)
-        if self.driver.ctxGetCurrent() == self.context:
-            self._launch(blocks)
+    def start(self, c: Commands) -> None:
+        """Launch the kernel."""
+        c.arguments[0] = c.n
+        blocks = min(-(-c.largest // BLOCK), BLOCKS)
+        if self.current() == self.context:
+            self._launch(blocks, c.given)
         else:
-            with self.device:
-                self.driver.ctxSetCurrent(self.context)  # a new thread has none
-                self._launch(blocks)
+            with self.elsewhere():
+                self._launch(blocks, c.given)
 
-    def _launch(self, blocks: int) -> None:
-        given = ctypes.addressof(self.pointers)
+    def _launch(self, blocks: int, given: int) -> None:
         self.launch(self.function, blocks, 1, 1, BLOCK, 1, 1, 0, self.stream().ptr, given, 0)
+
+    @contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """Work on this GPU where another one is current, or none: a new thread has none."""
+        with self.device:
+            self.set_current(self.context)
+            yield
 
     def fetch(self, array: Any) -> np.ndarray[Any, Any]:
         """Give a copy of an array, C-contiguous and small, on the host."""
-        size = array.nbytes
-        with self.lock, self.device:
-            stream = self.stream().ptr
-            where = self.landed.ctypes.data
-            self.runtime.memcpyAsync(where, array.data.ptr, size, TO_HOST, stream)
-            self.runtime.streamSynchronize(stream)
-            landed: np.ndarray[Any, Any] = self.landed[:size].view(array.dtype)
+        with self.lock:
+            if self.current() == self.context:
+                self.transfer(self.landing, array.data.ptr, array.nbytes)
+            else:
+                with self.elsewhere():
+                    self.transfer(self.landing, array.data.ptr, array.nbytes)
+            landed: np.ndarray[Any, Any] = self.landed[: array.nbytes].view(array.dtype)
             return landed.reshape(array.shape).copy()
+
+    def transfer(self, to: int, at: int, size: int) -> None:
+        """Wait for a copy of some bytes to pinned memory; or, if there are none, for the stream."""
+        stream = self.stream().ptr
+        if size:
+            self.copy(to, at, size, TO_HOST, stream)
+        self.wait(stream)
+
+
+class Answer:
+    """What a GPU tells the host when a launch has ended: a few words in the host's memory.
+
+    Attributes
+    ----------
+    address : int
+        Where a launch may write them itself.
+    words : memoryview of int64
+        Those of the latest launch.
+    """
+
+    def __init__(self, words: Words, told: Any) -> None:
+        self.on, self.told = words, told.data.ptr
+        with words.elsewhere():
+            self.pinned = words.pin(told.nbytes)
+        self.size, self.address = told.nbytes, self.pinned.ptr
+        self.words = np.frombuffer(self.pinned, np.int64, told.size).data
+
+    def hear(self, written: bool) -> memoryview:
+        """Wait for the launch; give its words, those of the device unless it has ``written`` them.
+
+        They are there until the next launch.
+        """
+        on, size = self.on, 0 if written else self.size
+        if on.current() == on.context:
+            on.transfer(self.address, self.told, size)
+        else:
+            with on.elsewhere():
+                on.transfer(self.address, self.told, size)
+        return self.words
+
+
+class Seeds(NamedTuple):
+    """What begins with some rows of a table: a list of them, and columns of theirs.
+
+    ``counters`` and ``item`` are the list's, ``beside`` what its entries hold else, ``columns``
+    what the rows hold: arrays and the value that each gets.
+    """
+
+    counters: Any
+    item: Any
+    beside: list[Write]
+    columns: list[Write]
+
+
+class Prepared:
+    """Writes that are made again and again, alike but for the rows that something begins with."""
+
+    most = MOST
+
+    def __init__(self, on: Words, writes: Sequence[Write], seeds: Seeds | None) -> None:
+        self.on, self.made = on, (made := Commands())
+        self.fits = all([made.add(*w) for w in writes])  # else they take several launches
+        self.fixed = made.n, made.at, made.largest
+        self.seeds = seeds
+        if seeds is not None:
+            needs = 2 + len(seeds.beside) + MOST * len(seeds.columns)
+            self.fits &= made.n + needs <= COMMANDS and made.at + 8 + MOST + needs <= WORDS
+
+    def write(self, rows: Any, counters: Any) -> None:
+        """Write all; the ``rows`` are at most `most`, the list's counters what they shall be."""
+        c, seeds = self.made, self.seeds
+        if seeds is not None:
+            c.n, c.at, c.largest = self.fixed
+            c.add(seeds.counters, counters)
+            c.add(seeds.item[: len(rows)], rows)
+            for array, value in seeds.beside:
+                c.add(array[: len(rows)], value)
+            for array, value in seeds.columns:
+                size, at = array.dtype.itemsize, array.data.ptr
+                c.words[c.at : c.at + 1].view(array.dtype)[0] = value
+                for row in rows.tolist():
+                    c.commands[c.n] = at + row * array.strides[0], row, 0, size | SPOT | c.at << 32
+                    c.n += 1
+                c.at += 1
+        self.on.start(c)

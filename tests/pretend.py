@@ -15,6 +15,7 @@ from morph import run, scratch
 from morph.device import ALIGN, Device
 from morph.lang import abi
 from morph.run import cpu
+from morph.words import IOTA
 
 
 def _check(x: Any) -> None:
@@ -114,13 +115,20 @@ class Pretended(Device):
     def put(self, *writes: Any) -> None:
         for array, values in writes:
             assert type(array) is There and array.ndim == 1
-            array.view(np.ndarray)[:] = _plain(values)
+            values = np.arange(array.size) if values is IOTA else _plain(values)
+            array.view(np.ndarray)[:] = values
+
+    def prepared(self, writes: Any, seeds: Any = None) -> Any:
+        return Prepared(self, writes, seeds)
 
     def copies(self, *arrays: Any) -> Any:
         return [x.copy() for x in arrays]
 
     def fetch(self, x: Any) -> Any:
         return x.get()
+
+    def answer(self, told: Any) -> Any:
+        return Device.answer(Device("cpu", 0, np), told.view(np.ndarray))
 
     def free(self) -> None:
         return None
@@ -134,6 +142,23 @@ class Pretended(Device):
         return int(x.__array_interface__["data"][0])
 
 
+class Prepared:
+    """What makes the same writes again and again."""
+
+    fits, most = True, 4
+
+    def __init__(self, on: Pretended, writes: Any, seeds: Any) -> None:
+        self.on, self.writes, self.seeds = on, writes, seeds
+
+    def write(self, rows: Any, counters: Any) -> None:
+        self.on.put(*self.writes)
+        if self.seeds is not None:
+            meta, item, beside, columns = self.seeds
+            k = len(rows)
+            self.on.put((meta, counters), (item[:k], rows), *((a[:k], x) for a, x in beside))
+            self.on.put(*((a[row : row + 1], x) for a, x in columns for row in rows.tolist()))
+
+
 class Launch:
     """A launch that knows, as a GPU's does, how many threads it can have."""
 
@@ -143,7 +168,7 @@ class Launch:
         self.launch, self.on = launch, on
         self.replay = [f.kind for f in abi.fields(unit)].index("replay")
 
-    def __call__(self, words: Any, items: int) -> None:
+    def __call__(self, words: Any, items: int, alone: bool = False) -> None:
         """Run the unit on the CPU, which wants its state cleared."""
         if not words[self.replay]:
             scratch.scratch(self.on).told.view(np.ndarray)[scratch.STATUS :] = 0

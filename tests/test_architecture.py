@@ -19,7 +19,7 @@ HEAVY = {"cupy", "cupyx", "igraph", "matplotlib", "meshio", "networkx", "scipy",
 
 DATA = """adjacency arrange arrays batch changes collect column compact device direct dtypes
           edgelist foreign formula graph halfedges lent loose making mesh named overlap pslg
-          quality row signs store table transfer values verify words"""
+          quality row signs store table transfer values verify versions words"""
 GRAMMAR = "lang.types lang.node lang.ir lang.abi lang.errors lang.swaps lang.flow lang.spread"
 PRINTER = "lang.emit lang.fused lang.cxx lang.cxx_expr lang.cxx_spread lang.cxx_stmt "
 PRINTER += "lang.cxx_alone lang.cxx_step lang.cxx_stock"

@@ -6,6 +6,7 @@ import pytest
 from small import rows, values
 
 import morph
+from morph import Graph
 from morph.build import BuildError
 from morph.collect import Flag
 from morph.kernel import foreach, kernel, program
@@ -64,3 +65,19 @@ def test_a_rejection_shows_the_users_frames_and_not_the_compilers(target):
         foreach(rows(target, a=i64), wrong)
     frames = traceback.extract_tb(caught.value.__traceback__)
     assert not [f for f in frames if "/lang/" in f.filename] and len(frames) < 5
+
+
+def test_graphs_of_a_users_class_are_told_apart():
+    class Mine(Graph):
+        __slots__ = ()
+
+    @kernel
+    def mark(p, g):
+        g.points[0].x = 5
+
+    graphs = [Mine("cpu") for _ in range(2)]
+    for g in graphs:
+        g.points.add("x", i64)
+        g.points.extend(1)
+        foreach(g.points, mark, g)
+    assert [g.points.x[0] for g in graphs] == [5, 5]

@@ -152,19 +152,18 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
 
     def make() -> list[Any]:
         lists = [Collection(graph.points, capacity=n) for _ in range(3)]
-        return [*lists, Table("found", graph.device, edges=i64, capacity=1), Flag(graph)]
+        found = Table("found", graph.device, edges=i64, capacity=1)
+        found.extend(1)
+        return [*lists, found, Flag(graph)]
 
-    with workspace(graph, "bfs", make, dist=(u32, FAR), predecessor=(i32, -1)) as objects:
-        now, found = objects[0], objects[3]
-        graph.points.dist[starts] = 0
-        now.extend(starts)
-        if not len(found):
-            found.new(edges=0)
+    columns = {"dist": (u32, FAR), "predecessor": (i32, -1)}
+    with workspace(graph, "bfs", make, None, starts, {"dist": 0}, **columns) as objects:
         levels = search(graph, *objects, u32(0), most, not graph.directed)
-        with graph.device.active():
-            distance, predecessor = graph.device.copies(
-                graph.points.dist.array.view(np.int32), graph.points.predecessor.array
-            )
-            if levels > DEEP:  # some were run at once
+        own = graph.points.columns
+        distance, predecessor = graph.device.copies(
+            own["dist"].array[:n].view(np.int32), own["predecessor"].array[:n]
+        )
+        if levels > DEEP:  # some were run at once
+            with graph.device.active():
                 levels = min(int(distance.max()) + 1, int(most))
         return Bfs(distance, predecessor, levels)

@@ -3,23 +3,25 @@
 Afforest (Sutton, Ben-Nun, Barak, IPDPS 2018) on a concurrent union-find whose representatives are
 the smallest ids.  Two edges of each point join most of what hangs together.  The largest component
 found so, judged by a sample, then need not look at its other edges: where edges are held both ways,
-one that leaves it is met from its other end.  About O(n + m), and often little more than O(n).
+one that leaves it is met from its other end.  One launch.  About O(n + m), and often little more
+than O(n).
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from morph.algorithms.scratch import workspace
 from morph.collect import Set
 from morph.graph import Graph
-from morph.kernel import foreach, kernel
-from morph.prelude import i32
+from morph.kernel import foreach, kernel, program
+from morph.prelude import atomic_add, atomic_max, i32, i64, u64
+from morph.table import Table
 
 FIRST = 2  # edges of each point that are looked at before the largest component is guessed
-SAMPLE = 1024
+SAMPLE = 1024  # points that are asked for that, and counters
+SALT = 0x9E3779B97F4A7C15
+ABOVE = 2**32  # a count times that, and a label
 
 
 class Components(NamedTuple):
@@ -33,10 +35,13 @@ class Components(NamedTuple):
 
 
 @kernel
-def link(p, sets, k):
-    for t in p.outnbrs[k:]:
+def link(p, sets):
+    k = 0
+    for t in p.outnbrs:
         sets.union(p, t)
-        break
+        k += 1
+        if k == FIRST:
+            break
 
 
 @kernel
@@ -48,6 +53,62 @@ def link_others(p, sets):
 @kernel
 def mark(p, sets):
     p.label = sets.find(p).id
+
+
+@kernel
+def mark_and_count(p, sets, votes):
+    root = sets.find(p).id
+    p.label = root
+    if root == p.id:
+        atomic_add(votes[root % SAMPLE].roots, 1)
+
+
+@kernel
+def forget(v, cell):
+    v.count = 0
+    v.roots = 0
+    if v.id == 0:
+        cell[0].largest = 0
+        cell[0].components = 0
+
+
+@kernel
+def vote(v, g, votes):
+    """Count a point, taken as by chance, among those of its label; few labels share a counter."""
+    k = (u64(v.id) * u64(SALT) >> u64(20)) % u64(len(g.points))
+    label = g.points[i64(k)].label
+    if label >= 0:
+        atomic_add(votes[label % SAMPLE].count, 1)
+        votes[label % SAMPLE].label = label
+
+
+@kernel
+def elect(v, cell):
+    atomic_max(cell[0].largest, i64(v.count) * ABOVE + v.label)
+
+
+@kernel
+def add_up(v, cell):
+    if v.roots > 0:
+        atomic_add(cell[0].components, i64(v.roots))
+
+
+@program
+def join(g, sets, votes, cell, both):
+    foreach(votes, forget, cell)
+    foreach(g.points, link, sets)
+    largest = i64(-1)
+    if both and len(g.points) > 0:  # else an edge is met from its source only
+        foreach(g.points, mark, sets)
+        foreach(votes, vote, g, votes)
+        foreach(votes, elect, cell)
+        largest = cell[0].largest % ABOVE
+        foreach(g.points, link_others, sets, where=lambda p: p.label != largest)
+    else:
+        foreach(g.points, link_others, sets)
+    foreach(g.points, mark_and_count, sets, votes)
+    foreach(votes, add_up, cell)
+    return cell[0].components
 
 
 def connected_components(graph: Graph) -> Components:
@@ -64,20 +125,16 @@ def connected_components(graph: Graph) -> Components:
         ``label``, shape (n,), int32, on the graph's device: the smallest point that a point is
         connected with, -1 for deleted points; ``components``, how many there are.
     """
-    xp, n = graph.device.xp, len(graph.points)
-    with workspace(graph, "components", lambda: [Set(graph.points)], label=(i32, -1)) as (sets,):
-        for k in range(FIRST):
-            foreach(graph.points, link, sets, k)
-        foreach(graph.points, mark, sets)
-        largest = -1
-        if not graph.directed and n:  # else an edge is met from its source only
-            with graph.device.active():
-                at = xp.asarray(np.random.default_rng(0).integers(0, n, SAMPLE))
-                seen = graph.device.to_host(graph.points.label.array[at])
-            labels, times = np.unique(seen, return_counts=True)
-            largest = int(labels[times.argmax()])
-        foreach(graph.points, link_others, sets, where=lambda p: p.label != largest)
-        foreach(graph.points, mark, sets)
-        label = graph.points.label[:].copy()
-    with graph.device.active():
-        return Components(label, int((label == xp.arange(n)).sum()))
+    n = len(graph.points)
+
+    def make() -> list[Any]:
+        votes = Table("votes", graph.device, count=i32, label=i32, roots=i32)
+        votes.extend(SAMPLE)
+        cell = Table("cell", graph.device, largest=i64, components=i64)
+        cell.extend(1)
+        return [Set(graph.points), votes, cell]
+
+    with workspace(graph, "components", make, label=(i32, -1)) as objects:
+        components = join(graph, *objects, not graph.directed)
+        (label,) = graph.device.copies(graph.points.columns["label"].array[:n])
+        return Components(label, components)

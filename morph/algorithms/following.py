@@ -24,6 +24,7 @@ from morph.prelude import i32, i64
 from morph.table import Table
 
 ALONE = 1 << 15  # points that one thread of a CPU repairs before it asks the others
+BLOCK = 1 << 7  # and one block of a GPU
 
 
 class Update(NamedTuple):
@@ -208,7 +209,7 @@ class Dynamic:
         lists: tuple[Collection, ...] = (
             self._now, self._then, self._near, self._next, self._later, self._rest,
         )  # fmt: skip
-        rounds, stage, patience = 0, 0, min(ALONE, most)
+        rounds, stage, patience = 0, 0, min(self._patience(count), most)
         while True:
             run = steps.repair.alone if patience < most else steps.repair
             result = run(
@@ -227,6 +228,12 @@ class Dynamic:
         if result % 4:
             self._refuse_overflow()
         return "repaired", affected, rounds
+
+    def _patience(self, count: int) -> int:
+        """How many points are repaired by few threads, after so many changes."""
+        if self.graph.device.kind != "cuda":
+            return ALONE
+        return BLOCK if count <= BLOCK else len(self._tree)
 
     def _swapped(self, lists: tuple[Collection, ...]) -> tuple[Collection, ...]:
         """Name the lists as the program did when it stopped: those read from have items."""

@@ -123,7 +123,7 @@ def mst(graph: Graph) -> Mst:
     least, most = _limits(dtype)
     together = np.result_type(dtype, np.int32) == np.int32  # weight and id in one word
     none = i64(2**63 - 1) if together else i32(NONE)
-    points = {"picked": (type(none), none), "open": (bool_, True)}
+    points: dict[str, Any] = {"picked": (type(none), none), "open": (bool_, True)}
     if not together:
         points["lightest"] = dtype, most
     edge = {"in_tree": (bool_, False)}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,18 +17,109 @@ LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with
 Specs = dict[str, tuple[Any, Any]]
 
 
-class Kept:
-    """Columns of tables, and whatever else an algorithm works with, from one call to the next."""
+class Workspace:
+    """Columns of a graph, and whatever else an algorithm works with, from one call to the next.
 
-    def __init__(self, lent: list[Any], objects: Any) -> None:
-        self.lent, self.objects = lent, objects
+    What is to be done before a call is then known, and prepared: nothing is allocated, no launch
+    bound anew, and a GPU gets all of it by one kernel.
+    """
+
+    def __init__(
+        self, graph: Graph, key: Any, make: Callable[[], Any], specs: Mapping[str, Specs],
+        seed: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        self.graph, self.key, self.make, self.seed = graph, key, make, seed
+        self.lent = [graph.tables[t].lent(**s) for t, s in specs.items() if s]
+        self.objects: list[Any] | None = None  # until the first call
+        self.starts: Any = None
+        self.prepared: Any = None
+        self.known: list[Any] = []  # what it was prepared for
+
+    def __enter__(self) -> list[Any]:
+        again = self.objects is not None
+        for x in self.lent:
+            again = again and x.fits()
+        try:
+            if again:
+                self._again()
+            else:
+                self._first()
+        except BaseException:
+            self._leave()
+            raise
+        assert self.objects is not None
+        return self.objects
+
+    def __exit__(self, problem: object, *rest: object) -> None:
+        self._leave()
+        if problem is None and len(self.graph.points) <= LARGEST:
+            self.graph.kept[self.key] = self
+
+    def _leave(self) -> None:
+        for x in self.lent:
+            if x.there_now:
+                x.__exit__()
+
+    def _first(self) -> None:
+        for x in self.lent:
+            x.add()
+        self.objects = self.make()
+        if self.starts is not None:
+            self._sow()
+
+    def _sow(self) -> None:
+        """Begin with the rows given."""
+        assert self.objects is not None
+        points, near = self.graph.points, self.objects[0]
+        for name, x in self.seed.items():
+            points.assign(points.columns[name], self.starts, x, getattr(points, name).array)
+        near.extend(self.starts, **{c: x for c, x in self.seed.items() if c in near.columns})
+
+    def _again(self) -> None:
+        objects, count = self.objects, 0 if self.starts is None else len(self.starts)
+        assert objects is not None
+        if count and count > objects[0].capacity:
+            objects[0].resize(count)
+        for x in self.lent:
+            x.take_back()
+        known = [x.table.span() for x in self.lent] + [x.version for x in objects]
+        if known != self.known:
+            self._prepare()
+            self.known = known
+        if not self.prepared.fits or count > self.prepared.most:
+            writes = [w for x in self.lent for w in x.writes()]
+            writes += [w for x in objects if isinstance(x, Collection | Set) for w in x.cleared()]
+            self.graph.device.put(*writes)
+            if self.starts is not None:
+                self._sow()
+            return
+        counters = None
+        for x in reversed(objects):
+            if isinstance(x, Collection):  # the first is the last of them
+                counters = x.have(count if x is objects[0] else 0)
+        self.prepared.write(self.starts, counters)
+
+    def _prepare(self) -> None:
+        assert self.objects is not None
+        objects, points = self.objects, self.graph.points.columns
+        seeds, sown = None, self.starts is not None
+        writes = [w for x in self.lent for w in x.writes()]
+        writes += [
+            w for x in objects[sown:] if isinstance(x, Collection | Set) for w in x.cleared()
+        ]
+        if sown:
+            near = objects[0]
+            beside = [(near.columns[c].array, x) for c, x in self.seed.items() if c in near.columns]
+            columns = [(points[c].array, x) for c, x in self.seed.items()]
+            seeds = near.meta, near.columns["item"].array, beside, columns
+        self.prepared = self.graph.device.prepared(writes, seeds)
 
 
-@contextmanager
 def workspace(
-    graph: Graph, name: str, make: Callable[[], Any], edges: Specs | None = None, **points: Any
-) -> Iterator[Any]:
-    """Have columns and other objects for the time of a ``with`` block.
+    graph: Graph, name: str, make: Callable[[], Any], edges: Specs | None = None,
+    starts: Any = None, seed: Mapping[str, Any] | None = None, **points: Any,
+) -> Workspace:  # fmt: skip
+    """Have columns and other objects for the time of a ``with`` block, which gets the objects.
 
     The graph keeps those of one algorithm for the next call: then neither memory is allocated nor a
     launch bound.
@@ -43,44 +134,21 @@ def workspace(
         too, and the rows of sets alone.
     edges : dict of str to (dtype, fill), optional
         Columns of the edges.
+    starts : array of int32, optional
+        Points that the first of the objects, a collection, begins with.
+    seed : dict of str to number, optional
+        What columns of these points hold then, and columns of the collection of the same names.
     **points : (dtype, fill)
         Columns of the points.
-
-    Yields
-    ------
-    list
-        What ``make`` gave, now or before.
     """
-    key = name, *((c, str(np.dtype(t))) for c, (t, _) in {**points, **(edges or {})}.items())
-    kept = graph.kept.pop(key, None)  # nobody else has it meanwhile
+    key = name, starts is None, *points.items(), *(edges or {}).items()
+    kept: Workspace | None = graph.kept.pop(key, None)  # nobody else has it meanwhile
     for other in graph.kept.keys() - {SMALL}:
         del graph.kept[other]
-    specs = {"points": points, "edges": edges or {}}
-    lent = kept.lent if kept else [graph.tables[t].lent(**s) for t, s in specs.items() if s]
-    fits = all(x.fits() for x in lent)
-    for x, spec in zip(lent, (s for s in specs.values() if s), strict=True):
-        x.specs = spec
-    with ExitStack() as stack:
-        if kept and fits:
-            objects = kept.objects
-            writes: list[tuple[Any, Any]] = []
-            for x in lent:
-                writes += x.take_back()
-                stack.push(x)
-            for x in objects:
-                if isinstance(x, Collection):
-                    writes += x.cleared()
-            graph.device.put(*writes)
-        else:
-            for x in lent:
-                stack.enter_context(x)
-            objects = make()
-        yield objects
-        for x in objects:
-            if isinstance(x, Set):
-                x.reset()
-    if len(graph.points) <= LARGEST:
-        graph.kept[key] = Kept(lent, objects)
+    if kept is None:
+        kept = Workspace(graph, key, make, {"points": points, "edges": edges or {}}, seed or {})
+    kept.starts = starts
+    return kept
 
 
 @contextmanager

@@ -37,6 +37,7 @@ STEP = 4  # delta there, in the place of EDGES
 FEW = 16  # what is left has a 16th of the edges: from then on
 WIDE = 8  # delta is so many times as large
 BUCKETS = 32  # or that many limits
+NOWHERE = np.zeros(0, np.int32)  # no targets
 
 
 class Sssp(NamedTuple):
@@ -259,7 +260,7 @@ def sssp(
         If the distance of a point that can be reached does not fit its type.
     """
     starts = source_ids(graph, source)
-    goals = source_ids(graph, [] if targets is None else targets, "target")
+    goals = NOWHERE if targets is None else source_ids(graph, targets, "target")
     if "weight" not in graph.edges.columns:
         raise ValueError("sssp needs edge weights: give weight= when the graph is made")
     if cutoff is not None and not cutoff >= 0:
@@ -282,12 +283,10 @@ def sssp(
         lists = [Collection(graph.points, capacity=n, dist=dtype) for _ in range(4)]
         return [*lists, cell, Collection(graph.points), Flag(graph), Flag(graph)]
 
-    with workspace(graph, "sssp", make, edges, **names) as objects:
+    with workspace(graph, "sssp", make, edges, starts, {"dist": 0}, **names) as objects:
         if weight is not None:
             graph.edges.weight[:] = weight
         near, aims, lost = objects[0], objects[5], objects[7]
-        graph.points.dist[starts] = 0
-        near.extend(starts, dist=dtype.type(0))
         if len(goals):
             aims.extend(goals)
         limits = delta * STEP / EDGES, delta * WIDE if dense else delta

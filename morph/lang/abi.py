@@ -215,6 +215,7 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         Field("cursor", "i64*", "cursor"),  # the team's work-sharing words, zero between launches
         Field("state", "i64*", "state"),  # State; null unless fused
         Field("hubs", "i64*", "hubs"),  # the list of long rows; see kernels/balance.h
+        Field("report", "i64*", "report"),  # status and state for the host's eyes; may be null
     )
     if together(unit):
         common += (Field("lost", "u32*", "lost"),)  # one bit per item that does not claim again

@@ -238,7 +238,8 @@ def _settle(e: Emission) -> None:
     if e.locks:
         e.put("    store(a.status + LOCKS, -1 - t.launch);")
     for i, (n, _) in enumerate(e.unit.state):
-        e.put(f"    store(a.state + VARS + {i}, i64(to_bits(t.{e.names.member(n)})));")
+        e.put(f"    end_with(a, {i}, i64(to_bits(t.{e.names.member(n)})));")
+    e.put(f"    report(a, {'t.round' if e.claims else '0'});")
     for f in sorted(e.sets):
         e.put(f"    rest_flag(a.{cname(f)}_flag, t.{cname(f)}_turn);")
     if e.claims:

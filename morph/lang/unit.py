@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import weakref
 from collections.abc import Callable
-from operator import is_
+from operator import is_, itemgetter
 from typing import Any, TypeVar
 
 from morph.lang import ir
@@ -40,15 +40,21 @@ class Names:
 
     def __init__(self, home: dict[str, Any]) -> None:
         self.home, self.names, self.values = home, list[str](), list[Any]()
+        self.now: Callable[[Any], Any] = tuple
 
     def add(self, name: str, value: Any) -> None:
         """Note one more."""
         self.names.append(name)
         self.values.append(value)
+        # of a single one, itemgetter would give no tuple
+        self.now = itemgetter(*self.names, self.names[0])
 
     def hold(self) -> bool:
         """Whether all have their values still."""
-        return all(map(is_, map(self.home.get, self.names), self.values))
+        try:
+            return all(map(is_, self.now(self.home), self.values))
+        except KeyError:
+            return False
 
 
 class Builder:

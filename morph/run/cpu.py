@@ -31,7 +31,7 @@ class Launch:
         self._words: Words | None = None
         self._address = 0
 
-    def __call__(self, words: Words, items: int) -> None:
+    def __call__(self, words: Words, items: int, alone: bool = False) -> None:
         """Run the unit.
 
         Parameters
@@ -40,6 +40,8 @@ class Launch:
             The arguments, in the order of `morph.lang.abi.fields`; C-contiguous.
         items : int
             At least as many as any step of the unit has.
+        alone : bool
+            As the threads in ``words`` say, too.
         """
         if words is not self._words:
             self._words, self._address = words, words.ctypes.data

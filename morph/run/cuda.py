@@ -61,7 +61,7 @@ class Launch:
         address = ctypes.addressof(self._parameters)
         self._pointers = (address,) if cooperative else (address, 0)
 
-    def __call__(self, words: Words, items: int) -> None:
+    def __call__(self, words: Words, items: int, alone: bool = False) -> None:
         """Launch the unit; it runs asynchronously.
 
         Parameters
@@ -70,6 +70,8 @@ class Launch:
             The arguments, in the order of `morph.lang.abi.fields`; C-contiguous.  Copied.
         items : int
             At least as many as any step of the unit has.
+        alone : bool
+            By one block, whose threads need not wait for others.
         """
         if words is not self._words:
             self._words = words
@@ -77,12 +79,12 @@ class Launch:
         if self._current_context() != self._context:
             with self._device:
                 self._set_context(self._context)  # a new thread has none
-                self._start(items)
+                self._start(items, alone)
         else:
-            self._start(items)
+            self._start(items, alone)
 
-    def _start(self, items: int) -> None:
-        wanted = max(-(-items * self._lanes // BLOCK), self._least)
+    def _start(self, items: int, alone: bool) -> None:
+        wanted = 1 if alone else max(-(-items * self._lanes // BLOCK), self._least)
         blocks = self._blocks if wanted > self._blocks else wanted
         stream = self._current_stream().ptr
         if _streams.setdefault(self._device.id, stream) != stream:

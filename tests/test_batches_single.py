@@ -1,0 +1,46 @@
+"""Batches of a single change, which travels as arguments of its launch."""
+
+import numpy as np
+import pytest
+
+import morph
+from morph import changes, direct, validate
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_a_single_change_is_as_the_long_way_has_it(monkeypatch, directed):
+    monkeypatch.setattr(changes, "SHARE", 0)  # small graphs, too, are changed in place
+    rng = np.random.default_rng(4)
+    src, dst = rng.integers(0, 9, (2, 60))
+    graphs = [
+        morph.Graph.from_edges(src, dst, weight=src / 2, n=9, symmetrize=not directed, device="cpu")
+        for _ in range(2)
+    ]
+    ways, later = (direct.plain, lambda *_: None), []
+    graphs[0].adjacency("in" if directed else "out"), graphs[0].adjacency("out")
+    odd = [np.array([x]) for x in (-1, 9, 2**40, np.uint64(2**63 + 1), np.int8(3), -(2**63))]
+    for k in range(150):
+        e, u, v = (rng.integers(0, most, 1) for most in (len(graphs[0].edges), 9, 9))
+        if k % 9 == 0:
+            u, e = (odd[rng.integers(len(odd))] for _ in range(2))
+        w = rng.choice(np.array([0, 1.5, -1, np.nan][: 4 - k % 2]), 1)
+        w = w.astype(rng.choice([np.float32, np.float64]))
+        change = [{"inserts": (u, v, w)}, {"deletes": e}, {"deletes": (u, v)},
+                  {"updates": (e, w)}, {"updates": (u, v, w)}][k % 5]  # fmt: skip
+        done = []
+        for g, way in zip(graphs, ways, strict=True):
+            monkeypatch.setattr(direct, "plain", way)
+            try:
+                done.append(g.apply(**change, nonnegative=k % 2 == 0))
+            except (TypeError, ValueError, OverflowError) as error:
+                done.append(str(error))
+        tables = [[c.array.tolist() for c in (g.edges.src, g.edges.dst, g.edges.weight)]
+                  for g in graphs]  # fmt: skip
+        assert str(tables[0]) == str(tables[1])
+        later += [done] if rng.random() < 0.5 else []  # some results are asked for when others came
+    names = ("inserted", "deleted", "deleted_src", "deleted_dst", "deleted_weight", "updated")
+    names += ("old_weight", "new_weight")
+    for done in later:
+        told = [x if isinstance(x, str) else [getattr(x, n).tolist() for n in names] for x in done]
+        assert str(told[0]) == str(told[1])
+    validate.index(graphs[0])

@@ -1,0 +1,81 @@
+"""What is written to a GPU by one kernel, here run thread by thread on the host."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from morph import words
+from morph.build import cpu
+
+BLOCK, BLOCKS = 4, 3
+SHIM = """
+struct Place { unsigned x; };
+static Place blockIdx, threadIdx, blockDim, gridDim;
+#define __global__
+#define __grid_constant__
+"""
+RUN = """
+extern "C" __attribute__((visibility("default"))) void run(const Commands* a, unsigned blocks, unsigned threads) {
+    gridDim.x = blocks, blockDim.x = threads;
+    for (blockIdx.x = blocks; blockIdx.x-- > 0;)
+        for (threadIdx.x = threads; threadIdx.x-- > 0;) put(*a);
+}
+"""  # noqa: E501
+
+
+class There(np.ndarray):
+    """An array whose address is asked for as CuPy's is."""
+
+    __cuda_array_interface__ = None
+
+    @property
+    def data(self):
+        return self
+
+    @property
+    def ptr(self):
+        return self.__array_interface__["data"][0]
+
+
+class Here:
+    """What launches the kernel."""
+
+    def __init__(self):
+        self.lib = ctypes.CDLL(str(cpu.build(SHIM + words.TEXT + RUN, name="put")))
+
+    def start(self, c):
+        c.arguments[0] = c.n
+        blocks = min(-(-c.largest // BLOCK), BLOCKS)
+        self.lib.run(ctypes.c_void_p(c.arguments.ctypes.data), blocks, BLOCK)
+
+
+def made(n, dtype):
+    return np.full(n, 99, dtype).view(There)
+
+
+@pytest.mark.parametrize("rows", [[3], [], [0, 17, 49], [49, 1, 2, 48]])
+def test_rows_that_something_begins_with_are_written_last(rows):
+    dist, before, item = made(50, np.uint32), made(50, np.int16), made(50, np.int32)
+    beside, own, meta = made(50, np.float64), made(50, np.int32), made(8, np.int64)
+    fills = [(dist, 2**32 - 1), (before, -1), (own, words.IOTA)]
+    seeds = words.Seeds(meta, item, [(beside, 0.5)], [(dist, 7), (before, 5)])
+    prepared = words.Prepared(Here(), fills, seeds)
+    assert prepared.fits
+    for _ in range(2):
+        for a in (dist, before, item, beside, own, meta):
+            a[:] = 42
+        prepared.write(np.array(rows, np.int32), np.arange(8) + len(rows))
+        expected = np.full(50, 2**32 - 1)
+        expected[rows] = 7
+        assert dist.tolist() == expected.tolist()
+        assert before.tolist() == [5 if i in rows else -1 for i in range(50)]
+        assert own.tolist() == list(range(50))
+        assert meta.tolist() == [k + len(rows) for k in range(8)]
+        assert item.tolist() == rows + [42] * (50 - len(rows))
+        assert beside.tolist() == [0.5] * len(rows) + [42] * (50 - len(rows))
+
+
+def test_what_does_not_fit_in_one_launch_is_said_to():
+    many = [(made(5, np.int32), k) for k in range(words.COMMANDS + 1)]
+    assert not words.Prepared(Here(), many, None).fits
