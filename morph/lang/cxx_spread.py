@@ -81,7 +81,16 @@ class Entry(Body):
 
     def load(self, p: ir.Place) -> str:
         """A value, which may have been read before."""
+        self.item = ""  # whoever runs the entry has another item
         return f"{p.column}_early_" if of_edge(p, self.loop, self.early) else super().load(p)
+
+    def _effect(self, e: ir.Expr) -> str:
+        """What changes a place that few may want, while few items are run."""
+        text = super()._effect(e)
+        if self.ahead is None or not isinstance(e, ir.Atomic) or e.op not in ("min", "max"):
+            return text
+        place = self.address(e.place)
+        return text.replace(f"({place}", f"(few(it.ahead, {place})", 1)
 
     def _make(self, makes: list[tuple[str, ir.New | ir.NewRows | ir.Add]]) -> None:
         """Lay down what can wait; the rest as ever."""
@@ -347,7 +356,7 @@ def _rooms(e: Emission, kernel: str) -> list[str]:
 def _room_ahead(e: Emission, s: ir.Foreach) -> list[str]:
     """Where a step that runs ahead finds its list, and the free room behind the items."""
     if s.kernel not in e.ahead:
-        return ["    static constexpr bool AHEAD = false;"]
+        return ["    static constexpr bool AHEAD = false, ROWS_AHEAD = false;"]
     meta = [f"    return {e.names.base(s.slot)}_meta;"]
     return [
         "    static constexpr bool AHEAD = true;  // may run what it adds",
@@ -357,7 +366,46 @@ def _room_ahead(e: Emission, s: ir.Foreach) -> list[str]:
         "    MORPH_FN i64 behind(const Args& a, const Run& t) const {",
         *(f"    {x}" for x in e.way([f"    return {e.names.extent(s.slot)[1]};"], "t")),
         "    }",
+        *_rows_ahead(e, s),
     ]
+
+
+def _rows_ahead(e: Emission, s: ir.Foreach) -> list[str]:
+    """Where the row of an item lies that an entry adds: if all add where they lead, and go on so."""
+    k, loop = e.kernels[s.kernel], e.spreads[s.kernel].loop
+    assert k.ahead is not None
+    nodes = list(ir.walk(k.body))
+    adds = [n for n in nodes if isinstance(n, ir.Add) and n.slot == k.ahead[0]]
+    leads = [n for n in nodes if isinstance(n, ir.Assign) and n.name == getattr(loop, "var", None)]
+    known = isinstance(loop, ir.ForEdges) and loop.start is None and not leads
+    for n in adds:
+        item = dict(n.values)["item"]
+        known = known and isinstance(item, ir.Var) and item.name == loop.var
+    if not (isinstance(loop, ir.ForEdges) and known and _is_item(k, s.slot, loop.point)):
+        return ["    static constexpr bool ROWS_AHEAD = false;"]
+    row = f"{_offset(loop)}, r.end"
+    return [
+        "    static constexpr bool ROWS_AHEAD = true;  // and knows their rows",
+        "    template <class T> MORPH_FN Entries row_of(const Args& a, const T& r) const {",
+        f"        return {{row_begin({row}), row_end({row})}};",
+        "    }",
+    ]
+
+
+def _is_item(k: ir.Kernel, slot: str, point: ir.Expr) -> bool:
+    """Whether a point is the one that an entry of a list stands for."""
+    item, given = k.params[0], dict[str, list[ir.Expr]]()
+    for n in ir.walk(k.body):
+        if isinstance(n, ir.Assign):
+            given.setdefault(n.name, []).append(n.value)
+    while isinstance(point, ir.Var) and len(given.get(point.name, ())) == 1:
+        point = given[point.name][0]
+    if isinstance(point, ir.Load):
+        place = point.place
+        row = isinstance(place.row, ir.Var) and place.row.name == item[0]
+        return row and item[0] not in given and (place.slot, place.column) == (slot, "item")
+    plain = item[1] != Handle(slot)  # what it is called with is the point
+    return plain and isinstance(point, ir.Var) and point.name == item[0] and item[0] not in given
 
 
 def _sweeps(e: Emission, s: ir.Foreach, spread: Spread) -> list[str]:
