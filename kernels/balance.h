@@ -166,12 +166,12 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, i32 size, 
 }
 
 // Tiles of 1 to 8 items, while not all warps have one (each costs a few atomics on the same words), then
-// of as many as leave none without.
+// of as many as leave none without.  Items that run ahead become more, so their tiles begin with 1 or 2.
 template <class A, class R, class Step>
 MORPH_FN void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) {
     i64 warps = t.threads / 32, all = (last - first + warps - 1) / warps;
     i64 few = (8 * (last - first) + warps - 1) / warps;
-    i32 size = all > 8 ? i32(min_of(all, i64(32))) : i32(min_of(few, i64(8)));
+    i32 size = all > 8 ? i32(min_of(all, i64(32))) : i32(max_of(all, min_of(few, i64(Step::AHEAD ? 2 : 8))));
     if (first >= last) return;
     Runner<Step> by(a, t, s, min_of((last - first + size - 1) / size, warps));
     for (i64 base = first + warp_id() * size; base < last; base += warps * size) {

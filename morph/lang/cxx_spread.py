@@ -15,6 +15,7 @@ from morph.lang.abi import CTYPE, cname
 from morph.lang.cxx import Names, constant
 from morph.lang.cxx_stmt import Body
 from morph.lang.cxx_stock import take_all
+from morph.lang.flow import given_a_value
 from morph.lang.spread import LISTS, LOOPS, Loop, Spread, bound, staged
 from morph.lang.types import Column, Handle, Object, Scalar, Type
 
@@ -371,17 +372,23 @@ def _room_ahead(e: Emission, s: ir.Foreach) -> list[str]:
 
 
 def _rows_ahead(e: Emission, s: ir.Foreach) -> list[str]:
-    """Where the row of an item lies that an entry adds: if all add where they lead, and go on so."""
+    """Where the row of an item lies that an entry adds, if that is known as soon as it leads there.
+
+    Whatever is added is where the entry leads, and an item goes through its own row.
+    """
     k, loop = e.kernels[s.kernel], e.spreads[s.kernel].loop
-    assert k.ahead is not None
-    nodes = list(ir.walk(k.body))
-    adds = [n for n in nodes if isinstance(n, ir.Add) and n.slot == k.ahead[0]]
-    leads = [n for n in nodes if isinstance(n, ir.Assign) and n.name == getattr(loop, "var", None)]
-    known = isinstance(loop, ir.ForEdges) and loop.start is None and not leads
-    for n in adds:
-        item = dict(n.values)["item"]
-        known = known and isinstance(item, ir.Var) and item.name == loop.var
-    if not (isinstance(loop, ir.ForEdges) and known and _is_item(k, s.slot, loop.point)):
+    adds = [
+        n for n in ir.walk(k.body) if isinstance(n, ir.Add) and k.ahead and n.slot == k.ahead[0]
+    ]
+    items = [dict(n.values)["item"] for n in adds]
+    if not (
+        isinstance(loop, ir.ForEdges)
+        and loop.start is None
+        and loop.var not in given_a_value(loop.body)
+        and all(isinstance(x, ir.Var) and x.name == loop.var for x in items)
+        and (s.slot, "item") in e.standing[k.name]
+        and _is_item(k, s.slot, loop.point)
+    ):
         return ["    static constexpr bool ROWS_AHEAD = false;"]
     row = f"{_offset(loop)}, r.end"
     return [
@@ -393,19 +400,21 @@ def _rows_ahead(e: Emission, s: ir.Foreach) -> list[str]:
 
 
 def _is_item(k: ir.Kernel, slot: str, point: ir.Expr) -> bool:
-    """Whether a point is the one that an entry of a list stands for."""
-    item, given = k.params[0], dict[str, list[ir.Expr]]()
+    """Whether a point is the one that the kernel's item, an entry of a list, stands for."""
+    (item, kind), given = k.params[0], dict[str, list[ir.Expr]]()
     for n in ir.walk(k.body):
         if isinstance(n, ir.Assign):
             given.setdefault(n.name, []).append(n.value)
+    others = given_a_value(k.body) - given.keys()
     while isinstance(point, ir.Var) and len(given.get(point.name, ())) == 1:
+        if point.name in others:
+            return False
         point = given[point.name][0]
     if isinstance(point, ir.Load):
-        place = point.place
-        row = isinstance(place.row, ir.Var) and place.row.name == item[0]
-        return row and item[0] not in given and (place.slot, place.column) == (slot, "item")
-    plain = item[1] != Handle(slot)  # what it is called with is the point
-    return plain and isinstance(point, ir.Var) and point.name == item[0] and item[0] not in given
+        row = point.place.row
+        its = (point.place.slot, point.place.column) == (slot, "item")
+        return its and isinstance(row, ir.Var) and row.name == item
+    return kind != Handle(slot) and isinstance(point, ir.Var) and point.name == item
 
 
 def _sweeps(e: Emission, s: ir.Foreach, spread: Spread) -> list[str]:

@@ -122,7 +122,8 @@ def standing(unit: ir.Unit, ahead: Iterable[str]) -> dict[str, Columns]:
     items of the list itself are there since the last barrier.
     """
     nodes = list(ir.walk((unit.funcs, unit.blocks)))
-    written = changed(unit, (n for n in nodes if isinstance(n, ir.Write | ir.Atomic | ir.LockPlace)))
+    writes = (n for n in nodes if isinstance(n, ir.Write | ir.Atomic | ir.LockPlace))
+    written = changed(unit, writes)
     stores, funcs = {s.slot: s for s in unit.stores}, {f.name: f for f in unit.funcs}
     found: dict[str, Columns] = {}
     for s in nodes:
