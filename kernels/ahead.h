@@ -11,12 +11,13 @@
 // finds it: from then on its warp or thread lays nothing into the queue, and in a replay nobody runs ahead.
 
 #if defined(MORPH_FAULTS)  // tests: small lists have room
-constexpr i32 AHEAD = 3, AHEAD_ROOM = 2, AHEAD_MOST = 8;
+constexpr i32 AHEAD = 3, AHEAD_ROOM = 2, AHEAD_MOST = 8, TURN_ROW = 3;
 constexpr i64 ALONE_AHEAD = 3;
 #elif defined(__CUDACC__)
-constexpr i32 AHEAD = 8;        // tiles that a warp runs so
+constexpr i32 AHEAD = 16;       // rounds of entries that a warp runs so
 constexpr i32 AHEAD_ROOM = 32;  // of a queue: one of two that take turns
 constexpr i32 AHEAD_MOST = 8;   // items of a tile; if there are more, all warps have enough to do
+constexpr i32 TURN_ROW = 64;    // entries of a row whose item some lanes have for their own
 #else
 constexpr i32 AHEAD = 1024;          // items that a thread runs so
 constexpr i64 ALONE_AHEAD = 1 << 14;  // the same if others wait for it
@@ -25,15 +26,26 @@ constexpr i32 AHEAD_ROOM = 1 << 20;  // of a queue, at most
 
 #ifdef __CUDACC__
 
-// Where a warp lays what it adds.
+// Where a warp lays what it adds; beside it the rows of these items, if the step knows them (ROWS_AHEAD).
 struct Ahead {
-    i32 first = 0, room = 0;
+    struct Row {
+        i64 begin;
+        i32 size, item;  // if there are more entries, more than any turn has
+    };
+    i32 first = 0, room = 0, side = 0;
+    i32 item = -1;  // what the item itself is in the list, if that is known
+    Entries row;    // of what is added next, which is `to`; not looked at before it is added
+    i32 to = -1;
     static MORPH_FN i32& taken() {
         __shared__ i32 counts[256 / 32];
         return counts[threadIdx.x / 32];
     }
-    MORPH_FN void open(i32 at, i32 places) {  // by all lanes
-        first = at, room = places;
+    static MORPH_FN Row* rows(i32 side) {
+        __shared__ uint4 words[256 / 32][2 * AHEAD_ROOM];
+        return (Row*)words[threadIdx.x / 32] + side * AHEAD_ROOM;
+    }
+    MORPH_FN void open(i64 queue, i32 turn, i32 places) {  // by all lanes
+        first = i32(queue) + turn * AHEAD_ROOM, room = places, side = turn;
         if ((threadIdx.x & 31) == 0) taken() = 0;
         __syncwarp();
     }
@@ -46,7 +58,9 @@ struct Ahead {
     MORPH_FN i32 place() const {
         if (!room) return -1;
         i32 k = atomicAdd(&taken(), 1);
-        return k < room ? first + k : -1;
+        if (k >= room) return -1;
+        rows(side)[k] = {row.begin, i32(min_of(row.end - row.begin, i64(1 << 25))), to};
+        return first + k;
     }
 };
 
@@ -60,11 +74,83 @@ template <class A, class R, class Step> struct Queues {
     }
 };
 
+// What has been asked of memory: not later than here, however late it is looked at.
+template <class T> MORPH_FN T under_way(const T& x) {
+    union Words {
+        u32 word[sizeof(T) / 4];
+        T value;
+        MORPH_FN Words() {}
+    } all;
+    all.value = x;
+    MORPH_UNROLL_ALL for (i32 i = 0; i < i32(sizeof(T) / 4); i++) asm volatile("" : "+r"(all.word[i]));
+    return all.value;
+}
+
+// Whether a lane has an item that passes, of the first lanes' own.
+template <class A, class Step, class I> MORPH_FN bool open_turn(const A& a, const Step& s, I& it, i32 size) {
+    if (lane_id() >= size) return false;
+    if (s.open(a, it)) return true;
+    end_item(a, it);
+    return false;
+}
+
+// Runs a tile whose rows are known: each item has as many lanes as any other, so nothing has to be added up,
+// and where entries lead is on its way before the filter is asked.  A lone warp waits for every instruction.
+// `open` tells how many rounds it takes.
+template <class A, class R, class Step, class I, class Open>
+MORPH_FN void run_turn(const A& a, R& t, const Step& s, I& it, const Ahead::Row* rows, i32 size, Runner<Step>& by,
+                       const Open& open) {
+    i32 bits = __clz(size - 1) - 27, lanes = 1 << bits, whose = lane_id() >> bits, first = lane_id() & (lanes - 1);
+    Ahead::Row part = whose < size ? rows[whose] : Ahead::Row{0, 0, 0};
+    constexpr i32 MOST = Step::LIMIT ? TURN_ROW : 0;
+    i32 most = __reduce_max_sync(ALL_LANES, part.size), rounds = (most + lanes - 1) >> bits;
+    if (rounds > UNDER_WAY || most > MOST) {
+        open(UNDER_WAY);
+        return tile(a, t, s, it, open_turn(a, s, it, size), size, by);
+    }
+    typename Step::Reach next[UNDER_WAY]{};
+    part.begin += first, part.size -= first;  // this lane's first entry, and how many there are from it on
+    if (part.size > 0) next[0] = under_way(s.reach(a, part.begin));
+    if (rounds > 1) {
+        MORPH_UNROLL_ALL for (i32 j = 1; j < UNDER_WAY; j++)
+            if (j * lanes < part.size) next[j] = under_way(s.reach(a, part.begin + j * lanes));
+    }
+    open(rounds);
+    if (lane_id() < size) it.ahead.item = rows[lane_id()].item;
+    bool here = open_turn(a, s, it, size);
+    Entries row;
+    typename Step::Live live{};
+    typename Step::Rest rest{};
+    bool came = here && s.head(a, it, row, live, rest);
+    if (!here) it.failed = 0;  // it has ended; its lane helps
+    if (!(__ballot_sync(ALL_LANES, came) >> whose & 1)) part.size = 0;
+    typename Step::Live its = from_lane(live, whose);
+    if constexpr (Step::BATCHED) {
+        if (rounds && !by.has_room(a, s, rounds)) {
+            rounds = 0;
+            row = Entries();
+            if (came) row.begin = rows[lane_id()].begin, row.end = row.begin + rows[lane_id()].size;
+            park(a, t, s, row, live);
+        }
+    }
+    MORPH_UNROLL_NONE for (i32 j = 0; j < rounds; j++) {
+        typename Step::Reach reached = one_of_few(next, j);
+        typename Step::Sums sums;
+        if (j * lanes < part.size) {
+            bearer(by, it).ahead.row = under_way(s.row_of(a, reached));
+            bearer(by, it).ahead.to = reached.end;
+            s.entry(a, bearer(by, it), its, reached, sums);
+        }
+        __syncwarp();
+    }
+    end_item(a, it);
+}
+
 // Runs what lies in the first queue, where `by` or `it` has laid it, and what follows from that.
 template <class A, class R, class Step, class I>
 MORPH_FN void run_queue(const A& a, R& t, const Step& s, I& it, i64 queue, i32 depth, bool failed, Runner<Step>& by) {
     i32 turn = 0;
-    for (i32 n = bearer(by, it).ahead.size(); n; depth--) {
+    for (i32 n = bearer(by, it).ahead.size(); n;) {
         I next(a, t, queue + turn * AHEAD_ROOM + lane_id());
         if (by.it.failed) {
             if (lane_id() < n) leave(a.status, a.pending, next);
@@ -72,10 +158,16 @@ MORPH_FN void run_queue(const A& a, R& t, const Step& s, I& it, i64 queue, i32 d
         }
         turn ^= 1;
         Ahead& added = bearer(by, next).ahead;
-        added.open(i32(queue) + turn * AHEAD_ROOM, depth > 1 && !failed ? AHEAD_ROOM : 0);
-        bool here = lane_id() < n && s.open(a, next);
-        if (lane_id() < n && !here) end_item(a, next);
-        tile(a, t, s, next, here, n, by);
+        auto open = [&](i32 rounds) {
+            depth -= max_of(rounds, 1);
+            added.open(queue, turn, depth > 0 && !failed ? AHEAD_ROOM : 0);
+        };
+        if constexpr (Step::ROWS_AHEAD) {
+            run_turn(a, t, s, next, Ahead::rows(turn ^ 1), n, by, open);
+        } else {
+            open(1);
+            tile(a, t, s, next, open_turn(a, s, next, n), n, by);
+        }
         failed |= __any_sync(ALL_LANES, next.failed | by.it.failed);
         n = added.size();
     }
@@ -87,7 +179,7 @@ MORPH_FN void run_ahead(const A& a, R& t, const Step& s, I& it, bool mine, i32 s
                         Runner<Step>& by) {
     Queues<A, R, Step> queues(a, t, s, last, number);
     i32 depth = size <= AHEAD_MOST ? queues.depth : 0;
-    bearer(by, it).ahead.open(i32(queues.first), depth ? AHEAD_ROOM : 0);
+    bearer(by, it).ahead.open(queues.first, 0, depth ? AHEAD_ROOM : 0);
     tile(a, t, s, it, mine && open(a, t, s, it), size, by);
     run_queue(a, t, s, it, queues.first, depth, __any_sync(ALL_LANES, it.failed | by.it.failed), by);
 }
@@ -95,7 +187,7 @@ MORPH_FN void run_ahead(const A& a, R& t, const Step& s, I& it, bool mine, i32 s
 // The same for what a warp adds while it runs its part of the rows that all share.
 template <class A, class R, class Step> MORPH_FN void open_queue(const A& a, const R& t, const Step& s, Runner<Step>& by) {
     Queues<A, R, Step> queues(a, t, s, s.behind(a, t), warp_id());
-    by.it.ahead.open(i32(queues.first), queues.depth ? AHEAD_ROOM : 0);
+    by.it.ahead.open(queues.first, 0, queues.depth ? AHEAD_ROOM : 0);
 }
 template <class A, class R, class Step> MORPH_FN void end_queue(const A& a, R& t, const Step& s, Runner<Step>& by) {
     Queues<A, R, Step> queues(a, t, s, s.behind(a, t), warp_id());
@@ -151,6 +243,39 @@ MORPH_LOOP void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last)
 }
 
 #endif
+
+// A place that an entry lowers or raises: while few items are run it is not asked first whether that does anything.
+#ifdef __CUDACC__
+template <class T> struct Few {
+    T* p;
+    bool few;
+};
+template <class T> MORPH_FN Few<T> few(const Ahead& queue, T* p) { return {p, queue.room != 0}; }
+template <class T> MORPH_FN T at_once(Min, T* p, T v) { return fetch(Min(), p, v); }
+template <class T> MORPH_FN T at_once(Max, T* p, T v) { return fetch(Max(), p, v); }
+#define MORPH_AT_ONCE(T)                                                   \
+    MORPH_FN T at_once(Min, T* p, T v) { return atomicMin(p, v); }         \
+    MORPH_FN T at_once(Max, T* p, T v) { return atomicMax(p, v); }
+MORPH_AT_ONCE(i32)
+MORPH_AT_ONCE(u32)
+MORPH_AT_ONCE(i64)
+MORPH_AT_ONCE(u64)
+template <class Op, class T> MORPH_FN T fetch(Op op, Few<T> x, T v) {
+    return x.few ? at_once(op, x.p, v) : fetch(op, x.p, v);
+}
+MORPH_ATOMIC_AT(atomic_min, Min, Few<T>)
+MORPH_ATOMIC_AT(atomic_max, Max, Few<T>)
+#else
+template <class T> MORPH_FN T* few(const Ahead&, T* p) { return p; }
+#endif
+
+// What an item is in its list.
+template <class C> MORPH_FN i32 item_of(const Ahead& queue, const C& column, i64 row) {
+#ifdef __CUDACC__
+    if (queue.item >= 0) return queue.item;
+#endif
+    return column.get(row);
+}
 
 // A place for what is added: in the queue, or in the list.
 struct Place {

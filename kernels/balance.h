@@ -101,6 +101,14 @@ template <class Step, class I> MORPH_FN I& bearer(Runner<Step>& by, I& it) {
     else return it;
 }
 
+// Has the row of what an entry may lay into a queue under way; `it` is of whoever runs the entry.
+template <class A, class Step, class I, class Reach>
+MORPH_FN void lead_on(const A& a, const Step& s, I& it, const Reach& reached, bool runs) {
+    if (!runs || !it.ahead.room) return;
+    it.ahead.row = s.row_of(a, reached);
+    it.ahead.to = reached.end;
+}
+
 // Runs the items of a warp's first `size` lanes: those that have one that passed are `here`.
 template <class A, class R, class Step, class I>
 MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, i32 size, Runner<Step>& by) {
@@ -140,6 +148,7 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, i32 size, 
             i32 whose = one_of_few(owner, at);
             typename Step::Live its = from_lane(live, whose);
             typename Step::Sums sums;
+            if constexpr (Step::ROWS_AHEAD) lead_on(a, s, bearer(by, it), reached, i < all);
             if (i < all) s.entry(a, bearer(by, it), its, reached, sums);
             __syncwarp();
             if constexpr (Step::WHOLE) {
@@ -157,12 +166,12 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, i32 size, 
 }
 
 // Tiles of 1 to 8 items, while not all warps have one (each costs a few atomics on the same words), then
-// of as many as leave none without.
+// of as many as leave none without.  Items that run ahead become more, so their tiles begin with 1 or 2.
 template <class A, class R, class Step>
 MORPH_FN void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) {
     i64 warps = t.threads / 32, all = (last - first + warps - 1) / warps;
     i64 few = (8 * (last - first) + warps - 1) / warps;
-    i32 size = all > 8 ? i32(min_of(all, i64(32))) : i32(min_of(few, i64(8)));
+    i32 size = all > 8 ? i32(min_of(all, i64(32))) : i32(max_of(all, min_of(few, i64(Step::AHEAD ? 2 : 8))));
     if (first >= last) return;
     Runner<Step> by(a, t, s, min_of((last - first + size - 1) / size, warps));
     for (i64 base = first + warp_id() * size; base < last; base += warps * size) {
@@ -228,6 +237,7 @@ template <class A, class R, class Step> MORPH_FN void run_listed(const A& a, R& 
                 }
             }
             typename Step::Reach reached = one_of_few(next, at);
+            if constexpr (Step::ROWS_AHEAD) lead_on(a, s, by.it, reached, k < end);
             if (k < end) s.entry(a, by.it, live, reached, sums);
             __syncwarp();
         }

@@ -59,20 +59,20 @@ template <class Step> struct Runner {
     MORPH_FN i64 apart(i64* meta, i32 each) const {
         return late ? left(meta) / SHARED_OUT : 32 * sharers * share(meta, each);
     }
-    // Whether there is room for an entry of each lane.
-    template <class A> MORPH_FN bool has_room(const A& a, const Step& s) {
+    // Whether there is room for an entry of each lane, or for several.
+    template <class A> MORPH_FN bool has_room(const A& a, const Step& s, i32 entries = 1) {
         bool lacks = it.failed;
-        s.rooms(a, it, [&](i64*, i32& room, i32 each, i32) { lacks |= room < each; });
-        return !__any_sync(ALL_LANES, lacks) || (!it.failed && more_room(a, s));
+        s.rooms(a, it, [&](i64*, i32& room, i32 each, i32) { lacks |= room < each * entries; });
+        return !__any_sync(ALL_LANES, lacks) || (!it.failed && more_room(a, s, entries));
     }
-    template <class A> MORPH_FN bool more_room(const A& a, const Step& s) {  // lane n asks store n
+    template <class A> MORPH_FN bool more_room(const A& a, const Step& s, i32 entries) {  // lane n asks store n
         i64 *at = nullptr, aside = 0;
         i32 n = 0, blame = 0, held = 0, least = 0, most = 0;
         s.rooms(a, it, [&](i64* meta, i32& room, i32 each, i32 number) {
             i32 all = sum_of_lanes(room);
             if (lane_id() == n++) {
-                at = meta, blame = number, held = all, least = 32 * each - all;
-                most = least + 32 * each * (BATCH - 1), aside = apart(meta, each);
+                at = meta, blame = number, held = all, least = 32 * each * entries - all;
+                most = max_of(32 * each * BATCH - all, least), aside = apart(meta, each);
             }
         });
         bool none = false;
@@ -85,7 +85,7 @@ template <class Step> struct Runner {
             i32 all = __shfl_sync(ALL_LANES, held, n++);
             room = all / 32 + (lane_id() < all % 32);
         });
-        s.carry(a, it, BATCH);
+        s.carry(a, it, max_of(BATCH, entries));
         u32 those = __ballot_sync(ALL_LANES, none);
         if (those) it.failed = __shfl_sync(ALL_LANES, blame, __ffs(those) - 1) + 1;
         return !those;

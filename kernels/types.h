@@ -12,6 +12,7 @@
 #define MORPH_BODY MORPH_FN
 #define MORPH_UNROLL _Pragma("unroll 4")
 #define MORPH_UNROLL_ALL _Pragma("unroll")
+#define MORPH_UNROLL_NONE _Pragma("unroll 1")
 #else
 #define MORPH_FN inline
 #define MORPH_HOT inline __attribute__((always_inline))  // so that an item and its room are registers

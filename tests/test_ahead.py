@@ -187,6 +187,100 @@ def test_a_long_row_whose_item_lay_in_a_queue(where, capacity):
     assert set(found[10 + many : 10 + 2 * many]) == {2}
 
 
+@pytest.mark.parametrize("where", WHERE)
+def test_rows_of_every_length_in_a_queue(where):
+    """A path; point k of it has so many leaves, from each of which one more point is reached."""
+    leaves = [0, 1, 2, 3, 4, 5, 0, 7, 31, 32, 0, 33, 62, 63, 64, 65, 0, 127, 128, 130, 300, 1]
+    ends, n = [], len(leaves)
+    for k, many in enumerate(leaves):
+        ends += [(k, k + 1)] if k + 1 < len(leaves) else []
+        for _ in range(many):
+            ends += [(k, n), (n, n + 1)]
+            n += 2
+    case = n, sorted(ends)
+    weight = np.arange(len(ends)) * 7 % 5
+    for capacity in (40, n):
+        assert level(where, case, capacity=capacity) == _relaxed(case, np.ones(len(ends), int))
+        assert length(where, case, capacity=capacity) == _relaxed(case, weight)
+    for program in (levels, lengths):
+        assert "ROWS_AHEAD = true" in program.source()
+
+
+@morph.kernel
+def marks(entry, following):
+    p, before = entry.item, entry.dist
+    entry.twice = i64(-1)
+    for t in p.outnbrs:
+        d = before + 1
+        if atomic_min(t.dist, d) > d:
+            following.add(t, dist=d, twice=0)
+
+
+@morph.program
+def marked(current, following):
+    while not current.empty:
+        morph.foreach(current, marks, following, ahead=following,
+                      where=lambda e: e.twice == 0 and e.dist == e.item.dist)  # fmt: skip
+        current, following = following, current
+        following.clear()
+
+
+def test_columns_of_the_list_that_are_written(target):
+    """They are read anew; the others stand still, since whoever runs an item has laid it there."""
+
+    def run():
+        g = graph(target, (50, [(k, k + 1) for k in range(49)]))
+        g.points.add("dist", i32, fill=FAR)
+        g.points[0].dist = 0
+        pair = [morph.Collection(g.points, capacity=60, dist=i32, twice=i64) for _ in range(2)]
+        pair[0].add(0, dist=0, twice=0)
+        marked(*pair)
+        return host(g.points.dist).tolist()
+
+    assert all(found == list(range(50)) for found in everywhere(target, run))
+    if target == "cpu":
+        text = marked.source()
+        assert "current_dist.settled()" in text and "current_twice.settled()" not in text
+
+
+@morph.kernel
+def hop(p, following):
+    near = p.dist + 1
+    for t in p.outnbrs:
+        if atomic_min(t.beyond.dist, near) > near:
+            following.add(t.beyond)
+
+
+@morph.program
+def hops(current, following):
+    while not current.empty:
+        morph.foreach(current, hop, following, ahead=following)
+        current, following = following, current
+        following.clear()
+
+
+def test_items_that_are_not_where_entries_lead(target):
+    """Their rows are not known when they are added."""
+
+    def run():
+        n = 60
+        g = graph(target, (n, [(k, (k + j) % n) for k in range(n) for j in (1, 2)]))
+        g.points.add("dist", i64, fill=FAR)
+        g.points.add("beyond", morph.Ref("points"))
+        g.points.beyond[:] = (np.arange(n) + 1) % n
+        g.points[0].dist = 0
+        lists = [morph.Collection(g.points, capacity=4 * n) for _ in range(2)]
+        lists[0].add(0)
+        hops(*lists)
+        return host(g.points.dist).tolist()
+
+    want = [0, 21, *(-(-k // 3) for k in range(2, 60))]  # steps of 2 or 3 around the circle
+    for found in everywhere(target, run):
+        assert found == want, found
+    if target == "cpu":
+        assert "AHEAD = true" in hops.source() and "ROWS_AHEAD = false" in hops.source()
+
+
 # --- where nothing runs ahead, or nothing may ----------------------------------------------------
 
 

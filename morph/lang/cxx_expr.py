@@ -35,6 +35,7 @@ class Expressions:
         self.flag = flag  # a flag's slot to the address of the word to write
         self.launch = launch  # what single(row) compares
         self.moving = names.changed  # columns that others may change while this runs
+        self.item, self.standing = "", frozenset[tuple[str, str]]()  # see `flow.standing`
 
     def sub(self, e: ir.Expr) -> str:
         """An operand."""
@@ -65,8 +66,12 @@ class Expressions:
     def load(self, p: ir.Place) -> str:
         """The value at a place."""
         column = self.names.column(p.slot, p.column)
-        if (p.slot, p.column) in self.names.changed - self.moving:
+        mine = isinstance(p.row, ir.Var) and p.row.name == self.item
+        moving = self.moving - self.standing if mine else self.moving
+        if (p.slot, p.column) in self.names.changed - moving:
             column += ".settled()"
+        if mine and p.column == "item" and (p.slot, "item") in self.standing:
+            return f"item_of(it.ahead, {column}, {self.expr(p.row)})"
         if isinstance(p.type, Vector) and p.index is None:
             return f"{column}.vec<{p.type.size}>({self.expr(p.row)})"
         return f"{column}.get({self.place_args(p)})"

@@ -15,6 +15,7 @@ from morph.lang.abi import CTYPE, cname
 from morph.lang.cxx import Names, constant
 from morph.lang.cxx_stmt import Body
 from morph.lang.cxx_stock import take_all
+from morph.lang.flow import given_a_value
 from morph.lang.spread import LISTS, LOOPS, Loop, Spread, bound, staged
 from morph.lang.types import Column, Handle, Object, Scalar, Type
 
@@ -81,7 +82,16 @@ class Entry(Body):
 
     def load(self, p: ir.Place) -> str:
         """A value, which may have been read before."""
+        self.item = ""  # whoever runs the entry has another item
         return f"{p.column}_early_" if of_edge(p, self.loop, self.early) else super().load(p)
+
+    def _effect(self, e: ir.Expr) -> str:
+        """What changes a place that few may want, while few items are run."""
+        text = super()._effect(e)
+        if self.ahead is None or not isinstance(e, ir.Atomic) or e.op not in ("min", "max"):
+            return text
+        place = self.address(e.place)
+        return text.replace(f"({place}", f"(few(it.ahead, {place})", 1)
 
     def _make(self, makes: list[tuple[str, ir.New | ir.NewRows | ir.Add]]) -> None:
         """Lay down what can wait; the rest as ever."""
@@ -347,7 +357,7 @@ def _rooms(e: Emission, kernel: str) -> list[str]:
 def _room_ahead(e: Emission, s: ir.Foreach) -> list[str]:
     """Where a step that runs ahead finds its list, and the free room behind the items."""
     if s.kernel not in e.ahead:
-        return ["    static constexpr bool AHEAD = false;"]
+        return ["    static constexpr bool AHEAD = false, ROWS_AHEAD = false;"]
     meta = [f"    return {e.names.base(s.slot)}_meta;"]
     return [
         "    static constexpr bool AHEAD = true;  // may run what it adds",
@@ -357,7 +367,54 @@ def _room_ahead(e: Emission, s: ir.Foreach) -> list[str]:
         "    MORPH_FN i64 behind(const Args& a, const Run& t) const {",
         *(f"    {x}" for x in e.way([f"    return {e.names.extent(s.slot)[1]};"], "t")),
         "    }",
+        *_rows_ahead(e, s),
     ]
+
+
+def _rows_ahead(e: Emission, s: ir.Foreach) -> list[str]:
+    """Where the row of an item lies that an entry adds, if that is known as soon as it leads there.
+
+    Whatever is added is where the entry leads, and an item goes through its own row.
+    """
+    k, loop = e.kernels[s.kernel], e.spreads[s.kernel].loop
+    adds = [
+        n for n in ir.walk(k.body) if isinstance(n, ir.Add) and k.ahead and n.slot == k.ahead[0]
+    ]
+    items = [dict(n.values)["item"] for n in adds]
+    if not (
+        isinstance(loop, ir.ForEdges)
+        and loop.start is None
+        and loop.var not in given_a_value(loop.body)
+        and all(isinstance(x, ir.Var) and x.name == loop.var for x in items)
+        and (s.slot, "item") in e.standing[k.name]
+        and _is_item(k, s.slot, loop.point)
+    ):
+        return ["    static constexpr bool ROWS_AHEAD = false;"]
+    row = f"{_offset(loop)}, r.end"
+    return [
+        "    static constexpr bool ROWS_AHEAD = true;  // and knows their rows",
+        "    template <class T> MORPH_FN Entries row_of(const Args& a, const T& r) const {",
+        f"        return {{row_begin({row}), row_end({row})}};",
+        "    }",
+    ]
+
+
+def _is_item(k: ir.Kernel, slot: str, point: ir.Expr) -> bool:
+    """Whether a point is the one that the kernel's item, an entry of a list, stands for."""
+    (item, kind), given = k.params[0], dict[str, list[ir.Expr]]()
+    for n in ir.walk(k.body):
+        if isinstance(n, ir.Assign):
+            given.setdefault(n.name, []).append(n.value)
+    others = given_a_value(k.body) - given.keys()
+    while isinstance(point, ir.Var) and len(given.get(point.name, ())) == 1:
+        if point.name in others:
+            return False
+        point = given[point.name][0]
+    if isinstance(point, ir.Load):
+        row = point.place.row
+        its = (point.place.slot, point.place.column) == (slot, "item")
+        return its and isinstance(row, ir.Var) and row.name == item
+    return kind != Handle(slot) and isinstance(point, ir.Var) and point.name == item
 
 
 def _sweeps(e: Emission, s: ir.Foreach, spread: Spread) -> list[str]:

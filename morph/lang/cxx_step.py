@@ -35,7 +35,9 @@ def step_text(e: Emission, s: ir.Foreach, name: str) -> list[str]:
         launch = "it.launch" if e.unit.fused else "i32(a.launch)"
         alive.append(f"!is_born(a.{cname(s.slot)}_born, it.position, {launch})")
     if n.plain(s.slot):
-        found.append(f"    it.row = {n.column(s.slot, 'item')}.get(it.position);")
+        column, stands = n.column(s.slot, "item"), (s.slot, "item") in e.standing.get(k.name, ())
+        row = f"item_of(it.ahead, {column}.settled(), it.position)"
+        found.append(f"    it.row = {row if stands else f'{column}.get(it.position)'};")
     if where:
         alive.append(f"{n.call(where.name, f', it.row{given}')} && !it.failed")
     opened = ["    find(a, it);"] if found else []

@@ -20,7 +20,7 @@ from morph.lang.cxx_spread import emit_spread, listed, spread_structs
 from morph.lang.cxx_step import step_text
 from morph.lang.cxx_stmt import Body, adds, named
 from morph.lang.cxx_stock import close_gaps, served, stocks
-from morph.lang.flow import changed, constants, moving, one_way
+from morph.lang.flow import changed, constants, moving, one_way, standing
 from morph.lang.fused import emit_program
 from morph.lang.spread import lists, runs_ahead, spreads
 from morph.lang.types import Local, Object, Type
@@ -106,6 +106,7 @@ class Emission:
         self.can_fail = any(isinstance(n, ir.Reserve | ir.LocalAdd) for n in nodes)
         self.claims, self.spreads, self.ahead = abi.claims(unit), spreads(unit), runs_ahead(unit)
         self.calls = Counter(n.func for n in nodes if isinstance(n, ir.Call))
+        self.standing = standing(unit, self.ahead)
         self.locks = bool(self.names.reborn) or any(isinstance(n, ir.Lock) for n in nodes)
         self.moving = moving(unit, self.reached)
         self.ends: set[str] = set()  # steps whose barrier has a part for the master
@@ -325,6 +326,8 @@ class Emission:
         b = make(self.names, resolve, self.flag, launch, types, gives)
         b.moving = self.moving[f.name] if moving is None else moving
         b.ahead, b.fixed = self.ahead.get(f.name), constants(f)
+        if f.name in self.standing:
+            b.item, b.standing = f.params[0][0], self.standing[f.name]
         if isinstance(f, ir.Kernel):
             b.one_way = one_way(self.unit, self.reached(f.name))
         mine = named(body)

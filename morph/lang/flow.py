@@ -108,6 +108,35 @@ def moving(unit: ir.Unit, reached: Callable[[str], tuple[ir.Func, ...]]) -> dict
     return found | dict.fromkeys((f.name for call in uniform for f in reached(call)), every)
 
 
+def given_a_value(body: ir.Body) -> set[str]:
+    """The locals that a body gives a value, those of its loops among them."""
+    kinds = (ir.Assign, ir.ForRange, ir.ForEdges, ir.ForRows, ir.ForItems)
+    nodes = [n for n in ir.walk(body) if isinstance(n, kinds)]
+    return {x for n in nodes for x in (getattr(n, k, None) for k in ("name", "var", "edge")) if x}
+
+
+def standing(unit: ir.Unit, ahead: Iterable[str]) -> dict[str, Columns]:
+    """By function that is called with an item of a list, the columns that stand still at that item.
+
+    Of kernels that run items ahead: whoever laid an item there is the one that runs it, and the
+    items of the list itself are there since the last barrier.
+    """
+    nodes = list(ir.walk((unit.funcs, unit.blocks)))
+    writes = (n for n in nodes if isinstance(n, ir.Write | ir.Atomic | ir.LockPlace))
+    written = changed(unit, writes)
+    stores, funcs = {s.slot: s for s in unit.stores}, {f.name: f for f in unit.funcs}
+    found: dict[str, Columns] = {}
+    for s in nodes:
+        if isinstance(s, ir.Foreach) and s.kernel in ahead:
+            columns = frozenset((s.slot, c.name) for c in stores[s.slot].columns) - written
+            k = funcs[s.kernel]
+            assert isinstance(k, ir.Kernel)
+            for f in (k, *([funcs[k.where]] if k.where else ())):
+                kept = f.params[0][0] not in given_a_value(f.body)
+                found[f.name] = found.get(f.name, columns) & columns if kept else frozenset()
+    return found
+
+
 def one_way(unit: ir.Unit, funcs: Iterable[ir.Func]) -> Columns:
     """The columns that functions change by atomic minima alone, or by maxima alone."""
     nodes = [n for f in funcs for n in ir.walk(f)]
