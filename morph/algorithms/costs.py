@@ -32,12 +32,12 @@ def measure(cell, g, none, salt):
     bad, odd = i64(0), u64(0)
     for e in g.edges:
         w = none + e.weight
+        a, b = u64(e.src.id), u64(e.dst.id)
         if not w >= 0:
             bad += 1
         elif w - w == 0:  # finite
             total += w
             most = max(most, w)
-        a, b = u64(e.src.id), u64(e.dst.id)
         h = (min(a, b) << 32) + max(a, b) ^ salt
         h = (h ^ h >> 32) * 0xD6E8FEB86659FD93
         h = (h ^ h >> 32) + u64(w)

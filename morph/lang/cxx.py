@@ -23,7 +23,7 @@ from morph.lang.types import (
 )  # fmt: skip
 
 KEYWORDS = frozenset(
-    """Args PHASES PREPARES Item Run SETTLES Way a alignas alignof and and_eq asm auto
+    """Args BLOCKS PHASES PREPARES Item Run SETTLES Way a alignas alignof and and_eq asm auto
     bitand bitor blockDim blockIdx bool break case catch char char16_t char32_t class compl
     const const_cast constexpr continue crew crowd decltype default delete do double
     dynamic_cast else end_item enum explicit export extern false float for friend gap_count

@@ -30,6 +30,7 @@ HEADERS = """types words half math atomics column team stock store collection si
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
 USES_ITEM = re.compile(r"\bit\b").search
 USES_WAY = re.compile(r"\bway\.").search
+FEW, SUMMING, MANY = 2, 3, 4  # blocks of 256 threads: 128, 80, 64 registers
 INLINE = 60  # nodes up to which a function called from several places is copied to each
 
 
@@ -361,6 +362,7 @@ class Emission:
         self.put(f"enum {{ SETTLES = {int(ends)} }};  // the master has something to do at its end")
         phases = int(u.fused and not self.claims)
         self.put(f"enum {{ PHASES = {phases} }};  // one runs small steps")
+        self.put(f"enum {{ BLOCKS = {self._blocks()} }};  // of a GPU's multiprocessor, at once")
         self._prepare()
         if u.fused:
             emit_program(self)
@@ -381,6 +383,18 @@ class Emission:
                 self.put("    store(a.status + ROUND, i64(t.round));")
             self.put("}")
         self.put("", f"MORPH_ENTRY({u.name})")
+
+    def _blocks(self) -> int:
+        """How many blocks are to fit on a multiprocessor: as many registers are left to each.
+
+        More hide more latency where entries are shared out; where claims or small steps that run
+        ahead are waited for, more only make the barrier slower.
+        """
+        local = any(isinstance(n, ir.MakeLocal) for n in ir.walk(self.unit.funcs))
+        if self.claims or self.ahead or local or not self.spreads:
+            return FEW
+        sums = any("SWEEPS = true" in x for x in self.lines)
+        return SUMMING if sums else MANY
 
     def _prepare(self) -> None:
         """What the master does before the first step."""
