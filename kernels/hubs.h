@@ -12,9 +12,6 @@
 struct Entries {  // of a row: its part of the adjacency
     i64 begin = 0, end = 0;
 };
-struct Reached {
-    i32 edge, end;
-};
 struct Nothing {};  // is handed on where there is no tail
 template <bool WHOLE, class T> struct Where { typedef T type; };
 template <class T> struct Where<false, T> { typedef Nothing type; };

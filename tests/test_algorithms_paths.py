@@ -17,7 +17,7 @@ from morph.algorithms import bfs as bfs_module
 from morph.algorithms import sssp as paths
 from morph.algorithms.costs import measured
 from morph.algorithms.scratch import columns
-from morph.prelude import i32, i64, u32
+from morph.prelude import i32, i64, u8, u32
 
 FAR = np.iinfo(np.int64).max
 several = st.lists(st.integers(0, 23), min_size=1, max_size=3)
@@ -221,12 +221,13 @@ def test_fused_equals_eager(target, edges):
     results = []
     g = graph_of(edges, target)
     for run in (bfs_module.search, bfs_module.search.eager):
-        with columns(g.points, dist=(u32, bfs_module.FAR), predecessor=(i32, -1)):
+        names = {"dist": (u32, bfs_module.FAR), "step": (u8, 255), "predecessor": (i32, -1)}
+        with columns(g.points, **names):
             lists = [morph.Collection(g.points) for _ in range(3)]  # without room: they grow
-            g.points[0].dist = 0
+            g.points[0].dist = g.points[0].step = 0
             lists[0].add(0)
-            found = morph.Table("found", g.device, edges=i64)
-            found.new(edges=0)
+            found = morph.Table("found", g.device, edges=i64, points=i64)
+            found.new()
             levels = run(g, *lists, found, morph.Flag(g), u32(0), u32(99), False)
             results.append((levels, host(g.points.dist.array).tolist()))
     assert results[0] == results[1]

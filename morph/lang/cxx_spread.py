@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from morph.lang import ir
 from morph.lang.abi import CTYPE, cname
-from morph.lang.cxx import Names, constant
+from morph.lang.cxx import constant
 from morph.lang.cxx_stmt import Body
 from morph.lang.cxx_stock import take_all
 from morph.lang.spread import LISTS, LOOPS, Loop, Spread, bound, staged
@@ -128,9 +128,10 @@ def over(loop: Loop) -> str:
 
 
 def early(e: Emission, kernel: str) -> dict[str, Column]:
-    """The columns of an edge, or row, that its entry reads in any case, and nobody writes then.
+    """The columns of an edge, or row, that its entry reads in any case, and nobody else writes then.
 
     They are read together with what the entry leads to, before those ahead of it have been run.
+    What the entry writes itself, it has to have read before, and for the last time.
     """
     s, slot, moving = e.spreads[kernel], over(e.spreads[kernel].loop), e.moving[kernel]
     first: list[ir.Node] = []
@@ -140,16 +141,35 @@ def early(e: Emission, kernel: str) -> dict[str, Column]:
             break
     if any(isinstance(n, LOOPS) for n in first):
         return {}
-    plain = {
-        c.name: c
-        for c in e.names.stores[slot].columns
-        if not c.size and c.record < 0 and (slot, c.name) not in moving
-    }
-    loads = [n.place for n in first if isinstance(n, ir.Load)]
+    plain = {c.name: c for c in e.names.stores[slot].columns if not c.size and c.record < 0}
     row = bound(s.loop)[0]
+    for name in [x for x in plain if (slot, x) in moving]:
+        if not _own(e, kernel, (slot, name), row, first):
+            del plain[name]
+    loads = [n.place for n in first if isinstance(n, ir.Load)]
     assigned = any(isinstance(n, ir.Assign) and n.name == row for n in ir.walk(s.entry))
     found = {p.column for p in loads if of_edge(p, s.loop, plain)} if not assigned else set()
     return {name: plain[name] for name in sorted(found)}
+
+
+def _own(e: Emission, kernel: str, column: tuple[str, str], row: str, first: list[ir.Node]) -> bool:
+    """Whether a kernel reads a column at its entry's own row alone, and first, and then writes it."""
+    where = e.kernels[kernel].where
+    at = [
+        n
+        for f in (*e.reached(kernel), *(e.reached(where) if where else ()))
+        for n in ir.walk(f)
+        if isinstance(n, ir.Load | ir.Write | ir.Atomic | ir.LockPlace)
+        and (n.place.slot, n.place.column) == column
+    ]
+    before = {id(n) for n in first}
+    return all(
+        isinstance(n.place.row, ir.Var)
+        and n.place.row.name == row
+        and (isinstance(n, ir.Load) and id(n) in before)
+        | (isinstance(n, ir.Write) and id(n) not in before)
+        for n in at
+    )
 
 
 def shared(e: Emission, s: ir.Node) -> Spread | None:

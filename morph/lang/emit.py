@@ -18,9 +18,9 @@ from morph.lang.cxx import Names, prelude_names
 from morph.lang.cxx_alone import whole
 from morph.lang.cxx_spread import emit_spread, listed, spread_structs
 from morph.lang.cxx_step import step_text
-from morph.lang.cxx_stmt import Body, adds, named
+from morph.lang.cxx_stmt import Body, adds
 from morph.lang.cxx_stock import close_gaps, served, stocks
-from morph.lang.flow import changed, constants, moving, one_way
+from morph.lang.flow import changed, constants, moving, named, one_way
 from morph.lang.fused import emit_program
 from morph.lang.spread import lists, runs_ahead, spreads
 from morph.lang.types import Local, Object, Type
@@ -31,6 +31,7 @@ ALLOCATES = (ir.New, ir.NewRows, ir.Add)
 USES_ITEM = re.compile(r"\bit\b").search
 USES_WAY = re.compile(r"\bway\.").search
 FEW, SUMMING, MANY = 2, 3, 4  # blocks of 256 threads: 128, 80, 64 registers
+MOST_TOTALS = 4  # as the prelude says
 INLINE = 60  # nodes up to which a function called from several places is copied to each
 
 
@@ -143,7 +144,6 @@ class Emission:
     def text(self) -> str:
         """All parts, in order."""
         self.put('#line 1 "morph"')
-        swapped, args = self._ways(), self._args()
         functions: list[str] = []
         self.lines, head = functions, self.lines
         for f in self.unit.funcs:
@@ -152,7 +152,7 @@ class Emission:
         self.lines = head
         for name, members in self.names.structs.items():
             self.put(f"struct {name} {{ {members} }};")
-        self.lines += swapped + args
+        self.lines += self._ways() + self._args()
         self._items()
         self.lines += functions
         return "\n".join(self.lines) + "\n"
@@ -165,6 +165,13 @@ class Emission:
         lines = ["struct Args {", *self._fields(-1)]
         if self.unit.ways:
             lines.append(f"    Way ways[{len(self.unit.ways)}];")
+        totals = self.names.totals[:MOST_TOTALS]
+        lines.append(f"    enum {{ TOTALS = {len(totals)} }};  // places that all add to")
+        if totals:
+            lines.append("    MORPH_FN void add_total(i32 i, u64 sum) const {")
+            lines.append("        const Args& a = *this;")
+            lines += [f"        if (i == {i}) {add}" for i, add in enumerate(totals)]
+            lines.append("    }")
         return [*lines, "};"]
 
     def _ways(self) -> list[str]:
