@@ -128,7 +128,7 @@ def over(loop: Loop) -> str:
 
 
 def early(e: Emission, kernel: str) -> dict[str, Column]:
-    """The columns of an edge, or row, that its entry reads in any case, and nobody else writes then.
+    """The columns of an edge, or row, that its entry reads in any case, and no other one writes.
 
     They are read together with what the entry leads to, before those ahead of it have been run.
     What the entry writes itself, it has to have read before, and for the last time.
@@ -153,7 +153,7 @@ def early(e: Emission, kernel: str) -> dict[str, Column]:
 
 
 def _own(e: Emission, kernel: str, column: tuple[str, str], row: str, first: list[ir.Node]) -> bool:
-    """Whether a kernel reads a column at its entry's own row alone, and first, and then writes it."""
+    """Whether a kernel reads a column at its entry's own row alone, first, and then writes it."""
     where = e.kernels[kernel].where
     at = [
         n

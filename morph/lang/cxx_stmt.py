@@ -261,8 +261,9 @@ class Body(Expressions):
     def _adds_for_all(self, p: ir.Place) -> str:
         """How to add to a place that is an integer, and the same one for all items."""
         row = self.fixed.get(p.row.name) if isinstance(p.row, ir.Var) else None
-        whole = isinstance(p.type, Scalar) and p.type.kind in "iu" and p.type.bits >= 32
-        if row is None or not whole or not (p.index is None or isinstance(p.index, ir.Const)):
+        if not isinstance(p.type, Scalar) or p.type.kind not in "iu" or p.type.bits < 32:
+            return ""
+        if row is None or not (p.index is None or isinstance(p.index, ir.Const)):
             return ""
         index = "" if p.index is None else f", {p.index.value}"
         which = "MOST_TOTALS"
