@@ -218,13 +218,16 @@ template <class Op, class T> MORPH_FN void move_to(Op op, Own<T> p, Value<T> v) 
 // What a warp has to add to the places that all add to, until it comes to a barrier, or to its end.  A unit
 // numbers these places; `Args` has the `TOTALS` of them, and `add_total(i, sum)` adds to the i-th.
 constexpr i32 MOST_TOTALS = 4;
-MORPH_FN u64* totals() {
-    __shared__ u64 sums[256 / 32][MOST_TOTALS];
+struct Total {
+    u32 low, high;  // there is no addition of 64 bits in shared memory
+};
+MORPH_FN Total* totals() {
+    __shared__ Total sums[256 / 32][MOST_TOTALS];
     return sums[threadIdx.x / 32];
 }
 template <class A> MORPH_FN void no_totals(const A&) {  // by all lanes
     if constexpr (A::TOTALS > 0) {
-        if ((threadIdx.x & 31) < A::TOTALS) totals()[threadIdx.x & 31] = 0;
+        if ((threadIdx.x & 31) < A::TOTALS) totals()[threadIdx.x & 31] = {0, 0};
         __syncwarp();
     }
 }
@@ -232,8 +235,8 @@ template <class A> MORPH_FN void add_totals(const A& a) {  // by all lanes
     if constexpr (A::TOTALS > 0) {
         __syncwarp();
         i32 i = threadIdx.x & 31;
-        u64 sum = i < A::TOTALS ? totals()[i] : 0;
-        if (sum) a.add_total(i, sum), totals()[i] = 0;
+        Total sum = i < A::TOTALS ? totals()[i] : Total{0, 0};
+        if (sum.low | sum.high) a.add_total(i, u64(sum.high) << 32 | sum.low), totals()[i] = {0, 0};
         __syncwarp();
     }
 }
@@ -250,8 +253,11 @@ template <i32 WHICH, class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
         sum += u64(__reduce_add_sync(mask, u32(x >> 52))) << 52;
     }
     if ((threadIdx.x & 31) != __ffs(mask) - 1) return;
-    if constexpr (WHICH < MOST_TOTALS) atomicAdd(totals() + WHICH, sum);
-    else fetch(Plus(), p, T(sum));
+    if constexpr (WHICH < MOST_TOTALS) {
+        Total& total = totals()[WHICH];
+        u32 low = u32(sum), high = u32(sum >> 32) + (atomicAdd(&total.low, low) > ~low);
+        if (high) atomicAdd(&total.high, high);
+    } else fetch(Plus(), p, T(sum));
 #else
     fetch(Plus(), p, T(v));
 #endif

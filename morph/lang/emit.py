@@ -23,14 +23,14 @@ from morph.lang.cxx_stock import close_gaps, served, stocks
 from morph.lang.flow import changed, constants, moving, named, one_way
 from morph.lang.fused import emit_program
 from morph.lang.spread import lists, runs_ahead, spreads
-from morph.lang.types import Local, Object, Type
+from morph.lang.types import Local, Object, Scalar, Type
 
 HEADERS = """types words half math atomics column team stock store collection single set graph
              predicates stage hubs room balance ahead sweep launch together""".split()
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
 USES_ITEM = re.compile(r"\bit\b").search
 USES_WAY = re.compile(r"\bway\.").search
-FEW, SUMMING, MANY = 2, 3, 4  # blocks of 256 threads: 128, 80, 64 registers
+FEW, SOME, MANY = 2, 3, 4  # blocks of 256 threads: 128, 80, 64 registers
 MOST_TOTALS = 4  # as the prelude says
 INLINE = 60  # nodes up to which a function called from several places is copied to each
 
@@ -400,8 +400,11 @@ class Emission:
         local = any(isinstance(n, ir.MakeLocal) for n in ir.walk(self.unit.funcs))
         if self.claims or self.ahead or local or not self.spreads:
             return FEW
-        sums = any("SWEEPS = true" in x for x in self.lines)
-        return SUMMING if sums else MANY
+        if not any("SWEEPS = true" in x for x in self.lines):
+            return MANY
+        loads = [n.type for s in self.spreads.values() if s.pure for n in ir.walk(s.entry)
+                 if isinstance(n, ir.Load)]  # fmt: skip
+        return FEW if any(isinstance(t, Scalar) and t.bits > 32 for t in loads) else SOME
 
     def _prepare(self) -> None:
         """What the master does before the first step."""
