@@ -214,10 +214,10 @@ template <class Op, class T> MORPH_FN void move_to(Op op, T* p, Value<T> v) {
 }
 template <class Op, class T> MORPH_FN void move_to(Op op, Own<T> p, Value<T> v) { fetch(op, p, T(v)); }
 
-#ifdef __CUDACC__
 // What a warp has to add to the places that all add to, until it comes to a barrier, or to its end.  A unit
 // numbers these places; `Args` has the `TOTALS` of them, and `add_total(i, sum)` adds to the i-th.
 constexpr i32 MOST_TOTALS = 4;
+#ifdef __CUDACC__
 struct Total {
     u32 low, high;  // there is no addition of 64 bits in shared memory
 };

@@ -51,17 +51,15 @@ MORPH_FN typename Step::Sums sum_rows(const A& a, const Step& s, I& it, const ty
         if (low < at && at <= high) mine.add(open);
         open = {}, opened = false;
     };
-    auto reach = [&](i32 at) {  // a lane has entries side by side
-        MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++) {
-            i32 i = at + IN_FLIGHT * lane_id() + j;
-            if (i < n) next[j] = s.reach(a, base + i);
-        }
+    auto reach = [&](i32 at) {
+        MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++)
+            if (at + 32 * j + lane_id() < n) next[j] = s.reach(a, base + at + 32 * j + lane_id());
     };
     reach(0);
     for (i32 at = 0; at < n; at += 32 * IN_FLIGHT) {
         typename Step::Sums sums[IN_FLIGHT];
         MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++) {
-            i32 i = at + IN_FLIGHT * lane_id() + j;
+            i32 i = at + 32 * j + lane_id();
             if constexpr (__is_empty(typename Step::Live)) {
                 if (i < n) s.entry(a, it, live, next[j], sums[j]);
             } else {
@@ -70,38 +68,25 @@ MORPH_FN typename Step::Sums sum_rows(const A& a, const Step& s, I& it, const ty
             }
         }
         reach(at + 32 * IN_FLIGHT);
-        i32 place = low < high ? low - at : -1;  // where this lane's row begins
-        u32 starts[IN_FLIGHT], others = 0;
         MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++) {
-            starts[j] = __reduce_or_sync(ALL_LANES, place >= 0 && place / 32 == j ? 1u << place % 32 : 0u);
-            others |= j ? starts[j] : starts[j] & ~1u;
+            i32 from = at + 32 * j;
+            if (from >= n) break;
+            bool begins = low < high && low >= from && low < from + 32;
+            u32 starts = __reduce_or_sync(ALL_LANES, begins ? 1u << (low - from) : 0u);
+            if (starts && opened) close(from);
+            if (starts <= 1) {  // one row has all of these
+                open.add(sums[j]), opened = true;
+                continue;
+            }
+            i32 begin = 31 - __clz((starts | 1) & ((2u << lane_id()) - 1));
+            MORPH_UNROLL_ALL for (i32 by = 1; by < 32; by *= 2) {
+                typename Step::Sums below = from_lane(sums[j], (lane_id() - by) & 31);
+                if (lane_id() - by >= begin) sums[j].add(below);
+            }
+            i32 end = min_of(high, from + 32);
+            typename Step::Sums its = from_lane(sums[j], (end - 1 - from) & 31);
+            if (low < end && end > from) mine.add(its);
         }
-        if ((starts[0] | others) && opened) close(at);
-        if (!others) {  // one row has all of these
-            MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++) open.add(sums[j]);
-            opened = true;
-            continue;
-        }
-        u32 begun = one_of_few(starts, IN_FLIGHT * lane_id() / 32) >> IN_FLIGHT * lane_id() % 32;
-        begun &= (1u << IN_FLIGHT) - 1;  // which of the lane's entries begin a row
-        MORPH_UNROLL_ALL for (i32 j = 1; j < IN_FLIGHT; j++)
-            if (!(begun >> j & 1)) sums[j].add(sums[j - 1]);
-        i32 first = 31 - __clz((__ballot_sync(ALL_LANES, begun != 0) | 1) & ((2u << lane_id()) - 1));
-        typename Step::Sums upto = sums[IN_FLIGHT - 1];  // of the row that the lane ends in
-        MORPH_UNROLL_ALL for (i32 by = 1; by < 32; by *= 2) {
-            typename Step::Sums below = from_lane(upto, (lane_id() - by) & 31);
-            if (lane_id() - by >= first) upto.add(below);
-        }
-        upto = from_lane(upto, (lane_id() - 1) & 31);
-        MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++)
-            if (lane_id() && !(begun & ((2u << j) - 1))) sums[j].add(upto);
-        i32 end = min_of(high, at + 32 * IN_FLIGHT), last = end - 1 - at;
-        typename Step::Sums whole;
-        MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++) {
-            typename Step::Sums its = from_lane(sums[j], last / IN_FLIGHT & 31);
-            if (last % IN_FLIGHT == j) whole = its;
-        }
-        if (low < end && end > at) mine.add(whole);
     }
     if (opened) close(n);
     return mine;

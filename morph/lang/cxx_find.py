@@ -27,9 +27,11 @@ def sought(s: ir.ForEdges) -> ir.If | None:
         return None
     ends = bool(test.then) and isinstance(test.then[-1], ir.Break) and not test.orelse
     nodes = list(ir.walk(test.cond))
-    rows = [n.row for n in nodes if isinstance(n, ir.Place)]  # these are there, whoever asks
+    places = [n for n in nodes if isinstance(n, ir.Place)]
+    rows = [n.row for n in places]  # these are there, whoever asks
     asks = any(isinstance(r, ir.Var) and r.name in (s.edge, s.var) for r in rows)
     calm = all(isinstance(n, PURE) for n in nodes) and all(isinstance(r, ir.Var) for r in rows)
+    calm = calm and not any(isinstance(n, ir.Load) for p in places for n in ir.walk(p.index))
     inner = any(isinstance(n, ir.Break | ir.Continue) for n in ir.walk(test.then[:-1]))
     return test if ends and asks and calm and not inner else None
 
