@@ -214,8 +214,37 @@ template <class Op, class T> MORPH_FN void move_to(Op op, T* p, Value<T> v) {
 }
 template <class Op, class T> MORPH_FN void move_to(Op op, Own<T> p, Value<T> v) { fetch(op, p, T(v)); }
 
-// Adds to one place for all, and nobody asks what was there: a GPU's warp adds once, what its lanes do.
-template <class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
+// What a warp has to add to the places that all add to, until it comes to a barrier, or to its end.  A unit
+// numbers these places; `Args` has the `TOTALS` of them, and `add_total(i, sum)` adds to the i-th.
+constexpr i32 MOST_TOTALS = 4;
+#ifdef __CUDACC__
+struct Total {
+    u32 low, high;  // there is no addition of 64 bits in shared memory
+};
+MORPH_FN Total* totals() {
+    __shared__ Total sums[256 / 32][MOST_TOTALS];
+    return sums[threadIdx.x / 32];
+}
+template <class A> MORPH_FN void no_totals(const A&) {  // by all lanes
+    if constexpr (A::TOTALS > 0) {
+        if ((threadIdx.x & 31) < A::TOTALS) totals()[threadIdx.x & 31] = {0, 0};
+        __syncwarp();
+    }
+}
+template <class A> MORPH_FN void add_totals(const A& a) {  // by all lanes
+    if constexpr (A::TOTALS > 0) {
+        __syncwarp();
+        i32 i = threadIdx.x & 31;
+        Total sum = i < A::TOTALS ? totals()[i] : Total{0, 0};
+        if (sum.low | sum.high) a.add_total(i, u64(sum.high) << 32 | sum.low), totals()[i] = {0, 0};
+        __syncwarp();
+    }
+}
+#endif
+
+// Adds to one place for all, and nobody asks what was there.  A GPU's warp adds once, what its lanes do: to
+// the place, or if that is the WHICH-th of the unit, to what it adds at the end.
+template <i32 WHICH, class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
 #ifdef __CUDACC__
     u32 mask = __activemask();
     u64 x = u64(v), sum = __reduce_add_sync(mask, u32(x) & 0x3ffffff);
@@ -223,12 +252,17 @@ template <class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
         sum += u64(__reduce_add_sync(mask, u32(x >> 26) & 0x3ffffff)) << 26;
         sum += u64(__reduce_add_sync(mask, u32(x >> 52))) << 52;
     }
-    if ((threadIdx.x & 31) == __ffs(mask) - 1) fetch(Plus(), p, T(sum));
+    if ((threadIdx.x & 31) != __ffs(mask) - 1) return;
+    if constexpr (WHICH < MOST_TOTALS) {
+        Total& total = totals()[WHICH];
+        u32 low = u32(sum), high = u32(sum >> 32) + (atomicAdd(&total.low, low) > ~low);
+        if (high) atomicAdd(&total.high, high);
+    } else fetch(Plus(), p, T(sum));
 #else
     fetch(Plus(), p, T(v));
 #endif
 }
-template <class T> MORPH_FN void add_for_all(Own<T> p, Value<T> v) { fetch(Plus(), p, T(v)); }
+template <i32 WHICH, class T> MORPH_FN void add_for_all(Own<T> p, Value<T> v) { fetch(Plus(), p, T(v)); }
 
 // Addition that nobody waits for.
 template <class T> MORPH_FN void add_to(T* p, Value<T> v) { atomic_add(p, v); }

@@ -66,13 +66,11 @@ MORPH_FN i32 owner_of(i32 upto, i32 i) {
     return lane;
 }
 
-// Puts the long rows of a tile on the list: with few items there are warps to spare, and rows are long
-// sooner.  Whether this lane's is there.
+// Puts the long rows of a tile on the list; whether this lane's is there.
 template <class A, class R, class Step>
 MORPH_FN bool list_hubs(const A& a, const R& t, const Step&, Entries& row, const typename Step::Live& live,
-                        typename Step::I& it, const typename Step::Rest& rest, i32 size) {
-    i64 limit = Step::LIMIT == HUB ? max_of(HUB * size / 32, LEAST_HUB) : Step::LIMIT;
-    bool hub = row.end - row.begin > limit;
+                        typename Step::I& it, const typename Step::Rest& rest) {
+    bool hub = row.end - row.begin > Step::LIMIT;
     if (!__any_sync(ALL_LANES, hub)) return false;
     Hubs<Step> hubs(a, t, true);
     i64 mine = hub ? hubs.count(row) : 0, upto = sum_up_to(mine), before = -1;
@@ -118,7 +116,7 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, i32 size, 
     bool came = here && s.head(a, it, row, live, rest);
     if (!here) it.failed = 0;  // it has ended; its lane helps
     __syncwarp();
-    if constexpr (Step::LIMIT < NO_LIST) came &= !list_hubs(a, t, s, row, live, it, rest, size);
+    if constexpr (Step::LIMIT < NO_LIST) came &= !list_hubs(a, t, s, row, live, it, rest);
     while (__any_sync(ALL_LANES, row.begin < row.end)) {  // once, unless 32 bits cannot count them
         i32 mine = i32(min_of(row.end - row.begin, i64(1 << 25))), upto = sum_up_to(mine);
         i32 all = __shfl_sync(ALL_LANES, upto, 31);

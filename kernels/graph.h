@@ -16,6 +16,34 @@ MORPH_FN i32 degree(const i64* offset, i64 p) { return i32(row_end(offset, p) - 
 MORPH_FN i32 edge_at(i64 k) { return i32(k); }
 MORPH_FN i32 edge_at(const i32* edge, i64 k) { return load_fixed(edge + k); }
 
+struct Reached {  // what an entry of the adjacency leads to
+    i32 edge, end;
+};
+
+// The first entry for which `test(edge, end)` holds, or `last`.  A GPU's thread asks of several at once, so
+// that what they read is under way together.
+template <class Reach, class Test>
+MORPH_FN i64 find_first(i64 first, i64 last, const Reach& reach, const Test& test) {
+#ifdef __CUDACC__
+    constexpr i32 AT_ONCE = 4;
+    for (i64 k = first; k < last; k += AT_ONCE) {
+        Reached r[AT_ONCE];
+        bool hit[AT_ONCE];
+        MORPH_UNROLL_ALL for (i32 j = 0; j < AT_ONCE; j++)
+            if (k + j < last) r[j] = reach(k + j);
+        MORPH_UNROLL_ALL for (i32 j = 0; j < AT_ONCE; j++) hit[j] = k + j < last && test(r[j].edge, r[j].end);
+        MORPH_UNROLL_ALL for (i32 j = 0; j < AT_ONCE; j++)
+            if (hit[j]) return k + j;
+    }
+#else
+    for (i64 k = first; k < last; k++) {
+        Reached r = reach(k);
+        if (test(r.edge, r.end)) return k;
+    }
+#endif
+    return last;
+}
+
 // The first edge from x to y, or -1.
 template <class C> MORPH_FN i32 find_edge(const i64* offset, const i32* edge, const C& end, i32 x, i32 y) {
     for (i64 k = row_begin(offset, x); k < row_end(offset, x); k++) {

@@ -12,9 +12,6 @@
 struct Entries {  // of a row: its part of the adjacency
     i64 begin = 0, end = 0;
 };
-struct Reached {
-    i32 edge, end;
-};
 struct Nothing {};  // is handed on where there is no tail
 template <bool WHOLE, class T> struct Where { typedef T type; };
 template <class T> struct Where<false, T> { typedef Nothing type; };
@@ -25,9 +22,9 @@ struct Most { template <class T> static MORPH_FN T of(T x, T v) { return max_of(
 
 constexpr i64 NO_LIST = ~0ull >> 1;  // as LIMIT: no row is as long
 #if defined(MORPH_FAULTS)  // tests: small graphs have hubs, and more than there is room for
-constexpr i64 HUB = 2, LEAST_HUB = 1, CHUNK = 2, MOST_HUBS = 5;
+constexpr i64 HUB = 2, CHUNK = 2, MOST_HUBS = 5;
 #elif defined(__CUDACC__)
-constexpr i64 HUB = 256, LEAST_HUB = 64, CHUNK = 32, MOST_HUBS = NO_LIST;
+constexpr i64 HUB = 64, CHUNK = 32, MOST_HUBS = NO_LIST;
 #else
 constexpr i64 HUB = 4096, CHUNK = 1024, MOST_HUBS = NO_LIST;
 #endif

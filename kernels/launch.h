@@ -196,13 +196,15 @@ template <class A> MORPH_FN bool last_out(const A& a) {
 }
 
 #define MORPH_ENTRY(NAME)                                                                     \
-    extern "C" __global__ void __launch_bounds__(256, 2) NAME(const __grid_constant__ Args a) { \
+    extern "C" __global__ void __launch_bounds__(256, BLOCKS) NAME(const __grid_constant__ Args a) { \
         Run t(a, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x);              \
+        no_totals(a);                                                                         \
         if (PREPARES) {                                                                       \
             if (arrive(a, t)) prepare(a);                                                     \
             depart(a, t);                                                                     \
         }                                                                                     \
         run(a, t);                                                                            \
+        add_totals(a);                                                                        \
         if (SETTLES && last_out(a)) settle(a, t);                                             \
     }
 

@@ -115,6 +115,7 @@ MORPH_FN void pause(i32 spins) {  // on a loaded machine the thread waited for m
 }
 
 template <class A> MORPH_FN void rewind(const A& a) { store(a.cursor, 0); }  // by the master
+template <class A> MORPH_FN void add_totals(const A&) {}
 
 #ifdef MORPH_FAULTS  // tests: threads meet over few items too
 constexpr i32 LEAST_ITEMS = 2, LEAST_BATCH = 2, LEAST_CHUNK = 1, WIDE = 4, NARROW = 3;
@@ -169,6 +170,7 @@ template <i32 FIRST, i32... MORE> MORPH_FN i32 one_of(i32 i) {
 // Wait for all.  Gives true to the last thread to come, the master, which alone runs on; the others go
 // on to depart.
 template <class A> MORPH_FN bool arrive(const A& a, Team& t) {
+    add_totals(a);
     gather_block();
     t.master = t.told = false;
     if (alone(t)) {
@@ -205,6 +207,7 @@ MORPH_FN void tell(Team& t, bool x) { t.told = x; }
 // Wait for all, when there is nothing to do in between.
 template <class A> MORPH_FN void barrier(const A& a, Team& t) {
 #ifdef __CUDACC__
+    add_totals(a);
     gather_block();
     if (members(t) > 1 && speaks(t)) {
         // the last arrival flips the sign, by a carry through all bits below it: what was told has to go

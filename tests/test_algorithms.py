@@ -77,6 +77,9 @@ def test_pagerank(target, edges, directed, weighted, data):
     want = nx.pagerank(graph, tol=1e-14, max_iter=2000, personalization=start)
     assert np.allclose(host(found.rank), [want[i] for i in range(n)], atol=1e-10)
     assert float(found.rank.sum()) == pytest.approx(1)
+    single = morph.pagerank(g, personalization=jump, weighted=weighted, dtype="f4")
+    assert single.rank.dtype == np.float32 and single.error < 1e-6
+    assert np.allclose(host(single.rank), [want[i] for i in range(n)], atol=1e-5)
 
 
 class Drawn(random.Random):
@@ -182,6 +185,7 @@ def test_the_users_graph_is_left_as_it_was(target):
         (lambda g: morph.mst(morph.Graph.from_edges([0], [1], weight=[np.nan])), "not NaN"),
         (lambda g: morph.pagerank(g, damping=2), "damping is from 0 to 1, not 2"),
         (lambda g: morph.pagerank(g, iterations=0), "must be positive"),
+        (lambda g: morph.pagerank(g, dtype="i4"), "ranks are float64 or float32, not int32"),
         (lambda g: morph.pagerank(g, personalization=[1]), r"has shape \(1,\), not \(2,\)"),
         (lambda g: morph.pagerank(g, personalization=[1, -1]), "negative or not finite"),
         (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -14,10 +16,11 @@ from targets import everywhere, host, tries
 import morph
 from morph import validate
 from morph.algorithms import bfs as bfs_module
+from morph.algorithms import costs
 from morph.algorithms import sssp as paths
 from morph.algorithms.costs import measured
 from morph.algorithms.scratch import columns
-from morph.prelude import i32, i64, u32
+from morph.prelude import i32, i64, u8, u32
 
 FAR = np.iinfo(np.int64).max
 several = st.lists(st.integers(0, 23), min_size=1, max_size=3)
@@ -224,6 +227,42 @@ def test_large_graphs_with_many_threads(device):
     assert (distance[before[reached]] + 1 == distance[reached]).all()
 
 
+def test_many_points_behind_a_long_path(target):
+    """Points look themselves at levels whose number a byte could not tell from those before."""
+    rng = np.random.default_rng(2)
+    path = np.arange(40)
+    many = np.arange(40, 140)
+    src = np.concatenate([path[:-1], np.full(100, 39), rng.choice(many, 500)])
+    dst = np.concatenate([path[1:], many, rng.integers(40, 400, 500)])
+    g = morph.Graph.from_edges(src, dst, n=400, symmetrize=True, device=target)
+    for source in (0, 20):
+        found = morph.bfs(g, source)
+        validate.bfs(g, found.distance, found.predecessor, source=source)
+        assert found.levels == int(host(found.distance).max()) + 1
+
+
+def test_distances_that_hardly_fit(target, monkeypatch):
+    """Sums of 32 bits are tried where they most likely suffice; else all is done anew."""
+    monkeypatch.setattr(costs, "FAR", 1)
+    weight = np.full(5, 2**30, np.int32)
+    g = morph.Graph.from_edges(np.arange(5), np.arange(1, 6), weight=weight, n=7, device=target)
+    tried = mock.Mock(side_effect=paths._solved)
+    monkeypatch.setattr(paths, "_solved", tried)
+    want = [i << 30 for i in range(6)] + [FAR]
+    for cutoff, runs in ((None, 2), (2**31, 2), (2**32, 2), (2**30, 1)):
+        tried.reset_mock()
+        found = morph.sssp(g, cutoff=cutoff, predecessors=True)
+        most = FAR if cutoff is None else cutoff
+        assert host(found.distance).tolist() == [d if d <= most else FAR for d in want]
+        assert host(found.predecessor).tolist() == [
+            i - 1 if 0 < i < 6 and d <= most else -1 for i, d in enumerate(want)
+        ]
+        assert tried.call_count == runs
+    tried.reset_mock()
+    assert host(morph.sssp(g, targets=[1]).distance).tolist()[:2] == want[:2]
+    assert tried.call_count <= 2
+
+
 @tries(6)
 @given(edge_lists())
 def test_fused_equals_eager(target, edges):
@@ -231,12 +270,13 @@ def test_fused_equals_eager(target, edges):
     results = []
     g = graph_of(edges, target)
     for run in (bfs_module.search, bfs_module.search.eager):
-        with columns(g.points, dist=(u32, bfs_module.FAR), predecessor=(i32, -1)):
+        names = {"dist": (u32, bfs_module.FAR), "step": (u8, 255), "predecessor": (i32, -1)}
+        with columns(g.points, **names):
             lists = [morph.Collection(g.points) for _ in range(3)]  # without room: they grow
-            g.points[0].dist = 0
+            g.points[0].dist = g.points[0].step = 0
             lists[0].add(0)
-            found = morph.Table("found", g.device, edges=i64)
-            found.new(edges=0)
+            found = morph.Table("found", g.device, edges=i64, points=i64)
+            found.new()
             levels = run(g, *lists, found, morph.Flag(g), u32(0), u32(99), False)
             results.append((levels, host(g.points.dist.array).tolist()))
     assert results[0] == results[1]

@@ -22,7 +22,7 @@ DATA = """adjacency arrange arrays batch changes collect column compact device d
           quality row signs store table transfer values verify versions words"""
 GRAMMAR = "lang.types lang.node lang.ir lang.abi lang.errors lang.swaps lang.flow lang.spread"
 PRINTER = "lang.emit lang.fused lang.cxx lang.cxx_expr lang.cxx_spread lang.cxx_stmt "
-PRINTER += "lang.cxx_alone lang.cxx_step lang.cxx_stock"
+PRINTER += "lang.cxx_find lang.cxx_alone lang.cxx_step lang.cxx_stock"
 PUBLIC = "batch collect device dtypes formula graph kernel mesh prelude pslg reduce table timing"
 DOORS = f"{PUBLIC} algorithms generate io survey"
 

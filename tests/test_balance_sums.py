@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from targets import host, tries
+from targets import everywhere, host, tries
 from test_balance import STAR, graph, graphs, shared
 from test_faults import counters_hold
 
 import morph
+from morph import foreach
 from morph.lang.spread import CHOICES
 from morph.prelude import atomic_add, f32, f64, i32, i64, u32, u64
 from morph.testing import fail_allocation, team
@@ -346,3 +347,87 @@ def test_a_row_is_not_shared_where_its_head_reads_what_other_tails_write(target)
     assert host(g.points.total).tolist() in ([0] + [0] * 8, [90] + [0] * 8)
     if target != "python":
         assert "SWEEPS = false" in turns.source()
+
+
+@morph.kernel
+def tally(p, cell):
+    atomic_add(cell[0].many, p.x)
+    atomic_add(cell[0].few, i32(1))
+    for t in p.outnbrs:
+        if t.x < 0:
+            atomic_add(cell[0].ends, u64(t.x))
+    if p.x > 0:
+        atomic_add(cell[0].asked, 1)
+        if cell[0].asked > 0:  # its own at least
+            p.saw = True
+
+
+@morph.program
+def tallies(g, cell, rounds):
+    while rounds > 0:
+        before = cell[0].many
+        foreach(g.points, tally, cell)
+        cell[0].grown = cell[0].many - before
+        rounds -= 1
+
+
+def test_sums_for_all(target):
+    """A warp may add once in a step, but what is asked in it is there at once."""
+    rng = np.random.default_rng(4)
+    n, m = 300, 900
+    src, dst = rng.integers(0, n, (2, m))
+    x = rng.integers(-(2**62), 2**62, n)
+
+    def run():
+        g = morph.Graph.from_edges(src, dst, n=n, device=target)
+        g.points.add("x", i64), g.points.add("saw", np.bool_)
+        g.points.x[:] = x
+        cell = morph.Table("cell", g.device, many=i64, few=i32, ends=u64, asked=i64, grown=i64)
+        cell.extend(1)
+        tallies(g, cell, 3)
+        assert cell[0].many == int(3 * x.astype(object).sum() + 2**63) % 2**64 - 2**63
+        assert cell[0].grown == int(x.astype(object).sum() + 2**63) % 2**64 - 2**63
+        assert cell[0].ends == int(3 * x[dst][x[dst] < 0].astype(object).sum()) % 2**64
+        assert cell[0].few == 3 * n and cell[0].asked == 3 * (x > 0).sum()
+        assert host(g.points.saw).tolist() == (x > 0).tolist()
+
+    everywhere(target, run)
+    if target == "cpu":
+        assert "TOTALS = 3 }" in tallies.source()
+
+
+@morph.kernel
+def turn(cell, g):
+    first, second = i64(0), i64(0)
+    for p in g.points:
+        p.z += 2
+        second += p.z  # as it is now
+        old = p.x
+        first += old * p.y
+        if old != p.y:
+            p.x = p.y + 1
+    cell.first, cell.second = first, second
+
+
+def test_columns_of_rows_that_are_read_together(target):
+    """What others write, or the entry has written, is not what was read ahead."""
+    n = 500
+    x, y, z = (np.arange(n, dtype=np.int64) * k % 97 for k in (3, 5, 7))
+
+    def run():
+        g = morph.Graph.from_edges([0], [1], n=n, device=target)
+        for name, values in (("x", x), ("y", y), ("z", z)):
+            g.points.add(name, i64)
+            getattr(g.points, name)[:] = values
+        cell = morph.Table("cell", g.device, first=i64, second=i64)
+        cell.extend(1)
+        morph.foreach(cell, turn, g)
+        assert (cell[0].first, cell[0].second) == ((x * y).sum(), (z + 2).sum())
+        assert (host(g.points.x) == np.where(x != y, y + 1, x)).all() and (
+            host(g.points.z) == z + 2
+        ).all()
+
+    everywhere(target, run)
+    if target == "cpu":
+        reach = turn.source().partition("struct turn_reach {")[2].partition("};")[0]
+        assert "i64 x;" in reach and "i64 y;" in reach and "i64 z;" not in reach

@@ -135,6 +135,56 @@ def test_points(target, edges, cut):
 
 
 @morph.kernel
+def first_of_them(p, low):
+    t = p
+    for t in p.outnbrs:
+        if t.mark < low and t.mark != p.mark:
+            p.first = t.id
+            break
+    p.last = t.id  # where the loop ended
+    for e in p.inedges:
+        if e.w == low or e.w == 7:
+            p.edge = e.id
+            p.edge += 100
+            break
+
+
+@tries(12)
+@given(graphs(), st.integers(0, 4))
+def test_first_of_a_row(target, edges, low):
+    """The first edge for which something holds; behind the loop, its names are of the last one."""
+    m = Model(*edges)
+    n, at = m.n, [e for e, _ in enumerate(m.edges)]
+    mark, w = [(3 * i) % 5 for i in range(n)], [(5 * e) % 9 for e in at]
+
+    def first(p):
+        for e in m.out[p]:
+            t = m.edges[e][1]
+            if mark[t] < low and mark[t] != mark[p]:
+                return t, t
+        return -1, m.edges[m.out[p][-1]][1] if m.out[p] else p
+
+    def edge(p):
+        return next((e + 100 for e in m.into[p] if w[e] in (low, 7)), -1)
+
+    def run():
+        g = graph(target, *edges)
+        g.points.add("mark", i64)
+        g.edges.add("w", i64)
+        g.points.mark[:], g.edges.w[:] = mark, w
+        for name in ("first", "last", "edge"):
+            g.points.add(name, i64, fill=-1)
+        morph.foreach(g.points, first_of_them, low)
+        assert host(g.points.first).tolist() == [first(p)[0] for p in range(n)]
+        assert host(g.points.last).tolist() == [first(p)[1] for p in range(n)]
+        assert host(g.points.edge).tolist() == [edge(p) for p in range(n)]
+
+    everywhere(target, run)
+    if target == "cpu":
+        assert first_of_them.source().count("find_first(") == 2
+
+
+@morph.kernel
 def at_ends(e, g):
     h = i64(1)
     for f in e.nbr1:

@@ -4,7 +4,8 @@ Level by level on two worklists that are swapped: the points of a level lower th
 neighbours that are farther, and whoever lowers a point first adds it to the next level
 (Unnikrishnan et al., Falcon, figure 36).  Where edges are held both ways and the level has many of
 them, the points not yet found look for a neighbour in it instead, and stop at the first (Beamer,
-Asanovic, Patterson, SC 2012).  A deep graph has small levels, and each would wait for the one
+Asanovic, Patterson, SC 2012); they look at a byte a point, and nobody is listed until points push
+again.  A deep graph has small levels, and each would wait for the one
 before: there several are run at once, in any order (``ahead``), until all up to the last of them
 are exact; what was added to that one is the next worklist.  Where predecessors do not fit then, a
 last pass over the edges finds them.  One launch for all of it.  Work O(n + m), often less than m.
@@ -20,7 +21,7 @@ from morph.algorithms.scratch import source_ids, workspace
 from morph.collect import Collection, Flag
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
-from morph.prelude import atomic_add, atomic_min, i32, i64, u32
+from morph.prelude import atomic_add, atomic_min, i32, i64, u8, u32
 from morph.table import Table
 
 FAR = 2**32 - 1  # read as a signed number -1, which the result says
@@ -30,6 +31,7 @@ SMALL = 256  # a level of fewer than a 256th of all points does not ask for its 
 DEEP = 32  # levels that are run one by one; then only those are
 WIDE = 32  # that have more than a 32nd of all points, and of others
 AT_ONCE = 32  # as many run at once
+UNSEEN = 255  # the byte of a point that is not found; else its level, up to DEEP
 
 
 class Bfs(NamedTuple):
@@ -41,26 +43,38 @@ class Bfs(NamedTuple):
 
 
 @kernel
-def push(p, level, then, found):
+def push(p, level, step, then, found):
     for t in p.outnbrs:
         if atomic_min(t.dist, level) > level:
             t.predecessor = p.id
+            t.step = step
             then.add(t)
             atomic_add(found[0].edges, t.out_degree)
 
 
 @kernel
-def pull(p, level, then, found):
+def pull(p, level, step, found):
     before = None
     for t in p.outnbrs:
-        if t.dist < level:
+        if t.step < step:
             before = t
             break
     if before is not None:
         p.dist = level
+        p.step = step
         p.predecessor = before.id
-        then.add(p)
+        atomic_add(found[0].points, 1)
         atomic_add(found[0].edges, p.out_degree)
+
+
+@kernel
+def gather(p, now):
+    now.add(p)
+
+
+@kernel
+def see(p):
+    p.step = u8(0)
 
 
 @kernel
@@ -92,13 +106,34 @@ def attach(p):
 def search(g, now, then, far, found, torn, level, cutoff, both):
     known = 0  # edges of the points found, before this level and with it
     found[0].edges = 0
-    while level < cutoff and not now.empty:
+    found[0].points = 0  # those that looked themselves
+    size, listed = len(now), True
+    pulls, seen = False, False  # seen: all bytes tell who is found
+    while level < cutoff and size > 0:
         level += 1
-        pulls = False
-        if both and len(now) * SMALL > len(g.points):
-            before, known = known, found[0].edges
-            pulls = (known - before) * UNFOUND > len(g.edges) - known
-        if level > DEEP and len(now) * WIDE <= len(g.points):
+        step = u8(min(level, DEEP))
+        if not seen:
+            pulls = False
+            if both and size * SMALL > len(g.points):
+                before, known = known, found[0].edges
+                pulls = (known - before) * UNFOUND > len(g.edges) - known
+            if pulls and level > DEEP and size * WIDE > len(g.points):
+                foreach(g.points, see, where=lambda p: p.dist < level)
+                seen = True
+                level -= 1
+                continue
+        if pulls and (seen or level <= DEEP):
+            seen = False
+            now.clear()
+            size = found[0].points
+            foreach(g.points, pull, level, step, found, where=lambda p: p.step == UNSEEN)
+            size = found[0].points - size
+            listed = False
+            continue
+        if not listed:
+            foreach(g.points, gather, now, where=lambda p: p.dist == level - 1)
+            listed = True
+        if level > DEEP and size * WIDE <= len(g.points):
             level = min(level - 1, cutoff - AT_ONCE) + AT_ONCE
             while not now.empty:
                 foreach(now, lower, level, then, far, ahead=then)
@@ -106,12 +141,10 @@ def search(g, now, then, far, found, torn, level, cutoff, both):
                 then.clear()
             now, far = far, now
         else:
-            if pulls:
-                foreach(g.points, pull, level, then, found, where=lambda p: p.dist > level)
-            else:
-                foreach(now, push, level, then, found)
+            foreach(now, push, level, step, then, found)
             now, then = then, now
             then.clear()
+        size = len(now)
     if level > DEEP:
         foreach(g.points, look, g, torn, where=lambda p: p.dist > DEEP and p.dist < FAR)
         if torn.take():
@@ -152,12 +185,13 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
 
     def make() -> list[Any]:
         lists = [Collection(graph.points, capacity=n) for _ in range(3)]
-        found = Table("found", graph.device, edges=i64, capacity=1)
+        found = Table("found", graph.device, edges=i64, points=i64, capacity=1)
         found.extend(1)
         return [*lists, found, Flag(graph)]
 
-    columns = {"dist": (u32, FAR), "predecessor": (i32, -1)}
-    with workspace(graph, "bfs", make, None, starts, {"dist": 0}, **columns) as objects:
+    columns = {"dist": (u32, FAR), "step": (u8, UNSEEN), "predecessor": (i32, -1)}
+    zero = {"dist": 0, "step": 0}
+    with workspace(graph, "bfs", make, None, starts, zero, **columns) as objects:
         levels = search(graph, *objects, u32(0), most, not graph.directed)
         own = graph.points.columns
         distance, predecessor = graph.device.copies(

@@ -9,7 +9,7 @@ salt.
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from morph.table import Table
 EDGES = 32  # delta is the mean weight times this over the mean degree
 NARROW = frozenset("i1 i2 i4 u1 u2 u4 f4 f8".split())  # types that one pass looks at
 NONE = 2**31 - 1  # no distance of 32 bits is as long
+FAR = 2**16  # most likely no shortest path has as many edges
 SALT = random.SystemRandom().getrandbits(63)
 
 
@@ -32,12 +33,12 @@ def measure(cell, g, none, salt):
     bad, odd = i64(0), u64(0)
     for e in g.edges:
         w = none + e.weight
+        a, b = u64(e.src.id), u64(e.dst.id)
         if not w >= 0:
             bad += 1
         elif w - w == 0:  # finite
             total += w
             most = max(most, w)
-        a, b = u64(e.src.id), u64(e.dst.id)
         h = (min(a, b) << 32) + max(a, b) ^ salt
         h = (h ^ h >> 32) * 0xD6E8FEB86659FD93
         h = (h ^ h >> 32) + u64(w)
@@ -51,11 +52,11 @@ def measure(cell, g, none, salt):
     cell.told = vector(f64(total), f64(most), f64(bad), 0.0 if odd == 0 else 1.0)
 
 
-def measured(graph: Graph) -> tuple[Any, np.dtype[Any], float, bool]:
-    """Look at the weights.
+class Weights(NamedTuple):
+    """What `measured` finds.
 
-    Returns
-    -------
+    Attributes
+    ----------
     weight : array or None
         The weights in the distances' type, if sums with theirs would be of another.
     dtype : dtype
@@ -63,6 +64,23 @@ def measured(graph: Graph) -> tuple[Any, np.dtype[Any], float, bool]:
     delta : float
     equal : bool
         Whether each arc has a reverse of the same weight; false if that is not known.
+    """
+
+    weight: Any
+    dtype: np.dtype[Any]
+    delta: float
+    equal: bool
+
+
+def hopes(graph: Graph, delta: float) -> bool:
+    """Whether distances most likely fit 32 bits, though a path might be longer."""
+    kind = graph.edges.columns["weight"].dtype
+    mean = delta * len(graph.edges) / (EDGES * max(len(graph.points), 1))
+    return np.result_type(kind, np.int32) == np.int32 and mean * FAR < NONE
+
+
+def measured(graph: Graph) -> Weights:
+    """Look at the weights.
 
     Raises
     ------
@@ -72,7 +90,7 @@ def measured(graph: Graph) -> tuple[Any, np.dtype[Any], float, bool]:
     weight, n = graph.edges.columns["weight"], len(graph.points)
     kind, m = weight.dtype, graph.edges.live
     if graph.points.deletes or kind.newbyteorder("=").str[1:] not in NARROW or not m:
-        return (*_looked_at(graph), False)
+        return Weights(*_looked_at(graph), False)
     real = kind.kind == "f"
     cell = graph.kept.pop(SMALL, None)  # nobody else has it meanwhile
     if cell is None:
@@ -85,11 +103,11 @@ def measured(graph: Graph) -> tuple[Any, np.dtype[Any], float, bool]:
         _looked_at(graph)  # which says where
     delta = total / m * EDGES * n / m
     if real:
-        return None, np.result_type(kind, np.float32), delta, False
+        return Weights(None, np.result_type(kind, np.float32), delta, False)
     dtype = _integer(kind, int(most) * n + delta)
     if kind != np.uint32:
-        return None, dtype, delta, not odd
-    return _unsigned(graph, dtype), dtype, delta, not odd
+        return Weights(None, dtype, delta, not odd)
+    return Weights(_unsigned(graph, dtype), dtype, delta, not odd)
 
 
 def _integer(kind: np.dtype[Any], longest: float) -> np.dtype[Any]:

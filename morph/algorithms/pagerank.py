@@ -16,90 +16,99 @@ import numpy as np
 from morph.algorithms.scratch import live_edges, workspace
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
-from morph.prelude import f64
+from morph.prelude import f32, f64
 from morph.table import Table
 
 
 class PageRank(NamedTuple):
-    """Result of `pagerank`: ``rank``, shape (n,), float64, of sum 1; ``iterations``; ``error``."""
+    """Result of `pagerank`: ``rank``, shape (n,), of sum 1; ``iterations``; ``error``."""
 
     rank: Any
     iterations: int
     error: float
 
 
-@kernel
-def count(p):
-    p.out = f64(p.out_degree)
+class _Kernels(NamedTuple):
+    count: Any
+    weigh: Any
+    iterate: Any
+    iterate_weighted: Any
 
 
-@kernel
-def weigh(p):
-    total = 0.0
-    for e in p.outedges:
-        total += e.weight
-    p.out = total
+def _kernels(real: Any, part: Any) -> _Kernels:
+    """The kernels for types of ranks and of what edges get; sums are of double precision."""
 
+    @kernel
+    def count(p):
+        p.out = part(p.out_degree)
 
-@kernel
-def pull(p, base, damping):
-    total = 0.0
-    for t in p.innbrs:
-        total += t.given
-    rank = base * p.jump + damping * total
-    p.moved = abs(rank - p.rank)
-    p.rank = rank
+    @kernel
+    def weigh(p):
+        total = 0.0
+        for e in p.outedges:
+            total += e.weight
+        p.out = part(total)
 
+    @kernel
+    def pull(p, base, damping):
+        total = 0.0
+        for t in p.innbrs:
+            total += t.given
+        p.rank = real(base * p.jump + damping * total)
 
-@kernel
-def pull_weighted(p, base, damping):
-    total = 0.0
-    for e in p.inedges:
-        total += e.src.given * e.weight
-    rank = base * p.jump + damping * total
-    p.moved = abs(rank - p.rank)
-    p.rank = rank
+    @kernel
+    def pull_weighted(p, base, damping):
+        total = 0.0
+        for e in p.inedges:
+            total += e.src.given * e.weight
+        p.rank = real(base * p.jump + damping * total)
 
+    @kernel
+    def share(whole, g):
+        """What points give along an edge; what those have that have none; how far all moved."""
+        loose, moved = 0.0, 0.0
+        for p in g.points:
+            rank, out, before = f64(p.rank), f64(p.out), f64(p.given)
+            if out > 0.0:
+                moved += abs(rank - before * out)
+                p.given = part(rank / out)
+            else:
+                moved += abs(rank - before)
+                loose += rank
+                p.given = part(rank)  # for the next time: nobody asks for it
+        whole.loose = loose
+        whole.moved = moved
 
-@kernel
-def share(whole, g):
-    """What each point gives along an edge; what those have who have none, and how far all moved."""
-    loose, moved = 0.0, 0.0
-    for p in g.points:
-        moved += p.moved
-        if p.out > 0.0:
-            p.given = p.rank / p.out
-        else:
-            loose += p.rank
-    whole.loose = loose
-    whole.moved = moved
-
-
-def _iterating(pull):
-    @program
-    def iterate(g, all, whole, damping, tolerance, most):
-        foreach(all, share, g)
-        done = 0
-        while done < most and (done == 0 or whole.moved >= tolerance):
-            foreach(g.points, pull, 1 - damping + damping * whole.loose, damping)
+    def iterating(pull: Any) -> Any:
+        @program
+        def iterate(g, all, whole, damping, tolerance, most):
             foreach(all, share, g)
-            done += 1
-        return done
+            done = 0
+            while done < most and (done == 0 or whole.moved >= tolerance):
+                foreach(g.points, pull, 1 - damping + damping * whole.loose, damping)
+                foreach(all, share, g)
+                done += 1
+            return done
 
-    return iterate
+        return iterate
+
+    return _Kernels(count, weigh, iterating(pull), iterating(pull_weighted))
 
 
-iterate, iterate_weighted = map(_iterating, (pull, pull_weighted))
+# by what single precision can hold: weights, and what is given for a unit of one, may be far from 1
+DOUBLE, SINGLE, MIXED = _kernels(f64, f64), _kernels(f32, f32), _kernels(f32, f64)
+TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
 
 
 def pagerank(
     graph: Graph,
     damping: float = 0.85,
-    tolerance: float = 1e-9,
+    tolerance: float | None = None,
     iterations: int = 200,
     *,
     personalization: Any = None,
     weighted: bool = False,
+    dtype: Any = np.float64,
 ) -> PageRank:
     """Rank the points by the links into them.
 
@@ -109,8 +118,8 @@ def pagerank(
         On any device.  Parallel edges count each.
     damping : float
         Probability of following a link, from 0 to 1.
-    tolerance : float
-        Stop when the ranks change by less than this in sum.
+    tolerance : float, optional
+        Stop when the ranks change by less than this in sum: 1e-9, or 1e-6 in single precision.
     iterations : int
         Stop after this many.
     personalization : array, shape (n,), optional
@@ -118,19 +127,30 @@ def pagerank(
         default.
     weighted : bool
         Follow a link in proportion to its ``weight``, not all alike.
+    dtype : dtype
+        Of the ranks: float64 or float32.  In single precision half as much memory is read; a rank
+        is then right to some 1e-6 of itself, and a tolerance below 1e-7 may never be met.
 
     Returns
     -------
     PageRank
-        ``rank``, on the graph's device, 0 for deleted points; ``error``, the last change in sum:
-        ``tolerance`` or more if the iterations did not suffice.
+        ``rank``, of ``dtype``, on the graph's device, 0 for deleted points; ``error``, the last
+        change in sum: ``tolerance`` or more if the iterations did not suffice.
 
     Raises
     ------
     ValueError
-        If ``damping`` is outside 0 to 1, ``tolerance`` is negative, ``iterations`` below 1, or if
-        weights or ``personalization`` are missing, negative, not finite, or not one for each.
+        If ``dtype`` is another, ``damping`` is outside 0 to 1, ``tolerance`` is negative,
+        ``iterations`` below 1, or if weights or ``personalization`` are missing, negative, not
+        finite, or not one for each.
     """
+    kind = np.dtype(dtype)
+    if kind not in TOLERANCE:
+        raise ValueError(f"ranks are float64 or float32, not {kind}")
+    single = kind == np.float32
+    kernels = DOUBLE if not single else MIXED if weighted else SINGLE
+    if tolerance is None:
+        tolerance = TOLERANCE[kind]
     if not 0 <= damping <= 1:
         raise ValueError(f"damping is from 0 to 1, not {damping}")
     if not (tolerance >= 0 and iterations >= 1):
@@ -138,7 +158,7 @@ def pagerank(
     jump = _jump(graph, personalization)
     if weighted:
         _check_weights(graph)
-    run = iterate_weighted if weighted else iterate
+    run = kernels.iterate_weighted if weighted else kernels.iterate
 
     def make() -> list[Any]:
         all = Table("all", graph.device, loose=f64, moved=f64)
@@ -146,12 +166,14 @@ def pagerank(
         return [all]
 
     alike = jump if isinstance(jump, float) else 0.0
-    fills = {"rank": alike, "jump": alike, "out": 0.0, "given": 0.0, "moved": 0.0}
-    points: dict[str, Any] = {name: (f64, fill) for name, fill in fills.items()}
+    fills = {"rank": alike, "jump": alike, "out": 0.0, "given": 0.0}
+    points: dict[str, Any] = {name: (kind, fill) for name, fill in fills.items()}
+    if weighted:
+        points |= {"out": (f64, 0.0), "given": (f64, 0.0)}
     with workspace(graph, "pagerank", make, **points) as (all,):
         if not isinstance(jump, float):
             graph.points.jump[:] = graph.points.rank[:] = jump
-        foreach(graph.points, weigh if weighted else count)
+        foreach(graph.points, kernels.weigh if weighted else kernels.count)
         done = run(graph, all, all[0], float(damping), float(tolerance), iterations)
         return PageRank(graph.points.rank[:].copy(), done, float(all[0].moved))
 

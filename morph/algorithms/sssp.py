@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.costs import EDGES, measured
+from morph.algorithms.costs import EDGES, Weights, hopes, measured
 from morph.algorithms.scratch import live_edges, source_ids, workspace
 from morph.collect import Collection, Flag
 from morph.graph import Graph
@@ -265,10 +265,27 @@ def sssp(
         raise ValueError("sssp needs edge weights: give weight= when the graph is made")
     if cutoff is not None and not cutoff >= 0:
         raise ValueError(f"cutoff is a number from 0 on, not {cutoff}")
-    weight, dtype, delta, equal = measured(graph)
+    weights = measured(graph)
+    given = graph, starts, goals, cutoff, predecessors
+    if weights[1] == np.int64 and hopes(graph, weights[2]):  # half of the memory
+        found = _solved(*given, weights._replace(dtype=np.dtype(np.int32)), hope=True)
+        if found is not None:
+            return found
+    done = _solved(*given, weights)
+    assert done is not None
+    return done
+
+
+def _solved(
+    graph: Graph, starts: Any, goals: Any, cutoff: float | None, predecessors: bool,
+    weights: Weights, hope: bool = False,
+) -> Sssp | None:  # fmt: skip
+    """Solve with distances of one type; give nothing if they do not fit, but were hoped to."""
+    weight, dtype, delta, equal = weights
     real = dtype.kind == "f"
     far = np.inf if real else int(np.iinfo(dtype).max)
     most = float(np.finfo(dtype).max) if real else far - 1
+    cuts = cutoff is not None and (not hope or cutoff < most)
     if cutoff is not None:
         most = min(most, cutoff if real else int(min(cutoff, most)))
     dense = len(graph.edges) >= max(DENSE * len(graph.points), 1) and not len(goals)
@@ -305,7 +322,9 @@ def sssp(
         with graph.device.active():
             if limit < last:  # stopped at the targets: what lies behind is not settled
                 dist[dist > limit] = far
-            elif lost.take() and cutoff is None:
+            elif lost.take() and not cuts:
+                if hope:
+                    return None
                 _refuse_overflow(graph, dist < far)
         predecessor = _predecessors(graph, starts, far) if predecessors else None
         with graph.device.active():

@@ -8,6 +8,7 @@ from functools import cache
 
 from morph.lang import ir
 from morph.lang.abi import CTYPE, cname, column_name, reborn
+from morph.lang.flow import only_added_to
 from morph.lang.types import (
     Handle,
     Local,
@@ -23,7 +24,7 @@ from morph.lang.types import (
 )  # fmt: skip
 
 KEYWORDS = frozenset(
-    """Args PHASES PREPARES Item Run SETTLES Way a alignas alignof and and_eq asm auto
+    """Args BLOCKS PHASES PREPARES Item Run SETTLES Way a alignas alignof and and_eq asm auto
     bitand bitor blockDim blockIdx bool break case catch char char16_t char32_t class compl
     const const_cast constexpr continue crew crowd decltype default delete do double
     dynamic_cast else end_item enum explicit export extern false float for friend gap_count
@@ -67,6 +68,8 @@ class Names:
         self.reborn = reborn(unit)
         self.grows: frozenset[str] = frozenset()  # functions that add to a local collection
         self.pure: set[str] = set()  # functions that use nothing of the item
+        self.totals: list[str] = []  # what adds to the places that all add to
+        self.added = only_added_to(unit)  # where these may lie
 
     def spell(self, name: str) -> str:
         """A user's name, out of the way of C++ and the prelude."""
@@ -100,6 +103,12 @@ class Names:
             case Nothing():
                 return "void"
         raise AssertionError(f"{t} is no value")
+
+    def total(self, add: str) -> int:
+        """The number of a place that all add to; those behind MOST_TOTALS are added to at once."""
+        if add not in self.totals:
+            self.totals.append(add)
+        return self.totals.index(add)
 
     def call(self, func: str, args: str) -> str:
         """A call of a user's function."""

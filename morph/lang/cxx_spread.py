@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from morph.lang import ir
 from morph.lang.abi import CTYPE, cname
-from morph.lang.cxx import Names, constant
+from morph.lang.cxx import constant
 from morph.lang.cxx_stmt import Body
 from morph.lang.cxx_stock import take_all
 from morph.lang.flow import given_a_value
@@ -67,10 +67,12 @@ class Head(Body):
 class Entry(Body):
     """The inside of the loop."""
 
-    def __init__(self, *args: Any, spread: Spread, stage: Mapping[str, str]) -> None:
+    def __init__(
+        self, *args: Any, spread: Spread, stage: Mapping[str, str], first: Mapping[str, Column]
+    ) -> None:
         super().__init__(*args)
         self.loop = spread.loop
-        self.early = early(spread, self.names)
+        self.early = first
         self.stage = stage  # by list, the struct of an entry that waits
         for slot, n in () if spread.batched else spread.room:
             self.put(f"it.{cname(slot)}_room += {n};")
@@ -125,35 +127,59 @@ class Entry(Body):
 
 
 def of_edge(p: ir.Place, loop: Loop, columns: Iterable[str]) -> bool:
-    """Whether a place is one of some columns of the edge that a loop has come to."""
-    if not isinstance(loop, ir.ForEdges) or p.index is not None:
-        return False
-    row = isinstance(p.row, ir.Var) and p.row.name == loop.edge
-    return row and p.slot == f"{loop.graph}.edges" and p.column in columns
+    """Whether a place is one of some columns of the edge, or row, that a loop has come to."""
+    row = isinstance(p.row, ir.Var) and p.row.name == bound(loop)[0]
+    return row and p.index is None and p.slot == over(loop) and p.column in columns
 
 
-def early(s: Spread, names: Names) -> dict[str, Column]:
-    """The columns of an edge that its entry reads in any case, and nobody writes.
+def over(loop: Loop) -> str:
+    """The table whose rows a loop goes through."""
+    return f"{loop.graph}.edges" if isinstance(loop, ir.ForEdges) else loop.slot
+
+
+def early(e: Emission, kernel: str) -> dict[str, Column]:
+    """The columns of an edge, or row, that its entry reads in any case, and no other one writes.
 
     They are read together with what the entry leads to, before those ahead of it have been run.
+    What the entry writes itself, it has to have read before, and for the last time.
     """
+    s, slot, moving = e.spreads[kernel], over(e.spreads[kernel].loop), e.moving[kernel]
     first: list[ir.Node] = []
     for x in s.entry:
         first += ir.walk(x.cond if isinstance(x, ir.If) else x)
         if isinstance(x, ir.If | ir.Return):
             break
-    if not isinstance(s.loop, ir.ForEdges) or any(isinstance(n, LOOPS) for n in first):
+    if any(isinstance(n, LOOPS) for n in first):
         return {}
-    slot = f"{s.loop.graph}.edges"
-    plain = {
-        c.name: c
-        for c in names.stores[slot].columns
-        if not c.size and c.record < 0 and (slot, c.name) not in names.changed
-    }
+    plain = {c.name: c for c in e.names.stores[slot].columns if not c.size and c.record < 0}
+    row = bound(s.loop)[0]
+    for name in [x for x in plain if (slot, x) in moving]:
+        if not _own(e, kernel, (slot, name), row, first):
+            del plain[name]
     loads = [n.place for n in first if isinstance(n, ir.Load)]
-    assigned = any(isinstance(n, ir.Assign) and n.name == s.loop.edge for n in ir.walk(s.entry))
+    assigned = any(isinstance(n, ir.Assign) and n.name == row for n in ir.walk(s.entry))
     found = {p.column for p in loads if of_edge(p, s.loop, plain)} if not assigned else set()
     return {name: plain[name] for name in sorted(found)}
+
+
+def _own(e: Emission, kernel: str, column: tuple[str, str], row: str, first: list[ir.Node]) -> bool:
+    """Whether a kernel reads a column at its entry's own row alone, first, and then writes it."""
+    where = e.kernels[kernel].where
+    at = [
+        n
+        for f in (*e.reached(kernel), *(e.reached(where) if where else ()))
+        for n in ir.walk(f)
+        if isinstance(n, ir.Load | ir.Write | ir.Atomic | ir.LockPlace)
+        and (n.place.slot, n.place.column) == column
+    ]
+    before = {id(n) for n in first}
+    return all(
+        isinstance(n.place.row, ir.Var)
+        and n.place.row.name == row
+        and (isinstance(n, ir.Load) and id(n) in before)
+        | (isinstance(n, ir.Write) and id(n) not in before)
+        for n in at
+    )
 
 
 def shared(e: Emission, s: ir.Node) -> Spread | None:
@@ -178,7 +204,7 @@ def spread_structs(e: Emission, k: ir.Kernel) -> None:
     for part, what, names in parts:
         e.put("", f"struct {name}_{part} {{  // what {what}")
         e.put(*(f"    {n.type(types[x])} {n.member(x)};" for x in names), "};")
-    if first := early(spread, n):
+    if first := early(e, k.name):
         e.put("", f"struct {name}_reach {{  // where an entry leads, and what is read of its edge")
         e.put("    i32 edge, end;")
         e.put(*(f"    {CTYPE[c.dtype.name]} {n.member(x)};" for x, c in first.items()), "};")
@@ -247,11 +273,11 @@ def emit_spread(e: Emission, k: ir.Func) -> None:
     sums = f", {name}_sums& sums_" if spread.whole else ""
     entry = f"void {name}_entry(const Args& a, Item& it, const {name}_live& live_{sums}"
     lives = dict.fromkeys(spread.live, "live_") | {x: "sums_" for x, _ in spread.sums}
-    first = early(spread, n).items()
-    read = "".join(f", {CTYPE[c.dtype.name]} {x}_early_" for x, c in first)
+    first = early(e, k.name)
+    read = "".join(f", {CTYPE[c.dtype.name]} {x}_early_" for x, c in first.items())
     e.define(
         inner, f"{entry}{listed(inner.params)}{read})", spread.entry, lives, moving=moving,
-        make=partial(Entry, spread=spread, stage=_structs(e, k.name)),
+        make=partial(Entry, spread=spread, stage=_structs(e, k.name), first=first),
     )  # fmt: skip
     if spread.whole:
         behind = replace(k, params=tuple(given))
@@ -274,10 +300,10 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
         edge = n.edge(loop.graph, loop.direction, "k")
         end = n.end(loop.graph, loop.direction, "k", "edge") if loop.var else end
     call = ", ".join(("r.edge", "r.end")[: len(bound(loop))])
-    first = early(spread, n)
+    first, rows = early(e, s.kernel), over(loop)
     call += "".join(f", r.{n.member(x)}" for x in first)
-    edges = f"{loop.graph}.edges" if isinstance(loop, ir.ForEdges) else ""
-    read = "".join(f", {n.column(edges, x)}.get(edge)" for x in first)
+    settled = {x: ".settled()" if (rows, x) in n.changed else "" for x in first}
+    read = "".join(f", {n.column(rows, x)}{how}.get(edge)" for x, how in settled.items())
     reach = f"{name}_reach" if first else "Reached"
     given = "const Args& a, I& it"
     rest, sums = (", rest", ", sums") if spread.whole else ("", "")

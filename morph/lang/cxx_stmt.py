@@ -9,6 +9,7 @@ from morph.lang import ir
 from morph.lang.abi import CTYPE, cname
 from morph.lang.cxx import Names
 from morph.lang.cxx_expr import Expressions
+from morph.lang.cxx_find import find, sought
 from morph.lang.flow import Columns
 from morph.lang.types import Column, Local, Scalar, Store, Type, Vector
 
@@ -28,7 +29,7 @@ class Body(Expressions):
         self.count = 0
         self.ahead: tuple[str, str] | None = None  # see `runs_ahead`
         self.one_way: Columns = frozenset()  # see `flow.one_way`
-        self.fixed: frozenset[str] = frozenset()  # locals that are constants
+        self.fixed: dict[str, ir.Const] = {}  # locals that are constants
         self.at: tuple[str, int] | None = None  # the user's line that the next line stands for
 
     def put(self, line: str) -> None:
@@ -253,15 +254,24 @@ class Body(Expressions):
     def _unasked(self, e: ir.Atomic) -> str:
         """How a place changes when nobody asks what was there; nothing if as ever."""
         if e.op == "add":
-            return "add_for_all(" if self._for_all(e.place) else "add_to("
+            return self._adds_for_all(e.place) or "add_to("
         one_way = (e.place.slot, e.place.column) in self.one_way
         return f"move_to({e.op.capitalize()}(), " if one_way else ""
 
-    def _for_all(self, p: ir.Place) -> bool:
-        """Whether a place is an integer, and the same one for all items."""
-        fixed = isinstance(p.row, ir.Var) and p.row.name in self.fixed
-        whole = isinstance(p.type, Scalar) and p.type.kind in "iu" and p.type.bits >= 32
-        return fixed and whole and (p.index is None or isinstance(p.index, ir.Const))
+    def _adds_for_all(self, p: ir.Place) -> str:
+        """How to add to a place that is an integer, and the same one for all items."""
+        row = self.fixed.get(p.row.name) if isinstance(p.row, ir.Var) else None
+        if not isinstance(p.type, Scalar) or p.type.kind not in "iu" or p.type.bits < 32:
+            return ""
+        if row is None or not (p.index is None or isinstance(p.index, ir.Const)):
+            return ""
+        index = "" if p.index is None else f", {p.index.value}"
+        which = "MOST_TOTALS"
+        if (p.slot, p.column) in self.names.added:
+            kind = CTYPE[p.type.name]
+            place = f"{self.names.column(p.slot, p.column)}.at({int(row.value)}{index})"
+            which = str(self.names.total(f"fetch(Plus(), {place}, {kind}(sum));"))
+        return f"add_for_all<{which}>("
 
     def _if(self, s: ir.If) -> None:
         cond = self.expr(s.cond)
@@ -432,6 +442,8 @@ class Body(Expressions):
         self._bound(s.body, [(s.var, k)] if var else [])
 
     def _for_edges(self, s: ir.ForEdges) -> None:
+        if (test := sought(s)) and find(self, s, test):
+            return
         n, g = self.names, f"a.{cname(s.graph)}"
         skip = ""
         if s.skip is not None:
@@ -485,16 +497,3 @@ def adds(node: object, grows: frozenset[str] = frozenset()) -> bool:
         isinstance(n, ir.LocalAdd) or (isinstance(n, ir.Call) and n.func in grows)
         for n in ir.walk(node)
     )
-
-
-def named(body: ir.Body) -> set[str]:
-    """The locals that a body names."""
-    found: set[str] = set()
-    for n in ir.walk(body):
-        for attribute in ("name", "var", "edge", "items", "guard"):
-            name = getattr(n, attribute, None)
-            if isinstance(name, str):
-                found.add(name)
-        if isinstance(n, ir.Need) and n.local:
-            found.add(n.slot)
-    return found

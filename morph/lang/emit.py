@@ -18,18 +18,20 @@ from morph.lang.cxx import Names, prelude_names
 from morph.lang.cxx_alone import whole
 from morph.lang.cxx_spread import emit_spread, listed, spread_structs
 from morph.lang.cxx_step import step_text
-from morph.lang.cxx_stmt import Body, adds, named
+from morph.lang.cxx_stmt import Body, adds
 from morph.lang.cxx_stock import close_gaps, served, stocks
-from morph.lang.flow import changed, constants, moving, one_way, standing
+from morph.lang.flow import changed, constants, moving, named, one_way, standing
 from morph.lang.fused import emit_program
 from morph.lang.spread import lists, runs_ahead, spreads
-from morph.lang.types import Local, Object, Type
+from morph.lang.types import Local, Object, Scalar, Type
 
 HEADERS = """types words half math atomics column team stock store collection single set graph
              predicates stage hubs room balance ahead sweep launch together""".split()
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
 USES_ITEM = re.compile(r"\bit\b").search
 USES_WAY = re.compile(r"\bway\.").search
+FEW, SOME, MANY = 2, 3, 4  # blocks of 256 threads: 128, 80, 64 registers
+MOST_TOTALS = 4  # as the prelude says
 INLINE = 60  # nodes up to which a function called from several places is copied to each
 
 
@@ -143,7 +145,6 @@ class Emission:
     def text(self) -> str:
         """All parts, in order."""
         self.put('#line 1 "morph"')
-        swapped, args = self._ways(), self._args()
         functions: list[str] = []
         self.lines, head = functions, self.lines
         for f in self.unit.funcs:
@@ -152,7 +153,7 @@ class Emission:
         self.lines = head
         for name, members in self.names.structs.items():
             self.put(f"struct {name} {{ {members} }};")
-        self.lines += swapped + args
+        self.lines += self._ways() + self._args()
         self._items()
         self.lines += functions
         return "\n".join(self.lines) + "\n"
@@ -165,6 +166,13 @@ class Emission:
         lines = ["struct Args {", *self._fields(-1)]
         if self.unit.ways:
             lines.append(f"    Way ways[{len(self.unit.ways)}];")
+        totals = self.names.totals[:MOST_TOTALS]
+        lines.append(f"    enum {{ TOTALS = {len(totals)} }};  // places that all add to")
+        if totals:
+            lines.append("    MORPH_FN void add_total(i32 i, u64 sum) const {")
+            lines.append("        const Args& a = *this;")
+            lines += [f"        if (i == {i}) {add}" for i, add in enumerate(totals)]
+            lines.append("    }")
         return [*lines, "};"]
 
     def _ways(self) -> list[str]:
@@ -364,6 +372,7 @@ class Emission:
         self.put(f"enum {{ SETTLES = {int(ends)} }};  // the master has something to do at its end")
         phases = int(u.fused and not self.claims)
         self.put(f"enum {{ PHASES = {phases} }};  // one runs small steps")
+        self.put(f"enum {{ BLOCKS = {self._blocks()} }};  // of a GPU's multiprocessor, at once")
         self._prepare()
         if u.fused:
             emit_program(self)
@@ -384,6 +393,21 @@ class Emission:
                 self.put("    store(a.status + ROUND, i64(t.round));")
             self.put("}")
         self.put("", f"MORPH_ENTRY({u.name})")
+
+    def _blocks(self) -> int:
+        """How many blocks are to fit on a multiprocessor: so many registers are left to each.
+
+        More hide more latency where entries are shared out.  Claims only conflict more; small steps
+        that run ahead wait for the slower barrier; sums of 64 bits want registers.
+        """
+        local = any(isinstance(n, ir.MakeLocal) for n in ir.walk(self.unit.funcs))
+        if self.claims or local or not self.spreads:
+            return FEW
+        if not any("SWEEPS = true" in x for x in self.lines):
+            return SOME if self.ahead else MANY
+        loads = [n.type for s in self.spreads.values() if s.pure for n in ir.walk(s.entry)
+                 if isinstance(n, ir.Load)]  # fmt: skip
+        return FEW if any(isinstance(t, Scalar) and t.bits > 32 for t in loads) else SOME
 
     def _prepare(self) -> None:
         """What the master does before the first step."""

@@ -148,8 +148,21 @@ def one_way(unit: ir.Unit, funcs: Iterable[ir.Func]) -> Columns:
     return frozenset(c for c, op in ops.items() if op in ({"min"}, {"max"})) - others
 
 
-def constants(f: ir.Func) -> frozenset[str]:
-    """The locals of a function that are given one value, a constant."""
+def only_added_to(unit: ir.Unit) -> Columns:
+    """The columns of tables that functions add to, with nobody asking, and do nothing else to."""
+    nodes = list(ir.walk(unit.funcs))
+    at = [n for n in nodes if isinstance(n, ir.Load | ir.Write | ir.Atomic | ir.LockPlace)]
+    alone = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
+    adds = {id(n) for n in at if isinstance(n, ir.Atomic) and n.op == "add" and not n.flag}
+    found = {(n.place.slot, n.place.column) for n in at if id(n) in adds & alone}
+    others = {(n.place.slot, n.place.column) for n in at if id(n) not in adds & alone}
+    made = {n.slot for n in nodes if isinstance(n, ir.New | ir.NewRows)}
+    tables = {s.slot for s in unit.stores if s.kind == "table"} - made
+    return frozenset((slot, c) for slot, c in found - others if slot in tables)
+
+
+def constants(f: ir.Func) -> dict[str, ir.Const]:
+    """The locals of a function that are given one value, a constant: which."""
     given: dict[str, list[ir.Expr]] = {}
     taken = {name for name, _ in f.params}
     for n in ir.walk(f):
@@ -160,12 +173,22 @@ def constants(f: ir.Func) -> frozenset[str]:
                 taken.add(n.var)
             case ir.ForEdges():
                 taken |= {x for x in (n.edge, n.var) if x is not None}
-    return frozenset(
-        name
-        for name, values in given.items()
-        if len(values) == 1 and name not in taken and _is_constant(values[0])
-    )
+    once = {name: _constant(x) for name, (x, *others) in given.items() if not others}
+    return {name: x for name, x in once.items() if x is not None and name not in taken}
 
 
-def _is_constant(x: ir.Expr) -> bool:
-    return isinstance(x, ir.Const) or (isinstance(x, ir.Cast) and _is_constant(x.x))
+def _constant(x: ir.Expr) -> ir.Const | None:
+    return x if isinstance(x, ir.Const) else _constant(x.x) if isinstance(x, ir.Cast) else None
+
+
+def named(body: ir.Body) -> set[str]:
+    """The locals that a body names."""
+    found: set[str] = set()
+    for n in ir.walk(body):
+        for attribute in ("name", "var", "edge", "items", "guard"):
+            name = getattr(n, attribute, None)
+            if isinstance(name, str):
+                found.add(name)
+        if isinstance(n, ir.Need) and n.local:
+            found.add(n.slot)
+    return found
