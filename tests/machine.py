@@ -33,7 +33,7 @@ class Machine:
             "hubs": np.array([0, 8 * 2044, *[0] * 4094], np.int64),
             **arrays,
         }
-        self.numbers = {"replay": 0, "launch": 1, "threads": 1}
+        self.numbers = {"replay": 0, "launch": 1, "threads": 1, "report": 0}
         self.launch = None
 
     def __getitem__(self, name):
