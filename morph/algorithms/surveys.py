@@ -18,6 +18,7 @@ barrier each, O(literals).
 from __future__ import annotations
 
 from functools import cache
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,9 @@ from morph.prelude import atomic_add, exp2, f32, i32, i64, log2, vector
 
 IN_REGISTERS = 8  # literals of a clause; longer ones are gone through twice
 LEAST = 2.0**-CERTAIN
+INERTIA = 0.0, 0.5, 0.75  # of messages, one after the other, as long as they do not converge
+# Messages of a launch, after which the host looks at the clock: a fraction of a second.
+LAUNCH = {"cuda": 2**33, "cpu": 2**24, "python": 2**14}
 
 
 @func
@@ -232,15 +236,33 @@ def propagation(width: int, kind: Any) -> Any:
 
 
 def converge(
-    f: Factors, tolerance: float, most: int, rho: float = 1.0, inertia: float = 0.0
+    f: Factors,
+    tolerance: float,
+    most: int,
+    rho: float = 1.0,
+    inertia: float = 0.0,
+    end: float = float("inf"),
 ) -> tuple[int, bool]:
-    """Sweep until no survey changes by more than ``tolerance``.
+    """Sweep until no survey would change by more than ``tolerance``, were it not held back.
+
+    Parameters
+    ----------
+    f : Factors
+    tolerance : float
+    most : int
+        Sweeps.
+    rho : float
+        1 for surveys, 0 for beliefs.
+    inertia : float
+        How much of its change a message is held back, from 0 to less than 1.
+    end : float
+        When to give up, as `time.perf_counter` tells it.
 
     Returns
     -------
     sweeps : int
     converged : bool
-        Whether ``most`` sweeps sufficed.
+        Whether ``most`` sweeps, and the time, sufficed.
     """
     g = f.graph
     n, m = len(g.points), len(g.clauses)
@@ -250,7 +272,35 @@ def converge(
     moving.set()
     run = propagation(f.width if f.width <= IN_REGISTERS else 0, f.sums)
     unit, scale = np.float32(1 / f.scale), np.float32(f.scale)
-    numbers: list[Any] = [np.float32(rho), unit, scale, np.float32(tolerance), np.float32(inertia)]
-    sweeps = int(run(g, n, m, moving, *numbers, f.turn, most))
-    f.turn = (f.turn + sweeps) % 3
+    held = np.float32(tolerance * (1 - inertia)), np.float32(inertia)
+    at_once = most if end == float("inf") else LAUNCH[g.device.kind] // len(g.entries) + 1
+    sweeps, made, part = 0, 0, 0
+    while made == part and sweeps < most and (not sweeps or perf_counter() < end):
+        part = min(at_once, most - sweeps)
+        made = int(run(g, n, m, moving, np.float32(rho), unit, scale, *held, f.turn, part))
+        f.turn = (f.turn + made) % 3
+        sweeps += made
     return sweeps, not moving
+
+
+def persist(
+    f: Factors, tolerance: float, most: int, rho: float, calm: int, end: float
+) -> tuple[int, bool, int]:
+    """Sweep until surveys converge, held back more and more, from a level of `INERTIA` on.
+
+    Returns
+    -------
+    sweeps : int
+        Of each level at most ``most / (1 - inertia)``.
+    converged : bool
+    calm : int
+        The level at which they converged: what is left of a formula oscillates, too.
+    """
+    total = 0
+    for level in range(calm, len(INERTIA)):
+        limit = round(most / (1 - INERTIA[level]))
+        sweeps, done = converge(f, tolerance, limit, rho, INERTIA[level], end)
+        total += sweeps
+        if done or perf_counter() > end:
+            return total, done, level
+    return total, False, calm
