@@ -240,3 +240,16 @@ def test_a_unit_said_twice_is_a_unit():
         run.begin()
         assert len(run.now.graph.points) == 3 and len(run.now.graph.clauses) == 1
         assert run.answers.value.array.tolist() == [1, -1, -1, -1]
+
+
+def test_somebody_is_chosen_where_all_are_alike():
+    formula = random_ksat(3, 50, 1.0, 2)
+    for seed in range(8):
+        run = module.Run(formula, seed, device("cpu"), 0.1, 0.1, 9, 0.0)
+        run.first = None
+        run.begin()
+        alike = np.zeros(4096, np.int64)
+        alike[0] = 50
+        run.now.graph.points.choice[:] = 0
+        assert run.fix(module.marginals(run.now, 0.0)._replace(counts=alike), 1) > 0
+        assert run.rollbacks == 0

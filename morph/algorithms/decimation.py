@@ -229,9 +229,12 @@ class Run:
         while True:
             bin, share = threshold(seen.counts, max(1, round(self.part * n)))
             salt = np.uint32((self.seed + 131 * len(self.rounds) + 17 * self.undone) % 2**32)
-            foreach(points, choose, bin, np.uint32(share), salt)
-            with self.where.active():
-                chosen = int((points.value.array >= 0).sum())
+            chosen = 0
+            while not chosen and share:  # of many alike a small part may be nobody
+                foreach(points, choose, bin, np.uint32(share), salt)
+                with self.where.active():
+                    chosen = int((points.value.array >= 0).sum())
+                share = min(8 * share, 2**24) if share < 2**24 else 0
             if chosen and patience is not None and failed >= patience:
                 force_units(self.now)
                 return chosen
