@@ -39,6 +39,7 @@ WAYS: tuple[tuple[Callable[..., Decimation], dict[str, Any]], ...] = (
 )  # fmt: skip
 FLIPS, FLIPS_EACH = 10_000_000, 100  # of a long local search: and so many more for each variable
 REST_EACH, ALL_EACH = 2, 4  # of a short one: of what surveys leave, and of the whole formula
+FEW, FEW_OF = 10, 2000  # clauses left, or one for so many variables: else the next way is quicker
 Progress = Callable[[str, dict[str, Any]], None]
 
 
@@ -209,34 +210,47 @@ class _Solver:
         self.found |= {"left": rest.variables, "left_clauses": rest.clauses}
         self.found |= {"flips": 0, "steps": 0, "believed": [], "walked": rest.variables}
         self.found["walked_clauses"] = rest.clauses
-        long = FLIPS + FLIPS_EACH * formula.variables
-        searches = [(rest, names, long)]
-        if self.max_rounds:
-            last = not self.limited and k == ATTEMPTS - 1
-            if done.status == "astray" and not last:  # the next way takes less than to mend this
-                return assignment, self._check(assignment)
-            if rest.clauses and self._left() > 0:
-                assignment[names] = self._believe(rest, seed)
-            whole, every = (formula, slice(None)), ALL_EACH * formula.variables
-            searches.insert(0, (rest, names, REST_EACH * rest.variables))
-            if done.status == "paramagnetic":  # else the rest may have no model
-                searches.insert(1, (*whole, every))
-            else:  # what was fixed may be wrong
-                searches[1] = *whole, max(every, long >> max(ATTEMPTS - 1 - k, 0))
+        early = k < ATTEMPTS - 1  # the next way may take less than to mend what this one leaves
+        if not self.max_rounds:
+            return self._mend(assignment, [(rest, None, self._long())], formula.clauses, seed)
+        if done.status == "astray" and early:
+            return assignment, self._check(assignment)
+        if rest.clauses and self._left() > 0:
+            assignment[names] = self._believe(rest, seed)
+        short, every = REST_EACH * rest.variables, ALL_EACH * formula.variables
+        searches = [(rest, names, short)]
+        if done.status == "paramagnetic":
+            searches += [(formula, slice(None), every), (rest, names, self._long())]
+            return self._mend(assignment, searches, formula.clauses, seed)
+        every = max(every, self._long() >> max(ATTEMPTS - 1 - k, 0))  # the rest may have no model
+        most = max(FEW, formula.variables // FEW_OF) if early else formula.clauses
+        return self._mend(assignment, [*searches, (formula, slice(None), every)], most, seed)
+
+    def _mend(
+        self, model: Any, searches: list[tuple[Formula, Any, int]], most: int, seed: int
+    ) -> tuple[Any, int]:
+        """Search part after part of the formula, from the best model; at least the first.
+
+        A part is a formula, whose variables these are (None: begin at random), and how many flips.
+        More than so many clauses left unsatisfied are given up.  Gives what they are.
+        """
         fewest: Any = None
         for part, where, flips in searches:
-            if fewest is not None and self._left() <= 0:
+            if fewest is not None and (fewest > most or self._left() <= 0):
                 break
-            tried = assignment.copy()
-            start = assignment[where] if self.max_rounds else None
-            tried[where] = self._search(part, start, seed, flips)
+            tried, start = model.copy(), None if where is None else model[where]
+            tried[slice(None) if where is None else where] = self._search(part, start, seed, flips)
             left = self._check(tried)
             if not left:
                 return tried, 0
-            fewest = self._check(assignment) if fewest is None else fewest
+            fewest = self._check(model) if fewest is None else fewest
             if left <= fewest:
-                assignment, fewest = tried, left
-        return assignment, fewest
+                model, fewest = tried, left
+        return model, fewest
+
+    def _long(self) -> int:
+        """How many flips a long search may make."""
+        return FLIPS + FLIPS_EACH * self.formula.variables
 
     def _believe(self, rest: Formula, seed: int) -> Any:
         """Give what beliefs say, mended by a short search; if they are refuted, random values."""
