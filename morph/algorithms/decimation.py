@@ -29,7 +29,6 @@ from morph.table import Table
 
 PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
 LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up
-UNDONE = 4  # rounds that are taken back, before it is given up
 LOOSEST = 0.05  # tolerance, unless a looser one is asked for
 SLACK = 10.0  # nats of complexity below zero that a small formula may have
 
@@ -53,7 +52,8 @@ def decimate(
     *,
     fraction: float = 0.03,
     tolerance: float | None = None,
-    max_sweeps: int = 300,
+    max_sweeps: int = 200,
+    undo: int = 4,
     rho: float = 1.0,
     least_complexity: float = -0.001,
     max_seconds: float = float("inf"),
@@ -77,6 +77,8 @@ def decimate(
     max_sweeps : int
         In a round; then twice as many with messages held back by half, four times as many by three
         quarters.
+    undo : int
+        Rounds that are taken back, before it is given up.
     rho : float
         1 for survey propagation, 0 for belief propagation.
     least_complexity : float
@@ -100,6 +102,7 @@ def decimate(
         tolerance = LOOSEST if fraction >= 0.02 else 0.01
     check_options(fraction, tolerance, rho)
     run = Run(formula, seed, device_of(device), fraction, tolerance, max_sweeps, rho, max_seconds)
+    run.undo = undo
     run.least = min(least_complexity * formula.variables, -SLACK) if rho == 1 else float("-inf")
     try:
         run.begin()
@@ -148,6 +151,7 @@ class Run:
         self.can_undo = False
         self.calm = 0  # level of inertia at which the last surveys converged
         self.least = float("-inf")  # complexity
+        self.undo = 0  # rounds that may be taken back
         self.first: int | None = seed  # of the first messages, which are trivial without
         self.clock = Clock(max_seconds)
         self.answers = Table("answers", where)
@@ -176,7 +180,7 @@ class Run:
         self.clock.to("sweeps")
         if not converged and self.clock.late:
             return "time"
-        undoable = self.can_undo and self.undone < UNDONE
+        undoable = self.can_undo and self.undone < self.undo
         if not converged and not undoable:
             return "unconverged"
         seen = marginals(self.now, self.rho) if converged else None
@@ -214,7 +218,7 @@ class Run:
             total += sweeps
             if done or self.clock.late:
                 return total, done
-            if self.can_undo and self.undone < UNDONE or tolerance >= LOOSEST:
+            if self.can_undo and self.undone < self.undo or tolerance >= LOOSEST:
                 return total, False
             tolerance = min(4 * tolerance, LOOSEST)
 

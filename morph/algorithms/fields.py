@@ -169,7 +169,7 @@ def backtrack(
     fraction: float = 0.02,
     ratio: float = 0.5,
     tolerance: float = 0.01,
-    max_sweeps: int = 300,
+    max_sweeps: int = 200,
     rho: float = 1.0,
     max_seconds: float = float("inf"),
     progress: Callable[[Round], None] | None = None,
