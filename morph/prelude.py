@@ -40,6 +40,7 @@ from morph.lang.builtins import (
     log2,
     orient2d,
     popcount,
+    prefetch,
     single,
     sqrt,
     struct,
@@ -50,5 +51,6 @@ __all__ = [
     "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min",
     "atomic_or", "atomic_sub", "atomic_xor", "barrier", "bool_", "ceil", "exp", "exp2", "exponent",
     "f16", "f32", "f64", "floor", "i8", "i16", "i32", "i64", "incircle", "local", "log", "log2",
-    "orient2d", "popcount", "single", "sqrt", "struct", "u8", "u16", "u32", "u64", "vector",
+    "orient2d", "popcount", "prefetch", "single", "sqrt", "struct", "u8", "u16", "u32", "u64",
+    "vector",
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 `solve` decimates a formula by survey propagation (`decimate`), what is left by belief propagation
 (`believe`), looks for a model of the last of it (`walksat`), and checks the model against the
 formula as it was given.  If that fails, it does so again in smaller steps, and with variables that
-can be let go (`backtrack`, `reinforce`).
+can be let go (`backtrack`, `reinforce`).  Each attempt may search twice as long as the one before.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ __all__ = [
 SATISFIABLE, UNSATISFIABLE, UNKNOWN = "SATISFIABLE", "UNSATISFIABLE", "UNKNOWN"
 ATTEMPTS = 4  # without a limit of time
 WAYS: tuple[tuple[Callable[..., Decimation], dict[str, Any]], ...] = (
-    (decimate, {}), (decimate, {"fraction": 0.01}), (backtrack, {"fraction": 0.01}),
-    (reinforce, {}), (decimate, {"fraction": 0.0025}), (backtrack, {"fraction": 0.0025}),
+    (decimate, {"undo": 1}), (decimate, {"fraction": 0.01}), (backtrack, {"fraction": 0.02}),
+    (backtrack, {"fraction": 0.01, "ratio": 0.8}), (decimate, {"fraction": 0.004}), (reinforce, {}),
 )  # fmt: skip
-FLIPS, FLIPS_EACH = 10_000_000, 100  # of one local search: and so many more for each variable
-IN_VAIN = 2  # flips for each variable of a rest that surveys give up
+FLIPS, FLIPS_EACH = 10_000_000, 100  # of a long local search: and so many more for each variable
+REST_EACH, ALL_EACH = 2, 4  # of a short one: of what surveys leave, and of the whole formula
+FEW, FEW_OF = 10, 2000  # clauses left, or one for so many variables: else the next way is quicker
 Progress = Callable[[str, dict[str, Any]], None]
 
 
@@ -113,8 +114,8 @@ def solve(
     seed : int
         0 or more.  The same gives the same model, unless time runs out.
     time : float, optional
-        Seconds after which to give up, looked at between rounds.  Without it, after four attempts:
-        decimation, in smaller steps, by backtracking, by reinforcement.
+        Seconds after which to give up, looked at between launches.  Without it, after four
+        attempts: decimation, in smaller steps, by backtracking, by more of it.
     device : str or Device
     max_rounds : int
         Of one decimation; with 0 there is local search alone.
@@ -209,20 +210,50 @@ class _Solver:
         self.found |= {"left": rest.variables, "left_clauses": rest.clauses}
         self.found |= {"flips": 0, "steps": 0, "believed": [], "walked": rest.variables}
         self.found["walked_clauses"] = rest.clauses
-        model, flips = None, None
-        if self.max_rounds and rest.clauses and self._left() > 0:
-            model = self._believe(rest, seed)
-            if done.status in ("unconverged", "contradiction"):  # the rest may have no model
-                flips = IN_VAIN * rest.variables
-        assignment[names] = self._search(rest, model, seed, flips)
-        unsatisfied = self._check(assignment)
-        if unsatisfied and rest.variables < formula.variables and self._left() > 0:
-            assignment = self._search(formula, assignment, seed)  # what was fixed may be wrong
-            unsatisfied = self._check(assignment)
-        return assignment, unsatisfied
+        early = k < ATTEMPTS - 1  # the next way may take less than to mend what this one leaves
+        if not self.max_rounds:
+            return self._mend(assignment, [(rest, None, self._long())], formula.clauses, seed)
+        if done.status == "astray" and early:
+            return assignment, self._check(assignment)
+        if rest.clauses and self._left() > 0:
+            assignment[names] = self._believe(rest, seed)
+        short, every = REST_EACH * rest.variables, ALL_EACH * formula.variables
+        searches = [(rest, names, short)]
+        if done.status == "paramagnetic":
+            searches += [(formula, slice(None), every), (rest, names, self._long())]
+            return self._mend(assignment, searches, formula.clauses, seed)
+        every = max(every, self._long() >> max(ATTEMPTS - 1 - k, 0))  # the rest may have no model
+        most = max(FEW, formula.variables // FEW_OF) if early else formula.clauses
+        return self._mend(assignment, [*searches, (formula, slice(None), every)], most, seed)
+
+    def _mend(
+        self, model: Any, searches: list[tuple[Formula, Any, int]], most: int, seed: int
+    ) -> tuple[Any, int]:
+        """Search part after part of the formula, from the best model; at least the first.
+
+        A part is a formula, whose variables these are (None: begin at random), and how many flips.
+        More than so many clauses left unsatisfied are given up.  Gives what they are.
+        """
+        fewest: Any = None
+        for part, where, flips in searches:
+            if fewest is not None and (fewest > most or self._left() <= 0):
+                break
+            tried, start = model.copy(), None if where is None else model[where]
+            tried[slice(None) if where is None else where] = self._search(part, start, seed, flips)
+            left = self._check(tried)
+            if not left:
+                return tried, 0
+            fewest = self._check(model) if fewest is None else fewest
+            if left <= fewest:
+                model, fewest = tried, left
+        return model, fewest
+
+    def _long(self) -> int:
+        """How many flips a long search may make."""
+        return FLIPS + FLIPS_EACH * self.formula.variables
 
     def _believe(self, rest: Formula, seed: int) -> Any:
-        """Give what beliefs say, mended by a short search."""
+        """Give what beliefs say, mended by a short search; if they are refuted, random values."""
         self._say("beliefs", {"variables": rest.variables, "clauses": rest.clauses})
         started = monotonic()
         done = believe(
@@ -230,7 +261,7 @@ class _Solver:
         )
         self._spend("beliefs", monotonic() - started)
         if done.status == "unsatisfiable":  # surveys have led astray: the whole formula may not be
-            return None
+            return np.random.PCG64(seed).random_raw(rest.variables) >> np.uint64(63)
         self.found["believed"] = done.rounds
         self.found |= {"walked": done.rest.variables, "walked_clauses": done.rest.clauses}
         model, last = done.assignment == 1, done.likely
@@ -239,11 +270,9 @@ class _Solver:
         model[done.variables] = last
         return model
 
-    def _search(self, formula: Formula, model: Any, seed: int, flips: int | None = None) -> Any:
+    def _search(self, formula: Formula, model: Any, seed: int, flips: int) -> Any:
         started = monotonic()
         self._say("search", {"variables": formula.variables, "clauses": formula.clauses})
-        if flips is None:
-            flips = FLIPS + FLIPS_EACH * formula.variables
         walk = walksat(
             formula, model, seed, max_flips=flips,
             time=max(self._left(), 0), device=self.where, progress=self._tell,

@@ -10,6 +10,7 @@ from surveys import consistent, formulas, messages, models, plain, units
 from targets import everywhere, host, tries
 
 import morph.algorithms.decimation as module
+from morph.algorithms import surveys
 from morph.algorithms.beliefs import believe
 from morph.algorithms.decimation import decimate
 from morph.algorithms.factors import factor_graph, reduced, rest_of
@@ -83,18 +84,38 @@ def test_a_round_is_taken_back(monkeypatch):
     formula = random_ksat(3, 300, 4.1, seed=4)
     undisturbed = decimate(formula, 1, max_rounds=2)
     assert len(undisturbed.rounds) == 2
-    calls, converge = [], module.converge
+    calls, converge = [], surveys.converge
 
     def failing(f, *args):
         calls.append(len(f.graph.points))
         sweeps, done = converge(f, *args)
-        return sweeps, done and len(calls) not in (2, 3)  # in the second round, held back too
+        return sweeps, done and len(calls) not in (2, 3, 4)  # in the second round, held back too
 
-    monkeypatch.setattr(module, "converge", failing)
+    monkeypatch.setattr(surveys, "converge", failing)
     found = decimate(formula, 1, max_rounds=2)
-    assert found.rollbacks == 1 and calls[1] == calls[2] < calls[0]
+    assert found.rollbacks == 1 and calls[1] == calls[2] == calls[3] < calls[0]
     assert found.rounds[0].fraction == 0.015 and found.rounds[0].free == 300
     consistent(formula, found)
+
+
+def test_below_zero_surveys_have_gone_astray(monkeypatch):
+    formula = random_ksat(3, 300, 4.1, seed=4)
+    marginals = module.marginals
+
+    def told(nats):
+        values = iter([1.0, nats, 1.0])
+        monkeypatch.setattr(
+            module, "marginals", lambda *x: marginals(*x)._replace(complexity=next(values))
+        )
+
+    for nats, options, status in (
+        (-10.1, {}, "astray"), (-9.9, {}, "rounds"), (-30.1, {"least_complexity": -0.1}, "astray"),
+        (-29.9, {"least_complexity": -0.1}, "rounds"), (-99.0, {"rho": 0.99}, "rounds"),
+    ):  # fmt: skip
+        told(nats)
+        found = decimate(formula, 1, max_rounds=3, **options)
+        assert found.status == status and len(found.rounds) == (1 if status == "astray" else 3)
+        consistent(formula, found)
 
 
 def test_never_convergent(monkeypatch):
@@ -105,7 +126,7 @@ def test_never_convergent(monkeypatch):
         tolerances.append(tolerance)
         return 1, False
 
-    monkeypatch.setattr(module, "converge", failing)
+    monkeypatch.setattr(surveys, "converge", failing)
     found = decimate(formula, 1)
     assert found.status == "unconverged" and found.rounds == [] and max(tolerances) == 0.05
     assert (found.assignment == -1).all()
@@ -219,3 +240,16 @@ def test_a_unit_said_twice_is_a_unit():
         run.begin()
         assert len(run.now.graph.points) == 3 and len(run.now.graph.clauses) == 1
         assert run.answers.value.array.tolist() == [1, -1, -1, -1]
+
+
+def test_somebody_is_chosen_where_all_are_alike():
+    formula = random_ksat(3, 50, 1.0, 2)
+    for seed in range(8):
+        run = module.Run(formula, seed, device("cpu"), 0.1, 0.1, 9, 0.0)
+        run.first = None
+        run.begin()
+        alike = np.zeros(4096, np.int64)
+        alike[0] = 50
+        run.now.graph.points.choice[:] = 0
+        assert run.fix(module.marginals(run.now, 0.0)._replace(counts=alike), 1) > 0
+        assert run.rollbacks == 0

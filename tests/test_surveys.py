@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from surveys import cleaned, formulas, messages, models, swept, tree, units, weights
 from targets import everywhere, host, tries
 
+from morph.algorithms import surveys
 from morph.algorithms.factors import CERTAIN, Contradiction, _scale, factor_graph
 from morph.algorithms.marginals import BINS, marginals, threshold
-from morph.algorithms.surveys import converge
+from morph.algorithms.surveys import converge, persist
 from morph.algorithms.units import propagate_units
 from morph.device import device
 from morph.formula import Formula
@@ -63,6 +64,17 @@ def test_all_targets_and_threads_agree_to_the_bit(target):
 
     known = run("cpu")
     assert all(found == known for found in everywhere(target, run))
+
+
+def test_the_clock_is_looked_at_between_launches(monkeypatch):
+    formula = random_ksat(3, 200, 4.2, seed=5)
+    whole, parts = (factor_graph(formula, device("cpu"), 3) for _ in range(2))
+    monkeypatch.setattr(surveys, "LAUNCH", {"cpu": 7 * formula.literals.size})
+    assert converge(whole, 0.01, 400) == converge(parts, 0.01, 400, end=1e300)
+    assert messages(whole) == messages(parts)
+    late = factor_graph(formula, device("cpu"), 3)
+    assert converge(late, 0.01, 400, end=0.0) == (8, False)
+    assert persist(late, 0.01, 400, 1.0, 1, 0.0) == (8, False, 1)
 
 
 @pytest.mark.parametrize("seed", range(3))

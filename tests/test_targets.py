@@ -22,6 +22,7 @@ from morph.prelude import (
     i32,
     i64,
     popcount,
+    prefetch,
     sqrt,
     struct,
     u8,
@@ -125,6 +126,7 @@ def test_overflow_wraps_where_it_is_compared(target, dtype, data):
 
 @morph.kernel
 def bits(r):
+    prefetch(r.x)  # changes nothing
     r.both, r.any, r.one, r.none = r.x & r.y, r.x | r.y, r.x ^ r.y, ~r.x
     r.left, r.right = r.x << r.by, r.x >> r.by
     r.left3, r.right1 = r.x << 3, r.x >> 1

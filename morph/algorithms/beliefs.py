@@ -22,7 +22,7 @@ from morph.algorithms.surveys import converge
 from morph.device import device as device_of
 from morph.formula import Formula
 
-TOLERANCE, INERTIA = 0.01, 0.5
+TOLERANCE, INERTIA = 0.02, 0.5
 FIRST = 3  # times as many sweeps in the first round
 PATIENCE = 2  # contradictions in a round, after which a clause may break
 LEAST_PART = 1 / 8  # of the fraction, from which such a round starts anew
@@ -57,16 +57,16 @@ def believe(
     lossy : bool
         Where contradictions go on though fewer are fixed, let clauses break: they are in no rest.
     max_seconds : float
-        Stop after the round that ends later than this.
+        Stop after this; looked at between launches, which take a fraction of a second.
     progress : callable, optional
         Called after each round with what there is to say of it.
 
     Returns
     -------
     Decimation
-        Its ``status`` is never ``"paramagnetic"`` or ``"unconverged"``; ``likely`` is set, and
-        the complexity of its rounds is the entropy.  A lossy one may be so though the formula has
-        no model.
+        Its ``status`` is never ``"paramagnetic"``, ``"unconverged"`` or ``"astray"``; ``likely`` is
+        set, and the complexity of its rounds is the entropy.  A lossy one may be so though the
+        formula has no model.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def believe(
         If ``fraction`` is not from 0 (excluded) to 1.
     """
     check_options(fraction, TOLERANCE, 0.0)
-    run = Run(formula, seed, device_of(device), fraction, TOLERANCE, sweeps, 0.0)
+    run = Run(formula, seed, device_of(device), fraction, TOLERANCE, sweeps, 0.0, max_seconds)
     run.first = None
     try:
         run.begin()
@@ -85,7 +85,7 @@ def believe(
         if len(run.now.graph.clauses) == 0:
             status = "satisfied"
             break
-        if run.clock.total > max_seconds:
+        if run.clock.late:
             status = "time"
             break
         done, chosen = _round(run, PATIENCE if lossy else None)
@@ -109,7 +109,7 @@ def believe(
 def _judge(run: Run) -> tuple[int, Any]:
     """Sweep and judge; gives the sweeps and the marginals."""
     most = run.max_sweeps if run.rounds else FIRST * run.max_sweeps
-    made, _ = converge(run.now, TOLERANCE, most, 0.0, INERTIA)
+    made, _ = converge(run.now, TOLERANCE, most, 0.0, INERTIA, run.clock.end)
     run.clock.to("sweeps")
     seen = marginals(run.now, 0.0)
     run.clock.to("marginals")

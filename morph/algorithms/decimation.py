@@ -4,8 +4,9 @@ Mezard, Zecchina (2002), in rounds: surveys converge; a fraction of the variable
 largest bias, get their likelier value; unit propagation runs to its end; what is left is written
 anew.  When the surveys are (nearly) trivial, local search can solve the rest.  If unit propagation
 meets a contradiction, fewer are fixed; if the surveys do not converge, even held back, the last
-round is taken back and fewer are fixed, and at last less exact surveys have to do.  A round costs
-O(literals left) for each sweep.
+round is taken back and fewer are fixed, and at last less exact surveys have to do.  A complexity
+below zero says that no model is left, by all likelihood: too much was fixed at once, and it is
+given up.  A round costs O(literals left) for each sweep.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from morph.algorithms.factors import Contradiction, Factors, factor_graph, reduced, rest_of
 from morph.algorithms.marginals import Marginals, choose, marginals, threshold
 from morph.algorithms.rounds import Clock, Decimation, Round, histogram, refuted
-from morph.algorithms.surveys import converge
+from morph.algorithms.surveys import persist
 from morph.algorithms.units import force_units, propagate_units
 from morph.device import device as device_of
 from morph.formula import Formula
@@ -28,8 +29,8 @@ from morph.table import Table
 
 PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
 LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up
-UNDONE = 4  # rounds that are taken back, before it is given up
 LOOSEST = 0.05  # tolerance, unless a looser one is asked for
+SLACK = 10.0  # nats of complexity below zero that a small formula may have
 
 
 @kernel
@@ -51,8 +52,10 @@ def decimate(
     *,
     fraction: float = 0.03,
     tolerance: float | None = None,
-    max_sweeps: int = 500,
+    max_sweeps: int = 200,
+    undo: int = 4,
     rho: float = 1.0,
+    least_complexity: float = -0.001,
     max_seconds: float = float("inf"),
     progress: Callable[[Round], None] | None = None,
 ) -> Decimation:
@@ -72,11 +75,17 @@ def decimate(
         below 0.02.  Looser ones take half the sweeps, go on for longer, and leave an easier rest,
         but near the threshold they lose their way.
     max_sweeps : int
-        In a round; as many again with messages held back.
+        In a round; then twice as many with messages held back by half, four times as many by three
+        quarters.
+    undo : int
+        Rounds that are taken back, before it is given up.
     rho : float
         1 for survey propagation, 0 for belief propagation.
+    least_complexity : float
+        Nats a variable of the formula, below which surveys (``rho = 1``) have gone astray, unless
+        it is less than ten nats in all.
     max_seconds : float
-        Stop after the round that ends later than this.
+        Stop after this; looked at between launches, which take a fraction of a second.
     progress : callable, optional
         Called after each round with what there is to say of it.
 
@@ -92,14 +101,16 @@ def decimate(
     if tolerance is None:
         tolerance = LOOSEST if fraction >= 0.02 else 0.01
     check_options(fraction, tolerance, rho)
-    run = Run(formula, seed, device_of(device), fraction, tolerance, max_sweeps, rho)
+    run = Run(formula, seed, device_of(device), fraction, tolerance, max_sweeps, rho, max_seconds)
+    run.undo = undo
+    run.least = min(least_complexity * formula.variables, -SLACK) if rho == 1 else float("-inf")
     try:
         run.begin()
     except Contradiction:
         return refuted(formula.variables, run.clock)
     status = "rounds"
     while len(run.rounds) < max_rounds:
-        status = "time" if run.clock.total > max_seconds else run.round()
+        status = "time" if run.clock.late else run.round()
         if status:
             break
         status = "rounds"
@@ -129,7 +140,7 @@ class Run:
 
     def __init__(
         self, formula: Formula, seed: int, where: Any, fraction: float, tolerance: float,
-        max_sweeps: int, rho: float,
+        max_sweeps: int, rho: float, max_seconds: float = float("inf"),
     ) -> None:  # fmt: skip
         self.formula, self.seed, self.where = formula, seed, where
         self.fraction = self.part = fraction
@@ -138,8 +149,11 @@ class Run:
         self.rollbacks = 0
         self.undone = 0
         self.can_undo = False
+        self.calm = 0  # level of inertia at which the last surveys converged
+        self.least = float("-inf")  # complexity
+        self.undo = 0  # rounds that may be taken back
         self.first: int | None = seed  # of the first messages, which are trivial without
-        self.clock = Clock()
+        self.clock = Clock(max_seconds)
         self.answers = Table("answers", where)
         self.answers.add("value", i8, fill=-1)
         self.answers.extend(formula.variables)
@@ -164,7 +178,9 @@ class Run:
             return "satisfied"
         sweeps, converged = self._surveys()
         self.clock.to("sweeps")
-        undoable = self.can_undo and self.undone < UNDONE
+        if not converged and self.clock.late:
+            return "time"
+        undoable = self.can_undo and self.undone < self.undo
         if not converged and not undoable:
             return "unconverged"
         seen = marginals(self.now, self.rho) if converged else None
@@ -176,6 +192,8 @@ class Run:
         self.clock.to("marginals")
         if seen.bias < PARAMAGNETIC:
             return "paramagnetic"
+        if seen.complexity < self.least:
+            return "astray"
         chosen = self.fix(seen)
         self.clock.to("units")
         if not chosen:
@@ -194,12 +212,13 @@ class Run:
         """Converge, more and more patiently; at last, if nothing can be taken back, loosely."""
         total, tolerance = 0, self.tolerance
         while True:
-            for inertia in (0.0, 0.5):
-                sweeps, done = converge(self.now, tolerance, self.max_sweeps, self.rho, inertia)
-                total += sweeps
-                if done:
-                    return total, True
-            if self.can_undo and self.undone < UNDONE or tolerance >= LOOSEST:
+            sweeps, done, self.calm = persist(
+                self.now, tolerance, self.max_sweeps, self.rho, self.calm, self.clock.end
+            )
+            total += sweeps
+            if done or self.clock.late:
+                return total, done
+            if self.can_undo and self.undone < self.undo or tolerance >= LOOSEST:
                 return total, False
             tolerance = min(4 * tolerance, LOOSEST)
 
@@ -214,9 +233,12 @@ class Run:
         while True:
             bin, share = threshold(seen.counts, max(1, round(self.part * n)))
             salt = np.uint32((self.seed + 131 * len(self.rounds) + 17 * self.undone) % 2**32)
-            foreach(points, choose, bin, np.uint32(share), salt)
-            with self.where.active():
-                chosen = int((points.value.array >= 0).sum())
+            chosen = 0
+            while not chosen and share:  # of many alike a small part may be nobody
+                foreach(points, choose, bin, np.uint32(share), salt)
+                with self.where.active():
+                    chosen = int((points.value.array >= 0).sum())
+                share = min(8 * share, 2**24) if share < 2**24 else 0
             if chosen and patience is not None and failed >= patience:
                 force_units(self.now)
                 return chosen

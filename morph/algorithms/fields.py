@@ -30,7 +30,7 @@ from morph.algorithms.factors import (
 )
 from morph.algorithms.marginals import FINE, PER_OCTAVE, Marginals, clear, threshold, weigh
 from morph.algorithms.rounds import Clock, Decimation, Round, histogram, refuted
-from morph.algorithms.surveys import ADD, CLEAR, LEAST, READ, converge
+from morph.algorithms.surveys import ADD, CLEAR, LEAST, READ, converge, persist
 from morph.algorithms.units import propagate_units
 from morph.device import device as device_of
 from morph.dtypes import vec
@@ -169,7 +169,7 @@ def backtrack(
     fraction: float = 0.02,
     ratio: float = 0.5,
     tolerance: float = 0.01,
-    max_sweeps: int = 1000,
+    max_sweeps: int = 200,
     rho: float = 1.0,
     max_seconds: float = float("inf"),
     progress: Callable[[Round], None] | None = None,
@@ -196,9 +196,9 @@ def backtrack(
     check_options(fraction, tolerance, rho)
     if not 0 <= ratio < 1:
         raise ValueError(f"ratio is from 0 to less than 1, not {ratio}")
-    clock, where, n = Clock(), device_of(device), formula.variables
+    clock, where, n = Clock(max_seconds), device_of(device), formula.variables
     rounds: list[Round] = []
-    rollbacks, stuck, part, status = 0, 0, fraction, "rounds"
+    rollbacks, stuck, calm, part, status = 0, 0, 0, fraction, "rounds"
     try:
         f = _held(formula, where, seed)
         if not propagate_units(f)[1]:
@@ -212,14 +212,11 @@ def backtrack(
         if len(clauses) == 0:
             status = "satisfied"
             break
-        if clock.total > max_seconds:
+        sweeps, converged, calm = persist(f, tolerance, max_sweeps, rho, calm, clock.end)
+        clock.to("sweeps")
+        if clock.late:
             status = "time"
             break
-        sweeps, converged = converge(f, tolerance, max_sweeps, rho)
-        if not converged:
-            more, converged = converge(f, tolerance, max_sweeps, rho, 0.5)
-            sweeps += more
-        clock.to("sweeps")
         seen, doubts = _judge(f, rho)
         clock.to("marginals")
         stuck = 0 if converged else stuck + 1
@@ -299,7 +296,7 @@ def reinforce(
     check_options(1.0, 0.5, rho)
     if not (0 < intensity < 1 and 0 < decay < 1):
         raise ValueError(f"intensity {intensity} and decay {decay} must lie between 0 and 1")
-    clock, where, n = Clock(), device_of(device), formula.variables
+    clock, where, n = Clock(max_seconds), device_of(device), formula.variables
     try:
         f = _held(formula, where, seed)
     except Contradiction:
@@ -317,8 +314,8 @@ def reinforce(
             if not f.broken:
                 status = "satisfied"
                 break
-            if clock.total > max_seconds:
-                break
+        if clock.late:
+            break
     clock.to("sweeps")
     assignment = where.to_host(g.points.value.array).astype(np.int8)
     empty = Formula(0, np.zeros(1, np.int64), np.empty(0, np.int32))

@@ -62,9 +62,9 @@ class Decimation(NamedTuple):
     status : str
         ``"paramagnetic"``: surveys are trivial, the rest is for local search; ``"satisfied"``: no
         clause is left; ``"unsatisfiable"``: unit propagation alone refutes the formula;
-        ``"contradiction"`` or ``"unconverged"``: however few were fixed; ``"rounds"`` or
-        ``"time"``: the limit was reached; ``"reinforced"``: all variables have a value, which may
-        break clauses.
+        ``"contradiction"`` or ``"unconverged"``: however few were fixed; ``"astray"``: the
+        complexity is below zero; ``"rounds"`` or ``"time"``: the limit was reached;
+        ``"reinforced"``: all variables have a value, which may break clauses.
     rounds : list of Round
     rollbacks : int
         Rounds and choices taken back.
@@ -85,11 +85,12 @@ class Decimation(NamedTuple):
 
 
 class Clock:
-    """Seconds by phase."""
+    """Seconds by phase, and when they are up."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: float = float("inf")) -> None:
         self.seconds: dict[str, float] = {}
-        self.start = self.last = perf_counter()
+        self.last = perf_counter()
+        self.end = self.last + most
 
     def to(self, phase: str) -> None:
         """Count the time since the last call for a phase."""
@@ -98,9 +99,9 @@ class Clock:
         self.last = now
 
     @property
-    def total(self) -> float:
-        """Since the beginning."""
-        return perf_counter() - self.start
+    def late(self) -> bool:
+        """Whether time is up."""
+        return perf_counter() > self.end
 
 
 def histogram(seen: Marginals) -> tuple[int, ...]:

@@ -18,16 +18,21 @@ barrier each, O(literals).
 from __future__ import annotations
 
 from functools import cache
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from morph.algorithms.factors import CERTAIN, Factors
 from morph.kernel import foreach, func, kernel, program
-from morph.prelude import atomic_add, exp2, f32, i32, i64, log2, vector
+from morph.prelude import atomic_add, exp2, f32, i32, i64, log2, prefetch, vector
 
 IN_REGISTERS = 8  # literals of a clause; longer ones are gone through twice
 LEAST = 2.0**-CERTAIN
+AHEAD = 16  # clauses: a CPU waits for sums unless they are on their way
+INERTIA = 0.0, 0.5, 0.75  # of messages, one after the other, as long as they do not converge
+# Messages of a launch, after which the host looks at the clock: a fraction of a second.
+LAUNCH = {"cuda": 2**33, "cpu": 2**24, "python": 2**14}
 
 
 @func
@@ -84,6 +89,22 @@ def clear_c(p, zeros):
         p.sums_c = zeros
 
 
+@func
+def fetch_a(p):
+    prefetch(p.sums_a)
+
+
+@func
+def fetch_b(p):
+    prefetch(p.sums_b)
+
+
+@func
+def fetch_c(p):
+    prefetch(p.sums_c)
+
+
+FETCH = fetch_a, fetch_b, fetch_c
 READ, ADD, CLEAR = (sums_a, sums_b, sums_c), (add_a, add_b, add_c), (clear_a, clear_b, clear_c)
 
 
@@ -116,12 +137,14 @@ def strayed(own, new, unit, tolerance):
 
 
 @cache
-def sweep(longest: int, turn: int, kind: Any) -> Any:
+def sweep(longest: int, turn: int, kind: Any, far_ahead: int) -> Any:
     """The kernel of a sweep: clauses of at most so many literals, or of any number if 0."""
     read, add, clear = READ[turn], ADD[(turn + 1) % 3], CLEAR[(turn + 2) % 3]
+    fetch, fetch_next = FETCH[turn], FETCH[(turn + 1) % 3]
 
     class short:  # an attribute of a class is compiled in, wherever the kernel runs
         width = longest
+        ahead = far_ahead
 
     @kernel
     def sweep_short(c, g, n, m, moving, rho, unit, scale, tolerance, inertia):
@@ -129,6 +152,11 @@ def sweep(longest: int, turn: int, kind: Any) -> Any:
         while k < n:
             clear(g.points[k], vector(kind, 2))
             k += m
+        for s in range(short.width if short.ahead > 0 else 0):
+            if c.id + short.ahead < g.slots[s].count:
+                later = g.entries[g.slots[s].first + c.id + short.ahead].variable
+                fetch(later)
+                fetch_next(later)
         # loads apart from arithmetic, so that those of all literals are under way together
         at, held, who = vector(i32, short.width), vector(i32, short.width), vector(i32, short.width)
         for s in range(short.width):
@@ -208,9 +236,9 @@ def sweep(longest: int, turn: int, kind: Any) -> Any:
 
 
 @cache
-def propagation(width: int, kind: Any) -> Any:
+def propagation(width: int, kind: Any, ahead: int = 0) -> Any:
     """The program that sweeps until all messages stay."""
-    sweep_a, sweep_b, sweep_c = (sweep(width, turn, kind) for turn in range(3))
+    sweep_a, sweep_b, sweep_c = (sweep(width, turn, kind, ahead) for turn in range(3))
 
     @program
     def propagate(g, n, m, moving, rho, unit, scale, tolerance, inertia, turn, most):
@@ -232,15 +260,33 @@ def propagation(width: int, kind: Any) -> Any:
 
 
 def converge(
-    f: Factors, tolerance: float, most: int, rho: float = 1.0, inertia: float = 0.0
+    f: Factors,
+    tolerance: float,
+    most: int,
+    rho: float = 1.0,
+    inertia: float = 0.0,
+    end: float = float("inf"),
 ) -> tuple[int, bool]:
-    """Sweep until no survey changes by more than ``tolerance``.
+    """Sweep until no survey would change by more than ``tolerance``, were it not held back.
+
+    Parameters
+    ----------
+    f : Factors
+    tolerance : float
+    most : int
+        Sweeps.
+    rho : float
+        1 for surveys, 0 for beliefs.
+    inertia : float
+        How much of its change a message is held back, from 0 to less than 1.
+    end : float
+        When to give up, as `time.perf_counter` tells it.
 
     Returns
     -------
     sweeps : int
     converged : bool
-        Whether ``most`` sweeps sufficed.
+        Whether ``most`` sweeps, and the time, sufficed.
     """
     g = f.graph
     n, m = len(g.points), len(g.clauses)
@@ -248,9 +294,38 @@ def converge(
         return 0, True
     moving = f.moving
     moving.set()
-    run = propagation(f.width if f.width <= IN_REGISTERS else 0, f.sums)
+    ahead = AHEAD if g.device.kind == "cpu" else 0
+    run = propagation(f.width if f.width <= IN_REGISTERS else 0, f.sums, ahead)
     unit, scale = np.float32(1 / f.scale), np.float32(f.scale)
-    numbers: list[Any] = [np.float32(rho), unit, scale, np.float32(tolerance), np.float32(inertia)]
-    sweeps = int(run(g, n, m, moving, *numbers, f.turn, most))
-    f.turn = (f.turn + sweeps) % 3
+    held = np.float32(tolerance * (1 - inertia)), np.float32(inertia)
+    at_once = most if end == float("inf") else LAUNCH[g.device.kind] // len(g.entries) + 1
+    sweeps, made, part = 0, 0, 0
+    while made == part and sweeps < most and (not sweeps or perf_counter() < end):
+        part = min(at_once, most - sweeps)
+        made = int(run(g, n, m, moving, np.float32(rho), unit, scale, *held, f.turn, part))
+        f.turn = (f.turn + made) % 3
+        sweeps += made
     return sweeps, not moving
+
+
+def persist(
+    f: Factors, tolerance: float, most: int, rho: float, calm: int, end: float
+) -> tuple[int, bool, int]:
+    """Sweep until surveys converge, held back more and more, from a level of `INERTIA` on.
+
+    Returns
+    -------
+    sweeps : int
+        Of each level at most ``most / (1 - inertia)``.
+    converged : bool
+    calm : int
+        The level at which they converged: what is left of a formula oscillates, too.
+    """
+    total = 0
+    for level in range(calm, len(INERTIA)):
+        limit = round(most / (1 - INERTIA[level]))
+        sweeps, done = converge(f, tolerance, limit, rho, INERTIA[level], end)
+        total += sweeps
+        if done or perf_counter() > end:
+            return total, done, level
+    return total, False, calm

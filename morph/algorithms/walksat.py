@@ -49,7 +49,8 @@ BASES = {4: 3.0, 5: 3.7, 6: 5.0}  # c by the longest clause, 5.4 beyond; the aut
 LAST = 63  # flips that break more clauses than this are as likely
 FEW = 64  # unsatisfied clauses that are left to one thread
 MANY = 8 * FEW  # if they become so many, they are shared out again
-STEPS = 128  # in one launch; then the host looks at the clock
+STEPS = 128  # in one launch; then the host looks at the clock, and after so many flips tried
+AT_ONCE = 1 << 20
 FLIPS = 1 << 19  # of one thread in one launch
 WORK = 16 * FLIPS  # clauses and literals that these look at: they may be very many
 TOIL, TRY = 512, 8  # clauses looked at for each flip that is allowed; for one of many that tries
@@ -372,8 +373,8 @@ def walksat(
     wide: Search | None = None
     host: Search | None = None
     left = unsatisfied(formula, model, where) if begun else formula.clauses
-    if not left:
-        return Walk(where.to_host(model) != 0, empty, 0, 0)
+    if not left or begun and monotonic() >= end:
+        return Walk(where.to_host(model) != 0, left + empty, 0, 0)
     together = not begun or left > FEW
     if together:
         side = wide = Search(formula, where)
@@ -389,7 +390,7 @@ def walksat(
             told = now
             progress(flips, left)
         if together:
-            made, left = side.flipped(seed, steps + 1, most - flips)
+            made, left = side.flipped(seed, steps + 1, min(most - flips, AT_ONCE))
             toil += TRY * int(side.run.work[0])
             steps += STEPS
             if left <= FEW:

@@ -48,7 +48,7 @@ class _Course(Line):
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
               metavar="S", help="The same gives the same answer, unless time is up.")  # fmt: skip
 @click.option("--time", "seconds", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
-              help="When to give up, once a round ends; else after four attempts.")  # fmt: skip
+              help="When to give up, about; else after four attempts.")  # fmt: skip
 @click.option("--max-rounds", type=click.IntRange(0), default=1000, show_default=True, metavar="N",
               help="Of decimation; with 0 there is local search alone.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Refuse what is not strict DIMACS.")

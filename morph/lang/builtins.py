@@ -54,6 +54,9 @@ vector = Intrinsic("vector", "vector(x, y, ...): a fixed-length vector; vector(d
 barrier = Intrinsic("barrier", "barrier(): inside a program, wait for every thread.", lambda: None)
 orient2d = Intrinsic("orient2d", "orient2d(a, b, c): 1 if counter-clockwise, 0 on a line; exact.")
 incircle = Intrinsic("incircle", "incircle(a, b, c, d): 1 if d is inside circle abc; exact.")
+prefetch = Intrinsic(
+    "prefetch", "prefetch(place): a column place is soon used; a hint for a CPU, on a GPU nothing."
+)
 popcount = Intrinsic("popcount", "popcount(x): number of one bits of an integer.")
 exponent = Intrinsic("exponent", "exponent(x): the e with 2**e <= abs(x) < 2**(e + 1), of a float.")
 sqrt, exp, log, floor, ceil, exp2, log2 = (
@@ -70,7 +73,7 @@ _NAMES: dict[int, str] = {
     id(obj): obj.name
     for obj in (
         *_ATOMIC_OBJECTS, single, local, vector, barrier, orient2d, incircle, popcount,
-        exponent, sqrt, exp, log, floor, ceil, exp2, log2,
+        prefetch, exponent, sqrt, exp, log, floor, ceil, exp2, log2,
     )
 }  # fmt: skip
 _FOREIGN: tuple[tuple[Any, str], ...] = (

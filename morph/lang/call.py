@@ -96,6 +96,8 @@ class Calls(Methods):
         if name.startswith("atomic_"):
             return self._atomic(node, name[7:], pos)
         self._no_keywords(node)
+        if name == "prefetch":
+            return self._prefetch(node, pos)
         if name == "len":
             self._arity(node, 1, 1, name)
             x = self.value(node.args[0])

@@ -181,6 +181,8 @@ class Expressions:
                 return f"lock_row({base}_lock, {self.expr(e.row)}, {self.launch})"
             case ir.LockPlace():
                 return f"lock_place({self.address(e.place)})"
+            case ir.Prefetch():
+                return f"fetch_ahead({self.address(e.place)})"
             case ir.FlagSet():
                 flag = self.flag(e.slot)
                 return f"raise_flag({flag})" if e.value else f"store({flag}, 0)"

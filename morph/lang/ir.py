@@ -228,6 +228,11 @@ class LockPlace(Expr):
     place: Place
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Prefetch(Expr):
+    """*effect*.  A hint that a place will soon be read or written."""
+    place: Place
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlagSet(Expr):
     """*effect*.  Raise (or lower) a flag."""
     slot: str
@@ -251,7 +256,7 @@ class LocalClear(Expr):
 
 
 EFFECTS = (
-    Atomic, New, NewRows, Delete, Add, Take, SetFind, SetUnion, Lock, LockPlace, FlagSet,
+    Atomic, New, NewRows, Delete, Add, Take, SetFind, SetUnion, Lock, LockPlace, Prefetch, FlagSet,
     LocalAdd, LocalPop, LocalClear,
 )
 

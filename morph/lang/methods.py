@@ -80,6 +80,13 @@ class Methods(Parts):
             )
         return x.place
 
+    def _prefetch(self, node: ast.Call, pos: Pos) -> ir.Expr:
+        self._arity(node, 1, 1, "prefetch")
+        x = self.value(node.args[0])
+        if not isinstance(x, ir.Load):
+            reject("prefetch needs a place in a column", pos, "prefetch(p.weight)")
+        return self.effect(ir.Prefetch(place=x.place, type=NOTHING, pos=pos), shared=False)
+
     def _atomic(self, node: ast.Call, op: str, pos: Pos) -> ir.Expr:
         name, count = f"atomic_{op}", 3 if op == "cas" else 2
         keywords = {k.arg: k.value for k in node.keywords}

@@ -34,6 +34,9 @@ from morph.lang.values import (
 )
 
 RESULT = "result_"
+OF_ITEMS = (
+    ir.Atomic, ir.Lock, ir.LockPlace, ir.Take, ir.SetFind, ir.SetUnion, ir.Prefetch,
+)  # fmt: skip
 Step = ir.Assign | ir.Foreach | ir.OneThread | ir.TakeFlag | ir.Clear
 Point = tuple[Any, ...]  # what is left to run: (statements, index) or a loop, innermost first
 
@@ -416,7 +419,7 @@ class ProgramChecker(Checker):
 
     def effect(self, x: ir.Expr, shared: bool = True) -> ir.Expr:
         """An effect of the program itself: one thread has it."""
-        if isinstance(x, ir.Atomic | ir.Lock | ir.LockPlace | ir.Take | ir.SetFind | ir.SetUnion):
+        if isinstance(x, OF_ITEMS):
             reject(
                 "this is for the items of a foreach",
                 x.pos,

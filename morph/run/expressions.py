@@ -285,6 +285,14 @@ class Expressions:
 
         return lock
 
+    def _prefetch(self, n: ir.Prefetch) -> Code:
+        place = self.place(n.place)  # a row that is none is an error here, too
+
+        def look(env: Env) -> None:
+            place(env)
+
+        return look
+
     def _flagset(self, n: ir.FlagSet) -> Code:
         store, raised = self.memory.stores[n.slot], n.value
         return lambda env: store.obj.set() if raised else store.obj.clear()
