@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from morph.graph import Graph
-from morph.io import EdgeArrays, FormatError, numbers, read_edges, read_graph, write_graph
+from morph.io import EdgeArrays, FormatError, files, numbers, read_edges, read_graph, write_graph
 from morph.io import text as text_module
 
 GR = "c road\np sp 4 3\na 1 2 7\na 2 3 -1\nc between\na 4 4 0\n"
@@ -74,6 +74,14 @@ def test_compressed(tmp_path, suffix, pack):
         read(tmp_path, "g.gr" + suffix, b"not at all")
     with pytest.raises(FormatError, match=rf"g\.gr\{suffix}: damaged \{suffix} file: "):
         read(tmp_path, "g.gr" + suffix, packed[:-12])
+
+
+def test_a_large_compressed_file_is_unpacked_beside(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "UNPACKED", 16)
+    packed = gzip.compress(GR.encode())
+    assert as_lists(read(tmp_path, "g.gr.gz", packed)) == GOOD["g.gr", GR]
+    with pytest.raises(FormatError, match=r"g\.gr\.gz: damaged \.gz file: "):
+        read(tmp_path, "g.gr.gz", packed[:-12])
 
 
 BAD = {

@@ -163,8 +163,8 @@ BAD = [
      " as often"),
     ("g.graph", METIS.replace("1 6 4 7", "1 6"), "line 7: vertex 4 lists 3, which does not list it"
      " as often"),
-    ("g.graph", METIS.replace("1 6 4", "1 2 4"), "line 6: the edge of 3 and 1 has weight 2 at one"
-     " end and 6 at the other"),
+    ("g.graph", METIS.replace("1 6 4", "1 2 4"), "line 3: the edge of 1 and 3 has weight 6 at one"
+     " end and 2 at the other"),
     ("g.graph", METIS.replace("6", "0"), "line 3: an edge has weight 0: METIS wants positive ones"),
     ("g.graph", METIS.replace("4 3 001", "4 2 001"), "line 2: the header says 2 edges, and the"
      " lines have 3"),
@@ -237,7 +237,8 @@ def test_metis_is_what_its_lines_say(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("metis") / "g.graph"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metis_module, "_WRITTEN", 2)
-        patch.setattr(metis_module, "CHUNK", 5)
+        patch.setattr(metis_module, "PIECE", 5)
+        patch.setattr(metis_module, "_LEAST_ARCS", 2)
         write_graph(edges, path)
         assert as_set(read_edges(path)) == as_set(edges)
     head, *lines = path.read_text().split("\n")

@@ -9,6 +9,8 @@ import lzma
 import mmap
 import os
 import secrets
+import shutil
+import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 
 from morph.io.text import FormatError, StrPath
 
+UNPACKED = 1 << 26  # bytes of a compressed file that are unpacked in memory
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 
 
@@ -45,15 +48,33 @@ def read_bytes(path: StrPath) -> bytes:
 
 
 def map_bytes(path: StrPath) -> Any:
-    """Give a file's bytes as `read_bytes` does, but of a plain file only what is looked at.
+    """Give a file's bytes as `read_bytes` does, but in memory only what is looked at.
 
-    The result has `find`, slices and the buffer of `bytes`; a plain file's pages are the system's,
-    which takes them back when memory is short.  The file is not to be written to meanwhile.
+    The result has `find`, slices and the buffer of `bytes`; pages of a large file are the system's,
+    which takes them back when memory is short.  A large compressed one is unpacked to a nameless
+    file in `tempfile.gettempdir`, which is gone with the result.  The file is not to be written to
+    meanwhile.
+
+    Raises
+    ------
+    FormatError, OSError
+        As `read_bytes`; the latter, too, if there is no room for what is unpacked.
     """
-    if split_compression(path)[1] or not os.path.isfile(path) or not os.path.getsize(path):
-        return read_bytes(path)
-    with open(path, "rb") as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if not split_compression(path)[1]:
+        if not os.path.isfile(path) or not os.path.getsize(path):
+            return read_bytes(path)
+        with open(path, "rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    with opened(path) as packed:
+        first = packed.read(UNPACKED)
+        if len(first) < UNPACKED:
+            return first
+        with tempfile.TemporaryFile() as file:
+            file.write(first)
+            del first
+            shutil.copyfileobj(packed, file, UNPACKED >> 4)
+            file.flush()
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def read_head(path: StrPath, size: int) -> bytes:

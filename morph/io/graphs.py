@@ -13,8 +13,8 @@ from morph.io.edgelist import read_edge_list, write_edge_list
 from morph.io.edges import EdgeArrays
 from morph.io.files import (
     map_bytes,
+    opened,
     read_array,
-    read_bytes,
     read_head,
     replacing,
     split_compression,
@@ -45,7 +45,6 @@ _READERS = {
     "dimacs": read_dimacs,
     "metis": read_metis,
     "mtx": read_matrix_market,
-    "npz": read_npz,
     "edges": read_edge_list,
 }
 _WRITERS: dict[str, Callable[[EdgeArrays], Any]] = {
@@ -120,8 +119,10 @@ def read_edges(path: StrPath, format: str | None = None, weight_type: Any = None
         raise ValueError(f"weight_type is for Galois's files, not for {os.fspath(path)}")
     if kind == "ecl":
         return read_ecl(path, read_array(path))
-    in_parts = kind in (None, "dimacs", "mtx", "edges")
-    return _READERS[kind or "edges"](path, (map_bytes if in_parts else read_bytes)(path))
+    if kind == "npz":
+        with opened(path) as file:
+            return read_npz(path, file)
+    return _READERS[kind or "edges"](path, map_bytes(path))
 
 
 def read_graph(

@@ -5,8 +5,6 @@ Row u, column v holds the weight of the edge from u to v.  Neither needs SciPy.
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
@@ -89,8 +87,8 @@ def write_matrix_market(edges: EdgeArrays) -> Iterator[bytes]:
     yield from format_rows(columns)
 
 
-def read_npz(path: StrPath, data: bytes) -> EdgeArrays:
-    """Read the bytes of a matrix saved by ``scipy.sparse.save_npz`` (CSR, CSC or COO).
+def read_npz(path: StrPath, archive: IO[bytes]) -> EdgeArrays:
+    """Read a matrix saved by ``scipy.sparse.save_npz`` (CSR, CSC or COO) from an open file.
 
     Raises
     ------
@@ -98,28 +96,26 @@ def read_npz(path: StrPath, data: bytes) -> EdgeArrays:
         With the file, which has no lines.
     """
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+        with np.load(archive, allow_pickle=False) as file:
             part = {name: file[name] for name in file.files}
         form = part["format"].item()
         form = form.decode() if isinstance(form, bytes) else str(form)
         rows, columns = (int(v) for v in part["shape"])
+        if rows != columns or not 0 <= rows <= MAX_VERTICES:
+            raise FormatError(path, None, f"a matrix of {rows} x {columns} is no graph")
         if form in ("csr", "csc"):
-            src, dst = _expand(path, part["indptr"], rows if form == "csr" else columns)
-            dst = part["indices"]
+            src, dst = _expand(path, part["indptr"], rows), part["indices"]
             src, dst = (src, dst) if form == "csr" else (dst, src)
         elif form == "coo":
             src, dst = part["row"], part["col"]
         else:
             raise FormatError(path, None, f"a sparse matrix of format {form!r}: save it as CSR")
         weight = part["data"]
-    except (KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except (FormatError, MemoryError):
+        raise
+    except Exception as error:  # of a damaged archive NumPy complains in many ways
         raise FormatError(path, None, f"no sparse matrix as SciPy saves it: {error}") from error
-    except ValueError as error:
-        if isinstance(error, FormatError):
-            raise
-        raise FormatError(path, None, f"no sparse matrix as SciPy saves it: {error}") from error
-    if rows != columns or rows > MAX_VERTICES:
-        raise FormatError(path, None, f"a matrix of {rows} x {columns} is no graph")
+    del part
     if not len(src) == len(dst) == len(weight):
         raise FormatError(path, None, "rows, columns and values differ in number")
     for ids in (src, dst):
@@ -127,15 +123,16 @@ def read_npz(path: StrPath, data: bytes) -> EdgeArrays:
             raise FormatError(path, None, f"an index is no integer in 0 to {rows - 1}")
     if weight.dtype.kind not in "biuf":
         raise FormatError(path, None, f"values of type {weight.dtype} are no weights")
-    return EdgeArrays(src.astype(np.int32), dst.astype(np.int32), weight, rows)
+    src, dst = (ids.astype(np.int32, copy=False) for ids in (src, dst))
+    return EdgeArrays(src, dst, weight, rows)
 
 
-def _expand(path: StrPath, offsets: NDArray[Any], rows: int) -> tuple[Any, Any]:
+def _expand(path: StrPath, offsets: NDArray[Any], rows: int) -> NDArray[Any]:
     """Row of each entry, from where the rows start."""
     degree = np.diff(offsets)
     if len(offsets) != rows + 1 or offsets[0] != 0 or (degree < 0).any():
         raise FormatError(path, None, "indptr does not count up from 0, one number a row")
-    return np.repeat(np.arange(rows), degree), offsets
+    return np.repeat(np.arange(rows, dtype=np.int32), degree)
 
 
 def write_npz(edges: EdgeArrays, file: IO[bytes]) -> None:

@@ -17,12 +17,13 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.io.edges import MAX_VERTICES, EdgeArrays, compressed_rows, narrow
+from morph.io.edges import MAX_VERTICES, EdgeArrays, Growing, compressed_rows, narrow
 from morph.io.rows import digits
-from morph.io.text import CHUNK, Field, FormatError, Scanner, StrPath
+from morph.io.text import CHUNK, PIECE, Field, FormatError, Scanner, StrPath
 
 _COMMENT = re.compile(rb"^%[^\n]*", re.MULTILINE)
 _ONE_A_LINE = bytes.maketrans(b" \t\r\v\f", b"\n" * 5)
+_LEAST_ARCS = 1 << 16  # that are compared with their reverses at once
 _WRITTEN = 1 << 19  # words at once
 Ints = NDArray[np.int64]
 
@@ -38,60 +39,126 @@ class _Header:
     behind: int  # offset of the line after it
 
 
-def read_metis(path: StrPath, data: bytes) -> EdgeArrays:
+def read_metis(path: StrPath, data: Any) -> EdgeArrays:
     """Read the bytes of a ``.graph`` file: both arcs of every edge, as they stand there.
+
+    Parameters
+    ----------
+    path : path-like
+        Named in errors.
+    data : bytes or mmap
+        The file; it is read some lines at a time.
 
     Raises
     ------
     FormatError
         With file and line.
     """
-    plain = data
-    if b"%" in data:
-        plain = _COMMENT.sub(lambda found: b" " * len(found[0]), data)
-    head = _header(path, plain)
-    starts, count = _lines(path, data, plain, head)
-
-    def fail(u: int, message: str) -> NoReturn:
-        raise FormatError(path, data.count(b"\n", 0, int(starts[u])) + 1, message)
-
+    head = _header(path, data)
+    degrees, dst, weight = Growing(np.dtype(np.int32)), Growing(np.dtype(np.int32)), Growing(None)
+    points: dict[str, list[Any]] = {}
     lead, each = head.sizes + head.constraints, 1 + head.weights
-    odd = (count < lead) | ((count - lead) % each != 0)
+    for part in _parts(path, data, head):
+        degree, words = _checked(part, head), part.words
+        degrees.add(degree, head.n - part.vertex - degree.size)
+        first = np.cumsum(part.count) - part.count  # word of each vertex
+        for name, values in _of_points(head, first, words).items():
+            points.setdefault(name, []).append(values)
+        if lead:  # what is of edges, behind what is of vertices
+            at = np.repeat(first + lead - each * (np.cumsum(degree) - degree), degree)
+            at += each * np.arange(at.size)
+            ends, of_ends = words[at], words[at + 1] if head.weights else None
+        else:
+            ends, of_ends = words[::each], words[1::each] if head.weights else None
+        wrong = (ends < 1) | (ends > head.n)
+        if wrong.any():
+            k = int(wrong.argmax())
+            said = f"vertex {int(ends[k])} is out of range: vertices are 1 to {head.n}"
+            part.fail(int(np.searchsorted(np.cumsum(degree), k, "right")), said)
+        left = max(min(2 * head.m - dst.size - ends.size, (len(data) - part.behind) // 2), 0)
+        dst.add((ends - 1).astype(np.int32), left)
+        if of_ends is not None:
+            weight.add(narrow(of_ends), left)
+    none = np.empty(0, np.int32)
+    degree, to = degrees.whole(none), dst.whole(none)
+    src = np.repeat(np.arange(head.n, dtype=np.int32), degree)
+    weights = weight.whole(none) if head.weights else None
+    found = _fault(src, to, weights)
+    if found is not None:
+        for part in _parts(path, data, head):
+            if found[0] < part.vertex + part.count.size:
+                part.fail(found[0] - part.vertex, found[1])
+    if src.size != 2 * head.m:
+        said = f"the header says {head.m} edges, and the lines have {src.size // 2}"
+        raise FormatError(path, head.line, said)
+    whole = {name: np.concatenate(parts) for name, parts in points.items()}
+    return EdgeArrays(src, to, weights, head.n, symmetric=True, points=whole)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Consecutive vertices: the words of their lines, how many each has, where lines begin."""
+
+    path: StrPath
+    data: Any
+    vertex: int  # the first
+    starts: Ints
+    count: Ints
+    words: Ints
+    behind: int  # offset
+
+    def fail(self, u: int, message: str) -> NoReturn:
+        raise FormatError(self.path, _line(self.data, int(self.starts[u])), message)
+
+
+def _parts(path: StrPath, data: Any, head: _Header) -> Iterator[_Part]:
+    """Read some lines at a time; fail if they are fewer or more than the vertices."""
+    vertex, start = 0, head.behind
+    while start < len(data):
+        end = data.find(b"\n", start + PIECE) + 1 or len(data)
+        raw = data[start:end]
+        text = _COMMENT.sub(lambda found: b" " * len(found[0]), raw) if b"%" in raw else raw
+        starts, count = _lines(raw, text)
+        starts += start
+        left = head.n - vertex
+        if count[left:].any():
+            k = left + int((count[left:] > 0).argmax())
+            line = _line(data, int(starts[k]))
+            raise FormatError(path, line, f"a line after the last of {head.n} vertices")
+        starts, count = starts[:left], count[:left]
+        words = _words(path, data, text, start, int(count.sum()))
+        yield _Part(path, data, vertex, starts, count, words, end)
+        vertex, start = vertex + count.size, end
+    if vertex < head.n:
+        there = f"the file ends after {vertex} of {head.n} vertices"
+        raise FormatError(path, Scanner(path, data, b"").last_line(), there)
+
+
+def _checked(part: _Part, head: _Header) -> Ints:
+    """Give how many edges each vertex lists."""
+    lead, each = head.sizes + head.constraints, 1 + head.weights
+    odd = (part.count < lead) | ((part.count - lead) % each != 0)
     if odd.any():
         u = int(odd.argmax())
         form = ["size"] * head.sizes + ["weight"] * head.constraints
         form.append("neighbour weight ..." if head.weights else "neighbour ...")
-        fail(u, f"vertex {u + 1} has {int(count[u])} numbers, expected: {' '.join(form)}")
-    words = _words(path, plain, head.behind, int(count.sum()))
-    first = np.cumsum(count) - count  # word of each vertex
-    degree = (count - lead) // each
-    src = np.repeat(np.arange(head.n, dtype=np.int32), degree)
-    points = _of_points(head, first, words)
-    if lead:  # what is of edges, behind what is of vertices
-        at = np.repeat(first + lead - each * (np.cumsum(degree) - degree), degree)
-        at += each * np.arange(at.size)
-        dst, weight = words[at], words[at + 1] if head.weights else None
-    else:
-        dst, weight = words[::each], words[1::each] if head.weights else None
-    wrong = (dst < 1) | (dst > head.n)
-    if wrong.any():
-        k = int(wrong.argmax())
-        said = f"vertex {int(dst[k])} is out of range: vertices are 1 to {head.n}"
-        fail(int(src[k]), said)
-    dst = (dst - 1).astype(np.int32)
-    weight = None if weight is None else narrow(weight)
-    del words
-    found = _fault(src, dst, weight)
-    if found is not None:
-        fail(*found)
-    if src.size != 2 * head.m:
-        said = f"the header says {head.m} edges, and the lines have {src.size // 2}"
-        raise FormatError(path, head.line, said)
-    return EdgeArrays(src, dst, weight, head.n, symmetric=True, points=points)
+        has = f"vertex {part.vertex + u + 1} has {int(part.count[u])} numbers"
+        part.fail(u, f"{has}, expected: {' '.join(form)}")
+    return (part.count - lead) // each
 
 
-def _header(path: StrPath, data: bytes) -> _Header:
-    scanner = Scanner(path, data, b"")
+def _line(data: Any, offset: int) -> int:
+    """Number, from 1, of the line that holds a byte."""
+    parts = (data[k : min(k + CHUNK, offset)] for k in range(0, offset, CHUNK))
+    return 1 + sum(int(part.count(b"\n")) for part in parts)
+
+
+def _header(path: StrPath, data: Any) -> _Header:
+    behind = 0
+    while data[behind : behind + 1] == b"%" or data[behind : _end(data, behind)].isspace():
+        behind = _end(data, behind)
+    text = _COMMENT.sub(lambda found: b" " * len(found[0]), data[: _end(data, behind)])
+    scanner = Scanner(path, text, b"")
     names = ("n", "m", "fmt", "ncon")
     n, m, fmt, constraints = scanner.header("graph", names, (0, -1, 0, -1))
     line = scanner.line(scanner.pos - 1)
@@ -110,49 +177,33 @@ def _header(path: StrPath, data: bytes) -> _Header:
     return _Header(n, m, fmt // 100, constraints, fmt % 10, line, scanner.pos)
 
 
-def _lines(path: StrPath, data: bytes, plain: bytes, head: _Header) -> tuple[Ints, Ints]:
-    """Find where the line of each vertex begins in the file, and count its words."""
-    raw = np.frombuffer(plain, np.uint8)[head.behind :]
-    starts = np.append(0, np.flatnonzero(raw == 10) + 1)
-    starts = starts[starts < raw.size]
-    count = np.diff(_words_before(raw, np.append(starts, raw.size)))
-    starts += head.behind
-    kept = np.frombuffer(data, np.uint8)[starts] != ord("%")
-    starts, count = starts[kept], count[kept]
-    if len(starts) < head.n:
-        there = f"the file ends after {len(starts)} of {head.n} vertices"
-        raise FormatError(path, data.count(b"\n", 0, len(data.rstrip())) + 1, there)
-    if count[head.n :].any():
-        k = head.n + int((count[head.n :] > 0).argmax())
-        line = data.count(b"\n", 0, int(starts[k])) + 1
-        raise FormatError(path, line, f"a line after the last of {head.n} vertices")
-    return starts[: head.n], count[: head.n]
+def _end(data: Any, start: int) -> int:
+    """Offset behind the line that begins at ``start``."""
+    found: int = data.find(b"\n", start)
+    return len(data) if found < 0 else found + 1
 
 
-def _words_before(raw: NDArray[np.uint8], places: Ints) -> Ints:
-    """Count the words that begin before each of some ascending places."""
-    ink = raw > 32
-    ink[1:] &= raw[:-1] <= 32  # first characters of words
-    out, total = np.empty(places.size, np.int64), 0
-    for start in range(0, raw.size + 1, CHUNK):
-        sums = np.cumsum(ink[start : start + CHUNK], dtype=np.int32)
-        sums = np.append(np.int32(0), sums)
-        lo, hi = np.searchsorted(places, (start, start + CHUNK))
-        out[lo:hi] = sums[places[lo:hi] - start] + total
-        total += int(sums[-1])
-    return out
+def _lines(raw: bytes, text: bytes) -> tuple[Ints, Ints]:
+    """Find where lines that are no comments begin, and count their words."""
+    characters = np.frombuffer(text, np.uint8)
+    starts = np.append(0, np.flatnonzero(characters == 10) + 1)
+    starts = starts[starts < characters.size]
+    ink = characters > 32
+    ink[1:] &= characters[:-1] <= 32  # first characters of words
+    count = np.add.reduceat(ink, starts, dtype=np.int64)
+    kept = np.frombuffer(raw, np.uint8)[starts] != ord("%")
+    return starts[kept], count[kept]
 
 
-def _words(path: StrPath, data: bytes, start: int, expected: int) -> Ints:
-    """Parse all words, as if each stood in a line of its own."""
-    scanner = Scanner(path, data.translate(_ONE_A_LINE), b"")
-    scanner.pos = start
+def _words(path: StrPath, data: Any, text: bytes, start: int, expected: int) -> Ints:
+    """Parse the words of some lines, which begin at ``start``, as if each stood in its own."""
+    scanner = Scanner(path, b"\n" + text.translate(_ONE_A_LINE), b"")  # no byte order mark here
     try:
         words = scanner.rest([Field("number")]).values[:, 0]
     except FormatError as error:
         breaks = np.flatnonzero(np.frombuffer(scanner.data, np.uint8) == 10)
-        at = int(breaks[error.line - 2]) + 1 if error.line and error.line > 1 else 0
-        raise FormatError(path, data.count(b"\n", 0, at) + 1, error.message) from None
+        at = int(breaks[error.line - 2]) if error.line and error.line > 1 else 0
+        raise FormatError(path, _line(data, start + at), error.message) from None
     if words.size != expected:  # only control characters are counted otherwise
         raise FormatError(path, None, "binary data where text is expected")
     return words
@@ -172,54 +223,65 @@ def _of_points(head: _Header, first: Ints, words: Ints) -> dict[str, NDArray[Any
 def _fault(
     src: NDArray[Any], dst: NDArray[Any], weight: NDArray[Any] | None
 ) -> tuple[int, str] | None:
-    """Find what no METIS graph has, and a vertex at which it is: loops, weights, one-way edges."""
+    """Find what no METIS graph has, and a vertex at which it is: loops, weights, one-way edges.
+
+    Arcs are in order of ``src``.  Some vertices at a time, the arcs from them are compared with
+    those that lead to them.
+    """
     if (src == dst).any():
         u = int(src[(src == dst).argmax()])
         return u, f"vertex {u + 1} is its own neighbour"
     if weight is not None and weight.min(initial=1) < 1:
         k = int((weight < 1).argmax())
         return int(src[k]), f"an edge has weight {int(weight[k])}: METIS wants positive ones"
-    if _mirrored(src, dst, weight):
-        return None
-    down, up = np.flatnonzero(src > dst), np.flatnonzero(src < dst)
-    ends = [(src[down], dst[down]), (dst[up], src[up])]
-    keys = [high.astype(np.int64) << 32 | low for high, low in ends]
-    weights: list[Any] = [None if weight is None else weight[k] for k in (down, up)]
-    for k in (0, 1):
-        keys[k], weights[k] = _ordered(keys[k], weights[k])
-    (one, other), shared = keys, min(len(keys[0]), len(keys[1]))
+    start = low = 0
+    while low < len(src):
+        most = min(low + max(len(src) // 16, _LEAST_ARCS), len(src)) - 1
+        end = int(src[most]) + 1  # of the vertices
+        high = int(np.searchsorted(src, np.int32(end)))  # of another type it would be copied
+        back = _that_lead_to(dst, start, end)
+        found = _one_way(
+            _ordered(src[low:high], dst[low:high], None if weight is None else weight[low:high]),
+            _ordered(dst[back], src[back], None if weight is None else weight[back]),
+        )
+        if found is not None:
+            return found
+        start, low = end, high
+    back = _that_lead_to(dst, start, 1 << 31)
+    none = _ordered(src[:0], dst[:0], None if weight is None else weight[:0])
+    return _one_way(none, _ordered(dst[back], src[back], None if weight is None else weight[back]))
+
+
+def _that_lead_to(dst: NDArray[Any], start: int, end: int) -> Ints:
+    """Find the arcs to the vertices from ``start`` on, before ``end``."""
+    blocks = (dst[k : k + _LEAST_ARCS] for k in range(0, len(dst), _LEAST_ARCS))
+    found = [np.flatnonzero((b >= start) & (b < end)) + k * _LEAST_ARCS
+             for k, b in enumerate(blocks)]  # fmt: skip
+    return np.concatenate([np.empty(0, np.int64), *found])
+
+
+def _one_way(there: tuple[Ints, Any], back: tuple[Ints, Any]) -> tuple[int, str] | None:
+    """Find the first arc that lacks its reverse, or whose reverse has another weight."""
+    (one, weight), (other, turned) = there, back
+    shared = min(len(one), len(other))
     differ = one[:shared] != other[:shared]
     if differ.any() or len(one) != len(other):
         k = int(differ.argmax()) if differ.any() else shared
-        is_down = k < len(one) and (k == len(other) or one[k] < other[k])
-        key = int(one[k] if is_down else other[k])
-        high, low = key >> 32, key & 0xFFFFFFFF
-        u, v = (high, low) if is_down else (low, high)
+        is_there = k < len(one) and (k == len(other) or one[k] < other[k])
+        key = int(one[k] if is_there else other[k])
+        u, v = (key >> 32, key & 0xFFFFFFFF) if is_there else (key & 0xFFFFFFFF, key >> 32)
         return u, f"vertex {u + 1} lists {v + 1}, which does not list it as often"
-    if weight is not None and not np.array_equal(*weights):
-        k = int(np.not_equal(*weights).argmax())
+    if weight is not None and not np.array_equal(weight, turned):
+        k = int(np.not_equal(weight, turned).argmax())
         u, v = int(one[k]) >> 32, int(one[k]) & 0xFFFFFFFF
-        here, there = (int(w[k]) for w in weights)
-        told = f"{here} at one end and {there} at the other"
+        told = f"{int(weight[k])} at one end and {int(turned[k])} at the other"
         return u, f"the edge of {u + 1} and {v + 1} has weight {told}"
     return None
 
 
-def _mirrored(src: NDArray[Any], dst: NDArray[Any], weight: NDArray[Any] | None) -> bool:
-    """Whether arcs in order, none of them twice, are the same the other way; False if unsure."""
-    words = src.astype(np.int64) << 32 | dst
-    if not (words[1:] > words[:-1]).all():
-        return False
-    turned = dst.astype(np.int64) << 32 | src
-    if weight is None:
-        turned.sort()
-        return bool((words == turned).all())
-    order = np.argsort(turned)
-    return bool((words == turned[order]).all() and (weight == weight[order]).all())
-
-
-def _ordered(keys: Ints, weight: Any) -> tuple[Ints, Any]:
-    """Sort by key, and then by weight."""
+def _ordered(high: NDArray[Any], low: NDArray[Any], weight: Any) -> tuple[Ints, Any]:
+    """Sort pairs, as one number each, and then by weight."""
+    keys = high.astype(np.int64) << 32 | low
     if weight is None:
         return np.sort(keys), None
     order = np.argsort(keys, kind="stable")
