@@ -33,6 +33,7 @@ from peers import (
     PEERS,
     PREDECESSORS,
     SAMPLED,
+    SINGLE,
     Way,
     answers,
     between,
@@ -105,6 +106,11 @@ ALGORITHMS = {
     PAGERANK: Algorithm(  # 8 bytes an arc: the id, and a share of single precision
         lambda g, _: morph.pagerank(g, tolerance=0.0, iterations=ITERATIONS),
         lambda g, f, _: validate.pagerank(g, f.rank, tolerance=f.error),
+        8, 8, ITERATIONS, levels=lambda f: f.iterations,
+    ),
+    SINGLE: Algorithm(
+        lambda g, _: morph.pagerank(g, tolerance=0.0, iterations=ITERATIONS, dtype="f4"),
+        lambda g, f, _: validate.pagerank(g, f.rank, tolerance=f.error + 1e-5),
         8, 8, ITERATIONS, levels=lambda f: f.iterations,
     ),
     BETWEENNESS: Algorithm(  # there and back

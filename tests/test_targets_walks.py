@@ -142,6 +142,10 @@ def first_of_them(p, low):
             p.first = t.id
             break
     p.last = t.id  # where the loop ended
+    for t in p.other.outnbrs:
+        if t.mark == low:
+            p.far = t.id
+            break
     for e in p.inedges:
         if e.w == low or e.w == 7:
             p.edge = e.id
@@ -167,21 +171,27 @@ def test_first_of_a_row(target, edges, low):
     def edge(p):
         return next((e + 100 for e in m.into[p] if w[e] in (low, 7)), -1)
 
+    def far(p):
+        return next((t for t in m.outnbrs(p) if mark[t] == low), -1)
+
     def run():
         g = graph(target, *edges)
         g.points.add("mark", i64)
         g.edges.add("w", i64)
+        g.points.add("other", morph.Ref(g.points))
         g.points.mark[:], g.edges.w[:] = mark, w
-        for name in ("first", "last", "edge"):
+        g.points.other[:] = [n - 1 - p for p in range(n)]
+        for name in ("first", "last", "edge", "far"):
             g.points.add(name, i64, fill=-1)
         morph.foreach(g.points, first_of_them, low)
         assert host(g.points.first).tolist() == [first(p)[0] for p in range(n)]
         assert host(g.points.last).tolist() == [first(p)[1] for p in range(n)]
         assert host(g.points.edge).tolist() == [edge(p) for p in range(n)]
+        assert host(g.points.far).tolist() == [far(n - 1 - p) for p in range(n)]
 
     everywhere(target, run)
     if target == "cpu":
-        assert first_of_them.source().count("find_first(") == 2
+        assert first_of_them.source().count("find_first(") == 3
 
 
 @morph.kernel

@@ -84,7 +84,7 @@ def _kernels(real: Any, part: Any) -> _Kernels:
         def iterate(g, all, whole, damping, tolerance, most):
             foreach(all, share, g)
             done = 0
-            while done < most and (done == 0 or whole.moved >= tolerance):
+            while done < most and (done == 0 or not whole.moved < tolerance):
                 foreach(g.points, pull, 1 - damping + damping * whole.loose, damping)
                 foreach(all, share, g)
                 done += 1

@@ -41,7 +41,11 @@ def find(b: Body, s: ir.ForEdges, test: ir.If) -> bool:
     n, edge, var = b.names, b.resolve(s.edge), b.resolve(s.var) if s.var else "_"
     if not (edge.isidentifier() and var.isidentifier()):
         return False
-    row = f"a.{cname(s.graph)}_{s.direction}_offset, {b.expr(s.point)}"
+    point = b.expr(s.point)
+    if not isinstance(s.point, ir.Var | ir.Const):
+        whole, point = point, b.temp("p")
+        b.put(f"const i32 {point} = {whole};")
+    row = f"a.{cname(s.graph)}_{s.direction}_offset, {point}"
     first, last, k = b.temp("b"), b.temp("e"), b.temp("k")
     b.put(f"const i64 {first} = row_begin({row}), {last} = row_end({row});")
     given = n.edge(s.graph, s.direction, "k")

@@ -397,14 +397,14 @@ class Emission:
     def _blocks(self) -> int:
         """How many blocks are to fit on a multiprocessor: so many registers are left to each.
 
-        More hide more latency where entries are shared out.  Claims only conflict more; small steps
-        that run ahead wait for the slower barrier; sums of 64 bits want registers.
+        More hide more latency where entries are shared out.  Claims only conflict more; what runs
+        ahead, and sums of 64 bits, want registers.
         """
         local = any(isinstance(n, ir.MakeLocal) for n in ir.walk(self.unit.funcs))
-        if self.claims or local or not self.spreads:
+        if self.claims or self.ahead or local or not self.spreads:
             return FEW
         if not any("SWEEPS = true" in x for x in self.lines):
-            return SOME if self.ahead else MANY
+            return MANY
         loads = [n.type for s in self.spreads.values() if s.pure for n in ir.walk(s.entry)
                  if isinstance(n, ir.Load)]  # fmt: skip
         return FEW if any(isinstance(t, Scalar) and t.bits > 32 for t in loads) else SOME
