@@ -78,7 +78,7 @@ class DynamicSSSP(Dynamic):
     sources : array of int32
     share : float
         Of all points: if more are affected, all is computed anew.  It is 0.4, of levels 0.2, of
-        components 0.25, until it is set.
+        components 0.1, until it is set.
 
     Raises
     ------
@@ -246,7 +246,7 @@ class DynamicComponents(Dynamic):
         If the graph is directed.
     """
 
-    share = 0.25
+    share = 0.1
     _cost, _start = nothing, itself
 
     def __init__(self, graph: Graph) -> None:
