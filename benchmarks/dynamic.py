@@ -8,8 +8,9 @@ random edges; ``mix`` a third each of near pairs, deletions, and new weights.  O
 other.  A time is the median of --repeat batches, arrays of the host in; ``graph`` is for the graph,
 ``repair`` for the distances and predecessors.  ``anew`` is `morph.sssp` with predecessors on the
 same changed graph, ``SciPy`` its Dijkstra on the graph as it was.  `DynamicBFS` and
-`DynamicComponents` are told of the same batches: ``bfs`` and ``parts`` are for that alone.  After
-each batch all values are held against new ones.
+`DynamicComponents` are told of the same batches: ``bfs`` and ``parts`` are for that alone, beside
+all of it anew (of components also the trees that later repairs need).  After each batch all values
+are held against new ones.
 With --networkit its DynDijkstra and DynBFS follow the same batches, up to --most edges; ``right``
 says in how many batches each was.  A row is told when it is measured.
 ``--share 1`` never computes anew: so the crossover is seen, the share of affected points from which
@@ -194,7 +195,7 @@ def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict
             points = {"sssp": [(d, d.repair_seconds / anew) for _, d in all_]}
             for name, found in more.items():
                 row[f"{name} ms"] = statistics.median(t for t, _ in found[2:]) * 1e3
-                anew = middle_of(again[name])
+                anew = middle_of(others[name].refresh)
                 row[f"{name} anew"] = anew * 1e3
                 points[name] = [(d, t / anew) for t, d in found[2:]]
             for way, name in enumerate(("", "bfs ")) if theirs else ():

@@ -148,6 +148,29 @@ def test_no_memory_and_interrupts(target, monkeypatch, share, error):
     good(dynamic)
 
 
+def test_what_goes_beyond_the_share_is_given_up_at_once(target, monkeypatch):
+    """A cut below which nearly all hangs: the walk ends there, and not after all of it."""
+    n = 400 if target == "python" else 3000
+    path = np.arange(n - 1)
+    g = morph.Graph.from_edges(path, path + 1, weight=path * 0 + 1, n=n, symmetrize=True,
+                               device=target)  # fmt: skip
+    found = []
+    for kind in (morph.DynamicSSSP, morph.DynamicBFS, morph.DynamicComponents):
+        found.append(kind(g) if kind is morph.DynamicComponents else kind(g, 0))
+    done = g.apply(deletes=([10], [11]))
+    for one in found:
+        with monkeypatch.context() as patch:
+            logs = []
+            real = type(one)._anew
+            patch.setattr(type(one), "_anew",
+                          lambda self, k, real=real, logs=logs: logs.append(len(self._log))
+                          or real(self, k))  # fmt: skip
+            assert one.update(done).decision == "recomputed"
+        assert one.share * n < logs[0] < (one.share + 0.25) * n
+    validate.sssp(g, found[0].distance, found[0].predecessor)
+    assert host(found[2].label).tolist() == [0] * 11 + [11] * (n - 11)
+
+
 def test_what_is_refused(target):
     g, dynamic = start(target)
     before = state(dynamic)

@@ -77,8 +77,8 @@ class DynamicSSSP(Dynamic):
     graph : Graph
     sources : array of int32
     share : float
-        Of all points: if more are affected, all is computed anew.  It is 0.4, of levels 0.12, of
-        components 0.08, where both cost about the same.
+        Of all points: if more are affected, all is computed anew.  It is 0.4, of levels 0.2, of
+        components 0.1, until it is set.
 
     Raises
     ------
@@ -199,7 +199,7 @@ class DynamicBFS(Dynamic):
         As `morph.bfs`.
     """
 
-    share = 0.12
+    share = 0.2
     _cost, _start = one, farthest
 
     def __init__(self, graph: Graph, source: Any = 0) -> None:
@@ -246,7 +246,7 @@ class DynamicComponents(Dynamic):
         If the graph is directed.
     """
 
-    share = 0.08
+    share = 0.1
     _cost, _start = nothing, itself
 
     def __init__(self, graph: Graph) -> None:

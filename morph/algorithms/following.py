@@ -70,7 +70,7 @@ class Dynamic:
         self._tree = Table("tree", device, value=dtype, predecessor=i32, kept=dtype)
         tree, cell = (
             self._tree,
-            Table("cell", device, least=dtype, limit=dtype, ready=i32, batch=i64),
+            Table("cell", device, least=dtype, limit=dtype, ready=i32, batch=i64, walked=i64),
         )
         cell.extend(1)
         self._now, self._then, self._loose = (Collection(tree) for _ in range(3))
@@ -215,14 +215,14 @@ class Dynamic:
             result = run(
                 self.graph, self._tree, changes, count, *lists, self._log, self._loose, self._cell,
                 self._lost, self._cost, self._start, self._far, self._most, self._window,
-                stage, patience, self._batch,
+                stage, patience, most, self._batch,
             )  # fmt: skip
             if result >= 0:
                 result, affected = divmod(result, steps.ABOVE)
                 rounds += result // 4
                 break
             rounds += -result // 4
-            if patience >= most:
+            if patience >= most or -result % 4 == 3:
                 return self._anew(rounds)
             lists, patience, stage = self._swapped(lists), most, abs(result) % 4
         if result % 4:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from morph.batch import Applied
 from morph.kernel import foreach, kernel, program
-from morph.prelude import atomic_cas, atomic_exch, atomic_min, i32
+from morph.prelude import atomic_add, atomic_cas, atomic_exch, atomic_min, i32, i64
 
 GONE, NAMED, INSERTED = Applied.GONE, Applied.NAMED, Applied.INSERTED
 ABOVE = 2**32  # what is told beside the length of a list is a multiple of it
@@ -41,9 +41,12 @@ def cut(c, g, tree, cost, now, log):
 
 
 @kernel
-def walk(v, g, tree, start, far, then, log):
+def walk(v, g, tree, start, far, then, log, cell, enough):
+    if cell[0].walked > enough:  # all of these are in the log, so all is computed anew
+        return
     p = g.points[v.id]
     v.value = start(v, far)
+    atomic_add(cell[0].walked, i64(1))
     for t in p.outnbrs:
         child = tree[t.id]
         if child.predecessor == p.id:
@@ -166,25 +169,28 @@ def keep(entry):
 
 @program
 def repair(g, tree, changes, count, now, then, near, following, later, rest, log, loose, cell, lost,
-           cost, start, far, most, delta, stage, patience, batch):  # fmt: skip
+           cost, start, far, most, delta, stage, patience, enough, batch):  # fmt: skip
     """Give 4 * rounds, and 1 more if a sum was too large; times 2^32; and the entries of the log.
 
     Or, below 0, -4 * rounds, less 1 or 2: what stage to begin with when called again, with more
-    patience (log entries).
+    patience (log entries); less 3 if these are more than ``enough``, and it cannot go on.
     """
     rounds = 0
     if stage == 0:
         log.clear()
         cell[0].ready = 0
         cell[0].batch = batch
+        cell[0].walked = 0
         foreach(changes, cut, g, tree, cost, now, log,
                 where=lambda c: c.id < count and (c.fate == GONE or c.fate == NAMED))  # fmt: skip
     if stage < 2:
         while not now.empty:
-            foreach(now, walk, g, tree, start, far, then, log, ahead=then)
+            foreach(now, walk, g, tree, start, far, then, log, cell, enough, ahead=then)
             now, then = then, now
             then.clear()
             rounds += 1
+            if len(log) > enough or cell[0].walked > enough:
+                return -4 * rounds - 3
             if len(log) > patience:
                 return -4 * rounds - 1
         cell[0].least = far
