@@ -219,7 +219,7 @@ class _Solver:
             assignment[names] = self._believe(rest, seed)
         short, every = REST_EACH * rest.variables, ALL_EACH * formula.variables
         searches = [(rest, names, short)]
-        if done.status == "paramagnetic":
+        if done.status in ("paramagnetic", "rounds"):
             searches += [(formula, slice(None), every), (rest, names, self._long())]
             return self._mend(assignment, searches, formula.clauses, seed)
         every = max(every, self._long() >> max(ATTEMPTS - 1 - k, 0))  # the rest may have no model
