@@ -34,7 +34,8 @@ __all__ = [
 SATISFIABLE, UNSATISFIABLE, UNKNOWN = "SATISFIABLE", "UNSATISFIABLE", "UNKNOWN"
 ATTEMPTS = 4  # without a limit of time
 WAYS: tuple[tuple[Callable[..., Decimation], dict[str, Any]], ...] = (
-    (decimate, {"undo": 1}), (decimate, {"fraction": 0.01}), (backtrack, {"fraction": 0.02}),
+    (decimate, {"undo": 1}), (decimate, {"fraction": 0.01, "undo": 2}),
+    (backtrack, {"fraction": 0.02}),
     (backtrack, {"fraction": 0.01, "ratio": 0.8}), (decimate, {"fraction": 0.004}), (reinforce, {}),
 )  # fmt: skip
 FLIPS, FLIPS_EACH = 10_000_000, 100  # of a long local search: and so many more for each variable
