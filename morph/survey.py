@@ -34,7 +34,8 @@ __all__ = [
 SATISFIABLE, UNSATISFIABLE, UNKNOWN = "SATISFIABLE", "UNSATISFIABLE", "UNKNOWN"
 ATTEMPTS = 4  # without a limit of time
 WAYS: tuple[tuple[Callable[..., Decimation], dict[str, Any]], ...] = (
-    (decimate, {"undo": 1}), (decimate, {"fraction": 0.01}), (backtrack, {"fraction": 0.02}),
+    (decimate, {"undo": 1}), (decimate, {"fraction": 0.01, "undo": 2}),
+    (backtrack, {"fraction": 0.02}),
     (backtrack, {"fraction": 0.01, "ratio": 0.8}), (decimate, {"fraction": 0.004}), (reinforce, {}),
 )  # fmt: skip
 FLIPS, FLIPS_EACH = 10_000_000, 100  # of a long local search: and so many more for each variable
@@ -219,7 +220,7 @@ class _Solver:
             assignment[names] = self._believe(rest, seed)
         short, every = REST_EACH * rest.variables, ALL_EACH * formula.variables
         searches = [(rest, names, short)]
-        if done.status == "paramagnetic":
+        if done.status in ("paramagnetic", "rounds"):
             searches += [(formula, slice(None), every), (rest, names, self._long())]
             return self._mend(assignment, searches, formula.clauses, seed)
         every = max(every, self._long() >> max(ATTEMPTS - 1 - k, 0))  # the rest may have no model
