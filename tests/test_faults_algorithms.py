@@ -47,4 +47,5 @@ def test_every_failure_is_mended(target, name, directed):
             got = [host(a).tolist() for a in RUNS[name](g)]
         assert got == want
         fired = fault.fired
-    assert n > 5 or name == "mst"
+    least = 3 if name == "bfs" else 5  # points that look themselves are not listed
+    assert n > least or name == "mst"
