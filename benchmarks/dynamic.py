@@ -9,8 +9,8 @@ other.  A time is the median of --repeat batches, arrays of the host in; ``graph
 ``repair`` for the distances and predecessors.  ``anew`` is `morph.sssp` with predecessors on the
 same changed graph, ``SciPy`` its Dijkstra on the graph as it was.  `DynamicBFS` and
 `DynamicComponents` are told of the same batches: ``bfs`` and ``parts`` are for that alone, beside
-all of it anew (of components also the trees that later repairs need).  After each batch all values
-are held against new ones.
+all of it anew (of components also the trees that later repairs need).  After the batches of a row
+all values are held against new ones.
 With --networkit its DynDijkstra and DynBFS follow the same batches, up to --most edges; ``right``
 says in how many batches each was.  A row is told when it is measured.
 ``--share 1`` never computes anew: so the crossover is seen, the share of affected points from which
@@ -63,8 +63,12 @@ class Changes:
         return self.weights[self.rng.integers(0, len(self.weights), size)]
 
     def edges(self, size: int) -> np.ndarray:
-        live = host(self.g, self.g.edges.ids())
-        return live[self.rng.integers(0, len(live), size)].astype(np.int32)
+        found = np.empty(0, np.int32)
+        while len(found) < size:  # drawn from all rows, so that nothing large is read in between
+            ids = self.rng.integers(0, len(self.g.edges), size).astype(np.int32)
+            alive = self.g.edges.alive[self.g.device.asarray(ids)]
+            found = np.concatenate([found, ids[host(self.g, alive)]])
+        return found[:size]
 
     def pairs(self, size: int) -> tuple[np.ndarray, np.ndarray]:
         n = self.graph.n
@@ -169,18 +173,21 @@ def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict
             for _ in range(2 + options.repeat):  # two compile, make rows with room, grow lists
                 batch = changes.batch(kind, size)
                 took, done = timed(lambda batch=batch: dynamic.apply(**batch))
-                all_.append((took, done))
+                all_.append((took, done._replace(applied=None)))  # what is kept would be copied
                 for name, one in others.items():
-                    more[name].append(timed(lambda one=one, done=done: one.update(done.applied)))
+                    took, its = timed(lambda one=one, done=done: one.update(done.applied))
+                    more[name].append((took, its._replace(applied=None)))
+                    del its
                 if peer:
                     theirs.append(peer.run(g, done.applied))
-                wrong = (
-                    (morph.sssp(g, 0).distance != dynamic.distance).any(),
-                    (again["bfs"]().distance != others["bfs"].distance).any(),
-                    (again["parts"]().label != others["parts"].label).any(),
-                )
-                if any(map(bool, wrong)):
-                    raise SystemExit(f"{graph.name}, {kind}, {size}: WRONG")
+                del done
+            wrong = (
+                (morph.sssp(g, 0).distance != dynamic.distance).any(),
+                (again["bfs"]().distance != others["bfs"].distance).any(),
+                (again["parts"]().label != others["parts"].label).any(),
+            )
+            if any(map(bool, wrong)):
+                raise SystemExit(f"{graph.name}, {kind}, {size}: WRONG")
             all_, theirs = all_[2:], theirs[2:]
             anew = middle_of(lambda: morph.sssp(g, 0, predecessors=True))
             middle = sorted(all_, key=lambda x: x[0])[len(all_) // 2]
