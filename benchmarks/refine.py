@@ -16,7 +16,7 @@ from common import devices, table
 
 import morph
 from morph.algorithms.refine import refine_with_report
-from morph.launch import threads
+from morph.engine.launch import threads
 from morph.timing import synchronize
 
 try:

@@ -13,17 +13,16 @@ from morph.algorithms.refine import refine, refine_with_report
 from morph.algorithms.sssp import sssp
 from morph.algorithms.triangles import triangle_count
 from morph.algorithms.triangulate import triangulate
-from morph.collect import Collection, Flag, Set
-from morph.device import device
-from morph.dtypes import Ref, vec
+from morph.data.collect import Collection, Flag, Set
+from morph.data.device import device
+from morph.data.dtypes import Ref, vec
+from morph.data.table import Table
 from morph.formula import Formula
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel, program, timing
 from morph.lang.errors import LanguageError
-from morph.mesh import Mesh
-from morph.pslg import Pslg
+from morph.mesh import Mesh, Pslg
 from morph.reduce import reduce
-from morph.table import Table
 
 __all__ = [
     "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag", "Formula", "Graph",

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.device import device
-from morph.dtypes import ID_LIMIT
+from morph.data.device import device
+from morph.data.dtypes import ID_LIMIT
 
 Offsets = NDArray[np.int64]
 Literals = NDArray[np.int32]

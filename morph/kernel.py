@@ -15,8 +15,8 @@ from morph.lang.lines import keep
 from morph.timing import timing
 
 if TYPE_CHECKING:
+    from morph.engine.launch import Launch
     from morph.lang.definition import Definition
-    from morph.launch import Launch
 
 
 BALANCE = ("auto", "thread", "warp", "grid")
@@ -25,14 +25,14 @@ BALANCE = ("auto", "thread", "warp", "grid")
 def launch_for(*request: Any) -> Launch | None:  # noqa: F811
     """Import the compiler, which takes half of ``import morph``, at the first launch."""
     global launch_for
-    from morph.launch import launch_for  # noqa: PLC0415
+    from morph.engine.launch import launch_for  # noqa: PLC0415
 
     return launch_for(*request)
 
 
 def threads() -> int:
     """Give how many CPU threads a launch may use: OMP_NUM_THREADS, else the process's cores."""
-    from morph.launch import threads as given  # noqa: PLC0415
+    from morph.engine.launch import threads as given  # noqa: PLC0415
 
     return given()
 

@@ -4,7 +4,7 @@ Atomics, ``single``, vectors and local collections, exact predicates, mathematic
 data types.  On the host only the data types do anything.
 """
 
-from morph.dtypes import (
+from morph.data.dtypes import (
     bool_,
     f16,
     f32,

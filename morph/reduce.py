@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from morph.collect import reduce_column
-from morph.column import ColumnView
+from morph.data.collect import reduce_column
+from morph.data.column import ColumnView
+from morph.data.table import Table
 from morph.kernel import Function, foreach, kernel
-from morph.table import Table
 
 
 @kernel

@@ -22,8 +22,8 @@ from morph.algorithms.decimation import decimate
 from morph.algorithms.fields import backtrack, reinforce
 from morph.algorithms.rounds import Decimation, Round
 from morph.algorithms.walksat import Walk, walksat
-from morph.device import Device
-from morph.device import device as device_of
+from morph.data.device import Device
+from morph.data.device import device as device_of
 from morph.formula import Formula
 
 __all__ = [

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from morph import launch
-from morph.device import Device, device
+from morph.data.device import Device, device
+from morph.engine import launch
+from morph.engine.scratch import scratch
 from morph.lang.abi import Status
-from morph.scratch import scratch
 
 
 class Fault:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from morph.device import Device
+from morph.data.device import Device
 
 spent = {"compile": 0.0, "transfer": 0.0}
 _within = threading.local()  # seconds counted inside of what is being counted

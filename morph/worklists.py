@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from morph.collect import Collection
+from morph.data.collect import Collection
+from morph.data.table import Table
 from morph.kernel import Kernel, Program, foreach, kernel, program
 from morph.prelude import atomic_min, single
-from morph.table import Table
 
 FEW = 4096  # with fewer items at once than this, the next step of `in_order` is twice as wide
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from morph.dtypes import NAMES
+from morph.data.dtypes import NAMES
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.lang import ir
 from morph.lang.abi import Status
@@ -25,7 +26,6 @@ from morph.lang.types import (
     Type,
 )
 from morph.run import python
-from morph.table import Table
 
 POS = ir.Pos("kernel.py", 7, 0, 1)
 T = Handle("t")

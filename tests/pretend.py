@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from morph import run, scratch
-from morph.device import ALIGN, Device
+from morph import run
+from morph.data.device import ALIGN, Device
+from morph.data.words import IOTA
+from morph.engine import scratch
 from morph.lang import abi
 from morph.run import cpu
-from morph.words import IOTA
 
 
 def _check(x: Any) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from morph.data.table import Table
 from morph.graph import Graph
-from morph.table import Table
 
 
 def rows(target, n=1, **columns):

@@ -17,26 +17,24 @@ MODULES = {
 }
 HEAVY = {"cupy", "cupyx", "igraph", "matplotlib", "meshio", "networkx", "scipy", "shapely"}
 
-DATA = """adjacency arrange arrays batch changes collect column compact device direct dtypes
-          edgelist foreign formula graph halfedges lent loose making mesh named overlap pslg
-          quality row signs store table transfer values verify versions words"""
 GRAMMAR = "lang.types lang.node lang.ir lang.abi lang.errors lang.swaps lang.flow lang.spread"
 PRINTER = "lang.emit lang.fused lang.cxx lang.cxx_expr lang.cxx_spread lang.cxx_stmt "
 PRINTER += "lang.cxx_find lang.cxx_alone lang.cxx_step lang.cxx_stock"
-PUBLIC = "batch collect device dtypes formula graph kernel mesh prelude pslg reduce table timing"
+PUBLIC = "data formula graph kernel mesh prelude reduce timing"
 DOORS = f"{PUBLIC} algorithms generate io survey"
 
 # module or package -> what it may import, inside functions too; the most specific line counts
 FLOORS = {
     # data: no compiler module
-    **dict.fromkeys(DATA.split(), DATA),
-    "words": "build",  # a kernel that writes a few values
-    "mesh": f"{DATA} io",  # Mesh.read and Mesh.write, when called
-    "pslg": f"{DATA} io",
-    "adjacency": f"{DATA} inplace",  # when a batch is applied
-    "inplace": f"{DATA} kernel prelude",
-    "formula": f"{DATA} io",  # Formula.of a path
-    "validate": f"{DATA} validate",  # nothing of the algorithms that it judges
+    "data": "data",
+    "data.words": "build data",  # a kernel that writes a few values
+    "graph": "data graph",
+    "graph.inplace": "data graph kernel prelude",  # batches are carried out by a program
+    "mesh": "data graph mesh",
+    "mesh.mesh": "data graph io mesh",  # Mesh.read and Mesh.write, when called
+    "mesh.pslg": "data io mesh",
+    "formula": "data io",  # Formula.of a path
+    "validate": "data formula graph mesh validate",  # nothing of the algorithms that it judges
     # language: types, node <- ir <- abi, errors <- everything that reads or prints the IR
     "lang.types": "",
     "lang.node": "",
@@ -50,24 +48,22 @@ FLOORS = {
     "lang": "lang",
     # machine: text and flags come in, binaries go out; IR units come in, results go out
     "build": "build",
-    "run": f"{GRAMMAR} device run",  # the oracle sees neither text nor binaries
-    "run.cpu": f"{GRAMMAR} lang.emit build.cpu device run",
-    "run.cuda": f"{GRAMMAR} lang.emit build.cuda device run",
+    "run": f"{GRAMMAR} data run",  # the oracle sees neither text nor binaries
+    "run.cpu": f"{GRAMMAR} lang.emit build.cpu data run",
+    "run.cuda": f"{GRAMMAR} lang.emit build.cuda data run",
     # the joints
-    "prelude": "dtypes lang.builtins",
-    "slots": f"{DATA} lang",
-    "timing": "device",
-    "binding": f"{DATA} lang run slots timing",
-    "scratch": f"{DATA} lang.abi timing",
-    "launch": f"{DATA} lang binding scratch slots timing",
-    "kernel": "lang launch timing",
-    "reduce": f"{DATA} kernel",
-    "testing": "device launch lang.abi scratch",
+    "prelude": "data lang.builtins",
+    "timing": "data",
+    "engine": "data engine graph lang timing",
+    "engine.binding": "data engine graph lang run timing",
+    "kernel": "engine lang timing",
+    "reduce": "data graph kernel",
+    "testing": "data engine lang.abi",
     # work: only what a user has, too
     "algorithms": f"{PUBLIC} algorithms",
-    "generate": f"{DATA} generate",
+    "generate": "data formula generate graph mesh",
     "worklists": PUBLIC,
-    "io": f"{DATA} io",
+    "io": "data formula graph io mesh",
     "io.numbers": "build",  # large files are read and written by compiled code
     "io.clauses": "build",
     "survey": f"{PUBLIC} algorithms validate",
@@ -172,7 +168,7 @@ def test_import_is_light():
     assert done.returncode == 0, done.stderr
     loaded = done.stdout.split()
     assert not HEAVY & {m.partition(".")[0] for m in loaded}
-    later = {"morph.lang.ir", "morph.launch", "morph.io", "morph.generate"}  # when used
+    later = {"morph.lang.ir", "morph.engine.launch", "morph.io", "morph.generate"}  # when used
     assert not later & set(loaded)
 
 

@@ -9,8 +9,9 @@ from pretend import pretended
 from targets import tries
 
 import morph
-from morph import adjacency, batch, changes, direct, loose, named, testing, validate
-from morph.adjacency import Adjacency
+from morph import testing, validate
+from morph.graph import adjacency, batch, changes, direct, loose, named
+from morph.graph.adjacency import Adjacency
 
 STORE = changes, named, adjacency, loose, batch
 

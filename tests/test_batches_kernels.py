@@ -8,7 +8,8 @@ from batches import Model
 from targets import everywhere, host
 
 import morph
-from morph import changes, validate
+from morph import validate
+from morph.graph import changes
 from morph.prelude import atomic_add, i32, i64
 
 TARGETS = ["python", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)]

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import morph
-from morph import changes, direct, validate
+from morph import validate
+from morph.graph import changes, direct
 
 
 @pytest.mark.parametrize("directed", [True, False])

@@ -15,8 +15,7 @@ from click.testing import CliRunner
 from morph.cli import main
 from morph.cli.meshfiles import Progress
 from morph.io import read_edge, read_neigh, write_area, write_mesh, write_pslg
-from morph.mesh import Mesh
-from morph.pslg import Pslg
+from morph.mesh import Mesh, Pslg
 
 MESHES = Path(__file__).parent.parent / "meshes"
 SQUARE = MESHES / "square"

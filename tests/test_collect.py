@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from morph.collect import REDUCTIONS, Collection, Flag, Set, reduce_column
-from morph.device import Device
-from morph.dtypes import Ref, f16, f32, f64, i32, u8, vec
+from morph.data.collect import REDUCTIONS, Collection, Flag, Set, reduce_column
+from morph.data.device import Device
+from morph.data.dtypes import Ref, f16, f32, f64, i32, u8, vec
+from morph.data.store import Word
+from morph.data.table import Table
 from morph.graph import Graph
-from morph.store import Word
-from morph.table import Table
 
 
 def points(n, device="cpu"):

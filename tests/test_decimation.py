@@ -14,7 +14,7 @@ from morph.algorithms import surveys
 from morph.algorithms.beliefs import believe
 from morph.algorithms.decimation import decimate
 from morph.algorithms.factors import factor_graph, reduced, rest_of
-from morph.device import device
+from morph.data.device import device
 from morph.formula import Formula
 from morph.generate import random_ksat
 from morph.validate import satisfied

@@ -12,8 +12,8 @@ import morph
 from morph.algorithms import delaunay
 from morph.algorithms.delaunay import HULL, delaunay_tables
 from morph.algorithms.hilbert import along_curve, rounds, spread
+from morph.mesh.verify import orientation
 from morph.testing import fail_allocation, team
-from morph.verify import orientation
 
 few = settings(max_examples=8, suppress_health_check=list(HealthCheck))
 

@@ -14,8 +14,9 @@ from scipy.sparse import coo_array, csgraph
 from targets import host
 
 import morph
-from morph import loose, testing, validate
+from morph import testing, validate
 from morph.algorithms import following
+from morph.graph import loose
 
 FAR = np.iinfo(np.int64).max
 POINTS = 14

@@ -12,7 +12,7 @@ import morph
 from morph import validate
 from morph.algorithms import dynamic as dynamic_module
 from morph.algorithms import following, repair
-from morph.collect import Collection
+from morph.data.collect import Collection
 from morph.testing import fail_allocation, team
 
 FAR = np.iinfo(np.int64).max

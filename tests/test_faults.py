@@ -16,8 +16,8 @@ from test_targets_swaps import entries, filled, held, tided, tides, turn, turned
 from test_targets_tables import branch, churn, contract, live, split, unfold
 
 import morph
+from morph.data.store import Store
 from morph.prelude import i64, local
-from morph.store import Store
 from morph.testing import fail_allocation, team
 
 MESHES = Path(__file__).parent.parent / "meshes"

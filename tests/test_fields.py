@@ -12,7 +12,7 @@ from targets import everywhere, host, tries
 import morph.algorithms.fields as module
 from morph.algorithms.fields import _held, _hold, backtrack, reinforce
 from morph.algorithms.surveys import READ, converge
-from morph.device import device
+from morph.data.device import device
 from morph.formula import Formula
 from morph.generate import random_ksat
 

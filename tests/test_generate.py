@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.spatial import cKDTree
 
 from morph import generate
-from morph.device import Device
+from morph.data.device import Device
 from morph.generate import GRAPH500, GTGRAPH
 
 

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from morph.dtypes import NAMES, Ref, f64, i32
+from morph.data.dtypes import NAMES, Ref, f64, i32
 from morph.graph import Graph
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from meshfiles import NODE, PARSERS, assert_equal, refusal, use_parser
 
 from morph.io import RepairWarning, read_mesh, read_pslg, write_pslg
-from morph.pslg import Pslg
+from morph.mesh import Pslg
 
 SQUARE = NODE + "4 0\n1 1 2\n2 2 3\n3 3 4\n4 4 1\n"
 MESHES = Path(__file__).parent.parent / "meshes"

@@ -8,7 +8,7 @@ from meshfiles import ELE, NODE, POLY, assert_equal, grid, put, refusal
 
 from morph.io import RepairWarning, read_mesh, write_mesh
 from morph.io.repair import first_twins, merged
-from morph.verify import repeated_points
+from morph.mesh.verify import repeated_points
 
 
 def repaired(base):

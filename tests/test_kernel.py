@@ -8,7 +8,7 @@ from small import rows, values
 import morph
 from morph import Graph
 from morph.build import BuildError
-from morph.collect import Flag
+from morph.data.collect import Flag
 from morph.kernel import foreach, kernel, program
 from morph.prelude import i64
 

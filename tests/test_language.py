@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from small import points, rows, values
 
-from morph.dtypes import Ref, vec
+from morph.data.dtypes import Ref, vec
 from morph.kernel import foreach, func, kernel
 from morph.lang.errors import LanguageError
 from morph.prelude import (

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from small import points, rows, values
 
-from morph.collect import Collection, Flag, Set
-from morph.dtypes import Ref
+from morph.data.collect import Collection, Flag, Set
+from morph.data.dtypes import Ref
+from morph.data.table import Table
 from morph.kernel import foreach, func, kernel, program
 from morph.lang import ir
 from morph.prelude import (
@@ -20,7 +21,6 @@ from morph.prelude import (
     single,
     sqrt,
 )
-from morph.table import Table
 
 # --- names ---------------------------------------------------------------------------------------
 

@@ -10,9 +10,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from morph import adjacency, arrange
-from morph.device import Device, device
-from morph.graph import Graph
+from morph.data.device import Device, device
+from morph.graph import Graph, adjacency, arrange
 
 INTEGERS = [np.int8, np.int32, np.uint32, np.int64, np.uint64]
 

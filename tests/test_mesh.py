@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import morph
-import morph.quality as quality_module
-from morph.mesh import Mesh, find_neighbors
+import morph.mesh.quality as quality_module
+from morph.mesh.mesh import Mesh, find_neighbors
 
 SQUARE = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0.5, 0.375]])
 FAN = np.array([[0, 1, 4], [1, 2, 4], [2, 3, 4], [3, 0, 4]])
@@ -100,7 +100,7 @@ def test_neighbors_against_a_dictionary(wide, tall, seed, wide_words):
     triangles = rng.permutation(100).astype(np.int32)[triangles]
     with pytest.MonkeyPatch.context() as patch:
         if wide_words:  # as if higher points did not fit the words
-            patch.setattr("morph.halfedges.WORD_BITS", 0)
+            patch.setattr("morph.mesh.halfedges.WORD_BITS", 0)
         found = find_neighbors(triangles, 100)
     assert found.tolist() == slow_neighbors(triangles).tolist()
 

@@ -13,7 +13,7 @@ from scipy.spatial import Delaunay
 import morph
 from morph.mesh import Mesh, MeshError
 
-device_module = sys.modules["morph.device"]  # morph.device is the function
+device_module = sys.modules["morph.data.device"]  # morph.device is the function
 ARRAYS = [f.name for f in dataclasses.fields(Mesh) if f.name != "base"]
 
 
@@ -54,7 +54,7 @@ def test_what_is_missing_is_worked_out_there(xp, seed, bits):
         return
     edge = triangles[:1, :2]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("morph.halfedges.WORD_BITS", bits)
+        patch.setattr("morph.mesh.halfedges.WORD_BITS", bits)
         there = Mesh(xp.asarray(points), xp.asarray(triangles), segments=xp.asarray(edge))
     here = Mesh(points, triangles, segments=edge)
     same(there, here)

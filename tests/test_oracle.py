@@ -31,7 +31,7 @@ from oracle_run import (
     write,
 )
 
-from morph.collect import Flag, Set
+from morph.data.collect import Flag, Set
 from morph.graph import Graph
 from morph.lang import ir
 from morph.lang.types import (

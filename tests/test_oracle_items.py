@@ -31,7 +31,8 @@ from oracle_run import (
     write,
 )
 
-from morph.collect import Collection
+from morph.data.collect import Collection
+from morph.data.table import Table
 from morph.lang import ir
 from morph.lang.abi import Meta, Status
 from morph.lang.types import (
@@ -43,7 +44,6 @@ from morph.lang.types import (
     Rows,
 )
 from morph.run import python
-from morph.table import Table
 
 # --- collections ---------------------------------------------------------------------------------
 

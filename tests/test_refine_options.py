@@ -14,7 +14,7 @@ from scipy.spatial import Delaunay
 
 import morph
 from morph.algorithms.refine import refine_with_report
-from morph.pslg import Pslg
+from morph.mesh import Pslg
 
 MESHES = Path(__file__).parent.parent / "meshes"
 BOUNDARIES = ["split", "keep-hull", "keep-all"]

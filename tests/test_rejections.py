@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import morph
-from morph.binding import Request, bind
-from morph.collect import Collection, Flag, Set
-from morph.device import device
-from morph.dtypes import Ref, vec
+from morph.data.collect import Collection, Flag, Set
+from morph.data.device import device
+from morph.data.dtypes import Ref, vec
+from morph.engine.binding import Request, bind
 from morph.graph import Graph
 from morph.kernel import foreach, kernel
 from morph.lang.errors import LanguageError
@@ -26,7 +26,7 @@ from morph.lang.source import read
 HEAD = """
 import math
 import numpy as np
-from morph.dtypes import Ref
+from morph.data.dtypes import Ref
 from morph.kernel import foreach, func, kernel, program
 from morph.prelude import *
 

@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 
 import morph
-from morph import binding, changes, words
 from morph.algorithms import sssp, triangles
 from morph.build import cuda
+from morph.data import words
+from morph.engine import binding
+from morph.graph import changes
 from morph.kernel import Kernel, Program
 from morph.lang import emit
 from morph.testing import team

@@ -14,7 +14,7 @@ from morph.algorithms.factors import CERTAIN, Contradiction, _scale, factor_grap
 from morph.algorithms.marginals import BINS, marginals, threshold
 from morph.algorithms.surveys import converge, persist
 from morph.algorithms.units import propagate_units
-from morph.device import device
+from morph.data.device import device
 from morph.formula import Formula
 from morph.generate import random_ksat
 

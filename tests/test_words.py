@@ -5,8 +5,8 @@ import ctypes
 import numpy as np
 import pytest
 
-from morph import words
 from morph.build import cpu
+from morph.data import words
 
 BLOCK, BLOCKS = 4, 3
 SHIM = """

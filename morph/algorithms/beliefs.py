@@ -19,7 +19,7 @@ from morph.algorithms.factors import Contradiction, rest_of
 from morph.algorithms.marginals import marginals
 from morph.algorithms.rounds import Decimation, Round, histogram, refuted
 from morph.algorithms.surveys import converge
-from morph.device import device as device_of
+from morph.data.device import device as device_of
 from morph.formula import Formula
 
 TOLERANCE, INERTIA = 0.02, 0.5

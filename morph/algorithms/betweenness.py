@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.scratch import columns, source_ids
-from morph.collect import Collection, Flag
+from morph.data.collect import Collection, Flag
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_add, atomic_min, atomic_sub, f64, i32

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.scratch import source_ids, workspace
-from morph.collect import Collection, Flag
+from morph.data.collect import Collection, Flag
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_add, atomic_min, i32, i64, u8, u32
-from morph.table import Table
 
 FAR = 2**32 - 1  # read as a signed number -1, which the result says
 NONE = 2**31 - 1  # no path has as many edges

@@ -14,12 +14,12 @@ import numpy as np
 
 from morph.algorithms.delaunay import HULL
 from morph.algorithms.segments import FREE, behind, code, leave, next_edge
-from morph.collect import Set
-from morph.dtypes import Ref, vec
+from morph.data.collect import Set
+from morph.data.dtypes import Ref, vec
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel
 from morph.prelude import atomic_max, bool_, f64, i32, orient2d
-from morph.table import Table
 
 SAMPLE = 1000  # points among which walks begin
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from morph.algorithms.scratch import workspace
-from morph.collect import Set
+from morph.data.collect import Set
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_add, atomic_max, i32, i64, u64
-from morph.table import Table
 
 FIRST = 2  # edges of each point that are looked at before the largest component is guessed
 SAMPLE = 1024  # points that are asked for that, and counters

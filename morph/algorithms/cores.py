@@ -13,12 +13,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from morph.algorithms.scratch import workspace
-from morph.collect import Collection
+from morph.data.collect import Collection
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_max, atomic_min, atomic_sub, i32, i64
 from morph.reduce import reduce
-from morph.table import Table
 
 FAR = 2**31 - 1
 SOON = 15  # so many levels, beyond the next one, have their points listed apart; at first fewer

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.scratch import SMALL, live_edges
-from morph.dtypes import vec
+from morph.data.dtypes import vec
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.kernel import foreach, kernel
 from morph.prelude import f64, i64, u64, vector
-from morph.table import Table
 
 EDGES = 32  # delta is the mean weight times this over the mean degree
 NARROW = frozenset("i1 i2 i4 u1 u2 u4 f4 f8".split())  # types that one pass looks at

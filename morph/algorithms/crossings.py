@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from morph.algorithms.segments import leave, next_edge, onward
-from morph.dtypes import Ref
+from morph.data.dtypes import Ref
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel
 from morph.prelude import i32
-from morph.table import Table
 
 
 @func

@@ -21,11 +21,11 @@ from morph.algorithms.marginals import Marginals, choose, marginals, threshold
 from morph.algorithms.rounds import Clock, Decimation, Round, histogram, refuted
 from morph.algorithms.surveys import persist
 from morph.algorithms.units import force_units, propagate_units
-from morph.device import device as device_of
+from morph.data.device import device as device_of
+from morph.data.table import Table
 from morph.formula import Formula
 from morph.kernel import foreach, kernel
 from morph.prelude import i8
-from morph.table import Table
 
 PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
 LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up

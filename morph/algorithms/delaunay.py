@@ -15,14 +15,14 @@ import numpy as np
 
 from morph.algorithms.hilbert import along_curve, rounds, spread
 from morph.algorithms.insertion import ghost_side, insert_all, insert_in_turn
-from morph.collect import Collection
-from morph.device import Device
-from morph.device import device as find_device
-from morph.dtypes import Ref, vec
+from morph.data.collect import Collection
+from morph.data.device import Device
+from morph.data.device import device as find_device
+from morph.data.dtypes import Ref, vec
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel, threads
 from morph.prelude import atomic_min, f64, i32, orient2d, vector
-from morph.table import Table
 
 HULL = -(2**31)  # the twin of an edge that has nothing behind it
 TEAM = 4  # threads that claim triangles are faster than one that need not, from here on

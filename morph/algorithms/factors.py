@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from morph.collect import Flag
-from morph.device import Device
-from morph.dtypes import Ref, vec
+from morph.data.collect import Flag
+from morph.data.device import Device
+from morph.data.dtypes import Ref, vec
 from morph.formula import Formula
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel

@@ -32,8 +32,8 @@ from morph.algorithms.marginals import FINE, PER_OCTAVE, Marginals, clear, thres
 from morph.algorithms.rounds import Clock, Decimation, Round, histogram, refuted
 from morph.algorithms.surveys import ADD, CLEAR, LEAST, READ, converge, persist
 from morph.algorithms.units import propagate_units
-from morph.device import device as device_of
-from morph.dtypes import vec
+from morph.data.device import device as device_of
+from morph.data.dtypes import vec
 from morph.formula import Formula
 from morph.kernel import foreach, kernel
 from morph.prelude import atomic_add, f32, i32, i64, log2, u32, vector

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms import repair as steps
-from morph.collect import Collection, Flag
+from morph.data.collect import Collection, Flag
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.prelude import i32, i64
-from morph.table import Table
 
 ALONE = 1 << 15  # points that one thread of a CPU repairs before it asks the others
 BLOCK = 1 << 7  # and one block of a GPU

@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from morph.algorithms.cavity import LEVELS
 from morph.algorithms.meshtables import walls_of
-from morph.collect import Set
-from morph.device import Device
-from morph.dtypes import Ref, vec
+from morph.data.collect import Set
+from morph.data.device import Device
+from morph.data.dtypes import Ref, vec
+from morph.data.table import Table
 from morph.kernel import foreach, kernel
 from morph.mesh import Mesh
 from morph.prelude import atomic_max, f64, i32, i64, orient2d
-from morph.table import Table
 
 MAX_ANGLE = 34.0
 SAFE_ANGLE = 30.0  # up to here, refinement has not been seen to run away

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from morph.device import Device
+from morph.data.device import Device
+from morph.data.table import Table
 from morph.kernel import foreach, func, kernel
 from morph.prelude import f64, u64
-from morph.table import Table
 
 BITS = 32  # of a cell's number along each axis
 FULL = 2**BITS - 1

@@ -16,14 +16,14 @@ import numpy as np
 
 from morph.algorithms.cavity import LEVELS
 from morph.algorithms.mending import mend_one, promote
-from morph.collect import Collection
-from morph.dtypes import Ref
+from morph.data.collect import Collection
+from morph.data.dtypes import Ref
 from morph.graph import Graph
 from morph.kernel import foreach
 from morph.prelude import i8, i64
 
 if TYPE_CHECKING:
-    from morph.row import Row
+    from morph.data.row import Row
 
 SLICE = 8192  # items that claim together: a GPU has to have as many threads at once
 

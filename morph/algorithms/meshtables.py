@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.delaunay import HULL
-from morph.collect import Flag
-from morph.device import Device
-from morph.dtypes import Ref, vec
+from morph.data.collect import Flag
+from morph.data.device import Device
+from morph.data.dtypes import Ref, vec
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel
 from morph.mesh import Mesh

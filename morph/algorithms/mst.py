@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.scratch import live_edges, workspace
-from morph.collect import Flag, Set
+from morph.data.collect import Flag, Set
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_min, bool_, i32, i64

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.scratch import live_edges, workspace
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import f32, f64
-from morph.table import Table
 
 
 class PageRank(NamedTuple):

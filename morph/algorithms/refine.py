@@ -38,20 +38,19 @@ from morph.algorithms.inorder import Births
 from morph.algorithms.mending import REASONS, find_bad, find_flaw, find_left, mend
 from morph.algorithms.meshtables import graph_of, interpolated, mesh_of, rows_of
 from morph.algorithms.ties import settled
-from morph.collect import Collection, Flag
-from morph.device import Device
-from morph.device import device as device_of
-from morph.dtypes import Ref, vec
+from morph.data.collect import Collection, Flag
+from morph.data.device import Device
+from morph.data.device import device as device_of
+from morph.data.dtypes import Ref, vec
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.kernel import foreach
-from morph.mesh import Mesh, MeshError
+from morph.mesh import Mesh, MeshError, Pslg
 from morph.prelude import i8, i32, i64
-from morph.pslg import Pslg
-from morph.table import Table
 from morph.timing import counting
 
 if TYPE_CHECKING:
-    from morph.row import Row
+    from morph.data.row import Row
 
 
 # so few bad triangles in work, or this part of all so far, that the next level is begun: more are

@@ -19,7 +19,7 @@ proportional to the graph.  One launch.
 
 from __future__ import annotations
 
-from morph.batch import Applied
+from morph.graph.batch import Applied
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_add, atomic_cas, atomic_exch, atomic_min, i32, i64
 

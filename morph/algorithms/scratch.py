@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from morph.collect import Collection, Set
+from morph.data.collect import Collection, Set
+from morph.data.table import Table
 from morph.graph import Graph
-from morph.table import Table
 
 SMALL = "a cell"  # what is kept whatever else is
 LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from morph.algorithms.delaunay import HULL
-from morph.collect import Collection
-from morph.dtypes import Ref
+from morph.data.collect import Collection
+from morph.data.dtypes import Ref
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel, program
 from morph.prelude import atomic_add, atomic_min, i32, i64, incircle, orient2d, vector

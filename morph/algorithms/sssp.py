@@ -25,11 +25,11 @@ import numpy as np
 
 from morph.algorithms.costs import EDGES, Weights, hopes, measured
 from morph.algorithms.scratch import live_edges, source_ids, workspace
-from morph.collect import Collection, Flag
+from morph.data.collect import Collection, Flag
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_cas, atomic_min, i32, i64
-from morph.table import Table
 
 NONE = 2**31 - 1  # no predecessor yet
 DENSE = 8  # edges a point has on average where heavy ones wait until it is settled

@@ -16,9 +16,9 @@ import numpy as np
 
 from morph.algorithms.goals import scale_of
 from morph.algorithms.meshtables import in_order, walls_of
-from morph.collect import Collection
-from morph.device import Device
-from morph.dtypes import Ref, vec
+from morph.data.collect import Collection
+from morph.data.device import Device
+from morph.data.dtypes import Ref, vec
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel, program
 from morph.mesh import Mesh

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.scratch import live_edges
-from morph.dtypes import Ref
+from morph.data.dtypes import Ref
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel
 from morph.prelude import atomic_add, atomic_cas, exponent, f64, i32, i64, u32

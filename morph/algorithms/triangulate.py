@@ -18,11 +18,10 @@ from morph.algorithms.carve import carve
 from morph.algorithms.crossings import split_crossings
 from morph.algorithms.delaunay import HULL, delaunay_tables
 from morph.algorithms.segments import FREE, insert_segments
-from morph.device import Device
-from morph.device import device as find_device
+from morph.data.device import Device
+from morph.data.device import device as find_device
 from morph.graph import Graph
-from morph.mesh import Mesh
-from morph.pslg import Pslg
+from morph.mesh import Mesh, Pslg
 
 
 def triangulate(

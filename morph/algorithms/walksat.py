@@ -24,10 +24,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.collect import Collection
-from morph.device import Device
-from morph.device import device as device_of
-from morph.dtypes import Ref
+from morph.data.collect import Collection
+from morph.data.device import Device
+from morph.data.device import device as device_of
+from morph.data.dtypes import Ref
+from morph.data.table import Table
 from morph.formula import Formula
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel, program
@@ -43,7 +44,6 @@ from morph.prelude import (
     u32,
     u64,
 )
-from morph.table import Table
 
 BASES = {4: 3.0, 5: 3.7, 6: 5.0}  # c by the longest clause, 5.4 beyond; the authors' own
 LAST = 63  # flips that break more clauses than this are as likely

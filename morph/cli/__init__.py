@@ -56,7 +56,7 @@ def _complain(message: str, code: int) -> int:
 def _explain(error: Exception) -> int:
     """Say what went wrong; an error that is the engine's own fault is raised again."""
     from morph.build import CompilerNotFound  # noqa: PLC0415
-    from morph.device import DeviceError  # noqa: PLC0415
+    from morph.data.device import DeviceError  # noqa: PLC0415
     from morph.io import FormatError  # noqa: PLC0415
     from morph.mesh import MeshError  # noqa: PLC0415
 

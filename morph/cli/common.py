@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 if TYPE_CHECKING:
-    from morph.device import Device
+    from morph.data.device import Device
     from morph.timing import Timing
 
 
@@ -42,7 +42,7 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def device_of(spec: str) -> Device:
     """Return the device that ``--device`` names."""
-    from morph.device import device  # noqa: PLC0415
+    from morph.data.device import device  # noqa: PLC0415
 
     try:
         return device(spec)

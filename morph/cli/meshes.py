@@ -33,7 +33,7 @@ from morph.cli.meshfiles import (
 )
 
 if TYPE_CHECKING:
-    from morph.device import Device
+    from morph.data.device import Device
     from morph.mesh import Mesh
 
 OWN = "own"  # what an option without its value stands for: limits that belong to IN

@@ -13,9 +13,8 @@ import numpy as np
 from morph.cli.common import BadInput, Line, check_writable, watched
 
 if TYPE_CHECKING:
-    from morph.mesh import Mesh
-    from morph.pslg import Pslg
-    from morph.quality import Quality
+    from morph.mesh import Mesh, Pslg
+    from morph.mesh.quality import Quality
 
 SIZES = ("points", "triangles", "segments")
 

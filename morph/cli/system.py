@@ -58,7 +58,7 @@ def _version(package: str) -> str | None:
 
 def _gpus() -> list[str]:
     """Name the GPUs that answer."""
-    from morph.device import DeviceError, device  # noqa: PLC0415
+    from morph.data.device import DeviceError, device  # noqa: PLC0415
 
     try:
         first = device("cuda")

@@ -16,7 +16,7 @@ from morph.cli.common import BadInput, check_writable, standard_input
 if TYPE_CHECKING:
     from morph.algorithms.dynamic import DynamicSSSP
     from morph.algorithms.following import Update
-    from morph.device import Device
+    from morph.data.device import Device
     from morph.graph import Graph
     from morph.io.edges import EdgeArrays
     from morph.io.journal import Journal

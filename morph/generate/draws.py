@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from morph.dtypes import ID_LIMIT
+from morph.data.dtypes import ID_LIMIT
 
 UNIT = 2.0**-53
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.dtypes import ID_LIMIT
+from morph.data.dtypes import ID_LIMIT
 from morph.formula import Formula
 from morph.generate.draws import UNIT, check, streams
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from morph.io.elements import check_middles
 from morph.io.secondorder import second_order, without_middles
-from morph.mesh import Floats, Ints, Mesh, find_neighbors
-from morph.verify import orientation
+from morph.mesh.mesh import Floats, Ints, Mesh, find_neighbors
+from morph.mesh.verify import orientation
 
 # which cell data meshio's formats keep markers in: ours, Gmsh, Medit, AVS-UCD
 _MARKERS = ("marker", "gmsh:physical", "medit:ref", "avsucd:material")

@@ -15,7 +15,7 @@ from typing import BinaryIO, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.dtypes import ID_LIMIT
+from morph.data.dtypes import ID_LIMIT
 from morph.formula import Formula
 from morph.io import clauses as compiled
 from morph.io.files import read_bytes, write_chunks

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from morph.io.nodes import Nodes, check_columns, numbering, open_scanner
 from morph.io.repair import first_twins, report
 from morph.io.text import Block, Field, StrPath
-from morph.mesh import Floats, Ints, MeshError, find_neighbors
-from morph.verify import orientation
+from morph.mesh.mesh import Floats, Ints, MeshError, find_neighbors
+from morph.mesh.verify import orientation
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
-from morph.batch import Applied
-from morph.device import Device
+from morph.data.device import Device
 from morph.graph import Graph
+from morph.graph.batch import Applied
 from morph.io.snapshot import (
     BATCH,
     Arrays,

@@ -15,8 +15,8 @@ import numpy as np
 from morph.io.files import read_bytes
 from morph.io.repair import merged, report
 from morph.io.text import Block, Field, Scanner, StrPath
-from morph.mesh import Floats, Ints
-from morph.verify import repeated_points
+from morph.mesh.mesh import Floats, Ints
+from morph.mesh.verify import repeated_points
 
 _INT32 = 2**31
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.device import device
+from morph.data.device import device
 from morph.io.raster import rasterize, trace
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from morph.io.nodes import (
 from morph.io.repair import first_twins, report
 from morph.io.rows import check_finite, counted, format_rows
 from morph.io.text import Block, Field, Scanner, StrPath
-from morph.mesh import Floats, Ints, Mesh
-from morph.pslg import Pslg
+from morph.mesh import Pslg
+from morph.mesh.mesh import Floats, Ints, Mesh
 
 SUFFIXES = (".node", ".ele", ".poly")
 

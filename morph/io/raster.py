@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.arrays import spread
+from morph.mesh.arrays import spread
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.io.text import Block
-from morph.mesh import Ints
+from morph.mesh.mesh import Ints
 
 
 class RepairWarning(UserWarning):
@@ -33,7 +33,7 @@ def merged(pairs: NDArray[np.int64], count: int) -> tuple[NDArray[np.bool_], Int
     Parameters
     ----------
     pairs : (k, 2) int64 array
-        Earlier and later row, as `morph.verify.repeated_points` gives them.
+        Earlier and later row, as `morph.mesh.verify.repeated_points` gives them.
     count : int
         Number of rows.
 

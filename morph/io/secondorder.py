@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.mesh import Floats, Ints, Mesh, edge_keys
-from morph.verify import repeated_points
+from morph.mesh.mesh import Floats, Ints, Mesh, edge_keys
+from morph.mesh.verify import repeated_points
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from morph.io.repair import first_twins
 from morph.io.rows import counted, format_rows
 from morph.io.secondorder import look_up, owned
 from morph.io.text import Block, Field, Scanner, StrPath
-from morph.mesh import Floats, Ints, Mesh, edge_keys
+from morph.mesh.mesh import Floats, Ints, Mesh, edge_keys
 
 _LAST = 2**31 - 1
 

@@ -19,13 +19,13 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.device import Device
-from morph.dtypes import NAMES, Ref, vec
+from morph.data.device import Device
+from morph.data.dtypes import NAMES, Ref, vec
+from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.io.files import replacing, split_compression
 from morph.io.text import FormatError, StrPath
-from morph.store import COMMITTED, COUNT, HEAD, TAIL
-from morph.table import Table
 
 VERSION = 1
 SNAPSHOT, BATCH = b"MORPHG1\n", b"MORPHB1\n"

@@ -23,7 +23,7 @@ from morph.io.rows import check_finite, counted, format_rows
 from morph.io.secondorder import look_up, second_order, without_middles
 from morph.io.sides import edge_lines, neighbor_lines
 from morph.io.text import StrPath
-from morph.mesh import Floats, Ints, Mesh, edge_keys
+from morph.mesh.mesh import Floats, Ints, Mesh, edge_keys
 
 
 def read_mesh(path: StrPath, repair: bool = False) -> Mesh:

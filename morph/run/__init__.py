@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from morph.device import Device
+from morph.data.device import Device
 from morph.lang import ir
 
 

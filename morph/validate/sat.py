@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.device import device
+from morph.data.device import device
 from morph.formula import Formula
 from morph.validate.arcs import WrongAnswer, grouped, rows
 

@@ -1,0 +1,1 @@
+"""Typed columns in growable memory on a device; tables and collections of them."""

@@ -1,0 +1,142 @@
+"""Rows as Python objects: a handle is an integer that knows its table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from morph.data.column import Column
+    from morph.data.store import Store
+
+
+class Row:
+    """Row ``id`` of a table (or entry of a collection): its columns are attributes.
+
+    A scalar reference reads as a `Row`, or None if it refers to nothing; vectors read as views of
+    the table's memory.  A row is usable as an integer and equals its id.
+    """
+
+    __slots__ = ("id", "table")
+
+    table: Store
+    id: int
+
+    def __init__(self, table: Store, id: int) -> None:
+        object.__setattr__(self, "table", table)
+        object.__setattr__(self, "id", id)
+
+    def __getattr__(self, name: str) -> Any:
+        column = self.table.columns.get(name)
+        if column is None:
+            raise AttributeError(self.table.no_column(name))
+        return read(self.table, column, self.id)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        column = self.table.columns.get(name)
+        if column is None:
+            raise AttributeError(self.table.no_column(name))
+        self.table.assign(column, self.id, value)
+
+    @property
+    def dead(self) -> bool:
+        """Whether the row is deleted."""
+        return self.table.is_dead(self.id)
+
+    def delete(self) -> None:
+        """Delete the row; deleting a dead row does nothing."""
+        self.table.delete(self.id)
+
+    def __index__(self) -> int:
+        return self.id
+
+    __int__ = __index__
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Row):
+            return self.id == other.id and self.table is other.table
+        if isinstance(other, (int, np.integer)):
+            return self.id == int(other)
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"{self.table.name}[{self.id}]"
+
+
+class Refs:
+    """The references of one row in a vector column; reads give a `Row` or None."""
+
+    __slots__ = ("_column", "_id", "_table")
+
+    def __init__(self, table: Store, column: Column, id: int) -> None:
+        self._table = table
+        self._column = column
+        self._id = id
+
+    def __len__(self) -> int:
+        return self._column.size
+
+    def __getitem__(self, j: int) -> Row | None:
+        row: Row | None = as_row(self._table, self._column, self._column.array[self._id, j])
+        return row
+
+    def __setitem__(self, j: int, value: Any) -> None:
+        self._table.assign(self._column, (self._id, j), value)
+
+    def __iter__(self) -> Iterator[Row | None]:
+        return (as_row(self._table, self._column, i) for i in self.__array__())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.array(self._table.device.to_host(self._column.array[self._id]), dtype, copy=copy)
+
+    def __eq__(self, other: object) -> bool:
+        try:
+            return list(self) == list(other)  # type: ignore[call-overload,no-any-return]
+        except TypeError:
+            return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"({', '.join(map(repr, self))})"
+
+
+def read(store: Store, column: Column, row: int) -> Any:
+    """One row's value: a NumPy scalar, a view of a vector, or references as rows."""
+    if column.ref:
+        return Refs(store, column, row) if column.size else as_row(store, column, column.array[row])
+    value = column.array[row]
+    return value if column.size else store.device.to_host(value)[()]
+
+
+def as_row(store: Store, column: Column, id: Any) -> Any:
+    """What a reference reads as: None, a `Row`, or the id if its table is not known."""
+    id = int(id)
+    if id < 0:
+        return None
+    target = store.target(column)
+    return id if target is None else Row(target, id)
+
+
+def as_id(value: Any, target: Store | None, where: str) -> int:
+    """Give the id of a `Row`, None or integer.
+
+    Raises
+    ------
+    TypeError
+        If it is something else, or a row of another table.
+    """
+    if value is None:
+        return -1
+    if isinstance(value, Row):
+        if target is not None and value.table is not target:
+            raise TypeError(f"{where}: {value!r} is not a row of {target!r}")
+        return value.id
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return int(value)
+    raise TypeError(f"{where}: expected a row or its id, not {value!r}")

@@ -1,0 +1,495 @@
+"""What tables and collections share: columns in memory, a counter of rows, growth."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from morph.data.column import Column, ColumnView, Record, few_places, record
+from morph.data.device import Array, Device, is_host
+from morph.data.dtypes import ID_LIMIT, parse
+from morph.data.row import Row
+from morph.data.values import column_from, converted
+from morph.data.versions import moved, renew
+
+if TYPE_CHECKING:
+    from morph.data.table import Table
+
+
+class Word(IntEnum):
+    """Words of a store's ``meta`` array (int64), as generated code knows them."""
+
+    COUNT = 0  # rows handed out (dead ones too), or end of a collection's items
+    CAPACITY = 1
+    HEAD = 2  # table: next slot of the free ring to reuse; collection: first item not taken
+    TAIL = 3  # end of the free ring
+    COMMITTED = 4  # end of the free ring as of the last barrier
+    BUDGET = 5  # rows that can still be reserved
+
+
+COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = Word
+HIDDEN: dict[str, tuple[Any, int]] = {  # arrays that only kernels see: type, and value of a new row
+    "dead": (np.uint8, 0),
+    "owner": (np.uint64, 2**64 - 1),
+    "lock": (np.int32, 0),
+    "born": (np.int32, 0),
+}
+SMALLEST = 16  # rows that an empty store grows to
+
+
+class Store:
+    """Growable columns on one device; use `Table` or `Collection`.
+
+    Attributes
+    ----------
+    name : str
+    device : Device
+    columns : dict of str to Column
+    capacity : int
+        Rows there is memory for.
+    version : int
+        Increases whenever an address, a stride, or what is known of the columns changes.
+    meta : array, shape (8,), int64
+        Counters, on the device; the words are those of `Word`.
+    """
+
+    kind: ClassVar[str] = "store"
+    reserved: ClassVar[frozenset[str]] = frozenset()
+    __slots__ = (
+        "__weakref__", "_fills", "_hidden", "_most", "_records", "_words", "capacity", "columns",
+        "device", "meta", "name", "version",
+    )  # fmt: skip
+
+    def __init__(self, name: str, device: Device, capacity: int = 0) -> None:
+        self.columns: dict[str, Column] = {}
+        self.name = name
+        self.device = device
+        self.capacity = checked_capacity(capacity)
+        self.version = 0
+        self._most = ID_LIMIT
+        self._records: list[Record] = []
+        self._hidden: dict[str, Array] = {}
+        self._fills: Array = None
+        self.meta = device.zeros(8, np.int64)
+        # On the host the words are the meta array itself; of a GPU's, a copy until `touched`.
+        words = np.zeros(8, np.int64) if device.kind == "cuda" else self.meta
+        words[CAPACITY] = words[BUDGET] = self.capacity
+        self._words: np.ndarray[Any, Any] | None = words
+        self._push()
+        moved()
+
+    # --- counters --------------------------------------------------------------------------------
+
+    @property
+    def words(self) -> np.ndarray[Any, Any]:
+        """The counters on the host; `_push` sends changes to the device."""
+        if self._words is None:
+            self._words = self.device.to_host(self.meta)
+        return self._words
+
+    def _push(self) -> None:
+        if self._words is not self.meta:
+            self.device.put((self.meta, self._words))
+
+    def touched(self) -> None:
+        """Forget what is known of the counters: a kernel may have changed them."""
+        if self._words is not self.meta:
+            object.__setattr__(self, "_words", None)  # `Store.__setattr__` is for columns
+
+    def settle(self) -> None:
+        """Bring the counters in order as a kernel's end does, after something else changed them."""
+        self._settle(self.words)
+        self._push()
+
+    def _settle(self, words: np.ndarray[Any, Any]) -> None:
+        raise AssertionError("a store is a table or a collection")
+
+    def span(self) -> tuple[int, int]:
+        """First row in use, and the one after the last."""
+        return 0, int(self.words[COUNT])
+
+    def __len__(self) -> int:
+        first, last = self.span()
+        return last - first
+
+    # --- columns ---------------------------------------------------------------------------------
+
+    def add_column(self, name: str, spec: Any, fill: Any = None) -> ColumnView:
+        """Add a column; rows in use get ``fill``.  See `Table.add`."""
+        self._check_name(name)
+        where = f"column {name!r} of {self.name}"
+        parsed = parse(spec, where)
+        self._check_ref(parsed.ref, parsed.table, where)
+        column = column_from(name, parsed, fill)
+        first, last = self.span()
+        with self.device.active():
+            rec = self._filled(record([column], packed=False))
+            array = rec.view(self.device, column, rec.buffer)
+            array[first:last] = self._fill_value(column)
+        self._place([rec], [column])
+        self._records.append(rec)
+        self.columns[name] = column
+        self._changed()
+        return ColumnView(self, column)
+
+    def drop(self, name: str) -> None:
+        """Remove a column.
+
+        Raises
+        ------
+        KeyError
+            If there is none of that name.
+        """
+        if name not in self.columns:
+            raise KeyError(self.no_column(name))
+        column = self.columns.pop(name)
+        if any(r.packed and name in r.names for r in self._records):
+            try:
+                rest = (r.names for r in self._records if r.packed)
+                self._pack([kept for r in rest if (kept := tuple(n for n in r if n != name))])
+            except BaseException:
+                self.columns[name] = column
+                raise
+        else:
+            self._records = [r for r in self._records if name not in r.names]
+            self._changed()
+
+    def rename(self, old: str, new: str) -> None:
+        """Call a column otherwise; its values, its place and its memory stay.
+
+        Raises
+        ------
+        KeyError
+            If there is no column ``old``.
+        ValueError
+            If ``new`` is taken or cannot be the name of a column.
+        """
+        if old not in self.columns:
+            raise KeyError(self.no_column(old))
+        self._check_name(new)
+        column = self.columns[old]
+        named = {new if c is column else n: c for n, c in self.columns.items()}
+        self.columns.clear()
+        self.columns.update(named)  # in the order they had
+        for rec in self._records:
+            rec.names = tuple(new if n == old else n for n in rec.names)
+        column.name = new
+        self._changed()
+
+    def _check_name(self, name: str) -> None:
+        where = f"column {name!r} of {self.name}"
+        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+            raise ValueError(f"{where}: the name of a column is an identifier")
+        if name.startswith("_") or name in self.reserved:
+            raise ValueError(f"{where}: this name has another meaning on {self.kind} rows")
+        if name in self.columns:
+            raise ValueError(f"{where} exists already")
+
+    @property
+    def packs(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that share a record, by record."""
+        return tuple(r.names for r in self._records if r.packed)
+
+    def place(self, name: str) -> tuple[int, int]:
+        """Where in a row's record a column lies, and which record that is; (0, -1): it is alone."""
+        for i, rec in enumerate(self._records):
+            if rec.packed and name in rec.names:
+                return rec.offset(name), i
+        return 0, -1
+
+    @property
+    def owner_stride(self) -> int:
+        """Bytes from one row's claim word to the next; it lies in a record that has room for it."""
+        return next((r.stride for r in self._records if r.spare >= 0), 8)
+
+    def pack(self, *groups: str | Iterable[str]) -> None:
+        """Choose the layout anew: no kernel and no result depends on it.
+
+        Parameters
+        ----------
+        *groups : str, or iterable of str
+            Columns to hold in one record, row by row; or several groups, each a record.  All
+            other columns lie apart.  A record takes a power of two of bytes up to 32, then a
+            multiple of 32, so that random access to a row costs as few memory sectors as possible.
+
+        Raises
+        ------
+        ValueError
+            If a column does not exist or is named twice.
+        """
+        names = [g for g in groups if isinstance(g, str)]
+        if names and len(names) != len(groups):
+            raise ValueError("pack takes column names, or groups of them, not both")
+        self._pack([tuple(names)] if names else [tuple(g) for g in groups])
+
+    def _pack(self, groups: list[tuple[str, ...]]) -> None:
+        flat = [n for g in groups for n in g]
+        for n in flat:
+            if n not in self.columns:
+                raise ValueError(self.no_column(n))
+            if flat.count(n) > 1:
+                raise ValueError(f"column {n!r} of {self.name} is packed twice")
+        columns = self.columns
+        _, last = self.span()
+        plans = [record([columns[n] for n in g], packed=True) for g in groups if g]
+        plans += [record([c], packed=False) for n, c in columns.items() if n not in flat]
+        with self.device.active():
+            for rec in plans:
+                self._filled(rec)
+                for n in rec.names:
+                    rec.view(self.device, columns[n], rec.buffer)[:last] = columns[n].array[:last]
+        self._place(plans, columns.values())
+        self._records = plans
+        self._hidden.pop("owner", None)
+        self._changed()
+
+    def _filled(self, rec: Record) -> Record:
+        """Give a record its memory, one row at least so that it has an address."""
+        rec.buffer = self.device.buffer(max(self.capacity, 1) * rec.stride)
+        return rec
+
+    def _place(self, records: Iterable[Record], columns: Iterable[Column]) -> None:
+        """Point columns to their records' memory."""
+        by_name = {n: rec for rec in records for n in rec.names}
+        for c in columns:
+            rec = by_name[c.name]
+            c.array = rec.view(self.device, c, rec.buffer)[: self.capacity]
+            c.stride = rec.stride
+
+    def _changed(self) -> None:
+        self._fills = None
+        renew(self)
+
+    def no_column(self, name: str) -> str:
+        """Say that there is no such column, and which there are."""
+        return f"{self.name} has no column {name!r}; it has {', '.join(self.columns) or 'none'}"
+
+    def target(self, column: Column) -> Table | None:
+        """The table that a reference column refers to, None if it is not known."""
+        raise AssertionError("a store is a table or a collection")
+
+    def _check_ref(self, ref: str | None, table: Any, where: str) -> None:
+        """Refuse a reference to a table that the store could never follow."""
+
+    # --- growth ----------------------------------------------------------------------------------
+
+    def grow(self, minimum: int = 0) -> None:
+        """Double the capacity, or make it ``minimum`` if that is more.
+
+        Raises
+        ------
+        ValueError
+            If the store would exceed 2^31 - 1 rows.
+        """
+        most = max(self._most, minimum)  # an impossible minimum is refused by resize
+        self.resize(min(max(2 * self.capacity, minimum, SMALLEST), most))
+
+    def limit_rows(self, most: int) -> None:
+        """Refuse to grow beyond ``most`` rows: others keep their numbers in fewer bits."""
+        self._most = most
+
+    def resize(self, capacity: int) -> None:
+        """Change the capacity; rows keep their contents and ids.
+
+        Arrays taken from columns before keep the old memory.  If memory runs out, the error is
+        raised with the store unchanged.
+
+        Raises
+        ------
+        ValueError
+            If ``capacity`` is below the number of rows in use, or above 2^31 - 1 or `limit_rows`.
+        """
+        capacity = checked_capacity(capacity)
+        _, last = self.span()
+        if capacity > self._most or capacity == self.capacity == self._most:
+            raise ValueError(f"{self.name} is limited to {self._most} rows")
+        if capacity < last:
+            raise ValueError(f"{self.name} cannot have {capacity} rows: {last} are in use")
+        words = self.words.copy()
+        words[CAPACITY] = capacity
+        self._settle(words)
+        with self.device.active():
+            buffers = []
+            for rec in self._records:
+                buffers.append(self.device.buffer(max(capacity, 1) * rec.stride))
+                buffers[-1][: last * rec.stride] = rec.buffer[: last * rec.stride]
+            kept = self._hidden.keys() - {"owner"}  # nobody owns anything between launches
+            hidden = {kind: self._hidden_array(kind, capacity) for kind in kept}
+            for kind, array in hidden.items():
+                keep = min(array.size, self.capacity, capacity)
+                if kind in HIDDEN:
+                    array[:keep] = self._hidden[kind][:keep]
+            self._resized(capacity, hidden)
+        before = [r.buffer for r in self._records], self.capacity, self._hidden, self.words.copy()
+        try:
+            self._take(buffers, capacity, hidden, words)
+        except BaseException:  # an interrupt: half of it would have kernels write beyond its end
+            self._take(*before)
+            raise
+
+    def _take(
+        self, buffers: list[Array], capacity: int, hidden: dict[str, Array],
+        words: np.ndarray[Any, Any],
+    ) -> None:  # fmt: skip
+        """Have this memory from now on."""
+        for rec, buffer in zip(self._records, buffers, strict=True):
+            rec.buffer = buffer
+        self.capacity = capacity
+        self._hidden = hidden
+        self._place(self._records, self.columns.values())
+        self.words[:] = words
+        self._push()
+        self._changed()
+
+    def _resized(self, capacity: int, hidden: dict[str, Array]) -> None:
+        """Prepare what else depends on the capacity; may fail, changes nothing."""
+
+    def _room(self, rows: int) -> None:
+        """Have capacity for ``rows`` rows: exactly at first, then at least doubling."""
+        if rows > self.capacity:
+            self.resize(max(rows, min(2 * self.capacity, self._most)))
+
+    # --- addresses -------------------------------------------------------------------------------
+
+    def address(self, kind: str, column: str = "") -> int:
+        """Give the device address of something a kernel uses; valid while ``version`` stays.
+
+        Parameters
+        ----------
+        kind : str
+            ``column`` (then ``column`` names it), ``meta``, ``fill`` (one row's fills, each at a
+            multiple of 8 bytes in column order), ``dead`` (u8), ``free`` (i32 ring), ``owner``
+            (u64), ``lock`` or ``born`` (i32).  The last five are created when first asked for.
+        """
+        if kind == "column":
+            return self.device.pointer(self.columns[column].array)
+        if kind == "meta":
+            return self.device.pointer(self.meta)
+        if kind == "fill":
+            if self._fills is None:
+                self._fills = self.device.asarray(self._fill_bytes())
+            return self.device.pointer(self._fills)
+        if kind not in HIDDEN and (kind != "free" or self.kind != "table"):
+            raise ValueError(f"a {self.kind} has no {kind!r} array")
+        return self.device.pointer(self.hidden(kind))
+
+    def hidden(self, kind: str) -> Array:
+        """Give an array that only kernels see, as `address`; shape (capacity,)."""
+        if kind not in self._hidden:
+            home = next((r for r in self._records if r.spare >= 0), None)
+            if kind == "owner" and home is not None:
+                self._hidden[kind] = home.spares(self.device, home.buffer)
+                with self.device.active():
+                    self._hidden[kind][:] = HIDDEN[kind][1]
+            else:
+                self._hidden[kind] = self._hidden_array(kind, self.capacity)
+        return self._hidden[kind]
+
+    def _hidden_array(self, kind: str, capacity: int) -> Array:
+        dtype, value = HIDDEN[kind]
+        rows = max(capacity, 1)
+        return (
+            self.device.full(rows, dtype(value), dtype) if value else self.device.zeros(rows, dtype)
+        )
+
+    def _fill_bytes(self) -> np.ndarray[Any, Any]:
+        parts = []
+        for c in self.columns.values():
+            data = np.ascontiguousarray(c.fill).reshape(-1).view(np.uint8)
+            parts.append(np.pad(data, (0, -data.size % 8)))
+        return np.concatenate(parts) if parts else np.zeros(8, np.uint8)
+
+    # --- values ----------------------------------------------------------------------------------
+
+    def assign(self, column: Column, key: Any, value: Any, array: Array = None) -> None:
+        """Write ``value`` (any device's) to places of a column, after checking it.
+
+        Raises
+        ------
+        TypeError, OverflowError, ValueError
+            If the values do not suit the column; nothing is written then.
+        """
+        array = column.array if array is None else array
+        if type(value) is int and self._words is self.meta and not column.ref:
+            if column.dtype.kind in "iu" or (column.dtype.kind == "f" and abs(value) < 1 << 15):
+                array[key] = value  # NumPy checks the range of integers
+                return
+        a = converted(self, column, value)
+        if self.device.kind == "cuda" and a.ndim == 0 and is_host(a) and array.ndim == 1:
+            if (places := few_places(array, key)) is not None:
+                self.device.put(*((place, a[()]) for place in places))
+                return
+        key = self.device.asarray(key) if isinstance(key, np.ndarray) else key
+        with self.device.active():
+            array[key] = a[()] if a.ndim == 0 else self.device.asarray(a)
+
+    def _write(self, first: int, n: int, values: Mapping[str, Array]) -> None:
+        """Set rows ``first`` to ``first + n`` of every column: to ``values``, else to its fill."""
+        for name, column in self.columns.items():
+            if name in values:
+                a = values[name]
+                value = a[()] if a.ndim == 0 else self.device.asarray(a)
+            else:
+                value = self._fill_value(column)
+            column.array[first : first + n] = value
+
+    def _fill_value(self, column: Column) -> Any:
+        return self.device.asarray(column.fill) if column.size else column.fill
+
+    # --- attribute access to columns -------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> ColumnView:
+        if name.startswith("_") or name == "columns" or name not in self.columns:
+            message = name if name.startswith("_") or name == "columns" else self.no_column(name)
+            raise AttributeError(message)
+        return ColumnView(self, self.columns[name])
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        try:
+            object.__setattr__(self, name, value)
+        except AttributeError:
+            with suppress(KeyError):
+                column = self.columns[name]
+                if not (isinstance(value, ColumnView) and value.column is column):
+                    ColumnView(self, column)[:] = value  # `t.x = a`; `t.x += a` is done by now
+                return
+            raise AttributeError(self.no_column(name)) from None
+
+    def row(self, id: int) -> Row:
+        """Give row ``id``.
+
+        Raises
+        ------
+        IndexError
+            If it is not in use; ids do not count from the end.
+        """
+        first, last = self.span()
+        if not first <= id < last:
+            raise IndexError(f"{self.name} has no row {id}: it has rows {first} to {last - 1}")
+        return Row(self, int(id))
+
+    def is_dead(self, id: int) -> bool:
+        """Whether a row is deleted."""
+        return False
+
+    def delete(self, ids: Any) -> None:
+        """Delete rows, where the store can."""
+        raise TypeError(f"rows of a {self.kind} cannot be deleted")
+
+    def __repr__(self) -> str:
+        columns = ", ".join(map(repr, self.columns.values()))
+        kind = type(self).__name__
+        return f"<{kind} {self.name!r} of {len(self)} rows on {self.device.name}: {columns}>"
+
+
+def checked_capacity(capacity: Any) -> int:
+    """Give a capacity as an int from 0 to 2^31 - 1."""
+    rows = int(capacity)
+    if not 0 <= rows <= ID_LIMIT:
+        raise ValueError(f"a capacity is from 0 to 2^31 - 1, not {rows}")
+    return rows

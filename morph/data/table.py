@@ -1,0 +1,415 @@
+"""Tables: growable columns with deletion, reuse of deleted rows, and compaction."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from morph.data.column import Record
+from morph.data.compact import compact
+from morph.data.device import Array, Device, device
+from morph.data.lent import Lent
+from morph.data.row import Row, as_id
+from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL, Store
+from morph.data.values import bind, check_ids, prepare
+
+if TYPE_CHECKING:
+    from morph.data.column import Column, ColumnView
+    from morph.graph import Graph
+
+
+class Table(Store):
+    """A growable struct-of-arrays store on one device.
+
+    Parameters
+    ----------
+    name : str
+    device : str or Device
+        See `morph.device`.
+    capacity : int
+        Rows to have memory for; the table grows when they are used up.
+    pack : iterable of str, or of groups of them
+        Columns to hold in one record, see `pack`.
+    **columns
+        Column types by name: a NumPy type, ``vec(type, n)``, ``(type, n)``, ``Ref(table)`` or
+        ``Ref(table)[n]``.
+
+    Attributes
+    ----------
+    graph : Graph or None
+        The graph the table belongs to.
+    deletes : bool
+        Whether rows may be dead: true from the first deletion, or `allow_deletes`, on.
+
+    Notes
+    -----
+    ``table.x`` is column ``x`` over the rows in use, ``table[i]`` is row ``i``, and iteration gives
+    the live rows.  A deleted row keeps its place, so ids stay valid, until `new` (of the host or of
+    a kernel) uses it again or `compact` renumbers the rows.  The device memory behind a table is
+    replaced when it grows; see `ColumnView` for what this means for arrays taken before.
+    """
+
+    kind: ClassVar[str] = "table"
+    __slots__ = ("deletes", "dependents", "graph")
+
+    def __init__(
+        self,
+        name: str,
+        device: str | Device = "cpu",
+        capacity: int = 0,
+        pack: Iterable[Any] | None = None,
+        **columns: Any,
+    ) -> None:
+        self.deletes = False
+        self.graph: Graph | None = None
+        # Collections and sets that refer to the rows, for growth and compaction.
+        self.dependents: weakref.WeakSet[Any] = weakref.WeakSet()
+        super().__init__(name, _device(device), capacity)
+        for column, spec in columns.items():
+            self.add(column, spec)
+        if pack is not None:
+            self.pack(*pack)
+
+    def add(self, name: str, spec: Any, fill: Any = None) -> ColumnView:
+        """Add a column.
+
+        Parameters
+        ----------
+        name : str
+        spec : type, (type, n), Vec or Ref
+            What a row holds: ``f64``, ``vec(f64, 2)``, ``Ref("points")``, ``Ref("points")[3]``.
+        fill : scalar or sequence, optional
+            What rows in use, and rows to come, hold until they are written; 0, or no row for a
+            reference, by default.
+
+        Raises
+        ------
+        TypeError
+            If the type is not one of NumPy's boolean, integer or real types of at most 64 bits.
+        ValueError
+            If the name is taken or not an identifier.
+        """
+        return self.add_column(name, spec, fill)
+
+    def lent(self, **specs: tuple[Any, Any]) -> Lent:
+        """Give columns for the time of a ``with`` block; any named so already step aside.
+
+        Entered again, it has them in the same memory, anew at their fill.
+
+        Parameters
+        ----------
+        **specs : (dtype, fill)
+            By column name.
+        """
+        return Lent(self, specs)
+
+    # --- rows ------------------------------------------------------------------------------------
+
+    def __getitem__(self, id: int) -> Row:
+        if not hasattr(id, "__index__"):
+            raise TypeError(f"{self.name}[...] takes one row's id; index a column for many")
+        return self.row(id.__index__())
+
+    def __iter__(self) -> Iterator[Row]:
+        return (Row(self, i) for i in self.device.to_host(self.ids()).tolist())
+
+    @property
+    def live(self) -> int:
+        """How many rows are not deleted."""
+        w = self.words
+        return int(w[COUNT] - (w[TAIL] - min(w[HEAD], w[COMMITTED])))
+
+    @property
+    def alive(self) -> Array:
+        """Which rows are not deleted; shape (len,), bool."""
+        if not self.deletes:
+            return self.device.full(len(self), True, np.bool_)
+        with self.device.active():
+            return self.hidden("dead")[: len(self)] == 0
+
+    def ids(self) -> Array:
+        """Give the ids of the live rows, shape (live,), int64, ascending."""
+        xp = self.device.xp
+        with self.device.active():
+            return xp.flatnonzero(self.alive) if self.deletes else xp.arange(len(self))
+
+    def is_dead(self, id: int) -> bool:
+        """Whether a row is deleted."""
+        return self.deletes and bool(self.hidden("dead")[id])
+
+    def new(self, *values: Any, **named: Any) -> Row:
+        """Give a new row: a deleted one again if there is one, else one more.
+
+        Parameters
+        ----------
+        *values, **named
+            Columns in order, and by name; the others take their fill.
+
+        Raises
+        ------
+        TypeError, ValueError, OverflowError
+            If a value does not suit its column.  The table is unchanged then.
+        """
+        self._may_change()
+        given = bind(self, values, named)
+        words = self.words
+        again = int(words[HEAD]) < int(words[COMMITTED])
+        _, checked = prepare(self, 1, given, fresh=0 if again else 1)
+        if not again:
+            self._room(len(self) + 1)
+            words = self.words
+        with self.device.active():
+            if again:
+                ring = self.hidden("free")
+                id = int(ring[int(words[HEAD]) & (ring.size - 1)])
+                self.hidden("dead")[id] = 0
+            else:
+                id = int(words[COUNT])
+            self._write(id, 1, checked)
+        words[HEAD if again else COUNT] += 1
+        self._settle(words)
+        self._push()
+        self.changed(appended=not again or (self.graph is not None and self.graph.whole))
+        return Row(self, id)
+
+    def extend(self, n: int | None = None, **arrays: Any) -> int:
+        """Append rows, and give the id of the first.
+
+        Parameters
+        ----------
+        n : int, optional
+            How many; by default as many as the arrays have.
+        **arrays
+            Column values: shape (n,) or (n, size), or one row's value for all.  Columns not named
+            take their fill.  References may be to the new rows themselves.
+
+        Raises
+        ------
+        TypeError, ValueError, OverflowError
+            If the arrays differ in length, or values do not suit their column.  The table is
+            unchanged then.
+        """
+        self._may_change()
+        n, checked = prepare(self, None if n is None else int(n), arrays)
+        first = len(self)
+        self._room(first + n)
+        with self.device.active():
+            self._write(first, n, checked)
+        self.words[COUNT] += n
+        self.settle()
+        self.changed(appended=True)
+        return first
+
+    def adopt(self, n: int, arrays: Mapping[str, Array]) -> None:
+        """Become ``n`` rows that live in these arrays: of every column one, contiguous, checked.
+
+        The table has no rows before, and no packed columns.
+        """
+        for rec in self._records if n else ():
+            rec.buffer = arrays[rec.names[0]].view(np.uint8)
+        self.capacity = n
+        self._place(self._records, self.columns.values())
+        self._hidden = {}
+        self.words[COUNT] = self.words[CAPACITY] = n
+        self.settle()
+        self._changed()
+        self.changed()
+
+    def assign(self, column: Column, key: Any, value: Any, array: Array = None) -> None:
+        """Write to a column, see `Store.assign`; the graph learns of edges' new ends."""
+        if column.name in ("src", "dst"):
+            self._may_change()
+        super().assign(column, key, value, array)
+        if self.name == "edges" and column.name in ("src", "dst"):
+            self.changed()
+
+    def allow_deletes(self) -> None:
+        """Prepare for rows to be deleted: kernels then ask of every row whether it is dead."""
+        if not self.deletes:
+            dead, free = self._hidden_array("dead", self.capacity), self._ring(self.capacity)
+            self._hidden.update(dead=dead, free=free)
+            self.deletes = True
+            self._changed()
+
+    def delete(self, ids: Any) -> None:
+        """Delete rows; those dead already are left alone.
+
+        Parameters
+        ----------
+        ids : int, Row, any number of them, or array of bool of length ``len(table)``
+
+        Raises
+        ------
+        ValueError
+            If an id is not in use.  Nothing is deleted then.
+        """
+        self._may_change()
+        xp, count = self.device.xp, len(self)
+        if isinstance(ids, (Row, int)):
+            ids = [ids]
+        if isinstance(ids, (list, tuple, set, frozenset)) and not _bools(ids):
+            ids = np.array([as_id(i, self, "ids") for i in ids], np.int64)
+        with self.device.active():
+            a = self.device.asarray(ids)
+            if a.dtype.kind == "b":
+                if a.shape != (count,):
+                    raise ValueError(f"a mask of {self.name} has {count} values, not {a.shape}")
+                a = xp.flatnonzero(a)
+            elif a.dtype.kind not in "iu" and a.size:
+                raise TypeError(f"rows to delete are ids or a mask, not {a.dtype}")
+            check_ids(a, count, "ids", self.name)
+            self.allow_deletes()
+            dead, ring, words = self.hidden("dead"), self.hidden("free"), self.words
+            a = xp.sort(a.reshape(-1).astype(np.int64))
+            first = a >= 0
+            first[1:] = a[1:] != a[:-1]  # unique() would import half of NumPy for a single row
+            a = a[first & (dead[a] == 0)]
+            dead[a] = 1
+            tail = int(words[TAIL])
+            ring[xp.arange(tail, tail + a.size) & (ring.size - 1)] = a.astype(np.int32)
+        words[TAIL] += a.size
+        self._settle(words)
+        self._push()
+        self.changed()
+
+    def truncate(self, n: int) -> None:
+        """Forget the rows from ``n`` on, to which no reference may be left.
+
+        Raises
+        ------
+        ValueError
+            If ``n`` is not from 0 to the number of rows, or a row is deleted.
+        """
+        self._may_change()
+        if not 0 <= n <= len(self):
+            raise ValueError(f"{self.name}: there are {len(self)} rows, not {n}")
+        if self.live < len(self):
+            raise ValueError(f"{self.name}: rows are deleted, so compact it")
+        self.words[COUNT] = n
+        self.settle()
+        self.changed()
+
+    def _may_change(self) -> None:
+        if self.graph is not None and self.name in ("points", "edges"):
+            self.graph.may_change()
+
+    def changed(self, appended: bool = False) -> None:
+        """Tell the graph that rows came or went; or that there are more ``appended`` ones only."""
+        if self.graph is not None and self.name == "points":
+            self.graph.points_changed(appended)
+        elif self.graph is not None and self.name == "edges":
+            self.graph.structure_changed()
+
+    def compact(self) -> None:
+        """Squeeze out the dead rows; all references to this table, anywhere in its graph, follow.
+
+        Rows keep their order.  References to dead rows become -1; items of collections that were
+        dead rows are dropped; sets keep the components of the live rows.
+        """
+        if self.graph is not None:
+            self.graph.may_change()
+        if compact([self], self.graph.tables.values() if self.graph else [self]):
+            self.changed()
+
+    def like(self, device: str | Device | None = None) -> Table:
+        """Give a table of the same name, columns and layout without rows, outside any graph."""
+        other = Table(self.name, self.device if device is None else device)
+        other._take_columns(self)
+        return other
+
+    def to(self, device: str | Device) -> Table:
+        """Give a copy on a device (also if it is this one), outside any graph."""
+        other = self.like(device)
+        other._take_rows(self)
+        return other
+
+    # --- internals -------------------------------------------------------------------------------
+
+    def _take_columns(self, other: Table) -> None:
+        """Become like ``other``: its columns and layout; called on an empty table."""
+        for c in other.columns.values():
+            if c.name not in self.columns:
+                dtype = (c.dtype, c.size) if c.size else c.dtype
+                self.add_column(c.name, dtype, c.fill)
+            self.columns[c.name].ref = c.ref
+            self.columns[c.name].fill = c.fill
+        self.pack(*other.packs)
+        if other.deletes:
+            self.allow_deletes()
+
+    def _take_rows(self, other: Table) -> None:
+        """Copy the rows of ``other``, whose columns and layout are the same."""
+        self.resize(other.capacity)
+        by_names = {r.names: r for r in other._records}
+        for rec in self._records:
+            rec.buffer[:] = self.device.asarray(by_names[rec.names].buffer)
+        if other.deletes:
+            for kind in ("dead", "free"):
+                self.hidden(kind)[:] = self.device.asarray(other.hidden(kind))
+        self.words[:] = other.words
+        self.settle()
+
+    def target(self, column: Column) -> Table | None:
+        """The table that a reference column refers to, None if it is not known."""
+        if self.graph is not None:
+            return self.graph.tables.get(column.ref or "")
+        return self if column.ref == self.name else None
+
+    def _check_ref(self, ref: str | None, table: Any, where: str) -> None:
+        tables = self.graph.tables if self.graph is not None else {}
+        if table is not None and table is not self and tables.get(ref or "") is not table:
+            raise ValueError(f"{where}: {table!r} is not a table of the same graph")
+
+    def _settle(self, words: Any) -> None:
+        words[HEAD] = min(words[HEAD], words[COMMITTED])
+        words[COMMITTED] = words[TAIL]
+        words[BUDGET] = words[COMMITTED] - words[HEAD] + words[CAPACITY] - words[COUNT]
+
+    def _hidden_array(self, kind: str, capacity: int) -> Array:
+        if kind == "free":  # asked for by a kernel that only allocates: nothing is ever in it
+            return self._ring(capacity if self.deletes else 0)
+        return super()._hidden_array(kind, capacity)
+
+    def _ring(self, capacity: int) -> Array:
+        return self.device.zeros(1 << max(capacity - 1, 0).bit_length(), np.int32)
+
+    def _resized(self, capacity: int, hidden: dict[str, Array]) -> None:
+        if self.deletes:  # positions in the ring count on; only their places in memory change
+            xp, w = self.device.xp, self.words
+            at = xp.arange(min(int(w[HEAD]), int(w[COMMITTED])), int(w[TAIL]))
+            old, new = self._hidden["free"], hidden["free"]
+            new[at & (new.size - 1)] = old[at & (old.size - 1)]
+        for dependent in self.dependents:
+            dependent.table_resized(capacity)
+        if self.graph is not None and self.name == "points":
+            self.graph.points_resized()
+
+    def _no_dead(self) -> dict[str, Array]:
+        """Give the hidden arrays of a table whose rows are all alive."""
+        kinds = ("dead", "free") if self.deletes else ()
+        return {kind: self._hidden_array(kind, self.capacity) for kind in kinds}
+
+    def _replace(self, records: list[Record], hidden: dict[str, Array], count: int) -> None:
+        """Take over compacted rows, which are all alive."""
+        self._records = records
+        self._place(records, self.columns.values())
+        self._hidden = hidden
+        words = self.words
+        words[COUNT] = count
+        words[HEAD] = words[TAIL] = words[COMMITTED] = 0
+        self.settle()
+        self._changed()
+
+
+def _device(spec: str | Device) -> Device:
+    return device(spec)
+
+
+def _bools(values: Any) -> bool:
+    return bool(values) and all(isinstance(v, (bool, np.bool_)) for v in values)
+
+
+Table.reserved = frozenset(n for n in (*dir(Table), *dir(Row)) if not n.startswith("_"))

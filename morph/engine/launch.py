@@ -1,0 +1,433 @@
+"""Launches: a compiled unit bound to its objects, its argument words, growth and replays."""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+import weakref
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from morph.data.collect import Collection
+from morph.data.device import Device
+from morph.data.row import Row
+from morph.data.store import CAPACITY, COUNT, HEAD
+from morph.data.table import Table
+from morph.data.versions import latest
+from morph.engine.binding import Compiled, Request, Where, bind, cells, picker, place
+from morph.engine.scratch import ROUNDS, STATE, STATUS, scratch
+from morph.engine.slots import OBJECTS, Slots
+from morph.lang.abi import State, Status
+from morph.lang.builtins import to_dtype
+from morph.lang.errors import LanguageError
+
+if TYPE_CHECKING:
+    from morph.kernel import Kernel, Program
+
+faults = False  # compile with fault injection (tests)
+seed = 0  # order of items on the python device (tests)
+KEPT = 64  # bound launches that one kernel remembers
+RUN = struct.Struct("=3q")  # replay, launch, threads
+VERSION, CALL = attrgetter("version"), weakref.ref.__call__
+
+
+# --- finding the launch --------------------------------------------------------------------------
+
+_binding = threading.RLock()  # one thread compiles at a time
+_PLAIN = {int, float, bool, *(np.dtype(c).type for c in "?bhilBHILefd")}
+_shapes: dict[tuple[type, ...], Shape] = {}
+
+
+class Shape:
+    """Of arguments of some types, which are which: objects count by identity, numbers by type."""
+
+    __slots__ = ("functions", "objects", "odd")
+
+    def __init__(self, types: tuple[type, ...]) -> None:
+        objects = [i for i, t in enumerate(types) if issubclass(t, OBJECTS)]
+        functions = [i for i, t in enumerate(types) if i not in objects and _is_called(t)]
+        self.objects, self.functions = picker(objects), picker(functions)
+        known = {*objects, *functions, *(i for i, t in enumerate(types) if t in _PLAIN)}
+        self.odd = [i for i in range(len(types)) if i not in known]
+
+    def key(self, args: tuple[Any, ...], *more: Any) -> tuple[Any, ...]:
+        """What else than types tells these arguments from others."""
+        key = (self, *more, *self.functions(args), *map(id, self.objects(args)))
+        return (*key, *(_odd_key(args[i]) for i in self.odd)) if self.odd else key
+
+
+def launch_for(
+    what: Kernel | Program, items: Any, args: tuple[Any, ...], where: Where,
+    together: bool = False, balance: str = "auto",
+) -> Launch | None:  # fmt: skip
+    """The launch that fits the arguments: a known one, or a new one.  None: run eagerly."""
+    types = tuple(map(type, args))
+    shape = _shapes.get(types)
+    if shape is None:
+        shape = _shapes[types] = Shape(types)
+    if items is None:
+        key = shape.key(args)
+    elif where is None:
+        key = shape.key(args, id(items), together, balance)
+    else:
+        key = shape.key(args, id(items), together, balance, *place(where), cells(where))
+    found = what.launches.get(key)
+    if found is not None and found.fits():
+        return found
+    if what.kind == "kernel" and not isinstance(items, Table | Collection):
+        raise TypeError(f"foreach runs over a table or a collection, not {items!r}")
+    device = _device(items, args)
+    if what.kind == "program" and device.kind == "python":
+        return None
+    with _binding:
+        try:
+            compiled, slots = bind(Request(what, items, args, where, device, together, balance))
+        except LanguageError as error:  # without the compiler's frames: the user's line counts
+            raise LanguageError(error.problem, error.pos, error.hint) from None
+        _same_device(slots.objects.values(), device)
+        what.launches.pop(key, None)
+        while len(what.launches) >= KEPT:
+            del what.launches[next(iter(what.launches))]
+        what.launches[key] = launch = Launch(what, compiled, slots)
+        return launch
+
+
+def _is_called(t: type) -> bool:
+    """Whether objects of a type are functions."""
+    return any("__call__" in vars(base) for base in t.__mro__)
+
+
+def _told(obj: Any) -> Any:
+    """What stays while the compiler would be told the same of an object; rows may come and go."""
+    if obj.kind == "graph":
+        return obj.directed, obj.out_identity, obj.loose, len(obj.tables)
+    return obj.version
+
+
+def _odd_key(a: Any) -> Any:
+    """What of a row the unit depends on; anything else is refused when it is bound."""
+    return id(a.table) if isinstance(a, Row) else None
+
+
+def _device(items: Any, args: tuple[Any, ...]) -> Device:
+    objects = [x.table if isinstance(x, Row) else x for x in (items, *args)]
+    objects = [x for x in objects if isinstance(x, OBJECTS)]
+    if not objects:
+        raise TypeError("a program needs a graph, table or collection among its arguments")
+    device: Device = objects[0].device
+    _same_device(objects, device)
+    return device
+
+
+def _same_device(objects: Iterable[Any], device: Device) -> None:
+    for x in objects:
+        if x.device != device:
+            raise TypeError(f"{x!r} is on {x.device.name}, but the launch is on {device.name}")
+
+
+class Launch:
+    """One unit, bound to the objects that it runs on; these are held weakly.
+
+    Attributes
+    ----------
+    words : ndarray of uint64
+        The arguments.  Addresses, and what else follows from the objects' versions, are filled in
+        when one of these has changed; numbers at each launch.
+    epoch : int
+        `morph.data.versions.latest` when the versions were last compared.
+    """
+
+    def __init__(self, what: Kernel | Program, compiled: Compiled, slots: Slots) -> None:
+        self.what = what
+        self.device = compiled.device
+        self.scratch = scratch(compiled.device)
+        self.near = self.device.kind != "cuda"  # in the host's memory, its counters too
+        self.objects = weakref.WeakValueDictionary(slots.objects)
+        self.bound = [weakref.ref(o) for o in slots.objects.values()]
+        self._use(compiled)
+
+    def _use(self, compiled: Compiled) -> None:
+        """Run this unit from now on."""
+        self.compiled = compiled
+        self.binary = compiled.binary(faults, seed)
+        self.mode = (faults, seed, threads())
+        self.words = np.zeros(len(compiled.fields), np.uint64)
+        self.buffer = self.words.data
+        self.state = self.scratch.state_for(State.VARS + len(compiled.unit.state))
+        self.told = self.state.size <= STATE  # the state lies beside the status
+        self.epoch = self.most = self.edges = 0
+        self.lent = -1  # `Scratch.version` when its addresses were filled in
+        self.versions: list[int] = []
+        self.kinds: list[Any] = []  # of the objects, when they were last found to fit
+        self.domains = [self._ref(slot) for slot in compiled.domains]
+        self.touches = [self._ref(slot) for slot in compiled.touches]
+        self.reshapes = [self._ref(slot) for slot in compiled.reshapes]
+
+    def _ref(self, slot: str) -> weakref.ref[Any]:
+        return weakref.ref(self.objects[slot])
+
+    def edit(self, text: str) -> None:
+        """Use another text from now on, wherever the unit is bound, now or later."""
+        self.compiled.edit(text, faults, seed)
+        for launch in self.what.launches.values():
+            if launch.compiled is self.compiled:
+                launch._use(self.compiled)
+
+    def fits(self) -> bool:
+        """Whether the launch is still the right one for these objects."""
+        if not self.compiled.holds() or self.mode != (faults, seed, _threads):
+            return False
+        if self._current():
+            return True
+        self.versions = []  # the words are filled anew
+        return self._same_types()
+
+    def _current(self) -> bool:
+        """Whether the addresses in the words still hold."""
+        epoch = latest.epoch  # before the versions: who changes one notes it here after that
+        if epoch == self.epoch:
+            return True
+        try:
+            if not self.versions or self.versions != list(map(VERSION, map(CALL, self.bound))):
+                return False
+        except AttributeError:  # one is gone
+            return False
+        self.epoch = epoch
+        return True
+
+    def _same_types(self) -> bool:
+        """Whether the text still fits the objects, wherever their memory has moved."""
+        objects = [ref() for ref in self.bound]
+        if any(o is None for o in objects):
+            return False
+        kinds = [_told(o) for o in objects]
+        if kinds == self.kinds:
+            return True
+        fresh = Slots()
+        for slot, obj in list(self.objects.items()):  # as when it was bound
+            if "." not in slot:
+                fresh.of(obj, slot)
+        unit = self.compiled.unit
+        same = all(fresh.stores.get(s.slot) == s for s in unit.stores)
+        same = same and all(fresh.graphs.get(g.slot) == g for g in unit.graphs)
+        self.kinds = kinds if same else []
+        return same
+
+    # --- running ---------------------------------------------------------------------------------
+
+    def run(self, args: tuple[Any, ...], where: Where, alone: bool = False) -> Any:
+        """Launch, by one thread or a GPU's block if ``alone``; replay until every item has run."""
+        compiled, shared = self.compiled, self.scratch
+        for ref in self.reshapes:
+            ref().may_change()  # type: ignore[union-attr]
+        numbers = compiled.numbers
+        values = self._values(args, where) if numbers is None else numbers(args)
+        with shared.lock:
+            if self.device.kind == "python":
+                self._note_versions()
+            elif not self._current():  # or another thread has launched since
+                self._fill()
+            try:
+                if self.device.kind == "python":
+                    self._interpret(values)
+                else:
+                    self._launch(values, alone)
+            finally:  # items may have run even if others could not
+                if not self.near:
+                    for ref in self.touches:
+                        if (store := ref()) is not None:
+                            store.touched()
+                for ref in self.reshapes:
+                    ref().structure_changed()  # type: ignore[union-attr]
+            return self._result() if compiled.result is not None else None
+
+    def _values(self, args: tuple[Any, ...], where: Where) -> list[Any]:
+        """The numbers among the arguments, and in the closures of functions."""
+        origins = self.compiled.origins
+        return [args[o] if isinstance(o, int) else self._captured(o, where) for o in origins]
+
+    def _captured(self, origin: tuple[str, str], where: Any) -> Any:
+        kind, name = origin
+        function: Any = where if kind == "where" else self.what.__wrapped__
+        return function.__closure__[function.__code__.co_freevars.index(name)].cell_contents
+
+    def _fill(self) -> None:
+        """Write the addresses of everything the unit touches, and count what there may be of it."""
+        compiled, objects = self.compiled, self.objects
+        self.versions, epoch = [], latest.epoch
+        for slot, direction in compiled.adjacency:
+            objects[slot].index(direction)
+        for i, f in enumerate(compiled.fields):
+            if f.slot:
+                extra = (f.column,) if f.column else ()
+                self.words[i] = objects[f.slot].address(f.kind, *extra)
+                if f.kind == "owner":
+                    self.scratch.claimed.add(objects[f.slot])
+        self._note_versions()
+        self.epoch = epoch
+        self.most = max((d.capacity for ref in self.domains if (d := ref()) is not None), default=0)
+        self.edges = max((objects[g].edges.capacity for g, _ in compiled.adjacency), default=0)
+        self.lent = -1
+
+    def _note_versions(self) -> None:
+        self.versions = [o.version for ref in self.bound if (o := ref()) is not None]
+
+    def _items(self) -> int:
+        """As many items as any step has, or more."""
+        if not self.near or self.compiled.unit.fused:
+            return self.most
+        most = 0
+        for ref in self.domains:
+            if (domain := ref()) is not None:
+                n = int(domain.words[COUNT])
+                most = max(most, n - int(domain.words[HEAD]) if domain.kind == "collection" else n)
+        return most
+
+    def _borrow(self) -> None:
+        """Have what launches share large enough for this one; write where it lies."""
+        s, words, index = self.scratch, self.words, self.compiled.index
+        s.have(self.most, self.edges if self.compiled.lists else -1, self._threads())
+        for kind, array in s.arrays().items():
+            if kind in index:
+                words[index[kind]] = self.device.pointer(array)
+        words[index["state"]] = self.device.pointer(self.state) if self.compiled.unit.fused else 0
+        words[index["report"]] = s.answer.address if self.compiled.unit.fused and self.told else 0
+        self.lent = s.version
+
+    def _launch(self, values: Sequence[Any], alone: bool) -> None:
+        s, compiled, team = self.scratch, self.compiled, 1 if alone else threads()
+        if values:
+            try:
+                compiled.scalars.pack_into(self.buffer, compiled.first_scalar, *values)
+            except struct.error:
+                raise OverflowError(f"of the numbers {values}, one does not fit in i64") from None
+        if compiled.together and not self.near:
+            self._check_together()
+        s.launches += 1
+        RUN.pack_into(self.buffer, compiled.run_words, 0, s.launches, team)
+        if s.dirty or compiled.can_fail:
+            s.begin()
+        if self.lent != s.version:
+            self._borrow()
+        if not compiled.can_fail:
+            self.binary(self.words, self._items())
+            s.dirty = False
+            return
+        if compiled.unit.fused and self.near:  # a GPU's is not read
+            self.state[:] = 0
+        number = s.launches
+        while True:
+            self.binary(self.words, self._items(), alone)
+            told = s.answer.hear(compiled.unit.fused and self.told)
+            if not told[Status.FAILED]:
+                s.dirty = False
+                if told[Status.ROUND] > ROUNDS:
+                    s.recount()
+                return
+            self._mend()
+            if self.compiled.lists:
+                s.keep_hubs(self._threads())
+            self._borrow()
+            # with the number of before: locks of the first run stay taken
+            RUN.pack_into(self.buffer, self.compiled.run_words, 1, number, team)
+
+    def _threads(self) -> int:  # as many as the launch can have
+        return threads() if self.near else int(self.binary.threads)
+
+    def _check_together(self) -> None:
+        """Refuse more items than a GPU has threads at once."""
+        n = max(int(d.words[COUNT]) for ref in self.domains if (d := ref()) is not None)
+        if n > (most := self.binary.threads):
+            raise ValueError(f"{n} items together, but {self.device.name} runs {most} at once")
+
+    def _mend(self) -> None:
+        """Grow what was too small, so that the items that failed can run."""
+        status = self.device.to_host(self.scratch.status).copy()
+        failed, stands_for = int(status[Status.FAILED]), self._stands_for()
+        for slot in self.compiled.touches:
+            self.objects[slot].touched()
+        for full, store in zip(status[Status.STORES :], self.compiled.unit.stores, strict=False):
+            if full:
+                obj = self.objects[stands_for.get(store.slot, store.slot)]
+                obj.touched()
+                obj.grow(int(obj.words[CAPACITY]) + failed)
+        narrow = status[Status.LOCAL]
+        status[[Status.FAILED, Status.LOCAL]] = 0
+        status[Status.STORES :] = 0
+        self.device.put((self.scratch.status, status))
+        if narrow:
+            words, state = self.words, self.state
+            self._use(self.compiled.wider())
+            self.words[:], self.state = words, state
+        if self.device.kind != "python":
+            self._fill()
+
+    def _stands_for(self) -> dict[str, str]:
+        """The objects of slots that are swapped, where the program stands."""
+        ways = self.compiled.unit.ways
+        return dict(ways[int(self.device.to_host(self.state)[State.WAY])]) if ways else {}
+
+    def _interpret(self, values: Sequence[Any]) -> None:
+        status, pending, replay = self.scratch.status, set[int](), False
+        unit, objects = self.compiled.unit, self.objects
+        stores = {s.slot: objects[s.slot] for s in unit.stores}
+        graphs = {g.slot: objects[g.slot] for g in unit.graphs}
+        kinds = dict(unit.scalars)
+        scalars = {
+            n: to_dtype(kinds[n]).type(int(v) if isinstance(v, Row) else v)
+            for n, v in zip(self.compiled.names, values, strict=True)
+        }
+        self.scratch.begin()
+        try:
+            while True:
+                self.binary(stores, graphs, scalars, status, replay, pending)
+                if not status[Status.FAILED]:
+                    self.scratch.dirty = False
+                    return
+                self._mend()
+                replay = True
+        finally:
+            if self.scratch.dirty:  # what items had reserved is free again
+                for slot in self.compiled.touches:
+                    objects[slot].settle()
+
+    def _result(self) -> Any:
+        """What the program returned: a Python scalar."""
+        kind, at = self.compiled.result  # type: ignore[misc]
+        if self.told:
+            return kind.unpack_from(self.scratch.answer.words, 8 * (STATUS + at))[0]
+        return kind.unpack_from(self.device.to_host(self.state).tobytes(), 8 * at)[0]
+
+
+_threads = 0
+
+
+def threads() -> int:
+    """CPU threads to use: OMP_NUM_THREADS, else the cores this process may run on."""
+    global _threads
+    if not _threads:
+        given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+        _threads = int(given) if given.isdigit() and int(given) > 0 else _cores()
+    return _threads
+
+
+def _cores() -> int:
+    """The cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _forked() -> None:
+    """In a child process: its other threads are gone, OpenMP's among them."""
+    global _threads, _binding
+    _binding = threading.RLock()
+    _threads = 1  # g++'s OpenMP would wait for threads that only the parent has
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

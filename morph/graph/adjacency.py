@@ -1,0 +1,446 @@
+"""The index from points to their edges, for NumPy and CuPy alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.data.device import Array, Device
+from morph.data.dtypes import ID_LIMIT
+from morph.data.store import COUNT, TAIL
+from morph.data.table import Table
+from morph.data.values import check_ids
+from morph.data.versions import latest
+from morph.graph.batch import GONE, INSERTED
+from morph.graph.loose import (
+    Loose,
+    arc_view,
+    batch_table,
+    load,
+    room_for,
+    weight_of,
+)  # fmt: skip
+
+ROWS = 1  # of `inplace`: what becomes of the edges is known
+PART = 1 << 20  # keys looked at together
+# changes that one thread of a CPU makes (see LEAST_ITEMS in kernels/team.h), or one block of a GPU
+SMALL = {"cuda": 256}
+
+
+def nobody() -> None:
+    """Give None, as a weak reference does."""
+
+
+Index = tuple[Array, Array | None]
+"""Offsets by point (int64), and edge ids (int32), None if entry k is edge k."""
+
+
+def order_by(xp: Any, keys: Array) -> Array:
+    """Give the stable order that sorts ``keys`` (>= 0, below 2^31); shape (m,), int64.
+
+    One sort of (key, position) words: on both libraries faster than a stable ``argsort``.
+    """
+    words = keys.astype(np.int64) << 32
+    words |= xp.arange(keys.size, dtype=np.int64)
+    words.sort()
+    words &= 0xFFFFFFFF
+    return words
+
+
+def is_sorted(keys: Array) -> bool:
+    """Whether ``keys`` never decrease."""
+    starts = range(0, keys.size - 1, PART)
+    return all(bool((keys[k + 1 : k + PART + 1] >= keys[k : k + PART][: keys.size - 1 - k]).all())
+               for k in starts)  # fmt: skip
+
+
+def count_keys(xp: Any, keys: Array, n: int, unlike: Array | None = None) -> Array:
+    """Count each of 0 to ``n - 1`` among ``keys``, which are all below ``n``; shape (n,), int64.
+
+    Keys equal to what stands at their place in ``unlike`` are left out.
+    """
+    part = max(PART, keys.size // 16, n // 4)  # bincount() widens what it counts: not all at once
+    total = xp.zeros(n, np.int64)
+    for start in range(0, keys.size, part):
+        some = keys[start : start + part]
+        if unlike is not None:
+            some = some[some != unlike[start : start + part]]
+        if some.size:
+            total += xp.bincount(some.astype(np.int64), minlength=n)
+    return total
+
+
+def offsets_of(device: Device, keys: Array, n: int, capacity: int) -> Array:
+    """Count ``keys`` below ``n`` into offsets, shape (capacity + 1,), int64.
+
+    The offsets beyond ``n`` are the number of keys, so that a point made by a kernel has no edges
+    until the index is built anew.
+    """
+    xp = device.xp
+    offsets = xp.full(max(capacity, n) + 1, keys.size, np.int64)
+    offsets[0] = 0
+    xp.cumsum(count_keys(xp, keys, n), out=offsets[1 : n + 1])
+    return offsets
+
+
+def group(
+    device: Device, keys: Array, ids: Array, n: int, capacity: int, by: Array | None = None
+) -> tuple[Array, Array]:
+    """Group edges ``ids`` by their points ``keys``, in order of ``by``, then of id.
+
+    Returns
+    -------
+    offsets : array, shape (capacity + 1,), int64
+    edges : array, shape (len(ids),), int32
+    """
+    with device.active():
+        offsets = offsets_of(device, keys, n, capacity)
+        if by is not None:
+            first = device.xp.argsort(by, kind="stable")
+            keys, ids = keys[first], ids[first]
+        if not is_sorted(keys):
+            ids = ids[order_by(device.xp, keys)]
+        return offsets, ids.astype(np.int32)
+
+
+class Bound(NamedTuple):
+    """What a batch's program is called with."""
+
+    epoch: int  # `morph.data.versions.latest` before it was looked up
+    table: Table | None
+    back: Array | None
+    objects: tuple[Any, ...] = ()
+    numbers: tuple[int, ...] = ()
+    sides: int = 0
+    no_weight: Any = 0
+
+
+class Adjacency:
+    """The out- and in-index of a graph's edges, each built when first asked for.
+
+    Dead edges, and edges at dead points or at none, are not in it.
+
+    Attributes
+    ----------
+    sorted_by : str or None
+        The column of edges that orders each point's out-edges, before their ids.
+    loose : bool
+        Rows have room, and batches change them in place; then what `index` gives is a copy.
+    whole : bool
+        All live edges are in it: no point that is dead has any.
+    """
+
+    __slots__ = (
+        "_arcs", "_arcs_of", "_back", "_batches", "_bound", "_built", "_cell", "_loose", "_none",
+        "edges", "kept", "loose", "moves", "points", "sorted_by", "stamp", "whole",
+    )  # fmt: skip
+
+    def __init__(self, points: Table, edges: Table) -> None:
+        self.points = points
+        self.edges = edges
+        self.sorted_by: str | None = None
+        self._built: dict[str, Index] = {}
+        self.loose = False
+        self.whole = True
+        self._loose: dict[str, Loose] = {}
+        self._batches: dict[Any, Table] = {}
+        self._arcs: Table | None = None
+        self._arcs_of: tuple[Any, ...] = ()
+        self._back: Array | None = None
+        self._cell = Table("cell", points.device, odd=np.int64, stamp=np.int64)
+        self._none: Loose | None = None
+        self._bound = Bound(-1, None, None)
+        self.kept: Callable[[], Any] = nobody  # who may ask for the records of the latest batch
+        self.moves = 0  # how often entries of loose rows have got other memory
+        self.stamp = 0  # of the batch that lies in a table of batches
+
+    @property
+    def has_out(self) -> bool:
+        """Whether there are loose rows at the edges' sources."""
+        return "out" in self._loose
+
+    @property
+    def built(self) -> bool:
+        """Whether there is an index."""
+        return bool(self._built or self._loose)
+
+    def clear(self) -> None:
+        """Have everything built anew."""
+        self._built.clear()
+        self._loose.clear()
+        self.loose = False
+
+    def sort_by(self, column: str | None) -> None:
+        """Order out-edges by a column from now on."""
+        self.sorted_by = column
+        if self.loose:
+            self.clear()
+        self._built.pop("out", None)
+
+    def set_out(self, offsets: Array) -> None:
+        """Take the out-index of all edges, which lie in order: entry k is edge k."""
+        self.whole = True
+        self._built["out"] = self._padded(offsets), None
+
+    def copy_from(self, other: Adjacency) -> None:
+        """Copy what another graph's index has, whose rows are the same."""
+        copy = self.points.device.copy
+        self.sorted_by = other.sorted_by
+        for direction, (offsets, ids) in other._built.items() if not other.loose else ():
+            self._built[direction] = copy(offsets), None if ids is None else copy(ids)
+
+    def index(self, direction: str) -> Index:
+        """Give one index; its offsets are there for the whole capacity of the points.
+
+        Raises
+        ------
+        ValueError
+            If there is no such direction, or an edge has an end that is not a point.
+        """
+        if direction not in ("out", "in"):
+            raise ValueError(f"direction {direction!r}: expected 'out' or 'in'")
+        found = self._built.get(direction)
+        if found is None and self.loose:
+            found = self.rows(direction).packed(len(self.points))
+        offsets, ids = found or self._build(direction)
+        self._built[direction] = built = self._padded(offsets), ids
+        return built
+
+    def at(self, direction: str, point: int) -> Array:
+        """Give the ids of a point's edges, in order; of loose rows in time of their number."""
+        device = self.points.device
+        with device.active():
+            if self.loose and direction in ("out", "in"):
+                return self.rows(direction).entries_at(device.asarray([point]))
+            offsets, ids = self.index(direction)
+            first, last = int(offsets[point]), int(offsets[point + 1])
+            return device.xp.arange(first, last) if ids is None else ids[first:last]
+
+    # --- loose rows ------------------------------------------------------------------------------
+
+    def loosen(self) -> bool:
+        """Give the rows room, from now on; whether that can be.  Nothing changes if it raises."""
+        if self.loose or self.sorted_by is not None:
+            return self.loose
+        made = {d: self._with_room(d) for d in self._built}
+        if not made or None in made.values():
+            return False
+        self._loose = {d: rows for d, rows in made.items() if rows is not None}
+        self.loose = True
+        self._built.clear()
+        return True
+
+    def rows(self, direction: str) -> Loose:
+        """Give the rows with room of a direction, built if needed, for all points and edges."""
+        found = self._loose.get(direction)
+        if found is None:
+            self._built[direction] = self._build(direction)
+            found = self._with_room(direction)
+            if found is None:
+                raise MemoryError("the index with room would have more than 2^31 entries")
+            self._loose[direction] = found
+        found.cover(self.points.capacity, self.edges.capacity)
+        return found
+
+    def insert(self, ids: Array, src: Array, dst: Array) -> bool:
+        """Put edges into loose rows, in place; whether addresses have changed."""
+        if not self._loose:
+            return False
+        before, count = self.moves, int(ids.size)
+        table = self._known(INSERTED, ids, src, dst)
+        self.carry_out(table, (count, count, 0, 0, 0, 0), (0, 0, 0), None, ROWS)
+        return self.moves != before
+
+    def remove(self, ids: Array, src: Array, dst: Array) -> None:
+        """Take edges out of loose rows, in place."""
+        if self._loose:
+            table, count = self._known(GONE, ids, src, dst), int(ids.size)
+            self.carry_out(table, (count, count, count, 0, 0, 0), (0, 0, 0), None, ROWS)
+
+    def find(self, src: Array, dst: Array, after: Array) -> Array:
+        """Give the least edge above ``after`` of each pair, in loose rows; -1 if there is none."""
+        from morph.graph.inplace import look_up  # noqa: PLC0415
+
+        count = int(src.size)
+        table = self._known(GONE, after, src, dst)
+        table.columns["keep"].array[:count, 0] = after
+        args = [x for s in self._sides() for x in (s.rows, s.entries)]
+        look_up(table, *args, len(self._loose))
+        return table.columns["edge"].array[:count].copy()
+
+    def carry_out(
+        self, table: Table, counts: tuple[int, ...], places: tuple[int, ...], back: Array | None,
+        begin: int, flags: int = 0, alone: tuple[Any, Any, Any] | None = None,
+    ) -> int:  # fmt: skip
+        """Run `inplace.change`, and make room for what is inserted until there is enough.
+
+        Parameters
+        ----------
+        table : Table
+            What `table_for` gave, filled.
+        counts : tuple of int
+            Rows, of them given, deletes, updates; arcs to insert; and which of deletes and updates
+            are named by ends.
+        places : tuple of int
+            The first id never used, and how many dead ones are used before; head of their ring.
+        back : array or None
+            Each edge's reverse.
+        begin, flags : int
+            See there.
+        alone : tuple, optional
+            What was given, if that is a single change and does not lie in the table.
+
+        Returns
+        -------
+        int
+            0, or, below that, why nothing was done.
+        """
+        from morph.graph.inplace import INSERTS, change  # noqa: PLC0415
+
+        edges = self.edges
+        self.stamp += 1
+        a0, b0, weight0 = alone or (0, 0, None)
+        while True:
+            bound = self._bound
+            if bound.epoch != latest.epoch or bound.table is not table or bound.back is not back:
+                bound = self._bound = self._bind(table, back)
+            words = edges.words
+            short: int = change(
+                *bound.objects, *counts, int(self.points.words[COUNT]), int(words[COUNT]), *places,
+                int(words[TAIL]), *bound.numbers, flags, bound.sides, begin, self.stamp,
+                a0, b0, bound.no_weight if weight0 is None else weight0,
+            )  # fmt: skip
+            if short <= 0:
+                break
+            for d in self._loose:
+                self._enlarge(d, counts[0])
+            begin = INSERTS
+        self._built.clear()
+        return short
+
+    def _bind(self, table: Table, back: Array | None) -> Bound:
+        """What `inplace.change` is called with, while no object has another version."""
+        epoch, edges = latest.epoch, self.edges
+        if not len(self._cell):
+            self._cell.extend(1)
+        one, two = self._sides()
+        objects = (table, self.arcs(back), self._cell, one.rows, one.entries, one.places, one.arena,
+                   two.rows, two.entries, two.places, two.arena)  # fmt: skip
+        mask = edges.hidden("free").size - 1 if edges.deletes else 0
+        weight = table.columns.get("given")
+        no_weight = 0 if weight is None else weight.dtype.type(0)
+        numbers = mask, one.limit, two.limit
+        return Bound(epoch, table, back, objects, numbers, len(self._loose), no_weight)
+
+    def arcs(self, back: Array | None) -> Table:
+        """What kernels of batches write of the edges, see `loose.arc_view`."""
+        now = self.edges.version, self.points.version
+        if self._arcs is None or self._arcs_of != now or self._back is not back:
+            self._arcs = arc_view(self.edges, self.points, back)
+            self._arcs_of, self._back = now, back
+        return self._arcs
+
+    def began(self) -> bool:
+        """Whether the latest batch has changed anything."""
+        return len(self._cell) > 0 and int(self._cell.stamp[0]) == self.stamp
+
+    def refresh(self) -> None:
+        """Forget copies of loose rows, which have changed."""
+        if self.loose:
+            self._built.clear()
+
+    def _sides(self) -> tuple[Loose, Loose]:
+        """The rows of both directions; where there is one alone, nothing stands for the other."""
+        if self._none is None:
+            self._none = Loose(self.points.device, 1, 1)
+        sides = [self.rows(d) for d in ("out", "in") if d in self._loose]
+        return sides[0], sides[1] if len(sides) > 1 else self._none
+
+    def _known(self, fate: int, ids: Array, src: Any, dst: Any) -> Table:
+        """A batch of edges that are known."""
+        table, turned = self.table_for(int(ids.size)), "out" not in self._loose
+        load(table, fate, ids, *((dst, src) if turned else (src, dst)))
+        return table
+
+    def table_for(self, count: int, told: bool = False) -> Table:
+        """Where a batch of so many edges lies: a launch takes threads by a table's capacity.
+
+        What is ``told`` of one lies elsewhere than what is to be carried out.
+        """
+        if not told:
+            self.stamp += 1
+            if (kept := self.kept()) is not None:
+                kept.save()
+                self.kept = nobody
+        weight = weight_of(self.edges)
+        small = SMALL.get(self.points.device.kind, 500)
+        key = count > small, None if weight is None else weight.dtype, told
+        if key not in self._batches:
+            for other in [k for k in self._batches if k[1] != key[1]]:
+                del self._batches[other]
+            capacity = 0 if key[0] else small
+            self._batches[key] = batch_table(self.points.device, capacity, key[1])
+        room_for(self._batches[key], count)
+        return self._batches[key]
+
+    def _enlarge(self, direction: str, count: int) -> None:
+        """Make room at an arena's end, of what is there in vain before it if that is much."""
+        self.moves += 1
+        rows = self._loose[direction]
+        top, need = rows.shares()
+        if 3 * need < 2 * top:
+            self._built[direction] = rows.packed(len(self.points))
+            tidy = self._with_room(direction)
+            if tidy is not None:
+                self._loose[direction] = rows = tidy
+                if rows.limit >= (top := rows.shares()[0]) + 4 * count:
+                    return
+        rows.grow(min(max(rows.limit + rows.limit // 4, top + 4 * count), ID_LIMIT))
+
+    def _with_room(self, direction: str) -> Loose | None:
+        """The built index of a direction, as rows with room."""
+        offsets, ids = self._built[direction]
+        columns, names = self.edges.columns, ("src", "dst")
+        near, far = (columns[c].array for c in (names if direction == "out" else names[::-1]))
+        capacities = self.points.capacity, self.edges.capacity
+        n = len(self.points)
+        return Loose.of(offsets[: n + 1], ids, near, far, self.points.device, *capacities)
+
+    def _build(self, direction: str) -> Index:
+        edges, device = self.edges, self.edges.device
+        ids = self._valid()
+        self.whole = ids.size == edges.live
+        near = edges.columns["src" if direction == "out" else "dst"].array
+        with device.active():
+            by = None
+            if direction == "out" and self.sorted_by in edges.columns:
+                by = edges.columns[self.sorted_by].array[ids]
+            n, capacity = len(self.points), self.points.capacity
+            return group(device, near[ids], ids, n, capacity, by)
+
+    def _valid(self) -> Array:
+        """Ids of the live edges between live points, ascending, int64."""
+        points, edges, xp = self.points, self.edges, self.edges.device.xp
+        with edges.device.active():
+            ids = edges.ids()
+            ends = [edges.columns[c].array[: len(edges)] for c in ("src", "dst")]
+            for column, end in zip(("src", "dst"), ends, strict=True):
+                check_ids(end[ids], len(points), f"edges.{column}", "points", lowest=-1)
+            ids = ids[xp.minimum(*(end[ids] for end in ends)) >= 0]
+            if points.deletes:
+                alive = points.alive
+                for end in ends:
+                    ids = ids[alive[end[ids]]]
+            return ids
+
+    def _padded(self, offsets: Array) -> Array:
+        """Give offsets for the whole capacity of the points."""
+        n, size = len(self.points), self.points.capacity + 1
+        if offsets.size == size:
+            return offsets
+        with self.points.device.active():
+            longer = self.points.device.xp.full(size, int(offsets[n]), np.int64)
+            longer[: n + 1] = offsets[: n + 1]
+        return longer

@@ -1,0 +1,231 @@
+"""Edges in order of their sources, made in little more memory than the graph then takes.
+
+Large lists are sorted in `GROUPS` groups of consecutive sources, one after the other, each right
+into its place: what a sort needs besides is a small part of the whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from morph.data.device import Array, Device
+from morph.graph.adjacency import PART, count_keys
+
+GROUPS = 16
+LEAST = 1 << 21  # edges that are worth groups
+_NO_GROUP = 255
+_EASY = 1 << 26  # bytes that nobody asks about
+
+
+@dataclass(slots=True)
+class Rows:
+    """Edges sorted by source: arrays that a graph may keep as its own.
+
+    Attributes
+    ----------
+    offsets : array of int64, shape (n + 1,)
+    src, dst : array of int32, shape (m,)
+    weight : array, shape (m,), or None
+    order : array of int32, shape (m,), or None
+        Where the input had each edge; None if it had them so.
+    """
+
+    offsets: Array
+    src: Array
+    dst: Array
+    weight: Array | None
+    order: Array | None = None
+
+    def columns(self) -> dict[str, Array]:
+        """What a table of edges holds of them."""
+        found = {"src": self.src, "dst": self.dst}
+        return found if self.weight is None else {**found, "weight": self.weight}
+
+
+def bytes_needed(n: int, m: int, weight: Any = None, arranged: bool = True) -> int:
+    """Bytes that making a graph takes at most, besides its input; see `Graph.bytes_needed`."""
+    width = 0 if weight is None else np.dtype(weight).itemsize
+    held = 8 * (n + 1) + m * (8 + width + (0 if arranged else 4))
+    return held + held // (8 if arranged else 2) + 32 * n  # points are counted, edges sorted
+
+
+def require_room(
+    device: Device, n: int, m: int, weight: Any, arranged: bool, kept: int = 0
+) -> None:
+    """Refuse a graph that the device has no memory for, before anything is allocated.
+
+    ``kept`` bytes of it are there already.
+
+    Raises
+    ------
+    MemoryError
+        Naming sizes, what is needed and what is free.
+    """
+    needed = bytes_needed(n, m, weight, arranged) - kept
+    if needed < _EASY:
+        return
+    free = device.free()
+    if free is not None and needed > free:
+        raise MemoryError(
+            f"a graph of {n} points and {m} edges takes up to {needed / 1e9:.3g} GB to make, and "
+            f"{device.name} has {free / 1e9:.3g} GB free"
+        )
+
+
+def keeps(device: Device, given: Any, a: Array, dtype: Any, keep: bool) -> bool:
+    """Whether `own` would take ``a`` as it is."""
+    host, dtype = device.kind != "cuda", np.dtype(dtype)
+    fresh = isinstance(given, (list, tuple, range)) or (not host and isinstance(given, np.ndarray))
+    fits = a.dtype == dtype and a.flags.c_contiguous
+    # kernels change single bytes by the word around them: a narrow array might end before it does
+    sound = dtype.itemsize >= 4 and not (host and not (a.flags.writeable and a.flags.aligned))
+    return bool((keep or fresh) and fits and sound)
+
+
+def own(device: Device, given: Any, a: Array, dtype: Any, keep: bool, taken: Array = None) -> Array:
+    """Give ``a`` as contiguous memory of its own, without a copy if that is sure or allowed.
+
+    Parameters
+    ----------
+    given : object
+        What ``a`` was made of: its memory may be the caller's.
+    keep : bool
+        The caller lets his memory be kept.
+    taken : array, optional
+        Memory that is kept already.
+    """
+    if keeps(device, given, a, dtype, keep):
+        if taken is None or not device.xp.may_share_memory(a, taken):
+            return a
+    mine = empty(device, a.size, dtype)
+    with device.active():
+        mine[:] = a
+    return mine
+
+
+def empty(device: Device, size: int, dtype: Any) -> Array:
+    """Allocate an array that begins on a cache line, as columns do."""
+    with device.active():
+        return device.buffer(size * np.dtype(dtype).itemsize).view(dtype)
+
+
+def offsets_from(device: Device, counts: Array) -> Array:
+    """Sum counts, shape (n,), into offsets, shape (n + 1,), int64."""
+    with device.active():
+        offsets = device.zeros(counts.size + 1, np.int64)
+        device.xp.cumsum(counts, out=offsets[1:])
+        return offsets
+
+
+def spread(device: Device, offsets: Array, m: int) -> Array:
+    """Give the source of each of ``m`` edges, shape (m,), int32, of checked offsets."""
+    xp, n = device.xp, offsets.size - 1
+    out = empty(device, m, np.int32)
+    with device.active():
+        if device.kind != "cuda":
+            part = max(PART, m // GROUPS)
+            cuts = np.searchsorted(offsets, np.arange(0, m + part, part), "left")
+            for lo, hi in zip(cuts[:-1], cuts[1:], strict=True):
+                hi = min(int(hi), n)
+                degree = offsets[lo + 1 : hi + 1] - offsets[lo:hi]
+                out[offsets[lo] : offsets[hi]] = np.repeat(
+                    np.arange(lo, hi, dtype=np.int32), degree
+                )
+            return out
+        for start in range(0, m, LEAST):  # repeat() of CuPy takes no array of counts
+            at = xp.arange(start, min(start + LEAST, m))
+            out[start : start + LEAST] = xp.searchsorted(offsets[1:], at, side="right")
+        return out
+
+
+def arrange(
+    device: Device, src: Array, dst: Array, weight: Array | None, n: int, both: bool
+) -> Rows:
+    """Sort checked edges by source, those of one source as they come.
+
+    ``both`` adds the reverse of every edge that is no loop; it comes after all the edges given.
+    """
+    xp = device.xp
+    with device.active():
+        counts = count_keys(xp, src, n)
+        if both:
+            counts += count_keys(xp, dst, n, unlike=src)
+        offsets = offsets_from(device, counts)
+        m = int(offsets[-1])
+        rows = Rows(
+            offsets,
+            empty(device, m, np.int32),
+            empty(device, m, np.int32),
+            None if weight is None else empty(device, m, weight.dtype),
+            empty(device, m, np.int32),
+        )
+        if m < LEAST:
+            back = xp.flatnonzero(src != dst) if both else None
+            _place(xp, rows, src, dst, weight, xp.arange(src.size), back, 0)
+            return rows
+        goals = xp.arange(1, GROUPS, dtype=np.int64) * (m // GROUPS)
+        hubs = xp.flatnonzero(counts > m // GROUPS)  # each a group of its own: few are so large
+        found = (xp.searchsorted(offsets[1:], goals, side="left") + 1, hubs, hubs + 1)
+        between = device.to_host(xp.concatenate(found)).tolist()
+        cuts = sorted({0, n, *between})  # first points of groups, and the end
+        table = xp.empty(n, np.uint8)  # group of each point
+        for k in range(len(cuts) - 1):
+            table[cuts[k] : cuts[k + 1]] = k
+        group, behind = table[src], table[dst] if both else None
+        if behind is not None:
+            behind[src == dst] = _NO_GROUP
+        alone = set(device.to_host(hubs).tolist())
+        for k, lo in enumerate(cuts[:-1]):
+            if lo in alone:
+                ends = [(group, dst)] if behind is None else [(group, dst), (behind, src)]
+                _place_hub(xp, rows, ends, weight, k, lo)
+                continue
+            forward = xp.flatnonzero(group == k)
+            back = None if behind is None else xp.flatnonzero(behind == k)
+            _place(xp, rows, src, dst, weight, forward, back, int(offsets[lo]))
+        return rows
+
+
+def _place_hub(
+    xp: Any, rows: Rows, ends: list[tuple[Array, Array]], weight: Array | None, k: int, point: int
+) -> None:
+    """Put the edges of one point, which are group ``k``, into their place as they come."""
+    first = int(rows.offsets[point])
+    for group, far in ends:
+        for start in range(0, group.size, PART):
+            at = xp.flatnonzero(group[start : start + PART] == k) + start
+            place = slice(first, first + at.size)
+            rows.src[place] = point
+            rows.dst[place] = far[at]
+            if rows.weight is not None and weight is not None:
+                rows.weight[place] = weight[at]
+            assert rows.order is not None
+            rows.order[place] = at
+            first += at.size
+
+
+def _place(
+    xp: Any, rows: Rows, src: Array, dst: Array, weight: Array | None,
+    forward: Array, back: Array | None, start: int,
+) -> None:  # fmt: skip
+    """Sort some edges, and others turned round, into their place, which begins at ``start``."""
+    near, far, at = src[forward].astype(np.int32), dst[forward].astype(np.int32), forward
+    if back is not None:
+        near = xp.concatenate([near, dst[back].astype(np.int32)])
+        far = xp.concatenate([far, src[back].astype(np.int32)])
+        at = xp.concatenate([at, back])
+    place = slice(start, start + near.size)
+    order = near.astype(np.int64) << 32  # one sort of (source, position): faster than argsort
+    order |= xp.arange(near.size, dtype=np.int64)
+    order.sort()
+    rows.src[place] = order >> 32
+    order &= 0xFFFFFFFF
+    rows.dst[place] = far[order]
+    at = at[order]
+    assert rows.order is not None
+    rows.order[place] = at
+    if rows.weight is not None and weight is not None:
+        rows.weight[place] = weight[at]

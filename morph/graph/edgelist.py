@@ -1,0 +1,119 @@
+"""Edge lists and compressed rows from outside: their checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from morph.data.device import Array, Device
+from morph.data.dtypes import ID_LIMIT, parse
+from morph.data.values import check_ids
+from morph.graph.adjacency import count_keys, is_sorted
+
+
+def id_array(device: Device, x: Any, where: str) -> Array:
+    """Give point ids as an array of integers on ``device``, shape (m,).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are not integers, not one-dimensional, or 2^31 or more.
+    """
+    a = device.asarray(x)
+    if a.ndim != 1:
+        raise ValueError(f"{where} has shape {a.shape}: expected one dimension")
+    if a.size == 0:
+        return a.astype(np.int32)
+    if a.dtype.kind not in "iu":
+        raise TypeError(f"{where} holds {a.dtype}: expected integers")
+    if a.size > ID_LIMIT:
+        raise ValueError(f"{where} has {a.size} edges: at most 2^31 - 1 are possible")
+    return a
+
+
+def checked_edges(
+    device: Device, src: Any, dst: Any, weight: Any, n: int | None
+) -> tuple[Array, Array, Array | None, int]:
+    """Check an edge list and bring it to the device, its types as they are.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument, the position and the value at fault.
+    """
+    with device.active():
+        src, dst = id_array(device, src, "src"), id_array(device, dst, "dst")
+        if src.size != dst.size:
+            raise ValueError(
+                f"src has {src.size} values and dst {dst.size}: expected equal lengths"
+            )
+        weight = _checked_weight(device, weight, src.size)
+        if n is None:
+            rows = max((int(a.max()) + 1 for a in (src, dst) if a.size), default=0)
+            rows = min(max(rows, 0), ID_LIMIT)
+        else:
+            rows = int(n)
+            if not 0 <= rows <= ID_LIMIT:
+                raise ValueError(f"n = {rows}: expected 0 to 2^31 - 1 points")
+        check_ids(src, rows, "src", "points")
+        check_ids(dst, rows, "dst", "points")
+        return src, dst, weight, rows
+
+
+def checked_ends(device: Device, dst: Any, weight: Any, n: int) -> tuple[Array, Array | None]:
+    """Check the ends of compressed rows' edges, and bring them to the device as `checked_edges`."""
+    with device.active():
+        dst = id_array(device, dst, "dst")
+        weight = _checked_weight(device, weight, dst.size)
+        check_ids(dst, n, "dst", "points")
+        return dst, weight
+
+
+def _checked_weight(device: Device, weight: Any, m: int) -> Array | None:
+    if weight is None:
+        return None
+    weight = device.asarray(weight)
+    if weight.shape != (m,):
+        raise ValueError(f"weight has shape {weight.shape} for {m} edges")
+    native = parse(weight.dtype, "column 'weight' of edges").dtype
+    return weight if weight.dtype.isnative else weight.astype(native)
+
+
+def require_symmetric(device: Device, src: Array, dst: Array, n: int) -> None:
+    """Check that points have as many edges in as out: cheap, and it finds one-way lists.
+
+    Raises
+    ------
+    ValueError
+        If a point has not.
+    """
+    xp = device.xp
+    with device.active():
+        out, into = (count_keys(xp, a, n) for a in (src, dst))
+        odd = xp.flatnonzero(out != into)
+        if odd.size:
+            p = int(odd[0])
+            raise ValueError(
+                f"symmetric=True, but point {p} has {int(out[p])} edges out and {int(into[p])} in; "
+                "symmetrize=True adds the reverse edges"
+            )
+
+
+def checked_offsets(device: Device, offsets: Any, m: int) -> Array:
+    """Bring the offsets of compressed rows with ``m`` entries to the device, as they are.
+
+    Raises
+    ------
+    ValueError
+        If they do not rise from 0 to ``m``.
+    """
+    with device.active():
+        offsets = device.asarray(offsets)
+        if offsets.ndim != 1 or offsets.size == 0 or offsets.dtype.kind not in "iu":
+            raise ValueError("offsets: expected integers, one more than there are points")
+        if offsets.size - 1 > ID_LIMIT:
+            raise ValueError(f"offsets: {offsets.size - 1} points, at most 2^31 - 1 are possible")
+        if int(offsets[0]) or int(offsets[-1]) != m or not is_sorted(offsets):
+            raise ValueError(f"offsets: expected to rise from 0 to the {m} edges")
+        return offsets

@@ -1,0 +1,44 @@
+"""Graphs of other libraries, known by where their types come from: none is imported to ask."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from morph.data.device import Array
+
+
+def library_of(graph: Any) -> str | None:
+    """Name the library a graph object is of: ``scipy`` (CuPy's sparse too), networkx, igraph."""
+    for kind in type(graph).__mro__:
+        name, *rest = kind.__module__.split(".")
+        if name in ("networkx", "igraph"):
+            return name
+        if name in ("scipy", "cupyx") and "sparse" in rest and hasattr(graph, "tocsr"):
+            return "scipy"
+    return None
+
+
+def networkx_edges(graph: Any, weight: str | None) -> tuple[Array, Array, Array | None, int]:
+    """Give source, destination, weight (None if no edge has one) and the number of nodes."""
+    index = {node: i for i, node in enumerate(graph)}
+    flat = chain.from_iterable((index[u], index[v]) for u, v in graph.edges())
+    src, dst = np.fromiter(flat, np.int64).reshape(-1, 2).T
+    found = [] if weight is None else [w for *_, w in graph.edges(data=weight)]
+    return src, dst, _weights(found), len(index)
+
+
+def igraph_edges(graph: Any, weight: str | None) -> tuple[Array, Array, Array | None, int]:
+    """Give the same of an igraph graph."""
+    src, dst = np.fromiter(chain.from_iterable(graph.get_edgelist()), np.int64).reshape(-1, 2).T
+    found = graph.es[weight] if weight is not None and weight in graph.es.attributes() else []
+    return src, dst, _weights(found), int(graph.vcount())
+
+
+def _weights(found: list[Any]) -> Array | None:
+    """Make an array of the weights found, 1 where there is none; None if there is none at all."""
+    if all(w is None for w in found):
+        return None
+    return np.array([1 if w is None else w for w in found])

@@ -1,0 +1,455 @@
+"""Graphs: tables of points and edges, any others, and the index from points to edges."""
+
+from __future__ import annotations
+
+import keyword
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from morph.data.compact import compact
+from morph.data.device import Array, Device, device
+from morph.data.dtypes import Ref
+from morph.data.row import Row, as_id
+from morph.data.table import Table
+from morph.data.versions import moved, renew
+from morph.graph.adjacency import Adjacency
+from morph.graph.arrange import Rows
+from morph.graph.batch import Applied
+from morph.graph.changes import Then, apply, pair_up
+from morph.graph.making import Making
+
+
+class Graph(Making):
+    """Points, edges from ``src`` to ``dst``, and further tables, on one device.
+
+    Parameters
+    ----------
+    device : str or Device
+        See `morph.device`.
+    directed : bool
+        False says that every edge has its reverse among the edges, so that a point's neighbours,
+        ``innbrs`` too, are those its out-edges lead to.
+
+    Attributes
+    ----------
+    points, edges : Table
+    tables : dict of str to Table
+        All tables, ``points`` and ``edges`` first; each is an attribute of the graph too.
+    out_identity : bool
+        The k-th entry of the out-adjacency is edge k.  So it is after `from_edges` and `compact`,
+        until points or edges come or go.
+    edge_order : array of int32, shape (m,), or None
+        The input position of each edge made by `from_edges` (-1 for edges made since); None if
+        they are where the input had them.
+    version : int
+        Increases whenever the adjacency is out of date.
+    changes : int
+        Increases whenever points or edges come, go, or get other ends, by whatever means.
+
+    Notes
+    -----
+    The adjacency is built when it is first asked for, and again after points or edges came or went.
+    Writing ``src`` or ``dst`` through the memory itself (``g.edges.src.array``) needs a call of
+    `structure_changed`.
+    """
+
+    kind: ClassVar[str] = "graph"
+    __slots__ = (
+        "__weakref__", "_adjacency", "_made", "_pairs", "changes", "device", "directed",
+        "edge_order", "edges", "kept", "name", "out_identity", "points", "tables", "telling",
+        "version",
+    )  # fmt: skip
+
+    def __init__(self, device: str | Device = "cpu", directed: bool = True) -> None:
+        self.device = _device(device)
+        self.name = "graph"
+        self.directed = directed
+        self.tables: dict[str, Table] = {}
+        self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
+        self.version = self.changes = 0
+        self.out_identity = self.telling = False
+        self._pairs: Array | None = None  # each edge's reverse
+        self.edge_order: Array | None = None
+        self._made = 0  # edges that edge_order tells of
+        self.points = self.add_table("points")
+        self.edges = self.add_table("edges", src=Ref("points"), dst=Ref("points"))
+        self._adjacency = Adjacency(self.points, self.edges)
+        moved()
+
+    @classmethod
+    def _of_rows(cls, where: Device, rows: Rows, directed: bool) -> Self:
+        g = cls(where, directed)
+        g.points.extend(rows.offsets.size - 1)
+        if rows.weight is not None:
+            g.edges.add("weight", rows.weight.dtype)
+        g.edges.adopt(rows.src.size, rows.columns())
+        g.edge_order = rows.order
+        g._made = len(g.edges)
+        g._adjacency.set_out(rows.offsets)
+        g.out_identity = True
+        return g
+
+    def add_table(self, name: str, pack: Any = None, capacity: int = 0, **columns: Any) -> Table:
+        """Add a table, for example of triangles.
+
+        Parameters
+        ----------
+        name : str
+        pack, capacity, **columns
+            As in `Table`.  References may be to this table, and to tables added later.
+
+        Raises
+        ------
+        ValueError
+            If the name is taken or not an identifier.
+        """
+        if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+            raise ValueError(f"table {name!r}: the name of a table is an identifier")
+        if name in self.tables or (name not in ("points", "edges") and hasattr(type(self), name)):
+            raise ValueError(f"table {name!r}: the graph has this name already")
+        table = Table(name, self.device, capacity)
+        table.graph = self
+        for column, spec in columns.items():
+            table.add(column, spec)
+        if pack is not None:
+            table.pack(*pack)
+        self.tables[name] = table
+        return table
+
+    def __getattr__(self, name: str) -> Table:
+        if not name.startswith("_") and name != "tables" and name in self.tables:
+            return self.tables[name]
+        raise AttributeError(f"the graph has no table {name!r}")
+
+    # --- adjacency -------------------------------------------------------------------------------
+
+    def structure_changed(self, reverses: Array | None = None) -> None:
+        """Have the adjacency built anew: points or edges came, went, or have other ends."""
+        self._pairs = reverses
+        self.points_changed()
+
+    def may_change(self) -> None:
+        """Refuse a change while ``then`` of `apply` runs: what fails there is put back.
+
+        Raises
+        ------
+        RuntimeError
+        """
+        if self.telling:
+            raise RuntimeError("`then` of Graph.apply may not change points and edges of the graph")
+
+    def points_changed(self, appended: bool = False) -> None:
+        """Have the adjacency built anew: points came or went.
+
+        Of a `loose` one no more than need be, if they are behind all others (``appended``).
+        """
+        if self.loose and appended:
+            self._adjacency.refresh()
+        else:
+            self._adjacency.clear()
+            self.out_identity = False
+            self.moved()
+        self.changes += 1
+
+    @property
+    def whole(self) -> bool:
+        """Whether the index has all live edges, none of which is then at a deleted point."""
+        return self._adjacency.whole
+
+    @property
+    def loose(self) -> bool:
+        """Whether the index has room, and batches change it in place: from the first one on."""
+        return self._adjacency.loose
+
+    def points_resized(self) -> None:
+        """Make the index longer at its next use: the points' capacity changed."""
+        self.moved()
+
+    def moved(self) -> None:
+        """Note that the adjacency is out of date, or lies elsewhere."""
+        renew(self)
+
+    def adjacency(self, direction: str = "out") -> tuple[Array, Array | None]:
+        """Give the index from points to edges; dead edges and edges at dead points are not in it.
+
+        Parameters
+        ----------
+        direction : str
+            ``"out"`` (edges by source) or ``"in"`` (by destination).
+
+        Returns
+        -------
+        offsets : array, shape (n + 1,), int64
+        edges : array, shape (live edges,), int32, or None
+            Edge ids; None says that entry k is edge k (see ``out_identity``).
+        """
+        offsets, ids = self._adjacency.index(direction)
+        return offsets[: len(self.points) + 1], ids
+
+    def index(self, direction: str) -> None:
+        """Build the index of a direction, if it is not there."""
+        if self.loose:
+            self._adjacency.rows(direction)
+        else:
+            self._adjacency.index(direction)
+
+    def address(self, kind: str, column: str = "") -> int:
+        """Give the address of an index: ``out_offset``, ``out_edge``, ``in_offset``, ``in_edge``.
+
+        Of a `loose` one also ``out_end``, ``in_end``; and offsets are rows of `loose`.
+        The index is built if needed; addresses are valid while ``version`` and those of the tables
+        stay.  Offsets are there for the whole capacity of the points.  Where entry k is edge k, the
+        address of ``out_edge`` is 0.
+        """
+        direction, _, part = kind.partition("_")
+        if (
+            direction not in ("out", "in")
+            or part not in ("offset", "edge", "end")[: 2 + self.loose]
+        ):
+            raise ValueError(f"a graph has no {kind!r} array")
+        if self.loose:
+            rows = self._adjacency.rows(direction)
+            if part == "offset":
+                return rows.rows.address("column", "begin")
+            return rows.entries.address("column", part)
+        offsets, ids = self._adjacency.index(direction)
+        if part == "offset":
+            return self.device.pointer(offsets)
+        return 0 if ids is None else self.device.pointer(ids)
+
+    def sort_edges(self, by: str | None = "weight") -> None:
+        """Order each point's out-edges by a column, ties by id; edges keep their ids.
+
+        The order is kept when edges come and go, and is taken from the values at that time.
+        ``by=None`` returns to the order of ids.
+
+        Raises
+        ------
+        ValueError
+            If edges have no such column, or it is a vector.
+        """
+        if by is not None and by not in self.edges.columns:
+            raise ValueError(self.edges.no_column(by))
+        if by is not None and self.edges.columns[by].size:
+            raise ValueError(f"edges cannot be sorted by {by!r}, which is a vector")
+        self.may_change()
+        self._adjacency.sort_by(by)
+        self.out_identity = False
+        self.moved()
+
+    # --- changes ---------------------------------------------------------------------------------
+
+    def apply(
+        self, inserts: Any = None, deletes: Any = None, updates: Any = None,
+        delete_points: Any = None, *, nonnegative: bool = False, then: Then = None,
+    ) -> Applied:  # fmt: skip
+        """Delete, change and insert edges: the whole batch, or, if it raises, nothing.
+
+        Points are deleted first, with all their edges, then edges are deleted, then weights are
+        set, then edges inserted: so nothing but a point to come and go takes two batches.
+
+        Parameters
+        ----------
+        inserts : (src, dst), (src, dst, weight), or mapping of column names to arrays
+            Arrays of shape (k,), of any device, or one value each.  Columns not named take their
+            fill.  A pair that has an edge already gets a parallel one; loops are allowed.
+        deletes : array of ids, or tuple (src, dst)
+            Edges by id, or by their ends: then the k-th mention of a pair names the k-th of its
+            edges, by id.
+        updates : (ids, weight) or (src, dst, weight)
+            Weights to set.  A pair names its edge of the least id.
+        delete_points : array of ids
+        nonnegative : bool
+            Refuse weights below 0, and NaN.
+        then : callable, optional
+            Called with what was applied, when the graph has changed.  If it raises, the graph is
+            put back as it was.  It may not change points and edges of the graph (RuntimeError).
+            What else it writes, weights too, stays, whatever becomes of the batch; only weights
+            that the batch has set get back their old ones with it.
+
+        Returns
+        -------
+        Applied
+            Which edges came, went and changed, and how many were absent or named twice.
+
+        Raises
+        ------
+        TypeError, ValueError, OverflowError
+            Naming the argument, the position and the value at fault.
+
+        Notes
+        -----
+        Of a graph that is not directed, an edge is two arcs, each other's `reverses`; it is named
+        by either, or by its ends in any order, and both are inserted, deleted and changed.
+
+        Edges keep their ids until `compact`; a deleted edge's id may be given to a later one.
+        """
+        return apply(self, inserts, deletes, updates, delete_points, nonnegative, then)
+
+    def reverses(self) -> Array:
+        """Give each edge's reverse in a graph that is not directed; -1 for dead edges.
+
+        Returns
+        -------
+        array of int32, shape (len(edges),)
+
+        Raises
+        ------
+        ValueError
+            If the graph is directed, or an edge has no reverse.
+        """
+        if self.directed:
+            raise ValueError("the graph is directed: its edges have no reverses")
+        if self._pairs is None:
+            self._pairs = pair_up(self)
+        return self._pairs[: len(self.edges)]
+
+    def _forget_order(self, ids: Array) -> None:
+        """Note that edges ``ids`` are not those that `edge_order` tells of."""
+        if self._made and self.edges.deletes:
+            with self.device.active():
+                ids = ids[ids < self._made]
+                if ids.size:
+                    if self.edge_order is None:
+                        self.edge_order = self.device.xp.arange(self._made, dtype=np.int32)
+                    self.edge_order[ids] = -1
+
+    # --- views -----------------------------------------------------------------------------------
+
+    def csr(self) -> tuple[Array, Array, Array | None]:
+        """Give the graph as compressed rows, without a copy where edge k is entry k.
+
+        Returns
+        -------
+        offsets : array, shape (n + 1,), int64
+        dst : array, shape (m,), int32
+        weight : array, shape (m,), or None
+            None if edges have no column ``weight``.
+        """
+        offsets, ids = self.adjacency("out")
+        columns = self.edges.columns
+        pick = slice(len(self.edges)) if ids is None else ids
+        with self.device.active():
+            weight = columns["weight"].array[pick] if "weight" in columns else None
+            return offsets, columns["dst"].array[pick], weight
+
+    def edge_list(self) -> tuple[Array, Array, Array | None]:
+        """Give source, destination and weight (or None) of the live edges, by id; shape (m,)."""
+        count, edges = len(self.edges), self.edges
+        pick = edges.ids() if edges.live < count else slice(count)
+        with self.device.active():
+            names = ("src", "dst", "weight")
+            src, dst, weight = (
+                edges.columns[c].array[pick] if c in edges.columns else None for c in names
+            )
+            return src, dst, weight
+
+    def degree(self, point: Any = None, direction: str = "out") -> Any:
+        """Count the edges at one point (an int), or at every point (shape (n,), int64)."""
+        if point is not None:
+            return int(self._adjacency.at(direction, self._point(point)).size)
+        offsets, _ = self.adjacency(direction)
+        with self.device.active():
+            return offsets[1:] - offsets[:-1]
+
+    def edge(self, src: Any, dst: Any) -> Row | None:
+        """Find the first edge between two points in adjacency order; None if there is none."""
+        u, v = self._point(src), self._point(dst)
+        with self.device.active():
+            at = self._adjacency.at("out", u)
+            hit = self.device.xp.flatnonzero(self.edges.columns["dst"].array[at] == v)
+            return Row(self.edges, int(at[hit[0]])) if hit.size else None
+
+    def weight(self, src: Any, dst: Any) -> Any:
+        """Give the weight of `edge` (src, dst).
+
+        Raises
+        ------
+        KeyError
+            If there is no such edge.
+        """
+        edge = self.edge(src, dst)
+        if edge is None:
+            raise KeyError(f"no edge from {src!r} to {dst!r}")
+        return edge.weight
+
+    def _point(self, p: Any) -> int:
+        return self.points.row(as_id(p, self.points, "point")).id
+
+    # --- whole graphs ----------------------------------------------------------------------------
+
+    def to(self, device: str | Device) -> Graph:
+        """Give a copy on a device (also if it is this one): all tables, layouts, the adjacency."""
+        g = self.like(device)
+        for name, table in self.tables.items():
+            g.tables[name]._take_rows(table)
+        g.out_identity, g._made = self.out_identity, self._made
+        if self.edge_order is not None:
+            g.edge_order = g.device.copy(self.edge_order)
+        if self._pairs is not None:
+            g._pairs = g.device.copy(self._pairs)
+        g._adjacency.copy_from(self._adjacency)
+        return g
+
+    def snapshot(self) -> Graph:
+        """Give a copy on the same device, for readers of the graph as it is now.
+
+        A batch changes a graph's arrays in place, and nothing else may read them meanwhile.  The
+        copy has its own, with all ids as they are; it costs what its columns and its index take.
+        """
+        return self.to(self.device)
+
+    def like(self, device: str | Device | None = None) -> Graph:
+        """Give a graph with the same tables, columns and layouts, without rows."""
+        g = Graph(self.device if device is None else device, self.directed)
+        for name, table in self.tables.items():
+            copy = g.tables[name] if name in g.tables else g.add_table(name)
+            copy._take_columns(table)
+        g._adjacency.sorted_by = self._adjacency.sorted_by
+        return g
+
+    def compact(self) -> None:
+        """Squeeze dead rows out of every table, and edges that have lost an end.
+
+        Rows keep their order, except that edges are sorted by source (and within it as
+        `sort_edges` asked), so that ``out_identity`` holds again.  References to dead rows, in all
+        tables and in the collections of this graph, become -1; items of collections that died are
+        dropped; sets keep the components of the live rows.  Ids change: rows held by the caller
+        do not follow.
+        """
+        self.may_change()
+        xp, count = self.device.xp, len(self.edges)
+        offsets, ids = self._adjacency.index("out")
+        with self.device.active():
+            old = xp.arange(count) if ids is None else ids.astype(np.int64)
+            if self.loose:  # rows are in no order
+                old |= self.edges.columns["src"].array[old].astype(np.int64) << 32
+                old.sort()
+                old &= 0xFFFFFFFF
+            fresh = xp.zeros(self.points.live + 1, np.int64)
+            fresh[1:] = xp.cumsum((offsets[1:] - offsets[:-1])[self.points.ids()])
+            order = self._input_positions(old)
+        compact(self.tables.values(), self.tables.values(), {self.edges: old})
+        self.structure_changed()
+        self.edge_order = order
+        self._made = len(self.edges) if self._made else 0
+        self._adjacency.set_out(fresh)
+        self.out_identity = True
+
+    def _input_positions(self, edges: Array) -> Array | None:
+        """Where the input of `from_edges` had the given edges; -1 for edges made since."""
+        xp, known = self.device.xp, self.edge_order
+        if self._made == 0:
+            return None
+        kept = xp.where(edges < self._made, edges, 0)
+        kept = kept if known is None else known[kept]
+        return xp.where(edges < self._made, kept, -1).astype(np.int32)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{len(t)} {name}" for name, t in self.tables.items())
+        return f"<Graph on {self.device.name}: {sizes}>"
+
+
+def _device(spec: str | Device) -> Device:
+    return device(spec)

@@ -1,0 +1,304 @@
+"""Triangle meshes: plain arrays of NumPy or CuPy, with their quality and their picture."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph.data.device import Array, Device, device
+from morph.mesh.arrays import as_array, as_indices, home
+from morph.mesh.halfedges import edge_keys as edge_keys
+from morph.mesh.halfedges import find_neighbors as find_neighbors
+from morph.mesh.halfedges import hull_edges
+from morph.mesh.quality import Quality, Shapes, chunks, measure
+from morph.mesh.verify import MeshError as MeshError
+from morph.mesh.verify import Violation, violations
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+
+
+def _empty(*shape: int, dtype: Any = np.int32) -> Callable[[], NDArray[Any]]:
+    return lambda: np.empty(shape, dtype)
+
+
+@dataclass(eq=False)
+class Mesh:
+    """A planar triangle mesh with constrained edges.
+
+    Only ``points`` and ``triangles`` must be given; what is missing (or empty) is worked out.
+    Every edge at the hull is a segment: those that ``segments`` lacks are added behind it.
+
+    All arrays are NumPy's, or all are CuPy's on one GPU, and what is worked out is so there.  An
+    array that has the type below and is contiguous is kept, not copied: a later change of it
+    changes the mesh.
+
+    Parameters
+    ----------
+    points : (n, 2) float64 array
+    triangles : (m, 3) int32 array
+        Corners, counter-clockwise, as rows of ``points``.
+    neighbors : (m, 3) int32 array
+        The triangle across the edge opposite corner k; -1 at the hull.
+    segments : (s, 2) int32 array
+        Constrained edges.
+    segment_markers : (s,) int32 array
+        1 at the hull, 0 inside, unless given.
+    point_markers : (n,) int32 array
+        1 for points of the hull, 0 for others, unless given.
+    point_attributes : (n, k) float64 array
+    triangle_attributes : (m, k) float64 array
+    holes : (h, 2) float64 array
+        A point in each hole, which a ``.poly`` file names.
+    regions : (r, 4) float64 array
+        ``x, y, attribute, maximum area`` of each region, which a ``.poly`` file names.
+    base : int
+        Number of the first vertex in files: 0 or 1.  Arrays count from 0 whatever it is.
+
+    Raises
+    ------
+    ValueError
+        If a shape is wrong, an index names no row, or the arrays lie on several devices.
+    MeshError
+        If several triangles lie on one side of an edge.
+    """
+
+    points: Floats
+    triangles: Ints
+    neighbors: Ints = field(default_factory=_empty(0, 3), repr=False)
+    segments: Ints = field(default_factory=_empty(0, 2), repr=False)
+    segment_markers: Ints = field(default_factory=_empty(0), repr=False)
+    point_markers: Ints = field(default_factory=_empty(0), repr=False)
+    point_attributes: Floats = field(default_factory=_empty(0, 0, dtype=np.float64), repr=False)
+    triangle_attributes: Floats = field(default_factory=_empty(0, 0, dtype=np.float64), repr=False)
+    holes: Floats = field(default_factory=_empty(0, 2, dtype=np.float64), repr=False)
+    regions: Floats = field(default_factory=_empty(0, 4, dtype=np.float64), repr=False)
+    base: int = 0
+
+    def __post_init__(self) -> None:
+        where = home({f.name: getattr(self, f.name) for f in fields(self) if f.name != "base"})
+        with where.active():
+            self._settle(where)
+
+    def _settle(self, where: Device) -> None:
+        """Check every array, and work out those that are missing."""
+        xp = where.xp
+        self.points = as_array("points", self.points, np.float64, ("any", 2), xp)
+        n = len(self.points)
+        self.triangles = as_indices("triangles", self.triangles, 3, n, xp)
+        m = len(self.triangles)
+        self.segments = as_indices("segments", self.segments, 2, n, xp)
+        if m and len(self.neighbors) == 0:
+            self.neighbors = find_neighbors(self.triangles, n, xp)
+        else:
+            self.neighbors = as_indices("neighbors", self.neighbors, 3, m, xp, low=-1)
+        if len(self.neighbors) != m:
+            raise ValueError(f"neighbors has {len(self.neighbors)} rows for {m} triangles")
+        hull = hull_edges(self.triangles, self.neighbors, xp)
+        self._complete_segments(hull, xp)
+        if n and len(self.point_markers) == 0:
+            self.point_markers = xp.zeros(n, np.int32)
+            self.point_markers[hull] = 1
+        self.point_markers = as_array("point_markers", self.point_markers, np.int32, (n,), xp)
+        for name, rows in (("point_attributes", n), ("triangle_attributes", m)):
+            given = getattr(self, name)
+            shape = (rows, 0 if np.size(given) == 0 else "any")
+            setattr(self, name, as_array(name, given, np.float64, shape, xp))
+        self.holes = as_array("holes", self.holes, np.float64, ("any", 2), xp)
+        self.regions = as_array("regions", self.regions, np.float64, ("any", 4), xp)
+
+    def _complete_segments(self, hull: Array, xp: Any) -> None:
+        """Make every hull edge a segment, and every segment marked."""
+        n, given = len(self.points), len(self.segments)
+        keys = edge_keys(hull[:, 0], hull[:, 1], n, xp)
+        known = edge_keys(self.segments[:, 0], self.segments[:, 1], n, xp)
+        if given and len(self.segment_markers) == 0:
+            self.segment_markers = xp.isin(known, keys).astype(np.int32)
+        markers = as_array("segment_markers", self.segment_markers, np.int32, (given,), xp)
+        missing = hull[~xp.isin(keys, known)]
+        if len(missing):
+            self.segments = xp.concatenate([self.segments, missing])
+            markers = xp.concatenate([markers, xp.ones(len(missing), np.int32)])
+        self.segment_markers = markers
+
+    @classmethod
+    def trusted(cls, **arrays: Any) -> Mesh:
+        """Make a mesh of arrays that are known to be good: nothing is checked or worked out.
+
+        Costs no pass over the arrays, and no copy.
+
+        Parameters
+        ----------
+        **arrays : array or int
+            As of `Mesh`, with their types and shapes, on one device; ``points, triangles,
+            neighbors, segments, segment_markers, point_markers`` must be there.
+        """
+        mesh = cls.__new__(cls)
+        xp = home({"points": arrays["points"]}).xp
+        rows = {"point_attributes": "points", "triangle_attributes": "triangles"}
+        widths = {"point_attributes": 0, "triangle_attributes": 0, "holes": 2, "regions": 4}
+        for name, width in widths.items():
+            if arrays.get(name) is None:
+                arrays[name] = xp.empty((len(arrays[rows[name]]) if name in rows else 0, width))
+        arrays.setdefault("base", 0)
+        for f in fields(cls):
+            setattr(mesh, f.name, arrays.pop(f.name))
+        if arrays:
+            raise TypeError(f"a mesh has no {', '.join(arrays)}")
+        return mesh
+
+    @property
+    def device(self) -> Device:
+        """Where the arrays lie: ``cpu``, or ``cuda:N`` if they are CuPy's."""
+        return home({"points": self.points})
+
+    def to(self, spec: str | Device) -> Mesh:
+        """Give the mesh on another device; itself, if it is there.
+
+        Parameters
+        ----------
+        spec : str or Device
+            ``"cpu"``, ``"cuda"``, ``"cuda:N"``, ``"auto"``; the arrays are NumPy's on the first,
+            else CuPy's.
+
+        Raises
+        ------
+        ValueError, DeviceError
+            See `morph.device`.
+        """
+        there = device(spec)
+        if there.xp is np and self.device.xp is np or there == self.device:
+            return self
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Mesh.trusted(
+            **{k: v if k == "base" else there.asarray(v) for k, v in values.items()}
+        )
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], repair: bool = False) -> Mesh:
+        """Read a mesh from ``.node``, ``.ele`` and, if there is one, ``.poly``.
+
+        See `morph.io.read_mesh`.
+        """
+        from morph.io import read_mesh  # noqa: PLC0415
+
+        return read_mesh(path, repair)
+
+    def write(self, base: str | os.PathLike[str], order: int = 1) -> None:
+        """Write ``base.node``, ``base.ele`` and ``base.poly``.  See `morph.io.write_mesh`."""
+        from morph.io import write_mesh  # noqa: PLC0415
+
+        write_mesh(self, base, order)
+
+    def areas(self) -> Array:
+        """Areas of the triangles, shape (m,); negative if clockwise."""
+        return self._of_triangles(lambda shapes: shapes.areas())
+
+    def angles(self) -> Array:
+        """Angles at the corners of the triangles in degrees, shape (m, 3)."""
+        return self._of_triangles(lambda shapes: shapes.angles().T, 3)
+
+    def aspect_ratios(self) -> Array:
+        """Longest edge by shortest altitude of each triangle, shape (m,).  See `Quality`."""
+        return self._of_triangles(lambda shapes: shapes.aspects())
+
+    def radius_edge_ratios(self) -> Array:
+        """Circumradius by shortest edge of each triangle, shape (m,).  See `Quality`."""
+        return self._of_triangles(lambda shapes: shapes.radius_edges())
+
+    def _of_triangles(self, what: Callable[[Shapes], Array], *width: int) -> Array:
+        """Fill an array of one row a triangle, part by part."""
+        where = self.device
+        out, done = where.empty((len(self.triangles), *width), np.float64), 0
+        with where.active():
+            for part in chunks(self.triangles, where.xp):
+                out[done : done + len(part)] = what(Shapes(self.points, part, where.xp))
+                done += len(part)
+        return out
+
+    def quality(self) -> Quality:
+        """Measure angles, areas, edges and ratios; one pass over the triangles."""
+        where = self.device
+        with where.active():
+            return measure(self.points, self.triangles, self.segments, where.xp)
+
+    def violations(self) -> list[Violation]:
+        """List the invariants that the mesh breaks.  See `verify.violations`.
+
+        Exact arithmetic is the host's: a mesh on a GPU is copied there.
+        """
+        return violations(self.to("cpu"))
+
+    def check(self) -> None:
+        """Raise `MeshError`, naming every broken invariant, unless the mesh is good.
+
+        The verifier shares no code with the refiner, and decides in exact arithmetic.
+        """
+        found = self.violations()
+        if found:
+            raise MeshError(found)
+
+    def plot(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        color: str = "angle",
+        values: Array | None = None,
+        label: str | None = None,
+        segments: bool = True,
+        cmap: str | None = None,
+        ax: Axes | None = None,
+    ) -> Figure:
+        """Draw the mesh: triangles in colour, segments as dark lines, holes left white.
+
+        More than 20,000 triangles are painted as an image, each pixel the mean of the triangles
+        in it, so that tens of millions are drawn in seconds.
+
+        Parameters
+        ----------
+        path : path-like, optional
+            Where to save the picture; the suffix chooses the format.
+        color : str
+            What the colours tell: ``"angle"``, the smallest of each triangle in degrees;
+            ``"area"``, on a logarithmic scale that leaves out the smallest, which together cover
+            1 %; ``"region"``, the first triangle attribute; ``"none"``, nothing.
+        values : (n,) or (m,) array, optional
+            Numbers at the points, or of the triangles, to tell instead; at the points if n = m.
+        label : str, optional
+            What the scale of the colours is called.
+        segments : bool
+            Whether segments are drawn.
+        cmap : str, optional
+            Name of a matplotlib colour map.
+        ax : matplotlib Axes, optional
+            Where to draw; without it a figure is made.
+
+        Returns
+        -------
+        matplotlib Figure
+            That of ``ax``, or the new one.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If ``color`` names nothing to tell, ``values`` fits neither points nor triangles, or a
+            coordinate is not finite.
+        """
+        from morph.io.plot import draw  # noqa: PLC0415
+
+        figure = draw(self.to("cpu"), color, values, label, segments, cmap, ax)
+        if path is not None:
+            figure.savefig(Path(path), dpi=200)
+        return figure

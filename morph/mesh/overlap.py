@@ -1,0 +1,244 @@
+"""Whether a mesh covers any part of the plane twice, decided exactly by its hull alone.
+
+Let all triangles be counter-clockwise, and every edge but those of the hull be shared by one
+triangle on each side.  The number of triangles over a place is then the winding number of the hull
+around it.  Three tests, each of which rests on those before it, prove that it is 0 or 1:
+
+1. around each point, its own triangles do not overlap: the cover there grows only at hull edges
+   that leave the point, so it is enough to count the triangles in the direction of each of these,
+   or in any one direction if there are none (`crowded_corners`);
+2. hull edges meet at common ends only (`crossing_hull`).  So what else covers an edge of the hull
+   covers all of the hull that hangs together with it;
+3. at one point of each connected part of the hull, nothing else covers it (`covered_twice`).
+
+All three take ends of hull edges with the same coordinates for one point (`one_row_each`).  Other
+points may be given twice: test 1 looks at each by itself, and both test 2 and 3 see coordinates.
+
+Cost: O(h log h) for h hull edges whose bounding boxes overlap few others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph.mesh.arrays import spread
+from morph.mesh.signs import orientation
+
+_CHUNK = 1 << 18  # pairs at once
+
+Floats = NDArray[np.float64]
+Ids = NDArray[np.int64]
+Boxes = tuple[Floats, Floats]  # least and greatest x, y, x + y, x - y, each (k, 4)
+
+
+def one_row_each(points: Floats, hull: Ids) -> NDArray[np.int32]:
+    """Give ends of hull edges that have the same coordinates one row, all other points their own.
+
+    Returns
+    -------
+    (n,) int32 array
+        For each row of ``points``, the row to use.
+    """
+    rows = np.arange(len(points), dtype=np.int32)
+    ends = np.unique(hull)
+    ends = ends[np.lexsort((points[ends, 1], points[ends, 0]))]  # equal ones in order of rows
+    new = np.ones(len(ends), bool)
+    new[1:] = (points[ends[1:]] != points[ends[:-1]]).any(axis=1)
+    rows[ends] = ends[new][np.cumsum(new) - 1]
+    return rows
+
+
+def crowded_corners(points: Floats, triangles: NDArray[np.int32], hull: Ids) -> Ids:
+    """Find points around which triangles overlap one another.
+
+    Parameters
+    ----------
+    points : (n, 2) float64 array
+    triangles : (m, 3) int32 array
+        Counter-clockwise.
+    hull : (h, 2) int64 array
+        Hull edges, the mesh at their left.
+
+    Returns
+    -------
+    (k,) int64 array
+        Rows of ``points``, in order.
+    """
+    n, y = len(points), points[:, 1]
+    # to the right of a point: far edges that rise past its height
+    turns = np.zeros(n, np.int64)
+    rim = np.zeros(n, bool)
+    rim[hull[:, 0]] = True
+    stars = []
+    for k in range(3):
+        at, first, second = (triangles[:, (k + j) % 3] for j in range(3))
+        rising = (y[first] < y[at]) & (y[at] <= y[second])
+        turns += np.bincount(at[rising], minlength=n)
+        near = rim[at]
+        stars.append(np.stack([at[near], first[near], second[near]], axis=1))
+    # in the direction of each hull edge that leaves a point
+    star = np.concatenate(stars).astype(np.int64)
+    star = star[np.argsort(star[:, 0], kind="stable")]
+    degree = np.bincount(star[:, 0], minlength=n)
+    begin, size = (np.cumsum(degree) - degree)[hull[:, 0]], degree[hull[:, 0]]
+    for edge, place in spread(size, _CHUNK):
+        at, first, second = star[begin[edge] + place].T
+        toward = hull[edge, 1]
+        holds = orientation(points, at, first, toward) >= 0
+        holds[holds] = orientation(points, at[holds], toward[holds], second[holds]) > 0
+        cover = np.bincount(edge[holds], minlength=len(hull))
+        np.maximum.at(turns, hull[:, 0], cover)
+    return np.flatnonzero(turns > 1)
+
+
+def crossing_hull(points: Floats, hull: Ids) -> Ids:
+    """Find pairs of hull edges that meet elsewhere than at a common end.
+
+    Returns
+    -------
+    (k, 2) int64 array
+        Rows of ``hull``.
+    """
+    found = []
+    for e, f in _meeting_boxes(_boxes(points, hull)):
+        (a, b), (c, d) = hull[e].T, hull[f].T
+        joined = (a == c) | (a == d) | (b == c) | (b == d)
+        meet = np.zeros(len(e), bool)
+        # with a common end: only if they run in the same direction from there
+        at = np.flatnonzero(joined)
+        s = np.where((a == c) | (a == d), a, b)[at]
+        p, q = (a + b)[at] - s, (c + d)[at] - s
+        alike = (np.sign(points[p] - points[s]) == np.sign(points[q] - points[s])).all(axis=1)
+        at, s, p, q = at[alike], s[alike], p[alike], q[alike]
+        meet[at[orientation(points, s, p, q) == 0]] = True
+        # without: if each has its ends on both sides of the other
+        at = np.flatnonzero(~joined)
+        for g, h, x, y in ((a, b, c, d), (c, d, a, b)):
+            g, h, x, y = g[at], h[at], x[at], y[at]
+            at = at[orientation(points, g, h, x) * orientation(points, g, h, y) <= 0]
+        meet[at] = True
+        found.append(np.stack([e[meet], f[meet]], axis=1))
+    return np.concatenate(found) if found else np.empty((0, 2), np.int64)
+
+
+def covered_twice(points: Floats, triangles: NDArray[np.int32], hull: Ids) -> Ids:
+    """Find parts of the hull that other triangles cover.
+
+    Returns
+    -------
+    (k,) int64 array
+        A point of each, in order.
+    """
+    y = points[:, 1]
+    corners = np.unique(hull)
+    label = _connected(np.searchsorted(corners, hull), len(corners))
+    order = np.lexsort((points[corners, 1], points[corners, 0], label))
+    first = np.flatnonzero(np.diff(label[order], prepend=-1))
+    lowest = corners[order[first]]  # the leftmost point of each part
+
+    # a hair above the ray to the left: the point's own triangles, and what the hull winds
+    own = np.zeros(len(points), np.int64)
+    for k in range(3):
+        at, after, before = (triangles[:, (k + j) % 3] for j in range(3))
+        own += np.bincount(at[(y[after] > y[at]) & (y[at] >= y[before])], minlength=len(points))
+    cover = np.zeros(len(lowest), np.int64)
+    low, high = _boxes(points, lowest[:, None])
+    low[:, [0, 2, 3]] = -np.inf
+    for e, i in _meeting_boxes(_boxes(points, hull), (low, high)):
+        (a, b), p = hull[e].T, lowest[i]
+        down = (y[b] <= y[p]) & (y[p] < y[a])
+        up = (y[a] <= y[p]) & (y[p] < y[b])
+        side = orientation(points, a, b, p)
+        cover += np.bincount(i[down & (side > 0)], minlength=len(lowest))
+        cover -= np.bincount(i[up & (side < 0)], minlength=len(lowest))
+    return np.sort(lowest[cover != own[lowest]])
+
+
+def _connected(edges: Ids, n: int) -> Ids:
+    """Label the points of each connected part of a graph by its lowest, shape (n,)."""
+    label = np.arange(n)
+    while True:
+        ends = label[edges]
+        lower = label.copy()
+        for k in range(2):
+            np.minimum.at(lower, ends[:, k], ends.min(axis=1))
+        while (lower[lower] != lower).any():
+            lower = lower[lower]
+        if (lower == label).all():
+            return label
+        label = lower
+
+
+def _boxes(points: Floats, ids: Ids) -> Boxes:
+    """Bound groups of points, shape (k, any), by octagons: two that meet have bounds that do.
+
+    That holds for rounded sums, too, because rounding keeps order.
+    """
+    x, y = points[ids, 0], points[ids, 1]
+    with np.errstate(over="ignore"):
+        bounds = x, y, x + y, x - y
+    return (
+        np.stack([v.min(axis=1) for v in bounds], axis=1),
+        np.stack([v.max(axis=1) for v in bounds], axis=1),
+    )
+
+
+def _meeting_boxes(first: Boxes, second: Boxes | None = None) -> Iterator[tuple[Ids, Ids]]:
+    """Give pairs of boxes that meet: one of each kind, or each two of the first, once.
+
+    Both kinds are sorted along a space-filling curve and bounded by binary trees, which are
+    descended together.
+    """
+    alone = second is None
+    second = first if second is None else second
+    size = max(len(first[0]), len(second[0]))
+    one, tree = _tree(first, size)
+    two, other = (one, tree) if alone else _tree(second, size)
+    stack = [(0, np.zeros(1, np.int64), np.zeros(1, np.int64))]
+    while stack:
+        level, i, j = stack.pop()
+        (low_i, high_i), (low_j, high_j) = tree[level], other[level]
+        meet = ((low_i[i] <= high_j[j]) & (low_j[j] <= high_i[i])).all(axis=1)
+        i, j = i[meet], j[meet]
+        if level == len(tree) - 1:
+            if alone:
+                i, j = i[i < j], j[i < j]
+            if len(i):
+                yield one[i], two[j]
+            continue
+        i = (2 * i[:, None] + np.array([0, 0, 1, 1])).ravel()
+        j = (2 * j[:, None] + np.array([0, 1, 0, 1])).ravel()
+        if alone:
+            i, j = i[i <= j], j[i <= j]
+        for start in range(0, len(i), _CHUNK):
+            stack.append((level + 1, i[start : start + _CHUNK], j[start : start + _CHUNK]))
+
+
+def _tree(boxes: Boxes, size: int) -> tuple[Ids, list[Boxes]]:
+    """Order boxes along a Z-curve through ranks of their sides, and bound them pair by pair.
+
+    Returns
+    -------
+    order : (k,) int64 array
+        The box at each leaf; nothing meets the leaves from there on.
+    levels : list of Boxes
+        1, 2, 4, ... boxes, up to ``size`` or more.
+    """
+    count = len(boxes[0])
+    code = np.zeros(count, np.int64)
+    for k, side in enumerate((boxes[0][:, 0], boxes[1][:, 1])):
+        rank = np.empty(count, np.int64)
+        rank[np.argsort(side, kind="stable")] = np.arange(count)
+        for bit in range(count.bit_length()):
+            code |= (rank >> bit & 1) << (2 * bit + k)
+    order: Ids = np.argsort(code)
+    fill = np.full(((1 << max(size - 1, 0).bit_length()) - count, 4), np.inf)
+    low, high = np.concatenate([boxes[0][order], fill]), np.concatenate([boxes[1][order], -fill])
+    levels = [(low, high)]
+    while len(low) > 1:
+        low, high = np.minimum(low[::2], low[1::2]), np.maximum(high[::2], high[1::2])
+        levels.append((low, high))
+    return order, levels[::-1]

@@ -1,0 +1,121 @@
+"""Planar straight-line graphs: points and segments that bound or cross a domain."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph.data.device import is_host
+from morph.mesh.arrays import as_array, as_indices
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+
+
+def _empty(*shape: int, dtype: Any) -> Callable[[], NDArray[Any]]:
+    return lambda: np.empty(shape, dtype)
+
+
+@dataclass(eq=False)
+class Pslg:
+    """A planar straight-line graph, the input of `morph.triangulate`.
+
+    Segments may touch, overlap and cross one another, and pass through points; points may repeat.
+    Only ``points`` must be given; CuPy's arrays are copied to the host.
+
+    Parameters
+    ----------
+    points : (n, 2) float64 array
+        Finite.
+    segments : (s, 2) int32 array
+        Edges that the triangulation must contain, as rows of ``points``; the ends differ.
+    segment_markers : (s,) int32 array
+        0 unless given.
+    point_markers : (n,) int32 array
+        0 unless given.
+    point_attributes : (n, k) float64 array
+    holes : (h, 2) float64 array
+        A point in each hole.
+    regions : (r, 4) float64 array
+        ``x, y, attribute, maximum area`` of each region; no limit of the area if it is not
+        positive, or left out.
+    base : int
+        Number of the first point in files: 0 or 1.  Arrays count from 0 whatever it is.
+
+    Raises
+    ------
+    ValueError
+        If a shape is wrong, an index names no point, a segment joins a point to itself, or a number
+        is not finite.
+    """
+
+    points: Floats
+    segments: Ints = field(default_factory=_empty(0, 2, dtype=np.int32))
+    segment_markers: Ints = field(default_factory=_empty(0, dtype=np.int32), repr=False)
+    point_markers: Ints = field(default_factory=_empty(0, dtype=np.int32), repr=False)
+    point_attributes: Floats = field(default_factory=_empty(0, 0, dtype=np.float64), repr=False)
+    holes: Floats = field(default_factory=_empty(0, 2, dtype=np.float64), repr=False)
+    regions: Floats = field(default_factory=_empty(0, 4, dtype=np.float64), repr=False)
+    base: int = 0
+
+    def __post_init__(self) -> None:
+        self.points = _finite("points", self.points, 2)
+        n = len(self.points)
+        self.segments = as_indices("segments", _host(self.segments), 2, n, np)
+        equal = self.segments[:, 0] == self.segments[:, 1]
+        if equal.any():
+            row = int(equal.argmax())
+            shown = self.segments[row].tolist()
+            raise ValueError(f"segments[{row}] = {shown}: a segment joins two different points")
+        self.segment_markers = _markers("segment_markers", self.segment_markers, len(self.segments))
+        self.point_markers = _markers("point_markers", self.point_markers, n)
+        attributes = _host(self.point_attributes)
+        attributes = attributes if attributes.size else np.empty((n, 0))
+        shape: tuple[int | str, ...] = (n, "any")
+        self.point_attributes = as_array("point_attributes", attributes, np.float64, shape, np)
+        self.holes = _finite("holes", self.holes, 2)
+        regions = _host(self.regions)
+        if regions.ndim == 2 and regions.shape[1] == 3:
+            regions = np.column_stack([regions, np.full(len(regions), -1.0)])
+        self.regions = _finite("regions", regions, 4)
+        if self.base not in (0, 1):
+            raise ValueError(f"base is 0 or 1, not {self.base}")
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Pslg:
+        """Read a ``.poly`` or a ``.node`` file.  See `morph.io.read_pslg`."""
+        from morph.io import read_pslg  # noqa: PLC0415
+
+        return read_pslg(path)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write a ``.poly`` file.  See `morph.io.write_pslg`."""
+        from morph.io import write_pslg  # noqa: PLC0415
+
+        write_pslg(self, path)
+
+
+def _host(values: Any) -> NDArray[Any]:
+    return np.asarray(values if is_host(values) else values.get())
+
+
+def _finite(name: str, values: Any, width: int) -> Floats:
+    """Rows of numbers that are finite; a region's largest area may be anything."""
+    array: Floats = as_array(name, _host(values), np.float64, ("any", width), np)
+    good = np.isfinite(array[:, :3]).all(axis=1)
+    if not good.all():
+        row = int(good.argmin())
+        raise ValueError(f"{name}[{row}] = {array[row].tolist()}: a number is not finite")
+    return array
+
+
+def _markers(name: str, values: Any, rows: int) -> Ints:
+    array = _host(values)
+    array = array if array.size else np.zeros(rows, np.int32)
+    markers: Ints = as_array(name, array, np.int32, (rows,), np)
+    return markers

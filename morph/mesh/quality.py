@@ -1,0 +1,190 @@
+"""Shapes of triangles: angles, areas, aspect ratios, and what a mesh is worth by them.
+
+Array code for NumPy and CuPy alike: ``xp`` is the module that the arrays are of.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from morph.data.device import Array
+
+CHUNK = {"numpy": 1 << 17, "cupy": 1 << 22}  # triangles measured at once: a cache, a busy GPU
+ASPECT_BINS = (1.5, 2, 2.5, 3, 4, 6, 10, 15, 25, 50, 100, 300, 1e3, 1e4, 1e5)
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What a mesh is worth.
+
+    Attributes
+    ----------
+    points, triangles, segments : int
+        Sizes.
+    min_angle, max_angle : float
+        Over all corners, in degrees; negative at clockwise triangles.
+    area : float
+        Of all triangles together, in squared units of the coordinates.
+    min_area, max_area : float
+        Of one triangle; negative if it is clockwise.
+    min_edge, max_edge : float
+        Length of one edge, in units of the coordinates.
+    max_aspect : float
+        Longest edge of a triangle by its shortest altitude, as Triangle counts it (Shewchuk
+        1996); 1.155 for an equilateral one, inf for a degenerate one.
+    mean_radius_edge, max_radius_edge : float
+        Circumradius by shortest edge, the measure of Delaunay refinement (Miller, Talmor, Teng,
+        Walkington 1995): 1 / (2 sin(smallest angle)), so 0.577 for an equilateral triangle.
+    histogram : tuple of 18 int
+        Number of angles in [0, 10), [10, 20), ... [170, 180] degrees; negative ones and nan count
+        as the first.
+    aspect_histogram : tuple of 16 int
+        Number of triangles with an aspect ratio below 1.5, from there below 2, 2.5, 3, 4, 6, 10,
+        15, 25, 50, 100, 300, 1,000, 10,000, 100,000, and from there on (nan too): Triangle's bins.
+
+    Notes
+    -----
+    All but the sizes, ``area`` and the histograms is nan without triangles.
+    """
+
+    points: int
+    triangles: int
+    segments: int
+    min_angle: float
+    max_angle: float
+    area: float
+    min_area: float
+    max_area: float
+    min_edge: float
+    max_edge: float
+    max_aspect: float
+    mean_radius_edge: float
+    max_radius_edge: float
+    histogram: tuple[int, ...]
+    aspect_histogram: tuple[int, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON can hold them; None stands for nan and inf."""
+        values = asdict(self)
+        for name, value in values.items():
+            if isinstance(value, tuple):
+                values[name] = list(value)
+            elif not math.isfinite(value):
+                values[name] = None
+        return values
+
+
+class Shapes:
+    """The shapes of some triangles, worked out from their corners when they are asked for.
+
+    Parameters
+    ----------
+    points : (n, 2) float64 array
+    triangles : (m, 3) integer array
+    xp : module
+        ``numpy`` or ``cupy``.
+
+    Attributes
+    ----------
+    double : (m,) float64 array
+        Twice the signed areas.
+    """
+
+    def __init__(self, points: Array, triangles: Array, xp: Any) -> None:
+        self.xp = xp
+        corners = xp.take(points, triangles.T, axis=0)
+        # row k is the edge opposite corner k; every array below has a triangle in a column
+        self._x, self._y = (corners[[2, 0, 1], :, k] - corners[[1, 2, 0], :, k] for k in (0, 1))
+        self.double = self._x[1] * self._y[2] - self._y[1] * self._x[2]
+        self._squares = self._x * self._x + self._y * self._y
+
+    def areas(self) -> Array:
+        """Signed areas, shape (m,)."""
+        return self.double / 2
+
+    def edges(self) -> Array:
+        """Lengths of the edges opposite each corner, shape (3, m)."""
+        return self.xp.sqrt(self._squares)
+
+    def angles(self) -> Array:
+        """Angles at the corners in degrees, shape (3, m)."""
+        x, y, xp = self._x, self._y, self.xp
+        after, before = [1, 2, 0], [2, 0, 1]
+        inner = -(x[after] * x[before] + y[after] * y[before])
+        angles = xp.arctan2(self.double, inner)
+        angles *= 180 / math.pi
+        return angles
+
+    def aspects(self) -> Array:
+        """Longest edge by shortest altitude, shape (m,)."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self._squares.max(axis=0) / abs(self.double)
+
+    def radius_edges(self) -> Array:
+        """Circumradius by shortest edge, shape (m,)."""
+        # the circumradius is the product of the edges by four areas
+        low, high = self._squares.min(axis=0), self._squares.max(axis=0)
+        middle = self._squares.sum(axis=0) - low - high
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self.xp.sqrt(middle) * self.xp.sqrt(high) / (2 * abs(self.double))
+
+
+def chunks(triangles: Array, xp: Any) -> list[Array]:
+    """Cut triangles into parts that fit caches."""
+    size = CHUNK[xp.__name__]
+    return [triangles[k : k + size] for k in range(0, len(triangles), size)]
+
+
+def measure(points: Array, triangles: Array, segments: Array, xp: Any) -> Quality:
+    """Measure a mesh, part by part.
+
+    Parameters
+    ----------
+    points : (n, 2) float64 array
+    triangles : (m, 3) int32 array
+    segments : (s, 2) int32 array
+    xp : module
+        ``numpy`` or ``cupy``.
+    """
+    angle_bins, aspect_bins = xp.zeros(18, np.int64), xp.zeros(len(ASPECT_BINS) + 1, np.int64)
+    limits = xp.asarray(ASPECT_BINS, np.float64)
+    lows, highs, sums = [], [], []
+    for part in chunks(triangles, xp):
+        shapes = Shapes(points, part, xp)
+        angles, aspects, radii = shapes.angles(), shapes.aspects(), shapes.radius_edges()
+        areas, edges = shapes.areas(), shapes.edges()
+        with np.errstate(invalid="ignore"):
+            tens = (angles.ravel() * 0.1).astype(np.int32)
+        angle_bins += xp.bincount(xp.clip(tens, 0, 17), minlength=18)
+        aspect_bins += xp.bincount(
+            xp.searchsorted(limits, aspects, side="right"), minlength=len(aspect_bins)
+        )
+        of = [angles, areas, edges, aspects, radii]
+        lows.append(xp.stack([v.min() for v in of]))
+        highs.append(xp.stack([v.max() for v in of]))
+        sums.append(xp.stack([areas.sum(), radii.sum()]))
+    nothing = [xp.full(5, math.nan)]
+    low = xp.stack(lows or nothing).min(axis=0).tolist()
+    high = xp.stack(highs or nothing).max(axis=0).tolist()
+    area, radii = xp.stack(sums or [xp.zeros(2)]).sum(axis=0).tolist()
+    return Quality(
+        points=len(points),
+        triangles=len(triangles),
+        segments=len(segments),
+        min_angle=low[0],
+        max_angle=high[0],
+        area=area,
+        min_area=low[1],
+        max_area=high[1],
+        min_edge=low[2],
+        max_edge=high[2],
+        max_aspect=high[3],
+        mean_radius_edge=radii / len(triangles) if len(triangles) else math.nan,
+        max_radius_edge=high[4],
+        histogram=tuple(angle_bins.tolist()),
+        aspect_histogram=tuple(aspect_bins.tolist()),
+    )
