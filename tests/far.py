@@ -73,7 +73,9 @@ class Module:
     """``cupy`` in name; every function that it has must be CuPy's, called as CuPy's are."""
 
     __name__ = "cupy"
-    cuda = types.SimpleNamespace(Device=lambda index: nullcontext())
+    cuda = types.SimpleNamespace(
+        Device=lambda index: nullcontext(), runtime=types.SimpleNamespace(getDevice=lambda: 0)
+    )
 
     def __init__(self):
         try:

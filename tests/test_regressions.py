@@ -17,10 +17,10 @@ from morph import (
     device,
     foreach,
     kernel,
-    launch,
     program,
     testing,
 )
+from morph.engine import launch
 from morph.lang.abi import Status
 from morph.prelude import f64, i32, i64, local, single
 

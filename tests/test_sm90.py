@@ -50,14 +50,16 @@ def modules():
     """The package's modules that have kernels."""
     names = [
         "reduce",
-        "inplace",
+        "graph.inplace",
         *(f"algorithms.{p.stem}" for p in (ROOT / "morph/algorithms").glob("[!_]*.py")),
     ]
     return [importlib.import_module(f"morph.{name}") for name in names]
 
 
 def launched(names):
-    return {n: x for n, x in names.items() if isinstance(x, Kernel | Program)}
+    groups = [x for x in names.values() if isinstance(x, tuple)]  # kernels for each type
+    found = {f"{k}, {i}": x for k, group in enumerate(groups) for i, x in enumerate(group)}
+    return {n: x for n, x in (found | dict(names)).items() if isinstance(x, Kernel | Program)}
 
 
 def compile_all(seen, wanted):
@@ -92,7 +94,9 @@ def test_algorithms(units, monkeypatch):
         morph.sssp(g)
     g = morph.Graph.from_edges(*ends, weight=weight, n=5)
     morph.connected_components(g), morph.core_number(g), morph.triangle_count(g), morph.bfs(g)
-    morph.pagerank(g), morph.pagerank(g, weighted=True), morph.betweenness(g, sources=[0])
+    for dtype in (np.float64, np.float32):
+        morph.pagerank(g, dtype=dtype), morph.pagerank(g, weighted=True, dtype=dtype)
+    morph.betweenness(g, sources=[0])
     with mock.patch.object(triangles, "SHORT", -1):  # else the rows of so few edges are merged
         morph.triangle_count(g)
     follow_changes()
