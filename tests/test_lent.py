@@ -106,6 +106,16 @@ def test_a_call_that_fails_keeps_nothing(where):
     assert host(morph.bfs(g, 5).distance).tolist() == [5, 4, 3, 2, 1, 0]
 
 
+def test_what_is_kept_names_no_rows_that_are_gone():
+    g = path("cpu")
+    g.points.extend(6)
+    morph.sssp(g, [0, 11], targets=[2, 11])
+    g.points.truncate(6)
+    g.points.delete([5])
+    g.compact()
+    assert len(g.points) == 5
+
+
 def test_rows_of_an_entry_that_wait():
     """An add whose place nobody asks for is laid down; a sum for all is made once a warp."""
     morph.bfs(path("cpu"))
