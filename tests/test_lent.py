@@ -116,6 +116,28 @@ def test_what_is_kept_names_no_rows_that_are_gone():
     assert len(g.points) == 5
 
 
+@pytest.mark.parametrize("last", [0, 1, 2])
+def test_columns_for_which_there_is_no_memory_leave_nothing(last, monkeypatch):
+    g, buffer, calls = path("cpu"), morph.data.device.Device.buffer, []
+    for name in ("dist", "step"):
+        g.points.add(name, i32, fill=3)
+
+    def full(device, nbytes):
+        calls.append(nbytes)
+        if len(calls) > last:
+            raise MemoryError
+        return buffer(device, nbytes)
+
+    monkeypatch.setattr(morph.data.device.Device, "buffer", full)
+    with pytest.raises(MemoryError):
+        morph.bfs(g)
+    calls.clear()
+    with pytest.raises(MemoryError), g.points.lent(dist=(i32, 1), other=(i32, 2), step=(i32, 4)):
+        pass
+    assert list(g.points.columns) == ["dist", "step"]
+    assert (g.points.dist[0], g.points.step[5]) == (3, 3)
+
+
 def test_rows_of_an_entry_that_wait():
     """An add whose place nobody asks for is laid down; a sum for all is made once a warp."""
     morph.bfs(path("cpu"))
