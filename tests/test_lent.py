@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -9,6 +11,7 @@ from scipy.sparse.csgraph import shortest_path
 from targets import host
 
 import morph
+from morph.algorithms.scratch import columns
 from morph.prelude import i32
 
 WHERE = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -136,6 +139,17 @@ def test_columns_for_which_there_is_no_memory_leave_nothing(last, monkeypatch):
         pass
     assert list(g.points.columns) == ["dist", "step"]
     assert (g.points.dist[0], g.points.step[5]) == (3, 3)
+
+
+def test_threads_take_turns_on_a_graph():
+    g, found = path("cpu"), []
+    other = threading.Thread(target=lambda: found.append(morph.bfs(g, 5)))
+    with columns(g.points, **FILL):
+        other.start()
+        other.join(0.1)
+        assert not found and list(g.points.columns) == ["dist"]
+    other.join(20)
+    assert found[0].distance.tolist() == [5, 4, 3, 2, 1, 0] and not g.points.columns
 
 
 def test_rows_of_an_entry_that_wait():
