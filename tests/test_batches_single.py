@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from small import contents
 
 import morph
 from morph import validate
@@ -45,3 +46,38 @@ def test_a_single_change_is_as_the_long_way_has_it(monkeypatch, directed):
         told = [x if isinstance(x, str) else [getattr(x, n).tolist() for n in names] for x in done]
         assert str(told[0]) == str(told[1])
     validate.index(graphs[0])
+
+
+@pytest.mark.parametrize("long_way", [True, False])
+@pytest.mark.parametrize("capacity", [200, 43])
+def test_who_resizes_tables_and_fails_leaves_them_as_they_were(monkeypatch, long_way, capacity):
+    monkeypatch.setattr(changes, "SHARE", 0)
+    g = morph.Graph.from_edges(np.arange(40) % 9, np.arange(40) % 7, weight=np.ones(40))
+    if long_way:
+        g.edges.add("mark", np.int32)
+    g.apply(deletes=[3])
+    g.edges.resize(90)
+    before = contents(g.edges)
+
+    def fails(applied):
+        g.edges.resize(capacity)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        g.apply(([1, 2], [2, 5], [7, 8]), deletes=[11], updates=([4], [2]), then=fails)
+    assert contents(g.edges) == before
+    validate.index(g)
+
+
+def test_who_drops_the_weights_and_fails_leaves_the_edges():
+    g = morph.Graph.from_edges(np.arange(40) % 9, np.arange(40) % 7, weight=np.ones(40))
+    g.adjacency()
+
+    def fails(applied):
+        g.edges.drop("weight")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        g.apply(([1], [2], [7]), deletes=[11], updates=([4], [2]), then=fails)
+    assert g.edges.live == len(g.edges) == 40
+    validate.index(g)

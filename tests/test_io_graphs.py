@@ -177,6 +177,8 @@ def test_npz_by_scipy(tmp_path, form):
         ({"col": [0, 4]}, "an index is no integer in 0 to 3"),
         ({"row": [0.5, 1]}, "an index is no integer in 0 to 3"),
         ({"col": [0]}, "rows, columns and values differ in number"),
+        ({"data": [[3], [4]]}, "rows, columns and values differ in number"),
+        ({"row": 0, "col": 1, "data": 3}, "rows, columns and values differ in number"),
         ({"data": [1j, 2]}, "values of type complex128 are no weights"),
         ({"format": b"bsr"}, "a sparse matrix of format 'bsr': save it as CSR"),
         ({"format": b"csr", "indptr": [0, 2, 1, 2, 2], "indices": [0, 1]},

@@ -306,3 +306,9 @@ def test_odd_metis_never_crashes_its_reader(tmp_path_factory, parts):
             read(folder, "g.graph", separator.join(["3 2\n", *parts]))
         except FormatError as error:
             assert str(folder / "g.graph") in str(error)
+
+
+def test_metis_of_no_vertices(tmp_path):
+    (tmp_path / "g.graph").write_text("0 0 110 1\n\n")
+    write_graph(read_edges(tmp_path / "g.graph"), tmp_path / "h.graph")
+    assert (tmp_path / "h.graph").read_text() == "0 0 110 1\n"

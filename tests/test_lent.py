@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -9,6 +11,7 @@ from scipy.sparse.csgraph import shortest_path
 from targets import host
 
 import morph
+from morph.algorithms.scratch import columns
 from morph.prelude import i32
 
 WHERE = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -104,6 +107,49 @@ def test_a_call_that_fails_keeps_nothing(where):
         raise ZeroDivisionError
     assert not g.points.columns
     assert host(morph.bfs(g, 5).distance).tolist() == [5, 4, 3, 2, 1, 0]
+
+
+def test_what_is_kept_names_no_rows_that_are_gone():
+    g = path("cpu")
+    g.points.extend(6)
+    morph.sssp(g, [0, 11], targets=[2, 11])
+    g.points.truncate(6)
+    g.points.delete([5])
+    g.compact()
+    assert len(g.points) == 5
+
+
+@pytest.mark.parametrize("last", [0, 1, 2])
+def test_columns_for_which_there_is_no_memory_leave_nothing(last, monkeypatch):
+    g, buffer, calls = path("cpu"), morph.data.device.Device.buffer, []
+    for name in ("dist", "step"):
+        g.points.add(name, i32, fill=3)
+
+    def full(device, nbytes):
+        calls.append(nbytes)
+        if len(calls) > last:
+            raise MemoryError
+        return buffer(device, nbytes)
+
+    monkeypatch.setattr(morph.data.device.Device, "buffer", full)
+    with pytest.raises(MemoryError):
+        morph.bfs(g)
+    calls.clear()
+    with pytest.raises(MemoryError), g.points.lent(dist=(i32, 1), other=(i32, 2), step=(i32, 4)):
+        pass
+    assert list(g.points.columns) == ["dist", "step"]
+    assert (g.points.dist[0], g.points.step[5]) == (3, 3)
+
+
+def test_threads_take_turns_on_a_graph():
+    g, found = path("cpu"), []
+    other = threading.Thread(target=lambda: found.append(morph.bfs(g, 5)))
+    with columns(g.points, **FILL):
+        other.start()
+        other.join(0.1)
+        assert not found and list(g.points.columns) == ["dist"]
+    other.join(20)
+    assert found[0].distance.tolist() == [5, 4, 3, 2, 1, 0] and not g.points.columns
 
 
 def test_rows_of_an_entry_that_wait():

@@ -365,3 +365,7 @@ def test_integers_beyond_all_types_are_named():
     for column in ("x", "y"):
         with pytest.raises(OverflowError, match=rf"t\.{column}: {2**64} does not fit {column}"):
             t.extend(1, **{column: [2**64]})
+    t.extend(1)
+    for value in (300, -129):
+        with pytest.raises(OverflowError, match=f"t.y: {value} does not fit y: i8"):
+            t.y[0] = value

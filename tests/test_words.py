@@ -76,6 +76,10 @@ def test_rows_that_something_begins_with_are_written_last(rows):
         assert beside.tolist() == [0.5] * len(rows) + [42] * (50 - len(rows))
 
 
+def test_of_no_rows_nothing_is_launched():
+    words.Prepared(None, [(made(0, np.int32), 7)], None).write(None, None)
+
+
 def test_what_does_not_fit_in_one_launch_is_said_to():
     many = [(made(5, np.int32), k) for k in range(words.COMMANDS + 1)]
     assert not words.Prepared(Here(), many, None).fits

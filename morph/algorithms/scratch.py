@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,7 @@ from morph.data.table import Table
 from morph.graph import Graph
 
 SMALL = "a cell"  # what is kept whatever else is
+TURN = "a lock"  # too: whose columns a graph has
 LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with
 Specs = dict[str, tuple[Any, Any]]
 
@@ -36,10 +38,12 @@ class Workspace:
         self.known: list[Any] = []  # what it was prepared for
 
     def __enter__(self) -> list[Any]:
-        again = self.objects is not None
-        for x in self.lent:
-            again = again and x.fits()
+        self.turn = _turn(self.graph)
+        self.turn.acquire()
         try:
+            again = self.objects is not None
+            for x in self.lent:
+                again = again and x.fits()
             if again:
                 self._again()
             else:
@@ -56,9 +60,12 @@ class Workspace:
             self.graph.kept[self.key] = self
 
     def _leave(self) -> None:
-        for x in self.lent:
-            if x.there_now:
-                x.__exit__()
+        try:
+            for x in self.lent:
+                if x.there_now:
+                    x.__exit__()
+        finally:
+            self.turn.release()
 
     def _first(self) -> None:
         for x in self.lent:
@@ -143,8 +150,8 @@ def workspace(
     """
     key = name, starts is None, *points.items(), *(edges or {}).items()
     kept: Workspace | None = graph.kept.pop(key, None)  # nobody else has it meanwhile
-    for other in graph.kept.keys() - {SMALL}:
-        del graph.kept[other]
+    for other in graph.kept.keys() - {SMALL, TURN}:
+        graph.kept.pop(other, None)
     if kept is None:
         kept = Workspace(graph, key, make, {"points": points, "edges": edges or {}}, seed or {})
     kept.starts = starts
@@ -161,8 +168,14 @@ def columns(table: Table, **specs: tuple[Any, Any]) -> Iterator[None]:
     **specs : (dtype, fill)
         By column name.
     """
-    with table.lent(**specs):
+    assert table.graph is not None
+    with _turn(table.graph), table.lent(**specs):
         yield
+
+
+def _turn(graph: Graph) -> Any:
+    """Have other threads wait while one has columns on a graph."""
+    return graph.kept.setdefault(TURN, threading.RLock())
 
 
 def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:

@@ -40,7 +40,10 @@ def compact(
     bool
         Whether any row moved or went.
     """
-    order = order or {}
+    order, chosen = order or {}, list(chosen)
+    for t in chosen:
+        if t.graph is not None:
+            t.graph.kept.clear()  # its lists may hold rows that were truncated since
     keeps: dict[Table, Array] = {}
     maps: dict[Table, Array] = {}
     for t in chosen:

@@ -68,15 +68,20 @@ class Lent:
         """Have columns in memory of their own."""
         table, self.columns, self.records, self.aside = self.table, {}, [], []
         self.gone = table.version, table._fills
-        for name, (dtype, fill) in self.specs.items():
-            if name in table.columns:
-                other = name + "_"
-                while other in table.columns:
-                    other += "_"
-                table.rename(name, other)
-                self.aside.append((other, name))
-            table.add(name, dtype, fill=fill)
-            self.columns[name] = table.columns[name]
+        try:
+            for name, (dtype, fill) in self.specs.items():
+                if name in table.columns:
+                    other = name + "_"
+                    while other in table.columns:
+                        other += "_"
+                    self.aside.append((other, name))
+                    table.rename(name, other)
+                self.columns[name] = None  # from here on whoever has the name is lent
+                table.add(name, dtype, fill=fill)
+                self.columns[name] = table.columns[name]
+        except BaseException:
+            self._remove()
+            raise
         self.there = table.version, None
         names = set(self.columns)
         self.records = [r for r in table._records if names & set(r.names)]
@@ -92,8 +97,14 @@ class Lent:
             table._fills = self.gone[1]
             renew(table, self.gone[0])
             return
-        for name in self.columns:
+        self._remove()
+
+    def _remove(self) -> None:
+        """Take the columns out of the table, as far as they are there."""
+        table = self.table
+        for name in self.columns.keys() & table.columns.keys():
             table.drop(name)
         for other, name in self.aside:
-            table.rename(other, name)
+            if other in table.columns:
+                table.rename(other, name)
         self.columns, self.records = {}, []

@@ -416,8 +416,9 @@ class Store:
         """
         array = column.array if array is None else array
         if type(value) is int and self._words is self.meta and not column.ref:
-            if column.dtype.kind in "iu" or (column.dtype.kind == "f" and abs(value) < 1 << 15):
-                array[key] = value  # NumPy checks the range of integers
+            kind, most = column.dtype.kind, 1 << min(8 * column.dtype.itemsize - 1, 63)
+            if (kind in "iu" and 0 <= value < most) or (kind == "f" and abs(value) < 1 << 15):
+                array[key] = value
                 return
         a = converted(self, column, value)
         if self.device.kind == "cuda" and a.ndim == 0 and is_host(a) and array.ndim == 1:

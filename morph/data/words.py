@@ -283,4 +283,5 @@ class Prepared:
                     c.commands[c.n] = at + row * array.strides[0], row, 0, size | SPOT | c.at << 32
                     c.n += 1
                 c.at += 1
-        self.on.start(c)
+        if c.n:  # else all of it is of no rows
+            self.on.start(c)

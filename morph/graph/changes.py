@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from morph.data.device import Array, is_host
-from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
+from morph.data.store import CAPACITY, COMMITTED, COUNT, HEAD, TAIL
 from morph.data.table import Table
 from morph.graph import direct
 from morph.graph.batch import Applied, Batch
@@ -196,6 +196,7 @@ def _insert(
         if again.size:
             edges.hidden("dead")[again] = 1
         edges.words[:] = before
+        edges.words[CAPACITY] = edges.capacity
         edges.settle()
 
     undo.append(put_back)
@@ -212,8 +213,9 @@ def _bury(table: Table, ids: Array, undo: list[Any]) -> None:
     dead, ring = table.hidden("dead"), table.hidden("free")
 
     def put_back() -> None:
-        dead[ids] = 0
+        table.hidden("dead")[ids] = 0  # which is another array if it was resized meanwhile
         table.words[:] = before
+        table.words[CAPACITY] = table.capacity
         table.settle()
 
     undo.append(put_back)

@@ -17,7 +17,7 @@ import numpy as np
 from morph.data.column import Column, ColumnView
 from morph.data.device import Array, is_host
 from morph.data.dtypes import ID_LIMIT
-from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
+from morph.data.store import CAPACITY, COMMITTED, COUNT, HEAD, TAIL
 from morph.graph.batch import GONE, INSERTED, NAMED, Applied, none
 from morph.graph.loose import weight_of
 from morph.graph.named import first_mentions, module_of, take
@@ -312,12 +312,13 @@ def _put_back(
     """Undo what has been done of a batch, if anything: the table of edges is as it was."""
     edges, index, xp = g.edges, g._adjacency, g.device.xp
     edges.words[:] = before
+    edges.words[CAPACITY] = edges.capacity
     edges.settle()
     if index.began():
         total = sum(counts) * (1 + (back is not None))
         edge, fate = (table.columns[c].array[:total] for c in ("edge", "fate"))
         gone, named, come = (edge[xp.flatnonzero(fate == w)] for w in (GONE, NAMED, INSERTED))
-        if named.size:
+        if named.size and "weight" in edges.columns:
             pick = xp.flatnonzero(fate == NAMED)
             edges.columns["weight"].array[named] = table.columns["weight"].array[pick]
         if gone.size:

@@ -156,7 +156,9 @@ class Journal:
         at = self._file.seek(0, os.SEEK_END)
         try:
             _append(self._file, entry)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, OSError) and error.errno:
+                error.filename = os.fspath(self.log)
             try:
                 self._file.truncate(at)
                 sync(self._file)
@@ -227,7 +229,7 @@ class Journal:
             if told is not None:
                 told(done)
         rest = data[end:]
-        if bytes(rest[:8]).strip(b"\0") and not BATCH.startswith(bytes(rest[:8])):
+        if not BATCH.startswith(bytes(rest[:8]).rstrip(b"\0")):
             what = f"no batch begins at byte {end}: it is damaged, or of another program"
             raise FormatError(self.log, None, what)
         if begins(rest[8:], BATCH):  # a crash cuts the last batch short, and no other

@@ -116,7 +116,7 @@ def read_npz(path: StrPath, archive: IO[bytes]) -> EdgeArrays:
     except Exception as error:  # of a damaged archive NumPy complains in many ways
         raise FormatError(path, None, f"no sparse matrix as SciPy saves it: {error}") from error
     del part
-    if not len(src) == len(dst) == len(weight):
+    if not (src.ndim == dst.ndim == weight.ndim == 1 and len(src) == len(dst) == len(weight)):
         raise FormatError(path, None, "rows, columns and values differ in number")
     for ids in (src, dst):
         if ids.dtype.kind not in "iu" or (len(ids) and not 0 <= ids.min() <= ids.max() < rows):

@@ -306,8 +306,8 @@ def write_metis(edges: EdgeArrays) -> Iterator[bytes]:
     found = _fault(src, dst, weight)
     if found is not None:
         raise ValueError(f"a .graph file cannot hold this: {found[1]} (counted from 1)")
-    leads = [edges.points[name].reshape(edges.n, -1) for name in ("size", "weight")
-             if name in edges.points]  # fmt: skip
+    given = [edges.points[name] for name in ("size", "weight") if name in edges.points]
+    leads = [a[:, None] if a.ndim == 1 else a for a in given]
     lead = np.concatenate(leads, axis=1) if leads else np.empty((edges.n, 0), np.int64)
     fmt = 100 * ("size" in edges.points) + 10 * ("weight" in edges.points) + (weight is not None)
     header = b"%d %d" % (edges.n, len(dst) // 2)
