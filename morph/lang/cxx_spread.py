@@ -456,6 +456,7 @@ def _sweeps(e: Emission, s: ir.Foreach, spread: Spread) -> list[str]:
     sums = spread.pure and spread.whole and s.balance == "auto" and k.where is None
     if not (row and sums):
         return ["    static constexpr bool SWEEPS = false, REPLAYS = true;"]
+    e.sweeps.add(s.kernel)
     fails = any(isinstance(n, ir.Reserve | ir.LocalAdd) for n in e.step_nodes(s))
     replays = "true" if fails else "false"  # whether items may have to be run again, one by one
     return [
@@ -468,8 +469,7 @@ def _entries(e: Emission, s: ir.Foreach, spread: Spread) -> str:
     """How many entries item ``i`` has, as far as that is known before it runs."""
     loop = spread.loop
     if isinstance(loop, ir.ForRows):
-        begin, end = e.names.extent(loop.slot)
-        return f"{end} - {begin}"
+        return " - ".join(reversed(e.names.extent(loop.slot)))
     item = _item(e, s, loop)
     return f"degree({_offset(loop)}, {item})" if item else "0"
 
