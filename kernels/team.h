@@ -1,6 +1,6 @@
 // The team: all threads of a launch, their barrier, and how they share out a range of items.
 //
-// Invariant of the barrier: one word, whose low 30 bits count the arrivals and are 0 between barriers,
+// Invariant of the barrier: one word, whose middle bits count the arrivals and are 0 between barriers,
 // and whose sign flips when all are released; so it needs no reset, whatever the size of the team.
 // Between `arrive` and `depart` the master alone runs: nobody is before the barrier, nobody after it.
 // What it stores there can be read by all until they arrive at the next barrier; one bit that it tells
@@ -9,7 +9,8 @@
 // One block of a GPU has a barrier of its own, and leaves that word alone.
 
 enum : u32 { RELEASED = 0x80000000u };  // the sign
-enum : u32 { TOLD = 0x40000000u };      // what the master told
+enum : u32 { TOLD = 1u };               // what the master told; below the count, where no borrow gets
+enum : u32 { ARRIVAL = 2u };
 
 struct Team {
     i32 thread, threads;
@@ -178,8 +179,8 @@ template <class A> MORPH_FN bool arrive(const A& a, Team& t) {
     } else if (speaks(t) && members(t) == 1) {
         t.master = true;
     } else if (speaks(t)) {
-        t.sense = add_release(a.barrier, 1);
-        t.master = (t.sense & ~(RELEASED | TOLD)) == u32(members(t) - 1);
+        t.sense = add_release(a.barrier, ARRIVAL);
+        t.master = (t.sense & ~(RELEASED | TOLD)) == ARRIVAL * u32(members(t) - 1);
     }
     return t.master;
 }
@@ -193,7 +194,7 @@ template <class A> MORPH_FN void depart(const A& a, Team& t) {
     if (members(t) == 1) {
     } else if (t.master) {
         u32 released = (t.sense & RELEASED) ^ RELEASED;
-        add_release(a.barrier, (t.told ? released | TOLD : released) - (t.sense + 1));
+        add_release(a.barrier, (t.told ? released | TOLD : released) - (t.sense + ARRIVAL));
     } else if (speaks(t)) {
         t.told = await_release(a, t);
     }
@@ -210,9 +211,9 @@ template <class A> MORPH_FN void barrier(const A& a, Team& t) {
     add_totals(a);
     gather_block();
     if (members(t) > 1 && speaks(t)) {
-        // the last arrival flips the sign, by a carry through all bits below it: what was told has to go
-        u32 release = RELEASED - (t.told ? TOLD : 0) - u32(members(t) - 1);
-        t.sense = add_release(a.barrier, leads(t) ? release : 1);
+        // the last arrival flips the sign, by a carry through the count; some may have yet to read what was told
+        u32 release = RELEASED - ARRIVAL * u32(members(t) - 1);
+        t.sense = add_release(a.barrier, leads(t) ? release : ARRIVAL);
         await_release(a, t);
     }
     t.looked = t.took = t.told = false;

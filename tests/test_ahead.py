@@ -281,6 +281,44 @@ def test_items_that_are_not_where_entries_lead(target):
         assert "AHEAD = true" in hops.source() and "ROWS_AHEAD = false" in hops.source()
 
 
+@morph.kernel
+def hop_and_step(p, following):
+    t = p.beyond  # which the loop calls its own, too
+    if atomic_min(t.dist, 1) > 1:
+        following.add(t)
+    for t in p.outnbrs:
+        if atomic_min(t.dist, 1) > 1:
+            following.add(t)
+
+
+@morph.program
+def reach(current, following):
+    while not current.empty:
+        morph.foreach(current, hop_and_step, following, ahead=following)
+        current, following = following, current
+        following.clear()
+
+
+def test_items_added_before_the_loop(target):
+    """Nor are the rows of these."""
+
+    def run():
+        n = 60
+        g = graph(target, (n, [(k, k + 1) for k in range(0, n, 2)]))
+        g.points.add("dist", i64, fill=FAR)
+        g.points.add("beyond", morph.Ref("points"))
+        g.points.beyond[:] = (np.arange(n) + 1) % n
+        lists = [morph.Collection(g.points, capacity=4 * n) for _ in range(2)]
+        lists[0].add(0)
+        reach(*lists)
+        return host(g.points.dist).tolist()
+
+    for found in everywhere(target, run):
+        assert found == [1] * 60
+    if target == "cpu":
+        assert "AHEAD = true" in reach.source() and "ROWS_AHEAD = false" in reach.source()
+
+
 # --- where nothing runs ahead, or nothing may ----------------------------------------------------
 
 

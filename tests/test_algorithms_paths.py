@@ -176,6 +176,15 @@ def test_zero_weights_make_no_circle_of_predecessors(target):
     assert host(morph.sssp(g, predecessors=True).predecessor).tolist() == [-1, 0, 1, 2]
 
 
+@pytest.mark.parametrize("weight", [np.array([1, FAR]), np.array([1, np.inf])])
+def test_points_that_are_not_reached_have_no_predecessor(target, weight):
+    """Though an edge leads there, whose length is what they are told to be away."""
+    g = morph.Graph.from_edges([0, 0], [1, 2], weight=weight, device=target)
+    found = morph.sssp(g, cutoff=9, predecessors=True)
+    assert host(found.distance).tolist() == [0, *weight]
+    assert host(found.predecessor).tolist() == [-1, 0, -1]
+
+
 def test_points_and_edges_that_were_deleted(target):
     g = morph.Graph.from_edges([0, 1, 0, 2], [1, 3, 2, 3], weight=[1, 1, 4, 4], device=target)
 

@@ -457,3 +457,24 @@ def test_meshes_are_flipped_to_the_one_delaunay_triangulation(target, seed):
     found = everywhere(target, run)
     assert all(shape == found[0] for shape in found)
     assert found[0] != sorted(tuple(sorted(t)) for t in corner.tolist())
+
+
+@morph.kernel
+def bit_of_edge(p):
+    for e in p.outedges:
+        if e.open and p.bits[e.id] == 1:
+            p.found = e.id
+            break
+
+
+def test_an_edge_behind_the_first_may_be_no_index(target):
+    """So it is not asked of together with those before it."""
+    g = graph(target, 4, [(0, 1), (0, 2), (0, 3), (0, 0)])
+    g.points.add("bits", morph.vec(np.int32, 2))
+    g.points.add("found", i64, fill=-1)
+    g.edges.add("open", bool_, fill=True)
+    g.points[0].bits = [0, 1]
+    morph.foreach(g.points, bit_of_edge, where=lambda p: p.id == 0)
+    assert host(g.points.found).tolist() == [1, -1, -1, -1]
+    if target == "cpu":
+        assert "find_first(" not in bit_of_edge.source()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from targets import everywhere, host, tries
 
 import morph
 from morph import Collection, Graph, foreach, kernel, testing
+from morph.lang.emit import prelude
 from morph.lang.errors import LanguageError
 from morph.prelude import i32, i64, single
 
@@ -154,3 +156,17 @@ def test_more_items_than_threads_are_refused():
     with pytest.raises(ValueError, match="10000000 items together, but cuda:0 runs"):
         foreach(t, lone, t, together=True)
     assert not host(t.x).any()
+
+
+def test_what_was_told_can_be_read_late():
+    """A GPU's first block may be at the next barrier before others have read what the last told."""
+    bits = {x: int(y, 0) for x, y in re.findall(r"enum : u32 { (\w+) = (\w+)u };", prelude())}
+    (release,) = re.findall(r"u32 release = (.+);", prelude())
+    for n in (2, 3, 264):
+        for word in (0, bits["TOLD"], bits["RELEASED"], bits["RELEASED"] | bits["TOLD"]):
+            names = {"u32": int, "members": lambda t, n=n: n, "t": None, **bits}
+            now = (word + eval(release, names)) % 2**32
+            for _ in range(n - 1):
+                assert (now ^ word) & (bits["TOLD"] | bits["RELEASED"]) == 0
+                now = (now + bits["ARRIVAL"]) % 2**32
+            assert now == word ^ bits["RELEASED"]

@@ -356,7 +356,7 @@ def _predecessors(graph: Graph, starts: Any, far: Any) -> Any:
             now, then = Collection(points), Collection(points)
             now.extend(xp.flatnonzero((found != NONE) & (dist < far)))
             attach_equals(graph, now, then)
-        return xp.where(found == NONE, -1, found)
+        return xp.where((found == NONE) | (dist == far), -1, found)  # a sum may be `far`
 
 
 def _widened(xp: Any, dist: Any) -> Any:

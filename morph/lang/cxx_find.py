@@ -31,7 +31,9 @@ def sought(s: ir.ForEdges) -> ir.If | None:
     rows = [n.row for n in places]  # these are there, whoever asks
     asks = any(isinstance(r, ir.Var) and r.name in (s.edge, s.var) for r in rows)
     calm = all(isinstance(n, PURE) for n in nodes) and all(isinstance(r, ir.Var) for r in rows)
-    calm = calm and not any(isinstance(n, ir.Load) for p in places for n in ir.walk(p.index))
+    parts = [n for p in places for n in ir.walk(p.index)]  # an edge behind may be no index
+    calm = calm and not any(isinstance(n, ir.Load) for n in parts)
+    calm = calm and not any(isinstance(n, ir.Var) and n.name in (s.edge, s.var) for n in parts)
     inner = any(isinstance(n, ir.Break | ir.Continue) for n in ir.walk(test.then[:-1]))
     return test if ends and asks and calm and not inner else None
 

@@ -172,12 +172,12 @@ def _own(e: Emission, kernel: str, column: tuple[str, str], row: str, first: lis
         if isinstance(n, ir.Load | ir.Write | ir.Atomic | ir.LockPlace)
         and (n.place.slot, n.place.column) == column
     ]
-    before = {id(n) for n in first}
+    before, inside = ({id(n) for n in x} for x in (first, ir.walk(e.spreads[kernel].entry)))
     return all(
         isinstance(n.place.row, ir.Var)
         and n.place.row.name == row
         and (isinstance(n, ir.Load) and id(n) in before)
-        | (isinstance(n, ir.Write) and id(n) not in before)
+        | (isinstance(n, ir.Write) and id(n) in inside - before)
         for n in at
     )
 
@@ -400,17 +400,17 @@ def _room_ahead(e: Emission, s: ir.Foreach) -> list[str]:
 def _rows_ahead(e: Emission, s: ir.Foreach) -> list[str]:
     """Where the row of an item lies that an entry adds, if that is known as soon as it leads there.
 
-    Whatever is added is where the entry leads, and an item goes through its own row.
+    Whatever is added is where an entry leads, and an item goes through its own row.
     """
     k, loop = e.kernels[s.kernel], e.spreads[s.kernel].loop
-    adds = [
-        n for n in ir.walk(k.body) if isinstance(n, ir.Add) and k.ahead and n.slot == k.ahead[0]
-    ]
+    then = e.ahead[k.name][0]
+    adds = [n for n in ir.walk(k.body) if isinstance(n, ir.Add) and n.slot == then]
     items = [dict(n.values)["item"] for n in adds]
     if not (
         isinstance(loop, ir.ForEdges)
         and loop.start is None
         and loop.var not in given_a_value(loop.body)
+        and {id(n) for n in adds} <= {id(n) for n in ir.walk(loop.body)}  # not before the loop
         and all(isinstance(x, ir.Var) and x.name == loop.var for x in items)
         and (s.slot, "item") in e.standing[k.name]
         and _is_item(k, s.slot, loop.point)
@@ -456,6 +456,7 @@ def _sweeps(e: Emission, s: ir.Foreach, spread: Spread) -> list[str]:
     sums = spread.pure and spread.whole and s.balance == "auto" and k.where is None
     if not (row and sums):
         return ["    static constexpr bool SWEEPS = false, REPLAYS = true;"]
+    e.sweeps.add(s.kernel)
     fails = any(isinstance(n, ir.Reserve | ir.LocalAdd) for n in e.step_nodes(s))
     replays = "true" if fails else "false"  # whether items may have to be run again, one by one
     return [
@@ -468,8 +469,7 @@ def _entries(e: Emission, s: ir.Foreach, spread: Spread) -> str:
     """How many entries item ``i`` has, as far as that is known before it runs."""
     loop = spread.loop
     if isinstance(loop, ir.ForRows):
-        begin, end = e.names.extent(loop.slot)
-        return f"{end} - {begin}"
+        return " - ".join(reversed(e.names.extent(loop.slot)))
     item = _item(e, s, loop)
     return f"degree({_offset(loop)}, {item})" if item else "0"
 

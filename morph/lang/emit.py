@@ -112,6 +112,7 @@ class Emission:
         self.locks = bool(self.names.reborn) or any(isinstance(n, ir.Lock) for n in nodes)
         self.moving = moving(unit, self.reached)
         self.ends: set[str] = set()  # steps whose barrier has a part for the master
+        self.sweeps: set[str] = set()  # kernels of steps that do: see sweep.h
         self.lines: list[str] = []
 
     def reached(self, name: str) -> tuple[ir.Func, ...]:
@@ -403,7 +404,7 @@ class Emission:
         local = any(isinstance(n, ir.MakeLocal) for n in ir.walk(self.unit.funcs))
         if self.claims or self.ahead or local or not self.spreads:
             return FEW
-        if not any("SWEEPS = true" in x for x in self.lines):
+        if not self.sweeps:
             return MANY
         loads = [n.type for s in self.spreads.values() if s.pure for n in ir.walk(s.entry)
                  if isinstance(n, ir.Load)]  # fmt: skip
