@@ -130,8 +130,7 @@ template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& 
         more = rows == 32 && __shfl_sync(ALL_LANES, next, 31) < to && i + 32 < last;
     }
     if (lane_id() == 0) sums_before[warp] = before;  // the first lane had that row
-    arrive(a, t);  // not `barrier`: that asks what was told at the last one, which may be another launch's
-    depart(a, t);
+    barrier(a, t);
     u32 those = __ballot_sync(ALL_LANES, waits);
     if (!those) return;
     next = __shfl_sync(ALL_LANES, next, __ffs(those) - 1);
