@@ -106,7 +106,7 @@ MORPH_FN void run_turn(const A& a, R& t, const Step& s, I& it, const Ahead::Row*
     i32 most = __reduce_max_sync(ALL_LANES, part.size), rounds = (most + lanes - 1) >> bits;
     if (rounds > UNDER_WAY || most > MOST) {
         open(UNDER_WAY);
-        return tile(a, t, s, it, open_turn(a, s, it, size), size, by);
+        return tile(a, t, s, it, open_turn(a, s, it, size), by);
     }
     typename Step::Reach next[UNDER_WAY]{};
     part.begin += first, part.size -= first;  // this lane's first entry, and how many there are from it on
@@ -166,7 +166,7 @@ MORPH_FN void run_queue(const A& a, R& t, const Step& s, I& it, i64 queue, i32 d
             run_turn(a, t, s, next, Ahead::rows(turn ^ 1), n, by, open);
         } else {
             open(1);
-            tile(a, t, s, next, open_turn(a, s, next, n), n, by);
+            tile(a, t, s, next, open_turn(a, s, next, n), by);
         }
         failed |= __any_sync(ALL_LANES, next.failed | by.it.failed);
         n = added.size();
@@ -180,7 +180,7 @@ MORPH_FN void run_ahead(const A& a, R& t, const Step& s, I& it, bool mine, i32 s
     Queues<A, R, Step> queues(a, t, s, last, number);
     i32 depth = size <= AHEAD_MOST ? queues.depth : 0;
     bearer(by, it).ahead.open(queues.first, 0, depth ? AHEAD_ROOM : 0);
-    tile(a, t, s, it, mine && open(a, t, s, it), size, by);
+    tile(a, t, s, it, mine && open(a, t, s, it), by);
     run_queue(a, t, s, it, queues.first, depth, __any_sync(ALL_LANES, it.failed | by.it.failed), by);
 }
 

@@ -107,9 +107,9 @@ MORPH_FN void lead_on(const A& a, const Step& s, I& it, const Reach& reached, bo
     it.ahead.to = reached.end;
 }
 
-// Runs the items of a warp's first `size` lanes: those that have one that passed are `here`.
+// Runs the items of a warp's lanes: those that have one that passed are `here`.
 template <class A, class R, class Step, class I>
-MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, i32 size, Runner<Step>& by) {
+MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, Runner<Step>& by) {
     Entries row;
     typename Step::Live live{};
     typename Step::Rest rest{};
@@ -180,7 +180,7 @@ MORPH_FN void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) 
         } else if constexpr (Step::AHEAD) {
             run_ahead(a, t, s, it, mine, size, last, (base - first) / size, by);
         } else {
-            tile(a, t, s, it, mine && open(a, t, s, it), size, by);
+            tile(a, t, s, it, mine && open(a, t, s, it), by);
         }
     }
     by.end(a, s);

@@ -92,7 +92,7 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
             I it(a, t, base + queue[here ? k + lane : 0]);
             if (here) s.find(a, it);
             if constexpr (Step::SPREADS) {
-                if (!by.it.failed) tile(a, t, s, it, here, 32, by);
+                if (!by.it.failed) tile(a, t, s, it, here, by);
                 else if (here) leave(a.status, a.pending, it);
             } else if (here) {
                 s.run(a, it);
