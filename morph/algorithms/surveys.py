@@ -179,6 +179,8 @@ def sweep(longest: int, turn: int, kind: Any, far_ahead: int) -> Any:
             after[s] = rest
             rest *= toward[s]
         before, far = f32(1), False
+        if short.ahead > 0:  # once one is known to have strayed, no other need be judged
+            far = moving.raised  # on a GPU all would ask one word
         for s in range(short.width):
             if at[s] >= 0:
                 negated = held[s] >> 31
