@@ -362,7 +362,8 @@ class _Loop:
         )
         if any(f.cpp is not None for f in called):
             return False
-        return not any(isinstance(n, (*ir.EFFECTS, ir.Write)) for n in self._below())
+        below = (n for n in self._below() if not isinstance(n, ir.Prefetch))
+        return not any(isinstance(n, (*ir.EFFECTS, ir.Write)) for n in below)
 
     def _shared(self, *exprs: ir.Expr | None) -> bool:
         """Whether an expression is the same for all entries, columns aside."""
