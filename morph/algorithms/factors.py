@@ -289,7 +289,7 @@ def reduced(f: Factors, into: Factors) -> None:
     foreach(g.clauses, measure, g)
     with device.active():
         free = g.points.value.array < 0
-        g.points.fresh[:] = xp.where(free, xp.cumsum(free, dtype=np.int32) - 1, -1)
+        g.points.fresh[:] = xp.where(free, xp.cumsum(free, dtype=np.int32) - 1, np.int32(-1))
         names = g.points.origin.array[free]
         length = g.clauses.length.array
         width = int(length.max()) if length.size else 0

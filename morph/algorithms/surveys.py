@@ -211,6 +211,8 @@ def sweep(longest: int, turn: int, kind: Any, far_ahead: int) -> Any:
                 product *= toward
             s += 1
         far, s = False, 0
+        if short.ahead > 0:
+            far = moving.raised
         while s < len(g.slots) and c.id < g.slots[s].count:
             e = g.entries[g.slots[s].first + c.id]
             held, sums = e.message, read(e.variable)
