@@ -185,6 +185,8 @@ MORPH_NATIVE_WORD(u64)
 MORPH_FN void raise_flag(i32* flag) {
     if (!load(flag)) store(flag, 1);
 }
+// What another item has done is seen some time, at the latest behind the next barrier.
+MORPH_FN bool is_raised(const i32* flag) { return load(flag) != 0; }
 
 #define MORPH_ATOMIC_AT(NAME, OP, PLACE)                                                    \
     template <class T> MORPH_FN T NAME(PLACE p, Value<T> v) { return fetch(OP(), p, T(v)); } \

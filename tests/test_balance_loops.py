@@ -13,6 +13,8 @@ from morph.lang import emit
 from morph.lang.spread import CHOICES
 from morph.prelude import atomic_add, i32, i64
 
+UP = morph.Flag("cpu")
+
 
 def text(kernel, choice="auto"):
     g = graph("cpu", STAR, x=i64, y=i64)
@@ -164,7 +166,21 @@ def two_ways(p):
     p.y = n
 
 
-@pytest.mark.parametrize("kernel", [simple, marks, branches, goes_on])
+@morph.kernel
+def raises(p):
+    for t in p.outnbrs:
+        if not UP.raised:
+            atomic_add(t.x, 1)
+            UP.set()
+
+
+@morph.kernel
+def tells_what_it_saw(p):
+    for t in p.outnbrs:
+        t.y = i64(UP.raised)
+
+
+@pytest.mark.parametrize("kernel", [simple, marks, branches, goes_on, raises])
 def test_loops_that_are_shared(kernel):
     assert "SPREADS = true" in text(kernel)
 
@@ -173,7 +189,7 @@ def test_loops_that_are_shared(kernel):
     "kernel",
     [
         breaks, returns, counts, last_wins, reads_its_own, asks_in_between, from_behind, calls,
-        hands_on, hands_on_what_it_binds, asks_for_a_sum, two_ways,
+        hands_on, hands_on_what_it_binds, asks_for_a_sum, two_ways, tells_what_it_saw,
     ],
 )  # fmt: skip
 def test_loops_whose_order_counts(kernel):

@@ -337,16 +337,27 @@ def turns(p, all):
     all[0].n = 1
 
 
+@morph.kernel
+def turns_by_flag(p, all, seen):
+    mine = i64(seen.raised)
+    total = i64(0)
+    for _ in p.outnbrs:
+        total += mine
+    p.total = total
+    seen.set()
+
+
 def test_a_row_is_not_shared_where_its_head_reads_what_other_tails_write(target):
     """All entries of an item have what its head has read once, whoever runs them."""
     g = graph(target, (9, [(0, k % 9) for k in range(90)]))
     g.points.add("total", i64)
     all = morph.Table("all", g.device, n=i64)
     all.extend(1)
-    morph.foreach(g.points, turns, all)
-    assert host(g.points.total).tolist() in ([0] + [0] * 8, [90] + [0] * 8)
-    if target != "python":
-        assert "SWEEPS = false" in turns.source()
+    for kernel, *more in ((turns,), (turns_by_flag, morph.Flag(g))):
+        morph.foreach(g.points, kernel, all, *more)
+        assert host(g.points.total).tolist() in ([0] + [0] * 8, [90] + [0] * 8)
+        if target != "python":
+            assert "SWEEPS = false" in kernel.source()
 
 
 @morph.kernel

@@ -143,6 +143,7 @@ def test_algorithms(units, monkeypatch):
         found = morph.survey.backtrack(formula, max_rounds=4, fraction=0.4, tolerance=0.2)
         assert found.rollbacks and any(r.released for r in found.rounds)
         morph.survey.reinforce(morph.generate.random_ksat(3, 40, 3, seed=1))
+    assert any("is_raised(" in c.text for c in units)
     compile_all(units, {x.__name__ for m in modules() for x in launched(vars(m)).values()})
 
 

@@ -1,4 +1,4 @@
-"""What items share: atomics, single, collections, sets, flags, reductions; on every target."""
+"""What items share: atomics, single, collections, sets, reductions; on every target."""
 
 from __future__ import annotations
 
@@ -316,7 +316,7 @@ def test_guard_and_priority(target, edges, data):
     everywhere(target, run)
 
 
-# --- collections, sets, flags --------------------------------------------------------------------
+# --- collections, sets ---------------------------------------------------------------------------
 
 
 @morph.kernel
@@ -431,27 +431,6 @@ def test_sets(target, edges):
         sets.reset()
         morph.foreach(g.points, find, sets)
         assert host(g.points.root).tolist() == list(range(n))
-
-    everywhere(target, run)
-
-
-@morph.kernel
-def signal(r, up, down):
-    if r.x > 0:
-        up.set()
-    if r.x < 0:
-        down.clear()
-
-
-@tries(8)
-@given(st.lists(st.integers(-1, 1), min_size=1, max_size=9))
-def test_flags(target, xs):
-    def run():
-        t, up, down = table(target, x=np.array(xs)), morph.Flag(target), morph.Flag(target)
-        down.set()
-        morph.foreach(t, signal, up, down)
-        assert (up.take(), bool(down)) == (1 in xs, -1 not in xs)
-        assert not up.take()
 
     everywhere(target, run)
 

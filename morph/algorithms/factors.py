@@ -22,11 +22,12 @@ from morph.data.dtypes import Ref, vec
 from morph.formula import Formula
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel
-from morph.prelude import atomic_add, f32, i32, i64, log2, u32
+from morph.prelude import atomic_add, f32, i32, i64, log2, prefetch, u32
 
 CERTAIN = 22  # bits: what is less likely than 2 ** -22 counts as impossible
 LARGEST_SCALE, LEAST_SCALE = 20, 16  # of messages: log2 of the units in one bit
 BINS = 4096  # of the biases
+AHEAD = 16  # clauses: a CPU waits for what it reads of variables unless that is on its way
 
 
 class Contradiction(Exception):
@@ -46,12 +47,15 @@ class Factors:
     turn : int
         Which of three columns holds the sums of messages, by sign: ``sums_a``, ``sums_b``,
         ``sums_c``.
+    ahead : int
+        How many clauses before their turn variables are fetched; 0 on a GPU.
     """
 
     def __init__(self, device: Device, scale: int, sums: Any) -> None:
         self.graph = g = Graph(device)
         self.scale, self.sums = scale, sums
         self.turn = 0
+        self.ahead = AHEAD if device.kind == "cpu" else 0
         # flags that stay: a launch is known by the objects that it is given
         self.moving, self.fixed, self.broken = (Flag(device) for _ in range(3))
         for name in ("sums_a", "sums_b", "sums_c"):
@@ -96,8 +100,13 @@ def mixed(a, b, seed):
 
 
 @kernel
-def begin(c, g, seed, scale):
+def begin(c, g, seed, scale, ahead):
     """Give a clause's messages their first value, the survey being uniform at random."""
+    s = 0
+    if ahead > 0:
+        while s < len(g.slots) and c.id + ahead < g.slots[s].count:
+            prefetch(g.entries[g.slots[s].first + c.id + ahead].variable.sums_a)
+            s += 1
     s = 0
     while s < len(g.slots) and c.id < g.slots[s].count:
         e = g.entries[g.slots[s].first + c.id]
@@ -129,22 +138,35 @@ def measure(c, g):
 
 
 @kernel
-def move(c, g, old):
+def move(c, g, old, ahead):
     """Take over what is left of a clause, and sum up its messages."""
+    if ahead > 0:
+        s = 0
+        if c.id + 2 * ahead < len(g.clauses):  # where a literal goes to, which is asked first
+            far = g.clauses[c.id + 2 * ahead].source
+            while s < len(old.slots) and far < old.slots[s].count:
+                prefetch(old.entries[old.slots[s].first + far].variable.fresh)
+                s += 1
+        s = 0
+        if c.id + ahead < len(g.clauses):
+            near = g.clauses[c.id + ahead].source
+            while s < len(old.slots) and near < old.slots[s].count:
+                fresh = old.entries[old.slots[s].first + near].variable.fresh
+                if fresh >= 0:
+                    prefetch(g.points[fresh].sums_a)
+                s += 1
     was = old.clauses[c.source]
     c.origin = was.origin
     k, s = 0, 0
     while s < len(old.slots) and was.id < old.slots[s].count:
         e = old.entries[old.slots[s].first + was.id]
-        v = e.variable
-        if v.value < 0:
+        fresh, message = e.variable.fresh, e.message
+        if fresh >= 0:
             to = g.entries[g.slots[k].first + c.id]
-            to.variable = g.points[v.fresh]
-            to.message = e.message
-            if e.message < 0:
-                atomic_add(g.points[v.fresh].sums_a[1], ~e.message)
-            else:
-                atomic_add(g.points[v.fresh].sums_a[0], e.message)
+            to.variable = g.points[fresh]
+            to.message = message
+            negated = message >> 31
+            atomic_add(g.points[fresh].sums_a[-negated], message ^ negated)
             k += 1
         s += 1
 
@@ -179,8 +201,10 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
         counts = _slot_counts(device, lengths[order], width)
         rank = xp.zeros(m, np.int64)
         rank[order] = xp.arange(order.size)
-        slot = xp.arange(clause.size) - starts[clause]
-        place = xp.asarray(np.cumsum([0, *counts[:-1]], dtype=np.int64))[slot] + rank[clause]
+        slot = xp.arange(clause.size)
+        slot -= starts[clause]
+        place = xp.asarray(np.cumsum([0, *counts[:-1]], dtype=np.int64))[slot]
+        place += rank[clause]
         degree = int(xp.bincount(code, minlength=1).max()) if code.size else 1
         scale, sums = _scale(degree)
         f = Factors(device, scale, sums)
@@ -188,14 +212,12 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
         g = f.graph
         g.points.origin[:] = xp.arange(n, dtype=np.int32)
         g.clauses.origin[:] = order.astype(np.int32)
-        variable = xp.empty(clause.size, np.int32)
-        message = xp.empty(clause.size, np.int32)
-        variable[place] = (code >> 1).astype(np.int32)
-        message[place] = -(code & 1).astype(np.int32)
-        g.entries.variable[:] = variable
-        g.entries.message[:] = message
+        placed = xp.empty(clause.size, np.int32)
+        placed[place] = code.astype(np.int32)
+        g.entries.variable[:] = placed >> 1
+        g.entries.message[:] = -(placed & 1)
     if seed is not None:
-        foreach(g.clauses, begin, g, np.uint32(seed % 2**32), np.float32(f.scale))
+        foreach(g.clauses, begin, g, np.uint32(seed % 2**32), np.float32(f.scale), f.ahead)
     return f
 
 
@@ -208,8 +230,9 @@ def _cleaned(formula: Formula, device: Device) -> tuple[Any, Any, int]:
     clause = _owners(xp, offsets, literals.size)
     literals = literals.astype(np.int64)
     code = 2 * (xp.abs(literals) - 1) + (literals < 0)
-    key = xp.sort(clause * (2 * max(n, 1)) + code)
-    clause, code = key // (2 * max(n, 1)), key % (2 * max(n, 1))
+    bits = (2 * n).bit_length()
+    key = xp.sort(clause << bits | code)
+    clause, code = key >> bits, key & (1 << bits) - 1
     if key.size:
         kept = xp.ones(key.size, bool)
         kept[1:] = key[1:] != key[:-1]
@@ -232,7 +255,17 @@ def _owners(xp: Any, offsets: Any, size: int) -> Any:
 
 
 def _stable_order(xp: Any, key: Any) -> Any:
-    return xp.argsort(key, kind="stable") if xp is np else xp.argsort(key)  # CuPy's is stable
+    """What sorts keys of 0 or more, equal ones as they come."""
+    if xp is not np:
+        return xp.argsort(key)  # CuPy's is stable
+    bits = int(key.size).bit_length()
+    if not key.size or int(key.max()).bit_length() + bits > 63:
+        return xp.argsort(key, kind="stable")
+    packed = key.astype(np.int64) << bits
+    packed |= xp.arange(key.size)
+    packed.sort()  # twice as fast
+    packed &= (1 << bits) - 1
+    return packed
 
 
 def _slot_counts(device: Device, lengths: Any, width: int) -> list[int]:
@@ -256,8 +289,7 @@ def reduced(f: Factors, into: Factors) -> None:
     foreach(g.clauses, measure, g)
     with device.active():
         free = g.points.value.array < 0
-        place = xp.cumsum(free, dtype=np.int32) - 1
-        g.points.fresh[:] = place
+        g.points.fresh[:] = xp.where(free, xp.cumsum(free, dtype=np.int32) - 1, np.int32(-1))
         names = g.points.origin.array[free]
         length = g.clauses.length.array
         width = int(length.max()) if length.size else 0
@@ -268,12 +300,12 @@ def reduced(f: Factors, into: Factors) -> None:
             counts = [int(x) for x in sizes]
         else:
             order = xp.flatnonzero(length > 0)
-            order = order[_stable_order(xp, -length[order])]
+            order = order[_stable_order(xp, width - length[order])]
             counts = _slot_counts(device, length[order], width)
         into.resize(int(names.size), counts)
         into.graph.points.origin[:] = names
         into.graph.clauses.source[:] = order.astype(np.int32)
-    foreach(into.graph.clauses, move, into.graph, g)
+    foreach(into.graph.clauses, move, into.graph, g, f.ahead)
 
 
 def rest_of(f: Factors) -> tuple[Formula, Any]:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.factors import BINS, CERTAIN, Factors, mixed
-from morph.algorithms.surveys import LEAST, READ, warning
+from morph.algorithms.surveys import FETCH, LEAST, READ, warning
 from morph.kernel import foreach, func, kernel
 from morph.prelude import atomic_add, atomic_or, exp2, f32, i32, i64, log2, u32
 
@@ -50,7 +50,7 @@ def weigh(sums, rho, unit):
     return true, false, true + false + rho * (plus * exp2(f32(-sums.y) * unit)), least
 
 
-def _kernels(read: Any) -> Any:
+def _kernels(read: Any, fetch: Any) -> Any:
     @kernel
     def judge(whole, g, rho, unit):
         """All variables: their bin and sign, and the sums."""
@@ -74,10 +74,14 @@ def _kernels(read: Any) -> Any:
         whole.clashes = clashes
 
     @kernel
-    def judge_clauses(whole, g, rho, unit, certain):
+    def judge_clauses(whole, g, rho, unit, certain, ahead):
         """All clauses: their part of the complexity; who is certain, and of what."""
         bits = i64(0)
         for c in g.clauses:
+            s = 0
+            while ahead > 0 and s < len(g.slots) and c.id + ahead < g.slots[s].count:
+                fetch(g.entries[g.slots[s].first + c.id + ahead].variable)
+                s += 1
             product, s = f32(1), 0
             while s < len(g.slots) and c.id < g.slots[s].count:
                 e = g.entries[g.slots[s].first + c.id]
@@ -92,7 +96,7 @@ def _kernels(read: Any) -> Any:
     return judge, judge_clauses
 
 
-KERNELS = [_kernels(read) for read in READ]
+KERNELS = [_kernels(*of) for of in zip(READ, FETCH, strict=True)]
 
 
 @kernel
@@ -121,7 +125,7 @@ def marginals(f: Factors, rho: float = 1.0) -> Marginals:
     foreach(g.bins, clear)
     judge, judge_clauses = KERNELS[f.turn]
     rest = np.float32(rho), np.float32(1 / f.scale)
-    foreach(g.wholes, judge_clauses, g, *rest, CERTAIN * f.scale)
+    foreach(g.wholes, judge_clauses, g, *rest, CERTAIN * f.scale, f.ahead)
     foreach(g.wholes, judge, g, *rest)
     w = g.wholes[0]
     counts = np.array(g.device.to_host(g.bins.count.array), np.int64)

@@ -29,7 +29,6 @@ from morph.prelude import atomic_add, exp2, f32, i32, i64, log2, prefetch, vecto
 
 IN_REGISTERS = 8  # literals of a clause; longer ones are gone through twice
 LEAST = 2.0**-CERTAIN
-AHEAD = 16  # clauses: a CPU waits for sums unless they are on their way
 INERTIA = 0.0, 0.5, 0.75  # of messages, one after the other, as long as they do not converge
 # Messages of a launch, after which the host looks at the clock: a fraction of a second.
 LAUNCH = {"cuda": 2**33, "cpu": 2**24, "python": 2**14}
@@ -179,6 +178,8 @@ def sweep(longest: int, turn: int, kind: Any, far_ahead: int) -> Any:
             after[s] = rest
             rest *= toward[s]
         before, far = f32(1), False
+        if short.ahead > 0:  # once one is known to have strayed, no other need be judged
+            far = moving.raised  # on a GPU all would ask one word
         for s in range(short.width):
             if at[s] >= 0:
                 negated = held[s] >> 31
@@ -210,6 +211,8 @@ def sweep(longest: int, turn: int, kind: Any, far_ahead: int) -> Any:
                 product *= toward
             s += 1
         far, s = False, 0
+        if short.ahead > 0:
+            far = moving.raised
         while s < len(g.slots) and c.id < g.slots[s].count:
             e = g.entries[g.slots[s].first + c.id]
             held, sums = e.message, read(e.variable)
@@ -294,8 +297,7 @@ def converge(
         return 0, True
     moving = f.moving
     moving.set()
-    ahead = AHEAD if g.device.kind == "cpu" else 0
-    run = propagation(f.width if f.width <= IN_REGISTERS else 0, f.sums, ahead)
+    run = propagation(f.width if f.width <= IN_REGISTERS else 0, f.sums, f.ahead)
     unit, scale = np.float32(1 / f.scale), np.float32(f.scale)
     held = np.float32(tolerance * (1 - inertia)), np.float32(inertia)
     at_once = most if end == float("inf") else LAUNCH[g.device.kind] // len(g.entries) + 1

@@ -382,6 +382,11 @@ class Flag:
         """Whether the flag is raised; waits for the GPU."""
         return bool(self.device.to_host(self._words)[0])
 
+    @property
+    def raised(self) -> bool:
+        """Whether the flag is raised; waits for the GPU."""
+        return bool(self)
+
     def take(self) -> bool:
         """Read the flag and lower it; waits for the GPU."""
         raised = bool(self)

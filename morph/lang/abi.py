@@ -176,7 +176,7 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
                 adjacency(n.graph, n.direction)
             case ir.SetFind() | ir.SetUnion():
                 word(n.slot, "parent", "i32*")
-            case ir.FlagSet() | ir.TakeFlag():
+            case ir.FlagSet() | ir.TakeFlag() | ir.Raised():
                 word(n.slot, "flag", "i32*")
             case ir.Lock():
                 word(n.slot, "lock", "i32*")

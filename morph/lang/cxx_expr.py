@@ -32,7 +32,7 @@ class Expressions:
     ) -> None:
         self.names = names
         self.resolve = resolve  # a local's name to what it is here
-        self.flag = flag  # a flag's slot to the address of the word to write
+        self.flag = flag  # a flag's slot to the address of the word to write, or look at
         self.launch = launch  # what single(row) compares
         self.moving = names.changed  # columns that others may change while this runs
         self.item, self.standing = "", frozenset[tuple[str, str]]()  # see `flow.standing`
@@ -129,6 +129,8 @@ class Expressions:
             case ir.StoreSize():
                 begin, end = n.extent(e.slot)
                 return self.number(f"({end} - {begin})" if begin != "0" else end, e.type, "i64")
+            case ir.Raised():
+                return f"is_raised({self.flag(e.slot)})"
             case ir.Degree():
                 return self.number(self._degree(e), e.type, "i32")
             case ir.FindEdge():

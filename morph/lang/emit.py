@@ -98,7 +98,7 @@ class Emission:
         self._below: dict[int, list[ir.Node]] = {}  # by step
         self.kernels = {f.name: f for f in unit.funcs if isinstance(f, ir.Kernel)}
         self.names.grows = frozenset(n for n in self.funcs if adds(self.reached(n)))
-        self.sets = {n.slot for n in nodes if isinstance(n, ir.FlagSet | ir.TakeFlag)}
+        self.sets = {n.slot for n in nodes if isinstance(n, ir.FlagSet | ir.TakeFlag | ir.Raised)}
         self.sets |= {n.flag for n in nodes if isinstance(n, ir.Atomic) and n.flag}
         self.rooms = sorted(
             {n.slot for n in nodes if isinstance(n, ALLOCATES)}
@@ -283,7 +283,7 @@ class Emission:
     # --- functions -------------------------------------------------------------------------------
 
     def flag(self, slot: str) -> str:
-        """The word of a flag that an item raises."""
+        """The word of a flag that an item raises, or looks at."""
         return f"{'it' if self.unit.fused else 'a'}.{cname(slot)}_flag"
 
     def _function(self, f: ir.Func) -> None:

@@ -19,7 +19,7 @@ from morph.lang.swaps import swapped
 if TYPE_CHECKING:
     from morph.lang.emit import Emission
 
-LOOKS = (ir.Load, ir.Dead)  # a step may write what they read
+LOOKS = (ir.Load, ir.Dead, ir.Raised)  # a step may write what they read
 
 
 def emit_program(e: Emission) -> None:

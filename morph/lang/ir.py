@@ -145,6 +145,11 @@ class StoreSize(Expr):
     slot: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Raised(Expr):
+    """Whether a flag is known to be raised by now: like a `Load` of what others may change."""
+    slot: str
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Degree(Expr):
     """Number of out (``out``) or in (``in``) edges of a point of graph ``graph``."""
     graph: str

@@ -144,6 +144,8 @@ class Parts(Expressions):
             size = ir.StoreSize(slot=slot, type=I64, pos=pos)
             zero = ir.Const(value=0, type=I64, pos=pos)
             return ir.Compare(op="==", x=size, y=zero, type=BOOL, pos=pos)
+        if x.type.kind == "flag" and name == "raised":
+            return ir.Raised(slot=slot, type=BOOL, pos=pos)
         return Method(pos, x, name)
 
     def _of_row(self, x: ir.Expr, t: Handle, name: str, pos: Pos) -> Value:

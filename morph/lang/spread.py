@@ -256,6 +256,8 @@ class _Loop:
 
     def _sees_others(self, head: ir.Body) -> bool:
         """Whether the head reads what tails of others write: warps of one row might differ."""
+        if any(isinstance(n, ir.Raised) for n in self._all(head[:-1])):
+            return True
         reads = self._places(head[:-1], (ir.Load,))
         writes = self._places(self.tail, (ir.Write, ir.Atomic, ir.LockPlace))
         return any(not (reads[c] and writes[c]) for c in reads.keys() & writes.keys())
@@ -265,14 +267,21 @@ class _Loop:
     ) -> dict[tuple[str, str], bool]:
         """The columns that a body reads or writes, and whether only at the item itself."""
         own, found = list(ir.walk(body)), dict[tuple[str, str], bool]()
-        calls = dict.fromkeys(n.func for n in own if isinstance(n, ir.Call))
-        below = [n for name in calls for f in _reached(name, self.funcs) for n in ir.walk(f.body)]
+        below = self._all(body)[len(own) :]
         for n, here in (*((n, True) for n in own), *((n, False) for n in below)):
             if isinstance(n, kinds) and isinstance(n, AT):
                 row, column = n.place.row, _at(n)
                 here = here and isinstance(row, ir.Var) and row.name == self.kernel.params[0][0]
                 found[column] = here and found.get(column, True)
         return found
+
+    def _all(self, body: ir.Body) -> list[ir.Node]:
+        """What a body does, and then what it calls."""
+        own = list(ir.walk(body))
+        calls = dict.fromkeys(n.func for n in own if isinstance(n, ir.Call))
+        return own + [
+            n for name in calls for f in _reached(name, self.funcs) for n in ir.walk(f.body)
+        ]
 
     def holds(self) -> bool:
         """Whether the order of the iterations is of no account."""
@@ -353,7 +362,8 @@ class _Loop:
         )
         if any(f.cpp is not None for f in called):
             return False
-        return not any(isinstance(n, (*ir.EFFECTS, ir.Write)) for n in self._below())
+        below = (n for n in self._below() if not isinstance(n, ir.Prefetch))
+        return not any(isinstance(n, (*ir.EFFECTS, ir.Write)) for n in below)
 
     def _shared(self, *exprs: ir.Expr | None) -> bool:
         """Whether an expression is the same for all entries, columns aside."""
@@ -411,7 +421,7 @@ class _Loop:
 
     def _is_one(self, value: ir.Expr) -> bool:
         """Whether a value is the same for all entries and at all times."""
-        looks = (ir.Load, ir.Call, ir.Dead, *ir.EFFECTS)
+        looks = (ir.Load, ir.Call, ir.Dead, ir.Raised, *ir.EFFECTS)
         return self._shared(value) and not any(isinstance(n, looks) for n in ir.walk(value))
 
 

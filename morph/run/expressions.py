@@ -196,6 +196,10 @@ class Expressions:
 
         return find
 
+    def _raised(self, n: ir.Raised) -> Code:
+        store = self.memory.stores[n.slot]
+        return lambda env: store.obj.raised
+
     # --- effects ---------------------------------------------------------------------------------
 
     def _atomic(self, n: ir.Atomic) -> Code:
