@@ -2,9 +2,9 @@
 
 Problem: a batch names edges to delete, edges that get another weight, and edges to insert; the
 table of edges, their reverses and the entries of points (`loose`) are to follow.
-Method: each change finds its edge, and whether it may be carried out; if one may not, nothing is,
-and the host tells why (`named`).  Items of one row number themselves by an atomic.  Deletes:
-the last entries of a row that stay take the places, before them, of those that go: both count
+Method: each change finds its edge, and whether it may be carried out (`resolve`); if one may not,
+nothing is, and the host tells why.  Items of one row number themselves by an atomic.  Deletes: the
+last entries of a row that stay take the places, before them, of those that go: both count
 themselves, and meet by number through the row's end.  Inserts: the first of a row finds room for
 all of them, at the arena's end if its own is used up; then all write, and share in copying a row
 that moves.
@@ -14,20 +14,28 @@ of the graph; a row that moves is copied, which growth by a half makes rare.
 
 from __future__ import annotations
 
-from typing import Any
-
 from morph.data.store import Word
-from morph.data.table import Table
 from morph.graph.batch import GONE, INSERTED, NAMED
+from morph.graph.resolve import (
+    DEAD,
+    PART,
+    TURNED,
+    TWICE,
+    WHOLE,
+    claim,
+    elect,
+    judge,
+    resolve,
+    spread,
+    tally,
+    unclaim,
+)
 from morph.kernel import foreach, func, kernel, program
-from morph.prelude import atomic_add, atomic_exch, i32, i64, u8, vector
+from morph.prelude import atomic_add, i32, i64, u8
 
 COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = map(int, Word)
 
-# what the program is told
-TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE, ALONE = 1, 2, 4, 8, 16, 32, 64
-ODD, TWICE, LOOP = 1, 2, 3  # why nothing is done
-# and where it begins: with all of it; with rows alone, whose edges are known; with what is inserted
+# where it begins: with all of it; with rows alone, whose edges are known; with what is inserted
 ALL, ROWS, INSERTS = 0, 1, 2
 
 # The kernels know a direction by `turn`: 0 puts edges at their source, 1 at their destination.
@@ -41,140 +49,6 @@ def is_one(b, total, fate):
     waits for instructions more than for anything else.
     """
     return b.id < total and b.fate == fate
-
-
-# --- which edges ---------------------------------------------------------------------------------
-
-
-@func
-def least(row, entries, far, after):
-    """Give the least edge above ``after`` from a row to a point, -1 if there is none."""
-    best = i32(-1)
-    for k in range(row.begin, row.begin + row.size):
-        if entries[k].end == far:
-            e = entries[k].edge
-            if e > after and (best < 0 or e < best):
-                best = e
-    return best
-
-
-@func
-def between(u, v, after, rows, entries, rows2, entries2, sides):
-    """Give the least edge above ``after`` from u to v, looked for where there are fewer."""
-    found = i32(-1)
-    if sides > 1 and rows2[v].size < rows[u].size:
-        found = least(rows2[v], entries2, u, after)
-    else:
-        found = least(rows[u], entries, v, after)
-    return found
-
-
-@func
-def may_be(b):
-    """Whether a weight is no less than 0, and a number."""
-    if hasattr(b, "given"):
-        return b.given >= 0
-    else:
-        return True
-
-
-@kernel
-def resolve(b, batch, arcs, cell, rows, entries, places, rows2, entries2, k, gone, named, by,
-            n, m, first, again, head, mask, flags, sides, a0, b0, weight0):  # fmt: skip
-    """Find the edge that a change means, and its reverse in the row ``k`` further on."""
-    i = i64(b.id)
-    if i >= k:
-        return
-    if flags & ALONE:
-        b.a = a0
-        b.b = b0
-        if hasattr(b, "given"):
-            b.given = weight0
-    e, f, u, v = i32(-1), i32(-1), i32(0), i32(0)
-    fate = i32(INSERTED)
-    good = True
-    if i < gone + named:
-        fate = i32(GONE if i < gone else NAMED)
-        if by & fate:
-            if 0 <= b.a and b.a < n and 0 <= b.b and b.b < n:
-                u, v = i32(b.a), i32(b.b)
-                if flags & TURNED and v < u:
-                    u, v = v, u
-                e = between(u, v, i32(-1), rows, entries, rows2, entries2, sides)
-        elif 0 <= b.a and b.a < m:
-            e = i32(b.a)
-            if flags & DEAD:
-                if arcs[e].died != 0:
-                    e = i32(-1)
-        good = e >= 0
-        if good:
-            u, v = arcs[e].src, arcs[e].dst
-            if flags & TURNED:
-                f = arcs[e].back
-                good = f >= 0 and f != e
-            low = min(e, f) if flags & TURNED and good else e
-            b.keep = vector(low, places[low].at)
-            if hasattr(b, "weight"):
-                b.weight = arcs[e].weight
-    else:
-        good = 0 <= b.a and b.a < n and 0 <= b.b and b.b < n
-        if good:
-            u, v = i32(b.a), i32(b.b)
-            if u == v and flags & TURNED and not flags & LOOPS:
-                cell[0].odd = LOOP  # for the arcs back are not numbered as they come
-            if flags & LOST:
-                good = good and arcs[u].lost == 0 and arcs[v].lost == 0
-        at = i - gone - named
-        e = i32(first + at - again)
-        if at < again:
-            e = arcs[(head + at) & mask].ring
-        if flags & TURNED:
-            at += k - gone - named
-            if flags & LOOPS:
-                at -= b.at[1]
-            f = i32(first + at - again)
-            if at < again:
-                f = arcs[(head + at) & mask].ring
-            if u == v:
-                f = i32(-1)
-    if flags & NONNEGATIVE and fate != GONE:
-        good = good and may_be(b)
-    if not good:
-        cell[0].odd = ODD
-    b.fate = fate
-    b.edge = e
-    b.end = vector(u, v)
-    if flags & TURNED:
-        t = batch[i + k]
-        t.fate = fate if f >= 0 else i32(0)
-        t.edge = f
-        t.end = vector(v, u)
-        if hasattr(b, "weight"):
-            t.weight = arcs[f].weight if i < gone + named and good else b.weight
-            t.given = b.given
-
-
-@kernel
-def claim(b, places, cell, k):
-    if b.id < k and b.fate < INSERTED:
-        if atomic_exch(places[b.keep[0]].at, -2) == -2:  # an edge that is named twice
-            cell[0].odd = TWICE
-
-
-@kernel
-def unclaim(b, places, k):
-    if b.id < k and b.fate < INSERTED:
-        places[b.keep[0]].at = b.keep[1]
-
-
-@kernel
-def look(b, rows, entries, rows2, entries2, sides):
-    b.edge = between(b.end[0], b.end[1], b.keep[0], rows, entries, rows2, entries2, sides)
-
-
-def look_up(batch: Table, *args: Any) -> None:
-    """Find the least edge between ``end``, above ``keep[0]``, for each row of a batch."""
-    foreach(batch, look, *args)
 
 
 # --- deletes, and new weights --------------------------------------------------------------------
@@ -235,8 +109,8 @@ def shorten(b, rows, turn):
 
 
 @kernel
-def enact(b, arcs, rows, entries, places, rows2, entries2, places2, total, k, gone, tail, mask,
-          flags, sides):  # fmt: skip
+def enact(b, batch, arcs, rows, entries, places, rows2, entries2, places2, total, k, gone, spared,
+          tail, mask, flags, sides):  # fmt: skip
     e = b.edge
     if is_one(b, total, NAMED):
         if hasattr(b, "given"):
@@ -244,7 +118,10 @@ def enact(b, arcs, rows, entries, places, rows2, entries2, places2, total, k, go
     elif is_one(b, total, GONE):
         if flags & WHOLE:
             i = i64(b.id)
-            arcs[(tail + (i if i < k else gone + i - k)) & mask].ring = e
+            at = i if i < k else gone - spared + i - k
+            if spared > 0:  # without gaps
+                at -= batch[i if i < k else i - k].at[0]
+            arcs[(tail + at) & mask].ring = e
             arcs[e].died = u8(1)
             if flags & TURNED:
                 arcs[e].back = -1
@@ -402,11 +279,14 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
 
     A single one may come as ``a0``, ``b0`` and ``weight0`` instead, if ``flags`` say so.
 
-    Give 0; or, if nothing has changed, minus why: `ODD`, a change may not be carried out, or is
-    none; `TWICE`, an edge is named again; `LOOP`, one is inserted, and ``at`` does not tell of it;
-    or how many entries there is no memory for: then all but the inserts has been done.
-    ``cell[0].stamp`` is ``stamp`` from the first change on.
+    Give 0; or minus `TWICE`, if some changes name what others do, and are left out, with no
+    ``fate``: ``cell[0].out`` has how many, and how many of them are deletes.  Or, if nothing has
+    changed, minus why: `ODD`, a change may not be carried out, or is none; `LOOP`, one is inserted,
+    and ``at`` does not tell of it.  Or how many entries there is no memory for: then all but the
+    inserts has been done.  ``cell[0].stamp`` is ``stamp`` from the first change on, ``twice`` if
+    some are left out.
     """
+    repeated, spared = i64(0), i64(0)
     if begin == ALL:
         cell[0].odd = 0
         foreach(batch, resolve, batch, arcs, cell, rows, entries, places, rows2, entries2,
@@ -415,14 +295,34 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
         if gone + named > 1:
             if cell[0].odd == 0:
                 foreach(batch, claim, places, cell, k)
+                if cell[0].odd != 0:
+                    cell[0].odd = 0
+                    cell[0].twice = stamp
+                    cell[0].out[0] = 0
+                    cell[0].out[1] = 0
+                    foreach(batch, elect, places, k, gone, named)
+                    foreach(batch, judge, batch, places, cell, k, gone, named, by, flags)
+                    repeated = cell[0].out[0]
+                    spared = cell[0].out[1]
+                    if spared > 0:
+                        step = 1
+                        while step < gone:
+                            foreach(batch, tally, batch, step, gone)
+                            step *= PART
+                        while step > PART:
+                            step = step // PART
+                            foreach(batch, spread, batch, step // PART, gone)
                 foreach(batch, unclaim, places, k)
         if cell[0].odd != 0:
             return -cell[0].odd
         cell[0].stamp = stamp
+    elif cell[0].twice == stamp:  # it is called again
+        repeated = cell[0].out[0]
+        spared = cell[0].out[1]
     if begin != INSERTS:
         if gone + named > 0:
-            foreach(batch, enact, arcs, rows, entries, places, rows2, entries2, places2,
-                    total, k, gone, tail, mask, flags, sides)  # fmt: skip
+            foreach(batch, enact, batch, arcs, rows, entries, places, rows2, entries2, places2,
+                    total, k, gone, spared, tail, mask, flags, sides)  # fmt: skip
         if gone > 0:
             foreach(batch, lift_all, rows, entries, rows2, entries2, sides, total)
             foreach(batch, offer_all, rows, entries, places, rows2, entries2, places2, sides, total)
@@ -459,10 +359,10 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
         foreach(batch, settle_all, rows, rows2, sides, total)
     if flags & WHOLE:  # the counters of the edges' table, as `Table.settle` has them
         fresh = come - again
-        tail2 = tail + total // k * gone
+        tail2 = tail + total // k * (gone - spared)
         arcs[COUNT].word = m + fresh
         arcs[HEAD].word = head + again
         arcs[TAIL].word = tail2
         arcs[COMMITTED].word = tail2
         arcs[BUDGET].word = tail2 - head - again + arcs[CAPACITY].word - m - fresh
-    return 0
+    return -TWICE if repeated > 0 else 0

@@ -1,0 +1,210 @@
+"""Kernels that find which edges a batch means, and whether it may be carried out.
+
+Problem: each change names an edge by its id or by its ends, and some may name the same one; of
+deletes the first counts, of new weights the last, and what is left out leaves no gap.
+Method: each finds its edge and notes what is odd.  All claim their edges by one atomic.  Only if
+some were claimed before, the changes bid for theirs by an atomic maximum of their numbers, whoever
+loses is taken off the batch, and a scan tells each delete how many of those before it are off.
+Cost: a search for a pair through the shorter of its two rows; one atomic for a change, and another
+and a scan, by parts of 64, of a batch that names an edge twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from morph.data.table import Table
+from morph.graph.batch import GONE, INSERTED, NAMED
+from morph.kernel import foreach, func, kernel
+from morph.prelude import atomic_add, atomic_exch, atomic_max, i32, i64, vector
+
+# what the program is told
+TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE, ALONE = 1, 2, 4, 8, 16, 32, 64
+ODD, TWICE, LOOP = 1, 2, 3  # what it answers
+PART = 64  # changes that one item of a scan adds up
+
+
+@func
+def least(row, entries, far, after):
+    """Give the least edge above ``after`` from a row to a point, -1 if there is none."""
+    best = i32(-1)
+    for k in range(row.begin, row.begin + row.size):
+        if entries[k].end == far:
+            e = entries[k].edge
+            if e > after and (best < 0 or e < best):
+                best = e
+    return best
+
+
+@func
+def between(u, v, after, rows, entries, rows2, entries2, sides):
+    """Give the least edge above ``after`` from u to v, looked for where there are fewer."""
+    found = i32(-1)
+    if sides > 1 and rows2[v].size < rows[u].size:
+        found = least(rows2[v], entries2, u, after)
+    else:
+        found = least(rows[u], entries, v, after)
+    return found
+
+
+@func
+def may_be(b):
+    """Whether a weight is no less than 0, and a number."""
+    if hasattr(b, "given"):
+        return b.given >= 0
+    else:
+        return True
+
+
+@kernel
+def resolve(b, batch, arcs, cell, rows, entries, places, rows2, entries2, k, gone, named, by,
+            n, m, first, again, head, mask, flags, sides, a0, b0, weight0):  # fmt: skip
+    """Find the edge that a change means, and its reverse in the row ``k`` further on."""
+    i = i64(b.id)
+    if i >= k:
+        return
+    if flags & ALONE:
+        b.a = a0
+        b.b = b0
+        if hasattr(b, "given"):
+            b.given = weight0
+    e, f, u, v = i32(-1), i32(-1), i32(0), i32(0)
+    fate = i32(INSERTED)
+    good = True
+    if i < gone + named:
+        fate = i32(GONE if i < gone else NAMED)
+        if by & fate:
+            if 0 <= b.a and b.a < n and 0 <= b.b and b.b < n:
+                u, v = i32(b.a), i32(b.b)
+                if flags & TURNED and v < u:
+                    u, v = v, u
+                e = between(u, v, i32(-1), rows, entries, rows2, entries2, sides)
+        elif 0 <= b.a and b.a < m:
+            e = i32(b.a)
+            if flags & DEAD:
+                if arcs[e].died != 0:
+                    e = i32(-1)
+        good = e >= 0
+        if good:
+            u, v = arcs[e].src, arcs[e].dst
+            if flags & TURNED:
+                f = arcs[e].back
+                good = f >= 0 and f != e
+            low = min(e, f) if flags & TURNED and good else e
+            b.keep = vector(low, places[low].at)
+            if hasattr(b, "weight"):
+                b.weight = arcs[e].weight
+    else:
+        good = 0 <= b.a and b.a < n and 0 <= b.b and b.b < n
+        if good:
+            u, v = i32(b.a), i32(b.b)
+            if u == v and flags & TURNED and not flags & LOOPS:
+                cell[0].odd = LOOP  # for the arcs back are not numbered as they come
+            if flags & LOST:
+                good = good and arcs[u].lost == 0 and arcs[v].lost == 0
+        at = i - gone - named
+        e = i32(first + at - again)
+        if at < again:
+            e = arcs[(head + at) & mask].ring
+        if flags & TURNED:
+            at += k - gone - named
+            if flags & LOOPS:
+                at -= b.at[1]
+            f = i32(first + at - again)
+            if at < again:
+                f = arcs[(head + at) & mask].ring
+            if u == v:
+                f = i32(-1)
+    if flags & NONNEGATIVE and fate != GONE:
+        good = good and may_be(b)
+    if not good:
+        cell[0].odd = ODD
+    b.fate = fate
+    b.edge = e
+    b.end = vector(u, v)
+    if flags & TURNED:
+        t = batch[i + k]
+        t.fate = fate if f >= 0 else i32(0)
+        t.edge = f
+        t.end = vector(v, u)
+        if hasattr(b, "weight"):
+            t.weight = arcs[f].weight if i < gone + named and good else b.weight
+            t.given = b.given
+
+
+@kernel
+def claim(b, places, cell, k):
+    if b.id < k and b.fate < INSERTED:
+        if atomic_exch(places[b.keep[0]].at, -2) == -2:  # an edge that is named twice
+            cell[0].odd = TWICE
+
+
+@func
+def rank_of(i, gone, named):
+    """Whose claim is the highest: of deletes the first, above all updates, of these the last."""
+    return i32(gone + named - 1 - i if i < gone else i - gone)
+
+
+@kernel
+def elect(b, places, k, gone, named):
+    if b.id < k and b.fate < INSERTED:
+        atomic_max(places[b.keep[0]].at, rank_of(i64(b.id), gone, named))
+
+
+@kernel
+def judge(b, batch, places, cell, k, gone, named, by, flags):
+    """Leave out who lost an edge that is named twice."""
+    if b.id < k and b.fate < INSERTED:
+        i, best = i64(b.id), i64(places[b.keep[0]].at)
+        b.at[0] = 0
+        if rank_of(i, gone, named) != best:
+            if i < gone:
+                b.at[0] = 1
+                atomic_add(cell[0].out[1], i64(1))
+                if by & GONE:  # the k-th mention of a pair means its k-th edge
+                    cell[0].odd = ODD
+            elif best >= named:  # it is to go
+                cell[0].odd = ODD
+            atomic_add(cell[0].out[0], i64(1))
+            b.fate = 0
+            if flags & TURNED:
+                batch[i + k].fate = 0
+
+
+@kernel
+def tally(b, batch, step, gone):
+    """Sum up the ``at[0]`` of each part of PART steps; the last of a step has all of it."""
+    if i64(b.id) * step * PART < gone:
+        total = i32(0)
+        for q in range(PART):
+            at = (i64(b.id) * PART + q + 1) * step - 1
+            if at < gone:
+                total += batch[at].at[0]
+                batch[at].at[0] = total
+
+
+@kernel
+def spread(b, batch, step, gone):
+    """Add what is before a part, which is known, to all that end a step in it but the last."""
+    if b.id > 0 and i64(b.id) * step * PART < gone:
+        before = batch[i64(b.id) * PART * step - 1].at[0]
+        for q in range(PART - 1):
+            at = (i64(b.id) * PART + q + 1) * step - 1
+            if at < gone:
+                batch[at].at[0] += before
+
+
+@kernel
+def unclaim(b, places, k):
+    if b.id < k and b.fate < INSERTED:  # whoever has lost it, too
+        places[b.keep[0]].at = b.keep[1]
+
+
+@kernel
+def look(b, rows, entries, rows2, entries2, sides):
+    b.edge = between(b.end[0], b.end[1], b.keep[0], rows, entries, rows2, entries2, sides)
+
+
+def look_up(batch: Table, *args: Any) -> None:
+    """Find the least edge between ``end``, above ``keep[0]``, for each row of a batch."""
+    foreach(batch, look, *args)
