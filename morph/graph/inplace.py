@@ -31,7 +31,7 @@ from morph.graph.resolve import (
     unclaim,
 )
 from morph.kernel import foreach, func, kernel, program
-from morph.prelude import atomic_add, i32, i64, u8
+from morph.prelude import atomic_add, i32, i64, u8, vector
 
 COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = map(int, Word)
 
@@ -298,20 +298,19 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
                 if cell[0].odd != 0:
                     cell[0].odd = 0
                     cell[0].twice = stamp
-                    cell[0].out[0] = 0
-                    cell[0].out[1] = 0
                     foreach(batch, elect, places, k, gone, named)
                     foreach(batch, judge, batch, places, cell, k, gone, named, by, flags)
-                    repeated = cell[0].out[0]
-                    spared = cell[0].out[1]
-                    if spared > 0:
-                        step = 1
-                        while step < gone:
-                            foreach(batch, tally, batch, step, gone)
-                            step *= PART
-                        while step > PART:
-                            step = step // PART
-                            foreach(batch, spread, batch, step // PART, gone)
+                    step = 1
+                    while step < gone + named:
+                        foreach(batch, tally, batch, step, gone + named)
+                        step *= PART
+                    while step > PART:
+                        step = step // PART
+                        foreach(batch, spread, batch, step // PART, gone + named)
+                    repeated = batch[gone + named - 1].at[0]
+                    if gone > 0:
+                        spared = batch[gone - 1].at[0]
+                    cell[0].out = vector(repeated, spared)
                 foreach(batch, unclaim, places, k)
         if cell[0].odd != 0:
             return -cell[0].odd

@@ -16,7 +16,7 @@ from typing import Any
 from morph.data.table import Table
 from morph.graph.batch import GONE, INSERTED, NAMED
 from morph.kernel import foreach, func, kernel
-from morph.prelude import atomic_add, atomic_exch, atomic_max, i32, i64, vector
+from morph.prelude import atomic_exch, atomic_max, i32, i64, vector
 
 # what the program is told
 TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE, ALONE = 1, 2, 4, 8, 16, 32, 64
@@ -153,45 +153,40 @@ def elect(b, places, k, gone, named):
 
 @kernel
 def judge(b, batch, places, cell, k, gone, named, by, flags):
-    """Leave out who lost an edge that is named twice."""
+    """Leave out who lost an edge that is named twice, and note it in ``at[0]``."""
     if b.id < k and b.fate < INSERTED:
         i, best = i64(b.id), i64(places[b.keep[0]].at)
         b.at[0] = 0
         if rank_of(i, gone, named) != best:
-            if i < gone:
-                b.at[0] = 1
-                atomic_add(cell[0].out[1], i64(1))
-                if by & GONE:  # the k-th mention of a pair means its k-th edge
-                    cell[0].odd = ODD
-            elif best >= named:  # it is to go
+            # the k-th mention of a pair means its k-th edge, and what goes gets no weight
+            odd = by & GONE != 0 if i < gone else best >= named
+            if odd:
                 cell[0].odd = ODD
-            atomic_add(cell[0].out[0], i64(1))
+            b.at[0] = 1
             b.fate = 0
             if flags & TURNED:
                 batch[i + k].fate = 0
 
 
 @kernel
-def tally(b, batch, step, gone):
+def tally(b, batch, step, count):
     """Sum up the ``at[0]`` of each part of PART steps; the last of a step has all of it."""
-    if i64(b.id) * step * PART < gone:
-        total = i32(0)
-        for q in range(PART):
-            at = (i64(b.id) * PART + q + 1) * step - 1
-            if at < gone:
-                total += batch[at].at[0]
-                batch[at].at[0] = total
+    first = i64(b.id) * step * PART
+    total = i32(0)
+    for q in range(min(PART, (count - first) // step)):
+        last = batch[first + (q + 1) * step - 1]
+        total += last.at[0]
+        last.at[0] = total
 
 
 @kernel
-def spread(b, batch, step, gone):
+def spread(b, batch, step, count):
     """Add what is before a part, which is known, to all that end a step in it but the last."""
-    if b.id > 0 and i64(b.id) * step * PART < gone:
-        before = batch[i64(b.id) * PART * step - 1].at[0]
-        for q in range(PART - 1):
-            at = (i64(b.id) * PART + q + 1) * step - 1
-            if at < gone:
-                batch[at].at[0] += before
+    first = i64(b.id) * step * PART
+    if 0 < first and first < count:
+        before = batch[first - 1].at[0]
+        for q in range(min(PART - 1, (count - first) // step)):
+            batch[first + (q + 1) * step - 1].at[0] += before
 
 
 @kernel
