@@ -31,7 +31,7 @@ from morph.graph.resolve import (
     unclaim,
 )
 from morph.kernel import foreach, func, kernel, program
-from morph.prelude import atomic_add, i32, i64, u8, vector
+from morph.prelude import atomic_add, i32, i64, u8
 
 COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = map(int, Word)
 
@@ -310,7 +310,8 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
                     repeated = batch[gone + named - 1].at[0]
                     if gone > 0:
                         spared = batch[gone - 1].at[0]
-                    cell[0].out = vector(repeated, spared)
+                    cell[0].out[0] = repeated
+                    cell[0].out[1] = spared
                 foreach(batch, unclaim, places, k)
         if cell[0].odd != 0:
             return -cell[0].odd
