@@ -160,8 +160,7 @@ def carry_out(
     capacity = edges.capacity
     try:
         first, again = places(edges, fresh)
-        words = edges.words
-        before: list[int] = words.tolist()
+        before: list[int] = edges.words.tolist()
         if back is not None and fresh and back.size < first + fresh - again:
             back = g.device.full(edges.capacity, -1, np.int32)
             held = g.reverses()
@@ -192,13 +191,13 @@ def carry_out(
             if code == TWICE:
                 repeated, spared = index.twice()
                 done.repeated = repeated
-            if fresh or gone:
+            if edges.words is not edges.meta and (fresh or gone):  # on a GPU they are so by now
                 after = before.copy()
                 after[COUNT] += fresh - again
                 after[HEAD] = head + again
                 after[TAIL] += (gone - spared) * (1 + turned)
                 edges._settle(after)
-                words[:] = after  # as they are on the device by now
+                edges.words[:] = after
             done._batch = kept = Kept(g, table, batch.counts, first, fresh, again, repeated > 0)
             index.kept = ref(kept)
             if again or first < g._made:
