@@ -30,7 +30,7 @@ CELL: dict[str, Any] = {
     "odd": np.int64,
     "stamp": np.int64,
     "twice": np.int64,
-    "out": vec(np.int64, 2),
+    "out": vec(np.int64, 3),
 }
 # changes that one thread of a CPU makes (see LEAST_ITEMS in kernels/team.h), or one block of a GPU
 SMALL = {"cuda": 256}
@@ -302,7 +302,7 @@ class Adjacency:
         Returns
         -------
         int
-            0; -2 if some were named twice (see `twice`); or below 0 why nothing was done.
+            0; -2 if some were named twice (see `left_out`); or below 0 why nothing was done.
         """
         from morph.graph.inplace import INSERTS, change  # noqa: PLC0415
 
@@ -353,10 +353,10 @@ class Adjacency:
         """Whether the latest batch has changed anything."""
         return len(self._cell) > 0 and int(self._cell.stamp[0]) == self.stamp
 
-    def twice(self) -> tuple[int, int]:
-        """How many changes the latest batch left out, since they were named twice; the deletes."""
-        repeated, spared = self.points.device.to_host(self._cell.columns["out"].array)[0].tolist()
-        return repeated, spared
+    def left_out(self) -> tuple[int, int, int]:
+        """How many changes the latest batch left out; the deletes, and weights of what is gone."""
+        out, gone, absent = self.points.device.to_host(self._cell.columns["out"].array)[0].tolist()
+        return out, gone, absent
 
     def refresh(self) -> None:
         """Forget copies of loose rows, which have changed."""

@@ -187,10 +187,10 @@ def carry_out(
         counts = total, given, gone, named, fresh, batch.by
         code = index.carry_out(table, counts, (first, again, head), back, 0, flags, alone)
         if code in (0, TWICE):
-            repeated = spared = 0
+            spared = 0
             if code == TWICE:
-                repeated, spared = index.twice()
-                done.repeated = repeated
+                out, spared, done.absent = index.left_out()
+                done.repeated = out - done.absent
             if edges.words is not edges.meta and (fresh or gone):  # on a GPU they are so by now
                 after = before.copy()
                 after[COUNT] += fresh - again
@@ -198,7 +198,7 @@ def carry_out(
                 after[TAIL] += (gone - spared) * (1 + turned)
                 edges._settle(after)
                 edges.words[:] = after
-            done._batch = kept = Kept(g, table, batch.counts, first, fresh, again, repeated > 0)
+            done._batch = kept = Kept(g, table, batch.counts, first, fresh, again, code == TWICE)
             index.kept = ref(kept)
             if again or first < g._made:
                 g._forget_order(done.inserted)

@@ -308,13 +308,13 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
     A single one may come as ``a0``, ``b0`` and ``weight0`` instead, if ``flags`` say so.
 
     Give 0; or minus `TWICE`, if some changes name what others do, and are left out, with no
-    ``fate``: ``cell[0].out`` has how many, and how many of them are deletes.  Or, if nothing has
-    changed, minus why: `ODD`, a change may not be carried out, or is none; `LOOP`, one is inserted,
-    and ``at`` does not tell of it.  Or how many entries there is no memory for: then all but the
-    inserts has been done.  ``cell[0].stamp`` is ``stamp`` from the first change on, ``twice`` if
-    some are left out.
+    ``fate``: ``cell[0].out`` has how many, how many of them are deletes, and how many are weights
+    of what is deleted.  Or, if nothing has changed, minus why: `ODD`, a change may not be carried
+    out, or is none; `LOOP`, one is inserted, and ``at`` does not tell of it.  Or how many entries
+    there is no memory for: then all but the inserts has been done.  ``cell[0].stamp`` is ``stamp``
+    from the first change on, ``twice`` if some are left out.
     """
-    repeated, spared = i64(0), i64(0)
+    out, spared = i64(0), i64(0)
     if begin == ALL:
         cell[0].odd = 0
         foreach(batch, resolve, batch, arcs, cell, rows, entries, places, rows2, entries2,
@@ -335,17 +335,18 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
                     while step > PART:
                         step = step // PART
                         foreach(batch, spread, batch, step // PART, gone + named)
-                    repeated = batch[gone + named - 1].at[0]
+                    out = batch[gone + named - 1].at[0]
                     if gone > 0:
                         spared = batch[gone - 1].at[0]
-                    cell[0].out[0] = repeated
+                    cell[0].out[0] = out
                     cell[0].out[1] = spared
+                    cell[0].out[2] = batch[gone + named - 1].at[1]
                 foreach(batch, unclaim, places, k)
         if cell[0].odd != 0:
             return -cell[0].odd
         cell[0].stamp = stamp
     elif cell[0].twice == stamp:  # it is called again
-        repeated = cell[0].out[0]
+        out = cell[0].out[0]
         spared = cell[0].out[1]
     if begin != INSERTS:
         if gone + named > 0:
@@ -381,4 +382,4 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
         arcs[TAIL].word = tail2
         arcs[COMMITTED].word = tail2
         arcs[BUDGET].word = tail2 - head - again + arcs[CAPACITY].word - m - fresh
-    return -TWICE if repeated > 0 else 0
+    return -TWICE if out > 0 else 0

@@ -153,16 +153,16 @@ def elect(b, places, k, gone, named):
 
 @kernel
 def judge(b, batch, places, cell, k, gone, named, by, flags):
-    """Leave out who lost an edge that is named twice, and note it in ``at[0]``."""
+    """Leave out who lost an edge that is named twice; ``at`` is 1 then, and if it is to go."""
     if b.id < k and b.fate < INSERTED:
         i, best = i64(b.id), i64(places[b.keep[0]].at)
-        b.at[0] = 0
+        b.at = vector(i32(0), i32(0))
         if rank_of(i, gone, named) != best:
-            # the k-th mention of a pair means its k-th edge, and what goes gets no weight
-            odd = by & GONE != 0 if i < gone else best >= named
-            if odd:
+            goes = i >= gone and best >= named
+            # the k-th mention of a pair means its k-th edge; a pair's weight, one that stays
+            if by & GONE and i < gone or by & NAMED and goes:
                 cell[0].odd = ODD
-            b.at[0] = 1
+            b.at = vector(i32(1), i32(1 if goes else 0))
             b.fate = 0
             if flags & TURNED:
                 batch[i + k].fate = 0
@@ -170,13 +170,14 @@ def judge(b, batch, places, cell, k, gone, named, by, flags):
 
 @kernel
 def tally(b, batch, step, count):
-    """Sum up the ``at[0]`` of each part of PART steps; the last of a step has all of it."""
+    """Sum up the ``at`` of each part of PART steps; the last of a step has all of it."""
     first = i64(b.id) * step * PART
-    total = i32(0)
+    out, absent = i32(0), i32(0)
     for q in range(min(PART, (count - first) // step)):
         last = batch[first + (q + 1) * step - 1]
-        total += last.at[0]
-        last.at[0] = total
+        out += last.at[0]
+        absent += last.at[1]
+        last.at = vector(out, absent)
 
 
 @kernel
@@ -184,9 +185,10 @@ def spread(b, batch, step, count):
     """Add what is before a part, which is known, to all that end a step in it but the last."""
     first = i64(b.id) * step * PART
     if 0 < first and first < count:
-        before = batch[first - 1].at[0]
+        before = batch[first - 1]
         for q in range(min(PART - 1, (count - first) // step)):
-            batch[first + (q + 1) * step - 1].at[0] += before
+            last = batch[first + (q + 1) * step - 1]
+            last.at = vector(last.at[0] + before.at[0], last.at[1] + before.at[1])
 
 
 @kernel
