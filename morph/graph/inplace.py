@@ -323,11 +323,14 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
         if gone + named > 1:
             if cell[0].odd == 0:
                 foreach(batch, claim, places, cell, k)
-                if cell[0].odd != 0:
+                twice = cell[0].odd
+                if twice != 0:
                     cell[0].odd = 0
                     cell[0].twice = stamp
                     foreach(batch, elect, places, k, gone, named)
                     foreach(batch, judge, batch, places, cell, k, gone, named, by, flags)
+                foreach(batch, unclaim, places, k)
+                if twice != 0:
                     step = 1
                     while step < gone + named:
                         foreach(batch, tally, batch, step, gone + named)
@@ -341,7 +344,6 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
                     cell[0].out[0] = out
                     cell[0].out[1] = spared
                     cell[0].out[2] = batch[gone + named - 1].at[1]
-                foreach(batch, unclaim, places, k)
         if cell[0].odd != 0:
             return -cell[0].odd
         cell[0].stamp = stamp
