@@ -214,8 +214,8 @@ template <class Op, class T> MORPH_FN void move_to(Op op, T* p, Value<T> v) {
 }
 template <class Op, class T> MORPH_FN void move_to(Op op, Own<T> p, Value<T> v) { fetch(op, p, T(v)); }
 
-// What a warp has to add to the places that all add to, until it comes to a barrier, or to its end.  A unit
-// numbers these places; `Args` has the `TOTALS` of them, and `add_total(i, sum)` adds to the i-th.
+// What a warp (on a CPU: a thread) has to add to the places that all add to, until it comes to a barrier, or to
+// its end.  A unit numbers these places; `Args` has the `TOTALS` of them, and `add_total(i, sum)` adds to the i-th.
 constexpr i32 MOST_TOTALS = 4;
 #ifdef __CUDACC__
 struct Total {
@@ -240,10 +240,18 @@ template <class A> MORPH_FN void add_totals(const A& a) {  // by all lanes
         __syncwarp();
     }
 }
+#else
+static __thread u64 totals[MOST_TOTALS];
+template <class A> MORPH_FN void add_totals(const A& a) {
+    if constexpr (A::TOTALS > 0) {
+        for (i32 i = 0; i < A::TOTALS; i++)
+            if (totals[i]) a.add_total(i, totals[i]), totals[i] = 0;
+    }
+}
 #endif
 
-// Adds to one place for all, and nobody asks what was there.  A GPU's warp adds once, what its lanes do: to
-// the place, or if that is the WHICH-th of the unit, to what it adds at the end.
+// Adds to one place for all, and nobody asks what was there: if it is the WHICH-th of the unit, to what is added
+// at the end.  A GPU's warp adds once, what its lanes do.
 template <i32 WHICH, class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
 #ifdef __CUDACC__
     u32 mask = __activemask();
@@ -259,7 +267,8 @@ template <i32 WHICH, class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
         if (high) atomicAdd(&total.high, high);
     } else fetch(Plus(), p, T(sum));
 #else
-    fetch(Plus(), p, T(v));
+    if constexpr (WHICH < MOST_TOTALS) totals[WHICH] += u64(T(v));
+    else fetch(Plus(), p, T(v));
 #endif
 }
 template <i32 WHICH, class T> MORPH_FN void add_for_all(Own<T> p, Value<T> v) { fetch(Plus(), p, T(v)); }

@@ -218,7 +218,7 @@ MORPH_LOOP void each_alone(const A& shared, const R& run, const Step& step, i64 
     const Step s = step;
     i64 end = load(s.list(a, t) + CAPACITY);
     if (t.replay) last = end;
-    i64 most = crew > 1 ? ALONE_AHEAD : end, wait = crew > 1 ? i64(NARROW) : end;  // others might help
+    i64 most = crew > 1 ? ALONE_AHEAD : end, wait = crew > 1 ? narrow() : end;  // others might help
     Queue queue{last, t.replay ? 0 : min_of(end, last + most)};
     typename Step::I::Stocks stocks;
     s.take_all(a, t, stocks);
@@ -319,6 +319,7 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     __attribute__((noinline)) bool member(const Args& a, i32 thread, i32 threads) {             \
         Run t(a, thread, threads);                                                              \
         run(a, t);                                                                              \
+        add_totals(a);                                                                          \
         if (SETTLES) {                                                                          \
             if (arrive(a, t)) settle(a, t);                                                     \
             depart(a, t);                                                                       \
@@ -327,7 +328,8 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     }                                                                                           \
     MORPH_EXPORT void NAME(const Args* a, i64 items) {                                          \
         if (PREPARES) prepare(*a);                                                              \
-        crew = THREADED && items >= LEAST_ITEMS ? i32(a->threads) : 1;                          \
+        crew = THREADED ? i32(a->threads) : 1;                                                  \
+        if (crew > 1 && items < LEAST_ITEMS && !heavy(*a)) crew = 1;                            \
         for (bool again = true, one = PHASES || crew <= 1; again; one = !one) {                 \
             if (one) {                                                                          \
                 again = member(*a, 0, 1);                                                       \

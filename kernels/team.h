@@ -116,21 +116,31 @@ MORPH_FN void pause(i32 spins) {  // on a loaded machine the thread waited for m
 }
 
 template <class A> MORPH_FN void rewind(const A& a) { store(a.cursor, 0); }  // by the master
-template <class A> MORPH_FN void add_totals(const A&) {}
 
-#ifdef MORPH_FAULTS  // tests: threads meet over few items too
-constexpr i32 LEAST_ITEMS = 2, LEAST_BATCH = 2, LEAST_CHUNK = 1, WIDE = 4, NARROW = 3;
-#else
-constexpr i32 LEAST_ITEMS = 512, LEAST_BATCH = 64, LEAST_CHUNK = 32, WIDE = 16384, NARROW = 4096;
-#endif
 static i32 crew = 1;  // how many threads there are
+
+// From how much work on (items and their edges) a team is worth its start and its barriers, and below how much it
+// is no longer.  An item takes each thread of a team about 1.9 times as long as one alone: it locks, and wants
+// lines that others have.
+#ifdef MORPH_FAULTS  // tests: threads meet over few items too
+constexpr i32 LEAST_ITEMS = 2, LEAST_BATCH = 2;
+MORPH_FN i64 least_chunk() { return 1; }
+MORPH_FN i64 wide() { return 4; }
+MORPH_FN i64 narrow() { return 3; }
+#else
+constexpr i32 LEAST_ITEMS = 512, LEAST_BATCH = 64;
+constexpr i64 LEAST_WORK = 1024;
+MORPH_FN i64 least_chunk() { return crew > 32 ? 4 : crew > 4 ? 128 / crew : 32; }
+MORPH_FN i64 wide() { return LEAST_WORK * 10 * crew / (10 * crew - 19); }
+MORPH_FN i64 narrow() { return wide() / 4; }
+#endif
 
 // How much a step has to do: its items, and the edges of some of them, which stand for all.
 template <class A, class R, class Step> MORPH_FN i64 work(const A& a, const R& t, const Step& s, i64 first, i64 last) {
-    i64 n = last - first, edges = 0;
+    i64 n = last - first, edges = 0, most = wide();
     if constexpr (Step::SPREADS) {
         i64 apart = n / 64 + 1;
-        for (i64 i = first; n < WIDE && i < last; i += apart) edges += s.entries(a, t, i) * apart;
+        for (i64 i = first; n < most && i < last; i += apart) edges += s.entries(a, t, i) * apart;
     }
     return n + edges;
 }
@@ -139,7 +149,7 @@ template <class A, class R, class Step> MORPH_FN i64 work(const A& a, const R& t
 template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (crew <= 1 || t.replay) return false;
     i64 n = work(a, t, s, first, last);
-    return t.left = t.threads == 1 ? n >= WIDE : n < NARROW;
+    return t.left = t.threads == 1 ? n >= wide() : n < narrow();
 }
 
 // Chunks from a cursor, so that a thread with heavy items takes fewer.
@@ -151,7 +161,7 @@ struct Share {
     template <class A> MORPH_FN Share(const A& a, const Team& t, i64 first, i64 last, i64 most = 8192)
         : begin(first), end(first), first(first), last(last), cursor(a.cursor), alone(t.threads == 1) {
         chunk = (last - first) / (8 * t.threads);
-        chunk = chunk < LEAST_CHUNK ? LEAST_CHUNK : chunk > most ? most : chunk;
+        chunk = max_of(min_of(chunk, most), least_chunk());
     }
     MORPH_FN bool next() {
         begin = alone ? end : first + fetch(Plus(), cursor, chunk);

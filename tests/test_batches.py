@@ -271,16 +271,31 @@ def test_a_steady_mix_takes_no_more_memory(in_place, monkeypatch, target):
     assert late[0] == early[0] <= 520 and (late <= 1400).all()  # 3.5 entries an edge
 
 
-def test_room_that_rows_no_longer_need_is_used_again(in_place, monkeypatch):
+@pytest.mark.parametrize("target", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_room_that_rows_no_longer_need_is_used_again(in_place, monkeypatch, target):
     monkeypatch.setattr(loose, "LEAST", 64)
     n, many = 40, 500
-    g = morph.Graph.from_edges(*np.arange(2 * n).reshape(2, n) % n, n=n)
+    g = morph.Graph.from_edges(*np.arange(2 * n).reshape(2, n) % n, n=n, device=target)
     g.adjacency("in"), g.adjacency("out")
     for p in range(n):  # each point is a hub once
         ends = np.full(many, p), np.arange(many) % n
         g.apply(deletes=g.apply(ends).inserted)
         for rows in g._adjacency._loose.values():
             assert rows.limit <= 6 * many  # not n times as many
+    validate.index(g)
+
+
+def test_rows_keep_the_room_that_batches_need(in_place, monkeypatch):
+    monkeypatch.setattr(loose, "LEAST", 64)
+    rng = np.random.default_rng(1)
+    src, dst = morph.generate.rmat(10).edge_list()[:2]
+    m = len(src)
+    g = morph.Graph.from_edges(src, dst, n=1024)
+    g.adjacency("in"), g.adjacency("out")
+    for _ in range(14):  # a seventh of the edges comes and goes
+        ends = src[rng.integers(0, m, m // 7)], dst[rng.integers(0, m, m // 7)]
+        g.apply(deletes=g.apply(ends).inserted)
+    assert g._adjacency.moves <= 10  # rows that began anew with the least room: 24
     validate.index(g)
 
 

@@ -19,7 +19,7 @@ from morph.algorithms import sssp, triangles
 from morph.build import cuda
 from morph.data import words
 from morph.engine import binding
-from morph.graph import changes
+from morph.graph import changes, loose
 from morph.kernel import Kernel, Program
 from morph.lang import emit
 from morph.testing import team
@@ -80,6 +80,10 @@ def follow_changes():
             g = morph.Graph.from_edges([0, 1, 2], [1, 2, 3], weight=weight, symmetrize=both)
             morph.DynamicSSSP(g).apply(inserts=([0], [3], weight[:1]))
     morph.DynamicBFS(g), morph.DynamicComponents(g).apply(deletes=[0])
+    with mock.patch.object(loose, "LEAST", 1):
+        g = morph.Graph.from_edges([0], [1], n=4)
+        for p in range(4):  # rows leave memory in vain, and are laid anew
+            g.apply(deletes=g.apply(([p] * 40, [0] * 40)).inserted)
 
 
 def test_algorithms(units, monkeypatch):
@@ -109,13 +113,13 @@ def test_algorithms(units, monkeypatch):
 
     assert morph.reduce(g.points.x, times) == 32
     both = morph.Graph.from_edges([0, 1], [1, 2], weight=[0, 0], symmetrize=True)
-    for loose in (g, both):  # the same on rows with room, of one direction and of both
-        loose.apply(([0], [1], [1]), [0])
-        loose.apply(deletes=([0], [1]))
-        loose.adjacency("in"), loose.apply(([0, 0], [1, 1], [1, 1]), [1])
-        loose.apply(deletes=([0], [1]))
-        assert loose.loose
-        morph.bfs(loose), morph.sssp(loose), morph.pagerank(loose), morph.core_number(loose)
+    for roomy in (g, both):  # the same on rows with room, of one direction and of both
+        roomy.apply(([0], [1], [1]), [0])
+        roomy.apply(deletes=([0], [1]))
+        roomy.adjacency("in"), roomy.apply(([0, 0], [1, 1], [1, 1]), [1])
+        roomy.apply(deletes=([0], [1]))
+        assert roomy.loose
+        morph.bfs(roomy), morph.sssp(roomy), morph.pagerank(roomy), morph.core_number(roomy)
     cross = [[0, 0], [2, 2], [0, 2], [2, 0]]
     rim, places = [[0, 2], [2, 1], [1, 3], [3, 0], [0, 1], [2, 3]], [[1, 0.5, 3, -1]]
     morph.triangulate(cross, rim, [[0.5, 1]], places, crossing="split")

@@ -322,7 +322,7 @@ class Adjacency:
             if short <= 0:
                 break
             for d in self._loose:
-                self._enlarge(d, counts[0])
+                self._enlarge(d, short, back)
             begin = INSERTS
         self._built.clear()
         return short
@@ -397,19 +397,24 @@ class Adjacency:
         room_for(self._batches[key], count)
         return self._batches[key]
 
-    def _enlarge(self, direction: str, count: int) -> None:
-        """Make room at an arena's end, of what is there in vain before it if that is much."""
+    def _enlarge(self, direction: str, short: int, back: Array | None) -> None:
+        """Make room at an arena's end, of what is there in vain before it if that is much.
+
+        Rows keep the room that they grew to, or batches that come and go would move them each time.
+        """
+        from morph.graph.inplace import lay_anew  # noqa: PLC0415
+
         self.moves += 1
         rows = self._loose[direction]
         top, need = rows.shares()
         if 3 * need < 2 * top:
-            self._built[direction] = rows.packed(len(self.points))
-            tidy = self._with_room(direction)
-            if tidy is not None:
-                self._loose[direction] = rows = tidy
-                if rows.limit >= (top := rows.shares()[0]) + 4 * count:
-                    return
-        rows.grow(min(max(rows.limit + rows.limit // 4, top + 4 * count), ID_LIMIT))
+            self._loose[direction] = rows.laid_out()
+            turn, count = int(direction == "in"), int(self.edges.words[COUNT])
+            lay_anew(rows, self._loose[direction], self.arcs(back), count, turn)
+            return
+        if rows.limit == ID_LIMIT:
+            raise MemoryError("the index with room would have more than 2^31 entries")
+        rows.grow(min(rows.limit + max(rows.limit // 4, short), ID_LIMIT))
 
     def _with_room(self, direction: str) -> Loose | None:
         """The built index of a direction, as rows with room."""

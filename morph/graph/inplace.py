@@ -296,6 +296,30 @@ def settle_all(b, rows, rows2, sides, total):
             settle(b, rows2, 1)
 
 
+# --- rows laid out anew --------------------------------------------------------------------------
+
+
+@kernel
+def lay(place, m, arcs, rows, entries, fresh, arena, turn):
+    """Copy an edge's entry to its row as it lies now; places that nobody set yet are of no use."""
+    e = i32(place.id)
+    if e < m and place.at >= 0:
+        near, far = arcs[e].src, arcs[e].dst
+        if turn:
+            near, far = far, near
+        if near >= 0:
+            row = rows[near]
+            if place.at < row.size and entries[row.begin + place.at].edge == e:
+                k = fresh[near].begin + place.at
+                arena[k].edge = e
+                arena[k].end = far
+
+
+def lay_anew(old: Any, new: Any, arcs: Table, m: int, turn: int) -> None:
+    """Fill rows that `Loose.laid_out` gave, of edges below ``m``; ``turn`` says which end."""
+    foreach(old.places, lay, i32(m), arcs, old.rows, old.entries, new.rows, new.entries, turn)
+
+
 # --- a batch -------------------------------------------------------------------------------------
 
 

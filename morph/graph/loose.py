@@ -43,14 +43,15 @@ class Loose:
 
     __slots__ = ("arena", "device", "entries", "places", "rows")
 
-    def __init__(self, device: Device, points: int, edges: int) -> None:
-        self.device = device
-        narrow = np.int32
+    def __init__(
+        self, device: Device, points: int, edges: int, places: Table | None = None
+    ) -> None:
+        self.device, narrow = device, np.int32
         self.rows = Table("rows", device, points, begin=narrow, size=narrow, room=narrow,
                           goal=narrow, come=narrow, gone=narrow)  # fmt: skip
         self.rows.pack(ROW, WORK)
         self.entries = Table("entries", device, 0, edge=narrow, end=narrow)
-        self.places = Table("places", device, edges, at=narrow)
+        self.places = places or Table("places", device, edges, at=narrow)
         self.arena = Table("arena", device, 1, top=np.int64)
         for table in (self.rows, self.places, self.arena):
             fill(table)
@@ -80,17 +81,10 @@ class Loose:
         with device.active():
             size = offsets[1:] - offsets[:-1]
             room = room_of(size)
-            begin = xp.cumsum(room) - room
-            total = int(room.sum())
-            if total + LEAST > ID_LIMIT:
+            if int(room.sum()) + LEAST > ID_LIMIT:
                 return None
             made = cls(device, points, edges)
-            n, rows = size.size, made.rows.columns
-            rows["begin"].array[:n] = begin
-            rows["size"].array[:n] = size
-            rows["room"].array[:n] = room
-            made.grow(min(total + max(total >> 3, LEAST), ID_LIMIT))
-            made.arena.columns["top"].array[:1] = total
+            begin = made._lay_out(size, room)
             at = made.places.columns["at"].array
             at[:] = -1
             edge, end = (made.entries.columns[c].array for c in ("edge", "end"))
@@ -110,6 +104,23 @@ class Loose:
         """Have memory for so many entries."""
         self.entries.resize(capacity)
         fill(self.entries)
+
+    def laid_out(self) -> Loose:
+        """Give the same rows with nothing between them, and no entries yet: see `lay_anew`."""
+        size, had = (self.rows.columns[c].array for c in ("size", "room"))
+        with self.device.active():
+            made = Loose(self.device, self.rows.capacity, 0, self.places)
+            made._lay_out(size, room_of(size, had))
+        return made
+
+    def _lay_out(self, size: Array, room: Array) -> Array:
+        """Begin rows one behind the other, in an arena with some room behind them; give where."""
+        begin, total = room.cumsum(dtype=np.int64) - room, int(room.sum(dtype=np.int64))
+        for name, a in (("begin", begin), ("size", size), ("room", room)):
+            self.rows.columns[name].array[: size.size] = a
+        self.grow(min(total + max(total >> 3, LEAST), ID_LIMIT))
+        self.arena.columns["top"].array[:1] = total
+        return begin
 
     def cover(self, points: int, edges: int) -> bool:
         """Have memory for so many points and edges; whether addresses have changed."""
@@ -154,7 +165,8 @@ class Loose:
     def shares(self) -> tuple[int, int]:
         """How many entries are before the unused end; how many would be if rows were laid anew."""
         with self.device.active():
-            need = room_of(self.rows.columns["size"].array).sum(dtype=np.int64)
+            rows = self.rows.columns
+            need = room_of(rows["size"].array, rows["room"].array).sum(dtype=np.int64)
             return int(self.arena.columns["top"].array[0]), int(need)
 
     @property
@@ -163,10 +175,10 @@ class Loose:
         return self.entries.capacity
 
 
-def room_of(size: Array) -> Array:
-    """How many entries rows get memory for when they are laid out."""
+def room_of(size: Array, had: Array | None = None) -> Array:
+    """How many entries rows get memory for when they are laid out; much of what they had stays."""
     room: Array = size + (size >> 3) + 2 * (size > 0)
-    return room
+    return room if had is None else np.maximum(room, np.minimum(had, size + (size >> 1) + 4))
 
 
 def fill(table: Table) -> None:

@@ -413,7 +413,7 @@ def _rows_ahead(e: Emission, s: ir.Foreach) -> list[str]:
         and {id(n) for n in adds} <= {id(n) for n in ir.walk(loop.body)}  # not before the loop
         and all(isinstance(x, ir.Var) and x.name == loop.var for x in items)
         and (s.slot, "item") in e.standing[k.name]
-        and _is_item(k, s.slot, loop.point)
+        and _is_item(e, s, loop.point)
     ):
         return ["    static constexpr bool ROWS_AHEAD = false;"]
     row = f"{_offset(loop)}, r.end"
@@ -425,9 +425,10 @@ def _rows_ahead(e: Emission, s: ir.Foreach) -> list[str]:
     ]
 
 
-def _is_item(k: ir.Kernel, slot: str, point: ir.Expr) -> bool:
-    """Whether a point is the one that the kernel's item, an entry of a list, stands for."""
-    (item, kind), given = k.params[0], dict[str, list[ir.Expr]]()
+def _is_item(e: Emission, s: ir.Foreach, point: ir.Expr) -> bool:
+    """Whether a point is the kernel's item, or the one that it, an entry of a list, stands for."""
+    k, given = e.kernels[s.kernel], dict[str, list[ir.Expr]]()
+    item, kind = k.params[0]
     for n in ir.walk(k.body):
         if isinstance(n, ir.Assign):
             given.setdefault(n.name, []).append(n.value)
@@ -438,9 +439,10 @@ def _is_item(k: ir.Kernel, slot: str, point: ir.Expr) -> bool:
         point = given[point.name][0]
     if isinstance(point, ir.Load):
         row = point.place.row
-        its = (point.place.slot, point.place.column) == (slot, "item")
+        its = (point.place.slot, point.place.column) == (s.slot, "item")
         return its and isinstance(row, ir.Var) and row.name == item
-    return kind != Handle(slot) and isinstance(point, ir.Var) and point.name == item
+    entry = kind == Handle(s.slot) and e.names.stores[s.slot].kind == "collection"
+    return not entry and isinstance(point, ir.Var) and point.name == item
 
 
 def _sweeps(e: Emission, s: ir.Foreach, spread: Spread) -> list[str]:
@@ -470,30 +472,14 @@ def _entries(e: Emission, s: ir.Foreach, spread: Spread) -> str:
     loop = spread.loop
     if isinstance(loop, ir.ForRows):
         return " - ".join(reversed(e.names.extent(loop.slot)))
-    item = _item(e, s, loop)
-    return f"degree({_offset(loop)}, {item})" if item else "0"
+    listed = e.names.stores[s.slot].kind == "collection"
+    item = f"{e.names.column(s.slot, 'item')}.get(i)" if listed else "i"
+    known = _is_item(e, s, loop.point)
+    return f"degree({_offset(loop)}, {item})" if known else "0"
 
 
 def _offset(loop: ir.ForEdges) -> str:
     return f"a.{cname(loop.graph)}_{loop.direction}_offset"
-
-
-def _item(e: Emission, s: ir.Foreach, loop: ir.ForEdges) -> str:
-    """The point whose row item ``i`` goes through, or nothing if that is not known before."""
-    point, n = loop.point, e.names
-    if not isinstance(point, ir.Var):
-        return ""
-    listed = n.stores[s.slot].kind == "collection"
-    item, k = f"{n.column(s.slot, 'item')}.get(i)" if listed else "i", e.kernels[s.kernel]
-    if point.name == k.params[0][0]:
-        is_item = n.plain(s.slot) or not listed
-    else:
-        is_item = any(
-            isinstance(x, ir.Assign) and x.name == point.name and isinstance(x.value, ir.Load)
-            and (x.value.place.slot, x.value.place.column) == (s.slot, "item")
-            for x in k.body
-        )  # fmt: skip
-    return item if is_item else ""
 
 
 def _values(f: ir.Func) -> list[Any]:

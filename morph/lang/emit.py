@@ -375,6 +375,7 @@ class Emission:
         self.put(f"enum {{ PHASES = {phases} }};  // one runs small steps")
         self.put(f"enum {{ BLOCKS = {self._blocks()} }};  // of a GPU's multiprocessor, at once")
         self._prepare()
+        self._heavy()
         if u.fused:
             emit_program(self)
         else:
@@ -409,6 +410,17 @@ class Emission:
         loads = [n.type for s in self.spreads.values() if s.pure for n in ir.walk(s.entry)
                  if isinstance(n, ir.Load)]  # fmt: skip
         return FEW if any(isinstance(t, Scalar) and t.bits > 32 for t in loads) else SOME
+
+    def _heavy(self) -> None:
+        """Whether few items may be for several CPU threads; a program asks before each step."""
+        much = "true" if self.spreads else "false"
+        if self.spreads and not self.unit.fused:
+            (step,) = self.unit.blocks[0].steps
+            assert isinstance(step, ir.Foreach)
+            first, last = self.names.extent(step.slot)
+            much = f"work(a, t, Step0_0{self.step_args(step)}, {first}, {last}) >= wide()"
+        self.put("", "#ifndef __CUDACC__", "MORPH_FN bool heavy(const Args& a) {")
+        self.put("    Run t(a, 0, 1);", f"    return {much};", "}", "#endif")
 
     def _prepare(self) -> None:
         """What the master does before the first step."""
