@@ -214,3 +214,44 @@ def test_a_batch_with_doubles_that_fails_changes_nothing(monkeypatch):
             g.apply(([0], [1], [2]), ids[2:], (ids[[1, 1]], [3, 4]), then=fails)
         assert before == [g.edges.words.tolist(), ring(g), g.edges.weight.array.tolist()]
         validate.index(g)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_ids_do_not_tell_which_way_a_batch_went(directed):
+    """A journal's batches are applied again, whether there is an index by then or not."""
+    rng = np.random.default_rng(2)
+    src, dst = rng.integers(0, 9, (2, 40))
+    graphs = [
+        morph.Graph.from_edges(src, dst, weight=src, n=9, symmetrize=not directed, device="cpu")
+        for _ in range(2)
+    ]
+    graphs[1].adjacency("out")
+    graphs[0].sort_edges("weight"), graphs[1].adjacency("in")
+    for g in graphs:
+        g.apply(updates=([0], [1]))
+    assert graphs[1].loose and not graphs[0].loose
+    for k in range(60):
+        ids, ends = graphs[0].edges.ids(), rng.integers(0, 9, (2, 1 + k % 7))
+        some = rng.choice(ids, 3)  # some twice, some with their arcs back
+        gone = (
+            some if k % 3 else tuple(graphs[0].edges.columns[c].array[some] for c in ("src", "dst"))
+        )
+        named = (rng.choice(ids, 3), rng.integers(0, 9, 3))
+        if k % 5 == 4:  # refused, where there may be no room
+            ends = np.full((2, 20), 3)
+            ends[1, -1] = 9
+        done = []
+        for g in graphs:
+            try:
+                done.append(g.apply((*ends, ends[0]), gone, named))
+            except ValueError as error:
+                done.append(str(error))
+        if k % 5 == 4:
+            assert done[0] == done[1]
+        else:
+            assert done[0].inserted.tolist() == done[1].inserted.tolist()
+            assert (done[0].absent, done[0].repeated) == (done[1].absent, done[1].repeated)
+        a, b = (g.edges for g in graphs)
+        assert a.capacity == b.capacity and a.ids().tolist() == b.ids().tolist()
+        assert a.weight.array[ids].tolist() == b.weight.array[ids].tolist()
+    validate.index(graphs[1])

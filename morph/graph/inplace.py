@@ -14,7 +14,10 @@ of the graph; a row that moves is copied, which growth by a half makes rare.
 
 from __future__ import annotations
 
+from typing import Any
+
 from morph.data.store import Word
+from morph.data.table import Table
 from morph.graph.batch import GONE, INSERTED, NAMED
 from morph.graph.resolve import (
     DEAD,
