@@ -30,6 +30,7 @@ FLOORS = {
     "data.words": "build data",  # a kernel that writes a few values
     "graph": "data graph",
     "graph.inplace": "data graph kernel prelude",  # batches are carried out by a program
+    "graph.resolve": "data graph kernel prelude",
     "mesh": "data graph mesh",
     "mesh.mesh": "data graph io mesh",  # Mesh.read and Mesh.write, when called
     "mesh.pslg": "data io mesh",

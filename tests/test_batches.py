@@ -412,47 +412,6 @@ def test_who_is_told_of_a_batch_changes_nothing(in_place, change, loose):
     g.points.new()
 
 
-@pytest.mark.parametrize("directed", [True, False])
-def test_ids_do_not_tell_which_way_a_batch_went(in_place, directed):
-    """A journal's batches are applied again, whether there is an index by then or not."""
-    rng = np.random.default_rng(2)
-    src, dst = rng.integers(0, 9, (2, 40))
-    graphs = [
-        morph.Graph.from_edges(src, dst, weight=src, n=9, symmetrize=not directed, device="cpu")
-        for _ in range(2)
-    ]
-    graphs[1].adjacency("out")
-    graphs[0].sort_edges("weight"), graphs[1].adjacency("in")
-    for g in graphs:
-        g.apply(updates=([0], [1]))
-    assert graphs[1].loose and not graphs[0].loose
-    for k in range(60):
-        ids, ends = graphs[0].edges.ids(), rng.integers(0, 9, (2, 1 + k % 7))
-        some = rng.choice(ids, 3)  # some twice, some with their arcs back
-        gone = (
-            some if k % 3 else tuple(graphs[0].edges.columns[c].array[some] for c in ("src", "dst"))
-        )
-        named = (rng.choice(ids, 3), rng.integers(0, 9, 3))
-        if k % 5 == 4:  # refused, where there may be no room
-            ends = np.full((2, 20), 3)
-            ends[1, -1] = 9
-        done = []
-        for g in graphs:
-            try:
-                done.append(g.apply((*ends, ends[0]), gone, named))
-            except ValueError as error:
-                done.append(str(error))
-        if k % 5 == 4:
-            assert done[0] == done[1]
-        else:
-            assert done[0].inserted.tolist() == done[1].inserted.tolist()
-            assert (done[0].absent, done[0].repeated) == (done[1].absent, done[1].repeated)
-        a, b = (g.edges for g in graphs)
-        assert a.capacity == b.capacity and a.ids().tolist() == b.ids().tolist()
-        assert a.weight.array[ids].tolist() == b.weight.array[ids].tolist()
-    validate.index(graphs[1])
-
-
 @pytest.mark.parametrize("straight", [True, False])
 def test_what_the_short_way_tells_is_what_the_long_one_does(in_place, monkeypatch, straight):
     monkeypatch.setattr(direct, "plain", direct.plain if straight else lambda *_: None)
@@ -487,7 +446,7 @@ def test_the_first_batch_is_interrupted(in_place, monkeypatch, where):
     g.adjacency("out")
     g.apply(updates=([0], [1]))
     index = g._adjacency
-    index._cell, index._batches = morph.Table("cell", odd=np.int64, stamp=np.int64), {}
+    index._cell, index._batches = morph.Table("cell", **adjacency.CELL), {}
     index.arcs(None), index.table_for(3)
     model, real, before = Model(g), getattr(*where), g.edges.capacity
 

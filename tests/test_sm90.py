@@ -51,6 +51,7 @@ def modules():
     names = [
         "reduce",
         "graph.inplace",
+        "graph.resolve",
         *(f"algorithms.{p.stem}" for p in (ROOT / "morph/algorithms").glob("[!_]*.py")),
     ]
     return [importlib.import_module(f"morph.{name}") for name in names]

@@ -198,8 +198,7 @@ class Dynamic:
     def _repair(self, applied: Any) -> tuple[str, int, int]:
         """Bring the values up to date: decision, affected points, rounds."""
         self._check(applied)
-        self._lengthen()
-        n = len(self._tree)
+        n = self._lengthen()
         changes, count = applied.rows()
         most = int(self.share * n)
         self._batch += 1
@@ -241,9 +240,10 @@ class Dynamic:
         pairs = (now, then), (near, following), (later, rest)
         return tuple(x for a, b in pairs for x in ((b, a) if len(b) else (a, b)))
 
-    def _lengthen(self) -> None:
-        """Have a row for every point."""
-        n, more = len(self._tree), len(self.graph.points) - len(self._tree)
+    def _lengthen(self) -> int:
+        """Have a row for every point; how many that is."""
+        n = len(self._tree)
+        more = len(self.graph.points) - n
         if more < 0:
             raise RuntimeError(
                 "the graph's points were renumbered by compact: what follows it begins anew"
@@ -254,6 +254,7 @@ class Dynamic:
             self._tree.extend(
                 more, value=first, predecessor=np.full(more, -1, np.int32), kept=first
             )
+        return n + more
 
     def _first(self, ids: Any) -> Any:
         """What points without any edges have."""

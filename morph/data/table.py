@@ -113,6 +113,9 @@ class Table(Store):
             raise TypeError(f"{self.name}[...] takes one row's id; index a column for many")
         return self.row(id.__index__())
 
+    def __len__(self) -> int:
+        return int(self.words[COUNT])
+
     def __iter__(self) -> Iterator[Row]:
         return (Row(self, i) for i in self.device.to_host(self.ids()).tolist())
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.data.device import Array, Device
-from morph.data.dtypes import ID_LIMIT
+from morph.data.dtypes import ID_LIMIT, vec
 from morph.data.store import COUNT, TAIL
 from morph.data.table import Table
 from morph.data.values import check_ids
@@ -25,6 +25,13 @@ from morph.graph.loose import (
 
 ROWS = 1  # of `inplace`: what becomes of the edges is known
 PART = 1 << 20  # keys looked at together
+# what `inplace.change` tells of a batch
+CELL: dict[str, Any] = {
+    "odd": np.int64,
+    "stamp": np.int64,
+    "twice": np.int64,
+    "out": vec(np.int64, 3),
+}
 # changes that one thread of a CPU makes (see LEAST_ITEMS in kernels/team.h), or one block of a GPU
 SMALL = {"cuda": 256}
 
@@ -149,7 +156,7 @@ class Adjacency:
         self._arcs: Table | None = None
         self._arcs_of: tuple[Any, ...] = ()
         self._back: Array | None = None
-        self._cell = Table("cell", points.device, odd=np.int64, stamp=np.int64)
+        self._cell = Table("cell", points.device, **CELL)
         self._none: Loose | None = None
         self._bound = Bound(-1, None, None)
         self.kept: Callable[[], Any] = nobody  # who may ask for the records of the latest batch
@@ -261,7 +268,7 @@ class Adjacency:
 
     def find(self, src: Array, dst: Array, after: Array) -> Array:
         """Give the least edge above ``after`` of each pair, in loose rows; -1 if there is none."""
-        from morph.graph.inplace import look_up  # noqa: PLC0415
+        from morph.graph.resolve import look_up  # noqa: PLC0415
 
         count = int(src.size)
         table = self._known(GONE, after, src, dst)
@@ -295,7 +302,7 @@ class Adjacency:
         Returns
         -------
         int
-            0, or, below that, why nothing was done.
+            0; -2 if some were named twice (see `left_out`); or below 0 why nothing was done.
         """
         from morph.graph.inplace import INSERTS, change  # noqa: PLC0415
 
@@ -345,6 +352,11 @@ class Adjacency:
     def began(self) -> bool:
         """Whether the latest batch has changed anything."""
         return len(self._cell) > 0 and int(self._cell.stamp[0]) == self.stamp
+
+    def left_out(self) -> tuple[int, int, int]:
+        """How many changes the latest batch left out; the deletes, and weights of what is gone."""
+        out, gone, absent = self.points.device.to_host(self._cell.columns["out"].array)[0].tolist()
+        return out, gone, absent
 
     def refresh(self) -> None:
         """Forget copies of loose rows, which have changed."""

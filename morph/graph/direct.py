@@ -1,8 +1,8 @@
 """Batches that one launch carries out: what is given goes to the device, and nothing comes back.
 
-Whether a change may be made is found there (`inplace`).  What is odd in any way is left to
-the way round (`batch`, `named`, `changes`), which says what is wrong, or counts
-what is named twice; so nothing is decided here but what is plain.
+Whether a change may be made, and what is named twice, is found there (`resolve`).  What is odd in
+any way is left to the way round (`batch`, `named`, `changes`), which says what is wrong, or counts
+what is not there; so nothing is decided here but what is plain.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from morph.data.dtypes import ID_LIMIT
 from morph.data.store import CAPACITY, COMMITTED, COUNT, HEAD, TAIL
 from morph.graph.batch import GONE, INSERTED, NAMED, Applied, none
 from morph.graph.loose import weight_of
-from morph.graph.named import first_mentions, module_of, take
 
 if TYPE_CHECKING:
     from morph.data.table import Table
     from morph.graph import Graph
 
 STAGED = 1 << 14  # changes that go to a GPU in one copy
-# as in `inplace`
+# as in `resolve`
 TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE, ALONE = 1, 2, 4, 8, 16, 32, 64
 TWICE, LOOP = -2, -3
 
@@ -142,7 +141,7 @@ def _weighted(
 
 def carry_out(
     g: Graph, batch: Plain, nonnegative: bool, then: Callable[[Applied], object] | None,
-    repeated: int = 0, loops: Array | None = None,
+    loops: Array | None = None,
 ) -> Applied | None:  # fmt: skip
     """Apply a batch to a graph whose index is loose; None if it is odd: nothing has changed.
 
@@ -161,8 +160,7 @@ def carry_out(
     capacity = edges.capacity
     try:
         first, again = places(edges, fresh)
-        words = edges.words
-        before: list[int] = words.tolist()
+        before: list[int] = edges.words.tolist()
         if back is not None and fresh and back.size < first + fresh - again:
             back = g.device.full(edges.capacity, -1, np.int32)
             held = g.reverses()
@@ -180,7 +178,7 @@ def carry_out(
         moves = index.moves
         done = Applied.__new__(Applied)
         done._graph, done._given, done._present, done._since = g, come, -1, g.changes
-        done.points, done.absent, done.repeated = none(g.device), 0, repeated
+        done.points, done.absent, done.repeated = none(g.device), 0, 0
     except BaseException:
         shrink(edges, capacity)
         raise
@@ -188,15 +186,19 @@ def carry_out(
         head = min(before[HEAD], before[COMMITTED])
         counts = total, given, gone, named, fresh, batch.by
         code = index.carry_out(table, counts, (first, again, head), back, 0, flags, alone)
-        if code == 0:
-            if fresh or gone:
+        if code in (0, TWICE):
+            spared = 0
+            if code == TWICE:
+                out, spared, done.absent = index.left_out()
+                done.repeated = out - done.absent
+            if edges.words is not edges.meta and (fresh or gone):  # on a GPU they are so by now
                 after = before.copy()
                 after[COUNT] += fresh - again
                 after[HEAD] = head + again
-                after[TAIL] += gone + gone * turned
+                after[TAIL] += (gone - spared) * (1 + turned)
                 edges._settle(after)
-                words[:] = after  # as they are on the device by now
-            done._batch = kept = Kept(g, table, batch.counts, first, fresh, again)
+                edges.words[:] = after
+            done._batch = kept = Kept(g, table, batch.counts, first, fresh, again, code == TWICE)
             index.kept = ref(kept)
             if again or first < g._made:
                 g._forget_order(done.inserted)
@@ -214,31 +216,11 @@ def carry_out(
         shrink(edges, capacity)
         raise
     shrink(edges, capacity)
-    if code == TWICE and not batch.by and not repeated:
-        batch, fewer = _once(g, batch, back)
-        return carry_out(g, batch, nonnegative, then, fewer, loops) if fewer else None
     if code == LOOP and batch.parts[2] is not None:
         src, dst, _ = batch.parts[2]
         loops = (src == dst).astype(np.int32).cumsum(dtype=np.int32)
-        return carry_out(g, batch, nonnegative, then, repeated, loops)
+        return carry_out(g, batch, nonnegative, then, loops)
     return None
-
-
-def _once(g: Graph, batch: Plain, back: Array | None) -> tuple[Plain, int]:
-    """Leave out deletes of what is named before, and updates of what is named again; how many."""
-    found: list[Part | None] = list(batch.parts)
-    for k, part in enumerate(batch.parts[:2]):
-        if part is not None:
-            ids, _, weight = part
-            low = ids if back is None else np.minimum(ids, take(g.device, back, ids))
-            xp = module_of(g.device, ids)
-            pick = first_mentions(xp, low[::-1] if k else low)
-            pick = xp.sort(ids.size - 1 - pick) if k else pick
-            found[k] = ids[pick], None, None if weight is None else weight[pick]
-    gone, named, come = found
-    counts = [0 if p is None else int(p[0].size) for p in found]
-    fewer = sum(batch.counts) - sum(counts)
-    return Plain((gone, named, come), (counts[0], counts[1], counts[2]), 0), fewer
 
 
 def places(edges: Table, count: int) -> tuple[int, int]:
@@ -337,16 +319,16 @@ class Kept:
     """What `Applied` is made of when it is asked for: a batch's records, or a copy of them."""
 
     __slots__ = (
-        "__weakref__", "again", "counts", "first", "fresh", "graph", "new", "raw", "stamp", "table",
-        "total",
+        "__weakref__", "again", "counts", "first", "fresh", "graph", "holes", "new", "raw", "stamp",
+        "table", "total",
     )  # fmt: skip
 
     def __init__(
         self, g: Graph, table: Table, counts: tuple[int, int, int],
-        first: int, fresh: int, again: int,
+        first: int, fresh: int, again: int, holes: bool,
     ) -> None:  # fmt: skip
         self.graph, self.table, self.counts = g, table, counts
-        self.first, self.fresh, self.again = first, fresh, again
+        self.first, self.fresh, self.again, self.holes = first, fresh, again, holes
         self.stamp = g._adjacency.stamp
         self.total = sum(counts) * (1 if g.directed else 2)
         self.raw: Array = None
@@ -396,17 +378,22 @@ class Kept:
 
     def _rows(self, name: str, first: int, count: int) -> Array:
         """A column of some of the changes, then of the arcs back."""
+        return self._of(self._view(name), first, count)
+
+    def _view(self, name: str) -> Array:
         rec = self.table._records[0]
-        return self._of(
-            rec.view(self.graph.device, self.table.columns[name], self.raw), first, count
-        )
+        return rec.view(self.graph.device, self.table.columns[name], self.raw)
 
     def _of(self, a: Array, first: int, count: int) -> Array:
-        parts = [a[first : first + count]]
+        parts = [slice(first, first + count)]
         if not self.graph.directed:
             first += sum(self.counts)
-            parts.append(a[first : first + count])
-        return self.graph.device.xp.concatenate(parts)
+            parts.append(slice(first, first + count))
+        found = self.graph.device.xp.concatenate([a[part] for part in parts])
+        if self.holes:  # where an edge was named twice
+            fate = self._view("fate")
+            found = found[self.graph.device.xp.concatenate([fate[part] for part in parts]) != 0]
+        return found
 
 
 def rows_of(applied: Applied) -> tuple[Table, int]:

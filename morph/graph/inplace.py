@@ -2,12 +2,12 @@
 
 Problem: a batch names edges to delete, edges that get another weight, and edges to insert; the
 table of edges, their reverses and the entries of points (`loose`) are to follow.
-Method: each change finds its edge, and whether it may be carried out; if one may not, nothing is,
-and the host tells why (`named`).  Items of one row number themselves by an atomic.  Deletes:
-the last entries of a row that stay take the places, before them, of those that go: both count
+Method: each change finds its edge, and whether it may be carried out (`resolve`); if one may not,
+nothing is, and the host tells why.  Items of one row number themselves by an atomic.  Deletes: the
+last entries of a row that stay take the places, before them, of those that go: both count
 themselves, and meet by number through the row's end.  Inserts: the first of a row finds room for
 all of them, at the arena's end if its own is used up; then all write, and share in copying a row
-that moves.
+that moves.  A single change has its rows to itself, and fewer steps.
 Cost: some 10 random accesses an edge and direction, and a barrier for each step, whatever the size
 of the graph; a row that moves is copied, which growth by a half makes rare.
 """
@@ -19,15 +19,26 @@ from typing import Any
 from morph.data.store import Word
 from morph.data.table import Table
 from morph.graph.batch import GONE, INSERTED, NAMED
+from morph.graph.resolve import (
+    DEAD,
+    PART,
+    TURNED,
+    TWICE,
+    WHOLE,
+    claim,
+    elect,
+    judge,
+    resolve,
+    spread,
+    tally,
+    unclaim,
+)
 from morph.kernel import foreach, func, kernel, program
-from morph.prelude import atomic_add, atomic_exch, i32, i64, u8, vector
+from morph.prelude import atomic_add, i32, i64, u8
 
 COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = map(int, Word)
 
-# what the program is told
-TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE, ALONE = 1, 2, 4, 8, 16, 32, 64
-ODD, TWICE, LOOP = 1, 2, 3  # why nothing is done
-# and where it begins: with all of it; with rows alone, whose edges are known; with what is inserted
+# where it begins: with all of it; with rows alone, whose edges are known; with what is inserted
 ALL, ROWS, INSERTS = 0, 1, 2
 
 # The kernels know a direction by `turn`: 0 puts edges at their source, 1 at their destination.
@@ -43,140 +54,6 @@ def is_one(b, total, fate):
     return b.id < total and b.fate == fate
 
 
-# --- which edges ---------------------------------------------------------------------------------
-
-
-@func
-def least(row, entries, far, after):
-    """Give the least edge above ``after`` from a row to a point, -1 if there is none."""
-    best = i32(-1)
-    for k in range(row.begin, row.begin + row.size):
-        if entries[k].end == far:
-            e = entries[k].edge
-            if e > after and (best < 0 or e < best):
-                best = e
-    return best
-
-
-@func
-def between(u, v, after, rows, entries, rows2, entries2, sides):
-    """Give the least edge above ``after`` from u to v, looked for where there are fewer."""
-    found = i32(-1)
-    if sides > 1 and rows2[v].size < rows[u].size:
-        found = least(rows2[v], entries2, u, after)
-    else:
-        found = least(rows[u], entries, v, after)
-    return found
-
-
-@func
-def may_be(b):
-    """Whether a weight is no less than 0, and a number."""
-    if hasattr(b, "given"):
-        return b.given >= 0
-    else:
-        return True
-
-
-@kernel
-def resolve(b, batch, arcs, cell, rows, entries, places, rows2, entries2, k, gone, named, by,
-            n, m, first, again, head, mask, flags, sides, a0, b0, weight0):  # fmt: skip
-    """Find the edge that a change means, and its reverse in the row ``k`` further on."""
-    i = i64(b.id)
-    if i >= k:
-        return
-    if flags & ALONE:
-        b.a = a0
-        b.b = b0
-        if hasattr(b, "given"):
-            b.given = weight0
-    e, f, u, v = i32(-1), i32(-1), i32(0), i32(0)
-    fate = i32(INSERTED)
-    good = True
-    if i < gone + named:
-        fate = i32(GONE if i < gone else NAMED)
-        if by & fate:
-            if 0 <= b.a and b.a < n and 0 <= b.b and b.b < n:
-                u, v = i32(b.a), i32(b.b)
-                if flags & TURNED and v < u:
-                    u, v = v, u
-                e = between(u, v, i32(-1), rows, entries, rows2, entries2, sides)
-        elif 0 <= b.a and b.a < m:
-            e = i32(b.a)
-            if flags & DEAD:
-                if arcs[e].died != 0:
-                    e = i32(-1)
-        good = e >= 0
-        if good:
-            u, v = arcs[e].src, arcs[e].dst
-            if flags & TURNED:
-                f = arcs[e].back
-                good = f >= 0 and f != e
-            low = min(e, f) if flags & TURNED and good else e
-            b.keep = vector(low, places[low].at)
-            if hasattr(b, "weight"):
-                b.weight = arcs[e].weight
-    else:
-        good = 0 <= b.a and b.a < n and 0 <= b.b and b.b < n
-        if good:
-            u, v = i32(b.a), i32(b.b)
-            if u == v and flags & TURNED and not flags & LOOPS:
-                cell[0].odd = LOOP  # for the arcs back are not numbered as they come
-            if flags & LOST:
-                good = good and arcs[u].lost == 0 and arcs[v].lost == 0
-        at = i - gone - named
-        e = i32(first + at - again)
-        if at < again:
-            e = arcs[(head + at) & mask].ring
-        if flags & TURNED:
-            at += k - gone - named
-            if flags & LOOPS:
-                at -= b.at[1]
-            f = i32(first + at - again)
-            if at < again:
-                f = arcs[(head + at) & mask].ring
-            if u == v:
-                f = i32(-1)
-    if flags & NONNEGATIVE and fate != GONE:
-        good = good and may_be(b)
-    if not good:
-        cell[0].odd = ODD
-    b.fate = fate
-    b.edge = e
-    b.end = vector(u, v)
-    if flags & TURNED:
-        t = batch[i + k]
-        t.fate = fate if f >= 0 else i32(0)
-        t.edge = f
-        t.end = vector(v, u)
-        if hasattr(b, "weight"):
-            t.weight = arcs[f].weight if i < gone + named and good else b.weight
-            t.given = b.given
-
-
-@kernel
-def claim(b, places, cell, k):
-    if b.id < k and b.fate < INSERTED:
-        if atomic_exch(places[b.keep[0]].at, -2) == -2:  # an edge that is named twice
-            cell[0].odd = TWICE
-
-
-@kernel
-def unclaim(b, places, k):
-    if b.id < k and b.fate < INSERTED:
-        places[b.keep[0]].at = b.keep[1]
-
-
-@kernel
-def look(b, rows, entries, rows2, entries2, sides):
-    b.edge = between(b.end[0], b.end[1], b.keep[0], rows, entries, rows2, entries2, sides)
-
-
-def look_up(batch: Table, *args: Any) -> None:
-    """Find the least edge between ``end``, above ``keep[0]``, for each row of a batch."""
-    foreach(batch, look, *args)
-
-
 # --- deletes, and new weights --------------------------------------------------------------------
 
 
@@ -187,6 +64,21 @@ def mark(b, rows, entries, places, turn):
         row = rows[b.end[turn]]
         b.rank[turn] = atomic_add(row.gone, 1)
         entries[row.begin + places[b.edge].at].edge = -1
+
+
+@func
+def take_out(b, rows, entries, places, turn):
+    """Do all of it at once, where nobody else changes the row."""
+    at = places[b.edge].at
+    if at >= 0:
+        row = rows[b.end[turn]]
+        last = row.begin + row.size - 1
+        e = entries[last].edge
+        entries[row.begin + at].edge = e
+        entries[row.begin + at].end = entries[last].end
+        places[e].at = at
+        places[b.edge].at = -1
+        row.size -= 1
 
 
 @func
@@ -235,8 +127,8 @@ def shorten(b, rows, turn):
 
 
 @kernel
-def enact(b, arcs, rows, entries, places, rows2, entries2, places2, total, k, gone, tail, mask,
-          flags, sides):  # fmt: skip
+def enact(b, batch, arcs, rows, entries, places, rows2, entries2, places2, total, k, gone, spared,
+          tail, mask, flags, sides):  # fmt: skip
     e = b.edge
     if is_one(b, total, NAMED):
         if hasattr(b, "given"):
@@ -244,13 +136,21 @@ def enact(b, arcs, rows, entries, places, rows2, entries2, places2, total, k, go
     elif is_one(b, total, GONE):
         if flags & WHOLE:
             i = i64(b.id)
-            arcs[(tail + (i if i < k else gone + i - k)) & mask].ring = e
+            at = i if i < k else gone - spared + i - k
+            if spared > 0:  # without gaps
+                at -= batch[i if i < k else i - k].at[0]
+            arcs[(tail + at) & mask].ring = e
             arcs[e].died = u8(1)
             if flags & TURNED:
                 arcs[e].back = -1
-        mark(b, rows, entries, places, 0)
-        if sides > 1:
-            mark(b, rows2, entries2, places2, 1)
+        if k == 1:
+            take_out(b, rows, entries, places, 0)
+            if sides > 1:
+                take_out(b, rows2, entries2, places2, 1)
+        else:
+            mark(b, rows, entries, places, 0)
+            if sides > 1:
+                mark(b, rows2, entries2, places2, 1)
 
 
 @kernel
@@ -339,11 +239,15 @@ def settle(b, rows, turn):
 
 
 @kernel
-def number_all(b, rows, rows2, sides, total):
+def number_all(b, rows, arena, rows2, arena2, k, sides, total):
     if is_one(b, total, INSERTED):
         b.rank[0] = atomic_add(rows[b.end[0]].come, 1)
         if sides > 1:
             b.rank[1] = atomic_add(rows2[b.end[1]].come, 1)
+        if k == 1:  # nobody else changes these rows
+            find_room(b, rows, arena, 0)
+            if sides > 1:
+                find_room(b, rows2, arena2, 1)
 
 
 @kernel
@@ -381,6 +285,10 @@ def write_all(
         write(b, rows, entries, places, 0)
         if sides > 1:
             write(b, rows2, entries2, places2, 1)
+        if k == 1:
+            settle(b, rows, 0)
+            if sides > 1:
+                settle(b, rows2, 1)
 
 
 @kernel
@@ -426,11 +334,14 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
 
     A single one may come as ``a0``, ``b0`` and ``weight0`` instead, if ``flags`` say so.
 
-    Give 0; or, if nothing has changed, minus why: `ODD`, a change may not be carried out, or is
-    none; `TWICE`, an edge is named again; `LOOP`, one is inserted, and ``at`` does not tell of it;
-    or how many entries there is no memory for: then all but the inserts has been done.
-    ``cell[0].stamp`` is ``stamp`` from the first change on.
+    Give 0; or minus `TWICE`, if some changes name what others do, and are left out, with no
+    ``fate``: ``cell[0].out`` has how many, how many of them are deletes, and how many are weights
+    of what is deleted.  Or, if nothing has changed, minus why: `ODD`, a change may not be carried
+    out, or is none; `LOOP`, one is inserted, and ``at`` does not tell of it.  Or how many entries
+    there is no memory for: then all but the inserts has been done.  ``cell[0].stamp`` is ``stamp``
+    from the first change on, ``twice`` if some are left out.
     """
+    out, spared = i64(0), i64(0)
     if begin == ALL:
         cell[0].odd = 0
         foreach(batch, resolve, batch, arcs, cell, rows, entries, places, rows2, entries2,
@@ -439,15 +350,38 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
         if gone + named > 1:
             if cell[0].odd == 0:
                 foreach(batch, claim, places, cell, k)
+                twice = cell[0].odd
+                if twice != 0:
+                    cell[0].odd = 0
+                    cell[0].twice = stamp
+                    foreach(batch, elect, places, k, gone, named)
+                    foreach(batch, judge, batch, places, cell, k, gone, named, by, flags)
                 foreach(batch, unclaim, places, k)
+                if twice != 0:
+                    step = 1
+                    while step < gone + named:
+                        foreach(batch, tally, batch, step, gone + named)
+                        step *= PART
+                    while step > PART:
+                        step = step // PART
+                        foreach(batch, spread, batch, step // PART, gone + named)
+                    out = batch[gone + named - 1].at[0]
+                    if gone > 0:
+                        spared = batch[gone - 1].at[0]
+                    cell[0].out[0] = out
+                    cell[0].out[1] = spared
+                    cell[0].out[2] = batch[gone + named - 1].at[1]
         if cell[0].odd != 0:
             return -cell[0].odd
         cell[0].stamp = stamp
+    elif cell[0].twice == stamp:  # it is called again
+        out = cell[0].out[0]
+        spared = cell[0].out[1]
     if begin != INSERTS:
         if gone + named > 0:
-            foreach(batch, enact, arcs, rows, entries, places, rows2, entries2, places2,
-                    total, k, gone, tail, mask, flags, sides)  # fmt: skip
-        if gone > 0:
+            foreach(batch, enact, batch, arcs, rows, entries, places, rows2, entries2, places2,
+                    total, k, gone, spared, tail, mask, flags, sides)  # fmt: skip
+        if gone > 0 and k > 1:
             foreach(batch, lift_all, rows, entries, rows2, entries2, sides, total)
             foreach(batch, offer_all, rows, entries, places, rows2, entries2, places2, sides, total)
             foreach(batch, drop_all, rows, entries, places, rows2, entries2, places2, sides, total)
@@ -455,8 +389,9 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
     if k > gone + named:
         top = arena[0].top
         top2 = arena2[0].top
-        foreach(batch, number_all, rows, rows2, sides, total)
-        foreach(batch, find_room_all, rows, arena, rows2, arena2, sides, total)
+        foreach(batch, number_all, rows, arena, rows2, arena2, k, sides, total)
+        if k > 1:
+            foreach(batch, find_room_all, rows, arena, rows2, arena2, sides, total)
         wanted = arena[0].top
         wanted2 = arena2[0].top
         if wanted > limit or wanted2 > limit2:
@@ -464,29 +399,16 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
             arena[0].top = top
             arena2[0].top = top2
             return max(wanted - limit, wanted2 - limit2)
-        foreach(
-            batch,
-            write_all,
-            batch,
-            arcs,
-            rows,
-            entries,
-            places,
-            rows2,
-            entries2,
-            places2,
-            k,
-            flags,
-            sides,
-            total,
-        )
-        foreach(batch, settle_all, rows, rows2, sides, total)
+        foreach(batch, write_all, batch, arcs, rows, entries, places, rows2, entries2, places2,
+                k, flags, sides, total)  # fmt: skip
+        if k > 1:
+            foreach(batch, settle_all, rows, rows2, sides, total)
     if flags & WHOLE:  # the counters of the edges' table, as `Table.settle` has them
         fresh = come - again
-        tail2 = tail + total // k * gone
+        tail2 = tail + total // k * (gone - spared)
         arcs[COUNT].word = m + fresh
         arcs[HEAD].word = head + again
         arcs[TAIL].word = tail2
         arcs[COMMITTED].word = tail2
         arcs[BUDGET].word = tail2 - head - again + arcs[CAPACITY].word - m - fresh
-    return 0
+    return -TWICE if out > 0 else 0

@@ -1,0 +1,257 @@
+"""Batches that name edges more than once: the short way does what the long one does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pretend import pretended
+from targets import everywhere, host, tries
+
+import morph
+from morph import validate
+from morph.data.store import HEAD, TAIL
+from morph.graph import changes, direct
+
+POINTS = 6
+TOLD = ("inserted", "deleted", "deleted_src", "deleted_dst", "deleted_weight", "updated",
+        "old_weight", "new_weight", "absent", "repeated", "given")  # fmt: skip
+real = direct.plain
+
+
+@pytest.fixture(autouse=True)
+def in_place(monkeypatch):
+    monkeypatch.setattr(changes, "SHARE", 0)
+
+
+def ring(g):
+    """Rows to be used again, in their order."""
+    if not g.edges.deletes:
+        return []
+    free, words = host(g.edges.hidden("free")), g.edges.words
+    return free[np.arange(words[HEAD], words[TAIL]) & (free.size - 1)].tolist()
+
+
+class Ways:
+    """The same graph twice: one takes the short way, the other one the long way round."""
+
+    def __init__(self, monkeypatch, target, src, dst, n, directed):
+        self.monkeypatch, self.short = monkeypatch, 0
+        self.graphs = [
+            morph.Graph.from_edges(src, dst, weight=src + 2 * dst, n=n, symmetrize=not directed,
+                                   device=target) for _ in range(2)
+        ]  # fmt: skip
+        for g in self.graphs:
+            g.adjacency("out"), g.apply(([0], [1], [3]), [0])
+            if directed:
+                g.adjacency("in")
+        self.go_round = changes._apply
+        monkeypatch.setattr(changes, "_apply", self.counted)
+
+    def counted(self, *args):
+        self.short -= 1
+        return self.go_round(*args)
+
+    def apply(self, there=False, **batch):
+        g = self.graphs[0]
+        if there:
+            batch = {k: tuple(map(g.device.asarray, v)) if isinstance(v, tuple)
+                     else g.device.asarray(v) for k, v in batch.items()}  # fmt: skip
+        self.short += 2
+        done = []
+        for g, way in zip(self.graphs, (real, lambda *_: None), strict=True):
+            self.monkeypatch.setattr(direct, "plain", way)
+            done.append(g.apply(**batch))
+        first, second = ({n: getattr(d, n) for n in TOLD} for d in done)
+        for name, a in first.items():
+            a, b = (x.tolist() if hasattr(x, "tolist") else x for x in (a, second[name]))
+            assert a == b, name
+        self.compare()
+        return done[0]
+
+    def compare(self):
+        a, b = self.graphs
+        assert a.edges.live == b.edges.live and a.edges.words.tolist() == b.edges.words.tolist()
+        assert ring(a) == ring(b)
+        ids = host(a.edges.ids())
+        assert ids.tolist() == host(b.edges.ids()).tolist()
+        for c in ("src", "dst", "weight"):
+            one, two = (host(g.edges.columns[c].array)[ids].tolist() for g in (a, b))
+            assert one == two, c
+        if not a.directed:
+            assert host(a.reverses()).tolist() == host(b.reverses()).tolist()
+        validate.index(a)
+
+
+@st.composite
+def batches(draw):
+    """Numbers of live edges, few of which are named often; arcs back; new weights; inserts."""
+    one, point = st.integers(0, 9), st.integers(0, POINTS - 1)
+    often = st.lists(st.tuples(one, st.booleans()), max_size=12)
+    parts = draw(st.sampled_from(["deletes", "updates", "apart", "mixed"]))
+    return {
+        "deletes": draw(often) if parts != "updates" else [],
+        "updates": draw(often) if parts != "deletes" else [],
+        "apart": 10 * (parts == "apart"),
+        "pairs": draw(st.booleans()),
+        "inserts": draw(st.lists(st.tuples(point, point), max_size=4)),
+        "there": draw(st.booleans()),
+    }
+
+
+histories = st.tuples(
+    st.booleans(),
+    st.lists(st.tuples(*2 * [st.integers(0, POINTS - 1)]), min_size=9, max_size=25),
+    st.lists(batches(), min_size=1, max_size=3),
+)
+
+
+def run_history(monkeypatch, target, history):
+    directed, edges, steps = history
+    src, dst = np.array(edges, np.int64).T
+    with monkeypatch.context() as m:
+        ways = Ways(m, target, src, dst, POINTS, directed)
+        g, weight = ways.graphs[0], 100
+        for b in steps:
+            ids = host(g.edges.ids())
+            ends = [host(g.edges.columns[c].array) for c in ("src", "dst")]
+            back = np.arange(len(g.edges)) if directed else host(g.reverses())
+            if not ids.size:
+                break
+
+            def pick(named, shift=0, ids=ids, back=back):
+                at = np.array([ids[(k + shift) % ids.size] for k, _ in named], np.int64)
+                turned = np.array([turn for _, turn in named], bool)
+                return np.where(turned, back[at], at) if at.size else at
+
+            gone, named = pick(b["deletes"]), pick(b["updates"], b["apart"])
+            values = weight + np.arange(named.size)
+            weight += 100
+            updates = (named, values)
+            if b["pairs"]:
+                updates = (*(x[named] for x in ends), values)
+            come = np.array(b["inserts"], np.int64).reshape(-1, 2).T
+            ways.apply(b["there"], deletes=gone, updates=updates, inserts=(*come, come[0]))
+
+
+@tries(25)
+@given(history=histories)
+def test_twice_on_cpu(monkeypatch, history):
+    run_history(monkeypatch, "cpu", history)
+
+
+@tries(6)
+@given(history=histories)
+def test_twice_on_python(monkeypatch, history):
+    run_history(monkeypatch, "python", history)
+
+
+@tries(6)
+@given(history=histories)
+def test_twice_where_arrays_lie_apart(monkeypatch, history):
+    with monkeypatch.context() as m:
+        run_history(monkeypatch, pretended(m), history)
+
+
+@pytest.mark.gpu
+@tries(30)
+@given(history=histories)
+def test_twice_on_cuda(monkeypatch, history):
+    run_history(monkeypatch, "cuda", history)
+
+
+@pytest.mark.parametrize("target", ["python", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("directed", [True, False])
+def test_many_twice(monkeypatch, target, directed):
+    """Parts of the scan, whole and not; none of these goes the long way round."""
+    most = 150 if target == "python" else 4500
+
+    def run():
+        rng = np.random.default_rng(3)
+        n = most // 5
+        src, dst = rng.integers(0, n, (2, 3 * most))
+        pick = src != dst  # a loop that is no pair of arcs goes round
+        with monkeypatch.context() as m:
+            ways = Ways(m, target, src[pick], dst[pick], n, directed)
+            g = ways.graphs[0]
+            for size in (2, 64, 65, 129, most // 2, most):
+                ids = rng.permutation(host(g.edges.ids()))
+                back = ids if directed else host(g.reverses())[ids]
+                gone, named = np.split(np.stack([ids, back]), [ids.size // 2], axis=1)
+                if not directed:  # which does not part them
+                    gone, named = gone[:, gone.min(0) < most], named[:, named.min(0) >= most]
+                few = rng.integers(0, min(size, gone.shape[1]), size)
+                gone = gone[rng.integers(0, 2, size), few]
+                few = rng.integers(0, min(size, named.shape[1]), size)
+                named = named[rng.integers(0, 2, size), few]
+                named[: size // 9] = rng.choice(gone, size // 9)  # there is no such edge by then
+                come = rng.integers(0, n, size // 3)
+                come = come, (come + rng.integers(1, n, come.size)) % n  # no loops
+                done = ways.apply(
+                    bool(size % 2), deletes=gone, updates=(named, np.arange(size)),
+                    inserts=(*come, come[0]),
+                )  # fmt: skip
+                assert (done.repeated > 0 and done.absent == size // 9) or size < 9
+            assert ways.short == 6
+
+    everywhere(target, run) if target == "cpu" else run()
+
+
+def test_a_batch_with_doubles_that_fails_changes_nothing(monkeypatch):
+    for directed in (True, False):
+        g = morph.Graph.from_edges([0, 0, 1, 2], [1, 2, 2, 3], weight=[5, 1, 1, 9], n=5,
+                                   symmetrize=not directed)  # fmt: skip
+        g.adjacency("out"), g.apply(([3], [4], [1]), [0])
+        before = [g.edges.words.tolist(), ring(g), g.edges.weight.array.tolist()]
+        ids = g.edges.ids()[[1, 0, 1, 1]]
+
+        def fails(applied):
+            assert applied.repeated == 2 and applied.deleted.size == 2 - g.directed
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            g.apply(([0], [1], [2]), ids[2:], (ids[[1, 1]], [3, 4]), then=fails)
+        assert before == [g.edges.words.tolist(), ring(g), g.edges.weight.array.tolist()]
+        validate.index(g)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_ids_do_not_tell_which_way_a_batch_went(directed):
+    """A journal's batches are applied again, whether there is an index by then or not."""
+    rng = np.random.default_rng(2)
+    src, dst = rng.integers(0, 9, (2, 40))
+    graphs = [
+        morph.Graph.from_edges(src, dst, weight=src, n=9, symmetrize=not directed, device="cpu")
+        for _ in range(2)
+    ]
+    graphs[1].adjacency("out")
+    graphs[0].sort_edges("weight"), graphs[1].adjacency("in")
+    for g in graphs:
+        g.apply(updates=([0], [1]))
+    assert graphs[1].loose and not graphs[0].loose
+    for k in range(60):
+        ids, ends = graphs[0].edges.ids(), rng.integers(0, 9, (2, 1 + k % 7))
+        some = rng.choice(ids, 3)  # some twice, some with their arcs back
+        gone = (
+            some if k % 3 else tuple(graphs[0].edges.columns[c].array[some] for c in ("src", "dst"))
+        )
+        named = (rng.choice(ids, 3), rng.integers(0, 9, 3))
+        if k % 5 == 4:  # refused, where there may be no room
+            ends = np.full((2, 20), 3)
+            ends[1, -1] = 9
+        done = []
+        for g in graphs:
+            try:
+                done.append(g.apply((*ends, ends[0]), gone, named))
+            except ValueError as error:
+                done.append(str(error))
+        if k % 5 == 4:
+            assert done[0] == done[1]
+        else:
+            assert done[0].inserted.tolist() == done[1].inserted.tolist()
+            assert (done[0].absent, done[0].repeated) == (done[1].absent, done[1].repeated)
+        a, b = (g.edges for g in graphs)
+        assert a.capacity == b.capacity and a.ids().tolist() == b.ids().tolist()
+        assert a.weight.array[ids].tolist() == b.weight.array[ids].tolist()
+    validate.index(graphs[1])
