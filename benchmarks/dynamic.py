@@ -76,10 +76,14 @@ class Changes:
 
     def near(self, size: int) -> tuple[np.ndarray, np.ndarray]:
         offsets, dst, degree = self.graph.offsets, self.graph.dst, self.graph.degree
-        first = self.rng.integers(0, len(dst), size)
-        v = dst[first]
-        w = dst[offsets[v] + self.rng.integers(0, 1 << 40, size) % degree[v]]
-        return self.graph.src[first], w
+        found = np.empty((2, 0), dst.dtype)
+        while found.shape[1] < size:  # not back to where it began
+            first = self.rng.integers(0, len(dst), size)
+            v = dst[first]
+            w = dst[offsets[v] + self.rng.integers(0, 1 << 40, size) % degree[v]]
+            pairs = np.stack((self.graph.src[first], w))
+            found = np.concatenate((found, pairs[:, pairs[0] != w]), 1)
+        return found[0, :size], found[1, :size]
 
 
 def host(g: morph.Graph, x: Any) -> np.ndarray:
