@@ -235,3 +235,20 @@ def test_what_is_kept_of_a_row_is_counted_with_its_gaps():
     following = morph.Collection(g.points, capacity=10)
     morph.foreach(g.points, reads_in_turns, following)
     assert sorted(following.item.array[:3].tolist()) == [1, 2, 2]
+
+
+@morph.kernel
+def by_item(r):
+    for t in r.item.outnbrs:
+        atomic_add(t.x, 1)
+
+
+def test_rows_of_a_table_are_no_points():
+    """Only of a list is the row of entry i known before it runs; row i of a table is no point."""
+    g = graph("cpu", STAR, x=i64)
+    rows = g.add_table("rows", item=morph.Ref("points"))
+    rows.extend(5, item=[0] * 5)
+    morph.foreach(rows, by_item)
+    assert "degree(" not in by_item.source()
+    morph.foreach(g.points, simple)
+    assert "return degree(" in simple.source()

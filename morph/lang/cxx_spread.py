@@ -437,11 +437,12 @@ def _is_item(e: Emission, s: ir.Foreach, point: ir.Expr) -> bool:
         if point.name in others:
             return False
         point = given[point.name][0]
+    listed = e.names.stores[s.slot].kind == "collection"
     if isinstance(point, ir.Load):
         row = point.place.row
-        its = (point.place.slot, point.place.column) == (s.slot, "item")
+        its = listed and (point.place.slot, point.place.column) == (s.slot, "item")
         return its and isinstance(row, ir.Var) and row.name == item
-    entry = kind == Handle(s.slot) and e.names.stores[s.slot].kind == "collection"
+    entry = listed and kind == Handle(s.slot)
     return not entry and isinstance(point, ir.Var) and point.name == item
 
 
