@@ -412,3 +412,35 @@ def test_deep_graphs(where, threads):
                 assert found.levels == min(most, want.max() + 1)
             paths = morph.sssp(g, start, predecessors=True)
             validate.sssp(g, paths.distance, paths.predecessor, source=start)
+
+
+@morph.kernel
+def goes_on(p, following):
+    near, q = p.dist + 1, p
+    for q in p.outnbrs:
+        near += i64(q.far)
+    for t in q.outnbrs:
+        if atomic_min(t.dist, near) > near:
+            following.add(t)
+
+
+@morph.program
+def gone_on(current, following):
+    while not current.empty:
+        morph.foreach(current, goes_on, following, ahead=following)
+        current, following = following, current
+        following.clear()
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_a_variable_that_a_loop_goes_on_from_is_no_item(where):
+    """Its row is not that of the item, which is known before."""
+    ends = [(0, 1), (0, 2), (2, 7), (2, 3), (3, 4), (4, 5), (5, 6), (5, 0), (3, 8), (8, 1)]
+    g = graph(where, (9, sorted(ends)), far=i32)
+    g.points.add("dist", i64, fill=FAR)
+    g.points[0].dist = 0
+    lists = [morph.Collection(g.points, capacity=300) for _ in range(2)]
+    lists[0].add(0)
+    gone_on(*lists)
+    assert host(g.points.dist).tolist() == [0, 2, FAR, 1, FAR, FAR, FAR, 1, FAR]
+    assert "ROWS_AHEAD = true" not in gone_on.source()

@@ -432,9 +432,9 @@ def _is_item(e: Emission, s: ir.Foreach, point: ir.Expr) -> bool:
     for n in ir.walk(k.body):
         if isinstance(n, ir.Assign):
             given.setdefault(n.name, []).append(n.value)
-    others = given_a_value(k.body) - given.keys()
+    loops = {getattr(n, x, None) for n in ir.walk(k.body) for x in ("edge", "var")}
     while isinstance(point, ir.Var) and len(given.get(point.name, ())) == 1:
-        if point.name in others:
+        if point.name in loops:  # it goes on from there
             return False
         point = given[point.name][0]
     listed = e.names.stores[s.slot].kind == "collection"
