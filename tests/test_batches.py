@@ -285,6 +285,18 @@ def test_room_that_rows_no_longer_need_is_used_again(in_place, monkeypatch, targ
     validate.index(g)
 
 
+def test_rows_that_need_no_room_get_none(in_place, monkeypatch):
+    monkeypatch.setattr(loose, "LEAST", 64)
+    n = 50
+    g = morph.Graph.from_edges(np.arange(20 * n) * 7 % n, np.arange(20 * n) % n, n=n)
+    g.adjacency("in"), g.adjacency("out")
+    for p in range(120):  # rows at sources are laid anew, those at destinations have room enough
+        ends = np.full(n, p % n), np.arange(n)
+        g.apply(deletes=g.apply(ends).inserted)
+    assert g._adjacency.moves > 10 and g._adjacency.rows("in").limit < 2 * 20 * n
+    validate.index(g)
+
+
 def test_rows_keep_the_room_that_batches_need(in_place, monkeypatch):
     monkeypatch.setattr(loose, "LEAST", 64)
     rng = np.random.default_rng(1)

@@ -167,7 +167,13 @@ class Loose:
         with self.device.active():
             rows = self.rows.columns
             need = room_of(rows["size"].array, rows["room"].array).sum(dtype=np.int64)
-            return int(self.arena.columns["top"].array[0]), int(need)
+            return self.top, int(need)
+
+    @property
+    def top(self) -> int:
+        """Entries before the arena's unused end."""
+        with self.device.active():
+            return int(self.arena.columns["top"].array[0])
 
     @property
     def limit(self) -> int:
