@@ -66,7 +66,10 @@ def _leads_back(back: Any, src: Any, dst: Any, values: Any, there: Any) -> Any:
     b = back[there]
     right = (b >= 0) & (back[b] == there) & (src[b] == dst[there]) & (dst[b] == src[there])
     right &= (src[there] != dst[there]) | (b == there)
-    return right if values is None else right & (values[b] == values[there])
+    if values is None:
+        return right
+    one, two = (values[e].reshape(len(there), -1) for e in (b, there))
+    return right & ((one == two) | (one != one) & (two != two)).all(axis=1)  # NaN is like NaN
 
 
 def _host(graph: Graph, x: Any) -> NDArray[Any]:
