@@ -406,8 +406,8 @@ def rows_of(applied: Applied) -> tuple[Table, int]:
     ends = [columns[c].array for c in ("src", "dst")]
     with device.active():
         dead = applied.points  # whose edges were in the index
-        gone = _in_index(g, applied.deleted_src, applied.deleted_dst, dead)
-        named = _in_index(g, *(a[applied.updated] for a in ends), dead)
+        gone = _in_index(g, dead, applied.deleted_src, applied.deleted_dst)
+        named = _in_index(g, dead, *(a[applied.updated] for a in ends))
         parts = []
         for fate, ids, pick, weight in (
             (GONE, applied.deleted, gone, applied.deleted_weight),
@@ -432,7 +432,7 @@ def rows_of(applied: Applied) -> tuple[Table, int]:
     return table, total
 
 
-def _in_index(g: Graph, src: Array, dst: Array, dead: Array) -> Any:
+def _in_index(g: Graph, dead: Array, src: Array, dst: Array) -> Any:
     """Pick edges that the index has, or had until points died: who deletes one may leave some."""
     if g.whole:
         return slice(None)
