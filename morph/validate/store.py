@@ -68,8 +68,9 @@ def _leads_back(back: Any, src: Any, dst: Any, values: Any, there: Any) -> Any:
     right &= (src[there] != dst[there]) | (b == there)
     if values is None:
         return right
-    one, two = (values[e].reshape(len(there), -1) for e in (b, there))
-    return right & ((one == two) | (one != one) & (two != two)).all(axis=1)  # NaN is like NaN
+    one, two = values[b], values[there]
+    like = (one == two) | (one != one) & (two != two)  # NaN is like NaN
+    return right & (like if like.ndim == 1 else like.all(axis=1))
 
 
 def _host(graph: Graph, x: Any) -> NDArray[Any]:
