@@ -126,8 +126,8 @@ class Loose:
         """Have memory for so many points and edges; whether addresses have changed."""
         moved = False
         for table, count in ((self.rows, points), (self.places, edges)):
-            if table.capacity < count:
-                table.resize(count)
+            if len(table) < count:  # or an interrupt came before all were in use
+                table.resize(max(count, table.capacity))
                 fill(table)
                 moved |= table is self.rows
         return moved
