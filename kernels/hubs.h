@@ -26,7 +26,7 @@ constexpr i64 HUB = 2, CHUNK = 2, MOST_HUBS = 5;
 #elif defined(__CUDACC__)
 constexpr i64 HUB = 64, CHUNK = 32, MOST_HUBS = NO_LIST;
 #else
-constexpr i64 HUB = 1024, CHUNK = 256, MOST_HUBS = NO_LIST;
+constexpr i64 HUB = 1024, CHUNK = 512, MOST_HUBS = NO_LIST;
 #endif
 
 // Words of `hubs`: rows << 32 | chunks, of those being put there and of those being run; the bytes of a
