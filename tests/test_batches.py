@@ -285,6 +285,18 @@ def test_room_that_rows_no_longer_need_is_used_again(in_place, monkeypatch, targ
     validate.index(g)
 
 
+def test_rows_that_need_no_room_get_none(in_place, monkeypatch):
+    monkeypatch.setattr(loose, "LEAST", 64)
+    n = 50
+    g = morph.Graph.from_edges(np.arange(20 * n) * 7 % n, np.arange(20 * n) % n, n=n)
+    g.adjacency("in"), g.adjacency("out")
+    for p in range(120):  # rows at sources are laid anew, those at destinations have room enough
+        ends = np.full(n, p % n), np.arange(n)
+        g.apply(deletes=g.apply(ends).inserted)
+    assert g._adjacency.moves > 10 and g._adjacency.rows("in").limit < 2 * 20 * n
+    validate.index(g)
+
+
 def test_rows_keep_the_room_that_batches_need(in_place, monkeypatch):
     monkeypatch.setattr(loose, "LEAST", 64)
     rng = np.random.default_rng(1)
@@ -345,6 +357,18 @@ def test_reverses_of_a_graph_that_is_not_symmetric():
         small().reverses()
 
 
+def test_the_checker_takes_any_weights():
+    g = morph.Graph.from_edges([0, 1], [1, 2], weight=[np.nan, 1], symmetrize=True)
+    g.reverses(), validate.index(g)
+    g.apply(deletes=[0]), g.apply(deletes=g.edges.ids()), validate.index(g)
+    g = morph.Graph.from_edges([0, 1], [1, 2], weight=[0, 1], symmetrize=True)
+    g.reverses(), g.edges.drop("weight"), g.edges.add("weight", morph.vec(np.float64, 2))
+    validate.index(g)
+    g.edges.weight.array[0, 1] = 3
+    with pytest.raises(validate.WrongAnswer, match="edge 0: . is not its reverse"):
+        validate.index(g)
+
+
 def test_the_checker_finds_what_is_wrong():
     g = small()
     offsets, _ = g.adjacency("in")
@@ -353,7 +377,7 @@ def test_the_checker_finds_what_is_wrong():
         validate.index(g)
     g = small(directed=False)
     g.reverses()[0] = 1
-    with pytest.raises(validate.WrongAnswer, match="edge 0: 1 is not its reverse"):
+    with pytest.raises(validate.WrongAnswer, match="edge 0: . is not its reverse"):
         validate.index(g)
 
 

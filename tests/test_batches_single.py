@@ -6,7 +6,7 @@ from small import contents
 
 import morph
 from morph import validate
-from morph.graph import changes, direct
+from morph.graph import changes, direct, loose
 
 
 @pytest.mark.parametrize("directed", [True, False])
@@ -81,3 +81,22 @@ def test_who_drops_the_weights_and_fails_leaves_the_edges():
         g.apply(([1], [2], [7]), deletes=[11], updates=([4], [2]), then=fails)
     assert g.edges.live == len(g.edges) == 40
     validate.index(g)
+
+
+def test_an_interrupt_while_the_index_gets_longer(monkeypatch):
+    monkeypatch.setattr(changes, "SHARE", 0)
+    rng = np.random.default_rng(1)
+    g = morph.Graph.from_edges(*rng.integers(0, 9, (2, 30)), n=9)
+    g.adjacency("out"), g.apply(([1], [2]))
+    g.edges.resize(71)
+
+    def interrupt(table):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt):
+        m.setattr(loose, "fill", interrupt)
+        g.index("out")
+    for _ in range(3):
+        g.apply(rng.integers(0, 9, (2, 25)).tolist(), rng.choice(g.edges.ids(), 20))
+        g.edges.resize(g.edges.capacity + 1)
+        validate.index(g)

@@ -276,6 +276,17 @@ def test_edges_that_have_lost_an_end(target):
         assert host(levels.distance).tolist() == [0, 1, 1, -1]
 
 
+def test_a_point_that_dies_where_others_left_edges(target):
+    g = morph.Graph.from_edges([0, 1, 1, 2], [1, 2, 3, 0], weight=[1, 1, 1, 1], device=target)
+    g.points.delete(3)  # its edge stays
+    dynamic, levels = morph.DynamicSSSP(g, 0), morph.DynamicBFS(g, 0)
+    dynamic.share = levels.share = 9.0
+    done = dynamic.apply(delete_points=[1])
+    assert (done.decision, levels.update(done.applied).decision) == ("repaired",) * 2
+    assert host(dynamic.distance).tolist() == [0, FAR, FAR, FAR]
+    assert host(levels.distance).tolist() == [0, -1, -1, -1]
+
+
 def test_a_column_of_weights_that_is_another_one():
     g, dynamic = start("python")
     g.edges.drop("weight")

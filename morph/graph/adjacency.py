@@ -321,8 +321,8 @@ class Adjacency:
             )  # fmt: skip
             if short <= 0:
                 break
-            for d in self._loose:
-                self._enlarge(d, short, back)
+            ends = {d: rows.limit - rows.top for d, rows in self._loose.items()}
+            self._enlarge(min(ends, key=ends.__getitem__), short, back)  # else all grow each time
             begin = INSERTS
         self._built.clear()
         return short

@@ -405,8 +405,9 @@ def rows_of(applied: Applied) -> tuple[Table, int]:
     columns, device = g.edges.columns, g.device
     ends = [columns[c].array for c in ("src", "dst")]
     with device.active():
-        gone = _in_index(g, applied.deleted_src, applied.deleted_dst)
-        named = _in_index(g, *(a[applied.updated] for a in ends))
+        dead = applied.points  # whose edges were in the index
+        gone = _in_index(g, dead, applied.deleted_src, applied.deleted_dst)
+        named = _in_index(g, dead, *(a[applied.updated] for a in ends))
         parts = []
         for fate, ids, pick, weight in (
             (GONE, applied.deleted, gone, applied.deleted_weight),
@@ -431,10 +432,11 @@ def rows_of(applied: Applied) -> tuple[Table, int]:
     return table, total
 
 
-def _in_index(g: Graph, src: Array, dst: Array) -> Any:
-    """Pick the edges that are in the index: who deletes a point may leave its edges."""
+def _in_index(g: Graph, dead: Array, src: Array, dst: Array) -> Any:
+    """Pick edges that the index has, or had until points died: who deletes one may leave some."""
     if g.whole:
         return slice(None)
     points, xp = g.points, g.device.xp
-    there = xp.minimum(src, dst) >= 0
-    return there & points.alive[src] & points.alive[dst] if points.deletes else there
+    there, alive = xp.minimum(src, dst) >= 0, points.alive
+    alive[dead] = True
+    return there & alive[src] & alive[dst]

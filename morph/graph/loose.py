@@ -126,8 +126,8 @@ class Loose:
         """Have memory for so many points and edges; whether addresses have changed."""
         moved = False
         for table, count in ((self.rows, points), (self.places, edges)):
-            if table.capacity < count:
-                table.resize(count)
+            if len(table) < count:  # or an interrupt came before all were in use
+                table.resize(max(count, table.capacity))
                 fill(table)
                 moved |= table is self.rows
         return moved
@@ -167,7 +167,13 @@ class Loose:
         with self.device.active():
             rows = self.rows.columns
             need = room_of(rows["size"].array, rows["room"].array).sum(dtype=np.int64)
-            return int(self.arena.columns["top"].array[0]), int(need)
+            return self.top, int(need)
+
+    @property
+    def top(self) -> int:
+        """Entries before the arena's unused end."""
+        with self.device.active():
+            return int(self.arena.columns["top"].array[0])
 
     @property
     def limit(self) -> int:

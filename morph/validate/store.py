@@ -66,7 +66,11 @@ def _leads_back(back: Any, src: Any, dst: Any, values: Any, there: Any) -> Any:
     b = back[there]
     right = (b >= 0) & (back[b] == there) & (src[b] == dst[there]) & (dst[b] == src[there])
     right &= (src[there] != dst[there]) | (b == there)
-    return right if values is None else right & (values[b] == values[there])
+    if values is None:
+        return right
+    one, two = values[b], values[there]
+    like = (one == two) | (one != one) & (two != two)  # NaN is like NaN
+    return right & (like if like.ndim == 1 else like.all(axis=1))
 
 
 def _host(graph: Graph, x: Any) -> NDArray[Any]:
