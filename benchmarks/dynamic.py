@@ -81,8 +81,10 @@ class Changes:
             first = self.rng.integers(0, len(dst), size)
             v = dst[first]
             w = dst[offsets[v] + self.rng.integers(0, 1 << 40, size) % degree[v]]
-            pairs = np.stack((self.graph.src[first], w))
-            found = np.concatenate((found, pairs[:, pairs[0] != w]), 1)
+            pairs = np.stack((self.graph.src[first], w))[:, self.graph.src[first] != w]
+            if size > 9 and not pairs.size:
+                raise SystemExit(f"{self.graph.name}: hardly a point lies two edges from another")
+            found = np.concatenate((found, pairs), 1)
         return found[0, :size], found[1, :size]
 
 

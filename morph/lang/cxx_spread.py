@@ -474,7 +474,8 @@ def _entries(e: Emission, s: ir.Foreach, spread: Spread) -> str:
     if isinstance(loop, ir.ForRows):
         return " - ".join(reversed(e.names.extent(loop.slot)))
     listed = e.names.stores[s.slot].kind == "collection"
-    item = f"{e.names.column(s.slot, 'item')}.get(i)" if listed else "i"
+    of_list = f"max_of({e.names.column(s.slot, 'item')}.get(i), 0)"  # it may be None
+    item = of_list if listed else "i"
     known = _is_item(e, s, loop.point)
     return f"degree({_offset(loop)}, {item})" if known else "0"
 
