@@ -51,7 +51,7 @@ class Loose:
                           goal=narrow, come=narrow, gone=narrow)  # fmt: skip
         self.rows.pack(ROW, WORK)
         self.entries = Table("entries", device, 0, edge=narrow, end=narrow)
-        self.places = places or Table("places", device, edges, at=narrow)
+        self.places = Table("places", device, edges, at=narrow) if places is None else places
         self.arena = Table("arena", device, 1, top=np.int64)
         for table in (self.rows, self.places, self.arena):
             fill(table)
