@@ -259,26 +259,32 @@ def hops(current, following):
         following.clear()
 
 
-def test_items_that_are_not_where_entries_lead(target):
-    """Their rows are not known when they are added."""
+def around(target, program, edges, first, want):
+    """60 points, each of which knows the next one; a program begins at the first, at ``first``."""
 
     def run():
         n = 60
-        g = graph(target, (n, [(k, (k + j) % n) for k in range(n) for j in (1, 2)]))
+        g = graph(target, (n, edges))
         g.points.add("dist", i64, fill=FAR)
         g.points.add("beyond", morph.Ref("points"))
         g.points.beyond[:] = (np.arange(n) + 1) % n
-        g.points[0].dist = 0
+        g.points[0].dist = first
         lists = [morph.Collection(g.points, capacity=4 * n) for _ in range(2)]
         lists[0].add(0)
-        hops(*lists)
+        program(*lists)
         return host(g.points.dist).tolist()
 
-    want = [0, 21, *(-(-k // 3) for k in range(2, 60))]  # steps of 2 or 3 around the circle
     for found in everywhere(target, run):
         assert found == want, found
     if target == "cpu":
-        assert "AHEAD = true" in hops.source() and "ROWS_AHEAD = false" in hops.source()
+        assert "AHEAD = true" in program.source() and "ROWS_AHEAD = false" in program.source()
+
+
+def test_items_that_are_not_where_entries_lead(target):
+    """Their rows are not known when they are added."""
+    edges = [(k, (k + j) % 60) for k in range(60) for j in (1, 2)]
+    want = [0, 21, *(-(-k // 3) for k in range(2, 60))]  # steps of 2 or 3 around the circle
+    around(target, hops, edges, 0, want)
 
 
 @morph.kernel
@@ -301,22 +307,7 @@ def reach(current, following):
 
 def test_items_added_before_the_loop(target):
     """Nor are the rows of these."""
-
-    def run():
-        n = 60
-        g = graph(target, (n, [(k, k + 1) for k in range(0, n, 2)]))
-        g.points.add("dist", i64, fill=FAR)
-        g.points.add("beyond", morph.Ref("points"))
-        g.points.beyond[:] = (np.arange(n) + 1) % n
-        lists = [morph.Collection(g.points, capacity=4 * n) for _ in range(2)]
-        lists[0].add(0)
-        reach(*lists)
-        return host(g.points.dist).tolist()
-
-    for found in everywhere(target, run):
-        assert found == [1] * 60
-    if target == "cpu":
-        assert "AHEAD = true" in reach.source() and "ROWS_AHEAD = false" in reach.source()
+    around(target, reach, [(k, k + 1) for k in range(0, 60, 2)], FAR, [1] * 60)
 
 
 # --- where nothing runs ahead, or nothing may ----------------------------------------------------

@@ -191,7 +191,7 @@ def carry_out(
             if code == TWICE:
                 out, spared, done.absent = index.left_out()
                 done.repeated = out - done.absent
-            if edges.words is not edges.meta and (fresh or gone):  # on a GPU they are so by now
+            if edges.words is not edges.meta and (fresh or gone):  # else the program wrote them
                 after = before.copy()
                 after[COUNT] += fresh - again
                 after[HEAD] = head + again
