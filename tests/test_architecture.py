@@ -67,7 +67,7 @@ FLOORS = {
     "io": "data formula graph io mesh",
     "io.numbers": "build",  # large files are read and written by compiled code
     "io.clauses": "build",
-    "survey": f"{PUBLIC} algorithms validate",
+    "survey": f"{PUBLIC} algorithms build survey validate",
     "cli": f"{PUBLIC} __version__ algorithms build cli generate io survey validate",
     "__main__": "cli",
     "": f"{PUBLIC} algorithms lang.errors",
