@@ -17,7 +17,6 @@ import numpy as np
 
 from morph.formula import Formula
 
-CONFLICTS = 1_000_000  # without a limit of time: after so many it gives up, on any machine alike
 _CHILD = """
 import ctypes, signal, sys
 try:
@@ -50,14 +49,18 @@ def available() -> bool:
     return importlib.util.find_spec("pysat") is not None
 
 
-def cadical(formula: Formula, seconds: float | None = None) -> tuple[bool | None, Any]:
+def cadical(
+    formula: Formula, conflicts: int = 0, seconds: float | None = None
+) -> tuple[bool | None, Any]:
     """Decide a formula by CaDiCaL.
 
     Parameters
     ----------
     formula : Formula
+    conflicts : int
+        When to give up, on any machine alike; 0 for no limit.
     seconds : float, optional
-        When to give up; without it after `CONFLICTS` conflicts.
+        When to give up.
 
     Returns
     -------
@@ -72,7 +75,7 @@ def cadical(formula: Formula, seconds: float | None = None) -> tuple[bool | None
     """
     if not available():
         raise ImportError("CaDiCaL needs python-sat: pip install morph-engine[sat]")
-    numbers = (0 if seconds is not None else CONFLICTS, formula.variables, formula.clauses)
+    numbers = conflicts, formula.variables, formula.clauses
     command = [sys.executable, "-c", _CHILD, *map(str, numbers)]
     with tempfile.TemporaryFile() as sent:
         sent.write(formula.offsets.tobytes())

@@ -29,11 +29,12 @@ WAYS: tuple[tuple[Callable[..., Decimation], dict[str, Any]], ...] = (
     (backtrack, {"fraction": 0.01, "ratio": 0.8}), (decimate, {"fraction": 0.004}), (reinforce, {}),
 )  # fmt: skip
 FLIPS, FLIPS_EACH = 10_000_000, 100  # of a long local search: and so many more for each variable
-FIRST = 1_000_000  # flips of the local search that goes first, and as many for each variable
+# what goes first, in turn: flips, and as many for each variable; then conflicts of CaDiCaL
+FIRST = (5_000_000, 20_000), (FLIPS, 1_000_000)
 REST_EACH, ALL_EACH = 2, 4  # of a short one: of what surveys leave, and of the whole formula
 FEW, FEW_OF = 10, 2000  # clauses left, or one for so many variables: else the next way is quicker
 RESERVE = 0.2  # part of the time that is kept for the last local search
-FIRST_SHARE, COMPLETE_SHARE = 0.25, 0.6  # of the time before that, for local search and CaDiCaL
+FIRST_SHARE, COMPLETE_SHARE = 0.4, 0.5  # of the time before that, for local search and CaDiCaL
 EMPTY = "unit propagation ends in an empty clause"
 METHODS: dict[str, Callable[..., Decimation]] = {
     "decimation": decimate,
@@ -132,26 +133,37 @@ class Search:
             self.model, self.unsatisfied = model, failed
 
     def _first(self) -> str:
-        """Search locally, then ask CaDiCaL; gives why there is no model, if that is so."""
-        formula, budget = self.formula, self._left()
+        """Search locally and ask CaDiCaL in turn; gives why there is no model, if that is so."""
+        formula, until = self.formula, self.until
         self.found |= {"walked": formula.variables, "walked_clauses": formula.clauses}
         self.found |= {"flips": 0, "steps": 0}
-        self.until, until = monotonic() + FIRST_SHARE * budget, self.until
-        model = self._search(formula, None, self.seed, FIRST + FLIPS_EACH * formula.variables)
-        self._keep(model, self._check(model))
-        self.until = until
         complete = self.settings.complete
-        if not self.unsatisfied or not (available() if complete is None else complete):
-            return ""
-        if self._left() <= 0:
-            return ""
+        complete = available() if complete is None else complete
+        for k, (flips, conflicts) in enumerate(FIRST if complete else FIRST[-1:]):
+            self.until = monotonic() + FIRST_SHARE * self._left()
+            flips += FLIPS_EACH * formula.variables
+            model = self._search(formula, None, (self.seed + k) % 2**32, flips)
+            self._keep(model, self._check(model))
+            self.until = until
+            if not self.unsatisfied or not complete or self._left() <= 0:
+                break
+            last = self.limited and k == len(FIRST) - 1
+            if self._refuted(0 if last else conflicts):
+                return "CaDiCaL has refuted the formula"
+            if not self.unsatisfied:
+                break
+        return ""
+
+    def _refuted(self, conflicts: int) -> bool:
+        """Have CaDiCaL refute the formula or find a model; for so many conflicts, or a share."""
         started = monotonic()
-        self._say("CaDiCaL", {"variables": formula.variables, "clauses": formula.clauses})
-        found, model = cadical(formula, COMPLETE_SHARE * self._left() if self.limited else None)
+        self._say("CaDiCaL", {"variables": self.formula.variables, "clauses": self.formula.clauses})
+        seconds = COMPLETE_SHARE * self._left() if self.limited else None
+        found, model = cadical(self.formula, conflicts, seconds)
         self.call.spend("CaDiCaL", started)
         if found:
             self._keep(model, self._check(model))
-        return "CaDiCaL has refuted the formula" if found is False else ""
+        return found is False
 
     def _attempt(self, k: int) -> tuple[Any, int]:
         """Decimate, search, check; gives a model, None if there is none, and what it fails."""
