@@ -28,10 +28,13 @@ POOLED = 16  # a component with less than this part of the literals is solved to
 
 
 class Part(NamedTuple):
-    """A residual formula, and which variable (from 0) of the whole formula each of its own is."""
+    """A residual formula, and which variable (from 0) of the whole formula each of its own is.
+
+    ``variables`` is an array or a slice.
+    """
 
     formula: Formula
-    variables: NDArray[np.int64]
+    variables: Any
 
 
 class Simplified(NamedTuple):

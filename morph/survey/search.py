@@ -33,6 +33,8 @@ FLIPS, FLIPS_EACH = 10_000_000, 100  # of a long local search: and so many more 
 FIRST = (5_000_000, 20_000), (FLIPS, 1_000_000)
 REST_EACH, ALL_EACH = 2, 4  # of a short one: of what surveys leave, and of the whole formula
 FEW, FEW_OF = 10, 2000  # clauses left, or one for so many variables: else the next way is quicker
+# Seconds a literal that it takes at most to make the tables of a formula, which nothing cuts short
+BUILD = {"cuda": 1e-8, "cpu": 3e-7, "python": 1e-5}
 RESERVE = 0.2  # part of the time that is kept for the last local search
 FIRST_SHARE, COMPLETE_SHARE = 0.4, 0.5  # of the time before that, for local search and CaDiCaL
 EMPTY = "unit propagation ends in an empty clause"
@@ -110,7 +112,7 @@ class Search:
 
     def _attempts(self) -> str:
         """Try until time is up, or some times; gives why there is no model, if that is so."""
-        while self.unsatisfied and monotonic() < self.until:
+        while self.unsatisfied and self._left() > self._build(self.formula):
             model, failed = self._attempt(self.attempts)
             self.attempts += 1
             self.found["attempts"] = self.attempts
@@ -123,7 +125,7 @@ class Search:
 
     def _search_from_best(self) -> None:
         """Search locally until time is up, from the best model so far."""
-        if self._left() > 0:
+        if self._left() > self._build(self.formula):
             seed = self.seed ^ 0x5DEECE66 ^ self.attempts
             model = self._search(self.formula, self.model, seed, 2**62)
             self._keep(model, self._check(model))
@@ -226,7 +228,7 @@ class Search:
         """
         fewest: Any = None
         for part, where, flips in searches:
-            if fewest is not None and (fewest > most or self._left() <= 0):
+            if fewest is not None and (fewest > most or self._left() <= self._build(part)):
                 break
             tried, start = model.copy(), None if where is None else model[where]
             tried[slice(None) if where is None else where] = self._search(part, start, seed, flips)
@@ -263,9 +265,12 @@ class Search:
     def _search(self, formula: Formula, model: Any, seed: int, flips: int) -> Any:
         started = monotonic()
         self._say("search", {"variables": formula.variables, "clauses": formula.clauses})
+        if model is None and self._left() < self._build(formula):
+            model = np.random.PCG64(seed).random_raw(formula.variables) >> np.uint64(63)
+        time = max(self._left(), 0) if self.limited else None
         walk = walksat(
             formula, model, seed, max_flips=flips,
-            time=max(self._left(), 0), device=self.where, progress=self._tell,
+            time=time, device=self.where, progress=self._tell,
         )  # fmt: skip
         self.found["flips"] += walk.flips
         self.found["steps"] += walk.steps
@@ -277,6 +282,10 @@ class Search:
         held = validate.satisfied(self.formula, model)
         self.call.spend("check", started)
         return int(held.size - held.sum())
+
+    def _build(self, formula: Formula) -> float:
+        """Give the seconds to keep for the tables of a formula, if there is a limit of time."""
+        return BUILD[self.where.kind] * formula.literals.size if self.limited else float("-inf")
 
     def _left(self) -> float:
         return float(self.until - monotonic())

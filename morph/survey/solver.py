@@ -242,14 +242,10 @@ class _Solver:
 
     def solve(self) -> Solution:
         """Simplify, solve the parts, and check the model of the whole."""
-        formula, regular = self.formula, _is_regular(self.formula)
-        parts = [Part(formula, np.arange(0))]
-        model = np.zeros(0, bool)
-        if not regular:
-            plan = self._simplified()
-            if plan.refuted or plan.cycle:
-                return self._refuted(plan)
-            parts, model = plan.parts, plan.model
+        formula, plan = self.formula, self._simplified()
+        if plan.refuted or plan.cycle:
+            return self._refuted(plan)
+        parts, model = plan.parts, plan.model
         limited = self.end < float("inf")
         searches = [Search(p.formula, self, limited, self._first(p.formula)) for p in parts]
         refuted, reason = self._run(searches)
@@ -258,11 +254,8 @@ class _Solver:
         if refuted:
             return self._answer(UNSATISFIABLE, reason, None)
         for search, part in zip(searches, parts, strict=True):
-            if regular:
-                model = search.model
-            else:
-                model[part.variables] = search.model
-        failed = self._failed(model) if reason or not regular else np.empty(0, np.int64)
+            model[part.variables] = search.model
+        failed = self._failed(model)
         if not failed.size:
             return self._answer(
                 SATISFIABLE, "every clause of the formula holds a true literal", model
@@ -290,9 +283,12 @@ class _Solver:
         return False, given_up
 
     def _simplified(self) -> Simplified:
-        started = monotonic()
-        n = self.formula.variables
-        plan = Simplified(np.zeros(n, bool), [Part(self.formula, np.arange(n))], False, [], 0, 1)
+        """Simplify, unless a formula is regular, or there is no time to."""
+        started, formula = monotonic(), self.formula
+        model = np.zeros(formula.variables, bool)
+        plan = Simplified(model, [Part(formula, slice(None))], False, [], 0, 1)
+        if _is_regular(formula):
+            return plan
         with suppress(OutOfTime), deadline(self.end):
             plan = simplify(self.formula, self.settings.where)
         self.spend("simplification", started)
