@@ -97,10 +97,12 @@ def _take(path: StrPath, number: int, words: list[bytes], truth: NDArray[np.int8
     return bool(ends.size)
 
 
-def model_lines(model: Any) -> Iterator[str]:
-    """Give the ``v`` lines of a model, shape (n,), bool."""
-    signs = np.where(np.asarray(model), 1, -1)
-    words = [*map(str, (signs * np.arange(1, len(signs) + 1)).tolist()), "0"]
+def model_lines(model: Any, variables: Any = None) -> Iterator[str]:
+    """Give the ``v`` lines of a model, shape (n,), bool; of some variables, counted from 1."""
+    truth = np.asarray(model)
+    names = np.arange(1, truth.size + 1) if variables is None else np.asarray(variables)
+    literals = np.where(truth[names - 1], names, -names)
+    words = [*map(str, literals.tolist()), "0"]
     ends = np.cumsum([len(word) + 1 for word in words])
     start = 0
     while start < len(words):

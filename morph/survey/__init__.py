@@ -14,11 +14,12 @@ search, from the best model so far.  Every model is checked against the formula 
 from morph.algorithms.beliefs import believe
 from morph.algorithms.decimation import decimate
 from morph.algorithms.fields import backtrack, reinforce
+from morph.algorithms.fixpoints import Beliefs, Surveys, Sweep, beliefs, surveys
 from morph.algorithms.rounds import Decimation, Round
 from morph.algorithms.walksat import Walk, walksat
 from morph.survey.solver import METHODS, Solution, solve
 
 __all__ = [
-    "METHODS", "Decimation", "Round", "Solution", "Walk", "backtrack", "believe", "decimate",
-    "reinforce", "solve", "walksat",
+    "METHODS", "Beliefs", "Decimation", "Round", "Solution", "Surveys", "Sweep", "Walk",
+    "backtrack", "beliefs", "believe", "decimate", "reinforce", "solve", "surveys", "walksat",
 ]  # fmt: skip

@@ -194,18 +194,18 @@ def solve(
     for name, value, least in (("seed", seed, 0), ("max_rounds", max_rounds, 0)):
         if not isinstance(value, int | np.integer) or not least <= value < 2**32:
             raise ValueError(f"{name} = {value!r}: expected an integer from {least} to 2^32 - 1")
-    chosen = _checked_options(method, options or {})
-    if complete and not available():
-        raise ImportError("complete = True needs python-sat: pip install morph-engine[sat]")
-    if complete and method != "auto":
-        raise ValueError(f"complete = True is for method 'auto', not {method!r}")
+    chosen = check_method(method, options or {}, complete)
     settings = Settings(int(seed), where, method, chosen, int(max_rounds), complete, progress)
     end = float("inf") if time is None else started + time
     return _Solver(Formula.of(cnf), settings, end).solve()
 
 
-def _checked_options(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Refuse a method, or options of it, that do not exist or have no meaning."""
+def check_method(method: str, options: Mapping[str, Any], complete: bool | None) -> dict[str, Any]:
+    """Refuse a method, or options of it, that do not exist or have no meaning, as `solve` does."""
+    if complete and not available():
+        raise ImportError("complete = True needs python-sat: pip install morph-engine[sat]")
+    if complete and method != "auto":
+        raise ValueError(f"complete = True is for method 'auto', not {method!r}")
     if method not in METHODS:
         raise ValueError(f"method = {method!r}: expected {', '.join(METHODS)}")
     for name, value in options.items():
