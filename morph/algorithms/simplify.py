@@ -275,17 +275,17 @@ def simplify(formula: Formula, device: Any = "cpu") -> Simplified:
     components = int(t.run_kernel(label, t.literals, t.queue).components)
     groups = _grouped(t, components)
     parts = [_part(t, g, starts, rest, names) for g in groups]
-    fixed, cycle = formula.variables - names.size, []
+    fixed = formula.variables - names.size
     for k in range(len(parts) - 1, -1, -1):
         if len(parts[k].formula.literals) == 2 * parts[k].formula.clauses:
             solved = two_sat(parts[k].formula, where)
             if isinstance(solved, list):
                 found = np.array(solved)
                 cycle = (np.sign(found) * (parts[k].variables[np.abs(found) - 1] + 1)).tolist()
-                break
+                return Simplified(model, [], False, cycle, 0, components)
             model[parts[k].variables] = solved
             fixed += parts.pop(k).formula.variables
-    return Simplified(model, parts, False, cycle, fixed, components)
+    return Simplified(model, parts, False, [], fixed, components)
 
 
 def two_sat(formula: Formula, where: Device) -> NDArray[np.bool_] | list[int]:

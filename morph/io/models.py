@@ -37,8 +37,10 @@ class Answer(NamedTuple):
     missing: int
 
 
-def read_answer(path: StrPath, variables: int) -> Answer:
+def read_answer(path: StrPath, variables: int, among: Any = None) -> Answer:
     """Read a solver's answer about a formula of so many variables.
+
+    Variables that are missing are counted among all, or among some of them, counted from 1.
 
     Lines that begin with ``s`` and ``v`` count, others do not; MiniSat's files, ``SAT`` and
     a line of literals, are read too.
@@ -70,7 +72,8 @@ def read_answer(path: StrPath, variables: int) -> Answer:
         raise FormatError(path, None, "the literals do not end with a 0")
     if status != 10:
         return Answer(_WORDS[status], None, variables)
-    return Answer(_WORDS[status], truth > 0, int((truth == 0).sum()))
+    asked = truth if among is None else truth[np.asarray(among) - 1]
+    return Answer(_WORDS[status], truth > 0, int((asked == 0).sum()))
 
 
 def _take(path: StrPath, number: int, words: list[bytes], truth: NDArray[np.int8]) -> bool:

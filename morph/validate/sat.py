@@ -15,6 +15,7 @@ from morph.formula import Formula
 from morph.validate.arcs import WrongAnswer, grouped, rows
 
 _PART = 1 << 17  # clauses looked at together
+_FEW = 8  # literals whose implications are followed one by one, until they become eight times more
 
 
 def satisfied(formula: Formula, model: Any) -> NDArray[np.bool_]:
@@ -110,7 +111,8 @@ def refuted(formula: Formula) -> bool:
 
     Notes
     -----
-    A round looks at the clauses that hold what the last one has made false.
+    A round looks at the clauses that hold what the last one has made false; a few literals are
+    followed one by one.
     """
     return _implied(_dense(formula)[0]) is None
 
@@ -198,5 +200,30 @@ def _implied(formula: Formula) -> Any:
         if fixed.size and not where.size:  # most formulas have nothing to propagate
             owner = np.repeat(np.arange(formula.clauses), np.diff(at))
             where, holders = grouped(2 * n + 1, literals + n, owner)
+        if 0 < fixed.size <= _FEW:
+            follows = _followed(fixed.tolist(), true, (at, literals, where, holders))
+            if follows is None:
+                return None
+            fixed = np.array(follows, np.int64)
         touched = np.unique(holders[rows(where, n - fixed)]) if fixed.size else fixed
     return true
+
+
+def _followed(new: list[int], true: NDArray[np.bool_], rows_of: tuple[Any, ...]) -> Any:
+    """Follow the implications of a few literals; gives those not yet followed, None if broken."""
+    at, literals, where, holders = rows_of
+    n = true.size // 2
+    while new and len(new) <= 8 * _FEW:
+        x = new.pop()
+        for c in holders[where[n - x] : where[n - x + 1]].tolist():
+            entries = literals[at[c] : at[c + 1]].tolist()
+            if any(true[n + y] for y in entries):
+                continue
+            free = {y for y in entries if not true[n - y]}
+            if not free:
+                return None
+            if len(free) == 1:
+                y = free.pop()
+                true[n + y] = True
+                new.append(y)
+    return new
