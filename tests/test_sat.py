@@ -48,6 +48,19 @@ def test_the_same_model_everywhere(target, small):
     assert walksat(formula, seed=4, device="cpu").model.tolist() != want.model.tolist()
 
 
+def test_a_limit_of_time_changes_no_flip(target, small, monkeypatch):
+    monkeypatch.setattr(algorithm, "FLIPS", 1000)
+    monkeypatch.setattr(algorithm, "WORK", 4000)
+    formula = generate.random_ksat(3, 60, 6.0, 5)  # no model
+    most = 400 if target == "python" else 20_000
+    want = walksat(formula, seed=3, max_flips=most, device="cpu")
+    assert want.steps > 0 and want.unsatisfied
+    for found in everywhere(
+        target, lambda: walksat(formula, seed=3, max_flips=most, time=1e6, device=target)
+    ):
+        assert found.model.tolist() == want.model.tolist() and found[1:] == want[1:]
+
+
 def test_two_clauses_never_claim_alike():
     """Random claims of 31 bits: of seed 1, these two clauses had the same in the first step."""
     literals = np.full(28_007, 2)

@@ -144,7 +144,7 @@ def solve(
     time : float, optional
         Seconds after which to give up, looked at between launches.  The last fifth is kept for a
         local search from the best model so far.  Without it, after four attempts: decimation, in
-        smaller steps, by backtracking, by more of it.
+        smaller steps, by backtracking, by more of it.  The time includes compiling.
     device : str or Device
     max_rounds : int
         Of one decimation; with 0 there is local search alone.
@@ -262,6 +262,7 @@ class _Solver:
             )
         reason = f"{reason}: {failed.size} of {formula.clauses} clauses are left unsatisfied"
         advice = "" if available() else "; python-sat, the extra sat, adds a solver that can"
+        advice = "; CaDiCaL gave up" if "CaDiCaL" in self.seconds else advice
         return self._answer(UNKNOWN, f"{reason}; {INCOMPLETE}{advice}", model, failed)
 
     def _first(self, formula: Formula) -> bool:
