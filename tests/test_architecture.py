@@ -15,7 +15,7 @@ MODULES = {
     ".".join(f.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): f
     for f in sorted((ROOT / "morph").rglob("*.py"))
 }
-HEAVY = {"cupy", "cupyx", "igraph", "matplotlib", "meshio", "networkx", "scipy", "shapely"}
+HEAVY = {"cupy", "cupyx", "igraph", "matplotlib", "meshio", "networkx", "pysat", "scipy", "shapely"}
 
 GRAMMAR = "lang.types lang.node lang.ir lang.abi lang.errors lang.swaps lang.flow lang.spread"
 PRINTER = "lang.emit lang.fused lang.cxx lang.cxx_expr lang.cxx_spread lang.cxx_stmt "

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pretend import pretended
 from surveys import cleaned, formulas, models, swept, tree, weights
 from targets import everywhere, tries
 
@@ -161,6 +162,16 @@ def test_history_warm_start_and_the_same_bits():
     assert other.messages.tolist() != found.messages.tolist()
     held = survey.surveys(formula, 1, "cpu", inertia=0.5)
     assert held.converged and abs(held.messages - found.messages).max() < 0.05
+
+
+def test_arrays_of_a_gpu_are_not_mixed_with_those_of_the_host(monkeypatch):
+    formula, there = generate.random_ksat(3, 200, 4.1, 3), pretended(monkeypatch)
+    found, want = (survey.surveys(formula, 1, where) for where in (there, "cpu"))
+    assert found.messages.tolist() == want.messages.tolist() and found.history == want.history
+    assert found.complexity == want.complexity
+    again = survey.surveys(formula, 1, there, start=found.messages, history=False)
+    assert again.converged and again.sweeps <= 2
+    assert survey.solve(formula, 1, device=there).status == "SATISFIABLE"
 
 
 def test_what_has_no_messages():

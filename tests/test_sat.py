@@ -207,8 +207,10 @@ def test_unknown_has_a_reason():
         patch.setattr(search, "FIRST", ((1000, 1),))
         found = survey.solve(clauses, device="cpu", complete=False)
     assert (found.status, found.unsatisfied, found.attempts) == ("UNKNOWN", 1, 4)
-    reason = "1 of 8 clauses are left unsatisfied; surveys and local search cannot show that"
-    assert found.reason.startswith(f"no attempt succeeded: {reason} there is no model")
+    reason = "1 of 8 clauses are left unsatisfied; surveys and local search are incomplete"
+    assert found.reason.startswith(
+        f"no attempt succeeded: {reason}, and cannot show that there is no model"
+    )
     found = survey.solve(clauses, device="cpu", time=0.3, complete=False)
     assert found.reason.startswith(f"time is up: {reason}") and found.unsatisfied == 1
     assert (

@@ -76,7 +76,7 @@ def cadical(
     if not available():
         raise ImportError("CaDiCaL needs python-sat: pip install morph-engine[sat]")
     numbers = conflicts, formula.variables, formula.clauses
-    command = [sys.executable, "-c", _CHILD, *map(str, numbers)]
+    command = [sys.executable, "-P", "-c", _CHILD, *map(str, numbers)]
     with tempfile.TemporaryFile() as sent:
         sent.write(formula.offsets.tobytes())
         sent.write(formula.literals.tobytes())

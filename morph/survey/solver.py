@@ -30,7 +30,7 @@ from morph.survey.search import (
 )
 
 SMALL, SAMPLE, DENSE = 1000, 1 << 16, 4  # variables; clauses looked at; literals a variable
-INCOMPLETE = "surveys and local search cannot show that there is no model"
+INCOMPLETE = "surveys and local search are incomplete, and cannot show that there is no model"
 Test = Callable[[Any], bool]
 
 METHODS: dict[str, tuple[str, ...]] = {
