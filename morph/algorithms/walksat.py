@@ -274,18 +274,21 @@ class Search:
     def flipped(self, seed: int, step: int, most: int, end: float = math.inf) -> tuple[int, int]:
         """Flip many at once; gives flips made, and about how many clauses were unsatisfied last.
 
-        Launches are cut short at ``end``, as `time.monotonic` tells it.
+        On a CPU a launch is cut short at ``end``, as `time.monotonic` tells it.
         """
-        last, tried = step + STEPS, 0
-        part = STEPS if end == math.inf or self.device.kind == "cuda" else 2
-        while step < last and tried < most:
+        whole = end == math.inf or self.device.kind == "cuda"
+        part, last, tried = STEPS if whole else 2, step + STEPS, 0
+        while True:
             descend(self.graph, self.slots, self.odds, self.now, self.then, self.chosen, self.run,
                     self.shift, u64(seed), step, min(step + part, last), most - tried)  # fmt: skip
             step += part
-            tried += int(self.run.work[0])
-            if int(self.run.unsatisfied[0]) <= FEW or monotonic() >= end:
+            if step >= last:
                 break
-        self.run.work[:] = tried
+            tried += int(self.run.work[0])
+            if tried >= most or int(self.run.unsatisfied[0]) <= FEW or monotonic() >= end:
+                break
+        if not whole:
+            self.run.work[:] = tried + (int(self.run.work[0]) if step >= last else 0)
         return self.made(), int(self.run.unsatisfied[0])
 
     def walked(self, most: int, end: float = math.inf) -> tuple[int, int]:

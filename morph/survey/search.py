@@ -60,7 +60,7 @@ class Settings(NamedTuple):
     @property
     def tries_first(self) -> bool:
         """Whether local search and CaDiCaL go before decimation."""
-        return self.method == "auto" and self.max_rounds > 0
+        return self.method == "auto" and (self.max_rounds > 0 or self.complete is True)
 
 
 class Call(Protocol):
@@ -72,6 +72,12 @@ class Call(Protocol):
 
     def spend(self, phase: str, started: float) -> None:
         """Count the time since then for a phase."""
+
+
+def _random(formula: Formula, seed: int) -> NDArray[np.bool_]:
+    """Give random values for the variables of a formula."""
+    drawn: NDArray[np.bool_] = np.random.PCG64(seed).random_raw(formula.variables) >> 63 != 0
+    return drawn
 
 
 class Search:
@@ -100,8 +106,8 @@ class Search:
         if reason:
             return UNSATISFIABLE, reason
         if self.unsatisfied > self.formula.clauses:  # time was up before anything was tried
-            model = np.random.PCG64(self.seed).random_raw(self.formula.variables) >> np.uint64(63)
-            self._keep(model != 0, self._check(model))
+            model = _random(self.formula, self.seed)
+            self._keep(model, self._check(model))
         if self.unsatisfied and self.limited:
             self.until = self.end
             with suppress(OutOfTime), deadline(self.until):
@@ -253,7 +259,7 @@ class Search:
         )
         self.call.spend("beliefs", started)
         if done.status == "unsatisfiable":  # surveys have led astray: the whole formula may not be
-            return np.random.PCG64(seed).random_raw(rest.variables) >> np.uint64(63)
+            return _random(rest, seed)
         self.found["believed"] = done.rounds
         self.found |= {"walked": done.rest.variables, "walked_clauses": done.rest.clauses}
         model, last = done.assignment == 1, done.likely
@@ -265,8 +271,8 @@ class Search:
     def _search(self, formula: Formula, model: Any, seed: int, flips: int) -> Any:
         started = monotonic()
         self._say("search", {"variables": formula.variables, "clauses": formula.clauses})
-        if model is None and self._left() < self._build(formula):
-            model = np.random.PCG64(seed).random_raw(formula.variables) >> np.uint64(63)
+        if self._left() < self._build(formula):
+            return _random(formula, seed) if model is None else np.asarray(model) != 0
         time = max(self._left(), 0) if self.limited else None
         walk = walksat(
             formula, model, seed, max_flips=flips,
