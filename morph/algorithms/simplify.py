@@ -21,7 +21,7 @@ from morph.data.device import Device
 from morph.data.device import device as device_of
 from morph.data.table import Table
 from morph.formula import Formula
-from morph.kernel import foreach, kernel
+from morph.kernel import foreach, func, kernel
 from morph.prelude import i32, i64
 
 POOLED = 16  # a component with less than this part of the literals is solved together with others
@@ -55,28 +55,37 @@ class Simplified(NamedTuple):
     components: int
 
 
+@func
+def assign(nodes, queue, at, code):
+    """Make a literal true, and give the place behind it in the queue."""
+    nodes[code].value = 1
+    nodes[code ^ 1].value = -1
+    queue[at].code = code
+    return at + 1
+
+
 @kernel
-def propagate(run, nodes, uses, clauses, literals, queue):
-    """Assign units and pure literals until there are none; `nodes` are literals by code."""
-    head, tail = i64(0), i64(0)
-    c = i64(0)
+def enqueue(run, nodes, uses, clauses, literals, queue):
+    """Assign the literals of unit clauses, and those whose negation occurs nowhere."""
+    tail, c = i64(0), i64(0)
     while c < len(clauses):
         if clauses[c].left == 1:
             code = literals[clauses[c].first].code
             if nodes[code].value == 0:
-                nodes[code].value = 1
-                nodes[code ^ 1].value = -1
-                queue[tail].code = code
-                tail += 1
+                tail = assign(nodes, queue, tail, code)
         c += 1
     code = i32(0)
     while code < len(nodes):
         if nodes[code].value == 0 and nodes[code ^ 1].uses == 0 and nodes[code].uses > 0:
-            nodes[code].value = 1
-            nodes[code ^ 1].value = -1
-            queue[tail].code = code
-            tail += 1
+            tail = assign(nodes, queue, tail, code)
         code += 1
+    run.tail = tail
+
+
+@kernel
+def propagate(run, nodes, uses, clauses, literals, queue):
+    """Assign units and pure literals until there are none; `nodes` are literals by code."""
+    head, tail = i64(0), run.tail
     while head < tail and run.broken == 0:
         true = queue[head].code
         head += 1
@@ -89,10 +98,7 @@ def propagate(run, nodes, uses, clauses, literals, queue):
                     nodes[code].uses -= 1
                     other = code ^ 1
                     if nodes[code].uses == 0 and nodes[code].value == 0 and nodes[other].uses > 0:
-                        nodes[other].value = 1
-                        nodes[code].value = -1
-                        queue[tail].code = other
-                        tail += 1
+                        tail = assign(nodes, queue, tail, other)
         false = true ^ 1
         for k in range(nodes[false].first, nodes[false].first + nodes[false].degree):
             c = uses[k].clause
@@ -102,12 +108,8 @@ def propagate(run, nodes, uses, clauses, literals, queue):
                     run.broken = 1
                 if clauses[c].left == 1:
                     for j in range(clauses[c].first, clauses[c].first + clauses[c].size):
-                        code = literals[j].code
-                        if nodes[code].value == 0:
-                            nodes[code].value = 1
-                            nodes[code ^ 1].value = -1
-                            queue[tail].code = code
-                            tail += 1
+                        if nodes[literals[j].code].value == 0:
+                            tail = assign(nodes, queue, tail, literals[j].code)
 
 
 @kernel
@@ -211,7 +213,7 @@ class _Tables:
         sizes = np.diff(starts)
         clause = np.repeat(np.arange(sizes.size), sizes)
         degree = np.bincount(codes, minlength=2 * n)
-        self.run = Table("run", where, broken=i32, components=i32, start=i32)
+        self.run = Table("run", where, broken=i32, components=i32, start=i32, tail=i64)
         self.run.extend(1)
         self.clauses = Table("clauses", where, first=i64, size=i32, left=i32, done=i32, label=i32,
                              sum=i32)  # fmt: skip
@@ -261,6 +263,7 @@ def simplify(formula: Formula, device: Any = "cpu") -> Simplified:
     names, codes = _renamed(code)
     starts = np.append(np.flatnonzero(np.diff(clause, prepend=-1)), clause.size)
     t = _Tables(where, names.size, starts, codes)
+    t.run_kernel(enqueue, t.literals, t.queue)
     if t.run_kernel(propagate, t.literals, t.queue).broken:
         return Simplified(model, [], True, [], 0, 0)
     value = t.nodes.value.array[::2]
