@@ -37,6 +37,7 @@ from morph.algorithms.goals import (
 from morph.algorithms.inorder import Births
 from morph.algorithms.mending import REASONS, find_bad, find_flaw, find_left, mend
 from morph.algorithms.meshtables import graph_of, interpolated, mesh_of, rows_of
+from morph.algorithms.options import function, truth
 from morph.algorithms.ties import settled
 from morph.data.collect import Collection, Flag
 from morph.data.device import Device
@@ -137,7 +138,8 @@ def refine(
     Raises
     ------
     ValueError
-        If an option is out of range, or coordinates are too large, too small or too close.
+        If an option is out of range or of the wrong type, or coordinates are too large, too small
+        or too close.
     MeshError
         If the mesh is not a constrained Delaunay triangulation.
     """
@@ -166,6 +168,8 @@ def refine_with_report(
     Refined
     """
     check_options(min_angle, boundary, max_points)
+    truth("deterministic", deterministic)
+    function("progress", progress)
     where = device_of(device)
     mesh = triangulated(source, where)
     if deterministic and mesh is not source:

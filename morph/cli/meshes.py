@@ -65,7 +65,7 @@ def triangulate(
     where = device_of(spec)
     files = (output, plot, order2, neigh, edges)
     check_outputs(*files)
-    graph = read_graph(mesh_in, repair)
+    graph = read_graph(mesh_in, repair, duplicates)
     how = {"hull": hull, "crossing": crossing, "duplicates": duplicates, "device": where}
     with timing() as spent:
         mesh = triangulated(mesh_in, graph, how)
@@ -177,7 +177,7 @@ def refine(
     how = {"hull": hull or None, "crossing": crossing, "duplicates": duplicates}
     with timing() as spent:
         if poly or not has_triangles(mesh_in):
-            graph = read_graph(mesh_in, repair)
+            graph = read_graph(mesh_in, repair, duplicates)
             mesh = triangulated(mesh_in, graph, {**how, "device": where})
             if deterministic:
                 mesh = _settled(mesh_in, mesh, where)

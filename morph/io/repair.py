@@ -13,11 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.io.text import Block
+from morph.mesh import RepairWarning as RepairWarning
 from morph.mesh.mesh import Ints
-
-
-class RepairWarning(UserWarning):
-    """Something in a file was mended; the message has file, line and number of cases."""
 
 
 def report(block: Block, rows: NDArray[np.int64], message: str) -> None:

@@ -31,7 +31,8 @@ def read_mesh(path: StrPath, repair: bool = False) -> Mesh:
 
     Without a ``.poly`` file the hull edges are the segments.  If the ``.poly`` file holds the
     vertices itself, no ``.node`` file is needed.  Second-order elements are checked, and become
-    the mesh of their corners: nodes in the middle of edges are left behind.
+    the mesh of their corners: nodes in the middle of edges are left behind.  Vertices with the same
+    coordinates are an error unless all but one of them are in no triangle.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ def read_mesh(path: StrPath, repair: bool = False) -> Mesh:
     has_poly = os.path.exists(base + ".poly") or os.fspath(path).endswith(".poly")
     poly: Poly | None = None
     if os.path.exists(base + ".node") or not has_poly:
-        nodes = read_node(base + ".node", repair)
+        nodes = read_node(base + ".node", repair, keep=True)
         poly = read_poly(base + ".poly", nodes, repair) if has_poly else None
     else:
         poly = read_poly(base + ".poly", None, repair)

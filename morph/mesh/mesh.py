@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.data.device import Array, Device, device
-from morph.mesh.arrays import as_array, as_indices, home
+from morph.mesh.arrays import array_of, as_array, as_indices, first_number, home
 from morph.mesh.halfedges import edge_keys as edge_keys
 from morph.mesh.halfedges import find_neighbors as find_neighbors
 from morph.mesh.halfedges import hull_edges
@@ -68,7 +68,8 @@ class Mesh:
     Raises
     ------
     ValueError
-        If a shape is wrong, an index names no row, or the arrays lie on several devices.
+        If a shape or type is wrong, an index names no row, the arrays lie on several devices, or
+        ``base`` is neither 0 nor 1.
     MeshError
         If several triangles lie on one side of an edge.
     """
@@ -98,33 +99,35 @@ class Mesh:
         self.triangles = as_indices("triangles", self.triangles, 3, n, xp)
         m = len(self.triangles)
         self.segments = as_indices("segments", self.segments, 2, n, xp)
+        self.neighbors = as_indices("neighbors", self.neighbors, 3, m, xp, low=-1)
         if m and len(self.neighbors) == 0:
             self.neighbors = find_neighbors(self.triangles, n, xp)
-        else:
-            self.neighbors = as_indices("neighbors", self.neighbors, 3, m, xp, low=-1)
         if len(self.neighbors) != m:
             raise ValueError(f"neighbors has {len(self.neighbors)} rows for {m} triangles")
         hull = hull_edges(self.triangles, self.neighbors, xp)
         self._complete_segments(hull, xp)
-        if n and len(self.point_markers) == 0:
-            self.point_markers = xp.zeros(n, np.int32)
-            self.point_markers[hull] = 1
-        self.point_markers = as_array("point_markers", self.point_markers, np.int32, (n,), xp)
+        markers = array_of("point_markers", self.point_markers, xp)
+        if n and not markers.size:
+            markers = xp.zeros(n, np.int32)
+            markers[hull] = 1
+        self.point_markers = as_array("point_markers", markers, np.int32, (n,), xp)
         for name, rows in (("point_attributes", n), ("triangle_attributes", m)):
-            given = getattr(self, name)
-            shape = (rows, 0 if np.size(given) == 0 else "any")
+            given = array_of(name, getattr(self, name), xp)
+            shape = (rows, "any" if given.size else 0)
             setattr(self, name, as_array(name, given, np.float64, shape, xp))
         self.holes = as_array("holes", self.holes, np.float64, ("any", 2), xp)
         self.regions = as_array("regions", self.regions, np.float64, ("any", 4), xp)
+        self.base = first_number(self.base)
 
     def _complete_segments(self, hull: Array, xp: Any) -> None:
         """Make every hull edge a segment, and every segment marked."""
         n, given = len(self.points), len(self.segments)
         keys = edge_keys(hull[:, 0], hull[:, 1], n, xp)
         known = edge_keys(self.segments[:, 0], self.segments[:, 1], n, xp)
-        if given and len(self.segment_markers) == 0:
-            self.segment_markers = xp.isin(known, keys).astype(np.int32)
-        markers = as_array("segment_markers", self.segment_markers, np.int32, (given,), xp)
+        markers = array_of("segment_markers", self.segment_markers, xp)
+        if given and not markers.size:
+            markers = xp.isin(known, keys).astype(np.int32)
+        markers = as_array("segment_markers", markers, np.int32, (given,), xp)
         missing = hull[~xp.isin(keys, known)]
         if len(missing):
             self.segments = xp.concatenate([self.segments, missing])
