@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from morph.algorithms.cavity import LEVELS
 from morph.algorithms.meshtables import walls_of
-from morph.algorithms.options import choice, number, real_array, whole_number
+from morph.algorithms.options import choice, number, whole_number
 from morph.data.collect import Set
 from morph.data.device import Device
 from morph.data.dtypes import Ref, vec
@@ -20,6 +20,7 @@ from morph.data.messages import shown
 from morph.data.table import Table
 from morph.kernel import foreach, kernel
 from morph.mesh import Mesh
+from morph.mesh.arrays import real_array
 from morph.prelude import atomic_max, f64, i32, i64, orient2d
 
 MAX_ANGLE = 34.0

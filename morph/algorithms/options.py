@@ -5,10 +5,6 @@ from __future__ import annotations
 import numbers
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from morph.data.device import device
 from morph.data.messages import shown
 
 
@@ -55,21 +51,3 @@ def function(name: str, value: Any) -> Any:
     if value is not None and not callable(value):
         raise ValueError(f"{name} is a function, not {shown(value)}")
     return value
-
-
-def real_array(name: str, values: Any) -> NDArray[np.float64]:
-    """Return real numbers as an array on the host.
-
-    Raises
-    ------
-    ValueError
-        If the values are none: text, complex numbers, truth values, rows of different lengths.
-    """
-    try:
-        array = device("cpu").asarray(values)
-    except ValueError:  # NumPy's message does not name the argument
-        raise ValueError(f"{name} must hold numbers, got {shown(values)}") from None
-    if array.dtype.kind not in "iuf":
-        found = array.dtype if array.ndim else shown(values)
-        raise ValueError(f"{name} must hold real numbers, got {found}")
-    return np.asarray(array, np.float64)

@@ -15,6 +15,7 @@ import click
 
 from morph import __version__
 from morph.cli import checks, graphfiles, graphs, meshes, sat, system
+from morph.data.messages import shortened
 
 
 class Commands(click.Group):
@@ -45,11 +46,11 @@ def _warn(
     message: Warning | str, category: object, filename: str, lineno: int,
     file: object = None, line: object = None,
 ) -> None:  # fmt: skip
-    click.echo(f"morph: {message}", err=True)
+    click.echo(shortened(f"morph: {message}"), err=True)
 
 
 def _complain(message: str, code: int) -> int:
-    click.echo("morph: " + " ".join(message.split()), err=True)
+    click.echo(shortened("morph: " + " ".join(message.split())), err=True)
     return code
 
 

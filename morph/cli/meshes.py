@@ -179,6 +179,7 @@ def refine(
         if poly or not has_triangles(mesh_in):
             graph = read_graph(mesh_in, repair, duplicates)
             mesh = triangulated(mesh_in, graph, {**how, "device": where})
+            mesh.triangle_attributes = np.empty((len(mesh.triangles), 0))  # of regions: by -A only
             if deterministic:
                 mesh = _settled(mesh_in, mesh, where)
         else:

@@ -84,7 +84,10 @@ def write_outputs(
     from morph.io.files import replacing  # noqa: PLC0415
 
     if output is not None:
-        write_mesh(mesh, output, order=2 if order2 else 1, neighbors=neigh, edges=edges)
+        try:
+            write_mesh(mesh, output, order=2 if order2 else 1, neighbors=neigh, edges=edges)
+        except ValueError as error:
+            raise BadInput(f"-o: {error}") from error
     if plot is not None:
         kind = os.path.splitext(plot)[1][1:] or "png"
         with replacing(plot) as (file,):

@@ -11,8 +11,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.data.messages import shortened, shown
 from morph.io.elements import check_middles
 from morph.io.secondorder import second_order, without_middles
+from morph.mesh.arrays import real_array
 from morph.mesh.mesh import Floats, Ints, Mesh, find_neighbors
 from morph.mesh.verify import orientation
 
@@ -57,7 +59,7 @@ def to_meshio(mesh: Mesh, three_d: bool = False, order: int = 1) -> Any:
         another point.
     """
     if order not in (1, 2):
-        raise ValueError(f"order must be 1 or 2, got {order!r}")
+        raise ValueError(f"order must be 1 or 2, got {shown(order)}")
     meshio, mesh = _meshio(), mesh.to("cpu")
     points, markers, attributes = mesh.points, mesh.point_markers, mesh.point_attributes
     cells = [("triangle", mesh.triangles), ("line", mesh.segments)]
@@ -111,7 +113,7 @@ def from_meshio(
     """
     if isinstance(source, str | os.PathLike):
         source = _meshio().read(source)
-    points = _in_plane(np.asarray(source.points, np.float64))
+    points = _in_plane(real_array("points", source.points))
     triangles, middles, of_triangles = _cells(source, "triangle", len(points))
     segments, _, of_segments = _cells(source, "line", len(points))
     if not len(triangles):
@@ -166,7 +168,7 @@ def _refuse(row: int, message: str) -> NoReturn:
 def _in_plane(points: Floats) -> Floats:
     """Drop a third coordinate that says nothing."""
     if points.ndim != 2 or points.shape[1] not in (2, 3):
-        raise ValueError(f"points must have 2 or 3 coordinates, got shape {points.shape}")
+        raise ValueError(f"points must have 2 or 3 coordinates, got shape {shown(points.shape)}")
     if not np.isfinite(points).all():
         row = int((~np.isfinite(points)).any(axis=1).argmax())
         raise ValueError(f"point {row} {points[row].tolist()} is not finite")
@@ -183,7 +185,7 @@ def _cells(source: Any, kind: str, n: int) -> tuple[Ints, Ints | None, list[int]
     blocks = [k for k, block in enumerate(source.cells) if block.type.startswith(kind)]
     for block in source.cells:
         if block.type not in (*_KINDS, "vertex"):
-            raise ValueError(f"cells of type {block.type!r}: only triangles are supported")
+            raise ValueError(f"cells of type {shown(block.type)}: only triangles are supported")
     found = [np.asarray(source.cells[k].data) for k in blocks]
     corners = 3 if kind == "triangle" else 2
     rows = np.concatenate([np.empty((0, corners), np.int32), *(f[:, :corners] for f in found)])
@@ -203,25 +205,32 @@ def _names(data: Mapping[str, Any], wanted: Iterable[str] | None) -> list[str]:
         names = list(wanted)
         for name in names:
             if name not in data:
-                raise ValueError(f"there is no data named {name!r}: there are {sorted(data)}")
+                there = shortened(str(sorted(data)), 100)
+                raise ValueError(f"there is no data named {shown(name)}: there are {there}")
         return names
     numbers = {int(m[1]): name for name in data if (m := _ATTRIBUTE.match(name))}
     return [numbers[k] for k in sorted(numbers)]
 
 
+def _reals(name: str, values: Any) -> Floats:
+    """Give data as real numbers; truth values are 0 and 1."""
+    array = np.asarray(values)
+    return real_array(shown(name), array.astype(np.int8) if array.dtype == bool else array)
+
+
 def _column(data: Mapping[str, Any], name: str) -> Floats:
-    values = np.asarray(data[name], np.float64)
+    values = _reals(name, data[name])
     return values.reshape(len(values), -1)
 
 
 def _joined(cell_data: Mapping[str, Any], name: str, blocks: list[int]) -> Floats:
-    parts = [np.asarray(cell_data[name][k], np.float64) for k in blocks]
+    parts = [_reals(name, cell_data[name][k]) for k in blocks]
     return np.concatenate([p.reshape(len(p), -1) for p in parts])
 
 
 def _whole(name: str, values: NDArray[Any]) -> Ints:
     """Markers as 32-bit integers, if they are."""
-    markers = np.asarray(values).reshape(-1)
+    markers = real_array(name, values).reshape(-1)
     small = (markers >= -(2**31)) & (markers < 2**31)
     if not (small & (markers == np.rint(markers))).all():
         raise ValueError(f"{name} must hold integers of 32 bits")

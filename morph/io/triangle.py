@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.data.messages import shown
 from morph.io.elements import read_ele
 from morph.io.files import replacing
 from morph.io.nodes import Nodes, read_node
@@ -142,7 +143,7 @@ def write_mesh(
         If a file cannot be written.
     """
     if order not in (1, 2):
-        raise ValueError(f"order must be 1 or 2, got {order!r}")
+        raise ValueError(f"order must be 1 or 2, got {shown(order)}")
     mesh = mesh.to("cpu")
     check_finite(points=mesh.points, point_attributes=mesh.point_attributes)
     check_finite(triangle_attributes=mesh.triangle_attributes)
