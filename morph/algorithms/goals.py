@@ -260,6 +260,9 @@ def triangulated(source: Any, where: Device) -> Mesh:
             base += suffix
         if os.path.exists(base + ".ele"):
             return Mesh.read(base)
+        known = any(os.path.exists(base + suffix) for suffix in (".node", ".poly"))
+        if os.path.isfile(source) and base == os.fspath(source) and not known:
+            return Mesh.read(source)  # a file of another format
     from morph.algorithms.triangulate import triangulate  # noqa: PLC0415
 
     made: Mesh = triangulate(source, device=where)

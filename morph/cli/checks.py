@@ -10,6 +10,7 @@ import numpy as np
 
 from morph.cli.common import BadInput, json_option, print_report
 from morph.cli.graphs import check_sources, graph_of
+from morph.cli.meshfiles import read_triangles
 
 MAIN = {
     "bfs": "distance", "sssp": "distance", "components": "label", "core": "core",
@@ -51,9 +52,7 @@ def check(
 
 
 def _check_mesh(path: str, as_json: bool) -> None:
-    from morph.io import read_mesh  # noqa: PLC0415
-
-    mesh = read_mesh(path)
+    mesh = read_triangles(path)
     found, quality = mesh.violations(), mesh.quality()
     report = {
         "good": not found,

@@ -25,6 +25,7 @@ from morph.cli.meshfiles import (
     output_options,
     progress_line,
     read_graph,
+    read_triangles,
     shape_lines,
     sizes_of,
     triangulated,
@@ -167,7 +168,6 @@ def refine(
     first. Without -q, angles of 20 degrees are asked for; -q 0 asks for none.
     """
     from morph.algorithms.refine import refine_with_report  # noqa: PLC0415
-    from morph.io import read_mesh  # noqa: PLC0415
     from morph.kernel import timing  # noqa: PLC0415
 
     where = device_of(spec)
@@ -186,7 +186,7 @@ def refine(
             for name, value in how.items():
                 if value is not None:
                     raise BadInput(f"--{name}: {mesh_in} has triangles; -p makes them anew")
-            mesh = read_mesh(mesh_in, repair=repair)
+            mesh = read_triangles(mesh_in, repair)
         limits = _limits(mesh_in, mesh, wanted, poly, where)
         sizes = None if size is None else _sizes(size, len(mesh.points))
         if attributes:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from morph.cli.common import BadInput, Line, check_writable, watched
+from morph.cli.common import BadInput, Line, bad_input, check_writable, watched
 
 if TYPE_CHECKING:
     from morph.mesh import Mesh, Pslg
@@ -69,11 +69,26 @@ def check_outputs(
     """Refuse what cannot be written before any work is done."""
     check_writable("-o", output)
     check_writable("--plot", plot)
+    foreign = output is not None and _is_foreign(output)
     for wanted, option in ((order2, "--order2"), (neigh, "--neigh"), (edges, "--edges")):
         if wanted and output is None:
             raise BadInput(f"{option} says how files are written: it needs -o")
+        if wanted and foreign and option != "--order2":
+            raise BadInput(f"{option} is for Triangle's files, not for {output}")
     if plot is not None and importlib.util.find_spec("matplotlib") is None:
         raise BadInput("--plot needs matplotlib: pip install matplotlib")
+
+
+def _is_foreign(output: str) -> bool:
+    """Whether meshio writes a file of this name; it must be there then."""
+    from morph.io.bridges import import_meshio  # noqa: PLC0415
+    from morph.io.formats import is_foreign  # noqa: PLC0415
+
+    with bad_input("-o: "):
+        foreign = is_foreign(output)
+    if foreign:
+        import_meshio()
+    return foreign
 
 
 def write_outputs(
@@ -84,10 +99,8 @@ def write_outputs(
     from morph.io.files import replacing  # noqa: PLC0415
 
     if output is not None:
-        try:
+        with bad_input("-o: "):
             write_mesh(mesh, output, order=2 if order2 else 1, neighbors=neigh, edges=edges)
-        except ValueError as error:
-            raise BadInput(f"-o: {error}") from error
     if plot is not None:
         kind = os.path.splitext(plot)[1][1:] or "png"
         with replacing(plot) as (file,):
@@ -95,10 +108,20 @@ def write_outputs(
 
 
 def has_triangles(path: str) -> bool:
-    """Whether there is an ``.ele`` file of this name."""
+    """Whether there is an ``.ele`` file of this name, or it is a mesh file of another format."""
+    from morph.io.formats import is_foreign_file  # noqa: PLC0415
     from morph.io.pslgs import file_base  # noqa: PLC0415
 
-    return os.path.exists(file_base(path) + ".ele")
+    with bad_input():
+        return os.path.exists(file_base(path) + ".ele") or is_foreign_file(path)
+
+
+def read_triangles(path: str, repair: bool = False) -> Mesh:
+    """Read a mesh with its triangles."""
+    from morph.io import read_mesh  # noqa: PLC0415
+
+    with bad_input():
+        return read_mesh(path, repair=repair)
 
 
 def read_graph(path: str, repair: bool, duplicates: str | None) -> Pslg:

@@ -27,7 +27,8 @@ _MIDDLES = [4, 5, 3]
 _KINDS = {"triangle": 3, "triangle6": 6, "line": 2, "line3": 3}
 
 
-def _meshio() -> Any:
+def import_meshio() -> Any:
+    """Import meshio; an `ImportError` that names the extra if it is not installed."""
     try:
         meshio = importlib.import_module("meshio")
     except ImportError as error:
@@ -60,7 +61,7 @@ def to_meshio(mesh: Mesh, three_d: bool = False, order: int = 1) -> Any:
     """
     if order not in (1, 2):
         raise ValueError(f"order must be 1 or 2, got {shown(order)}")
-    meshio, mesh = _meshio(), mesh.to("cpu")
+    meshio, mesh = import_meshio(), mesh.to("cpu")
     points, markers, attributes = mesh.points, mesh.point_markers, mesh.point_attributes
     cells = [("triangle", mesh.triangles), ("line", mesh.segments)]
     if order == 2:
@@ -112,7 +113,7 @@ def from_meshio(
         If several triangles lie on one side of an edge.
     """
     if isinstance(source, str | os.PathLike):
-        source = _meshio().read(source)
+        source = import_meshio().read(source)
     points = _in_plane(real_array("points", source.points))
     triangles, middles, of_triangles = _cells(source, "triangle", len(points))
     segments, _, of_segments = _cells(source, "line", len(points))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from morph.data.messages import shown
 from morph.io.files import replacing
+from morph.io.formats import TRIANGLE, is_foreign, is_foreign_file, suffix_of
 from morph.io.nodes import (
     Nodes,
     check_marked,
@@ -28,11 +29,9 @@ from morph.io.nodes import (
 )
 from morph.io.repair import first_twins, report
 from morph.io.rows import check_finite, counted, format_rows
-from morph.io.text import Block, Field, Scanner, StrPath
+from morph.io.text import Block, Field, FormatError, Scanner, StrPath
 from morph.mesh import Pslg
 from morph.mesh.mesh import Floats, Ints, Mesh
-
-SUFFIXES = (".node", ".ele", ".poly")
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def file_base(path: StrPath) -> str:
     """Return the common name of a mesh's files, given it or any one of them."""
     name = os.fspath(path)
     stem, suffix = os.path.splitext(name)
-    return stem if suffix in SUFFIXES else name
+    return stem if suffix in TRIANGLE else name
 
 
 def read_pslg(path: StrPath, repair: bool = False, duplicates: str = "refuse") -> Pslg:
@@ -100,6 +99,10 @@ def read_pslg(path: StrPath, repair: bool = False, duplicates: str = "refuse") -
     """
     if duplicates not in ("refuse", "keep"):
         raise ValueError(f"duplicates is 'refuse' or 'keep', not {shown(duplicates)}")
+    if is_foreign_file(path):
+        raise FormatError(
+            path, None, "a graph is read from a .poly or .node file; this is a mesh's"
+        )
     keep = duplicates == "keep"
     base, name = file_base(path), os.fspath(path)
     if name.endswith(".node") or not (name.endswith(".poly") or os.path.exists(base + ".poly")):
@@ -237,10 +240,12 @@ def write_pslg(pslg: Pslg, path: StrPath) -> None:
     Raises
     ------
     ValueError
-        If a coordinate or attribute is not finite.
+        If a coordinate or attribute is not finite, or the suffix is that of another format.
     OSError
         If the file cannot be written.
     """
+    if is_foreign(path):
+        raise ValueError(f"a graph is written as .poly: no {suffix_of(path)}")
     check_finite(points=pslg.points, point_attributes=pslg.point_attributes)
     check_finite(holes=pslg.holes, regions=pslg.regions[:, :3])
     with replacing(file_base(path) + ".poly") as (file,):

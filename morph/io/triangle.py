@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from morph.data.messages import shown
 from morph.io.elements import read_ele
 from morph.io.files import replacing
+from morph.io.formats import is_foreign, is_foreign_file, read_foreign, suffix_of, write_foreign
 from morph.io.nodes import Nodes, read_node
 from morph.io.pslgs import Poly, file_base, node_lines, read_poly, segment_lines
 from morph.io.rows import check_finite, counted, format_rows
@@ -38,7 +39,8 @@ def read_mesh(path: StrPath, repair: bool = False) -> Mesh:
     Parameters
     ----------
     path : path-like
-        Base name (``mesh`` or ``mesh.1``) or any of the three files.
+        Base name (``mesh`` or ``mesh.1``) or any of the three files; or a file of another format,
+        which its suffix tells (``.msh``, ``.vtu``): meshio reads it, see `from_meshio`.
     repair : bool
         Mend what has one right way: turn clockwise triangles, merge vertices with the same
         coordinates into the first of them, drop triangles and segments that then have two ends
@@ -49,9 +51,17 @@ def read_mesh(path: StrPath, repair: bool = False) -> Mesh:
     ------
     FormatError
         If a file breaks its format, or the files do not fit together; names file and line.
+    ValueError
+        If the suffix is no format's, or another format is to be repaired.
+    ImportError
+        If meshio is needed and not installed.
     OSError
         If a file is missing or cannot be read.
     """
+    if is_foreign_file(path):
+        if repair:
+            raise ValueError(f"repair is for Triangle's files, not for a {suffix_of(path)}")
+        return read_foreign(path)
     base = file_base(path)
     has_poly = os.path.exists(base + ".poly") or os.fspath(path).endswith(".poly")
     poly: Poly | None = None
@@ -126,7 +136,8 @@ def write_mesh(
     ----------
     mesh : Mesh
     base : path-like
-        Common name; one of the three suffixes at its end is dropped.
+        Common name; one of the three suffixes at its end is dropped.  With the suffix of another
+        format (``.msh``, ``.vtu``) that one file is written, by meshio; see `to_meshio`.
     order : int
         2 gives every edge a node in its middle (Triangle's ``-o2``); see `second_order`.
     neighbors : bool
@@ -138,12 +149,20 @@ def write_mesh(
     ------
     ValueError
         If ``order`` is neither 1 nor 2, or a coordinate or attribute is not finite, or the
-        middle of an edge rounds to another point.
+        middle of an edge rounds to another point; if the suffix is no format's, or files are
+        wanted that the format does not have.
+    ImportError
+        If meshio is needed and not installed.
     OSError
         If a file cannot be written.
     """
     if order not in (1, 2):
         raise ValueError(f"order must be 1 or 2, got {shown(order)}")
+    if is_foreign(base):
+        if neighbors or edges:
+            raise ValueError(f"neighbors and edges are Triangle's files: no {suffix_of(base)}")
+        write_foreign(mesh, base, order)
+        return
     mesh = mesh.to("cpu")
     check_finite(points=mesh.points, point_attributes=mesh.point_attributes)
     check_finite(triangle_attributes=mesh.triangle_attributes)

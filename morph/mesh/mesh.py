@@ -191,14 +191,17 @@ class Mesh:
     def read(cls, path: str | os.PathLike[str], repair: bool = False) -> Mesh:
         """Read a mesh from ``.node``, ``.ele`` and, if there is one, ``.poly``.
 
-        See `morph.io.read_mesh`.
+        With the suffix of another format meshio reads it.  See `morph.io.read_mesh`.
         """
         from morph.io import read_mesh  # noqa: PLC0415
 
         return read_mesh(path, repair)
 
     def write(self, base: str | os.PathLike[str], order: int = 1) -> None:
-        """Write ``base.node``, ``base.ele`` and ``base.poly``.  See `morph.io.write_mesh`."""
+        """Write ``base.node``, ``base.ele`` and ``base.poly``.
+
+        With the suffix of another format (``m.msh``) meshio writes it.  See `morph.io.write_mesh`.
+        """
         from morph.io import write_mesh  # noqa: PLC0415
 
         write_mesh(self, base, order)
