@@ -19,6 +19,7 @@ from morph.cli.common import (
     times_of,
 )
 from morph.cli.meshfiles import (
+    Outputs,
     check_outputs,
     finite,
     has_triangles,
@@ -52,25 +53,23 @@ def triangulate(
     crossing: str | None,
     duplicates: str | None,
     repair: bool,
-    output: str | None,
-    order2: bool,
-    neigh: bool,
-    edges: bool,
-    plot: str | None,
     spec: str,
     as_json: bool,
+    **written: Any,
 ) -> None:
     """Triangulate IN: a .poly file (points, segments, holes, regions) or a .node file (points)."""
     from morph.kernel import timing  # noqa: PLC0415
 
     where = device_of(spec)
-    files = (output, plot, order2, neigh, edges)
-    check_outputs(*files)
+    files = Outputs(**written)
+    check_outputs(files)
     graph = read_graph(mesh_in, repair, duplicates)
     how = {"hull": hull, "crossing": crossing, "duplicates": duplicates, "device": where}
     with timing() as spent:
         mesh = triangulated(mesh_in, graph, how)
-    write_outputs(mesh, *files)
+    if files.jettison:
+        mesh = mesh.compact()
+    write_outputs(mesh, files)
     quality, times = mesh.quality(), times_of(spent)
     report = {
         "input": sizes_of(graph),
@@ -153,14 +152,10 @@ def refine(
     crossing: str | None,
     duplicates: str | None,
     repair: bool,
-    output: str | None,
-    order2: bool,
-    neigh: bool,
-    edges: bool,
-    plot: str | None,
     long: bool,
     spec: str,
     as_json: bool,
+    **written: Any,
 ) -> None:
     """Refine the mesh IN until its angles, areas and edges are as asked.
 
@@ -171,8 +166,8 @@ def refine(
     from morph.kernel import timing  # noqa: PLC0415
 
     where = device_of(spec)
-    files = (output, plot, order2, neigh, edges)
-    check_outputs(*files)
+    files = Outputs(**written)
+    check_outputs(files)
     wanted = [_area(text) for text in areas]
     how = {"hull": hull or None, "crossing": crossing, "duplicates": duplicates}
     with timing() as spent:
@@ -209,8 +204,8 @@ def refine(
         finally:
             if progress is not None:
                 progress.clear()
-    out = done.mesh
-    write_outputs(out, *files)
+    out = done.mesh.compact() if files.jettison else done.mesh
+    write_outputs(out, files)
     quality, times = out.quality(), times_of(spent)
     report = {
         "input": sizes_of(mesh),

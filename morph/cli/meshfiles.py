@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,6 +31,12 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add what says which files are written."""
     for option in (
         click.option("--plot", metavar="PNG", help="Draw the mesh."),
+        click.option(
+            "-j", "--jettison", is_flag=True, help="Leave out vertices that are in no triangle."
+        ),
+        click.option(
+            "-v", "--voronoi", is_flag=True, help="Write OUT.v.node and OUT.v.edge, too: the dual."
+        ),
         click.option("-e", "--edges", is_flag=True, help="Write OUT.edge, too."),
         click.option("-n", "--neigh", is_flag=True, help="Write OUT.neigh, too."),
         click.option("--order2", is_flag=True, help="Elements of second order: 6 nodes."),
@@ -63,18 +70,30 @@ def triangulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def check_outputs(
-    output: str | None, plot: str | None, order2: bool, neigh: bool, edges: bool
-) -> None:
+@dataclass(frozen=True)
+class Outputs:
+    """What `output_options` say."""
+
+    output: str | None
+    plot: str | None
+    order2: bool
+    neigh: bool
+    edges: bool
+    voronoi: bool
+    jettison: bool
+
+
+def check_outputs(files: Outputs) -> None:
     """Refuse what cannot be written before any work is done."""
+    output, plot = files.output, files.plot
     check_writable("-o", output)
     check_writable("--plot", plot)
     foreign = output is not None and _is_foreign(output)
-    for wanted, option in ((order2, "--order2"), (neigh, "--neigh"), (edges, "--edges")):
-        if wanted and output is None:
-            raise BadInput(f"{option} says how files are written: it needs -o")
-        if wanted and foreign and option != "--order2":
-            raise BadInput(f"{option} is for Triangle's files, not for {output}")
+    for name in ("order2", "neigh", "edges", "voronoi", "jettison"):
+        if getattr(files, name) and output is None:
+            raise BadInput(f"--{name} says how files are written: it needs -o")
+        if getattr(files, name) and foreign and name in ("neigh", "edges", "voronoi"):
+            raise BadInput(f"--{name} is for Triangle's files, not for {output}")
     if plot is not None and importlib.util.find_spec("matplotlib") is None:
         raise BadInput("--plot needs matplotlib: pip install matplotlib")
 
@@ -91,19 +110,18 @@ def _is_foreign(output: str) -> bool:
     return foreign
 
 
-def write_outputs(
-    mesh: Mesh, output: str | None, plot: str | None, order2: bool, neigh: bool, edges: bool
-) -> None:
+def write_outputs(mesh: Mesh, files: Outputs) -> None:
     """Write the files asked for; each set appears whole or not at all."""
     from morph.io import write_mesh  # noqa: PLC0415
     from morph.io.files import replacing  # noqa: PLC0415
 
-    if output is not None:
+    if files.output is not None:
+        extra = {"neighbors": files.neigh, "edges": files.edges, "voronoi": files.voronoi}
         with bad_input("-o: "):
-            write_mesh(mesh, output, order=2 if order2 else 1, neighbors=neigh, edges=edges)
-    if plot is not None:
-        kind = os.path.splitext(plot)[1][1:] or "png"
-        with replacing(plot) as (file,):
+            write_mesh(mesh, files.output, order=2 if files.order2 else 1, **extra)
+    if files.plot is not None:
+        kind = os.path.splitext(files.plot)[1][1:] or "png"
+        with replacing(files.plot) as (file,):
             mesh.plot().savefig(file, format=kind, dpi=200)
 
 

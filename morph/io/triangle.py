@@ -25,6 +25,7 @@ from morph.io.rows import check_finite, counted, format_rows
 from morph.io.secondorder import look_up, second_order, without_middles
 from morph.io.sides import edge_lines, neighbor_lines
 from morph.io.text import StrPath
+from morph.io.voronoi import voronoi_parts
 from morph.mesh.mesh import Floats, Ints, Mesh, edge_keys
 
 
@@ -126,6 +127,7 @@ def write_mesh(
     order: int = 1,
     neighbors: bool = False,
     edges: bool = False,
+    voronoi: bool = False,
 ) -> None:
     """Write ``base.node``, ``base.ele`` and ``base.poly``; the last leans on the first.
 
@@ -144,13 +146,15 @@ def write_mesh(
         Write ``base.neigh``, too (Triangle's ``-n``).
     edges : bool
         Write ``base.edge``, too (Triangle's ``-e``).
+    voronoi : bool
+        Write ``base.v.node`` and ``base.v.edge``, too (Triangle's ``-v``); see `Mesh.voronoi`.
 
     Raises
     ------
     ValueError
-        If ``order`` is neither 1 nor 2, or a coordinate or attribute is not finite, or the
-        middle of an edge rounds to another point; if the suffix is no format's, or files are
-        wanted that the format does not have.
+        If ``order`` is neither 1 nor 2, or a coordinate or attribute is not finite, also of the
+        Voronoi diagram, or the middle of an edge rounds to another point; if the suffix is no
+        format's, or files are wanted that the format does not have.
     ImportError
         If meshio is needed and not installed.
     OSError
@@ -159,8 +163,9 @@ def write_mesh(
     if order not in (1, 2):
         raise ValueError(f"order must be 1 or 2, got {shown(order)}")
     if is_foreign(base):
-        if neighbors or edges:
-            raise ValueError(f"neighbors and edges are Triangle's files: no {suffix_of(base)}")
+        if neighbors or edges or voronoi:
+            kinds = "neighbors, edges and voronoi"
+            raise ValueError(f"{kinds} are Triangle's files: no {suffix_of(base)}")
         write_foreign(mesh, base, order)
         return
     mesh = mesh.to("cpu")
@@ -182,6 +187,8 @@ def write_mesh(
         parts[".neigh"] = neighbor_lines(mesh)
     if edges:
         parts[".edge"] = edge_lines(mesh)
+    if voronoi:
+        parts |= voronoi_parts(mesh)
     name = file_base(base)
     with replacing(*(name + suffix for suffix in parts)) as files:
         for file, chunks in zip(files, parts.values(), strict=True):

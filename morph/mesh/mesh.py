@@ -19,6 +19,7 @@ from morph.mesh.halfedges import hull_edges
 from morph.mesh.quality import Quality, Shapes, chunks, measure
 from morph.mesh.verify import MeshError as MeshError
 from morph.mesh.verify import Violation, violations
+from morph.mesh.voronoi import Voronoi, voronoi
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -205,6 +206,40 @@ class Mesh:
         from morph.io import write_mesh  # noqa: PLC0415
 
         write_mesh(self, base, order)
+
+    def compact(self) -> Mesh:
+        """Give the mesh without the points that are in no triangle; itself, if there are none.
+
+        The others keep their order.  What is left out are points that `morph.triangulate` merged,
+        or that lay in holes and concavities.
+        """
+        where, n = self.device, len(self.points)
+        xp = where.xp
+        with where.active():
+            used = xp.zeros(n, np.bool_)
+            used[self.triangles], used[self.segments] = True, True
+            if bool(used.all()):
+                return self
+            rows = xp.cumsum(used, dtype=np.int32) - np.int32(1)
+            values = {f.name: getattr(self, f.name) for f in fields(self)}
+            for name in ("points", "point_markers", "point_attributes"):
+                values[name] = values[name][used]
+            for name in ("triangles", "segments"):
+                values[name] = rows[values[name]]
+        return Mesh.trusted(**values)
+
+    def voronoi(self) -> Voronoi:
+        """Give the dual: circumcentres of triangles, joined across edges, and rays at the hull.
+
+        Where the mesh is Delaunay, also across segments, this is the Voronoi diagram of its points.
+
+        Returns
+        -------
+        Voronoi
+            Arrays ``vertices``, ``edges``, ``directions``, ``sites``, ``attributes``, where the
+            mesh's are.
+        """
+        return voronoi(self)
 
     def areas(self) -> Array:
         """Areas of the triangles, shape (m,); negative if clockwise."""
