@@ -8,9 +8,8 @@ from zipfile import BadZipFile
 import click
 import numpy as np
 
-from morph.cli.common import BadInput, json_option, print_report
+from morph.cli.common import BadInput, bad_input, json_option, print_report
 from morph.cli.graphs import check_sources, graph_of
-from morph.cli.meshfiles import read_triangles
 
 MAIN = {
     "bfs": "distance", "sssp": "distance", "components": "label", "core": "core",
@@ -52,7 +51,10 @@ def check(
 
 
 def _check_mesh(path: str, as_json: bool) -> None:
-    mesh = read_triangles(path)
+    from morph.io import read_mesh  # noqa: PLC0415
+
+    with bad_input():
+        mesh = read_mesh(path)
     found, quality = mesh.violations(), mesh.quality()
     report = {
         "good": not found,

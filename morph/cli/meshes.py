@@ -41,6 +41,17 @@ if TYPE_CHECKING:
 OWN = "own"  # what an option without its value stands for: limits that belong to IN
 
 
+class Degrees(click.FloatRange):
+    """An angle; what else follows ``-q`` are other letters of Triangle."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the angle."""
+        try:
+            return super().convert(float(value), param, ctx)
+        except ValueError:
+            self.fail(f"{value!r} is not a number; letters stand apart: -q30 -a0.1", param, ctx)
+
+
 @click.command()
 @click.argument("mesh_in", metavar="IN")
 @triangulation_options
@@ -57,7 +68,10 @@ def triangulate(
     as_json: bool,
     **written: Any,
 ) -> None:
-    """Triangulate IN: a .poly file (points, segments, holes, regions) or a .node file (points)."""
+    """Triangulate IN: a .poly file (points, segments, holes, regions) or a .node file (points).
+
+    Messages count points and segments from 0.
+    """
     from morph.kernel import timing  # noqa: PLC0415
 
     where = device_of(spec)
@@ -92,7 +106,7 @@ def triangulate(
 @click.option(
     "-q",
     "--min-angle",
-    type=click.FloatRange(0, 34),
+    type=Degrees(0, 34),
     callback=finite,
     is_flag=False,
     flag_value=20.0,
@@ -118,7 +132,12 @@ def triangulate(
     metavar="LENGTH|FILE",
     help="Longest edge wanted: a number, or a .npy or text file of one number for each vertex.",
 )
-@click.option("-A", "--attributes", is_flag=True, help="Give triangles their region's attribute.")
+@click.option(
+    "-A",
+    "--attributes",
+    is_flag=True,
+    help="Give triangles their region's attribute; those of IN.ele are kept without it.",
+)
 @click.option(
     "-Y",
     "--keep-boundary",
@@ -160,7 +179,8 @@ def refine(
     """Refine the mesh IN until its angles, areas and edges are as asked.
 
     IN is a base name, or its .node, .ele or .poly file; without an .ele file it is triangulated
-    first. Without -q, angles of 20 degrees are asked for; -q 0 asks for none.
+    first. Files of other formats (.msh, .vtu and more) are read by meshio. Without -q, angles of
+    20 degrees are asked for; -q 0 asks for none.
     """
     from morph.algorithms.refine import refine_with_report  # noqa: PLC0415
     from morph.kernel import timing  # noqa: PLC0415

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from morph.mesh.quality import Quality
 
 SIZES = ("points", "triangles", "segments")
+# arguments that messages of `morph.triangulate` advise, and the options that stand for them
+OPTIONS = {
+    "hull=True": "--hull",
+    'crossing="split"': "--crossing split",
+    'duplicates="merge"': "--duplicates merge",
+}
 
 
 def finite(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
@@ -40,7 +47,13 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("-e", "--edges", is_flag=True, help="Write OUT.edge, too."),
         click.option("-n", "--neigh", is_flag=True, help="Write OUT.neigh, too."),
         click.option("--order2", is_flag=True, help="Elements of second order: 6 nodes."),
-        click.option("-o", "--output", metavar="OUT", help="Write OUT.node, OUT.ele and OUT.poly."),
+        click.option(
+            "-o",
+            "--output",
+            metavar="OUT",
+            help="Write OUT.node, OUT.ele and OUT.poly; with the suffix of another format, as"
+            " OUT.msh or OUT.vtu, that file.",
+        ),
     ):
         command = option(command)
     return command
@@ -52,7 +65,8 @@ def triangulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--repair",
             is_flag=True,
-            help="Mend files: duplicate vertices and segments, clockwise triangles.",
+            help="Repair files: merge duplicate vertices, drop duplicate segments, turn clockwise"
+            " triangles.",
         ),
         click.option(
             "--duplicates",
@@ -88,6 +102,8 @@ def check_outputs(files: Outputs) -> None:
     output, plot = files.output, files.plot
     check_writable("-o", output)
     check_writable("--plot", plot)
+    if output == "2":  # in Triangle, -o2 asks for second order
+        raise BadInput("-o2: for elements of second order --order2, for files of this name -o ./2")
     foreign = output is not None and _is_foreign(output)
     for name in ("order2", "neigh", "edges", "voronoi", "jettison"):
         if getattr(files, name) and output is None:
@@ -96,6 +112,12 @@ def check_outputs(files: Outputs) -> None:
             raise BadInput(f"--{name} is for Triangle's files, not for {output}")
     if plot is not None and importlib.util.find_spec("matplotlib") is None:
         raise BadInput("--plot needs matplotlib: pip install matplotlib")
+    if plot is not None:
+        from matplotlib.figure import Figure  # noqa: PLC0415
+
+        kinds = Figure().canvas.get_supported_filetypes()
+        if (os.path.splitext(plot)[1][1:].lower() or "png") not in kinds:
+            raise BadInput(f"--plot: {plot}: the suffix is one of {', '.join(sorted(kinds))}")
 
 
 def _is_foreign(output: str) -> bool:
@@ -134,7 +156,7 @@ def has_triangles(path: str) -> bool:
         return os.path.exists(file_base(path) + ".ele") or is_foreign_file(path)
 
 
-def read_triangles(path: str, repair: bool = False) -> Mesh:
+def read_triangles(path: str, repair: bool) -> Mesh:
     """Read a mesh with its triangles."""
     from morph.io import read_mesh  # noqa: PLC0415
 
@@ -161,7 +183,12 @@ def triangulated(path: str, graph: Pslg, options: dict[str, Any]) -> Mesh:
             progress=None if progress is None else progress.phase,
         )
     except ValueError as error:
-        raise BadInput(f"{path}: {error}") from error
+        message = str(error)
+        for argument, option in OPTIONS.items():
+            message = message.replace(argument, option)
+        if graph.base == 1 and re.search(r"\b(points|segments) \d+ and|^\w+\[\d", message):
+            message += " (counted from 0)"
+        raise BadInput(f"{path}: {message}") from error
     finally:
         if progress is not None:
             progress.clear()

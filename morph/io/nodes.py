@@ -106,6 +106,9 @@ def read_node(path: StrPath, repair: bool = False, keep: bool = False) -> Nodes:
 def open_scanner(path: StrPath) -> Scanner:
     """Read a file and begin to scan it."""
     if not os.path.exists(path):
+        folder = os.path.splitext("_" + os.fspath(path))[0][1:]  # of "..node", too
+        if os.path.isdir(folder):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), folder)
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path))
     return Scanner(path, read_bytes(path))
 
