@@ -104,6 +104,11 @@ def test_mesh(name, value):
     assert refusal(morph.Mesh, **given).startswith(name)
 
 
+@pytest.mark.parametrize("call", [morph.triangulate, morph.refine])
+def test_devices(call):
+    assert refusal(call, source=SQUARE, device=LONG).startswith("no device 'xxx")
+
+
 def test_what_is_understood():
     """Numbers of NumPy's types are numbers, and lists are arrays."""
     given = {"segment_markers": (4, 0, 5, 0), "hull": np.True_}
