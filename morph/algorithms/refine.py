@@ -168,7 +168,8 @@ def refine_with_report(
     Refined
     """
     check_options(min_angle, boundary, max_points)
-    truth("deterministic", deterministic)
+    min_angle, deterministic = float(min_angle), truth("deterministic", deterministic)
+    max_points = None if max_points is None else int(max_points)
     function("progress", progress)
     where = device_of(device)
     mesh = triangulated(source, where)
