@@ -12,7 +12,7 @@ from meshfiles import MESHES, assert_equal, grid
 
 import morph
 from morph.cli import main
-from morph.io import FormatError, read_mesh, write_mesh
+from morph.io import FormatError, from_meshio, read_mesh, write_mesh
 from morph.io.formats import MESHIO, is_foreign
 
 meshio = pytest.importorskip("meshio")
@@ -38,6 +38,7 @@ def test_everything_comes_back(mesh, tmp_path, suffix, order, capfd):
     mesh.write(tmp_path / f"m{suffix}", order=order)
     assert files(tmp_path) == [f"m{suffix}"]
     assert_equal(morph.Mesh.read(tmp_path / f"m{suffix}"), mesh)
+    assert np.array_equal(from_meshio(tmp_path / f"m{suffix}").triangles, mesh.triangles)
     assert capfd.readouterr() == ("", "")
 
 
@@ -164,11 +165,14 @@ def test_commands(tmp_path):
         assert run("refine", f"out{suffix}", "-q25", "--json").exit_code == 0
     assert run("triangulate", MESHES / "italy.poly", "-o", "out.vtk").exit_code == 0
     assert files(tmp_path) == ["out.msh", "out.vtk", "out.vtu"]
+    (tmp_path / "out.foo").write_text("?")
     for args, message in [
         (["refine", "out.vtu", "-o", "out.foo"], "-o: "),
         (["refine", "out.vtu", "-o", "out.msh", "-n"], "--neigh is for Triangle's files, not for "),
         (["refine", "out.vtu", "--repair"], "repair is for Triangle's files, not for a .vtu"),
         (["refine", "out.vtu", "--hull"], "--hull: "),
+        (["triangulate", "out.foo"], f"{tmp_path / 'out.foo'}: no mesh format has the suffix .foo"),
+        (["check", "out.foo"], f"{tmp_path / 'out.foo'}: no mesh format has the suffix .foo"),
         (["triangulate", "out.vtu"], f"{tmp_path / 'out.vtu'}: a graph is read from"),
     ]:
         done = run(*args)

@@ -168,7 +168,8 @@ def read_graph(path: str, repair: bool, duplicates: str | None) -> Pslg:
     """Read what is to be triangulated: a ``.poly`` or ``.node`` file."""
     from morph.io import read_pslg  # noqa: PLC0415
 
-    return read_pslg(path, repair, "keep" if duplicates == "merge" else "refuse")
+    with bad_input():
+        return read_pslg(path, repair, "keep" if duplicates == "merge" else "refuse")
 
 
 def triangulated(path: str, graph: Pslg, options: dict[str, Any]) -> Mesh:

@@ -35,8 +35,8 @@ class Nodes:
         Number of the first vertex: 0 or 1.
     rows : (f,) int32 array or None
         Row of each of the file's f vertices, if some were merged.
-    block : Block or None
-        If vertices may have the same coordinates, what gives later errors about them their line.
+    source : (str, int) or None
+        If vertices may have the same coordinates: the file, and the byte at which they begin there.
     """
 
     points: Floats
@@ -44,7 +44,7 @@ class Nodes:
     markers: Ints
     base: int
     rows: Ints | None = None
-    block: Block | None = None
+    source: tuple[str, int] | None = None
 
     @property
     def count(self) -> int:
@@ -66,15 +66,18 @@ class Nodes:
 
     def refuse_repeated(self, used: Ints) -> None:
         """Fail if two of the vertices that ``used`` names have the same coordinates."""
-        if self.block is None:
+        if self.source is None:
             return
         there = np.zeros(len(self.points), bool)
         there[used] = True
         rows = np.flatnonzero(there)
-        pairs = repeated_points(self.points[rows])
+        pairs = repeated_points(self.points[rows] if len(rows) < len(there) else self.points)
         if len(pairs):
             earlier, later = rows[pairs[0]].tolist()
-            self.block.fail(later, repetition(earlier + self.base, later + self.base))
+            path, start = self.source
+            scanner = open_scanner(path)
+            line = scanner.line_of_row(start, later)
+            scanner.fail(repetition(earlier + self.base, later + self.base), line)
 
 
 def read_node(path: StrPath, repair: bool = False, keep: bool = False) -> Nodes:
@@ -131,7 +134,8 @@ def scan_nodes(scanner: Scanner, repair: bool, keep: bool = False) -> Nodes:
     attributes = np.ascontiguousarray(block.values[:, 3 : 3 + extra])
     markers = marker_column(block, marked)
     if keep and not repair:
-        return Nodes(points, attributes, markers, base, block=block)
+        source = (scanner.path, block.start)
+        return Nodes(points, attributes, markers, base, source=source)
     pairs = repeated_points(points)
     if not len(pairs):
         return Nodes(points, attributes, markers, base)

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.data.messages import shown
+from morph.io.bridges import read_foreign, write_foreign
 from morph.io.elements import read_ele
 from morph.io.files import replacing
-from morph.io.formats import is_foreign, is_foreign_file, read_foreign, suffix_of, write_foreign
+from morph.io.formats import is_foreign, is_foreign_file, suffix_of
 from morph.io.nodes import Nodes, read_node
 from morph.io.pslgs import Poly, file_base, node_lines, read_poly, segment_lines
 from morph.io.rows import check_finite, counted, format_rows
