@@ -7,6 +7,7 @@ from meshfiles import MESHES
 
 import morph
 from morph.cli import main
+from morph.data.messages import shortened, shown
 from morph.io import FormatError
 
 # Triangle's own example: the outline is open, and one hole fills what segments enclose
@@ -179,3 +180,16 @@ def test_mesh_errors_are_public():
     assert issubclass(morph.MeshError, ValueError)
     with pytest.raises(morph.MeshError, match="edge-use"):
         morph.Mesh([[0, 0], [1, 0], [0, 1]], [[0, 1, 2], [0, 1, 2]])
+
+
+@pytest.mark.parametrize("most", [100, 200])
+def test_what_is_cut_from_a_message(most):
+    path = "/" + "/".join("folder" for _ in range(60)) + "/coast.poly"
+    text = shortened(f"{path}:17: segment 3 joins a vertex to itself", most)
+    assert len(text) <= most and text.startswith("...")
+    assert text.endswith(
+        "/coast.poly:17: segment 3 joins a vertex to itself"[3 if most < 99 else 0 :]
+    )
+    assert shortened("a few words", most) == "a few words"
+    assert len(shortened("word " * 100, most)) == most
+    assert len(shown(["é" * 300] * 9, most)) <= most and "\n" not in shown("a\nb" * 99, most)

@@ -7,6 +7,7 @@ from typing import Any
 
 LONGEST = 200  # characters of a message
 _VALUE = 60
+_WORD = 40  # characters that a word keeps, so that the name at the end of a path stays
 
 
 def shown(value: Any, most: int = _VALUE) -> str:
@@ -15,7 +16,15 @@ def shown(value: Any, most: int = _VALUE) -> str:
 
 
 def shortened(text: str, most: int = LONGEST) -> str:
-    """Replace the middle of a text that is longer than ``most`` characters by three dots."""
+    """Cut a text to ``most`` characters: the heads of its longest words, as paths are, go first."""
+    words = text.split(" ")
+    for k in sorted(range(len(words)), key=lambda k: -len(words[k])):
+        if len(text) <= most:
+            return text
+        kept = max(len(words[k]) - (len(text) - most), _WORD)
+        if kept < len(words[k]):
+            words[k] = "..." + words[k][3 - kept :]
+        text = " ".join(words)
     if len(text) <= most:
         return text
     head = (most - 3) // 2

@@ -54,7 +54,8 @@ def voronoi(mesh: Mesh) -> Voronoi:
         row, k = xp.nonzero(own)
         sites = xp.stack([t[row, (k + 1) % 3], t[row, (k + 2) % 3]], axis=1)
         beyond = neighbors[row, k]
-        along = mesh.points[sites[:, 1]] - mesh.points[sites[:, 0]]
+        start, end = (xp.take(mesh.points, sites[:, side], axis=0) for side in (0, 1))
+        along = end - start
         outward = xp.stack([along[:, 1], -along[:, 0]], axis=1) + 0.0  # no negative zeros
         vertices, attributes = _circumcentres(mesh, where)
         return Voronoi(
@@ -71,8 +72,8 @@ def _circumcentres(mesh: Mesh, where: Device) -> tuple[Array, Array]:
     xp, t, points = where.xp, mesh.triangles, mesh.points
     with np.errstate(all="ignore"):
         half = 0.5 * points  # differences of halves are finite
-        a = half[t[:, 0]]
-        u, v = half[t[:, 1]] - a, half[t[:, 2]] - a
+        a, b, c = (xp.take(half, t[:, side], axis=0) for side in range(3))
+        u, v = b - a, c - a
         exponent = xp.frexp(xp.maximum(xp.abs(u), xp.abs(v)).max(axis=1, keepdims=True))[1]
         u, v = xp.ldexp(u, -exponent), xp.ldexp(v, -exponent)
         left, right = u[:, 0] * v[:, 1], u[:, 1] * v[:, 0]
@@ -82,7 +83,9 @@ def _circumcentres(mesh: Mesh, where: Device) -> tuple[Array, Array]:
         y = (vv * u[:, 0] - uu * v[:, 0]) / double
         part = xp.stack([x * v[:, 1] - y * v[:, 0], y * u[:, 0] - x * u[:, 1]], axis=1)
         part *= (2 / double)[:, None]
-        vertices = points[t[:, 0]] + xp.ldexp(xp.stack([x, y], axis=1), exponent + 1)
+        vertices = xp.take(points, t[:, 0], axis=0) + xp.ldexp(
+            xp.stack([x, y], axis=1), exponent + 1
+        )
         thin = xp.flatnonzero(xp.abs(double) <= 2 * THIN * (xp.abs(left) + xp.abs(right)))
         if len(thin):
             exact = np.array([_exact(c) for c in where.to_host(points[t[thin]]).tolist()])
