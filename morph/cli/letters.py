@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import click
 
-_FILES = "-o OUT names the files that are written"
+_FILES = "All files of OUT are written."
+_CHECK = "The command is morph check MESH."
 # Triangle's letters by command, and what stands for them
 LETTERS = {
     "triangulate": {
-        "-p": "a .poly file is always read whole",
-        "-r": "morph refine has it",
-        "-A": "the regions' attributes are always written",
-        "-C": "morph check MESH",
+        "-p": "A .poly file is always read whole.",
+        "-r": "The command is morph refine MESH.",
+        "-A": "The regions' attributes are always written.",
+        "-C": _CHECK,
     },
-    "refine": {
-        "-r": "a mesh with an .ele file is refined as it is",
-        "-C": "morph check MESH",
-    },
+    "refine": {"-r": "A mesh with an .ele file is refined as it is.", "-C": _CHECK},
 }
 BOTH = {
-    **dict.fromkeys(("-B", "-E", "-I", "-N", "-P"), _FILES),
-    "-z": "files count as IN does, from 0 or 1",
-    "-Q": "--json prints one line",
-    "-V": "--json prints what is known",
+    **dict.fromkeys(("-E", "-N", "-P"), _FILES),
+    "-B": "Markers are always written.",
+    "-I": "The names are those of -o OUT.",
+    "-z": "Files count as IN does, from 0 or 1.",
+    "-Q": "The option --json prints one line.",
+    "-V": "The option --json prints what is known.",
 }
 
 
@@ -37,7 +37,7 @@ def advice(error: click.ClickException) -> str:
     group = error.ctx.find_root().command
     others = group.commands if isinstance(group, click.Group) else {}
     if letter in known:
-        return f" {known[letter][0].upper()}{known[letter][1:]}."
+        return f" {known[letter]}"
     for other in LETTERS:
         if any(letter in parameter.opts for parameter in others[other].params):
             return f" It is an option of morph {other}."
