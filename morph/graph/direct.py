@@ -17,6 +17,7 @@ import numpy as np
 from morph.data.column import Column, ColumnView
 from morph.data.device import Array, is_host
 from morph.data.dtypes import ID_LIMIT
+from morph.data.reclaim import SHARE, reclaim, referred
 from morph.data.store import CAPACITY, COMMITTED, COUNT, HEAD, TAIL
 from morph.graph.batch import GONE, INSERTED, NAMED, Applied, none
 from morph.graph.loose import weight_of
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 STAGED = 1 << 14  # changes that go to a GPU in one copy
 # as in `resolve`
-TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE, ALONE = 1, 2, 4, 8, 16, 32, 64
+TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE, ALONE, KEPT = 1, 2, 4, 8, 16, 32, 64, 128
 TWICE, LOOP = -2, -3
 
 Part = tuple[Array, Array | None, Array | None]
@@ -175,6 +176,7 @@ def carry_out(
         flags = WHOLE | (turned * TURNED) | (nonnegative * NONNEGATIVE)
         flags |= (edges.deletes * DEAD) | (g.points.deletes * LOST)
         flags |= (LOOPS * (loops is not None)) | (ALONE * (alone is not None))
+        flags |= KEPT * referred(edges)
         moves = index.moves
         done = Applied.__new__(Applied)
         done._graph, done._given, done._present, done._since = g, come, -1, g.changes
@@ -201,7 +203,7 @@ def carry_out(
             done._batch = kept = Kept(g, table, batch.counts, first, fresh, again, code == TWICE)
             index.kept = ref(kept)
             if again or first < g._made:
-                g._forget_order(done.inserted)
+                g.forget_order(done.inserted)
             if fresh or gone:
                 g.out_identity = False
                 if index.moves != moves:
@@ -233,12 +235,14 @@ def places(edges: Table, count: int) -> tuple[int, int]:
     again : int
         How many take the place of dead rows, the oldest in their ring, before that.
     """
-    words: list[int] = edges.words.tolist()
-    first, again = words[COUNT], 0
+    first, again, few = int(edges.words[COUNT]), 0, False
     if first + count > edges.capacity:
-        again = min(words[COMMITTED] - min(words[HEAD], words[COMMITTED]), count)
+        if edges.words[TAIL] > edges.words[COMMITTED]:
+            few = reclaim(edges) < edges.capacity // SHARE
+        head, committed = int(edges.words[HEAD]), int(edges.words[COMMITTED])
+        again = min(committed - min(head, committed), count)
     rows = first + count - again
-    if rows > edges.capacity:  # by a quarter more, since edges are most of a graph
+    if rows > edges.capacity or few:  # by a quarter more, since edges are most of a graph
         edges.resize(max(rows, min(edges.capacity + edges.capacity // 4 + 16, ID_LIMIT)))
     return first, again
 

@@ -17,6 +17,7 @@ from morph.graph.adjacency import Adjacency
 from morph.graph.arrange import Rows
 from morph.graph.batch import Applied
 from morph.graph.changes import Then, apply, pair_up
+from morph.graph.deletion import delete
 from morph.graph.making import Making
 
 
@@ -305,7 +306,11 @@ class Graph(Making):
             self._pairs = pair_up(self)
         return self._pairs[: len(self.edges)]
 
-    def _forget_order(self, ids: Array) -> None:
+    def delete(self, points: Array | None = None, edges: Array | None = None) -> None:
+        """Delete live rows for `Table.delete`: points with their edges, or edges."""
+        delete(self, points, edges)
+
+    def forget_order(self, ids: Array) -> None:
         """Note that edges ``ids`` are not those that `edge_order` tells of."""
         if self._made and self.edges.deletes:
             with self.device.active():
