@@ -238,7 +238,7 @@ def places(edges: Table, count: int) -> tuple[int, int]:
     first, again, few = int(edges.words[COUNT]), 0, False
     if first + count > edges.capacity:
         if edges.words[TAIL] > edges.words[COMMITTED]:
-            few = reclaim(edges) < edges.capacity // SHARE
+            few = reclaim(edges) < edges.capacity // SHARE and referred(edges)
         head, committed = int(edges.words[HEAD]), int(edges.words[COMMITTED])
         again = min(committed - min(head, committed), count)
     rows = first + count - again
