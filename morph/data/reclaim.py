@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from morph.data.device import Array
-from morph.data.store import COMMITTED
+from morph.data.store import COMMITTED, HEAD
 
 if TYPE_CHECKING:
     from morph.data.column import Column
@@ -40,6 +40,12 @@ def _columns(table: Table) -> Iterator[tuple[Table, Column]]:
         for c in t.columns.values():
             if c.ref == table.name and c.name not in ends:
                 yield t, c
+
+
+def reusable(table: Table) -> int:
+    """How many deleted rows may be reused now."""
+    words: list[int] = table.words.tolist()
+    return max(words[COMMITTED] - words[HEAD], 0)
 
 
 def reclaim(table: Table) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 from morph.data.column import Column, ColumnView
 from morph.data.device import Array, is_host
 from morph.data.dtypes import ID_LIMIT
-from morph.data.reclaim import SHARE, reclaim, referred
+from morph.data.reclaim import SHARE, reclaim, referred, reusable
 from morph.data.store import CAPACITY, COMMITTED, COUNT, HEAD, TAIL
 from morph.graph.batch import GONE, INSERTED, NAMED, Applied, none
 from morph.graph.loose import weight_of
@@ -237,10 +237,9 @@ def places(edges: Table, count: int) -> tuple[int, int]:
     """
     first, again, few = int(edges.words[COUNT]), 0, False
     if first + count > edges.capacity:
-        if edges.words[TAIL] > edges.words[COMMITTED]:
+        if first + count - reusable(edges) > edges.capacity and edges.deletes:
             few = reclaim(edges) < edges.capacity // SHARE and referred(edges)
-        head, committed = int(edges.words[HEAD]), int(edges.words[COMMITTED])
-        again = min(committed - min(head, committed), count)
+        again = min(reusable(edges), count)
     rows = first + count - again
     if rows > edges.capacity or few:  # by a quarter more, since edges are most of a graph
         edges.resize(max(rows, min(edges.capacity + edges.capacity // 4 + 16, ID_LIMIT)))
