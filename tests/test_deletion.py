@@ -63,6 +63,16 @@ def churn(e, g):
 
 
 @kernel
+def overwrite(e, g):
+    """Reuse two rows, and delete so many that the ring has not the first any more."""
+    g.edges.new(g.points[0], g.points[1], 2)
+    f = g.edges.new(g.points[0], g.points[2], 2)
+    f.delete()
+    e.delete()
+    g.points[1].delete()
+
+
+@kernel
 def bring(p, g):
     if p.id == 0:
         g.edges.new(g.points[1], g.points[2], 5)
@@ -308,6 +318,15 @@ def test_all_edges_are_reused_and_deleted_in_one_launch(target):
         g.edges.new(0, 1, 1)
     foreach(g.points, drop, where=lambda p: p.id == 1)
     assert g.edges.live == 0
+
+
+def test_a_reused_edge_that_the_ring_has_forgotten(target):
+    g = Graph.from_edges([0] * 16, [1] * 16, weight=[1] * 16, n=3, device=target)
+    g.edges.delete(range(1, 16))
+    g.adjacency("out"), g.adjacency("in")
+    assert g.edges.hidden("free").size == 16
+    foreach(g.edges, overwrite, g)
+    assert g.points.live == 2 and g.edges.live == 0
 
 
 def test_nothing_is_built_again_when_nothing_was_deleted(target):

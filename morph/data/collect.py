@@ -43,7 +43,8 @@ class Collection(Store):
     Notes
     -----
     Kernels take items from the front and add at the end.  Two worklists are swapped as Python
-    swaps: ``now, then = then, now``.
+    swaps: ``now, then = then, now``.  An entry of a deleted row stays an entry of that row until
+    `compact`; the row is not reused meanwhile.
     """
 
     kind: ClassVar[str] = "collection"

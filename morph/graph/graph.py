@@ -52,7 +52,8 @@ class Graph(Making):
     -----
     The adjacency is built when it is first asked for, and again after points or edges came or went.
     Writing ``src`` or ``dst`` through the memory itself (``g.edges.src.array``) needs a call of
-    `structure_changed`.
+    `structure_changed`.  A deleted point takes its incident edges with it: on the host at once, in
+    a kernel when the launch has ended.  No edge may lead to a deleted point.
     """
 
     kind: ClassVar[str] = "graph"
@@ -284,7 +285,8 @@ class Graph(Making):
         Of a graph that is not directed, an edge is two arcs, each other's `reverses`; it is named
         by either, or by its ends in any order, and both are inserted, deleted and changed.
 
-        Edges keep their ids until `compact`; a deleted edge's id may be given to a later one.
+        Edges keep their ids until `compact`; a deleted edge's id may be given to a later one, but
+        not while a reference denotes the deleted edge.
         """
         return apply(self, inserts, deletes, updates, delete_points, nonnegative, then)
 
