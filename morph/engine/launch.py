@@ -239,6 +239,7 @@ class Launch:
                 self._note_versions()
             elif not self._current():  # or another thread has launched since
                 self._fill()
+            failed = True
             graphs = [
                 (g, begin_launch(g), moved)
                 for ref, moved in self.reshapes
@@ -249,14 +250,16 @@ class Launch:
                     self._interpret(values)
                 else:
                     self._launch(values, alone)
-                return self._result() if compiled.result is not None else None
+                result = self._result() if compiled.result is not None else None
+                failed = False
+                return result
             finally:  # items may have run even if others could not
                 if not self.near:
                     for ref in self.touches:
                         if (store := ref()) is not None:
                             store.touched()
                 for g, before, moved in graphs:
-                    end_launch(g, before, moved)
+                    end_launch(g, before, moved, failed)
                 for ref in self.deletes if self.near else ():
                     if (table := ref()) is not None and table.words[TAIL] > table.words[COMMITTED]:
                         table.settle()

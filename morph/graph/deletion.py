@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from morph.data.device import Array
+from morph.data.reclaim import SHARE
 from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
 
 if TYPE_CHECKING:
@@ -98,29 +99,82 @@ def begin_launch(g: Graph) -> Before:
     return Before(_counters(g.points), _counters(g.edges), ring)
 
 
-def end_launch(g: Graph, before: Before, moved: bool) -> None:
-    """Delete the edges that have lost an end in a launch; ``moved``: it wrote ends of edges."""
+def end_launch(g: Graph, before: Before, moved: bool, failed: bool) -> None:
+    """Delete the edges that have lost an end in a launch, and have the index follow.
+
+    ``moved`` says that it wrote ends of edges, ``failed`` that it did not end as it should.
+    """
     points, edges = _counters(g.points), _counters(g.edges)
     changed = moved or points != before.points or edges != before.edges
-    with g.device.active():
-        try:
-            if g.points.deletes and (changed or g.points.held != points[2]):
-                gone = _lost(g, before, edges, moved)
-                if gone.size:
-                    g.edges.bury(gone)
-                    changed = True
-            if edges[1] != before.edges[1]:
-                g.forget_order(_reused(g, before, edges))
-        finally:
-            if changed:
-                g.structure_changed()
-        for table in (g.points, g.edges):
-            table.held = None
-            if table.words[TAIL] > table.words[COMMITTED]:
-                table.settle()
+    if changed or g.points.held != points[2]:
+        with g.device.active():
+            _clean_up(g, before, edges, moved, failed)
+    for table in (g.points, g.edges):
+        table.held = None
+        if table.words[TAIL] > table.words[COMMITTED]:
+            table.settle()
 
 
-def _lost(g: Graph, before: Before, edges: tuple[int, int, int], moved: bool) -> Array:
+def _clean_up(
+    g: Graph, before: Before, edges: tuple[int, int, int], moved: bool, failed: bool
+) -> None:
+    """Delete the edges that have lost an end; bring the index and `Graph.edge_order` up to date."""
+    followed = False
+    try:
+        created = _created(g, before, edges)
+        if g.points.deletes:
+            gone = _lost(g, before, created, moved)
+            if gone.size:
+                g.edges.bury(gone)
+        if edges[1] != before.edges[1]:
+            g.forget_order(created)
+        if g.loose and g.whole and not (moved or failed):
+            followed = _follow(g, before, created)
+    finally:
+        if not followed:
+            g.structure_changed()
+
+
+def _created(g: Graph, before: Before, edges: tuple[int, int, int]) -> Array:
+    """The rows of edges that a launch has created; all if the ring forgot which it has reused."""
+    xp = g.device.xp
+    created = xp.arange(before.edges[0], edges[0], dtype=np.int32)
+    if edges[1] == before.edges[1]:
+        return created
+    if edges[2] - before.edges[1] > before.ring:
+        return xp.arange(edges[0], dtype=np.int32)
+    ring = g.edges.hidden("free")
+    at = xp.arange(before.edges[1], edges[1]) & (ring.size - 1)
+    return xp.concatenate([created, ring[at]])
+
+
+def _follow(g: Graph, before: Before, created: Array) -> bool:
+    """Have rows with room follow a launch; whether that is worth it."""
+    xp, edges, index = g.device.xp, g.edges, g._adjacency
+    assert edges.held is not None
+    tail, columns = int(edges.words[TAIL]), edges.columns
+    if SHARE * (tail - edges.held + created.size) >= len(edges):
+        return False
+    gone = created[:0]
+    if tail > edges.held:
+        ring = edges.hidden("free")
+        gone = ring[xp.arange(edges.held, tail) & (ring.size - 1)]
+        gone = gone[~xp.isin(gone, created)]  # the index never had those
+    come = created[edges.alive[created]] if edges.deletes else created
+    (src, dst), (u, v) = ([columns[c].array[ids] for c in ("src", "dst")] for ids in (gone, come))
+    if bool((u < 0).any()) or bool((v < 0).any()):
+        return False
+    if gone.size:
+        index.remove(gone, src, dst)
+    if come.size and index.insert(come, u, v):
+        g.moved()
+    index.refresh()
+    g._pairs, g.out_identity = None, False
+    g.changes += 1
+    return True
+
+
+def _lost(g: Graph, before: Before, created: Array, moved: bool) -> Array:
     """The live edges of which a launch has deleted an end, or that it has put at a deleted one."""
     xp, points, held = g.device.xp, g.points, g.points.held
     assert held is not None
@@ -128,23 +182,15 @@ def _lost(g: Graph, before: Before, edges: tuple[int, int, int], moved: bool) ->
         return _at_deleted(g, g.edges.ids())
     ring, tail = points.hidden("free"), int(points.words[TAIL])
     dead = ring[xp.arange(held, tail) & (ring.size - 1)]
-    created = xp.arange(before.edges[0], edges[0], dtype=np.int32)
-    if edges[1] != before.edges[1]:
-        created = xp.concatenate([created, _reused(g, before, edges)])
-    parts = [_at_deleted(g, created[g.edges.alive[created]])] if created.size else []
+    parts = []
+    if created.size:
+        alive = created[g.edges.alive[created]] if g.edges.deletes else created
+        parts.append(_at_deleted(g, alive))
     if dead.size:
         parts.append(incident(g, dead[dead < before.points[0]], g._pairs, build=False))
     if not parts:
         return dead
     return parts[0] if len(parts) == 1 else xp.unique(xp.concatenate(parts))
-
-
-def _reused(g: Graph, before: Before, edges: tuple[int, int, int]) -> Array:
-    """The edges whose rows a launch has reused, or all if the ring has not kept which."""
-    xp, ring = g.device.xp, g.edges.hidden("free")
-    if edges[2] - before.edges[1] > before.ring:
-        return xp.arange(edges[0], dtype=np.int32)
-    return ring[xp.arange(before.edges[1], edges[1]) & (ring.size - 1)]
 
 
 def _at_deleted(g: Graph, ids: Array) -> Array:
