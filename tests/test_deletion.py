@@ -19,7 +19,7 @@ from morph.algorithms.cores import core_number
 from morph.data.store import COMMITTED, HEAD, TAIL
 from morph.prelude import atomic_add, i32, i64, single
 from morph.testing import fail_allocation, item_order, team
-from morph.validate import index
+from morph.validate import WrongAnswer, index
 
 HISTORIES = int(os.environ.get("MORPH_HISTORIES", "0"))  # of each target; by default a few seconds
 
@@ -524,6 +524,19 @@ def test_the_order_of_the_input_is_forgotten_of_edges_that_are_reused(target):
     g.edges.delete(0)
     assert g.edges.new(0, 1, 9) == 0
     assert host(g.edge_order).tolist() == [-1, 0]
+    g.edges.delete(0)
+    g.edges.compact()  # of edges alone
+    assert host(g.edge_order).tolist() == [0] and g.edges.weight[0] == 5
+
+
+def test_edges_at_deleted_points_are_wrong(target):
+    g = ring(target)
+    g.points.allow_deletes()
+    index(g)
+    g.points.hidden("dead")[2] = 1  # past all that takes edges along
+    g.structure_changed()
+    with pytest.raises(WrongAnswer, match="edge 2: its src, point 2, is deleted"):
+        index(g)
 
 
 # --- a model -------------------------------------------------------------------------------------

@@ -338,10 +338,14 @@ class Table(Store):
         Rows keep their order.  References to dead rows become -1; items of collections that were
         dead rows are dropped; sets keep the components of the live rows.
         """
-        if self.graph is not None:
-            self.graph.may_change()
-        if compact([self], self.graph.tables.values() if self.graph else [self]):
+        g = self.graph
+        if g is not None:
+            g.may_change()
+        order = g.input_positions(self.ids()) if g is not None and self is g.edges else None
+        if compact([self], g.tables.values() if g is not None else [self]):
             self.changed()
+            if g is not None and self is g.edges:
+                g.reordered(order)
 
     def like(self, device: str | Device | None = None) -> Table:
         """Give a table of the same name, columns and layout without rows, outside any graph."""

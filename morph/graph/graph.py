@@ -436,15 +436,19 @@ class Graph(Making):
                 old &= 0xFFFFFFFF
             fresh = xp.zeros(self.points.live + 1, np.int64)
             fresh[1:] = xp.cumsum((offsets[1:] - offsets[:-1])[self.points.ids()])
-            order = self._input_positions(old)
+            order = self.input_positions(old)
         compact(self.tables.values(), self.tables.values(), {self.edges: old})
         self.structure_changed()
-        self.edge_order = order
-        self._made = len(self.edges) if self._made else 0
+        self.reordered(order)
         self._adjacency.set_out(fresh)
         self.out_identity = True
 
-    def _input_positions(self, edges: Array) -> Array | None:
+    def reordered(self, order: Array | None) -> None:
+        """Take the `edge_order` of edges that have new ids."""
+        self.edge_order = order
+        self._made = len(self.edges) if self._made else 0
+
+    def input_positions(self, edges: Array) -> Array | None:
         """Where the input of `from_edges` had the given edges; -1 for edges made since."""
         xp, known = self.device.xp, self.edge_order
         if self._made == 0:
