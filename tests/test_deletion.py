@@ -498,6 +498,31 @@ def test_snapshots_keep_what_may_be_reused(target, tmp_path):
     assert h.points.is_dead(3) and h.things[0].p == 3
 
 
+def test_a_journal_gives_the_same_ids_without_the_collections_of_before(target, tmp_path):
+    g = ring(target, 12)
+    g.adjacency("out")
+    rng, kept = np.random.default_rng(4), Collection(g.edges)
+    with io.Journal(tmp_path / "g", g) as journal:
+        for k in range(60):
+            if k % 7 == 3 and kept is not None:
+                kept.clear()
+                kept.extend(rng.choice(host(g.edges.ids()), 3))
+            if k == 40:
+                kept = None
+            ids = rng.choice(host(g.edges.ids()), 4, replace=False)
+            ends = rng.integers(0, 12, (2, 4))
+            journal.apply(inserts=(*ends, [k] * 4), deletes=ids)
+            if k % 9 == 0:
+                journal.apply(updates=(host(g.edges.ids())[:1], [99]))
+    with io.Journal(tmp_path / "g", device=target) as journal:
+        h = journal.graph
+        assert host(h.edges.ids()).tolist() == host(g.edges.ids()).tolist()
+        for name in ("src", "dst", "weight"):
+            a, b = (host(x.edges.columns[name].array)[host(x.edges.ids())] for x in (g, h))
+            assert a.tolist() == b.tolist()
+        index(h)
+
+
 def test_entries_of_deleted_rows_stay_entries(target):
     """A kernel runs for them, and is told; `take` gives them."""
 

@@ -246,6 +246,27 @@ def places(edges: Table, count: int) -> tuple[int, int]:
     return first, again
 
 
+def place_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
+    """Have the next batch give its edges these ids, which are deleted ones or behind all others.
+
+    Collections and sets decide on which ids are reused, and they may have changed since.
+    """
+    words, wanted = edges.words, edges.device.asarray(ids[ids < len(edges)])
+    again, head = int(wanted.size), min(int(words[HEAD]), int(words[COMMITTED]))
+    rows = len(edges) + int(ids.size) - again
+    if again or rows > edges.capacity:  # ids are reused when there is no other room
+        edges.resize(rows)
+        words = edges.words
+    if edges.deletes:
+        xp, ring = edges.device.xp, edges.hidden("free")
+        with edges.device.active():
+            at = xp.arange(head, int(words[TAIL])) & (ring.size - 1)
+            others = ring[at]
+            ring[at] = xp.concatenate([wanted, others[~xp.isin(others, wanted)]])
+        words[COMMITTED] = head + again
+        edges._push()
+
+
 def shrink(edges: Table, capacity: int) -> None:
     """Give back what a batch that came to nothing asked for: capacities decide on ids to come."""
     if edges.capacity != capacity:
