@@ -16,6 +16,7 @@ import numpy as np
 
 from morph.data.device import Array
 from morph.data.store import COMMITTED, HEAD
+from morph.data.versions import latest
 
 if TYPE_CHECKING:
     from morph.data.column import Column
@@ -29,7 +30,11 @@ def referred(table: Table) -> bool:
 
     The ends of edges do not count: edges of deleted points are deleted.
     """
-    return bool(len(table.dependents)) or next(_columns(table), None) is not None
+    epoch = latest.epoch  # another one when there is a new object or column anywhere
+    if table.known[0] != epoch:
+        found = bool(len(table.dependents)) or next(_columns(table), None) is not None
+        table.known = epoch, found
+    return table.known[1]
 
 
 def _columns(table: Table) -> Iterator[tuple[Table, Column]]:
@@ -59,6 +64,7 @@ def reclaim(table: Table) -> int:
         return 0
     if table.graph is not None:
         table.graph.kept.clear()  # workspaces: what is left in their lists is not used again
+    table.known = -1, False  # collections and sets may have been dropped
     released = last - first
     with table.device.active():
         if referred(table):

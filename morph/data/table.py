@@ -56,7 +56,7 @@ class Table(Store):
     """
 
     kind: ClassVar[str] = "table"
-    __slots__ = ("deletes", "dependents", "graph", "held")
+    __slots__ = ("deletes", "dependents", "graph", "held", "known")
 
     def __init__(
         self,
@@ -71,6 +71,7 @@ class Table(Store):
         # While a launch runs: where the ring of deleted rows ended before it.  Rows deleted by the
         # launch are not reused in it, since its adjacency still leads to them.
         self.held: int | None = None
+        self.known = -1, False  # `latest.epoch`, and whether anything could refer to the rows then
         # Collections and sets that refer to the rows, for growth and compaction.
         self.dependents: weakref.WeakSet[Any] = weakref.WeakSet()
         super().__init__(name, _device(device), capacity)
@@ -184,7 +185,7 @@ class Table(Store):
         self._settle(words)
         self._push()
         if again and self.graph is not None and self.name == "edges":
-            self.graph.forget_order(self.device.asarray(np.array([id])))
+            self.graph.forget_order(id)
         self.changed(appended=not again or (self.graph is not None and self.graph.whole))
         return Row(self, id)
 
@@ -446,7 +447,8 @@ class Table(Store):
             As `grow`.
         """
         released = reclaim(self) if self.deletes else 0
-        if released < max(more, self.capacity // SHARE):
+        enough = released >= max(more, self.capacity // SHARE)
+        if not enough and not (released and self.capacity >= self._most):  # what is there may do
             super().make_room(more)
 
     def _hidden_array(self, kind: str, capacity: int) -> Array:

@@ -21,7 +21,7 @@ from morph.data.versions import latest
 from morph.engine.binding import Compiled, Request, Where, bind, by_steps, cells, picker, place
 from morph.engine.scratch import ROUNDS, STATE, STATUS, scratch
 from morph.engine.slots import OBJECTS, Slots
-from morph.graph.deletion import begin_launch, end_launch
+from morph.graph.deletion import Before, begin_launch, end_launch
 from morph.lang.abi import State, Status
 from morph.lang.builtins import to_dtype
 from morph.lang.errors import LanguageError
@@ -239,12 +239,7 @@ class Launch:
                 self._note_versions()
             elif not self._current():  # or another thread has launched since
                 self._fill()
-            failed = True
-            graphs = [
-                (g, begin_launch(g), moved)
-                for ref, moved in self.reshapes
-                if (g := ref()) is not None
-            ]
+            failed, graphs = True, self._begin() if self.reshapes else ()
             try:
                 if self.device.kind == "python":
                     self._interpret(values)
@@ -260,9 +255,19 @@ class Launch:
                             store.touched()
                 for g, before, moved in graphs:
                     end_launch(g, before, moved, failed)
-                for ref in self.deletes if self.near else ():
-                    if (table := ref()) is not None and table.words[TAIL] > table.words[COMMITTED]:
-                        table.settle()
+                if self.near and self.deletes:
+                    self._release()
+
+    def _begin(self) -> list[tuple[Any, Before, bool]]:
+        """The graphs whose points and edges may change, their counters, and whether ends move."""
+        graphs = [(ref(), moved) for ref, moved in self.reshapes]
+        return [(g, begin_launch(g), moved) for g, moved in graphs if g is not None]
+
+    def _release(self) -> None:
+        """Have deleted rows reused from now on, of tables that nothing can refer to."""
+        for ref in self.deletes:
+            if (table := ref()) is not None and table.words[TAIL] > table.words[COMMITTED]:
+                table.settle()
 
     def _values(self, args: tuple[Any, ...], where: Where) -> list[Any]:
         """The numbers among the arguments, and in the closures of functions."""

@@ -208,7 +208,7 @@ def _insert(
 
 
 def _bury(table: Table, ids: Array, undo: list[Any]) -> None:
-    """Mark rows dead, and let them be used again."""
+    """Mark rows dead."""
     before, xp = table.words.copy(), table.device.xp
     dead, ring = table.hidden("dead"), table.hidden("free")
 

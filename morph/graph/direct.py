@@ -176,7 +176,7 @@ def carry_out(
         flags = WHOLE | (turned * TURNED) | (nonnegative * NONNEGATIVE)
         flags |= (edges.deletes * DEAD) | (g.points.deletes * LOST)
         flags |= (LOOPS * (loops is not None)) | (ALONE * (alone is not None))
-        flags |= KEPT * referred(edges)
+        flags |= KEPT * (not gone or referred(edges))
         moves = index.moves
         done = Applied.__new__(Applied)
         done._graph, done._given, done._present, done._since = g, come, -1, g.changes
@@ -235,7 +235,8 @@ def places(edges: Table, count: int) -> tuple[int, int]:
     again : int
         How many take the place of dead rows, the oldest in their ring, before that.
     """
-    first, again, few = int(edges.words[COUNT]), 0, False
+    words: list[int] = edges.words.tolist()
+    first, again, few = words[COUNT], 0, False
     if first + count > edges.capacity:
         if first + count - reusable(edges) > edges.capacity and edges.deletes:
             few = reclaim(edges) < edges.capacity // SHARE and referred(edges)

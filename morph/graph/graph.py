@@ -312,10 +312,11 @@ class Graph(Making):
         """Delete live rows for `Table.delete`: points with their edges, or edges."""
         delete(self, points, edges)
 
-    def forget_order(self, ids: Array) -> None:
+    def forget_order(self, ids: Array | int) -> None:
         """Note that edges ``ids`` are not those that `edge_order` tells of."""
         if self._made and self.edges.deletes:
             with self.device.active():
+                ids = self.device.asarray(np.array([ids])) if isinstance(ids, int) else ids
                 ids = ids[ids < self._made]
                 if ids.size:
                     if self.edge_order is None:
