@@ -354,6 +354,32 @@ def test_rows_with_room_stay_when_points_are_deleted(target):
     assert g.points.new() == 0 and host(g.degree())[0] == 0
 
 
+@pytest.mark.parametrize("how", ["host", "kernel"])
+def test_reverses_and_the_order_of_rows_follow(target, how):
+    src, dst = np.array([0, 0, 0, 1, 2]), np.array([1, 2, 3, 2, 3])
+    weight = np.array([5, 1, 3, 2, 4])
+    g = Graph.from_edges(src, dst, weight=weight, symmetrize=True, device=target)
+    g.reverses()
+    g.sort_edges("weight")
+    assert [int(e.weight) for e in map(g.edges.row, ids_at(g, 0))] == [1, 3, 5]
+    if how == "host":
+        g.points.delete(2)
+    else:
+        foreach(g.points, drop, where=lambda p: p.id == 2)
+    assert [int(e.weight) for e in map(g.edges.row, ids_at(g, 0))] == [3, 5]
+    assert not g.out_identity
+    back, alive = host(g.reverses()), host(g.edges.alive)
+    assert (back[~alive] == -1).all() and (back[back[alive]] == np.flatnonzero(alive)).all()
+    index(g)
+    with pytest.raises(ValueError, match="rows are deleted"):
+        g.points.truncate(1)
+
+
+def ids_at(g, point):
+    offsets, ids = map(host, g.adjacency("out"))
+    return ids[offsets[point] : offsets[point + 1]].tolist()
+
+
 # --- references ----------------------------------------------------------------------------------
 
 
