@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from morph.data.device import Array
-from morph.data.store import COMMITTED, HEAD
+from morph.data.store import COMMITTED, HEAD, TAIL
 from morph.data.versions import latest
 
 if TYPE_CHECKING:
@@ -51,6 +51,13 @@ def reusable(table: Table) -> int:
     """How many deleted rows may be reused now."""
     words: list[int] = table.words.tolist()
     return max(words[COMMITTED] - words[HEAD], 0)
+
+
+def release(table: Table) -> None:
+    """Release all quarantined rows if nothing can refer to the table."""
+    words = table.words
+    if words[TAIL] > words[COMMITTED] and not referred(table):
+        table.settle()
 
 
 def reclaim(table: Table) -> int:

@@ -12,7 +12,7 @@ from morph.data.column import Record
 from morph.data.compact import compact
 from morph.data.device import Array, Device, device
 from morph.data.lent import Lent
-from morph.data.reclaim import SHARE, reclaim, referred
+from morph.data.reclaim import SHARE, reclaim, referred, release
 from morph.data.row import Row, as_id
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL, Store
 from morph.data.values import bind, check_alive, check_ids, converted, prepare
@@ -433,10 +433,8 @@ class Table(Store):
 
     def _reuses(self) -> bool:
         """Whether the next row is a deleted one; if nothing refers to the table, all are free."""
-        words = self.words
-        if words[HEAD] >= words[COMMITTED] < words[TAIL]:
-            self.settle()
-        return bool(words[HEAD] < words[COMMITTED])
+        release(self)
+        return bool(self.words[HEAD] < self.words[COMMITTED])
 
     def make_room(self, more: int) -> None:
         """Have room for ``more`` rows: release deleted ones, or, if these are few, grow.

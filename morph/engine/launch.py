@@ -14,8 +14,9 @@ import numpy as np
 
 from morph.data.collect import Collection
 from morph.data.device import Device
+from morph.data.reclaim import release
 from morph.data.row import Row
-from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
+from morph.data.store import COUNT, HEAD
 from morph.data.table import Table
 from morph.data.versions import latest
 from morph.engine.binding import Compiled, Request, Where, bind, by_steps, cells, picker, place
@@ -266,8 +267,8 @@ class Launch:
     def _release(self) -> None:
         """Have deleted rows reused from now on, of tables that nothing can refer to."""
         for ref in self.deletes:
-            if (table := ref()) is not None and table.words[TAIL] > table.words[COMMITTED]:
-                table.settle()
+            if (table := ref()) is not None:
+                release(table)
 
     def _values(self, args: tuple[Any, ...], where: Where) -> list[Any]:
         """The numbers among the arguments, and in the closures of functions."""

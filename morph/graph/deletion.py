@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from morph.data.device import Array
-from morph.data.reclaim import SHARE
+from morph.data.reclaim import SHARE, release
 from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
 
 if TYPE_CHECKING:
@@ -111,8 +111,7 @@ def end_launch(g: Graph, before: Before, moved: bool, failed: bool) -> None:
             _clean_up(g, before, edges, moved, failed)
     for table in (g.points, g.edges):
         table.held = None
-        if table.words[TAIL] > table.words[COMMITTED]:
-            table.settle()
+        release(table)
 
 
 def _clean_up(
