@@ -93,6 +93,7 @@ def test_unsatisfiable_and_unknown(tmp_path):
     limits = ["--time", 0.5, "--device", "cpu"]
     for options in (["--no-complete"], ["--max-rounds", 0], ["--method", "backtracking"]):
         result = morph("sat", path, *limits, *options)
+        assert result.stdout, (result.exception, result.stderr)
         *_, reason, status = result.stdout.splitlines()
         assert (result.exit_code, status) == (0, "s UNKNOWN")
         assert reason.startswith("c time is up: 1 of 8 clauses are left unsatisfied; surveys and")

@@ -166,7 +166,7 @@ class Search:
         """Have CaDiCaL refute the formula or find a model; for so many conflicts, or a share."""
         started = monotonic()
         self._say("CaDiCaL", {"variables": self.formula.variables, "clauses": self.formula.clauses})
-        seconds = COMPLETE_SHARE * self._left() if self.limited else None
+        seconds = COMPLETE_SHARE * max(self._left(), 0.0) if self.limited else None
         found, model = cadical(self.formula, conflicts, seconds)
         self.call.spend("CaDiCaL", started)
         if found:
