@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, overload
 
+from morph.data.versions import Outdated
 from morph.lang.lines import keep
 from morph.timing import timing
 
@@ -124,16 +125,22 @@ class Program(Function):
 
     def __call__(self, *args: Any) -> Any:
         """Run fused; on the ``python`` device, eagerly."""
-        launch = launch_for(self, None, args, None)
-        return self.eager(*args) if launch is None else launch.run(args, None)
+        try:
+            launch = launch_for(self, None, args, None)
+            return self.eager(*args) if launch is None else launch.run(args, None)
+        except Outdated:
+            return self(*args)
 
     def alone(self, *args: Any) -> Any:
         """Run by one thread of a CPU, or one block of a GPU: others would wait for so little work.
 
         In what is computed, and on another device, as a plain call.
         """
-        launch = launch_for(self, None, args, None)
-        return self.eager(*args) if launch is None else launch.run(args, None, alone=True)
+        try:
+            launch = launch_for(self, None, args, None)
+            return self.eager(*args) if launch is None else launch.run(args, None, alone=True)
+        except Outdated:
+            return self.alone(*args)
 
     def eager(self, *args: Any) -> Any:
         """Run as plain Python, launch by launch; the result is the same."""
@@ -273,9 +280,12 @@ def foreach(
         raise ValueError(f"balance is one of {', '.join(map(repr, BALANCE))}, not {balance!r}")
     if ahead is not None and not any(ahead is x for x in args):
         raise ValueError(f"ahead is one of the collections that the kernel is given, not {ahead!r}")
-    launch = launch_for(kernel, items, args, where, bool(together), balance)
-    assert launch is not None
-    launch.run(args, where)
+    try:
+        launch = launch_for(kernel, items, args, where, bool(together), balance)
+        assert launch is not None
+        launch.run(args, where)
+    except Outdated:
+        foreach(items, kernel, *args, where=where, together=together, balance=balance)
 
 
 foreach.morph_foreach = True  # type: ignore[attr-defined]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +13,6 @@ from morph.data.table import Table
 from morph.graph import Graph
 
 SMALL = "a cell"  # what is kept whatever else is
-TURN = "a lock"  # too: whose columns a graph has
 LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with
 Specs = dict[str, tuple[Any, Any]]
 
@@ -38,8 +36,7 @@ class Workspace:
         self.known: list[Any] = []  # what it was prepared for
 
     def __enter__(self) -> list[Any]:
-        self.turn = _turn(self.graph)
-        self.turn.acquire()
+        self.graph._lock.acquire()
         try:
             again = self.objects is not None
             for x in self.lent:
@@ -65,7 +62,7 @@ class Workspace:
                 if x.there_now:
                     x.__exit__()
         finally:
-            self.turn.release()
+            self.graph._lock.release()
 
     def _first(self) -> None:
         for x in self.lent:
@@ -149,9 +146,10 @@ def workspace(
         Columns of the points.
     """
     key = name, starts is None, *points.items(), *(edges or {}).items()
-    kept: Workspace | None = graph.kept.pop(key, None)  # nobody else has it meanwhile
-    for other in graph.kept.keys() - {SMALL, TURN}:
-        graph.kept.pop(other, None)
+    with graph._lock:
+        kept: Workspace | None = graph.kept.pop(key, None)  # nobody else has it meanwhile
+        for other in graph.kept.keys() - {SMALL}:
+            graph.kept.pop(other, None)
     if kept is None:
         kept = Workspace(graph, key, make, {"points": points, "edges": edges or {}}, seed or {})
     kept.starts = starts
@@ -169,13 +167,8 @@ def columns(table: Table, **specs: tuple[Any, Any]) -> Iterator[None]:
         By column name.
     """
     assert table.graph is not None
-    with _turn(table.graph), table.lent(**specs):
+    with table.graph._lock, table.lent(**specs):
         yield
-
-
-def _turn(graph: Graph) -> Any:
-    """Have other threads wait while one has columns on a graph."""
-    return graph.kept.setdefault(TURN, threading.RLock())
 
 
 def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:

@@ -15,7 +15,7 @@ from morph.data.row import Row, as_id
 from morph.data.store import BUDGET, CAPACITY, COUNT, HEAD, Store
 from morph.data.table import Table
 from morph.data.values import bind, check_ids, prepare
-from morph.data.versions import moved, renew
+from morph.data.versions import exclusive, moved, renew
 from morph.data.words import FEW, IOTA
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class Collection(Store):
         if targets and where != targets[0].device:
             raise ValueError(f"the collection's table is on {targets[0].device.name}, not {where}")
         super().__init__(name, where, capacity)
+        if targets:
+            self._lock = targets[0]._lock
         if table is not None:
             self.add_column("item", Ref(table))
         for column, spec in columns.items():
@@ -81,6 +83,7 @@ class Collection(Store):
         for t in targets:
             t.dependents.add(self)
 
+    @exclusive
     def add(self, *values: Any, **columns: Any) -> None:
         """Append one entry: values by column order (the item first) or name, others at their fill.
 
@@ -92,6 +95,7 @@ class Collection(Store):
         _, checked = prepare(self, 1, bind(self, values, columns))
         self._append(1, checked)
 
+    @exclusive
     def extend(self, items: Any = None, n: int | None = None, **columns: Any) -> None:
         """Append many entries.
 
@@ -135,6 +139,7 @@ class Collection(Store):
         else:
             self._push()
 
+    @exclusive
     def clear(self) -> None:
         """Remove every entry; the memory is kept."""
         self.device.put(*self.cleared())
@@ -258,7 +263,9 @@ class Set:
     """
 
     kind: ClassVar[str] = "set"
-    __slots__ = ("__weakref__", "_parent", "columns", "device", "graph", "name", "table", "version")
+    __slots__ = (
+        "__weakref__", "_lock", "_parent", "columns", "device", "graph", "name", "table", "version",
+    )  # fmt: skip
 
     def __init__(self, table: Table) -> None:
         if not isinstance(table, Table):
@@ -267,6 +274,7 @@ class Set:
         self.graph = table.graph
         self.device = table.device
         self.name = f"set of {table.name}"
+        self._lock = table._lock
         self.columns: dict[str, Column] = {}
         self.version = 0
         self._parent = self._alone(table.capacity)
@@ -282,6 +290,7 @@ class Set:
         check_ids(np.asarray(id), len(self.table), self.name, self.table.name)
         return id
 
+    @exclusive
     def find(self, row: Any) -> Row:
         """Give the representative of ``row`` (an id or a `Row`): the smallest row of its set."""
         parent = self._parent
@@ -290,6 +299,7 @@ class Set:
             id = up
         return Row(self.table, id)
 
+    @exclusive
     def union(self, a: Any, b: Any) -> bool:
         """Join the sets of two rows; true if they were apart."""
         low, high = sorted((self.find(a).id, self.find(b).id))
@@ -297,6 +307,7 @@ class Set:
             self._parent[high] = low
         return low != high
 
+    @exclusive
     def reset(self) -> None:
         """Make every row alone again."""
         self.device.put(*self.cleared())
@@ -305,6 +316,7 @@ class Set:
         """Give what is to be written for that, as `Device.put` has it."""
         return [(self._parent, IOTA)]
 
+    @exclusive
     def labels(self) -> Array:
         """Give every row's representative, shape (len(table),), int32."""
         parent = self._parent[: len(self.table)]
@@ -327,6 +339,7 @@ class Set:
     def settle(self) -> None:
         """There are no counters to bring in order."""
 
+    @exclusive
     def table_resized(self, capacity: int) -> None:
         """Follow the table's capacity; new rows are alone."""
         if capacity > self._parent.size:

@@ -15,6 +15,7 @@ from morph.data.lent import Lent
 from morph.data.row import Row, as_id
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL, Store
 from morph.data.values import bind, check_ids, prepare
+from morph.data.versions import exclusive
 
 if TYPE_CHECKING:
     from morph.data.column import Column, ColumnView
@@ -143,6 +144,7 @@ class Table(Store):
         """Whether a row is deleted."""
         return self.deletes and bool(self.hidden("dead")[id])
 
+    @exclusive
     def new(self, *values: Any, **named: Any) -> Row:
         """Give a new row: a deleted one again if there is one, else one more.
 
@@ -178,6 +180,7 @@ class Table(Store):
         self.changed(appended=not again or (self.graph is not None and self.graph.whole))
         return Row(self, id)
 
+    @exclusive
     def extend(self, n: int | None = None, **arrays: Any) -> int:
         """Append rows, and give the id of the first.
 
@@ -206,6 +209,7 @@ class Table(Store):
         self.changed(appended=True)
         return first
 
+    @exclusive
     def adopt(self, n: int, arrays: Mapping[str, Array]) -> None:
         """Become ``n`` rows that live in these arrays: of every column one, contiguous, checked.
 
@@ -223,12 +227,16 @@ class Table(Store):
 
     def assign(self, column: Column, key: Any, value: Any, array: Array = None) -> None:
         """Write to a column, see `Store.assign`; the graph learns of edges' new ends."""
-        if column.name in ("src", "dst"):
+        if column.name not in ("src", "dst"):
+            super().assign(column, key, value, array)
+            return
+        with self._lock:
             self._may_change()
-        super().assign(column, key, value, array)
-        if self.name == "edges" and column.name in ("src", "dst"):
-            self.changed()
+            super().assign(column, key, value, array)
+            if self.name == "edges":
+                self.changed()
 
+    @exclusive
     def allow_deletes(self) -> None:
         """Prepare for rows to be deleted: kernels then ask of every row whether it is dead."""
         if not self.deletes:
@@ -237,6 +245,7 @@ class Table(Store):
             self.deletes = True
             self._changed()
 
+    @exclusive
     def delete(self, ids: Any) -> None:
         """Delete rows; those dead already are left alone.
 
@@ -278,6 +287,7 @@ class Table(Store):
         self._push()
         self.changed()
 
+    @exclusive
     def truncate(self, n: int) -> None:
         """Forget the rows from ``n`` on, to which no reference may be left.
 
@@ -306,6 +316,7 @@ class Table(Store):
         elif self.graph is not None and self.name == "edges":
             self.graph.structure_changed()
 
+    @exclusive
     def compact(self) -> None:
         """Squeeze out the dead rows; all references to this table, anywhere in its graph, follow.
 
@@ -323,6 +334,7 @@ class Table(Store):
         other._take_columns(self)
         return other
 
+    @exclusive
     def to(self, device: str | Device) -> Table:
         """Give a copy on a device (also if it is this one), outside any graph."""
         other = self.like(device)
