@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.scratch import columns, source_ids
+from morph.algorithms.scratch import columns, of_graph, source_ids
 from morph.data.collect import Collection, Flag
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
@@ -88,6 +88,7 @@ def carry(now, then, ends):
         then.clear()
 
 
+@of_graph
 def betweenness(
     graph: Graph,
     sources: Any = None,
@@ -100,7 +101,7 @@ def betweenness(
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or what `Graph.of` takes
         On any device; edges count one each, followed outwards.  Of parallel edges each makes a
         path of its own.
     sources : int or array of int, optional

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.scratch import source_ids, workspace
+from morph.algorithms.scratch import of_graph, source_ids, workspace
 from morph.data.collect import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
@@ -152,12 +152,13 @@ def search(g, now, then, far, found, torn, level, cutoff, both):
     return level
 
 
+@of_graph
 def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
     """Find the number of edges from ``source`` to every point.
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or what `Graph.of` takes
         On any device; out-edges are followed.
     source : int or array of int
         Id of a point.  Of several, a distance is that to the nearest.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.scratch import workspace
+from morph.algorithms.scratch import of_graph, workspace
 from morph.data.collect import Collection
 from morph.data.table import Table
 from morph.graph import Graph
@@ -119,12 +119,13 @@ def _peel(graph: Graph, first: int, last: int) -> Any:
         return graph.points.core[:].copy()
 
 
+@of_graph
 def core_number(graph: Graph) -> CoreNumber:
     """Find the core number of every point, edges counting both ways.
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or what `Graph.of` takes
         On any device.  Each of several parallel edges counts; edges from a point to itself do not.
         Where ``graph.directed``, a point's degree is that out and in together, as in NetworkX; a
         graph with edges held both ways has to be made ``symmetric``, lest each count twice.
@@ -140,6 +141,7 @@ def core_number(graph: Graph) -> CoreNumber:
         return CoreNumber(core, max(int(core.max()), 0) if core.size else 0)
 
 
+@of_graph
 def k_core(graph: Graph, k: int) -> KCore:
     """Find the k-core: the most points of which each has ``k`` edges or more among them.
 

@@ -16,7 +16,7 @@ from morph.algorithms.bfs import bfs
 from morph.algorithms.components import connected_components
 from morph.algorithms.costs import EDGES
 from morph.algorithms.following import Dynamic
-from morph.algorithms.scratch import live_edges, source_ids
+from morph.algorithms.scratch import as_graph, live_edges, source_ids
 from morph.algorithms.sssp import sssp
 from morph.graph import Graph
 from morph.kernel import func
@@ -66,7 +66,7 @@ class DynamicSSSP(Dynamic):
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or what `Graph.of` takes
         On any device, with edge weights that are not negative; out-edges are followed.  It is
         changed by `apply`.
     source : int or array of int
@@ -95,6 +95,7 @@ class DynamicSSSP(Dynamic):
     share = 0.4
 
     def __init__(self, graph: Graph, source: Any = 0) -> None:
+        graph = as_graph(graph)
         self.sources = source_ids(graph, source)
         if "weight" not in graph.edges.columns:
             raise ValueError("DynamicSSSP needs edge weights: give weight= when the graph is made")
@@ -183,7 +184,7 @@ class DynamicBFS(Dynamic):
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or what `Graph.of` takes
         On any device; out-edges are followed.  It is changed by `apply`.
     source : int or array of int
         Id of a point.  Of several, a distance is that to the nearest.
@@ -203,6 +204,7 @@ class DynamicBFS(Dynamic):
     _cost, _start = one, farthest
 
     def __init__(self, graph: Graph, source: Any = 0) -> None:
+        graph = as_graph(graph)
         self.sources = source_ids(graph, source)
         super().__init__(graph, np.int32, steps.NONE, steps.NONE - 1)
 
@@ -232,7 +234,7 @@ class DynamicComponents(Dynamic):
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or what `Graph.of` takes
         On any device, and not directed.  It is changed by `apply`.
 
     Attributes
@@ -250,6 +252,7 @@ class DynamicComponents(Dynamic):
     _cost, _start = nothing, itself
 
     def __init__(self, graph: Graph) -> None:
+        graph = as_graph(graph)
         if graph.directed:
             raise ValueError(
                 "DynamicComponents needs a graph that is not directed: make it with symmetrize=True"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.scratch import live_edges, workspace
+from morph.algorithms.scratch import live_edges, of_graph, workspace
 from morph.data.collect import Flag, Set
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
@@ -93,12 +93,13 @@ def boruvka(g, sets, joined, low, high, most, none, together):
         foreach(g.points, join, g, sets, most, none, joined, where=lambda p: p.picked < none)
 
 
+@of_graph
 def mst(graph: Graph) -> Mst:
     """Find a minimum spanning forest.
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or what `Graph.of` takes
         On any device, with edge weights of any real type.  Edges count as undirected, whether
         they are held once or in both directions.
 

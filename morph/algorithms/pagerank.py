@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.scratch import live_edges, workspace
+from morph.algorithms.scratch import live_edges, of_graph, workspace
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
@@ -100,6 +100,7 @@ DOUBLE, SINGLE, MIXED = _kernels(f64, f64), _kernels(f32, f32), _kernels(f32, f6
 TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
 
 
+@of_graph
 def pagerank(
     graph: Graph,
     damping: float = 0.85,
@@ -114,7 +115,7 @@ def pagerank(
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or what `Graph.of` takes
         On any device.  Parallel edges count each.
     damping : float
         Probability of following a link, from 0 to 1.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from morph.graph import Graph
 SMALL = "a cell"  # what is kept whatever else is
 LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with
 Specs = dict[str, tuple[Any, Any]]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Workspace:
@@ -154,6 +156,26 @@ def workspace(
         kept = Workspace(graph, key, make, {"points": points, "edges": edges or {}}, seed or {})
     kept.starts = starts
     return kept
+
+
+def of_graph(algorithm: F) -> F:
+    """Have an algorithm take whatever `Graph.of` takes, and hold the graph's lock while it runs.
+
+    So no thread changes the graph between the first look at its weights and the result.
+    """
+
+    @wraps(algorithm)
+    def run(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        graph = as_graph(graph)
+        with graph._lock:
+            return algorithm(graph, *args, **kwargs)
+
+    return cast(F, run)
+
+
+def as_graph(graph: Any) -> Graph:
+    """Give a graph as it is, and one of another library as `Graph.of` makes it."""
+    return graph if isinstance(graph, Graph) else Graph.of(graph)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.costs import EDGES, Weights, hopes, measured
-from morph.algorithms.scratch import live_edges, source_ids, workspace
+from morph.algorithms.scratch import live_edges, of_graph, source_ids, workspace
 from morph.data.collect import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
@@ -218,6 +218,7 @@ def attach_equals(g, now, then):
         then.clear()
 
 
+@of_graph
 def sssp(
     graph: Graph,
     source: Any = 0,
@@ -230,7 +231,7 @@ def sssp(
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or what `Graph.of` takes
         On any device, with edge weights of any real type; out-edges are followed.
     source : int or array of int
         Id of a point.  Of several, a distance is that to the nearest.
