@@ -7,9 +7,10 @@ run.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from morph.data.versions import Outdated
 from morph.lang.lines import keep
@@ -48,6 +49,7 @@ class Function:
             raise TypeError(f"@{self.kind} decorates a function made by `def`, not {function!r}")
         self.__wrapped__, self.cpp = function, cpp
         self.__name__ = getattr(function, "__name__", "?")
+        self.__module__, self.__qualname__ = function.__module__, function.__qualname__
         self.__doc__ = function.__doc__
         self._definition: Definition | None = None
         self._lines = keep(function)
@@ -62,6 +64,24 @@ class Function:
             assert isinstance(self.__wrapped__, FunctionType)
             self._definition = Definition(self.kind, read(self.__wrapped__, self._lines), self.cpp)
         return self._definition
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> str:
+        """Give `pickle` the name, as of a function: who loads it imports the module."""
+        found: Any = sys.modules.get(self.__module__)
+        for part in self.__qualname__.split("."):
+            found = getattr(found, part, None)
+        if found is not self:
+            raise TypeError(
+                f"@{self.kind} {self.__qualname__} of {self.__module__} cannot be pickled: only"
+                " what a module defines under its name, outside functions, can"
+            )
+        return str(self.__qualname__)
 
     def __call__(self, *args: Any) -> Any:
         """Refuse: only kernels call functions of the language."""

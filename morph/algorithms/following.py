@@ -86,6 +86,12 @@ class Dynamic:
         self._saved: tuple[Any, Any] | None = None
         self.refresh()
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"a {type(self).__name__} follows its graph, so it cannot be copied or pickled: copy"
+            " the graph, and make another one of the copy"
+        )
+
     # --- what subclasses say ---------------------------------------------------------------------
 
     def _solve(self) -> tuple[Any, Any]:

@@ -11,6 +11,7 @@ from morph.data.column import ColumnView
 from morph.data.compact import squeeze, translate
 from morph.data.device import Array, Device, device, is_host
 from morph.data.dtypes import Ref
+from morph.data.pickles import reduced
 from morph.data.row import Row, as_id
 from morph.data.store import BUDGET, CAPACITY, COUNT, HEAD, Store
 from morph.data.table import Table
@@ -183,6 +184,9 @@ class Collection(Store):
         """First entry not yet taken, and the one after the last."""
         count = int(self.words[COUNT])
         return min(int(self.words[HEAD]), count), count
+
+    def __reduce__(self) -> Any:
+        return reduced(self)
 
     def __iter__(self) -> Iterator[Row]:
         """The items as rows of the table; entries with their columns if there are others."""
@@ -366,6 +370,9 @@ class Set:
 
         return commit
 
+    def __reduce__(self) -> Any:
+        return reduced(self)
+
     def __repr__(self) -> str:
         return f"<Set of {self.table.name}, {len(self.table)} rows on {self.device.name}>"
 
@@ -429,6 +436,9 @@ class Flag:
 
     def settle(self) -> None:
         """There are no counters to bring in order."""
+
+    def __reduce__(self) -> Any:
+        return reduced(self)
 
     def __repr__(self) -> str:
         return f"<Flag on {self.device.name}>"

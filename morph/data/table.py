@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from morph.data.column import Record
 from morph.data.compact import compact
 from morph.data.device import Array, Device, device
 from morph.data.lent import Lent
+from morph.data.pickles import reduced
 from morph.data.row import Row, as_id
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL, Store
 from morph.data.values import bind, check_ids, prepare
@@ -340,6 +342,18 @@ class Table(Store):
         other = self.like(device)
         other._take_rows(self)
         return other
+
+    def __copy__(self) -> Table:
+        return self.to(self.device)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Table:
+        if self.graph is not None:  # and what refers to it finds the graph's copy
+            return deepcopy(self.graph, memo).tables[self.name]
+        memo[id(self)] = copy = self.to(self.device)
+        return copy
+
+    def __reduce__(self) -> Any:
+        return reduced(self)
 
     # --- internals -------------------------------------------------------------------------------
 

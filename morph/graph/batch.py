@@ -78,6 +78,11 @@ class Applied:
             return object.__getattribute__(self, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def __reduce__(self) -> Any:
+        """Copies and pickles have the arrays, and do not know the graph."""
+        told = [getattr(self, name) for name in Applied.__slots__ if not name.startswith("_")]
+        return Applied, (*told, None, self._given)
+
     def rows(self) -> tuple[Table, int]:
         """Give the changes as rows of a table, for kernels; they are there until the next batch.
 

@@ -11,6 +11,7 @@ import numpy as np
 from morph.data.compact import compact
 from morph.data.device import Array, Device, device
 from morph.data.dtypes import Ref
+from morph.data.pickles import State, add_columns, refill, state_of
 from morph.data.row import Row, as_id
 from morph.data.table import Table
 from morph.data.versions import exclusive, moved, renew
@@ -424,6 +425,23 @@ class Graph(Making):
         """
         return self.copy()
 
+    def __copy__(self) -> Graph:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Graph:
+        memo[id(self)] = copy = self.copy()
+        return copy
+
+    @exclusive
+    def __reduce__(self) -> Any:
+        """Give `pickle` the device, by name, and all tables, on the host."""
+        host = self.device.to_host
+        tables = [(name, state_of(t)) for name, t in self.tables.items()]
+        more = [self.edge_order, self._pairs, self.adjacency()[0] if self.out_identity else None]
+        arrays = [None if a is None else np.array(host(a)) for a in more]
+        by = self._adjacency.sorted_by
+        return _rebuilt, (type(self), self.device, self.directed, tables, self._made, by, arrays)
+
     def like(self, device: str | Device | None = None) -> Graph:
         """Give a graph with the same tables, columns and layouts, without rows."""
         g = Graph(self.device if device is None else device, self.directed)
@@ -474,6 +492,26 @@ class Graph(Making):
     def __repr__(self) -> str:
         sizes = ", ".join(f"{len(t)} {name}" for name, t in self.tables.items())
         return f"<Graph on {self.device.name}: {sizes}>"
+
+
+def _rebuilt(
+    kind: type[Graph], device: Device, directed: bool, tables: list[tuple[str, State]], made: int,
+    by: str | None, arrays: list[Any],
+) -> Graph:  # fmt: skip
+    """Make a graph of what was pickled."""
+    g = kind(device, directed)
+    for name, state in tables:
+        add_columns(g.tables[name] if name in g.tables else g.add_table(name), state)
+    for name, state in tables:
+        refill(g.tables[name], state)
+    order, pairs, offsets = (None if a is None else device.asarray(a) for a in arrays)
+    g.structure_changed(pairs)
+    g.sort_edges(by)
+    g._made, g.edge_order = made, order
+    if offsets is not None:
+        g._adjacency.set_out(offsets)
+        g.out_identity = True
+    return g
 
 
 def _device(spec: str | Device) -> Device:

@@ -278,6 +278,9 @@ class Journal:
         if self._file is not None:
             self._file.close()
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a Journal holds its log open and locked: it cannot be copied or pickled")
+
     def __enter__(self) -> Self:
         return self
 
