@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -102,7 +103,9 @@ def _save(path: str, algorithm: str, asked: Asked, arrays: dict[str, np.ndarray[
             kept: Asked = {name: value for name, value in asked.items() if value is not None}
             np.savez(file, **(kept | arrays), algorithm=np.array(algorithm))
         else:
-            np.save(file, next(iter(arrays.values())), allow_pickle=False)
+            held = BytesIO()  # NumPy does not tell if what it writes itself finds the disk full
+            np.save(held, next(iter(arrays.values())), allow_pickle=False)
+            file.write(held.getbuffer())
 
 
 def _graph_command(command: Callable[..., Any]) -> Callable[..., Any]:

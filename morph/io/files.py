@@ -142,7 +142,7 @@ def _naming(targets: list[Path], hidden: list[Path]) -> Iterator[None]:
             names = dict(zip(map(os.fspath, hidden), map(os.fspath, targets), strict=False))
             only = os.fspath(targets[0]) if len(targets) == 1 else None
             given = error.filename
-            error.filename = only if given is None else names.get(given, given)
+            error.filename = only if given is None else names.get(str(given), given)
             error.filename2 = None
         raise
 
