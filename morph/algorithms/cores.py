@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from morph.algorithms.scratch import of_graph, workspace
 from morph.data.collect import Collection
 from morph.data.table import Table
+from morph.data.values import whole
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_max, atomic_min, atomic_sub, i32, i64
@@ -158,10 +159,12 @@ def k_core(graph: Graph, k: int) -> KCore:
 
     Raises
     ------
+    TypeError
+        If ``k`` is not an integer.
     ValueError
-        If ``k`` is negative.
+        If it is negative.
     """
-    if k < 0:
+    if (k := whole(k, "k")) < 0:
         raise ValueError(f"k is 0 or more, not {k}")
     last = min(k - 1, 2 * len(graph.edges))  # no degree is larger
     core = _peel(graph, last, last)

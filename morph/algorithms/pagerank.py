@@ -9,12 +9,14 @@ once: O(n + m).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from morph.algorithms.scratch import live_edges, of_graph, workspace
 from morph.data.table import Table
+from morph.data.values import number, whole
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import f32, f64
@@ -140,6 +142,8 @@ def pagerank(
 
     Raises
     ------
+    TypeError
+        If an argument is no number, or ``personalization`` no array of numbers.
     ValueError
         If ``dtype`` is another, ``damping`` is outside 0 to 1, ``tolerance`` is negative,
         ``iterations`` below 1, or if weights or ``personalization`` are missing, negative, not
@@ -152,6 +156,9 @@ def pagerank(
     kernels = DOUBLE if not single else MIXED if weighted else SINGLE
     if tolerance is None:
         tolerance = TOLERANCE[kind]
+    for name, x in (("damping", damping), ("tolerance", tolerance)):
+        number(x, name)
+    iterations = whole(iterations, "iterations")
     if not 0 <= damping <= 1:
         raise ValueError(f"damping is from 0 to 1, not {damping}")
     if not (tolerance >= 0 and iterations >= 1):
@@ -187,7 +194,12 @@ def _jump(graph: Graph, personalization: Any) -> Any:
     with graph.device.active():
         jump = xp.ones(n)
         if personalization is not None:
-            jump = graph.device.asarray(personalization).astype(np.float64)
+            if isinstance(personalization, Mapping):
+                raise TypeError("personalization is an array with a value for each vertex, no dict")
+            jump = graph.device.asarray(personalization)
+            if jump.dtype.kind not in "biuf":
+                raise TypeError(f"personalization holds {jump.dtype}: expected numbers")
+            jump = jump.astype(np.float64)
             if jump.shape != (n,):
                 raise ValueError(f"personalization has shape {jump.shape}, not ({n},)")
             if not bool(((jump >= 0) & (jump < np.inf)).all()):

@@ -11,6 +11,7 @@ import numpy as np
 
 from morph.data.collect import Collection, Set
 from morph.data.table import Table
+from morph.data.values import shown
 from morph.graph import Graph
 
 SMALL = "a cell"  # what is kept whatever else is
@@ -213,7 +214,7 @@ def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:
         return np.array([source], np.int32)
     ids = np.asarray(graph.device.to_host(source)).ravel()
     if ids.size and ids.dtype.kind not in "iu":
-        raise TypeError(f"{what} is an id or an array of ids, not {source!r}")
+        raise TypeError(f"{what} is an id or an array of ids, not {shown(source)}")
     wrong = ids[(ids < 0) | (ids >= n)]
     if wrong.size:
         raise ValueError(f"{what} {wrong[0]} is not a vertex: the graph has {n}, counted from 0")

@@ -27,6 +27,7 @@ from morph.algorithms.costs import EDGES, Weights, hopes, measured
 from morph.algorithms.scratch import live_edges, of_graph, source_ids, workspace
 from morph.data.collect import Collection, Flag
 from morph.data.table import Table
+from morph.data.values import number
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_cas, atomic_min, i32, i64
@@ -254,7 +255,7 @@ def sssp(
     Raises
     ------
     TypeError
-        If a source or target is not an integer.
+        If a source or target is not an integer, or ``cutoff`` not a number.
     ValueError
         If one is not a point, there are no weights, or one is negative or NaN.
     OverflowError
@@ -264,6 +265,8 @@ def sssp(
     goals = NOWHERE if targets is None else source_ids(graph, targets, "target")
     if "weight" not in graph.edges.columns:
         raise ValueError("sssp needs edge weights: give weight= when the graph is made")
+    if cutoff is not None:
+        number(cutoff, "cutoff")
     if cutoff is not None and not cutoff >= 0:
         raise ValueError(f"cutoff is a number from 0 on, not {cutoff}")
     weights = measured(graph)

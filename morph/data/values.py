@@ -216,3 +216,32 @@ def prepare(
 def rows_of(target: Table | None) -> int:
     """How many rows may be referred to."""
     return ID_LIMIT if target is None else len(target)
+
+
+def number(x: Any, name: str) -> None:
+    """Refuse an argument that is no real number.
+
+    Raises
+    ------
+    TypeError
+    """
+    if isinstance(x, bool) or not isinstance(x, int | float | np.integer | np.floating):
+        raise TypeError(f"{name} is a number, not {shown(x)}")
+
+
+def whole(x: Any, name: str) -> int:
+    """Give an argument that is an integer.
+
+    Raises
+    ------
+    TypeError
+    """
+    if isinstance(x, bool) or not hasattr(x, "__index__"):
+        raise TypeError(f"{name} is an integer, not {shown(x)}")
+    return int(x.__index__())
+
+
+def shown(x: Any) -> str:
+    """Give a value as errors show it."""
+    text = repr(x)
+    return text if len(text) <= 60 else f"{text[:57]}..."

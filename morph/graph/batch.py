@@ -228,6 +228,8 @@ def _inserts(g: Graph, given: Any) -> tuple[dict[str, Array], int]:
         _, arrays = prepare(edges, count, others)
     except (TypeError, ValueError, OverflowError) as e:
         raise _named_by(e, "inserts") from None
+    if "weight" in arrays:
+        _refuse_rounded(g, given["weight"], others["weight"], arrays["weight"], "inserts.weight")
     for name, a in arrays.items():
         rows[name] = a if a.ndim else np.full(count, a)
     if g.points.deletes:
@@ -323,8 +325,38 @@ def _updates(g: Graph, given: Any) -> Named:
         _, arrays = prepare(g.edges, named.count, {"weight": weight})
     except (TypeError, ValueError, OverflowError) as e:
         raise _named_by(e, "updates") from None
+    _refuse_rounded(g, given[-1], weight, arrays["weight"], "updates.weight")
     named.weight = arrays["weight"]
     return named
+
+
+def rounded(a: Array, made: Array, given: Any = None) -> bool:
+    """Whether integers lose digits as the floats that are made of them; of a list in its array."""
+    if made.dtype.kind != "f" or not made.size:
+        return False
+    if a.dtype.kind in "iu":
+        exact = 1 << (np.finfo(made.dtype).nmant + 1)
+        if int(a.max()) <= exact and int(a.min()) >= -exact:
+            return False
+        with np.errstate(invalid="ignore"):
+            return bool((made.astype(a.dtype) != a).any())
+    large = isinstance(given, list | tuple) and a.dtype.kind == "f" and not (abs(a) < 2**53).all()
+    return large and any(isinstance(x, int) and float(made.dtype.type(x)) != x for x in given)
+
+
+def _refuse_rounded(g: Graph, given: Any, a: Any, made: Array, where: str) -> None:
+    """Refuse integers that a column of floats cannot hold.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not rounded(np.asarray(a) if is_host(a) else a, made, given):
+        return
+    listed = given if isinstance(given, list | tuple) else g.device.to_host(a).ravel().tolist()
+    for k, x in enumerate(listed):
+        if isinstance(x, int) and float(made.dtype.type(x)) != x:
+            raise ValueError(f"{where}[{k}] = {x} would lose digits as {made.dtype}")
 
 
 def _plain(ids: Any) -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from morph.data.device import Array
+from morph.graph.edgelist import numbers_of
 
 
 def library_of(graph: Any) -> str | None:
@@ -27,18 +29,27 @@ def networkx_edges(graph: Any, weight: str | None) -> tuple[Array, Array, Array 
     flat = chain.from_iterable((index[u], index[v]) for u, v in graph.edges())
     src, dst = np.fromiter(flat, np.int64).reshape(-1, 2).T
     found = [] if weight is None else [w for *_, w in graph.edges(data=weight)]
-    return src, dst, _weights(found), len(index)
+
+    def name(k: int) -> str:
+        u, v = list(graph.edges())[k]
+        return f"{weight!r} of the edge from {u!r} to {v!r}"
+
+    return src, dst, _weights(found, name), len(index)
 
 
 def igraph_edges(graph: Any, weight: str | None) -> tuple[Array, Array, Array | None, int]:
     """Give the same of an igraph graph."""
     src, dst = np.fromiter(chain.from_iterable(graph.get_edgelist()), np.int64).reshape(-1, 2).T
     found = graph.es[weight] if weight is not None and weight in graph.es.attributes() else []
-    return src, dst, _weights(found), int(graph.vcount())
+
+    def name(k: int) -> str:
+        return f"{weight!r} of edge {k}, from {src[k]} to {dst[k]},"
+
+    return src, dst, _weights(found, name), int(graph.vcount())
 
 
-def _weights(found: list[Any]) -> Array | None:
+def _weights(found: list[Any], name: Callable[[int], str]) -> Array | None:
     """Make an array of the weights found, 1 where there is none; None if there is none at all."""
     if all(w is None for w in found):
         return None
-    return np.array([1 if w is None else w for w in found])
+    return numbers_of([1 if w is None else w for w in found], name)
