@@ -129,7 +129,7 @@ def pagerank(
         Where a walker goes who follows no link, relative to the others; everywhere alike by
         default.
     weighted : bool
-        Follow a link in proportion to its ``weight``, not all alike.
+        Follow a link in proportion to its ``weight``, 1 if there are none, not all alike.
     dtype : dtype
         Of the ranks: float64 or float32.  In single precision half as much memory is read; a rank
         is then right to some 1e-6 of itself, and a tolerance below 1e-7 may never be met.
@@ -164,6 +164,7 @@ def pagerank(
     if not (tolerance >= 0 and iterations >= 1):
         raise ValueError(f"tolerance {tolerance} and iterations {iterations} must be positive")
     jump = _jump(graph, personalization)
+    weighted = weighted and "weight" in graph.edges.columns
     if weighted:
         _check_weights(graph)
     run = kernels.iterate_weighted if weighted else kernels.iterate
@@ -213,8 +214,6 @@ def _jump(graph: Graph, personalization: Any) -> Any:
 
 
 def _check_weights(graph: Graph) -> None:
-    if "weight" not in graph.edges.columns:
-        raise ValueError("weighted=True needs edge weights: give weight= when the graph is made")
     with graph.device.active():
         weight = graph.edges.weight.array[live_edges(graph)]
         if not bool(((weight >= 0) & (weight < np.inf)).all()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from contextlib import closing
 from io import BytesIO
@@ -33,12 +34,11 @@ Asked = dict[str, Any]
 
 
 def graph_of(path: str, edges: EdgeArrays, algorithm: str, where: Any) -> Graph:
-    """Make the graph that an algorithm is to run on; edges without weights have 1."""
+    """Make the graph that an algorithm is to run on."""
     from morph.graph import Graph  # noqa: PLC0415
 
     weight = edges.weight
-    if algorithm in ("sssp", "mst"):
-        weight = np.ones(len(edges.src), np.int32) if weight is None else weight
+    if algorithm in ("sssp", "mst") and weight is not None:
         if np.isnan(weight).any():
             raise BadInput(f"{path}: a weight is not a number")
         if algorithm == "sssp" and weight.min(initial=0) < 0:
@@ -229,6 +229,8 @@ def _follow(path: str, sources: tuple[int, ...], updates: str, size: int | None,
         edges = read_edges(path)
         check_sources(edges, sources)
         origin = {} if kept[0] is None else origin_of(edges, sources)
+        if edges.weight is None:  # updates may set weights
+            edges = dataclasses.replace(edges, weight=np.ones(len(edges.src), np.int32))
         log.read(lambda: graph_of(path, edges, "sssp", where), where, origin)
         graph = log.graph
         try:

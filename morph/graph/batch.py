@@ -341,7 +341,11 @@ def rounded(a: Array, made: Array, given: Any = None) -> bool:
         with np.errstate(invalid="ignore"):
             return bool((made.astype(a.dtype) != a).any())
     large = isinstance(given, list | tuple) and a.dtype.kind == "f" and not (abs(a) < 2**53).all()
-    return large and any(isinstance(x, int) and float(made.dtype.type(x)) != x for x in given)
+    return large and any(_whole(x) and float(made.dtype.type(x)) != int(x) for x in given)
+
+
+def _whole(x: Any) -> bool:
+    return isinstance(x, int | np.integer)
 
 
 def _refuse_rounded(g: Graph, given: Any, a: Any, made: Array, where: str) -> None:
@@ -355,7 +359,7 @@ def _refuse_rounded(g: Graph, given: Any, a: Any, made: Array, where: str) -> No
         return
     listed = given if isinstance(given, list | tuple) else g.device.to_host(a).ravel().tolist()
     for k, x in enumerate(listed):
-        if isinstance(x, int) and float(made.dtype.type(x)) != x:
+        if _whole(x) and float(made.dtype.type(x)) != int(x):
             raise ValueError(f"{where}[{k}] = {x} would lose digits as {made.dtype}")
 
 

@@ -110,7 +110,7 @@ def numbers_of(weight: Any, name: Callable[[int], str] = "weight[{}]".format) ->
             raise TypeError("weights are Python objects: give an array of integers or reals")
     if a.dtype.kind == "f" and a.ndim == 1 and a.size and not bool((abs(a) < 2**53).all()):
         for k, x in enumerate(weight):
-            if isinstance(x, int | np.integer) and (inexact := float(x)) != x:
+            if isinstance(x, int | np.integer) and (inexact := float(x)) != int(x):
                 raise ValueError(
                     f"{name(k)} is {x}, which beside reals would become {inexact:.0f}: give"
                     " integers alone, or reals"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from itertools import chain
 from typing import Any
@@ -21,6 +22,31 @@ def library_of(graph: Any) -> str | None:
         if name in ("scipy", "cupyx") and "sparse" in rest and hasattr(graph, "tocsr"):
             return "scipy"
     return None
+
+
+def is_symmetric(csr: Any, weight: bool) -> bool:
+    """Whether a square matrix of compressed rows equals its transpose, entry by entry.
+
+    Rows and columns are counted first, in which most that are not symmetric differ.  Of entries
+    that are stored twice in one place the order counts.
+    """
+    n = csr.shape[0]
+    counts = csr.indptr[1:] - csr.indptr[:-1]
+    xp: Any = np if isinstance(csr.indptr, np.ndarray) else importlib.import_module("cupy")
+    columns = csr.indices
+    if columns.size and not (int(columns.min()) >= 0 and int(columns.max()) < n):
+        return False  # what is wrong with it is said when the graph is made
+    if not bool((xp.bincount(columns, minlength=n) == counts).all()):
+        return False
+    if not csr.has_sorted_indices:
+        csr = csr.copy()
+        csr.sort_indices()
+    turned = csr.T.tocsr()
+    if not turned.has_sorted_indices:
+        turned.sort_indices()
+    if turned.nnz != columns.size or not bool((turned.indices == csr.indices).all()):
+        return False
+    return not weight or bool((turned.data == csr.data).all())
 
 
 def networkx_edges(graph: Any, weight: str | None) -> tuple[Array, Array, Array | None, int]:

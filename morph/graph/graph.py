@@ -378,7 +378,7 @@ class Graph(Making):
             return Row(self.edges, int(at[hit[0]])) if hit.size else None
 
     def weight(self, src: Any, dst: Any) -> Any:
-        """Give the weight of `edge` (src, dst).
+        """Give the weight of `edge` (src, dst), 1 if edges have none.
 
         Raises
         ------
@@ -388,7 +388,7 @@ class Graph(Making):
         edge = self.edge(src, dst)
         if edge is None:
             raise KeyError(f"no edge from {src!r} to {dst!r}")
-        return edge.weight
+        return edge.weight if "weight" in self.edges.columns else 1
 
     def _point(self, p: Any) -> int:
         return self.points.row(as_id(p, self.points, "point")).id
