@@ -351,7 +351,11 @@ def _top(values: Any, what: str) -> dict[str, Any]:
 @_no_source_option
 @click.option("--damping", type=click.FloatRange(0, 1), default=0.85, show_default=True,
               help="Probability of following a link.")  # fmt: skip
-@click.option("--weighted", is_flag=True, help="Follow links in proportion to their weights.")
+@click.option(
+    "--weighted",
+    is_flag=True,
+    help="Follow links in proportion to their weights, 1 if there are none.",
+)
 @_graph_command
 def pagerank(graph_in: str, source: tuple[int, ...], damping: float, weighted: bool,
              output: str | None, spec: str, as_json: bool) -> None:  # fmt: skip
@@ -389,7 +393,7 @@ def betweenness(graph_in: str, source: tuple[int, ...], sample: int | None, raw:
 
         try:
             found = run(graph, list(source) or sample, **asked)
-        except (ValueError, OverflowError) as error:
+        except ValueError as error:
             raise BadInput(f"{graph_in}: {error}") from error
         values = graph.device.to_host(found.centrality)
         report = _top(np.nan_to_num(values), "top_betweenness")
