@@ -97,6 +97,7 @@ def launch_for(
         while len(what.launches) >= KEPT:
             del what.launches[next(iter(what.launches))]
         what.launches[key] = launch = Launch(what, compiled, slots)
+        launch.checked = latest.epoch
         return launch
 
 
