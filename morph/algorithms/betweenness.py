@@ -13,6 +13,7 @@ that is seen, a count is a float from 2**-256 to 2**256 and how often it is to b
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -229,17 +230,17 @@ def betweenness(
         chosen = source_ids(graph, sources)
     with columns(
         graph.points, dist=(i32, FAR), paths=(f64, 0), carried=(f64, 0), ahead=(i32, 0),
-        share=(f64, 0), scale=(i32, 0),
-    ):  # fmt: skip
-        _sweep(graph, chosen.tolist(), float(endpoints))
+        share=(f64, 0),
+    ), ExitStack() as added:  # fmt: skip
+        _sweep(graph, chosen.tolist(), float(endpoints), added)
         share = graph.points.share[:].copy()
     with graph.device.active():
         share *= _scale(graph, chosen, endpoints, normalized)
     return Betweenness(share, chosen.astype(np.int64))
 
 
-def _sweep(graph: Graph, sources: list[int], ends: float) -> None:
-    """Add up what the points carry for each source."""
+def _sweep(graph: Graph, sources: list[int], ends: float, added: ExitStack) -> None:
+    """Add up what the points carry for each source; a column is added where counts need scales."""
     n, lost, scaled = len(graph.points), Flag(graph), False
     now, then, leaves = lists = [Collection(graph.points, capacity=n) for _ in range(3)]
 
@@ -254,6 +255,8 @@ def _sweep(graph: Graph, sources: list[int], ends: float) -> None:
         if not scaled:
             reached = search(graph, now, then, leaves, lost, i32(0), source)
         if reached < 0:
+            if not scaled:
+                added.enter_context(columns(graph.points, scale=(i32, 0)))
             scaled, source = True, begin(s)
             reached = search_scaled(graph, now, then, leaves, i32(0), source)
         then.clear()

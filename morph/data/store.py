@@ -363,7 +363,6 @@ class Store:
 
     # --- addresses -------------------------------------------------------------------------------
 
-    @exclusive
     def address(self, kind: str, column: str = "") -> int:
         """Give the device address of something a kernel uses; valid while ``version`` stays.
 

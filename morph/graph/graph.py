@@ -202,7 +202,6 @@ class Graph(Making):
         else:
             self._adjacency.index(direction)
 
-    @exclusive
     def address(self, kind: str, column: str = "") -> int:
         """Give the address of an index: ``out_offset``, ``out_edge``, ``in_offset``, ``in_edge``.
 
