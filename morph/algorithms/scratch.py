@@ -10,8 +10,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from morph.data.collect import Collection, Set
+from morph.data.messages import shown
 from morph.data.table import Table
-from morph.data.values import shown
 from morph.graph import Graph
 
 SMALL = "a cell"  # what is kept whatever else is

@@ -11,6 +11,7 @@ import numpy as np
 from morph.data.column import Column, ColumnView
 from morph.data.device import Array, is_host
 from morph.data.dtypes import ID_LIMIT, NAMES, Spec
+from morph.data.messages import shown
 from morph.data.row import Row, as_id
 
 if TYPE_CHECKING:
@@ -239,9 +240,3 @@ def whole(x: Any, name: str) -> int:
     if isinstance(x, bool) or not hasattr(x, "__index__"):
         raise TypeError(f"{name} is an integer, not {shown(x)}")
     return int(x.__index__())
-
-
-def shown(x: Any) -> str:
-    """Give a value as errors show it."""
-    text = repr(x)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -9,7 +9,8 @@ import numpy as np
 
 from morph.data.device import Array, Device
 from morph.data.dtypes import ID_LIMIT, parse
-from morph.data.values import check_ids, shown, whole
+from morph.data.messages import shown
+from morph.data.values import check_ids, whole
 from morph.graph.adjacency import count_keys, is_sorted
 
 

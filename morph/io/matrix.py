@@ -39,7 +39,7 @@ def read_matrix_market(path: StrPath, data: bytes) -> EdgeArrays:
         scanner.fail(f"the first line must be: {_BANNER}", 1)
     layout, kind, symmetry = (w.decode("ascii", "replace") for w in words[2:])
     if layout not in ("coordinate", "array") or (layout, kind) == ("array", "pattern"):
-        scanner.fail(f"a matrix of layout {layout} {kind} is not one of: {_BANNER}", 1)
+        scanner.fail(f"{layout} {kind} is no matrix of a graph: {_BANNER}", 1)
     whole = kind in ("integer", "unsigned-integer")  # the second is SciPy's, of unsigned types
     if not whole and kind not in ("real", "double", "pattern"):
         scanner.fail(f"a {kind} matrix is no graph: {_BANNER}", 1)
