@@ -305,4 +305,4 @@ def test_junk_never_crashes_a_reader(tmp_path_factory, junk, name):
     try:
         read(folder, name, start + junk)
     except FormatError as error:
-        assert str(folder / name) in str(error)
+        assert name in str(error)  # the path may be cut at its head
