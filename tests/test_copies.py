@@ -121,6 +121,22 @@ def test_collections_sets_flags_and_rows(target, kind):
 
 
 @pytest.mark.parametrize("kind", DEEP)
+def test_deleted_rows_are_not_reused_while_something_copied_denotes_them(target, kind):
+    g = morph.Graph.from_edges([0, 1], [1, 2], n=6, device=target)
+    homes = g.add_table("homes", at=morph.Ref("points"))
+    homes.extend(1, at=[3])
+    c, s = morph.Collection(g.points), morph.Set(g.points)
+    c.add(1)
+    s.union(4, 5)
+    g.points.delete([0, 1, 3, 5])
+    h, d, u = KINDS[kind]((g, c, s))
+    for x in (g, h):
+        made = [x.points.new().id for _ in range(12)]
+        assert not {1, 3, 5} & set(made) and 0 in made
+    assert d[0].id == 1 and d[0].dead and h.homes[0].at.dead and u.find(5).id == 4
+
+
+@pytest.mark.parametrize("kind", DEEP)
 def test_one_object_brings_its_graph(kind):
     g = changed()
     c = morph.Collection(g.points)

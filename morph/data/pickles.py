@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from morph.data.dtypes import Ref
-from morph.data.store import CAPACITY
 
 if TYPE_CHECKING:
     from morph.data.collect import Collection, Flag, Set
@@ -57,8 +56,8 @@ def state_of(store: Any) -> State:
 
 def refill(store: Any, state: State) -> None:
     """Give a store, which has the columns and no rows, what another one held."""
-    for name, _, _, ref, fill in state.columns:
-        store.columns[name].ref, store.columns[name].fill = ref, fill
+    for name, _, _, _, fill in state.columns:
+        store.columns[name].fill = fill
     store.pack(*state.packs)
     store.resize(state.capacity)
     by_names = {r.names: r for r in store._records}
@@ -69,17 +68,19 @@ def refill(store: Any, state: State) -> None:
             store.allow_deletes()
             for kind, held in state.hidden.items():
                 store.hidden(kind)[:] = store.device.asarray(held)
-        store.words[:] = state.words
-        store.words[CAPACITY] = store.capacity
-    store.settle()
+        store.words[:] = (
+            state.words
+        )  # deleted rows are not released: what refers to them may follow
+    store._push()
     store._changed()
 
 
 def add_columns(table: Table, state: State) -> None:
     """Give a table the columns of another one that it has not."""
-    for name, dtype, size, _, fill in state.columns:
+    for name, dtype, size, ref, fill in state.columns:
         if name not in table.columns:
             table.add_column(name, (dtype, size) if size else dtype, fill)
+        table.columns[name].ref = ref
 
 
 def reduced(x: Any) -> tuple[Any, ...]:

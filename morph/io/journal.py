@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from morph.data.device import Device
 from morph.graph import Graph
 from morph.graph.batch import Applied
+from morph.graph.direct import place_next
 from morph.io.files import remove_leftovers
 from morph.io.snapshot import (
     BATCH,
@@ -120,6 +121,8 @@ class Journal:
         self.path, self.log = Path(path), Path(f"{os.fspath(path)}.log")
         self.torn = self._end = 0
         self._last = -1  # where the log's last record begins
+        # whether records name the edges inserted: what is in no snapshot decided on their ids
+        self._named = False
         if graph is None:
             os.stat(path)  # before a log is created
         self._file = None if readonly else self._locked(resumed=graph is None)
@@ -191,7 +194,12 @@ class Journal:
         kept: list[bool] = []
 
         def then(applied: object) -> None:
-            self._keep(file, entry)
+            self._named |= bool(len(self.graph.edges.dependents))
+            if self._named and isinstance(applied, Applied):
+                arrays["inserted"] = self.graph.device.to_host(applied.inserted)
+                self._keep(file, record(BATCH, self.number + 1, packed(about, arrays)))
+            else:
+                self._keep(file, entry)
             kept.append(True)
 
         batch = inserts, deletes, updates, delete_points
@@ -271,7 +279,7 @@ class Journal:
         assert self._file is not None
         self._file.truncate(0)
         os.fsync(self._file.fileno())
-        self._last, self._end = -1, 0
+        self._last, self._end, self._named = -1, 0, False
 
     def close(self) -> None:
         """Close the log, and drop its lock."""
@@ -363,6 +371,8 @@ class Journal:
         except (ValueError, KeyError) as e:
             raise FormatError(self.log, None, str(e)) from e
         batch = {name: _shaped(name, s, arrays) for name, s in about["shapes"].items()}
+        if "inserted" in arrays:
+            place_next(self.graph.edges, arrays["inserted"])
         try:
             return self.graph.apply(**batch, nonnegative=about["nonnegative"])
         except (TypeError, ValueError, OverflowError) as e:
