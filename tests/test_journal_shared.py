@@ -299,7 +299,10 @@ def test_two_processes_killed_at_any_moment(tmp_path):
     try:
         running = [python(WRITER, path, 10**6 * k, said) for k in (1, 2)]
         for k in range(3, 13):
-            time.sleep(0.4 + 0.5 * rng.random())
+            before, until = said.stat().st_size, time.monotonic() + 60
+            while said.stat().st_size == before and time.monotonic() < until:
+                time.sleep(0.01)  # one of them has the lock, and is told of a batch
+            time.sleep(0.3 * rng.random())
             who = rng.randrange(2)
             running[who].kill()
             running[who].wait()
@@ -312,7 +315,7 @@ def test_two_processes_killed_at_any_moment(tmp_path):
     with io.Journal(path) as journal:
         kept = journal.graph.edges.weight[:].tolist()[1:]
         assert journal.number == len(kept) and journal.torn >= 0
-    assert len(set(kept)) == len(kept) and len(acknowledged) > 20
+    assert len(set(kept)) == len(kept) and len(acknowledged) >= 10
     assert not set(acknowledged) - set(kept)
     assert len(kept) - len(acknowledged) <= 12  # of each that was killed, one not yet told
     assert not [x for x in os.listdir(tmp_path) if x.endswith(".tmp")]
