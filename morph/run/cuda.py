@@ -120,7 +120,9 @@ def load(unit: ir.Unit, text: str, faults: bool = False, device_index: int = 0) 
     import cupy  # noqa: PLC0415
 
     device = cupy.cuda.Device(device_index)
-    defines = ("MORPH_FAULTS",) if faults else ()
+    defines = ("MORPH_FAULTS",) * faults + ("MORPH_CHECKED",) * unit.checked
     arch = f"sm_{device.compute_capability}"
-    cubin = cuda.build(emit.prelude() + text, arch, name=emit.entry(unit), defines=defines)
+    cubin = cuda.build(
+        emit.prelude(unit.checked) + text, arch, name=emit.entry(unit), defines=defines
+    )
     return Launch(cubin, unit, device)
