@@ -9,8 +9,6 @@ import numpy as np
 
 from morph.data.collect import Set
 from morph.data.device import Device
-from morph.data.dtypes import ID_LIMIT
-from morph.data.store import COUNT
 from morph.data.table import Table
 from morph.lang import ir
 from morph.lang.checks import (
@@ -50,11 +48,13 @@ class Checks:
     def address(self, store: Any, kind: str, column: str) -> int:
         """Give the address of a column's shadow words, or of the words that tell who deletes rows.
 
-        They are there for the whole capacity of the store; for the rows of one without a limit,
-        which is lent the memory of others, and never grows.
+        They are there for as many rows as the column has memory for.
         """
-        rows = store.capacity if store.capacity < ID_LIMIT else int(store.words[COUNT])
-        size = SHADOW_WORDS * max(store.columns[column].size, 1) if kind == "shadow" else 1
+        if kind == "shadow":
+            rows = len(store.columns[column].array)
+            size = SHADOW_WORDS * max(store.columns[column].size, 1)
+        else:
+            rows, size = store.capacity, 1
         words, kept = size * max(rows, 1), self.shadows.setdefault(store, {})
         old = kept.get(column)
         if old is None or old.size < words:
