@@ -103,7 +103,7 @@ MORPH_FN u64 leave_mark(u64* p, u64 mine) {
         old = seen;
     }
 }
-template <class I> MORPH_FN void note_read(const At<I>& at, const Shadow& s, i64 row, i64 j = 0) {
+template <class I> MORPH_CALL void note_read(const At<I>& at, const Shadow& s, i64 row, i64 j = 0) {
     if (!s.words) return;
     u64 mine = shadow_word(at), *p = s.words + 3 * (row * s.width + j);
     if (conflicts(leave_mark(p + 1, mine), mine)) leave_mark(p + 2, mine);
@@ -111,7 +111,7 @@ template <class I> MORPH_FN void note_read(const At<I>& at, const Shadow& s, i64
     u64 writer = load(p);
     if (conflicts(writer, mine)) race(at, mine, writer, row * s.width + j);
 }
-template <class I> MORPH_FN void note_write(const At<I>& at, const Shadow& s, i64 row, i64 j = 0) {
+template <class I> MORPH_CALL void note_write(const At<I>& at, const Shadow& s, i64 row, i64 j = 0) {
     if (!s.words) return;
     u64 mine = shadow_word(at), *p = s.words + 3 * (row * s.width + j), writer = leave_mark(p, mine);
     full_fence();
@@ -136,7 +136,7 @@ template <class I> MORPH_FN bool is_gone(const At<I>& at, const Live& live, i64 
     acquire();
     return !conflicts(load(live.deaths + row), shadow_word(at));
 }
-template <class I> MORPH_FN bool lives(const At<I>& at, const Live& live, i64 row) {
+template <class I> MORPH_CALL bool lives(const At<I>& at, const Live& live, i64 row) {
     if (!has_row(at, live, row)) return false;
     if (!is_gone(at, live, row)) return true;
     stop(at, DELETED_ROW, row, 0);
@@ -149,38 +149,38 @@ template <class I> MORPH_FN bool has_index(const At<I>& at, i64 i, i64 n) {
     return false;
 }
 template <class C, class I>
-MORPH_FN typename C::V check_get(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row) {
+MORPH_CALL typename C::V check_get(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row) {
     if (!lives(at, live, row)) return typename C::V();
     note_read(at, s, row);
     return column.get(row);
 }
 template <class C, class I>
-MORPH_FN typename C::V check_get(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row, i64 j) {
+MORPH_CALL typename C::V check_get(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row, i64 j) {
     if (!lives(at, live, row) || !has_index(at, j, s.width)) return typename C::V();
     note_read(at, s, row, j);
     return column.get(row, j);
 }
 template <i32 N, class C, class I>
-MORPH_FN Vec<typename C::V, N> check_vec(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row) {
+MORPH_CALL Vec<typename C::V, N> check_vec(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row) {
     if (!lives(at, live, row)) return {};
     for (i32 j = 0; j < N; j++) note_read(at, s, row, j);
     return column.template vec<N>(row);
 }
 template <class C, class I>
-MORPH_FN void check_set(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row, typename C::V x) {
+MORPH_CALL void check_set(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row, typename C::V x) {
     if (!lives(at, live, row)) return;
     note_write(at, s, row);
     column.set(row, x);
 }
 template <class C, class I>
-MORPH_FN void check_set(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row, i64 j,
+MORPH_CALL void check_set(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row, i64 j,
                         typename C::V x) {
     if (!lives(at, live, row) || !has_index(at, j, s.width)) return;
     note_write(at, s, row, j);
     column.set(row, j, x);
 }
 template <i32 N, class C, class I>
-MORPH_FN void check_set_vec(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row,
+MORPH_CALL void check_set_vec(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row,
                             const Vec<typename C::V, N>& x) {
     if (!lives(at, live, row)) return;
     for (i32 j = 0; j < N; j++) note_write(at, s, row, j);
@@ -188,7 +188,7 @@ MORPH_FN void check_set_vec(const At<I>& at, const Live& live, const Shadow& s, 
 }
 // The address of a place that is changed atomically; if there is none, of a word that nobody reads.
 template <class C, class I>
-MORPH_FN typename C::V* check_at(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row,
+MORPH_CALL typename C::V* check_at(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row,
                                  i64 j = 0) {
     if (!lives(at, live, row) || !has_index(at, j, s.width)) return (typename C::V*)(at.check + CHECK_SINK);
     note_read(at, s, row, j);
@@ -198,7 +198,7 @@ template <class I> MORPH_FN bool check_dead(const At<I>& at, const Live& live, i
     return has_row(at, live, row) && live.dead && is_dead(live.dead, row);
 }
 template <class I>
-MORPH_FN void check_delete(const At<I>& at, const Live& live, u64* deaths, i64* meta, i32* free, u8* dead, i32 row) {
+MORPH_CALL void check_delete(const At<I>& at, const Live& live, u64* deaths, i64* meta, i32* free, u8* dead, i32 row) {
     if (!has_row(at, live, row) || is_dead(dead, row)) return;
     store(deaths + row, shadow_word(at));
     publish();
@@ -212,11 +212,11 @@ template <class L, class I> MORPH_FN bool check_claim(const At<I>& at, const Liv
         if (rows.v[i] >= 0 && !has_row(at, live, rows.v[i])) return false;
     return !at.it.failed;
 }
-template <class R, class I> MORPH_FN i32 check_degree(const At<I>& at, const Live& live, const R* offset, i64 p) {
+template <class R, class I> MORPH_CALL i32 check_degree(const At<I>& at, const Live& live, const R* offset, i64 p) {
     return lives(at, live, p) ? degree(offset, p) : 0;
 }
 template <class R, class C, class I>
-MORPH_FN i32 check_edge(const At<I>& at, const Live& live, const R* offset, const i32* edge, const C& end, i32 x,
+MORPH_CALL i32 check_edge(const At<I>& at, const Live& live, const R* offset, const i32* edge, const C& end, i32 x,
                         i32 y) {
     return lives(at, live, x) ? find_edge(offset, edge, end, x, y) : -1;
 }

@@ -120,7 +120,7 @@ def load(unit: ir.Unit, text: str, faults: bool = False, device_index: int = 0) 
     import cupy  # noqa: PLC0415
 
     device = cupy.cuda.Device(device_index)
-    defines = ("MORPH_FAULTS",) * faults + ("MORPH_CHECKED",) * unit.checked
+    defines = ("MORPH_FAULTS",) if faults else ()
     arch = f"sm_{device.compute_capability}"
     cubin = cuda.build(
         emit.prelude(unit.checked) + text, arch, name=emit.entry(unit), defines=defines
