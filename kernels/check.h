@@ -11,7 +11,8 @@
 
 // Words of `check`; `morph/lang/checks.py` says the same in Python.
 enum { CHECK_LOCK, CHECK_KEY, CHECK_KIND, CHECK_SITE, CHECK_ITEM, CHECK_ROW, CHECK_VALUE, CHECK_LIMIT,
-       CHECK_OTHER, CHECK_OTHER_SITE, CHECK_SINK, CHECK_STEP };
+       CHECK_OTHER, CHECK_OTHER_SITE, CHECK_SINK, CHECK_STEP,
+       CHECK_LAUNCH };
 enum Violation : i32 { NO_ROW = 1, NO_INDEX, DELETED_ROW, NO_VALUE, INDEX_OVERFLOW, NO_INTEGER, RACE };
 
 constexpr i32 SITE_BITS = 12, ITEM_BITS = 28;
@@ -129,12 +130,17 @@ template <class I> MORPH_FN bool has_row(const At<I>& at, const Live& live, i64 
     stop(at, NO_ROW, row, n);
     return false;
 }
-// Whether a row is deleted, by this item or before this step: what others delete is there until its end.
+// Who deletes a row, and in which launch.
+template <class I> MORPH_FN u64 death(const At<I>& at) {
+    return u64(load(at.check + CHECK_LAUNCH)) << ITEM_BITS | (u64(at.it.position) & ((u64(1) << ITEM_BITS) - 1));
+}
+// Whether a row is deleted, by this item or before this launch: what others delete is there until its end.
 template <class I> MORPH_FN bool is_gone(const At<I>& at, const Live& live, i64 row) {
     if (!live.dead || !is_dead(live.dead, row)) return false;
     if (!live.deaths) return true;
     acquire();
-    return !conflicts(load(live.deaths + row), shadow_word(at));
+    u64 mine = death(at), by = load(live.deaths + row);
+    return by == mine || by >> ITEM_BITS != mine >> ITEM_BITS;
 }
 template <class I> MORPH_CALL bool lives(const At<I>& at, const Live& live, i64 row) {
     if (!has_row(at, live, row)) return false;
@@ -200,7 +206,7 @@ template <class I> MORPH_FN bool check_dead(const At<I>& at, const Live& live, i
 template <class I>
 MORPH_CALL void check_delete(const At<I>& at, const Live& live, u64* deaths, i64* meta, i32* free, u8* dead, i32 row) {
     if (!has_row(at, live, row) || is_dead(dead, row)) return;
-    store(deaths + row, shadow_word(at));
+    store(deaths + row, death(at));
     publish();
     delete_row(meta, free, dead, row);
 }

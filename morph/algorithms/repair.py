@@ -149,7 +149,7 @@ def attach_equal(v, g, tree, cost, now):
             if tree[t.id].predecessor != NONE:
                 before = min(before, t.id)
     if before < NONE:
-        v.predecessor = before
+        v.predecessor = before  # race: who reads NONE still is reached from v by `attach_on`
         now.add(v)
 
 

@@ -43,6 +43,7 @@ class Checks:
         self.device = device
         self.words = device.zeros(CHECK_WORDS, np.int64)
         self.step = 1
+        self.launches = 0
         self.shadows: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
 
     def address(self, store: Any, kind: str, column: str) -> int:
@@ -73,6 +74,8 @@ class Checks:
         words = np.zeros(CHECK_WORDS, np.int64)
         words[Word.KEY] = NOTHING
         words[Word.STEP] = (self.step - 2 * rounds) % STEPS
+        self.launches += 1
+        words[Word.LAUNCH] = self.launches
         self.device.put((self.words, words))
 
     def end(self, rounds: int) -> Violation | None:

@@ -40,6 +40,7 @@ class Word(IntEnum):
     OTHER_SITE = 9
     SINK = 10
     STEP = 11
+    LAUNCH = 12
 
 
 class Kind(IntEnum):

@@ -23,16 +23,21 @@ class Checks:
 
     def __init__(self, unit: ir.Unit) -> None:
         self.sites = Sites(unit)
-        self.found: Violation | None = None
+        self.found: Violation | None
         self.item: Item
         self.row = -1
+        self.begin()
+
+    def begin(self) -> None:
+        """Before a launch that does not go on with the one before."""
+        self.found = None
+        self.deaths: dict[tuple[str, int], int] = {}
         self.next_step()
 
     def next_step(self) -> None:
         """A barrier: what was accessed before it is in order."""
         self.writers: dict[tuple[str, str, int], tuple[int, ir.Node]] = {}
         self.readers: dict[tuple[str, str, int], dict[int, ir.Node]] = {}
-        self.deaths: dict[tuple[str, int], int] = {}
 
     def record(self, v: Violation) -> None:
         """Keep the violation that is reported."""
@@ -48,7 +53,7 @@ class Checks:
     # --- rows ------------------------------------------------------------------------------------
 
     def check_live(self, store: BoundStore, row: int, node: ir.Node) -> None:
-        """Stop at a row that is deleted, unless another item has deleted it in this step."""
+        """Stop at a row that is deleted, unless another item has deleted it in this launch."""
         died = self.deaths.get((store.slot, row), self.item.position)
         if store.is_dead(row) and died == self.item.position:
             self.stop(Kind.DELETED_ROW, node, row)

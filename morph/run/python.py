@@ -104,8 +104,7 @@ class Interpreter:
         pending.clear()
         checks = memory.checks
         if checks is not None and not replay:
-            checks.found = None
-            checks.next_step()
+            checks.begin()
         self.random.shuffle(positions)
         env = {name: scalar(dtype, scalars[name]) for name, dtype in self.scalars}
         with np.errstate(all="ignore"):  # integers wrap, x / 0 is infinite or NaN
