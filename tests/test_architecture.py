@@ -59,9 +59,10 @@ FLOORS = {
     # the joints
     "prelude": "data lang.builtins",
     "timing": "data",
+    "checking": "",
     "engine": "data engine graph lang timing",
     "engine.binding": "data engine graph lang run timing",
-    "kernel": "engine lang timing",
+    "kernel": "checking engine lang timing",
     "reduce": "data graph kernel",
     "testing": "data engine lang.abi",
     # work: only what a user has, too

@@ -110,7 +110,9 @@ def pull(p, g, limit, most, lost):
                 lost.set()
             else:
                 least = min(least, d)
-    p.dist = least
+    p.dist = (
+        least  # race: a neighbour reads a bound before and after this; within the limit, the same
+    )
 
 
 @kernel

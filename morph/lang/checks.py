@@ -114,7 +114,9 @@ class Sites:
         self.number = {id(n): i for i, n in enumerate(self.nodes)}
         self._races = {id(n) for n in races if self.number[id(n)] < TRACKED_SITES}
         self.deleting = frozenset(n.slot for n in nodes if isinstance(n, ir.Delete))
-        self._claimed = {id(n): claimed(f, n) for f in unit.funcs for n in claims(f)}
+        made = [(f, n) for f in unit.funcs for n in claims(f)]
+        self._claimed = {id(n): claimed(f, n.items) for f, n in made}
+        self.guards = {claimed(f, n.guard) for f, n in made if n.guard}
 
     def races(self, node: ir.Node) -> bool:
         """Whether races of an access are looked for."""
@@ -142,7 +144,7 @@ class Sites:
             if not isinstance(n, given)
             and not (isinstance(n, ir.Cast) and isinstance(n.type, Scalar))
         }
-        return {stores[s].of or s for s in slots}
+        return {stores[s].of or s for s in slots | self.guards}
 
 
 def claims(f: ir.Func) -> list[ir.Claim]:
@@ -150,9 +152,9 @@ def claims(f: ir.Func) -> list[ir.Claim]:
     return [n for n in ir.walk(f) if isinstance(n, ir.Claim)]
 
 
-def claimed(f: ir.Func, claim: ir.Claim) -> str:
-    """The slot of the rows that are claimed."""
-    t = (dict(f.params) | dict(f.locals))[claim.items]
+def claimed(f: ir.Func, name: str) -> str:
+    """The slot of the rows in a local collection."""
+    t = (dict(f.params) | dict(f.locals))[name]
     assert isinstance(t, Local) and isinstance(t.elem, Handle)
     return t.elem.slot
 

@@ -16,7 +16,7 @@ from morph.lang.cxx import Names
 from morph.lang.cxx_expr import WRAPPING
 from morph.lang.cxx_stmt import Body, heads
 from morph.lang.flow import PARENT
-from morph.lang.types import Handle, Scalar, Type, Vector
+from morph.lang.types import Handle, Local, Scalar, Type, Vector
 
 SILENT = -1  # the site of what is computed in advance: there a violation is none
 WITH_CHECK = {"+": "check_add", "-": "check_sub", "*": "check_mul", "<<": "check_shift"}
@@ -187,7 +187,9 @@ class Checked(Body):
             case ir.Claim():
                 self.place(s.pos)
                 for name in (x for x in (s.items, s.guard) if x):
-                    claim = f"{self._site(s)}, {self.live(self.sites.slot(s))}, {self.resolve(name)}"
+                    t = self.types[name]
+                    assert isinstance(t, Local) and isinstance(t.elem, Handle)
+                    claim = f"{self._site(s)}, {self.live(t.elem.slot)}, {self.resolve(name)}"
                     self.put(f"if (!check_claim({claim})) return{self.gives};")
                 super().stmt(s)
             case _:
