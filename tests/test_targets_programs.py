@@ -317,6 +317,7 @@ def by_one_thread_each(current, following):
         following.clear()
 
 
+@pytest.mark.unchecked
 def test_texts_for_one_thread():
     """Each step is compiled once; a kernel without atomics only where one thread runs it."""
     n, found = 2000, []

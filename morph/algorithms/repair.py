@@ -69,7 +69,7 @@ def pull(entry, g, tree, cost, start, far, most, later, cell, lost):
             else:
                 least = min(least, d)
     if least < far:
-        # race: before and after this a neighbour reads a bound of v; `push` lowers what is too large
+        # race: before it and after a neighbour reads a bound of v; `push` lowers what is too large
         v.value = least
         later.add(v, value=least)
         atomic_min(cell[0].least, least)
