@@ -219,12 +219,12 @@ template <class L, class I> MORPH_FN bool check_claim(const At<I>& at, const Liv
     return !at.it.failed;
 }
 template <class R, class I> MORPH_CALL i32 check_degree(const At<I>& at, const Live& live, const R* offset, i64 p) {
-    return lives(at, live, p) ? degree(offset, p) : 0;
+    return has_row(at, live, p) ? degree(offset, p) : 0;
 }
 template <class R, class C, class I>
 MORPH_CALL i32 check_edge(const At<I>& at, const Live& live, const R* offset, const i32* edge, const C& end, i32 x,
                         i32 y) {
-    return lives(at, live, x) ? find_edge(offset, edge, end, x, y) : -1;
+    return has_row(at, live, x) ? find_edge(offset, edge, end, x, y) : -1;
 }
 template <Mode MODE, class I> MORPH_FN i32 check_find(const At<I>& at, const Live& live, i32* parent, i32 x) {
     return has_row(at, live, x) ? set_find<MODE>(parent, x) : -1;

@@ -204,6 +204,6 @@ class Checked(Body):
         point = self.temp("p")
         self.points.add(point)
         self.put(f"const i32 {point} = {self.expr(s.point)};")
-        self.put(f"if (!lives({self._point(s)}, {point})) return{self.gives};")
+        self.put(f"if (!has_row({self._point(s)}, {point})) return{self.gives};")
         var = ir.Var(name=point, type=s.point.type, pos=s.pos)
         super()._for_edges(replace(s, point=var))

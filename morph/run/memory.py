@@ -185,7 +185,7 @@ class Memory:
         self, graph: str, direction: str, point: int, node: ir.Node
     ) -> tuple[Any, Any, Any]:
         """The adjacency of a point: its entries as a range, edge ids (or None), other ends."""
-        self.stores[dict(self.graphs[graph].tables)["points"]].check(point, node)
+        self.stores[dict(self.graphs[graph].tables)["points"]].check(point, node, live=False)
         offsets, ids, end = self.adjacency[graph, direction]
         if point >= len(offsets) - 1:  # new in this launch
             return range(0), ids, end
