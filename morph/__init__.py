@@ -21,13 +21,13 @@ from morph.formula import Formula
 from morph.graph import Graph
 from morph.kernel import checked, foreach, func, kernel, program, timing
 from morph.lang.errors import CheckError, LanguageError
-from morph.mesh import Mesh, Pslg
+from morph.mesh import Mesh, MeshError, Pslg
 from morph.reduce import reduce
 
 __all__ = [
     "CheckError", "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag", "Formula",
-    "Graph", "LanguageError", "Mesh", "Pslg", "Ref", "Set", "Table", "betweenness", "bfs",
-    "checked", "connected_components", "core_number", "device", "foreach", "func", "k_core",
+    "Graph", "LanguageError", "Mesh", "MeshError", "Pslg", "Ref", "Set", "Table", "betweenness",
+    "bfs", "checked", "connected_components", "core_number", "device", "foreach", "func", "k_core",
     "kernel", "mst", "pagerank", "program", "reduce", "refine", "refine_with_report", "sssp",
     "timing", "triangle_count", "triangulate", "vec",
 ]  # fmt: skip
