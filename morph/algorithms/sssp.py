@@ -110,9 +110,7 @@ def pull(p, g, limit, most, lost):
                 lost.set()
             else:
                 least = min(least, d)
-    p.dist = (
-        least  # race: a neighbour reads a bound before and after this; within the limit, the same
-    )
+    p.dist = least  # race: a neighbour reads a bound before this and after it
 
 
 @kernel
