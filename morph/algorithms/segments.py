@@ -302,9 +302,9 @@ def rebuild(s, g, cells, age, again):
         t.node = vector(a, b, c)
         t.twin[2] = low.base
         t.by[2] = i32(s) if low.base < 0 else FREE
-        a.at = code(t, 0)
-        b.at = code(t, 1)
-        c.at = code(t, 2)
+        a.at = code(t, 0)  # race: a corner of any triangle there will do
+        b.at = code(t, 1)  # race: likewise
+        c.at = code(t, 2)  # race: likewise
         for j in range(2):
             begin = first if j == 0 else best
             stop = best if j == 0 else high
