@@ -33,6 +33,7 @@ from morph.prelude import (
     u32,
     vector,
 )
+from morph.testing import team
 
 HERE = Path(__file__).read_text().splitlines()
 
@@ -517,8 +518,9 @@ def writes_beside(p, g):
 
 def test_claims(g):
     """What was read before the claim may be written after it; but only what was claimed."""
-    morph.foreach(g.points, takes_all, g, check=True)
-    error = found(g.points, writes_beside, g)
+    with team(2):
+        morph.foreach(g.points, takes_all, g, check=True)
+        error = found(g.points, writes_beside, g)
     assert error.problem.startswith("race: in one step points[3].a is written here by points[")
     assert error.pos.line == line_of("writes_beside")
 
