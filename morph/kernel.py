@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self, overload
 
+from morph.checking import checked, is_checked
 from morph.data.versions import Outdated
 from morph.lang.lines import keep
 from morph.timing import timing
@@ -144,7 +145,9 @@ class Program(Function):
         self.launches: dict[Any, Launch] = {}
 
     def __call__(self, *args: Any) -> Any:
-        """Run fused; on the ``python`` device, eagerly."""
+        """Run fused; on the ``python`` device, or if it is `checked`, eagerly."""
+        if is_checked():
+            return self.eager(*args)
         try:
             launch = launch_for(self, None, args, None)
             return self.eager(*args) if launch is None else launch.run(args, None)
@@ -156,6 +159,8 @@ class Program(Function):
 
         In what is computed, and on another device, as a plain call.
         """
+        if is_checked():
+            return self.eager(*args)
         try:
             launch = launch_for(self, None, args, None)
             return self.eager(*args) if launch is None else launch.run(args, None, alone=True)
@@ -253,6 +258,7 @@ def foreach(
     together: bool = False,
     balance: str = "auto",
     ahead: Any = None,
+    check: bool | None = None,
 ) -> None:
     """Run a kernel once for each row of a table or item of a collection, in parallel.
 
@@ -277,11 +283,15 @@ def foreach(
         One that the kernel adds to, with rows and columns like those of ``items``: in a program,
         what is added to it may be run at once, by whoever added it, and is then not in it.  So what
         the program computes must not depend on which items run in which step.
+    check : bool, optional
+        Check every access, see `checked`; by default as the block around it, or MORPH_CHECK.
 
     Raises
     ------
     LanguageError
         If the kernel is not in the language, or does not fit its arguments.
+    CheckError
+        If the launch is checked, and an item breaks a rule of the language.
     TypeError
         If an argument is none of the above, or lies on another device.
     ValueError
@@ -300,17 +310,20 @@ def foreach(
         raise ValueError(f"balance is one of {', '.join(map(repr, BALANCE))}, not {balance!r}")
     if ahead is not None and not any(ahead is x for x in args):
         raise ValueError(f"ahead is one of the collections that the kernel is given, not {ahead!r}")
+    checks = is_checked(check)
     try:
-        launch = launch_for(kernel, items, args, where, bool(together), balance)
+        launch = launch_for(kernel, items, args, where, bool(together), balance, checks)
         assert launch is not None
         launch.run(args, where)
     except Outdated:
-        foreach(items, kernel, *args, where=where, together=together, balance=balance)
+        options = {"together": together, "balance": balance, "check": check}
+        foreach(items, kernel, *args, where=where, **options)
 
 
 foreach.morph_foreach = True  # type: ignore[attr-defined]
 
 
 __all__ = [
-    "Function", "Kernel", "Program", "foreach", "func", "kernel", "program", "threads", "timing",
+    "Function", "Kernel", "Program", "checked", "foreach", "func", "kernel", "program", "threads",
+    "timing",
 ]  # fmt: skip
