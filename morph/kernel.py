@@ -316,7 +316,7 @@ def foreach(
         assert launch is not None
         launch.run(args, where)
     except Outdated:
-        options = {"together": together, "balance": balance, "check": check}
+        options: dict[str, Any] = {"together": together, "balance": balance, "check": check}
         foreach(items, kernel, *args, where=where, **options)
 
 
