@@ -403,16 +403,31 @@ class Launch:
         return kind.unpack_from(self.device.to_host(self.state).tobytes(), 8 * at)[0]
 
 
+MOST_THREADS = 256  # as kernels/pool.h says
 _threads = 0
 
 
 def threads() -> int:
-    """CPU threads to use: OMP_NUM_THREADS, else the cores this process may run on."""
+    """CPU threads to use at most: those set, else OMP_NUM_THREADS, else the process's cores."""
     global _threads
     if not _threads:
         given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-        _threads = int(given) if given.isdigit() and int(given) > 0 else _cores()
+        n = int(given) if given.isdigit() and int(given) > 0 else _cores()
+        _threads = min(n, MOST_THREADS)
     return _threads
+
+
+def set_threads(n: int | None) -> None:
+    """Do what `morph.set_num_threads` promises."""
+    global _threads
+    if n is None:
+        _threads = 0
+        return
+    if isinstance(n, bool) or not isinstance(n, int | np.integer):
+        raise TypeError(f"set_num_threads(n): n is a whole number or None, not {n!r:.50}")
+    if not 1 <= n <= MOST_THREADS:
+        raise ValueError(f"set_num_threads(n): n is 1 to {MOST_THREADS}, not {n}")
+    _threads = int(n)
 
 
 def _cores() -> int:
@@ -423,10 +438,9 @@ def _cores() -> int:
 
 
 def _forked() -> None:
-    """In a child process: its other threads are gone, OpenMP's among them."""
-    global _threads, _binding
+    """In a child process: its other threads are gone."""
+    global _binding
     _binding = threading.RLock()
-    _threads = 1  # g++'s OpenMP would wait for threads that only the parent has
 
 
 if hasattr(os, "register_at_fork"):
