@@ -232,7 +232,7 @@ MORPH_LOOP void each_alone(const A& shared, const R& run, const Step& step, i64 
         if (it.failed | (queue.next - i > wait)) queue.close();
         if ((i & 1023) == 0) {
             poll(a.cursor);
-            if (stopping) break;
+            if (cut) break;
         }
     }
     stocks.flush();

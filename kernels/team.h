@@ -179,30 +179,34 @@ template <class A, class R> MORPH_FN bool resizes(const A&, R& t) {
     return t.left = t.threads > 1 ? t.threads != wanted : crew > 1 && !t.replay;
 }
 
-// Chunks from a cursor, so that a thread with heavy items takes fewer.  One thread alone takes all, in chunks
-// that grow, and looks for signals in between.
+// Chunks from a cursor, so that a thread with heavy items takes fewer; large ones only while a small one is quick,
+// since signals wait for the end of a chunk.  One thread alone takes all items, in chunks that grow.
+constexpr u64 QUICK = 1 << 18;  // ticks
 struct Share {
-    i64 begin, end, first, last, chunk;
+    i64 begin, end, first, last, chunk, most;
+    u64 from = 0;  // when the chunk began, while chunks may grow
     i64* cursor;
     bool alone, polls;
     static constexpr i32 step = 1;
-    template <class A> MORPH_FN Share(const A& a, const Team& t, i64 first, i64 last, i64 most = 8192)
+    template <class A> MORPH_FN Share(const A& a, const Team& t, i64 first, i64 last, i64 limit = 8192)
         : begin(first), end(first), first(first), last(last), cursor(a.cursor), alone(t.threads == 1),
           polls(t.thread == 0) {
-        chunk = (last - first) / (8 * t.threads);
-        chunk = alone ? 128 : max_of(min_of(chunk, most), least_chunk());
+        most = alone ? 1 << 14 : max_of(min_of((last - first) / (8 * t.threads), limit), least_chunk());
+        chunk = alone ? 128 : most < 256 ? most : most / 32;
+        if (chunk < most && chunk < last - first) from = ticks();
     }
     MORPH_FN bool next() {
-        if (alone) {
-            if (begin < end) poll(cursor), chunk *= 4;
-            begin = end;
-            end = stopping || begin + chunk > last ? last : begin + chunk;
-            return begin < end && !stopping;
-        }
-        if (polls) poll(cursor);
-        begin = first + fetch(Plus(), cursor, chunk);
+        if (begin < end) grow();
+        begin = alone ? end : first + fetch(Plus(), cursor, chunk);
         end = begin + chunk > last ? last : begin + chunk;
-        return begin < end;
+        return begin < end && !(alone && cut);
+    }
+    MORPH_FN void grow() {
+        if (polls) poll(cursor);
+        if (chunk == most) return;
+        u64 now = ticks();
+        if (now - from < QUICK) chunk = alone ? min_of(4 * chunk, most) : most;
+        from = now;
     }
 };
 

@@ -74,9 +74,16 @@ def set_num_threads(n: int | None) -> None:
 
 
 class Function:
-    """A function of the language; made by `func`, called only from kernels."""
+    """A function of the language; made by `func`, called only from kernels.
+
+    Attributes
+    ----------
+    interruptible : bool
+        Whether signal handlers run while it is launched, and end the launch if they raise.
+    """
 
     kind = "func"
+    interruptible = True
 
     def __init__(self, function: Callable[..., Any], cpp: str | None = None) -> None:
         if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":

@@ -227,16 +227,23 @@ class Launch:
         numbers = compiled.numbers
         values = self._values(args, where) if numbers is None else numbers(args)
         with shared.lock:
+            if shared.running:
+                raise RuntimeError("a signal handler that interrupts a launch cannot launch another")
             if self.device.kind == "python":
                 self._note_versions()
             elif not self._current():  # or another thread has launched since
                 self._fill()
+            shared.running = True
             try:
                 if self.device.kind == "python":
                     self._interpret(values)
                 else:
                     self._launch(values, alone)
+            except BaseException:  # a signal handler's, too
+                shared.stop()
+                raise
             finally:  # items may have run even if others could not
+                shared.running = False
                 if not self.near:
                     for ref in self.touches:
                         if (store := ref()) is not None:
@@ -322,7 +329,7 @@ class Launch:
         number = s.launches
         while True:
             self.binary(self.words, self._items(), alone)
-            told = s.answer.hear(compiled.unit.fused and self.told)
+            told = s.answer.hear(compiled.unit.fused and self.told, compiled.interruptible)
             if not told[Status.FAILED]:
                 s.dirty = False
                 if told[Status.ROUND] > ROUNDS:

@@ -54,14 +54,31 @@ def emit_program(e: Emission) -> None:
         _jump(e, block, looks)
     e.put("    default:", "        return;", "    }")
     cases, e.lines = e.lines, loop
+    lap = "if ((++t.laps & 0xffff) == 0) barrier(a, t);" if waits_nowhere(e.unit) else ""
+    head = ["if (stops(t)) return;", *([lap] if lap else [])]
     if len(with_way := e.way(cases, "t")) > len(cases):
         way, *cases = with_way
-        e.put("    for (;;) {", "        if (stops(t)) return;", f"    {way}")
+        e.put("    for (;;) {", *(f"        {x}" for x in head), f"    {way}")
         e.put("        switch (t.block) {")
         e.put(*(x if x.startswith("#") else f"    {x}" for x in cases), "    }", "}")
     else:
-        e.put("    for (;;) {", "    if (stops(t)) return;", "    switch (t.block) {", *cases, "    }", "}")
+        e.put("    for (;;) {", *(f"    {x}" for x in head), "    switch (t.block) {")
+        e.put(*cases, "    }", "}")
     _settle(e)
+
+
+def waits_nowhere(unit: ir.Unit) -> bool:
+    """Whether a loop of the program has no barrier, at which it could be told to end."""
+    steps = (ir.Foreach, ir.OneThread, ir.Clear)
+    left = {
+        i: {b.goto, b.orelse if b.cond is not None else b.goto}
+        for i, b in enumerate(unit.blocks)
+        if not any(isinstance(s, steps) for s in b.steps)
+    }
+    while ends := [i for i, after in left.items() if not after & left.keys()]:
+        for i in ends:
+            del left[i]
+    return bool(left)
 
 
 def _joined(steps: Sequence[ir.Node]) -> dict[int, tuple[ir.Node, list[str]]]:
