@@ -86,11 +86,12 @@ class BoundStore:
         meta = self.meta
         if self.info.kind == "table" and self.free is not None and meta[HEAD] < meta[COMMITTED]:
             row = int(self.free[int(meta[HEAD]) & (self.free.size - 1)])
+            self.clear(row)  # first: an interrupt may come in between
             meta[HEAD] += 1
         else:
             row = int(meta[COUNT])
+            self.clear(row)
             meta[COUNT] += 1
-        self.clear(row)
         return row
 
     def next_rows(self, count: int, fill: bool = True) -> range:
@@ -118,6 +119,13 @@ class BoundStore:
             self.dead[row] = 1
             self.free[int(self.meta[TAIL]) & (self.free.size - 1)] = row
             self.meta[TAIL] += 1
+
+    def recover(self) -> None:
+        """After an interrupt: exactly the deleted rows can be used again."""
+        if self.dead is not None and self.free is not None:
+            rows = np.flatnonzero(self.dead[: int(self.meta[COUNT])])
+            self.free[: rows.size] = rows
+            self.meta[[HEAD, TAIL, COMMITTED]] = 0, rows.size, rows.size
 
     def take(self) -> int:
         """Remove the first of the entries that were there at the last barrier, or -1."""
