@@ -88,10 +88,10 @@ MORPH_FN bool leads(const Team&) { return blockIdx.x == 0; }
 MORPH_FN void gather_block() { __syncthreads(); }
 MORPH_FN bool any_of_block(bool x) { return __syncthreads_or(x); }
 template <class A> MORPH_FN void rewind(const A&) {}
-// Whether the program is to end here.
+// Whether the program is to end here: asked between blocks, whose steps are few.
 MORPH_FN bool stops(const Team& t) { return t.stop; }
-template <class A, class R> MORPH_FN bool resizes(const A&, R& t) { return t.stop; }
-template <class A, class R, class Step> MORPH_FN bool leaves(const A&, R& t, const Step&, i64, i64) { return t.stop; }
+template <class A, class R> MORPH_FN bool resizes(const A&, R&) { return false; }
+template <class A, class R, class Step> MORPH_FN bool leaves(const A&, R&, const Step&, i64, i64) { return false; }
 
 // Whether to look if the host asks for a stop.  By the first thread of block 0; whatever `looked` is at first, it
 // looks at once or some milliseconds later.
