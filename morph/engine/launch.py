@@ -154,13 +154,14 @@ class Launch:
         """Run this unit from now on."""
         self.compiled = compiled
         self.binary = compiled.binary(faults, seed)
-        self.mode = (faults, seed, threads())
+        self.mode = (faults, seed)
         self.words = np.zeros(len(compiled.fields), np.uint64)
         self.buffer = self.words.data
         self.state = self.scratch.state_for(State.VARS + len(compiled.unit.state))
         self.told = self.state.size <= STATE  # the state lies beside the status
         self.epoch = self.most = self.edges = 0
-        self.lent = -1  # `Scratch.version` when its addresses were filled in
+        self.lent = -1  # `Scratch.version` when its addresses were filled in,
+        self.threads = 0  # and how many threads might run then
         self.versions: list[int] = []
         self.kinds: list[Any] = []  # of the objects, when they were last found to fit
         self.domains = [self._ref(slot) for slot in compiled.domains]
@@ -179,7 +180,7 @@ class Launch:
 
     def fits(self) -> bool:
         """Whether the launch is still the right one for these objects."""
-        if not self.compiled.holds() or self.mode != (faults, seed, _threads):
+        if not self.compiled.holds() or self.mode != (faults, seed):
             return False
         if self._current():
             return True
@@ -228,7 +229,7 @@ class Launch:
         values = self._values(args, where) if numbers is None else numbers(args)
         with shared.lock:
             if shared.running:
-                raise RuntimeError("a signal handler that interrupts a launch cannot launch another")
+                raise RuntimeError("a signal handler that interrupts a launch cannot launch")
             if self.device.kind == "python":
                 self._note_versions()
             elif not self._current():  # or another thread has launched since
@@ -298,6 +299,7 @@ class Launch:
         """Have what launches share large enough for this one; write where it lies."""
         s, words, index = self.scratch, self.words, self.compiled.index
         s.have(self.most, self.edges if self.compiled.lists else -1, self._threads())
+        self.threads = threads()
         for kind, array in s.arrays().items():
             if kind in index:
                 words[index[kind]] = self.device.pointer(array)
@@ -306,7 +308,8 @@ class Launch:
         self.lent = s.version
 
     def _launch(self, values: Sequence[Any], alone: bool) -> None:
-        s, compiled, team = self.scratch, self.compiled, 1 if alone else threads()
+        s, compiled, most = self.scratch, self.compiled, threads()
+        team = 1 if alone else most
         if values:
             try:
                 compiled.scalars.pack_into(self.buffer, compiled.first_scalar, *values)
@@ -318,7 +321,7 @@ class Launch:
         RUN.pack_into(self.buffer, compiled.run_words, 0, s.launches, team)
         if s.dirty or compiled.can_fail:
             s.begin()
-        if self.lent != s.version:
+        if self.lent != s.version or self.threads != most:
             self._borrow()
         if not compiled.can_fail:
             self.binary(self.words, self._items())
