@@ -17,27 +17,21 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from common import table
+from inputs import load
 
 import morph
 from morph import generate
 
 Case = Callable[[], Any]
-
-
-def graph_of(edges: Any) -> morph.Graph:
-    """A graph of edges in both directions."""
-    src, dst, weight = edges.src, edges.dst, edges.weight
-    return morph.Graph.from_edges(
-        np.concatenate([src, dst]), np.concatenate([dst, src]),
-        weight=np.concatenate([weight, weight]), device="cpu",
-    )  # fmt: skip
 
 
 def following(g: morph.Graph, size: int) -> Case:
@@ -53,10 +47,9 @@ def following(g: morph.Graph, size: int) -> Case:
 
 def cases(scale: int, side: int, triangles: int, variables: int) -> Iterator[tuple[str, Case]]:
     """What is measured, by name."""
-    weights = (1, 255)
-    rmat = graph_of(generate.rmat(scale, weight=weights))
-    grid = graph_of(generate.grid(side, side, weight=weights))
-    small = graph_of(generate.grid(100, 100, weight=weights))
+    with tempfile.TemporaryDirectory() as folder:
+        names = f"rmat{scale}", f"grid{side}", "grid100"
+        rmat, grid, small = (load(name, Path(folder)).graph("cpu") for name in names)
     for name, g in ((f"rmat{scale}", rmat), (f"grid{side}", grid)):
         yield f"bfs {name}", lambda g=g: morph.bfs(g, 0)
         yield f"sssp {name}", lambda g=g: morph.sssp(g, 0)

@@ -1,9 +1,9 @@
 // CPU threads: a pool that all units of the process share, bounded spinning followed by a futex, and the limit
 // of a team's size while other processes use the cores.
 //
-// A waiting thread spins for some tens of microseconds, then sleeps: a thread that spins longer takes the core
-// from the thread it waits for.  A team is formed of the workers that answer within PATIENCE, so a worker that
-// gets no core delays nothing; its items are run by the others.
+// A waiting thread spins for a while, then sleeps: one that spins on takes the core from the thread it waits for.
+// The while is 1 ms, and 50 us where other processes have been noticed lately.  A team is formed of the workers that
+// answer within PATIENCE, so a worker that gets no core delays nothing; its items are run by the others.
 // The limit: a thread that others had to sleep for compares its processor time with the clock.  If it was ready
 // but did not run, the cores are in use by others, and teams are smaller for REST times as long as was lost.
 
@@ -90,12 +90,12 @@ MORPH_FN void pause() {
 
 constexpr i32 MOST_THREADS = 256;
 #ifdef MORPH_FAULTS  // tests: every team has all its threads, which sleep soon
-constexpr i32 SPINS = 20, IDLE_SPINS = 40;
-constexpr i64 PATIENCE = 1ll << 40, LATE = 1ll << 40;
+constexpr i32 SPINS = 20, SHORT_SPINS = 20;
+constexpr i64 PATIENCE = 1ll << 40, MORE = 0, LATE = 1ll << 40;
 #else
-constexpr i32 SPINS = 2000, IDLE_SPINS = 4000;  // about 50 and 100 microseconds
-constexpr i64 PATIENCE = 100000;                // nanoseconds, and as many for each new thread
-constexpr i64 LATE = 200000;                    // a thread that did not run for so long had lost its core
+constexpr i32 SPINS = 40000, SHORT_SPINS = 2000;  // of some 25 ns
+constexpr i64 PATIENCE = 100000, MORE = 10000;    // nanoseconds, for all; for each thread
+constexpr i64 LATE = 200000;  // a thread that did not run for so long had lost its core
 #endif
 constexpr i32 POOL_WORD = 16;  // of `barrier`: the pool's address
 constexpr i64 REST = 30, LONGEST_REST = 1000000000;
@@ -127,12 +127,17 @@ MORPH_FN i32 take_seat(Pool* p, u32 call) {
     }
     return 0;
 }
+// How long to spin: other processes may need the core.
+MORPH_FN i32 spins_now(const Pool* p) {
+    return wall_time() - load(&p->rested) < 1000000000 ? SHORT_SPINS : SPINS;
+}
 static void* work_forever(void* given) {
     Pool* p = (Pool*)given;
     for (u32 seen = 0;;) {
         u32 call = __atomic_load_n(&p->bell, __ATOMIC_ACQUIRE);
+        i32 most = spins_now(p);
         for (i32 spins = 0; call == seen; call = __atomic_load_n(&p->bell, __ATOMIC_ACQUIRE)) {
-            if (spins++ < IDLE_SPINS) {
+            if (spins++ < most) {
                 pause();
                 continue;
             }
@@ -144,7 +149,7 @@ static void* work_forever(void* given) {
         i32 seat = take_seat(p, call);
         if (!seat) continue;
         for (i32 spins = 0; __atomic_load_n(&p->start, __ATOMIC_ACQUIRE) != call; spins++) {
-            if (spins < SPINS) {
+            if (spins < SHORT_SPINS) {
                 pause();
                 continue;
             }
@@ -172,17 +177,17 @@ MORPH_FN i32 allowed(i32 most) {
     store(&pool->limit, 0);
     return most;
 }
-// A team of n threads lost so much time because a thread of it was ready and did not run.
-MORPH_FN void lose(i32 n, i64 time) {
-    if (time <= LATE) return;
+// Teams are of `limit` threads for a while, as long as time was lost because a thread was ready and did not run.
+MORPH_FN void lose(i32 limit, i64 time) {
+    if (time < LATE) return;
     store(&pool->rested, wall_time() + min_of(REST * time, LONGEST_REST));
-    store(&pool->limit, max_of(n * 3 / 4, 1));
+    store(&pool->limit, max_of(limit, 1));
 }
 
 // Runs `run(args, i, n)` on n threads, this one among them, or on fewer: as many as answer.  A thread alone
 // is left to the caller: then it gives false.
 static bool run_team(void (*run)(const void*, i32, i32), const void* args, i32 n) {
-    i64 patience = PATIENCE;
+    i64 patience = PATIENCE + MORE * n;
     u32 call = pool->bell + 1;
     if (!call) call = 1;
     pool->run = run, pool->args = args;
@@ -203,7 +208,8 @@ static bool run_team(void (*run)(const void*, i32, i32), const void* args, i32 n
     while (!__atomic_compare_exchange_n(&pool->seats, &c, (c & ~u64(0xffff0000)) | (c & 0xffff) << 16, false,
                                         __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {}
     pool->team = wanted = i32(c & 0xffff) + 1;
-    lose(n, pool->team < n ? max_of(now - from, LATE + 1) : now - from);
+    if (pool->team < n) lose(pool->team, LATE);
+    else lose(n * 3 / 4, now - from);
     __atomic_exchange_n(&pool->start, call, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&pool->seated, __ATOMIC_SEQ_CST)) wake(&pool->start, n);
     if (pool->team == 1) return false;

@@ -35,6 +35,7 @@ struct Team {
     bool stop;    // the host has asked for a stop, and all blocks know
 #else
     i64 wall = 0, processor = 0, slept = 0;  // when it was last asked how long this thread ran
+    i32 spins = 0;                           // how long it does at a barrier
 #endif
 
     template <class A> MORPH_FN Team(const A& a, i32 thread, i32 threads)
@@ -43,7 +44,7 @@ struct Team {
 #ifdef __CUDACC__
         stop = false;
 #else
-        if (threads > 1) wall = wall_time(), processor = processor_time();
+        if (threads > 1) wall = wall_time(), processor = processor_time(), spins = spins_now(pool);
 #endif
     }
 };
@@ -226,7 +227,7 @@ MORPH_COLD void account(Team& t) {
     i64 wall = wall_time(), processor = processor_time();
     i64 lost = wall - t.wall - (processor - t.processor) - t.slept;
     t.wall = wall, t.processor = processor, t.slept = 0;
-    lose(t.threads, lost);
+    lose(t.threads * 3 / 4, lost);
 }
 // By the master of a team's barrier.
 MORPH_FN void direct(Team& t) {
@@ -242,7 +243,7 @@ template <class A> MORPH_COLD void sleep_at_barrier(const A& a, Team& t, u32 now
     sleep_while(a.barrier, now | SLEEPS);
     i64 until = wall_time(), woken = (load(a.barrier) ^ t.sense) & RELEASED ? load(&released_at) : until;
     t.slept += max_of(woken - from, i64(0));
-    if (woken > from) lose(t.threads, until - woken);
+    if (woken > from) lose(t.threads * 3 / 4, until - woken);
     if (t.thread == 0) poll(a.cursor);
 }
 
@@ -316,7 +317,7 @@ template <class A> MORPH_FN void depart(const A& a, Team& t) {
     } else {
         u32 now;
         for (i32 spins = 0; !(((now = load(a.barrier)) ^ t.sense) & RELEASED); spins++) {
-            if (spins < SPINS) pause();
+            if (spins < t.spins) pause();
             else sleep_at_barrier(a, t, now);
         }
         acquire();

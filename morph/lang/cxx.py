@@ -37,7 +37,7 @@ KEYWORDS = frozenset(
 )
 MEMBERS = frozenset(  # of what items and threads carry
     """position row failed reserved key priority launch block step thread threads replay master
-    sense round looked took told left way ahead stop wall processor slept laps""".split()
+    sense round looked took told left way ahead stop wall processor slept spins laps""".split()
 )
 CALL = re.compile(r"\b([A-Za-z_]\w*)[(<]|\b(?:struct|define) (\w+)|\b([A-Z_]+) =")
 
