@@ -222,19 +222,16 @@ MORPH_LOOP void each_alone(const A& shared, const R& run, const Step& step, i64 
     Queue queue{last, t.replay ? 0 : min_of(end, last + most)};
     typename Step::I::Stocks stocks;
     s.take_all(a, t, stocks);
-    for (i64 i = first; i < queue.next; i++) {
-        typename Step::I it(a, t, i);
-        it.ahead.queue = &queue;
-        stocks.serve(it);
-        if (!open(a, t, s, it)) continue;
-        s.run(a, it);
-        end_item(a, it);
-        if (it.failed | (queue.next - i > wait)) queue.close();
-        if ((i & 1023) == 0) {
-            poll(a.cursor);
-            if (cut) break;
+    for (i64 i = first; i < queue.next && !cut; poll(a.cursor))
+        for (i64 upto = i + 4096; i < queue.next && i < upto; i++) {
+            typename Step::I it(a, t, i);
+            it.ahead.queue = &queue;
+            stocks.serve(it);
+            if (!open(a, t, s, it)) continue;
+            s.run(a, it);
+            end_item(a, it);
+            if (it.failed | (queue.next - i > wait)) queue.close();
         }
-    }
     stocks.flush();
 }
 

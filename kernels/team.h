@@ -196,13 +196,13 @@ struct Share {
         chunk = alone ? 128 : most < 256 ? most : most / 32;
         if (chunk < most && chunk < last - first) from = ticks();
     }
-    MORPH_FN bool next() {
+    MORPH_HOT bool next() {
         if (begin < end) grow();
         begin = alone ? end : first + fetch(Plus(), cursor, chunk);
         end = begin + chunk > last ? last : begin + chunk;
         return begin < end && !(alone && cut);
     }
-    MORPH_FN void grow() {
+    MORPH_HOT void grow() {
         if (polls) poll(cursor);
         if (chunk == most) return;
         u64 now = ticks();
