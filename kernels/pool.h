@@ -98,7 +98,7 @@ constexpr i64 PATIENCE = 100000, MORE = 10000;    // nanoseconds, for all; for e
 constexpr i64 LATE = 200000;  // a thread that did not run for so long had lost its core
 #endif
 constexpr i32 POOL_WORD = 16;  // of `barrier`: the pool's address
-constexpr i64 REST = 30, LONGEST_REST = 1000000000;
+constexpr i64 REST = 30, LONGEST_REST = 2000000000;
 
 struct Pool {
     u32 bell;        // futex: the number of the latest call for a team
@@ -112,6 +112,7 @@ struct Pool {
     alignas(64) i32 workers;  // that exist
     i32 limit;                // of a team's size until `rested`
     i64 rested;
+    i64 next;  // how long the limit holds at least; twice as long each time in a row
 };
 static Pool* pool = nullptr;
 static i32 full = 1;    // how many threads the launch may have,
@@ -165,8 +166,10 @@ static void* work_forever(void* given) {
 // The pool of the process; its address stands in memory that units share.
 MORPH_COLD void find_pool(u32* shared) {
     Pool** at = (Pool**)shared;
-    if (!*at) *at = (Pool*)calloc(2, sizeof(Pool));
+    bool fresh = !*at;
+    if (fresh) *at = (Pool*)calloc(2, sizeof(Pool));
     pool = (Pool*)(((u64)*at + 63) & ~u64(63));
+    if (fresh) pool->next = REST * LATE;
 }
 
 // How many threads a team may have now.
@@ -180,7 +183,9 @@ MORPH_FN i32 allowed(i32 most) {
 // Teams are of `limit` threads for a while, as long as time was lost because a thread was ready and did not run.
 MORPH_FN void lose(i32 limit, i64 time) {
     if (time < LATE) return;
-    store(&pool->rested, wall_time() + min_of(REST * time, LONGEST_REST));
+    i64 now = wall_time(), next = load(&pool->next);
+    if (now > load(&pool->rested)) store(&pool->next, min_of(2 * next, LONGEST_REST));
+    store(&pool->rested, now + min_of(max_of(REST * time, next), LONGEST_REST));
     store(&pool->limit, max_of(limit, 1));
 }
 
@@ -208,12 +213,13 @@ static bool run_team(void (*run)(const void*, i32, i32), const void* args, i32 n
     while (!__atomic_compare_exchange_n(&pool->seats, &c, (c & ~u64(0xffff0000)) | (c & 0xffff) << 16, false,
                                         __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {}
     pool->team = wanted = i32(c & 0xffff) + 1;
-    if (pool->team < n) lose(pool->team, LATE);
+    if (pool->team < n) lose(pool->team, max_of(now - from, LATE));
     else lose(n * 3 / 4, now - from);
     __atomic_exchange_n(&pool->start, call, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&pool->seated, __ATOMIC_SEQ_CST)) wake(&pool->start, n);
     if (pool->team == 1) return false;
     run(args, 0, pool->team);
+    if (!load(&pool->limit)) pool->next = REST * LATE;
     return true;
 }
 

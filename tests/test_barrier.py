@@ -1,4 +1,4 @@
-"""The GPU's barrier of kernels/team.h, emulated: its text, with a host's thread for each of a GPU's.
+"""The GPU's barrier of kernels/team.h, emulated: a thread of the host for each of a GPU's.
 
 Blocks are groups of threads that meet at `__syncthreads`.  Every thread must learn at every barrier
 what the master told there, and all must learn at one barrier that the host has asked for a stop.
@@ -97,7 +97,8 @@ int main(int, char** given) {
         left_at = -1;
         std::vector<std::thread> threads;
         for (i32 b = 0; b < gridDim.x; b++)
-            for (i32 i = 0; i < blockDim.x; i++) threads.emplace_back(member, std::ref(a), b, i, seed);
+            for (i32 i = 0; i < blockDim.x; i++)
+                threads.emplace_back(member, std::ref(a), b, i, seed);
         for (u32 i = 0; i < seed % 7 * 50; i++) std::this_thread::yield();
         __atomic_store_n(word + STOP_WORD, 1u, __ATOMIC_RELAXED);
         for (auto& x : threads) x.join();
@@ -112,14 +113,13 @@ def emulation(change=lambda text: text) -> str:
     """One text of the GPU's half of the team, with stubs for what CUDA has."""
     text = (KERNELS / "stop.h").read_text() + (KERNELS / "team.h").read_text()
     text = re.sub(r"MORPH_FN void acquire\(\) \{ asm.*", "MORPH_FN void acquire() {}", text)
-    text, n = re.subn(
-        r"MORPH_FN u32 add_release\(u32\* p, u32 x\) \{\n.*?\n\}",
-        "MORPH_FN u32 add_release(u32* p, u32 x) { return __atomic_fetch_add(p, x, __ATOMIC_SEQ_CST); }",
-        text, count=1, flags=re.S,
-    )  # fmt: skip
+    added = "{ return __atomic_fetch_add(p, x, __ATOMIC_SEQ_CST); }"
+    head = "MORPH_FN u32 add_release(u32* p, u32 x) "
+    text, n = re.subn(re.escape(head) + r"\{\n.*?\n\}", head + added, text, count=1, flags=re.S)
     assert n == 1 and "asm" not in text.partition("#else")[0]
     text = re.sub(r"template <class T> MORPH_FN .*?\bstore\(.*", "", text)
-    stores = "template <class T, class X> void store(T* p, X x) { __atomic_store_n(p, T(x), __ATOMIC_RELAXED); }"
+    stored = "__atomic_store_n(p, T(x), __ATOMIC_RELAXED);"
+    stores = f"template <class T, class X> void store(T* p, X x) {{ {stored} }}\n"
     return STUBS + stores + change(text) + MAIN
 
 

@@ -213,7 +213,6 @@ class Words:
             self.copy(to, at, size, TO_HOST, stream)
         self.wait(stream)
 
-
     def wait_in_turns(self) -> None:
         """Wait for the stream, and let signal handlers run meanwhile."""
         stream, begin = self.stream().ptr, perf_counter()
