@@ -238,12 +238,14 @@ MORPH_LOOP void each_alone(const A& shared, const R& run, const Step& step, i64 
 template <class A, class R, class Step>
 MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (t.replay) first = 0;
+    auto in_turn = [&](i64 from, i64 upto) { each_in_turn(a, t, s, from, upto); };
     if constexpr (Step::SPREADS) {
         if constexpr (Step::AHEAD) alone(t) ? each_alone(a, t, s, first, last) : each_ahead(a, t, s, first, last);
-        else if (alone(t)) each_in_turn(a, t, s, first, last);
+        else if (alone(t)) in_pieces(a, first, last, in_turn);
         else each_spread(a, t, s, first, last);
     } else {
-        each_in_turn(a, t, s, first, last);
+        if (alone(t)) in_pieces(a, first, last, in_turn);
+        else in_turn(first, last);
     }
 }
 
@@ -272,14 +274,15 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     constexpr i32 CHUNK = 32, APART = 16;
     if (t.replay) first = 0;
     if (t.threads == 1) {
-        for (Share share(a, t, first, last); share.next();)
-            for (i64 i = share.begin; i < share.end; i++) {
+        in_pieces(a, first, last, [&](i64 from, i64 upto) {
+            for (i64 i = from; i < upto; i++) {
                 typename I::Rooms rooms;
                 I it(a, t, i, rooms);
                 if (!open(a, t, s, it)) continue;
                 if (s.run(a, it) && !it.failed) finish(a, s, it, true);
                 else end_item(a, it);
             }
+        });
         return;
     }
     i64 quarter = (last - first) / (4 * t.threads);

@@ -20,6 +20,13 @@ enum : u32 { TOLD = 1u };               // what the master told; below the count
 enum : u32 { SLEEPS = 2u, STOP = 2u };  // on a CPU; on a GPU
 enum : u32 { ARRIVAL = 4u };
 
+#ifndef __CUDACC__
+struct Clocks {  // of a team's thread: when it was last asked how long it ran; how long it spins
+    i64 wall, processor, slept;
+    i32 spins;
+};
+static __thread Clocks clocks;
+#endif
 struct Team {
     i32 thread, threads;
     bool replay;  // run only the pending items
@@ -33,9 +40,6 @@ struct Team {
     bool left;    // a program stands before a step that a team of another size is to run
 #ifdef __CUDACC__
     bool stop;    // the host has asked for a stop, and all blocks know
-#else
-    i64 wall = 0, processor = 0, slept = 0;  // when it was last asked how long this thread ran
-    i32 spins = 0;                           // how long it does at a barrier
 #endif
 
     template <class A> MORPH_FN Team(const A& a, i32 thread, i32 threads)
@@ -44,7 +48,7 @@ struct Team {
 #ifdef __CUDACC__
         stop = false;
 #else
-        if (threads > 1) wall = wall_time(), processor = processor_time(), spins = spins_now(pool);
+        if (threads > 1) clocks = {wall_time(), processor_time(), 0, spins_now(pool)};
 #endif
     }
 };
@@ -180,36 +184,50 @@ template <class A, class R> MORPH_FN bool resizes(const A&, R& t) {
     return t.left = t.threads > 1 ? t.threads != wanted : crew > 1 && !t.replay;
 }
 
-// Chunks from a cursor, so that a thread with heavy items takes fewer; large ones only while a small one is quick,
-// since signals wait for the end of a chunk.  One thread alone takes all items, in chunks that grow.
+// How many items a thread takes at once: many only if few were quick, since signals wait for it.
 constexpr u64 QUICK = 1 << 18;  // ticks
+struct Pace {
+    i64 chunk;
+    u64 from;  // when the chunk began
+};
+MORPH_COLD Pace next_pace(Pace pace, i64 faster, i64* polled) {
+    if (polled) poll(polled);
+    if (pace.chunk >= faster) return pace;
+    u64 now = ticks();
+    return {now - pace.from < QUICK ? faster : pace.chunk, now};
+}
+
+// Chunks from a cursor, so that a thread with heavy items takes fewer.
 struct Share {
-    i64 begin, end, first, last, chunk, most;
-    u64 from = 0;  // when the chunk began, while chunks may grow
+    i64 begin, end, first, last, most;
+    Pace pace;
     i64* cursor;
     bool alone, polls;
     static constexpr i32 step = 1;
     template <class A> MORPH_FN Share(const A& a, const Team& t, i64 first, i64 last, i64 limit = 8192)
         : begin(first), end(first), first(first), last(last), cursor(a.cursor), alone(t.threads == 1),
           polls(t.thread == 0) {
-        most = alone ? 1 << 14 : max_of(min_of((last - first) / (8 * t.threads), limit), least_chunk());
-        chunk = alone ? 128 : most < 256 ? most : most / 32;
-        if (chunk < most && chunk < last - first) from = ticks();
+        most = max_of(min_of((last - first) / (8 * t.threads), limit), least_chunk());
+        pace = {most < 256 ? most : most / 32, 0};
+        if (most >= 256 && !alone) pace.from = ticks();
     }
-    MORPH_HOT bool next() {
-        if (begin < end) grow();
-        begin = alone ? end : first + fetch(Plus(), cursor, chunk);
-        end = begin + chunk > last ? last : begin + chunk;
-        return begin < end && !(alone && cut);
-    }
-    MORPH_HOT void grow() {
-        if (polls) poll(cursor);
-        if (chunk == most) return;
-        u64 now = ticks();
-        if (now - from < QUICK) chunk = alone ? min_of(4 * chunk, most) : most;
-        from = now;
+    MORPH_FN bool next() {
+        if (!alone && begin < end) pace = next_pace(pace, most, polls ? cursor : nullptr);
+        begin = alone ? end : first + fetch(Plus(), cursor, pace.chunk);
+        end = alone || begin + pace.chunk > last ? last : begin + pace.chunk;
+        return begin < end;
     }
 };
+// The same for one thread alone: runs all items in pieces.
+template <class A, class F> MORPH_FN void in_pieces(const A& a, i64 first, i64 last, const F& run) {
+    Pace pace = {1024, last - first > 1024 ? ticks() : 0};
+    for (i64 i = first; i < last && !cut;) {
+        i64 upto = i + pace.chunk < last ? i + pace.chunk : last;
+        run(i, upto);
+        if (upto < last) pace = next_pace(pace, min_of(16 * pace.chunk, i64(1 << 18)), a.cursor);
+        i = upto;
+    }
+}
 
 static u32 beats = 0;        // barriers that a thread alone has come to
 static i64 released_at = 0;  // when those that slept at the barrier were last woken
@@ -225,8 +243,8 @@ template <class A> MORPH_FN void beat(const A& a) {
 // Others have slept while they waited for this thread: whether it had a core.
 MORPH_COLD void account(Team& t) {
     i64 wall = wall_time(), processor = processor_time();
-    i64 lost = wall - t.wall - (processor - t.processor) - t.slept;
-    t.wall = wall, t.processor = processor, t.slept = 0;
+    i64 lost = wall - clocks.wall - (processor - clocks.processor) - clocks.slept;
+    clocks.wall = wall, clocks.processor = processor, clocks.slept = 0;
     lose(t.threads * 3 / 4, lost);
 }
 // By the master of a team's barrier.
@@ -242,7 +260,7 @@ template <class A> MORPH_COLD void sleep_at_barrier(const A& a, Team& t, u32 now
     i64 from = wall_time();
     sleep_while(a.barrier, now | SLEEPS);
     i64 until = wall_time(), woken = (load(a.barrier) ^ t.sense) & RELEASED ? load(&released_at) : until;
-    t.slept += max_of(woken - from, i64(0));
+    clocks.slept += max_of(woken - from, i64(0));
     if (woken > from) lose(t.threads * 3 / 4, until - woken);
     if (t.thread == 0) poll(a.cursor);
 }
@@ -317,7 +335,7 @@ template <class A> MORPH_FN void depart(const A& a, Team& t) {
     } else {
         u32 now;
         for (i32 spins = 0; !(((now = load(a.barrier)) ^ t.sense) & RELEASED); spins++) {
-            if (spins < t.spins) pause();
+            if (spins < clocks.spins) pause();
             else sleep_at_barrier(a, t, now);
         }
         acquire();

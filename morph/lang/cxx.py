@@ -25,7 +25,7 @@ from morph.lang.types import (
 
 KEYWORDS = frozenset(
     """Args BLOCKS PHASES PREPARES Item Run SETTLES Way a again alignas alignof and and_eq asm auto
-    beats bitand bitor blockDim blockIdx bool break case catch char char16_t char32_t class compl
+    beats bitand bitor blockDim blockIdx bool break case catch char char16_t char32_t class clocks compl
     const const_cast constexpr continue crew crowd cut decltype default delete do double
     dynamic_cast else end_item enum explicit export extern false float for friend full gap_count
     gaps goto gridDim handled if inline int it long morph_interpreter mutable namespace new noexcept
@@ -37,7 +37,7 @@ KEYWORDS = frozenset(
 )
 MEMBERS = frozenset(  # of what items and threads carry
     """position row failed reserved key priority launch block step thread threads replay master
-    sense round looked took told left way ahead stop wall processor slept spins laps""".split()
+    sense round looked took told left way ahead stop laps""".split()
 )
 CALL = re.compile(r"\b([A-Za-z_]\w*)[(<]|\b(?:struct|define) (\w+)|\b([A-Z_]+) =")
 
