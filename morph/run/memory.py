@@ -113,7 +113,7 @@ class BoundStore:
             self.dead[row] = 0
 
     def delete(self, row: int) -> None:
-        """Mark a row dead; the next launch may use it again."""
+        """Mark a row dead; the host decides when it may be reused."""
         assert self.dead is not None and self.free is not None, f"{self.slot} has no deletes"
         if not self.dead[row]:
             self.dead[row] = 1
@@ -121,11 +121,16 @@ class BoundStore:
             self.meta[TAIL] += 1
 
     def recover(self) -> None:
-        """After an interrupt: exactly the deleted rows can be used again."""
-        if self.dead is not None and self.free is not None:
-            rows = np.flatnonzero(self.dead[: int(self.meta[COUNT])])
-            self.free[: rows.size] = rows
-            self.meta[[HEAD, TAIL, COMMITTED]] = 0, rows.size, rows.size
+        """After an interrupt: the ring holds the deleted rows, those released for reuse first."""
+        if self.dead is None or self.free is None:
+            return
+        meta, ring, dead = self.meta, self.free, self.dead
+        released = ring[np.arange(meta[HEAD], meta[COMMITTED]) & (ring.size - 1)]
+        released = released[dead[released] != 0]
+        others = np.setdiff1d(np.flatnonzero(dead[: int(meta[COUNT])]), released)
+        rows = np.concatenate([released, others])
+        ring[: rows.size] = rows
+        meta[[HEAD, COMMITTED, TAIL]] = 0, released.size, rows.size
 
     def take(self) -> int:
         """Remove the first of the entries that were there at the last barrier, or -1."""
@@ -136,10 +141,9 @@ class BoundStore:
         return self.item_value(position)
 
     def settle(self) -> None:
-        """The end of a step: what it deleted may be used again."""
+        """Bring the budget in order at the end of a step."""
         meta = self.meta
         if self.info.kind == "table":
-            meta[COMMITTED] = meta[TAIL]
             meta[BUDGET] = meta[COMMITTED] - meta[HEAD] + meta[CAPACITY] - meta[COUNT]
         else:
             meta[BUDGET] = meta[CAPACITY] - meta[COUNT]
