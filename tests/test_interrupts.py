@@ -118,7 +118,7 @@ for k in range(3):
     x = values(t.x)
     if device != "python":  # which stops between two items
         assert (x == x[0]).all() and x[0] > 3
-        assert sorted(made.items.tolist()) == sevenths(x)
+        assert sorted(made.items.tolist()) in (sevenths(x), [])  # it may have been cleared
     assert x.max() - x.min() <= k + 1 and x.min() > 3
     assert count(t, made, 2) == 2
     assert (values(t.x) == x + 2).all()
@@ -135,9 +135,9 @@ def test_an_endless_program(way):
 @pytest.mark.parametrize("way", WAYS)
 def test_an_endless_program_run_eagerly(way):
     eager = ENDLESS.replace("interrupted(count,", "interrupted(count.eager,")
-    among = "        assert sorted(made.items.tolist()) == sevenths(x)\n"  # it may be cleared
-    assert among in eager
-    eager = eager.replace(among, "")
+    among = "assert sorted(made.items.tolist()) in (sevenths(x), [])"
+    assert among in eager  # on the python device x may change within a step
+    eager = eager.replace(among, "pass")
     judge(eager.replace("(x == x[0]).all() and x[0] > 3", "(x == x[0]).all()"), way)
 
 

@@ -163,7 +163,8 @@ import morph
 side = 200
 i = np.arange(side * side).reshape(side, side)
 src, dst = np.r_[i[:, :-1].ravel(), i[:-1].ravel()], np.r_[i[:, 1:].ravel(), i[1:].ravel()]
-g = morph.Graph.from_edges(np.r_[src, dst], np.r_[dst, src], weight=np.ones(2 * src.size), device="cpu")
+ends = np.r_[src, dst], np.r_[dst, src]
+g = morph.Graph.from_edges(*ends, weight=np.ones(2 * src.size), device="cpu")
 mesh = morph.triangulate(np.random.default_rng(0).random((10_000, 2)), device="cpu")
 runs = {
     "pagerank": lambda: morph.pagerank(g, tolerance=0.0, iterations=30),

@@ -25,8 +25,8 @@ from morph.lang.types import (
 
 KEYWORDS = frozenset(
     """Args BLOCKS PHASES PREPARES Item Run SETTLES Way a again alignas alignof and and_eq asm auto
-    beats bitand bitor blockDim blockIdx bool break case catch char char16_t char32_t class clocks compl
-    const const_cast constexpr continue crew crowd cut decltype default delete do double
+    beats bitand bitor blockDim blockIdx bool break case catch char char16_t char32_t class clocks
+    compl const const_cast constexpr continue crew crowd cut decltype default delete do double
     dynamic_cast else end_item enum explicit export extern false float for friend full gap_count
     gaps goto gridDim handled if inline int it long morph_interpreter mutable namespace new noexcept
     not not_eq nullptr operator or or_eq pool prepare private protected public register

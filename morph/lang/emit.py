@@ -25,8 +25,8 @@ from morph.lang.fused import emit_program, waits_nowhere
 from morph.lang.spread import lists, runs_ahead, spreads
 from morph.lang.types import Local, Object, Scalar, Type
 
-HEADERS = """types words half math atomics column pool stop team stock store collection single set graph
-             predicates stage hubs room balance ahead sweep launch together""".split()
+HEADERS = """types words half math atomics column pool stop team stock store collection single set
+             graph predicates stage hubs room balance ahead sweep launch together""".split()
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
 USES_ITEM = re.compile(r"\bit\b").search
 USES_WAY = re.compile(r"\bway\.").search

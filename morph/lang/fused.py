@@ -37,8 +37,8 @@ def emit_program(e: Emission) -> None:
     loop, e.lines = e.lines, []
     for number, block in enumerate(e.unit.blocks):
         e.put(f"    case {number}:")
-        steps = blocks[number].items()
-        resumes = [k for k, (s, _) in steps if _can_fail(e, s) or isinstance(s, ir.Foreach)]
+        known = blocks[number].items()
+        resumes = [k for k, (s, _) in known if _can_fail(e, s) or isinstance(s, ir.Foreach)]
         for k, (step, _) in blocks[number].items():
             text = e.uniform()
             text.depth = 2
