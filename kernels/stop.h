@@ -23,7 +23,11 @@ struct Interpreter {
 MORPH_EXPORT Interpreter morph_interpreter;
 Interpreter morph_interpreter;
 
-constexpr u64 BETWEEN = 1 << 27;    // ticks
+#if defined(__x86_64__)
+constexpr u64 BETWEEN = 1 << 27;  // ticks: 30 to 130 ms
+#else
+constexpr u64 BETWEEN = 1 << 25;  // nanoseconds
+#endif
 constexpr i64 BEHIND_ALL = 1ll << 40;
 static void* released = nullptr;
 static u64 handled = 0;       // when handlers last ran
