@@ -1,209 +1,286 @@
-"""CPU threads: how many a launch uses, and what it costs while other processes use the cores."""
+"""Several threads on one graph: batches, algorithms, rows, launches; none loses another's work."""
 
-from __future__ import annotations
-
-import multiprocessing
-import os
-import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
 
 import morph
-from morph.data.device import device
-from morph.engine import launch
-from morph.engine.scratch import scratch
-from morph.prelude import i64
-from morph.testing import team
+from morph import validate
+from morph.prelude import atomic_add
 
-
-@morph.kernel
-def step(r):
-    r.x += 1
-
-
-@morph.program
-def count(t, most):
-    n = 0
-    while n < most:
-        morph.foreach(t, step)
-        n += 1
-    return n
+WORKERS = 4
 
 
 @pytest.fixture(autouse=True)
-def default_threads():
+def switching():
+    """Let threads take turns as often as Python can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
     yield
-    morph.set_num_threads(None)
+    sys.setswitchinterval(before)
 
 
-def made(n: int) -> morph.Table:
-    t = morph.Table("t", "cpu", x=i64)
-    t.extend(n)
-    return t
+def together(*works):
+    """Run functions in a thread each, begun at once; raise what one of them raises."""
+    ready, problems = threading.Barrier(len(works)), []
+
+    def run(work):
+        try:
+            ready.wait(60)
+            work()
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=run, args=(w,)) for w in works]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(300)
+    assert not any(t.is_alive() for t in threads)
+    if problems:
+        raise problems[0]
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 256, np.int32(2)])
-def test_threads_are_set(n):
-    morph.set_num_threads(n)
-    assert morph.get_num_threads() == n
-    t = made(100_000)
-    count(t, 20)
-    morph.foreach(t, step)
-    assert (t.x[:] == 21).all()
+def each(work):
+    """The same work for each of the workers, who know their number."""
+    return [lambda k=k: work(k) for k in range(WORKERS)]
 
 
-@pytest.mark.parametrize("n", [0, -1, 257, 10**30])
-def test_a_number_out_of_range_is_refused(n):
-    before = morph.get_num_threads()
-    with pytest.raises(ValueError, match=r"set_num_threads\(n\): n is 1 to 256, not "):
-        morph.set_num_threads(n)
-    assert morph.get_num_threads() == before
+def base(target, directed=True):
+    rng = np.random.default_rng(1)
+    ends = rng.integers(0, 50, (2, 200))
+    return morph.Graph.from_edges(
+        *ends, weight=np.zeros(200, np.int32), n=50, directed=directed, device=target
+    )
 
 
-@pytest.mark.parametrize("n", [1.0, "2", True, [1]])
-def test_what_is_no_number_is_refused(n):
-    with pytest.raises(TypeError, match="n is a whole number or None, not "):
-        morph.set_num_threads(n)
+def host(g, a):
+    return np.asarray(g.device.to_host(a))
 
 
-def test_the_default_is_the_environments_then_the_cores(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "3,2")
-    morph.set_num_threads(None)
-    assert morph.get_num_threads() == 3
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    morph.set_num_threads(None)
-    assert morph.get_num_threads() == launch._cores()
-    monkeypatch.setenv("OMP_NUM_THREADS", "100000")
-    morph.set_num_threads(None)
-    assert morph.get_num_threads() == 256
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("indexed", [True, False])
+def test_no_batch_is_lost(target, directed, indexed):
+    g, rounds = base(target, directed), 40 if target != "python" else 10
+    if indexed:
+        g.adjacency()
+    before = g.edges.live
+
+    def work(k):
+        rng = np.random.default_rng(k)
+        for i in range(rounds):
+            ends = rng.integers(0, 50, (2, 3))
+            ends[1][ends[0] == ends[1]] += 1
+            number = 1 + 3 * (k * rounds + i)
+            done = g.apply((ends[0] % 50, ends[1] % 50, np.arange(number, number + 3)))
+            if i % 3 == 2:  # and its own go again
+                g.apply(deletes=done.inserted[:1])
+
+    together(*each(work))
+    made = WORKERS * rounds
+    weight = np.sort(host(g, g.edge_list()[2]))
+    want = [w + 1 for w in range(3 * made) if not (w % 3 == 0 and (w // 3) % rounds % 3 == 2)]
+    want = np.sort(np.repeat(want, 1 if directed else 2))
+    assert weight[before:].tolist() == want.tolist() and not weight[:before].any()
+    validate.index(g)
 
 
-def test_a_known_launch_follows_the_number_of_threads():
-    t = made(100_000)
-    for n in (1, 4, 2, 1, 3):
-        morph.set_num_threads(n)
-        count(t, 10)
-    assert (t.x[:] == 50).all()
+def test_algorithms_and_batches_take_turns(target):
+    g = base(target, directed=False)
+    g.edges.weight[:] = 5
+    before, rounds = g.edges.live, 6 if target != "python" else 3
+
+    def change(k):
+        for i in range(rounds):
+            ids = host(g, g.apply(([k], [10 + i], [5])).inserted)
+            g.apply(updates=(ids[:1], [3 + k]))
+
+    def ask(k):
+        for _ in range(rounds):
+            found = (morph.sssp, morph.bfs, morph.connected_components, morph.core_number)[k](g)
+            assert host(g, found[0]).shape == (50,)
+        morph.mst(g)
+        morph.pagerank(g, weighted=True)
+        morph.betweenness(g, [1, 2])
+        morph.triangle_count(g)
+
+    together(*each(change), *each(ask))
+    validate.index(g)
+    validate.sssp(g, morph.sssp(g).distance)
+    loops = sum(k == 10 + i for k in range(WORKERS) for i in range(rounds))
+    assert g.edges.live == before + 2 * WORKERS * rounds - loops
+    assert list(g.points.columns) == [] and list(g.edges.columns) == ["src", "dst", "weight"]
 
 
-def workers() -> int:
-    """How many threads this process has."""
-    return len(os.listdir("/proc/self/task"))
+def test_the_first_index_is_built_by_several(target):
+    for _ in range(5):
+        g = base(target)
+        found = [None] * WORKERS
+
+        def work(k, g=g, found=found):
+            if k % 2:
+                found[k] = host(g, g.adjacency("in")[0])
+            else:
+                found[k] = host(g, morph.bfs(g).distance)
+
+        together(*each(work))
+        validate.index(g)
+        assert (found[1] == found[3]).all() and (found[0] == found[2]).all()
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="Linux counts threads there")
-def test_one_pool_serves_all_units_and_sleeps():
-    """Threads are made once for all kernels; idle, they take no time."""
-    morph.set_num_threads(4)
+def test_rows_of_several_threads(target):
+    g = base(target)
+    g.points.add("who", np.int32, fill=-1)
+    g.edges.add("who", np.int32, fill=-1)
+    rows = {"points": [], "edges": []}
+    count = 60
+
+    def work(k):
+        for i in range(count):
+            p = g.points.new(who=k)
+            rows["points"].append(p.id)
+            g.points.extend(2, who=k)
+            g.edges.new(src=p.id, dst=0, who=k)
+            if i % 4 == 3:
+                p.delete()
+
+    together(*each(work))
+    who = host(g, g.points.who[:])[host(g, g.points.ids())]
+    for k in range(WORKERS):
+        assert (who == k).sum() == 3 * count - count // 4
+    validate.index(g)
+
+
+def test_collections_and_sets_of_several_threads():
+    g = base("cpu")
+    c, s, t = morph.Collection(g.points), morph.Set(g.points), morph.Table("t", x=np.int32)
+
+    def work(k):
+        for i in range(200):
+            c.add(k)
+            c.extend([k, k])
+            t.new(x=k)
+            t.extend(x=[k, k])
+            s.union(i % 49, i % 49 + 1)
+
+    together(*each(work))
+    assert np.bincount(c.items).tolist() == [600] * WORKERS
+    assert np.bincount(t.x[:]).tolist() == [600] * WORKERS
+    assert (s.labels() == 0).all()
+
+
+@morph.kernel
+def step(p, g):
+    for t in p.outnbrs:
+        atomic_add(t.seen, 1)
+
+
+@morph.kernel
+def sprout(p, g):
+    g.edges.new(src=p, dst=p)
+
+
+def test_launches_beside_batches_and_algorithms(target):
+    """A launch that was found before the index became another one is looked up again."""
+    g = base(target)
+    g.points.add("seen", np.int64)
+    g.points.add("dist", np.int64, fill=7)  # steps aside while `bfs` runs
+    rounds = 30 if target != "python" else 6
 
     @morph.kernel
-    def other(r):
-        r.x -= 1
+    def mine(p):
+        p.dist = p.dist + 1
 
-    with team(4):
-        t = made(1000)
-        count(t, 5)
-        before = workers()
-        for _ in range(5):
-            morph.foreach(t, other)
-        assert workers() == before
-    time.sleep(0.1)
-    used = time.process_time()
-    time.sleep(0.3)
-    assert time.process_time() - used < 0.1
+    def work(k):
+        for i in range(rounds):
+            if k == 0:
+                g.apply(([i % 50], [0], [1]))
+            elif k == 1:
+                morph.foreach(g.points, step, g)
+                if i % 5 == 4:
+                    g.compact()
+            elif k == 2:
+                morph.foreach(g.points, mine)
+            else:
+                morph.bfs(g)
 
-
-def _work(send):
-    t = made(50_000)
-    morph.set_num_threads(2)
-    with team(2):
-        count(t, 3)
-    send.send((t.x[:] == 3).all())
+    together(*each(work))
+    assert host(g, g.points.dist[:]).tolist() == [7 + rounds] * 50
+    assert g.edges.live == 200 + rounds
+    validate.index(g)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_has_threads_of_its_own():
-    with team(2):
-        count(made(50_000), 3)
-    receive, send = multiprocessing.get_context("fork").Pipe()
-    child = multiprocessing.get_context("fork").Process(target=_work, args=(send,))
-    child.start()
-    answered = receive.poll(60)
-    if not answered:
-        child.kill()
-    child.join()
-    assert answered and receive.recv()
+def test_one_dynamic_object_of_several_threads(target):
+    g = base(target, directed=False)
+    g.edges.weight[:] = 9
+    d = morph.DynamicSSSP(g, 0)
+    other = morph.DynamicBFS(g, 0)
+    before, rounds = g.edges.live, 15 if target != "python" else 3
+
+    def work(k):
+        for i in range(rounds):
+            done = d.apply(([k], [i + 5], [1 + k]))
+            other.update(done.applied)
+            assert host(g, d.distance).shape == (50,)
+            assert host(g, other.predecessor).shape == (50,)
+
+    together(*each(work))
+    validate.sssp(g, d.distance, d.predecessor)
+    validate.bfs(g, other.distance, other.predecessor)
+    assert g.edges.live == before + 2 * WORKERS * rounds
 
 
-def has_pool() -> bool:
-    """Whether the process has a pool: kernels/pool.h says where its address stands."""
-    return bool(scratch(device("cpu")).barrier[16:18].any())
+def test_then_may_ask_for_the_graph():
+    g = base("cpu")
+    seen = []
+    g.apply(([1], [2], [3]), then=lambda done: seen.append(int(g.degree(1))))
+    g.apply(([1], [2], [3]), then=lambda done: seen.append(len(morph.bfs(g).distance)))
+    assert seen[1] == 50
+
+    def fail(done):
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        g.apply(([1], [2], [3]), then=fail)
+    together(*[lambda: g.apply(([1], [2], [3]))] * WORKERS)  # the lock is free
+    assert g.edges.live == 202 + WORKERS
 
 
-def test_threads_of_the_host_share_the_pool():
-    tables = [made(30_000) for _ in range(3)]
-    with team(3):
-        threads = [threading.Thread(target=count, args=(t, 20)) for t in tables]
-        for x in threads:
-            x.start()
-        for x in threads:
-            x.join()
-        assert has_pool()
-    assert all((t.x[:] == 20).all() for t in tables)
+def test_a_refusal_concerns_the_thread_that_asks():
+    """While one thread's `then` runs, others wait; they are not told that they may not."""
+    g, inside, go = base("cpu"), threading.Event(), threading.Event()
+
+    def then(done):
+        inside.set()
+        go.wait(0.2)
+
+    def other():
+        inside.wait(60)
+        g.points.new()
+        morph.foreach(g.points, sprout, g)
+
+    together(lambda: g.apply(([1], [2], [3]), then=then), other)
+    assert len(g.points) == 51 and g.edges.live == 201 + 51
 
 
-CONTENDED = """
-import subprocess, sys, time, statistics
-import numpy as np
-import morph
-side = 200
-i = np.arange(side * side).reshape(side, side)
-src, dst = np.r_[i[:, :-1].ravel(), i[:-1].ravel()], np.r_[i[:, 1:].ravel(), i[1:].ravel()]
-ends = np.r_[src, dst], np.r_[dst, src]
-g = morph.Graph.from_edges(*ends, weight=np.ones(2 * src.size), device="cpu")
-mesh = morph.triangulate(np.random.default_rng(0).random((10_000, 2)), device="cpu")
-runs = {
-    "pagerank": lambda: morph.pagerank(g, tolerance=0.0, iterations=30),
-    "sssp": lambda: morph.sssp(g, 0),
-    "core_number": lambda: morph.core_number(g),
-    "refine": lambda: morph.refine(mesh, min_angle=28, device="cpu"),
-}
-cores = morph.get_num_threads()
-for run in runs.values():
-    run()
-    morph.set_num_threads(1), run(), morph.set_num_threads(None)
-others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(cores)]
-try:
-    for name, run in runs.items():
-        times = {1: [], None: []}
-        for _ in range(15):
-            for n in times:
-                morph.set_num_threads(n)
-                begin = time.perf_counter()
-                run()
-                times[n].append(time.perf_counter() - begin)
-        print(name, statistics.median(times[None]) / statistics.median(times[1]), flush=True)
-finally:
-    for x in others:
-        x.kill()
-"""
+def test_graphs_in_two_orders():
+    """Launches over two graphs take their locks in one order."""
+    a, b = base("cpu"), base("cpu")
+    for g in (a, b):
+        g.points.add("seen", np.int64)
 
+    @morph.kernel
+    def both(p, g, h):
+        atomic_add(h.points[p.id].seen, 1)
+        p.seen = p.seen + 0 * len(g.points)
 
-@pytest.mark.skipif(launch._cores() < 2, reason="one core has no teams")
-def test_a_busy_machine_costs_little(tmp_path):
-    """Threads that spin took 5 to 20 times as long as one."""
-    path = tmp_path / "contended.py"
-    path.write_text(CONTENDED)
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    env.pop("OMP_NUM_THREADS", None)
-    said = subprocess.run(
-        [sys.executable, str(path)], capture_output=True, text=True, env=env, check=True
-    )
-    ratios = {name: float(x) for name, x in map(str.split, said.stdout.splitlines())}
-    assert len(ratios) == 4 and max(ratios.values()) < 2, (
-        ratios
-    )  # of noisy medians; 1.1 on a quiet one
+    def work(k):
+        g, h = (a, b) if k % 2 else (b, a)
+        for _ in range(200):
+            morph.foreach(g.points, both, g, h)
+
+    together(*each(work))
+    for g in (a, b):
+        assert g.points.seen[:].tolist() == [400] * 50
