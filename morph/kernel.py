@@ -34,16 +34,59 @@ def launch_for(*request: Any) -> Launch | None:  # noqa: F811
 
 
 def threads() -> int:
-    """Give how many CPU threads a launch may use: OMP_NUM_THREADS, else the process's cores."""
+    """Give how many CPU threads a launch may use; see `get_num_threads`."""
     from morph.engine.launch import threads as given  # noqa: PLC0415
 
     return given()
 
 
+def get_num_threads() -> int:
+    """Give how many threads a launch on the CPU uses at most.
+
+    Returns
+    -------
+    int
+        What `set_num_threads` set; else the environment variable ``OMP_NUM_THREADS``; else the
+        number of cores that this process may run on.
+    """
+    return threads()
+
+
+def set_num_threads(n: int | None) -> None:
+    """Set how many threads a launch on the CPU uses at most, from the next one on.
+
+    Parameters
+    ----------
+    n : int or None
+        1 to 256; None for the default, see `get_num_threads`.
+
+    Raises
+    ------
+    TypeError
+        If ``n`` is neither.
+    ValueError
+        If it is out of range.
+
+    Notes
+    -----
+    A launch uses fewer threads where it has little to do, and while other processes use the cores.
+    """
+    from morph.engine.launch import set_threads  # noqa: PLC0415
+
+    set_threads(n)
+
+
 class Function:
-    """A function of the language; made by `func`, called only from kernels."""
+    """A function of the language; made by `func`, called only from kernels.
+
+    Attributes
+    ----------
+    interruptible : bool
+        Whether signal handlers run while it is launched, and end the launch if they raise.
+    """
 
     kind = "func"
+    interruptible = True
 
     def __init__(self, function: Callable[..., Any], cpp: str | None = None) -> None:
         if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
@@ -324,6 +367,6 @@ foreach.morph_foreach = True  # type: ignore[attr-defined]
 
 
 __all__ = [
-    "Function", "Kernel", "Program", "checked", "foreach", "func", "kernel", "program", "threads",
-    "timing",
+    "Function", "Kernel", "Program", "checked", "foreach", "func", "get_num_threads", "kernel",
+    "program", "set_num_threads", "threads", "timing",
 ]  # fmt: skip

@@ -1,8 +1,8 @@
 """C++ text to a shared library, with the machine's own compiler.
 
-The flags that depend on the machine (OpenMP, native instructions) are assumed to work; only when
-a build fails are they tried on a two-line program, and what was found is remembered beside the
-cache. So a good compiler costs no trial, and a compiler without OpenMP builds serial kernels.
+The flags that depend on the machine (native instructions) are assumed to work; only when a build
+fails are they tried on a two-line program, and what was found is remembered beside the cache. So a
+good compiler costs no trial.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache as memoised
@@ -31,17 +30,9 @@ FLAGS = (
 )  # fmt: skip
 
 _NATIVE = (("-march=native",), ("-mcpu=native",), ())
-_OPENMP: tuple[tuple[str, ...], ...] = (("-fopenmp",), ())
-if sys.platform == "darwin":  # Apple's clang has the pragma but not the library
-    _BREW = tuple(
-        ("-Xpreprocessor", "-fopenmp", f"-L{prefix}/opt/libomp/lib", "-lomp")
-        for prefix in ("/opt/homebrew", "/usr/local")
-    )
-    _OPENMP = (_OPENMP[0], *_BREW, ())
 
 _TRIAL = """
 extern "C" void morph_trial(int *a, int n) {
-#pragma omp parallel for
   for (int i = 0; i < n; i++) a[i]++;
 }
 """
@@ -49,7 +40,7 @@ extern "C" void morph_trial(int *a, int n) {
 _HELP = """no C++ compiler found for the cpu device. Looked for:
 {tried}
 Install one: `apt install g++`, `dnf install gcc-c++`, `brew install gcc`,
-`xcode-select --install`; or, with pip alone, `pip install ziglang` (one thread only).
+`xcode-select --install`; or, with pip alone, `pip install ziglang`.
 Or set MORPH_CXX to the command of a compiler that understands g++'s options."""
 
 
@@ -81,11 +72,6 @@ class Compiler:
     def name(self) -> str:
         """First line of the version."""
         return self.version.partition("\n")[0].strip()
-
-    @property
-    def openmp(self) -> bool:
-        """Whether kernels are built with threads."""
-        return "-fopenmp" in self.flags
 
 
 def build(text: str, *, name: str = "", defines: tuple[str, ...] = ()) -> Path:
@@ -186,15 +172,7 @@ def _check(using: Compiler) -> Compiler:
     native = next((f for f in _NATIVE if works(*f)), None)
     if native is None:  # nothing works: leave the flags, the message will tell
         return using
-    openmp = next(f for f in _OPENMP if not f or works(*native, *f))
-    if not openmp:
-        warnings.warn(
-            f"{shlex.join(using.command)} cannot link OpenMP: kernels run on one thread. For all "
-            "cores install g++, or this compiler's OpenMP library and then `morph cache --clear`",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-    found = replace(using, flags=(*native, *openmp), checked=True)
+    found = replace(using, flags=native, checked=True)
     _remember(found)
     return found
 
@@ -272,7 +250,7 @@ def _identify(command: tuple[str, ...]) -> Compiler | str:
         return str(error)
     if done.returncode:
         return f"`{shlex.join(command)} --version` failed: {done.stderr.strip()[:200]}"
-    found = Compiler(command, done.stdout, (*_NATIVE[0], *_OPENMP[0]), False, record)
+    found = Compiler(command, done.stdout, _NATIVE[0], False, record)
     _remember(found)
     return found
 

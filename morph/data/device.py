@@ -221,9 +221,12 @@ class Told:
     def __init__(self, told: Array) -> None:
         self.words, self.address = memoryview(told), 0
 
-    def hear(self, written: bool) -> memoryview:
+    def hear(self, written: bool, interruptible: bool = True) -> memoryview:
         """Give the words."""
         return self.words
+
+    def stop(self, word: Array) -> None:
+        """Do nothing: a launch has ended when it returns."""
 
 
 @cache

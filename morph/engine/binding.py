@@ -62,14 +62,16 @@ class Request:
 class Compiled:
     """A unit on one device, whatever objects it runs on, and what a launch of it has to do."""
 
-    def __init__(self, unit: ir.Unit, getters: dict[str, Origin], device: Device) -> None:
+    def __init__(
+        self, unit: ir.Unit, getters: dict[str, Origin], device: Device, interruptible: bool
+    ) -> None:
         size, most = abi.local_bytes(unit), LARGEST.get(device.kind, 1 << 20)
         if size > most:
             raise MemoryError(
                 f"{unit.name.removeprefix('morph_')!r} needs {size} bytes an item for its local "
                 f"collections, and there are {most}: keep so much in a Collection or table"
             )
-        self.unit, self.device = unit, device
+        self.unit, self.device, self.interruptible = unit, device, interruptible
         self.dependencies: list[Callable[[], bool]] = []
         self._text: str | None = None
         self._binary: Any = None
@@ -145,7 +147,7 @@ class Compiled:
         """The same unit with local collections twice as large."""
         if self._wider is None:
             unit = replace(self.unit, local_scale=2 * self.unit.local_scale)
-            self._wider = Compiled(unit, self.getters, self.device)
+            self._wider = Compiled(unit, self.getters, self.device, self.interruptible)
             self._wider.dependencies = self.dependencies
         return self._wider
 
@@ -349,7 +351,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
     )
     if fused:
         _check_adjacency(unit)
-    made = Compiled(unit, getters, request.device)
+    made = Compiled(unit, getters, request.device, request.what.interruptible)
     made.dependencies = builder.dependencies
     return made
 

@@ -171,14 +171,15 @@ class Launch:
         """Run this unit from now on."""
         self.compiled = compiled
         self.binary = compiled.binary(faults, seed)
-        self.mode = (faults, seed, threads())
+        self.mode = (faults, seed)
         self.words = np.zeros(len(compiled.fields), np.uint64)
         self.buffer = self.words.data
         self.state = self.scratch.state_for(State.VARS + len(compiled.unit.state))
         self.told = self.state.size <= STATE  # the state lies beside the status
         self.epoch = self.most = self.edges = 0
         self.checked = -1  # `latest` when the text was last found to fit
-        self.lent = -1  # `Scratch.version` when its addresses were filled in
+        self.lent = -1  # `Scratch.version` when its addresses were filled in,
+        self.threads = 0  # and how many threads might run then
         self.versions: list[int] = []
         self.kinds: list[Any] = []  # of the objects, when they were last found to fit
         self.domains = [self._ref(slot) for slot in compiled.domains]
@@ -202,7 +203,7 @@ class Launch:
 
     def fits(self) -> bool:
         """Whether the launch is still the right one for these objects."""
-        if not self.compiled.holds() or self.mode != (faults, seed, _threads):
+        if not self.compiled.holds() or self.mode != (faults, seed):
             return False
         if self._current():
             return True
@@ -261,6 +262,8 @@ class Launch:
         numbers = compiled.numbers
         values = self._values(args, where) if numbers is None else numbers(args)
         with self.lock, shared.lock:
+            if shared.running:
+                raise RuntimeError("a signal handler that interrupts a launch cannot launch")
             for ref, _ in self.reshapes:
                 ref().may_change()  # type: ignore[union-attr]
             if not self._current():  # or another thread has launched, or changed something, since
@@ -271,6 +274,7 @@ class Launch:
             if self.device.kind == "python":
                 self._note_versions()
             failed, graphs = True, self._begin() if self.reshapes else ()
+            shared.running = True
             try:
                 if self.device.kind == "python":
                     self._interpret(values)
@@ -279,7 +283,11 @@ class Launch:
                 result = self._result() if compiled.result is not None else None
                 failed = False
                 return result
+            except BaseException:  # a signal handler's, too
+                shared.stop()
+                raise
             finally:  # items may have run even if others could not
+                shared.running = False
                 if not self.near:
                     for ref in self.touches:
                         if (store := ref()) is not None:
@@ -349,6 +357,7 @@ class Launch:
         """Have what launches share large enough for this one; write where it lies."""
         s, words, index = self.scratch, self.words, self.compiled.index
         s.have(self.most, self.edges if self.compiled.lists else -1, self._threads())
+        self.threads = threads()
         for kind, array in s.arrays().items():
             if kind in index:
                 words[index[kind]] = self.device.pointer(array)
@@ -359,7 +368,8 @@ class Launch:
         self.lent = s.version
 
     def _launch(self, values: Sequence[Any], alone: bool) -> None:
-        s, compiled, team = self.scratch, self.compiled, 1 if alone else threads()
+        s, compiled, most = self.scratch, self.compiled, threads()
+        team = 1 if alone else most
         if values:
             try:
                 compiled.scalars.pack_into(self.buffer, compiled.first_scalar, *values)
@@ -371,7 +381,7 @@ class Launch:
         RUN.pack_into(self.buffer, compiled.run_words, 0, s.launches, team)
         if s.dirty or compiled.can_fail:
             s.begin()
-        if self.lent != s.version:
+        if self.lent != s.version or self.threads != most:
             self._borrow()
         if not compiled.can_fail:
             self.binary(self.words, self._items())
@@ -383,7 +393,7 @@ class Launch:
         rounds = self._begin_checks() if compiled.unit.checked else 0
         while True:
             self.binary(self.words, self._items(), alone)
-            told = s.answer.hear(compiled.unit.fused and self.told)
+            told = s.answer.hear(compiled.unit.fused and self.told, compiled.interruptible)
             if compiled.unit.checked and (v := s.checks.end(told[Status.ROUND] - rounds)):
                 raise error(compiled.unit, v, self.objects)
             if not told[Status.FAILED]:
@@ -508,16 +518,31 @@ class _Locks:
             lock.release()
 
 
+MOST_THREADS = 256  # as kernels/pool.h says
 _threads = 0
 
 
 def threads() -> int:
-    """CPU threads to use: OMP_NUM_THREADS, else the cores this process may run on."""
+    """CPU threads to use at most: those set, else OMP_NUM_THREADS, else the process's cores."""
     global _threads
     if not _threads:
         given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-        _threads = int(given) if given.isdigit() and int(given) > 0 else _cores()
+        n = int(given) if given.isdigit() and int(given) > 0 else _cores()
+        _threads = min(n, MOST_THREADS)
     return _threads
+
+
+def set_threads(n: int | None) -> None:
+    """Do what `morph.set_num_threads` promises."""
+    global _threads
+    if n is None:
+        _threads = 0
+        return
+    if isinstance(n, bool) or not isinstance(n, int | np.integer):
+        raise TypeError(f"set_num_threads(n): n is a whole number or None, not {n!r:.50}")
+    if not 1 <= n <= MOST_THREADS:
+        raise ValueError(f"set_num_threads(n): n is 1 to {MOST_THREADS}, not {n}")
+    _threads = int(n)
 
 
 def _cores() -> int:
@@ -528,10 +553,9 @@ def _cores() -> int:
 
 
 def _forked() -> None:
-    """In a child process: its other threads are gone, OpenMP's among them."""
-    global _threads, _binding
+    """In a child process: its other threads are gone."""
+    global _binding
     _binding = threading.RLock()
-    _threads = 1  # g++'s OpenMP would wait for threads that only the parent has
 
 
 if hasattr(os, "register_at_fork"):

@@ -18,6 +18,7 @@ from morph.timing import used
 
 HUB = 64  # bytes of a row on the list, of which something is left
 STATUS, STATE = 64, 192  # words of the status, and of a program's state
+STOP = 32  # the word of ``barrier`` that asks a GPU's launch to end, as kernels/stop.h says
 ROUNDS = 1 << 25  # of claims, then they count from 0 again: a key has room for twice as many
 
 
@@ -36,6 +37,7 @@ class Scratch:
         self.device = device
         self.lock = threading.RLock()
         self.dirty = False  # a launch that can fail has begun, and not ended as it should
+        self.running = False  # a launch is under way; one thread at a time launches
         self.claimed: weakref.WeakSet[Any] = weakref.WeakSet()  # stores whose rows have owners
         self.told = device.zeros(STATUS + STATE, np.int64)  # fetched together
         self.status = self.told[:STATUS]
@@ -120,6 +122,13 @@ class Scratch:
                     bits[:] = 0
         self.dirty = True
 
+    def stop(self) -> None:
+        """End the launch under way at its next barrier; wait for that."""
+        self.dirty = True
+        if self.device.kind == "cuda":
+            self.answer.stop(self.barrier[STOP:])
+            self.device.put((self.barrier, 0))
+
     def recount(self) -> None:
         """Count rounds of claims from 0 again: nobody owns anything."""
         with self.device.active():
@@ -142,7 +151,7 @@ def scratch(device: Device) -> Scratch:
 def _forked() -> None:
     """In a child process: its other threads are gone, and so are their launches."""
     for s in _scratch.values():
-        s.lock, s.dirty = threading.RLock(), True
+        s.lock, s.dirty, s.running = threading.RLock(), True, False
         if s.device.kind != "cuda":
             s.barrier[:] = 0
             s.cursor[:] = 0

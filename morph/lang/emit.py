@@ -22,12 +22,12 @@ from morph.lang.cxx_step import step_text
 from morph.lang.cxx_stmt import Body, adds
 from morph.lang.cxx_stock import close_gaps, served, stocks
 from morph.lang.flow import changed, constants, moving, named, one_way, standing
-from morph.lang.fused import emit_program
+from morph.lang.fused import emit_program, waits_nowhere
 from morph.lang.spread import lists, runs_ahead, spreads
 from morph.lang.types import Local, Object, Scalar, Type
 
-HEADERS = """types words half math atomics column team stock store collection single set graph
-             predicates stage hubs room balance ahead sweep launch together""".split()
+HEADERS = """types words half math atomics column pool stop team stock store collection single set
+             graph predicates stage hubs room balance ahead sweep launch together""".split()
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
 USES_ITEM = re.compile(r"\bit\b").search
 USES_WAY = re.compile(r"\bway\.").search
@@ -207,6 +207,8 @@ class Emission:
             self.put(f"    i32 block, step{', way' if u.ways else ''};")
             self.put(*(f"    {names.type(t)} {names.member(n)};" for n, t in u.state))
             self.put(*(f"    i32 {cname(f)}_turn = 0;" for f in flags))
+            if waits_nowhere(u):
+                self.put("    u32 laps = 0;  // of loops without a barrier")
         self.put("    MORPH_FN Run(const Args& a, i32 thread, i32 threads)")
         self.put("        : Team(a, thread, threads) {")
         if u.fused:

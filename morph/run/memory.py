@@ -98,11 +98,12 @@ class BoundStore:
         meta = self.meta
         if self.info.kind == "table" and self.free is not None and meta[HEAD] < meta[COMMITTED]:
             row = int(self.free[int(meta[HEAD]) & (self.free.size - 1)])
+            self.clear(row)  # first: an interrupt may come in between
             meta[HEAD] += 1
         else:
             row = int(meta[COUNT])
+            self.clear(row)
             meta[COUNT] += 1
-        self.clear(row)
         return row
 
     def next_rows(self, count: int, fill: bool = True) -> range:
@@ -130,6 +131,18 @@ class BoundStore:
             self.dead[row] = 1
             self.free[int(self.meta[TAIL]) & (self.free.size - 1)] = row
             self.meta[TAIL] += 1
+
+    def recover(self) -> None:
+        """After an interrupt: the ring holds the deleted rows, those released for reuse first."""
+        if self.dead is None or self.free is None:
+            return
+        meta, ring, dead = self.meta, self.free, self.dead
+        released = ring[np.arange(meta[HEAD], meta[COMMITTED]) & (ring.size - 1)]
+        released = released[dead[released] != 0]
+        others = np.setdiff1d(np.flatnonzero(dead[: int(meta[COUNT])]), released)
+        rows = np.concatenate([released, others])
+        ring[: rows.size] = rows
+        meta[[HEAD, COMMITTED, TAIL]] = 0, released.size, rows.size
 
     def take(self) -> int:
         """Remove the first of the entries that were there at the last barrier, or -1."""

@@ -110,11 +110,16 @@ class Interpreter:
         with np.errstate(all="ignore"):  # integers wrap, x / 0 is infinite or NaN
             args = [a(env) for a in self.args]
             where_args = [a(env) for a in self.where_args]
-            while positions:
-                size = 1 << self.random.randrange(LARGEST_BATCH + 1) if self.commit else 1
-                size = len(positions) if self.together else size
-                batch, positions = positions[:size], positions[size:]
-                self.batch(batch, args, where_args, lost)
+            try:
+                while positions:
+                    size = 1 << self.random.randrange(LARGEST_BATCH + 1) if self.commit else 1
+                    size = len(positions) if self.together else size
+                    batch, positions = positions[:size], positions[size:]
+                    self.batch(batch, args, where_args, lost)
+            except BaseException:
+                for store in memory.stores.values():
+                    store.recover()
+                raise
         for p in pending & lost:
             pending.remove(p)
             pending.add(~p)
