@@ -171,7 +171,7 @@ def test_conforming_by_letter(tmp_path):
     for letter in ("-D", "--conforming"):
         done = report("refine", norway, "-q20", letter, "-o", tmp_path / "fine")
         assert done["output"]["triangles"] > 1.1 * plain["output"]["triangles"]
-        morph.Mesh.read(tmp_path / "fine").check(conforming=True)
+        Mesh.read(tmp_path / "fine").check(conforming=True)
 
 
 def test_minimum_angle_by_default_and_by_letter():
