@@ -129,7 +129,7 @@ def refine(
         makes fewer triangles.
     deterministic : bool
         Whether the result is the same to the last byte for any number of threads and on a GPU, its
-        triangles sorted; two to four times slower.
+        triangles sorted; two to four times slower, of small meshes with many segments up to eleven.
     device : str or Device
         ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"python"``.
     progress : callable, optional
