@@ -7,10 +7,12 @@ run.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
+from morph.data.versions import Outdated
 from morph.lang.lines import keep
 from morph.timing import timing
 
@@ -47,6 +49,7 @@ class Function:
             raise TypeError(f"@{self.kind} decorates a function made by `def`, not {function!r}")
         self.__wrapped__, self.cpp = function, cpp
         self.__name__ = getattr(function, "__name__", "?")
+        self.__module__, self.__qualname__ = function.__module__, function.__qualname__
         self.__doc__ = function.__doc__
         self._definition: Definition | None = None
         self._lines = keep(function)
@@ -61,6 +64,24 @@ class Function:
             assert isinstance(self.__wrapped__, FunctionType)
             self._definition = Definition(self.kind, read(self.__wrapped__, self._lines), self.cpp)
         return self._definition
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> str:
+        """Give `pickle` the name, as of a function: who loads it imports the module."""
+        found: Any = sys.modules.get(self.__module__)
+        for part in self.__qualname__.split("."):
+            found = getattr(found, part, None)
+        if found is not self:
+            raise TypeError(
+                f"@{self.kind} {self.__qualname__} of {self.__module__} cannot be pickled: only"
+                " what a module defines under its name, outside functions, can"
+            )
+        return str(self.__qualname__)
 
     def __call__(self, *args: Any) -> Any:
         """Refuse: only kernels call functions of the language."""
@@ -124,16 +145,22 @@ class Program(Function):
 
     def __call__(self, *args: Any) -> Any:
         """Run fused; on the ``python`` device, eagerly."""
-        launch = launch_for(self, None, args, None)
-        return self.eager(*args) if launch is None else launch.run(args, None)
+        try:
+            launch = launch_for(self, None, args, None)
+            return self.eager(*args) if launch is None else launch.run(args, None)
+        except Outdated:
+            return self(*args)
 
     def alone(self, *args: Any) -> Any:
         """Run by one thread of a CPU, or one block of a GPU: others would wait for so little work.
 
         In what is computed, and on another device, as a plain call.
         """
-        launch = launch_for(self, None, args, None)
-        return self.eager(*args) if launch is None else launch.run(args, None, alone=True)
+        try:
+            launch = launch_for(self, None, args, None)
+            return self.eager(*args) if launch is None else launch.run(args, None, alone=True)
+        except Outdated:
+            return self.alone(*args)
 
     def eager(self, *args: Any) -> Any:
         """Run as plain Python, launch by launch; the result is the same."""
@@ -273,9 +300,12 @@ def foreach(
         raise ValueError(f"balance is one of {', '.join(map(repr, BALANCE))}, not {balance!r}")
     if ahead is not None and not any(ahead is x for x in args):
         raise ValueError(f"ahead is one of the collections that the kernel is given, not {ahead!r}")
-    launch = launch_for(kernel, items, args, where, bool(together), balance)
-    assert launch is not None
-    launch.run(args, where)
+    try:
+        launch = launch_for(kernel, items, args, where, bool(together), balance)
+        assert launch is not None
+        launch.run(args, where)
+    except Outdated:
+        foreach(items, kernel, *args, where=where, together=together, balance=balance)
 
 
 foreach.morph_foreach = True  # type: ignore[attr-defined]

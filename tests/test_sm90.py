@@ -79,6 +79,7 @@ def follow_changes():
         for both in (False, True):
             g = morph.Graph.from_edges([0, 1, 2], [1, 2, 3], weight=weight, symmetrize=both)
             morph.DynamicSSSP(g).apply(inserts=([0], [3], weight[:1]))
+    morph.DynamicSSSP(morph.Graph.from_edges([0], [1])).apply(([0], [1]))
     morph.DynamicBFS(g), morph.DynamicComponents(g).apply(deletes=[0])
     with mock.patch.object(loose, "LEAST", 1):
         g = morph.Graph.from_edges([0], [1], n=4)
@@ -102,6 +103,10 @@ def test_algorithms(units, monkeypatch):
     for dtype in (np.float64, np.float32):
         morph.pagerank(g, dtype=dtype), morph.pagerank(g, weighted=True, dtype=dtype)
     morph.betweenness(g, sources=[0])
+    chain = np.arange(1100).repeat(2)
+    for directed in (True, False):  # 2**1100 shortest paths
+        many = morph.Graph.from_edges(chain, chain + 1, directed=directed)
+        morph.betweenness(many, sources=[0])
     with mock.patch.object(triangles, "SHORT", -1):  # else the rows of so few edges are merged
         morph.triangle_count(g)
     follow_changes()

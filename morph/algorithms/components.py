@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.scratch import workspace
+from morph.algorithms.scratch import of_graph, workspace
 from morph.data.collect import Set
 from morph.data.table import Table
 from morph.graph import Graph
@@ -111,12 +111,13 @@ def join(g, sets, votes, cell, both):
     return cell[0].components
 
 
+@of_graph
 def connected_components(graph: Graph) -> Components:
     """Find the connected components, edges counting both ways.
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or what `Graph.of` takes
         On any device.
 
     Returns

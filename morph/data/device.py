@@ -61,6 +61,9 @@ class Device:
     def __repr__(self) -> str:
         return f"device({self.name!r})"
 
+    def __reduce__(self) -> Any:
+        return device, (self.name,)
+
     def active(self) -> AbstractContextManager[Any]:
         """Make this the current GPU within a ``with`` block; nothing on the host."""
         if self.kind != "cuda":

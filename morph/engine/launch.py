@@ -7,6 +7,7 @@ import struct
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from morph.data.reclaim import release
 from morph.data.row import Row
 from morph.data.store import COUNT, HEAD
 from morph.data.table import Table
-from morph.data.versions import latest
+from morph.data.versions import Outdated, latest
 from morph.engine.binding import Compiled, Request, Where, bind, by_steps, cells, picker, place
 from morph.engine.scratch import ROUNDS, STATE, STATUS, scratch
 from morph.engine.slots import OBJECTS, Slots
@@ -85,7 +86,10 @@ def launch_for(
     device = _device(items, args)
     if what.kind == "program" and device.kind == "python":
         return None
-    with _binding:
+    with _lock_of(_objects(items, args)), _binding:
+        found = what.launches.get(key)
+        if found is not None and found.fits():  # another thread had changed the graph, or was first
+            return found
         try:
             compiled, slots = bind(Request(what, items, args, where, device, together, balance))
         except LanguageError as error:  # without the compiler's frames: the user's line counts
@@ -97,6 +101,7 @@ def launch_for(
         while len(what.launches) >= KEPT:
             del what.launches[next(iter(what.launches))]
         what.launches[key] = launch = Launch(what, compiled, slots)
+        launch.checked = latest.epoch
         return launch
 
 
@@ -118,13 +123,17 @@ def _odd_key(a: Any) -> Any:
 
 
 def _device(items: Any, args: tuple[Any, ...]) -> Device:
-    objects = [x.table if isinstance(x, Row) else x for x in (items, *args)]
-    objects = [x for x in objects if isinstance(x, OBJECTS)]
+    objects = _objects(items, args)
     if not objects:
         raise TypeError("a program needs a graph, table or collection among its arguments")
     device: Device = objects[0].device
     _same_device(objects, device)
     return device
+
+
+def _objects(items: Any, args: tuple[Any, ...]) -> list[Any]:
+    objects = [x.table if isinstance(x, Row) else x for x in (items, *args)]
+    return [x for x in objects if isinstance(x, OBJECTS)]
 
 
 def _same_device(objects: Iterable[Any], device: Device) -> None:
@@ -152,6 +161,7 @@ class Launch:
         self.near = self.device.kind != "cuda"  # in the host's memory, its counters too
         self.objects = weakref.WeakValueDictionary(slots.objects)
         self.bound = [weakref.ref(o) for o in slots.objects.values()]
+        self.lock = _lock_of(slots.objects.values())
         self._use(compiled)
 
     def _use(self, compiled: Compiled) -> None:
@@ -164,6 +174,7 @@ class Launch:
         self.state = self.scratch.state_for(State.VARS + len(compiled.unit.state))
         self.told = self.state.size <= STATE  # the state lies beside the status
         self.epoch = self.most = self.edges = 0
+        self.checked = -1  # `latest` when the text was last found to fit
         self.lent = -1  # `Scratch.version` when its addresses were filled in
         self.versions: list[int] = []
         self.kinds: list[Any] = []  # of the objects, when they were last found to fit
@@ -195,6 +206,10 @@ class Launch:
         self.versions = []  # the words are filled anew
         return self._same_types()
 
+    def _outdated(self) -> bool:
+        """Whether another thread has changed the objects since `fits` so that the text is wrong."""
+        return self.checked != latest.epoch and not self._same_types()
+
     def _current(self) -> bool:
         """Whether the addresses in the words still hold."""
         epoch = latest.epoch  # before the versions: who changes one notes it here after that
@@ -210,11 +225,13 @@ class Launch:
 
     def _same_types(self) -> bool:
         """Whether the text still fits the objects, wherever their memory has moved."""
+        epoch = latest.epoch
         objects = [ref() for ref in self.bound]
         if any(o is None for o in objects):
             return False
         kinds = [_told(o) for o in objects]
         if kinds == self.kinds:
+            self.checked = epoch
             return True
         fresh = Slots()
         for slot, obj in list(self.objects.items()):  # as when it was bound
@@ -224,22 +241,32 @@ class Launch:
         same = all(fresh.stores.get(s.slot) == s for s in unit.stores)
         same = same and all(fresh.graphs.get(g.slot) == g for g in unit.graphs)
         self.kinds = kinds if same else []
+        self.checked = epoch if same else -1
         return same
 
     # --- running ---------------------------------------------------------------------------------
 
     def run(self, args: tuple[Any, ...], where: Where, alone: bool = False) -> Any:
-        """Launch, by one thread or a GPU's block if ``alone``; replay until every item has run."""
+        """Launch, by one thread or a GPU's block if ``alone``; replay until every item has run.
+
+        Raises
+        ------
+        Outdated
+            If another thread has changed the objects, and another launch fits them now.
+        """
         compiled, shared = self.compiled, self.scratch
-        for ref, _ in self.reshapes:
-            ref().may_change()  # type: ignore[union-attr]
         numbers = compiled.numbers
         values = self._values(args, where) if numbers is None else numbers(args)
-        with shared.lock:
+        with self.lock, shared.lock:
+            for ref, _ in self.reshapes:
+                ref().may_change()  # type: ignore[union-attr]
+            if not self._current():  # or another thread has launched, or changed something, since
+                if self._outdated():
+                    raise Outdated
+                if self.device.kind != "python":
+                    self._fill()
             if self.device.kind == "python":
                 self._note_versions()
-            elif not self._current():  # or another thread has launched since
-                self._fill()
             failed, graphs = True, self._begin() if self.reshapes else ()
             try:
                 if self.device.kind == "python":
@@ -426,6 +453,37 @@ class Launch:
         if self.told:
             return kind.unpack_from(self.scratch.answer.words, 8 * (STATUS + at))[0]
         return kind.unpack_from(self.device.to_host(self.state).tobytes(), 8 * at)[0]
+
+
+def _lock_of(objects: Iterable[Any]) -> AbstractContextManager[Any]:
+    """Give the lock of the graph of some objects, or what takes those of several in one order."""
+    graphs = [o if o.kind == "graph" else o.graph for o in objects]
+    locks = {id(g._lock): g._lock for g in graphs if g is not None}
+    if len(locks) < 2:
+        return next(iter(locks.values()), None) or threading.RLock()
+    return _Locks([locks[k] for k in sorted(locks)])
+
+
+class _Locks:
+    """Several locks, taken in the order given."""
+
+    def __init__(self, locks: list[Any]) -> None:
+        self.locks = locks
+
+    def __enter__(self) -> None:
+        for taken, lock in enumerate(self.locks):
+            try:
+                lock.acquire()
+            except BaseException:
+                self._release(taken)
+                raise
+
+    def __exit__(self, *problem: object) -> None:
+        self._release(len(self.locks))
+
+    def _release(self, count: int) -> None:
+        for lock in reversed(self.locks[:count]):
+            lock.release()
 
 
 _threads = 0

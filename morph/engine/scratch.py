@@ -127,7 +127,7 @@ _scratch: dict[str, Scratch] = {}
 def scratch(device: Device) -> Scratch:
     """The scratch memory of a device."""
     if device.name not in _scratch:
-        _scratch[device.name] = Scratch(device)
+        _scratch.setdefault(device.name, Scratch(device))  # threads may come here at once
         used[device.name] = device
     return _scratch[device.name]
 

@@ -30,7 +30,7 @@ WAYS: tuple[tuple[Callable[..., Decimation], dict[str, Any]], ...] = (
 )  # fmt: skip
 FLIPS, FLIPS_EACH = 10_000_000, 100  # of a long local search: and so many more for each variable
 # what goes first, in turn: flips, and as many for each variable; then conflicts of CaDiCaL
-FIRST = (5_000_000, 20_000), (FLIPS, 1_000_000)
+FIRST = (500_000, 20_000), (2_000_000, 100_000), (FLIPS, 1_000_000)
 REST_EACH, ALL_EACH = 2, 4  # of a short one: of what surveys leave, and of the whole formula
 FEW, FEW_OF = 10, 2000  # clauses left, or one for so many variables: else the next way is quicker
 # Seconds a literal that it takes at most to make the tables of a formula, which nothing cuts short
