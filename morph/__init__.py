@@ -20,6 +20,7 @@ from morph.data.table import Table
 from morph.formula import Formula
 from morph.graph import Graph
 from morph.kernel import (
+    checked,
     foreach,
     func,
     get_num_threads,
@@ -28,16 +29,17 @@ from morph.kernel import (
     set_num_threads,
     timing,
 )
-from morph.lang.errors import LanguageError
+from morph.lang.errors import CheckError, LanguageError
 from morph.mesh import Mesh, MeshError, Pslg
 from morph.reduce import reduce
 
 __all__ = [
-    "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag", "Formula", "Graph",
-    "LanguageError", "Mesh", "MeshError", "Pslg", "Ref", "Set", "Table", "betweenness", "bfs",
-    "connected_components", "core_number", "device", "foreach", "func", "get_num_threads",
-    "k_core", "kernel", "mst", "pagerank", "program", "reduce", "refine", "refine_with_report",
-    "set_num_threads", "sssp", "timing", "triangle_count", "triangulate", "vec",
+    "CheckError", "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag", "Formula",
+    "Graph", "LanguageError", "Mesh", "MeshError", "Pslg", "Ref", "Set", "Table", "betweenness",
+    "bfs", "checked", "connected_components", "core_number", "device", "foreach", "func",
+    "get_num_threads", "k_core", "kernel", "mst", "pagerank", "program", "reduce", "refine",
+    "refine_with_report", "set_num_threads", "sssp", "timing", "triangle_count", "triangulate",
+    "vec",
 ]  # fmt: skip
 __version__ = "0.1.0"
 LAZY = ("generate", "io", "survey", "validate", "worklists")

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self, overload
 
+from morph.checking import checked, is_checked
 from morph.data.versions import Outdated
 from morph.lang.lines import keep
 from morph.timing import timing
@@ -187,7 +188,9 @@ class Program(Function):
         self.launches: dict[Any, Launch] = {}
 
     def __call__(self, *args: Any) -> Any:
-        """Run fused; on the ``python`` device, eagerly."""
+        """Run fused; on the ``python`` device, or if it is `checked`, eagerly."""
+        if is_checked():
+            return self.eager(*args)
         try:
             launch = launch_for(self, None, args, None)
             return self.eager(*args) if launch is None else launch.run(args, None)
@@ -199,6 +202,8 @@ class Program(Function):
 
         In what is computed, and on another device, as a plain call.
         """
+        if is_checked():
+            return self.eager(*args)
         try:
             launch = launch_for(self, None, args, None)
             return self.eager(*args) if launch is None else launch.run(args, None, alone=True)
@@ -296,6 +301,7 @@ def foreach(
     together: bool = False,
     balance: str = "auto",
     ahead: Any = None,
+    check: bool | None = None,
 ) -> None:
     """Run a kernel once for each row of a table or item of a collection, in parallel.
 
@@ -320,11 +326,15 @@ def foreach(
         One that the kernel adds to, with rows and columns like those of ``items``: in a program,
         what is added to it may be run at once, by whoever added it, and is then not in it.  So what
         the program computes must not depend on which items run in which step.
+    check : bool, optional
+        Check every access, see `checked`; by default as the block around it, or MORPH_CHECK.
 
     Raises
     ------
     LanguageError
         If the kernel is not in the language, or does not fit its arguments.
+    CheckError
+        If the launch is checked, and an item breaks a rule of the language.
     TypeError
         If an argument is none of the above, or lies on another device.
     ValueError
@@ -343,18 +353,20 @@ def foreach(
         raise ValueError(f"balance is one of {', '.join(map(repr, BALANCE))}, not {balance!r}")
     if ahead is not None and not any(ahead is x for x in args):
         raise ValueError(f"ahead is one of the collections that the kernel is given, not {ahead!r}")
+    checks = is_checked(check)
     try:
-        launch = launch_for(kernel, items, args, where, bool(together), balance)
+        launch = launch_for(kernel, items, args, where, bool(together), balance, checks)
         assert launch is not None
         launch.run(args, where)
     except Outdated:
-        foreach(items, kernel, *args, where=where, together=together, balance=balance)
+        options: dict[str, Any] = {"together": together, "balance": balance, "check": check}
+        foreach(items, kernel, *args, where=where, **options)
 
 
 foreach.morph_foreach = True  # type: ignore[attr-defined]
 
 
 __all__ = [
-    "Function", "Kernel", "Program", "foreach", "func", "get_num_threads", "kernel", "program",
-    "set_num_threads", "threads", "timing",
+    "Function", "Kernel", "Program", "checked", "foreach", "func", "get_num_threads", "kernel",
+    "program", "set_num_threads", "threads", "timing",
 ]  # fmt: skip

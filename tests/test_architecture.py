@@ -17,9 +17,11 @@ MODULES = {
 }
 HEAVY = {"cupy", "cupyx", "igraph", "matplotlib", "meshio", "networkx", "pysat", "scipy", "shapely"}
 
-GRAMMAR = "lang.types lang.node lang.ir lang.abi lang.errors lang.swaps lang.flow lang.spread"
+GRAMMAR = (
+    "lang.types lang.node lang.ir lang.checks lang.abi lang.errors lang.swaps lang.flow lang.spread"
+)
 PRINTER = "lang.emit lang.fused lang.cxx lang.cxx_expr lang.cxx_spread lang.cxx_stmt "
-PRINTER += "lang.cxx_find lang.cxx_alone lang.cxx_step lang.cxx_stock"
+PRINTER += "lang.cxx_find lang.cxx_check lang.cxx_alone lang.cxx_step lang.cxx_stock"
 PUBLIC = "data formula graph kernel mesh prelude reduce timing"
 DOORS = f"{PUBLIC} algorithms generate io survey"
 
@@ -40,7 +42,9 @@ FLOORS = {
     "lang.types": "",
     "lang.node": "",
     "lang.ir": "lang.types lang.node",
-    "lang.abi": "lang.types lang.ir",
+    "lang.lines": "",
+    "lang.checks": "lang.types lang.ir lang.lines",
+    "lang.abi": "lang.types lang.ir lang.checks",
     "lang.errors": "lang.node",
     "lang.swaps": "lang.types lang.ir",
     "lang.flow": "lang.ir lang.abi",
@@ -55,9 +59,10 @@ FLOORS = {
     # the joints
     "prelude": "data lang.builtins",
     "timing": "data",
+    "checking": "",
     "engine": "data engine graph lang timing",
     "engine.binding": "data engine graph lang run timing",
-    "kernel": "data.versions engine lang timing",
+    "kernel": "checking data.versions engine lang timing",
     "reduce": "data graph kernel",
     "testing": "data engine lang.abi",
     # work: only what a user has, too

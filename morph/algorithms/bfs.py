@@ -62,7 +62,7 @@ def pull(p, level, step, found):
             break
     if before is not None:
         p.dist = level
-        p.step = step
+        p.step = step  # race: to those that read it now, `step` and "not reached" mean the same
         p.predecessor = before.id
         atomic_add(found[0].points, 1)
         atomic_add(found[0].edges, p.out_degree)
@@ -83,7 +83,8 @@ def lower(p, limit, then, far):
     level = p.dist + 1
     for t in p.outnbrs:
         if atomic_min(t.dist, level) > level:
-            t.predecessor = p.id  # whoever lowered it last may write before another
+            # race: whoever lowered it last may write before another; `look` finds such points
+            t.predecessor = p.id
             if level < limit:
                 then.add(t)
             else:
@@ -100,7 +101,7 @@ def look(p, g, torn):
 def attach(p):
     for t in p.outnbrs:
         if t.dist == p.dist + 1:
-            t.predecessor = p.id
+            t.predecessor = p.id  # race: any neighbour that is one step nearer will do
 
 
 @program

@@ -76,9 +76,11 @@ def forget(v, cell):
 def vote(v, g, votes):
     """Count a point, taken as by chance, among those of its label; few labels share a counter."""
     k = (u64(v.id) * u64(SALT) >> u64(20)) % u64(len(g.points))
-    label = g.points[i64(k)].label
-    if label >= 0:
+    p = g.points[i64(k)]
+    if not p.deleted:
+        label = p.label
         atomic_add(votes[label % SAMPLE].count, 1)
+        # race: of the labels that share a counter any will do
         votes[label % SAMPLE].label = label
 
 

@@ -112,7 +112,7 @@ def pull(p, g, limit, most, lost):
                 lost.set()
             else:
                 least = min(least, d)
-    p.dist = least
+    p.dist = least  # race: a neighbour reads a bound before this and after it
 
 
 @kernel

@@ -100,7 +100,7 @@ def build(text: str, *, name: str = "", defines: tuple[str, ...] = ()) -> Path:
     """
     using = compiler()
     while True:
-        # a build of the tests: compiled in half the time, run once
+        # a build of the tests, or a checked one: compiled in half the time
         flags = (*FLAGS, *using.flags, *(f"-D{d}" for d in defines), *(("-O1",) if defines else ()))
         key = cache.key(text, "cpu", *flags, *using.command, using.version, processor())
         hit = cache.load(key)

@@ -56,6 +56,7 @@ class Request:
     device: Device
     together: bool = False
     balance: str = "auto"
+    checked: bool = False
 
 
 class Compiled:
@@ -91,8 +92,10 @@ class Compiled:
         self.run_words = 8 * self.index["replay"]  # `replay`, `launch` and `threads`
         self.result = _result(unit)
         nodes = list(ir.walk((unit.funcs, unit.blocks)))
-        self.can_fail = unit.fused or any(
-            isinstance(n, ir.Reserve | ir.Claim | ir.LocalAdd) for n in nodes
+        self.can_fail = (
+            unit.fused
+            or unit.checked
+            or any(isinstance(n, ir.Reserve | ir.Claim | ir.LocalAdd) for n in nodes)
         )
         changes = (ir.New, ir.NewRows, ir.Delete, ir.Add, ir.Take, ir.Clear)
         self.touches = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, changes)})
@@ -191,7 +194,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         key = (
             request.what.definition, request.device.name, kinds, tuple(slots.stores.items()),
             tuple(slots.graphs.items()), *place(request.where), cells(request.where),
-            request.together, request.balance,
+            request.together, request.balance, request.checked,
         )  # fmt: skip
         known = _compiled.get(key)
         if known is not None and known.holds():
@@ -343,6 +346,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
         blocks=blocks,
         fused=fused,
         ways=ways,
+        checked=request.checked,
         pos=pos,
     )
     if fused:

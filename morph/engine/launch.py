@@ -20,12 +20,14 @@ from morph.data.store import COUNT, HEAD
 from morph.data.table import Table
 from morph.data.versions import Outdated, latest
 from morph.engine.binding import Compiled, Request, Where, bind, by_steps, cells, picker, place
+from morph.engine.checking import error
 from morph.engine.locks import lock_of
 from morph.engine.scratch import ROUNDS, STATE, STATUS, scratch
 from morph.engine.slots import OBJECTS, Slots
 from morph.graph.deletion import Before, begin_launch, end_launch
 from morph.lang.abi import State, Status
 from morph.lang.builtins import to_dtype
+from morph.lang.checks import Violated
 from morph.lang.errors import LanguageError
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ class Shape:
 
 def launch_for(
     what: Kernel | Program, items: Any, args: tuple[Any, ...], where: Where,
-    together: bool = False, balance: str = "auto",
+    together: bool = False, balance: str = "auto", checked: bool = False,
 ) -> Launch | None:  # fmt: skip
     """The launch that fits the arguments: a known one, or a new one.  None: run eagerly."""
     types = tuple(map(type, args))
@@ -75,9 +77,9 @@ def launch_for(
     if items is None:
         key = shape.key(args)
     elif where is None:
-        key = shape.key(args, id(items), together, balance)
+        key = shape.key(args, id(items), together, balance, checked)
     else:
-        key = shape.key(args, id(items), together, balance, *place(where), cells(where))
+        key = shape.key(args, id(items), together, balance, checked, *place(where), cells(where))
     found = what.launches.get(key)
     if found is not None and found.fits():
         return None if found.by_steps() else found
@@ -91,7 +93,8 @@ def launch_for(
         if found is not None and found.fits():  # another thread had changed the graph, or was first
             return found
         try:
-            compiled, slots = bind(Request(what, items, args, where, device, together, balance))
+            request = Request(what, items, args, where, device, together, balance, checked)
+            compiled, slots = bind(request)
         except LanguageError as error:  # without the compiler's frames: the user's line counts
             raise LanguageError(error.problem, error.pos, error.hint) from None
         _same_device(slots.objects.values(), device)
@@ -322,7 +325,10 @@ class Launch:
         for slot, direction in compiled.adjacency:
             objects[slot].index(direction)
         for i, f in enumerate(compiled.fields):
-            if f.slot:
+            if f.kind in ("shadow", "deaths"):
+                checks = self.scratch.checks
+                self.words[i] = checks.address(objects[f.slot], f.kind, f.column)
+            elif f.slot:
                 extra = (f.column,) if f.column else ()
                 self.words[i] = objects[f.slot].address(f.kind, *extra)
                 if f.kind == "owner":
@@ -355,6 +361,8 @@ class Launch:
         for kind, array in s.arrays().items():
             if kind in index:
                 words[index[kind]] = self.device.pointer(array)
+        if self.compiled.unit.checked:
+            words[index["check"]] = self.device.pointer(s.checks.words)
         words[index["state"]] = self.device.pointer(self.state) if self.compiled.unit.fused else 0
         words[index["report"]] = s.answer.address if self.compiled.unit.fused and self.told else 0
         self.lent = s.version
@@ -382,9 +390,12 @@ class Launch:
         if compiled.unit.fused and self.near:  # a GPU's is not read
             self.state[:] = 0
         number = s.launches
+        rounds = self._begin_checks() if compiled.unit.checked else 0
         while True:
             self.binary(self.words, self._items(), alone)
             told = s.answer.hear(compiled.unit.fused and self.told, compiled.interruptible)
+            if compiled.unit.checked and (v := s.checks.end(told[Status.ROUND] - rounds)):
+                raise error(compiled.unit, v, self.objects)
             if not told[Status.FAILED]:
                 s.dirty = False
                 if told[Status.ROUND] > ROUNDS:
@@ -396,6 +407,15 @@ class Launch:
             self._borrow()
             # with the number of before: locks of the first run stay taken
             RUN.pack_into(self.buffer, self.compiled.run_words, 1, number, team)
+
+    def _begin_checks(self) -> int:
+        """Have nothing found so far; gives how many rounds of claims there have been."""
+        s = self.scratch
+        rounds = int(self.device.to_host(s.status)[Status.ROUND])
+        s.checks.begin(rounds)
+        self._fill()  # shadow words follow the rows that there are
+        self._borrow()
+        return rounds
 
     def _threads(self) -> int:  # as many as the launch can have
         return threads() if self.near else int(self.binary.threads)
@@ -452,6 +472,8 @@ class Launch:
                     return
                 self._mend()
                 replay = True
+        except Violated as found:
+            raise error(unit, found.violation, objects) from None
         finally:
             if self.scratch.dirty:  # what items had reserved is free again
                 for slot in self.compiled.touches:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from morph.data.device import Device
 from morph.data.store import HIDDEN
+from morph.engine.checking import Checks
 from morph.lang.abi import Status
 from morph.timing import used
 
@@ -47,6 +49,11 @@ class Scratch:
         self.queue = device.zeros(1024, np.uint32)
         self.launches = 0
         self.version = 0
+
+    @cached_property
+    def checks(self) -> Checks:
+        """What checked launches share."""
+        return Checks(self.device)
 
     def have(self, items: int, edges: int, threads: int) -> None:
         """Have room for a launch over so many items; bits that are set stay.

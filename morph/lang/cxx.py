@@ -8,6 +8,7 @@ from functools import cache
 
 from morph.lang import ir
 from morph.lang.abi import CTYPE, cname, column_name, reborn
+from morph.lang.checks import Sites
 from morph.lang.flow import only_added_to
 from morph.lang.types import (
     Handle,
@@ -71,6 +72,7 @@ class Names:
         self.pure: set[str] = set()  # functions that use nothing of the item
         self.totals: list[str] = []  # what adds to the places that all add to
         self.added = only_added_to(unit)  # where these may lie
+        self.sites = Sites(unit) if unit.checked else None
 
     def spell(self, name: str) -> str:
         """A user's name, out of the way of C++ and the prelude."""

@@ -90,6 +90,6 @@ def load(unit: ir.Unit, text: str, faults: bool = False, interruptible: bool = T
         As `morph.build.cpu.build`.
     """
     name = emit.entry(unit)
-    defines = ("MORPH_FAULTS",) if faults else ()
-    path = cpu.build(emit.prelude() + text, name=name, defines=defines)
+    defines = ("MORPH_FAULTS",) * faults + ("MORPH_CHECKED",) * unit.checked
+    path = cpu.build(emit.prelude(unit.checked) + text, name=name, defines=defines)
     return Launch(ctypes.PyDLL(str(path)), name, interruptible)
