@@ -17,7 +17,7 @@ MODULES = {
 }
 HEAVY = {"cupy", "cupyx", "igraph", "matplotlib", "meshio", "networkx", "scipy", "shapely"}
 
-GRAMMAR = "lang.types lang.node lang.ir lang.abi lang.errors lang.swaps lang.flow lang.spread"
+GRAMMAR = "lang.spelling lang.types lang.node lang.ir lang.abi lang.errors lang.swaps lang.flow lang.spread"
 PRINTER = "lang.emit lang.fused lang.cxx lang.cxx_expr lang.cxx_spread lang.cxx_stmt "
 PRINTER += "lang.cxx_find lang.cxx_alone lang.cxx_step lang.cxx_stock"
 PUBLIC = "data formula graph kernel mesh prelude reduce timing"
@@ -40,7 +40,8 @@ FLOORS = {
     "lang.types": "",
     "lang.node": "",
     "lang.ir": "lang.types lang.node",
-    "lang.abi": "lang.types lang.ir",
+    "lang.spelling": "",
+    "lang.abi": "lang.types lang.ir lang.spelling",
     "lang.errors": "lang.node",
     "lang.swaps": "lang.types lang.ir",
     "lang.flow": "lang.ir lang.abi",

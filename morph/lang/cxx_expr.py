@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from morph.lang import ir
-from morph.lang.abi import cname
 from morph.lang.cxx import Names, constant
 from morph.lang.flow import PARENT
 from morph.lang.types import Object, Scalar, Type, Vector
@@ -134,7 +133,7 @@ class Expressions:
             case ir.Degree():
                 return self.number(self._degree(e), e.type, "i32")
             case ir.FindEdge():
-                g = cname(e.graph)
+                g = self.names.prefix[e.graph]
                 ids = "nullptr" if n.graphs[e.graph].out_identity else f"a.{g}_out_edge"
                 where = f"a.{g}_out_offset, {ids}, {n.ends(e.graph, 'out')}"
                 return f"find_edge({where}{self.args((e.x, e.y))})"
@@ -162,7 +161,7 @@ class Expressions:
     def _degree(self, e: ir.Degree) -> str:
         directions = ("out", "in") if e.direction == "all" else (e.direction,)
         point = self.expr(e.point)
-        counts = [f"degree(a.{cname(e.graph)}_{d}_offset, {point})" for d in directions]
+        counts = [f"degree(a.{self.names.prefix[e.graph]}_{d}_offset, {point})" for d in directions]
         return counts[0] if len(counts) == 1 else f"({counts[0]} + {counts[1]})"
 
     def _effect(self, e: ir.Expr) -> str:
@@ -171,13 +170,13 @@ class Expressions:
                 flag = f", {self.flag(e.flag)}" if e.flag else ""
                 return f"atomic_{e.op}({self.address(e.place)}{self.args(e.args)}{flag})"
             case ir.Delete():
-                s = f"a.{cname(e.slot)}"
+                s = f"a.{self.names.prefix[e.slot]}"
                 return f"delete_row({s}_meta, {s}_free, {s}_dead, {self.expr(e.row)})"
             case ir.SetFind():
                 mode = "LIVE" if (e.slot, PARENT) in self.moving else "SETTLED"
-                return f"set_find<{mode}>(a.{cname(e.slot)}_parent, {self.expr(e.x)})"
+                return f"set_find<{mode}>(a.{self.names.prefix[e.slot]}_parent, {self.expr(e.x)})"
             case ir.SetUnion():
-                return f"set_union(a.{cname(e.slot)}_parent{self.args((e.x, e.y))})"
+                return f"set_union(a.{self.names.prefix[e.slot]}_parent{self.args((e.x, e.y))})"
             case ir.Lock():
                 base = self.names.base(e.slot)
                 return f"lock_row({base}_lock, {self.expr(e.row)}, {self.launch})"

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 
 from morph.lang import ir
-from morph.lang.abi import CTYPE, cname
-from morph.lang.cxx import Names
+from morph.lang.abi import CTYPE
+from morph.lang.cxx import TEMPORARY, Names
 from morph.lang.cxx_expr import Expressions
 from morph.lang.cxx_find import find, sought
 from morph.lang.flow import Columns
@@ -47,7 +47,9 @@ class Body(Expressions):
     def temp(self, stem: str) -> str:
         """A name that no user's name can be."""
         self.count += 1
-        return f"{stem}{self.count}_"
+        name = f"{stem}{self.count}_"
+        assert TEMPORARY.fullmatch(name), name
+        return name
 
     def block(self, head: str, body: ir.Body) -> None:
         """A compound statement."""
@@ -193,7 +195,7 @@ class Body(Expressions):
                 if not (isinstance(e.count, ir.Const) and int(e.count.value) >= 0):
                     given = f"max_of(i64({given}), i64(0))"
                 self.put(f"const i32 {count} = i32({given});")
-            meta, room = f"{self.names.base(e.slot)}_meta", f"it.{cname(e.slot)}_room"
+            meta, room = f"{self.names.base(e.slot)}_meta", f"it.{self.names.prefix[e.slot]}_room"
             kind, given = "Slots", f"{meta}, {count}, {room}"
             if self._may_run_ahead(e):
                 kind, given = "Place", f"it.ahead, {meta}, {room}"
@@ -299,7 +301,7 @@ class Body(Expressions):
             case ir.MakeLocal():
                 self.put(f"{target}.n = 0;")
             case ir.New():  # the others are made together
-                s, room = self.names.base(e.slot), f"it.{cname(e.slot)}_room"
+                s, room = self.names.base(e.slot), f"it.{self.names.prefix[e.slot]}_room"
                 self._new(target, e, f"new_row({s}_meta, {s}_free, {room})")
             case ir.Take():
                 k, s = self.temp("k"), self.names.base(e.slot)
@@ -377,7 +379,7 @@ class Body(Expressions):
         apart = ""
         if slot in self.names.apart and self.names.stores[slot].deletes:
             apart = f", reusable({meta})"
-        room = f"it.{cname(slot)}_room"
+        room = f"it.{self.names.prefix[slot]}_room"
         return f"Ask{{{meta}, {self.expr(need.count)}, {room}, {self.names.index[slot]}{apart}}}"
 
     # --- loops -----------------------------------------------------------------------------------
@@ -444,7 +446,7 @@ class Body(Expressions):
     def _for_edges(self, s: ir.ForEdges) -> None:
         if (test := sought(s)) and find(self, s, test):
             return
-        n, g = self.names, f"a.{cname(s.graph)}"
+        n, g = self.names, f"a.{self.names.prefix[s.graph]}"
         skip = ""
         if s.skip is not None:
             skip = self.temp("skip")
