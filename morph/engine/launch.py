@@ -23,6 +23,7 @@ from morph.engine.scratch import ROUNDS, STATE, STATUS, scratch
 from morph.engine.slots import OBJECTS, Slots
 from morph.lang.abi import State, Status
 from morph.lang.builtins import to_dtype
+from morph.lang.depth import deep
 from morph.lang.errors import LanguageError
 
 if TYPE_CHECKING:
@@ -83,11 +84,15 @@ def launch_for(
     device = _device(items, args)
     if what.kind == "program" and device.kind == "python":
         return None
-    with _binding:
+    with _binding, deep():
         try:
             compiled, slots = bind(Request(what, items, args, where, device, together, balance))
         except LanguageError as error:  # without the compiler's frames: the user's line counts
             raise LanguageError(error.problem, error.pos, error.hint) from None
+        except RecursionError:
+            source = what.definition.source
+            what_, hint = f"{what.__name__!r} is nested too deeply", "split it into functions"
+            raise LanguageError(what_, source.pos(source.tree), hint) from None
         _same_device(slots.objects.values(), device)
         what.launches.pop(key, None)
         while len(what.launches) >= KEPT:

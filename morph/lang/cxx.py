@@ -73,9 +73,10 @@ class Names:
         self.index = {s.slot: i for i, s in enumerate(unit.stores)}
         declared, words = prelude_names(prelude)
         self.taken = {*words, *OWN, *MEMBERS, *(f"{w}_" for w in SUFFIXED)}  # at namespace scope
+        self.made: set[str] = set()
         self.funcs = {f.name: self._function(f) for f in unit.funcs}
-        named = [*self._struct_names(), *self.funcs.values()]
-        self.reserved = (declared | OWN | frozenset(named)) - SUFFIXED
+        self.made |= {*self._struct_names()}
+        self.reserved = (declared | OWN | self.made) - SUFFIXED
         rooms = {f"{p}_{word}" for p in self.prefix.values() for word in ("room", "flag", "turn")}
         self.members = {w for w in words if len(w) > 1} | MEMBERS | rooms
         self.scalars = {n for n, _ in unit.scalars}
@@ -98,6 +99,7 @@ class Names:
             made = {name, *(f"{name}_{e}" for e in ends if isinstance(f, ir.Kernel))}
             if self.taken.isdisjoint(made) and not TEMPORARY.fullmatch(name):
                 self.taken |= made
+                self.made |= made
                 return name
             n += 1
             name = f"{base}_{n}"

@@ -140,13 +140,13 @@ class Expressions:
         return self._effect(e)
 
     def _unary(self, e: ir.Unary) -> str:
+        t = self.names.type(e.type)
+        if wraps(e) and t != "bool":
+            return f"wrap_sub({t}(0), {self.expr(e.x)})"
         x = self.sub(e.x)
         x = f"({x})" if x.startswith("-") else x
-        t = self.names.type(e.type)
         if t == "bool":  # `~` of a bool is `not`, as in NumPy
             return f"!{x}"
-        if wraps(e):
-            return f"wrap_sub({t}(0), {self.expr(e.x)})"
         return f"{t}({e.op}{x})" if narrow(e.type) else f"{e.op}{x}"
 
     def _binary(self, e: ir.Binary) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +56,8 @@ from morph.lang.values import (
 if TYPE_CHECKING:
     from morph.lang.unit import Builder
 
+LARGE = 200  # nodes of an expression
+CHAIN = 40  # ifs in one another's ``else``
 OPS: dict[type[ast.AST], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
     ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
@@ -61,6 +65,16 @@ OPS: dict[type[ast.AST], str] = {
     ast.GtE: ">=", ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
     ast.USub: "-", ast.Invert: "~", ast.Not: "not", ast.UAdd: "+",
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """``if cond: then`` of a chain; ``before`` computes the condition."""
+
+    before: ir.Body
+    cond: ir.Expr
+    then: ir.Body
+    pos: Pos
 
 
 class Expressions:
@@ -108,7 +122,7 @@ class Expressions:
         """An expression that must be a value."""
         v = self.value(node)
         if isinstance(v, ir.Expr):
-            return v
+            return self.bounded(v)
         if isinstance(v, Method) and isinstance(v.receiver, ir.Expr):
             reject(f"{v.name!r} is a method", v.pos, f"call it: {v.name}()")
         reject(f"{describe(v)} is not a value", self.pos(node), "use one of its members")
@@ -125,6 +139,14 @@ class Expressions:
                 self.out += later
             done.append(x)
         return done
+
+    def bounded(self, x: ir.Expr) -> ir.Expr:
+        """A value of at most `LARGE` nodes: a larger one is evaluated now.
+
+        Every later pass, and a C++ compiler's limit of brackets, can rely on shallow expressions.
+        """
+        large = next(islice(ir.walk(x), LARGE, None), None) is not None
+        return self.bind(x) if large else x
 
     def frozen(self, x: ir.Expr, mark: int) -> ir.Expr:
         """A value as it was before the statements from ``mark`` on."""
@@ -323,6 +345,7 @@ class Expressions:
         result = truth(self.expr(node.values[0]))
         for value in node.values[1:]:
             result = self.short(op, result, lambda v=value: truth(self.expr(v)), self.pos(node))  # type: ignore[misc]
+            result = self.bounded(result)
         return result
 
     def short(self, op: str, x: ir.Expr, rest: Callable[[], ir.Expr], pos: Pos) -> ir.Expr:
@@ -358,7 +381,7 @@ class Expressions:
                     terms[-1] = self.bind(terms[-1])
                 return self.comparison(OPS[type(op)], terms[-2], terms[-1], pos)
 
-            result = self.short("and", result, rest, pos)
+            result = self.bounded(self.short("and", result, rest, pos))
         return result
 
     def comparison(self, op: str, x: ir.Expr, y: ir.Expr, pos: Pos) -> ir.Expr:
@@ -386,28 +409,62 @@ class Expressions:
         return ir.Compare(op=op, x=x, y=y, type=BOOL, pos=pos)
 
     def _ifexp_expr(self, node: ast.IfExp) -> Value:
-        pos = self.pos(node)
-        cond = truth(self.expr(node.test))
-        if isinstance(cond, ir.Const):
-            return self.expr(node.body if cond.value else node.orelse)
-        outer = self.out
-        then: list[ir.Stmt] = []
-        orelse: list[ir.Stmt] = []
-        self.out = then
-        x = self.expr(node.body)
-        self.out = orelse
-        y = self.expr(node.orelse)
-        self.out = outer
-        x, y = meet(x, y, pos)
-        if isinstance(x.type, Local):
+        outer, pos = self.out, self.pos(node)
+        arms: list[Arm] = []
+        values: list[ir.Expr] = []
+        other: ast.expr = node
+        self.out = []
+        while isinstance(other, ast.IfExp):
+            cond = truth(self.expr(other.test))
+            if isinstance(cond, ir.Const):
+                other = other.body if cond.value else other.orelse
+                continue
+            before, self.out = tuple(self.out), []
+            values.append(self.expr(other.body))
+            arms.append(Arm(before, cond, tuple(self.out), self.pos(other)))
+            self.out, other = [], other.orelse
+        result = self.expr(other)
+        last, self.out = tuple(self.out), outer
+        if not arms:
+            self.out += last
+            return result
+        self.out += arms[0].before
+        arms[0] = replace(arms[0], before=())
+        for i in reversed(range(len(arms))):  # all meet in one type
+            values[i], result = meet(values[i], result, arms[i].pos)
+        values = [meet(x, result, a.pos)[0] for x, a in zip(values, arms, strict=True)]
+        if isinstance(result.type, Local):
             reject("a local collection has one name", pos, "use an `if` statement")
-        if not then and not orelse:
-            return ir.Select(cond=cond, x=x, y=y, type=x.type, pos=pos)
-        name = self.temporary(x.type)
-        then.append(ir.Assign(name=name, value=x, pos=pos))
-        orelse.append(ir.Assign(name=name, value=y, pos=pos))
-        self.out.append(ir.If(cond=cond, then=tuple(then), orelse=tuple(orelse), pos=pos))
-        return ir.Var(name=name, type=x.type, pos=pos)
+        if len(arms) <= CHAIN and not last and not any(a.before or a.then for a in arms):
+            for x, a in reversed(list(zip(values, arms, strict=True))):
+                result = ir.Select(cond=a.cond, x=x, y=result, type=result.type, pos=a.pos)
+            return result
+        name = self.temporary(result.type)
+
+        def given(before: ir.Body, x: ir.Expr) -> ir.Body:
+            return (*before, ir.Assign(name=name, value=x, pos=pos))
+
+        arms = [replace(a, then=given(a.then, x)) for a, x in zip(arms, values, strict=True)]
+        self.out += self.chain(arms, given(last, result))
+        return ir.Var(name=name, type=result.type, pos=pos)
+
+    def chain(self, arms: Sequence[Arm], last: ir.Body) -> ir.Body:
+        """``if``, ``elif`` and so on, and what is left; a long chain in several nests of ifs."""
+        parts = [arms[i : i + CHAIN] for i in range(0, len(arms), CHAIN)]
+        if len(parts) <= 1:
+            return _nest(arms, last)
+        left = ir.Var(name=self.temporary(BOOL), type=BOOL, pos=arms[0].pos)
+
+        def say(value: bool) -> ir.Stmt:
+            x = ir.Const(value=value, type=BOOL, pos=left.pos)
+            return ir.Assign(name=left.name, value=x, pos=left.pos)
+
+        done: list[ir.Stmt] = [say(True)]
+        for part in parts:
+            rest = last if part is parts[-1] else (say(True),)
+            then = (say(False), *_nest(part, rest))
+            done.append(ir.If(cond=left, then=then, orelse=(), pos=part[0].pos))
+        return tuple(done)
 
     def _tuple_expr(self, node: ast.Tuple) -> Value:
         parts = [cast(x, default(x.type)) for x in self.exprs(node.elts)]
@@ -416,3 +473,10 @@ class Expressions:
                 reject("a local collection cannot be part of a tuple", p.pos, "use it by its name")
         t = Tuple(tuple(p.type for p in parts))
         return ir.Make(parts=tuple(parts), type=t, pos=self.pos(node))
+
+
+def _nest(arms: Sequence[Arm], last: ir.Body) -> ir.Body:
+    """Ifs, each in the ``else`` of the one before."""
+    for a in reversed(arms):
+        last = (*a.before, ir.If(cond=a.cond, then=a.then, orelse=last, pos=a.pos))
+    return last
