@@ -17,7 +17,8 @@ MODULES = {
 }
 HEAVY = {"cupy", "cupyx", "igraph", "matplotlib", "meshio", "networkx", "scipy", "shapely"}
 
-GRAMMAR = "lang.depth lang.spelling lang.types lang.node lang.ir lang.abi lang.errors lang.swaps lang.flow lang.spread"
+GRAMMAR = "lang.depth lang.spelling lang.types lang.node lang.ir lang.abi lang.errors lang.swaps "
+GRAMMAR += "lang.flow lang.spread"
 PRINTER = "lang.emit lang.fused lang.cxx lang.cxx_expr lang.cxx_spread lang.cxx_stmt "
 PRINTER += "lang.cxx_find lang.cxx_alone lang.cxx_step lang.cxx_stock"
 PUBLIC = "data formula graph kernel mesh prelude reduce timing"

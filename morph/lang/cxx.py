@@ -31,13 +31,25 @@ OWN = frozenset(  # what the printer calls things inside functions
 )
 MEMBERS = frozenset(  # of the structs that the printer makes
     """AHEAD AT BATCHED FILTERS LIMIT Live PLACES REPLAYS ROWS_AHEAD Reach Rest Rooms SPREADS
-    SWEEPS Stock Sums TOTALS WHICH WHOLE abort add ahead all begin behind block claim commit edge end
-    entries entry find flush from front head join key launch list live master meta open owner
+    SWEEPS Stock Sums TOTALS WHICH WHOLE abort add ahead all begin behind block claim commit edge
+    end entries entry find flush from front head join key launch list live master meta open owner
     part position priority reach release replay rest room rooms round row row_of run sense serve
     stage step stocks sums tail take_all thread threads to way ways wins write x""".split()
 )
 SUFFIXED = frozenset("live rest row sums".split())  # the printer's own, as in ``row_``
-PARTS = ["commit", "abort", "item", "item_rooms", "live", "rest", "sums", "reach", "head", "entry", "tail"]
+PARTS = [
+    "commit",
+    "abort",
+    "item",
+    "item_rooms",
+    "live",
+    "rest",
+    "sums",
+    "reach",
+    "head",
+    "entry",
+    "tail",
+]
 TEMPORARY = re.compile(r"(b|both|c|e|k|n|p|r|rows|s|skip|v|w|x)\d+_")  # made by `Body.temp`
 TOKEN = re.compile(r"[A-Za-z_]\w*|\S")
 CALL = re.compile(r"\b([A-Za-z_]\w*)[(<]")

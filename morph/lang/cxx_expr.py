@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from morph.lang import ir
 from morph.lang.cxx import Names, constant
 from morph.lang.flow import PARENT
-from morph.lang.types import Object, Scalar, Type, Vector
+from morph.lang.types import I64, Object, Scalar, Type, Vector
 
 BUILTINS = {
     "abs": "abs_of", "min": "min_of", "max": "max_of", "sqrt": "sqrt_of", "floor": "floor_of",
@@ -75,6 +75,11 @@ class Expressions:
             return f"{column}.vec<{p.type.size}>({self.expr(p.row)})"
         return f"{column}.get({self.place_args(p)})"
 
+    def skipped(self, x: ir.Expr) -> str:
+        """How many entries ``[x:]`` leaves out; so few that a sum with it does not overflow."""
+        text = f"max_of(i64({self.expr(x)}), i64(0))"
+        return text if is_small(x) else f"min_of({text}, i64(1) << 40)"
+
     def address(self, p: ir.Place) -> str:
         """The address of a place."""
         return f"{self.names.column(p.slot, p.column)}.at({self.place_args(p)})"
@@ -98,7 +103,8 @@ class Expressions:
             case ir.Select():
                 return f"{self.sub(e.cond)} ? {self.sub(e.x)} : {self.sub(e.y)}"
             case ir.Cast():
-                return f"{n.type(e.type)}({self.expr(e.x)})"
+                kind = "to_int<{}>" if truncates(e) else "{}"
+                return f"{kind.format(n.type(e.type))}({self.expr(e.x)})"
             case ir.Call():
                 return n.call(e.func, self.args(e.args))
             case ir.Builtin():
@@ -201,6 +207,27 @@ def wraps(e: ir.Binary | ir.Unary) -> bool:
     t = e.type
     signed = isinstance(t, Scalar) and (t.kind == "i" or (t.name == "u16" and e.op == "*"))
     return e.op in WRAPPING and signed
+
+
+def truncates(e: ir.Cast) -> bool:
+    """Whether a cast is of a float to an integer."""
+    a, b = e.x.type, e.type
+    return isinstance(a, Scalar) and isinstance(b, Scalar) and a.kind == "f" and b.kind in "iu"
+
+
+def is_small(x: ir.Expr) -> bool:
+    """Whether a number is known to have at most 32 bits."""
+    match x:
+        case ir.Const(value=value):
+            return -(2**31) <= value < 2**32
+        case ir.Cast(x=ir.Expr(type=Scalar(kind="i" | "u", bits=bits))):
+            return bits <= 32
+    return isinstance(x, ir.Degree | ir.LocalSize)
+
+
+def ends_before(s: ir.ForRange) -> bool:
+    """Whether a range's counter cannot overflow when it has passed the last value."""
+    return abs(s.step) == 1 or s.start.type != I64 or (is_small(s.stop) and abs(s.step) < 2**62)
 
 
 def narrow(t: Type) -> bool:

@@ -44,8 +44,7 @@ class Head(Body):
         else:
             self.put(f"row_ = {{{', '.join(self.names.extent(s.slot))}}};")
         if s.start is not None:
-            skipped = f"max_of(i64({self.expr(s.start)}), i64(0))"
-            self.put(f"row_.begin = min_of(row_.begin + {skipped}, row_.end);")
+            self.put(f"row_.begin = min_of(row_.begin + {self.skipped(s.start)}, row_.end);")
         for name, locals_ in (("live_", self.spread.live), ("rest_", self.spread.rest)):
             for n in locals_:
                 self.put(f"{name}.{self.names.member(n)} = {self.resolve(n)};")
@@ -86,7 +85,11 @@ class Entry(Body):
     def load(self, p: ir.Place) -> str:
         """A value, which may have been read before."""
         self.item = ""  # whoever runs the entry has another item
-        return f"{ascii_name(p.column)}_early_" if of_edge(p, self.loop, self.early) else super().load(p)
+        return (
+            f"{ascii_name(p.column)}_early_"
+            if of_edge(p, self.loop, self.early)
+            else super().load(p)
+        )
 
     def _effect(self, e: ir.Expr) -> str:
         """What changes a place that few may want, while few items are run."""
@@ -357,8 +360,9 @@ def _rooms(e: Emission, kernel: str) -> list[str]:
     spread = e.spreads[kernel]
     if not spread.batched:
         return ["    static constexpr bool BATCHED = false;"]
+    base, prefix, index = e.names.base, e.names.prefix, e.names.index
     asks = [
-        f"    f({e.names.base(slot)}_meta, it.{e.names.prefix[slot]}_room, {n}, {e.names.index[slot]});"
+        f"    f({base(slot)}_meta, it.{prefix[slot]}_room, {n}, {index[slot]});"
         for slot, n in spread.room
     ]
     given, each = "const Args& a, I& it, F f", dict(spread.room)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from morph.lang import ir
 from morph.lang.abi import CTYPE
-from morph.lang.cxx import TEMPORARY, Names
-from morph.lang.cxx_expr import Expressions
+from morph.lang.cxx import TEMPORARY, Names, constant
+from morph.lang.cxx_expr import Expressions, ends_before
 from morph.lang.cxx_find import find, sought
 from morph.lang.flow import Columns
-from morph.lang.types import Column, Local, Scalar, Store, Type, Vector
+from morph.lang.types import I64, Column, Local, Scalar, Store, Type, Vector
 
 
 class Body(Expressions):
@@ -47,9 +47,8 @@ class Body(Expressions):
     def temp(self, stem: str) -> str:
         """A name that no user's name can be."""
         self.count += 1
-        name = f"{stem}{self.count}_"
-        assert TEMPORARY.fullmatch(name), name
-        return name
+        assert TEMPORARY.fullmatch(f"{stem}{self.count}_"), stem
+        return f"{stem}{self.count}_"
 
     def block(self, head: str, body: ir.Body) -> None:
         """A compound statement."""
@@ -421,7 +420,7 @@ class Body(Expressions):
     ) -> str:
         """Open a loop over entries from ``start``, or back from the last; its counter."""
         k, end = self.temp("k"), self.temp("e")
-        start = f"max_of(i64({self.expr(s.start)}), i64(0))" if s.start is not None else ""
+        start = self.skipped(s.start) if s.start is not None else ""
         if s.reverse:
             back = f" - {start}" if start else ""
             self.put(f"for (i64 {k} = {last} - 1{back}, {end} = {first}; {k} >= {end}; {k}--) {{")
@@ -438,6 +437,9 @@ class Body(Expressions):
         k, end, var = self.temp("k"), self.temp("e"), self.resolve(s.var)
         t, more = self.names.type(s.start.type), "<" if s.step > 0 else ">"
         step = f"{k} += {s.step}" if s.step != 1 else f"{k}++"
+        if not ends_before(s):
+            by = constant(ir.Const(value=s.step, type=I64, pos=s.pos))
+            step = f"{k} = range_next<{by}>({k})"
         begin, stop = self.expr(s.start), self.expr(s.stop)
         self.put(f"for ({t} {k} = {begin}, {end} = {stop}; {k} {more} {end}; {step}) {{")
         self.depth += 1

@@ -34,7 +34,9 @@ def stocks(e: Emission) -> None:
         e.put(*(f"        it.{s}_room.stock = &{name};" for s, name in lists), "    }")
         e.put("    static void release(Item& it) {")
         e.put(*(f"        it.{s}_room.stock = nullptr;" for s, _ in lists), "    }")
-        e.put(f"    void flush() {{ {' '.join(f'{name}.flush();' for _, name in lists)} }}", "#else")
+        e.put(
+            f"    void flush() {{ {' '.join(f'{name}.flush();' for _, name in lists)} }}", "#else"
+        )
     e.put("    MORPH_FN void serve(Item&) {}", "    static MORPH_FN void release(Item&) {}")
     e.put("    MORPH_FN void flush() {}", *(["#endif"] if lists else []), "};")
 

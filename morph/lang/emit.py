@@ -249,7 +249,9 @@ class Emission:
                 spread_structs(self, k)
         self.put("", "MORPH_HOT void end_item(const Args& a, Item& it) {")
         base = self.names.base
-        given = [f"    give_back({base(s)}_meta, it.{self.names.prefix[s]}_room);" for s in self.rooms]
+        given = [
+            f"    give_back({base(s)}_meta, it.{self.names.prefix[s]}_room);" for s in self.rooms
+        ]
         self.put(*self.way(given, "it"))
         if self.can_fail:
             self.put("    record(a.status, a.pending, it);")

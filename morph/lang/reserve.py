@@ -157,8 +157,9 @@ class _Bound:
                 return {}
             case ir.ForRange():
                 span = _sub(s.stop, s.start) if s.step > 0 else _sub(s.start, s.stop)
-                step = abs(s.step)
-                trips = span if step == 1 else _div(_add(span, _int(step - 1, s.pos)), step)
+                step = min(abs(s.step), 2**63 - 1)
+                one = _int(1, s.pos)
+                trips = span if step == 1 else _add(_div(_sub(span, one), step), one)
                 return self.times(s, s.body, lambda: _max(self.known(trips, s.pos), _int(0, s.pos)))
             case ir.ForEdges():
                 degree = ir.Degree(

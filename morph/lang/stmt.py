@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from morph.lang import ir
+from morph.lang.branches import Arm
 from morph.lang.errors import reject
-from morph.lang.expr import Arm
 from morph.lang.ir import Pos
 from morph.lang.loops import Loops
 from morph.lang.scope import Edges, Flow, Retype, join
@@ -104,7 +104,7 @@ class Statements(Loops):
         while len(other) == 1 and isinstance(node := other[0], ast.If) and self.flow is not None:
             if node is not first and self.calls(node.test, "single"):
                 break
-            cond = truth(self.expr(node.test))
+            cond = self.condition(node.test)
             if isinstance(cond, ir.Const):
                 other = node.body if cond.value else node.orelse
                 continue
