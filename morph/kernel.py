@@ -125,7 +125,7 @@ class Program(Function):
     def __call__(self, *args: Any) -> Any:
         """Run fused; on the ``python`` device, eagerly."""
         launch = launch_for(self, None, args, None)
-        return self.eager(*args) if launch is None else launch.run(args, None)
+        return self.__wrapped__(*args) if launch is None else launch.run(args, None)
 
     def alone(self, *args: Any) -> Any:
         """Run by one thread of a CPU, or one block of a GPU: others would wait for so little work.
@@ -133,10 +133,13 @@ class Program(Function):
         In what is computed, and on another device, as a plain call.
         """
         launch = launch_for(self, None, args, None)
-        return self.eager(*args) if launch is None else launch.run(args, None, alone=True)
+        return self.__wrapped__(*args) if launch is None else launch.run(args, None, alone=True)
 
     def eager(self, *args: Any) -> Any:
-        """Run as plain Python, launch by launch; the result is the same."""
+        """Run as plain Python, launch by launch; what is accepted, and the result, is the same."""
+        from morph.engine.launch import accept  # noqa: PLC0415
+
+        accept(self, args)
         return self.__wrapped__(*args)
 
     def source(self, target: str = "cpu") -> str:

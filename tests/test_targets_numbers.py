@@ -202,7 +202,9 @@ def test_and_or_give_pythons_values(target, data):
     some = st.sampled_from([0, 1, 2, -3])
     given_ = [[data.draw(some) for _ in range(4)] for _ in range(20)]
     ws = [data.draw(st.sampled_from([0.0, -0.0, 0.5])) for _ in given_]
-    columns = {c: np.array([v[i] for v in given_], i64) for i, c in enumerate(["x", "y", "z", "num"])}
+    columns = {
+        c: np.array([v[i] for v in given_], i64) for i, c in enumerate(["x", "y", "z", "num"])
+    }
     out = {c: np.zeros(20, "f8" if c == "f" else "i8") for c in "abcdefghk"}
     t = table(target, w=np.array(ws), **columns, **out)
     morph.foreach(t, decide)

@@ -82,23 +82,34 @@ def launch_for(
     if what.kind == "kernel" and not isinstance(items, Table | Collection):
         raise TypeError(f"foreach runs over a table or a collection, not {items!r}")
     device = _device(items, args)
-    if what.kind == "program" and device.kind == "python":
-        return None
     with _binding, deep():
-        try:
-            compiled, slots = bind(Request(what, items, args, where, device, together, balance))
-        except LanguageError as error:  # without the compiler's frames: the user's line counts
-            raise LanguageError(error.problem, error.pos, error.hint) from None
-        except RecursionError:
-            source = what.definition.source
-            what_, hint = f"{what.__name__!r} is nested too deeply", "split it into functions"
-            raise LanguageError(what_, source.pos(source.tree), hint) from None
+        compiled, slots = _checked(Request(what, items, args, where, device, together, balance))
+        if what.kind == "program" and device.kind == "python":
+            return None
         _same_device(slots.objects.values(), device)
         what.launches.pop(key, None)
         while len(what.launches) >= KEPT:
             del what.launches[next(iter(what.launches))]
         what.launches[key] = launch = Launch(what, compiled, slots)
         return launch
+
+
+def accept(what: Program, args: tuple[Any, ...]) -> None:
+    """Refuse a program that no launch could run, before it runs as plain Python."""
+    with _binding, deep():
+        _checked(Request(what, None, args, None, _device(None, args)))
+
+
+def _checked(request: Request) -> tuple[Compiled, Slots]:
+    """Bind a request; an error has no frames of the compiler: the user's line counts."""
+    source = request.what.definition.source
+    try:
+        return bind(request)
+    except LanguageError as error:
+        raise LanguageError(error.problem, error.pos, error.hint) from None
+    except RecursionError:
+        problem = f"{source.name!r} is nested too deeply"
+        raise LanguageError(problem, source.pos(source.tree), "split it into functions") from None
 
 
 def _is_called(t: type) -> bool:
