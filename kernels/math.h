@@ -149,6 +149,17 @@ template <class T, class F> MORPH_FN T to_int(F x) {
     if constexpr (sizeof(T) == 4 && sizeof(F) == 4) return T(x);  // the instruction does just that
     if constexpr (sizeof(T) >= 4) return x == x ? T(x) : T(0);
 #endif
+#if defined(__x86_64__) && !defined(__CUDACC__)
+    if constexpr (SIGNED && sizeof(T) >= 4) {  // the instruction gives the least where T has none
+        T found = T(x);
+        if (__builtin_expect(found == T(~MOST), false)) {  // of bits, so that loops are vectorised
+            Bits<F> bits = to_bits(x);
+            bool nan = Bits<F>(bits << 1) > Bits<F>(to_bits(F(infinity())) << 1);
+            found = nan ? T(0) : bits >> (8 * sizeof(F) - 1) ? found : MOST;
+        }
+        return found;
+    }
+#endif
     F inside = x > LOW ? x : LOW;
     T found = T(inside < PAST ? inside : F(0));
     found = x >= PAST ? MOST : found;
