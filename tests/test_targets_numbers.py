@@ -14,9 +14,24 @@ from targets import table, tries
 
 import morph
 from morph.lang.errors import LanguageError
-from morph.prelude import atomic_add, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from morph.prelude import (
+    atomic_add,
+    bool_,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    popcount,
+    u8,
+    u16,
+    u32,
+    u64,
+)
 
-INTEGERS = (i8, i16, i32, i64, u8, u16, u32, u64)
+INTEGERS = (i8, i16, i32, i64, popcount, u8, u16, u32, u64)
 EDGES = [0.0, -0.0, 0.9, -0.9, 1.5, -1.5, math.inf, -math.inf, math.nan, 1e30, -1e30, 300.7, -129.2]
 EDGES += [
     s * 2.0**k + d for k in (7, 8, 15, 16, 31, 32, 63, 64) for s in (1, -1) for d in (-1, 0, 1)
@@ -222,3 +237,39 @@ def test_a_number_is_no_boolean(target):
     t = rows(target, x=i32, y=i32, ok=np.bool_)
     with pytest.raises(LanguageError, match="column 'ok' is bool_, but the value is i32"):
         morph.foreach(t, mixed_sides)
+
+
+@morph.kernel
+def limits(r):
+    r.wrapped = abs(r.least) - 1
+    r.by_zero = r.x // r.zero + r.x % r.zero
+    r.left = (r.x << r.far) + (r.x << -r.far)
+    r.right = (r.least >> r.far) + (r.x >> r.far) * 10
+    r.low = i8(r.x)
+    r.same = r.big == r.top
+    r.bits = popcount(r.least)
+    r.low_nan = min(r.nan, 1.0)
+    r.high_nan = max(1.0, r.nan)
+    r.true = bool_(r.nan)
+    r.half = f16(r.large)
+    r.cube = r.x**3
+    r.floor = -7 // r.two * 100 + -7 % r.two
+
+
+def test_the_rules_of_the_reference(target):
+    least = -(2**31)
+    t = rows(
+        target, least=i32, x=i32, zero=i32, far=i32, big=u64, top=i64, nan=f64, large=f64, two=i32,
+        wrapped=i32, by_zero=i32, left=i32, right=i32, low=i8, same=np.bool_, bits=i32, low_nan=f64,
+        high_nan=f64, true=np.bool_, half=f16, cube=i32, floor=i32,
+    )  # fmt: skip
+    given_ = dict(least=least, x=300, far=40, big=2**63 - 1, top=2**63 - 2, nan=math.nan, two=2)
+    for name, value in {**given_, "large": 1e9}.items():
+        getattr(t, name)[:] = value
+    morph.foreach(t, limits)
+    want = dict(
+        wrapped=2**31 - 1, by_zero=0, left=0, right=-1, low=44, same=True, bits=1, true=True
+    )
+    want |= dict(half=math.inf, cube=27_000_000, floor=-400 + 1)
+    assert {n: values(t, n)[0] for n in want} == want
+    assert math.isnan(values(t, "low_nan")[0]) and math.isnan(values(t, "high_nan")[0])

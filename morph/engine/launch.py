@@ -102,12 +102,12 @@ def accept(what: Program, args: tuple[Any, ...]) -> None:
 
 def _checked(request: Request) -> tuple[Compiled, Slots]:
     """Bind a request; an error has no frames of the compiler: the user's line counts."""
-    source = request.what.definition.source
     try:
         return bind(request)
     except LanguageError as error:
         raise LanguageError(error.problem, error.pos, error.hint) from None
     except RecursionError:
+        source = request.what.definition.source
         problem = f"{source.name!r} is nested too deeply"
         raise LanguageError(problem, source.pos(source.tree), "split it into functions") from None
 

@@ -101,7 +101,8 @@ class Statements(Loops):
         arms: list[Arm] = []
         ends: list[tuple[Flow | None, Edges]] = []
         first, other = node, list[ast.stmt]([node])
-        while len(other) == 1 and isinstance(node := other[0], ast.If) and self.flow is not None:
+        while len(other) == 1 and isinstance(other[0], ast.If) and self.flow is not None:
+            node = other[0]
             if node is not first and self.calls(node.test, "single"):
                 break
             cond = self.condition(node.test)
