@@ -21,12 +21,12 @@ from morph.formula import Formula
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel, program, timing
 from morph.lang.errors import LanguageError
-from morph.mesh import Mesh, Pslg
+from morph.mesh import Mesh, MeshError, Pslg
 from morph.reduce import reduce
 
 __all__ = [
     "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag", "Formula", "Graph",
-    "LanguageError", "Mesh", "Pslg", "Ref", "Set", "Table", "betweenness", "bfs",
+    "LanguageError", "Mesh", "MeshError", "Pslg", "Ref", "Set", "Table", "betweenness", "bfs",
     "connected_components", "core_number", "device", "foreach", "func", "k_core", "kernel", "mst",
     "pagerank", "program", "reduce", "refine", "refine_with_report", "sssp", "timing",
     "triangle_count", "triangulate", "vec",

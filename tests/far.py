@@ -56,6 +56,8 @@ class Far(NDArrayOperatorsMixin):
 
 
 def far(x):
+    if isinstance(x, tuple):  # as of nonzero
+        return tuple(map(far, x))
     return Far(np.asarray(x)) if isinstance(x, np.ndarray | np.generic) else x
 
 

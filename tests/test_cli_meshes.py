@@ -136,6 +136,25 @@ def test_attributes_of_regions(poly, tmp_path):
     assert complaint("refine", SQUARE, "-A").startswith("-A: there is no region in")
 
 
+@pytest.mark.parametrize("options", [[], ["-A"]])
+def test_attributes_of_regions_are_given_by_letter_only(poly, tmp_path, options):
+    report("refine", poly, "-a0.1", "-o", tmp_path / "out", *options)
+    report("refine", poly, "-p", "-a", "--deterministic", "-o", tmp_path / "same", *options)
+    for name in ("out", "same"):
+        fine = Mesh.read(tmp_path / name)
+        left = fine.points[fine.triangles].mean(axis=1)[:, 0] < 1
+        wanted = np.where(left, 3, 7)[:, None] if options else np.empty((len(left), 0))
+        assert np.array_equal(fine.triangle_attributes, wanted)
+
+
+def test_attributes_of_triangles_are_carried(poly, tmp_path):
+    report("triangulate", poly, "-o", tmp_path / "two")
+    report("refine", tmp_path / "two", "-a0.1", "-o", tmp_path / "out")
+    fine = Mesh.read(tmp_path / "out")
+    left = fine.points[fine.triangles].mean(axis=1)[:, 0] < 1
+    assert np.array_equal(fine.triangle_attributes[:, 0], np.where(left, 3, 7))
+
+
 def test_sizes(tmp_path):
     n = len(Mesh.read(SQUARE).points)
     np.save(tmp_path / "h.npy", np.full(n, 0.2))

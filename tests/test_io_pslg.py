@@ -12,7 +12,7 @@ from meshfiles import NODE, PARSERS, assert_equal, refusal, use_parser
 from morph.io import RepairWarning, read_mesh, read_pslg, write_pslg
 from morph.mesh import Pslg
 
-SQUARE = NODE + "4 0\n1 1 2\n2 2 3\n3 3 4\n4 4 1\n"
+SQUARE = NODE + "4 0\n1 1 2\n2 2 3\n3 3 4\n4 4 1\n"  # no column of markers
 MESHES = Path(__file__).parent.parent / "meshes"
 
 
@@ -26,7 +26,7 @@ def test_a_poly_with_its_own_vertices(tmp_path):
     graph = read_pslg(put(tmp_path, poly=SQUARE + "1\n1 .5 .5\n1\n1 .1 .2 7 .01\n"))
     assert graph.points.tolist() == [[0, 0], [1, 0], [1, 1], [0, 1]]
     assert graph.segments.tolist() == [[0, 1], [1, 2], [2, 3], [3, 0]]
-    assert graph.segment_markers.tolist() == [1] * 4
+    assert graph.segment_markers.tolist() == [0] * 4
     assert graph.point_markers.tolist() == [0] * 4
     assert graph.holes.tolist() == [[0.5, 0.5]]
     assert graph.regions.tolist() == [[0.1, 0.2, 7, 0.01]]

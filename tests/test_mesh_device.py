@@ -114,3 +114,24 @@ def test_refining_there():
     fine = morph.refine(here.to("cuda"), min_angle=20, device="cuda")
     fine.check()
     assert fine.quality().area == pytest.approx(here.quality().area)
+
+
+def test_the_dual_and_used_points_are_worked_out_there(xp):
+    thin = np.array([[0, 0], [1, 1e-13], [0.5, 6e-14], [0.3, 1], [9, 9]])
+    for points in (random_mesh(3)[0], thin):
+        n = len(points) - 1
+        triangles = Delaunay(points[:n]).simplices if points is not thin else [[0, 1, 2], [0, 2, 3]]
+        triangles = np.asarray(triangles, np.int32)
+        p, q, r = points[triangles].transpose(1, 2, 0)
+        turn = (q[0] - p[0]) * (r[1] - p[1]) < (q[1] - p[1]) * (r[0] - p[0])
+        triangles[turn] = triangles[turn][:, ::-1]
+        here = Mesh(
+            points, triangles, point_attributes=points * [[1, 3]], point_markers=range(n + 1)
+        )
+        there = here.to("cuda")
+        for found, known in zip(there.voronoi(), here.voronoi(), strict=True):
+            assert not isinstance(found, np.ndarray) and found.dtype == known.dtype
+            np.testing.assert_allclose(found.get(), known, rtol=1e-9, atol=1e-9)
+        made = there.compact()
+        same(made, here.compact())
+        assert len(made.points) == n and made.compact() is made

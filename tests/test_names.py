@@ -24,7 +24,8 @@ from morph.worklists import advance
 
 PLAIN = """t0_ t0__ t0___ t1_ k1 k1_ k1__ k1_found k1_found_ r2_ s3 s3_ w1 w1_ x0 x1 x1_ v1 p1 b1
     c1 _ __ ___ _a __a _a_ a_ a__ A T I L O u ue9 ue9_ int_ int__ std_ std__ Tuple_i64_i64
-    Step0_0 s0_0 end0_0 alone0_0 live_ rest_ row_ sums_ live__ row__ morph_many many_item many_head many_entry
+    Step0_0 s0_0 end0_0
+    alone0_0 live_ rest_ row_ sums_ live__ row__ morph_many many_item many_head many_entry
     many_live many_sums many_to_x g_points_room items_room items_flag t_edge_ t_edge n_given_
     x_arg_ x_of_kernel_ result_ result return_ é è ñ 变量 変数 éa eé u00e9
     utf8_ utf8___9ca utf8___9ca_     ﬁ µ Ω café café_""".split()

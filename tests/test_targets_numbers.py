@@ -270,6 +270,6 @@ def test_the_rules_of_the_reference(target):
     want = dict(
         wrapped=2**31 - 1, by_zero=0, left=0, right=-1, low=44, same=True, bits=1, true=True
     )
-    want |= dict(half=math.inf, cube=27_000_000, floor=-400 + 1)
+    want |= dict(true=True, half=math.inf, cube=27_000_000, floor=-400 + 1)
     assert {n: values(t, n)[0] for n in want} == want
     assert math.isnan(values(t, "low_nan")[0]) and math.isnan(values(t, "high_nan")[0])

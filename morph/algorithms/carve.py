@@ -204,5 +204,8 @@ def carve(g: Graph, holes: Any, regions: Any, hull: bool) -> tuple[Any, Any]:
     )
     kept = ~hole if outside.all() else ~(hole | outside)  # open lines enclose nothing
     if not kept.any():
-        raise ValueError("every triangle is carved away: the holes reach all of the domain")
+        why = "the holes reach all of the domain"
+        if not hole.all():
+            why = "the segments enclose holes only; hull=True keeps the convex hull"
+        raise ValueError(f"every triangle is carved away: {why}")
     return kept, region

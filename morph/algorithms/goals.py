@@ -12,12 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from morph.algorithms.cavity import LEVELS
 from morph.algorithms.meshtables import walls_of
+from morph.algorithms.options import choice, number, whole_number
 from morph.data.collect import Set
 from morph.data.device import Device
 from morph.data.dtypes import Ref, vec
+from morph.data.messages import shown
 from morph.data.table import Table
 from morph.kernel import foreach, kernel
 from morph.mesh import Mesh
+from morph.mesh.arrays import real_array
 from morph.prelude import atomic_max, f64, i32, i64, orient2d
 
 MAX_ANGLE = 34.0
@@ -121,12 +124,11 @@ def check_options(min_angle: float, boundary: str, max_points: int | None) -> No
     ------
     ValueError
     """
-    if not 0 <= min_angle <= MAX_ANGLE:
-        raise ValueError(f"min_angle is from 0 to {MAX_ANGLE:g} degrees, not {min_angle}")
-    if boundary not in BOUNDARIES:
-        raise ValueError(f"boundary is one of {', '.join(BOUNDARIES)}, not {boundary!r}")
-    if max_points is not None and not 0 <= max_points < UNLIMITED:
-        raise ValueError(f"max_points must be 0 or more, not {max_points}")
+    if not 0 <= number("min_angle", min_angle) <= MAX_ANGLE:
+        raise ValueError(f"min_angle is from 0 to {MAX_ANGLE:g} degrees, not {shown(min_angle)}")
+    choice("boundary", boundary, BOUNDARIES)
+    if max_points is not None and not 0 <= whole_number("max_points", max_points) < UNLIMITED:
+        raise ValueError(f"max_points must be 0 or more, not {shown(max_points)}")
 
 
 def area_limits(
@@ -144,12 +146,12 @@ def area_limits(
         return math.inf, None
     if isinstance(max_area, str):
         if max_area != "regions":
-            raise ValueError(f"max_area is a number, an array or 'regions', not {max_area!r}")
+            raise ValueError(f"max_area is a number, an array or 'regions', not {shown(max_area)}")
         return math.inf, region_limits(mesh, where)
-    limits = np.asarray(max_area, np.float64)
+    limits = real_array("max_area", max_area)
     if limits.ndim == 0:
         if not limits > 0:
-            raise ValueError(f"max_area must be positive, not {max_area}")
+            raise ValueError(f"max_area must be positive, not {shown(max_area)}")
         return float(limits), None
     if limits.shape != (len(mesh.triangles),):
         raise ValueError(
@@ -222,17 +224,18 @@ def sizes_at_points(mesh: Mesh, size: SizeField | ArrayLike | None) -> Floats | 
     """
     if size is None:
         return None
+    points = mesh.device.to_host(mesh.points)
     if callable(size):
-        return asked(size, mesh.points)
-    sizes = np.asarray(size, np.float64)
+        return asked(size, points)
+    sizes = real_array("size", size)
     if sizes.ndim == 0:
-        sizes = np.full(len(mesh.points), sizes)
-    return _positive(sizes, mesh.points, "size")
+        sizes = np.full(len(points), sizes)
+    return _positive(sizes, points, "size")
 
 
 def asked(field: SizeField, points: Floats) -> Floats:
-    """Ask a size field for its values at ``points``, shape (k, 2)."""
-    values = np.asarray(field(points.copy()), np.float64)
+    """Ask a size field for its values at ``points``, shape (k, 2), on the host."""
+    values = real_array("size(points)", field(points.copy()))
     return _positive(values, points, "size(points)")
 
 
@@ -257,6 +260,9 @@ def triangulated(source: Any, where: Device) -> Mesh:
             base += suffix
         if os.path.exists(base + ".ele"):
             return Mesh.read(base)
+        known = any(os.path.exists(base + suffix) for suffix in (".node", ".poly"))
+        if os.path.isfile(source) and base == os.fspath(source) and not known:
+            return Mesh.read(source)  # a file of another format
     from morph.algorithms.triangulate import triangulate  # noqa: PLC0415
 
     made: Mesh = triangulate(source, device=where)

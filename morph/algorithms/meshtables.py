@@ -186,13 +186,16 @@ def mesh_of(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
         marker = g.segments.marker.array
         on = g.points.on.array[rows.point][len(source.points) :]
         added = xp.where(on >= 0, marker[xp.maximum(on, 0)], 0).astype(np.int32)
+        segment_markers = marker[wall[t, k]]
+        point_markers = xp.concatenate([device.asarray(source.point_markers), added])
+        _mark_hull(segments, segment_markers, point_markers, nbr[t, k] < 0, xp)
         arrays: dict[str, Any] = {
             "points": g.points.xy.array[rows.point] / scale,
             "triangles": xp.ascontiguousarray(node),
             "neighbors": xp.ascontiguousarray(nbr, np.int32),
             "segments": xp.ascontiguousarray(segments, np.int32),
-            "segment_markers": marker[wall[t, k]],
-            "point_markers": xp.concatenate([device.asarray(source.point_markers), added]),
+            "segment_markers": segment_markers,
+            "point_markers": point_markers,
         }
         if _carries(source):
             origin = g.triangles.origin.array[rows.triangle]
@@ -205,6 +208,13 @@ def mesh_of(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
         values = interpolated(source.to("cpu"), host(source.point_attributes), *placed)
         arrays["point_attributes"] = home.asarray(values)
     return Mesh.trusted(**arrays, holes=source.holes, regions=source.regions, base=source.base)
+
+
+def _mark_hull(segments: Any, segment_markers: Any, point_markers: Any, hull: Any, xp: Any) -> None:
+    """Turn marker 0 into 1 on hull segments and at their ends, as Triangle's ``-r`` does."""
+    segment_markers[hull & (segment_markers == 0)] = 1
+    ends = segments[hull].ravel()
+    point_markers[ends] = xp.where(point_markers[ends] == 0, 1, point_markers[ends])
 
 
 class Rows(NamedTuple):

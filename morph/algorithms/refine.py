@@ -37,6 +37,7 @@ from morph.algorithms.goals import (
 from morph.algorithms.inorder import Births
 from morph.algorithms.mending import REASONS, find_bad, find_flaw, find_left, mend
 from morph.algorithms.meshtables import graph_of, interpolated, mesh_of, rows_of
+from morph.algorithms.options import function, truth
 from morph.algorithms.ties import settled
 from morph.data.collect import Collection, Flag
 from morph.data.device import Device
@@ -132,12 +133,14 @@ def refine(
     Returns
     -------
     Mesh
-        Points of the input first, new ones after; triangles in no particular order.
+        Points of the input first, new ones after; triangles in no particular order.  New points on
+        a segment have its marker, others 0; at the hull, a marker 0 becomes 1.
 
     Raises
     ------
     ValueError
-        If an option is out of range, or coordinates are too large, too small or too close.
+        If an option is out of range or of the wrong type, or coordinates are too large, too small
+        or too close.
     MeshError
         If the mesh is not a constrained Delaunay triangulation.
     """
@@ -166,6 +169,9 @@ def refine_with_report(
     Refined
     """
     check_options(min_angle, boundary, max_points)
+    min_angle, deterministic = float(min_angle), truth("deterministic", deterministic)
+    max_points = None if max_points is None else int(max_points)
+    function("progress", progress)
     where = device_of(device)
     mesh = triangulated(source, where)
     if deterministic and mesh is not source:

@@ -8,6 +8,7 @@ decisions exact.  Conventions are those of Triangle (Shewchuk 1996).
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -17,11 +18,12 @@ from numpy.typing import NDArray
 from morph.algorithms.carve import carve
 from morph.algorithms.crossings import split_crossings
 from morph.algorithms.delaunay import HULL, delaunay_tables
+from morph.algorithms.options import choice, function, truth
 from morph.algorithms.segments import FREE, insert_segments
 from morph.data.device import Device
 from morph.data.device import device as find_device
 from morph.graph import Graph
-from morph.mesh import Mesh, Pslg
+from morph.mesh import Mesh, Pslg, RepairWarning
 
 
 def triangulate(
@@ -30,6 +32,7 @@ def triangulate(
     holes: Any = None,
     regions: Any = None,
     *,
+    segment_markers: Any = None,
     crossing: str = "refuse",
     duplicates: str = "refuse",
     hull: bool = False,
@@ -51,12 +54,15 @@ def triangulate(
     regions : (r, 3) or (r, 4) float64 array, optional
         ``x, y, attribute`` and largest area (for `refine`).  Triangles that no segment separates
         from the point get the attribute; of several regions there, the last counts.
+    segment_markers : (s,) int array, optional
+        A number for each segment, which its pieces keep; 0 unless given.
     crossing : str
         Of segments that cross: ``"refuse"``, or ``"split"`` both at a new point, which is rounded
         to the nearest doubles.
     duplicates : str
         Of points with equal coordinates: ``"refuse"``, or ``"merge"``: segments of the later ones
-        end at the first, and the later ones are in no triangle.
+        end at the first, the later ones are in no triangle, and segments of zero length are
+        dropped, with a `morph.io.RepairWarning` that counts them.
     hull : bool
         Keep all of the convex hull but for the holes.  Else the concavities outside of the segments
         are carved out; if segments enclose nothing, the hull is kept, too.
@@ -77,21 +83,19 @@ def triangulate(
     Raises
     ------
     ValueError
-        If the input is out of range; points repeat, are fewer than three or all on one line;
-        segments cross; a hole or region lies on a segment or on the hull; nothing is left.
-        A hole or region outside has no effect.
+        If the input is out of range or of the wrong type; points repeat, are fewer than three or
+        all on one line; segments cross; a hole or region lies on a segment or on the hull; nothing
+        is left.  A hole or region outside has no effect.
     FormatError, OSError
         If ``source`` is a file that cannot be read.
     """
-    for name, value, known in (
-        ("crossing", crossing, ("refuse", "split")),
-        ("duplicates", duplicates, ("refuse", "merge")),
-    ):
-        if value not in known:
-            raise ValueError(f"{name} is {known[0]!r} or {known[1]!r}, not {value!r}")
-    graph = _graph(source, segments, holes, regions)
+    choice("crossing", crossing, ("refuse", "split"))
+    choice("duplicates", duplicates, ("refuse", "merge"))
+    hull, tell = truth("hull", hull), function("progress", progress) or _silent
+    named = {"segments": segments, "holes": holes, "regions": regions}
+    named["segment_markers"] = segment_markers
+    graph = _graph(source, named, merge=duplicates == "merge")
     where = find_device(device)
-    tell = progress if progress is not None else lambda what, many: None
     n = len(graph.points)
     # of edges that several segments want, the least row decides: those with a marker come first
     of = np.argsort(graph.segment_markers == 0, kind="stable").astype(np.int32)
@@ -108,7 +112,9 @@ def triangulate(
         tell("segments", len(ends))
         ends = np.where(same[ends] >= 0, same[ends], ends)
         proper = ends[:, 0] != ends[:, 1]
-        ends, of = ends[proper], of[proper]
+        if not proper.all():
+            _report_dropped(np.sort(of[~proper]))
+            ends, of = ends[proper], of[proper]
         blocked = insert_segments(g, ends)
         if not len(blocked):
             break
@@ -123,17 +129,34 @@ def triangulate(
     return _mesh(g, graph, attributes, same, of, kept, region)
 
 
-def _graph(source: Any, segments: Any, holes: Any, regions: Any) -> Pslg:
-    given = {"segments": segments, "holes": holes, "regions": regions}
+def _silent(what: str, many: int) -> None:
+    """Report no progress."""
+
+
+class _MergedPslg(Pslg):
+    """A graph with segments of zero length, which are dropped when its points are merged."""
+
+    def _check_lengths(self) -> None:
+        pass
+
+
+def _graph(source: Any, given: dict[str, Any], merge: bool) -> Pslg:
+    """Return the input as one graph; ``given`` are the arguments beside the source."""
     named = {name: value for name, value in given.items() if value is not None}
     if isinstance(source, str | os.PathLike):
-        source = Pslg.read(source)
+        source = Pslg.read(source, duplicates="keep" if merge else "refuse")
     if not isinstance(source, Pslg):
-        return Pslg(source, **named)
+        return (_MergedPslg if merge else Pslg)(source, **named)
     if named:
         name = next(iter(named))
         raise ValueError(f"{name} is given twice: the source is a Pslg, which holds {name}")
     return source
+
+
+def _report_dropped(rows: NDArray[np.int32]) -> None:
+    more = f" (and {len(rows) - 1} more like it)" if len(rows) > 1 else ""
+    message = f"segments[{rows[0]}] has zero length: dropped{more}"
+    warnings.warn(message, RepairWarning, stacklevel=3)
 
 
 def _refuse_duplicates(same: NDArray[np.int32]) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 import click
 
 from morph import __version__
-from morph.cli import checks, graphfiles, graphs, meshes, sat, system
+from morph.cli import checks, graphfiles, graphs, letters, meshes, sat, system
+from morph.data.messages import shortened
 
 
 class Commands(click.Group):
@@ -35,7 +36,7 @@ class Commands(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = 141
         except click.ClickException as error:
-            code = _complain(error.format_message(), 2)
+            code = _complain(error.format_message() + letters.advice(error), 2)
         except Exception as error:
             code = _explain(error)
         sys.exit(code if isinstance(code, int) else 0)
@@ -45,11 +46,11 @@ def _warn(
     message: Warning | str, category: object, filename: str, lineno: int,
     file: object = None, line: object = None,
 ) -> None:  # fmt: skip
-    click.echo(f"morph: {message}", err=True)
+    click.echo(shortened(f"morph: {message}"), err=True)
 
 
 def _complain(message: str, code: int) -> int:
-    click.echo("morph: " + " ".join(message.split()), err=True)
+    click.echo(shortened("morph: " + " ".join(message.split())), err=True)
     return code
 
 

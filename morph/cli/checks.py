@@ -8,7 +8,7 @@ from zipfile import BadZipFile
 import click
 import numpy as np
 
-from morph.cli.common import BadInput, json_option, print_report
+from morph.cli.common import BadInput, bad_input, json_option, print_report
 from morph.cli.graphs import check_sources, graph_of
 
 MAIN = {
@@ -53,7 +53,8 @@ def check(
 def _check_mesh(path: str, as_json: bool) -> None:
     from morph.io import read_mesh  # noqa: PLC0415
 
-    mesh = read_mesh(path)
+    with bad_input():
+        mesh = read_mesh(path)
     found, quality = mesh.violations(), mesh.quality()
     report = {
         "good": not found,

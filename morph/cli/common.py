@@ -6,7 +6,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 
 class BadInput(click.ClickException):
     """What the user gave cannot be used: one line, exit code 2."""
+
+
+@contextmanager
+def bad_input(prefix: str = "") -> Iterator[None]:
+    """Turn a `ValueError` into one line that begins with ``prefix``."""
+    try:
+        yield
+    except ValueError as error:
+        raise BadInput(f"{prefix}{error}") from error
 
 
 def device_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,12 +19,14 @@ from morph.cli.common import (
     times_of,
 )
 from morph.cli.meshfiles import (
+    Outputs,
     check_outputs,
     finite,
     has_triangles,
     output_options,
     progress_line,
     read_graph,
+    read_triangles,
     shape_lines,
     sizes_of,
     triangulated,
@@ -39,6 +41,17 @@ if TYPE_CHECKING:
 OWN = "own"  # what an option without its value stands for: limits that belong to IN
 
 
+class Degrees(click.FloatRange):
+    """An angle; what else follows ``-q`` are other letters of Triangle."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the angle."""
+        try:
+            return super().convert(float(value), param, ctx)
+        except ValueError:
+            self.fail(f"{value!r} is not a number; letters stand apart: -q30 -a0.1", param, ctx)
+
+
 @click.command()
 @click.argument("mesh_in", metavar="IN")
 @triangulation_options
@@ -51,25 +64,26 @@ def triangulate(
     crossing: str | None,
     duplicates: str | None,
     repair: bool,
-    output: str | None,
-    order2: bool,
-    neigh: bool,
-    edges: bool,
-    plot: str | None,
     spec: str,
     as_json: bool,
+    **written: Any,
 ) -> None:
-    """Triangulate IN: a .poly file (points, segments, holes, regions) or a .node file (points)."""
+    """Triangulate IN: a .poly file (points, segments, holes, regions) or a .node file (points).
+
+    Messages count points and segments from 0.
+    """
     from morph.kernel import timing  # noqa: PLC0415
 
     where = device_of(spec)
-    files = (output, plot, order2, neigh, edges)
-    check_outputs(*files)
-    graph = read_graph(mesh_in, repair)
+    files = Outputs(**written)
+    check_outputs(files)
+    graph = read_graph(mesh_in, repair, duplicates)
     how = {"hull": hull, "crossing": crossing, "duplicates": duplicates, "device": where}
     with timing() as spent:
         mesh = triangulated(mesh_in, graph, how)
-    write_outputs(mesh, *files)
+    if files.jettison:
+        mesh = mesh.compact()
+    write_outputs(mesh, files)
     quality, times = mesh.quality(), times_of(spent)
     report = {
         "input": sizes_of(graph),
@@ -92,7 +106,7 @@ def triangulate(
 @click.option(
     "-q",
     "--min-angle",
-    type=click.FloatRange(0, 34),
+    type=Degrees(0, 34),
     callback=finite,
     is_flag=False,
     flag_value=20.0,
@@ -118,7 +132,12 @@ def triangulate(
     metavar="LENGTH|FILE",
     help="Longest edge wanted: a number, or a .npy or text file of one number for each vertex.",
 )
-@click.option("-A", "--attributes", is_flag=True, help="Give triangles their region's attribute.")
+@click.option(
+    "-A",
+    "--attributes",
+    is_flag=True,
+    help="Give triangles their region's attribute; those of IN.ele are kept without it.",
+)
 @click.option(
     "-Y",
     "--keep-boundary",
@@ -152,40 +171,37 @@ def refine(
     crossing: str | None,
     duplicates: str | None,
     repair: bool,
-    output: str | None,
-    order2: bool,
-    neigh: bool,
-    edges: bool,
-    plot: str | None,
     long: bool,
     spec: str,
     as_json: bool,
+    **written: Any,
 ) -> None:
     """Refine the mesh IN until its angles, areas and edges are as asked.
 
     IN is a base name, or its .node, .ele or .poly file; without an .ele file it is triangulated
-    first. Without -q, angles of 20 degrees are asked for; -q 0 asks for none.
+    first. Files of other formats (.msh, .vtu and more) are read by meshio. Without -q, angles of
+    20 degrees are asked for; -q 0 asks for none.
     """
     from morph.algorithms.refine import refine_with_report  # noqa: PLC0415
-    from morph.io import read_mesh  # noqa: PLC0415
     from morph.kernel import timing  # noqa: PLC0415
 
     where = device_of(spec)
-    files = (output, plot, order2, neigh, edges)
-    check_outputs(*files)
+    files = Outputs(**written)
+    check_outputs(files)
     wanted = [_area(text) for text in areas]
     how = {"hull": hull or None, "crossing": crossing, "duplicates": duplicates}
     with timing() as spent:
         if poly or not has_triangles(mesh_in):
-            graph = read_graph(mesh_in, repair)
+            graph = read_graph(mesh_in, repair, duplicates)
             mesh = triangulated(mesh_in, graph, {**how, "device": where})
+            mesh.triangle_attributes = np.empty((len(mesh.triangles), 0))  # of regions: by -A only
             if deterministic:
                 mesh = _settled(mesh_in, mesh, where)
         else:
             for name, value in how.items():
                 if value is not None:
                     raise BadInput(f"--{name}: {mesh_in} has triangles; -p makes them anew")
-            mesh = read_mesh(mesh_in, repair=repair)
+            mesh = read_triangles(mesh_in, repair)
         limits = _limits(mesh_in, mesh, wanted, poly, where)
         sizes = None if size is None else _sizes(size, len(mesh.points))
         if attributes:
@@ -208,8 +224,8 @@ def refine(
         finally:
             if progress is not None:
                 progress.clear()
-    out = done.mesh
-    write_outputs(out, *files)
+    out = done.mesh.compact() if files.jettison else done.mesh
+    write_outputs(out, files)
     quality, times = out.quality(), times_of(spent)
     report = {
         "input": sizes_of(mesh),

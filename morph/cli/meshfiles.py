@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
-from morph.cli.common import BadInput, Line, check_writable, watched
+from morph.cli.common import BadInput, Line, bad_input, check_writable, watched
 
 if TYPE_CHECKING:
     from morph.mesh import Mesh, Pslg
     from morph.mesh.quality import Quality
 
 SIZES = ("points", "triangles", "segments")
+# arguments that messages of `morph.triangulate` advise, and the options that stand for them
+OPTIONS = {
+    "hull=True": "--hull",
+    'crossing="split"': "--crossing split",
+    'duplicates="merge"': "--duplicates merge",
+}
 
 
 def finite(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
@@ -30,10 +38,22 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add what says which files are written."""
     for option in (
         click.option("--plot", metavar="PNG", help="Draw the mesh."),
+        click.option(
+            "-j", "--jettison", is_flag=True, help="Leave out vertices that are in no triangle."
+        ),
+        click.option(
+            "-v", "--voronoi", is_flag=True, help="Write OUT.v.node and OUT.v.edge, too: the dual."
+        ),
         click.option("-e", "--edges", is_flag=True, help="Write OUT.edge, too."),
         click.option("-n", "--neigh", is_flag=True, help="Write OUT.neigh, too."),
         click.option("--order2", is_flag=True, help="Elements of second order: 6 nodes."),
-        click.option("-o", "--output", metavar="OUT", help="Write OUT.node, OUT.ele and OUT.poly."),
+        click.option(
+            "-o",
+            "--output",
+            metavar="OUT",
+            help="Write OUT.node, OUT.ele and OUT.poly; with the suffix of another format, as"
+            " OUT.msh or OUT.vtu, that file.",
+        ),
     ):
         command = option(command)
     return command
@@ -45,7 +65,8 @@ def triangulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--repair",
             is_flag=True,
-            help="Mend files: duplicate vertices and segments, clockwise triangles.",
+            help="Repair files: merge duplicate vertices, drop duplicate segments, turn clockwise"
+            " triangles.",
         ),
         click.option(
             "--duplicates",
@@ -63,46 +84,92 @@ def triangulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def check_outputs(
-    output: str | None, plot: str | None, order2: bool, neigh: bool, edges: bool
-) -> None:
+@dataclass(frozen=True)
+class Outputs:
+    """What `output_options` say."""
+
+    output: str | None
+    plot: str | None
+    order2: bool
+    neigh: bool
+    edges: bool
+    voronoi: bool
+    jettison: bool
+
+
+def check_outputs(files: Outputs) -> None:
     """Refuse what cannot be written before any work is done."""
+    output, plot = files.output, files.plot
     check_writable("-o", output)
     check_writable("--plot", plot)
-    for wanted, option in ((order2, "--order2"), (neigh, "--neigh"), (edges, "--edges")):
-        if wanted and output is None:
-            raise BadInput(f"{option} says how files are written: it needs -o")
+    if output == "2":  # in Triangle, -o2 asks for second order
+        raise BadInput("-o2: for elements of second order --order2, for files of this name -o ./2")
+    foreign = output is not None and _is_foreign(output)
+    for name in ("order2", "neigh", "edges", "voronoi", "jettison"):
+        if getattr(files, name) and output is None:
+            raise BadInput(f"--{name} says how files are written: it needs -o")
+        if getattr(files, name) and foreign and name in ("neigh", "edges", "voronoi"):
+            raise BadInput(f"--{name} is for Triangle's files, not for {output}")
     if plot is not None and importlib.util.find_spec("matplotlib") is None:
         raise BadInput("--plot needs matplotlib: pip install matplotlib")
+    if plot is not None:
+        from matplotlib.figure import Figure  # noqa: PLC0415
+
+        kinds = Figure().canvas.get_supported_filetypes()
+        if (os.path.splitext(plot)[1][1:].lower() or "png") not in kinds:
+            raise BadInput(f"--plot: {plot}: the suffix is one of {', '.join(sorted(kinds))}")
 
 
-def write_outputs(
-    mesh: Mesh, output: str | None, plot: str | None, order2: bool, neigh: bool, edges: bool
-) -> None:
+def _is_foreign(output: str) -> bool:
+    """Whether meshio writes a file of this name; it must be there then."""
+    from morph.io.bridges import import_meshio  # noqa: PLC0415
+    from morph.io.formats import is_foreign  # noqa: PLC0415
+
+    with bad_input("-o: "):
+        foreign = is_foreign(output)
+    if foreign:
+        import_meshio()
+    return foreign
+
+
+def write_outputs(mesh: Mesh, files: Outputs) -> None:
     """Write the files asked for; each set appears whole or not at all."""
     from morph.io import write_mesh  # noqa: PLC0415
     from morph.io.files import replacing  # noqa: PLC0415
 
-    if output is not None:
-        write_mesh(mesh, output, order=2 if order2 else 1, neighbors=neigh, edges=edges)
-    if plot is not None:
-        kind = os.path.splitext(plot)[1][1:] or "png"
-        with replacing(plot) as (file,):
+    if files.output is not None:
+        extra = {"neighbors": files.neigh, "edges": files.edges, "voronoi": files.voronoi}
+        with bad_input("-o: "):
+            write_mesh(mesh, files.output, order=2 if files.order2 else 1, **extra)
+    if files.plot is not None:
+        kind = os.path.splitext(files.plot)[1][1:] or "png"
+        with replacing(files.plot) as (file,):
             mesh.plot().savefig(file, format=kind, dpi=200)
 
 
 def has_triangles(path: str) -> bool:
-    """Whether there is an ``.ele`` file of this name."""
+    """Whether there is an ``.ele`` file of this name, or it is a mesh file of another format."""
+    from morph.io.formats import is_foreign_file  # noqa: PLC0415
     from morph.io.pslgs import file_base  # noqa: PLC0415
 
-    return os.path.exists(file_base(path) + ".ele")
+    with bad_input():
+        return os.path.exists(file_base(path) + ".ele") or is_foreign_file(path)
 
 
-def read_graph(path: str, repair: bool) -> Pslg:
+def read_triangles(path: str, repair: bool) -> Mesh:
+    """Read a mesh with its triangles."""
+    from morph.io import read_mesh  # noqa: PLC0415
+
+    with bad_input():
+        return read_mesh(path, repair=repair)
+
+
+def read_graph(path: str, repair: bool, duplicates: str | None) -> Pslg:
     """Read what is to be triangulated: a ``.poly`` or ``.node`` file."""
     from morph.io import read_pslg  # noqa: PLC0415
 
-    return read_pslg(path, repair=repair)
+    with bad_input():
+        return read_pslg(path, repair, "keep" if duplicates == "merge" else "refuse")
 
 
 def triangulated(path: str, graph: Pslg, options: dict[str, Any]) -> Mesh:
@@ -117,7 +184,12 @@ def triangulated(path: str, graph: Pslg, options: dict[str, Any]) -> Mesh:
             progress=None if progress is None else progress.phase,
         )
     except ValueError as error:
-        raise BadInput(f"{path}: {error}") from error
+        message = str(error)
+        for argument, option in OPTIONS.items():
+            message = message.replace(argument, option)
+        if graph.base == 1 and re.search(r"\b(points|segments) \d+ and|^\w+\[\d", message):
+            message += " (counted from 0)"
+        raise BadInput(f"{path}: {message}") from error
     finally:
         if progress is not None:
             progress.clear()

@@ -43,7 +43,8 @@ class Collection(Store):
     Notes
     -----
     Kernels take items from the front and add at the end.  Two worklists are swapped as Python
-    swaps: ``now, then = then, now``.
+    swaps: ``now, then = then, now``.  An entry of a deleted row stays an entry of that row until
+    `compact`; the row is not reused meanwhile.
     """
 
     kind: ClassVar[str] = "collection"
@@ -78,8 +79,6 @@ class Collection(Store):
             self.add_column("item", Ref(table))
         for column, spec in columns.items():
             self.add_column(column, spec)
-        for t in targets:
-            t.dependents.add(self)
 
     def add(self, *values: Any, **columns: Any) -> None:
         """Append one entry: values by column order (the item first) or name, others at their fill.
@@ -209,8 +208,22 @@ class Collection(Store):
         words[HEAD] = min(words[HEAD], words[COUNT])
         words[BUDGET] = words[CAPACITY] - words[COUNT]
 
+    def add_column(self, name: str, spec: Any, fill: Any = None) -> ColumnView:
+        """Add a column, see `Store.add_column`; the table that it refers to is told of it."""
+        made = super().add_column(name, spec, fill)
+        if (target := self.target(made.column)) is not None:
+            target.dependents.add(self)
+        return made
+
     def table_resized(self, capacity: int) -> None:
         """A table that the entries refer to has grown: nothing to do."""
+
+    def references(self, table: Table) -> Iterator[Array]:
+        """The references to a table in the entries not yet taken."""
+        first, last = self.span()
+        for c in self.columns.values():
+            if c.ref and self.target(c) is table:
+                yield c.array[first:last]
 
     def renumbered(self, maps: Mapping[Any, Array]) -> Any:
         """Prepare for rows of tables to be renumbered; gives what to call to carry it out.
@@ -254,7 +267,8 @@ class Set:
     Parameters
     ----------
     table : Table
-        Rows that the table gains later are alone; a deleted row used again stays where it was.
+        Rows that the table gains later are alone.  A deleted row stays in its set, and is not
+        reused while it is there with others.
     """
 
     kind: ClassVar[str] = "set"
@@ -326,6 +340,14 @@ class Set:
 
     def settle(self) -> None:
         """There are no counters to bring in order."""
+
+    def references(self, table: Table) -> Iterator[Array]:
+        """The rows in sets of several members."""
+        label = self.labels()
+        with self.device.active():
+            joined = self.device.xp.flatnonzero(label != self.device.xp.arange(label.size))
+            yield joined
+            yield label[joined]
 
     def table_resized(self, capacity: int) -> None:
         """Follow the table's capacity; new rows are alone."""

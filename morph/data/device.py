@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from morph.data.dtypes import ID_LIMIT
+from morph.data.messages import shown
 from morph.data.transfer import LARGE, fetch
 from morph.data.words import IOTA, SMALL, Answer, Prepared, Seeds, Words, Write
 
@@ -250,7 +251,7 @@ def device(spec: str | Device = "auto") -> Device:
     if isinstance(spec, Device):
         return spec
     if not isinstance(spec, str):
-        raise TypeError(f"a device is named by a string, not {spec!r}")
+        raise TypeError(f"a device is named by a string, not {shown(spec)}")
     if spec == "auto":
         try:
             return _cuda(0)
@@ -260,7 +261,7 @@ def device(spec: str | Device = "auto") -> Device:
         return _known[spec]
     kind, _, index = spec.partition(":")
     if kind != "cuda" or not (index.isdecimal() or spec == "cuda"):
-        raise ValueError(f"no device {spec!r}; there are cpu, cuda, cuda:N, python and auto")
+        raise ValueError(f"no device {shown(spec)}; there are cpu, cuda, cuda:N, python and auto")
     return _cuda(int(index or 0))
 
 

@@ -16,7 +16,8 @@ class Row:
     """Row ``id`` of a table (or entry of a collection): its columns are attributes.
 
     A scalar reference reads as a `Row`, or None if it refers to nothing; vectors read as views of
-    the table's memory.  A row is usable as an integer and equals its id.
+    the table's memory.  A row is usable as an integer and equals its id.  It does not keep a
+    deleted row from being reused: it then stands for the new row of that id.
     """
 
     __slots__ = ("id", "table")

@@ -29,7 +29,7 @@ class Word(IntEnum):
     CAPACITY = 1
     HEAD = 2  # table: next slot of the free ring to reuse; collection: first item not taken
     TAIL = 3  # end of the free ring
-    COMMITTED = 4  # end of the free ring as of the last barrier
+    COMMITTED = 4  # end of those rows of the free ring that may be reused
     BUDGET = 5  # rows that can still be reserved
 
 
@@ -291,6 +291,10 @@ class Store:
         """
         most = max(self._most, minimum)  # an impossible minimum is refused by resize
         self.resize(min(max(2 * self.capacity, minimum, SMALLEST), most))
+
+    def make_room(self, more: int) -> None:
+        """Have room for ``more`` rows beyond those there is room for; raises as `grow`."""
+        self.grow(self.capacity + more)
 
     def limit_rows(self, most: int) -> None:
         """Refuse to grow beyond ``most`` rows: others keep their numbers in fewer bits."""

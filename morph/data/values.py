@@ -142,6 +142,25 @@ def check_ids(a: Array, rows: int, where: str, table: str, lowest: int = 0) -> N
     raise ValueError(f"{where}[{position}] = {int(a[at])} is not a row of {table} ({rows} rows)")
 
 
+def check_alive(target: Table, a: Array, where: str, unless: Array | None = None) -> None:
+    """Refuse ids of deleted rows, but where ``unless`` holds; -1 is no row.
+
+    Raises
+    ------
+    ValueError
+        Naming the first offender and its position.
+    """
+    if not target.deletes or not a.size:
+        return
+    lost = (a >= 0) & (target.hidden("dead")[a] != 0)
+    if unless is not None:
+        lost = lost & ~unless
+    if bool(lost.any()):
+        k = int(lost.argmax())
+        at = f"[{k}]" if lost.ndim else ""
+        raise ValueError(f"{where}{at} = {int(a.reshape(-1)[k % a.size])} is a deleted point")
+
+
 def converted(store: Store, column: Column, value: Any) -> Array:
     """Give ``value``, checked, as an array of the column's type, where it lies."""
     where = f"{store.name}.{column.name}"

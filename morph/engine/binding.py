@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -95,10 +95,15 @@ class Compiled:
         )
         changes = (ir.New, ir.NewRows, ir.Delete, ir.Add, ir.Take, ir.Clear)
         self.touches = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, changes)})
-        moved = {*self.touches, *_redirected(nodes)}
-        self.reshapes = [
-            g.slot for g in unit.graphs if {f"{g.slot}.points", f"{g.slot}.edges"} & moved
-        ]
+        graphs, redirected = [g.slot for g in unit.graphs], _redirected(nodes)
+        moved = {*self.touches, *redirected}
+        self.reshapes = [g for g in graphs if {f"{g}.points", f"{g}.edges"} & moved]
+        self.redirects = [g for g in graphs if f"{g}.edges" in redirected]
+        self.deletes = sorted({n.slot for n in nodes if isinstance(n, ir.Delete)})
+        made = {n.slot for n in nodes if isinstance(n, ir.New | ir.NewRows)} | redirected
+        # points that a program deletes, or may put edges at: if these are deleted, edges go
+        self.cuts = [f"{g}.points" for g in graphs if unit.fused and f"{g}.edges" in made]
+        self.cuts += [s for s in self.deletes if unit.fused and s.endswith(".points")]
         self.domains = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, ir.Foreach)})
         self.together, self.lists = abi.together(unit), lists(unit)
         self.adjacency = sorted(
@@ -199,6 +204,11 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
                 del _compiled[next(iter(_compiled))]
             _compiled[key] = made
         return made, slots
+
+
+def by_steps(compiled: Compiled, objects: Mapping[str, Any]) -> bool:
+    """Whether a program may leave edges at deleted points: these go between its steps."""
+    return any(objects[slot].deletes for slot in compiled.cuts)
 
 
 def place(where: Any) -> tuple[Any, int]:

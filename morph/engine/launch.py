@@ -14,13 +14,15 @@ import numpy as np
 
 from morph.data.collect import Collection
 from morph.data.device import Device
+from morph.data.reclaim import release
 from morph.data.row import Row
-from morph.data.store import CAPACITY, COUNT, HEAD
+from morph.data.store import COUNT, HEAD
 from morph.data.table import Table
 from morph.data.versions import latest
-from morph.engine.binding import Compiled, Request, Where, bind, cells, picker, place
+from morph.engine.binding import Compiled, Request, Where, bind, by_steps, cells, picker, place
 from morph.engine.scratch import ROUNDS, STATE, STATUS, scratch
 from morph.engine.slots import OBJECTS, Slots
+from morph.graph.deletion import Before, begin_launch, end_launch
 from morph.lang.abi import State, Status
 from morph.lang.builtins import to_dtype
 from morph.lang.depth import deep
@@ -78,7 +80,7 @@ def launch_for(
         key = shape.key(args, id(items), together, balance, *place(where), cells(where))
     found = what.launches.get(key)
     if found is not None and found.fits():
-        return found
+        return None if found.by_steps() else found
     if what.kind == "kernel" and not isinstance(items, Table | Collection):
         raise TypeError(f"foreach runs over a table or a collection, not {items!r}")
     device = _device(items, args)
@@ -87,6 +89,8 @@ def launch_for(
         if what.kind == "program" and device.kind == "python":
             return None
         _same_device(slots.objects.values(), device)
+        if by_steps(compiled, slots.objects):
+            return None
         what.launches.pop(key, None)
         while len(what.launches) >= KEPT:
             del what.launches[next(iter(what.launches))]
@@ -181,10 +185,15 @@ class Launch:
         self.kinds: list[Any] = []  # of the objects, when they were last found to fit
         self.domains = [self._ref(slot) for slot in compiled.domains]
         self.touches = [self._ref(slot) for slot in compiled.touches]
-        self.reshapes = [self._ref(slot) for slot in compiled.reshapes]
+        self.reshapes = [(self._ref(s), s in compiled.redirects) for s in compiled.reshapes]
+        self.deletes = [self._ref(slot) for slot in compiled.deletes]
 
     def _ref(self, slot: str) -> weakref.ref[Any]:
         return weakref.ref(self.objects[slot])
+
+    def by_steps(self) -> bool:
+        """Whether a program runs launch by launch, see `binding.by_steps`."""
+        return bool(self.compiled.cuts) and by_steps(self.compiled, self.objects)
 
     def edit(self, text: str) -> None:
         """Use another text from now on, wherever the unit is bound, now or later."""
@@ -238,7 +247,7 @@ class Launch:
     def run(self, args: tuple[Any, ...], where: Where, alone: bool = False) -> Any:
         """Launch, by one thread or a GPU's block if ``alone``; replay until every item has run."""
         compiled, shared = self.compiled, self.scratch
-        for ref in self.reshapes:
+        for ref, _ in self.reshapes:
             ref().may_change()  # type: ignore[union-attr]
         numbers = compiled.numbers
         values = self._values(args, where) if numbers is None else numbers(args)
@@ -247,19 +256,35 @@ class Launch:
                 self._note_versions()
             elif not self._current():  # or another thread has launched since
                 self._fill()
+            failed, graphs = True, self._begin() if self.reshapes else ()
             try:
                 if self.device.kind == "python":
                     self._interpret(values)
                 else:
                     self._launch(values, alone)
+                result = self._result() if compiled.result is not None else None
+                failed = False
+                return result
             finally:  # items may have run even if others could not
                 if not self.near:
                     for ref in self.touches:
                         if (store := ref()) is not None:
                             store.touched()
-                for ref in self.reshapes:
-                    ref().structure_changed()  # type: ignore[union-attr]
-            return self._result() if compiled.result is not None else None
+                for g, before, moved in graphs:
+                    end_launch(g, before, moved, failed)
+                if self.near and self.deletes:
+                    self._release()
+
+    def _begin(self) -> list[tuple[Any, Before, bool]]:
+        """The graphs whose points and edges may change, their counters, and whether ends move."""
+        graphs = [(ref(), moved) for ref, moved in self.reshapes]
+        return [(g, begin_launch(g), moved) for g, moved in graphs if g is not None]
+
+    def _release(self) -> None:
+        """Have deleted rows reused from now on, of tables that nothing can refer to."""
+        for ref in self.deletes:
+            if (table := ref()) is not None:
+                release(table)
 
     def _values(self, args: tuple[Any, ...], where: Where) -> list[Any]:
         """The numbers among the arguments, and in the closures of functions."""
@@ -370,7 +395,7 @@ class Launch:
             if full:
                 obj = self.objects[stands_for.get(store.slot, store.slot)]
                 obj.touched()
-                obj.grow(int(obj.words[CAPACITY]) + failed)
+                obj.make_room(failed)
         narrow = status[Status.LOCAL]
         status[[Status.FAILED, Status.LOCAL]] = 0
         status[Status.STORES :] = 0

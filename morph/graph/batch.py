@@ -10,7 +10,7 @@ import numpy as np
 
 from morph.data.column import ColumnView
 from morph.data.device import Array, Device, is_host
-from morph.data.values import check_ids, prepare
+from morph.data.values import check_alive, check_ids, prepare
 
 if TYPE_CHECKING:
     from morph.data.table import Table
@@ -227,7 +227,7 @@ def _inserts(g: Graph, given: Any) -> tuple[dict[str, Array], int]:
         rows[name] = a if a.ndim else np.full(count, a)
     if g.points.deletes:
         for name, a in zip(("src", "dst"), ends, strict=True):
-            _require_alive(g, g.device.asarray(a), f"inserts.{name}")
+            check_alive(g.points, g.device.asarray(a), f"inserts.{name}")
     if is_host(src) and all(map(is_host, rows.values())):
         return rows, count
     return {name: g.device.asarray(a) for name, a in rows.items()}, count
@@ -278,14 +278,6 @@ def none(device: Device) -> Array:
 
 
 _none: dict[str, Array] = {}
-
-
-def _require_alive(g: Graph, a: Array, where: str) -> None:
-    if a.size:
-        dead = g.points.hidden("dead")[a]
-        if bool(dead.any()):
-            k = int(dead.argmax())
-            raise ValueError(f"{where}[{k}] = {int(a[k])} is a deleted point")
 
 
 def _named(g: Graph, given: Any, what: str) -> Named:

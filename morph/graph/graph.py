@@ -17,6 +17,7 @@ from morph.graph.adjacency import Adjacency
 from morph.graph.arrange import Rows
 from morph.graph.batch import Applied
 from morph.graph.changes import Then, apply, pair_up
+from morph.graph.deletion import delete
 from morph.graph.making import Making
 
 
@@ -51,7 +52,8 @@ class Graph(Making):
     -----
     The adjacency is built when it is first asked for, and again after points or edges came or went.
     Writing ``src`` or ``dst`` through the memory itself (``g.edges.src.array``) needs a call of
-    `structure_changed`.
+    `structure_changed`.  A deleted point takes its incident edges with it: on the host at once, in
+    a kernel when the launch has ended.  No edge may lead to a deleted point.
     """
 
     kind: ClassVar[str] = "graph"
@@ -283,7 +285,8 @@ class Graph(Making):
         Of a graph that is not directed, an edge is two arcs, each other's `reverses`; it is named
         by either, or by its ends in any order, and both are inserted, deleted and changed.
 
-        Edges keep their ids until `compact`; a deleted edge's id may be given to a later one.
+        Edges keep their ids until `compact`; a deleted edge's id may be given to a later one, but
+        not while a reference denotes the deleted edge.
         """
         return apply(self, inserts, deletes, updates, delete_points, nonnegative, then)
 
@@ -305,10 +308,15 @@ class Graph(Making):
             self._pairs = pair_up(self)
         return self._pairs[: len(self.edges)]
 
-    def _forget_order(self, ids: Array) -> None:
+    def delete(self, points: Array | None = None, edges: Array | None = None) -> None:
+        """Delete live rows for `Table.delete`: points with their edges, or edges."""
+        delete(self, points, edges)
+
+    def forget_order(self, ids: Array | int) -> None:
         """Note that edges ``ids`` are not those that `edge_order` tells of."""
         if self._made and self.edges.deletes:
             with self.device.active():
+                ids = self.device.asarray(np.array([ids])) if isinstance(ids, int) else ids
                 ids = ids[ids < self._made]
                 if ids.size:
                     if self.edge_order is None:
@@ -429,15 +437,19 @@ class Graph(Making):
                 old &= 0xFFFFFFFF
             fresh = xp.zeros(self.points.live + 1, np.int64)
             fresh[1:] = xp.cumsum((offsets[1:] - offsets[:-1])[self.points.ids()])
-            order = self._input_positions(old)
+            order = self.input_positions(old)
         compact(self.tables.values(), self.tables.values(), {self.edges: old})
         self.structure_changed()
-        self.edge_order = order
-        self._made = len(self.edges) if self._made else 0
+        self.reordered(order)
         self._adjacency.set_out(fresh)
         self.out_identity = True
 
-    def _input_positions(self, edges: Array) -> Array | None:
+    def reordered(self, order: Array | None) -> None:
+        """Take the `edge_order` of edges that have new ids."""
+        self.edge_order = order
+        self._made = len(self.edges) if self._made else 0
+
+    def input_positions(self, edges: Array) -> Array | None:
         """Where the input of `from_edges` had the given edges; -1 for edges made since."""
         xp, known = self.device.xp, self.edge_order
         if self._made == 0:

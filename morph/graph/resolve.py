@@ -19,7 +19,7 @@ from morph.kernel import foreach, func, kernel
 from morph.prelude import atomic_exch, atomic_max, i32, i64, vector
 
 # what the program is told
-TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE, ALONE = 1, 2, 4, 8, 16, 32, 64
+TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE, ALONE, KEPT = 1, 2, 4, 8, 16, 32, 64, 128
 ODD, TWICE, LOOP = 1, 2, 3  # what it answers
 PART = 64  # changes that one item of a scan adds up
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from io import StringIO
+from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.data.messages import shortened, shown
 from morph.io.elements import check_middles
+from morph.io.formats import suffix_of
 from morph.io.secondorder import second_order, without_middles
+from morph.io.text import FormatError, StrPath
+from morph.mesh.arrays import real_array
 from morph.mesh.mesh import Floats, Ints, Mesh, find_neighbors
 from morph.mesh.verify import orientation
 
@@ -22,10 +30,13 @@ _ATTRIBUTE = re.compile(r"attribute_([0-9]+)\Z")
 # Triangle lists middles by the corner opposite, meshio by the edge 0 1, 1 2, 2 0
 _TO_MESHIO = [0, 1, 2, 5, 3, 4]
 _MIDDLES = [4, 5, 3]
+_FLAT = (".mesh", ".meshb", ".su2", ".svg", ".xdmf", ".xml", ".xmf")  # take two coordinates
+_PHYSICAL = "gmsh:physical"
 _KINDS = {"triangle": 3, "triangle6": 6, "line": 2, "line3": 3}
 
 
-def _meshio() -> Any:
+def import_meshio() -> Any:
+    """Import meshio; an `ImportError` that names the extra if it is not installed."""
     try:
         meshio = importlib.import_module("meshio")
     except ImportError as error:
@@ -57,8 +68,8 @@ def to_meshio(mesh: Mesh, three_d: bool = False, order: int = 1) -> Any:
         another point.
     """
     if order not in (1, 2):
-        raise ValueError(f"order must be 1 or 2, got {order!r}")
-    meshio, mesh = _meshio(), mesh.to("cpu")
+        raise ValueError(f"order must be 1 or 2, got {shown(order)}")
+    meshio, mesh = import_meshio(), mesh.to("cpu")
     points, markers, attributes = mesh.points, mesh.point_markers, mesh.point_attributes
     cells = [("triangle", mesh.triangles), ("line", mesh.segments)]
     if order == 2:
@@ -102,6 +113,8 @@ def from_meshio(
     ------
     ImportError
         If meshio is not installed.
+    FormatError, OSError
+        If meshio cannot read the file, or it is missing.
     ValueError
         If the points do not lie in one plane ``z = constant``; if there are other cells than
         triangles, lines and vertices, or no triangles; if a coordinate is not finite, a triangle
@@ -110,8 +123,8 @@ def from_meshio(
         If several triangles lie on one side of an edge.
     """
     if isinstance(source, str | os.PathLike):
-        source = _meshio().read(source)
-    points = _in_plane(np.asarray(source.points, np.float64))
+        source = _read(source)
+    points = _in_plane(real_array("points", source.points))
     triangles, middles, of_triangles = _cells(source, "triangle", len(points))
     segments, _, of_segments = _cells(source, "line", len(points))
     if not len(triangles):
@@ -166,7 +179,7 @@ def _refuse(row: int, message: str) -> NoReturn:
 def _in_plane(points: Floats) -> Floats:
     """Drop a third coordinate that says nothing."""
     if points.ndim != 2 or points.shape[1] not in (2, 3):
-        raise ValueError(f"points must have 2 or 3 coordinates, got shape {points.shape}")
+        raise ValueError(f"points must have 2 or 3 coordinates, got shape {shown(points.shape)}")
     if not np.isfinite(points).all():
         row = int((~np.isfinite(points)).any(axis=1).argmax())
         raise ValueError(f"point {row} {points[row].tolist()} is not finite")
@@ -183,7 +196,7 @@ def _cells(source: Any, kind: str, n: int) -> tuple[Ints, Ints | None, list[int]
     blocks = [k for k, block in enumerate(source.cells) if block.type.startswith(kind)]
     for block in source.cells:
         if block.type not in (*_KINDS, "vertex"):
-            raise ValueError(f"cells of type {block.type!r}: only triangles are supported")
+            raise ValueError(f"cells of type {shown(block.type)}: only triangles are supported")
     found = [np.asarray(source.cells[k].data) for k in blocks]
     corners = 3 if kind == "triangle" else 2
     rows = np.concatenate([np.empty((0, corners), np.int32), *(f[:, :corners] for f in found)])
@@ -203,26 +216,139 @@ def _names(data: Mapping[str, Any], wanted: Iterable[str] | None) -> list[str]:
         names = list(wanted)
         for name in names:
             if name not in data:
-                raise ValueError(f"there is no data named {name!r}: there are {sorted(data)}")
+                there = shortened(str(sorted(data)), 100)
+                raise ValueError(f"there is no data named {shown(name)}: there are {there}")
         return names
     numbers = {int(m[1]): name for name in data if (m := _ATTRIBUTE.match(name))}
     return [numbers[k] for k in sorted(numbers)]
 
 
+def _reals(name: str, values: Any) -> Floats:
+    """Give data as real numbers; truth values are 0 and 1."""
+    array = np.asarray(values)
+    return real_array(shown(name), array.astype(np.int8) if array.dtype == bool else array)
+
+
 def _column(data: Mapping[str, Any], name: str) -> Floats:
-    values = np.asarray(data[name], np.float64)
+    values = _reals(name, data[name])
     return values.reshape(len(values), -1)
 
 
 def _joined(cell_data: Mapping[str, Any], name: str, blocks: list[int]) -> Floats:
-    parts = [np.asarray(cell_data[name][k], np.float64) for k in blocks]
+    parts = [_reals(name, cell_data[name][k]) for k in blocks]
     return np.concatenate([p.reshape(len(p), -1) for p in parts])
 
 
 def _whole(name: str, values: NDArray[Any]) -> Ints:
     """Markers as 32-bit integers, if they are."""
-    markers = np.asarray(values).reshape(-1)
+    markers = real_array(name, values).reshape(-1)
     small = (markers >= -(2**31)) & (markers < 2**31)
     if not (small & (markers == np.rint(markers))).all():
         raise ValueError(f"{name} must hold integers of 32 bits")
     return markers.astype(np.int32)
+
+
+def read_foreign(path: StrPath) -> Mesh:
+    """Read a mesh by meshio; see `from_meshio`.
+
+    Physical groups of Gmsh become the triangles' attribute, if there is no other.
+
+    Raises
+    ------
+    ImportError
+        If meshio, or what it needs for the format, is not installed.
+    FormatError
+        If meshio cannot read the file, or it holds no triangle mesh.
+    OSError
+        If the file is missing or cannot be read.
+    """
+    found = _read(path)
+    try:
+        return from_meshio(found, triangle_attributes=_groups(found))
+    except ValueError as error:
+        raise FormatError(path, None, str(error)) from error
+
+
+def _read(path: StrPath) -> Any:
+    """Read a ``meshio.Mesh`` from a file."""
+    name = os.fspath(path)
+    if not os.path.exists(name):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    with open(name, "rb"):
+        pass  # an OSError that names the file
+    meshio = import_meshio()
+    known = meshio.extension_to_filetypes.get(suffix_of(name), [])
+    problem = "no reader for this suffix"
+    for kind in sorted(known, key=lambda kind: kind != "gmsh"):  # .msh is ANSYS's, too
+        found, problem = _quietly(name, lambda kind=kind: meshio.read(name, file_format=kind))
+        if found is not None:
+            return found
+    raise FormatError(name, None, f"meshio cannot read it: {problem}")
+
+
+def _groups(found: Any) -> list[str] | None:
+    """Name the data of triangles to carry, where the default names none."""
+    data = found.cell_data
+    if _PHYSICAL not in data or any(name.startswith("attribute_") for name in data):
+        return None
+    of_triangles = [
+        values
+        for block, values in zip(found.cells, data[_PHYSICAL], strict=True)
+        if block.type.startswith("triangle")
+    ]
+    return [_PHYSICAL] if any(np.any(values) for values in of_triangles) else None
+
+
+def write_foreign(mesh: Mesh, path: StrPath, order: int = 1) -> None:
+    """Write a mesh by meshio; see `to_meshio`.
+
+    In a ``.msh`` file, which is Gmsh's of version 2.2, markers of segments and the triangles'
+    first attribute, if it holds integers, are physical groups.
+
+    Raises
+    ------
+    ImportError
+        If meshio, or what it needs for the format, is not installed.
+    ValueError
+        If meshio cannot write such a mesh in this format.
+    OSError
+        If the file cannot be written.
+    """
+    name, suffix = os.fspath(path), suffix_of(path)
+    meshio = import_meshio()
+    there = to_meshio(mesh, three_d=suffix not in _FLAT, order=order)
+    kind = None
+    if suffix == ".msh":
+        kind, groups = "gmsh22", there.cell_data["marker"]
+        of_triangles = there.cell_data.get("attribute_1", groups)[0]
+        if np.array_equal(of_triangles, of_triangles.astype(np.int32)):
+            groups[0] = of_triangles.astype(np.int32)
+        there.cell_data = {_PHYSICAL: groups, "gmsh:geometrical": groups}
+    folder, last = os.path.split(os.path.abspath(name))
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
+    with TemporaryDirectory(prefix=f".{last}.", dir=folder) as made:
+        target = os.path.join(made, last)
+        done, problem = _quietly(name, lambda: meshio.write(target, there, file_format=kind) or 1)
+        if done is None:
+            raise ValueError(f"{shortened(name, 80)}: meshio cannot write it: {problem}")
+        for file in os.listdir(made):  # XDMF's has an HDF5 file beside it
+            os.replace(os.path.join(made, file), os.path.join(folder, file))
+
+
+def _quietly(name: str, work: Any) -> tuple[Any, str]:
+    """Call meshio, which prints and exits; return the result, or None and what is wrong."""
+    said = StringIO()
+    with ExitStack() as stack:
+        stack.enter_context(redirect_stdout(said))
+        stack.enter_context(redirect_stderr(said))
+        try:
+            return work(), ""
+        except ModuleNotFoundError as error:
+            message = f"{shortened(name, 80)}: meshio needs {error.name} for this format"
+            raise ImportError(f"{message}: pip install {error.name}") from error
+        except (OSError, MemoryError):
+            raise
+        except (Exception, SystemExit) as error:  # of readers and writers, whatever they raise
+            text = str(error) if isinstance(error, Exception) else said.getvalue()
+            return None, shortened(" ".join(text.split()) or type(error).__name__, 80)

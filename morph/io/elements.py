@@ -74,6 +74,7 @@ def read_ele(path: StrPath, nodes: Nodes, repair: bool = False) -> Elements:
     numbering(block, "triangle", nodes.base)
     items = np.arange(count)  # where each triangle stood in the file
     found = nodes.look_up(block, slice(1, corners + 1), "triangle")
+    nodes.refuse_repeated(found)
     if repair:
         found, items = _without_repetitions(block, found, nodes.base)
     _orient(block, found, items, nodes, repair)

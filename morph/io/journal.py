@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from morph.data.device import Device
 from morph.graph import Graph
 from morph.graph.batch import Applied
+from morph.graph.direct import place_next
 from morph.io.snapshot import (
     BATCH,
     Arrays,
@@ -92,6 +93,8 @@ class Journal:
         check_name(path)
         self.path, self.log = Path(path), Path(f"{os.fspath(path)}.log")
         self.torn = 0
+        # whether records name the edges inserted: what is in no snapshot decided on their ids
+        self._named = False
         if graph is None:
             self.graph, self.number, self.note = restored(path, device)
             self._file = self.log.open("r+b" if self.log.exists() else "x+b", buffering=0)
@@ -132,7 +135,12 @@ class Journal:
         kept: list[bool] = []
 
         def then(applied: object) -> None:
-            self._keep(entry)
+            self._named |= bool(len(self.graph.edges.dependents))
+            if self._named and isinstance(applied, Applied):
+                arrays["inserted"] = self.graph.device.to_host(applied.inserted)
+                self._keep(record(BATCH, self.number + 1, packed(about, arrays)))
+            else:
+                self._keep(entry)
             kept.append(True)
 
         batch = inserts, deletes, updates, delete_points
@@ -174,6 +182,7 @@ class Journal:
         write_snapshot(self.path, self.graph, self.number, self.note)
         self._file.truncate(0)
         sync(self._file)
+        self._named = False
 
     def close(self) -> None:
         """Close the log."""
@@ -221,6 +230,8 @@ class Journal:
             except (ValueError, KeyError) as e:
                 raise FormatError(self.log, None, str(e)) from e
             batch = {name: _shaped(name, s, arrays) for name, s in about["shapes"].items()}
+            if "inserted" in arrays:
+                place_next(self.graph.edges, arrays["inserted"])
             try:
                 done = self.graph.apply(**batch, nonnegative=about["nonnegative"])
             except (TypeError, ValueError, OverflowError) as e:

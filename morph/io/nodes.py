@@ -35,6 +35,8 @@ class Nodes:
         Number of the first vertex: 0 or 1.
     rows : (f,) int32 array or None
         Row of each of the file's f vertices, if some were merged.
+    source : (str, int) or None
+        If vertices may have the same coordinates: the file, and the byte at which they begin there.
     """
 
     points: Floats
@@ -42,6 +44,7 @@ class Nodes:
     markers: Ints
     base: int
     rows: Ints | None = None
+    source: tuple[str, int] | None = None
 
     @property
     def count(self) -> int:
@@ -61,8 +64,23 @@ class Nodes:
         np.subtract(values, self.base, out=rows, casting="unsafe")
         return rows if self.rows is None else self.rows[rows]
 
+    def refuse_repeated(self, used: Ints) -> None:
+        """Fail if two of the vertices that ``used`` names have the same coordinates."""
+        if self.source is None:
+            return
+        there = np.zeros(len(self.points), bool)
+        there[used] = True
+        rows = np.flatnonzero(there)
+        pairs = repeated_points(self.points[rows] if len(rows) < len(there) else self.points)
+        if len(pairs):
+            earlier, later = rows[pairs[0]].tolist()
+            path, start = self.source
+            scanner = open_scanner(path)
+            line = scanner.line_of_row(start, later)
+            scanner.fail(repetition(earlier + self.base, later + self.base), line)
 
-def read_node(path: StrPath, repair: bool = False) -> Nodes:
+
+def read_node(path: StrPath, repair: bool = False, keep: bool = False) -> Nodes:
     """Read a ``.node`` file.
 
     Parameters
@@ -70,6 +88,8 @@ def read_node(path: StrPath, repair: bool = False) -> Nodes:
     path : path-like
     repair : bool
         Merge vertices that have the same coordinates into the first, with a `RepairWarning`.
+    keep : bool
+        Without ``repair``, keep them all.
 
     Raises
     ------
@@ -79,7 +99,7 @@ def read_node(path: StrPath, repair: bool = False) -> Nodes:
         If the file is missing or cannot be read.
     """
     scanner = open_scanner(path)
-    nodes = scan_nodes(scanner, repair)
+    nodes = scan_nodes(scanner, repair, keep)
     scanner.end("vertices")
     if len(nodes.points) == 0:
         scanner.fail("the file has no vertices", scanner.last_line())
@@ -89,11 +109,14 @@ def read_node(path: StrPath, repair: bool = False) -> Nodes:
 def open_scanner(path: StrPath) -> Scanner:
     """Read a file and begin to scan it."""
     if not os.path.exists(path):
+        folder = os.path.splitext("_" + os.fspath(path))[0][1:]  # of "..node", too
+        if os.path.isdir(folder):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), folder)
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path))
     return Scanner(path, read_bytes(path))
 
 
-def scan_nodes(scanner: Scanner, repair: bool) -> Nodes:
+def scan_nodes(scanner: Scanner, repair: bool, keep: bool = False) -> Nodes:
     """Read a header and the vertices it announces."""
     names = ("number of vertices", "dimension", "number of attributes", "number of markers")
     count, dimension, extra, marked = scanner.header("vertex", names, (0, 2, 0, 0))
@@ -110,16 +133,24 @@ def scan_nodes(scanner: Scanner, repair: bool) -> Nodes:
     points = np.ascontiguousarray(block.values[:, 1:3])
     attributes = np.ascontiguousarray(block.values[:, 3 : 3 + extra])
     markers = marker_column(block, marked)
+    if keep and not repair:
+        source = (scanner.path, block.start)
+        return Nodes(points, attributes, markers, base, source=source)
     pairs = repeated_points(points)
     if not len(pairs):
         return Nodes(points, attributes, markers, base)
     earlier, later = (pairs[0] + base).tolist()
-    message = f"vertex {later} repeats the coordinates of vertex {earlier}"
+    message = repetition(earlier, later)
     if not repair:
         block.fail(later - base, message)
     report(block, pairs[:, 1], f"{message}: merged")
     kept, rows = merged(pairs, count)
     return Nodes(points[kept], attributes[kept], markers[kept] if marked else markers, base, rows)
+
+
+def repetition(earlier: int, later: int) -> str:
+    """Say which two vertices have the same coordinates."""
+    return f"vertex {later} repeats the coordinates of vertex {earlier}"
 
 
 def check_marked(scanner: Scanner, marked: int, line: int) -> None:

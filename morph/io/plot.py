@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.device import device
+from morph.data.messages import shown
 from morph.io.raster import rasterize, trace
+from morph.mesh.arrays import real_array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,21 +99,24 @@ class _Told:
 
 def _told(mesh: Mesh, color: str, values: Any, label: str | None, cmap: str | None) -> _Told:
     """Find what colours tell."""
+    from matplotlib import colormaps  # noqa: PLC0415
     from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm, Normalize  # noqa: PLC0415
 
+    if isinstance(cmap, str) and cmap not in colormaps:
+        raise ValueError(f"cmap is the name of a matplotlib colour map, not {shown(cmap)}")
     if values is not None:
-        told = np.asarray(device("cpu").asarray(values), np.float64)
+        told = real_array("values", values)
         n, m = len(mesh.points), len(mesh.triangles)
         if told.shape not in ((n,), (m,)):
             raise ValueError(
                 f"values must have shape ({n},), one for each point, or ({m},), one for each"
-                f" triangle, got {told.shape}"
+                f" triangle, got {shown(told.shape)}"
             )
         seen = told[np.isfinite(told)]
         norm = Normalize(seen.min(), seen.max()) if len(seen) else Normalize(0, 1)
         return _Told(told, cmap or "viridis", norm, label or "", at_points=len(told) == n)
-    if color not in KINDS:
-        raise ValueError(f"color is one of {', '.join(KINDS)}, not {color!r}")
+    if not isinstance(color, str) or color not in KINDS:
+        raise ValueError(f"color is one of {', '.join(KINDS)}, not {shown(color)}")
     if color == "angle":
         told = mesh.angles().min(axis=1, initial=180.0)
         label = label or "smallest angle (degrees)"

@@ -15,7 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.data.messages import shown
 from morph.io.files import replacing
+from morph.io.formats import TRIANGLE, is_foreign, is_foreign_file, suffix_of
 from morph.io.nodes import (
     Nodes,
     check_marked,
@@ -27,11 +29,9 @@ from morph.io.nodes import (
 )
 from morph.io.repair import first_twins, report
 from morph.io.rows import check_finite, counted, format_rows
-from morph.io.text import Block, Field, Scanner, StrPath
+from morph.io.text import Block, Field, FormatError, Scanner, StrPath
 from morph.mesh import Pslg
 from morph.mesh.mesh import Floats, Ints, Mesh
-
-SUFFIXES = (".node", ".ele", ".poly")
 
 
 @dataclass(frozen=True)
@@ -65,15 +65,15 @@ def file_base(path: StrPath) -> str:
     """Return the common name of a mesh's files, given it or any one of them."""
     name = os.fspath(path)
     stem, suffix = os.path.splitext(name)
-    return stem if suffix in SUFFIXES else name
+    return stem if suffix in TRIANGLE else name
 
 
-def read_pslg(path: StrPath, repair: bool = False) -> Pslg:
+def read_pslg(path: StrPath, repair: bool = False, duplicates: str = "refuse") -> Pslg:
     """Read a planar straight-line graph from a ``.poly`` or a ``.node`` file.
 
     A ``.poly`` file may hold its vertices itself; then no other file is looked at.  If it has 0
     vertices, they are those of the ``.node`` file of the same name.  A ``.node`` file alone has no
-    segments.
+    segments.  Without a column of markers, all are 0; `morph.triangulate` marks the boundary.
 
     Parameters
     ----------
@@ -83,30 +83,43 @@ def read_pslg(path: StrPath, repair: bool = False) -> Pslg:
     repair : bool
         Merge vertices with the same coordinates into the first of them, and drop segments that
         are there twice or join a vertex to itself, with a `RepairWarning` for each kind.
+    duplicates : {"refuse", "keep"}
+        Without ``repair``, vertices with the same coordinates are an error, or are kept for
+        `morph.triangulate` with ``duplicates="merge"``; then segments that join a vertex to itself
+        are dropped, with a `RepairWarning`.
 
     Raises
     ------
+    ValueError
+        If ``duplicates`` is neither ``"refuse"`` nor ``"keep"``.
     FormatError
         If a file breaks its format; names file and line.
     OSError
         If a file is missing or cannot be read.
     """
+    if duplicates not in ("refuse", "keep"):
+        raise ValueError(f"duplicates is 'refuse' or 'keep', not {shown(duplicates)}")
+    if is_foreign_file(path):
+        raise FormatError(
+            path, None, "a graph is read from a .poly or .node file; this is a mesh's"
+        )
+    keep = duplicates == "keep"
     base, name = file_base(path), os.fspath(path)
     if name.endswith(".node") or not (name.endswith(".poly") or os.path.exists(base + ".poly")):
-        nodes = read_node(base + ".node", repair)
+        nodes = read_node(base + ".node", repair, keep)
         return Pslg(
             points=nodes.points,
-            point_markers=_full(nodes.markers, nodes.points, 0),
+            point_markers=_full(nodes.markers, nodes.points),
             point_attributes=nodes.attributes,
             base=nodes.base,
         )
-    poly = read_poly(base + ".poly", None, repair)
+    poly = read_poly(base + ".poly", None, repair, keep)
     nodes = poly.nodes
     return Pslg(
         points=nodes.points,
         segments=poly.segments,
-        segment_markers=_full(poly.markers, poly.segments, 1),
-        point_markers=_full(nodes.markers, nodes.points, 0),
+        segment_markers=_full(poly.markers, poly.segments),
+        point_markers=_full(nodes.markers, nodes.points),
         point_attributes=nodes.attributes,
         holes=poly.holes,
         regions=poly.regions,
@@ -114,11 +127,13 @@ def read_pslg(path: StrPath, repair: bool = False) -> Pslg:
     )
 
 
-def _full(markers: Ints, items: NDArray[np.generic], default: int) -> Ints:
-    return markers if len(markers) else np.full(len(items), default, np.int32)
+def _full(markers: Ints, items: NDArray[np.generic]) -> Ints:
+    return markers if len(markers) else np.zeros(len(items), np.int32)
 
 
-def read_poly(path: StrPath, nodes: Nodes | None = None, repair: bool = False) -> Poly:
+def read_poly(
+    path: StrPath, nodes: Nodes | None = None, repair: bool = False, keep: bool = False
+) -> Poly:
     """Read a ``.poly`` file.
 
     Parameters
@@ -129,6 +144,8 @@ def read_poly(path: StrPath, nodes: Nodes | None = None, repair: bool = False) -
         given, the file's own; the ``.node`` file is read only if there are none.
     repair : bool
         As for `read_pslg`.
+    keep : bool
+        As ``duplicates="keep"`` of `read_pslg`.
 
     Raises
     ------
@@ -138,14 +155,14 @@ def read_poly(path: StrPath, nodes: Nodes | None = None, repair: bool = False) -
         If the file is missing or cannot be read.
     """
     scanner = open_scanner(path)
-    own = scan_nodes(scanner, repair)
+    own = scan_nodes(scanner, repair, keep)
     header = scanner.line(scanner.pos)
     if len(own.points) == 0:
         beside = file_base(path) + ".node"
         if nodes is None and not os.path.exists(beside):
             name = Path(beside).name
             scanner.fail(f"the file has no vertices, and there is no {name}", header)
-        own = read_node(beside, repair) if nodes is None else nodes
+        own = read_node(beside, repair, keep) if nodes is None else nodes
     elif nodes is not None:
         if not np.array_equal(own.points, nodes.points) or own.base != nodes.base:
             scanner.fail("the vertices differ from those of the .node file", header)
@@ -157,7 +174,7 @@ def read_poly(path: StrPath, nodes: Nodes | None = None, repair: bool = False) -
     block = scanner.block(count, columns + [Field("marker")] * marked, "segments")
     numbering(block, "segment", own.base)
     segments = own.look_up(block, slice(1, 3), "segment")
-    items = _check_ends(block, segments, own.base, repair)
+    items = _check_ends(block, segments, own.base, repair, keep)
     markers = marker_column(block, marked)
     holes = _places(scanner, "hole", own.base)
     regions = _places(scanner, "region", own.base)
@@ -187,12 +204,14 @@ def _places(scanner: Scanner, what: str, base: int) -> Floats:
     return np.ascontiguousarray(values)
 
 
-def _check_ends(block: Block, segments: Ints, base: int, repair: bool) -> NDArray[np.int64]:
+def _check_ends(
+    block: Block, segments: Ints, base: int, repair: bool, keep: bool
+) -> NDArray[np.int64]:
     """Refuse, or drop, segments of no length and segments given twice; return what stays."""
     loop = np.flatnonzero(segments[:, 0] == segments[:, 1])
     if len(loop):
         message = f"segment {loop[0] + base} joins a vertex to itself"
-        if not repair:
+        if not (repair or keep):
             block.fail(loop[0], message)
         report(block, loop, f"{message}: dropped")
     items = np.delete(np.arange(len(segments)), loop)
@@ -221,10 +240,12 @@ def write_pslg(pslg: Pslg, path: StrPath) -> None:
     Raises
     ------
     ValueError
-        If a coordinate or attribute is not finite.
+        If a coordinate or attribute is not finite, or the suffix is that of another format.
     OSError
         If the file cannot be written.
     """
+    if is_foreign(path):
+        raise ValueError(f"a graph is written as .poly: no {suffix_of(path)}")
     check_finite(points=pslg.points, point_attributes=pslg.point_attributes)
     check_finite(holes=pslg.holes, regions=pslg.regions[:, :3])
     with replacing(file_base(path) + ".poly") as (file,):

@@ -12,19 +12,17 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.data.messages import shortened
 from morph.io.text import Block
+from morph.mesh import RepairWarning as RepairWarning
 from morph.mesh.mesh import Ints
-
-
-class RepairWarning(UserWarning):
-    """Something in a file was mended; the message has file, line and number of cases."""
 
 
 def report(block: Block, rows: NDArray[np.int64], message: str) -> None:
     """Warn of what was mended at ``rows`` of a block; the message is about the first."""
     more = f" (and {len(rows) - 1} more like it)" if len(rows) > 1 else ""
     where = f"{block.scanner.path}:{block.line(int(rows[0]))}"
-    warnings.warn(f"{where}: {message}{more}", RepairWarning, stacklevel=2)
+    warnings.warn(shortened(f"{where}: {message}{more}"), RepairWarning, stacklevel=2)
 
 
 def merged(pairs: NDArray[np.int64], count: int) -> tuple[NDArray[np.bool_], Ints]:

@@ -14,12 +14,14 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from morph.data.messages import shown
 from morph.io.files import write_chunks
 from morph.io.nodes import check_marked, marker_column, numbering, open_scanner
 from morph.io.repair import first_twins
 from morph.io.rows import counted, format_rows
 from morph.io.secondorder import look_up, owned
 from morph.io.text import Block, Field, Scanner, StrPath
+from morph.mesh.arrays import real_array
 from morph.mesh.mesh import Floats, Ints, Mesh, edge_keys
 
 _LAST = 2**31 - 1
@@ -74,11 +76,11 @@ def write_area(areas: ArrayLike, path: StrPath, base: int = 1) -> None:
     OSError
         If the file cannot be written.
     """
-    values = np.asarray(areas, np.float64)
+    values = real_array("areas", areas)
     if values.ndim != 1:
-        raise ValueError(f"areas must have shape (triangles,), got {values.shape}")
+        raise ValueError(f"areas must have shape (triangles,), got {shown(values.shape)}")
     if base not in (0, 1):
-        raise ValueError(f"base must be 0 or 1, got {base!r}")
+        raise ValueError(f"base must be 0 or 1, got {shown(base)}")
     values = np.where(np.isfinite(values) & (values > 0), values, -1.0)
 
     def text() -> Iterator[bytes]:

@@ -142,9 +142,8 @@ def write_snapshot(
             for c in t.columns.values()
         ]
         table = {"name": name, "rows": count, "capacity": t.capacity, "deletes": t.deletes}
-        about["tables"].append(
-            {**table, "columns": columns, "packs": t.packs, "head": min(int(w[HEAD]), int(w[TAIL]))}
-        )
+        ring_at = {"head": min(int(w[HEAD]), int(w[TAIL])), "committed": int(w[COMMITTED])}
+        about["tables"].append({**table, **ring_at, "columns": columns, "packs": t.packs})
         for c in t.columns.values():
             arrays[f"{name}.{c.name}"] = host(c.array[:count])
         if t.deletes:
@@ -242,5 +241,5 @@ def _refill(t: Table, kept: dict[str, Any], arrays: Arrays) -> None:
             ring[t.device.asarray(at)] = t.device.asarray(free)
             t.hidden("dead")[t.device.asarray(free)] = 1
             words[HEAD], words[TAIL] = head, head + free.size
-            words[COMMITTED] = words[TAIL]
+            words[COMMITTED] = kept.get("committed", words[TAIL])  # older snapshots have none
             t.settle()

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.data.messages import shortened
 from morph.io import numbers
 
 CHUNK = 1 << 23  # bytes parsed at once: the masks over them stay in cache
@@ -54,7 +55,7 @@ class FormatError(ValueError):
 
     def __str__(self) -> str:
         where = self.path if self.line is None else f"{self.path}:{self.line}"
-        return f"{where}: {self.message}"
+        return shortened(f"{where}: {self.message}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.data.messages import shown
+from morph.io.bridges import read_foreign, write_foreign
 from morph.io.elements import read_ele
 from morph.io.files import replacing
+from morph.io.formats import is_foreign, is_foreign_file, suffix_of
 from morph.io.nodes import Nodes, read_node
 from morph.io.pslgs import Poly, file_base, node_lines, read_poly, segment_lines
 from morph.io.rows import check_finite, counted, format_rows
 from morph.io.secondorder import look_up, second_order, without_middles
 from morph.io.sides import edge_lines, neighbor_lines
 from morph.io.text import StrPath
+from morph.io.voronoi import voronoi_parts
 from morph.mesh.mesh import Floats, Ints, Mesh, edge_keys
 
 
@@ -31,12 +35,14 @@ def read_mesh(path: StrPath, repair: bool = False) -> Mesh:
 
     Without a ``.poly`` file the hull edges are the segments.  If the ``.poly`` file holds the
     vertices itself, no ``.node`` file is needed.  Second-order elements are checked, and become
-    the mesh of their corners: nodes in the middle of edges are left behind.
+    the mesh of their corners: nodes in the middle of edges are left behind.  Vertices with the same
+    coordinates are an error unless all but one of them are in no triangle.
 
     Parameters
     ----------
     path : path-like
-        Base name (``mesh`` or ``mesh.1``) or any of the three files.
+        Base name (``mesh`` or ``mesh.1``) or any of the three files; or a file of another format,
+        which its suffix tells (``.msh``, ``.vtu``): meshio reads it, see `from_meshio`.
     repair : bool
         Mend what has one right way: turn clockwise triangles, merge vertices with the same
         coordinates into the first of them, drop triangles and segments that then have two ends
@@ -47,14 +53,22 @@ def read_mesh(path: StrPath, repair: bool = False) -> Mesh:
     ------
     FormatError
         If a file breaks its format, or the files do not fit together; names file and line.
+    ValueError
+        If the suffix is no format's, or another format is to be repaired.
+    ImportError
+        If meshio is needed and not installed.
     OSError
         If a file is missing or cannot be read.
     """
+    if is_foreign_file(path):
+        if repair:
+            raise ValueError(f"repair is for Triangle's files, not for a {suffix_of(path)}")
+        return read_foreign(path)
     base = file_base(path)
     has_poly = os.path.exists(base + ".poly") or os.fspath(path).endswith(".poly")
     poly: Poly | None = None
     if os.path.exists(base + ".node") or not has_poly:
-        nodes = read_node(base + ".node", repair)
+        nodes = read_node(base + ".node", repair, keep=True)
         poly = read_poly(base + ".poly", nodes, repair) if has_poly else None
     else:
         poly = read_poly(base + ".poly", None, repair)
@@ -114,6 +128,7 @@ def write_mesh(
     order: int = 1,
     neighbors: bool = False,
     edges: bool = False,
+    voronoi: bool = False,
 ) -> None:
     """Write ``base.node``, ``base.ele`` and ``base.poly``; the last leans on the first.
 
@@ -124,24 +139,36 @@ def write_mesh(
     ----------
     mesh : Mesh
     base : path-like
-        Common name; one of the three suffixes at its end is dropped.
+        Common name; one of the three suffixes at its end is dropped.  With the suffix of another
+        format (``.msh``, ``.vtu``) that one file is written, by meshio; see `to_meshio`.
     order : int
         2 gives every edge a node in its middle (Triangle's ``-o2``); see `second_order`.
     neighbors : bool
         Write ``base.neigh``, too (Triangle's ``-n``).
     edges : bool
         Write ``base.edge``, too (Triangle's ``-e``).
+    voronoi : bool
+        Write ``base.v.node`` and ``base.v.edge``, too (Triangle's ``-v``); see `Mesh.voronoi`.
 
     Raises
     ------
     ValueError
-        If ``order`` is neither 1 nor 2, or a coordinate or attribute is not finite, or the
-        middle of an edge rounds to another point.
+        If ``order`` is neither 1 nor 2, or a coordinate or attribute is not finite, also of the
+        Voronoi diagram, or the middle of an edge rounds to another point; if the suffix is no
+        format's, or files are wanted that the format does not have.
+    ImportError
+        If meshio is needed and not installed.
     OSError
         If a file cannot be written.
     """
     if order not in (1, 2):
-        raise ValueError(f"order must be 1 or 2, got {order!r}")
+        raise ValueError(f"order must be 1 or 2, got {shown(order)}")
+    if is_foreign(base):
+        if neighbors or edges or voronoi:
+            kinds = "neighbors, edges and voronoi"
+            raise ValueError(f"{kinds} are Triangle's files: no {suffix_of(base)}")
+        write_foreign(mesh, base, order)
+        return
     mesh = mesh.to("cpu")
     check_finite(points=mesh.points, point_attributes=mesh.point_attributes)
     check_finite(triangle_attributes=mesh.triangle_attributes)
@@ -161,6 +188,8 @@ def write_mesh(
         parts[".neigh"] = neighbor_lines(mesh)
     if edges:
         parts[".edge"] = edge_lines(mesh)
+    if voronoi:
+        parts |= voronoi_parts(mesh)
     name = file_base(base)
     with replacing(*(name + suffix for suffix in parts)) as files:
         for file, chunks in zip(files, parts.values(), strict=True):

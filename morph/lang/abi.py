@@ -25,7 +25,7 @@ class Meta(IntEnum):
     CAPACITY = 1
     HEAD = 2  # table: next slot of the free ring to reuse; collection: first item not taken
     TAIL = 3  # end of the free ring: deleted rows are pushed here
-    COMMITTED = 4  # end of the free ring as of the last barrier: what may be reused
+    COMMITTED = 4  # end of those rows of the free ring that may be reused
     BUDGET = 5  # rows that can still be reserved
 
 

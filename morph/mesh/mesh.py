@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.data.device import Array, Device, device
-from morph.mesh.arrays import as_array, as_indices, home
+from morph.mesh.arrays import array_of, as_array, as_indices, first_number, home
 from morph.mesh.halfedges import edge_keys as edge_keys
 from morph.mesh.halfedges import find_neighbors as find_neighbors
 from morph.mesh.halfedges import hull_edges
 from morph.mesh.quality import Quality, Shapes, chunks, measure
 from morph.mesh.verify import MeshError as MeshError
 from morph.mesh.verify import Violation, violations
+from morph.mesh.voronoi import Voronoi, voronoi
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,7 +69,8 @@ class Mesh:
     Raises
     ------
     ValueError
-        If a shape is wrong, an index names no row, or the arrays lie on several devices.
+        If a shape or type is wrong, an index names no row, the arrays lie on several devices, or
+        ``base`` is neither 0 nor 1.
     MeshError
         If several triangles lie on one side of an edge.
     """
@@ -98,33 +100,35 @@ class Mesh:
         self.triangles = as_indices("triangles", self.triangles, 3, n, xp)
         m = len(self.triangles)
         self.segments = as_indices("segments", self.segments, 2, n, xp)
+        self.neighbors = as_indices("neighbors", self.neighbors, 3, m, xp, low=-1)
         if m and len(self.neighbors) == 0:
             self.neighbors = find_neighbors(self.triangles, n, xp)
-        else:
-            self.neighbors = as_indices("neighbors", self.neighbors, 3, m, xp, low=-1)
         if len(self.neighbors) != m:
             raise ValueError(f"neighbors has {len(self.neighbors)} rows for {m} triangles")
         hull = hull_edges(self.triangles, self.neighbors, xp)
         self._complete_segments(hull, xp)
-        if n and len(self.point_markers) == 0:
-            self.point_markers = xp.zeros(n, np.int32)
-            self.point_markers[hull] = 1
-        self.point_markers = as_array("point_markers", self.point_markers, np.int32, (n,), xp)
+        markers = array_of("point_markers", self.point_markers, xp)
+        if n and not markers.size:
+            markers = xp.zeros(n, np.int32)
+            markers[hull] = 1
+        self.point_markers = as_array("point_markers", markers, np.int32, (n,), xp)
         for name, rows in (("point_attributes", n), ("triangle_attributes", m)):
-            given = getattr(self, name)
-            shape = (rows, 0 if np.size(given) == 0 else "any")
+            given = array_of(name, getattr(self, name), xp)
+            shape = (rows, "any" if given.size else 0)
             setattr(self, name, as_array(name, given, np.float64, shape, xp))
         self.holes = as_array("holes", self.holes, np.float64, ("any", 2), xp)
         self.regions = as_array("regions", self.regions, np.float64, ("any", 4), xp)
+        self.base = first_number(self.base)
 
     def _complete_segments(self, hull: Array, xp: Any) -> None:
         """Make every hull edge a segment, and every segment marked."""
         n, given = len(self.points), len(self.segments)
         keys = edge_keys(hull[:, 0], hull[:, 1], n, xp)
         known = edge_keys(self.segments[:, 0], self.segments[:, 1], n, xp)
-        if given and len(self.segment_markers) == 0:
-            self.segment_markers = xp.isin(known, keys).astype(np.int32)
-        markers = as_array("segment_markers", self.segment_markers, np.int32, (given,), xp)
+        markers = array_of("segment_markers", self.segment_markers, xp)
+        if given and not markers.size:
+            markers = xp.isin(known, keys).astype(np.int32)
+        markers = as_array("segment_markers", markers, np.int32, (given,), xp)
         missing = hull[~xp.isin(keys, known)]
         if len(missing):
             self.segments = xp.concatenate([self.segments, missing])
@@ -188,17 +192,54 @@ class Mesh:
     def read(cls, path: str | os.PathLike[str], repair: bool = False) -> Mesh:
         """Read a mesh from ``.node``, ``.ele`` and, if there is one, ``.poly``.
 
-        See `morph.io.read_mesh`.
+        With the suffix of another format meshio reads it.  See `morph.io.read_mesh`.
         """
         from morph.io import read_mesh  # noqa: PLC0415
 
         return read_mesh(path, repair)
 
     def write(self, base: str | os.PathLike[str], order: int = 1) -> None:
-        """Write ``base.node``, ``base.ele`` and ``base.poly``.  See `morph.io.write_mesh`."""
+        """Write ``base.node``, ``base.ele`` and ``base.poly``.
+
+        With the suffix of another format (``m.msh``) meshio writes it.  See `morph.io.write_mesh`.
+        """
         from morph.io import write_mesh  # noqa: PLC0415
 
         write_mesh(self, base, order)
+
+    def compact(self) -> Mesh:
+        """Give the mesh without the points that are in no triangle; itself, if there are none.
+
+        The others keep their order.  What is left out are points that `morph.triangulate` merged,
+        or that lay in holes and concavities.
+        """
+        where, n = self.device, len(self.points)
+        xp = where.xp
+        with where.active():
+            used = xp.zeros(n, np.bool_)
+            used[self.triangles], used[self.segments] = True, True
+            if bool(used.all()):
+                return self
+            rows = xp.cumsum(used, dtype=np.int32) - np.int32(1)
+            values = {f.name: getattr(self, f.name) for f in fields(self)}
+            for name in ("points", "point_markers", "point_attributes"):
+                values[name] = values[name][used]
+            for name in ("triangles", "segments"):
+                values[name] = rows[values[name]]
+        return Mesh.trusted(**values)
+
+    def voronoi(self) -> Voronoi:
+        """Give the dual: circumcentres of triangles, joined across edges, and rays at the hull.
+
+        Where the mesh is Delaunay, also across segments, this is the Voronoi diagram of its points.
+
+        Returns
+        -------
+        Voronoi
+            Arrays ``vertices``, ``edges``, ``directions``, ``sites``, ``attributes``, where the
+            mesh's are.
+        """
+        return voronoi(self)
 
     def areas(self) -> Array:
         """Areas of the triangles, shape (m,); negative if clockwise."""

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.device import is_host
-from morph.mesh.arrays import as_array, as_indices
+from morph.data.device import device, is_host
+from morph.mesh.arrays import array_of, as_array, as_indices, first_number
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
@@ -19,6 +19,10 @@ Ints = NDArray[np.int32]
 
 def _empty(*shape: int, dtype: Any) -> Callable[[], NDArray[Any]]:
     return lambda: np.empty(shape, dtype)
+
+
+class RepairWarning(UserWarning):
+    """Input was repaired; the message names the first case and how many there are."""
 
 
 @dataclass(eq=False)
@@ -50,8 +54,8 @@ class Pslg:
     Raises
     ------
     ValueError
-        If a shape is wrong, an index names no point, a segment joins a point to itself, or a number
-        is not finite.
+        If a shape or type is wrong, an index names no point, a segment joins a point to itself, a
+        number is not finite, or ``base`` is neither 0 nor 1.
     """
 
     points: Floats
@@ -66,32 +70,37 @@ class Pslg:
     def __post_init__(self) -> None:
         self.points = _finite("points", self.points, 2)
         n = len(self.points)
-        self.segments = as_indices("segments", _host(self.segments), 2, n, np)
-        equal = self.segments[:, 0] == self.segments[:, 1]
-        if equal.any():
-            row = int(equal.argmax())
-            shown = self.segments[row].tolist()
-            raise ValueError(f"segments[{row}] = {shown}: a segment joins two different points")
+        self.segments = as_indices("segments", _host("segments", self.segments), 2, n, np)
+        self._check_lengths()
         self.segment_markers = _markers("segment_markers", self.segment_markers, len(self.segments))
         self.point_markers = _markers("point_markers", self.point_markers, n)
-        attributes = _host(self.point_attributes)
+        attributes = _host("point_attributes", self.point_attributes)
         attributes = attributes if attributes.size else np.empty((n, 0))
         shape: tuple[int | str, ...] = (n, "any")
         self.point_attributes = as_array("point_attributes", attributes, np.float64, shape, np)
         self.holes = _finite("holes", self.holes, 2)
-        regions = _host(self.regions)
+        regions = _host("regions", self.regions)
         if regions.ndim == 2 and regions.shape[1] == 3:
             regions = np.column_stack([regions, np.full(len(regions), -1.0)])
         self.regions = _finite("regions", regions, 4)
-        if self.base not in (0, 1):
-            raise ValueError(f"base is 0 or 1, not {self.base}")
+        self.base = first_number(self.base)
+
+    def _check_lengths(self) -> None:
+        """Refuse segments from a point to itself."""
+        equal = self.segments[:, 0] == self.segments[:, 1]
+        if equal.any():
+            row = int(equal.argmax())
+            ends = self.segments[row].tolist()
+            raise ValueError(f"segments[{row}] = {ends}: a segment joins two different points")
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Pslg:
+    def read(
+        cls, path: str | os.PathLike[str], repair: bool = False, duplicates: str = "refuse"
+    ) -> Pslg:
         """Read a ``.poly`` or a ``.node`` file.  See `morph.io.read_pslg`."""
         from morph.io import read_pslg  # noqa: PLC0415
 
-        return read_pslg(path)
+        return read_pslg(path, repair, duplicates)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a ``.poly`` file.  See `morph.io.write_pslg`."""
@@ -100,13 +109,16 @@ class Pslg:
         write_pslg(self, path)
 
 
-def _host(values: Any) -> NDArray[Any]:
-    return np.asarray(values if is_host(values) else values.get())
+def _host(name: str, values: Any) -> NDArray[Any]:
+    array: NDArray[Any] = array_of(
+        name, values if is_host(values) else device("cpu").to_host(values), np
+    )
+    return array
 
 
 def _finite(name: str, values: Any, width: int) -> Floats:
     """Rows of numbers that are finite; a region's largest area may be anything."""
-    array: Floats = as_array(name, _host(values), np.float64, ("any", width), np)
+    array: Floats = as_array(name, _host(name, values), np.float64, ("any", width), np)
     good = np.isfinite(array[:, :3]).all(axis=1)
     if not good.all():
         row = int(good.argmin())
@@ -115,7 +127,7 @@ def _finite(name: str, values: Any, width: int) -> Floats:
 
 
 def _markers(name: str, values: Any, rows: int) -> Ints:
-    array = _host(values)
+    array = _host(name, values)
     array = array if array.size else np.zeros(rows, np.int32)
     markers: Ints = as_array(name, array, np.int32, (rows,), np)
     return markers

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.data.messages import shortened
 from morph.mesh.overlap import covered_twice, crossing_hull, crowded_corners, one_row_each
 from morph.mesh.signs import incircle as incircle
 from morph.mesh.signs import orientation as orientation
@@ -54,7 +55,7 @@ class MeshError(ValueError):
         self.violations = found
 
     def __str__(self) -> str:
-        return "; ".join(f"{v.name}: {v.message}" for v in self.violations)
+        return shortened("; ".join(f"{v.name}: {v.message}" for v in self.violations))
 
 
 def violations(mesh: Mesh) -> list[Violation]:

@@ -112,7 +112,7 @@ class BoundStore:
             self.dead[row] = 0
 
     def delete(self, row: int) -> None:
-        """Mark a row dead; the next launch may use it again."""
+        """Mark a row dead; the host decides when it may be reused."""
         assert self.dead is not None and self.free is not None, f"{self.slot} has no deletes"
         if not self.dead[row]:
             self.dead[row] = 1
@@ -128,10 +128,9 @@ class BoundStore:
         return self.item_value(position)
 
     def settle(self) -> None:
-        """The end of a step: what it deleted may be used again."""
+        """Bring the budget in order at the end of a step."""
         meta = self.meta
         if self.info.kind == "table":
-            meta[COMMITTED] = meta[TAIL]
             meta[BUDGET] = meta[COMMITTED] - meta[HEAD] + meta[CAPACITY] - meta[COUNT]
         else:
             meta[BUDGET] = meta[CAPACITY] - meta[COUNT]

@@ -1,0 +1,44 @@
+"""Advice for letters of Triangle that a mesh command does not have."""
+
+from __future__ import annotations
+
+import click
+
+_FILES = "All files of OUT are written."
+_CHECK = "The command is morph check MESH."
+# Triangle's letters by command, and what stands for them
+LETTERS = {
+    "triangulate": {
+        "-p": "A .poly file is always read whole.",
+        "-r": "The command is morph refine MESH.",
+        "-A": "The regions' attributes are always written.",
+        "-C": _CHECK,
+    },
+    "refine": {"-r": "A mesh with an .ele file is refined as it is.", "-C": _CHECK},
+}
+BOTH = {
+    **dict.fromkeys(("-E", "-N", "-P"), _FILES),
+    "-B": "Markers are always written.",
+    "-I": "The names are those of -o OUT.",
+    "-z": "Files count as IN does, from 0 or 1.",
+    "-Q": "The option --json prints one line.",
+    "-V": "The option --json prints what is known.",
+}
+
+
+def advice(error: click.ClickException) -> str:
+    """Return what to add to an error; empty if there is nothing to advise."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return ""
+    name, letter = error.ctx.command.name or "", error.option_name
+    if name not in LETTERS:
+        return ""
+    known = BOTH | LETTERS[name]
+    group = error.ctx.find_root().command
+    others = group.commands if isinstance(group, click.Group) else {}
+    if letter in known:
+        return f" {known[letter]}"
+    for other in LETTERS:
+        if any(letter in parameter.opts for parameter in others[other].params):
+            return f" It is an option of morph {other}."
+    return f" See morph {name} --help."

@@ -1,0 +1,31 @@
+"""Error messages that stay short whatever the input: values and whole lines are shortened."""
+
+from __future__ import annotations
+
+import reprlib
+from typing import Any
+
+LONGEST = 200  # characters of a message
+_VALUE = 60
+_WORD = 40  # characters that a word keeps, so that the name at the end of a path stays
+
+
+def shown(value: Any, most: int = _VALUE) -> str:
+    """Return the ``repr`` of a value on one line of at most ``most`` characters."""
+    return shortened(" ".join(reprlib.repr(value).split()), most)
+
+
+def shortened(text: str, most: int = LONGEST) -> str:
+    """Cut a text to ``most`` characters: the heads of its longest words, as paths are, go first."""
+    words = text.split(" ")
+    for k in sorted(range(len(words)), key=lambda k: -len(words[k])):
+        if len(text) <= most:
+            return text
+        kept = max(len(words[k]) - (len(text) - most), _WORD)
+        if kept < len(words[k]):
+            words[k] = "..." + words[k][3 - kept :]
+        text = " ".join(words)
+    if len(text) <= most:
+        return text
+    head = (most - 3) // 2
+    return f"{text[:head]}...{text[head + 3 - most :]}"
