@@ -15,7 +15,7 @@ MODULES = {
     ".".join(f.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): f
     for f in sorted((ROOT / "morph").rglob("*.py"))
 }
-HEAVY = {"cupy", "cupyx", "igraph", "matplotlib", "meshio", "networkx", "scipy", "shapely"}
+HEAVY = {"cupy", "cupyx", "igraph", "matplotlib", "meshio", "networkx", "pysat", "scipy", "shapely"}
 
 GRAMMAR = "lang.depth lang.spelling lang.types lang.node lang.ir lang.abi lang.errors lang.swaps "
 GRAMMAR += "lang.flow lang.spread"
@@ -70,7 +70,7 @@ FLOORS = {
     "io": "data formula graph io mesh",
     "io.numbers": "build",  # large files are read and written by compiled code
     "io.clauses": "build",
-    "survey": f"{PUBLIC} algorithms validate",
+    "survey": f"{PUBLIC} algorithms build survey validate",
     "cli": f"{PUBLIC} __version__ algorithms build cli generate io survey validate",
     "__main__": "cli",
     "": f"{PUBLIC} algorithms lang.errors",

@@ -134,9 +134,11 @@ def test_algorithms(units, monkeypatch):
     morph.refine(mesh, 31, size=0.3, boundary="keep-all")
     with team(1):
         formula = morph.generate.random_ksat(3, 400, 3.9, seed=1)
-        assert morph.survey.solve(formula, device="cpu").status == "SATISFIABLE"
+        found = morph.survey.solve(formula, device="cpu", method="decimation")
+        assert found.status == "SATISFIABLE" and found.rounds
         assert morph.survey.walksat(formula, device="cpu").steps > 0
         clash = morph.Formula.of([[1, 2], [1, -2], [-1, 2], [-1, -2], [1, 3], [1, 4], [2, 5]])
+        assert morph.survey.solve(clash, device="cpu").cycle
         assert morph.survey.believe(clash, 1, fraction=0.2, lossy=True).rollbacks
         formula = morph.generate.random_ksat(3, 150, 4.3, seed=3)
         found = morph.survey.decimate(formula, fraction=0.2, max_sweeps=40, max_rounds=4)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import cache as memoised
 from pathlib import Path
 
-from morph.build import CompileError, CompilerNotFound, cache
+from morph.build import CompileError, CompilerNotFound, OutOfTime, cache, time_left
 
 # no contraction (exact predicates), wrapping integers and aliasing as on the GPU
 FLAGS = (
@@ -122,7 +122,7 @@ def build(text: str, *, name: str = "", defines: tuple[str, ...] = ()) -> Path:
             return hit.binary
         made = cache.temporary("so")
         try:
-            log = _compile(using, flags, text, made)
+            log = _compile(using, flags, text, made, time_left(name))
             if not log:
                 facts = {"name": name, "target": "cpu", "compiler": using.name}
                 return cache.store(key, "so", made, text, **facts).binary
@@ -135,26 +135,34 @@ def build(text: str, *, name: str = "", defines: tuple[str, ...] = ()) -> Path:
         using = checked
 
 
-def _compile(using: Compiler, flags: Sequence[str], text: str, out: Path) -> str:
+def _compile(
+    using: Compiler, flags: Sequence[str], text: str, out: Path, seconds: float | None = None
+) -> str:
     """Compile and load; return what went wrong, or nothing."""
     # lines are the user's own, columns and carets would be those of the generated text
     caret = "-fno-caret-diagnostics" if "clang" in using.version else "-fno-diagnostics-show-caret"
     command = [*using.command, "-x", "c++", "-", *flags, caret, "-fno-show-column", "-o", str(out)]
-    done = _run(command, text)
+    done = _run(command, text, seconds)
     if done.returncode:
         return done.stderr.strip() or f"{shlex.join(command)}: exit status {done.returncode}"
     return _load_error(out)
 
 
-def _run(command: Sequence[str], text: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        input=text,
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        env=os.environ | {"LC_ALL": "C"},  # messages that can be read by `CompileError`
-    )
+def _run(
+    command: Sequence[str], text: str = "", seconds: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command,
+            input=text,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            env=os.environ | {"LC_ALL": "C"},  # messages that can be read by `CompileError`
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise OutOfTime(f"{shlex.join(command[:1])} was still compiling") from error
 
 
 def _load_error(library: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import errno
 import gzip
+import io
 import lzma
 import mmap
 import os
@@ -24,6 +25,7 @@ from morph.io.text import FormatError, StrPath
 
 UNPACKED = 1 << 26  # bytes of a compressed file that are unpacked in memory
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+_BEGIN = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"BZh": ".bz2"}  # of a compressed file
 
 
 def split_compression(path: StrPath) -> tuple[str, str]:
@@ -90,13 +92,34 @@ def read_array(path: StrPath) -> NDArray[np.uint8]:
     return np.fromfile(path, np.uint8)
 
 
+def decompressed(name: str, data: bytes) -> bytes:
+    """Decompress the bytes of a stream if they begin as a compressed file does.
+
+    Raises
+    ------
+    FormatError
+        If they are damaged or cut short; ``name`` stands for the stream.
+    """
+    for begin, suffix in _BEGIN.items():
+        if data.startswith(begin):
+            with _damage(name, suffix), _OPENERS[suffix](io.BytesIO(data), "rb") as file:
+                return bytes(file.read())
+    return data
+
+
 @contextmanager
 def opened(path: StrPath) -> Iterator[IO[bytes]]:
     """Open a file to be read, decompressed; what a decompressor complains of is a `FormatError`."""
     suffix = split_compression(path)[1]
+    with _damage(path, suffix), _OPENERS.get(suffix, open)(path, "rb") as file:
+        yield file
+
+
+@contextmanager
+def _damage(path: StrPath, suffix: str) -> Iterator[None]:
+    """Raise what a decompressor complains of as a `FormatError`."""
     try:
-        with _OPENERS.get(suffix, open)(path, "rb") as file:
-            yield file
+        yield
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         raise FormatError(path, None, f"damaged {suffix} file: {error}") from error
     except OSError as error:
