@@ -202,9 +202,10 @@ def test_columns(target, tmp_path, hostile):
         except ValueError:  # methods of rows, names that begin with "_", another form of a letter
             normal = unicodedata.normalize("NFKC", n)
             assert n.startswith("_") or n in type(g.points).reserved or n != normal
-    then = morph.Collection(g.points, **dict.fromkeys(names[::9], i64))
+    carried = [n for n in names[::9] if n not in morph.Collection.reserved]
+    then = morph.Collection(g.points, **dict.fromkeys(carried, i64))
     g.points.pack(*names[:8])
-    given = ", ".join(f"{n}=p_0.{n} + 1" for n in names[::9])
+    given = ", ".join(f"{n}=p_0.{n} + 1" for n in carried)
     text = "@morph_0.kernel\ndef many(p_0, then_0):\n    for q_0 in p_0.outnbrs:\n"
     text += "".join(f"        atomic_0(q_0.{n}, {i})\n" for i, n in enumerate(names[::3]))
     text += f"        then_0.add(q_0, {given})\n@morph_0.kernel\ndef all_0(p_0):\n"
@@ -228,7 +229,7 @@ def test_columns(target, tmp_path, hostile):
 
 def test_tables_collections_flags_and_sets(target, tmp_path, worst):
     """Objects as parameters: their names begin those of all their words and columns."""
-    names = [n for n in worst if not hasattr(builtins, n)][::2]
+    names = [n for n in worst if not hasattr(builtins, n) and n != "many"][::2]
     kinds = {n: "tclftlfs"[i % 8] for i, n in enumerate(names)}
     g = points(target)
     objects = []
