@@ -590,6 +590,112 @@ def test_edges_at_deleted_points_are_wrong(target):
         index(g)
 
 
+# --- what a review found -------------------------------------------------------------------------
+
+
+def test_a_batch_that_is_put_back_keeps_what_its_edges_refer_to(target):
+    """`then` may create rows of other tables, while edges that may come back are deleted."""
+    g = ring(target)
+    t = g.add_table("things")
+    t.extend(4)
+    g.edges.add("thing", Ref("things"))
+    g.edges.thing[1] = 3
+    t.delete(3)
+
+    def fail(applied):
+        assert 3 not in [t.new().id for _ in range(40)]
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        g.apply(deletes=[1], then=fail)
+    assert g.edges.live == 4 and g.edges[1].thing == 3 and g.edges[1].thing.dead
+
+
+def test_references_of_deleted_rows_beyond_a_truncated_table(target):
+    g = ring(target)
+    t = g.add_table("things", up=Ref("things"))
+    t.extend(8)
+    g.edges.add("thing", Ref("things"))
+    g.edges.thing[1] = 7
+    g.edges.delete(1)
+    t.truncate(4)
+    t.delete(3)
+    g.apply(deletes=[0], then=lambda applied: [t.new() for _ in range(20)])
+    assert t.live == 23
+
+
+def test_programs_reuse_edges_that_they_have_deleted(target):
+    """Memory does not grow with the number of steps."""
+
+    @kernel
+    def replace(e, g):
+        g.edges.new(e.dst, e.src, e.weight)
+        e.delete()
+
+    @program
+    def again(g, n):
+        i = 0
+        while i < n:
+            foreach(g.edges, replace, g)
+            i += 1
+
+    g = ring(target, 8)
+    g.adjacency("out"), g.adjacency("in")
+    g.apply(inserts=([0], [2], [9]))  # from here on the index has room
+    for n in (300, 1, 2, 3, 301):
+        again(g, n)
+        assert g.edges.live == 9 and g.edges.capacity <= 64
+        assert total(g.edges.weight, "sum") == 45
+        index(g)
+    assert bool(again.launches) == (target != "python")
+    assert g.edge(0, 1) is None and g.edge(1, 0).weight == 1 and g.edge(0, 7).weight == 8
+    g.points.delete(0)
+    assert g.edges.live == 6
+    index(g)
+
+
+def test_counters_of_host_and_device_agree_when_a_collection_goes(monkeypatch):
+    """A batch that only inserts releases nothing, neither on the host nor on the device."""
+    there = pretended(monkeypatch)
+    g = ring(there, 16)
+    g.adjacency("out")
+    g.apply(deletes=[15])
+    g.edges.resize(20)
+    kept = Collection(g.edges)
+    g.apply(deletes=[0, 1, 2, 3])
+    del kept
+    Table("other", there)
+    for count in (1, 6, 2):
+        g.apply(inserts=([5] * count, [6] * count, [50] * count))
+        assert g.edges.device.to_host(g.edges.meta).tolist()[:6] == g.edges.words.tolist()[:6]
+    foreach(g.edges, remove, where=lambda e: e.weight == 16)
+    assert g.edges.live == 11 + 9
+    index(g)
+
+
+@pytest.mark.parametrize("when", ["refused", "checkpoint"])
+def test_a_journal_gives_the_same_ids_after(target, tmp_path, when):
+    """After a refused batch, or a checkpoint, at which a collection decided on ids."""
+    g = ring(target, 16)
+    g.adjacency("out")
+    kept = Collection(g.edges)
+    kept.extend([0, 1, 2, 3])
+    with io.Journal(tmp_path / "g", g) as journal:
+        journal.apply(updates=([0], [1]))
+        journal.apply(deletes=[0, 1, 2, 3, 4, 5])
+        if when == "checkpoint":
+            journal.apply(inserts=([7], [8], [70]))
+        journal.checkpoint()
+        if when == "refused":
+            with pytest.raises(ValueError, match="negative weights"):
+                journal.apply(inserts=([0], [1], [-5]), nonnegative=True)
+        del kept
+        count = 2 if when == "refused" else g.edges.capacity - len(g.edges) + 1
+        journal.apply(inserts=([7] * count, [8] * count, [70] * count))
+    with io.Journal(tmp_path / "g", device=target) as journal:
+        assert host(journal.graph.edges.ids()).tolist() == host(g.edges.ids()).tolist()
+
+
 # --- a model -------------------------------------------------------------------------------------
 
 

@@ -90,7 +90,9 @@ def _marks(table: Table) -> Array:
     """Which rows references denote, shape (len(table),), bool."""
     marks = table.device.zeros(max(len(table), 1), np.bool_)
     for t, c in _columns(table):
-        _mark(marks, c.array[: len(t)][t.alive])
+        # while `then` of `Graph.apply` runs, edges that the batch has deleted may be put back
+        undone = t.graph is not None and t.graph.telling
+        _mark(marks, c.array[: len(t)] if undone else c.array[: len(t)][t.alive])
     for dependent in table.dependents:
         for ids in dependent.references(table):
             _mark(marks, ids)
@@ -99,4 +101,4 @@ def _marks(table: Table) -> Array:
 
 def _mark(marks: Array, ids: Array) -> None:
     ids = ids.reshape(-1)
-    marks[ids[ids >= 0]] = True
+    marks[ids[(ids >= 0) & (ids < marks.size)]] = True  # deleted rows may have truncated ones

@@ -108,6 +108,9 @@ class Compiled:
         self.adjacency = sorted(
             (f.slot, f.kind.partition("_")[0]) for f in self.fields if f.kind.endswith("_offset")
         )
+        # graphs whose deleted edges a program may reuse: no adjacency in it leads to them
+        walked = {slot for slot, _ in self.adjacency}
+        self.churns = [g for g in graphs if unit.fused and g not in walked]
 
     @property
     def text(self) -> str:

@@ -169,7 +169,9 @@ class Launch:
         self.kinds: list[Any] = []  # of the objects, when they were last found to fit
         self.domains = [self._ref(slot) for slot in compiled.domains]
         self.touches = [self._ref(slot) for slot in compiled.touches]
-        self.reshapes = [(self._ref(s), s in compiled.redirects) for s in compiled.reshapes]
+        self.reshapes = [
+            (self._ref(s), s in compiled.redirects, s in compiled.churns) for s in compiled.reshapes
+        ]
         self.deletes = [self._ref(slot) for slot in compiled.deletes]
 
     def _ref(self, slot: str) -> weakref.ref[Any]:
@@ -231,7 +233,7 @@ class Launch:
     def run(self, args: tuple[Any, ...], where: Where, alone: bool = False) -> Any:
         """Launch, by one thread or a GPU's block if ``alone``; replay until every item has run."""
         compiled, shared = self.compiled, self.scratch
-        for ref, _ in self.reshapes:
+        for ref, *_ in self.reshapes:
             ref().may_change()  # type: ignore[union-attr]
         numbers = compiled.numbers
         values = self._values(args, where) if numbers is None else numbers(args)
@@ -261,8 +263,8 @@ class Launch:
 
     def _begin(self) -> list[tuple[Any, Before, bool]]:
         """The graphs whose points and edges may change, their counters, and whether ends move."""
-        graphs = [(ref(), moved) for ref, moved in self.reshapes]
-        return [(g, begin_launch(g), moved) for g, moved in graphs if g is not None]
+        graphs = [(ref(), moved, reuse) for ref, moved, reuse in self.reshapes]
+        return [(g, begin_launch(g, reuse), moved) for g, moved, reuse in graphs if g is not None]
 
     def _release(self) -> None:
         """Have deleted rows reused from now on, of tables that nothing can refer to."""

@@ -90,11 +90,14 @@ def incident(g: Graph, points: Array, back: Array | None, build: bool = True) ->
 # --- launches ------------------------------------------------------------------------------------
 
 
-def begin_launch(g: Graph) -> Before:
-    """Note what is there before a launch that may create or delete points and edges."""
-    for table in (g.points, g.edges):
-        if table.held is None:  # else an error kept edges of deleted points: they are still to go
-            table.held = int(table.words[TAIL])
+def begin_launch(g: Graph, reuse: bool = False) -> Before:
+    """Note what is there before a launch that may create or delete points and edges.
+
+    ``reuse`` says that the launch may reuse edges that it has deleted itself.
+    """
+    if g.points.held is None:  # else an error kept edges of deleted points: they are still to go
+        g.points.held = int(g.points.words[TAIL])
+    g.edges.held = None if reuse else int(g.edges.words[TAIL])
     ring = g.edges.hidden("free").size if g.edges.deletes else 0
     return Before(_counters(g.points), _counters(g.edges), ring)
 
@@ -119,6 +122,7 @@ def _clean_up(
 ) -> None:
     """Delete the edges that have lost an end; bring the index and `Graph.edge_order` up to date."""
     followed = False
+    moved |= edges[1] > before.edges[2]  # edges deleted by the launch were reused at other points
     try:
         created = _created(g, before, edges)
         if g.points.deletes:
@@ -150,14 +154,13 @@ def _created(g: Graph, before: Before, edges: tuple[int, int, int]) -> Array:
 def _follow(g: Graph, before: Before, created: Array) -> bool:
     """Have rows with room follow a launch; whether that is worth it."""
     xp, edges, index = g.device.xp, g.edges, g._adjacency
-    assert edges.held is not None
-    tail, columns = int(edges.words[TAIL]), edges.columns
-    if SHARE * (tail - edges.held + created.size) >= len(edges):
+    held, tail, columns = before.edges[2], int(edges.words[TAIL]), edges.columns
+    if SHARE * (tail - held + created.size) >= len(edges):
         return False
     gone = created[:0]
-    if tail > edges.held:
+    if tail > held:
         ring = edges.hidden("free")
-        gone = ring[xp.arange(edges.held, tail) & (ring.size - 1)]
+        gone = ring[xp.arange(held, tail) & (ring.size - 1)]
         gone = gone[~xp.isin(gone, created)]  # the index never had those
     come = created[edges.alive[created]] if edges.deletes else created
     (src, dst), (u, v) = ([columns[c].array[ids] for c in ("src", "dst")] for ids in (gone, come))

@@ -18,7 +18,7 @@ from morph.data.column import Column, ColumnView
 from morph.data.device import Array, is_host
 from morph.data.dtypes import ID_LIMIT
 from morph.data.reclaim import SHARE, reclaim, referred, reusable
-from morph.data.store import CAPACITY, COMMITTED, COUNT, HEAD, TAIL
+from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL
 from morph.graph.batch import GONE, INSERTED, NAMED, Applied, none
 from morph.graph.loose import weight_of
 
@@ -198,7 +198,9 @@ def carry_out(
                 after[COUNT] += fresh - again
                 after[HEAD] = head + again
                 after[TAIL] += (gone - spared) * (1 + turned)
-                edges._settle(after)
+                if not flags & KEPT:
+                    after[COMMITTED] = after[TAIL]
+                after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
                 edges.words[:] = after
             done._batch = kept = Kept(g, table, batch.counts, first, fresh, again, code == TWICE)
             index.kept = ref(kept)

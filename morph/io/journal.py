@@ -16,6 +16,7 @@ from typing import Any, Self
 from numpy.typing import NDArray
 
 from morph.data.device import Device
+from morph.data.store import COMMITTED, TAIL
 from morph.graph import Graph
 from morph.graph.batch import Applied
 from morph.graph.direct import place_next
@@ -94,7 +95,7 @@ class Journal:
         self.path, self.log = Path(path), Path(f"{os.fspath(path)}.log")
         self.torn = 0
         # whether records name the edges inserted: what is in no snapshot decided on their ids
-        self._named = False
+        self._named = graph is not None and _referred(graph)
         if graph is None:
             self.graph, self.number, self.note = restored(path, device)
             self._file = self.log.open("r+b" if self.log.exists() else "x+b", buffering=0)
@@ -133,9 +134,9 @@ class Journal:
         about["nonnegative"] = nonnegative
         entry = record(BATCH, self.number + 1, packed(about, arrays))
         kept: list[bool] = []
+        self._named |= _referred(self.graph)  # also if the batch is refused
 
         def then(applied: object) -> None:
-            self._named |= bool(len(self.graph.edges.dependents))
             if self._named and isinstance(applied, Applied):
                 arrays["inserted"] = self.graph.device.to_host(applied.inserted)
                 self._keep(record(BATCH, self.number + 1, packed(about, arrays)))
@@ -182,7 +183,7 @@ class Journal:
         write_snapshot(self.path, self.graph, self.number, self.note)
         self._file.truncate(0)
         sync(self._file)
-        self._named = False
+        self._named = _referred(self.graph)
 
     def close(self) -> None:
         """Close the log."""
@@ -248,6 +249,12 @@ class Journal:
         self.torn = len(rest)
         self._file.truncate(end)
         sync(self._file)
+
+
+def _referred(g: Graph) -> bool:
+    """Whether references to edges that no snapshot has may decide on ids to come."""
+    words: list[int] = g.edges.words.tolist()
+    return bool(len(g.edges.dependents)) or words[TAIL] > words[COMMITTED]
 
 
 def _shaped(name: str, shape: tuple[bool, bool, list[Any]], arrays: Arrays) -> Any:
