@@ -184,8 +184,6 @@ def test_what_is_refused(target):
         with pytest.raises(error, match=match):
             dynamic.apply(**asked)
         assert state(dynamic) == before
-    with pytest.raises(ValueError, match="needs edge weights"):
-        morph.DynamicSSSP(morph.Graph.from_edges([0], [1], device=target))
     with pytest.raises(ValueError, match="not directed"):
         morph.DynamicComponents(morph.Graph.from_edges([0], [1], device=target))
     odd = morph.Graph.from_edges([0, 1], [1, 0], weight=[1, 2], symmetric=True, device=target)

@@ -11,11 +11,12 @@ from morph.data.column import ColumnView
 from morph.data.compact import squeeze, translate
 from morph.data.device import Array, Device, device, is_host
 from morph.data.dtypes import Ref
+from morph.data.pickles import reduced
 from morph.data.row import Row, as_id
 from morph.data.store import BUDGET, CAPACITY, COUNT, HEAD, Store
 from morph.data.table import Table
 from morph.data.values import bind, check_ids, prepare
-from morph.data.versions import moved, renew
+from morph.data.versions import exclusive, moved, renew
 from morph.data.words import FEW, IOTA
 
 if TYPE_CHECKING:
@@ -75,11 +76,14 @@ class Collection(Store):
         if targets and where != targets[0].device:
             raise ValueError(f"the collection's table is on {targets[0].device.name}, not {where}")
         super().__init__(name, where, capacity)
+        if targets:
+            self._lock = targets[0]._lock
         if table is not None:
             self.add_column("item", Ref(table))
         for column, spec in columns.items():
             self.add_column(column, spec)
 
+    @exclusive
     def add(self, *values: Any, **columns: Any) -> None:
         """Append one entry: values by column order (the item first) or name, others at their fill.
 
@@ -91,6 +95,7 @@ class Collection(Store):
         _, checked = prepare(self, 1, bind(self, values, columns))
         self._append(1, checked)
 
+    @exclusive
     def extend(self, items: Any = None, n: int | None = None, **columns: Any) -> None:
         """Append many entries.
 
@@ -134,6 +139,7 @@ class Collection(Store):
         else:
             self._push()
 
+    @exclusive
     def clear(self) -> None:
         """Remove every entry; the memory is kept."""
         self.device.put(*self.cleared())
@@ -177,6 +183,9 @@ class Collection(Store):
         """First entry not yet taken, and the one after the last."""
         count = int(self.words[COUNT])
         return min(int(self.words[HEAD]), count), count
+
+    def __reduce__(self) -> Any:
+        return reduced(self)
 
     def __iter__(self) -> Iterator[Row]:
         """The items as rows of the table; entries with their columns if there are others."""
@@ -272,7 +281,9 @@ class Set:
     """
 
     kind: ClassVar[str] = "set"
-    __slots__ = ("__weakref__", "_parent", "columns", "device", "graph", "name", "table", "version")
+    __slots__ = (
+        "__weakref__", "_lock", "_parent", "columns", "device", "graph", "name", "table", "version",
+    )  # fmt: skip
 
     def __init__(self, table: Table) -> None:
         if not isinstance(table, Table):
@@ -281,6 +292,7 @@ class Set:
         self.graph = table.graph
         self.device = table.device
         self.name = f"set of {table.name}"
+        self._lock = table._lock
         self.columns: dict[str, Column] = {}
         self.version = 0
         self._parent = self._alone(table.capacity)
@@ -296,6 +308,7 @@ class Set:
         check_ids(np.asarray(id), len(self.table), self.name, self.table.name)
         return id
 
+    @exclusive
     def find(self, row: Any) -> Row:
         """Give the representative of ``row`` (an id or a `Row`): the smallest row of its set."""
         parent = self._parent
@@ -304,6 +317,7 @@ class Set:
             id = up
         return Row(self.table, id)
 
+    @exclusive
     def union(self, a: Any, b: Any) -> bool:
         """Join the sets of two rows; true if they were apart."""
         low, high = sorted((self.find(a).id, self.find(b).id))
@@ -311,6 +325,7 @@ class Set:
             self._parent[high] = low
         return low != high
 
+    @exclusive
     def reset(self) -> None:
         """Make every row alone again."""
         self.device.put(*self.cleared())
@@ -319,6 +334,7 @@ class Set:
         """Give what is to be written for that, as `Device.put` has it."""
         return [(self._parent, IOTA)]
 
+    @exclusive
     def labels(self) -> Array:
         """Give every row's representative, shape (len(table),), int32."""
         parent = self._parent[: len(self.table)]
@@ -349,6 +365,7 @@ class Set:
             yield joined
             yield label[joined]
 
+    @exclusive
     def table_resized(self, capacity: int) -> None:
         """Follow the table's capacity; new rows are alone."""
         if capacity > self._parent.size:
@@ -374,6 +391,9 @@ class Set:
             renew(self)
 
         return commit
+
+    def __reduce__(self) -> Any:
+        return reduced(self)
 
     def __repr__(self) -> str:
         return f"<Set of {self.table.name}, {len(self.table)} rows on {self.device.name}>"
@@ -438,6 +458,9 @@ class Flag:
 
     def settle(self) -> None:
         """There are no counters to bring in order."""
+
+    def __reduce__(self) -> Any:
+        return reduced(self)
 
     def __repr__(self) -> str:
         return f"<Flag on {self.device.name}>"

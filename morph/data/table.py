@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,10 +13,12 @@ from morph.data.column import Record
 from morph.data.compact import compact
 from morph.data.device import Array, Device, device
 from morph.data.lent import Lent
+from morph.data.pickles import reduced
 from morph.data.reclaim import SHARE, reclaim, referred, release
 from morph.data.row import Row, as_id
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL, Store
 from morph.data.values import bind, check_alive, check_ids, converted, prepare
+from morph.data.versions import exclusive
 
 if TYPE_CHECKING:
     from morph.data.column import Column, ColumnView
@@ -150,6 +153,7 @@ class Table(Store):
         """Whether a row is deleted."""
         return self.deletes and bool(self.hidden("dead")[id])
 
+    @exclusive
     def new(self, *values: Any, **named: Any) -> Row:
         """Give a new row: a deleted one if one may be reused, else one more.
 
@@ -189,6 +193,7 @@ class Table(Store):
         self.changed(appended=not again or (self.graph is not None and self.graph.whole))
         return Row(self, id)
 
+    @exclusive
     def extend(self, n: int | None = None, **arrays: Any) -> int:
         """Append rows, and give the id of the first.
 
@@ -218,6 +223,7 @@ class Table(Store):
         self.changed(appended=True)
         return first
 
+    @exclusive
     def adopt(self, n: int, arrays: Mapping[str, Array]) -> None:
         """Become ``n`` rows that live in these arrays: of every column one, contiguous, checked.
 
@@ -238,13 +244,17 @@ class Table(Store):
 
         The ends of live edges may not be deleted points (ValueError).
         """
-        if column.name in ("src", "dst"):
+        if column.name not in ("src", "dst"):
+            super().assign(column, key, value, array)
+            return
+        with self._lock:
             self._may_change()
             value = self._live_ends(column, key, value)
-        super().assign(column, key, value, array)
-        if self.name == "edges" and column.name in ("src", "dst"):
-            self.changed()
+            super().assign(column, key, value, array)
+            if self.name == "edges":
+                self.changed()
 
+    @exclusive
     def allow_deletes(self) -> None:
         """Prepare for rows to be deleted: kernels then ask of every row whether it is dead."""
         if not self.deletes:
@@ -253,6 +263,7 @@ class Table(Store):
             self.deletes = True
             self._changed()
 
+    @exclusive
     def delete(self, ids: Any) -> None:
         """Delete rows; those dead already are left alone.
 
@@ -305,6 +316,7 @@ class Table(Store):
         self._settle(words)
         self._push()
 
+    @exclusive
     def truncate(self, n: int) -> None:
         """Forget the rows from ``n`` on, to which no reference may be left.
 
@@ -333,6 +345,7 @@ class Table(Store):
         elif self.graph is not None and self.name == "edges":
             self.graph.structure_changed()
 
+    @exclusive
     def compact(self) -> None:
         """Squeeze out the dead rows; all references to this table, anywhere in its graph, follow.
 
@@ -354,11 +367,24 @@ class Table(Store):
         other._take_columns(self)
         return other
 
+    @exclusive
     def to(self, device: str | Device) -> Table:
         """Give a copy on a device (also if it is this one), outside any graph."""
         other = self.like(device)
         other._take_rows(self)
         return other
+
+    def __copy__(self) -> Table:
+        return self.to(self.device)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Table:
+        if self.graph is not None:  # and what refers to it finds the graph's copy
+            return deepcopy(self.graph, memo).tables[self.name]
+        memo[id(self)] = copy = self.to(self.device)
+        return copy
+
+    def __reduce__(self) -> Any:
+        return reduced(self)
 
     # --- internals -------------------------------------------------------------------------------
 
@@ -383,8 +409,8 @@ class Table(Store):
         if other.deletes:
             for kind in ("dead", "free"):
                 self.hidden(kind)[:] = self.device.asarray(other.hidden(kind))
-        self.words[:] = other.words
-        self.settle()
+        self.words[:] = other.words  # deleted rows are not released: what refers to them may follow
+        self._push()
 
     def target(self, column: Column) -> Table | None:
         """The table that a reference column refers to, None if it is not known."""

@@ -11,6 +11,7 @@ import numpy as np
 from morph.data.column import Column, ColumnView
 from morph.data.device import Array, is_host
 from morph.data.dtypes import ID_LIMIT, NAMES, Spec
+from morph.data.messages import shown
 from morph.data.row import Row, as_id
 
 if TYPE_CHECKING:
@@ -235,3 +236,26 @@ def prepare(
 def rows_of(target: Table | None) -> int:
     """How many rows may be referred to."""
     return ID_LIMIT if target is None else len(target)
+
+
+def number(x: Any, name: str) -> None:
+    """Refuse an argument that is no real number.
+
+    Raises
+    ------
+    TypeError
+    """
+    if isinstance(x, bool) or not isinstance(x, int | float | np.integer | np.floating):
+        raise TypeError(f"{name} is a number, not {shown(x)}")
+
+
+def whole(x: Any, name: str) -> int:
+    """Give an argument that is an integer.
+
+    Raises
+    ------
+    TypeError
+    """
+    if isinstance(x, bool) or not hasattr(x, "__index__"):
+        raise TypeError(f"{name} is an integer, not {shown(x)}")
+    return int(x.__index__())

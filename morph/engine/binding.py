@@ -56,19 +56,22 @@ class Request:
     device: Device
     together: bool = False
     balance: str = "auto"
+    checked: bool = False
 
 
 class Compiled:
     """A unit on one device, whatever objects it runs on, and what a launch of it has to do."""
 
-    def __init__(self, unit: ir.Unit, getters: dict[str, Origin], device: Device) -> None:
+    def __init__(
+        self, unit: ir.Unit, getters: dict[str, Origin], device: Device, interruptible: bool
+    ) -> None:
         size, most = abi.local_bytes(unit), LARGEST.get(device.kind, 1 << 20)
         if size > most:
             raise MemoryError(
                 f"{unit.name.removeprefix('morph_')!r} needs {size} bytes an item for its local "
                 f"collections, and there are {most}: keep so much in a Collection or table"
             )
-        self.unit, self.device = unit, device
+        self.unit, self.device, self.interruptible = unit, device, interruptible
         self.dependencies: list[Callable[[], bool]] = []
         self._text: str | None = None
         self._binary: Any = None
@@ -89,8 +92,10 @@ class Compiled:
         self.run_words = 8 * self.index["replay"]  # `replay`, `launch` and `threads`
         self.result = _result(unit)
         nodes = list(ir.walk((unit.funcs, unit.blocks)))
-        self.can_fail = unit.fused or any(
-            isinstance(n, ir.Reserve | ir.Claim | ir.LocalAdd) for n in nodes
+        self.can_fail = (
+            unit.fused
+            or unit.checked
+            or any(isinstance(n, ir.Reserve | ir.Claim | ir.LocalAdd) for n in nodes)
         )
         changes = (ir.New, ir.NewRows, ir.Delete, ir.Add, ir.Take, ir.Clear)
         self.touches = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, changes)})
@@ -108,9 +113,6 @@ class Compiled:
         self.adjacency = sorted(
             (f.slot, f.kind.partition("_")[0]) for f in self.fields if f.kind.endswith("_offset")
         )
-        # graphs whose deleted edges a program may reuse: no adjacency in it leads to them
-        walked = {slot for slot, _ in self.adjacency}
-        self.churns = [g for g in graphs if unit.fused and g not in walked]
 
     @property
     def text(self) -> str:
@@ -145,7 +147,7 @@ class Compiled:
         """The same unit with local collections twice as large."""
         if self._wider is None:
             unit = replace(self.unit, local_scale=2 * self.unit.local_scale)
-            self._wider = Compiled(unit, self.getters, self.device)
+            self._wider = Compiled(unit, self.getters, self.device, self.interruptible)
             self._wider.dependencies = self.dependencies
         return self._wider
 
@@ -192,7 +194,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         key = (
             request.what.definition, request.device.name, kinds, tuple(slots.stores.items()),
             tuple(slots.graphs.items()), *place(request.where), cells(request.where),
-            request.together, request.balance,
+            request.together, request.balance, request.checked,
         )  # fmt: skip
         known = _compiled.get(key)
         if known is not None and known.holds():
@@ -344,11 +346,12 @@ def _compile(request: Request, slots: Slots) -> Compiled:
         blocks=blocks,
         fused=fused,
         ways=ways,
+        checked=request.checked,
         pos=pos,
     )
     if fused:
         _check_adjacency(unit)
-    made = Compiled(unit, getters, request.device)
+    made = Compiled(unit, getters, request.device, request.what.interruptible)
     made.dependencies = builder.dependencies
     return made
 

@@ -19,7 +19,7 @@ from morph.data.device import Array, is_host
 from morph.data.dtypes import ID_LIMIT
 from morph.data.reclaim import SHARE, reclaim, referred, reusable
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL
-from morph.graph.batch import GONE, INSERTED, NAMED, Applied, none
+from morph.graph.batch import GONE, INSERTED, NAMED, Applied, none, rounded
 from morph.graph.loose import weight_of
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _weighted(
         return None
     if not many and is_host(a) != is_host(part[0]):
         return None
-    if a.dtype == column.dtype:
+    if a.dtype == column.dtype and not (a.dtype.kind == "f" and isinstance(x, list)):
         return part[0], part[1], a
     if not (is_host(a) and a.dtype.isnative and a.dtype.kind in "iuf"):
         return None
@@ -131,6 +131,8 @@ def _weighted(
         with np.errstate(over="ignore"):
             b = a.astype(column.dtype)
         fine = np.isfinite(b).all()
+        if a.dtype.kind != "f" or isinstance(x, list):
+            fine = fine and not rounded(a, b, x)
     else:
         b = a.astype(column.dtype) if a.dtype.kind in "iu" else a
         fine = b is not a and (np.can_cast(a.dtype, b.dtype) or (b == a).all())

@@ -416,3 +416,6 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
         arcs[COMMITTED].word = committed
         arcs[BUDGET].word = committed - head - again + arcs[CAPACITY].word - m - fresh
     return -TWICE if out > 0 else 0
+
+
+change.interruptible = False  # half a batch could not be put back
