@@ -23,7 +23,7 @@ from typing import Any, Self
 from numpy.typing import NDArray
 
 from morph.data.device import Device
-from morph.data.store import COMMITTED, TAIL
+from morph.data.reclaim import release
 from morph.graph import Graph
 from morph.graph.batch import Applied
 from morph.graph.direct import place_next
@@ -408,9 +408,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def _referred(g: Graph) -> bool:
-    """Whether references to edges that no snapshot has may decide on ids to come."""
-    words: list[int] = g.edges.words.tolist()
-    return bool(len(g.edges.dependents)) or words[TAIL] > words[COMMITTED]
+    """Whether collections or sets, which no snapshot has, may decide on ids of edges to come."""
+    if len(g.edges.dependents):
+        return True
+    g.edges.known = -1, False  # they may have gone: edges that they kept are released, as at resume
+    release(g.edges)
+    return False
 
 
 def _shaped(name: str, shape: tuple[bool, bool, list[Any]], arrays: Arrays) -> Any:
