@@ -696,6 +696,16 @@ def test_a_journal_gives_the_same_ids_after(target, tmp_path, when):
         assert host(journal.graph.edges.ids()).tolist() == host(g.edges.ids()).tolist()
 
 
+def test_deletion_takes_no_names_from_the_user(target):
+    """Public attributes of tables and graphs are no names for columns and tables."""
+    names = ["held", "known", "bury", "make_room", "quarantined_to", "reordered", "forget_order"]
+    g = ring(target)
+    g.add_table("delete", **dict.fromkeys(names, i64)).new(held=3)
+    assert g.tables["delete"].held[0] == 3
+    for name in names:
+        g.add_table(name)
+
+
 # --- a model -------------------------------------------------------------------------------------
 
 

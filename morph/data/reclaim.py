@@ -31,10 +31,10 @@ def referred(table: Table) -> bool:
     The ends of edges do not count: edges of deleted points are deleted.
     """
     epoch = latest.epoch  # another one when there is a new object or column anywhere
-    if table.known[0] != epoch:
+    if table._known[0] != epoch:
         found = bool(len(table.dependents)) or next(_columns(table), None) is not None
-        table.known = epoch, found
-    return table.known[1]
+        table._known = epoch, found
+    return table._known[1]
 
 
 def _columns(table: Table) -> Iterator[tuple[Table, Column]]:
@@ -66,12 +66,12 @@ def reclaim(table: Table) -> int:
     References are those of live rows, of entries not yet taken, and of sets with several members.
     """
     words = table.words
-    first, last = int(words[COMMITTED]), table.quarantined_to()
+    first, last = int(words[COMMITTED]), table._quarantined_to()
     if first >= last:
         return 0
     if table.graph is not None:
         table.graph.kept.clear()  # workspaces: what is left in their lists is not used again
-    table.known = -1, False  # collections and sets may have been dropped
+    table._known = -1, False  # collections and sets may have been dropped
     released = last - first
     with table.device.active():
         if referred(table):

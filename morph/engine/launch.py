@@ -437,7 +437,7 @@ class Launch:
             if full:
                 obj = self.objects[stands_for.get(store.slot, store.slot)]
                 obj.touched()
-                obj.make_room(failed)
+                obj._make_room(failed)
         narrow = status[Status.LOCAL]
         status[[Status.FAILED, Status.LOCAL]] = 0
         status[Status.STORES :] = 0

@@ -47,9 +47,9 @@ def delete(g: Graph, points: Array | None = None, edges: Array | None = None) ->
     in_place = g.loose and g.whole
     try:
         if gone.size:
-            g.edges.bury(gone)
+            g.edges._tombstone(gone)
         if points is not None:
-            g.points.bury(points)
+            g.points._tombstone(points)
         if pairs is not None:
             pairs[gone] = -1
         if not in_place:
@@ -95,9 +95,9 @@ def begin_launch(g: Graph, reuse: bool = False) -> Before:
 
     ``reuse`` says that the launch may reuse edges that it has deleted itself.
     """
-    if g.points.held is None:  # else an error kept edges of deleted points: they are still to go
-        g.points.held = int(g.points.words[TAIL])
-    g.edges.held = None if reuse else int(g.edges.words[TAIL])
+    if g.points._held is None:  # else an error kept edges of deleted points: they are still to go
+        g.points._held = int(g.points.words[TAIL])
+    g.edges._held = None if reuse else int(g.edges.words[TAIL])
     ring = g.edges.hidden("free").size if g.edges.deletes else 0
     return Before(_counters(g.points), _counters(g.edges), ring)
 
@@ -109,11 +109,11 @@ def end_launch(g: Graph, before: Before, moved: bool, failed: bool) -> None:
     """
     points, edges = _counters(g.points), _counters(g.edges)
     changed = moved or points != before.points or edges != before.edges
-    if changed or g.points.held != points[2]:
+    if changed or g.points._held != points[2]:
         with g.device.active():
             _clean_up(g, before, edges, moved, failed)
     for table in (g.points, g.edges):
-        table.held = None
+        table._held = None
         release(table)
 
 
@@ -128,9 +128,9 @@ def _clean_up(
         if g.points.deletes:
             gone = _lost(g, before, created, moved)
             if gone.size:
-                g.edges.bury(gone)
+                g.edges._tombstone(gone)
         if edges[1] != before.edges[1]:
-            g.forget_order(created)
+            g._forget_order(created)
         if g.loose and g.whole and not (moved or failed):
             followed = _follow(g, before, created)
     finally:
@@ -178,7 +178,7 @@ def _follow(g: Graph, before: Before, created: Array) -> bool:
 
 def _lost(g: Graph, before: Before, created: Array, moved: bool) -> Array:
     """The live edges of which a launch has deleted an end, or that it has put at a deleted one."""
-    xp, points, held = g.device.xp, g.points, g.points.held
+    xp, points, held = g.device.xp, g.points, g.points._held
     assert held is not None
     if moved or held != before.points[2]:
         return _at_deleted(g, g.edges.ids())

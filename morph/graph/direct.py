@@ -207,7 +207,7 @@ def carry_out(
             done._batch = kept = Kept(g, table, batch.counts, first, fresh, again, code == TWICE)
             index.kept = ref(kept)
             if again or first < g._made:
-                g.forget_order(done.inserted)
+                g._forget_order(done.inserted)
             if fresh or gone:
                 g.out_identity = False
                 if index.moves != moves:

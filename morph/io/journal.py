@@ -411,7 +411,7 @@ def _referred(g: Graph) -> bool:
     """Whether collections or sets, which no snapshot has, may decide on ids of edges to come."""
     if len(g.edges.dependents):
         return True
-    g.edges.known = -1, False  # they may have gone: edges that they kept are released, as at resume
+    g.edges._known = -1, False  # they may have gone: edges that they kept are released, as at resume
     release(g.edges)
     return False
 
