@@ -411,7 +411,8 @@ def _referred(g: Graph) -> bool:
     """Whether collections or sets, which no snapshot has, may decide on ids of edges to come."""
     if len(g.edges.dependents):
         return True
-    g.edges._known = -1, False  # they may have gone: edges that they kept are released, as at resume
+    # collections may have been dropped: edges that they kept are released, as at a resume
+    g.edges._known = -1, False
     release(g.edges)
     return False
 
