@@ -36,7 +36,7 @@ def compilations(monkeypatch):
     seen = []
     real = cpu._compile
     monkeypatch.setattr(
-        cpu, "_compile", lambda c, f, text, o: seen.append(text) or real(c, f, text, o)
+        cpu, "_compile", lambda c, f, text, *more: seen.append(text) or real(c, f, text, *more)
     )
     return seen
 

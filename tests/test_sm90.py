@@ -136,7 +136,7 @@ def test_algorithms(units, monkeypatch):
     rim = [[0, 1], [1, 2], [2, 3], [3, 0]]
     plate = morph.Pslg([[0, 0], [2, 0], [2, 1], [0, 1]], rim, regions=[[1.5, 0.5, 0, 0.01]])
     morph.refine(plate, 25, "regions", boundary="keep-hull", max_points=9, deterministic=True)
-    morph.refine(mesh, 31, size=0.3, boundary="keep-all")
+    morph.refine(mesh, 31, size=0.3, boundary="keep-all", conforming=True)
     with team(1):
         formula = morph.generate.random_ksat(3, 400, 3.9, seed=1)
         found = morph.survey.solve(formula, device="cpu", method="decimation")

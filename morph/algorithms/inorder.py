@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from morph.algorithms.cavity import LEVELS
-from morph.algorithms.mending import mend_one, promote
+from morph.algorithms.mending import mend_one
 from morph.data.collect import Collection
 from morph.data.dtypes import Ref
 from morph.graph import Graph
@@ -25,6 +25,7 @@ from morph.prelude import i8, i64
 if TYPE_CHECKING:
     from morph.data.row import Row
 
+ENTRY = ("item", "apex", "level", "order")  # the columns of an entry of a worklist
 SLICE = 8192  # items that claim together: a GPU has to have as many threads at once
 
 
@@ -57,9 +58,8 @@ class Births:
         most, part, least = few
         while rounds < turns and (len(near) or level < LEVELS - 1) and _affordable(goal):
             enough = min(most, max(len(far) // part, least))
-            while len(near) < enough and level < LEVELS - 1:
-                level = max(level + 1, int(goal.first))
-                foreach(far, promote, near, where=lambda i: i.level == level)
+            if len(near) < enough and level < LEVELS - 1:
+                level = self._promote(far, near, enough, level)
             self._round(near, again, far, goal, level)
             near, again = again, near
             again.clear()
@@ -67,12 +67,25 @@ class Births:
         goal.level = level
         return rounds
 
+    def _promote(self, far: Collection, near: Collection, enough: int, level: int) -> int:
+        """Append the next levels to ``near`` until it has enough; return the last of them."""
+        g, xp = self.g, self.g.device.xp
+        with g.device.active():
+            levels = far.level.array
+            waiting = xp.bincount(levels, minlength=LEVELS)
+            total = len(near) + g.device.to_host(waiting)[level + 1 :].cumsum()
+            due = level + 1 + min(int(total.searchsorted(enough)), len(total) - 1)
+            rows = xp.flatnonzero((levels > level) & (levels <= due))
+            columns = {name: far.columns[name].array for name in ENTRY}
+            near.extend(**{name: a[rows] for name, a in columns.items()})
+        return due
+
     def _round(
         self, near: Collection, again: Collection, far: Collection, goal: Row, level: int
     ) -> None:
         """Mend what is near, slice by slice; what cannot be paid for goes on to ``again``."""
         g, xp, part = self.g, self.g.device.xp, self.slice
-        columns = {name: near.columns[name].array for name in ("item", "apex", "level", "order")}
+        columns = {name: near.columns[name].array for name in ENTRY}
         with g.device.active():
             columns = {name: a[: len(near)] for name, a in columns.items()}
             apex = g.triangles.node.array[columns["item"]][:, 0]

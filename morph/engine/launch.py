@@ -7,7 +7,6 @@ import struct
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from morph.data.table import Table
 from morph.data.versions import Outdated, latest
 from morph.engine.binding import Compiled, Request, Where, bind, by_steps, cells, picker, place
 from morph.engine.checking import error
+from morph.engine.locks import lock_of
 from morph.engine.scratch import ROUNDS, STATE, STATUS, scratch
 from morph.engine.slots import OBJECTS, Slots
 from morph.graph.deletion import Before, begin_launch, end_launch
@@ -88,7 +88,7 @@ def launch_for(
     device = _device(items, args)
     if what.kind == "program" and device.kind == "python":
         return None
-    with _lock_of(_objects(items, args)), _binding:
+    with lock_of(_objects(items, args)), _binding:
         found = what.launches.get(key)
         if found is not None and found.fits():  # another thread had changed the graph, or was first
             return found
@@ -164,7 +164,7 @@ class Launch:
         self.near = self.device.kind != "cuda"  # in the host's memory, its counters too
         self.objects = weakref.WeakValueDictionary(slots.objects)
         self.bound = [weakref.ref(o) for o in slots.objects.values()]
-        self.lock = _lock_of(slots.objects.values())
+        self.lock = lock_of(slots.objects.values())
         self._use(compiled)
 
     def _use(self, compiled: Compiled) -> None:
@@ -486,37 +486,6 @@ class Launch:
         if self.told:
             return kind.unpack_from(self.scratch.answer.words, 8 * (STATUS + at))[0]
         return kind.unpack_from(self.device.to_host(self.state).tobytes(), 8 * at)[0]
-
-
-def _lock_of(objects: Iterable[Any]) -> AbstractContextManager[Any]:
-    """Give the lock of the graph of some objects, or what takes those of several in one order."""
-    graphs = [o if o.kind == "graph" else o.graph for o in objects]
-    locks = {id(g._lock): g._lock for g in graphs if g is not None}
-    if len(locks) < 2:
-        return next(iter(locks.values()), None) or threading.RLock()
-    return _Locks([locks[k] for k in sorted(locks)])
-
-
-class _Locks:
-    """Several locks, taken in the order given."""
-
-    def __init__(self, locks: list[Any]) -> None:
-        self.locks = locks
-
-    def __enter__(self) -> None:
-        for taken, lock in enumerate(self.locks):
-            try:
-                lock.acquire()
-            except BaseException:
-                self._release(taken)
-                raise
-
-    def __exit__(self, *problem: object) -> None:
-        self._release(len(self.locks))
-
-    def _release(self, count: int) -> None:
-        for lock in reversed(self.locks[:count]):
-            lock.release()
 
 
 MOST_THREADS = 256  # as kernels/pool.h says
