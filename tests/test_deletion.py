@@ -17,6 +17,7 @@ from morph import Collection, Graph, Ref, Set, Table, foreach, io, kernel, progr
 from morph import reduce as total
 from morph.algorithms.cores import core_number
 from morph.data.store import COMMITTED, HEAD, TAIL
+from morph.graph import deletion
 from morph.prelude import atomic_add, i32, i64, single
 from morph.testing import fail_allocation, item_order, team
 from morph.validate import WrongAnswer, index
@@ -694,6 +695,36 @@ def test_a_journal_gives_the_same_ids_after(target, tmp_path, when):
         journal.apply(inserts=([7] * count, [8] * count, [70] * count))
     with io.Journal(tmp_path / "g", device=target) as journal:
         assert host(journal.graph.edges.ids()).tolist() == host(g.edges.ids()).tolist()
+
+
+@pytest.mark.parametrize("where", ["_created", "_lost", "incident", "_follow"])
+@pytest.mark.parametrize("loose", [False, True])
+def test_an_interrupt_while_edges_are_deleted(target, monkeypatch, where, loose):
+    """The edges go all the same, and the next launches and batches work."""
+    g = ring(target, 40)
+    g.adjacency("out"), g.adjacency("in")
+    if loose:
+        g.apply(inserts=([0], [2], [9]))
+    foreach(g.points, drop, where=lambda p: p.id == 10)
+
+    def interrupt(*args, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(deletion, where, interrupt)
+        try:
+            foreach(g.points, drop, where=lambda p: p.id == 20)
+        except KeyboardInterrupt:
+            pass
+        else:
+            assert where == "_follow" and not loose
+    assert g.points.live == 38 and g.edges.live == 36 + loose
+    index(g)
+    g.apply(deletes=[0])
+    foreach(g.points, drop, where=lambda p: p.id == 30)
+    assert g.points.live == 37 and g.edges.live == 33 + loose
+    index(g)
+    assert g.points.new() in (10, 20, 30)
 
 
 def test_deletion_takes_no_names_from_the_user(target):

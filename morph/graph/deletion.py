@@ -111,7 +111,12 @@ def end_launch(g: Graph, before: Before, moved: bool, failed: bool) -> None:
     changed = moved or points != before.points or edges != before.edges
     if changed or g.points._held != points[2]:
         with g.device.active():
-            _clean_up(g, before, edges, moved, failed)
+            try:
+                _clean_up(g, before, edges, moved, failed)
+            except BaseException:  # an interrupt: find the edges once more, by a scan
+                if g.points.deletes:
+                    g.edges._tombstone(_at_deleted(g, g.edges.ids()))
+                raise
     for table in (g.points, g.edges):
         table._held = None
         release(table)
