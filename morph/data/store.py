@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import threading
+import unicodedata
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from enum import IntEnum
@@ -194,6 +195,8 @@ class Store:
             raise ValueError(f"{where}: this name has another meaning on {self.kind} rows")
         if name in self.columns:
             raise ValueError(f"{where} exists already")
+        if name != (normal := unicodedata.normalize("NFKC", name)):
+            raise ValueError(f"{where}: in Python's text this name is {normal!r}")
 
     @property
     def packs(self) -> tuple[tuple[str, ...], ...]:
