@@ -1,4 +1,4 @@
-"""Which deleted rows may be reused: those that no reference denotes.
+"""Release of deleted rows for reuse: of rows that no reference denotes.
 
 A table's deleted rows lie in a ring.  Rows from HEAD to COMMITTED may be reused; rows from
 COMMITTED to TAIL are quarantined.  If nothing can refer to the table, all of them are released at

@@ -299,7 +299,7 @@ class Store:
         self.resize(min(max(2 * self.capacity, minimum, SMALLEST), most))
 
     def _make_room(self, more: int) -> None:
-        """Have room for ``more`` rows beyond those there is room for; raises as `grow`."""
+        """Provide capacity for ``more`` rows beyond the present one; raises as `grow`."""
         self.grow(self.capacity + more)
 
     def limit_rows(self, most: int) -> None:

@@ -463,7 +463,7 @@ class Table(Store):
         return bool(self.words[HEAD] < self.words[COMMITTED])
 
     def _make_room(self, more: int) -> None:
-        """Have room for ``more`` rows: release deleted ones, or, if these are few, grow.
+        """Provide capacity for ``more`` rows: release deleted ones, or, if these are few, grow.
 
         Raises
         ------

@@ -157,7 +157,7 @@ def _created(g: Graph, before: Before, edges: tuple[int, int, int]) -> Array:
 
 
 def _follow(g: Graph, before: Before, created: Array) -> bool:
-    """Have rows with room follow a launch; whether that is worth it."""
+    """Apply a launch's edges to an index with spare capacity; False where a rebuild costs less."""
     xp, edges, index = g.device.xp, g.edges, g._adjacency
     held, tail, columns = before.edges[2], int(edges.words[TAIL]), edges.columns
     if SHARE * (tail - held + created.size) >= len(edges):
@@ -166,7 +166,7 @@ def _follow(g: Graph, before: Before, created: Array) -> bool:
     if tail > held:
         ring = edges.hidden("free")
         gone = ring[xp.arange(held, tail) & (ring.size - 1)]
-        gone = gone[~xp.isin(gone, created)]  # the index never had those
+        gone = gone[~xp.isin(gone, created)]  # edges that the index never had
     come = created[edges.alive[created]] if edges.deletes else created
     (src, dst), (u, v) = ([columns[c].array[ids] for c in ("src", "dst")] for ids in (gone, come))
     if bool((u < 0).any()) or bool((v < 0).any()):

@@ -259,7 +259,7 @@ def place_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
     words, wanted = edges.words, edges.device.asarray(ids[ids < len(edges)])
     again, head = int(wanted.size), min(int(words[HEAD]), int(words[COMMITTED]))
     rows = len(edges) + int(ids.size) - again
-    if again or rows > edges.capacity:  # ids are reused when there is no other room
+    if again or rows > edges.capacity:  # ids are reused when no other capacity is left
         edges.resize(rows)
         words = edges.words
     if edges.deletes:
