@@ -298,8 +298,8 @@ class Store:
         most = max(self._most, minimum)  # an impossible minimum is refused by resize
         self.resize(min(max(2 * self.capacity, minimum, SMALLEST), most))
 
-    def make_room(self, more: int) -> None:
-        """Have room for ``more`` rows beyond those there is room for; raises as `grow`."""
+    def _make_room(self, more: int) -> None:
+        """Provide capacity for ``more`` rows beyond the present one; raises as `grow`."""
         self.grow(self.capacity + more)
 
     def limit_rows(self, most: int) -> None:

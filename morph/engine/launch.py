@@ -316,7 +316,8 @@ class Launch:
     def _begin(self) -> list[tuple[Any, Before, bool]]:
         """The graphs whose points and edges may change, their counters, and whether ends move."""
         graphs = [(ref(), moved) for ref, moved in self.reshapes]
-        return [(g, begin_launch(g), moved) for g, moved in graphs if g is not None]
+        fused = self.compiled.unit.fused  # a program that adds or deletes edges walks none
+        return [(g, begin_launch(g, fused), moved) for g, moved in graphs if g is not None]
 
     def _release(self) -> None:
         """Have deleted rows reused from now on, of tables that nothing can refer to."""
@@ -452,7 +453,7 @@ class Launch:
             if full:
                 obj = self.objects[stands_for.get(store.slot, store.slot)]
                 obj.touched()
-                obj.make_room(failed)
+                obj._make_room(failed)
         narrow = status[Status.LOCAL]
         status[[Status.FAILED, Status.LOCAL]] = 0
         status[Status.STORES :] = 0
