@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from targets import everywhere, host, tries
 
 import morph
+from morph.data.store import SMALLEST
 from morph.prelude import atomic_add, f32, i32, i64, single, vector
 
 rows_of = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 4)), min_size=1, max_size=12)
@@ -254,7 +255,7 @@ def test_churn(target, rows):
             }
             assert live(t, "left", "key") == Counter(model.items())
             consistent(t)
-        assert len(t) <= 2 * len(rows)
+        assert len(t) <= max(2 * len(rows), SMALLEST)  # a GPU releases rows when the table is full
 
     everywhere(target, run)
 
