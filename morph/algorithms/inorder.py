@@ -68,7 +68,7 @@ class Births:
         return rounds
 
     def _promote(self, far: Collection, near: Collection, enough: int, level: int) -> int:
-        """Append items of the next levels to ``near`` until it has enough; return the last level."""
+        """Append items of the next levels to ``near`` until it is large enough; return the last."""
         g, xp = self.g, self.g.device.xp
         with g.device.active():
             levels = far.level.array

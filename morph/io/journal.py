@@ -87,7 +87,7 @@ class Journal:
     number : int
         Of the last batch applied, from 1.
     torn : int
-        Bytes at the end of the log that were no whole record, and were dropped.
+        Bytes of an incomplete record at the end of the log, which were dropped.
     readonly : bool
         Also true of a journal that is resumed without permission to write its log.
     note : dict
@@ -235,13 +235,13 @@ class Journal:
         if not _is_at(file, self.log):
             what = "the log was removed or replaced"
         elif size != self._end:
-            what = f"the log has {size} bytes instead of {self._end}, changed"
+            what = f"the log has {size} bytes instead of {self._end}"
         elif self._last >= 0 and number_at(file.fileno(), self._last) != self.number:
             what = f"the last batch of the log is not number {self.number}"
         elif _stamp(self.path) != self._stamp:
             what = "the snapshot was removed or replaced"
         if what is not None:
-            what += " by another program: close this journal and resume"
+            what += "; another program changed it: close this journal and resume"
             raise OSError(errno.ESTALE, what, os.fspath(self.log))
         return file
 

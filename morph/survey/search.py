@@ -174,7 +174,7 @@ class Search:
         return found is False
 
     def _attempt(self, k: int) -> tuple[Any, int]:
-        """Decimate, search, check; return an assignment (None: refuted) and its unsatisfied count."""
+        """Decimate, search, check; return the assignment (None: refuted), its unsatisfied count."""
         formula, seed = self.formula, (self.seed + k * 0x9E3779B9) % 2**32
         assignment = np.zeros(formula.variables, bool)
         rest, names = formula, slice(None)  # of all variables
