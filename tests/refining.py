@@ -53,9 +53,13 @@ def walls(mesh):
     return np.array([[frozenset((r[k - 2], r[k - 1])) in keys for k in range(3)] for r in t])
 
 
-def encroached(mesh):
-    """Triangles with a corner well inside the diametral circle of a segment at their side."""
-    return (walls(mesh) & (corners(mesh)[1] > np.pi / 2 + 1e-9)).any(axis=1)
+def encroached(mesh, angle=45.0):
+    """Triangles with a corner well inside the diametral lens of a segment at their side.
+
+    From the lens of an angle, a segment is seen under 180 degrees less twice the angle, or more;
+    that of 45 degrees is the diametral circle.
+    """
+    return (walls(mesh) & (corners(mesh)[1] > np.pi - 2 * math.radians(angle) + 1e-9)).any(axis=1)
 
 
 def star(angle, rays=6, length=1.0, pairs=1):

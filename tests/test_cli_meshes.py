@@ -184,6 +184,15 @@ def test_kept_boundaries_and_budgets(tmp_path):
     assert lines[-1] == f"not as asked: {few['unmet']['budget']:,} triangles (budget)"
 
 
+def test_conforming_by_letter(tmp_path):
+    norway = MESHES / "norway.poly"
+    plain = report("refine", norway, "-q20", "-o", tmp_path / "plain")
+    for letter in ("-D", "--conforming"):
+        done = report("refine", norway, "-q20", letter, "-o", tmp_path / "fine")
+        assert done["output"]["triangles"] > 1.1 * plain["output"]["triangles"]
+        Mesh.read(tmp_path / "fine").check(conforming=True)
+
+
 def test_minimum_angle_by_default_and_by_letter():
     italy = MESHES / "italy"
     sizes = [

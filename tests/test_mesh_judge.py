@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from morph import refine
 from morph.mesh import Mesh, MeshError
 from morph.mesh.verify import incircle, orientation, repeated_points
 
@@ -187,6 +188,19 @@ def test_the_judge_on_delaunay():
         bad.check()
     Mesh(points, np.array([[0, 1, 2], [0, 2, 3]]), segments=[[0, 2]]).check()  # constrained
     Mesh(points, np.array([[0, 1, 3], [1, 2, 3]])).check()
+
+
+def test_the_judge_on_conforming_delaunay(target):
+    """The longer diagonal of a rhombus is a segment; Delaunay's is the other."""
+    points = np.array([[0, 0], [3, -1], [6, 0], [3, 1.0]])
+    mesh = Mesh(points, np.array([[0, 1, 2], [0, 2, 3]]), segments=[[0, 2]])
+    mesh.check()
+    assert [(v.name, v.ids.tolist()) for v in mesh.violations(conforming=True)] == [
+        ("conforming", [0])
+    ]
+    with pytest.raises(MeshError, match="conforming: triangle 0 has a corner of a neighbour"):
+        mesh.check(conforming=True)
+    refine(mesh, 20, device=target, conforming=True).check(conforming=True)
 
 
 def test_cocircular_points_are_delaunay_either_way():

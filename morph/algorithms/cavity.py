@@ -12,8 +12,9 @@ from morph.algorithms.delaunay import HULL
 from morph.kernel import func
 from morph.prelude import exponent, f64, i32, incircle, local, orient2d, sqrt, vector
 
-LEVELS = 120  # of urgency: two an octave of the square of the shortest edge
-FEATURE_PART = 1.0 / 32.0  # of a feature's size: no edge is made shorter for an angle's sake
+LEVELS = 120  # of urgency: two an octave of the square of the shortest edge, and
+FINE_LEVELS = 96  # beyond so many, for edges shorter than those, one for four octaves
+DIGITS = 2.0**-53  # of a coordinate: a unit in its last place, or half of one
 NONE, KEPT, MISFIT = -1, -2, -3  # no segment was met; one that must stay whole; no room for x
 
 # --- geometry ------------------------------------------------------------------------------------
@@ -30,26 +31,75 @@ def cross(u, v):
 
 
 @func
-def shortest_edge(a, b, c):
-    """Turn a triangle so that its shortest edge runs from the first vertex to the second."""
-    ab, bc, ca = b.xy - a.xy, c.xy - b.xy, a.xy - c.xy
+def shortest_side(a, b, c):
+    """Which vertex of a triangle its shortest edge begins at, counter-clockwise."""
+    ab, bc, ca = b - a, c - b, a - c
     if dot(ab, ab) <= dot(bc, bc) and dot(ab, ab) <= dot(ca, ca):
-        return a, b, c
-    if dot(bc, bc) <= dot(ca, ca):
-        return b, c, a
-    return c, a, b
+        return i32(0)
+    return i32(1) if dot(bc, bc) <= dot(ca, ca) else i32(2)
 
 
 @func
-def off_centre(a, b, c, reach):
-    """The circumcentre, or the point on the way to it from ab that makes an angle just good."""
-    u, v = b - a, c - a
+def circumcentre(u, v):
+    """The circumcentre of the triangle 0, u, v."""
     uu, vv = dot(u, u), dot(v, v)
     k = 0.5 / cross(u, v)
-    centre = vector((v.y * uu - u.y * vv) * k, (u.x * vv - v.x * uu) * k)
-    near = vector(0.5 * u.x - reach * u.y, 0.5 * u.y + reach * u.x)
-    # of a triangle so flat that its circumcentre is no number, the other one
-    return a + (centre if dot(centre, centre) <= dot(near, near) else near)
+    return vector((v.y * uu - u.y * vv) * k, (u.x * vv - v.x * uu) * k)
+
+
+@func
+def leave_petal(c, d, u, middle, radius):
+    """The last point on the way from c, in the petal of the edge from 0 to u, to d that is in it.
+
+    The petal is the disk from whose points at the left of u, u is seen under the angle asked for or
+    a larger one.  Its middle is ``middle`` times u away from u, its radius ``radius`` times u.
+    """
+    f, e = c - vector(0.5 * u.x - middle * u.y, 0.5 * u.y + middle * u.x), d - c
+    ee, ef = dot(e, e), dot(e, f)
+    rest = dot(f, f) - radius * radius * dot(u, u)
+    part = 0.0
+    if ee > 0.0 and rest < 0.0:
+        part = min((sqrt(ef * ef - ee * rest) - ef) / ee, 1.0)
+    return c + e * part
+
+
+@func
+def steiner_point(g, t, goal):
+    """The point that destroys t and lies as far from all vertices as one that t needs can.
+
+    Of a new triangle over the shortest edge, the angle opposite is good if the point is in the
+    edge's petal.  There, the point farthest from vertices lies on an edge of the Voronoi diagram:
+    on the bisector of the shortest edge, at the petal's top (the off-centre), if the circumcentre
+    lies beyond; else on a bisector of the other edges, from the circumcentre to the neighbour's
+    (Erten, Ungor 2009).
+    """
+    node, twin = t.node, t.twin
+    a, b, c = node[0].xy, node[1].xy, node[2].xy
+    i = shortest_side(a, b, c)
+    p, q, r = node[i].xy, node[(i + 1) % 3].xy, node[(i + 2) % 3].xy
+    u, v = q - p, r - p
+    best = circumcentre(u, v)
+    far = dot(best, best)
+    top = vector(0.5 * u.x - goal.reach * u.y, 0.5 * u.y + goal.reach * u.x)
+    if not far <= dot(top, top):  # as of a circumcentre that is no number, the triangle being flat
+        return p + top
+    if 4.0 * (1.0 - goal.cos2) * far > dot(u, u):  # else the angle is good, and t large
+        middle = (goal.reach * goal.reach - 0.25) / (2.0 * goal.reach)
+        radius = goal.reach - middle
+        centre = best
+        for k in range(2):
+            edge = twin[(i + k) % 3]
+            if edge >= 0:
+                w = opposite(g, edge)
+                if k == 0:
+                    next = circumcentre(w - q, r - q) + u
+                else:
+                    next = circumcentre(r - p, w - p)
+                x = leave_petal(centre, next, u, middle, radius)
+                from_p, from_q = dot(x, x), dot(x - u, x - u)
+                if min(from_p, from_q) > far:
+                    far, best = min(from_p, from_q), x
+    return p + best
 
 
 # --- what is asked -------------------------------------------------------------------------------
@@ -90,16 +140,6 @@ def spans_small_angle(p, s, q, t):
 
 
 @func
-def below_feature(least, feature, other):
-    """Whether an edge, squared, is a small part of the features at its ends.
-
-    At 33 degrees, say, a corner of the input can ask for triangles ever smaller.
-    """
-    part = min(feature, other) * FEATURE_PART
-    return least < part * part
-
-
-@func
 def level_of(least, goal):
     """The urgency of a triangle whose shortest edge is this long, squared.
 
@@ -107,24 +147,46 @@ def level_of(least, goal):
     """
     v = least * goal.scale
     low = goal.first + 1 if hasattr(goal, "strict") else goal.first
-    return min(max(exponent(v * v) + i32(LEVELS - 1), low), i32(LEVELS - 1))
+    fine = exponent(v * v)
+    coarse = (fine + i32(FINE_LEVELS)) >> 3
+    fine = fine if coarse >= 0 else coarse - i32(FINE_LEVELS)
+    return min(max(fine + i32(LEVELS - 1), low), i32(LEVELS - 1))
+
+
+@func
+def largest(p, q, r):
+    """The largest coordinate of three points, without sign."""
+    return max(abs(p.x), abs(q.x), abs(r.x), abs(p.y), abs(q.y), abs(r.y))
+
+
+@func
+def is_narrow(d, product, least, most, goal):
+    """Whether an angle is too small for the digits of coordinates up to ``most``.
+
+    ``d`` is the dot product of its sides, ``product`` that of their squares, ``least`` the square
+    of the edge opposite.  Of an edge of a few units in the last place, rounding a new point may
+    change the angle by degrees, and triangles of that size would be refined on and on; there
+    26.45 degrees suffice, for which termination is proven (Miller, Pav, Walkington 2003).
+    """
+    return d * d > min(goal.cos2 + most * DIGITS / sqrt(least), goal.proven) * product
 
 
 @func
 def is_flat(p, q, r, goal):
-    """Whether a triangle is too small or too flat, for its coordinates' digits, to be mended."""
+    """Whether a triangle is flatter than its coordinates' digits, or small beyond all measure."""
     u, v, w = q - p, r - q, p - r
     twice = cross(u, v)
-    return twice * twice < goal.floor * max(dot(u, u), dot(v, v), dot(w, w))
+    most = largest(p, q, r) * DIGITS
+    least = max(most * most, goal.floor)
+    return twice * twice < least * max(dot(u, u), dot(v, v), dot(w, w))
 
 
 @func
-def grade(x, on, size, feature, a, b, p, q, limit, goal):
+def grade(x, on, size, a, b, p, q, limit, goal):
     """The level of a triangle x, a, b if it has a small angle or is large; LEVELS if it is good.
 
     p and q are where a and b lie.
-    x may be a point that is not there yet: it lies on the segment ``on``, has the size wanted and
-    the feature size given.
+    x may be a point that is not there yet: it lies on the segment ``on`` and has the size given.
     """
     ab, bx, xa = q - p, x - q, p - x
     lab, lbx, lxa = dot(ab, ab), dot(bx, bx), dot(xa, xa)
@@ -135,16 +197,14 @@ def grade(x, on, size, feature, a, b, p, q, limit, goal):
         d, product, least = dot(ab, bx), lab * lbx, lxa
     bad = d * d > goal.cos2 * product
     if bad:
+        bad = is_narrow(d, product, least, largest(x, p, q), goal)
+    if bad:
         if least == lab:
             bad = not spans_small_angle(p, a.on, q, b.on)
         elif least == lbx:
             bad = not spans_small_angle(q, b.on, x, on)
         else:
             bad = not spans_small_angle(x, on, p, a.on)
-        if hasattr(goal, "features"):
-            ends = a.feature if least != lbx else b.feature
-            other = feature if least != lab else b.feature
-            bad = bad and not below_feature(least, ends, other)
     bad = (bad or too_large(x, p, q, size, a, b, limit, goal)) and not is_flat(x, p, q, goal)
     return level_of(least, goal) if bad else i32(LEVELS)
 
@@ -164,9 +224,27 @@ def may_split(twin, goal):
 
 
 @func
-def encroaches(a, b, x):
-    """Whether x lies inside of the circle over the diameter ab."""
-    return dot(a - x, b - x) < 0.0
+def in_lens(a, b, x, lens):
+    """Whether x lies in the diametral lens of ab.
+
+    From there ab is seen under an obtuse angle whose squared cosine is ``lens`` or more.
+    """
+    u, v = a - x, b - x
+    d = dot(u, v)
+    return d < 0.0 and d * d >= lens * dot(u, u) * dot(v, v)
+
+
+@func
+def encroaches(a, b, x, goal):
+    """Whether a visible x makes the segment ab one to split.
+
+    If the mesh is to conform, x is in the diametral circle (Ruppert 1995); else in the lens outside
+    of which it makes an angle as good as asked (Chew 1993; Shewchuk 2002).
+    """
+    if hasattr(goal, "conforming"):
+        return dot(a - x, b - x) < 0.0
+    else:
+        return in_lens(a, b, x, goal.lens)
 
 
 @func
@@ -176,11 +254,11 @@ def encroached_side(t, goal):
     if twin[0] < 0 or twin[1] < 0 or twin[2] < 0:
         a, b, c = node[0].xy, node[1].xy, node[2].xy
         k = i32(-1)  # no more than one corner is obtuse
-        if encroaches(b, c, a):
+        if encroaches(b, c, a, goal):
             k = i32(0)
-        elif encroaches(c, a, b):
+        elif encroaches(c, a, b, goal):
             k = i32(1)
-        elif encroaches(a, b, c):
+        elif encroaches(a, b, c, goal):
             k = i32(2)
         if k >= 0 and twin[k] < 0 and may_split(twin[k], goal) and not is_flat(a, b, c, goal):
             return k
@@ -220,18 +298,6 @@ def split_point(g, t, k):
             shell *= 0.5
         part = shell / length if first else 1.0 - shell / length
     return a.xy + d * part
-
-
-@func
-def hides(a, b, x, lens):
-    """Whether x encroaches on the segment ab: lies in its diametral lens, or behind it.
-
-    From a point in the lens, ab is seen under an angle whose squared cosine is ``lens`` or more; 0
-    is the diametral circle.
-    """
-    u, v = a - x, b - x
-    d = dot(u, v)
-    return (d <= 0.0 and d * d >= lens * dot(u, u) * dot(v, v)) or orient2d(a, b, x) <= 0
 
 
 # --- cavities ------------------------------------------------------------------------------------
@@ -307,9 +373,9 @@ def grow_cavity(g, x, seed, side, cavity, rim, begin, walls, origins, ring, goal
                     if orient2d(a.xy, b.xy, x) <= 0:
                         return i32(MISFIT)
                 elif may_split(beyond, goal):
-                    if hides(a.xy, b.xy, x, 0.0):
+                    if encroaches(a.xy, b.xy, x, goal) or orient2d(a.xy, b.xy, x) <= 0:
                         return own
-                elif hides(a.xy, b.xy, x, goal.lens):
+                elif in_lens(a.xy, b.xy, x, goal.lens) or orient2d(a.xy, b.xy, x) <= 0:
                     found = i32(KEPT)
                 rim.add(beyond)
                 walls.add(s.wall[k])
@@ -379,19 +445,3 @@ def input_at(g, x, p, q, near):
             return near
         o = g.inputs[beside.id]
     return near
-
-
-@func
-def feature_at(x, begin, large):
-    """The size of the features around x: it grows from vertex to vertex no faster than distance.
-
-    A point put into a triangle because that is large is a feature itself.  Segments near x do not
-    count: in a corner that asks for triangles ever smaller, it would shrink with them.
-    """
-    least = f64(0.0)
-    for i in range(begin.size):
-        d = begin[i].xy - x
-        size = sqrt(dot(d, d)) + (0.0 if large else begin[i].feature)
-        if i == 0 or size < least:
-            least = size
-    return least

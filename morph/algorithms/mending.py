@@ -13,22 +13,22 @@ from morph.algorithms.cavity import (
     MISFIT,
     NONE,
     behind,
-    below_feature,
     dot,
     encroached_side,
     encroaches,
-    feature_at,
     grade,
     grow_cavity,
     input_at,
     is_flat,
+    is_narrow,
+    largest,
     level_of,
     may_split,
-    off_centre,
-    shortest_edge,
+    shortest_side,
     size_at,
     spans_small_angle,
     split_point,
+    steiner_point,
     too_large,
 )
 from morph.algorithms.delaunay import HULL
@@ -85,8 +85,7 @@ def level_at(t, g, goal):
     """The level of t, the first if a segment at its side is to be split; LEVELS if all is good."""
     a, b, c = t.node
     size = a.wanted if hasattr(a, "wanted") else 0.0
-    feature = a.feature if hasattr(a, "feature") else 0.0
-    level = grade(a.xy, a.on, size, feature, b, c, b.xy, c.xy, limit_of(t, g, goal), goal)
+    level = grade(a.xy, a.on, size, b, c, b.xy, c.xy, limit_of(t, g, goal), goal)
     return goal.first if encroached_side(t, goal) >= 0 else level
 
 
@@ -154,8 +153,7 @@ def plan(g, t, cavity, rim, begin, walls, origins, ring, goal):
     if met >= 0:
         met += i32(t) * 4
     else:
-        p, q, r = shortest_edge(t.node[0], t.node[1], t.node[2])
-        x = off_centre(p.xy, q.xy, r.xy, goal.reach)
+        x = steiner_point(g, t, goal)
     while True:
         if met < 0:
             met = grow_cavity(g, x, seed, side, cavity, rim, begin, walls, origins, ring, goal)
@@ -179,8 +177,8 @@ def plan(g, t, cavity, rim, begin, walls, origins, ring, goal):
 @func
 def encroached(x, p, q, outer, right, left, goal):
     """Whether a corner of x, p, q encroaches on the side opposite, one that may be split."""
-    hit = (outer and encroaches(p, q, x)) or (right and encroaches(q, x, p))
-    return (hit or (left and encroaches(x, p, q))) and not is_flat(x, p, q, goal)
+    hit = (outer and encroaches(p, q, x, goal)) or (right and encroaches(q, x, p, goal))
+    return (hit or (left and encroaches(x, p, q, goal))) and not is_flat(x, p, q, goal)
 
 
 @func
@@ -211,7 +209,6 @@ def mend_one(item, g, level, again, far, goal):
     size = rim.size
     closed = cut < 0 or turn >= 0  # else x lies on the hull
     wanted = size_at(x, cavity) if hasattr(last, "wanted") else 0.0
-    feature = feature_at(x, begin, is_large(t, g, goal)) if hasattr(last, "feature") else 0.0
     walled = walls.size > 0 or cut >= 0
     grades = local(i8, 128)
     now, later = i64(0), i64(0)
@@ -226,7 +223,7 @@ def mend_one(item, g, level, again, far, goal):
         if hasattr(goal, "limited"):
             origins[i] = input_at(g, x, p, q, origins[i])
             limit = g.inputs[origins[i]].limit
-        due = grade(x, wall, wanted, feature, a, b, p, q, limit, goal)
+        due = grade(x, wall, wanted, a, b, p, q, limit, goal)
         if walled:
             edge = rim[i]
             open_rim = edge < 0 and may_split(edge, goal)
@@ -253,8 +250,6 @@ def mend_one(item, g, level, again, far, goal):
                 new.birth = item.birth
             if hasattr(new, "wanted"):
                 new.wanted = wanted
-            if hasattr(new, "feature"):
-                new.feature = feature
             extra = g.triangles.new_rows(size - cavity.size, fill=False)
             soon = again.new_rows(now, fill=False)
             late = far.new_rows(later, fill=False)
@@ -356,19 +351,19 @@ def mend(g, near, again, far, urgent, goal, most, part, least, turns):
 @kernel
 def find_left(t, g, far, counts, goal):
     """Count a triangle that is not as asked, by reason; what can be mended goes to ``far``."""
-    p, q, r = shortest_edge(t.node[0], t.node[1], t.node[2])
+    i = shortest_side(t.node[0].xy, t.node[1].xy, t.node[2].xy)
+    p, q, r = t.node[i], t.node[(i + 1) % 3], t.node[(i + 2) % 3]
     u, v, e = p.xy - r.xy, q.xy - r.xy, q.xy - p.xy
     least = dot(e, e)
     narrow, large = dot(u, v) ** 2 > goal.cos2 * (dot(u, u) * dot(v, v)), is_large(t, g, goal)
     k = encroached_side(t, goal)
     if narrow or large or k >= 0:
-        small = is_flat(p.xy, q.xy, r.xy, goal)
-        if hasattr(p, "feature"):
-            small = small or (not large and below_feature(least, p.feature, q.feature))
+        most = largest(p.xy, q.xy, r.xy)
+        small = not large and not is_narrow(dot(u, v), dot(u, u) * dot(v, v), least, most, goal)
         why = -1
         if k < 0 and not large and spans_small_angle(p.xy, p.on, q.xy, q.on):
             why = INPUT_ANGLE
-        elif k < 0 and small:
+        elif k < 0 and (small or is_flat(p.xy, q.xy, r.xy, goal)):
             why = FLOOR
         else:
             cavity = g.triangles.local(128)

@@ -66,7 +66,6 @@ def graph_of(
     scale: float = 1.0,
     limits: Any = None,
     sizes: Any = None,
-    features: bool = False,
 ) -> Graph:
     """Put a mesh into tables: points, segments, triangles with their twins and walls.
 
@@ -83,8 +82,6 @@ def graph_of(
         Largest area in each input triangle: ``inputs.limit``.
     sizes : (n,) float64 array, optional
         Edge length wanted at each point: ``points.wanted``.
-    features : bool
-        Whether points know how large the features around them are: ``points.feature``.
 
     Raises
     ------
@@ -118,9 +115,6 @@ def graph_of(
     if sizes is not None:
         g.points.add("wanted", f64)
         g.points.wanted[:] = sizes * scale
-    if features:
-        g.points.add("feature", f64)
-        g.points.feature[:] = feature_sizes(mesh) * scale
     a, b = mesh.segments[:, 0], mesh.segments[:, 1]
     g.segments.extend(a=a, b=b, marker=mesh.segment_markers)
     row = g.device.xp.arange(len(a), dtype=np.int32)  # edges are sorted: theirs is another
@@ -139,24 +133,6 @@ def graph_of(
 def _carries(mesh: Mesh) -> bool:
     """Whether anything of the input is handed down to new points or triangles."""
     return bool(mesh.point_attributes.shape[1] or mesh.triangle_attributes.shape[1])
-
-
-def feature_sizes(mesh: Mesh) -> Any:
-    """Distance from each point to the nearest other, and to the segments opposite; about."""
-    mesh = mesh.to("cpu")
-    sizes = np.full(len(mesh.points), np.inf)
-    corner = mesh.points[mesh.triangles]
-    closed = walls_of(mesh) >= 0
-    for k in range(3):
-        u, v = corner[:, (k + 1) % 3] - corner[:, k], corner[:, (k + 2) % 3] - corner[:, k]
-        base = v - u
-        near = np.minimum(np.hypot(*u.T), np.hypot(*v.T))
-        length = np.hypot(*base.T)
-        height = np.abs(u[:, 0] * v[:, 1] - u[:, 1] * v[:, 0]) / length
-        beside = ((u * base).sum(axis=1) < 0) & ((v * base).sum(axis=1) > 0)
-        near = np.where(closed[:, k] & beside, np.minimum(near, height), near)
-        np.minimum.at(sizes, mesh.triangles[:, k], near)
-    return np.minimum(sizes, np.ptp(mesh.points, axis=0).max())
 
 
 def walls_of(mesh: Mesh) -> Any:

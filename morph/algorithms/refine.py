@@ -1,11 +1,13 @@
 """Delaunay refinement: add points to a triangulation until it is as fine and as round as asked.
 
-A bad triangle, one with a small angle, a large area or a long edge, is destroyed by inserting its
-off-centre (Ungor 2004): the *cavity*, all triangles whose circumcircle holds the point, is replaced
-by a fan around it.  A segment with a vertex in its diametral circle is split first of all; a point
-that would encroach on one so (or lie behind it) is not inserted, and the segment is split instead
-(Ruppert 1995; Chew 1993), at its middle or, next to an input vertex, on concentric shells of
-power-of-two radius, so that small input angles end (Shewchuk 2000).  Cavities are refined in
+A bad triangle, one with a small angle, a large area or a long edge, is destroyed by inserting a
+point as far from all vertices as one that improves it can be (Erten, Ungor 2009): the *cavity*, all
+triangles whose circumcircle holds the point, is replaced by a fan around it.  A segment with a
+visible vertex in its diametral lens is split first of all; a point that would encroach on one so
+(or lie behind it) is not inserted, and the segment is split instead (Chew 1993; Shewchuk 2002), at
+its middle or, next to an input vertex, on concentric shells of power-of-two radius, so that small
+input angles end.  If the mesh is to be conforming Delaunay, the circle over a segment takes the
+place of its lens (Ruppert 1995).  Cavities are refined in
 parallel: an item claims its cavity with ``single`` and guards the ring around it
 (Unnikrishnan et al., Falcon, figures 37 to 39; claims as in Blelloch et al. 2012).
 
@@ -24,7 +26,6 @@ from numpy.typing import ArrayLike
 from morph.algorithms.cavity import LEVELS
 from morph.algorithms.goals import (
     FAR,
-    SAFE_ANGLE,
     SizeField,
     area_limits,
     asked,
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 # so few bad triangles in work, or this part of all so far, that the next level is begun: more are
 # in each other's way, and make more triangles; fewer leave a GPU idle
 FEW = {"cuda": (16000, 8), "cpu": (2000, 64), "python": (2000, 64)}
-STRICT = {False: 256, True: 1024}  # the part where the order is strict; with features, see `goals`
+STRICT = 256  # the part where the order is strict
 MANY = 1 << 40  # rounds
 
 
@@ -73,7 +74,7 @@ class Refined(NamedTuple):
         Points added.
     unmet : dict of str to int
         How many triangles are not as asked, by reason; empty if all are.
-        ``"floor"``: it is as fine as the coordinates' digits, or the features around it, allow;
+        ``"floor"``: it is as fine as the coordinates' digits allow;
         ``"small input angle"``: two segments meet so; ``"boundary kept"``: a segment that may not
         be split is in the way; ``"no digits left"``: rounding would put the point outside of its
         own circle; ``"budget"``: there was no point left.
@@ -97,6 +98,7 @@ def refine(
     *,
     boundary: str = "split",
     max_points: int | None = None,
+    conforming: bool = False,
     deterministic: bool = False,
     device: str | Device = "auto",
     progress: Progress | None = None,
@@ -121,6 +123,11 @@ def refine(
         Which segments may get points: all, those inside, none.
     max_points : int, optional
         How many points may be added; the rest stays as it is.
+    conforming : bool
+        Whether no vertex may lie in the diametral circle of a segment, so that the triangulation is
+        Delaunay across segments, too, as with Triangle's ``-D``.  Else a segment is split only
+        where a vertex visible from it lies so near that angles would be smaller than asked, which
+        makes fewer triangles.
     deterministic : bool
         Whether the result is the same to the last byte for any number of threads and on a GPU, its
         triangles sorted; two to four times slower.
@@ -145,7 +152,7 @@ def refine(
         If the mesh is not a constrained Delaunay triangulation.
     """
     options: dict[str, Any] = {"boundary": boundary, "max_points": max_points}
-    options["deterministic"] = deterministic
+    options |= {"conforming": conforming, "deterministic": deterministic}
     options |= {"device": device, "progress": progress}
     return refine_with_report(source, min_angle, max_area, size, **options).mesh
 
@@ -158,6 +165,7 @@ def refine_with_report(
     *,
     boundary: str = "split",
     max_points: int | None = None,
+    conforming: bool = False,
     deterministic: bool = False,
     device: str | Device = "auto",
     progress: Progress | None = None,
@@ -182,13 +190,13 @@ def refine_with_report(
         return Refined(mesh, 0, 0, {})
     scale = scale_of(mesh)
     with counting("transfer"):
-        g = graph_of(mesh, where, scale, limits, sizes, features=min_angle > SAFE_ANGLE)
+        g = graph_of(mesh, where, scale, limits, sizes)
     flaw = Flag(g)
     foreach(g.triangles, find_flaw, g, flaw)
     if flaw:
         mesh.check()  # says what is wrong
         raise MeshError(mesh.violations())
-    options = {"limited": limits is not None, "sized": sizes is not None}
+    options = {"limited": limits is not None, "sized": sizes is not None, "conforming": conforming}
     goal = goals_of(mesh, min_angle, area, boundary, max_points, scale, where, **options)[0]
     rounds, left = _mend(
         g, goal, deterministic, progress, lambda known: _measure(g, mesh, size, sizes, scale, known)
@@ -226,7 +234,7 @@ def _mend(
         most, part = FEW["cpu" if deterministic else g.device.kind]
         least = 64
         if "strict" in goal.table.columns:
-            part, least = STRICT["features" in goal.table.columns], 1
+            part, least = STRICT, 1
         if births is not None:
             births.number(far)
         goal.level = -1

@@ -149,6 +149,12 @@ def triangulate(
     "-S", "--max-points", type=click.IntRange(0), metavar="N", help="Add N points at most."
 )
 @click.option(
+    "-D",
+    "--conforming",
+    is_flag=True,
+    help="Conforming Delaunay: no vertex in the diametral circle of a segment.",
+)
+@click.option(
     "--deterministic", is_flag=True, help="The same bytes for any number of threads and on a GPU."
 )
 @click.option("-p", "--poly", is_flag=True, help="Triangulate IN anew, even if it has triangles.")
@@ -165,6 +171,7 @@ def refine(
     attributes: bool,
     keep: int,
     max_points: int | None,
+    conforming: bool,
     deterministic: bool,
     poly: bool,
     hull: bool,
@@ -215,6 +222,7 @@ def refine(
                 sizes,
                 boundary=("split", "keep-hull", "keep-all")[min(keep, 2)],
                 max_points=max_points,
+                conforming=conforming,
                 deterministic=deterministic,
                 device=where,
                 progress=None if progress is None else progress.round,

@@ -273,19 +273,29 @@ class Mesh:
         with where.active():
             return measure(self.points, self.triangles, self.segments, where.xp)
 
-    def violations(self) -> list[Violation]:
+    def violations(self, conforming: bool = False) -> list[Violation]:
         """List the invariants that the mesh breaks.  See `verify.violations`.
 
         Exact arithmetic is the host's: a mesh on a GPU is copied there.
-        """
-        return violations(self.to("cpu"))
 
-    def check(self) -> None:
+        Parameters
+        ----------
+        conforming : bool
+            Whether the triangulation is to be Delaunay across segments, too.
+        """
+        return violations(self.to("cpu"), conforming)
+
+    def check(self, conforming: bool = False) -> None:
         """Raise `MeshError`, naming every broken invariant, unless the mesh is good.
 
         The verifier shares no code with the refiner, and decides in exact arithmetic.
+
+        Parameters
+        ----------
+        conforming : bool
+            Whether the triangulation is to be Delaunay across segments, too.
         """
-        found = self.violations()
+        found = self.violations(conforming)
         if found:
             raise MeshError(found)
 

@@ -58,7 +58,7 @@ class MeshError(ValueError):
         return shortened("; ".join(f"{v.name}: {v.message}" for v in self.violations))
 
 
-def violations(mesh: Mesh) -> list[Violation]:
+def violations(mesh: Mesh, conforming: bool = False) -> list[Violation]:
     """Hold a mesh against every invariant it should keep.
 
     ``finite``
@@ -81,7 +81,9 @@ def violations(mesh: Mesh) -> list[Violation]:
     ``duplicate-point``
         no two points of triangles have the same coordinates;
     ``delaunay``
-        across an edge that is no segment, no corner lies inside the other triangle's circle.
+        across an edge that is no segment, no corner lies inside the other triangle's circle;
+    ``conforming``
+        nor across a segment; asked for by ``conforming``, see `refine`.
 
     Returns
     -------
@@ -100,7 +102,8 @@ def violations(mesh: Mesh) -> list[Violation]:
         covered = [] if found else _overlaps(mesh)
         found += covered + _segments(mesh)
         if not found:
-            found = _delaunay(mesh)
+            found = _delaunay(mesh, False)
+            found += _delaunay(mesh, True) if conforming else []
         found += _points(mesh)
     return found
 
@@ -333,7 +336,8 @@ def repeated_points(points: NDArray[np.float64]) -> NDArray[np.int64]:
     return ranked
 
 
-def _delaunay(mesh: Mesh) -> list[Violation]:
+def _delaunay(mesh: Mesh, segments: bool) -> list[Violation]:
+    """Corners in the circle of a triangle behind a segment, or behind any other edge."""
     out: list[Violation] = []
     t, n = mesh.triangles, len(mesh.points)
     fixed = _undirected(mesh.segments[:, 0], mesh.segments[:, 1], n)
@@ -345,16 +349,16 @@ def _delaunay(mesh: Mesh) -> list[Violation]:
         rows = np.flatnonzero(mesh.neighbors[:, k] > np.arange(len(t)))
         a, b = t[rows, (k + 1) % 3], t[rows, (k + 2) % 3]
         maybe = np.flatnonzero(touched[a] & touched[b])
-        free = np.ones(len(rows), bool)
-        free[maybe] = ~_among(_undirected(a[maybe], b[maybe], n), fixed)
-        rows, a, b = rows[free], a[free], b[free]
+        wanted = np.full(len(rows), not segments)
+        wanted[maybe] = _among(_undirected(a[maybe], b[maybe], n), fixed) == segments
+        rows, a, b = rows[wanted], a[wanted], b[wanted]
         apex = total[mesh.neighbors[rows, k]] - a - b
         sign = incircle(mesh.points, t[rows, 0], t[rows, 1], t[rows, 2], apex)
         guilty.append(rows[sign > 0])
     bad = np.unique(np.concatenate(guilty))
     _report(
         out,
-        "delaunay",
+        "conforming" if segments else "delaunay",
         bad,
         lambda i: f"triangle {i} has a corner of a neighbour inside its circle",
         "triangles",
