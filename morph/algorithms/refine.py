@@ -241,7 +241,7 @@ def _mend(
         while not (near.empty and goal.level == LEVELS - 1) and _affords(goal):
             turns = 1 if progress else MANY
             if births is not None:
-                rounds += births.mend(near, again, far, goal, (most, part, least), turns)
+                rounds += births.mend(near, again, far, goal, (most, part, least), turns, urgent)
             else:
                 rounds += mend(g, near, again, far, urgent, goal, most, part, least, turns)
             if near.empty:

@@ -164,6 +164,7 @@ class Launch:
         self.versions: list[int] = []
         self.kinds: list[Any] = []  # of the objects, when they were last found to fit
         self.domains = [self._ref(slot) for slot in compiled.domains]
+        self.together = [self._ref(slot) for slot in compiled.together]
         self.touches = [self._ref(slot) for slot in compiled.touches]
         self.reshapes = [self._ref(slot) for slot in compiled.reshapes]
 
@@ -305,7 +306,7 @@ class Launch:
                 compiled.scalars.pack_into(self.buffer, compiled.first_scalar, *values)
             except struct.error:
                 raise OverflowError(f"of the numbers {values}, one does not fit in i64") from None
-        if compiled.together and not self.near:
+        if self.together and not self.near:
             self._check_together()
         s.launches += 1
         RUN.pack_into(self.buffer, compiled.run_words, 0, s.launches, team)
@@ -329,6 +330,8 @@ class Launch:
                     s.recount()
                 return
             self._mend()
+            if self.together and not self.near:
+                self._check_together()
             if self.compiled.lists:
                 s.keep_hubs(self._threads())
             self._borrow()
@@ -339,8 +342,9 @@ class Launch:
         return threads() if self.near else int(self.binary.threads)
 
     def _check_together(self) -> None:
-        """Refuse more items than a GPU has threads at once."""
-        n = max(int(d.words[COUNT]) for ref in self.domains if (d := ref()) is not None)
+        """Refuse more items than a GPU has threads at once; those of a program may become more."""
+        word = CAPACITY if self.compiled.unit.fused else COUNT
+        n = max(int(d.words[word]) for ref in self.together if (d := ref()) is not None)
         if n > (most := self.binary.threads):
             raise ValueError(f"{n} items together, but {self.device.name} runs {most} at once")
 
