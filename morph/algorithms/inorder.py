@@ -120,9 +120,11 @@ class Births:
         """Order the items of a list whose triangles are all there still, by their first edges."""
         g, xp = self.g, self.g.device.xp
         with g.device.active():
-            birth = g.points.birth.array[g.triangles.node.array[work.items][:, :2]]
+            rank = xp.empty(len(g.points), np.int64)
+            rank[xp.argsort(g.points.birth.array)] = xp.arange(len(rank))
+            edge = rank[g.triangles.node.array[work.items][:, :2]]
             place = xp.empty(len(work), np.int64)
-            place[xp.lexsort(xp.stack([birth[:, 1], birth[:, 0]]))] = xp.arange(len(work))
+            place[xp.argsort(edge[:, 0] << 32 | edge[:, 1])] = xp.arange(len(work))
             work.order[:] = place  # less than any order of a new point's item
 
     def mend(

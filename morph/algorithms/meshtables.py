@@ -235,7 +235,8 @@ def in_order(xp: Any, node: Any, nbr: Any, *sides: Any) -> tuple[Any, ...]:
     rows = xp.argsort(node[:, 0].astype(np.int64) << 32 | node[:, 1])
     number = xp.full(len(rows) + 1, -1, np.int32)  # no neighbour, -1, stays so
     number[rows] = xp.arange(len(rows), dtype=np.int32)
-    return rows, *(x[rows] for x in (node, number[nbr], *more))
+    # NumPy's x[rows] copies short rows ten times as slowly
+    return rows, *(xp.take(x, rows, axis=0) for x in (node, number[nbr], *more))
 
 
 def interpolated(source: Mesh, old: Any, xy: Any, node: Any, origin: Any) -> Any:
