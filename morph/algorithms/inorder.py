@@ -53,7 +53,7 @@ def seat(item, chosen, seats, first):
 
 @program
 def mend_small(g, near, again, far, urgent, goal, chosen, seats, now, turns):
-    """Run at most ``turns`` rounds of at most SMALL items each; return how many were run.
+    """Run at most ``turns`` rounds of at most as many items as seats; return how many were run.
 
     Returns early if a round is larger, or the tables might have no capacity for what it makes, or
     the budget might not pay for it.
@@ -67,7 +67,7 @@ def mend_small(g, near, again, far, urgent, goal, chosen, seats, now, turns):
             foreach(far, promote, near, where=lambda i: i.level == level)
         n = len(near)
         tries -= n
-        if n > SMALL or tries < 0 or len(far) + len(g.triangles) + 3 * n > now.waiting:
+        if n > len(seats) or tries < 0 or len(far) + len(g.triangles) + 3 * n > now.waiting:
             break
         if hasattr(goal, "left"):
             if goal.left < n:

@@ -130,7 +130,7 @@ def refine(
         makes fewer triangles.
     deterministic : bool
         Whether the result is the same to the last byte for any number of threads and on a GPU, its
-        triangles sorted; two to four times slower.
+        triangles sorted; it takes two to three times as long on a CPU.
     device : str or Device
         ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"python"``.
     progress : callable, optional
