@@ -32,13 +32,11 @@ def contract(p, g, again):
     a, b = three[1], three[2]
     if a != b:
         if single(three):
-            for e in p.edges:
-                e.delete()
             g.edges.new(a, b, length)
             g.edges.new(b, a, length)
             a.old = True
             b.old = True
-            p.delete()
+            p.delete()  # takes its roads with it, when the round ends
             again.set()  # somebody always wins: if nobody did, nobody could
 
 

@@ -340,6 +340,7 @@ template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t,
     typename Step::I::Stocks stocks;
     if (!alone(t)) stocks.serve(by.it);
     for (i64 chunk; (chunk = fetch(Plus(), a.cursor, by.it.failed ? all : i64(1))) < all;) {
+        if (t.thread == 0) poll(a.cursor);
         i64 h = hub_of(hubs.at, n, chunk);
         Hub<Step>& hub = hubs.at[h];
         typename Step::Sums sums;

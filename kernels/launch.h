@@ -222,27 +222,30 @@ MORPH_LOOP void each_alone(const A& shared, const R& run, const Step& step, i64 
     Queue queue{last, t.replay ? 0 : min_of(end, last + most)};
     typename Step::I::Stocks stocks;
     s.take_all(a, t, stocks);
-    for (i64 i = first; i < queue.next; i++) {
-        typename Step::I it(a, t, i);
-        it.ahead.queue = &queue;
-        stocks.serve(it);
-        if (!open(a, t, s, it)) continue;
-        s.run(a, it);
-        end_item(a, it);
-        if (it.failed | (queue.next - i > wait)) queue.close();
-    }
+    for (i64 i = first; i < queue.next && !cut; poll(a.cursor))
+        for (i64 upto = i + 4096; i < queue.next && i < upto; i++) {
+            typename Step::I it(a, t, i);
+            it.ahead.queue = &queue;
+            stocks.serve(it);
+            if (!open(a, t, s, it)) continue;
+            s.run(a, it);
+            end_item(a, it);
+            if (it.failed | (queue.next - i > wait)) queue.close();
+        }
     stocks.flush();
 }
 
 template <class A, class R, class Step>
 MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (t.replay) first = 0;
+    auto in_turn = [&](i64 from, i64 upto) { each_in_turn(a, t, s, from, upto); };
     if constexpr (Step::SPREADS) {
         if constexpr (Step::AHEAD) alone(t) ? each_alone(a, t, s, first, last) : each_ahead(a, t, s, first, last);
-        else if (alone(t)) each_in_turn(a, t, s, first, last);
+        else if (alone(t)) in_pieces(a, first, last, in_turn);
         else each_spread(a, t, s, first, last);
     } else {
-        each_in_turn(a, t, s, first, last);
+        if (alone(t)) in_pieces(a, first, last, in_turn);
+        else in_turn(first, last);
     }
 }
 
@@ -271,13 +274,15 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     constexpr i32 CHUNK = 32, APART = 16;
     if (t.replay) first = 0;
     if (t.threads == 1) {
-        for (i64 i = first; i < last; i++) {
-            typename I::Rooms rooms;
-            I it(a, t, i, rooms);
-            if (!open(a, t, s, it)) continue;
-            if (s.run(a, it) && !it.failed) finish(a, s, it, true);
-            else end_item(a, it);
-        }
+        in_pieces(a, first, last, [&](i64 from, i64 upto) {
+            for (i64 i = from; i < upto; i++) {
+                typename I::Rooms rooms;
+                I it(a, t, i, rooms);
+                if (!open(a, t, s, it)) continue;
+                if (s.run(a, it) && !it.failed) finish(a, s, it, true);
+                else end_item(a, it);
+            }
+        });
         return;
     }
     i64 quarter = (last - first) / (4 * t.threads);
@@ -314,36 +319,34 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     free(batch);
 }
 
-// What each thread does is compiled once, for a team of any size; gives whether another is asked for.
+// What each thread does is compiled once, for a team of any size.
+static bool again = false;  // a program goes on with a team of another size
 #define MORPH_ENTRY(NAME)                                                                       \
-    __attribute__((noinline)) bool member(const Args& a, i32 thread, i32 threads) {             \
+    __attribute__((noinline)) void member(const void* args, i32 thread, i32 threads) {          \
+        const Args& a = *(const Args*)args;                                                     \
         Run t(a, thread, threads);                                                              \
         run(a, t);                                                                              \
-        add_totals(a);                                                                          \
-        if (SETTLES) {                                                                          \
-            if (arrive(a, t)) settle(a, t);                                                     \
-            depart(a, t);                                                                       \
+        if (arrive(a, t)) {                                                                     \
+            if (SETTLES) settle(a, t);                                                          \
+            rewind(a);                                                                          \
+            again = t.left && !stopped;                                                         \
         }                                                                                       \
-        return t.left;                                                                          \
+        depart(a, t);                                                                           \
     }                                                                                           \
     MORPH_EXPORT void NAME(const Args* a, i64 items) {                                          \
+        begin_launch(*a);                                                                       \
         if (PREPARES) prepare(*a);                                                              \
-        crew = THREADED ? i32(a->threads) : 1;                                                  \
-        if (crew > 1 && items < LEAST_ITEMS && !heavy(*a)) crew = 1;                            \
-        for (bool again = true, one = PHASES || crew <= 1; again; one = !one) {                 \
-            if (one) {                                                                          \
-                again = member(*a, 0, 1);                                                       \
-                continue;                                                                       \
-            }                                                                                   \
-            crowd = true;                                                                       \
-            _Pragma("omp parallel num_threads(crew)") {                                         \
-                i32 thread = omp_get_thread_num();                                              \
-                bool left = member(*a, thread, omp_get_num_threads());                          \
-                if (thread == 0) again = left;                                                  \
-            }                                                                                   \
+        if (crew > 1 && items < LEAST_ITEMS && !heavy(*a)) full = crew = 1;                     \
+        bool one = PHASES || crew <= 1;                                                         \
+        do {                                                                                    \
+            crowd = !one;                                                                       \
+            bool team = !one && run_team(member, a, crew);                                      \
             crowd = false;                                                                      \
-            store(a->cursor, 0);                                                                \
-        }                                                                                       \
+            if (!one) crew = allowed(full);                                                     \
+            if (!team) member(a, 0, 1);                                                         \
+            one = crew <= 1 || (team && PHASES);                                                \
+        } while (again);                                                                        \
+        end_launch();                                                                           \
     }
 
 #endif

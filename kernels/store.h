@@ -4,8 +4,8 @@
 //     BUDGET <= (COMMITTED - HEAD) + (CAPACITY - COUNT) - (reserved and not yet allocated).
 // So an allocation cannot fail.  A reservation can: then the item has changed nothing, its bit in
 // `pending` is set, and the host grows the store and runs it again.
-// Deleted rows are pushed at the TAIL of a ring; only those below COMMITTED, deleted before the last
-// barrier, are reused: nobody meets a row that dies and is born again within one step.
+// Deleted rows are pushed at the TAIL of a ring.  Only rows below COMMITTED are reused.  Kernels never
+// advance COMMITTED: the host does, for rows that no reference denotes (morph/data/reclaim.py).
 
 // What every item carries.
 struct ItemBase {
@@ -145,7 +145,7 @@ MORPH_HOT bool reserve(ItemBase& it, const Ask& a, const Ask& b, const Ask& c, c
     return a.end(x, it) & b.end(y, it) & c.end(z, it) & rest;
 }
 
-// Deleted rows that were there at the last barrier.
+// Deleted rows that the host has released for reuse.
 MORPH_FN i64 reusable(const i64* meta) { return load(meta + COMMITTED) - load(meta + HEAD); }
 
 // At the end of an item: gives back what it did not use.
@@ -226,19 +226,18 @@ MORPH_FN i64 take(i64* meta, i32 end) {
     return h < last ? h : -1;
 }
 
-// By the master at a barrier: what was deleted can be reused, what was added can be seen.  All wait
-// for it: it loads what it needs of every store before it stores anything.
+// By the master at a barrier: what was added can be seen.  All wait for it: it loads what it needs of
+// every store before it stores anything.
 struct TableWords {
-    i64 *meta, count, capacity, head, tail, committed;
+    i64 *meta, count, capacity, head, committed;
 
     explicit MORPH_FN TableWords(i64* meta)
         : meta(meta), count(load(meta + COUNT)), capacity(load(meta + CAPACITY)), head(load(meta + HEAD)),
-          tail(load(meta + TAIL)), committed(load(meta + COMMITTED)) {}
+          committed(load(meta + COMMITTED)) {}
     MORPH_FN void settle() const {
         i64 used = head > committed ? committed : head;
         store(meta + HEAD, used);
-        store(meta + COMMITTED, tail);
-        store(meta + BUDGET, tail - used + capacity - count);
+        store(meta + BUDGET, committed - used + capacity - count);
         store(meta + TO, count);
     }
 };

@@ -7,11 +7,26 @@
 // them comes with the release itself, so that nobody has to load it.
 // Every thread of the team must come to every barrier: no return before one.
 // One block of a GPU has a barrier of its own, and leaves that word alone.
+//
+// A CPU thread that has spun long enough at the barrier sets SLEEPS, and sleeps: then the master wakes all.
+// On a GPU block 0 adds STOP to the word, if the host has asked for a stop, when it has been released from a barrier
+// and the sign is now 0; and each block looks for STOP in what the word was when it arrived at a barrier with the
+// sign 1.  Between the two all blocks have come to one barrier, and until they have come to the second one it is
+// not added, so all blocks see it at the same one.  (What the word is when a block is released would not do: block
+// 0 may have gone on by then.)
 
 enum : u32 { RELEASED = 0x80000000u };  // the sign
 enum : u32 { TOLD = 1u };               // what the master told; below the count, where no borrow gets
-enum : u32 { ARRIVAL = 2u };
+enum : u32 { SLEEPS = 2u, STOP = 2u };  // on a CPU; on a GPU
+enum : u32 { ARRIVAL = 4u };
 
+#ifndef __CUDACC__
+struct Clocks {  // of a team's thread: when it was last asked how long it ran; how long it spins
+    i64 wall, processor, slept;
+    i32 spins;
+};
+static __thread Clocks clocks;
+#endif
 struct Team {
     i32 thread, threads;
     bool replay;  // run only the pending items
@@ -23,10 +38,19 @@ struct Team {
     bool looked;  // all have read what a step may write: a barrier first
     bool took;    // all have read a flag: a barrier before it is taken again
     bool left;    // a program stands before a step that a team of another size is to run
+#ifdef __CUDACC__
+    bool stop;    // the host has asked for a stop, and all blocks know
+#endif
 
     template <class A> MORPH_FN Team(const A& a, i32 thread, i32 threads)
         : thread(thread), threads(threads), replay(a.replay), master(false), told(false),
-          sense(0), round(0), launch(i32(a.launch)), looked(false), took(false), left(false) {}
+          sense(0), round(0), launch(i32(a.launch)), looked(false), took(false), left(false) {
+#ifdef __CUDACC__
+        stop = false;
+#else
+        if (threads > 1) clocks = {wall_time(), processor_time(), 0, spins_now(pool)};
+#endif
+    }
 };
 
 // A word of a program's state.  A GPU's is of the launch before, unless this one goes on with that.
@@ -68,9 +92,28 @@ MORPH_FN bool speaks(const Team&) { return threadIdx.x == 0; }  // for its block
 MORPH_FN bool leads(const Team&) { return blockIdx.x == 0; }
 MORPH_FN void gather_block() { __syncthreads(); }
 MORPH_FN bool any_of_block(bool x) { return __syncthreads_or(x); }
-MORPH_FN void pause(i32) {}
 template <class A> MORPH_FN void rewind(const A&) {}
+// Whether the program is to end here: asked between blocks, whose steps are few.
+MORPH_FN bool stops(const Team& t) { return t.stop; }
+template <class A, class R> MORPH_FN bool resizes(const A&, R&) { return false; }
 template <class A, class R, class Step> MORPH_FN bool leaves(const A&, R&, const Step&, i64, i64) { return false; }
+
+// Whether to look if the host asks for a stop.  By the first thread of block 0; whatever `looked` is at first, it
+// looks at once or some milliseconds later.
+MORPH_FN bool is_due() {
+    __shared__ u32 looked;
+    u32 now = u32(clock());
+    if (now - looked < LOOKS_EVERY) return false;
+    looked = now;
+    return true;
+}
+template <class A> MORPH_FN bool asked_to_stop(const A& a) { return load(a.barrier + STOP_WORD) != 0; }
+// By the first thread of block 0, released from a barrier.
+template <class A> MORPH_FN void pass_on_stop(const A& a, const Team& t) {
+    if (t.sense & RELEASED && !(t.sense & STOP) && asked_to_stop(a)) add_release(a.barrier, STOP);
+}
+// Whether all blocks know of it, as this one found the word.
+MORPH_FN bool sees_stop(const Team& t) { return (t.sense & (RELEASED | STOP)) == (RELEASED | STOP); }
 
 // The items first + thread, first + thread + threads, ...
 struct Share {
@@ -88,17 +131,6 @@ struct Share {
 
 #else
 
-MORPH_EXPORT int sched_yield(void);
-#ifdef _OPENMP
-MORPH_EXPORT int omp_get_thread_num(void);
-MORPH_EXPORT int omp_get_num_threads(void);
-constexpr bool THREADED = true;
-#else
-constexpr bool THREADED = false;
-MORPH_FN int omp_get_thread_num() { return 0; }
-MORPH_FN int omp_get_num_threads() { return 1; }
-#endif
-
 MORPH_FN void acquire() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 MORPH_FN void publish() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 MORPH_FN u32 add_release(u32* p, u32 x) { return __atomic_fetch_add(p, x, __ATOMIC_ACQ_REL); }
@@ -108,16 +140,9 @@ MORPH_FN bool speaks(const Team&) { return true; }
 MORPH_FN bool leads(const Team& t) { return t.thread == 0; }
 MORPH_FN void gather_block() {}
 MORPH_FN bool any_of_block(bool x) { return x; }
-MORPH_FN void pause(i32 spins) {  // on a loaded machine the thread waited for may not be running
-    if (spins > 2000) sched_yield();
-#if defined(__x86_64__) || defined(__i386__)
-    else __builtin_ia32_pause();
-#endif
-}
-
 template <class A> MORPH_FN void rewind(const A& a) { store(a.cursor, 0); }  // by the master
 
-static i32 crew = 1;  // how many threads there are
+MORPH_FN bool stops(const Team&) { return stopped; }
 
 // From how much work on (items and their edges) a team is worth its start and its barriers, and below how much it
 // is no longer.  An item takes each thread of a team about 1.9 times as long as one alone: it locks, and wants
@@ -147,28 +172,98 @@ template <class A, class R, class Step> MORPH_FN i64 work(const A& a, const R& t
 // Whether a step of a program is for a team of another size: one thread runs small ones alone, and is
 // spared barriers and locked instructions.
 template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    if (stopped) return true;
+    if (t.threads > 1 && t.threads != wanted) return t.left = true;
     if (crew <= 1 || t.replay) return false;
     i64 n = work(a, t, s, first, last);
     return t.left = t.threads == 1 ? n >= wide() : n < narrow();
 }
+// The same where all threads run small steps, too.
+template <class A, class R> MORPH_FN bool resizes(const A&, R& t) {
+    if (stopped) return true;
+    return t.left = t.threads > 1 ? t.threads != wanted : crew > 1 && !t.replay;
+}
+
+// How many items a thread takes at once: many only if few were quick, since signals wait for it.
+constexpr u64 QUICK = 1 << 18;  // ticks
+struct Pace {
+    i64 chunk;
+    u64 from;  // when the chunk began
+};
+MORPH_COLD Pace next_pace(Pace pace, i64 faster, i64* polled) {
+    if (polled) poll(polled);
+    if (pace.chunk >= faster) return pace;
+    u64 now = ticks();
+    return {now - pace.from < QUICK ? faster : pace.chunk, now};
+}
 
 // Chunks from a cursor, so that a thread with heavy items takes fewer.
 struct Share {
-    i64 begin, end, first, last, chunk;
+    i64 begin, end, first, last, most;
+    Pace pace;
     i64* cursor;
-    bool alone;
+    bool alone, polls;
     static constexpr i32 step = 1;
-    template <class A> MORPH_FN Share(const A& a, const Team& t, i64 first, i64 last, i64 most = 8192)
-        : begin(first), end(first), first(first), last(last), cursor(a.cursor), alone(t.threads == 1) {
-        chunk = (last - first) / (8 * t.threads);
-        chunk = max_of(min_of(chunk, most), least_chunk());
+    template <class A> MORPH_FN Share(const A& a, const Team& t, i64 first, i64 last, i64 limit = 8192)
+        : begin(first), end(first), first(first), last(last), cursor(a.cursor), alone(t.threads == 1),
+          polls(t.thread == 0) {
+        most = max_of(min_of((last - first) / (8 * t.threads), limit), least_chunk());
+        pace = {most < 256 ? most : most / 32, 0};
+        if (most >= 256 && !alone) pace.from = ticks();
     }
     MORPH_FN bool next() {
-        begin = alone ? end : first + fetch(Plus(), cursor, chunk);
-        end = alone || begin + chunk > last ? last : begin + chunk;
+        if (!alone && begin < end) pace = next_pace(pace, most, polls ? cursor : nullptr);
+        begin = alone ? end : first + fetch(Plus(), cursor, pace.chunk);
+        end = alone || begin + pace.chunk > last ? last : begin + pace.chunk;
         return begin < end;
     }
 };
+// The same for one thread alone: runs all items in pieces.
+template <class A, class F> MORPH_FN void in_pieces(const A& a, i64 first, i64 last, const F& run) {
+    Pace pace = {1024, last - first > 1024 ? ticks() : 0};
+    for (i64 i = first; i < last && !cut;) {
+        i64 upto = i + pace.chunk < last ? i + pace.chunk : last;
+        run(i, upto);
+        if (upto < last) pace = next_pace(pace, min_of(16 * pace.chunk, i64(1 << 18)), a.cursor);
+        i = upto;
+    }
+}
+
+static u32 beats = 0;        // barriers that a thread alone has come to
+static i64 released_at = 0;  // when those that slept at the barrier were last woken
+
+// One thread alone comes to a barrier.
+template <class A> MORPH_FN void beat(const A& a) {
+    if ((++beats & 15) == 0) {
+        poll(a.cursor);
+        if (crew < full) crew = allowed(full);
+    }
+    if (stopping) stopped = true;
+}
+// Others have slept while they waited for this thread: whether it had a core.
+MORPH_COLD void account(Team& t) {
+    i64 wall = wall_time(), processor = processor_time();
+    i64 lost = wall - clocks.wall - (processor - clocks.processor) - clocks.slept;
+    clocks.wall = wall, clocks.processor = processor, clocks.slept = 0;
+    lose(t.threads * 3 / 4, lost);
+}
+// By the master of a team's barrier.
+MORPH_FN void direct(Team& t) {
+    if (load(&stopping)) stopped = true;
+    if (t.sense & SLEEPS) account(t);
+    if (load(&pool->limit)) wanted = allowed(full);
+}
+template <class A> MORPH_COLD void sleep_at_barrier(const A& a, Team& t, u32 now) {
+    if (!(now & SLEEPS) && !__atomic_compare_exchange_n(a.barrier, &now, now | SLEEPS, false, __ATOMIC_RELAXED,
+                                                        __ATOMIC_RELAXED))
+        return;
+    i64 from = wall_time();
+    sleep_while(a.barrier, now | SLEEPS);
+    i64 until = wall_time(), woken = (load(a.barrier) ^ t.sense) & RELEASED ? load(&released_at) : until;
+    clocks.slept += max_of(woken - from, i64(0));
+    if (woken > from) lose(t.threads * 3 / 4, until - woken);
+    if (t.thread == 0) poll(a.cursor);
+}
 
 #endif
 
@@ -180,37 +275,75 @@ template <i32 FIRST, i32... MORE> MORPH_FN i32 one_of(i32 i) {
 
 // Wait for all.  Gives true to the last thread to come, the master, which alone runs on; the others go
 // on to depart.
+#ifdef __CUDACC__
 template <class A> MORPH_FN bool arrive(const A& a, Team& t) {
     add_totals(a);
     gather_block();
     t.master = t.told = false;
-    if (alone(t)) {
-        t.master = true;
-    } else if (speaks(t) && members(t) == 1) {
-        t.master = true;
-    } else if (speaks(t)) {
-        t.sense = add_release(a.barrier, ARRIVAL);
-        t.master = (t.sense & ~(RELEASED | TOLD)) == ARRIVAL * u32(members(t) - 1);
+    if (!speaks(t)) return false;
+    if (members(t) == 1) {
+        t.sense = is_due() && asked_to_stop(a) ? RELEASED | STOP : 0;
+        return t.master = true;
     }
-    return t.master;
+    t.sense = add_release(a.barrier, ARRIVAL);
+    return t.master = (t.sense & ~(RELEASED | TOLD | STOP)) == ARRIVAL * u32(members(t) - 1);
 }
 template <class A> MORPH_FN bool await_release(const A& a, Team& t) {  // what the master told
     u32 now;
-    for (i32 spins = 0; !(((now = load(a.barrier)) ^ t.sense) & RELEASED); spins++) pause(spins);
+    while (!(((now = load(a.barrier)) ^ t.sense) & RELEASED)) {}
     acquire();
     return now & TOLD;
 }
 template <class A> MORPH_FN void depart(const A& a, Team& t) {
-    if (members(t) == 1) {
-    } else if (t.master) {
-        u32 released = (t.sense & RELEASED) ^ RELEASED;
-        add_release(a.barrier, (t.told ? released | TOLD : released) - (t.sense + ARRIVAL));
-    } else if (speaks(t)) {
-        t.told = await_release(a, t);
+    if (members(t) > 1 && speaks(t)) {
+        bool due = leads(t) && is_due();
+        if (t.master) {
+            u32 released = ((t.sense & RELEASED) ^ RELEASED) | (t.sense & STOP);
+            add_release(a.barrier, (t.told ? released | TOLD : released) - (t.sense + ARRIVAL));
+        } else {
+            t.told = await_release(a, t);
+        }
+        if (due) pass_on_stop(a, t);
+    }
+    bool stop = sees_stop(t);
+    if (any_of_block(t.told | stop)) {
+        t.stop |= any_of_block(stop);
+        t.told = any_of_block(t.told);
     }
     t.master = t.looked = t.took = false;
-    t.told = any_of_block(t.told);
 }
+#else
+template <class A> MORPH_FN bool arrive(const A& a, Team& t) {
+    add_totals(a);
+    t.told = false;
+    if (alone(t)) {
+        beat(a);
+        return t.master = true;
+    }
+    if (t.thread == 0) poll(a.cursor);
+    t.sense = add_release(a.barrier, ARRIVAL);
+    t.master = (t.sense & ~(RELEASED | TOLD | SLEEPS)) == ARRIVAL * u32(members(t) - 1);
+    if (t.master) direct(t);
+    return t.master;
+}
+template <class A> MORPH_FN void depart(const A& a, Team& t) {
+    if (alone(t)) {
+    } else if (t.master) {
+        if (load(a.barrier) & SLEEPS) store(&released_at, wall_time());
+        u32 released = ((t.sense & RELEASED) ^ RELEASED) | (t.told ? TOLD : 0);
+        if (__atomic_exchange_n(a.barrier, released, __ATOMIC_ACQ_REL) & SLEEPS) wake(a.barrier, t.threads);
+    } else {
+        u32 now;
+        for (i32 spins = 0; !(((now = load(a.barrier)) ^ t.sense) & RELEASED); spins++) {
+            if (spins < clocks.spins) pause();
+            else sleep_at_barrier(a, t, now);
+        }
+        acquire();
+        t.told = now & TOLD;
+    }
+    t.master = t.looked = t.took = false;
+}
+#endif
 
 // By the master, before it departs; `t.told` is then the same for all.
 MORPH_FN void tell(Team& t, bool x) { t.told = x; }
@@ -224,10 +357,14 @@ template <class A> MORPH_FN void barrier(const A& a, Team& t) {
         // the last arrival flips the sign, by a carry through the count; some may have yet to read what was told
         u32 release = RELEASED - ARRIVAL * u32(members(t) - 1);
         t.sense = add_release(a.barrier, leads(t) ? release : ARRIVAL);
+        bool due = leads(t) && is_due();
         await_release(a, t);
+        if (due) pass_on_stop(a, t);
+    } else if (speaks(t) && members(t) == 1) {
+        t.sense = is_due() && asked_to_stop(a) ? RELEASED | STOP : 0;
     }
     t.looked = t.took = t.told = false;
-    gather_block();
+    t.stop |= any_of_block(sees_stop(t));
 #else
     if (arrive(a, t)) rewind(a);
     depart(a, t);

@@ -19,17 +19,27 @@ from morph.data.dtypes import Ref, vec
 from morph.data.table import Table
 from morph.formula import Formula
 from morph.graph import Graph
-from morph.kernel import foreach, func, kernel, program, timing
-from morph.lang.errors import LanguageError
+from morph.kernel import (
+    checked,
+    foreach,
+    func,
+    get_num_threads,
+    kernel,
+    program,
+    set_num_threads,
+    timing,
+)
+from morph.lang.errors import CheckError, LanguageError
 from morph.mesh import Mesh, MeshError, Pslg
 from morph.reduce import reduce
 
 __all__ = [
-    "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag", "Formula", "Graph",
-    "LanguageError", "Mesh", "MeshError", "Pslg", "Ref", "Set", "Table", "betweenness", "bfs",
-    "connected_components", "core_number", "device", "foreach", "func", "k_core", "kernel", "mst",
-    "pagerank", "program", "reduce", "refine", "refine_with_report", "sssp", "timing",
-    "triangle_count", "triangulate", "vec",
+    "CheckError", "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag", "Formula",
+    "Graph", "LanguageError", "Mesh", "MeshError", "Pslg", "Ref", "Set", "Table", "betweenness",
+    "bfs", "checked", "connected_components", "core_number", "device", "foreach", "func",
+    "get_num_threads", "k_core", "kernel", "mst", "pagerank", "program", "reduce", "refine",
+    "refine_with_report", "set_num_threads", "sssp", "timing", "triangle_count", "triangulate",
+    "vec",
 ]  # fmt: skip
 __version__ = "0.1.0"
 LAZY = ("generate", "io", "survey", "validate", "worklists")

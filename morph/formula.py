@@ -124,6 +124,15 @@ class Formula:
         """How many clauses there are."""
         return len(self.offsets) - 1
 
+    def occurring(self) -> NDArray[np.int64]:
+        """Give the variables that occur in clauses, sorted."""
+        names = np.abs(self.literals)
+        if self.variables > 8 * names.size:
+            return np.unique(names).astype(np.int64)
+        seen = np.zeros(self.variables + 1, bool)
+        seen[names] = True
+        return np.flatnonzero(seen)
+
     def lists(self) -> list[list[int]]:
         """Give the clauses as lists of int."""
         flat, at = self.literals.tolist(), self.offsets.tolist()

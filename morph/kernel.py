@@ -7,10 +7,13 @@ run.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
+from morph.checking import checked, is_checked
+from morph.data.versions import Outdated
 from morph.lang.lines import keep
 from morph.timing import timing
 
@@ -31,22 +34,66 @@ def launch_for(*request: Any) -> Launch | None:  # noqa: F811
 
 
 def threads() -> int:
-    """Give how many CPU threads a launch may use: OMP_NUM_THREADS, else the process's cores."""
+    """Give how many CPU threads a launch may use; see `get_num_threads`."""
     from morph.engine.launch import threads as given  # noqa: PLC0415
 
     return given()
 
 
+def get_num_threads() -> int:
+    """Give how many threads a launch on the CPU uses at most.
+
+    Returns
+    -------
+    int
+        What `set_num_threads` set; else the environment variable ``OMP_NUM_THREADS``; else the
+        number of cores that this process may run on.
+    """
+    return threads()
+
+
+def set_num_threads(n: int | None) -> None:
+    """Set how many threads a launch on the CPU uses at most, from the next one on.
+
+    Parameters
+    ----------
+    n : int or None
+        1 to 256; None for the default, see `get_num_threads`.
+
+    Raises
+    ------
+    TypeError
+        If ``n`` is neither.
+    ValueError
+        If it is out of range.
+
+    Notes
+    -----
+    A launch uses fewer threads where it has little to do, and while other processes use the cores.
+    """
+    from morph.engine.launch import set_threads  # noqa: PLC0415
+
+    set_threads(n)
+
+
 class Function:
-    """A function of the language; made by `func`, called only from kernels."""
+    """A function of the language; made by `func`, called only from kernels.
+
+    Attributes
+    ----------
+    interruptible : bool
+        Whether signal handlers run while it is launched, and end the launch if they raise.
+    """
 
     kind = "func"
+    interruptible = True
 
     def __init__(self, function: Callable[..., Any], cpp: str | None = None) -> None:
         if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
             raise TypeError(f"@{self.kind} decorates a function made by `def`, not {function!r}")
         self.__wrapped__, self.cpp = function, cpp
         self.__name__ = getattr(function, "__name__", "?")
+        self.__module__, self.__qualname__ = function.__module__, function.__qualname__
         self.__doc__ = function.__doc__
         self._definition: Definition | None = None
         self._lines = keep(function)
@@ -61,6 +108,24 @@ class Function:
             assert isinstance(self.__wrapped__, FunctionType)
             self._definition = Definition(self.kind, read(self.__wrapped__, self._lines), self.cpp)
         return self._definition
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> str:
+        """Give `pickle` the name, as of a function: who loads it imports the module."""
+        found: Any = sys.modules.get(self.__module__)
+        for part in self.__qualname__.split("."):
+            found = getattr(found, part, None)
+        if found is not self:
+            raise TypeError(
+                f"@{self.kind} {self.__qualname__} of {self.__module__} cannot be pickled: only"
+                " what a module defines under its name, outside functions, can"
+            )
+        return str(self.__qualname__)
 
     def __call__(self, *args: Any) -> Any:
         """Refuse: only kernels call functions of the language."""
@@ -123,17 +188,27 @@ class Program(Function):
         self.launches: dict[Any, Launch] = {}
 
     def __call__(self, *args: Any) -> Any:
-        """Run fused; on the ``python`` device, eagerly."""
-        launch = launch_for(self, None, args, None)
-        return self.eager(*args) if launch is None else launch.run(args, None)
+        """Run fused; on the ``python`` device, or if it is `checked`, eagerly."""
+        if is_checked():
+            return self.eager(*args)
+        try:
+            launch = launch_for(self, None, args, None)
+            return self.eager(*args) if launch is None else launch.run(args, None)
+        except Outdated:
+            return self(*args)
 
     def alone(self, *args: Any) -> Any:
         """Run by one thread of a CPU, or one block of a GPU: others would wait for so little work.
 
         In what is computed, and on another device, as a plain call.
         """
-        launch = launch_for(self, None, args, None)
-        return self.eager(*args) if launch is None else launch.run(args, None, alone=True)
+        if is_checked():
+            return self.eager(*args)
+        try:
+            launch = launch_for(self, None, args, None)
+            return self.eager(*args) if launch is None else launch.run(args, None, alone=True)
+        except Outdated:
+            return self.alone(*args)
 
     def eager(self, *args: Any) -> Any:
         """Run as plain Python, launch by launch; the result is the same."""
@@ -226,6 +301,7 @@ def foreach(
     together: bool = False,
     balance: str = "auto",
     ahead: Any = None,
+    check: bool | None = None,
 ) -> None:
     """Run a kernel once for each row of a table or item of a collection, in parallel.
 
@@ -250,11 +326,15 @@ def foreach(
         One that the kernel adds to, with rows and columns like those of ``items``: in a program,
         what is added to it may be run at once, by whoever added it, and is then not in it.  So what
         the program computes must not depend on which items run in which step.
+    check : bool, optional
+        Check every access, see `checked`; by default as the block around it, or MORPH_CHECK.
 
     Raises
     ------
     LanguageError
         If the kernel is not in the language, or does not fit its arguments.
+    CheckError
+        If the launch is checked, and an item breaks a rule of the language.
     TypeError
         If an argument is none of the above, or lies on another device.
     ValueError
@@ -273,14 +353,20 @@ def foreach(
         raise ValueError(f"balance is one of {', '.join(map(repr, BALANCE))}, not {balance!r}")
     if ahead is not None and not any(ahead is x for x in args):
         raise ValueError(f"ahead is one of the collections that the kernel is given, not {ahead!r}")
-    launch = launch_for(kernel, items, args, where, bool(together), balance)
-    assert launch is not None
-    launch.run(args, where)
+    checks = is_checked(check)
+    try:
+        launch = launch_for(kernel, items, args, where, bool(together), balance, checks)
+        assert launch is not None
+        launch.run(args, where)
+    except Outdated:
+        options: dict[str, Any] = {"together": together, "balance": balance, "check": check}
+        foreach(items, kernel, *args, where=where, **options)
 
 
 foreach.morph_foreach = True  # type: ignore[attr-defined]
 
 
 __all__ = [
-    "Function", "Kernel", "Program", "foreach", "func", "kernel", "program", "threads", "timing",
+    "Function", "Kernel", "Program", "checked", "foreach", "func", "get_num_threads", "kernel",
+    "program", "set_num_threads", "threads", "timing",
 ]  # fmt: skip

@@ -120,14 +120,6 @@ def test_betweenness_counts_parallel_edges_as_paths(target):
     assert host(found).tolist() == pytest.approx([0, 2 / 3, 1 / 3, 0])
 
 
-def test_too_many_paths_are_refused(target):
-    """A chain of 1100 points, each joined to the next twice."""
-    ends = np.arange(1100).repeat(2)
-    g = morph.Graph.from_edges(ends, ends + 1, device=target)
-    with pytest.raises(OverflowError, match="from 0 there are more shortest paths than float64"):
-        morph.betweenness(g, sources=[0])
-
-
 def test_columns_of_the_user_stay(target):
     """Columns named as those of the algorithms, some packed, are as they were after each."""
     g = morph.Graph.from_edges([0, 1, 2], [1, 2, 0], weight=[3, 1, 2], n=4, device=target)
@@ -178,8 +170,6 @@ def test_the_users_graph_is_left_as_it_was(target):
         (lambda g: morph.bfs(g, 9), "source 9 is not a vertex: the graph has 2"),
         (lambda g: morph.bfs(g, -1), "source -1 is not a vertex"),
         (lambda g: morph.sssp(g, 2), "source 2 is not a vertex"),
-        (lambda g: morph.sssp(morph.Graph.from_edges([0], [1])), "needs edge weights"),
-        (lambda g: morph.mst(morph.Graph.from_edges([0], [1])), "needs edge weights"),
         (lambda g: morph.sssp(morph.Graph.from_edges([0], [1], weight=[-1.0])), "not negative"),
         (lambda g: morph.sssp(morph.Graph.from_edges([0], [1], weight=[np.nan])), "not NaN"),
         (lambda g: morph.mst(morph.Graph.from_edges([0], [1], weight=[np.nan])), "not NaN"),
@@ -192,7 +182,6 @@ def test_the_users_graph_is_left_as_it_was(target):
             lambda g: morph.pagerank(g, personalization=[0, 0]),
             "the sum 0.0, which must be positive",
         ),
-        (lambda g: morph.pagerank(morph.Graph.from_edges([0], [1]), weighted=True), "needs edge"),
         (lambda g: morph.betweenness(g, sources=[3]), "source 3 is not a vertex"),
         (lambda g: morph.betweenness(g, 3), "a sample of 3 sources: the graph has 2 points"),
         (lambda g: morph.bfs(g, [0, 7]), "source 7 is not a vertex"),

@@ -458,9 +458,9 @@ def test_what_the_short_way_tells_is_what_the_long_one_does(in_place, monkeypatc
     with pytest.raises(ValueError, match=r"inserts.weight\[0\] = 99 is not a row of points"):
         g.apply(([0], [1], [99]))
     assert g.apply(([0], [1], [3])).new_weight.size == 0
-    g.points.delete(3), g.adjacency("out")  # its edges stay, and pairs do not name them
+    g.points.delete(3), g.adjacency("out")  # its edges go with it
     assert g.apply(deletes=([2, 2], [3, 2])).absent == 1
-    assert g.apply(delete_points=[1]).deleted.size == 6 and g.loose  # those to 3, too
+    assert g.apply(delete_points=[1]).deleted.size == 4 and g.loose
 
 
 @pytest.mark.parametrize("where", [(Adjacency, "table_for"), (Adjacency, "_sides"),

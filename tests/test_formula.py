@@ -159,3 +159,21 @@ def test_refutations(formula):
     assert refuted(formula) == refutes(formula)
     if refuted(formula):
         assert brute(formula) is None
+
+
+def test_variables_that_occur_are_told_and_checked_alike():
+    rng = np.random.default_rng(1)
+    literals = rng.integers(1, 40, 300) * rng.choice([-1, 1], 300)
+    near = Formula(40, np.arange(0, 301, 3), literals)
+    far = Formula(40 * 10**4, near.offsets, literals * 10**4)
+    names = sorted(set(np.abs(literals).tolist()))
+    assert near.occurring().tolist() == names
+    assert far.occurring().tolist() == [v * 10**4 for v in names]
+    truth = rng.random(40) < 0.5
+    wide = np.zeros(far.variables, bool)
+    wide[np.arange(1, 41) * 10**4 - 1] = truth
+    held = satisfied(near, truth)
+    assert 0 < held.sum() < 100
+    assert satisfied(far, wide).tolist() == held.tolist()
+    assert satisfied(far, wide.astype(np.int8)).tolist() == held.tolist()
+    assert Formula.of([], 3).occurring().tolist() == []

@@ -51,11 +51,12 @@ def check(g):
         for v in range(len(g.points)):
             found = next((e for e in out[u] if dst[e] == v), None)
             assert g.edge(u, v) == found
-            if found is None or "weight" not in g.edges.columns:
-                with pytest.raises((KeyError, AttributeError)):
+            if found is None:
+                with pytest.raises(KeyError):
                     g.weight(u, v)
             else:
-                assert g.weight(u, v) == g.edges.weight[found]
+                weights = g.edges.weight if "weight" in g.edges.columns else np.ones(len(dst))
+                assert g.weight(u, v) == weights[found]
     offsets, ends, weight = g.csr()
     assert ends.tolist() == [dst[e] for p in out for e in p] and offsets[-1] == len(ends)
     if "weight" in g.edges.columns:
@@ -96,7 +97,7 @@ def test_edges_and_points_that_come_and_go(case, data):
         what = data.draw(
             st.sampled_from(["point", "edge", "edges", "drop", "kill", "write", "squeeze"])
         )
-        ids = st.integers(0, len(g.points) - 1)
+        ids = st.sampled_from(g.points.ids().tolist())
         if what == "point":
             g.points.new()
         elif what == "edge":
@@ -296,7 +297,7 @@ def test_to_and_like():
     check(h)
     h.points.x[:] = g.points.x * 2
     assert g.points.x[0] == 4 and h.points.x[0] == 8
-    assert h.points.new() == 1 and g.points[1].dead
+    assert h.points.new() == 3 and g.points[1].dead  # cells.node still denotes row 1
     e = g.like()
     assert [len(t) for t in e.tables.values()] == [0, 0, 0] and e.cells.packs == g.cells.packs
     assert e.points.new().x == 4

@@ -121,20 +121,18 @@ BAD = {
     ("g.txt", "0 1\n\x01 2\n"): "2: binary data where text is expected",
     ("g.txt", "# Nodes: 99999999999\n0 1\n"): "1: 99999999999 vertices are announced, at most"
     " 2147483647 are possible",
-    ("g.mtx", "3 3 1\n1 1 1\n"): "1: the first line must be: %%MatrixMarket matrix coordinate"
-    " (real, integer or pattern) (general or symmetric)",
+    ("g.mtx", "3 3 1\n1 1 1\n"): "1: the first line must be: %%MatrixMarket matrix coordinate|array"
+    " real|integer|pattern general|symmetric|skew-symmetric",
     ("g.mtx", MTX.replace("integer", "complex")): "1: a complex matrix is no graph:"
-    " %%MatrixMarket matrix coordinate (real, integer or pattern) (general or symmetric)",
+    " %%MatrixMarket matrix coordinate|array real|integer|pattern general|symmetric|skew-symmetric",
     ("g.mtx", MTX.replace("general", "hermitian")): "1: a hermitian matrix is no graph:"
-    " %%MatrixMarket matrix coordinate (real, integer or pattern) (general or symmetric)",
+    " %%MatrixMarket matrix coordinate|array real|integer|pattern general|symmetric|skew-symmetric",
     ("g.mtx", MTX.replace("3 3 2", "3 4 2")): "3: a matrix of 3 x 4 is no graph: it must be square",
     ("g.mtx", MTX.replace("3 3 2", "3 3")): "3: the size line needs rows, columns and entries",
     ("g.mtx", MTX.replace("3 3 2", "3 3 3")): "5: the file ends after 2 of 3 entries",
     ("g.mtx", MTX.replace("3 3 2", "3 3 1")): "5: unexpected '3' after the last of the entries",
     ("g.mtx", MTX.replace("1 2 5", "1 4 5")): "4: vertex 4 is out of range: vertices are 1 to 3",
     ("g.mtx", MTX.replace("1 2 5", "1 2 5.5")): "4: the value is not an integer: '5.5'",
-    ("g.mtx", MTX.replace("general", "symmetric")): "4: an entry above the diagonal of a"
-    " symmetric matrix",
     ("g.npz", "junk"): None,
 }
 
@@ -307,4 +305,4 @@ def test_junk_never_crashes_a_reader(tmp_path_factory, junk, name):
     try:
         read(folder, name, start + junk)
     except FormatError as error:
-        assert str(folder / name) in str(error)
+        assert name in str(error)  # the path may be cut at its head

@@ -12,6 +12,7 @@ from morph.data.table import Table
 from morph.kernel import foreach, func, kernel, program
 from morph.lang import ir
 from morph.prelude import (
+    atomic_add,
     atomic_min,
     barrier,
     f64,
@@ -343,7 +344,7 @@ def test_nested_loops_break_continue_return(target, n):
 def link(p, sets, joined):
     for t in p.outnbrs:
         if t.id != 0 and sets.union(p, t):
-            joined.x += 1
+            atomic_add(joined.x, 1)
 
 
 @kernel

@@ -32,6 +32,7 @@ from oracle_run import (
 )
 
 from morph.data.collect import Collection
+from morph.data.reclaim import reclaim
 from morph.data.table import Table
 from morph.lang import ir
 from morph.lang.abi import Meta, Status
@@ -129,7 +130,7 @@ def test_the_nth_reservation_fails_for_every_n(seed: int) -> None:
         assert len(t) == 8 and sorted(t.parent[4:].tolist()) == [0, 1, 2, 3]
 
 
-def test_deleted_rows_are_used_again_in_the_next_launch() -> None:
+def test_deleted_rows_are_used_again_when_the_host_has_released_them() -> None:
     t = forest()
     t.allow_deletes()
     t.resize(12)
@@ -145,6 +146,7 @@ def test_deleted_rows_are_used_again_in_the_next_launch() -> None:
     )
     swap.once()
     assert sorted(t.ids().tolist()) == [4, 5, 6, 7] and t.live == 4
+    assert reclaim(t) == 4
     swap.once()
     assert sorted(t.ids().tolist()) == [0, 1, 2, 3] and len(t) == 8
     assert t.out[:4].tolist() == [7] * 4  # their fill, as if they were new

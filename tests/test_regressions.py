@@ -152,7 +152,7 @@ def _launch_in_child(send):
 
 @needs_fork
 def test_a_forked_process_can_launch():
-    foreach(table_of("cpu", 5000), count)  # OpenMP has threads now, which a child has not
+    foreach(table_of("cpu", 5000), count)  # the pool has threads now, which a child has not
     context = multiprocessing.get_context("fork")
     receive, send = context.Pipe()
     child = context.Process(target=_launch_in_child, args=(send,))

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sat import brute, clause_lists, refutes
+from sat import brute, clause_lists, full, refutes
 from targets import everywhere, host, tries
 
 import morph
 from morph import Formula, generate, survey
 from morph.algorithms import walksat as algorithm
 from morph.algorithms.walksat import Search, walksat
+from morph.survey import search
 from morph.testing import fail_allocation, team
-from morph.validate import satisfied
+from morph.validate import implications, satisfied
 
 
 @pytest.fixture
@@ -45,6 +46,19 @@ def test_the_same_model_everywhere(target, small):
     for found in everywhere(target, lambda: walksat(formula, seed=3, device=target)):
         assert found.model.tolist() == want.model.tolist() and found[1:] == want[1:]
     assert walksat(formula, seed=4, device="cpu").model.tolist() != want.model.tolist()
+
+
+def test_a_limit_of_time_changes_no_flip(target, small, monkeypatch):
+    monkeypatch.setattr(algorithm, "FLIPS", 1000)
+    monkeypatch.setattr(algorithm, "WORK", 40_000)
+    formula = generate.random_ksat(3, 60, 6.0, 5)  # no model
+    most = 400 if target == "python" else 4000
+    want = walksat(formula, seed=3, max_flips=most, device="cpu")
+    assert want.steps > 0 and want.unsatisfied
+    for found in everywhere(
+        target, lambda: walksat(formula, seed=3, max_flips=most, time=1e6, device=target)
+    ):
+        assert found.model.tolist() == want.model.tolist() and found[1:] == want[1:]
 
 
 def test_two_clauses_never_claim_alike():
@@ -139,19 +153,28 @@ def test_when_to_give_up():
 
 
 @tries(12)
-@given(clause_lists(most=9, clauses=30), st.integers(0, 3))
-def test_solutions_of_small_formulas(formula, rounds):
+@given(clause_lists(most=9, clauses=30), st.integers(0, 3), st.booleans())
+def test_solutions_of_small_formulas(formula, rounds, complete):
     solvers = pytest.importorskip("pysat.solvers")
     with solvers.Solver("cadical153", bootstrap_with=formula.lists()) as solver:
         there = solver.solve()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(survey, "FLIPS", 20_000)
-        found = survey.solve(formula, 1, device="cpu", max_rounds=rounds)
+        patch.setattr(search, "FLIPS", 20_000)
+        patch.setattr(search, "FIRST", ((5_000, 100), (20_000, 0)))
+        found = survey.solve(formula, 1, device="cpu", max_rounds=rounds, complete=complete)
     if there:
         assert found.status == "SATISFIABLE" and satisfied(formula, found.model).all()
+        return
+    proved = refutes(formula) or found.cycle or complete and rounds
+    assert found.status == ("UNSATISFIABLE" if proved else "UNKNOWN") and found.reason
+    if found.status == "UNKNOWN":
+        failed = np.flatnonzero(~satisfied(formula, found.model))
+        assert failed.size and failed.tolist() == found.unsatisfied_clauses.tolist()
+        assert found.unsatisfied == failed.size
     else:
-        assert found.status == ("UNSATISFIABLE" if refutes(formula) else "UNKNOWN")
-        assert found.model is None and found.reason
+        assert found.model is None
+        if found.cycle:
+            implications(formula, found.cycle)
 
 
 def test_solutions_on_every_target(target):
@@ -178,14 +201,22 @@ def test_solutions_of_random_formulas():
 
 
 def test_unknown_has_a_reason():
-    clauses = [[1, 2], [-1, 2], [1, -2], [-1, -2]]
+    clauses = full(3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(survey, "FLIPS", 1000)
-        found = survey.solve(clauses, device="cpu")
-    assert (found.status, found.model, found.attempts) == ("UNKNOWN", None, 4)
-    assert found.reason == "no attempt succeeded: 1 of 4 clauses are left unsatisfied"
-    found = survey.solve(clauses, device="cpu", time=0.3)
-    assert found.reason.startswith("time is up") and found.unsatisfied == 1
+        patch.setattr(search, "FLIPS", 1000)
+        patch.setattr(search, "FIRST", ((1000, 1),))
+        found = survey.solve(clauses, device="cpu", complete=False)
+    assert (found.status, found.unsatisfied, found.attempts) == ("UNKNOWN", 1, 4)
+    reason = "1 of 8 clauses are left unsatisfied; surveys and local search are incomplete"
+    assert found.reason.startswith(
+        f"no attempt succeeded: {reason}, and cannot show that there is no model"
+    )
+    found = survey.solve(clauses, device="cpu", time=0.3, complete=False)
+    assert found.reason.startswith(f"time is up: {reason}") and found.unsatisfied == 1
+    assert (
+        found.unsatisfied_clauses.tolist()
+        == np.flatnonzero(~satisfied(clauses, found.model)).tolist()
+    )
     for options, message in (
         ({"time": 0}, "time = 0: expected more"), ({"seed": -1}, "seed = -1"),
         ({"seed": 2**32}, "seed = 4294967296"), ({"max_rounds": -1}, "max_rounds = -1"),
@@ -213,5 +244,5 @@ def test_a_variable_in_very_many_clauses_does_not_hold_up():
     formula = Formula.of(np.column_stack([rng.choice([-1, 1], 20_000), rest]))  # no model, by far
     found = walksat(formula, seed=1, max_flips=200)
     assert found.unsatisfied > 0 and found.flips < 200
-    told = survey.solve(formula, 1, device="cpu", time=0.5)
+    told = survey.solve(formula, 1, device="cpu", time=0.5, complete=False)
     assert told.status == "UNKNOWN" and "time is up" in told.reason  # after seconds, not minutes

@@ -79,6 +79,7 @@ def follow_changes():
         for both in (False, True):
             g = morph.Graph.from_edges([0, 1, 2], [1, 2, 3], weight=weight, symmetrize=both)
             morph.DynamicSSSP(g).apply(inserts=([0], [3], weight[:1]))
+    morph.DynamicSSSP(morph.Graph.from_edges([0], [1])).apply(([0], [1]))
     morph.DynamicBFS(g), morph.DynamicComponents(g).apply(deletes=[0])
     with mock.patch.object(loose, "LEAST", 1):
         g = morph.Graph.from_edges([0], [1], n=4)
@@ -102,6 +103,10 @@ def test_algorithms(units, monkeypatch):
     for dtype in (np.float64, np.float32):
         morph.pagerank(g, dtype=dtype), morph.pagerank(g, weighted=True, dtype=dtype)
     morph.betweenness(g, sources=[0])
+    chain = np.arange(1100).repeat(2)
+    for directed in (True, False):  # 2**1100 shortest paths
+        many = morph.Graph.from_edges(chain, chain + 1, directed=directed)
+        morph.betweenness(many, sources=[0])
     with mock.patch.object(triangles, "SHORT", -1):  # else the rows of so few edges are merged
         morph.triangle_count(g)
     follow_changes()
@@ -131,12 +136,14 @@ def test_algorithms(units, monkeypatch):
     rim = [[0, 1], [1, 2], [2, 3], [3, 0]]
     plate = morph.Pslg([[0, 0], [2, 0], [2, 1], [0, 1]], rim, regions=[[1.5, 0.5, 0, 0.01]])
     morph.refine(plate, 25, "regions", boundary="keep-hull", max_points=9, deterministic=True)
-    morph.refine(mesh, 31, size=0.3, boundary="keep-all")
+    morph.refine(mesh, 31, size=0.3, boundary="keep-all", conforming=True)
     with team(1):
         formula = morph.generate.random_ksat(3, 400, 3.9, seed=1)
-        assert morph.survey.solve(formula, device="cpu").status == "SATISFIABLE"
+        found = morph.survey.solve(formula, device="cpu", method="decimation")
+        assert found.status == "SATISFIABLE" and found.rounds
         assert morph.survey.walksat(formula, device="cpu").steps > 0
         clash = morph.Formula.of([[1, 2], [1, -2], [-1, 2], [-1, -2], [1, 3], [1, 4], [2, 5]])
+        assert morph.survey.solve(clash, device="cpu").cycle
         assert morph.survey.believe(clash, 1, fraction=0.2, lossy=True).rollbacks
         formula = morph.generate.random_ksat(3, 150, 4.3, seed=3)
         found = morph.survey.decimate(formula, fraction=0.2, max_sweeps=40, max_rounds=4)

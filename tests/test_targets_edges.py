@@ -29,9 +29,9 @@ def weight(k):
 def writes_a_column(p, g):
     for t in p.outnbrs:
         p.h = p.h * 3 + g.weight(p, t)
-        t.seen = True
-        t.xy.x = 5
-        t.xy[1] += 1
+        t.seen = True  # race: the same value
+        t.xy.x = 5  # race: the same value
+        t.xy[1] += 1  # race: only `t` counts here
 
 
 @morph.kernel
@@ -39,7 +39,7 @@ def writes_in_a_while(p, g):
     for t in p.outnbrs:
         k = 0
         while k < 1 and g.weight(p, t) > 0:
-            t.seen = True
+            t.seen = True  # race: the same value
             p.h = p.h * 3 + g.weight(p, t)
             k += 1
 
@@ -66,7 +66,7 @@ def assigns_and_goes_on(p, g):
 def loops_inside(p, g):
     for t in p.outnbrs:
         for s in t.outnbrs:
-            s.seen = True
+            s.seen = True  # race: the same value
             if g.weight(t, s) > 10**6:
                 p.h = -1
         p.h = p.h * 3 + g.weight(p, t)
@@ -76,7 +76,7 @@ def loops_inside(p, g):
 def changes_only(p, g):
     for t in p.outnbrs:
         g.edge(p, t).found = True
-        t.seen = True
+        t.seen = True  # race: the same value
 
 
 OWN = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import networkx as nx
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from targets import everywhere, host, table, tries
@@ -317,6 +318,7 @@ def by_one_thread_each(current, following):
         following.clear()
 
 
+@pytest.mark.unchecked
 def test_texts_for_one_thread():
     """Each step is compiled once; a kernel without atomics only where one thread runs it."""
     n, found = 2000, []

@@ -232,8 +232,8 @@ def test_rows_in_bulk_without_their_fill(target, rows):
 @morph.kernel
 def churn(r, rows, step):
     if (r.key + step) % 3 == 0:
-        r.delete()
         rows.new(r.key + 100, r.left)
+        r.delete()
     elif (r.key + step) % 3 == 1:
         r.delete()
 
@@ -418,7 +418,8 @@ def contract(p, g, step, log):
                 q.delete()
         p.mass = mass
         for i in range(ours.size):
-            ours[i].step = step
+            if not ours[i].deleted:
+                ours[i].step = step
             if i >= inner:
                 g.edges.new(p, ours[i])
         atomic_add(log[0].won, 1)

@@ -153,6 +153,7 @@ def first_of_them(p, low):
             break
 
 
+@pytest.mark.unchecked
 @tries(12)
 @given(graphs(), st.integers(0, 4))
 def test_first_of_a_row(target, edges, low):

@@ -10,7 +10,7 @@ from morph.prelude import i32
 def bfs(p, changed):
     for t in p.outnbrs:
         if t.dist > p.dist + 1:
-            t.dist = p.dist + 1
+            t.dist = p.dist + 1  # race: all write the same, which is not yet `level`
             changed.set()
 
 

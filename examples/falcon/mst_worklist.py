@@ -53,8 +53,8 @@ def join(r, sets, tree):
 
 @morph.kernel
 def reset(r):
-    r.component.lightest = FAR
-    r.component.lock = 0
+    r.component.lightest = FAR  # race: the same value
+    r.component.lock = 0  # race: the same value
 
 
 def main(path, device="auto"):

@@ -14,14 +14,14 @@ FAR = 1 << 60
 @morph.kernel
 def offer(e, changed):
     if atomic_min(e.dst.dist, e.src.dist + e.weight, changed) > e.src.dist + e.weight:
-        e.dst.updated = True
+        e.dst.updated = True  # race: the same value
 
 
 @morph.kernel
 def relax(p, g, changed):
     for t in p.outnbrs:
         if atomic_min(t.dist, p.dist + g.weight(p, t), changed) > p.dist + g.weight(p, t):
-            t.updated = True
+            t.updated = True  # race: t runs in this step or in the next one
 
 
 @morph.kernel

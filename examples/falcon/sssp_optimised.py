@@ -11,7 +11,7 @@ def relax(p, g, changed):
     for t in p.outnbrs:
         atomic_min(t.dist, p.dist + g.weight(p, t), changed)
         if t.dist < t.before:
-            t.updated = True
+            t.updated = True  # race: t runs in this step or in the next one
 
 
 @morph.kernel

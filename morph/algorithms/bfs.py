@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.scratch import source_ids, workspace
+from morph.algorithms.scratch import of_graph, source_ids, workspace
 from morph.data.collect import Collection, Flag
 from morph.data.table import Table
+from morph.data.values import number
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_add, atomic_min, i32, i64, u8, u32
@@ -61,7 +62,7 @@ def pull(p, level, step, found):
             break
     if before is not None:
         p.dist = level
-        p.step = step
+        p.step = step  # race: to those that read it now, `step` and "not reached" mean the same
         p.predecessor = before.id
         atomic_add(found[0].points, 1)
         atomic_add(found[0].edges, p.out_degree)
@@ -82,7 +83,8 @@ def lower(p, limit, then, far):
     level = p.dist + 1
     for t in p.outnbrs:
         if atomic_min(t.dist, level) > level:
-            t.predecessor = p.id  # whoever lowered it last may write before another
+            # race: whoever lowered it last may write before another; `look` finds such points
+            t.predecessor = p.id
             if level < limit:
                 then.add(t)
             else:
@@ -99,7 +101,7 @@ def look(p, g, torn):
 def attach(p):
     for t in p.outnbrs:
         if t.dist == p.dist + 1:
-            t.predecessor = p.id
+            t.predecessor = p.id  # race: any neighbour that is one step nearer will do
 
 
 @program
@@ -152,12 +154,13 @@ def search(g, now, then, far, found, torn, level, cutoff, both):
     return level
 
 
+@of_graph
 def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
     """Find the number of edges from ``source`` to every point.
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or what `Graph.of` takes
         On any device; out-edges are followed.
     source : int or array of int
         Id of a point.  Of several, a distance is that to the nearest.
@@ -174,11 +177,13 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
     Raises
     ------
     TypeError
-        If a source is not an integer.
+        If a source is not an integer, or ``cutoff`` not a number.
     ValueError
         If a source is not a point, or ``cutoff`` is negative.
     """
     starts, n = source_ids(graph, source), len(graph.points)
+    if cutoff is not None:
+        number(cutoff, "cutoff")
     if cutoff is not None and not cutoff >= 0:
         raise ValueError(f"cutoff is a number from 0 on, not {cutoff}")
     most = u32(NONE if cutoff is None else min(cutoff, NONE))

@@ -39,14 +39,14 @@ def open_hull(t, parts):
     for k in range(3):
         if t.twin[k] == HULL and t.by[k] == FREE:
             part = parts.find(t)
-            part.outside = True
+            part.outside = True  # race: the same value
 
 
 @kernel
 def dig(place, parts):
     if place.home is not None:
         part = parts.find(place.home)
-        part.hole = True
+        part.hole = True  # race: the same value
 
 
 @kernel
@@ -58,9 +58,9 @@ def settle(place, parts):
 @kernel
 def spread(t, parts):
     part = parts.find(t)
-    t.outside = part.outside
-    t.hole = part.hole
-    t.region = part.region
+    t.outside = part.outside  # race: the representative, which others read, writes what it has
+    t.hole = part.hole  # race: likewise
+    t.region = part.region  # race: likewise
 
 
 # --- places --------------------------------------------------------------------------------------

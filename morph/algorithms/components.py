@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.scratch import workspace
+from morph.algorithms.scratch import of_graph, workspace
 from morph.data.collect import Set
 from morph.data.table import Table
 from morph.graph import Graph
@@ -76,9 +76,11 @@ def forget(v, cell):
 def vote(v, g, votes):
     """Count a point, taken as by chance, among those of its label; few labels share a counter."""
     k = (u64(v.id) * u64(SALT) >> u64(20)) % u64(len(g.points))
-    label = g.points[i64(k)].label
-    if label >= 0:
+    p = g.points[i64(k)]
+    if not p.deleted:
+        label = p.label
         atomic_add(votes[label % SAMPLE].count, 1)
+        # race: of the labels that share a counter any will do
         votes[label % SAMPLE].label = label
 
 
@@ -111,12 +113,13 @@ def join(g, sets, votes, cell, both):
     return cell[0].components
 
 
+@of_graph
 def connected_components(graph: Graph) -> Components:
     """Find the connected components, edges counting both ways.
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or what `Graph.of` takes
         On any device.
 
     Returns

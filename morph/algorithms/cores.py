@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.scratch import workspace
+from morph.algorithms.scratch import of_graph, workspace
 from morph.data.collect import Collection
 from morph.data.table import Table
+from morph.data.values import whole
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_max, atomic_min, atomic_sub, i32, i64
@@ -119,12 +120,13 @@ def _peel(graph: Graph, first: int, last: int) -> Any:
         return graph.points.core[:].copy()
 
 
+@of_graph
 def core_number(graph: Graph) -> CoreNumber:
     """Find the core number of every point, edges counting both ways.
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or what `Graph.of` takes
         On any device.  Each of several parallel edges counts; edges from a point to itself do not.
         Where ``graph.directed``, a point's degree is that out and in together, as in NetworkX; a
         graph with edges held both ways has to be made ``symmetric``, lest each count twice.
@@ -140,6 +142,7 @@ def core_number(graph: Graph) -> CoreNumber:
         return CoreNumber(core, max(int(core.max()), 0) if core.size else 0)
 
 
+@of_graph
 def k_core(graph: Graph, k: int) -> KCore:
     """Find the k-core: the most points of which each has ``k`` edges or more among them.
 
@@ -156,10 +159,12 @@ def k_core(graph: Graph, k: int) -> KCore:
 
     Raises
     ------
+    TypeError
+        If ``k`` is not an integer.
     ValueError
-        If ``k`` is negative.
+        If it is negative.
     """
-    if k < 0:
+    if (k := whole(k, "k")) < 0:
         raise ValueError(f"k is 0 or more, not {k}")
     last = min(k - 1, 2 * len(graph.edges))  # no degree is larger
     core = _peel(graph, last, last)

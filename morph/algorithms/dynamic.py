@@ -16,7 +16,7 @@ from morph.algorithms.bfs import bfs
 from morph.algorithms.components import connected_components
 from morph.algorithms.costs import EDGES
 from morph.algorithms.following import Dynamic
-from morph.algorithms.scratch import live_edges, source_ids
+from morph.algorithms.scratch import as_graph, live_edges, source_ids
 from morph.algorithms.sssp import sssp
 from morph.graph import Graph
 from morph.kernel import func
@@ -47,6 +47,11 @@ def one(e):
 
 
 @func
+def one_whole(e):
+    return i64(1)
+
+
+@func
 def nothing(e):
     return i32(0)
 
@@ -66,9 +71,9 @@ class DynamicSSSP(Dynamic):
 
     Parameters
     ----------
-    graph : Graph
-        On any device, with edge weights that are not negative; out-edges are followed.  It is
-        changed by `apply`.
+    graph : Graph, or what `Graph.of` takes
+        On any device, with edge weights that are not negative, 1 if it has none; out-edges are
+        followed.  It is changed by `apply`.
     source : int or array of int
         Id of a point.  Of several, a distance is that to the nearest.
 
@@ -95,16 +100,15 @@ class DynamicSSSP(Dynamic):
     share = 0.4
 
     def __init__(self, graph: Graph, source: Any = 0) -> None:
+        graph = as_graph(graph)
         self.sources = source_ids(graph, source)
-        if "weight" not in graph.edges.columns:
-            raise ValueError("DynamicSSSP needs edge weights: give weight= when the graph is made")
-        self._kind = kind = graph.edges.weight.dtype
-        if kind.kind == "f":
+        self._kind = kind = graph.edges.weight.dtype if "weight" in graph.edges.columns else None
+        if kind is not None and kind.kind == "f":
             dtype = np.result_type(kind, np.float32)
             self._cost = real if kind == dtype else single_real
             far, most = np.inf, np.finfo(dtype).max
         else:
-            dtype, self._cost = np.dtype(np.int64), whole
+            dtype, self._cost = np.dtype(np.int64), one_whole if kind is None else whole
             far = np.iinfo(dtype).max
             most = far - 1
         self._start = farthest
@@ -120,7 +124,7 @@ class DynamicSSSP(Dynamic):
     def _solve(self) -> tuple[Any, Any]:
         graph = self.graph
         self._require_weight()
-        if not graph.directed:  # who pulls reads the edge that leads back
+        if self._kind is not None and not graph.directed:  # pulling reads the reverse edge
             weight, ids = graph.edges.weight.array, graph.edges.ids()
             back = graph.reverses()[ids]
             if bool((weight[back] != weight[ids]).any()):
@@ -131,6 +135,8 @@ class DynamicSSSP(Dynamic):
         return found.distance, found.predecessor
 
     def _delta(self) -> Any:
+        if self._kind is None:
+            return LEVELS
         weight = self.graph.edges.weight.array[live_edges(self.graph)]
         if weight.dtype.kind == "f":
             weight = weight[self.graph.device.xp.isfinite(weight)]
@@ -146,12 +152,15 @@ class DynamicSSSP(Dynamic):
     def _require_weight(self) -> None:
         """Refuse a column that has gone, or that another one stands for."""
         weight = self.graph.edges.columns.get("weight")
-        if weight is None or weight.dtype != self._kind:
+        if (None if weight is None else weight.dtype) != self._kind:
             now = "is gone" if weight is None else f"holds {weight.dtype} now"
-            raise TypeError(f"column weight held {self._kind} and {now}: make another DynamicSSSP")
+            held = "was not there" if self._kind is None else f"held {self._kind}"
+            raise TypeError(f"column weight {held} and {now}: make another DynamicSSSP")
 
     def _check_weights(self, applied: Any) -> None:
         self._require_weight()
+        if self._kind is None:
+            return
         if applied._changes != self.graph.changes:  # ids may mean others by now: all is looked at
             return
         weight = self.graph.edges.weight.array
@@ -183,7 +192,7 @@ class DynamicBFS(Dynamic):
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or what `Graph.of` takes
         On any device; out-edges are followed.  It is changed by `apply`.
     source : int or array of int
         Id of a point.  Of several, a distance is that to the nearest.
@@ -203,6 +212,7 @@ class DynamicBFS(Dynamic):
     _cost, _start = one, farthest
 
     def __init__(self, graph: Graph, source: Any = 0) -> None:
+        graph = as_graph(graph)
         self.sources = source_ids(graph, source)
         super().__init__(graph, np.int32, steps.NONE, steps.NONE - 1)
 
@@ -232,7 +242,7 @@ class DynamicComponents(Dynamic):
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or what `Graph.of` takes
         On any device, and not directed.  It is changed by `apply`.
 
     Attributes
@@ -250,6 +260,7 @@ class DynamicComponents(Dynamic):
     _cost, _start = nothing, itself
 
     def __init__(self, graph: Graph) -> None:
+        graph = as_graph(graph)
         if graph.directed:
             raise ValueError(
                 "DynamicComponents needs a graph that is not directed: make it with symmetrize=True"

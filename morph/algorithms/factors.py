@@ -188,7 +188,7 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
     if formula.literals.size >= 2**31 or n >= 2**30:
         raise ValueError(f"{formula!r} is too large: at most 2**31 literals, 2**30 variables")
     with device.active():
-        clause, code, m = _cleaned(formula, device)
+        clause, code, m = cleaned(formula, device)
         lengths = xp.bincount(clause, minlength=m)
         starts = xp.cumsum(lengths) - lengths
         first = xp.zeros(m, np.int64)
@@ -221,7 +221,7 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
     return f
 
 
-def _cleaned(formula: Formula, device: Device) -> tuple[Any, Any, int]:
+def cleaned(formula: Formula, device: Device) -> tuple[Any, Any, int]:
     """Clause and literal code (2 * variable + negated) of each literal that counts, sorted."""
     n, m, xp = formula.variables, formula.clauses, device.xp
     offsets, literals = device.asarray(formula.offsets), device.asarray(formula.literals)

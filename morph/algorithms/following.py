@@ -20,6 +20,7 @@ import numpy as np
 from morph.algorithms import repair as steps
 from morph.data.collect import Collection, Flag
 from morph.data.table import Table
+from morph.data.versions import exclusive
 from morph.graph import Graph
 from morph.prelude import i32, i64
 
@@ -64,6 +65,7 @@ class Dynamic:
 
     def __init__(self, graph: Graph, dtype: Any, far: Any, most: Any) -> None:
         self.graph = graph
+        self._lock = graph._lock
         self._dtype = dtype = np.dtype(dtype)
         self._far, self._most = dtype.type(far), dtype.type(most)
         device = graph.device
@@ -84,6 +86,12 @@ class Dynamic:
         self._saved: tuple[Any, Any] | None = None
         self.refresh()
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"a {type(self).__name__} follows its graph, so it cannot be copied or pickled: copy"
+            " the graph, and make another one of the copy"
+        )
+
     # --- what subclasses say ---------------------------------------------------------------------
 
     def _solve(self) -> tuple[Any, Any]:
@@ -102,6 +110,7 @@ class Dynamic:
 
     # --- changes ---------------------------------------------------------------------------------
 
+    @exclusive
     def apply(
         self, inserts: Any = None, deletes: Any = None, updates: Any = None,
         delete_points: Any = None, *, then: Callable[[Any], object] | None = None,
@@ -147,6 +156,7 @@ class Dynamic:
         middle, (decision, affected, rounds), end = told
         return Update(decision, affected, rounds, middle - begin, end - middle, applied)
 
+    @exclusive
     def update(self, applied: Any) -> Update:
         """Bring the values up to date after ``graph.apply``, which gave ``applied``.
 
@@ -174,6 +184,7 @@ class Dynamic:
         self._settle()
         return Update(decision, affected, rounds, 0.0, perf_counter() - begin, applied)
 
+    @exclusive
     def refresh(self) -> None:
         """Compute everything anew; asked for only if weights were written by hand."""
         try:
@@ -314,6 +325,7 @@ class Dynamic:
 
     # --- what there is ---------------------------------------------------------------------------
 
+    @exclusive
     def _values(self) -> Any:
         self._follow_others()
         return self._tree.value.array
@@ -321,6 +333,6 @@ class Dynamic:
     @property
     def predecessor(self) -> Any:
         """The point before each, shape (n,), int32; -1 where there is none.  A copy."""
-        self._follow_others()
-        with self.graph.device.active():
-            return self._tree.predecessor.array.copy()
+        with self._lock:
+            self._follow_others()
+            return self.graph.device.copy(self._tree.predecessor.array)

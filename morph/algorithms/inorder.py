@@ -18,8 +18,8 @@ from morph.algorithms.cavity import LEVELS
 from morph.algorithms.mending import look, mend_one, note, postpone, promote
 from morph.data.collect import Collection, Flag
 from morph.data.dtypes import Ref
-from morph.graph import Graph
 from morph.data.table import Table
+from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import i8, i32, i64
 
@@ -113,7 +113,8 @@ class Births:
         # ``birth``: the next; ``tries``: items that tables have capacity for; ``waiting``: that of
         # the list of those not due; the rest: see `morph.algorithms.mending.mend`
         names = ("birth", "tries", "waiting", "most", "part", "least")
-        self.state = Table("state", g.device, **dict.fromkeys(names, i64))
+        columns: dict[str, Any] = dict.fromkeys(names, i64)
+        self.state = Table("state", g.device, **columns)
         self.state.new(birth=len(g.points))
 
     def number(self, work: Collection) -> None:

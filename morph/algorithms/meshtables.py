@@ -46,7 +46,7 @@ def constrain(t, g, lines):
         e = line_between(lines, t.node[(k + 1) % 3], t.node[(k + 2) % 3])
         if e is not None:
             t.wall[k] = g.segments[e.weight]
-            e.found = True
+            e.found = True  # race: the same value
             if t.twin[k] >= 0:
                 t.twin[k] = ~t.twin[k]
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.scratch import live_edges, workspace
+from morph.algorithms.scratch import live_edges, of_graph, workspace
 from morph.data.collect import Flag, Set
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
@@ -93,14 +93,15 @@ def boruvka(g, sets, joined, low, high, most, none, together):
         foreach(g.points, join, g, sets, most, none, joined, where=lambda p: p.picked < none)
 
 
+@of_graph
 def mst(graph: Graph) -> Mst:
     """Find a minimum spanning forest.
 
     Parameters
     ----------
-    graph : Graph
-        On any device, with edge weights of any real type.  Edges count as undirected, whether
-        they are held once or in both directions.
+    graph : Graph, or what `Graph.of` takes
+        On any device, with edge weights of any real type, 1 if it has none.  Edges count as
+        undirected, whether they are held once or in both directions.
 
     Returns
     -------
@@ -111,22 +112,23 @@ def mst(graph: Graph) -> Mst:
     Raises
     ------
     ValueError
-        If there are no weights, or one is NaN.
+        If a weight is NaN.
     """
-    if "weight" not in graph.edges.columns:
-        raise ValueError("mst needs edge weights: give weight= when the graph is made")
-    weight = graph.edges.weight.array
-    live = weight[live_edges(graph)]
-    if live.dtype.kind == "f" and bool((live != live).any()):
-        raise ValueError("mst needs weights that are not NaN")
-    dtype = np.dtype(weight.dtype)
+    weighted = "weight" in graph.edges.columns
+    dtype = np.dtype(graph.edges.weight.dtype if weighted else np.int32)
+    if dtype.kind == "f":
+        live = graph.edges.weight.array[live_edges(graph)]
+        if bool((live != live).any()):
+            raise ValueError("mst needs weights that are not NaN")
     least, most = _limits(dtype)
     together = np.result_type(dtype, np.int32) == np.int32  # weight and id in one word
     none = i64(2**63 - 1) if together else i32(NONE)
     points: dict[str, Any] = {"picked": (type(none), none), "open": (bool_, True)}
     if not together:
         points["lightest"] = dtype, most
-    edge = {"in_tree": (bool_, False)}
+    edge: dict[str, Any] = {"in_tree": (bool_, False)}
+    if not weighted:
+        edge["weight"] = i32, 1
 
     def make() -> list[Any]:
         return [Set(graph.points), Flag(graph)]
@@ -135,7 +137,7 @@ def mst(graph: Graph) -> Mst:
         for low, high in _bands(graph, least, most):
             boruvka(graph, sets, joined, low, high, most, none, together)
         edges = graph.device.xp.flatnonzero(graph.edges.in_tree.array)
-        total = _sum(weight[edges])
+        total = _sum(graph.edges.weight.array[edges])
     return Mst(edges, total, graph.points.live - len(edges))
 
 

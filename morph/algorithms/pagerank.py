@@ -9,12 +9,14 @@ once: O(n + m).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.scratch import live_edges, workspace
+from morph.algorithms.scratch import live_edges, of_graph, workspace
 from morph.data.table import Table
+from morph.data.values import number, whole
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import f32, f64
@@ -100,6 +102,7 @@ DOUBLE, SINGLE, MIXED = _kernels(f64, f64), _kernels(f32, f32), _kernels(f32, f6
 TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
 
 
+@of_graph
 def pagerank(
     graph: Graph,
     damping: float = 0.85,
@@ -114,7 +117,7 @@ def pagerank(
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or what `Graph.of` takes
         On any device.  Parallel edges count each.
     damping : float
         Probability of following a link, from 0 to 1.
@@ -126,7 +129,7 @@ def pagerank(
         Where a walker goes who follows no link, relative to the others; everywhere alike by
         default.
     weighted : bool
-        Follow a link in proportion to its ``weight``, not all alike.
+        Follow a link in proportion to its ``weight``, 1 if there are none, not all alike.
     dtype : dtype
         Of the ranks: float64 or float32.  In single precision half as much memory is read; a rank
         is then right to some 1e-6 of itself, and a tolerance below 1e-7 may never be met.
@@ -139,6 +142,8 @@ def pagerank(
 
     Raises
     ------
+    TypeError
+        If an argument is no number, or ``personalization`` no array of numbers.
     ValueError
         If ``dtype`` is another, ``damping`` is outside 0 to 1, ``tolerance`` is negative,
         ``iterations`` below 1, or if weights or ``personalization`` are missing, negative, not
@@ -151,11 +156,15 @@ def pagerank(
     kernels = DOUBLE if not single else MIXED if weighted else SINGLE
     if tolerance is None:
         tolerance = TOLERANCE[kind]
+    for name, x in (("damping", damping), ("tolerance", tolerance)):
+        number(x, name)
+    iterations = whole(iterations, "iterations")
     if not 0 <= damping <= 1:
         raise ValueError(f"damping is from 0 to 1, not {damping}")
     if not (tolerance >= 0 and iterations >= 1):
         raise ValueError(f"tolerance {tolerance} and iterations {iterations} must be positive")
     jump = _jump(graph, personalization)
+    weighted = weighted and "weight" in graph.edges.columns
     if weighted:
         _check_weights(graph)
     run = kernels.iterate_weighted if weighted else kernels.iterate
@@ -186,7 +195,12 @@ def _jump(graph: Graph, personalization: Any) -> Any:
     with graph.device.active():
         jump = xp.ones(n)
         if personalization is not None:
-            jump = graph.device.asarray(personalization).astype(np.float64)
+            if isinstance(personalization, Mapping):
+                raise TypeError("personalization is an array with a value for each vertex, no dict")
+            jump = graph.device.asarray(personalization)
+            if jump.dtype.kind not in "biuf":
+                raise TypeError(f"personalization holds {jump.dtype}: expected numbers")
+            jump = jump.astype(np.float64)
             if jump.shape != (n,):
                 raise ValueError(f"personalization has shape {jump.shape}, not ({n},)")
             if not bool(((jump >= 0) & (jump < np.inf)).all()):
@@ -200,8 +214,6 @@ def _jump(graph: Graph, personalization: Any) -> Any:
 
 
 def _check_weights(graph: Graph) -> None:
-    if "weight" not in graph.edges.columns:
-        raise ValueError("weighted=True needs edge weights: give weight= when the graph is made")
     with graph.device.active():
         weight = graph.edges.weight.array[live_edges(graph)]
         if not bool(((weight >= 0) & (weight < np.inf)).all()):

@@ -69,6 +69,7 @@ def pull(entry, g, tree, cost, start, far, most, later, cell, lost):
             else:
                 least = min(least, d)
     if least < far:
+        # race: before it and after a neighbour reads a bound of v; `push` lowers what is too large
         v.value = least
         later.add(v, value=least)
         atomic_min(cell[0].least, least)
@@ -148,7 +149,7 @@ def attach_equal(v, g, tree, cost, now):
             if tree[t.id].predecessor != NONE:
                 before = min(before, t.id)
     if before < NONE:
-        v.predecessor = before
+        v.predecessor = before  # race: who reads NONE still is reached from v by `attach_on`
         now.add(v)
 
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from morph.data.collect import Collection, Set
+from morph.data.messages import shown
 from morph.data.table import Table
 from morph.graph import Graph
 
 SMALL = "a cell"  # what is kept whatever else is
-TURN = "a lock"  # too: whose columns a graph has
 LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with
 Specs = dict[str, tuple[Any, Any]]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Workspace:
@@ -38,8 +39,7 @@ class Workspace:
         self.known: list[Any] = []  # what it was prepared for
 
     def __enter__(self) -> list[Any]:
-        self.turn = _turn(self.graph)
-        self.turn.acquire()
+        self.graph._lock.acquire()
         try:
             again = self.objects is not None
             for x in self.lent:
@@ -65,7 +65,7 @@ class Workspace:
                 if x.there_now:
                     x.__exit__()
         finally:
-            self.turn.release()
+            self.graph._lock.release()
 
     def _first(self) -> None:
         for x in self.lent:
@@ -149,13 +149,34 @@ def workspace(
         Columns of the points.
     """
     key = name, starts is None, *points.items(), *(edges or {}).items()
-    kept: Workspace | None = graph.kept.pop(key, None)  # nobody else has it meanwhile
-    for other in graph.kept.keys() - {SMALL, TURN}:
-        graph.kept.pop(other, None)
+    with graph._lock:
+        kept: Workspace | None = graph.kept.pop(key, None)  # nobody else has it meanwhile
+        for other in graph.kept.keys() - {SMALL}:
+            graph.kept.pop(other, None)
     if kept is None:
         kept = Workspace(graph, key, make, {"points": points, "edges": edges or {}}, seed or {})
     kept.starts = starts
     return kept
+
+
+def of_graph(algorithm: F) -> F:
+    """Have an algorithm take whatever `Graph.of` takes, and hold the graph's lock while it runs.
+
+    So no thread changes the graph between the first look at its weights and the result.
+    """
+
+    @wraps(algorithm)
+    def run(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        graph = as_graph(graph)
+        with graph._lock:
+            return algorithm(graph, *args, **kwargs)
+
+    return cast(F, run)
+
+
+def as_graph(graph: Any) -> Graph:
+    """Give a graph as it is, and one of another library as `Graph.of` makes it."""
+    return graph if isinstance(graph, Graph) else Graph.of(graph)
 
 
 @contextmanager
@@ -169,13 +190,8 @@ def columns(table: Table, **specs: tuple[Any, Any]) -> Iterator[None]:
         By column name.
     """
     assert table.graph is not None
-    with _turn(table.graph), table.lent(**specs):
+    with table.graph._lock, table.lent(**specs):
         yield
-
-
-def _turn(graph: Graph) -> Any:
-    """Have other threads wait while one has columns on a graph."""
-    return graph.kept.setdefault(TURN, threading.RLock())
 
 
 def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:
@@ -198,7 +214,7 @@ def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:
         return np.array([source], np.int32)
     ids = np.asarray(graph.device.to_host(source)).ravel()
     if ids.size and ids.dtype.kind not in "iu":
-        raise TypeError(f"{what} is an id or an array of ids, not {source!r}")
+        raise TypeError(f"{what} is an id or an array of ids, not {shown(source)}")
     wrong = ids[(ids < 0) | (ids >= n)]
     if wrong.size:
         raise ValueError(f"{what} {wrong[0]} is not a vertex: the graph has {n}, counted from 0")

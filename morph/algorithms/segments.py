@@ -115,7 +115,7 @@ def next_edge(o, side):
 def index(t):
     for k in range(3):
         p = t.node[k]
-        p.at = code(t, k)
+        p.at = code(t, k)  # race: a corner of any triangle there will do
         atomic_add(p.degree, 1)
 
 
@@ -139,8 +139,8 @@ def constrain(g, edge, s):
     if t.twin[k] != HULL:
         o = behind(t.twin[k])
         n = g.triangles[o >> 2]
-        t.twin[k] = ~o
-        n.twin[o & 3] = ~edge
+        t.twin[k] = ~o  # race: all write the same, and readers take either sign
+        n.twin[o & 3] = ~edge  # race: likewise
         atomic_min(n.by[o & 3], i32(s))
 
 
@@ -302,9 +302,9 @@ def rebuild(s, g, cells, age, again):
         t.node = vector(a, b, c)
         t.twin[2] = low.base
         t.by[2] = i32(s) if low.base < 0 else FREE
-        a.at = code(t, 0)
-        b.at = code(t, 1)
-        c.at = code(t, 2)
+        a.at = code(t, 0)  # race: a corner of any triangle there will do
+        b.at = code(t, 1)  # race: likewise
+        c.at = code(t, 2)  # race: likewise
         for j in range(2):
             begin = first if j == 0 else best
             stop = best if j == 0 else high

@@ -23,10 +23,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from morph.algorithms.bfs import bfs
 from morph.algorithms.costs import EDGES, Weights, hopes, measured
-from morph.algorithms.scratch import live_edges, source_ids, workspace
+from morph.algorithms.scratch import live_edges, of_graph, source_ids, workspace
 from morph.data.collect import Collection, Flag
 from morph.data.table import Table
+from morph.data.values import number
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_cas, atomic_min, i32, i64
@@ -110,7 +112,7 @@ def pull(p, g, limit, most, lost):
                 lost.set()
             else:
                 least = min(least, d)
-    p.dist = least
+    p.dist = least  # race: a neighbour reads a bound before this and after it
 
 
 @kernel
@@ -218,6 +220,7 @@ def attach_equals(g, now, then):
         then.clear()
 
 
+@of_graph
 def sssp(
     graph: Graph,
     source: Any = 0,
@@ -230,8 +233,8 @@ def sssp(
 
     Parameters
     ----------
-    graph : Graph
-        On any device, with edge weights of any real type; out-edges are followed.
+    graph : Graph, or what `Graph.of` takes
+        On any device, with edge weights of any real type, 1 if it has none; out-edges are followed.
     source : int or array of int
         Id of a point.  Of several, a distance is that to the nearest.
     targets : int or array of int, optional
@@ -253,18 +256,20 @@ def sssp(
     Raises
     ------
     TypeError
-        If a source or target is not an integer.
+        If a source or target is not an integer, or ``cutoff`` not a number.
     ValueError
-        If one is not a point, there are no weights, or one is negative or NaN.
+        If one is not a point, or a weight is negative or NaN.
     OverflowError
         If the distance of a point that can be reached does not fit its type.
     """
     starts = source_ids(graph, source)
     goals = NOWHERE if targets is None else source_ids(graph, targets, "target")
-    if "weight" not in graph.edges.columns:
-        raise ValueError("sssp needs edge weights: give weight= when the graph is made")
+    if cutoff is not None:
+        number(cutoff, "cutoff")
     if cutoff is not None and not cutoff >= 0:
         raise ValueError(f"cutoff is a number from 0 on, not {cutoff}")
+    if "weight" not in graph.edges.columns:
+        return _hops(graph, starts, cutoff, predecessors)
     weights = measured(graph)
     given = graph, starts, goals, cutoff, predecessors
     if weights[1] == np.int64 and hopes(graph, weights[2]):  # half of the memory
@@ -274,6 +279,15 @@ def sssp(
     done = _solved(*given, weights)
     assert done is not None
     return done
+
+
+def _hops(graph: Graph, starts: Any, cutoff: float | None, predecessors: bool) -> Sssp:
+    """Solve where every edge has the length 1; targets stop nothing, all is settled."""
+    found = bfs(graph, starts, cutoff=None if cutoff is None else int(min(cutoff, NONE)))
+    with graph.device.active():
+        far = np.int64(np.iinfo(np.int64).max)
+        distance = graph.device.xp.where(found.distance < 0, far, found.distance.astype(np.int64))
+    return Sssp(distance, found.predecessor if predecessors else None)
 
 
 def _solved(

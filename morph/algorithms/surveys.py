@@ -31,7 +31,7 @@ IN_REGISTERS = 8  # literals of a clause; longer ones are gone through twice
 LEAST = 2.0**-CERTAIN
 INERTIA = 0.0, 0.5, 0.75  # of messages, one after the other, as long as they do not converge
 # Messages of a launch, after which the host looks at the clock: a fraction of a second.
-LAUNCH = {"cuda": 2**33, "cpu": 2**24, "python": 2**14}
+LAUNCH = {"cuda": 2**33, "cpu": 2**21, "python": 2**14}
 
 
 @func

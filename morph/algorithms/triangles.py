@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.scratch import live_edges
+from morph.algorithms.scratch import live_edges, of_graph
 from morph.data.dtypes import Ref
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel
@@ -132,12 +132,13 @@ def _turned(graph: Graph) -> tuple[Graph, Any]:
         return turned, order
 
 
+@of_graph
 def triangle_count(graph: Graph) -> TriangleCount:
     """Count the triangles at every point and in all, edges counting both ways.
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or what `Graph.of` takes
         On any device.  Parallel edges, and edges held both ways, count once; edges from a point to
         itself do not count.
 

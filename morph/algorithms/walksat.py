@@ -53,6 +53,7 @@ STEPS = 128  # in one launch; then the host looks at the clock, and after so man
 AT_ONCE = 1 << 20
 FLIPS = 1 << 19  # of one thread in one launch
 WORK = 16 * FLIPS  # clauses and literals that these look at: they may be very many
+SHARE = 16  # with a limit of time a launch on a CPU is divided: so many parts, or two steps each
 TOIL, TRY = 512, 8  # clauses looked at for each flip that is allowed; for one of many that tries
 
 
@@ -175,12 +176,12 @@ def descend(g, slots, odds, now, then, chosen, run, shift, seed, step, last, mos
 
 
 @kernel
-def walk(run, g, slots, odds, shift, most):
+def walk(run, g, slots, odds, shift, most, limit):
     n = run.unsatisfied
     random = run.random
     flips, work = i64(0), i64(0)
     alone = (i64(1) << shift) - 1
-    while n > 0 and n <= MANY and flips < most and work < WORK:
+    while n > 0 and n <= MANY and flips < most and work < limit:
         random = random * 6364136223846793005 + 1442695040888963407
         c = g.points[i64((random >> 32) * u64(n) >> 32)].order
         v = drawn(c, g, slots, odds, mixed(random))
@@ -270,16 +271,39 @@ class Search:
         with self.device.active():
             return self.graph.points.flips.array[: self.formula.variables] % 2 == 1
 
-    def flipped(self, seed: int, step: int, most: int) -> tuple[int, int]:
-        """Flip many at once; gives flips made, and about how many clauses were unsatisfied last."""
-        descend(self.graph, self.slots, self.odds, self.now, self.then, self.chosen, self.run,
-                self.shift, u64(seed), step, step + STEPS, most)  # fmt: skip
+    def flipped(self, seed: int, step: int, most: int, end: float = math.inf) -> tuple[int, int]:
+        """Flip many at once; gives flips made, and about how many clauses were unsatisfied last.
+
+        On a CPU a launch is cut short at ``end``, as `time.monotonic` tells it.
+        """
+        whole = end == math.inf or self.device.kind == "cuda"
+        part, last, tried = STEPS if whole else 2, step + STEPS, 0
+        while True:
+            descend(self.graph, self.slots, self.odds, self.now, self.then, self.chosen, self.run,
+                    self.shift, u64(seed), step, min(step + part, last), most - tried)  # fmt: skip
+            step += part
+            if step >= last:
+                break
+            tried += int(self.run.work[0])
+            if tried >= most or int(self.run.unsatisfied[0]) <= FEW or monotonic() >= end:
+                break
+        if not whole:
+            self.run.work[:] = tried + (int(self.run.work[0]) if step >= last else 0)
         return self.made(), int(self.run.unsatisfied[0])
 
-    def walked(self, most: int) -> tuple[int, int]:
+    def walked(self, most: int, end: float = math.inf) -> tuple[int, int]:
         """Flip one after the other; gives flips made, and clauses left unsatisfied."""
-        foreach(self.run, walk, self.graph, self.slots, self.odds, self.shift, most)
-        return self.made(), int(self.run.unsatisfied[0])
+        before, work, flips = self.told, 0, 0
+        parts = 1 if end == math.inf else SHARE
+        while flips < most and work < WORK:
+            part = min(-(-FLIPS // parts), most - flips), min(WORK // parts, WORK - work)
+            foreach(self.run, walk, self.graph, self.slots, self.odds, self.shift, *part)
+            work += int(self.run.work[0])
+            flips = self.made() + flips
+            if not 0 < int(self.run.unsatisfied[0]) <= MANY or monotonic() >= end:
+                break
+        self.run.work[:] = work
+        return self.told - before, int(self.run.unsatisfied[0])
 
     def made(self) -> int:
         """Count the flips since it was asked last."""
@@ -390,7 +414,7 @@ def walksat(
             told = now
             progress(flips, left)
         if together:
-            made, left = side.flipped(seed, steps + 1, min(most - flips, AT_ONCE))
+            made, left = side.flipped(seed, steps + 1, min(most - flips, AT_ONCE), end)
             toil += TRY * int(side.run.work[0])
             steps += STEPS
             if left <= FEW:
@@ -399,7 +423,7 @@ def walksat(
                 left, together = host.load(model), False
                 host.line_up(seed ^ steps)
         else:
-            made, left = side.walked(min(most - flips, FLIPS))
+            made, left = side.walked(min(most - flips, FLIPS), end)
             toil += int(side.run.work[0])
             if left > MANY:
                 model = where.asarray(side.model())

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import linecache
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+from time import monotonic
 
 # "file:12:5: error: ..." (g++, clang++) and "file(12): error: ..." (NVRTC)
 _POSITION = re.compile(
@@ -19,6 +23,37 @@ _POSITION = re.compile(
 
 class BuildError(RuntimeError):
     """A binary could not be made."""
+
+
+class OutOfTime(BuildError):
+    """The deadline has passed before a binary was made."""
+
+
+_end: ContextVar[float] = ContextVar("end", default=float("inf"))
+
+
+@contextmanager
+def deadline(end: float) -> Iterator[None]:
+    """Have compilers raise `OutOfTime` once `time.monotonic` passes ``end``, inside the block."""
+    before = _end.set(min(end, _end.get()))
+    try:
+        yield
+    finally:
+        _end.reset(before)
+
+
+def time_left(name: str = "") -> float | None:
+    """Give the seconds until the deadline, None without one.
+
+    Raises
+    ------
+    OutOfTime
+        If it has passed.
+    """
+    left = _end.get() - monotonic()
+    if left <= 0:
+        raise OutOfTime(f"no time is left to compile {name}")
+    return None if left == float("inf") else left
 
 
 class CompilerNotFound(BuildError):

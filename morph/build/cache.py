@@ -236,8 +236,10 @@ def _read(record: Path) -> Entry | None:
 
 
 def _write(name: str, text: str) -> Path:
-    file = temporary("part")
-    file.write_text(text, encoding="utf-8")
-    final = path() / name
-    os.replace(file, final)
+    file, final = temporary("part"), path() / name
+    try:
+        file.write_text(text, encoding="utf-8")
+        os.replace(file, final)
+    finally:
+        file.unlink(missing_ok=True)
     return final

@@ -1,8 +1,8 @@
 """C++ text to a shared library, with the machine's own compiler.
 
-The flags that depend on the machine (OpenMP, native instructions) are assumed to work; only when
-a build fails are they tried on a two-line program, and what was found is remembered beside the
-cache. So a good compiler costs no trial, and a compiler without OpenMP builds serial kernels.
+The flags that depend on the machine (native instructions) are assumed to work; only when a build
+fails are they tried on a two-line program, and what was found is remembered beside the cache. So a
+good compiler costs no trial.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache as memoised
 from pathlib import Path
 
-from morph.build import CompileError, CompilerNotFound, cache
+from morph.build import CompileError, CompilerNotFound, OutOfTime, cache, time_left
 
 # no contraction (exact predicates), wrapping integers and aliasing as on the GPU
 FLAGS = (
@@ -31,17 +30,9 @@ FLAGS = (
 )  # fmt: skip
 
 _NATIVE = (("-march=native",), ("-mcpu=native",), ())
-_OPENMP: tuple[tuple[str, ...], ...] = (("-fopenmp",), ())
-if sys.platform == "darwin":  # Apple's clang has the pragma but not the library
-    _BREW = tuple(
-        ("-Xpreprocessor", "-fopenmp", f"-L{prefix}/opt/libomp/lib", "-lomp")
-        for prefix in ("/opt/homebrew", "/usr/local")
-    )
-    _OPENMP = (_OPENMP[0], *_BREW, ())
 
 _TRIAL = """
 extern "C" void morph_trial(int *a, int n) {
-#pragma omp parallel for
   for (int i = 0; i < n; i++) a[i]++;
 }
 """
@@ -49,7 +40,7 @@ extern "C" void morph_trial(int *a, int n) {
 _HELP = """no C++ compiler found for the cpu device. Looked for:
 {tried}
 Install one: `apt install g++`, `dnf install gcc-c++`, `brew install gcc`,
-`xcode-select --install`; or, with pip alone, `pip install ziglang` (one thread only).
+`xcode-select --install`; or, with pip alone, `pip install ziglang`.
 Or set MORPH_CXX to the command of a compiler that understands g++'s options."""
 
 
@@ -82,11 +73,6 @@ class Compiler:
         """First line of the version."""
         return self.version.partition("\n")[0].strip()
 
-    @property
-    def openmp(self) -> bool:
-        """Whether kernels are built with threads."""
-        return "-fopenmp" in self.flags
-
 
 def build(text: str, *, name: str = "", defines: tuple[str, ...] = ()) -> Path:
     """Compile a text, or find it in the cache.
@@ -114,7 +100,7 @@ def build(text: str, *, name: str = "", defines: tuple[str, ...] = ()) -> Path:
     """
     using = compiler()
     while True:
-        # a build of the tests: compiled in half the time, run once
+        # a build of the tests, or a checked one: compiled in half the time
         flags = (*FLAGS, *using.flags, *(f"-D{d}" for d in defines), *(("-O1",) if defines else ()))
         key = cache.key(text, "cpu", *flags, *using.command, using.version, processor())
         hit = cache.load(key)
@@ -122,7 +108,7 @@ def build(text: str, *, name: str = "", defines: tuple[str, ...] = ()) -> Path:
             return hit.binary
         made = cache.temporary("so")
         try:
-            log = _compile(using, flags, text, made)
+            log = _compile(using, flags, text, made, time_left(name))
             if not log:
                 facts = {"name": name, "target": "cpu", "compiler": using.name}
                 return cache.store(key, "so", made, text, **facts).binary
@@ -135,26 +121,34 @@ def build(text: str, *, name: str = "", defines: tuple[str, ...] = ()) -> Path:
         using = checked
 
 
-def _compile(using: Compiler, flags: Sequence[str], text: str, out: Path) -> str:
+def _compile(
+    using: Compiler, flags: Sequence[str], text: str, out: Path, seconds: float | None = None
+) -> str:
     """Compile and load; return what went wrong, or nothing."""
     # lines are the user's own, columns and carets would be those of the generated text
     caret = "-fno-caret-diagnostics" if "clang" in using.version else "-fno-diagnostics-show-caret"
     command = [*using.command, "-x", "c++", "-", *flags, caret, "-fno-show-column", "-o", str(out)]
-    done = _run(command, text)
+    done = _run(command, text, seconds)
     if done.returncode:
         return done.stderr.strip() or f"{shlex.join(command)}: exit status {done.returncode}"
     return _load_error(out)
 
 
-def _run(command: Sequence[str], text: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        input=text,
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        env=os.environ | {"LC_ALL": "C"},  # messages that can be read by `CompileError`
-    )
+def _run(
+    command: Sequence[str], text: str = "", seconds: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command,
+            input=text,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            env=os.environ | {"LC_ALL": "C"},  # messages that can be read by `CompileError`
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise OutOfTime(f"{shlex.join(command[:1])} was still compiling") from error
 
 
 def _load_error(library: Path) -> str:
@@ -178,15 +172,7 @@ def _check(using: Compiler) -> Compiler:
     native = next((f for f in _NATIVE if works(*f)), None)
     if native is None:  # nothing works: leave the flags, the message will tell
         return using
-    openmp = next(f for f in _OPENMP if not f or works(*native, *f))
-    if not openmp:
-        warnings.warn(
-            f"{shlex.join(using.command)} cannot link OpenMP: kernels run on one thread. For all "
-            "cores install g++, or this compiler's OpenMP library and then `morph cache --clear`",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-    found = replace(using, flags=(*native, *openmp), checked=True)
+    found = replace(using, flags=native, checked=True)
     _remember(found)
     return found
 
@@ -264,7 +250,7 @@ def _identify(command: tuple[str, ...]) -> Compiler | str:
         return str(error)
     if done.returncode:
         return f"`{shlex.join(command)} --version` failed: {done.stderr.strip()[:200]}"
-    found = Compiler(command, done.stdout, (*_NATIVE[0], *_OPENMP[0]), False, record)
+    found = Compiler(command, done.stdout, _NATIVE[0], False, record)
     _remember(found)
     return found
 

@@ -7,7 +7,7 @@ from functools import cache as memoised
 from pathlib import Path
 from typing import Any
 
-from morph.build import CompileError, CompilerNotFound, cache
+from morph.build import CompileError, CompilerNotFound, cache, time_left
 
 # no contraction (exact predicates); functions without a space are __device__
 FLAGS = ("--std=c++17", "--fmad=false", "--device-as-default-execution-space", "--disable-warnings")
@@ -49,6 +49,7 @@ def build(
     hit = cache.load(key)
     if hit:
         return hit.binary.read_bytes()
+    time_left(name)
     cubin, log = _compile(text, flags, f"{key}.cpp")
     if not cubin:
         source = cache.keep(key, text)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from time import monotonic
 from typing import Any
 
 import click
 
 from morph import __version__
 from morph.cli import checks, graphfiles, graphs, letters, meshes, sat, system
+from morph.cli.common import process_age
 from morph.data.messages import shortened
 
 
@@ -24,6 +26,8 @@ class Commands(click.Group):
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command and exit: 0 done, 1 failed, 2 bad input or setup, 130 interrupted."""
         kwargs["standalone_mode"] = False
+        if not args and kwargs.get("args") is None:  # a process of its own: --time begins with it
+            kwargs["obj"] = monotonic() - process_age()
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _warn

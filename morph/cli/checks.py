@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import click
@@ -10,6 +10,9 @@ import numpy as np
 
 from morph.cli.common import BadInput, bad_input, json_option, print_report
 from morph.cli.graphs import check_sources, graph_of
+
+if TYPE_CHECKING:
+    from morph.formula import Formula
 
 MAIN = {
     "bfs": "distance", "sssp": "distance", "components": "label", "core": "core",
@@ -104,12 +107,12 @@ def _check_model(path: str, answer: str, as_json: bool) -> None:
     from morph.io.models import read_answer  # noqa: PLC0415
 
     formula = read_cnf(path)
-    said = read_answer(answer, formula.variables)
+    said = read_answer(answer, formula.variables, formula.occurring())
     message = ""
     if said.status == "UNKNOWN":
         raise BadInput(f"{answer}: the solver did not know: there is nothing to check")
     if said.model is None:
-        if not validate.refuted(formula):
+        if not _refuted(formula):
             raise BadInput(f"{answer}: unit propagation alone does not show that there is no model")
     else:
         try:
@@ -122,6 +125,19 @@ def _check_model(path: str, answer: str, as_json: bool) -> None:
     print_report(report, as_json, [f"{said.status}: {message or 'the answer is right'}{unset}"])
     if message:
         raise click.exceptions.Exit(1)
+
+
+def _refuted(formula: Formula) -> bool:
+    """Whether unit propagation, or clauses of two literals, show that there is no model."""
+    from morph import validate  # noqa: PLC0415
+    from morph.algorithms.simplify import simplify  # noqa: PLC0415
+
+    if validate.refuted(formula):
+        return True
+    cycle = simplify(formula).cycle
+    if cycle:
+        validate.implications(formula, cycle)
+    return bool(cycle)
 
 
 def _read(path: str, algorithm: str | None) -> tuple[str, dict[str, Any]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from contextlib import closing
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,12 +34,11 @@ Asked = dict[str, Any]
 
 
 def graph_of(path: str, edges: EdgeArrays, algorithm: str, where: Any) -> Graph:
-    """Make the graph that an algorithm is to run on; edges without weights have 1."""
+    """Make the graph that an algorithm is to run on."""
     from morph.graph import Graph  # noqa: PLC0415
 
     weight = edges.weight
-    if algorithm in ("sssp", "mst"):
-        weight = np.ones(len(edges.src), np.int32) if weight is None else weight
+    if algorithm in ("sssp", "mst") and weight is not None:
         if np.isnan(weight).any():
             raise BadInput(f"{path}: a weight is not a number")
         if algorithm == "sssp" and weight.min(initial=0) < 0:
@@ -102,7 +103,9 @@ def _save(path: str, algorithm: str, asked: Asked, arrays: dict[str, np.ndarray[
             kept: Asked = {name: value for name, value in asked.items() if value is not None}
             np.savez(file, **(kept | arrays), algorithm=np.array(algorithm))
         else:
-            np.save(file, next(iter(arrays.values())), allow_pickle=False)
+            held = BytesIO()  # NumPy does not tell if what it writes itself finds the disk full
+            np.save(held, next(iter(arrays.values())), allow_pickle=False)
+            file.write(held.getbuffer())
 
 
 def _graph_command(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -226,6 +229,8 @@ def _follow(path: str, sources: tuple[int, ...], updates: str, size: int | None,
         edges = read_edges(path)
         check_sources(edges, sources)
         origin = {} if kept[0] is None else origin_of(edges, sources)
+        if edges.weight is None:  # updates may set weights
+            edges = dataclasses.replace(edges, weight=np.ones(len(edges.src), np.int32))
         log.read(lambda: graph_of(path, edges, "sssp", where), where, origin)
         graph = log.graph
         try:
@@ -346,7 +351,11 @@ def _top(values: Any, what: str) -> dict[str, Any]:
 @_no_source_option
 @click.option("--damping", type=click.FloatRange(0, 1), default=0.85, show_default=True,
               help="Probability of following a link.")  # fmt: skip
-@click.option("--weighted", is_flag=True, help="Follow links in proportion to their weights.")
+@click.option(
+    "--weighted",
+    is_flag=True,
+    help="Follow links in proportion to their weights, 1 if there are none.",
+)
 @_graph_command
 def pagerank(graph_in: str, source: tuple[int, ...], damping: float, weighted: bool,
              output: str | None, spec: str, as_json: bool) -> None:  # fmt: skip
@@ -384,7 +393,7 @@ def betweenness(graph_in: str, source: tuple[int, ...], sample: int | None, raw:
 
         try:
             found = run(graph, list(source) or sample, **asked)
-        except (ValueError, OverflowError) as error:
+        except ValueError as error:
             raise BadInput(f"{graph_in}: {error}") from error
         values = graph.device.to_host(found.centrality)
         report = _top(np.nan_to_num(values), "top_betweenness")

@@ -48,41 +48,63 @@ class _Course(Line):
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
               metavar="S", help="The same gives the same answer, unless time is up.")  # fmt: skip
 @click.option("--time", "seconds", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
-              help="When to give up, about; else after four attempts.")  # fmt: skip
+              help="When to give up, reading included; else after four attempts.")  # fmt: skip
 @click.option("--max-rounds", type=click.IntRange(0), default=1000, show_default=True, metavar="N",
               help="Of decimation; with 0 there is local search alone.")  # fmt: skip
+@click.option("--method", default="auto", show_default=True,
+              metavar="auto|decimation|backtracking|reinforcement|search",
+              help="How to look for a model.")  # fmt: skip
+@click.option("-O", "--option", "given", multiple=True, metavar="NAME=VALUE",
+              help="Of the method: fraction, tolerance, max_sweeps, undo, rho, least_complexity,"
+              " ratio, intensity, decay, max_flips.")  # fmt: skip
+@click.option(
+    "--complete/--no-complete",
+    default=None,
+    help="Whether CaDiCaL (the extra sat) may be used; else if it is installed.",
+)
 @click.option("--strict", is_flag=True, help="Refuse what is not strict DIMACS.")
 @click.option("--plot", metavar="PNG", help="Draw complexity against decimation.")
 @device_option
 @json_option
 def sat(
-    cnf: str, seed: int, seconds: float | None, max_rounds: int, strict: bool, plot: str | None,
+    cnf: str, seed: int, seconds: float | None, max_rounds: int, method: str,
+    given: tuple[str, ...], complete: bool | None, strict: bool, plot: str | None,
     spec: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Look for a model of a formula in DIMACS CNF; made for large random k-SAT.
 
-    FILE.cnf may be `-`: standard input.
+    FILE.cnf may be `-`: standard input, compressed or not.
 
-    Prints as the SAT competitions ask: comments, a line `s`, lines `v` of literals.  Exit code 10:
-    satisfiable, by a checked model; 20: unsatisfiable, by unit propagation alone; 0: unknown.
+    Prints as the SAT competitions ask: comments, a line `s`, lines `v` of the literals of variables
+    that occur.  Exit code 10: satisfiable, by a checked model; 20: unsatisfiable, by unit
+    propagation, by clauses of two literals, or by CaDiCaL; 0: unknown.
     """
+    started = click.get_current_context().find_root().obj or monotonic()
     from morph import survey  # noqa: PLC0415
     from morph.io import read_cnf  # noqa: PLC0415
+    from morph.survey.solver import check_method  # noqa: PLC0415
 
+    options = _options(given)
+    try:
+        check_method(method, options, complete)
+    except ValueError as error:
+        raise BadInput(str(error)) from error
     where = device_of(spec)
     if seconds != seconds:
         raise BadInput("--time is a number of seconds, not nan")
     check_writable("--plot", plot)
     if plot is not None and importlib.util.find_spec("matplotlib") is None:
         raise BadInput("--plot needs matplotlib: pip install matplotlib")
-    started = monotonic()
+    reading = monotonic()
     formula = read_cnf(standard_input() if cnf == "-" else cnf, strict=strict)
     cnf = "standard input" if cnf == "-" else cnf
-    times = {"read": monotonic() - started}
+    times = {"read": monotonic() - reading}
+    left = None if seconds is None else max(started + seconds - monotonic(), 1e-3)
     course = _Course() if watched() else None
     try:
         found = survey.solve(
-            formula, seed, time=seconds, device=where, max_rounds=max_rounds,
+            formula, seed, time=left, device=where, max_rounds=max_rounds, method=method,
+            options=options, complete=complete,
             progress=None if course is None else course.tell,
         )  # fmt: skip
     except ValueError as error:  # what cannot be worked on, such as 2^30 variables
@@ -97,16 +119,14 @@ def sat(
         "times": {phase: round(spent, 6) for phase, spent in times.items()},
     }  # fmt: skip
     if as_json:
-        model = None if found.model is None else _literals(found.model)
-        rounds = [_plain(r._asdict()) for r in found.rounds]
-        print_report({**report, "rounds": rounds, "model": model}, True, [])
+        print_report({**report, **_lists(formula, found)}, True, [])
     else:
         click.echo("\n".join(_comments(cnf, formula, found, report, times)))
         click.echo(f"s {found.status}")
-        if found.model is not None:
+        if found.status == "SATISFIABLE":
             from morph.io.models import model_lines  # noqa: PLC0415
 
-            click.echo("\n".join(model_lines(found.model)))
+            click.echo("\n".join(model_lines(found.model, formula.occurring())))
     if plot is not None:
         _plot(plot, found, formula.variables)
     raise click.exceptions.Exit(CODES[found.status])
@@ -126,8 +146,31 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
     return {k: None if v != v else v for k, v in plain.items()}
 
 
-def _literals(model: Any) -> list[int]:
-    return [v if true else -v for v, true in enumerate(model.tolist(), 1)]
+def _lists(formula: Formula, found: Solution) -> dict[str, Any]:
+    """Give what has many values: the model, or the best assignment and the clauses it fails."""
+    names = formula.occurring().tolist() if found.model is not None else []
+    literals = None if found.model is None else [v if found.model[v - 1] else -v for v in names]
+    known = found.status == "SATISFIABLE"
+    return {
+        "rounds": [_plain(r._asdict()) for r in found.rounds],
+        "model": literals if known else None, "best": None if known else literals,
+        "unsatisfied_clauses": found.unsatisfied_clauses.tolist(), "cycle": found.cycle,
+    }  # fmt: skip
+
+
+def _options(given: tuple[str, ...]) -> dict[str, int | float]:
+    """Read options of a method, NAME=VALUE."""
+    options: dict[str, int | float] = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        try:
+            options[name] = int(value)
+        except ValueError:
+            try:
+                options[name] = float(value)
+            except ValueError:
+                raise BadInput(f"--option {text[:60]!r}: expected NAME=NUMBER") from None
+    return options
 
 
 def _comments(
@@ -138,12 +181,17 @@ def _comments(
         f"morph {__version__}, {report['device']}, seed {report['seed']}",
         f"{path}: {formula.variables:,} variables, {formula.clauses:,} clauses",
     ]
+    if found.simplified or found.components > 1:
+        lines.append(
+            f"simplification: {found.simplified:,} variables assigned,"
+            f" {found.components:,} components left"
+        )
     if found.stopped:
         lines.append(
             f"decimation: {len(found.rounds):,} rounds, {report['sweeps']:,} sweeps,"
             f" {found.rollbacks:,} rollbacks, {found.stopped}"
         )
-    if found.attempts and found.status != "UNSATISFIABLE":
+    if (found.attempts or found.walked) and found.status != "UNSATISFIABLE":
         lines.append(
             f"beliefs: {found.left:,} variables, {found.left_clauses:,} clauses,"
             f" {len(found.believed):,} rounds"

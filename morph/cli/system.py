@@ -24,8 +24,6 @@ def info(as_json: bool) -> None:
     try:
         compiler = cpu.compiler()
         found = f"{compiler.name} ({' '.join(compiler.command)})"
-        if not compiler.openmp:
-            found += ", without threads"
     except BuildError as error:
         found = str(error).partition("\n")[0].removesuffix(". Looked for:")
     facts = {

@@ -11,11 +11,12 @@ from morph.data.column import ColumnView
 from morph.data.compact import squeeze, translate
 from morph.data.device import Array, Device, device, is_host
 from morph.data.dtypes import Ref
+from morph.data.pickles import reduced
 from morph.data.row import Row, as_id
 from morph.data.store import BUDGET, CAPACITY, COUNT, HEAD, Store
 from morph.data.table import Table
 from morph.data.values import bind, check_ids, prepare
-from morph.data.versions import moved, renew
+from morph.data.versions import exclusive, moved, renew
 from morph.data.words import FEW, IOTA
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ class Collection(Store):
     Notes
     -----
     Kernels take items from the front and add at the end.  Two worklists are swapped as Python
-    swaps: ``now, then = then, now``.
+    swaps: ``now, then = then, now``.  An entry of a deleted row stays an entry of that row until
+    `compact`; the row is not reused meanwhile.
     """
 
     kind: ClassVar[str] = "collection"
@@ -74,13 +76,14 @@ class Collection(Store):
         if targets and where != targets[0].device:
             raise ValueError(f"the collection's table is on {targets[0].device.name}, not {where}")
         super().__init__(name, where, capacity)
+        if targets:
+            self._lock = targets[0]._lock
         if table is not None:
             self.add_column("item", Ref(table))
         for column, spec in columns.items():
             self.add_column(column, spec)
-        for t in targets:
-            t.dependents.add(self)
 
+    @exclusive
     def add(self, *values: Any, **columns: Any) -> None:
         """Append one entry: values by column order (the item first) or name, others at their fill.
 
@@ -92,6 +95,7 @@ class Collection(Store):
         _, checked = prepare(self, 1, bind(self, values, columns))
         self._append(1, checked)
 
+    @exclusive
     def extend(self, items: Any = None, n: int | None = None, **columns: Any) -> None:
         """Append many entries.
 
@@ -135,6 +139,7 @@ class Collection(Store):
         else:
             self._push()
 
+    @exclusive
     def clear(self) -> None:
         """Remove every entry; the memory is kept."""
         self.device.put(*self.cleared())
@@ -179,6 +184,9 @@ class Collection(Store):
         count = int(self.words[COUNT])
         return min(int(self.words[HEAD]), count), count
 
+    def __reduce__(self) -> Any:
+        return reduced(self)
+
     def __iter__(self) -> Iterator[Row]:
         """The items as rows of the table; entries with their columns if there are others."""
         if self.table is not None and len(self.columns) == 1:
@@ -209,8 +217,22 @@ class Collection(Store):
         words[HEAD] = min(words[HEAD], words[COUNT])
         words[BUDGET] = words[CAPACITY] - words[COUNT]
 
+    def add_column(self, name: str, spec: Any, fill: Any = None) -> ColumnView:
+        """Add a column, see `Store.add_column`; the table that it refers to is told of it."""
+        made = super().add_column(name, spec, fill)
+        if (target := self.target(made.column)) is not None:
+            target.dependents.add(self)
+        return made
+
     def table_resized(self, capacity: int) -> None:
         """A table that the entries refer to has grown: nothing to do."""
+
+    def references(self, table: Table) -> Iterator[Array]:
+        """The references to a table in the entries not yet taken."""
+        first, last = self.span()
+        for c in self.columns.values():
+            if c.ref and self.target(c) is table:
+                yield c.array[first:last]
 
     def renumbered(self, maps: Mapping[Any, Array]) -> Any:
         """Prepare for rows of tables to be renumbered; gives what to call to carry it out.
@@ -254,11 +276,14 @@ class Set:
     Parameters
     ----------
     table : Table
-        Rows that the table gains later are alone; a deleted row used again stays where it was.
+        Rows that the table gains later are alone.  A deleted row stays in its set, and is not
+        reused while it is there with others.
     """
 
     kind: ClassVar[str] = "set"
-    __slots__ = ("__weakref__", "_parent", "columns", "device", "graph", "name", "table", "version")
+    __slots__ = (
+        "__weakref__", "_lock", "_parent", "columns", "device", "graph", "name", "table", "version",
+    )  # fmt: skip
 
     def __init__(self, table: Table) -> None:
         if not isinstance(table, Table):
@@ -267,6 +292,7 @@ class Set:
         self.graph = table.graph
         self.device = table.device
         self.name = f"set of {table.name}"
+        self._lock = table._lock
         self.columns: dict[str, Column] = {}
         self.version = 0
         self._parent = self._alone(table.capacity)
@@ -282,6 +308,7 @@ class Set:
         check_ids(np.asarray(id), len(self.table), self.name, self.table.name)
         return id
 
+    @exclusive
     def find(self, row: Any) -> Row:
         """Give the representative of ``row`` (an id or a `Row`): the smallest row of its set."""
         parent = self._parent
@@ -290,6 +317,7 @@ class Set:
             id = up
         return Row(self.table, id)
 
+    @exclusive
     def union(self, a: Any, b: Any) -> bool:
         """Join the sets of two rows; true if they were apart."""
         low, high = sorted((self.find(a).id, self.find(b).id))
@@ -297,6 +325,7 @@ class Set:
             self._parent[high] = low
         return low != high
 
+    @exclusive
     def reset(self) -> None:
         """Make every row alone again."""
         self.device.put(*self.cleared())
@@ -305,6 +334,7 @@ class Set:
         """Give what is to be written for that, as `Device.put` has it."""
         return [(self._parent, IOTA)]
 
+    @exclusive
     def labels(self) -> Array:
         """Give every row's representative, shape (len(table),), int32."""
         parent = self._parent[: len(self.table)]
@@ -327,6 +357,15 @@ class Set:
     def settle(self) -> None:
         """There are no counters to bring in order."""
 
+    def references(self, table: Table) -> Iterator[Array]:
+        """The rows in sets of several members."""
+        label = self.labels()
+        with self.device.active():
+            joined = self.device.xp.flatnonzero(label != self.device.xp.arange(label.size))
+            yield joined
+            yield label[joined]
+
+    @exclusive
     def table_resized(self, capacity: int) -> None:
         """Follow the table's capacity; new rows are alone."""
         if capacity > self._parent.size:
@@ -352,6 +391,9 @@ class Set:
             renew(self)
 
         return commit
+
+    def __reduce__(self) -> Any:
+        return reduced(self)
 
     def __repr__(self) -> str:
         return f"<Set of {self.table.name}, {len(self.table)} rows on {self.device.name}>"
@@ -416,6 +458,9 @@ class Flag:
 
     def settle(self) -> None:
         """There are no counters to bring in order."""
+
+    def __reduce__(self) -> Any:
+        return reduced(self)
 
     def __repr__(self) -> str:
         return f"<Flag on {self.device.name}>"

@@ -171,6 +171,9 @@ class ColumnView(NDArrayOperatorsMixin):
         """How many values, vectors counted by their parts."""
         return len(self) * max(self.column.size, 1)
 
+    def __reduce__(self) -> Any:
+        return _view_of, (self.store, self.column.name)
+
     def __len__(self) -> int:
         first, last = self.store.span()
         return last - first
@@ -224,3 +227,7 @@ class ColumnView(NDArrayOperatorsMixin):
 
     def __repr__(self) -> str:
         return f"{self.store.name}.{self.column!r} {self.__array__()!r}"
+
+
+def _view_of(store: Store, column: str) -> ColumnView:
+    return ColumnView(store, store.columns[column])

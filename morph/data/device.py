@@ -61,6 +61,9 @@ class Device:
     def __repr__(self) -> str:
         return f"device({self.name!r})"
 
+    def __reduce__(self) -> Any:
+        return device, (self.name,)
+
     def active(self) -> AbstractContextManager[Any]:
         """Make this the current GPU within a ``with`` block; nothing on the host."""
         if self.kind != "cuda":
@@ -218,9 +221,12 @@ class Told:
     def __init__(self, told: Array) -> None:
         self.words, self.address = memoryview(told), 0
 
-    def hear(self, written: bool) -> memoryview:
+    def hear(self, written: bool, interruptible: bool = True) -> memoryview:
         """Give the words."""
         return self.words
+
+    def stop(self, word: Array) -> None:
+        """Do nothing: a launch has ended when it returns."""
 
 
 @cache

@@ -117,3 +117,11 @@ def _checked_size(size: Any, where: str) -> int:
     if size < 1:
         raise ValueError(f"{where}: a vector has at least 1 value, not {size}")
     return int(size)
+
+
+def checked_capacity(capacity: Any) -> int:
+    """Give a capacity as an int from 0 to 2^31 - 1."""
+    rows = int(capacity)
+    if not 0 <= rows <= ID_LIMIT:
+        raise ValueError(f"a capacity is from 0 to 2^31 - 1, not {rows}")
+    return rows

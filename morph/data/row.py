@@ -16,7 +16,8 @@ class Row:
     """Row ``id`` of a table (or entry of a collection): its columns are attributes.
 
     A scalar reference reads as a `Row`, or None if it refers to nothing; vectors read as views of
-    the table's memory.  A row is usable as an integer and equals its id.
+    the table's memory.  A row is usable as an integer and equals its id.  It does not keep a
+    deleted row from being reused: it then stands for the new row of that id.
     """
 
     __slots__ = ("id", "table")
@@ -49,6 +50,9 @@ class Row:
         """Delete the row; deleting a dead row does nothing."""
         self.table.delete(self.id)
 
+    def __reduce__(self) -> Any:
+        return Row, (self.table, self.id)
+
     def __index__(self) -> int:
         return self.id
 
@@ -78,6 +82,9 @@ class Refs:
         self._column = column
         self._id = id
 
+    def __reduce__(self) -> Any:
+        return _refs_of, (self._table, self._column.name, self._id)
+
     def __len__(self) -> int:
         return self._column.size
 
@@ -104,6 +111,10 @@ class Refs:
 
     def __repr__(self) -> str:
         return f"({', '.join(map(repr, self))})"
+
+
+def _refs_of(store: Store, column: str, id: int) -> Refs:
+    return Refs(store, store.columns[column], id)
 
 
 def read(store: Store, column: Column, row: int) -> Any:

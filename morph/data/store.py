@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from enum import IntEnum
@@ -12,10 +13,10 @@ import numpy as np
 
 from morph.data.column import Column, ColumnView, Record, few_places, record
 from morph.data.device import Array, Device, is_host
-from morph.data.dtypes import ID_LIMIT, parse
+from morph.data.dtypes import ID_LIMIT, checked_capacity, parse
 from morph.data.row import Row
 from morph.data.values import column_from, converted
-from morph.data.versions import moved, renew
+from morph.data.versions import exclusive, moved, renew
 
 if TYPE_CHECKING:
     from morph.data.table import Table
@@ -28,7 +29,7 @@ class Word(IntEnum):
     CAPACITY = 1
     HEAD = 2  # table: next slot of the free ring to reuse; collection: first item not taken
     TAIL = 3  # end of the free ring
-    COMMITTED = 4  # end of the free ring as of the last barrier
+    COMMITTED = 4  # end of those rows of the free ring that may be reused
     BUDGET = 5  # rows that can still be reserved
 
 
@@ -61,8 +62,8 @@ class Store:
     kind: ClassVar[str] = "store"
     reserved: ClassVar[frozenset[str]] = frozenset()
     __slots__ = (
-        "__weakref__", "_fills", "_hidden", "_most", "_records", "_words", "capacity", "columns",
-        "device", "meta", "name", "version",
+        "__weakref__", "_fills", "_hidden", "_lock", "_most", "_records", "_words", "capacity",
+        "columns", "device", "meta", "name", "version",
     )  # fmt: skip
 
     def __init__(self, name: str, device: Device, capacity: int = 0) -> None:
@@ -71,6 +72,7 @@ class Store:
         self.device = device
         self.capacity = checked_capacity(capacity)
         self.version = 0
+        self._lock = threading.RLock()  # the graph's, where the store belongs to one
         self._most = ID_LIMIT
         self._records: list[Record] = []
         self._hidden: dict[str, Array] = {}
@@ -119,6 +121,7 @@ class Store:
 
     # --- columns ---------------------------------------------------------------------------------
 
+    @exclusive
     def add_column(self, name: str, spec: Any, fill: Any = None) -> ColumnView:
         """Add a column; rows in use get ``fill``.  See `Table.add`."""
         self._check_name(name)
@@ -137,6 +140,7 @@ class Store:
         self._changed()
         return ColumnView(self, column)
 
+    @exclusive
     def drop(self, name: str) -> None:
         """Remove a column.
 
@@ -159,6 +163,7 @@ class Store:
             self._records = [r for r in self._records if name not in r.names]
             self._changed()
 
+    @exclusive
     def rename(self, old: str, new: str) -> None:
         """Call a column otherwise; its values, its place and its memory stay.
 
@@ -207,6 +212,7 @@ class Store:
         """Bytes from one row's claim word to the next; it lies in a record that has room for it."""
         return next((r.stride for r in self._records if r.spare >= 0), 8)
 
+    @exclusive
     def pack(self, *groups: str | Iterable[str]) -> None:
         """Choose the layout anew: no kernel and no result depends on it.
 
@@ -289,10 +295,15 @@ class Store:
         most = max(self._most, minimum)  # an impossible minimum is refused by resize
         self.resize(min(max(2 * self.capacity, minimum, SMALLEST), most))
 
+    def make_room(self, more: int) -> None:
+        """Have room for ``more`` rows beyond those there is room for; raises as `grow`."""
+        self.grow(self.capacity + more)
+
     def limit_rows(self, most: int) -> None:
         """Refuse to grow beyond ``most`` rows: others keep their numbers in fewer bits."""
         self._most = most
 
+    @exclusive
     def resize(self, capacity: int) -> None:
         """Change the capacity; rows keep their contents and ids.
 
@@ -406,6 +417,7 @@ class Store:
 
     # --- values ----------------------------------------------------------------------------------
 
+    @exclusive
     def assign(self, column: Column, key: Any, value: Any, array: Array = None) -> None:
         """Write ``value`` (any device's) to places of a column, after checking it.
 
@@ -486,11 +498,3 @@ class Store:
         columns = ", ".join(map(repr, self.columns.values()))
         kind = type(self).__name__
         return f"<{kind} {self.name!r} of {len(self)} rows on {self.device.name}: {columns}>"
-
-
-def checked_capacity(capacity: Any) -> int:
-    """Give a capacity as an int from 0 to 2^31 - 1."""
-    rows = int(capacity)
-    if not 0 <= rows <= ID_LIMIT:
-        raise ValueError(f"a capacity is from 0 to 2^31 - 1, not {rows}")
-    return rows

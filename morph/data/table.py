@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,9 +13,12 @@ from morph.data.column import Record
 from morph.data.compact import compact
 from morph.data.device import Array, Device, device
 from morph.data.lent import Lent
+from morph.data.pickles import reduced
+from morph.data.reclaim import SHARE, reclaim, referred, release
 from morph.data.row import Row, as_id
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL, Store
-from morph.data.values import bind, check_ids, prepare
+from morph.data.values import bind, check_alive, check_ids, converted, prepare
+from morph.data.versions import exclusive
 
 if TYPE_CHECKING:
     from morph.data.column import Column, ColumnView
@@ -48,12 +52,14 @@ class Table(Store):
     -----
     ``table.x`` is column ``x`` over the rows in use, ``table[i]`` is row ``i``, and iteration gives
     the live rows.  A deleted row keeps its place, so ids stay valid, until `new` (of the host or of
-    a kernel) uses it again or `compact` renumbers the rows.  The device memory behind a table is
-    replaced when it grows; see `ColumnView` for what this means for arrays taken before.
+    a kernel) reuses it or `compact` renumbers the rows.  No row is reused while a live reference
+    denotes it: a reference column of a live row, an entry of a collection, a set in which the row
+    is not alone.  `Row` objects and integers are ids, not references.  The device memory behind a
+    table is replaced when it grows; see `ColumnView` for what this means for arrays taken before.
     """
 
     kind: ClassVar[str] = "table"
-    __slots__ = ("deletes", "dependents", "graph")
+    __slots__ = ("deletes", "dependents", "graph", "held", "known")
 
     def __init__(
         self,
@@ -65,6 +71,10 @@ class Table(Store):
     ) -> None:
         self.deletes = False
         self.graph: Graph | None = None
+        # While a launch runs: where the ring of deleted rows ended before it.  Rows deleted by the
+        # launch are not reused in it, since its adjacency still leads to them.
+        self.held: int | None = None
+        self.known = -1, False  # `latest.epoch`, and whether anything could refer to the rows then
         # Collections and sets that refer to the rows, for growth and compaction.
         self.dependents: weakref.WeakSet[Any] = weakref.WeakSet()
         super().__init__(name, _device(device), capacity)
@@ -143,8 +153,9 @@ class Table(Store):
         """Whether a row is deleted."""
         return self.deletes and bool(self.hidden("dead")[id])
 
+    @exclusive
     def new(self, *values: Any, **named: Any) -> Row:
-        """Give a new row: a deleted one again if there is one, else one more.
+        """Give a new row: a deleted one if one may be reused, else one more.
 
         Parameters
         ----------
@@ -158,12 +169,14 @@ class Table(Store):
         """
         self._may_change()
         given = bind(self, values, named)
-        words = self.words
-        again = int(words[HEAD]) < int(words[COMMITTED])
+        again = self._reuses()
         _, checked = prepare(self, 1, given, fresh=0 if again else 1)
-        if not again:
-            self._room(len(self) + 1)
-            words = self.words
+        self._check_ends(checked)
+        if not again and len(self) == self.capacity:
+            self.make_room(1)
+            if again := self._reuses():
+                _, checked = prepare(self, 1, given, fresh=0)
+        words = self.words
         with self.device.active():
             if again:
                 ring = self.hidden("free")
@@ -175,9 +188,12 @@ class Table(Store):
         words[HEAD if again else COUNT] += 1
         self._settle(words)
         self._push()
+        if again and self.graph is not None and self.name == "edges":
+            self.graph.forget_order(id)
         self.changed(appended=not again or (self.graph is not None and self.graph.whole))
         return Row(self, id)
 
+    @exclusive
     def extend(self, n: int | None = None, **arrays: Any) -> int:
         """Append rows, and give the id of the first.
 
@@ -197,6 +213,7 @@ class Table(Store):
         """
         self._may_change()
         n, checked = prepare(self, None if n is None else int(n), arrays)
+        self._check_ends(checked)
         first = len(self)
         self._room(first + n)
         with self.device.active():
@@ -206,6 +223,7 @@ class Table(Store):
         self.changed(appended=True)
         return first
 
+    @exclusive
     def adopt(self, n: int, arrays: Mapping[str, Array]) -> None:
         """Become ``n`` rows that live in these arrays: of every column one, contiguous, checked.
 
@@ -222,13 +240,21 @@ class Table(Store):
         self.changed()
 
     def assign(self, column: Column, key: Any, value: Any, array: Array = None) -> None:
-        """Write to a column, see `Store.assign`; the graph learns of edges' new ends."""
-        if column.name in ("src", "dst"):
-            self._may_change()
-        super().assign(column, key, value, array)
-        if self.name == "edges" and column.name in ("src", "dst"):
-            self.changed()
+        """Write to a column, see `Store.assign`; the graph learns of edges' new ends.
 
+        The ends of live edges may not be deleted points (ValueError).
+        """
+        if column.name not in ("src", "dst"):
+            super().assign(column, key, value, array)
+            return
+        with self._lock:
+            self._may_change()
+            value = self._live_ends(column, key, value)
+            super().assign(column, key, value, array)
+            if self.name == "edges":
+                self.changed()
+
+    @exclusive
     def allow_deletes(self) -> None:
         """Prepare for rows to be deleted: kernels then ask of every row whether it is dead."""
         if not self.deletes:
@@ -237,6 +263,7 @@ class Table(Store):
             self.deletes = True
             self._changed()
 
+    @exclusive
     def delete(self, ids: Any) -> None:
         """Delete rows; those dead already are left alone.
 
@@ -264,20 +291,32 @@ class Table(Store):
             elif a.dtype.kind not in "iu" and a.size:
                 raise TypeError(f"rows to delete are ids or a mask, not {a.dtype}")
             check_ids(a, count, "ids", self.name)
-            self.allow_deletes()
-            dead, ring, words = self.hidden("dead"), self.hidden("free"), self.words
             a = xp.sort(a.reshape(-1).astype(np.int64))
             first = a >= 0
             first[1:] = a[1:] != a[:-1]  # unique() would import half of NumPy for a single row
-            a = a[first & (dead[a] == 0)]
-            dead[a] = 1
-            tail = int(words[TAIL])
-            ring[xp.arange(tail, tail + a.size) & (ring.size - 1)] = a.astype(np.int32)
-        words[TAIL] += a.size
+            a = a[first]
+            if self.deletes:
+                a = a[self.hidden("dead")[a] == 0]
+            if not a.size:
+                return
+            if self.graph is not None and self.name in ("points", "edges"):
+                self.graph.delete(**{self.name: a})
+            else:
+                self.bury(a)
+
+    def bury(self, ids: Array) -> None:
+        """Mark live rows as deleted; each is named once."""
+        self.allow_deletes()
+        dead, ring, words = self.hidden("dead"), self.hidden("free"), self.words
+        tail = int(words[TAIL])
+        at = self.device.xp.arange(tail, tail + ids.size) & (ring.size - 1)
+        ring[at] = ids.astype(np.int32, copy=False)
+        dead[ids] = 1
+        words[TAIL] += ids.size
         self._settle(words)
         self._push()
-        self.changed()
 
+    @exclusive
     def truncate(self, n: int) -> None:
         """Forget the rows from ``n`` on, to which no reference may be left.
 
@@ -306,16 +345,21 @@ class Table(Store):
         elif self.graph is not None and self.name == "edges":
             self.graph.structure_changed()
 
+    @exclusive
     def compact(self) -> None:
         """Squeeze out the dead rows; all references to this table, anywhere in its graph, follow.
 
         Rows keep their order.  References to dead rows become -1; items of collections that were
         dead rows are dropped; sets keep the components of the live rows.
         """
-        if self.graph is not None:
-            self.graph.may_change()
-        if compact([self], self.graph.tables.values() if self.graph else [self]):
+        g = self.graph
+        if g is not None:
+            g.may_change()
+        order = g.input_positions(self.ids()) if g is not None and self is g.edges else None
+        if compact([self], g.tables.values() if g is not None else [self]):
             self.changed()
+            if g is not None and self is g.edges:
+                g.reordered(order)
 
     def like(self, device: str | Device | None = None) -> Table:
         """Give a table of the same name, columns and layout without rows, outside any graph."""
@@ -323,11 +367,24 @@ class Table(Store):
         other._take_columns(self)
         return other
 
+    @exclusive
     def to(self, device: str | Device) -> Table:
         """Give a copy on a device (also if it is this one), outside any graph."""
         other = self.like(device)
         other._take_rows(self)
         return other
+
+    def __copy__(self) -> Table:
+        return self.to(self.device)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Table:
+        if self.graph is not None:  # and what refers to it finds the graph's copy
+            return deepcopy(self.graph, memo).tables[self.name]
+        memo[id(self)] = copy = self.to(self.device)
+        return copy
+
+    def __reduce__(self) -> Any:
+        return reduced(self)
 
     # --- internals -------------------------------------------------------------------------------
 
@@ -352,8 +409,8 @@ class Table(Store):
         if other.deletes:
             for kind in ("dead", "free"):
                 self.hidden(kind)[:] = self.device.asarray(other.hidden(kind))
-        self.words[:] = other.words
-        self.settle()
+        self.words[:] = other.words  # deleted rows are not released: what refers to them may follow
+        self._push()
 
     def target(self, column: Column) -> Table | None:
         """The table that a reference column refers to, None if it is not known."""
@@ -368,8 +425,55 @@ class Table(Store):
 
     def _settle(self, words: Any) -> None:
         words[HEAD] = min(words[HEAD], words[COMMITTED])
-        words[COMMITTED] = words[TAIL]
+        if words[TAIL] > words[COMMITTED] and not referred(self):
+            words[COMMITTED] = max(words[COMMITTED], self.quarantined_to(words))
         words[BUDGET] = words[COMMITTED] - words[HEAD] + words[CAPACITY] - words[COUNT]
+
+    def _ends(self, name: str) -> Table | None:
+        """The points, if a column holds the ends of a graph's edges."""
+        edges = self.graph is not None and self.name == "edges" and name in ("src", "dst")
+        return self.graph.points if edges and self.graph is not None else None
+
+    def _check_ends(self, given: Mapping[str, Array]) -> None:
+        """Refuse new edges at deleted points."""
+        for name, a in given.items():
+            if (points := self._ends(name)) is not None:
+                check_alive(points, self.device.asarray(a), f"{self.name}.{name}")
+
+    def _live_ends(self, column: Column, key: Any, value: Any) -> Any:
+        """Give ``value``, converted; refuse deleted points as ends of live edges."""
+        points = self._ends(column.name)
+        if points is None or not points.deletes:
+            return value
+        a = self.device.asarray(converted(self, column, value))
+        with self.device.active():
+            key = self.device.asarray(key) if isinstance(key, np.ndarray) else key
+            check_alive(points, a, f"{self.name}.{column.name}", ~self.alive[key])
+        return a
+
+    def quarantined_to(self, words: Any = None) -> int:
+        """Where the ring of those deleted rows ends that may be released now."""
+        return int(
+            (self.words if words is None else words)[TAIL] if self.held is None else self.held
+        )
+
+    def _reuses(self) -> bool:
+        """Whether the next row is a deleted one; if nothing refers to the table, all are free."""
+        release(self)
+        return bool(self.words[HEAD] < self.words[COMMITTED])
+
+    def make_room(self, more: int) -> None:
+        """Have room for ``more`` rows: release deleted ones, or, if these are few, grow.
+
+        Raises
+        ------
+        ValueError
+            As `grow`.
+        """
+        released = reclaim(self) if self.deletes else 0
+        enough = released >= max(more, self.capacity // SHARE)
+        if not enough and not (released and self.capacity >= self._most):  # what is there may do
+            super().make_room(more)
 
     def _hidden_array(self, kind: str, capacity: int) -> Array:
         if kind == "free":  # asked for by a kernel that only allocates: nothing is ever in it
@@ -381,9 +485,10 @@ class Table(Store):
 
     def _resized(self, capacity: int, hidden: dict[str, Array]) -> None:
         if self.deletes:  # positions in the ring count on; only their places in memory change
-            xp, w = self.device.xp, self.words
-            at = xp.arange(min(int(w[HEAD]), int(w[COMMITTED])), int(w[TAIL]))
+            xp, tail = self.device.xp, int(self.words[TAIL])
             old, new = self._hidden["free"], hidden["free"]
+            # rows that a launch has reused already, too: their ends are yet to be checked
+            at = xp.arange(max(tail - min(old.size, new.size), 0), tail)
             new[at & (new.size - 1)] = old[at & (old.size - 1)]
         for dependent in self.dependents:
             dependent.table_resized(capacity)
@@ -403,6 +508,7 @@ class Table(Store):
         words = self.words
         words[COUNT] = count
         words[HEAD] = words[TAIL] = words[COMMITTED] = 0
+        self.held = None
         self.settle()
         self._changed()
 

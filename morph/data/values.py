@@ -11,6 +11,7 @@ import numpy as np
 from morph.data.column import Column, ColumnView
 from morph.data.device import Array, is_host
 from morph.data.dtypes import ID_LIMIT, NAMES, Spec
+from morph.data.messages import shown
 from morph.data.row import Row, as_id
 
 if TYPE_CHECKING:
@@ -142,6 +143,25 @@ def check_ids(a: Array, rows: int, where: str, table: str, lowest: int = 0) -> N
     raise ValueError(f"{where}[{position}] = {int(a[at])} is not a row of {table} ({rows} rows)")
 
 
+def check_alive(target: Table, a: Array, where: str, unless: Array | None = None) -> None:
+    """Refuse ids of deleted rows, but where ``unless`` holds; -1 is no row.
+
+    Raises
+    ------
+    ValueError
+        Naming the first offender and its position.
+    """
+    if not target.deletes or not a.size:
+        return
+    lost = (a >= 0) & (target.hidden("dead")[a] != 0)
+    if unless is not None:
+        lost = lost & ~unless
+    if bool(lost.any()):
+        k = int(lost.argmax())
+        at = f"[{k}]" if lost.ndim else ""
+        raise ValueError(f"{where}{at} = {int(a.reshape(-1)[k % a.size])} is a deleted point")
+
+
 def converted(store: Store, column: Column, value: Any) -> Array:
     """Give ``value``, checked, as an array of the column's type, where it lies."""
     where = f"{store.name}.{column.name}"
@@ -216,3 +236,26 @@ def prepare(
 def rows_of(target: Table | None) -> int:
     """How many rows may be referred to."""
     return ID_LIMIT if target is None else len(target)
+
+
+def number(x: Any, name: str) -> None:
+    """Refuse an argument that is no real number.
+
+    Raises
+    ------
+    TypeError
+    """
+    if isinstance(x, bool) or not isinstance(x, int | float | np.integer | np.floating):
+        raise TypeError(f"{name} is a number, not {shown(x)}")
+
+
+def whole(x: Any, name: str) -> int:
+    """Give an argument that is an integer.
+
+    Raises
+    ------
+    TypeError
+    """
+    if isinstance(x, bool) or not hasattr(x, "__index__"):
+        raise TypeError(f"{name} is an integer, not {shown(x)}")
+    return int(x.__index__())

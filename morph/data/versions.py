@@ -6,10 +6,18 @@ is another whenever any object is new or has another version.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _numbers = count(1)  # so that a state that comes back can have its version again
+
+
+class Outdated(Exception):
+    """A launch was found for objects that another thread has changed since."""
 
 
 class Latest:
@@ -34,3 +42,17 @@ def renew(x: Any, version: int | None = None) -> None:
 def moved() -> None:
     """Note that an object is new, or has another version."""
     latest.epoch = next(_numbers)
+
+
+def exclusive(method: F) -> F:
+    """Have a method hold its object's lock: all objects of one graph share the graph's.
+
+    A thread that holds the lock may take it again.
+    """
+
+    @wraps(method)
+    def locked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return cast(F, locked)

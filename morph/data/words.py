@@ -8,9 +8,12 @@ kernel, which the driver copies when it is launched: nothing is waited for.
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +30,9 @@ FROM = 1 << 9  # it is read from an array, whose address is the word
 OWN = 1 << 10  # every row gets its own number
 SPOT = 1 << 11  # one place, that of row `count`: whoever else writes this row does so before
 IOTA = object()  # for a value: each row's own number
-TO_HOST = 2  # cudaMemcpyDeviceToHost
+TO_DEVICE, TO_HOST = 1, 2  # cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost
+NOT_READY = 600  # CUDA_ERROR_NOT_READY
+SHORT = 0.01  # seconds; a longer wait sleeps in between
 
 TEXT = f"""
 typedef unsigned long long u64;
@@ -153,6 +158,7 @@ class Words:
         self.current = cupy.cuda.driver.ctxGetCurrent
         self.set_current = cupy.cuda.driver.ctxSetCurrent
         self.copy, self.wait = cupy.cuda.runtime.memcpyAsync, cupy.cuda.runtime.streamSynchronize
+        self.query, self.new_stream = _stream_query(), cupy.cuda.Stream
         self.commands = Commands()
 
     def put(self, writes: Sequence[Write]) -> None:
@@ -207,6 +213,23 @@ class Words:
             self.copy(to, at, size, TO_HOST, stream)
         self.wait(stream)
 
+    def wait_in_turns(self) -> None:
+        """Wait for the stream, and let signal handlers run meanwhile."""
+        stream, begin = self.stream().ptr, perf_counter()
+        while (code := self.query(stream)) == NOT_READY:
+            if (past := perf_counter() - begin) > SHORT:
+                sleep(min(past / 200, 0.005))
+        if code:
+            self.wait(stream)  # raises what is wrong
+
+
+@cache
+def _stream_query() -> Any:
+    """The driver's function: the runtime's would leave "not ready" behind as the last error."""
+    library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    library.cuStreamQuery.argtypes, library.cuStreamQuery.restype = [ctypes.c_void_p], ctypes.c_int
+    return library.cuStreamQuery
+
 
 class Answer:
     """What a GPU tells the host when a launch has ended: a few words in the host's memory.
@@ -226,18 +249,33 @@ class Answer:
         self.size, self.address = told.nbytes, self.pinned.ptr
         self.words = np.frombuffer(self.pinned, np.int64, told.size).data
 
-    def hear(self, written: bool) -> memoryview:
+    def hear(self, written: bool, interruptible: bool = True) -> memoryview:
         """Wait for the launch; give its words, those of the device unless it has ``written`` them.
 
-        They are there until the next launch.
+        They are there until the next launch.  If ``interruptible``, signal handlers run meanwhile.
         """
         on, size = self.on, 0 if written else self.size
         if on.current() == on.context:
-            on.transfer(self.address, self.told, size)
+            self._hear(size, interruptible)
         else:
             with on.elsewhere():
-                on.transfer(self.address, self.told, size)
+                self._hear(size, interruptible)
         return self.words
+
+    def _hear(self, size: int, interruptible: bool) -> None:
+        if interruptible:
+            self.on.wait_in_turns()
+        if size or not interruptible:
+            self.on.transfer(self.address, self.told, size)
+
+    def stop(self, word: Any) -> None:
+        """Write 1 to ``word``, which the launch under way looks at, and wait for the launch."""
+        on, one = self.on, np.ones(1, np.uint32)
+        with on.elsewhere():
+            beside = on.new_stream(non_blocking=True)
+            on.copy(word.data.ptr, one.ctypes.data, 4, TO_DEVICE, beside.ptr)
+            on.wait(beside.ptr)
+            on.wait(on.stream().ptr)
 
 
 class Seeds(NamedTuple):

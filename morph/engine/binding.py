@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -56,19 +56,22 @@ class Request:
     device: Device
     together: bool = False
     balance: str = "auto"
+    checked: bool = False
 
 
 class Compiled:
     """A unit on one device, whatever objects it runs on, and what a launch of it has to do."""
 
-    def __init__(self, unit: ir.Unit, getters: dict[str, Origin], device: Device) -> None:
+    def __init__(
+        self, unit: ir.Unit, getters: dict[str, Origin], device: Device, interruptible: bool
+    ) -> None:
         size, most = abi.local_bytes(unit), LARGEST.get(device.kind, 1 << 20)
         if size > most:
             raise MemoryError(
                 f"{unit.name.removeprefix('morph_')!r} needs {size} bytes an item for its local "
                 f"collections, and there are {most}: keep so much in a Collection or table"
             )
-        self.unit, self.device = unit, device
+        self.unit, self.device, self.interruptible = unit, device, interruptible
         self.dependencies: list[Callable[[], bool]] = []
         self._text: str | None = None
         self._binary: Any = None
@@ -89,15 +92,22 @@ class Compiled:
         self.run_words = 8 * self.index["replay"]  # `replay`, `launch` and `threads`
         self.result = _result(unit)
         nodes = list(ir.walk((unit.funcs, unit.blocks)))
-        self.can_fail = unit.fused or any(
-            isinstance(n, ir.Reserve | ir.Claim | ir.LocalAdd) for n in nodes
+        self.can_fail = (
+            unit.fused
+            or unit.checked
+            or any(isinstance(n, ir.Reserve | ir.Claim | ir.LocalAdd) for n in nodes)
         )
         changes = (ir.New, ir.NewRows, ir.Delete, ir.Add, ir.Take, ir.Clear)
         self.touches = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, changes)})
-        moved = {*self.touches, *_redirected(nodes)}
-        self.reshapes = [
-            g.slot for g in unit.graphs if {f"{g.slot}.points", f"{g.slot}.edges"} & moved
-        ]
+        graphs, redirected = [g.slot for g in unit.graphs], _redirected(nodes)
+        moved = {*self.touches, *redirected}
+        self.reshapes = [g for g in graphs if {f"{g}.points", f"{g}.edges"} & moved]
+        self.redirects = [g for g in graphs if f"{g}.edges" in redirected]
+        self.deletes = sorted({n.slot for n in nodes if isinstance(n, ir.Delete)})
+        made = {n.slot for n in nodes if isinstance(n, ir.New | ir.NewRows)} | redirected
+        # points that a program deletes, or may put edges at: if these are deleted, edges go
+        self.cuts = [f"{g}.points" for g in graphs if unit.fused and f"{g}.edges" in made]
+        self.cuts += [s for s in self.deletes if unit.fused and s.endswith(".points")]
         self.domains = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, ir.Foreach)})
         self.lists = lists(unit)
         # the domains of steps in which all items claim in one round
@@ -140,7 +150,7 @@ class Compiled:
         """The same unit with local collections twice as large."""
         if self._wider is None:
             unit = replace(self.unit, local_scale=2 * self.unit.local_scale)
-            self._wider = Compiled(unit, self.getters, self.device)
+            self._wider = Compiled(unit, self.getters, self.device, self.interruptible)
             self._wider.dependencies = self.dependencies
         return self._wider
 
@@ -187,7 +197,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         key = (
             request.what.definition, request.device.name, kinds, tuple(slots.stores.items()),
             tuple(slots.graphs.items()), *place(request.where), cells(request.where),
-            request.together, request.balance,
+            request.together, request.balance, request.checked,
         )  # fmt: skip
         known = _compiled.get(key)
         if known is not None and known.holds():
@@ -201,6 +211,11 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
                 del _compiled[next(iter(_compiled))]
             _compiled[key] = made
         return made, slots
+
+
+def by_steps(compiled: Compiled, objects: Mapping[str, Any]) -> bool:
+    """Whether a program may leave edges at deleted points: these go between its steps."""
+    return any(objects[slot].deletes for slot in compiled.cuts)
 
 
 def place(where: Any) -> tuple[Any, int]:
@@ -334,11 +349,12 @@ def _compile(request: Request, slots: Slots) -> Compiled:
         blocks=blocks,
         fused=fused,
         ways=ways,
+        checked=request.checked,
         pos=pos,
     )
     if fused:
         _check_adjacency(unit)
-    made = Compiled(unit, getters, request.device)
+    made = Compiled(unit, getters, request.device, request.what.interruptible)
     made.dependencies = builder.dependencies
     return made
 

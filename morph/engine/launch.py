@@ -14,15 +14,20 @@ import numpy as np
 
 from morph.data.collect import Collection
 from morph.data.device import Device
+from morph.data.reclaim import release
 from morph.data.row import Row
 from morph.data.store import CAPACITY, COUNT, HEAD
 from morph.data.table import Table
-from morph.data.versions import latest
-from morph.engine.binding import Compiled, Request, Where, bind, cells, picker, place
+from morph.data.versions import Outdated, latest
+from morph.engine.binding import Compiled, Request, Where, bind, by_steps, cells, picker, place
+from morph.engine.checking import error
+from morph.engine.locks import lock_of
 from morph.engine.scratch import ROUNDS, STATE, STATUS, scratch
 from morph.engine.slots import OBJECTS, Slots
+from morph.graph.deletion import Before, begin_launch, end_launch
 from morph.lang.abi import State, Status
 from morph.lang.builtins import to_dtype
+from morph.lang.checks import Violated
 from morph.lang.errors import LanguageError
 
 if TYPE_CHECKING:
@@ -62,7 +67,7 @@ class Shape:
 
 def launch_for(
     what: Kernel | Program, items: Any, args: tuple[Any, ...], where: Where,
-    together: bool = False, balance: str = "auto",
+    together: bool = False, balance: str = "auto", checked: bool = False,
 ) -> Launch | None:  # fmt: skip
     """The launch that fits the arguments: a known one, or a new one.  None: run eagerly."""
     types = tuple(map(type, args))
@@ -72,27 +77,34 @@ def launch_for(
     if items is None:
         key = shape.key(args)
     elif where is None:
-        key = shape.key(args, id(items), together, balance)
+        key = shape.key(args, id(items), together, balance, checked)
     else:
-        key = shape.key(args, id(items), together, balance, *place(where), cells(where))
+        key = shape.key(args, id(items), together, balance, checked, *place(where), cells(where))
     found = what.launches.get(key)
     if found is not None and found.fits():
-        return found
+        return None if found.by_steps() else found
     if what.kind == "kernel" and not isinstance(items, Table | Collection):
         raise TypeError(f"foreach runs over a table or a collection, not {items!r}")
     device = _device(items, args)
     if what.kind == "program" and device.kind == "python":
         return None
-    with _binding:
+    with lock_of(_objects(items, args)), _binding:
+        found = what.launches.get(key)
+        if found is not None and found.fits():  # another thread had changed the graph, or was first
+            return found
         try:
-            compiled, slots = bind(Request(what, items, args, where, device, together, balance))
+            request = Request(what, items, args, where, device, together, balance, checked)
+            compiled, slots = bind(request)
         except LanguageError as error:  # without the compiler's frames: the user's line counts
             raise LanguageError(error.problem, error.pos, error.hint) from None
         _same_device(slots.objects.values(), device)
+        if by_steps(compiled, slots.objects):
+            return None
         what.launches.pop(key, None)
         while len(what.launches) >= KEPT:
             del what.launches[next(iter(what.launches))]
         what.launches[key] = launch = Launch(what, compiled, slots)
+        launch.checked = latest.epoch
         return launch
 
 
@@ -114,13 +126,17 @@ def _odd_key(a: Any) -> Any:
 
 
 def _device(items: Any, args: tuple[Any, ...]) -> Device:
-    objects = [x.table if isinstance(x, Row) else x for x in (items, *args)]
-    objects = [x for x in objects if isinstance(x, OBJECTS)]
+    objects = _objects(items, args)
     if not objects:
         raise TypeError("a program needs a graph, table or collection among its arguments")
     device: Device = objects[0].device
     _same_device(objects, device)
     return device
+
+
+def _objects(items: Any, args: tuple[Any, ...]) -> list[Any]:
+    objects = [x.table if isinstance(x, Row) else x for x in (items, *args)]
+    return [x for x in objects if isinstance(x, OBJECTS)]
 
 
 def _same_device(objects: Iterable[Any], device: Device) -> None:
@@ -148,28 +164,36 @@ class Launch:
         self.near = self.device.kind != "cuda"  # in the host's memory, its counters too
         self.objects = weakref.WeakValueDictionary(slots.objects)
         self.bound = [weakref.ref(o) for o in slots.objects.values()]
+        self.lock = lock_of(slots.objects.values())
         self._use(compiled)
 
     def _use(self, compiled: Compiled) -> None:
         """Run this unit from now on."""
         self.compiled = compiled
         self.binary = compiled.binary(faults, seed)
-        self.mode = (faults, seed, threads())
+        self.mode = (faults, seed)
         self.words = np.zeros(len(compiled.fields), np.uint64)
         self.buffer = self.words.data
         self.state = self.scratch.state_for(State.VARS + len(compiled.unit.state))
         self.told = self.state.size <= STATE  # the state lies beside the status
         self.epoch = self.most = self.edges = 0
-        self.lent = -1  # `Scratch.version` when its addresses were filled in
+        self.checked = -1  # `latest` when the text was last found to fit
+        self.lent = -1  # `Scratch.version` when its addresses were filled in,
+        self.threads = 0  # and how many threads might run then
         self.versions: list[int] = []
         self.kinds: list[Any] = []  # of the objects, when they were last found to fit
         self.domains = [self._ref(slot) for slot in compiled.domains]
         self.together = [self._ref(slot) for slot in compiled.together]
         self.touches = [self._ref(slot) for slot in compiled.touches]
-        self.reshapes = [self._ref(slot) for slot in compiled.reshapes]
+        self.reshapes = [(self._ref(s), s in compiled.redirects) for s in compiled.reshapes]
+        self.deletes = [self._ref(slot) for slot in compiled.deletes]
 
     def _ref(self, slot: str) -> weakref.ref[Any]:
         return weakref.ref(self.objects[slot])
+
+    def by_steps(self) -> bool:
+        """Whether a program runs launch by launch, see `binding.by_steps`."""
+        return bool(self.compiled.cuts) and by_steps(self.compiled, self.objects)
 
     def edit(self, text: str) -> None:
         """Use another text from now on, wherever the unit is bound, now or later."""
@@ -180,12 +204,16 @@ class Launch:
 
     def fits(self) -> bool:
         """Whether the launch is still the right one for these objects."""
-        if not self.compiled.holds() or self.mode != (faults, seed, _threads):
+        if not self.compiled.holds() or self.mode != (faults, seed):
             return False
         if self._current():
             return True
         self.versions = []  # the words are filled anew
         return self._same_types()
+
+    def _outdated(self) -> bool:
+        """Whether another thread has changed the objects since `fits` so that the text is wrong."""
+        return self.checked != latest.epoch and not self._same_types()
 
     def _current(self) -> bool:
         """Whether the addresses in the words still hold."""
@@ -202,11 +230,13 @@ class Launch:
 
     def _same_types(self) -> bool:
         """Whether the text still fits the objects, wherever their memory has moved."""
+        epoch = latest.epoch
         objects = [ref() for ref in self.bound]
         if any(o is None for o in objects):
             return False
         kinds = [_told(o) for o in objects]
         if kinds == self.kinds:
+            self.checked = epoch
             return True
         fresh = Slots()
         for slot, obj in list(self.objects.items()):  # as when it was bound
@@ -216,35 +246,68 @@ class Launch:
         same = all(fresh.stores.get(s.slot) == s for s in unit.stores)
         same = same and all(fresh.graphs.get(g.slot) == g for g in unit.graphs)
         self.kinds = kinds if same else []
+        self.checked = epoch if same else -1
         return same
 
     # --- running ---------------------------------------------------------------------------------
 
     def run(self, args: tuple[Any, ...], where: Where, alone: bool = False) -> Any:
-        """Launch, by one thread or a GPU's block if ``alone``; replay until every item has run."""
+        """Launch, by one thread or a GPU's block if ``alone``; replay until every item has run.
+
+        Raises
+        ------
+        Outdated
+            If another thread has changed the objects, and another launch fits them now.
+        """
         compiled, shared = self.compiled, self.scratch
-        for ref in self.reshapes:
-            ref().may_change()  # type: ignore[union-attr]
         numbers = compiled.numbers
         values = self._values(args, where) if numbers is None else numbers(args)
-        with shared.lock:
+        with self.lock, shared.lock:
+            if shared.running:
+                raise RuntimeError("a signal handler that interrupts a launch cannot launch")
+            for ref, _ in self.reshapes:
+                ref().may_change()  # type: ignore[union-attr]
+            if not self._current():  # or another thread has launched, or changed something, since
+                if self._outdated():
+                    raise Outdated
+                if self.device.kind != "python":
+                    self._fill()
             if self.device.kind == "python":
                 self._note_versions()
-            elif not self._current():  # or another thread has launched since
-                self._fill()
+            failed, graphs = True, self._begin() if self.reshapes else ()
+            shared.running = True
             try:
                 if self.device.kind == "python":
                     self._interpret(values)
                 else:
                     self._launch(values, alone)
+                result = self._result() if compiled.result is not None else None
+                failed = False
+                return result
+            except BaseException:  # a signal handler's, too
+                shared.stop()
+                raise
             finally:  # items may have run even if others could not
+                shared.running = False
                 if not self.near:
                     for ref in self.touches:
                         if (store := ref()) is not None:
                             store.touched()
-                for ref in self.reshapes:
-                    ref().structure_changed()  # type: ignore[union-attr]
-            return self._result() if compiled.result is not None else None
+                for g, before, moved in graphs:
+                    end_launch(g, before, moved, failed)
+                if self.near and self.deletes:
+                    self._release()
+
+    def _begin(self) -> list[tuple[Any, Before, bool]]:
+        """The graphs whose points and edges may change, their counters, and whether ends move."""
+        graphs = [(ref(), moved) for ref, moved in self.reshapes]
+        return [(g, begin_launch(g), moved) for g, moved in graphs if g is not None]
+
+    def _release(self) -> None:
+        """Have deleted rows reused from now on, of tables that nothing can refer to."""
+        for ref in self.deletes:
+            if (table := ref()) is not None:
+                release(table)
 
     def _values(self, args: tuple[Any, ...], where: Where) -> list[Any]:
         """The numbers among the arguments, and in the closures of functions."""
@@ -263,7 +326,10 @@ class Launch:
         for slot, direction in compiled.adjacency:
             objects[slot].index(direction)
         for i, f in enumerate(compiled.fields):
-            if f.slot:
+            if f.kind in ("shadow", "deaths"):
+                checks = self.scratch.checks
+                self.words[i] = checks.address(objects[f.slot], f.kind, f.column)
+            elif f.slot:
                 extra = (f.column,) if f.column else ()
                 self.words[i] = objects[f.slot].address(f.kind, *extra)
                 if f.kind == "owner":
@@ -292,15 +358,19 @@ class Launch:
         """Have what launches share large enough for this one; write where it lies."""
         s, words, index = self.scratch, self.words, self.compiled.index
         s.have(self.most, self.edges if self.compiled.lists else -1, self._threads())
+        self.threads = threads()
         for kind, array in s.arrays().items():
             if kind in index:
                 words[index[kind]] = self.device.pointer(array)
+        if self.compiled.unit.checked:
+            words[index["check"]] = self.device.pointer(s.checks.words)
         words[index["state"]] = self.device.pointer(self.state) if self.compiled.unit.fused else 0
         words[index["report"]] = s.answer.address if self.compiled.unit.fused and self.told else 0
         self.lent = s.version
 
     def _launch(self, values: Sequence[Any], alone: bool) -> None:
-        s, compiled, team = self.scratch, self.compiled, 1 if alone else threads()
+        s, compiled, most = self.scratch, self.compiled, threads()
+        team = 1 if alone else most
         if values:
             try:
                 compiled.scalars.pack_into(self.buffer, compiled.first_scalar, *values)
@@ -312,7 +382,7 @@ class Launch:
         RUN.pack_into(self.buffer, compiled.run_words, 0, s.launches, team)
         if s.dirty or compiled.can_fail:
             s.begin()
-        if self.lent != s.version:
+        if self.lent != s.version or self.threads != most:
             self._borrow()
         if not compiled.can_fail:
             self.binary(self.words, self._items())
@@ -321,9 +391,12 @@ class Launch:
         if compiled.unit.fused and self.near:  # a GPU's is not read
             self.state[:] = 0
         number = s.launches
+        rounds = self._begin_checks() if compiled.unit.checked else 0
         while True:
             self.binary(self.words, self._items(), alone)
-            told = s.answer.hear(compiled.unit.fused and self.told)
+            told = s.answer.hear(compiled.unit.fused and self.told, compiled.interruptible)
+            if compiled.unit.checked and (v := s.checks.end(told[Status.ROUND] - rounds)):
+                raise error(compiled.unit, v, self.objects)
             if not told[Status.FAILED]:
                 s.dirty = False
                 if told[Status.ROUND] > ROUNDS:
@@ -337,6 +410,15 @@ class Launch:
             self._borrow()
             # with the number of before: locks of the first run stay taken
             RUN.pack_into(self.buffer, self.compiled.run_words, 1, number, team)
+
+    def _begin_checks(self) -> int:
+        """Have nothing found so far; gives how many rounds of claims there have been."""
+        s = self.scratch
+        rounds = int(self.device.to_host(s.status)[Status.ROUND])
+        s.checks.begin(rounds)
+        self._fill()  # shadow words follow the rows that there are
+        self._borrow()
+        return rounds
 
     def _threads(self) -> int:  # as many as the launch can have
         return threads() if self.near else int(self.binary.threads)
@@ -358,7 +440,7 @@ class Launch:
             if full:
                 obj = self.objects[stands_for.get(store.slot, store.slot)]
                 obj.touched()
-                obj.grow(int(obj.words[CAPACITY]) + failed)
+                obj.make_room(failed)
         narrow = status[Status.LOCAL]
         status[[Status.FAILED, Status.LOCAL]] = 0
         status[Status.STORES :] = 0
@@ -394,6 +476,8 @@ class Launch:
                     return
                 self._mend()
                 replay = True
+        except Violated as found:
+            raise error(unit, found.violation, objects) from None
         finally:
             if self.scratch.dirty:  # what items had reserved is free again
                 for slot in self.compiled.touches:
@@ -407,16 +491,31 @@ class Launch:
         return kind.unpack_from(self.device.to_host(self.state).tobytes(), 8 * at)[0]
 
 
+MOST_THREADS = 256  # as kernels/pool.h says
 _threads = 0
 
 
 def threads() -> int:
-    """CPU threads to use: OMP_NUM_THREADS, else the cores this process may run on."""
+    """CPU threads to use at most: those set, else OMP_NUM_THREADS, else the process's cores."""
     global _threads
     if not _threads:
         given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-        _threads = int(given) if given.isdigit() and int(given) > 0 else _cores()
+        n = int(given) if given.isdigit() and int(given) > 0 else _cores()
+        _threads = min(n, MOST_THREADS)
     return _threads
+
+
+def set_threads(n: int | None) -> None:
+    """Do what `morph.set_num_threads` promises."""
+    global _threads
+    if n is None:
+        _threads = 0
+        return
+    if isinstance(n, bool) or not isinstance(n, int | np.integer):
+        raise TypeError(f"set_num_threads(n): n is a whole number or None, not {n!r:.50}")
+    if not 1 <= n <= MOST_THREADS:
+        raise ValueError(f"set_num_threads(n): n is 1 to {MOST_THREADS}, not {n}")
+    _threads = int(n)
 
 
 def _cores() -> int:
@@ -427,10 +526,9 @@ def _cores() -> int:
 
 
 def _forked() -> None:
-    """In a child process: its other threads are gone, OpenMP's among them."""
-    global _threads, _binding
+    """In a child process: its other threads are gone."""
+    global _binding
     _binding = threading.RLock()
-    _threads = 1  # g++'s OpenMP would wait for threads that only the parent has
 
 
 if hasattr(os, "register_at_fork"):

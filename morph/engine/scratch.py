@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from morph.data.device import Device
 from morph.data.store import HIDDEN
+from morph.engine.checking import Checks
 from morph.lang.abi import Status
 from morph.timing import used
 
 HUB = 64  # bytes of a row on the list, of which something is left
 STATUS, STATE = 64, 192  # words of the status, and of a program's state
+STOP = 32  # the word of ``barrier`` that asks a GPU's launch to end, as kernels/stop.h says
 ROUNDS = 1 << 25  # of claims, then they count from 0 again: a key has room for twice as many
 
 
@@ -34,6 +37,7 @@ class Scratch:
         self.device = device
         self.lock = threading.RLock()
         self.dirty = False  # a launch that can fail has begun, and not ended as it should
+        self.running = False  # a launch is under way; one thread at a time launches
         self.claimed: weakref.WeakSet[Any] = weakref.WeakSet()  # stores whose rows have owners
         self.told = device.zeros(STATUS + STATE, np.int64)  # fetched together
         self.status = self.told[:STATUS]
@@ -45,6 +49,11 @@ class Scratch:
         self.queue = device.zeros(1024, np.uint32)
         self.launches = 0
         self.version = 0
+
+    @cached_property
+    def checks(self) -> Checks:
+        """What checked launches share."""
+        return Checks(self.device)
 
     def have(self, items: int, edges: int, threads: int) -> None:
         """Have room for a launch over so many items; bits that are set stay.
@@ -113,6 +122,13 @@ class Scratch:
                     bits[:] = 0
         self.dirty = True
 
+    def stop(self) -> None:
+        """End the launch under way at its next barrier; wait for that."""
+        self.dirty = True
+        if self.device.kind == "cuda":
+            self.answer.stop(self.barrier[STOP:])
+            self.device.put((self.barrier, 0))
+
     def recount(self) -> None:
         """Count rounds of claims from 0 again: nobody owns anything."""
         with self.device.active():
@@ -127,7 +143,7 @@ _scratch: dict[str, Scratch] = {}
 def scratch(device: Device) -> Scratch:
     """The scratch memory of a device."""
     if device.name not in _scratch:
-        _scratch[device.name] = Scratch(device)
+        _scratch.setdefault(device.name, Scratch(device))  # threads may come here at once
         used[device.name] = device
     return _scratch[device.name]
 
@@ -135,7 +151,7 @@ def scratch(device: Device) -> Scratch:
 def _forked() -> None:
     """In a child process: its other threads are gone, and so are their launches."""
     for s in _scratch.values():
-        s.lock, s.dirty = threading.RLock(), True
+        s.lock, s.dirty, s.running = threading.RLock(), True, False
         if s.device.kind != "cuda":
             s.barrier[:] = 0
             s.cursor[:] = 0

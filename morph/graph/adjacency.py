@@ -225,6 +225,34 @@ class Adjacency:
             first, last = int(offsets[point]), int(offsets[point + 1])
             return device.xp.arange(first, last) if ids is None else ids[first:last]
 
+    def at_points(self, points: Array, back: Array | None, build: bool) -> Array | None:
+        """Give the edges at some points, some twice; None if an index for that is not built.
+
+        ``back`` has the reverses of edges, if each has one.  Loose rows stay, so those of the other
+        direction are worth building.
+        """
+        rows = [d for d in ("out", "in") if d in (self._loose if self.loose else self._built)]
+        if back is not None and "out" in rows:
+            rows = ["out"]
+        elif self.loose and build:
+            rows = ["out", "in"]
+        elif len(rows) < 2:
+            return None
+        found = [self._entries_at(d, points) for d in rows]
+        found.append(found[0][:0] if back is None else back[found[0]])
+        return self.points.device.xp.concatenate(found)
+
+    def _entries_at(self, direction: str, points: Array) -> Array:
+        """Edges at some points in one direction, shape (sum of degrees,), int32."""
+        if self.loose:
+            return self.rows(direction).entries_at(points)
+        xp, (offsets, ids) = self.points.device.xp, self._built[direction]
+        first, size = offsets[points], offsets[points + 1] - offsets[points]
+        ends = xp.cumsum(size)
+        k = xp.arange(int(ends[-1]) if ends.size else 0)
+        k = k + (first - ends + size)[xp.searchsorted(ends, k, side="right")] if k.size else k
+        return k.astype(np.int32) if ids is None else ids[k]
+
     # --- loose rows ------------------------------------------------------------------------------
 
     def loosen(self) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from morph.data.column import ColumnView
 from morph.data.device import Array, Device, is_host
-from morph.data.values import check_ids, prepare
+from morph.data.values import check_alive, check_ids, prepare
 
 if TYPE_CHECKING:
     from morph.data.table import Table
@@ -77,6 +77,11 @@ class Applied:
                 setattr(self, n, a)
             return object.__getattribute__(self, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __reduce__(self) -> Any:
+        """Copies and pickles have the arrays, and do not know the graph."""
+        told = [getattr(self, name) for name in Applied.__slots__ if not name.startswith("_")]
+        return Applied, (*told, None, self._given)
 
     def rows(self) -> tuple[Table, int]:
         """Give the changes as rows of a table, for kernels; they are there until the next batch.
@@ -223,11 +228,13 @@ def _inserts(g: Graph, given: Any) -> tuple[dict[str, Array], int]:
         _, arrays = prepare(edges, count, others)
     except (TypeError, ValueError, OverflowError) as e:
         raise _named_by(e, "inserts") from None
+    if "weight" in arrays:
+        _refuse_rounded(g, given["weight"], others["weight"], arrays["weight"], "inserts.weight")
     for name, a in arrays.items():
         rows[name] = a if a.ndim else np.full(count, a)
     if g.points.deletes:
         for name, a in zip(("src", "dst"), ends, strict=True):
-            _require_alive(g, g.device.asarray(a), f"inserts.{name}")
+            check_alive(g.points, g.device.asarray(a), f"inserts.{name}")
     if is_host(src) and all(map(is_host, rows.values())):
         return rows, count
     return {name: g.device.asarray(a) for name, a in rows.items()}, count
@@ -280,14 +287,6 @@ def none(device: Device) -> Array:
 _none: dict[str, Array] = {}
 
 
-def _require_alive(g: Graph, a: Array, where: str) -> None:
-    if a.size:
-        dead = g.points.hidden("dead")[a]
-        if bool(dead.any()):
-            k = int(dead.argmax())
-            raise ValueError(f"{where}[{k}] = {int(a[k])} is a deleted point")
-
-
 def _named(g: Graph, given: Any, what: str) -> Named:
     if given is None:
         return Named(none(g.device))
@@ -318,8 +317,42 @@ def _updates(g: Graph, given: Any) -> Named:
         _, arrays = prepare(g.edges, named.count, {"weight": weight})
     except (TypeError, ValueError, OverflowError) as e:
         raise _named_by(e, "updates") from None
+    _refuse_rounded(g, given[-1], weight, arrays["weight"], "updates.weight")
     named.weight = arrays["weight"]
     return named
+
+
+def rounded(a: Array, made: Array, given: Any = None) -> bool:
+    """Whether integers lose digits as the floats that are made of them; of a list in its array."""
+    if made.dtype.kind != "f" or not made.size:
+        return False
+    if a.dtype.kind in "iu":
+        exact = 1 << (np.finfo(made.dtype).nmant + 1)
+        if int(a.max()) <= exact and int(a.min()) >= -exact:
+            return False
+        with np.errstate(invalid="ignore"):
+            return bool((made.astype(a.dtype) != a).any())
+    large = isinstance(given, list | tuple) and a.dtype.kind == "f" and not (abs(a) < 2**53).all()
+    return large and any(_whole(x) and float(made.dtype.type(x)) != int(x) for x in given)
+
+
+def _whole(x: Any) -> bool:
+    return isinstance(x, int | np.integer)
+
+
+def _refuse_rounded(g: Graph, given: Any, a: Any, made: Array, where: str) -> None:
+    """Refuse integers that a column of floats cannot hold.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not rounded(np.asarray(a) if is_host(a) else a, made, given):
+        return
+    listed = given if isinstance(given, list | tuple) else g.device.to_host(a).ravel().tolist()
+    for k, x in enumerate(listed):
+        if _whole(x) and float(made.dtype.type(x)) != int(x):
+            raise ValueError(f"{where}[{k}] = {x} would lose digits as {made.dtype}")
 
 
 def _plain(ids: Any) -> Any:

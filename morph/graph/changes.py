@@ -107,7 +107,7 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
             if held is not None:
                 held[gone] = -1
             if total:
-                g._forget_order(ids)
+                g.forget_order(ids)
                 held = held if held is None else _paired(xp, edges, held, ids, batch)
             if loose:
                 _follow(g, applied, given, fresh == total)
@@ -208,7 +208,7 @@ def _insert(
 
 
 def _bury(table: Table, ids: Array, undo: list[Any]) -> None:
-    """Mark rows dead, and let them be used again."""
+    """Mark rows dead."""
     before, xp = table.words.copy(), table.device.xp
     dead, ring = table.hidden("dead"), table.hidden("free")
 

@@ -17,8 +17,9 @@ import numpy as np
 from morph.data.column import Column, ColumnView
 from morph.data.device import Array, is_host
 from morph.data.dtypes import ID_LIMIT
+from morph.data.reclaim import SHARE, reclaim, referred, reusable
 from morph.data.store import CAPACITY, COMMITTED, COUNT, HEAD, TAIL
-from morph.graph.batch import GONE, INSERTED, NAMED, Applied, none
+from morph.graph.batch import GONE, INSERTED, NAMED, Applied, none, rounded
 from morph.graph.loose import weight_of
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 STAGED = 1 << 14  # changes that go to a GPU in one copy
 # as in `resolve`
-TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE, ALONE = 1, 2, 4, 8, 16, 32, 64
+TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE, ALONE, KEPT = 1, 2, 4, 8, 16, 32, 64, 128
 TWICE, LOOP = -2, -3
 
 Part = tuple[Array, Array | None, Array | None]
@@ -122,7 +123,7 @@ def _weighted(
         return None
     if not many and is_host(a) != is_host(part[0]):
         return None
-    if a.dtype == column.dtype:
+    if a.dtype == column.dtype and not (a.dtype.kind == "f" and isinstance(x, list)):
         return part[0], part[1], a
     if not (is_host(a) and a.dtype.isnative and a.dtype.kind in "iuf"):
         return None
@@ -130,6 +131,8 @@ def _weighted(
         with np.errstate(over="ignore"):
             b = a.astype(column.dtype)
         fine = np.isfinite(b).all()
+        if a.dtype.kind != "f" or isinstance(x, list):
+            fine = fine and not rounded(a, b, x)
     else:
         b = a.astype(column.dtype) if a.dtype.kind in "iu" else a
         fine = b is not a and (np.can_cast(a.dtype, b.dtype) or (b == a).all())
@@ -175,6 +178,7 @@ def carry_out(
         flags = WHOLE | (turned * TURNED) | (nonnegative * NONNEGATIVE)
         flags |= (edges.deletes * DEAD) | (g.points.deletes * LOST)
         flags |= (LOOPS * (loops is not None)) | (ALONE * (alone is not None))
+        flags |= KEPT * (not gone or referred(edges))
         moves = index.moves
         done = Applied.__new__(Applied)
         done._graph, done._given, done._present, done._since = g, come, -1, g.changes
@@ -201,7 +205,7 @@ def carry_out(
             done._batch = kept = Kept(g, table, batch.counts, first, fresh, again, code == TWICE)
             index.kept = ref(kept)
             if again or first < g._made:
-                g._forget_order(done.inserted)
+                g.forget_order(done.inserted)
             if fresh or gone:
                 g.out_identity = False
                 if index.moves != moves:
@@ -234,13 +238,36 @@ def places(edges: Table, count: int) -> tuple[int, int]:
         How many take the place of dead rows, the oldest in their ring, before that.
     """
     words: list[int] = edges.words.tolist()
-    first, again = words[COUNT], 0
+    first, again, few = words[COUNT], 0, False
     if first + count > edges.capacity:
-        again = min(words[COMMITTED] - min(words[HEAD], words[COMMITTED]), count)
+        if first + count - reusable(edges) > edges.capacity and edges.deletes:
+            few = reclaim(edges) < edges.capacity // SHARE and referred(edges)
+        again = min(reusable(edges), count)
     rows = first + count - again
-    if rows > edges.capacity:  # by a quarter more, since edges are most of a graph
+    if rows > edges.capacity or few:  # by a quarter more, since edges are most of a graph
         edges.resize(max(rows, min(edges.capacity + edges.capacity // 4 + 16, ID_LIMIT)))
     return first, again
+
+
+def place_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
+    """Have the next batch give its edges these ids, which are deleted ones or behind all others.
+
+    Collections and sets decide on which ids are reused, and they may have changed since.
+    """
+    words, wanted = edges.words, edges.device.asarray(ids[ids < len(edges)])
+    again, head = int(wanted.size), min(int(words[HEAD]), int(words[COMMITTED]))
+    rows = len(edges) + int(ids.size) - again
+    if again or rows > edges.capacity:  # ids are reused when there is no other room
+        edges.resize(rows)
+        words = edges.words
+    if edges.deletes:
+        xp, ring = edges.device.xp, edges.hidden("free")
+        with edges.device.active():
+            at = xp.arange(head, int(words[TAIL])) & (ring.size - 1)
+            others = ring[at]
+            ring[at] = xp.concatenate([wanted, others[~xp.isin(others, wanted)]])
+        words[COMMITTED] = head + again
+        edges._push()
 
 
 def shrink(edges: Table, capacity: int) -> None:

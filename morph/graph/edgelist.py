@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from morph.data.device import Array, Device
 from morph.data.dtypes import ID_LIMIT, parse
-from morph.data.values import check_ids
+from morph.data.messages import shown
+from morph.data.values import check_ids, whole
 from morph.graph.adjacency import count_keys, is_sorted
 
 
@@ -53,7 +55,7 @@ def checked_edges(
             rows = max((int(a.max()) + 1 for a in (src, dst) if a.size), default=0)
             rows = min(max(rows, 0), ID_LIMIT)
         else:
-            rows = int(n)
+            rows = whole(n, "n")
             if not 0 <= rows <= ID_LIMIT:
                 raise ValueError(f"n = {rows}: expected 0 to 2^31 - 1 points")
         check_ids(src, rows, "src", "points")
@@ -73,11 +75,48 @@ def checked_ends(device: Device, dst: Any, weight: Any, n: int) -> tuple[Array, 
 def _checked_weight(device: Device, weight: Any, m: int) -> Array | None:
     if weight is None:
         return None
-    weight = device.asarray(weight)
+    weight = device.asarray(numbers_of(weight))
     if weight.shape != (m,):
         raise ValueError(f"weight has shape {weight.shape} for {m} edges")
     native = parse(weight.dtype, "column 'weight' of edges").dtype
     return weight if weight.dtype.isnative else weight.astype(native)
+
+
+def numbers_of(weight: Any, name: Callable[[int], str] = "weight[{}]".format) -> Any:
+    """Give a list, or an array of objects, as an array of numbers; anything else as it is.
+
+    ``name`` says in errors which weight one is.
+
+    Raises
+    ------
+    TypeError
+        If one is no number.
+    ValueError
+        If an integer beside reals would lose digits.
+    """
+    given = isinstance(weight, list | tuple)
+    if not given and getattr(weight, "dtype", np.dtype(int)).kind != "O":
+        return weight
+    try:
+        a = np.asarray(weight)
+    except ValueError:  # lists among numbers
+        a = np.empty(0, object)
+    if a.dtype.kind not in "biuf":
+        for k, x in enumerate(weight):
+            if not isinstance(x, int | float | np.integer | np.floating | np.bool_):
+                raise TypeError(f"{name(k)} is not a number: {shown(x)}")
+            if not isinstance(x, float | np.floating) and not -(2**63) <= int(x) < 2**64:
+                raise ValueError(f"{name(k)} does not fit 64 bits: {shown(x)}")
+        if not given:
+            raise TypeError("weights are Python objects: give an array of integers or reals")
+    if a.dtype.kind == "f" and a.ndim == 1 and a.size and not bool((abs(a) < 2**53).all()):
+        for k, x in enumerate(weight):
+            if isinstance(x, int | np.integer) and (inexact := float(x)) != int(x):
+                raise ValueError(
+                    f"{name(k)} is {x}, which beside reals would become {inexact:.0f}: give"
+                    " integers alone, or reals"
+                )
+    return a
 
 
 def require_symmetric(device: Device, src: Array, dst: Array, n: int) -> None:

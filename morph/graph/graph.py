@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import threading
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,13 +11,15 @@ import numpy as np
 from morph.data.compact import compact
 from morph.data.device import Array, Device, device
 from morph.data.dtypes import Ref
+from morph.data.pickles import State, add_columns, refill, state_of
 from morph.data.row import Row, as_id
 from morph.data.table import Table
-from morph.data.versions import moved, renew
+from morph.data.versions import exclusive, moved, renew
 from morph.graph.adjacency import Adjacency
 from morph.graph.arrange import Rows
 from morph.graph.batch import Applied
 from morph.graph.changes import Then, apply, pair_up
+from morph.graph.deletion import delete
 from morph.graph.making import Making
 
 
@@ -51,18 +54,20 @@ class Graph(Making):
     -----
     The adjacency is built when it is first asked for, and again after points or edges came or went.
     Writing ``src`` or ``dst`` through the memory itself (``g.edges.src.array``) needs a call of
-    `structure_changed`.
+    `structure_changed`.  A deleted point takes its incident edges with it: on the host at once, in
+    a kernel when the launch has ended.  No edge may lead to a deleted point.
     """
 
     kind: ClassVar[str] = "graph"
     __slots__ = (
-        "__weakref__", "_adjacency", "_made", "_pairs", "changes", "device", "directed",
+        "__weakref__", "_adjacency", "_lock", "_made", "_pairs", "changes", "device", "directed",
         "edge_order", "edges", "kept", "name", "out_identity", "points", "tables", "telling",
         "version",
     )  # fmt: skip
 
     def __init__(self, device: str | Device = "cpu", directed: bool = True) -> None:
         self.device = _device(device)
+        self._lock = threading.RLock()  # held while a thread changes, reads or copies the graph
         self.name = "graph"
         self.directed = directed
         self.tables: dict[str, Table] = {}
@@ -90,6 +95,7 @@ class Graph(Making):
         g.out_identity = True
         return g
 
+    @exclusive
     def add_table(self, name: str, pack: Any = None, capacity: int = 0, **columns: Any) -> Table:
         """Add a table, for example of triangles.
 
@@ -109,7 +115,7 @@ class Graph(Making):
         if name in self.tables or (name not in ("points", "edges") and hasattr(type(self), name)):
             raise ValueError(f"table {name!r}: the graph has this name already")
         table = Table(name, self.device, capacity)
-        table.graph = self
+        table.graph, table._lock = self, self._lock
         for column, spec in columns.items():
             table.add(column, spec)
         if pack is not None:
@@ -124,6 +130,7 @@ class Graph(Making):
 
     # --- adjacency -------------------------------------------------------------------------------
 
+    @exclusive
     def structure_changed(self, reverses: Array | None = None) -> None:
         """Have the adjacency built anew: points or edges came, went, or have other ends."""
         self._pairs = reverses
@@ -139,6 +146,7 @@ class Graph(Making):
         if self.telling:
             raise RuntimeError("`then` of Graph.apply may not change points and edges of the graph")
 
+    @exclusive
     def points_changed(self, appended: bool = False) -> None:
         """Have the adjacency built anew: points came or went.
 
@@ -170,6 +178,7 @@ class Graph(Making):
         """Note that the adjacency is out of date, or lies elsewhere."""
         renew(self)
 
+    @exclusive
     def adjacency(self, direction: str = "out") -> tuple[Array, Array | None]:
         """Give the index from points to edges; dead edges and edges at dead points are not in it.
 
@@ -187,6 +196,7 @@ class Graph(Making):
         offsets, ids = self._adjacency.index(direction)
         return offsets[: len(self.points) + 1], ids
 
+    @exclusive
     def index(self, direction: str) -> None:
         """Build the index of a direction, if it is not there."""
         if self.loose:
@@ -218,6 +228,7 @@ class Graph(Making):
             return self.device.pointer(offsets)
         return 0 if ids is None else self.device.pointer(ids)
 
+    @exclusive
     def sort_edges(self, by: str | None = "weight") -> None:
         """Order each point's out-edges by a column, ties by id; edges keep their ids.
 
@@ -240,6 +251,7 @@ class Graph(Making):
 
     # --- changes ---------------------------------------------------------------------------------
 
+    @exclusive
     def apply(
         self, inserts: Any = None, deletes: Any = None, updates: Any = None,
         delete_points: Any = None, *, nonnegative: bool = False, then: Then = None,
@@ -283,10 +295,12 @@ class Graph(Making):
         Of a graph that is not directed, an edge is two arcs, each other's `reverses`; it is named
         by either, or by its ends in any order, and both are inserted, deleted and changed.
 
-        Edges keep their ids until `compact`; a deleted edge's id may be given to a later one.
+        Edges keep their ids until `compact`; a deleted edge's id may be given to a later one, but
+        not while a reference denotes the deleted edge.
         """
         return apply(self, inserts, deletes, updates, delete_points, nonnegative, then)
 
+    @exclusive
     def reverses(self) -> Array:
         """Give each edge's reverse in a graph that is not directed; -1 for dead edges.
 
@@ -305,10 +319,16 @@ class Graph(Making):
             self._pairs = pair_up(self)
         return self._pairs[: len(self.edges)]
 
-    def _forget_order(self, ids: Array) -> None:
+    @exclusive
+    def delete(self, points: Array | None = None, edges: Array | None = None) -> None:
+        """Delete live rows for `Table.delete`: points with their edges, or edges."""
+        delete(self, points, edges)
+
+    def forget_order(self, ids: Array | int) -> None:
         """Note that edges ``ids`` are not those that `edge_order` tells of."""
         if self._made and self.edges.deletes:
             with self.device.active():
+                ids = self.device.asarray(np.array([ids])) if isinstance(ids, int) else ids
                 ids = ids[ids < self._made]
                 if ids.size:
                     if self.edge_order is None:
@@ -317,6 +337,7 @@ class Graph(Making):
 
     # --- views -----------------------------------------------------------------------------------
 
+    @exclusive
     def csr(self) -> tuple[Array, Array, Array | None]:
         """Give the graph as compressed rows, without a copy where edge k is entry k.
 
@@ -334,6 +355,7 @@ class Graph(Making):
             weight = columns["weight"].array[pick] if "weight" in columns else None
             return offsets, columns["dst"].array[pick], weight
 
+    @exclusive
     def edge_list(self) -> tuple[Array, Array, Array | None]:
         """Give source, destination and weight (or None) of the live edges, by id; shape (m,)."""
         count, edges = len(self.edges), self.edges
@@ -345,6 +367,7 @@ class Graph(Making):
             )
             return src, dst, weight
 
+    @exclusive
     def degree(self, point: Any = None, direction: str = "out") -> Any:
         """Count the edges at one point (an int), or at every point (shape (n,), int64)."""
         if point is not None:
@@ -353,6 +376,7 @@ class Graph(Making):
         with self.device.active():
             return offsets[1:] - offsets[:-1]
 
+    @exclusive
     def edge(self, src: Any, dst: Any) -> Row | None:
         """Find the first edge between two points in adjacency order; None if there is none."""
         u, v = self._point(src), self._point(dst)
@@ -362,7 +386,7 @@ class Graph(Making):
             return Row(self.edges, int(at[hit[0]])) if hit.size else None
 
     def weight(self, src: Any, dst: Any) -> Any:
-        """Give the weight of `edge` (src, dst).
+        """Give the weight of `edge` (src, dst), 1 if edges have none.
 
         Raises
         ------
@@ -372,13 +396,14 @@ class Graph(Making):
         edge = self.edge(src, dst)
         if edge is None:
             raise KeyError(f"no edge from {src!r} to {dst!r}")
-        return edge.weight
+        return edge.weight if "weight" in self.edges.columns else 1
 
     def _point(self, p: Any) -> int:
         return self.points.row(as_id(p, self.points, "point")).id
 
     # --- whole graphs ----------------------------------------------------------------------------
 
+    @exclusive
     def to(self, device: str | Device) -> Graph:
         """Give a copy on a device (also if it is this one): all tables, layouts, the adjacency."""
         g = self.like(device)
@@ -392,13 +417,38 @@ class Graph(Making):
         g._adjacency.copy_from(self._adjacency)
         return g
 
+    def copy(self) -> Graph:
+        """Give a copy on the same device: all tables and ids, which nothing shares with this one.
+
+        Collections and sets of the graph's rows are objects of their own and stay with this graph;
+        `copy.deepcopy` of a container copies a graph and its collections together.
+        """
+        return self.to(self.device)
+
     def snapshot(self) -> Graph:
         """Give a copy on the same device, for readers of the graph as it is now.
 
         A batch changes a graph's arrays in place, and nothing else may read them meanwhile.  The
         copy has its own, with all ids as they are; it costs what its columns and its index take.
         """
-        return self.to(self.device)
+        return self.copy()
+
+    def __copy__(self) -> Graph:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Graph:
+        memo[id(self)] = copy = self.copy()
+        return copy
+
+    @exclusive
+    def __reduce__(self) -> Any:
+        """Give `pickle` the device, by name, and all tables, on the host."""
+        host = self.device.to_host
+        tables = [(name, state_of(t)) for name, t in self.tables.items()]
+        more = [self.edge_order, self._pairs, self.adjacency()[0] if self.out_identity else None]
+        arrays = [None if a is None else np.array(host(a)) for a in more]
+        by = self._adjacency.sorted_by
+        return _rebuilt, (type(self), self.device, self.directed, tables, self._made, by, arrays)
 
     def like(self, device: str | Device | None = None) -> Graph:
         """Give a graph with the same tables, columns and layouts, without rows."""
@@ -409,6 +459,7 @@ class Graph(Making):
         g._adjacency.sorted_by = self._adjacency.sorted_by
         return g
 
+    @exclusive
     def compact(self) -> None:
         """Squeeze dead rows out of every table, and edges that have lost an end.
 
@@ -429,15 +480,19 @@ class Graph(Making):
                 old &= 0xFFFFFFFF
             fresh = xp.zeros(self.points.live + 1, np.int64)
             fresh[1:] = xp.cumsum((offsets[1:] - offsets[:-1])[self.points.ids()])
-            order = self._input_positions(old)
+            order = self.input_positions(old)
         compact(self.tables.values(), self.tables.values(), {self.edges: old})
         self.structure_changed()
-        self.edge_order = order
-        self._made = len(self.edges) if self._made else 0
+        self.reordered(order)
         self._adjacency.set_out(fresh)
         self.out_identity = True
 
-    def _input_positions(self, edges: Array) -> Array | None:
+    def reordered(self, order: Array | None) -> None:
+        """Take the `edge_order` of edges that have new ids."""
+        self.edge_order = order
+        self._made = len(self.edges) if self._made else 0
+
+    def input_positions(self, edges: Array) -> Array | None:
         """Where the input of `from_edges` had the given edges; -1 for edges made since."""
         xp, known = self.device.xp, self.edge_order
         if self._made == 0:
@@ -449,6 +504,26 @@ class Graph(Making):
     def __repr__(self) -> str:
         sizes = ", ".join(f"{len(t)} {name}" for name, t in self.tables.items())
         return f"<Graph on {self.device.name}: {sizes}>"
+
+
+def _rebuilt(
+    kind: type[Graph], device: Device, directed: bool, tables: list[tuple[str, State]], made: int,
+    by: str | None, arrays: list[Any],
+) -> Graph:  # fmt: skip
+    """Make a graph of what was pickled."""
+    g = kind(device, directed)
+    for name, state in tables:
+        add_columns(g.tables[name] if name in g.tables else g.add_table(name), state)
+    for name, state in tables:
+        refill(g.tables[name], state)
+    order, pairs, offsets = (None if a is None else device.asarray(a) for a in arrays)
+    g.structure_changed(pairs)
+    g.sort_edges(by)
+    g._made, g.edge_order = made, order
+    if offsets is not None:
+        g._adjacency.set_out(offsets)
+        g.out_identity = True
+    return g
 
 
 def _device(spec: str | Device) -> Device:

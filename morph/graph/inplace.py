@@ -21,6 +21,7 @@ from morph.data.table import Table
 from morph.graph.batch import GONE, INSERTED, NAMED
 from morph.graph.resolve import (
     DEAD,
+    KEPT,
     PART,
     TURNED,
     TWICE,
@@ -409,6 +410,12 @@ def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, pla
         arcs[COUNT].word = m + fresh
         arcs[HEAD].word = head + again
         arcs[TAIL].word = tail2
-        arcs[COMMITTED].word = tail2
-        arcs[BUDGET].word = tail2 - head - again + arcs[CAPACITY].word - m - fresh
+        committed = tail2
+        if flags & KEPT:  # references may denote edges: the host decides which rows are reused
+            committed = arcs[COMMITTED].word
+        arcs[COMMITTED].word = committed
+        arcs[BUDGET].word = committed - head - again + arcs[CAPACITY].word - m - fresh
     return -TWICE if out > 0 else 0
+
+
+change.interruptible = False  # half a batch could not be put back

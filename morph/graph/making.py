@@ -19,7 +19,7 @@ from morph.graph.arrange import (
     spread,
 )
 from morph.graph.edgelist import checked_edges, checked_ends, checked_offsets, require_symmetric
-from morph.graph.foreign import igraph_edges, library_of, networkx_edges
+from morph.graph.foreign import igraph_edges, is_symmetric, library_of, networkx_edges
 
 
 class Making:
@@ -153,7 +153,7 @@ class Making:
         matrix: Any,
         *,
         weight: bool = True,
-        symmetric: bool = False,
+        symmetric: bool | None = None,
         copy: bool = True,
         device: str | Device = "cpu",
     ) -> Self:
@@ -166,7 +166,10 @@ class Making:
             matrix has twice.  Stored zeros are edges too.
         weight : bool
             Keep the values as column ``weight``.
-        symmetric, copy, device
+        symmetric : bool, optional
+            Whether the graph is undirected.  By default it is if the matrix equals its transpose,
+            values included where they are kept; False keeps it directed, and True asks nothing.
+        copy, device
             As in `from_edges`.
 
         Raises
@@ -179,6 +182,8 @@ class Making:
         csr = matrix.tocsr()
         values = csr.data if weight else None
         copy = copy and csr is matrix  # what was converted is nobody else's
+        if symmetric is None:
+            symmetric = is_symmetric(csr, weight)
         options: dict[str, Any] = {"symmetric": symmetric, "copy": copy, "device": device}
         return cls.from_csr(csr.indptr, csr.indices, values, **options)
 
@@ -224,7 +229,8 @@ class Making:
         Parameters
         ----------
         graph : sparse matrix or array of SciPy or CuPy, NetworkX graph or igraph.Graph
-            None of these libraries is imported to find out.
+            None of these libraries is imported to find out.  Undirected are undirected graphs, and
+            matrices that equal their transposes (see `from_scipy`).
         weight : str or None
             The edge attribute that becomes column ``weight``; of a matrix it is its values.  None
             leaves it out.

@@ -11,6 +11,7 @@ import numpy as np
 
 from morph.data.device import Array, Device, is_host
 from morph.graph.batch import Batch, Named, candidates, none, pair_keys
+from morph.graph.deletion import incident
 
 if TYPE_CHECKING:
     from morph.graph import Graph
@@ -85,27 +86,11 @@ def edges_to_delete(
         order = xp.concatenate([forth, again[again != forth]])
     ids = xp.sort(order)
     if points.size:
-        xp, at = g.device.xp, _edges_at(g, g.device.asarray(points), back)
+        xp, at = g.device.xp, incident(g, g.device.asarray(points), back)
         ids, order = g.device.asarray(ids), g.device.asarray(order)
-        at = _unique(xp, at)
         order = xp.concatenate([order, at[~_among(g.device, at, ids)]])
         ids = xp.sort(order)
     return ids, order, (absent, int(found.size - once.size))
-
-
-def _edges_at(g: Graph, points: Array, back: Array | None) -> Array:
-    """Ids of all live edges that have an end among some points; some twice."""
-    if g.loose and g.whole:  # else rows have not all
-        index, xp = g._adjacency, g.device.xp
-        at = [index.rows(d).entries_at(points) for d in ("out", "in")[: 1 + (back is None)]]
-        return xp.concatenate(at if back is None else [at[0], back[at[0]]])
-    mark = g.device.zeros(len(g.points) + 1, np.bool_)  # the last is no point, -1
-    mark[points] = True
-    src, dst = (g.edges.columns[c].array[: len(g.edges)] for c in ("src", "dst"))
-    found = mark[src] | mark[dst]
-    if g.edges.deletes:
-        found &= g.edges.alive
-    return g.device.xp.flatnonzero(found).astype(np.int32)
 
 
 def edges_to_update(

@@ -19,7 +19,7 @@ from morph.kernel import foreach, func, kernel
 from morph.prelude import atomic_exch, atomic_max, i32, i64, vector
 
 # what the program is told
-TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE, ALONE = 1, 2, 4, 8, 16, 32, 64
+TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE, ALONE, KEPT = 1, 2, 4, 8, 16, 32, 64, 128
 ODD, TWICE, LOOP = 1, 2, 3  # what it answers
 PART = 64  # changes that one item of a scan adds up
 
@@ -99,7 +99,8 @@ def resolve(b, batch, arcs, cell, rows, entries, places, rows2, entries2, k, gon
         if good:
             u, v = i32(b.a), i32(b.b)
             if u == v and flags & TURNED and not flags & LOOPS:
-                cell[0].odd = LOOP  # for the arcs back are not numbered as they come
+                # for the arcs back are not numbered as they come
+                cell[0].odd = LOOP  # race: any of the reasons is one
             if flags & LOST:
                 good = good and arcs[u].lost == 0 and arcs[v].lost == 0
         at = i - gone - named
@@ -118,7 +119,7 @@ def resolve(b, batch, arcs, cell, rows, entries, places, rows2, entries2, k, gon
     if flags & NONNEGATIVE and fate != GONE:
         good = good and may_be(b)
     if not good:
-        cell[0].odd = ODD
+        cell[0].odd = ODD  # race: any of the reasons is one
     b.fate = fate
     b.edge = e
     b.end = vector(u, v)
@@ -136,7 +137,7 @@ def resolve(b, batch, arcs, cell, rows, entries, places, rows2, entries2, k, gon
 def claim(b, places, cell, k):
     if b.id < k and b.fate < INSERTED:
         if atomic_exch(places[b.keep[0]].at, -2) == -2:  # an edge that is named twice
-            cell[0].odd = TWICE
+            cell[0].odd = TWICE  # race: the same value
 
 
 @func
@@ -161,7 +162,7 @@ def judge(b, batch, places, cell, k, gone, named, by, flags):
             goes = i >= gone and best >= named
             # the k-th mention of a pair means its k-th edge; a pair's weight, one that stays
             if by & GONE and i < gone or by & NAMED and goes:
-                cell[0].odd = ODD
+                cell[0].odd = ODD  # race: the same value
             b.at = vector(i32(1), i32(1 if goes else 0))
             b.fate = 0
             if flags & TURNED:
@@ -194,7 +195,7 @@ def spread(b, batch, step, count):
 @kernel
 def unclaim(b, places, k):
     if b.id < k and b.fate < INSERTED:  # whoever has lost it, too
-        places[b.keep[0]].at = b.keep[1]
+        places[b.keep[0]].at = b.keep[1]  # race: all that name an edge have kept the same
 
 
 @kernel

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from morph.data.dtypes import ID_LIMIT
 from morph.formula import Formula
 from morph.io import clauses as compiled
-from morph.io.files import read_bytes, write_chunks
+from morph.io.files import decompressed, read_bytes, write_chunks
 from morph.io.text import FormatError, StrPath
 
 CHUNK = 1 << 20  # clauses formatted at a time
@@ -42,7 +42,7 @@ def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
     ----------
     source : path-like, or binary file
         Of a path ``.gz``, ``.xz`` and ``.bz2`` are decompressed; ``sys.stdin.buffer``, or what
-        stands for it, is read to its end, as plain text.
+        stands for it, is read to its end, and decompressed if it begins as such a file does.
     strict : bool
         Refuse a missing header, a wrong number of clauses, a comment that does not begin its line,
         a plus sign and SATLIB's ``%``.
@@ -76,7 +76,6 @@ def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
     if header is None:
         if strict or pos == len(data):
             _fail(path, data, pos, "expected the header: p cnf VARIABLES CLAUSES")
-        _warn(path, data, pos, "there is no header: variables and clauses are counted", strict)
     most = ID_LIMIT if header is None else header[0]
     found = compiled.parse(data, pos, most, strict) if len(data) - pos >= compiled.LEAST else None
     if found is None:
@@ -92,6 +91,7 @@ def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
         _fail(path, data, stop, "more than a 0 follows the '%' that ends a formula")
     if header is None:
         most = max(int(literals.max()), -int(literals.min())) if literals.size else 0
+        _warn(path, data, pos, "there is no header: variables and clauses are counted", strict)
     elif header[1] != len(offsets) - 1:
         message = f"the header tells of {header[1]} clauses, there are {len(offsets) - 1}"
         _warn(path, data, pos - 1, message, strict)
@@ -103,7 +103,8 @@ def _all_of(file: BinaryIO) -> tuple[str, bytes]:
     name, data = getattr(file, "name", None), file.read() if hasattr(file, "read") else None
     if not isinstance(data, bytes):
         raise TypeError(f'{file!r} is no path, and no file opened with "rb"')
-    return name if isinstance(name, str) and name[:1] != "<" else "standard input", data
+    name = name if isinstance(name, str) and name[:1] != "<" else "standard input"
+    return name, decompressed(name, data)
 
 
 def write_cnf(formula: Formula, path: StrPath, comment: str = "") -> None:

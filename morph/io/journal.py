@@ -3,11 +3,18 @@
 A log's records are the batches as they were given.  Each is written when the graph has changed in
 memory and nobody has refused that, as the last step in which it may fail; so what is in the log was
 accepted, and what a crash cut short at its end had not been reported as done.
+
+The open log is locked (`flock`), so that one journal at a time writes to it; the system drops the
+lock when the process ends, by whatever means.  Programs that do not ask for the lock are noticed:
+before each record the journal checks that log and snapshot are the files that it wrote.
 """
 
 from __future__ import annotations
 
+import errno
+import io
 import os
+import weakref
 from collections.abc import Callable, Mapping
 from io import RawIOBase
 from pathlib import Path
@@ -18,21 +25,28 @@ from numpy.typing import NDArray
 from morph.data.device import Device
 from morph.graph import Graph
 from morph.graph.batch import Applied
+from morph.graph.direct import place_next
+from morph.io.files import remove_leftovers
 from morph.io.snapshot import (
     BATCH,
     Arrays,
-    begins,
     check_name,
+    is_torn,
+    lock_log,
+    number_at,
     packed,
     record,
     records,
     restored,
-    sync,
+    store,
     sync_folder,
     unpacked,
-    write_snapshot,
 )  # fmt: skip
 from morph.io.text import FormatError, StrPath
+
+READ_ONLY = errno.EACCES, errno.EPERM, errno.EROFS
+READS = 8  # attempts to read a snapshot and its log while another process writes checkpoints
+_open: weakref.WeakSet[Journal] = weakref.WeakSet()
 
 
 def _append(file: RawIOBase, data: bytes) -> None:
@@ -62,6 +76,8 @@ class Journal:
         Called with what each batch did that is applied again when it is resumed.
     note : dict, optional
         To be kept with a graph that is begun with: where it is from, for example.
+    readonly : bool
+        Read the graph as it is on the disk now, whoever writes to it: no lock, no `apply`.
 
     Attributes
     ----------
@@ -71,6 +87,8 @@ class Journal:
         Of the last batch applied, from 1.
     torn : int
         Bytes at the end of the log that were no whole record, and were dropped.
+    readonly : bool
+        Also true of a journal that is resumed where the log may be read and not written.
     note : dict
         As it was given when this was begun.
 
@@ -81,32 +99,67 @@ class Journal:
     FormatError
         If the snapshot or the log is damaged, or the log does not continue it: then the log is
         left as it is.
+    BlockingIOError
+        If another open journal, of this process or another one, holds the log.
     OSError
         If the files cannot be read or written.
+
+    Notes
+    -----
+    Threads may share a journal: their batches are applied one after another.  A forked child
+    process has it closed.
     """
 
     def __init__(
         self, path: StrPath, graph: Graph | None = None, device: str | Device = "cpu",
         told: Callable[[Applied], object] | None = None, note: dict[str, Any] | None = None,
+        *, readonly: bool = False,
     ) -> None:  # fmt: skip
         check_name(path)
+        if graph is not None and readonly:
+            raise ValueError("readonly=True reads a journal that exists: leave out graph=")
         self.path, self.log = Path(path), Path(f"{os.fspath(path)}.log")
-        self.torn = 0
+        self.torn = self._end = 0
+        self._last = -1  # where the log's last record begins
+        # whether records name the edges inserted: what is in no snapshot decided on their ids
+        self._named = False
         if graph is None:
-            self.graph, self.number, self.note = restored(path, device)
-            self._file = self.log.open("r+b" if self.log.exists() else "x+b", buffering=0)
+            os.stat(path)  # before a log is created
+        self._file = None if readonly else self._locked(resumed=graph is None)
+        self.readonly = self._file is None
+        try:
+            if graph is None:
+                self._resume(device, told)
+            else:
+                self.graph, self.number, self.note = graph, 0, note or {}
+                store(path, graph, 0, note, ready=self._empty)
+            if self._file is not None:
+                remove_leftovers(path)
+                sync_folder(path)
+        except BaseException:
+            self.close()
+            raise
+        self._stamp = _stamp(self.path)
+        _open.add(self)
+
+    def _locked(self, resumed: bool) -> RawIOBase | None:
+        """Open and lock the log; give nothing where a log to resume may only be read."""
+        while True:
             try:
-                self._replay(told)
-            except BaseException:
-                self._file.close()
+                handle = os.open(self.log, os.O_RDWR | os.O_CREAT, 0o666)
+            except OSError as error:
+                if resumed and error.errno in READ_ONLY:
+                    return None
                 raise
-        else:
-            self.graph, self.number, self.note = graph, 0, note or {}
-            # an old log goes first: its batches are of another graph
-            self.log.unlink(missing_ok=True)
-            write_snapshot(path, graph, note=note)
-            self._file = self.log.open("x+b", buffering=0)
-        sync_folder(path)
+            file = io.FileIO(handle, "r+")
+            try:
+                lock_log(file, self.log)
+                if _is_at(file, self.log):  # else it was replaced before the lock was taken
+                    return file
+            except BaseException:
+                file.close()
+                raise
+            file.close()
 
     def apply(
         self, inserts: Any = None, deletes: Any = None, updates: Any = None,
@@ -122,8 +175,17 @@ class Journal:
         Raises
         ------
         OSError
-            If the batch cannot be written to the disk: then it is not applied.
+            If the batch cannot be written to the disk, the journal was opened for reading only, or
+            another program has changed its files: then the batch is not applied.
         """
+        with self.graph._lock:
+            return self._apply(inserts, deletes, updates, delete_points, nonnegative, by)
+
+    def _apply(
+        self, inserts: Any, deletes: Any, updates: Any, delete_points: Any, nonnegative: bool,
+        by: Any,
+    ) -> Any:  # fmt: skip
+        file = self._writable()
         given = {"inserts": inserts, "deletes": deletes, "updates": updates}
         given["delete_points"] = delete_points
         about, arrays = self._plain(given)
@@ -132,7 +194,12 @@ class Journal:
         kept: list[bool] = []
 
         def then(applied: object) -> None:
-            self._keep(entry)
+            self._named |= bool(len(self.graph.edges.dependents))
+            if self._named and isinstance(applied, Applied):
+                arrays["inserted"] = self.graph.device.to_host(applied.inserted)
+                self._keep(file, record(BATCH, self.number + 1, packed(about, arrays)))
+            else:
+                self._keep(file, entry)
             kept.append(True)
 
         batch = inserts, deletes, updates, delete_points
@@ -143,41 +210,84 @@ class Journal:
                 done = by(*batch, then=then)
         except BaseException as error:
             if kept or not isinstance(error, Exception):  # what is logged may not have been done
-                self._file.close()
+                file.close()
             raise
         if not kept:
-            self._file.close()
+            file.close()
             raise RuntimeError("`by` did not call `then`: the batch is not in the log")
         self.number += 1
         return done
 
-    def _keep(self, entry: bytes) -> None:
+    def _writable(self) -> RawIOBase:
+        """Give the log's file, when nothing but this journal has written to the disk.
+
+        Raises
+        ------
+        OSError
+        """
+        file = self._file
+        if file is None:
+            raise io.UnsupportedOperation(f"{self.log}: the journal is open for reading only")
+        size = os.fstat(file.fileno()).st_size
+        what = None
+        if not _is_at(file, self.log):
+            what = "the log was removed or replaced"
+        elif size != self._end:
+            what = f"the log has {size} bytes, of which this journal wrote {self._end}"
+        elif self._last >= 0 and number_at(file.fileno(), self._last) != self.number:
+            what = f"the last batch of the log is not number {self.number}"
+        elif _stamp(self.path) != self._stamp:
+            what = "the snapshot was removed or replaced"
+        if what is not None:
+            what += " by another program: close this journal and resume"
+            raise OSError(errno.ESTALE, what, os.fspath(self.log))
+        return file
+
+    def _keep(self, file: RawIOBase, entry: bytes) -> None:
         """Bring a record to the disk, or leave the log as it is."""
-        at = self._file.seek(0, os.SEEK_END)
+        at = file.seek(0, os.SEEK_END)
         try:
-            _append(self._file, entry)
+            _append(file, entry)
         except BaseException as error:
             if isinstance(error, OSError) and error.errno:
                 error.filename = os.fspath(self.log)
             try:
-                self._file.truncate(at)
-                sync(self._file)
+                file.truncate(at)
+                os.fsync(file.fileno())
             except OSError:  # nothing may come behind what is there
-                self._file.close()
+                file.close()
             raise
+        self._last, self._end = at, at + len(entry)
 
     def checkpoint(self) -> None:
         """Write a snapshot of now, and begin an empty log.
 
         A crash between the two leaves a log whose batches the snapshot has: they are left out.
+
+        Raises
+        ------
+        OSError
+            As `apply`.
         """
-        write_snapshot(self.path, self.graph, self.number, self.note)
+        with self.graph._lock:
+            self._writable()
+            store(self.path, self.graph, self.number, self.note)
+            self._stamp = _stamp(self.path)
+            self._empty()
+
+    def _empty(self) -> None:
+        assert self._file is not None
         self._file.truncate(0)
-        sync(self._file)
+        os.fsync(self._file.fileno())
+        self._last, self._end, self._named = -1, 0, False
 
     def close(self) -> None:
-        """Close the log."""
-        self._file.close()
+        """Close the log, and drop its lock."""
+        if self._file is not None:
+            self._file.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Journal holds its log open and locked: it cannot be copied or pickled")
 
     def __enter__(self) -> Self:
         return self
@@ -207,36 +317,93 @@ class Journal:
                 arrays[f"{name} {k}"] = a
         return {"shapes": shapes}, arrays
 
-    def _replay(self, told: Callable[[Applied], object] | None) -> None:
-        """Apply the batches of the log that the snapshot has not; drop what is torn."""
-        data, end = memoryview(self.log.read_bytes()), 0
+    def _resume(self, device: str | Device, told: Callable[[Applied], object] | None) -> None:
+        """Have the snapshot's graph, and apply the batches of the log that it has not."""
+        for _ in range(READS):
+            stamp = _stamp(self.path)
+            self.graph, self.number, self.note = restored(self.path, device)
+            data = self._log_bytes()
+            if self._file is not None or stamp == _stamp(self.path):
+                break
+        else:
+            raise BlockingIOError(errno.EAGAIN, "checkpoints come too fast to read", str(self.path))
+        self._replay(memoryview(data), told)
+
+    def _log_bytes(self) -> bytes:
+        try:
+            return self.log.read_bytes()
+        except FileNotFoundError:  # of a journal that is read
+            return b""
+
+    def _replay(self, data: memoryview, told: Callable[[Applied], object] | None) -> None:
+        end, before, known = 0, -1, self.number
         for number, body, after in records(data, BATCH):
-            end = after
+            if before >= 0 and number != before + 1:
+                raise FormatError(self.log, None, f"batch {before} is followed by batch {number}")
+            before, self._last, end = number, end, after
             if number <= self.number:
                 continue
             if number != self.number + 1:
                 raise FormatError(self.log, None, f"batch {self.number + 1} is missing")
-            try:
-                about, arrays = unpacked(body)
-            except (ValueError, KeyError) as e:
-                raise FormatError(self.log, None, str(e)) from e
-            batch = {name: _shaped(name, s, arrays) for name, s in about["shapes"].items()}
-            try:
-                done = self.graph.apply(**batch, nonnegative=about["nonnegative"])
-            except (TypeError, ValueError, OverflowError) as e:
-                raise FormatError(self.log, None, f"batch {number}: {e}") from e
+            done = self._again(number, body)
             self.number = number
             if told is not None:
                 told(done)
         rest = data[end:]
-        if not BATCH.startswith(bytes(rest[:8]).rstrip(b"\0")):
+        if not is_torn(rest, BATCH):
+            begun = bytes(rest[: len(BATCH)]) == BATCH
             what = f"no batch begins at byte {end}: it is damaged, or of another program"
+            if begun:
+                what = f"the batch at byte {end} is damaged: its checksum or length is wrong"
             raise FormatError(self.log, None, what)
-        if begins(rest[8:], BATCH):  # a crash cuts the last batch short, and no other
-            raise FormatError(self.log, None, f"the batch at byte {end} is damaged")
-        self.torn = len(rest)
-        self._file.truncate(end)
-        sync(self._file)
+        self.torn, self._end = len(rest), end
+        if self._file is None:
+            return
+        if before <= known:  # a crash came between a snapshot and emptying the log
+            self._empty()
+        elif rest:
+            self._file.truncate(end)
+            os.fsync(self._file.fileno())
+
+    def _again(self, number: int, body: memoryview) -> Applied:
+        try:
+            about, arrays = unpacked(body)
+        except (ValueError, KeyError) as e:
+            raise FormatError(self.log, None, str(e)) from e
+        batch = {name: _shaped(name, s, arrays) for name, s in about["shapes"].items()}
+        if "inserted" in arrays:
+            place_next(self.graph.edges, arrays["inserted"])
+        try:
+            return self.graph.apply(**batch, nonnegative=about["nonnegative"])
+        except (TypeError, ValueError, OverflowError) as e:
+            raise FormatError(self.log, None, f"batch {number}: {e}") from e
+
+
+def _is_at(file: RawIOBase, path: Path) -> bool:
+    """Whether an open file is the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """What tells whether a file was replaced or written to."""
+    try:
+        at = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns
+
+
+def _forked() -> None:
+    """Close the journals of the parent process in its child: the lock is the parent's."""
+    for journal in _open:
+        journal.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def _shaped(name: str, shape: tuple[bool, bool, list[Any]], arrays: Arrays) -> Any:

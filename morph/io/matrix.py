@@ -5,21 +5,28 @@ Row u, column v holds the weight of the edge from u to v.  Neither needs SciPy.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.io.edges import MAX_VERTICES, EdgeArrays, gathered
+from morph.io.edges import MAX_VERTICES, EdgeArrays, gathered, narrow
 from morph.io.rows import format_rows
 from morph.io.text import Block, Field, FormatError, Scanner, StrPath
 
-_BANNER = "%%MatrixMarket matrix coordinate (real, integer or pattern) (general or symmetric)"
+_BANNER = (
+    "%%MatrixMarket matrix coordinate|array real|integer|pattern general|symmetric|skew-symmetric"
+)
 
 
 def read_matrix_market(path: StrPath, data: bytes) -> EdgeArrays:
-    """Read the bytes of a coordinate ``.mtx`` file; a symmetric one gives undirected edges.
+    """Read the bytes of an ``.mtx`` file as `scipy.io.mmread` does, but what is not a graph.
+
+    An entry of a symmetric matrix, in whichever triangle, is an undirected edge; one of a
+    skew-symmetric matrix an arc, and one back of the negative weight.  Of a dense matrix
+    (``array``) the values that are not 0 are edges.
 
     Raises
     ------
@@ -28,39 +35,82 @@ def read_matrix_market(path: StrPath, data: bytes) -> EdgeArrays:
     """
     words = data[: data.find(b"\n") + 1 or len(data)].lower().split()
     scanner = Scanner(path, data, comment=b"%")
-    if len(words) != 5 or words[:3] != [b"%%matrixmarket", b"matrix", b"coordinate"]:
+    if len(words) != 5 or words[:2] != [b"%%matrixmarket", b"matrix"]:
         scanner.fail(f"the first line must be: {_BANNER}", 1)
-    kind, symmetry = words[3], words[4]
-    whole = kind in (b"integer", b"unsigned-integer")  # the second is SciPy's, of unsigned types
-    if not whole and kind not in (b"real", b"double", b"pattern"):
-        scanner.fail(f"a {kind.decode('ascii', 'replace')} matrix is no graph: {_BANNER}", 1)
-    if symmetry not in (b"general", b"symmetric"):
-        scanner.fail(f"a {symmetry.decode('ascii', 'replace')} matrix is no graph: {_BANNER}", 1)
+    layout, kind, symmetry = (w.decode("ascii", "replace") for w in words[2:])
+    if layout not in ("coordinate", "array") or (layout, kind) == ("array", "pattern"):
+        scanner.fail(f"{layout} {kind} is no matrix of a graph: {_BANNER}", 1)
+    whole = kind in ("integer", "unsigned-integer")  # the second is SciPy's, of unsigned types
+    if not whole and kind not in ("real", "double", "pattern"):
+        scanner.fail(f"a {kind} matrix is no graph: {_BANNER}", 1)
+    if symmetry not in ("general", "symmetric", "skew-symmetric"):
+        scanner.fail(f"a {symmetry} matrix is no graph: {_BANNER}", 1)
+    skew = symmetry == "skew-symmetric"
+    if skew and kind == "unsigned-integer":
+        scanner.fail("a skew-symmetric matrix has negative values, and cannot be unsigned", 1)
+    if layout == "array":
+        found = _dense(scanner, whole, symmetry)
+    else:
+        found = _coordinates(scanner, whole, kind == "pattern")
+    if not skew:
+        return dataclasses.replace(found, undirected=symmetry != "general")
+    return _with_negatives(scanner, found)
+
+
+def _coordinates(scanner: Scanner, whole: bool, pattern: bool) -> EdgeArrays:
+    """Read a list of entries."""
     rows, columns, entries = scanner.header(
         "size", ("number of rows", "number of columns", "number of entries"), (0, -1, -1)
     )
     line = scanner.line(scanner.pos - 1)
     if entries < 0:
         scanner.fail("the size line needs rows, columns and entries", line)
-    if rows != columns or rows > MAX_VERTICES:
-        scanner.fail(f"a matrix of {rows} x {columns} is no graph: it must be square", line)
+    _require_square(scanner, rows, columns, line)
     fields = [Field("row"), Field("column"), Field("value", whole)]
-    fields = fields[:2] if kind == b"pattern" else fields
+    fields = fields[:2] if pattern else fields
     blocks: Iterable[Block] = scanner.pieces(entries, fields, "entries")
-    if symmetry == b"symmetric":
-        blocks = map(_lower, blocks)
     src, dst, values = gathered(blocks, 1, rows, whole)
     scanner.end("entries")
-    weight = None if kind == b"pattern" else values
-    return EdgeArrays(src, dst, weight, rows, undirected=symmetry == b"symmetric")
+    return EdgeArrays(src, dst, None if pattern else values, rows)
 
 
-def _lower(block: Block) -> Block:
-    """Check that no entry lies above the diagonal."""
-    wrong = block.values[:, 0] < block.values[:, 1]
-    if wrong.any():
-        block.fail(int(wrong.argmax()), "an entry above the diagonal of a symmetric matrix")
-    return block
+def _dense(scanner: Scanner, whole: bool, symmetry: str) -> EdgeArrays:
+    """Read values column by column: all, or the lower triangle, or what is below the diagonal."""
+    n, columns = scanner.header("size", ("number of rows", "number of columns"), (0, -1))
+    _require_square(scanner, n, columns, scanner.line(scanner.pos - 1))
+    first = int(symmetry == "skew-symmetric")
+    count = n * n if symmetry == "general" else n * (n + 1) // 2 - first * n
+    values = scanner.block(count, [Field("value", whole)], "values").values[:, 0]
+    scanner.end("values")
+    at = np.flatnonzero(values)
+    if symmetry == "general":
+        dst, src = np.divmod(at, max(n, 1))
+        order = np.lexsort((dst, src))
+        at, src, dst = at[order], src[order], dst[order]
+    else:  # column j begins after the j columns before, each shorter by one
+        begins = np.concatenate([[0], np.cumsum(np.arange(n - first, 0, -1))])
+        dst = np.searchsorted(begins, at, "right") - 1
+        src = at - begins[dst] + dst + first
+    return EdgeArrays(src.astype(np.int32), dst.astype(np.int32), narrow(values[at]), n)
+
+
+def _require_square(scanner: Scanner, rows: int, columns: int, line: int) -> None:
+    if rows != columns or rows > MAX_VERTICES:
+        scanner.fail(f"a matrix of {rows} x {columns} is no graph: it must be square", line)
+
+
+def _with_negatives(scanner: Scanner, edges: EdgeArrays) -> EdgeArrays:
+    """Add the arc back of each entry beside the diagonal, of the negative weight."""
+    weight = np.ones(len(edges.src)) if edges.weight is None else edges.weight
+    back = np.flatnonzero(edges.src != edges.dst)
+    if weight.dtype.kind == "i" and len(back):
+        if int(weight.min()) == np.iinfo(np.int64).min:
+            scanner.fail(f"the value {weight.min()} has no negative of 64 bits", 1)
+        if int(weight.min()) == np.iinfo(np.int32).min:
+            weight = weight.astype(np.int64)
+    src = np.concatenate([edges.src, edges.dst[back]])
+    dst = np.concatenate([edges.dst, edges.src[back]])
+    return EdgeArrays(src, dst, np.concatenate([weight, -weight[back]]), edges.n)
 
 
 def write_matrix_market(edges: EdgeArrays) -> Iterator[bytes]:

@@ -37,8 +37,10 @@ class Answer(NamedTuple):
     missing: int
 
 
-def read_answer(path: StrPath, variables: int) -> Answer:
+def read_answer(path: StrPath, variables: int, among: Any = None) -> Answer:
     """Read a solver's answer about a formula of so many variables.
+
+    Variables that are missing are counted among all, or among some of them, counted from 1.
 
     Lines that begin with ``s`` and ``v`` count, others do not; MiniSat's files, ``SAT`` and
     a line of literals, are read too.
@@ -70,7 +72,8 @@ def read_answer(path: StrPath, variables: int) -> Answer:
         raise FormatError(path, None, "the literals do not end with a 0")
     if status != 10:
         return Answer(_WORDS[status], None, variables)
-    return Answer(_WORDS[status], truth > 0, int((truth == 0).sum()))
+    asked = truth if among is None else truth[np.asarray(among) - 1]
+    return Answer(_WORDS[status], truth > 0, int((asked == 0).sum()))
 
 
 def _take(path: StrPath, number: int, words: list[bytes], truth: NDArray[np.int8]) -> bool:
@@ -97,10 +100,12 @@ def _take(path: StrPath, number: int, words: list[bytes], truth: NDArray[np.int8
     return bool(ends.size)
 
 
-def model_lines(model: Any) -> Iterator[str]:
-    """Give the ``v`` lines of a model, shape (n,), bool."""
-    signs = np.where(np.asarray(model), 1, -1)
-    words = [*map(str, (signs * np.arange(1, len(signs) + 1)).tolist()), "0"]
+def model_lines(model: Any, variables: Any = None) -> Iterator[str]:
+    """Give the ``v`` lines of a model, shape (n,), bool; of some variables, counted from 1."""
+    truth = np.asarray(model)
+    names = np.arange(1, truth.size + 1) if variables is None else np.asarray(variables)
+    literals = np.where(truth[names - 1], names, -names)
+    words = [*map(str, literals.tolist()), "0"]
     ends = np.cumsum([len(word) + 1 for word in words])
     start = 0
     while start < len(words):

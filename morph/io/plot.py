@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from morph.data.messages import shown
+from morph.io.files import replacing
 from morph.io.raster import rasterize, trace
+from morph.io.text import StrPath
 from morph.mesh.arrays import real_array
 
 if TYPE_CHECKING:
@@ -73,6 +77,13 @@ def draw(
         place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
         ax.legend(handles=squares, title=label or "region", frameon=False, **place)
     return figure  # type: ignore[no-any-return]
+
+
+def save(figure: Figure, path: StrPath) -> None:
+    """Save a figure in the format of the suffix, PNG without one; whole or not at all."""
+    suffix = Path(path).suffix
+    with replacing(path if suffix else f"{os.fspath(path)}.png") as (file,):
+        figure.savefig(file, format=suffix[1:].lower() or "png", dpi=200)
 
 
 def _corners(mesh: Mesh) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -8,11 +8,14 @@ on the disk.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from io import RawIOBase
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,7 +27,7 @@ from morph.data.dtypes import NAMES, Ref, vec
 from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.io.files import replacing, split_compression
+from morph.io.files import lock_file, replacing, split_compression
 from morph.io.text import FormatError, StrPath
 
 VERSION = 1
@@ -86,16 +89,26 @@ def records(data: memoryview, what: bytes) -> Iterator[tuple[int, memoryview, in
         yield number, body, at
 
 
-def begins(data: memoryview, what: bytes) -> bool:
-    """Whether a record's whole head is somewhere in there."""
-    raw, size = bytes(data), HEAD_OF.size
-    at = raw.find(what)
-    while at >= 0:
-        own = raw[at + size : at + size + CRC.size]
-        if own == CRC.pack(zlib.crc32(raw[at : at + size])):
-            return True
-        at = raw.find(what, at + 1)
-    return False
+def number_at(handle: int, at: int) -> int:
+    """Give the number of the record at a byte of an open file; -1 if there is none."""
+    head = os.pread(handle, HEAD_OF.size, at)
+    return int(HEAD_OF.unpack(head)[1]) if len(head) == HEAD_OF.size else -1
+
+
+def is_torn(rest: memoryview, what: bytes) -> bool:
+    """Whether this end of a file is a record that a crash cut short; zeros may fill what it lacks.
+
+    A record that is complete and has a wrong checksum is damaged, not torn.
+    """
+    whole, size = bytes(rest), HEAD_OF.size + CRC.size
+    if not what.startswith(whole[: len(what)].rstrip(b"\0")):
+        return False
+    if len(whole) < size:
+        return True
+    head, (own,) = whole[: HEAD_OF.size], CRC.unpack_from(whole, HEAD_OF.size)
+    if own == zlib.crc32(head):
+        return len(whole) < size + int(HEAD_OF.unpack(head)[2])
+    return len(whole.rstrip(b"\0")) < size
 
 
 def sync(file: IO[bytes]) -> None:
@@ -112,6 +125,8 @@ def write_snapshot(
 ) -> None:
     """Write all tables of a graph, with ids, dead rows and reverses; whole or not at all.
 
+    A snapshot whose `Journal` is open is replaced by `Journal.checkpoint` alone.
+
     Parameters
     ----------
     path : path
@@ -126,14 +141,52 @@ def write_snapshot(
     ValueError
         If the name is that of a compressed file.
     OSError
-        If the file cannot be written.  What had the name before is still there then.
+        If the file cannot be written, or an open `Journal` keeps it.  What had the name before is
+        still there then.
     """
     check_name(path)
+    log = Path(f"{os.fspath(path)}.log")
+    with ExitStack() as held:
+        if log.is_file() and os.access(log, os.R_OK):
+            lock_log(held.enter_context(log.open("rb")), log)
+        store(path, graph, number, note)
+
+
+def lock_log(file: IO[bytes] | RawIOBase, log: Path) -> None:
+    """Lock a journal's log, until it is closed.
+
+    Raises
+    ------
+    BlockingIOError
+        If an open journal holds it.
+    """
+    if not lock_file(file.fileno(), wait=False):
+        what = "another open journal writes this log (readonly=True reads it)"
+        raise BlockingIOError(errno.EWOULDBLOCK, what, os.fspath(log))
+
+
+def store(
+    path: StrPath, graph: Graph, number: int, note: dict[str, Any] | None,
+    ready: Callable[[], object] | None = None,
+) -> None:  # fmt: skip
+    """Write a snapshot, see `write_snapshot`; ``ready`` is called before it gets its name."""
+    with graph._lock:
+        about, arrays = _contents(graph)
+        data = record(SNAPSHOT, number, packed({**about, "note": note or {}}, arrays))
+    with replacing(path) as (file,):
+        file.write(data)
+        sync(file)
+        if ready is not None:
+            ready()
+    sync_folder(path)
+
+
+def _contents(graph: Graph) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Give what a snapshot holds: its description, and its arrays on the host."""
     arrays: dict[str, NDArray[Any]] = {}
     about: dict[str, Any] = {"directed": graph.directed, "made": graph._made, "tables": []}
     by = graph._adjacency.sorted_by
     about["sorted"] = by if by in graph.edges.columns else None
-    about["note"] = note or {}
     host = graph.device.to_host
     for name, t in graph.tables.items():
         w, count = t.words, len(t)
@@ -142,9 +195,8 @@ def write_snapshot(
             for c in t.columns.values()
         ]
         table = {"name": name, "rows": count, "capacity": t.capacity, "deletes": t.deletes}
-        about["tables"].append(
-            {**table, "columns": columns, "packs": t.packs, "head": min(int(w[HEAD]), int(w[TAIL]))}
-        )
+        ring_at = {"head": min(int(w[HEAD]), int(w[TAIL])), "committed": int(w[COMMITTED])}
+        about["tables"].append({**table, **ring_at, "columns": columns, "packs": t.packs})
         for c in t.columns.values():
             arrays[f"{name}.{c.name}"] = host(c.array[:count])
         if t.deletes:
@@ -154,10 +206,7 @@ def write_snapshot(
     for name, a in (("order", graph.edge_order), ("reverses", graph._pairs)):
         if a is not None:
             arrays[name] = host(a)
-    with replacing(path) as (file,):
-        file.write(record(SNAPSHOT, number, packed(about, arrays)))
-        sync(file)
-    sync_folder(path)
+    return about, arrays
 
 
 def check_name(path: StrPath) -> None:
@@ -242,5 +291,5 @@ def _refill(t: Table, kept: dict[str, Any], arrays: Arrays) -> None:
             ring[t.device.asarray(at)] = t.device.asarray(free)
             t.hidden("dead")[t.device.asarray(free)] = 1
             words[HEAD], words[TAIL] = head, head + free.size
-            words[COMMITTED] = words[TAIL]
+            words[COMMITTED] = kept.get("committed", words[TAIL])  # older snapshots have none
             t.settle()

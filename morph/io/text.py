@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from os import PathLike
 from typing import Any, NoReturn
 
@@ -141,17 +142,19 @@ class Scanner:
 
     def line_of_row(self, start: int, row: int) -> int:
         """Line number of the ``row``-th non-blank line from offset ``start``."""
-        number = self.line(start)
+        found = next(islice(self.lines(start), row, None), None)
+        return self.line(start) + (0 if found is None else found[0])
+
+    def lines(self, start: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the non-blank lines from offset ``start`` on, and their numbers, from 0."""
+        number = 0
         while start < len(self.data):
             end = self.data.find(b"\n", start + CHUNK) + 1 or len(self.data)
             for text in self.data[start:end].removesuffix(b"\n").split(b"\n"):
                 if text.strip():
-                    if row == 0:
-                        return number
-                    row -= 1
+                    yield number, text
                 number += 1
             start = end
-        return number
 
     def last_line(self) -> int:
         """Line number of the last line that holds anything."""

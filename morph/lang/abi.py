@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from morph.lang import ir
+from morph.lang import checks, ir
 from morph.lang.types import Handle, Local, Scalar, Struct, Tuple, Type, Vector
 
 CTYPE = {
@@ -24,7 +24,7 @@ class Meta(IntEnum):
     CAPACITY = 1
     HEAD = 2  # table: next slot of the free ring to reuse; collection: first item not taken
     TAIL = 3  # end of the free ring: deleted rows are pushed here
-    COMMITTED = 4  # end of the free ring as of the last barrier: what may be reused
+    COMMITTED = 4  # end of those rows of the free ring that may be reused
     BUDGET = 5  # rows that can still be reserved
 
 
@@ -75,6 +75,16 @@ def column_name(slot: str, column: str) -> str:
     """The C++ name of a column."""
     column = "".join(c if c.isascii() else f"u{ord(c):x}" for c in column)
     return f"{cname(slot)}_{column}{'_' if column in WORDS else ''}"
+
+
+def shadow(slot: str, column: str) -> str:
+    """The C++ name of a column's shadow words; no column begins with "_"."""
+    return f"shadow__{column_name(slot, column)}"
+
+
+def deaths(slot: str) -> str:
+    """The C++ name of the words that tell who deleted a row."""
+    return f"deaths__{cname(slot)}"
 
 
 def reborn(unit: ir.Unit) -> frozenset[str]:
@@ -198,6 +208,14 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
                     word(kind.elem.slot, "owner", f"Col<u64, {stride}>")
     for slot in sorted(reborn(unit)):
         word(slot, "born", "i32*")
+    if unit.checked:
+        sites = checks.Sites(unit)
+        for slot in sites.rows(stores):
+            rows(slot)
+        for slot, name in sites.tracked:
+            used[Field(shadow(slot, name), "u64*", "shadow", slot, name)] = None
+        for slot in sites.deleting:
+            used[Field(deaths(slot), "u64*", "deaths", slot)] = None
     for name, scalar in unit.scalars:
         used[Field(name, f"alignas(8) {CTYPE[scalar.name]}", "scalar", column=name)] = None
     exchanged = alike(unit)
@@ -217,6 +235,8 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         Field("hubs", "i64*", "hubs"),  # the list of long rows; see kernels/balance.h
         Field("report", "i64*", "report"),  # status and state for the host's eyes; may be null
     )
+    if unit.checked:
+        common += (Field("check", "i64*", "check"),)  # the violation found; see kernels/check.h
     if together(unit):
         common += (Field("lost", "u32*", "lost"),)  # one bit per item that does not claim again
     if claims(unit):

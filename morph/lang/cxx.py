@@ -8,6 +8,7 @@ from functools import cache
 
 from morph.lang import ir
 from morph.lang.abi import CTYPE, cname, column_name, reborn
+from morph.lang.checks import Sites
 from morph.lang.flow import only_added_to
 from morph.lang.types import (
     Handle,
@@ -24,19 +25,20 @@ from morph.lang.types import (
 )  # fmt: skip
 
 KEYWORDS = frozenset(
-    """Args BLOCKS PHASES PREPARES Item Run SETTLES Way a alignas alignof and and_eq asm auto
-    bitand bitor blockDim blockIdx bool break case catch char char16_t char32_t class compl
-    const const_cast constexpr continue crew crowd decltype default delete do double
-    dynamic_cast else end_item enum explicit export extern false float for friend gap_count
-    gaps goto gridDim if inline int it long mutable namespace new noexcept not not_eq
-    nullptr operator or or_eq prepare private protected public register reinterpret_cast
-    return run settle short signed sizeof static static_assert static_cast struct switch
-    template this threadIdx thread_local throw true try typedef typeid typename union
-    unsigned using virtual void volatile warpSize wchar_t way while xor xor_eq""".split()
+    """Args BLOCKS PHASES PREPARES Item Run SETTLES Way a again alignas alignof and and_eq asm auto
+    beats bitand bitor blockDim blockIdx bool break case catch char char16_t char32_t class clocks
+    compl const const_cast constexpr continue crew crowd cut decltype default delete do double
+    dynamic_cast else end_item enum explicit export extern false float for friend full gap_count
+    gaps goto gridDim handled if inline int it long morph_interpreter mutable namespace new noexcept
+    not not_eq nullptr operator or or_eq pool prepare private protected public register
+    reinterpret_cast released released_at return run settle short signed sizeof static static_assert
+    static_cast stopped stopping struct switch template this threadIdx thread_local throw true try
+    typedef typeid typename union unsigned using virtual void volatile wanted warpSize wchar_t way
+    while xor xor_eq""".split()
 )
 MEMBERS = frozenset(  # of what items and threads carry
     """position row failed reserved key priority launch block step thread threads replay master
-    sense round looked took told left way ahead""".split()
+    sense round looked took told left way ahead stop laps""".split()
 )
 CALL = re.compile(r"\b([A-Za-z_]\w*)[(<]|\b(?:struct|define) (\w+)|\b([A-Z_]+) =")
 
@@ -70,6 +72,7 @@ class Names:
         self.pure: set[str] = set()  # functions that use nothing of the item
         self.totals: list[str] = []  # what adds to the places that all add to
         self.added = only_added_to(unit)  # where these may lie
+        self.sites = Sites(unit) if unit.checked else None
 
     def spell(self, name: str) -> str:
         """A user's name, out of the way of C++ and the prelude."""

@@ -51,8 +51,9 @@ def step_text(e: Emission, s: ir.Foreach, name: str) -> list[str]:
         lines += step_members(e, s, args)
     else:
         lines.append(f"    MORPH_FN bool run{head} {{ return {func}{call} }}")
+        behind = "it.step++; " if e.unit.checked else ""  # the barrier, that is another step
         for part in ("commit", "abort"):
-            lines.append(f"    MORPH_FN void {part}{head} {{ {func}_{part}{call} }}")
+            lines.append(f"    MORPH_FN void {part}{head} {{ {behind}{func}_{part}{call} }}")
         lines += _claims(e, k, head)
     return [*lines, "};", ""]
 

@@ -17,6 +17,8 @@ from morph.lang.types import Column, Local, Scalar, Store, Type, Vector
 class Body(Expressions):
     """The text of one function body."""
 
+    finds = True  # a loop that looks for an edge may ask of several at once
+
     def __init__(
         self, names: Names, resolve: Callable[[str], str], flag: Callable[[str], str], launch: str,
         types: dict[str, Type], gives: str = "",
@@ -442,7 +444,7 @@ class Body(Expressions):
         self._bound(s.body, [(s.var, k)] if var else [])
 
     def _for_edges(self, s: ir.ForEdges) -> None:
-        if (test := sought(s)) and find(self, s, test):
+        if self.finds and (test := sought(s)) and find(self, s, test):
             return
         n, g = self.names, f"a.{cname(s.graph)}"
         skip = ""

@@ -16,6 +16,8 @@ SERVED = 8  # lists, at most
 
 def served(e: Emission) -> list[str]:
     """The lists of which CPU threads take several slots at once; handed out rows stay in place."""
+    if e.unit.checked:
+        return []
     lists = [s for s in e.rooms if e.names.stores[s].kind == "collection"]
     return [s for s in lists if s not in e.names.apart][:SERVED]
 

@@ -16,17 +16,18 @@ from morph.lang import abi, ir
 from morph.lang.abi import cname
 from morph.lang.cxx import Names, prelude_names
 from morph.lang.cxx_alone import whole
+from morph.lang.cxx_check import Checked
 from morph.lang.cxx_spread import emit_spread, listed, spread_structs
 from morph.lang.cxx_step import step_text
 from morph.lang.cxx_stmt import Body, adds
 from morph.lang.cxx_stock import close_gaps, served, stocks
 from morph.lang.flow import changed, constants, moving, named, one_way, standing
-from morph.lang.fused import emit_program
+from morph.lang.fused import emit_program, waits_nowhere
 from morph.lang.spread import lists, runs_ahead, spreads
 from morph.lang.types import Local, Object, Scalar, Type
 
-HEADERS = """types words half math atomics column team stock store collection single set graph
-             predicates stage hubs room balance ahead sweep launch together""".split()
+HEADERS = """types words half math atomics column pool stop team stock store collection single set
+             graph predicates stage hubs room balance ahead sweep launch together""".split()
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
 USES_ITEM = re.compile(r"\bit\b").search
 USES_WAY = re.compile(r"\bway\.").search
@@ -36,11 +37,13 @@ INLINE = 60  # nodes up to which a function called from several places is copied
 
 
 @cache
-def prelude() -> str:
-    """The device runtime: every header of ``kernels/``, in order."""
+def prelude(checked: bool = False) -> str:
+    """The device runtime: the headers of ``kernels/``, in order; of a checked unit one more."""
     package = Path(__file__).parents[1]  # a wheel has them inside, a checkout beside the package
     folder = next(f for f in (package / "kernels", package.parent / "kernels") if f.is_dir())
-    return "\n".join((folder / f"{h}.h").read_text() for h in HEADERS)
+    return "\n".join(
+        (folder / f"{h}.h").read_text() for h in (*HEADERS, *(["check"] if checked else ()))
+    )
 
 
 def source(unit: ir.Unit) -> str:
@@ -90,7 +93,7 @@ class Emission:
     def __init__(self, unit: ir.Unit) -> None:
         self.unit = unit
         nodes = list(ir.walk((unit.funcs, unit.blocks)))
-        self.names = Names(unit, prelude_names(prelude()), changed(unit, nodes))
+        self.names = Names(unit, prelude_names(prelude(unit.checked)), changed(unit, nodes))
         self.names.snapshot = prepares(unit)
         self.names.apart = frozenset(n.slot for n in nodes if isinstance(n, ir.NewRows))
         self.funcs = {f.name: f for f in unit.funcs}
@@ -204,6 +207,8 @@ class Emission:
             self.put(f"    i32 block, step{', way' if u.ways else ''};")
             self.put(*(f"    {names.type(t)} {names.member(n)};" for n, t in u.state))
             self.put(*(f"    i32 {cname(f)}_turn = 0;" for f in flags))
+            if waits_nowhere(u):
+                self.put("    u32 laps = 0;  // of loops without a barrier")
         self.put("    MORPH_FN Run(const Args& a, i32 thread, i32 threads)")
         self.put("        : Team(a, thread, threads) {")
         if u.fused:
@@ -223,6 +228,8 @@ class Emission:
         self.put("    }", "};", "", "struct Item : ItemBase {")
         self.put("    typedef ::Stocks Stocks;")
         self.put(*(f"    Room {cname(s)}_room{{}};" for s in self.rooms))
+        if u.checked:
+            self.put("    u32 step;  // what races are looked for in")
         if self.ahead:
             self.put("    Ahead ahead;")
         if u.fused:
@@ -240,6 +247,9 @@ class Emission:
                 self.put("        way = t.way;")
             for f in map(cname, flags):
                 self.put(f"        {f}_flag = a.{f}_flag + t.{f}_turn;")
+        if u.checked:
+            rounds = " + 2 * t.round" if self.claims else ""
+            self.put(f"        step = u32(load(a.check + CHECK_STEP)){rounds};")
         self.put("    }", "};")
         stocks(self)
         for k in self.kernels.values():
@@ -332,6 +342,7 @@ class Emission:
             return f"a.{spell(name)}" if name not in types and name in scalars else spell(name)
 
         launch = "it.launch" if self.unit.fused else "i32(a.launch)"
+        make = Checked if self.unit.checked else make
         b = make(self.names, resolve, self.flag, launch, types, gives)
         b.moving = self.moving[f.name] if moving is None else moving
         b.ahead, b.fixed = self.ahead.get(f.name), constants(f)
@@ -413,7 +424,8 @@ class Emission:
 
     def _heavy(self) -> None:
         """Whether few items may be for several CPU threads; a program asks before each step."""
-        much = "true" if self.spreads else "false"
+        # where all is checked, items of one thread alone would never meet: each would claim alone
+        much = "true" if self.spreads or (self.unit.checked and self.claims) else "false"
         if self.spreads and not self.unit.fused:
             (step,) = self.unit.blocks[0].steps
             assert isinstance(step, ir.Foreach)

@@ -26,13 +26,42 @@ class LanguageError(Exception):
         super().__init__(problem)
 
     def __str__(self) -> str:
-        line = linecache.getline(self.pos.file, self.pos.line).rstrip("\n")
-        text = f"{self.pos.file}:{self.pos.line}: {self.problem}"
-        if line:
-            width = max(1, min(self.pos.end, len(line)) - self.pos.col)
-            blank = "".join("\t" if c == "\t" else " " for c in line[: self.pos.col])
-            text += f"\n    {line}\n    {blank}{'^' * width}"
+        text = f"{self.pos.file}:{self.pos.line}: {self.problem}{_pointed(self.pos)}"
         return f"{text}\n  {self.hint}" if self.hint else text
+
+
+class CheckError(RuntimeError):
+    """What an item of a checked launch did against the rules of the language.
+
+    Attributes
+    ----------
+    problem : str
+        What is wrong, with the values and the item, in one line.
+    pos : Pos
+        Where: file, line, first and last column.
+    other : Pos or None
+        Of a race, where the other item accesses the same place.
+    """
+
+    def __init__(self, problem: str, pos: Pos, other: Pos | None = None) -> None:
+        self.problem, self.pos, self.other = problem, pos, other
+        super().__init__(problem, pos, other)
+
+    def __str__(self) -> str:
+        text = f"{self.pos.file}:{self.pos.line}: {self.problem}{_pointed(self.pos)}"
+        if self.other is not None and self.other != self.pos:
+            text += f"\n{self.other.file}:{self.other.line}:{_pointed(self.other)}"
+        return text
+
+
+def _pointed(pos: Pos) -> str:
+    """The user's line with carets below the place, each line behind a line feed."""
+    line = linecache.getline(pos.file, pos.line).rstrip("\n")
+    if not line:
+        return ""
+    width = max(1, min(pos.end, len(line)) - pos.col)
+    blank = "".join("\t" if c == "\t" else " " for c in line[: pos.col])
+    return f"\n    {line}\n    {blank}{'^' * width}"
 
 
 def reject(problem: str, pos: Pos, hint: str = "") -> NoReturn:

@@ -37,7 +37,8 @@ def emit_program(e: Emission) -> None:
     loop, e.lines = e.lines, []
     for number, block in enumerate(e.unit.blocks):
         e.put(f"    case {number}:")
-        resumes = [k for k, (s, _) in blocks[number].items() if _can_fail(e, s) or _leaves(e, s)]
+        known = blocks[number].items()
+        resumes = [k for k, (s, _) in known if _can_fail(e, s) or isinstance(s, ir.Foreach)]
         for k, (step, _) in blocks[number].items():
             text = e.uniform()
             text.depth = 2
@@ -53,13 +54,31 @@ def emit_program(e: Emission) -> None:
         _jump(e, block, looks)
     e.put("    default:", "        return;", "    }")
     cases, e.lines = e.lines, loop
+    lap = "if ((++t.laps & 0xffff) == 0) barrier(a, t);" if waits_nowhere(e.unit) else ""
+    head = ["if (stops(t)) return;", *([lap] if lap else [])]
     if len(with_way := e.way(cases, "t")) > len(cases):
         way, *cases = with_way
-        e.put("    for (;;) {", f"    {way}", "        switch (t.block) {")
+        e.put("    for (;;) {", *(f"        {x}" for x in head), f"    {way}")
+        e.put("        switch (t.block) {")
         e.put(*(x if x.startswith("#") else f"    {x}" for x in cases), "    }", "}")
     else:
-        e.put("    for (;;) switch (t.block) {", *cases, "}")
+        e.put("    for (;;) {", *(f"    {x}" for x in head), "    switch (t.block) {")
+        e.put(*cases, "    }", "}")
     _settle(e)
+
+
+def waits_nowhere(unit: ir.Unit) -> bool:
+    """Whether a loop of the program has no barrier, at which it could be told to end."""
+    steps = (ir.Foreach, ir.OneThread, ir.Clear)
+    left = {
+        i: {b.goto, b.orelse if b.cond is not None else b.goto}
+        for i, b in enumerate(unit.blocks)
+        if not any(isinstance(s, steps) for s in b.steps)
+    }
+    while ends := [i for i, after in left.items() if not after & left.keys()]:
+        for i in ends:
+            del left[i]
+    return bool(left)
 
 
 def _joined(steps: Sequence[ir.Node]) -> dict[int, tuple[ir.Node, list[str]]]:
@@ -96,11 +115,6 @@ def _uniform(unit: ir.Unit) -> tuple[ir.Node, ...]:
 def _can_fail(e: Emission, s: ir.Node) -> bool:
     steps = isinstance(s, ir.Foreach | ir.OneThread)
     return steps and any(isinstance(n, ir.Reserve | ir.LocalAdd) for n in e.step_nodes(s))
-
-
-def _leaves(e: Emission, s: ir.Node) -> bool:
-    """Whether a step may be run by all threads or by one."""
-    return isinstance(s, ir.Foreach) and not e.claims
 
 
 def _end(e: Emission, name: str, s: ir.Node, clears: Sequence[str]) -> None:
@@ -165,11 +179,11 @@ def _step(e: Emission, b: Body, name: str, s: ir.Node, looks: bool) -> None:
                 made = f"s{name}"
             if guard:
                 b.put(guard)
-            if _leaves(e, s):
-                b.put(f"if (leaves{e.call_step(s, made).removeprefix('each')[:-1]}) {{")
-                b.put(f"    t.step = {name.split('_')[1]};")
-                b.put("    return;")
-                b.put("}")
+            asks = f"leaves{e.call_step(s, made).removeprefix('each')[:-1]}"
+            b.put(f"if ({'resizes(a, t)' if e.claims else asks}) {{")
+            b.put(f"    t.step = {name.split('_')[1]};")
+            b.put("    return;")
+            b.put("}")
             b.put(e.call_step(s, made))
             if listed(e, s):
                 b.put(f"end{name}(a, t);")

@@ -489,3 +489,4 @@ class Unit(Node):
     fused: bool
     ways: tuple[tuple[tuple[str, str], ...], ...] = ()
     local_scale: int = 1  # every local collection's capacity is multiplied by this
+    checked: bool = False  # every access is checked; see `checks`

@@ -23,3 +23,9 @@ def keep(function: FunctionType) -> list[str]:
 def around(function: FunctionType) -> list[str]:
     """Give the lines as they were at the latest definition in the file, else as they are now."""
     return _files.get(function.__code__.co_filename) or keep(function)
+
+
+def text_at(file: str, line: int) -> str:
+    """Give a line of a file as it was at the latest definition there; "" if there is none."""
+    lines = _files.get(file) or linecache.getlines(file)
+    return lines[line - 1] if 0 < line <= len(lines) else ""

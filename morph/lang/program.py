@@ -366,7 +366,8 @@ class ProgramChecker(Checker):
             elif k.arg == "where":
                 found, where_args = self._filtered(found, k.value, item, pos)
             else:
-                reject(f"foreach has no keyword {k.arg!r}", pos, "it has where, balance, ahead and together")
+                hint = "it has where, balance, ahead and together"
+                reject(f"foreach has no keyword {k.arg!r}", pos, hint)
         if ahead:  # a copy of its own
             name = found.name if found.where else self.builder.unique(found.name)
             found = replace(found, name=name, ahead=ahead)

@@ -63,7 +63,9 @@ class Spread:
 
 
 def spreads(unit: ir.Unit) -> dict[str, Spread]:
-    """The loops that are shared out, by the name of their kernel."""
+    """The loops that are shared out, by the name of their kernel; none where all is checked."""
+    if unit.checked:
+        return {}
     funcs = {f.name: f for f in unit.funcs}
     steps = [s for s in ir.walk(unit.blocks) if isinstance(s, ir.Foreach)]
     wanted = dict.fromkeys(s.kernel for s in steps if s.balance != "thread")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -347,9 +346,9 @@ class Mesh:
             If ``color`` names nothing to tell, ``values`` fits neither points nor triangles, or a
             coordinate is not finite.
         """
-        from morph.io.plot import draw  # noqa: PLC0415
+        from morph.io.plot import draw, save  # noqa: PLC0415
 
         figure = draw(self.to("cpu"), color, values, label, segments, cmap, ax)
         if path is not None:
-            figure.savefig(Path(path), dpi=200)
+            save(figure, path)
         return figure

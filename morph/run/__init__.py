@@ -20,4 +20,4 @@ def load(unit: ir.Unit, code: Any, faults: bool, device: Device, seed: int = 0) 
         return cuda.load(unit, code.text, faults, device.index)
     from morph.run import cpu  # noqa: PLC0415
 
-    return cpu.load(unit, code.text, faults)
+    return cpu.load(unit, code.text, faults, code.interruptible)

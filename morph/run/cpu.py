@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,33 @@ from morph.lang import emit, ir
 Words = npt.NDArray[np.uint64]
 
 
+class Interpreter(ctypes.Structure):
+    """Functions of Python's C interface; as in ``kernels/stop.h``."""
+
+    _fields_ = [(n, ctypes.c_void_p) for n in ("release", "acquire", "handle_signals", "thread")]
+
+
 class Launch:
     """What runs one compiled unit on the CPU.
 
-    Calls release the interpreter's lock.  The unit decides on its own how many of the threads in
-    ``words`` it uses: one for few items.
+    A call releases the interpreter's lock, and raises what a signal handler raises meanwhile.  The
+    unit decides on its own how many of the threads in ``words`` it uses: one for few items, fewer
+    while other processes use the cores.
     """
 
     __slots__ = ("_address", "_function", "_library", "_words")
 
-    def __init__(self, library: ctypes.CDLL, name: str) -> None:
+    def __init__(self, library: ctypes.PyDLL, name: str, interruptible: bool) -> None:
         self._library = library  # keeps the code loaded
+        api = ctypes.pythonapi
+        functions = [api.PyEval_SaveThread, api.PyEval_RestoreThread, api.PyErr_CheckSignals]
+        host = Interpreter.in_dll(library, "morph_interpreter")
+        host.release, host.acquire, host.handle_signals = (
+            ctypes.cast(f, ctypes.c_void_p).value for f in functions
+        )
+        if not interruptible:
+            host.handle_signals = None
+        host.thread = threading.main_thread().ident
         self._function: Any = library[name]
         self._function.argtypes = (ctypes.c_void_p, ctypes.c_int64)
         self._function.restype = None
@@ -48,7 +65,7 @@ class Launch:
         self._function(self._address, items)
 
 
-def load(unit: ir.Unit, text: str, faults: bool = False) -> Launch:
+def load(unit: ir.Unit, text: str, faults: bool = False, interruptible: bool = True) -> Launch:
     """Compile a unit's text and give what launches it.
 
     Parameters
@@ -59,6 +76,8 @@ def load(unit: ir.Unit, text: str, faults: bool = False) -> Launch:
         What `morph.lang.emit.source` gave, perhaps edited.
     faults : bool
         Compile in the injection of failing allocations.
+    interruptible : bool
+        Whether signal handlers run during a launch, and end it if they raise.
 
     Returns
     -------
@@ -71,6 +90,6 @@ def load(unit: ir.Unit, text: str, faults: bool = False) -> Launch:
         As `morph.build.cpu.build`.
     """
     name = emit.entry(unit)
-    defines = ("MORPH_FAULTS",) if faults else ()
-    path = cpu.build(emit.prelude() + text, name=name, defines=defines)
-    return Launch(ctypes.CDLL(str(path)), name)
+    defines = ("MORPH_FAULTS",) * faults + ("MORPH_CHECKED",) * unit.checked
+    path = cpu.build(emit.prelude(unit.checked) + text, name=name, defines=defines)
+    return Launch(ctypes.PyDLL(str(path)), name, interruptible)

@@ -122,5 +122,7 @@ def load(unit: ir.Unit, text: str, faults: bool = False, device_index: int = 0) 
     device = cupy.cuda.Device(device_index)
     defines = ("MORPH_FAULTS",) if faults else ()
     arch = f"sm_{device.compute_capability}"
-    cubin = cuda.build(emit.prelude() + text, arch, name=emit.entry(unit), defines=defines)
+    cubin = cuda.build(
+        emit.prelude(unit.checked) + text, arch, name=emit.entry(unit), defines=defines
+    )
     return Launch(cubin, unit, device)

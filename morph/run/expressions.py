@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from morph.lang import ir
-from morph.lang.types import Local, Vector
+from morph.lang.checks import Kind
+from morph.lang.types import Handle, Local, Vector
 from morph.run import values
-from morph.run.memory import Memory, outside
+from morph.run.checks import Checks
+from morph.run.memory import BoundStore, Memory
 from morph.run.values import LocalItems
 
 Env = dict[str, Any]
@@ -33,6 +35,11 @@ class Expressions:
         code: Code = method(node)
         return code
 
+    def checks_at(self, node: ir.Node) -> Checks | None:
+        """The checks, if the node is one of their sites."""
+        checks = self.memory.checks
+        return checks if checks is not None and id(node) in checks.sites.number else None
+
     # --- values ----------------------------------------------------------------------------------
 
     def _const(self, n: ir.Const) -> Code:
@@ -51,6 +58,13 @@ class Expressions:
         op, x, y = values.BINARY[n.op], self.expr(n.x), self.expr(n.y)
         if values.is_bool(n.type) and n.op not in ("&", "|", "^"):
             raise TypeError(f"{n.op} of bool_")
+        if checks := self.checks_at(n):
+
+            def checked(env: Env) -> Any:
+                a, b = x(env), y(env)
+                return checks.check_result(n, a, b, op(a, b))
+
+            return checked
         return lambda env: op(x(env), y(env))
 
     def _compare(self, n: ir.Compare) -> Code:
@@ -69,6 +83,14 @@ class Expressions:
 
     def _cast(self, n: ir.Cast) -> Code:
         op, x = values.cast(n.x.type, n.type), self.expr(n.x)
+        if checks := self.checks_at(n):
+            store = self.memory.stores[n.type.slot] if isinstance(n.type, Handle) else None
+
+            def checked(env: Env) -> Any:
+                a = x(env)
+                return checks.check_cast(n, a, op(a), store.count if store else 0)
+
+            return checked
         return lambda env: op(x(env))
 
     def _builtin(self, n: ir.Builtin) -> Code:
@@ -94,12 +116,12 @@ class Expressions:
         return lambda env: LocalItems(capacity)
 
     def _item(self, n: ir.Item) -> Code:
-        x, index, pos = self.expr(n.x), self.expr(n.index), n.pos
+        x, index, memory = self.expr(n.x), self.expr(n.index), self.memory
 
         def item(env: Env) -> Any:
             items, i = x(env), int(index(env))
             if not 0 <= i < len(items):
-                outside(f"item {i}", len(items), pos)
+                memory.outside(Kind.NO_INDEX, n, i, len(items), f"item {i}")
             return items[i]
 
         return item
@@ -123,24 +145,27 @@ class Expressions:
 
     # --- stores ----------------------------------------------------------------------------------
 
-    def place(self, p: ir.Place) -> Callable[[Env], tuple[Any, Any]]:
-        """What gives a column's array and the index of a place in it."""
-        store, column, pos = self.memory.stores[p.slot], p.column, p.pos
-        row = self.expr(p.row)
-        if p.index is None:
-            return lambda env: (store.columns[column], store.check(row(env), pos))
-        index = self.expr(p.index)
+    def place(self, p: ir.Place, node: ir.Node) -> Callable[[Env], tuple[Any, Any]]:
+        """What gives a column's array and the index of the place in it that a node accesses."""
+        store, column, memory = self.memory.stores[p.slot], p.column, self.memory
+        row, checks = self.expr(p.row), self.memory.checks
+        index = self.expr(p.index) if p.index is not None else None
 
         def place(env: Env) -> tuple[Any, Any]:
-            r, i, array = store.check(row(env), pos), int(index(env)), store.columns[column]
-            if not 0 <= i < array.shape[1]:
-                outside(f"value {i} of column {column}", array.shape[1], pos)
-            return array, (r, i)
+            given, i = row(env), int(index(env)) if index is not None else 0
+            r, array = store.check(given, node), store.columns[column]
+            if index is not None and not 0 <= i < array.shape[1]:
+                what = f"value {i} of column {column}"
+                memory.outside(Kind.NO_INDEX, node, i, array.shape[1], what)
+            at = r if index is None else (r, i)
+            if checks is not None:
+                checks.access(node, store, column, at)
+            return array, at
 
         return place
 
     def _load(self, n: ir.Load) -> Code:
-        place = self.place(n.place)
+        place = self.place(n.place, n)
         if isinstance(n.type, Vector):
             elem = values.from_memory(n.type.elem)
 
@@ -158,29 +183,29 @@ class Expressions:
         return load
 
     def _dead(self, n: ir.Dead) -> Code:
-        store, row, pos = self.memory.stores[n.slot], self.expr(n.row), n.pos
-        return lambda env: store.is_dead(store.check(row(env), pos))
+        store, row = self.memory.stores[n.slot], self.expr(n.row)
+        return lambda env: store.is_dead(store.check(row(env), n, live=False))
 
     def _storesize(self, n: ir.StoreSize) -> Code:
         store = self.memory.stores[n.slot]
         return lambda env: np.int64(len(store.span))
 
     def _degree(self, n: ir.Degree) -> Code:
-        graph, point, pos = n.graph, self.expr(n.point), n.pos
+        graph, point = n.graph, self.expr(n.point)
         both = ("out", "in") if n.direction == "all" else (n.direction,)
         at = self.memory.edges_at
 
         def degree(env: Env) -> Any:
             p = point(env)
-            return np.int64(sum(len(at(graph, d, p, pos)[0]) for d in both))
+            return np.int64(sum(len(at(graph, d, p, n)[0]) for d in both))
 
         return degree
 
-    def edges(self, graph: str, direction: str, point: int, pos: ir.Pos) -> list[tuple[int, int]]:
+    def edges(self, graph: str, direction: str, point: int, node: ir.Node) -> list[tuple[int, int]]:
         """The edges at a point in adjacency order, each with its other end."""
         found = []
         for d in ("out", "in") if direction == "all" else (direction,):
-            entries, ids, end = self.memory.edges_at(graph, d, point, pos)
+            entries, ids, end = self.memory.edges_at(graph, d, point, node)
             for k in entries:
                 edge = k if ids is None else int(ids[k])
                 found.append((edge, int(end[edge])))
@@ -191,7 +216,7 @@ class Expressions:
 
         def find(env: Env) -> int:
             source, target = x(env), y(env)
-            at = edges(n.graph, "out", source, n.pos)
+            at = edges(n.graph, "out", source, n)
             return next((edge for edge, end in at if end == target), -1)
 
         return find
@@ -203,7 +228,7 @@ class Expressions:
     # --- effects ---------------------------------------------------------------------------------
 
     def _atomic(self, n: ir.Atomic) -> Code:
-        op, place = values.ATOMIC[n.op], self.place(n.place)
+        op, place = values.ATOMIC[n.op], self.place(n.place, n)
         args, convert = [self.expr(a) for a in n.args], values.from_memory(n.type)
         flag = self.memory.stores[n.flag] if n.flag else None
 
@@ -251,8 +276,8 @@ class Expressions:
         return new_rows
 
     def _delete(self, n: ir.Delete) -> Code:
-        store, row, pos = self.memory.stores[n.slot], self.expr(n.row), n.pos
-        return lambda env: store.delete(store.check(row(env), pos))
+        store, row, memory = self.memory.stores[n.slot], self.expr(n.row), self.memory
+        return lambda env: memory.delete(store, store.check(row(env), n, live=False))
 
     def _take(self, n: ir.Take) -> Code:
         store = self.memory.stores[n.slot]
@@ -260,17 +285,31 @@ class Expressions:
 
     def _setfind(self, n: ir.SetFind) -> Code:
         store, x = self.memory.stores[n.slot], self.expr(n.x)
-        return lambda env: int(store.obj.find(x(env)))
+        members = self._members(store)
+        return lambda env: int(store.obj.find(members(x(env), n)))
 
     def _setunion(self, n: ir.SetUnion) -> Code:
         store, x, y = self.memory.stores[n.slot], self.expr(n.x), self.expr(n.y)
-        return lambda env: bool(store.obj.union(x(env), y(env)))
+        members = self._members(store)
+
+        def union(env: Env) -> bool:
+            a, b = x(env), y(env)
+            return bool(store.obj.union(members(a, n), members(b, n)))
+
+        return union
+
+    def _members(self, store: BoundStore) -> Callable[[int, ir.Node], int]:
+        """What gives a row that a set is asked about; checked, it is one of the set's table."""
+        if self.memory.checks is None or store.info.of is None:
+            return lambda row, node: row
+        of = self.memory.stores[store.info.of]
+        return lambda row, node: of.check(row, node, live=False)
 
     def _lock(self, n: ir.Lock) -> Code:
-        store, row, pos = self.memory.stores[n.slot], self.expr(n.row), n.pos
+        store, row = self.memory.stores[n.slot], self.expr(n.row)
 
         def lock(env: Env) -> bool:
-            r, locks = store.check(row(env), pos), store.obj.hidden("lock")
+            r, locks = store.check(row(env), n), store.obj.hidden("lock")
             first = not locks[r]
             locks[r] = 1
             return first
@@ -278,7 +317,7 @@ class Expressions:
         return lock
 
     def _lockplace(self, n: ir.LockPlace) -> Code:
-        place = self.place(n.place)
+        place = self.place(n.place, n)
 
         def lock(env: Env) -> bool:
             array, at = place(env)
@@ -290,10 +329,10 @@ class Expressions:
         return lock
 
     def _prefetch(self, n: ir.Prefetch) -> Code:
-        place = self.place(n.place)  # a row that is none is an error here, too
+        store, row = self.memory.stores[n.place.slot], self.expr(n.place.row)
 
         def look(env: Env) -> None:
-            place(env)
+            store.check(row(env), n, live=False)  # a row that is none is an error here, too
 
         return look
 
@@ -306,11 +345,11 @@ class Expressions:
         return lambda env: memory.append(env[name], value(env), pos)
 
     def _localpop(self, n: ir.LocalPop) -> Code:
-        name, pos = n.name, n.pos
+        name, memory = n.name, self.memory
 
         def pop(env: Env) -> Any:
             if not env[name]:
-                outside(f"the last value of {name}", 0, pos)
+                memory.outside(Kind.NO_VALUE, n, 0, 0, f"the last value of {name}")
             return env[name].pop()
 
         return pop

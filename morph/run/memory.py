@@ -8,7 +8,9 @@ import numpy as np
 
 from morph.lang import ir
 from morph.lang.abi import Meta, Status
+from morph.lang.checks import Kind
 from morph.lang.types import GraphInfo, Store
+from morph.run.checks import Checks
 from morph.run.values import LocalItems
 
 COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = (
@@ -35,8 +37,9 @@ class Item:
 class BoundStore:
     """A store of the unit, with the arrays of the host object that fills its slot."""
 
-    def __init__(self, index: int, info: Store, consecutive: bool) -> None:
+    def __init__(self, index: int, info: Store, consecutive: bool, checks: Checks | None) -> None:
         self.index, self.info, self.slot = index, info, info.slot
+        self.checks = checks
         self.consecutive = consecutive  # kernels ask for rows in a row, which no ring can give
         self.obj: Any = None
         self.columns: dict[str, Any] = {}
@@ -59,10 +62,19 @@ class BoundStore:
         """Whether a row is deleted."""
         return self.dead is not None and bool(self.dead[row])
 
-    def check(self, row: int, pos: ir.Pos) -> int:
-        """Give ``row`` if it is one that has been handed out."""
+    @property
+    def count(self) -> int:
+        """How many rows have been handed out."""
+        return int(self.meta[COUNT])
+
+    def check(self, row: int, node: ir.Node, live: bool = True) -> int:
+        """Give ``row`` if it has been handed out; checked, if it is not deleted either."""
         if not 0 <= row < self.meta[COUNT]:
-            outside(f"row {row} of {self.slot}", int(self.meta[COUNT]), pos)
+            if self.checks is not None:
+                self.checks.stop(Kind.NO_ROW, node, row, self.count)
+            outside(f"row {row} of {self.slot}", self.count, node.pos)
+        if live and self.checks is not None:
+            self.checks.check_live(self, row, node)
         return row
 
     def item_value(self, position: int) -> int:
@@ -86,11 +98,12 @@ class BoundStore:
         meta = self.meta
         if self.info.kind == "table" and self.free is not None and meta[HEAD] < meta[COMMITTED]:
             row = int(self.free[int(meta[HEAD]) & (self.free.size - 1)])
+            self.clear(row)  # first: an interrupt may come in between
             meta[HEAD] += 1
         else:
             row = int(meta[COUNT])
+            self.clear(row)
             meta[COUNT] += 1
-        self.clear(row)
         return row
 
     def next_rows(self, count: int, fill: bool = True) -> range:
@@ -112,12 +125,24 @@ class BoundStore:
             self.dead[row] = 0
 
     def delete(self, row: int) -> None:
-        """Mark a row dead; the next launch may use it again."""
+        """Mark a row dead; the host decides when it may be reused."""
         assert self.dead is not None and self.free is not None, f"{self.slot} has no deletes"
         if not self.dead[row]:
             self.dead[row] = 1
             self.free[int(self.meta[TAIL]) & (self.free.size - 1)] = row
             self.meta[TAIL] += 1
+
+    def recover(self) -> None:
+        """After an interrupt: the ring holds the deleted rows, those released for reuse first."""
+        if self.dead is None or self.free is None:
+            return
+        meta, ring, dead = self.meta, self.free, self.dead
+        released = ring[np.arange(meta[HEAD], meta[COMMITTED]) & (ring.size - 1)]
+        released = released[dead[released] != 0]
+        others = np.setdiff1d(np.flatnonzero(dead[: int(meta[COUNT])]), released)
+        rows = np.concatenate([released, others])
+        ring[: rows.size] = rows
+        meta[[HEAD, COMMITTED, TAIL]] = 0, released.size, rows.size
 
     def take(self) -> int:
         """Remove the first of the entries that were there at the last barrier, or -1."""
@@ -128,10 +153,9 @@ class BoundStore:
         return self.item_value(position)
 
     def settle(self) -> None:
-        """The end of a step: what it deleted may be used again."""
+        """Bring the budget in order at the end of a step."""
         meta = self.meta
         if self.info.kind == "table":
-            meta[COMMITTED] = meta[TAIL]
             meta[BUDGET] = meta[COMMITTED] - meta[HEAD] + meta[CAPACITY] - meta[COUNT]
         else:
             meta[BUDGET] = meta[CAPACITY] - meta[COUNT]
@@ -143,7 +167,10 @@ class Memory:
     def __init__(self, unit: ir.Unit) -> None:
         nodes = list(ir.walk((unit.funcs, unit.blocks)))
         bulk = {n.slot for n in nodes if isinstance(n, ir.NewRows)}
-        self.stores = {s.slot: BoundStore(i, s, s.slot in bulk) for i, s in enumerate(unit.stores)}
+        self.checks = Checks(unit) if unit.checked else None
+        self.stores = {
+            s.slot: BoundStore(i, s, s.slot in bulk, self.checks) for i, s in enumerate(unit.stores)
+        }
         self.graphs: dict[str, GraphInfo] = {g.slot: g for g in unit.graphs}
         self.walks = sorted(directions(nodes))
         self.locks = sorted({n.slot for n in nodes if isinstance(n, ir.Lock)})
@@ -166,13 +193,27 @@ class Memory:
             end = edges.obj.columns["dst" if direction == "out" else "src"].array
             self.adjacency[graph, direction] = (*graphs[graph].adjacency(direction), end)
 
-    def edges_at(self, graph: str, direction: str, point: int, pos: ir.Pos) -> tuple[Any, Any, Any]:
+    def edges_at(
+        self, graph: str, direction: str, point: int, node: ir.Node
+    ) -> tuple[Any, Any, Any]:
         """The adjacency of a point: its entries as a range, edge ids (or None), other ends."""
-        self.stores[dict(self.graphs[graph].tables)["points"]].check(point, pos)
+        self.stores[dict(self.graphs[graph].tables)["points"]].check(point, node, live=False)
         offsets, ids, end = self.adjacency[graph, direction]
         if point >= len(offsets) - 1:  # new in this launch
             return range(0), ids, end
         return range(int(offsets[point]), int(offsets[point + 1])), ids, end
+
+    def outside(self, kind: Kind, node: ir.Node, value: int, limit: int, what: str) -> NoReturn:
+        """Refuse what compiled code would do blindly, unless it is checked."""
+        if self.checks is not None:
+            self.checks.stop(kind, node, value, limit)
+        outside(what, limit, node.pos)
+
+    def delete(self, store: BoundStore, row: int) -> None:
+        """Mark a row dead; who did so is noted for the checks."""
+        if self.checks is not None and not store.is_dead(row):
+            self.checks.deaths[store.slot, row] = self.item.position
+        store.delete(row)
 
     # --- room ------------------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ import numpy as np
 
 from morph.lang import ir
 from morph.lang.abi import Status
+from morph.lang.checks import Violated
+from morph.run.checks import Stopped
 from morph.run.expressions import Code, Env
 from morph.run.memory import Item, Memory, Untouched
 from morph.run.statements import Signal, Statements
@@ -100,22 +102,32 @@ class Interpreter:
         again = sorted({p for p in pending if p >= 0} | lost)
         positions = [p for p in (again if replay else domain.span) if not domain.is_dead(p)]
         pending.clear()
+        checks = memory.checks
+        if checks is not None and not replay:
+            checks.begin()
         self.random.shuffle(positions)
         env = {name: scalar(dtype, scalars[name]) for name, dtype in self.scalars}
         with np.errstate(all="ignore"):  # integers wrap, x / 0 is infinite or NaN
             args = [a(env) for a in self.args]
             where_args = [a(env) for a in self.where_args]
-            while positions:
-                size = 1 << self.random.randrange(LARGEST_BATCH + 1) if self.commit else 1
-                size = len(positions) if self.together else size
-                batch, positions = positions[:size], positions[size:]
-                self.batch(batch, args, where_args, lost)
+            try:
+                while positions:
+                    size = 1 << self.random.randrange(LARGEST_BATCH + 1) if self.commit else 1
+                    size = len(positions) if self.together else size
+                    batch, positions = positions[:size], positions[size:]
+                    self.batch(batch, args, where_args, lost)
+            except BaseException:
+                for store in memory.stores.values():
+                    store.recover()
+                raise
         for p in pending & lost:
             pending.remove(p)
             pending.add(~p)
         for store in memory.stores.values():
             if store.info.kind in ("table", "collection"):
                 store.settle()
+        if checks is not None and checks.found is not None:
+            raise Violated(checks.found)
 
     def batch(
         self, positions: list[int], args: list[Any], where_args: list[Any], lost: set[int]
@@ -131,6 +143,7 @@ class Interpreter:
             return body(env) if where is None or where([env[name], *where_args]) else None
 
         waiting = []
+        self.barrier()
         for position in positions:
             if not self.domain.is_dead(position):
                 value = self.domain.item_value(position)
@@ -161,21 +174,31 @@ class Interpreter:
             wins.append(mine and all(owner.get(row, UNCLAIMED) >= key for row in guard))
         decided = list(zip(waiting, wins, strict=True))
         self.random.shuffle(decided)
+        self.barrier()
         for item, won in decided:
             assert self.commit is not None
             self.run(item, self.commit if won else self.abort)
             if self.together and not won:
                 lost.add(item.position)
 
+    def barrier(self) -> None:
+        """Between the parts of a kernel that claims: for races, each is a step."""
+        if self.memory.checks is not None and self.commit is not None:
+            self.memory.checks.next_step()
+
     def run(self, item: Item, code: Code) -> Signal | None:
         """Run a part of an item; one that finds no room is left for a replay."""
         memory = self.memory
         memory.item = item
+        if memory.checks is not None:
+            memory.checks.item, memory.checks.row = item, item.env[self.params[0]]
         try:
             signal: Signal | None = code(item.env)
         except Untouched:
             memory.status[Status.FAILED] += 1
             memory.pending.add(item.position)
+            signal = None
+        except Stopped:
             signal = None
         if signal != Signal.CLAIM:
             memory.release(item)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from morph.lang import ir
+from morph.lang.checks import Kind
 from morph.lang.types import Handle, Local, Object, Type
 from morph.run.expressions import Code, Env, Expressions
-from morph.run.memory import BoundStore, outside
+from morph.run.memory import BoundStore
 from morph.run.values import LocalItems
 
 VALUE = "return"  # where a function's locals keep its value: no local can have this name
@@ -82,12 +83,12 @@ class Statements(Expressions):
         return assign
 
     def _setitem(self, s: ir.SetItem) -> Code:
-        name, index, value, pos = s.name, self.expr(s.index), self.expr(s.value), s.pos
+        name, index, value, memory = s.name, self.expr(s.index), self.expr(s.value), self.memory
 
         def set_item(env: Env) -> None:
             i, x, items = int(index(env)), value(env), env[name]
             if not 0 <= i < len(items):
-                outside(f"item {i} of {name}", len(items), pos)
+                memory.outside(Kind.NO_INDEX, s, i, len(items), f"item {i} of {name}")
             if isinstance(items, LocalItems):
                 items[i] = x
             else:
@@ -105,7 +106,7 @@ class Statements(Expressions):
         return set_field
 
     def _write(self, s: ir.Write) -> Code:
-        place, value = self.place(s.place), self.expr(s.value)
+        place, value = self.place(s.place, s), self.expr(s.value)
 
         def write(env: Env) -> None:
             x = value(env)
@@ -178,7 +179,7 @@ class Statements(Expressions):
         skip = self.expr(s.skip) if s.skip is not None else None
 
         def steps(env: Env) -> Iterable[Any]:
-            at = edges(s.graph, s.direction, point(env), s.pos)
+            at = edges(s.graph, s.direction, point(env), s)
             first, skipped = start(env), skip(env) if skip else -1
             for edge, end in (at[::-1] if s.reverse else at)[first:]:
                 if edge != skipped:
@@ -258,7 +259,7 @@ class Statements(Expressions):
         return LocalItems(t.capacity * self.local_scale)
 
     def _claim(self, s: ir.Claim) -> Code:
-        memory, types, pos = self.memory, self.types, s.pos
+        memory, types = self.memory, self.types
         priority = self.expr(s.priority) if s.priority is not None else None
 
         def rows(env: Env, name: str | None) -> list[tuple[str, int]]:
@@ -267,7 +268,7 @@ class Statements(Expressions):
             local = types[name]
             assert isinstance(local, Local) and isinstance(local.elem, Handle)
             store = memory.stores[local.elem.slot]
-            return [(store.slot, store.check(row, pos)) for row in env[name] if row >= 0]
+            return [(store.slot, store.check(row, s, live=False)) for row in env[name] if row >= 0]
 
         def claim(env: Env) -> Signal:
             order = int(priority(env)) if priority else 0

@@ -10,10 +10,10 @@ from morph.validate.centrality import betweenness, pagerank
 from morph.validate.forest import connected_components, mst
 from morph.validate.local import core_number, triangle_count
 from morph.validate.paths import bfs, sssp
-from morph.validate.sat import model, refuted, satisfied
+from morph.validate.sat import implications, model, refuted, satisfied
 from morph.validate.store import index
 
 __all__ = [
-    "WrongAnswer", "betweenness", "bfs", "connected_components", "core_number", "index", "model",
-    "mst", "pagerank", "refuted", "satisfied", "sssp", "triangle_count",
+    "WrongAnswer", "betweenness", "bfs", "connected_components", "core_number", "implications",
+    "index", "model", "mst", "pagerank", "refuted", "satisfied", "sssp", "triangle_count",
 ]  # fmt: skip

@@ -45,15 +45,9 @@ class Arcs:
 
     @property
     def weight(self) -> NDArray[Any]:
-        """The weights, shape (m,).
-
-        Raises
-        ------
-        ValueError
-            If there are none.
-        """
+        """The weights, shape (m,); 1 where the graph has none."""
         if "weight" not in self._graph.edges.columns:
-            raise ValueError("the graph has no weights: give weight= when it is made")
+            return np.ones(len(self.src), np.int32)
         weight: NDArray[Any] = self._host(self._graph.edges.weight.array)[self.id]
         return weight
 

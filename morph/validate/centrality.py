@@ -139,7 +139,8 @@ def _sweep(arcs: Arcs, source: int, probes: Floats, endpoints: bool) -> Floats:
     """Sum, over all points, of the mean of each probe between the source and them."""
     distance = np.full(arcs.n, -1)
     distance[source] = 0
-    paths, mean = np.zeros(arcs.n), np.zeros((2, arcs.n))
+    # of a point's paths, which may be more than float64 can count: paths * 2**power
+    paths, power, mean = np.zeros(arcs.n), np.zeros(arcs.n, np.int64), np.zeros((2, arcs.n))
     paths[source] = 1.0
     front, total, level, reached = np.array([source]), np.zeros(2), 0, 0
     while front.size:
@@ -150,10 +151,15 @@ def _sweep(arcs: Arcs, source: int, probes: Floats, endpoints: bool) -> Floats:
         ahead = distance[head] == level
         tail, head = tail[ahead], head[ahead]
         front, place = np.unique(head, return_inverse=True)
-        paths[front] = np.bincount(place, paths[tail])
+        largest = np.full(len(front), np.iinfo(np.int64).min)
+        np.maximum.at(largest, place, power[tail])
+        share = np.ldexp(paths[tail], np.maximum(power[tail] - largest[place], -(2**20)))
+        sums = np.bincount(place, share, len(front))
         for k in (0, 1):
             inside = mean[k, tail] + (probes[k, tail] if level > 1 else 0.0)
-            mean[k, front] = np.bincount(place, paths[tail] * inside) / paths[front]
+            mean[k, front] = np.bincount(place, share * inside, len(front)) / sums
+        paths[front], more = np.frexp(sums)
+        power[front] = largest + more
         total += mean[:, front].sum(axis=1)
         if endpoints:
             total += probes[:, front].sum(axis=1)

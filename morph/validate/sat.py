@@ -1,8 +1,9 @@
-"""Models of formulas, and refutations by unit propagation."""
+"""Models of formulas, and refutations by unit propagation and by cycles of implications."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,6 +15,7 @@ from morph.formula import Formula
 from morph.validate.arcs import WrongAnswer, grouped, rows
 
 _PART = 1 << 17  # clauses looked at together
+_FEW = 8  # literals whose implications are followed one by one, until they become eight times more
 
 
 def satisfied(formula: Formula, model: Any) -> NDArray[np.bool_]:
@@ -42,13 +44,18 @@ def satisfied(formula: Formula, model: Any) -> NDArray[np.bool_]:
         )
     if given.dtype.kind != "b" and given.size and not np.isin(given, (0, 1)).all():
         raise WrongAnswer("the model holds other numbers than 0 and 1")
-    truth = given.astype(bool)
-    true_of = np.concatenate([[False], truth, ~truth[::-1]])  # by literal, or from behind
+    truth = given.astype(bool, copy=False)
     held = np.zeros(formula.clauses, bool)
+    sparse = formula.variables > formula.literals.size  # what does not occur is not looked at
+    true_of = None if sparse else np.concatenate([[False], truth, ~truth[::-1]])  # by literal
 
     def look(start: int) -> None:
         at = formula.offsets[start : start + _PART + 1]
-        true, size = true_of.take(formula.literals[at[0] : at[-1]]), at[1:] - at[:-1]
+        literals, size = formula.literals[at[0] : at[-1]], at[1:] - at[:-1]
+        if true_of is None:
+            true = truth.take(np.abs(literals) - 1) == (literals > 0)
+        else:
+            true = true_of.take(literals)
         part = held[start : start + _PART]
         if size[0] and (size == size[0]).all():
             for column in true.reshape(-1, size[0]).T:
@@ -104,13 +111,78 @@ def refuted(formula: Formula) -> bool:
 
     Notes
     -----
-    A round looks at the clauses that hold what the last one has made false.
+    A round looks at the clauses that hold what the last one has made false; a few literals are
+    followed one by one.
     """
+    return _implied(_dense(formula)[0]) is None
+
+
+def implications(formula: Formula, cycle: Sequence[int]) -> None:
+    """Check a proof that a formula has no model: literals x, ..., -x, ..., x.
+
+    Each literal must imply the next one: a clause, without the literals that unit propagation makes
+    false, holds no other literals than the negation of the first and the second.
+
+    Parameters
+    ----------
+    formula : Formula
+    cycle : sequence of int
+
+    Raises
+    ------
+    WrongAnswer
+        If the cycle does not begin and end with one literal, lacks its negation, or a step does not
+        follow from a clause; names the first such step.
+    """
+    path = np.asarray(cycle, np.int64)
+    if path.size < 3 or path[0] != path[-1] or not (path == -path[0]).any():
+        raise WrongAnswer("a cycle of implications leads from a literal to its negation and back")
+    dense, names = _dense(formula)
+    true = _implied(dense)
+    if true is None:
+        return
+    n, at = dense.variables, dense.offsets
+    entries = dense.literals.astype(np.int64)
+    false = true[n - entries]
+    starts = at[:-1]
+    low = np.minimum.reduceat(np.where(false, n + 1, entries), starts)
+    high = np.maximum.reduceat(np.where(false, -n - 1, entries), starts)
+    owner = np.repeat(np.arange(dense.clauses), np.diff(at))
+    inner = ~false & (entries != low[owner]) & (entries != high[owner])
+    short = np.bincount(owner[inner], minlength=dense.clauses) == 0
+    place = np.searchsorted(names, np.abs(path))
+    known = place < names.size
+    known[known] = names[place[known]] == np.abs(path)[known]
+    if not known.all():
+        raise WrongAnswer(f"literal {path[~known][0]} of the cycle is in no clause")
+    own = np.sign(path) * (place + 1)
+    premise, then = -own[:-1], own[1:]
+    first, second = np.minimum(premise, then), np.maximum(premise, then)
+    pairs = low[short] * (2 * n + 3) + high[short]
+    good = np.zeros(first.size, bool)
+    for a, b in ((first, second), (first, first), (second, second)):
+        good |= np.isin(a * (2 * n + 3) + b, pairs)
+    if not good.all():
+        k = int(good.argmin())
+        raise WrongAnswer(f"{path[k]} does not imply {path[k + 1]} by a clause (step {k + 1})")
+
+
+def _dense(formula: Formula) -> tuple[Formula, Any]:
+    """Give a formula over the variables that occur alone, and their names."""
+    if formula.variables <= formula.literals.size:
+        return formula, np.arange(1, formula.variables + 1)
+    names, own = np.unique(np.abs(formula.literals), return_inverse=True)
+    literals = np.sign(formula.literals) * (own.reshape(-1) + 1)
+    return Formula(names.size, formula.offsets, literals), names
+
+
+def _implied(formula: Formula) -> Any:
+    """Give what unit propagation makes true, by literal + n; None if a clause comes to be empty."""
     at, literals = formula.offsets, formula.literals.astype(np.int64)
     if (at[1:] == at[:-1]).any():
-        return True
+        return None
     n = formula.variables
-    true = np.zeros(2 * n + 1, bool)  # by literal + n
+    true = np.zeros(2 * n + 1, bool)
     touched, where, holders = np.arange(formula.clauses), np.empty(0, int), np.empty(0, int)
     while touched.size:
         entries = literals[rows(at, touched)]
@@ -120,13 +192,38 @@ def refuted(formula: Formula) -> bool:
         low = np.minimum.reduceat(np.where(false, n + 1, entries), starts)
         high = np.maximum.reduceat(np.where(false, -n - 1, entries), starts)
         if (~done & (low > high)).any():
-            return True
+            return None
         fixed = np.unique(low[~done & (low == high)])
         if np.isin(-fixed, fixed).any():
-            return True
+            return None
         true[n + fixed] = True
         if fixed.size and not where.size:  # most formulas have nothing to propagate
             owner = np.repeat(np.arange(formula.clauses), np.diff(at))
             where, holders = grouped(2 * n + 1, literals + n, owner)
+        if 0 < fixed.size <= _FEW:
+            follows = _followed(fixed.tolist(), true, (at, literals, where, holders))
+            if follows is None:
+                return None
+            fixed = np.array(follows, np.int64)
         touched = np.unique(holders[rows(where, n - fixed)]) if fixed.size else fixed
-    return False
+    return true
+
+
+def _followed(new: list[int], true: NDArray[np.bool_], rows_of: tuple[Any, ...]) -> Any:
+    """Follow the implications of a few literals; gives those not yet followed, None if broken."""
+    at, literals, where, holders = rows_of
+    n = true.size // 2
+    while new and len(new) <= 8 * _FEW:
+        x = new.pop()
+        for c in holders[where[n - x] : where[n - x + 1]].tolist():
+            entries = literals[at[c] : at[c + 1]].tolist()
+            if any(true[n + y] for y in entries):
+                continue
+            free = {y for y in entries if not true[n - y]}
+            if not free:
+                return None
+            if len(free) == 1:
+                y = free.pop()
+                true[n + y] = True
+                new.append(y)
+    return new

@@ -14,7 +14,8 @@ from morph.validate.arcs import WrongAnswer
 def index(graph: Graph) -> None:
     """Check the adjacency of a graph, in both directions, against its table of edges.
 
-    Each point's entries have to be its live edges to live points, each once.  Of a graph that is
+    Each point's entries have to be its live edges, each once; no live edge may lead to a deleted
+    point.  Of a graph that is
     not directed each edge's reverse has to lead back, with the same weight, and to be its own.
 
     Raises
@@ -26,6 +27,9 @@ def index(graph: Graph) -> None:
     src, dst = (_host(graph, edges.columns[c].array[: len(edges)]) for c in ("src", "dst"))
     alive, points = _host(graph, edges.alive), np.append(_host(graph, graph.points.alive), False)
     there = np.flatnonzero(alive & points[src] & points[dst])
+    for name, end in (("src", src), ("dst", dst)):
+        for e in np.flatnonzero(alive & (end >= 0) & ~points[end])[:1]:
+            raise WrongAnswer(f"edge {e}: its {name}, point {end[e]}, is deleted")
     for direction, near in (("out", src), ("in", dst)):
         offsets, ids = graph.adjacency(direction)
         rows = _host(graph, offsets)

@@ -1,0 +1,158 @@
+"""All algorithms on a machine that is not idle: default threads beside one thread.
+
+    python benchmarks/contended.py --competitors 0 1 2 --repeat 15
+
+A competitor is a process that computes without end.  Calls on one thread and on as many as
+`morph.get_num_threads` says take turns in one process, so both meet the same load; times are
+medians, in milliseconds.  ``ratio`` is the default's median beside that of one thread, ``mean`` the
+same of the sums of all calls.  ``load`` is what other processes of the machine took meanwhile, in
+cores, competitors not counted; by Linux, else 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import table
+from inputs import load
+
+import morph
+from morph import generate
+
+Case = Callable[[], Any]
+
+
+def following(g: morph.Graph, size: int) -> Case:
+    """Batches of new weights, and the distances that follow them."""
+    dynamic, rng = morph.DynamicSSSP(g, 0), np.random.default_rng(3)
+
+    def batch() -> None:
+        ids = rng.choice(g.edges.live, size, replace=False).astype(np.int32)
+        dynamic.apply(updates=(ids, rng.integers(1, 256, size).astype(g.edges.weight.dtype)))
+
+    return batch
+
+
+def cases(scale: int, side: int, triangles: int, variables: int) -> Iterator[tuple[str, Case]]:
+    """What is measured, by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        names = f"rmat{scale}", f"grid{side}", "grid100"
+        rmat, grid, small = (load(name, Path(folder)).graph("cpu") for name in names)
+    for name, g in ((f"rmat{scale}", rmat), (f"grid{side}", grid)):
+        yield f"bfs {name}", lambda g=g: morph.bfs(g, 0)
+        yield f"sssp {name}", lambda g=g: morph.sssp(g, 0)
+        yield f"connected_components {name}", lambda g=g: morph.connected_components(g)
+        yield f"mst {name}", lambda g=g: morph.mst(g)
+        yield f"core_number {name}", lambda g=g: morph.core_number(g)
+        yield f"triangle_count {name}", lambda g=g: morph.triangle_count(g)
+        yield f"pagerank {name}", lambda g=g: morph.pagerank(g, tolerance=0.0, iterations=20)
+    yield f"betweenness rmat{scale}", lambda: morph.betweenness(rmat, [0, 1])
+    yield "bfs grid100", lambda: morph.bfs(small, 0)
+    yield "sssp grid100", lambda: morph.sssp(small, 0)
+    yield "pagerank grid100", lambda: morph.pagerank(small)
+    yield f"DynamicSSSP grid{side}, 100", following(grid, 100)
+    yield f"DynamicSSSP grid{side}, 10000", following(grid, 10_000)
+    rng = np.random.default_rng(1)
+    points = rng.random((triangles // 2, 2))
+    mesh = morph.triangulate(points, device="cpu")
+    yield f"triangulate {len(points)}", lambda: morph.triangulate(points, device="cpu")
+    yield f"refine {triangles}", lambda: morph.refine(mesh, min_angle=30, device="cpu")
+    formula = generate.random_ksat(3, variables, 4.0, seed=1)
+    yield f"sat {variables}", lambda: morph.survey.solve(formula, seed=1, device="cpu")
+
+
+@contextmanager
+def competitors(n: int) -> Iterator[None]:
+    """Run n processes that compute without end."""
+    spin = "while True: pass"
+    running = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(n)]
+    try:
+        time.sleep(0.2 if n else 0)
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def busy() -> float:
+    """Seconds for which the cores have been busy."""
+    try:
+        with open("/proc/stat") as file:
+            user, nice, system, _, _, irq, soft = map(int, file.readline().split()[1:8])
+    except OSError:
+        return 0.0
+    return (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(run: Case, repeat: int, seconds: float) -> tuple[list[float], list[float]]:
+    """Times of calls on one thread, and on the default; at least three of each."""
+    times: tuple[list[float], list[float]] = ([], [])
+    begin = time.perf_counter()
+    while len(times[0]) < repeat:
+        if len(times[0]) >= 3 and time.perf_counter() - begin > seconds:
+            break
+        for n, found in zip((1, None), times, strict=True):
+            morph.set_num_threads(n)
+            start = time.perf_counter()
+            run()
+            found.append(time.perf_counter() - start)
+    return times
+
+
+def row(name: str, run: Case, n: int, o: argparse.Namespace) -> dict[str, Any]:
+    """One line of the table."""
+    before, mine = busy(), sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+    begin = time.perf_counter()
+    one, default = measure(run, o.repeat, o.seconds)
+    wall = time.perf_counter() - begin
+    mine = sum(resource.getrusage(resource.RUSAGE_SELF)[:2]) - mine
+    others = (busy() - before - mine) / wall
+    return {
+        "what": name, "competitors": n, "1 thread": 1e3 * statistics.median(one),
+        "default": 1e3 * statistics.median(default),
+        "ratio": statistics.median(default) / statistics.median(one),
+        "mean": sum(default) / sum(one), "calls": len(one), "load": max(others - n, 0.0),
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--competitors", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--repeat", type=int, default=15)
+    parser.add_argument("--seconds", type=float, default=10, help="for one line, about, at most")
+    parser.add_argument("--scale", type=int, default=18, help="of the R-MAT graph")
+    parser.add_argument("--side", type=int, default=1000, help="of the grid")
+    parser.add_argument("--triangles", type=int, default=1_000_000)
+    parser.add_argument("--variables", type=int, default=10_000)
+    parser.add_argument("--only", default="", help="what has this in its name")
+    o = parser.parse_args()
+    rows = []
+    for name, run in cases(o.scale, o.side, o.triangles, o.variables):
+        if o.only not in name:
+            continue
+        for n in (1, None):  # compiled, and its tables are there
+            morph.set_num_threads(n)
+            run()
+        for n in o.competitors:
+            with competitors(n):
+                rows.append(row(name, run, n, o))
+            print(name, n, f"{rows[-1]['ratio']:.2f}", file=sys.stderr, flush=True)
+    print(f"{morph.get_num_threads()} threads, load average {os.getloadavg()[0]:.1f}")
+    table(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""The checked mode: whether launches check every access; see docs/language.md."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+_ON: ContextVar[bool] = ContextVar("checked", default=os.environ.get("MORPH_CHECK", "0") != "0")
+
+
+def is_checked(check: bool | None = None) -> bool:
+    """Whether a launch is checked: as it asks for, else as the block around it, or MORPH_CHECK."""
+    return _ON.get() if check is None else bool(check)
+
+
+@contextlib.contextmanager
+def checked(on: bool = True) -> Iterator[None]:
+    """Check every access of the kernels, programs and reductions that are launched inside.
+
+    Parameters
+    ----------
+    on : bool
+        False switches the checks off inside, whatever is around.
+
+    Raises
+    ------
+    CheckError
+        By a launch, if one of its items breaks a rule: an index out of range, a row that is None,
+        deleted or not there, ``pop()`` of an empty local collection, an integer overflow in an
+        index, or a race: two items access one place in one step, and one of them writes it plainly.
+
+    Notes
+    -----
+    Blocks nest; a block counts for its own thread (and task of ``asyncio``).  ``MORPH_CHECK=1`` in
+    the environment checks everything.  A checked program runs launch by launch.
+    """
+    before = _ON.set(on)
+    try:
+        yield
+    finally:
+        _ON.reset(before)

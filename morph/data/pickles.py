@@ -1,0 +1,147 @@
+"""What pickles of tables, collections, sets, flags and rows hold, and how these are made of it.
+
+Arrays are held on the host, and only the rows in use; the device is held by name.  A table of a
+graph, and what refers to it, holds the graph, so all that is pickled together stays together.
+`copy.copy` and `copy.deepcopy` of collections, sets, flags and rows go the same way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from morph.data.dtypes import Ref
+
+if TYPE_CHECKING:
+    from morph.data.collect import Collection, Flag, Set
+    from morph.data.device import Array, Device
+    from morph.data.table import Table
+
+
+class State(NamedTuple):
+    """What a store holds.
+
+    Attributes
+    ----------
+    columns : list of (name, dtype, size, ref, fill)
+    packs : tuple of tuple of str
+    capacity : int
+    words : array of int64
+        Counters.
+    records : list of (names, bytes)
+    hidden : dict of str to array
+        Of a table whose rows may be dead.
+    """
+
+    columns: list[tuple[Any, ...]]
+    packs: tuple[tuple[str, ...], ...]
+    capacity: int
+    words: Array
+    records: list[tuple[tuple[str, ...], Array]]
+    hidden: dict[str, Array]
+
+
+def state_of(store: Any) -> State:
+    """Give what a store holds, copied to the host."""
+    _, last = store.span()
+    host = store.device.to_host
+    columns = [(c.name, c.dtype, c.size, c.ref, c.fill) for c in store.columns.values()]
+    records = [(r.names, np.array(host(r.buffer[: last * r.stride]))) for r in store._records]
+    hidden = {}
+    if getattr(store, "deletes", False):
+        hidden = {kind: np.array(host(store.hidden(kind))) for kind in ("dead", "free")}
+    return State(columns, store.packs, store.capacity, store.words.copy(), records, hidden)
+
+
+def refill(store: Any, state: State) -> None:
+    """Give a store, which has the columns and no rows, what another one held."""
+    for name, _, _, _, fill in state.columns:
+        store.columns[name].fill = fill
+    store.pack(*state.packs)
+    store.resize(state.capacity)
+    by_names = {r.names: r for r in store._records}
+    with store.device.active():
+        for names, held in state.records:
+            by_names[names].buffer[: held.size] = store.device.asarray(held)
+        if state.hidden:
+            store.allow_deletes()
+            for kind, held in state.hidden.items():
+                store.hidden(kind)[:] = store.device.asarray(held)
+        store.words[:] = (
+            state.words
+        )  # deleted rows are not released: what refers to them may follow
+    store._push()
+    store._changed()
+
+
+def add_columns(table: Table, state: State) -> None:
+    """Give a table the columns of another one that it has not."""
+    for name, dtype, size, ref, fill in state.columns:
+        if name not in table.columns:
+            table.add_column(name, (dtype, size) if size else dtype, fill)
+        table.columns[name].ref = ref
+
+
+def reduced(x: Any) -> tuple[Any, ...]:
+    """Give what `pickle` is told of a table, a collection, a set or a flag."""
+    if x.kind == "flag":
+        return rebuilt_flag, (type(x), x.device, bool(x))
+    with x._lock:
+        if x.kind == "set":
+            return rebuilt_set, (type(x), x.table, np.array(x.device.to_host(x._parent)))
+        if x.kind == "collection":
+            targets = {c.name: x.target(c) for c in x.columns.values() if c.ref}
+            return rebuilt_collection, (type(x), x.table, targets, x.name, x.device, state_of(x))
+        if x.graph is not None:
+            return table_of, (x.graph, x.name)
+        return rebuilt_table, (type(x), x.name, x.device, state_of(x))
+
+
+def table_of(graph: Any, name: str) -> Table:
+    """Give a table of a graph."""
+    table: Table = graph.tables[name]
+    return table
+
+
+def rebuilt_table(kind: type[Table], name: str, device: Device, state: State) -> Table:
+    """Make a table outside any graph."""
+    table = kind(name, device)
+    add_columns(table, state)
+    refill(table, state)
+    return table
+
+
+def rebuilt_collection(
+    kind: type[Collection], table: Table | None, targets: dict[str, Any], name: str,
+    device: Device, state: State,
+) -> Collection:  # fmt: skip
+    """Make a collection of rows of the same tables."""
+    specs: dict[str, Any] = {}
+    for column, dtype, size, ref, _ in state.columns:
+        if ref:
+            to = targets[column] or ref
+            specs[column] = Ref(to)[size] if size else Ref(to)
+        else:
+            specs[column] = (dtype, size) if size else dtype
+    if table is not None:
+        specs.pop("item")
+    collection = kind(table, device=device, name=name, **specs)
+    refill(collection, state)
+    return collection
+
+
+def rebuilt_set(kind: type[Set], table: Table, parent: Array) -> Set:
+    """Make sets of the rows of a table."""
+    made = kind(table)
+    with made.device.active():
+        made._parent[: parent.size] = made.device.asarray(parent)
+    return made
+
+
+def rebuilt_flag(kind: type[Flag], device: Device, raised: bool) -> Flag:
+    """Make a flag."""
+    flag = kind(device)
+    if raised:
+        flag.set()
+    return flag

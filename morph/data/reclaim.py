@@ -1,0 +1,102 @@
+"""Which deleted rows may be reused: those that no reference denotes.
+
+A table's deleted rows lie in a ring.  Rows from HEAD to COMMITTED may be reused; rows from
+COMMITTED to TAIL are quarantined.  If nothing can refer to the table, all of them are released at
+once.  Else they stay until the table would have to grow: then a mark phase finds the quarantined
+rows that references denote, and the others are released.  So the mark phase is amortised as growth
+is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from morph.data.device import Array
+from morph.data.store import COMMITTED, HEAD, TAIL
+from morph.data.versions import latest
+
+if TYPE_CHECKING:
+    from morph.data.column import Column
+    from morph.data.table import Table
+
+SHARE = 4  # a table grows, too, if less than this part of its capacity was released
+
+
+def referred(table: Table) -> bool:
+    """Whether anything may refer to rows of a table, apart from the ends of edges.
+
+    The ends of edges do not count: edges of deleted points are deleted.
+    """
+    epoch = latest.epoch  # another one when there is a new object or column anywhere
+    if table.known[0] != epoch:
+        found = bool(len(table.dependents)) or next(_columns(table), None) is not None
+        table.known = epoch, found
+    return table.known[1]
+
+
+def _columns(table: Table) -> Iterator[tuple[Table, Column]]:
+    """The reference columns of the graph's tables that refer to a table."""
+    tables = [table] if table.graph is None else table.graph.tables.values()
+    for t in tables:
+        ends = ("src", "dst") if t.graph is not None and t.name == "edges" else ()
+        for c in t.columns.values():
+            if c.ref == table.name and c.name not in ends:
+                yield t, c
+
+
+def reusable(table: Table) -> int:
+    """How many deleted rows may be reused now."""
+    words: list[int] = table.words.tolist()
+    return max(words[COMMITTED] - words[HEAD], 0)
+
+
+def release(table: Table) -> None:
+    """Release all quarantined rows if nothing can refer to the table."""
+    words = table.words
+    if words[TAIL] > words[COMMITTED] and not referred(table):
+        table.settle()
+
+
+def reclaim(table: Table) -> int:
+    """Release the quarantined rows that no reference denotes; gives how many.
+
+    References are those of live rows, of entries not yet taken, and of sets with several members.
+    """
+    words = table.words
+    first, last = int(words[COMMITTED]), table.quarantined_to()
+    if first >= last:
+        return 0
+    if table.graph is not None:
+        table.graph.kept.clear()  # workspaces: what is left in their lists is not used again
+    table.known = -1, False  # collections and sets may have been dropped
+    released = last - first
+    with table.device.active():
+        if referred(table):
+            ring = table.hidden("free")
+            at = table.device.xp.arange(first, last) & (ring.size - 1)
+            ids = ring[at]
+            held = _marks(table)[ids]
+            ring[at] = table.device.xp.concatenate([ids[~held], ids[held]])
+            released -= int(held.sum())
+    words[COMMITTED] += released
+    table.settle()
+    return released
+
+
+def _marks(table: Table) -> Array:
+    """Which rows references denote, shape (len(table),), bool."""
+    marks = table.device.zeros(max(len(table), 1), np.bool_)
+    for t, c in _columns(table):
+        _mark(marks, c.array[: len(t)][t.alive])
+    for dependent in table.dependents:
+        for ids in dependent.references(table):
+            _mark(marks, ids)
+    return marks
+
+
+def _mark(marks: Array, ids: Array) -> None:
+    ids = ids.reshape(-1)
+    marks[ids[ids >= 0]] = True

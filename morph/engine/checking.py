@@ -1,0 +1,120 @@
+"""What checked launches of a device share, and how a violation becomes an error."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from morph.data.collect import Set
+from morph.data.device import Device
+from morph.data.table import Table
+from morph.lang import ir
+from morph.lang.checks import (
+    CHECK_WORDS,
+    SHADOW_WORDS,
+    STEPS,
+    Kind,
+    Sites,
+    Violation,
+    Word,
+    problem,
+    race,
+)
+from morph.lang.errors import CheckError
+
+NOTHING = 2**63 - 1  # the key of no violation
+MARGIN = 1 << 20  # steps that one launch may take
+
+
+class Checks:
+    """The violation that a launch found, and shadow words of columns.
+
+    Attributes
+    ----------
+    words : array, shape (CHECK_WORDS,), int64
+        See `morph.lang.checks.Word`.
+    step : int
+        The first number that no step has had.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.words = device.zeros(CHECK_WORDS, np.int64)
+        self.step = 1
+        self.launches = 0
+        self.shadows: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
+
+    def address(self, store: Any, kind: str, column: str) -> int:
+        """Give the address of a column's shadow words, or of the words that tell who deletes rows.
+
+        They are there for as many rows as the column has memory for.
+        """
+        if kind == "shadow":
+            rows = len(store.columns[column].array)
+            size = SHADOW_WORDS * max(store.columns[column].size, 1)
+        else:
+            rows, size = store.capacity, 1
+        words, kept = size * max(rows, 1), self.shadows.setdefault(store, {})
+        old = kept.get(column)
+        if old is None or old.size < words:
+            made = self.device.zeros(words, np.uint64)
+            if old is not None:
+                with self.device.active():
+                    made[: old.size] = old
+            kept[column] = made
+        return self.device.pointer(kept[column])
+
+    def begin(self, rounds: int) -> None:
+        """Before a launch; of claims there have been so many rounds, each of two steps."""
+        if self.step >= STEPS - MARGIN:  # numbers come again: nothing may be left of before
+            self.shadows.clear()
+            self.step = 1
+        words = np.zeros(CHECK_WORDS, np.int64)
+        words[Word.KEY] = NOTHING
+        words[Word.STEP] = (self.step - 2 * rounds) % STEPS
+        self.launches += 1
+        words[Word.LAUNCH] = self.launches
+        self.device.put((self.words, words))
+
+    def end(self, rounds: int) -> Violation | None:
+        """After it, when it has had so many rounds: what it has found."""
+        self.step += 2 + 2 * rounds
+        w = self.device.to_host(self.words)
+        if w[Word.KEY] == NOTHING:
+            return None
+        kind, site, item, row, value, limit, other, other_site = (
+            int(x) for x in w[Word.KIND : Word.OTHER_SITE + 1]
+        )
+        return Violation(Kind(kind), site, item, row, value, limit, other, other_site)
+
+
+def error(unit: ir.Unit, v: Violation, objects: Any) -> CheckError:
+    """Make an error of a violation, with the user's line and what the user calls things."""
+    sites = Sites(unit)
+
+    def named(slot: str) -> str:
+        obj = objects[slot]
+        return str(obj.table.name if isinstance(obj, Set) else obj.name)
+
+    (step,) = unit.blocks[0].steps
+    assert isinstance(step, ir.Foreach)
+    domain = objects[step.slot]
+
+    def item(position: int) -> str:
+        if isinstance(domain, Table) or [*domain.columns] != ["item"]:
+            return f"{domain.name}[{position}]"
+        column = domain.columns["item"]
+        row = int(domain.device.to_host(column.array[position : position + 1])[0])
+        return f"{domain.target(column).name}[{row}]"
+
+    node = sites.nodes[v.site]
+    if v.kind != Kind.RACE:
+        return CheckError(f"{problem(sites, v, named)} (item {item(v.item)})", node.pos)
+    then = sites.nodes[v.other_site]
+    access = node.place  # type: ignore[attr-defined]
+    size = objects[access.slot].columns[access.column].size
+    row, j = divmod(v.value, size or 1)
+    at = f"{named(access.slot)}[{row}].{access.column}" + (f"[{j}]" if size else "")
+    return CheckError(race(sites, v, at, item(v.item), item(v.other)), node.pos, then.pos)

@@ -1,0 +1,39 @@
+"""Locks of the graphs that a launch touches: one thread at a time launches on a graph."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+
+def lock_of(objects: Iterable[Any]) -> AbstractContextManager[Any]:
+    """Give the lock of the graph of some objects, or what takes those of several in one order."""
+    graphs = [o if o.kind == "graph" else o.graph for o in objects]
+    locks = {id(g._lock): g._lock for g in graphs if g is not None}
+    if len(locks) < 2:
+        return next(iter(locks.values()), None) or threading.RLock()
+    return Locks([locks[k] for k in sorted(locks)])
+
+
+class Locks:
+    """Several locks, taken in the order given."""
+
+    def __init__(self, locks: list[Any]) -> None:
+        self.locks = locks
+
+    def __enter__(self) -> None:
+        for taken, lock in enumerate(self.locks):
+            try:
+                lock.acquire()
+            except BaseException:
+                self._release(taken)
+                raise
+
+    def __exit__(self, *problem: object) -> None:
+        self._release(len(self.locks))
+
+    def _release(self, count: int) -> None:
+        for lock in reversed(self.locks[:count]):
+            lock.release()

@@ -1,0 +1,201 @@
+"""Deletion of points: a deleted point takes its incident edges with it at the next barrier.
+
+The host deletes points and their edges together (`delete`).  A kernel marks points as deleted; when
+its launch has ended, and before anything else reads the graph, `end_launch` deletes their edges.
+The edges are found through the index as it was before the launch, where there is one, and by a scan
+of the edges that the launch created; so the cost is in proportion to what was deleted and created.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from morph.data.device import Array
+from morph.data.reclaim import SHARE, release
+from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
+
+if TYPE_CHECKING:
+    from morph.data.table import Table
+    from morph.graph import Graph
+
+
+class Before(NamedTuple):
+    """The counters of points and of edges before a launch, and places in the ring of edges."""
+
+    points: tuple[int, int, int]
+    edges: tuple[int, int, int]
+    ring: int
+
+
+def _counters(table: Table) -> tuple[int, int, int]:
+    """Rows in use; begin and end of the deleted ones in their ring."""
+    words: list[int] = table.words.tolist()
+    return words[COUNT], min(words[HEAD], words[COMMITTED]), words[TAIL]
+
+
+def delete(g: Graph, points: Array | None = None, edges: Array | None = None) -> None:
+    """Delete live points with their incident edges, and live edges; each is named once."""
+    columns, pairs = g.edges.columns, g._pairs
+    if points is not None:
+        gone = incident(g, points, pairs)
+    else:
+        assert edges is not None
+        gone, pairs = edges, None  # one arc of two, perhaps
+    src, dst = (columns[c].array[gone] for c in ("src", "dst"))
+    in_place = g.loose and g.whole
+    try:
+        if gone.size:
+            g.edges.bury(gone)
+        if points is not None:
+            g.points.bury(points)
+        if pairs is not None:
+            pairs[gone] = -1
+        if not in_place:
+            g.structure_changed(pairs)
+            return
+        g._adjacency.remove(gone.astype(np.int32, copy=False), src, dst)
+        g._adjacency.refresh()
+        g._pairs, g.out_identity = pairs, False
+        g.changes += 1
+    except BaseException:
+        g.structure_changed()
+        raise
+
+
+def incident(g: Graph, points: Array, back: Array | None, build: bool = True) -> Array:
+    """Give the live edges at some points, ascending, each once.
+
+    ``back`` has edges' reverses.  Unless ``build``, an index that is not there is done without.
+    """
+    index, xp = g._adjacency, g.device.xp
+    both = index.at_points(points, back, build) if g.whole else None
+    if both is None:
+        mark = g.device.zeros(len(g.points) + 1, np.bool_)  # the last is no point, -1
+        mark[points] = True
+        src, dst = (g.edges.columns[c].array[: len(g.edges)] for c in ("src", "dst"))
+        found = mark[src] | mark[dst]
+        if g.edges.deletes:
+            found &= g.edges.alive
+        return xp.flatnonzero(found).astype(np.int32)
+    if g.edges.deletes:  # by the launch that has just ended
+        both = both[g.edges.hidden("dead")[both] == 0]
+    both.sort()
+    once = xp.ones(both.size, bool)
+    once[1:] = both[1:] != both[:-1]
+    return both[once]
+
+
+# --- launches ------------------------------------------------------------------------------------
+
+
+def begin_launch(g: Graph) -> Before:
+    """Note what is there before a launch that may create or delete points and edges."""
+    for table in (g.points, g.edges):
+        if table.held is None:  # else an error kept edges of deleted points: they are still to go
+            table.held = int(table.words[TAIL])
+    ring = g.edges.hidden("free").size if g.edges.deletes else 0
+    return Before(_counters(g.points), _counters(g.edges), ring)
+
+
+def end_launch(g: Graph, before: Before, moved: bool, failed: bool) -> None:
+    """Delete the edges that have lost an end in a launch, and have the index follow.
+
+    ``moved`` says that it wrote ends of edges, ``failed`` that it did not end as it should.
+    """
+    points, edges = _counters(g.points), _counters(g.edges)
+    changed = moved or points != before.points or edges != before.edges
+    if changed or g.points.held != points[2]:
+        with g.device.active():
+            _clean_up(g, before, edges, moved, failed)
+    for table in (g.points, g.edges):
+        table.held = None
+        release(table)
+
+
+def _clean_up(
+    g: Graph, before: Before, edges: tuple[int, int, int], moved: bool, failed: bool
+) -> None:
+    """Delete the edges that have lost an end; bring the index and `Graph.edge_order` up to date."""
+    followed = False
+    try:
+        created = _created(g, before, edges)
+        if g.points.deletes:
+            gone = _lost(g, before, created, moved)
+            if gone.size:
+                g.edges.bury(gone)
+        if edges[1] != before.edges[1]:
+            g.forget_order(created)
+        if g.loose and g.whole and not (moved or failed):
+            followed = _follow(g, before, created)
+    finally:
+        if not followed:
+            g.structure_changed()
+
+
+def _created(g: Graph, before: Before, edges: tuple[int, int, int]) -> Array:
+    """The rows of edges that a launch has created; all if the ring forgot which it has reused."""
+    xp = g.device.xp
+    created = xp.arange(before.edges[0], edges[0], dtype=np.int32)
+    if edges[1] == before.edges[1]:
+        return created
+    if edges[2] - before.edges[1] > before.ring:
+        return xp.arange(edges[0], dtype=np.int32)
+    ring = g.edges.hidden("free")
+    at = xp.arange(before.edges[1], edges[1]) & (ring.size - 1)
+    return xp.concatenate([created, ring[at]])
+
+
+def _follow(g: Graph, before: Before, created: Array) -> bool:
+    """Have rows with room follow a launch; whether that is worth it."""
+    xp, edges, index = g.device.xp, g.edges, g._adjacency
+    assert edges.held is not None
+    tail, columns = int(edges.words[TAIL]), edges.columns
+    if SHARE * (tail - edges.held + created.size) >= len(edges):
+        return False
+    gone = created[:0]
+    if tail > edges.held:
+        ring = edges.hidden("free")
+        gone = ring[xp.arange(edges.held, tail) & (ring.size - 1)]
+        gone = gone[~xp.isin(gone, created)]  # the index never had those
+    come = created[edges.alive[created]] if edges.deletes else created
+    (src, dst), (u, v) = ([columns[c].array[ids] for c in ("src", "dst")] for ids in (gone, come))
+    if bool((u < 0).any()) or bool((v < 0).any()):
+        return False
+    if gone.size:
+        index.remove(gone, src, dst)
+    if come.size and index.insert(come, u, v):
+        g.moved()
+    index.refresh()
+    g._pairs, g.out_identity = None, False
+    g.changes += 1
+    return True
+
+
+def _lost(g: Graph, before: Before, created: Array, moved: bool) -> Array:
+    """The live edges of which a launch has deleted an end, or that it has put at a deleted one."""
+    xp, points, held = g.device.xp, g.points, g.points.held
+    assert held is not None
+    if moved or held != before.points[2]:
+        return _at_deleted(g, g.edges.ids())
+    ring, tail = points.hidden("free"), int(points.words[TAIL])
+    dead = ring[xp.arange(held, tail) & (ring.size - 1)]
+    parts = []
+    if created.size:
+        alive = created[g.edges.alive[created]] if g.edges.deletes else created
+        parts.append(_at_deleted(g, alive))
+    if dead.size:
+        parts.append(incident(g, dead[dead < before.points[0]], g._pairs, build=False))
+    if not parts:
+        return dead
+    return parts[0] if len(parts) == 1 else xp.unique(xp.concatenate(parts))
+
+
+def _at_deleted(g: Graph, ids: Array) -> Array:
+    """Those of some edges that have an end at a deleted point."""
+    dead, lost = g.points.hidden("dead"), g.device.zeros(ids.size, np.bool_)
+    for name in ("src", "dst"):
+        end = g.edges.columns[name].array[ids]
+        lost |= (end >= 0) & (dead[end] != 0)
+    return ids[lost].astype(np.int32, copy=False)

@@ -1,0 +1,25 @@
+"""Models of formulas: simplification, survey propagation, local search, CaDiCaL, and a check.
+
+`solve` first simplifies a small or structured formula (`simplify`), which decides 2-SAT, and looks
+for a model by local search (`walksat`) and, if python-sat is installed, by CaDiCaL.  A large
+random formula, or what these could not solve, is decimated by survey propagation (`decimate`), the
+rest by belief propagation (`believe`), and local search completes the model.  If that fails, it is
+tried again in smaller steps, and with variables that can be freed (`backtrack`, `reinforce`).  Each
+attempt may search twice as long as the one before; a time limit keeps a share for a last local
+search, from the best model so far.  Every model is checked against the formula as it was given.
+
+`surveys` and `beliefs` give the fixed point itself: messages, marginals, complexity or entropy.
+"""
+
+from morph.algorithms.beliefs import believe
+from morph.algorithms.decimation import decimate
+from morph.algorithms.fields import backtrack, reinforce
+from morph.algorithms.fixpoints import Beliefs, Surveys, Sweep, beliefs, surveys
+from morph.algorithms.rounds import Decimation, Round
+from morph.algorithms.walksat import Walk, walksat
+from morph.survey.solver import METHODS, Solution, solve
+
+__all__ = [
+    "METHODS", "Beliefs", "Decimation", "Round", "Solution", "Surveys", "Sweep", "Walk",
+    "backtrack", "beliefs", "believe", "decimate", "reinforce", "solve", "surveys", "walksat",
+]  # fmt: skip

@@ -1,0 +1,153 @@
+"""The GPU's barrier of kernels/team.h, emulated: a thread of the host for each of a GPU's.
+
+Blocks are groups of threads that meet at `__syncthreads`.  Every thread must learn at every barrier
+what the master told there, and all must learn at one barrier that the host has asked for a stop.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from morph.build import cpu
+
+KERNELS = Path(__file__).parent.parent / "kernels"
+
+STUBS = """
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+#define __CUDACC__
+#define MORPH_FN inline
+#define __shared__ static thread_local
+typedef int i32;
+typedef unsigned u32;
+typedef long long i64;
+typedef unsigned long long u64;
+enum { FAILED, ROUND, VARS };
+struct Block {
+    std::atomic<int> count{0}, turn{0}, any[2]{};
+};
+struct Place { int x; };
+static thread_local Place threadIdx, blockIdx;
+static Place gridDim, blockDim;
+static std::vector<Block> blocks;
+static thread_local unsigned chance;
+static unsigned draw() { return chance = chance * 1664525u + 1013904223u, chance >> 8; }
+static int __syncthreads_or(bool x) {  // by the last to come
+    Block& b = blocks[blockIdx.x];
+    int turn = b.turn;
+    if (x) b.any[turn & 1] = 1;
+    if (++b.count == blockDim.x) {
+        b.any[turn + 1 & 1] = 0, b.count = 0, b.turn = turn + 1;
+    } else {
+        while (b.turn == turn) std::this_thread::yield();
+    }
+    return b.any[turn & 1];
+}
+static void __syncthreads() { __syncthreads_or(false); }
+#define clock emulated_clock
+static unsigned clock() { return draw() << 24; }
+template <class T> T load(const T* p) {
+    if (draw() % 8 == 0) std::this_thread::yield();
+    return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
+template <class A> void add_totals(const A&) {}
+"""
+
+MAIN = """
+struct Args {
+    u32* barrier;
+    i64* cursor;
+    i64 replay, launch;
+};
+static std::atomic<i32> left_at{-1}, wrong{0};
+static void member(const Args& a, i32 block, i32 thread, u32 seed) {
+    blockIdx.x = block, threadIdx.x = thread, chance = seed * 977 + block * 31 + thread;
+    Team t(a, block * blockDim.x + thread, gridDim.x * blockDim.x);
+    for (u32 k = 0, same = seed; !t.stop; k++) {
+        same = same * 1664525u + 1013904223u;  // alike for all
+        bool says = same >> 20 & 1;
+        if (same >> 21 & 1) {
+            barrier(a, t);
+        } else {
+            if (arrive(a, t)) tell(t, says);
+            if (draw() % 4 == 0) std::this_thread::yield();
+            depart(a, t);
+            if (t.told != says) wrong++;
+        }
+        if (t.stop) {
+            i32 first = -1;
+            if (!left_at.compare_exchange_strong(first, k) && first != i32(k)) wrong++;
+        }
+    }
+}
+int main(int, char** given) {
+    gridDim.x = atoi(given[1]), blockDim.x = atoi(given[2]);
+    for (u32 seed = 0; seed < u32(atoi(given[3])); seed++) {
+        std::vector<Block> made(gridDim.x);
+        blocks.swap(made);
+        u32 word[64] = {};
+        Args a{word, nullptr, 0, 0};
+        left_at = -1;
+        std::vector<std::thread> threads;
+        for (i32 b = 0; b < gridDim.x; b++)
+            for (i32 i = 0; i < blockDim.x; i++)
+                threads.emplace_back(member, std::ref(a), b, i, seed);
+        for (u32 i = 0; i < seed % 7 * 50; i++) std::this_thread::yield();
+        __atomic_store_n(word + STOP_WORD, 1u, __ATOMIC_RELAXED);
+        for (auto& x : threads) x.join();
+        if (wrong) return printf("wrong: seed %u\\n", seed), 1;
+    }
+    return 0;
+}
+"""
+
+
+def emulation(change=lambda text: text) -> str:
+    """One text of the GPU's half of the team, with stubs for what CUDA has."""
+    text = (KERNELS / "stop.h").read_text() + (KERNELS / "team.h").read_text()
+    text = re.sub(r"MORPH_FN void acquire\(\) \{ asm.*", "MORPH_FN void acquire() {}", text)
+    added = "{ return __atomic_fetch_add(p, x, __ATOMIC_SEQ_CST); }"
+    head = "MORPH_FN u32 add_release(u32* p, u32 x) "
+    text, n = re.subn(re.escape(head) + r"\{\n.*?\n\}", head + added, text, count=1, flags=re.S)
+    assert n == 1 and "asm" not in text.partition("#else")[0]
+    text = re.sub(r"template <class T> MORPH_FN .*?\bstore\(.*", "", text)
+    stored = "__atomic_store_n(p, T(x), __ATOMIC_RELAXED);"
+    stores = f"template <class T, class X> void store(T* p, X x) {{ {stored} }}\n"
+    return STUBS + stores + change(text) + MAIN
+
+
+def outcome(tmp_path: Path, text: str, *sizes: int) -> int | None:
+    """The exit status, or None if it hangs."""
+    source, binary = tmp_path / "barrier.cpp", tmp_path / "barrier"
+    source.write_text(text)
+    command = [*cpu.compiler().command, "-std=c++17", "-O1", "-w", "-pthread", source, "-o", binary]
+    subprocess.run(command, check=True)
+    try:
+        return subprocess.run([binary, *map(str, sizes)], timeout=60).returncode
+    except subprocess.TimeoutExpired:
+        return None
+
+
+@pytest.mark.parametrize("blocks, threads", [(1, 1), (1, 3), (2, 1), (4, 1), (3, 2)])
+def test_all_blocks_learn_the_same_at_every_barrier(blocks, threads, tmp_path):
+    assert outcome(tmp_path, emulation(), blocks, threads, 60) == 0
+
+
+def test_a_stop_seen_in_the_released_word_is_noticed(tmp_path):
+    """The obvious way, which lets blocks leave at different barriers, fails here."""
+
+    def naive(text: str) -> str:
+        seen = "return (t.sense & (RELEASED | STOP)) == (RELEASED | STOP);"
+        assert seen in text
+        return text.replace(seen, "return t.sense & STOP;").replace(
+            "if (t.sense & RELEASED && !(t.sense & STOP)", "if (!(t.sense & STOP)"
+        )
+
+    assert outcome(tmp_path, emulation(naive), 4, 1, 60) != 0

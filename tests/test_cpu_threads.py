@@ -1,0 +1,209 @@
+"""CPU threads: how many a launch uses, and what it costs while other processes use the cores."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import morph
+from morph.data.device import device
+from morph.engine import launch
+from morph.engine.scratch import scratch
+from morph.prelude import i64
+from morph.testing import team
+
+
+@morph.kernel
+def step(r):
+    r.x += 1
+
+
+@morph.program
+def count(t, most):
+    n = 0
+    while n < most:
+        morph.foreach(t, step)
+        n += 1
+    return n
+
+
+@pytest.fixture(autouse=True)
+def default_threads():
+    yield
+    morph.set_num_threads(None)
+
+
+def made(n: int) -> morph.Table:
+    t = morph.Table("t", "cpu", x=i64)
+    t.extend(n)
+    return t
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 256, np.int32(2)])
+def test_threads_are_set(n):
+    morph.set_num_threads(n)
+    assert morph.get_num_threads() == n
+    t = made(100_000)
+    count(t, 20)
+    morph.foreach(t, step)
+    assert (t.x[:] == 21).all()
+
+
+@pytest.mark.parametrize("n", [0, -1, 257, 10**30])
+def test_a_number_out_of_range_is_refused(n):
+    before = morph.get_num_threads()
+    with pytest.raises(ValueError, match=r"set_num_threads\(n\): n is 1 to 256, not "):
+        morph.set_num_threads(n)
+    assert morph.get_num_threads() == before
+
+
+@pytest.mark.parametrize("n", [1.0, "2", True, [1]])
+def test_what_is_no_number_is_refused(n):
+    with pytest.raises(TypeError, match="n is a whole number or None, not "):
+        morph.set_num_threads(n)
+
+
+def test_the_default_is_the_environments_then_the_cores(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3,2")
+    morph.set_num_threads(None)
+    assert morph.get_num_threads() == 3
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    morph.set_num_threads(None)
+    assert morph.get_num_threads() == launch._cores()
+    monkeypatch.setenv("OMP_NUM_THREADS", "100000")
+    morph.set_num_threads(None)
+    assert morph.get_num_threads() == 256
+
+
+def test_a_known_launch_follows_the_number_of_threads():
+    t = made(100_000)
+    for n in (1, 4, 2, 1, 3):
+        morph.set_num_threads(n)
+        count(t, 10)
+    assert (t.x[:] == 50).all()
+
+
+def workers() -> int:
+    """How many threads this process has."""
+    return len(os.listdir("/proc/self/task"))
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="Linux counts threads there")
+def test_one_pool_serves_all_units_and_sleeps():
+    """Threads are made once for all kernels; idle, they take no time."""
+    morph.set_num_threads(4)
+
+    @morph.kernel
+    def other(r):
+        r.x -= 1
+
+    with team(4):
+        t = made(1000)
+        count(t, 5)
+        before = workers()
+        for _ in range(5):
+            morph.foreach(t, other)
+        assert workers() == before
+    time.sleep(0.1)
+    used = time.process_time()
+    time.sleep(0.3)
+    assert time.process_time() - used < 0.1
+
+
+def _work(send):
+    t = made(50_000)
+    morph.set_num_threads(2)
+    with team(2):
+        count(t, 3)
+    send.send((t.x[:] == 3).all())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_has_threads_of_its_own():
+    with team(2):
+        count(made(50_000), 3)
+    receive, send = multiprocessing.get_context("fork").Pipe()
+    child = multiprocessing.get_context("fork").Process(target=_work, args=(send,))
+    child.start()
+    answered = receive.poll(60)
+    if not answered:
+        child.kill()
+    child.join()
+    assert answered and receive.recv()
+
+
+def has_pool() -> bool:
+    """Whether the process has a pool: kernels/pool.h says where its address stands."""
+    return bool(scratch(device("cpu")).barrier[16:18].any())
+
+
+def test_threads_of_the_host_share_the_pool():
+    tables = [made(30_000) for _ in range(3)]
+    with team(3):
+        threads = [threading.Thread(target=count, args=(t, 20)) for t in tables]
+        for x in threads:
+            x.start()
+        for x in threads:
+            x.join()
+        assert has_pool()
+    assert all((t.x[:] == 20).all() for t in tables)
+
+
+CONTENDED = """
+import subprocess, sys, time, statistics
+import numpy as np
+import morph
+side = 200
+i = np.arange(side * side).reshape(side, side)
+src, dst = np.r_[i[:, :-1].ravel(), i[:-1].ravel()], np.r_[i[:, 1:].ravel(), i[1:].ravel()]
+ends = np.r_[src, dst], np.r_[dst, src]
+g = morph.Graph.from_edges(*ends, weight=np.ones(2 * src.size), device="cpu")
+mesh = morph.triangulate(np.random.default_rng(0).random((10_000, 2)), device="cpu")
+runs = {
+    "pagerank": lambda: morph.pagerank(g, tolerance=0.0, iterations=30),
+    "sssp": lambda: morph.sssp(g, 0),
+    "core_number": lambda: morph.core_number(g),
+    "refine": lambda: morph.refine(mesh, min_angle=28, device="cpu"),
+}
+cores = morph.get_num_threads()
+for run in runs.values():
+    run()
+    morph.set_num_threads(1), run(), morph.set_num_threads(None)
+others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(cores)]
+try:
+    for name, run in runs.items():
+        times = {1: [], None: []}
+        for _ in range(15):
+            for n in times:
+                morph.set_num_threads(n)
+                begin = time.perf_counter()
+                run()
+                times[n].append(time.perf_counter() - begin)
+        print(name, statistics.median(times[None]) / statistics.median(times[1]), flush=True)
+finally:
+    for x in others:
+        x.kill()
+"""
+
+
+@pytest.mark.skipif(launch._cores() < 2, reason="one core has no teams")
+def test_a_busy_machine_costs_little(tmp_path):
+    """Threads that spin took 5 to 20 times as long as one."""
+    path = tmp_path / "contended.py"
+    path.write_text(CONTENDED)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    env.pop("OMP_NUM_THREADS", None)
+    said = subprocess.run(
+        [sys.executable, str(path)], capture_output=True, text=True, env=env, check=True
+    )
+    ratios = {name: float(x) for name, x in map(str.split, said.stdout.splitlines())}
+    assert len(ratios) == 4 and max(ratios.values()) < 2, (
+        ratios
+    )  # of noisy medians; 1.1 on a quiet one

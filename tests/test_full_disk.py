@@ -1,0 +1,214 @@
+"""A disk that is full: writers leave what was there before, and nothing else."""
+
+import errno
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import morph
+from morph import io
+from morph.io import files
+
+N = 300
+
+
+def graph():
+    ends = np.arange(N)
+    return morph.Graph.from_edges(ends, (ends + 1) % N, weight=np.ones(N, np.int32))
+
+
+def mesh():
+    side = np.linspace(0, 1, 18)
+    return morph.triangulate(np.stack(np.meshgrid(side, side), -1).reshape(-1, 2))
+
+
+def formula():
+    return morph.Formula.of([[k, -k - 1] for k in range(1, N)])
+
+
+def checkpoint(path):
+    with io.Journal(path) as journal:
+        journal.apply(([0], [1], [1]))
+        journal.checkpoint()
+
+
+def saved(path):
+    from morph.cli.graphs import _save
+
+    _save(str(path), "bfs", {}, {"distance": np.arange(10 * N)})
+
+
+WRITERS = {
+    **{f"graph.{s}": lambda p: io.write_graph(graph(), p)
+       for s in ("gr", "sgr", "egr", "mtx", "npz", "txt", "wel.gz", "mtx.xz", "txt.bz2")},
+    "graph.graph": lambda p: io.write_graph(
+        morph.Graph.from_edges(np.arange(N - 1), np.arange(1, N), directed=False), p),
+    "graph.snapshot": lambda p: io.write_snapshot(p, graph()),
+    "kept": checkpoint,
+    "mesh": lambda p: io.write_mesh(mesh(), p, neighbors=True, edges=True, order=2),
+    "pslg.poly": lambda p: io.write_pslg(
+        morph.Pslg(np.random.default_rng(0).random((N, 2)), [[0, 1]]), p),
+    "sides.area": lambda p: io.write_area(np.random.default_rng(0).random(N), p),
+    "sides.neigh": lambda p: io.write_neigh(mesh(), p),
+    "sides.edge": lambda p: io.write_edge(mesh(), p),
+    "formula.cnf": lambda p: io.write_cnf(formula(), p),
+    "formula.cnf.gz": lambda p: io.write_cnf(
+        morph.generate.random_ksat(3, 900, 4.0, 1), p),
+    "found.npy": saved,
+    "found.npz": lambda p: saved(p),
+    "picture.png": lambda p: mesh().plot(p),
+    "picture.svg": lambda p: mesh().plot(p),
+}  # fmt: skip
+
+
+class Failing:
+    """A file one of whose methods fails as on a full disk, or is interrupted."""
+
+    def __init__(self, file, where, error):
+        self.file, self.where, self.error = file, where, error
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *problem):
+        self.close()
+
+    def write(self, data):
+        if self.where == "write":
+            self.file.write(bytes(memoryview(data).cast("B")[:7]))
+            raise self.error
+        return self.file.write(data)
+
+    def flush(self):
+        if self.where == "flush":
+            raise self.error
+        return self.file.flush()
+
+    def close(self):
+        if not self.file.closed:
+            self.file.close()
+            if self.where == "close":
+                raise self.error
+
+
+def listed(folder):
+    return {name: (folder / name).read_bytes() for name in os.listdir(folder)}
+
+
+ERRORS = {
+    "full": lambda: OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+    "interrupt": KeyboardInterrupt,
+}
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("where", ["write", "flush", "fsync", "close", "replace", "lock"])
+@pytest.mark.parametrize("name", WRITERS)
+def test_nothing_is_left(tmp_path, monkeypatch, name, where, error):
+    path, problem = tmp_path / name, ERRORS[error]()
+    if name == "kept":
+        io.Journal(path, graph()).close()
+    else:
+        WRITERS[name](path)
+    before = listed(tmp_path)
+
+    def fail(*args):
+        raise problem
+
+    real = dict(files._OPENERS)
+    failing = {s: lambda *a, o=o: Failing(o(*a), where, problem) for s, o in real.items()}
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "_OPENERS", failing)
+        patch.setattr(files, "open", lambda *a: opened(*a), raising=False)
+
+        def opened(path, mode="r"):
+            file = open(path, mode)  # noqa: SIM115
+            return Failing(file, where, problem) if "w" in mode else file
+
+        if where == "replace":
+            patch.setattr(os, "replace", fail)
+        if where == "fsync":
+            patch.setattr(os, "fsync", fail)
+        if where == "lock":
+            patch.setattr(files, "lock_file", fail)
+        try:
+            WRITERS[name](path)
+        except type(problem) as caught:
+            if error == "full" and name != "kept":
+                assert caught.errno == errno.ENOSPC
+                assert not str(caught.filename or "").endswith(".tmp")
+        else:  # where it never comes to that
+            assert where in ("flush", "fsync")
+            return
+    after = listed(tmp_path)
+    assert not [x for x in after if x.endswith(".tmp")]
+    if name != "kept":
+        assert after == before
+        return
+    with io.Journal(path) as journal:
+        assert journal.number <= 1 and journal.graph.edges.live == N + journal.number
+
+
+def test_the_system_refuses_to_write_more(tmp_path):
+    """The kernel's own error, wherever it comes: of a write, of a flush, of closing."""
+    program = f"""
+import os, resource, sys
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+from test_full_disk import WRITERS, graph, io
+free = resource.RLIM_INFINITY
+for name, write in WRITERS.items():
+    folder = os.path.join(sys.argv[1], name)
+    path = os.path.join(folder, name)
+    os.mkdir(folder)
+    io.Journal(path, graph()).close() if name == "kept" else write(path)
+    before = set(os.listdir(folder))
+    sizes = [os.path.getsize(os.path.join(folder, x)) for x in before]
+    for limit in (10, max(sizes) - 1, max(sizes) // 2):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, free))
+        try:
+            write(path)
+        except OSError as error:
+            assert not str(error.filename).endswith(".tmp"), error
+        else:
+            raise AssertionError(f"{{name}} was written")
+        assert set(os.listdir(folder)) == before, os.listdir(folder)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (free, free))
+    write(path)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_file_is_named_in_the_error(tmp_path, monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *args[:1])
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space") as caught:
+        io.write_graph(graph(), tmp_path / "g.txt")
+    assert caught.value.filename == str(tmp_path / "g.txt")
+    with pytest.raises(FileNotFoundError) as caught:
+        io.write_graph(graph(), tmp_path / "no" / "g.txt")
+    assert caught.value.filename == str(tmp_path / "no")
+
+
+def test_the_cache_keeps_nothing_that_is_not_whole(tmp_path, monkeypatch):
+    from morph.build import cache
+
+    monkeypatch.setenv("MORPH_CACHE", str(tmp_path))
+
+    def full(*args, **named):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space"):
+        cache.remember("x", {"a": 1})
+    assert not os.listdir(tmp_path)

@@ -1,0 +1,405 @@
+"""What graphs are made of, and algorithms given: other libraries' graphs, weights, bad values."""
+
+import io as streams
+import subprocess
+import sys
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+from targets import host
+
+import morph
+from morph import io, validate
+
+BIG = 2**53 + 1
+ENDS = np.array([[0, 1, 2, 0, 3], [1, 2, 0, 2, 4]])
+SIMPLE = np.array([[0, 1, 2, 1, 3], [1, 2, 0, 3, 4]])
+ALGORITHMS = {
+    "bfs": lambda g: morph.bfs(g, 0).distance,
+    "sssp": lambda g: morph.sssp(g, 0).distance,
+    "components": lambda g: morph.connected_components(g).label,
+    "mst": lambda g: morph.mst(g).weight,
+    "pagerank": lambda g: morph.pagerank(g).rank,
+    "betweenness": lambda g: morph.betweenness(g).centrality,
+    "core": lambda g: morph.core_number(g).core,
+    "k_core": lambda g: morph.k_core(g, 2).points,
+    "triangles": lambda g: morph.triangle_count(g).triangles,
+    "DynamicSSSP": lambda g: morph.DynamicSSSP(g, 0).distance,
+    "DynamicBFS": lambda g: morph.DynamicBFS(g, 0).distance,
+    "DynamicComponents": lambda g: morph.DynamicComponents(g).label,
+}
+
+
+def undirected():
+    graph = nx.Graph()
+    graph.add_nodes_from(range(5))
+    graph.add_weighted_edges_from(np.vstack([SIMPLE, [3, 1, 4, 1, 5]]).T.tolist())
+    return graph
+
+
+# --- whatever Graph.of takes ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_algorithms_take_graphs_of_other_libraries(name):
+    igraph = pytest.importorskip("igraph")
+    graph = undirected()
+    matrix = nx.to_scipy_sparse_array(graph)
+    theirs = igraph.Graph(5, SIMPLE.T.tolist())
+    theirs.es["weight"] = [3, 1, 4, 1, 5]
+    ours = morph.Graph.from_edges(*SIMPLE, weight=[3, 1, 4, 1, 5], directed=False)
+    want = np.asarray(ALGORITHMS[name](ours))
+    for given in (graph, matrix, matrix.tocoo(), sp.csc_matrix(matrix), theirs):
+        assert np.allclose(np.asarray(ALGORITHMS[name](given)), want)
+    for wrong in (np.eye(3), [[0, 1], [1, 0]], None, "g"):
+        with pytest.raises(TypeError, match="no graph can be made of"):
+            ALGORITHMS[name](wrong)
+
+
+def test_keyword_and_positional():
+    assert morph.bfs(graph=undirected(), source=1).distance.tolist() == [1, 0, 1, 1, 2]
+    assert morph.sssp.__name__ == "sssp" and "cutoff" in morph.sssp.__doc__
+
+
+# --- symmetric matrices --------------------------------------------------------------------------
+
+
+def test_a_symmetric_matrix_is_undirected(target):
+    rng = np.random.default_rng(2)
+    a = np.triu(rng.integers(0, 3, (12, 12)) * rng.integers(0, 2, (12, 12)))
+    dense = a + np.triu(a, 1).T
+    for form in ("csr", "csc", "coo", "lil", "dok", "bsr", "dia"):
+        for kind in (sp.coo_array, sp.coo_matrix):
+            matrix = kind(dense).asformat(form)
+            g = morph.Graph.of(matrix, device=target)
+            assert not g.directed and not morph.Graph.from_scipy(matrix, device=target).directed
+            assert morph.Graph.from_scipy(matrix, symmetric=False, device=target).directed
+            host(g.reverses())  # every arc has one
+    validate.bfs(g, morph.bfs(g).distance)
+    same = morph.Graph.from_scipy(sp.csr_array(dense), symmetric=False, device=target)
+    assert host(morph.bfs(g).distance).tolist() == host(morph.bfs(same).distance).tolist()
+    assert host(morph.sssp(g).distance).tolist() == host(morph.sssp(same).distance).tolist()
+
+
+def test_a_matrix_that_is_not_symmetric_is_directed():
+    dense = np.array([[0, 1, 2], [1, 0, 3], [2, 3, 1]])
+    assert not morph.Graph.of(sp.csr_array(dense)).directed
+    for i, j, x in ((0, 1, 5), (2, 0, 0), (1, 0, 7)):
+        other = dense.copy()
+        other[i, j] = x
+        assert morph.Graph.of(sp.csr_array(other)).directed
+    weight = np.array([[0, 1.0], [1.0 + 1e-16, 0]])
+    assert not morph.Graph.of(sp.csr_array(weight)).directed  # these are the same double
+    weight[1, 0] = np.nextafter(1.0, 2)
+    assert morph.Graph.of(sp.csr_array(weight)).directed
+    assert not morph.Graph.of(sp.csr_array(weight), weight=None).directed  # the structure counts
+    weight[:] = np.nan
+    assert morph.Graph.of(sp.csr_array(weight)).directed
+    # a ring has one edge out and one in at each vertex
+    ring = sp.csr_array((np.ones(4), ([0, 1, 2, 3], [1, 2, 3, 0])))
+    assert morph.Graph.of(ring).directed
+    # a zero that is stored is an edge
+    stored = sp.csr_array((np.array([1.0, 0.0]), ([0, 1], [1, 0])))
+    assert morph.Graph.of(stored).directed
+    assert not morph.Graph.of(sp.csr_array((3, 3))).directed
+    unsorted = sp.csr_array((np.ones(3), np.array([2, 1, 0]), np.array([0, 2, 2, 3])), shape=(3, 3))
+    assert morph.Graph.of(unsorted).directed
+
+
+def test_what_the_check_reads_stays_as_it_is():
+    indices, data = np.array([2, 1, 0, 0]), np.array([1.0, 2, 2, 1])
+    matrix = sp.csr_array((data, indices, np.array([0, 2, 3, 4])), shape=(3, 3))
+    g = morph.Graph.of(matrix)
+    assert not g.directed and matrix.indices.tolist() == [2, 1, 0, 0]
+    assert g.edges.dst[:].tolist() == [2, 1, 0, 0]
+    broken = sp.csr_array(np.ones((2, 2)))
+    broken.indices[0] = 7
+    with pytest.raises(ValueError, match=r"dst\[0\] = 7 is not a row of points"):
+        morph.Graph.of(broken)
+
+
+# --- unweighted graphs ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_without_weights_every_edge_has_1(target, directed):
+    rng = np.random.default_rng(3)
+    ends = rng.integers(0, 40, (2, 60))
+    g = morph.Graph.from_edges(*ends, n=40, directed=directed, device=target)
+    ones = morph.Graph.from_edges(
+        *ends, weight=np.ones(60, np.int64), n=40, directed=directed, device=target
+    )
+    for how in ({}, {"cutoff": 2.5}, {"cutoff": np.inf}, {"cutoff": 0}, {"predecessors": True}):
+        a, b = morph.sssp(g, [0, 5], **how), morph.sssp(ones, [0, 5], **how)
+        assert a.distance.dtype == b.distance.dtype == np.int64
+        assert host(a.distance).tolist() == host(b.distance).tolist()
+        validate.sssp(g, a.distance, a.predecessor, source=[0, 5], cutoff=how.get("cutoff"))
+    near = host(morph.sssp(g, 0, targets=[3]).distance)
+    assert near[3] == host(morph.sssp(ones, 0, targets=[3]).distance)[3]
+    a, b = morph.mst(g), morph.mst(ones)
+    assert a.weight == b.weight == len(a.edges) and type(a.weight) is int
+    assert host(a.edges).tolist() == host(b.edges).tolist()
+    validate.mst(g, a.edges)
+    a, b = (host(morph.pagerank(x, weighted=w).rank) for x, w in ((g, False), (g, True)))
+    assert (a == b).all() and np.allclose(a, host(morph.pagerank(ones, weighted=True).rank))
+    u, v = ends[:, 0].tolist()
+    assert g.weight(u, v) == ones.weight(u, v) == 1
+    with pytest.raises(KeyError):
+        g.weight(0, 0) if (ends[0] == 0)[ends[1] == 0].sum() == 0 else g.weight(39, 39)
+    assert list(g.edges.columns) == ["src", "dst"]
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_distances_of_a_changing_graph_without_weights(target, directed):
+    rng = np.random.default_rng(4)
+    ends = rng.integers(0, 30, (2, 40))
+    g = morph.Graph.from_edges(*ends, n=30, directed=directed, device=target)
+    d = morph.DynamicSSSP(g, 0)
+    assert d.distance.dtype == np.int64
+    for _ in range(6):
+        ends = rng.integers(0, 30, (2, 3))
+        ends[1][ends[0] == ends[1]] += 1
+        done = d.apply(tuple(ends % 30), [int(rng.choice(host(g.edges.ids())))])
+        assert done.decision in ("repaired", "recomputed")
+        validate.sssp(g, d.distance, d.predecessor)
+        assert host(d.distance).tolist() == host(morph.sssp(g).distance).tolist()
+    g.edges.add("weight", np.int32, fill=2)
+    with pytest.raises(TypeError, match="column weight was not there and holds int32 now"):
+        d.apply(([0], [1]))
+
+
+def test_alike_from_networkx_and_on_the_command_line(tmp_path):
+    graph = nx.gnm_random_graph(30, 50, seed=1)
+    edges = np.array(graph.edges)
+    np.savetxt(tmp_path / "g.txt", edges, "%d", header="Nodes: 30")
+    wanted = nx.single_source_shortest_path_length(graph, 0)
+    far = np.iinfo(np.int64).max
+    want = [wanted.get(v, far) for v in range(30)]
+    assert morph.sssp(graph).distance.tolist() == want
+    assert morph.sssp(io.read_graph(tmp_path / "g.txt")).distance.dtype == np.int64
+
+    def command(*args):
+        return subprocess.run(
+            [sys.executable, "-m", "morph", *map(str, args)], check=True, capture_output=True
+        ).stdout
+
+    # an edge list of one line an edge is of arcs
+    command("convert", tmp_path / "g.txt", tmp_path / "g.mtx", "--symmetrize")
+    command("sssp", tmp_path / "g.mtx", "-o", tmp_path / "d.npy")
+    assert np.load(tmp_path / "d.npy").tolist() == want
+    command("mst", tmp_path / "g.mtx", "-o", tmp_path / "m.npy")
+    parts = nx.number_connected_components(graph)
+    assert len(np.load(tmp_path / "m.npy")) == 30 - parts == morph.mst(graph).weight
+    command("pagerank", tmp_path / "g.mtx", "--weighted", "-o", tmp_path / "r.npy")
+    assert np.allclose(np.load(tmp_path / "r.npy"), morph.pagerank(graph).rank)
+    (tmp_path / "u.txt").write_text("+ 0 1 1\n= 0 1 3\n")
+    command("sssp", tmp_path / "g.mtx", "--updates", tmp_path / "u.txt", "--verify")
+    command("sssp", tmp_path / "g.mtx", "-o", tmp_path / "d.npz")
+    command("check", tmp_path / "g.mtx", tmp_path / "d.npz")
+
+
+# --- digits --------------------------------------------------------------------------------------
+
+
+def test_integers_beside_reals_keep_their_digits_or_are_refused(tmp_path):
+    make = morph.Graph.from_edges
+    for weight, at in (([BIG, 0.5], 0), ((0.5, -BIG), 1), ([np.float32(1), np.int64(BIG)], 1)):
+        with pytest.raises(ValueError, match=rf"weight\[{at}\] is -?{BIG}, which beside reals"):
+            make([0, 1], [1, 0], weight=weight)
+        with pytest.raises(ValueError, match="beside reals"):
+            morph.Graph.from_csr([0, 1, 2], [1, 0], weight=weight)
+    with pytest.raises(ValueError, match=r"weight\[1\] is 9223372036854775809, which beside"):
+        make([0, 1], [1, 0], weight=[-1, 2**63 + 1])  # NumPy makes reals of these, too
+    assert make([0, 1], [1, 0], weight=[BIG, 2]).edges.weight[:].tolist() == [BIG, 2]
+    assert make([0, 1], [1, 0], weight=[2**53, 0.5]).edges.weight[:].tolist() == [2.0**53, 0.5]
+    assert make([0], [1], weight=[2**64 - 1]).edges.weight[:].tolist() == [2**64 - 1]
+    assert make([0, 1], [1, 0], weight=[1e300, 3]).edges.weight[:].tolist() == [1e300, 3]
+    graph = nx.Graph()
+    graph.add_edge("a", "b", weight=BIG)
+    graph.add_edge("b", "c")
+    assert sorted(morph.Graph.of(graph).edges.weight[:].tolist()) == [1, 1, BIG, BIG]
+    graph["b"]["c"]["weight"] = 0.5
+    with pytest.raises(ValueError, match=f"'weight' of the edge from 'a' to 'b' is {BIG}, which"):
+        morph.Graph.of(graph)
+    igraph = pytest.importorskip("igraph")
+    theirs = igraph.Graph(3, [(0, 1), (1, 2)])
+    theirs.es["weight"] = [0.5, BIG]
+    with pytest.raises(ValueError, match=f"'weight' of edge 1, from 1 to 2, is {BIG}"):
+        morph.Graph.of(theirs)
+
+
+def test_integers_in_batches_keep_their_digits_or_are_refused(target):
+    for dtype, big in ((np.float64, BIG), (np.float32, 2**24 + 1)):
+        g = morph.Graph.from_edges([0, 1], [1, 0], weight=np.zeros(2, dtype), device=target)
+        for loose in range(2):
+            before = host(g.edges.weight[:]).tolist()
+            for weight in (
+                [big], (big,), np.array([big]), np.array([big], np.uint64), big,
+                g.device.asarray(np.array([big])),
+            ):  # fmt: skip
+                given = list(weight) if isinstance(weight, tuple) else weight
+                with pytest.raises(ValueError, match=rf"inserts.weight\[0\] = {big} would lose"):
+                    g.apply(([0], [1], given))
+                if np.ndim(host(weight)):
+                    with pytest.raises(ValueError, match=rf"updates.weight\[0\] = {big} would"):
+                        g.apply(updates=([0], given))
+            assert host(g.edges.weight[:]).tolist() == before
+            g.apply(([0], [1], [big - 1]), updates=([0], [4]))
+            assert host(g.edges.weight[:]).tolist()[-1] == big - 1
+            if not loose:
+                g.adjacency()
+        if dtype == np.float64:
+            with pytest.raises(ValueError, match=rf"inserts.weight\[1\] = {big} would lose"):
+                g.apply(([0, 1], [1, 0], [0.5, big]))
+
+
+def test_integers_beside_reals_in_a_file(tmp_path):
+    path = tmp_path / "g.txt"
+    path.write_text(f"# c\n0 1 0.5\n\n1 2 {BIG}\n")
+    with pytest.raises(io.FormatError, match=rf"g.txt:4: the weight {BIG} loses digits"):
+        io.read_edges(path)
+    path.write_text(f"0 1 0.5\n1 2 {2**60}\n2 3 1e300\n3 4 {float(BIG)!r}\n")
+    assert io.read_edges(path).weight.tolist() == [0.5, 2.0**60, 1e300, float(BIG)]
+    path.write_text(f"0 1 1\n1 2 {BIG}\n")
+    assert io.read_edges(path).weight.tolist() == [1, BIG]
+    lines = [f"{k} {k + 1} 0.5" for k in range(200_000)]
+    lines[170_000] = f"1 2 -{BIG}"
+    path.write_text("\n".join(lines))  # by compiled code
+    with pytest.raises(io.FormatError, match=rf"g.txt:170001: the weight -{BIG} loses digits"):
+        io.read_edges(path)
+
+
+# --- bad values ----------------------------------------------------------------------------------
+
+G = morph.Graph.from_edges(*ENDS, weight=[3, 1, 4, 1, 5])
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "said"),
+    [
+        (lambda: morph.k_core(G, 1.5), TypeError, "k is an integer, not 1.5"),
+        (lambda: morph.k_core(G, "2"), TypeError, "k is an integer, not '2'"),
+        (lambda: morph.k_core(G, None), TypeError, "k is an integer, not None"),
+        (lambda: morph.bfs(G, cutoff="2"), TypeError, "cutoff is a number, not '2'"),
+        (lambda: morph.sssp(G, cutoff=[2]), TypeError, r"cutoff is a number, not \[2\]"),
+        (lambda: morph.pagerank(G, "0.85"), TypeError, "damping is a number, not '0.85'"),
+        (lambda: morph.pagerank(G, tolerance="x"), TypeError, "tolerance is a number, not 'x'"),
+        (lambda: morph.pagerank(G, iterations=2.5), TypeError, "iterations is an integer, not 2.5"),
+        (lambda: morph.pagerank(G, personalization={0: 1.0}), TypeError, "no dict"),
+        (lambda: morph.pagerank(G, personalization=list("abcde")), TypeError, "expected numbers"),
+        (lambda: morph.pagerank(G, personalization=[1j] * 5), TypeError, "holds complex128"),
+        (lambda: morph.pagerank(G, personalization=[None] * 5), TypeError, "holds object"),
+        (lambda: weighted(np.array([1, 2, 3, "a", 4], object)), TypeError, r"weight\[3\] is not a"),
+        (lambda: weighted([1, None, 3, 4, 5]), TypeError, r"weight\[1\] is not a number: None"),
+        (lambda: weighted(np.array([1, 2, 3, 4, 5], object)), TypeError, "are Python objects"),
+        (lambda: weighted(["1"] * 5), TypeError, r"weight\[0\] is not a number: '1'"),
+        (lambda: weighted([1, 2, 3, 4, 1j]), TypeError, r"weight\[4\] is not a number: 1j"),
+        (lambda: weighted([1, [2], 3, 4, 5]), TypeError, r"weight\[1\] is not a number: \[2\]"),
+        (lambda: weighted([2**70] * 5), ValueError, r"weight\[0\] does not fit 64 bits: 118059"),
+        (lambda: morph.Graph.from_edges([0], [1], n=3.7), TypeError, "n is an integer, not 3.7"),
+        (lambda: morph.Graph.from_edges([0], [1], n="3"), TypeError, "n is an integer, not '3'"),
+        (lambda: morph.bfs(G, "x" * 999), TypeError, "source is an id or an array of ids, not 'xx"),
+    ],
+)  # fmt: skip
+def test_bad_values(ask, error, said):
+    with pytest.raises(error, match=said) as caught:
+        ask()
+    assert len(str(caught.value)) <= 200
+
+
+def weighted(weight):
+    return morph.Graph.from_edges(*ENDS, weight=weight)
+
+
+def test_bad_attributes_of_networkx():
+    for weight, said in (("x", "'x'"), ([1, 2], r"\[1, 2\]"), (1j, "1j"), ({}, "{}")):
+        graph = nx.DiGraph()
+        graph.add_edge("a", "b", weight=weight)
+        graph.add_edge("b", "c", weight=2)
+        what = f"'weight' of the edge from 'a' to 'b' is not a number: {said}"
+        with pytest.raises(TypeError, match=what):
+            morph.Graph.of(graph)
+
+
+def test_good_values_of_unusual_types():
+    assert morph.k_core(G, np.int32(2)).points.tolist() == [0, 1, 2]
+    assert morph.bfs(G, cutoff=np.int64(1)).distance.tolist() == [0, 1, 1, -1, -1]
+    assert morph.bfs(G, cutoff=1.9).distance.tolist() == [0, 1, 1, -1, -1]
+    assert morph.pagerank(G, np.float32(0.5), iterations=np.int64(3)).iterations == 3
+    assert len(morph.Graph.from_edges([0], [1], n=np.uint8(7)).points) == 7
+    assert weighted((1, 2.5, 3, True, 5)).edges.weight.dtype == np.float64
+
+
+# --- Matrix Market -------------------------------------------------------------------------------
+
+MATRICES = {
+    "skew": "coordinate real skew-symmetric\n3 3 2\n2 1 5\n3 2 -1.5\n",
+    "skew, upper": "coordinate real skew-symmetric\n3 3 1\n1 2 5\n",
+    "skew, both": "coordinate integer skew-symmetric\n3 3 2\n1 2 5\n2 1 -5\n",
+    "skew, diagonal": "coordinate integer skew-symmetric\n3 3 2\n2 1 5\n2 2 7\n",
+    "skew, pattern": "coordinate pattern skew-symmetric\n3 3 1\n2 1\n",
+    "skew, wide": f"coordinate integer skew-symmetric\n2 2 1\n2 1 {-(2**31)}\n",
+    "both": "coordinate real symmetric\n3 3 4\n2 1 5\n1 2 5\n3 3 1\n3 1 2\n",
+    "upper": "coordinate integer symmetric\n3 3 2\n1 2 5\n1 3 6\n",
+    "upper, pattern": "coordinate pattern symmetric\n3 3 2\n1 2\n3 3\n",
+    "lower": "coordinate unsigned-integer symmetric\n3 3 2\n2 1 5\n3 3 6\n",
+    "twice": "coordinate real general\n2 2 2\n1 2 5\n1 2 6\n",
+    "dense": "array real general\n3 3\n1\n0\n2.5\n3\n0\n4\n0\n0\n-5\n",
+    "dense, integers": "array integer general\n% said\n2 2\n1\n2\n0\n4\n\n",
+    "dense, symmetric": "array real symmetric\n3 3\n1\n2\n0\n4\n5\n6\n",
+    "dense, skew": "array integer skew-symmetric\n4 4\n1\n2\n0\n4\n5\n6\n",
+    "dense, empty": "array real general\n0 0\n",
+    "dense, one": "array real symmetric\n1 1\n3\n",
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_matrix_market_as_scipy_reads_it(tmp_path, name):
+    text = "%%MatrixMarket matrix " + MATRICES[name]
+    path = tmp_path / "m.mtx"
+    path.write_text(text)
+    want = scipy.io.mmread(streams.BytesIO(text.encode())) if "empty" not in name else np.eye(0)
+    want = want.toarray() if sp.issparse(want) else want
+    g = io.read_graph(path)
+    src, dst, weight = g.edge_list()
+    weight = np.ones(len(src)) if weight is None else weight
+    got = sp.coo_array((weight, (src, dst)), shape=(len(g.points),) * 2).toarray()
+    assert (got == want).all() and got.shape == want.shape
+    symmetric = " symmetric" in MATRICES[name]
+    assert g.directed == (not symmetric)
+    if not symmetric:
+        assert (src[1:] >= src[:-1]).all()
+    assert got.dtype.kind == want.dtype.kind or "unsigned" in MATRICES[name] or not len(src)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("coordinate complex hermitian\n2 2 1\n2 1 5 1\n", "1: a complex matrix is no graph:"),
+        ("coordinate real hermitian\n2 2 1\n2 1 5\n", "1: a hermitian matrix is no graph:"),
+        (
+            "coordinate unsigned-integer skew-symmetric\n2 2 1\n2 1 5\n",
+            "1: a skew-symmetric",
+        ),
+        (f"coordinate integer skew-symmetric\n2 2 1\n2 1 {-(2**63)}\n", "1: the value -92233"),
+        ("array pattern general\n2 2\n1\n2\n0\n4\n", "1: array pattern is no matrix of a graph:"),
+        ("array real general\n2 3\n1\n2\n3\n4\n5\n6\n", "2: a matrix of 2 x 3 is no graph"),
+        ("array real general\n2 2\n1\n2\n3\n", "5: the file ends after 3 of 4 values"),
+        ("array real general\n2 2\n1\n2\n3\n4\n5\n", "7: unexpected '5' after the last of the"),
+        ("array real general\n2 2\n1 2\n3 4\n", "3: found 2 fields, expected 1: value"),
+        ("array real general\n2 2 4\n1\n2\n3\n4\n", "2: the size header has 3 fields, expected 2"),
+        ("array integer general\n1 1\n1.5\n", "3: the value is not an integer: '1.5'"),
+        ("list real general\n1 1\n1\n", "1: list real is no matrix of a graph:"),
+    ],
+)
+def test_matrices_that_are_no_graphs(tmp_path, monkeypatch, text, said):
+    monkeypatch.chdir(tmp_path)
+    Path("m.mtx").write_text("%%MatrixMarket matrix " + text)
+    with pytest.raises(io.FormatError) as caught:
+        io.read_graph("m.mtx")
+    shown = str(caught.value).removeprefix("m.mtx:")
+    assert shown.startswith(said) and len(shown) <= 200
