@@ -154,13 +154,14 @@ class Births:
         self, near: Collection, again: Collection, far: Collection, urgent: Flag, goal: Row,
         turns: int,
     ) -> int:  # fmt: skip
-        """Run `mend_small` with capacity for one round of SMALL items at least."""
+        """Run `mend_small` with capacity for a round of what is near, at least."""
         g, now = self.g, self.state[0]
-        self._make_room((near, again, far), SMALL)
+        self._make_room((near, again, far), len(near), spare=SMALL)
         points, triangles = g.points, g.triangles
-        work = min(near.capacity, again.capacity) - SMALL  # of items, besides what they make
-        rows = min(triangles.capacity, work) - len(triangles)
-        now.tries = min(points.capacity - len(points), rows // 2)
+        # each item adds a point and two triangles at most, and is on a list for the next round once
+        rows = triangles.capacity - len(triangles)
+        work = min(near.capacity, again.capacity) - len(triangles)
+        now.tries = min(points.capacity - len(points), rows // 2, work // 3)
         now.waiting = far.capacity
         args = (near, again, far, urgent, goal, self.chosen, self.seats, now, turns)
         return int(mend_small(g, *args))
@@ -209,15 +210,16 @@ class Births:
             foreach(part, mend_one, g, goal.level, again, far, goal, together=True)
             now.birth += len(those)
 
-    def _make_room(self, works: tuple[Collection, ...], n: int) -> None:
+    def _make_room(self, works: tuple[Collection, ...], n: int, spare: int = 0) -> None:
         """Have room for all that n items can make: none may have to run again after the others.
 
         A point adds two triangles at most; the triangles that points replace are all different.
+        There is capacity for ``spare`` more items, too, but for triangles: their rows are limited.
         """
         points, triangles = self.g.points, self.g.triangles
-        rows = len(triangles) + 2 * n
-        needs = [(points, len(points) + n), (triangles, rows)]
-        for store, least in needs + [(work, len(work) + rows + n) for work in works]:
+        rows, spare = len(triangles) + 2 * n, 3 * spare
+        needs = [(points, len(points) + n + spare), (triangles, rows)]
+        for store, least in needs + [(work, len(work) + rows + n + spare) for work in works]:
             if store.capacity < least:
                 store.grow(least)
 
