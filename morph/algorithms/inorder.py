@@ -194,7 +194,7 @@ class Births:
             if "strict" in goal.table.columns and bool(urgent.any()):
                 later, there = there[~urgent], there[urgent]
                 again.extend(**{name: a[later] for name, a in columns.items()})
-        most = min(SLICE, _affordable(goal))
+        most, birth, level = min(SLICE, _affordable(goal)), int(now.birth), int(goal.level)
         # items made together lie together, and what is next to one often mends it: slices that are
         # spread over the list would conflict less, but make more triangles
         for first in range(0, len(there), most):
@@ -205,10 +205,11 @@ class Births:
                 return
             self._make_room((again, far), len(those))
             part.clear()
-            births = xp.arange(now.birth, now.birth + len(those))
+            births = xp.arange(birth, birth + len(those))
             part.extend(**{name: a[those] for name, a in columns.items()}, birth=births)
-            foreach(part, mend_one, g, goal.level, again, far, goal, together=True)
-            now.birth += len(those)
+            foreach(part, mend_one, g, level, again, far, goal, together=True)
+            birth += len(those)
+            now.birth = birth
 
     def _make_room(self, works: tuple[Collection, ...], n: int, spare: int = 0) -> None:
         """Have room for all that n items can make: none may have to run again after the others.
