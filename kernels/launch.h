@@ -326,12 +326,12 @@ static bool again = false;  // a program goes on with a team of another size
         const Args& a = *(const Args*)args;                                                     \
         Run t(a, thread, threads);                                                              \
         run(a, t);                                                                              \
-        if (arrive(a, t)) {                                                                     \
-            if (SETTLES) settle(a, t);                                                          \
-            rewind(a);                                                                          \
-            again = t.left && !stopped;                                                         \
-        }                                                                                       \
-        depart(a, t);                                                                           \
+        add_totals(a);                                                                          \
+        if (t.thread != 0) return end_work(t);                                                  \
+        await_workers(a, t);                                                                    \
+        if (SETTLES) settle(a, t);                                                              \
+        rewind(a);                                                                              \
+        again = t.left && !stopped;                                                             \
     }                                                                                           \
     MORPH_EXPORT void NAME(const Args* a, i64 items) {                                          \
         begin_launch(*a);                                                                       \

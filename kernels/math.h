@@ -139,6 +139,41 @@ template <class T> MORPH_FN T shift_right(T x, T n) {
     return u64(n) < 8 * sizeof(T) ? T(x >> n) : x < T(0) ? T(-1) : T(0);
 }
 
+// A float as an integer: towards zero, the nearest that T has where it has none, and of NaN 0.
+template <class T, class F> MORPH_FN T to_int(F x) {
+    constexpr bool SIGNED = T(-1) < T(0);
+    constexpr i32 BITS = 8 * sizeof(T) - SIGNED;
+    constexpr T MOST = SIGNED ? T(~(Bits<T>(1) << (8 * sizeof(T) - 1))) : T(-1);
+    constexpr F PAST = F(u64(1) << (BITS - 1)) * F(2), LOW = SIGNED ? -PAST : F(0);
+#ifdef __CUDACC__
+    if constexpr (sizeof(T) == 4 && sizeof(F) == 4) return T(x);  // the instruction does just that
+    if constexpr (sizeof(T) >= 4) return x == x ? T(x) : T(0);
+#endif
+#if defined(__x86_64__) && !defined(__CUDACC__)
+    if constexpr (SIGNED && sizeof(T) >= 4) {  // the instruction gives the least where T has none
+        T found = T(x);
+        if (__builtin_expect(found == T(~MOST), false)) {  // of bits, so that loops are vectorised
+            Bits<F> bits = to_bits(x);
+            bool nan = Bits<F>(bits << 1) > Bits<F>(to_bits(F(infinity())) << 1);
+            found = nan ? T(0) : bits >> (8 * sizeof(F) - 1) ? found : MOST;
+        }
+        return found;
+    }
+#endif
+    F inside = x > LOW ? x : LOW;
+    T found = T(inside < PAST ? inside : F(0));
+    found = x >= PAST ? MOST : found;
+    return x == x ? found : T(0);
+}
+template <class T> MORPH_FN T to_int(f16 x) { return to_int<T>(f32(x)); }
+
+// The next value of a range: behind the last there may be none, then it ends at the largest, or least.
+template <i64 STEP> MORPH_FN i64 range_next(i64 k) {
+    constexpr i64 MOST = 0x7fffffffffffffffll, END = STEP > 0 ? MOST : -MOST - 1;
+    constexpr i64 LAST = END - STEP;
+    return (STEP > 0 ? k > LAST : k < LAST) ? END : k + STEP;
+}
+
 template <class T> MORPH_FN T sum_of(T x, T y) {
     if constexpr (is_float<T>()) return x + y;
     else return wrap_add(x, y);

@@ -109,6 +109,8 @@ struct Pool {
     i32 team;               // its size
     void (*run)(const void*, i32, i32);
     const void* args;
+    alignas(64) u32 done;  // futex: workers of the team that have returned from `run`
+    u32 awaited;           // the caller sleeps until all have
     alignas(64) i32 workers;  // that exist
     i32 limit;                // of a team's size until `rested`
     i64 rested;
@@ -158,7 +160,9 @@ static void* work_forever(void* given) {
             sleep_while(&p->start, call - 1);
             __atomic_fetch_sub(&p->seated, 1, __ATOMIC_SEQ_CST);
         }
+        u32 others = u32(p->team) - 1;
         p->run(p->args, seat, p->team);
+        if (__atomic_add_fetch(&p->done, 1, __ATOMIC_SEQ_CST) == others && load(&p->awaited)) wake(&p->done, 1);
     }
     return nullptr;
 }
@@ -213,6 +217,7 @@ static bool run_team(void (*run)(const void*, i32, i32), const void* args, i32 n
     while (!__atomic_compare_exchange_n(&pool->seats, &c, (c & ~u64(0xffff0000)) | (c & 0xffff) << 16, false,
                                         __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {}
     pool->team = wanted = i32(c & 0xffff) + 1;
+    pool->done = 0;
     if (pool->team < n) lose(pool->team, max_of(now - from, LATE));
     else lose(n * 3 / 4, now - from);
     __atomic_exchange_n(&pool->start, call, __ATOMIC_SEQ_CST);

@@ -343,6 +343,28 @@ template <class A> MORPH_FN void depart(const A& a, Team& t) {
     }
     t.master = t.looked = t.took = false;
 }
+// The end of a team: the thread that launched waits until the workers have returned.  They touch nothing of the
+// launch afterwards, since its arguments may be freed.
+template <class A> MORPH_FN void await_workers(const A& a, Team& t) {
+    if (alone(t)) return beat(a);
+    poll(a.cursor);
+    u32 now, others = u32(t.threads) - 1;
+    for (i32 spins = 0; (now = __atomic_load_n(&pool->done, __ATOMIC_ACQUIRE)) != others; spins++) {
+        if (spins < clocks.spins) {
+            pause();
+            continue;
+        }
+        __atomic_exchange_n(&pool->awaited, 1, __ATOMIC_SEQ_CST);
+        sleep_while(&pool->done, now);
+        poll(a.cursor);
+    }
+    store(&pool->awaited, 0);
+    if (load(&stopping)) stopped = true;
+}
+// A worker that others wait for at the end of a team compares its processor time with the clock.
+MORPH_FN void end_work(Team& t) {
+    if (load(&pool->awaited)) account(t);
+}
 #endif
 
 // By the master, before it departs; `t.told` is then the same for all.

@@ -193,7 +193,7 @@ class Program(Function):
             return self.eager(*args)
         try:
             launch = launch_for(self, None, args, None)
-            return self.eager(*args) if launch is None else launch.run(args, None)
+            return self.__wrapped__(*args) if launch is None else launch.run(args, None)
         except Outdated:
             return self(*args)
 
@@ -206,12 +206,15 @@ class Program(Function):
             return self.eager(*args)
         try:
             launch = launch_for(self, None, args, None)
-            return self.eager(*args) if launch is None else launch.run(args, None, alone=True)
+            return self.__wrapped__(*args) if launch is None else launch.run(args, None, alone=True)
         except Outdated:
             return self.alone(*args)
 
     def eager(self, *args: Any) -> Any:
-        """Run as plain Python, launch by launch; the result is the same."""
+        """Run as plain Python, launch by launch; what is accepted, and the result, is the same."""
+        from morph.engine.launch import accept  # noqa: PLC0415
+
+        accept(self, args)
         return self.__wrapped__(*args)
 
     def source(self, target: str = "cpu") -> str:

@@ -17,9 +17,8 @@ MODULES = {
 }
 HEAVY = {"cupy", "cupyx", "igraph", "matplotlib", "meshio", "networkx", "pysat", "scipy", "shapely"}
 
-GRAMMAR = (
-    "lang.types lang.node lang.ir lang.checks lang.abi lang.errors lang.swaps lang.flow lang.spread"
-)
+GRAMMAR = "lang.depth lang.spelling lang.types lang.node lang.ir lang.checks lang.abi lang.errors "
+GRAMMAR += "lang.swaps lang.flow lang.spread"
 PRINTER = "lang.emit lang.fused lang.cxx lang.cxx_expr lang.cxx_spread lang.cxx_stmt "
 PRINTER += "lang.cxx_find lang.cxx_check lang.cxx_alone lang.cxx_step lang.cxx_stock"
 PUBLIC = "data formula graph kernel mesh prelude reduce timing"
@@ -43,8 +42,10 @@ FLOORS = {
     "lang.node": "",
     "lang.ir": "lang.types lang.node",
     "lang.lines": "",
+    "lang.depth": "",
+    "lang.spelling": "",
     "lang.checks": "lang.types lang.ir lang.lines",
-    "lang.abi": "lang.types lang.ir lang.checks",
+    "lang.abi": "lang.types lang.ir lang.checks lang.spelling",
     "lang.errors": "lang.node",
     "lang.swaps": "lang.types lang.ir",
     "lang.flow": "lang.ir lang.abi",

@@ -440,5 +440,5 @@ def test_columns_of_rows_that_are_read_together(target):
 
     everywhere(target, run)
     if target == "cpu":
-        reach = turn.source().partition("struct turn_reach {")[2].partition("};")[0]
+        reach = turn.source().partition("_reach {")[2].partition("};")[0]
         assert "i64 x;" in reach and "i64 y;" in reach and "i64 z;" not in reach

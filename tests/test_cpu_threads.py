@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import subprocess
-import sys
 import threading
 import time
 
@@ -154,56 +152,3 @@ def test_threads_of_the_host_share_the_pool():
             x.join()
         assert has_pool()
     assert all((t.x[:] == 20).all() for t in tables)
-
-
-CONTENDED = """
-import subprocess, sys, time, statistics
-import numpy as np
-import morph
-side = 200
-i = np.arange(side * side).reshape(side, side)
-src, dst = np.r_[i[:, :-1].ravel(), i[:-1].ravel()], np.r_[i[:, 1:].ravel(), i[1:].ravel()]
-ends = np.r_[src, dst], np.r_[dst, src]
-g = morph.Graph.from_edges(*ends, weight=np.ones(2 * src.size), device="cpu")
-mesh = morph.triangulate(np.random.default_rng(0).random((10_000, 2)), device="cpu")
-runs = {
-    "pagerank": lambda: morph.pagerank(g, tolerance=0.0, iterations=30),
-    "sssp": lambda: morph.sssp(g, 0),
-    "core_number": lambda: morph.core_number(g),
-    "refine": lambda: morph.refine(mesh, min_angle=28, device="cpu"),
-}
-cores = morph.get_num_threads()
-for run in runs.values():
-    run()
-    morph.set_num_threads(1), run(), morph.set_num_threads(None)
-others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(cores)]
-try:
-    for name, run in runs.items():
-        times = {1: [], None: []}
-        for _ in range(15):
-            for n in times:
-                morph.set_num_threads(n)
-                begin = time.perf_counter()
-                run()
-                times[n].append(time.perf_counter() - begin)
-        print(name, statistics.median(times[None]) / statistics.median(times[1]), flush=True)
-finally:
-    for x in others:
-        x.kill()
-"""
-
-
-@pytest.mark.skipif(launch._cores() < 2, reason="one core has no teams")
-def test_a_busy_machine_costs_little(tmp_path):
-    """Threads that spin took 5 to 20 times as long as one."""
-    path = tmp_path / "contended.py"
-    path.write_text(CONTENDED)
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    env.pop("OMP_NUM_THREADS", None)
-    said = subprocess.run(
-        [sys.executable, str(path)], capture_output=True, text=True, env=env, check=True
-    )
-    ratios = {name: float(x) for name, x in map(str.split, said.stdout.splitlines())}
-    assert len(ratios) == 4 and max(ratios.values()) < 2, (
-        ratios
-    )  # of noisy medians; 1.1 on a quiet one

@@ -17,6 +17,7 @@ from morph import Collection, Graph, Ref, Set, Table, foreach, io, kernel, progr
 from morph import reduce as total
 from morph.algorithms.cores import core_number
 from morph.data.store import COMMITTED, HEAD, TAIL
+from morph.graph import deletion
 from morph.prelude import atomic_add, i32, i64, single
 from morph.testing import fail_allocation, item_order, team
 from morph.validate import WrongAnswer, index
@@ -588,6 +589,152 @@ def test_edges_at_deleted_points_are_wrong(target):
     g.structure_changed()
     with pytest.raises(WrongAnswer, match="edge 2: its src, point 2, is deleted"):
         index(g)
+
+
+# --- what a review found -------------------------------------------------------------------------
+
+
+def test_a_batch_that_is_put_back_keeps_what_its_edges_refer_to(target):
+    """`then` may create rows of other tables, while edges that may come back are deleted."""
+    g = ring(target)
+    t = g.add_table("things")
+    t.extend(4)
+    g.edges.add("thing", Ref("things"))
+    g.edges.thing[1] = 3
+    t.delete(3)
+
+    def fail(applied):
+        assert 3 not in [t.new().id for _ in range(40)]
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        g.apply(deletes=[1], then=fail)
+    assert g.edges.live == 4 and g.edges[1].thing == 3 and g.edges[1].thing.dead
+
+
+def test_references_of_deleted_rows_beyond_a_truncated_table(target):
+    g = ring(target)
+    t = g.add_table("things", up=Ref("things"))
+    t.extend(8)
+    g.edges.add("thing", Ref("things"))
+    g.edges.thing[1] = 7
+    g.edges.delete(1)
+    t.truncate(4)
+    t.delete(3)
+    g.apply(deletes=[0], then=lambda applied: [t.new() for _ in range(20)])
+    assert t.live == 23
+
+
+def test_programs_reuse_edges_that_they_have_deleted(target):
+    """Memory does not grow with the number of steps."""
+
+    @kernel
+    def replace(e, g):
+        g.edges.new(e.dst, e.src, e.weight)
+        e.delete()
+
+    @program
+    def again(g, n):
+        i = 0
+        while i < n:
+            foreach(g.edges, replace, g)
+            i += 1
+
+    g = ring(target, 8)
+    g.adjacency("out"), g.adjacency("in")
+    g.apply(inserts=([0], [2], [9]))  # from here on the index has room
+    for n in (300, 1, 2, 3, 301):
+        again(g, n)
+        assert g.edges.live == 9 and g.edges.capacity <= 64
+        assert total(g.edges.weight, "sum") == 45
+        index(g)
+    assert bool(again.launches) == (target != "python")
+    assert g.edge(0, 1) is None and g.edge(1, 0).weight == 1 and g.edge(0, 7).weight == 8
+    g.points.delete(0)
+    assert g.edges.live == 6
+    index(g)
+
+
+def test_counters_of_host_and_device_agree_when_a_collection_goes(monkeypatch):
+    """A batch that only inserts releases nothing, neither on the host nor on the device."""
+    there = pretended(monkeypatch)
+    g = ring(there, 16)
+    g.adjacency("out")
+    g.apply(deletes=[15])
+    g.edges.resize(20)
+    kept = Collection(g.edges)
+    g.apply(deletes=[0, 1, 2, 3])
+    del kept
+    Table("other", there)
+    for count in (1, 6, 2):
+        g.apply(inserts=([5] * count, [6] * count, [50] * count))
+        assert g.edges.device.to_host(g.edges.meta).tolist()[:6] == g.edges.words.tolist()[:6]
+    foreach(g.edges, remove, where=lambda e: e.weight == 16)
+    assert g.edges.live == 11 + 9
+    index(g)
+
+
+@pytest.mark.parametrize("when", ["refused", "checkpoint"])
+def test_a_journal_gives_the_same_ids_after(target, tmp_path, when):
+    """After a refused batch, or a checkpoint, at which a collection decided on ids."""
+    g = ring(target, 16)
+    g.adjacency("out")
+    kept = Collection(g.edges)
+    kept.extend([0, 1, 2, 3])
+    with io.Journal(tmp_path / "g", g) as journal:
+        journal.apply(updates=([0], [1]))
+        journal.apply(deletes=[0, 1, 2, 3, 4, 5])
+        if when == "checkpoint":
+            journal.apply(inserts=([7], [8], [70]))
+        journal.checkpoint()
+        if when == "refused":
+            with pytest.raises(ValueError, match="negative weights"):
+                journal.apply(inserts=([0], [1], [-5]), nonnegative=True)
+        del kept
+        count = 2 if when == "refused" else g.edges.capacity - len(g.edges) + 1
+        journal.apply(inserts=([7] * count, [8] * count, [70] * count))
+    with io.Journal(tmp_path / "g", device=target) as journal:
+        assert host(journal.graph.edges.ids()).tolist() == host(g.edges.ids()).tolist()
+
+
+@pytest.mark.parametrize("where", ["_created", "_lost", "incident", "_follow"])
+@pytest.mark.parametrize("loose", [False, True])
+def test_an_interrupt_while_edges_are_deleted(target, monkeypatch, where, loose):
+    """The edges go all the same, and the next launches and batches work."""
+    g = ring(target, 40)
+    g.adjacency("out"), g.adjacency("in")
+    if loose:
+        g.apply(inserts=([0], [2], [9]))
+    foreach(g.points, drop, where=lambda p: p.id == 10)
+
+    def interrupt(*args, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(deletion, where, interrupt)
+        try:
+            foreach(g.points, drop, where=lambda p: p.id == 20)
+        except KeyboardInterrupt:
+            pass
+        else:
+            assert where == "_follow" and not loose
+    assert g.points.live == 38 and g.edges.live == 36 + loose
+    index(g)
+    g.apply(deletes=[0])
+    foreach(g.points, drop, where=lambda p: p.id == 30)
+    assert g.points.live == 37 and g.edges.live == 33 + loose
+    index(g)
+    assert g.points.new() in (10, 20, 30)
+
+
+def test_deletion_takes_no_names_from_the_user(target):
+    """Public attributes of tables and graphs are no names for columns and tables."""
+    names = ["held", "known", "bury", "make_room", "quarantined_to", "reordered", "forget_order"]
+    g = ring(target)
+    g.add_table("delete", **dict.fromkeys(names, i64)).new(held=3)
+    assert g.tables["delete"].held[0] == 3
+    for name in names:
+        g.add_table(name)
 
 
 # --- a model -------------------------------------------------------------------------------------

@@ -225,7 +225,8 @@ def test_the_command(tmp_path, threads):
     assert np.array_equal(made.triangles, want.triangles)
 
 
-def test_progress_and_report(target):
+def test_progress_and_report(target, monkeypatch):
+    monkeypatch.setattr("morph.algorithms.inorder.SMALL", 8)  # rounds of both kinds
     seen = []
     mesh = square(30, 1)
     result = refine_with_report(

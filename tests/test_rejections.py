@@ -15,9 +15,7 @@ import pytest
 
 import morph
 from morph.data.collect import Collection, Flag, Set
-from morph.data.device import device
 from morph.data.dtypes import Ref, vec
-from morph.engine.binding import Request, bind
 from morph.graph import Graph
 from morph.kernel import foreach, kernel
 from morph.lang.errors import LanguageError
@@ -79,13 +77,14 @@ def load(text: str) -> dict[str, Any]:
     return names
 
 
-def run(text: str) -> None:
-    """Compile the case's kernel ``k`` or program ``main``."""
-    names, g = load(text), graph()
+def run(text: str, kind: str = "python", eager: bool = False) -> None:
+    """Launch the case's kernel ``k`` or program ``main``."""
+    names, g = load(text), graph().to(kind)
     coll, other = Collection(g.points), Collection(g.points)
     flag, sets = Flag(g), Set(g.points)
     if "main" in names:
-        bind(Request(names["main"], None, (g, coll, other, flag, sets, 3), None, device("cpu")))
+        main = names["main"]
+        (main.eager if eager else main)(g, coll, other, flag, sets, 3)
     else:
         options = {name: names[name] for name in ("where", "together") if name in names}
         foreach(g.points, names["k"], g, coll, flag, sets, 3, **options)
@@ -136,6 +135,20 @@ def test_rejected(case: str, problem: str, hint: str) -> None:
     text, line, col, end = split(case)
     with pytest.raises(LanguageError) as found:
         run(text)
+    check(found.value, problem, hint, line, col, end)
+
+
+PROGRAMS = [c for c in CASES if "# program" in c[0] or "@program" in c[0]]
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize(("case", "problem", "hint"), PROGRAMS, ids=[c[1] for c in PROGRAMS])
+def test_programs_are_rejected_alike(
+    target: str, eager: bool, case: str, problem: str, hint: str
+) -> None:
+    text, line, col, end = split(case)
+    with pytest.raises(LanguageError) as found:
+        run(text, target, eager)
     check(found.value, problem, hint, line, col, end)
 
 

@@ -141,7 +141,7 @@ class Births:
                 rounds += done
                 if done % 2:
                     near, again = again, near
-                if len(near) <= min(SMALL, _affordable(goal)):
+                if rounds == turns or len(near) <= min(SMALL, _affordable(goal)):
                     continue  # nothing is left, or the tables are to grow
             self._promote(far, near, goal)
             self._round(near, again, far, goal)

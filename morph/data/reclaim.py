@@ -1,4 +1,4 @@
-"""Which deleted rows may be reused: those that no reference denotes.
+"""Release of deleted rows for reuse: of rows that no reference denotes.
 
 A table's deleted rows lie in a ring.  Rows from HEAD to COMMITTED may be reused; rows from
 COMMITTED to TAIL are quarantined.  If nothing can refer to the table, all of them are released at
@@ -31,10 +31,10 @@ def referred(table: Table) -> bool:
     The ends of edges do not count: edges of deleted points are deleted.
     """
     epoch = latest.epoch  # another one when there is a new object or column anywhere
-    if table.known[0] != epoch:
+    if table._known[0] != epoch:
         found = bool(len(table.dependents)) or next(_columns(table), None) is not None
-        table.known = epoch, found
-    return table.known[1]
+        table._known = epoch, found
+    return table._known[1]
 
 
 def _columns(table: Table) -> Iterator[tuple[Table, Column]]:
@@ -66,12 +66,12 @@ def reclaim(table: Table) -> int:
     References are those of live rows, of entries not yet taken, and of sets with several members.
     """
     words = table.words
-    first, last = int(words[COMMITTED]), table.quarantined_to()
+    first, last = int(words[COMMITTED]), table._quarantined_to()
     if first >= last:
         return 0
     if table.graph is not None:
         table.graph.kept.clear()  # workspaces: what is left in their lists is not used again
-    table.known = -1, False  # collections and sets may have been dropped
+    table._known = -1, False  # collections and sets may have been dropped
     released = last - first
     with table.device.active():
         if referred(table):
@@ -90,7 +90,9 @@ def _marks(table: Table) -> Array:
     """Which rows references denote, shape (len(table),), bool."""
     marks = table.device.zeros(max(len(table), 1), np.bool_)
     for t, c in _columns(table):
-        _mark(marks, c.array[: len(t)][t.alive])
+        # while `then` of `Graph.apply` runs, edges that the batch has deleted may be put back
+        undone = t.graph is not None and t.graph.telling
+        _mark(marks, c.array[: len(t)] if undone else c.array[: len(t)][t.alive])
     for dependent in table.dependents:
         for ids in dependent.references(table):
             _mark(marks, ids)
@@ -99,4 +101,4 @@ def _marks(table: Table) -> Array:
 
 def _mark(marks: Array, ids: Array) -> None:
     ids = ids.reshape(-1)
-    marks[ids[ids >= 0]] = True
+    marks[ids[(ids >= 0) & (ids < marks.size)]] = True  # deleted rows may have truncated ones

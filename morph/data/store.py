@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import threading
+import unicodedata
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from enum import IntEnum
@@ -194,6 +195,8 @@ class Store:
             raise ValueError(f"{where}: this name has another meaning on {self.kind} rows")
         if name in self.columns:
             raise ValueError(f"{where} exists already")
+        if name != (normal := unicodedata.normalize("NFKC", name)):
+            raise ValueError(f"{where}: in Python's text this name is {normal!r}")
 
     @property
     def packs(self) -> tuple[tuple[str, ...], ...]:
@@ -295,8 +298,8 @@ class Store:
         most = max(self._most, minimum)  # an impossible minimum is refused by resize
         self.resize(min(max(2 * self.capacity, minimum, SMALLEST), most))
 
-    def make_room(self, more: int) -> None:
-        """Have room for ``more`` rows beyond those there is room for; raises as `grow`."""
+    def _make_room(self, more: int) -> None:
+        """Provide capacity for ``more`` rows beyond the present one; raises as `grow`."""
         self.grow(self.capacity + more)
 
     def limit_rows(self, most: int) -> None:

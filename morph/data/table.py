@@ -59,7 +59,7 @@ class Table(Store):
     """
 
     kind: ClassVar[str] = "table"
-    __slots__ = ("deletes", "dependents", "graph", "held", "known")
+    __slots__ = ("_held", "_known", "deletes", "dependents", "graph")
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class Table(Store):
         self.graph: Graph | None = None
         # While a launch runs: where the ring of deleted rows ended before it.  Rows deleted by the
         # launch are not reused in it, since its adjacency still leads to them.
-        self.held: int | None = None
-        self.known = -1, False  # `latest.epoch`, and whether anything could refer to the rows then
+        self._held: int | None = None
+        self._known = -1, False  # `latest.epoch`, and whether anything could refer to the rows then
         # Collections and sets that refer to the rows, for growth and compaction.
         self.dependents: weakref.WeakSet[Any] = weakref.WeakSet()
         super().__init__(name, _device(device), capacity)
@@ -173,7 +173,7 @@ class Table(Store):
         _, checked = prepare(self, 1, given, fresh=0 if again else 1)
         self._check_ends(checked)
         if not again and len(self) == self.capacity:
-            self.make_room(1)
+            self._make_room(1)
             if again := self._reuses():
                 _, checked = prepare(self, 1, given, fresh=0)
         words = self.words
@@ -189,7 +189,7 @@ class Table(Store):
         self._settle(words)
         self._push()
         if again and self.graph is not None and self.name == "edges":
-            self.graph.forget_order(id)
+            self.graph._forget_order(id)
         self.changed(appended=not again or (self.graph is not None and self.graph.whole))
         return Row(self, id)
 
@@ -300,11 +300,11 @@ class Table(Store):
             if not a.size:
                 return
             if self.graph is not None and self.name in ("points", "edges"):
-                self.graph.delete(**{self.name: a})
+                self.graph._delete(**{self.name: a})
             else:
-                self.bury(a)
+                self._tombstone(a)
 
-    def bury(self, ids: Array) -> None:
+    def _tombstone(self, ids: Array) -> None:
         """Mark live rows as deleted; each is named once."""
         self.allow_deletes()
         dead, ring, words = self.hidden("dead"), self.hidden("free"), self.words
@@ -355,11 +355,11 @@ class Table(Store):
         g = self.graph
         if g is not None:
             g.may_change()
-        order = g.input_positions(self.ids()) if g is not None and self is g.edges else None
+        order = g._input_positions(self.ids()) if g is not None and self is g.edges else None
         if compact([self], g.tables.values() if g is not None else [self]):
             self.changed()
             if g is not None and self is g.edges:
-                g.reordered(order)
+                g._reordered(order)
 
     def like(self, device: str | Device | None = None) -> Table:
         """Give a table of the same name, columns and layout without rows, outside any graph."""
@@ -426,7 +426,7 @@ class Table(Store):
     def _settle(self, words: Any) -> None:
         words[HEAD] = min(words[HEAD], words[COMMITTED])
         if words[TAIL] > words[COMMITTED] and not referred(self):
-            words[COMMITTED] = max(words[COMMITTED], self.quarantined_to(words))
+            words[COMMITTED] = max(words[COMMITTED], self._quarantined_to(words))
         words[BUDGET] = words[COMMITTED] - words[HEAD] + words[CAPACITY] - words[COUNT]
 
     def _ends(self, name: str) -> Table | None:
@@ -451,10 +451,10 @@ class Table(Store):
             check_alive(points, a, f"{self.name}.{column.name}", ~self.alive[key])
         return a
 
-    def quarantined_to(self, words: Any = None) -> int:
+    def _quarantined_to(self, words: Any = None) -> int:
         """Where the ring of those deleted rows ends that may be released now."""
         return int(
-            (self.words if words is None else words)[TAIL] if self.held is None else self.held
+            (self.words if words is None else words)[TAIL] if self._held is None else self._held
         )
 
     def _reuses(self) -> bool:
@@ -462,8 +462,8 @@ class Table(Store):
         release(self)
         return bool(self.words[HEAD] < self.words[COMMITTED])
 
-    def make_room(self, more: int) -> None:
-        """Have room for ``more`` rows: release deleted ones, or, if these are few, grow.
+    def _make_room(self, more: int) -> None:
+        """Provide capacity for ``more`` rows: release deleted ones, or, if these are few, grow.
 
         Raises
         ------
@@ -473,7 +473,7 @@ class Table(Store):
         released = reclaim(self) if self.deletes else 0
         enough = released >= max(more, self.capacity // SHARE)
         if not enough and not (released and self.capacity >= self._most):  # what is there may do
-            super().make_room(more)
+            super()._make_room(more)
 
     def _hidden_array(self, kind: str, capacity: int) -> Array:
         if kind == "free":  # asked for by a kernel that only allocates: nothing is ever in it
@@ -508,7 +508,7 @@ class Table(Store):
         words = self.words
         words[COUNT] = count
         words[HEAD] = words[TAIL] = words[COMMITTED] = 0
-        self.held = None
+        self._held = None
         self.settle()
         self._changed()
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from morph.data.device import Device
 from morph.data.row import Row
+from morph.engine.scratch import STATUS
 from morph.engine.slots import OBJECTS, Slots
 from morph.lang import abi, ir
 from morph.lang.builtins import from_dtype
@@ -338,6 +339,9 @@ def _compile(request: Request, slots: Slots) -> Compiled:
     reached = _reachable(builder.funcs, blocks)
     funcs = tuple(f for n, f in builder.funcs.items() if n in reached)
     needed = {n.slot for n in ir.walk(funcs) if isinstance(n, ir.Need) and not n.local}
+    if len(needed) > (most := STATUS - abi.Status.STORES):
+        what = f"{definition.name!r} allocates in {len(needed)} tables and collections"
+        raise ValueError(f"{what}; one launch can in {most}: split it")
     unit = ir.Unit(
         name=f"morph_{definition.name}",
         # those that may have to grow first: `status` has a word for these

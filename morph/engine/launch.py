@@ -28,6 +28,7 @@ from morph.graph.deletion import Before, begin_launch, end_launch
 from morph.lang.abi import State, Status
 from morph.lang.builtins import to_dtype
 from morph.lang.checks import Violated
+from morph.lang.depth import deep
 from morph.lang.errors import LanguageError
 
 if TYPE_CHECKING:
@@ -86,17 +87,14 @@ def launch_for(
     if what.kind == "kernel" and not isinstance(items, Table | Collection):
         raise TypeError(f"foreach runs over a table or a collection, not {items!r}")
     device = _device(items, args)
-    if what.kind == "program" and device.kind == "python":
-        return None
-    with lock_of(_objects(items, args)), _binding:
+    with lock_of(_objects(items, args)), _binding, deep():
         found = what.launches.get(key)
         if found is not None and found.fits():  # another thread had changed the graph, or was first
-            return found
-        try:
-            request = Request(what, items, args, where, device, together, balance, checked)
-            compiled, slots = bind(request)
-        except LanguageError as error:  # without the compiler's frames: the user's line counts
-            raise LanguageError(error.problem, error.pos, error.hint) from None
+            return None if found.by_steps() else found
+        request = Request(what, items, args, where, device, together, balance, checked)
+        compiled, slots = _accepted(request)
+        if what.kind == "program" and device.kind == "python":
+            return None
         _same_device(slots.objects.values(), device)
         if by_steps(compiled, slots.objects):
             return None
@@ -106,6 +104,24 @@ def launch_for(
         what.launches[key] = launch = Launch(what, compiled, slots)
         launch.checked = latest.epoch
         return launch
+
+
+def accept(what: Program, args: tuple[Any, ...]) -> None:
+    """Refuse a program that no launch could run, before it runs as plain Python."""
+    with _binding, deep():
+        _accepted(Request(what, None, args, None, _device(None, args)))
+
+
+def _accepted(request: Request) -> tuple[Compiled, Slots]:
+    """Bind a request; an error has no frames of the compiler: the user's line counts."""
+    try:
+        return bind(request)
+    except LanguageError as error:
+        raise LanguageError(error.problem, error.pos, error.hint) from None
+    except RecursionError:
+        source = request.what.definition.source
+        problem = f"{source.name!r} is nested too deeply"
+        raise LanguageError(problem, source.pos(source.tree), "split it into functions") from None
 
 
 def _is_called(t: type) -> bool:
@@ -301,7 +317,8 @@ class Launch:
     def _begin(self) -> list[tuple[Any, Before, bool]]:
         """The graphs whose points and edges may change, their counters, and whether ends move."""
         graphs = [(ref(), moved) for ref, moved in self.reshapes]
-        return [(g, begin_launch(g), moved) for g, moved in graphs if g is not None]
+        fused = self.compiled.unit.fused  # a program that adds or deletes edges walks none
+        return [(g, begin_launch(g, fused), moved) for g, moved in graphs if g is not None]
 
     def _release(self) -> None:
         """Have deleted rows reused from now on, of tables that nothing can refer to."""
@@ -440,7 +457,7 @@ class Launch:
             if full:
                 obj = self.objects[stands_for.get(store.slot, store.slot)]
                 obj.touched()
-                obj.make_room(failed)
+                obj._make_room(failed)
         narrow = status[Status.LOCAL]
         status[[Status.FAILED, Status.LOCAL]] = 0
         status[Status.STORES :] = 0

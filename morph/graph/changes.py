@@ -107,7 +107,7 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
             if held is not None:
                 held[gone] = -1
             if total:
-                g.forget_order(ids)
+                g._forget_order(ids)
                 held = held if held is None else _paired(xp, edges, held, ids, batch)
             if loose:
                 _follow(g, applied, given, fresh == total)

@@ -47,9 +47,9 @@ def delete(g: Graph, points: Array | None = None, edges: Array | None = None) ->
     in_place = g.loose and g.whole
     try:
         if gone.size:
-            g.edges.bury(gone)
+            g.edges._tombstone(gone)
         if points is not None:
-            g.points.bury(points)
+            g.points._tombstone(points)
         if pairs is not None:
             pairs[gone] = -1
         if not in_place:
@@ -90,11 +90,14 @@ def incident(g: Graph, points: Array, back: Array | None, build: bool = True) ->
 # --- launches ------------------------------------------------------------------------------------
 
 
-def begin_launch(g: Graph) -> Before:
-    """Note what is there before a launch that may create or delete points and edges."""
-    for table in (g.points, g.edges):
-        if table.held is None:  # else an error kept edges of deleted points: they are still to go
-            table.held = int(table.words[TAIL])
+def begin_launch(g: Graph, reuse: bool = False) -> Before:
+    """Note what is there before a launch that may create or delete points and edges.
+
+    ``reuse`` says that the launch may reuse edges that it has deleted itself.
+    """
+    if g.points._held is None:  # else an error kept edges of deleted points: they are still to go
+        g.points._held = int(g.points.words[TAIL])
+    g.edges._held = None if reuse else int(g.edges.words[TAIL])
     ring = g.edges.hidden("free").size if g.edges.deletes else 0
     return Before(_counters(g.points), _counters(g.edges), ring)
 
@@ -106,11 +109,16 @@ def end_launch(g: Graph, before: Before, moved: bool, failed: bool) -> None:
     """
     points, edges = _counters(g.points), _counters(g.edges)
     changed = moved or points != before.points or edges != before.edges
-    if changed or g.points.held != points[2]:
+    if changed or g.points._held != points[2]:
         with g.device.active():
-            _clean_up(g, before, edges, moved, failed)
+            try:
+                _clean_up(g, before, edges, moved, failed)
+            except BaseException:  # an interrupt: find the edges once more, by a scan
+                if g.points.deletes:
+                    g.edges._tombstone(_at_deleted(g, g.edges.ids()))
+                raise
     for table in (g.points, g.edges):
-        table.held = None
+        table._held = None
         release(table)
 
 
@@ -119,14 +127,15 @@ def _clean_up(
 ) -> None:
     """Delete the edges that have lost an end; bring the index and `Graph.edge_order` up to date."""
     followed = False
+    moved |= edges[1] > before.edges[2]  # edges deleted by the launch were reused at other points
     try:
         created = _created(g, before, edges)
         if g.points.deletes:
             gone = _lost(g, before, created, moved)
             if gone.size:
-                g.edges.bury(gone)
+                g.edges._tombstone(gone)
         if edges[1] != before.edges[1]:
-            g.forget_order(created)
+            g._forget_order(created)
         if g.loose and g.whole and not (moved or failed):
             followed = _follow(g, before, created)
     finally:
@@ -148,17 +157,16 @@ def _created(g: Graph, before: Before, edges: tuple[int, int, int]) -> Array:
 
 
 def _follow(g: Graph, before: Before, created: Array) -> bool:
-    """Have rows with room follow a launch; whether that is worth it."""
+    """Apply a launch's edges to an index with spare capacity; False where a rebuild costs less."""
     xp, edges, index = g.device.xp, g.edges, g._adjacency
-    assert edges.held is not None
-    tail, columns = int(edges.words[TAIL]), edges.columns
-    if SHARE * (tail - edges.held + created.size) >= len(edges):
+    held, tail, columns = before.edges[2], int(edges.words[TAIL]), edges.columns
+    if SHARE * (tail - held + created.size) >= len(edges):
         return False
     gone = created[:0]
-    if tail > edges.held:
+    if tail > held:
         ring = edges.hidden("free")
-        gone = ring[xp.arange(edges.held, tail) & (ring.size - 1)]
-        gone = gone[~xp.isin(gone, created)]  # the index never had those
+        gone = ring[xp.arange(held, tail) & (ring.size - 1)]
+        gone = gone[~xp.isin(gone, created)]  # edges that the index never had
     come = created[edges.alive[created]] if edges.deletes else created
     (src, dst), (u, v) = ([columns[c].array[ids] for c in ("src", "dst")] for ids in (gone, come))
     if bool((u < 0).any()) or bool((v < 0).any()):
@@ -175,7 +183,7 @@ def _follow(g: Graph, before: Before, created: Array) -> bool:
 
 def _lost(g: Graph, before: Before, created: Array, moved: bool) -> Array:
     """The live edges of which a launch has deleted an end, or that it has put at a deleted one."""
-    xp, points, held = g.device.xp, g.points, g.points.held
+    xp, points, held = g.device.xp, g.points, g.points._held
     assert held is not None
     if moved or held != before.points[2]:
         return _at_deleted(g, g.edges.ids())

@@ -18,7 +18,7 @@ from morph.data.column import Column, ColumnView
 from morph.data.device import Array, is_host
 from morph.data.dtypes import ID_LIMIT
 from morph.data.reclaim import SHARE, reclaim, referred, reusable
-from morph.data.store import CAPACITY, COMMITTED, COUNT, HEAD, TAIL
+from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL
 from morph.graph.batch import GONE, INSERTED, NAMED, Applied, none, rounded
 from morph.graph.loose import weight_of
 
@@ -200,12 +200,14 @@ def carry_out(
                 after[COUNT] += fresh - again
                 after[HEAD] = head + again
                 after[TAIL] += (gone - spared) * (1 + turned)
-                edges._settle(after)
+                if not flags & KEPT:
+                    after[COMMITTED] = after[TAIL]
+                after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
                 edges.words[:] = after
             done._batch = kept = Kept(g, table, batch.counts, first, fresh, again, code == TWICE)
             index.kept = ref(kept)
             if again or first < g._made:
-                g.forget_order(done.inserted)
+                g._forget_order(done.inserted)
             if fresh or gone:
                 g.out_identity = False
                 if index.moves != moves:
@@ -257,7 +259,7 @@ def place_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
     words, wanted = edges.words, edges.device.asarray(ids[ids < len(edges)])
     again, head = int(wanted.size), min(int(words[HEAD]), int(words[COMMITTED]))
     rows = len(edges) + int(ids.size) - again
-    if again or rows > edges.capacity:  # ids are reused when there is no other room
+    if again or rows > edges.capacity:  # ids are reused when no other capacity is left
         edges.resize(rows)
         words = edges.words
     if edges.deletes:

@@ -320,11 +320,11 @@ class Graph(Making):
         return self._pairs[: len(self.edges)]
 
     @exclusive
-    def delete(self, points: Array | None = None, edges: Array | None = None) -> None:
+    def _delete(self, points: Array | None = None, edges: Array | None = None) -> None:
         """Delete live rows for `Table.delete`: points with their edges, or edges."""
         delete(self, points, edges)
 
-    def forget_order(self, ids: Array | int) -> None:
+    def _forget_order(self, ids: Array | int) -> None:
         """Note that edges ``ids`` are not those that `edge_order` tells of."""
         if self._made and self.edges.deletes:
             with self.device.active():
@@ -480,19 +480,19 @@ class Graph(Making):
                 old &= 0xFFFFFFFF
             fresh = xp.zeros(self.points.live + 1, np.int64)
             fresh[1:] = xp.cumsum((offsets[1:] - offsets[:-1])[self.points.ids()])
-            order = self.input_positions(old)
+            order = self._input_positions(old)
         compact(self.tables.values(), self.tables.values(), {self.edges: old})
         self.structure_changed()
-        self.reordered(order)
+        self._reordered(order)
         self._adjacency.set_out(fresh)
         self.out_identity = True
 
-    def reordered(self, order: Array | None) -> None:
+    def _reordered(self, order: Array | None) -> None:
         """Take the `edge_order` of edges that have new ids."""
         self.edge_order = order
         self._made = len(self.edges) if self._made else 0
 
-    def input_positions(self, edges: Array) -> Array | None:
+    def _input_positions(self, edges: Array) -> Array | None:
         """Where the input of `from_edges` had the given edges; -1 for edges made since."""
         xp, known = self.device.xp, self.edge_order
         if self._made == 0:

@@ -23,6 +23,7 @@ from typing import Any, Self
 from numpy.typing import NDArray
 
 from morph.data.device import Device
+from morph.data.reclaim import release
 from morph.graph import Graph
 from morph.graph.batch import Applied
 from morph.graph.direct import place_next
@@ -122,7 +123,7 @@ class Journal:
         self.torn = self._end = 0
         self._last = -1  # where the log's last record begins
         # whether records name the edges inserted: what is in no snapshot decided on their ids
-        self._named = False
+        self._named = graph is not None and _referred(graph)
         if graph is None:
             os.stat(path)  # before a log is created
         self._file = None if readonly else self._locked(resumed=graph is None)
@@ -192,9 +193,9 @@ class Journal:
         about["nonnegative"] = nonnegative
         entry = record(BATCH, self.number + 1, packed(about, arrays))
         kept: list[bool] = []
+        self._named |= _referred(self.graph)  # also if the batch is refused
 
         def then(applied: object) -> None:
-            self._named |= bool(len(self.graph.edges.dependents))
             if self._named and isinstance(applied, Applied):
                 arrays["inserted"] = self.graph.device.to_host(applied.inserted)
                 self._keep(file, record(BATCH, self.number + 1, packed(about, arrays)))
@@ -279,7 +280,7 @@ class Journal:
         assert self._file is not None
         self._file.truncate(0)
         os.fsync(self._file.fileno())
-        self._last, self._end, self._named = -1, 0, False
+        self._last, self._end, self._named = -1, 0, _referred(self.graph)
 
     def close(self) -> None:
         """Close the log, and drop its lock."""
@@ -404,6 +405,16 @@ def _forked() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
+
+
+def _referred(g: Graph) -> bool:
+    """Whether collections or sets, which no snapshot has, may decide on ids of edges to come."""
+    if len(g.edges.dependents):
+        return True
+    # collections may have been dropped: edges that they kept are released, as at a resume
+    g.edges._known = -1, False
+    release(g.edges)
+    return False
 
 
 def _shaped(name: str, shape: tuple[bool, bool, list[Any]], arrays: Arrays) -> Any:

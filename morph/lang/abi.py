@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from morph.lang import checks, ir
+from morph.lang.spelling import ascii_name, clashes, spell
 from morph.lang.types import Handle, Local, Scalar, Struct, Tuple, Type, Vector
 
 CTYPE = {
@@ -63,28 +64,46 @@ class Field:
 
 
 def cname(slot: str) -> str:
-    """The C++ name of a slot."""
-    return slot.replace(".", "_")
+    """The C++ name of a slot, unless another slot's columns clash with it; see `prefixes`."""
+    name = ascii_name(slot.replace(".", "_"))
+    return f"u{name}" if name.startswith(("_", "MORPH")) else name  # such names are reserved
 
 
 # what else of a store stands in Args: a column of that name gets a "_"
 WORDS = frozenset("meta dead born free fill owner lock parent flag".split())
+ADJACENCY = [f"{d}_{w}" for d in ("out", "in") for w in ("offset", "edge", "end")]
+METHODS = frozenset({"add_total"})  # of Args
 
 
-def column_name(slot: str, column: str) -> str:
-    """The C++ name of a column."""
-    column = "".join(c if c.isascii() else f"u{ord(c):x}" for c in column)
-    return f"{cname(slot)}_{column}{'_' if column in WORDS else ''}"
+def column_part(column: str) -> str:
+    """The end of the C++ name of a column."""
+    return f"{ascii_name(column)}{'_' if column in WORDS or column.endswith('_') else ''}"
 
 
-def shadow(slot: str, column: str) -> str:
+def prefixes(unit: ir.Unit) -> dict[str, str]:
+    """What the C++ names of all words of each slot begin with: no two words share a name."""
+    parts = {s.slot: [*WORDS, *(column_part(c.name) for c in s.columns)] for s in unit.stores}
+    parts |= {g.slot: ADJACENCY for g in unit.graphs}
+    taken = METHODS | {spell(n) for n, _ in unit.scalars}
+    found: dict[str, str] = {}
+    for slot, ends in parts.items():
+        n, prefix = 1, cname(slot)
+        while any(clashes(f"{prefix}_{e}", taken) for e in ends):
+            n += 1
+            prefix = f"u{cname(slot)}{n}"
+        found[slot] = prefix
+        taken |= {f"{prefix}_{e}" for e in ends}
+    return found
+
+
+def shadow(prefix: str, column: str) -> str:
     """The C++ name of a column's shadow words; no column begins with "_"."""
-    return f"shadow__{column_name(slot, column)}"
+    return f"shadow__{prefix}_{column_part(column)}"
 
 
-def deaths(slot: str) -> str:
-    """The C++ name of the words that tell who deleted a row."""
-    return f"deaths__{cname(slot)}"
+def deaths(prefix: str) -> str:
+    """The C++ name of the words that record which item deleted a row."""
+    return f"deaths__{prefix}"
 
 
 def reborn(unit: ir.Unit) -> frozenset[str]:
@@ -123,6 +142,7 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
     Last come the words of swapped collections, once for each way to bind them.
     """
     used: dict[Field, None] = {}
+    prefix = prefixes(unit)
     stores = {s.slot: s for s in unit.stores}
     graphs = {g.slot: g for g in unit.graphs}
 
@@ -131,10 +151,10 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         assert col is not None, (slot, name)
         apart = f", {col.offset}" if col.offset else ""
         ctype = f"Col<{CTYPE[col.dtype.name]}, {col.stride}{apart}>"
-        used[Field(column_name(slot, name), ctype, "column", slot, name)] = None
+        used[Field(f"{prefix[slot]}_{column_part(name)}", ctype, "column", slot, name)] = None
 
     def word(slot: str, kind: str, ctype: str) -> None:
-        used[Field(f"{cname(slot)}_{kind}", ctype, kind, slot)] = None
+        used[Field(f"{prefix[slot]}_{kind}", ctype, kind, slot)] = None
 
     def rows(slot: str) -> None:
         word(slot, "meta", "i64*")
@@ -213,15 +233,15 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         for slot in sites.rows(stores):
             rows(slot)
         for slot, name in sites.tracked:
-            used[Field(shadow(slot, name), "u64*", "shadow", slot, name)] = None
+            used[Field(shadow(prefix[slot], name), "u64*", "shadow", slot, name)] = None
         for slot in sites.deleting:
-            used[Field(deaths(slot), "u64*", "deaths", slot)] = None
+            used[Field(deaths(prefix[slot]), "u64*", "deaths", slot)] = None
     for name, scalar in unit.scalars:
         used[Field(name, f"alignas(8) {CTYPE[scalar.name]}", "scalar", column=name)] = None
     exchanged = alike(unit)
     for field in list(used):  # whatever a kernel does to one of them, it does to all
         for other in exchanged.get(field.slot, ()):
-            name = cname(other) + field.name.removeprefix(cname(field.slot))
+            name = prefix[other] + field.name.removeprefix(prefix[field.slot])
             used[replace(field, name=name, slot=other)] = None
     common: tuple[Field, ...] = (
         Field("status", "i64*", "status"),  # Status

@@ -7,9 +7,9 @@ import re
 from dataclasses import replace
 
 from morph.lang import ir
+from morph.lang.branches import OPS
 from morph.lang.call import Calls
 from morph.lang.errors import reject
-from morph.lang.expr import OPS
 from morph.lang.ir import Pos
 from morph.lang.scope import Retype, plain, spelled
 from morph.lang.types import Handle, Local, Nothing, Rows, Tuple, Type

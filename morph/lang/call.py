@@ -159,7 +159,7 @@ class Calls(Methods):
             for y in args[1:]:
                 t = common(result, y, pos)
                 pair = (operand(result, t), operand(y, t))
-                result = ir.Builtin(name=name, args=pair, type=t, pos=pos)
+                result = self.bounded(ir.Builtin(name=name, args=pair, type=t, pos=pos))
             return result
         if len(args) != 1:
             reject(f"{name} takes 1 argument, not {len(args)}", pos, f"{name}(x)")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from morph.lang import ir
-from morph.lang.abi import cname
 from morph.lang.cxx_stmt import Body
 from morph.lang.types import Handle
 
@@ -32,7 +31,7 @@ class Alone(Body):
 
     def _for(self, s: Any) -> None:
         if isinstance(s, ir.ForEdges):
-            self.row = f"a.{cname(s.graph)}_{s.direction}_offset"
+            self.row = f"a.{self.names.prefix[s.graph]}_{s.direction}_offset"
             self.points = f"{s.graph}.points"
         super()._for(s)
 

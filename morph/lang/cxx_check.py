@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from morph.lang import ir
-from morph.lang.abi import cname, deaths, shadow
+from morph.lang.abi import deaths, shadow
 from morph.lang.checks import Kind, Sites
 from morph.lang.cxx import Names
 from morph.lang.cxx_expr import WRAPPING
@@ -49,12 +49,12 @@ class Checked(Body):
         """The rows of a store that may be touched."""
         base, store = self.names.base(slot), self.names.stores[slot]
         dead = f"{base}_dead" if store.deletes and not self.silent else "nullptr"
-        died = f"a.{deaths(slot)}" if slot in self.sites.deleting else "nullptr"
+        died = f"a.{deaths(self.names.prefix[slot])}" if slot in self.sites.deleting else "nullptr"
         return f"Live{{{base}_meta, {dead}, {died}}}"
 
     def _shadow(self, node: ir.Node, p: ir.Place) -> str:
         tracked = self.sites.races(node) and not self.silent
-        words = f"a.{shadow(p.slot, p.column)}" if tracked else "nullptr"
+        words = f"a.{shadow(self.names.prefix[p.slot], p.column)}" if tracked else "nullptr"
         return f"Shadow{{{words}, {max(self._column(p).size, 1)}}}"
 
     def _access(self, node: ir.Node, p: ir.Place) -> str:
@@ -88,7 +88,7 @@ class Checked(Body):
             case ir.Dead():
                 return f"check_dead({self._site(e)}, {self.live(e.slot)}, {self.expr(e.row)})"
             case ir.FindEdge():
-                g = cname(e.graph)
+                g = n.prefix[e.graph]
                 ids = "nullptr" if n.graphs[e.graph].out_identity else f"a.{g}_out_edge"
                 where = f"{self._point(e)}, a.{g}_out_offset, {ids}, {n.ends(e.graph, 'out')}"
                 return f"check_edge({where}{self.args((e.x, e.y))})"
@@ -111,14 +111,14 @@ class Checked(Body):
 
     def _degree(self, e: ir.Degree) -> str:
         directions = ("out", "in") if e.direction == "all" else (e.direction,)
-        rows = (f"a.{cname(e.graph)}_{d}_offset" for d in directions)
+        rows = (f"a.{self.names.prefix[e.graph]}_{d}_offset" for d in directions)
         counts = [f"check_degree({self._point(e)}, {r}, {self.expr(e.point)})" for r in rows]
         return counts[0] if len(counts) == 1 else f"({' + '.join(counts)})"
 
     def _set_rows(self, e: ir.SetFind | ir.SetUnion) -> str:
         of = self.names.stores[e.slot].of
         assert of is not None
-        return f"{self._site(e)}, {self.live(of)}, a.{cname(e.slot)}_parent"
+        return f"{self._site(e)}, {self.live(of)}, a.{self.names.prefix[e.slot]}_parent"
 
     def _effect(self, e: ir.Expr) -> str:
         match e:
@@ -127,8 +127,9 @@ class Checked(Body):
                 place = f"check_at({self._access(e, e.place)})"
                 return f"atomic_{e.op}({place}{self.args(e.args)}{flag})"
             case ir.Delete():
-                s = f"a.{cname(e.slot)}"
-                where = f"{self._site(e)}, {self.live(e.slot)}, a.{deaths(e.slot)}"
+                prefix = self.names.prefix[e.slot]
+                s, where = f"a.{prefix}", f"{self._site(e)}, {self.live(e.slot)}"
+                where = f"{where}, a.{deaths(prefix)}"
                 return f"check_delete({where}, {s}_meta, {s}_free, {s}_dead, {self.expr(e.row)})"
             case ir.SetFind():
                 mode = "LIVE" if (e.slot, PARENT) in self.moving else "SETTLED"
@@ -175,7 +176,7 @@ class Checked(Body):
         match s:
             case ir.SetItem():
                 self.place(s.pos)
-                i, name = self.temp("i"), self.resolve(s.name)
+                i, name = self.temp("k"), self.resolve(s.name)
                 self.put(f"const i64 {i} = {self.expr(s.index)};")
                 self.put(f"check_put({self._site(s)}, {name}, {i}, {self.expr(s.value)});")
             case ir.Write(place=p):

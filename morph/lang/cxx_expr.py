@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from morph.lang import ir
-from morph.lang.abi import cname
 from morph.lang.cxx import Names, constant
 from morph.lang.flow import PARENT
-from morph.lang.types import Object, Scalar, Type, Vector
+from morph.lang.types import I64, Object, Scalar, Type, Vector
 
 BUILTINS = {
     "abs": "abs_of", "min": "min_of", "max": "max_of", "sqrt": "sqrt_of", "floor": "floor_of",
@@ -76,6 +75,11 @@ class Expressions:
             return f"{column}.vec<{p.type.size}>({self.expr(p.row)})"
         return f"{column}.get({self.place_args(p)})"
 
+    def skipped(self, x: ir.Expr) -> str:
+        """How many entries ``[x:]`` leaves out; so few that a sum with it does not overflow."""
+        text = f"max_of(i64({self.expr(x)}), i64(0))"
+        return text if is_small(x) else f"min_of({text}, i64(1) << 40)"
+
     def address(self, p: ir.Place) -> str:
         """The address of a place."""
         return f"{self.names.column(p.slot, p.column)}.at({self.place_args(p)})"
@@ -99,7 +103,8 @@ class Expressions:
             case ir.Select():
                 return f"{self.sub(e.cond)} ? {self.sub(e.x)} : {self.sub(e.y)}"
             case ir.Cast():
-                return f"{n.type(e.type)}({self.expr(e.x)})"
+                kind = "to_int<{}>" if truncates(e) else "{}"
+                return f"{kind.format(n.type(e.type))}({self.expr(e.x)})"
             case ir.Call():
                 return n.call(e.func, self.args(e.args))
             case ir.Builtin():
@@ -134,20 +139,20 @@ class Expressions:
             case ir.Degree():
                 return self.number(self._degree(e), e.type, "i32")
             case ir.FindEdge():
-                g = cname(e.graph)
+                g = self.names.prefix[e.graph]
                 ids = "nullptr" if n.graphs[e.graph].out_identity else f"a.{g}_out_edge"
                 where = f"a.{g}_out_offset, {ids}, {n.ends(e.graph, 'out')}"
                 return f"find_edge({where}{self.args((e.x, e.y))})"
         return self._effect(e)
 
     def _unary(self, e: ir.Unary) -> str:
+        t = self.names.type(e.type)
+        if wraps(e) and t != "bool":
+            return f"wrap_sub({t}(0), {self.expr(e.x)})"
         x = self.sub(e.x)
         x = f"({x})" if x.startswith("-") else x
-        t = self.names.type(e.type)
         if t == "bool":  # `~` of a bool is `not`, as in NumPy
             return f"!{x}"
-        if wraps(e):
-            return f"wrap_sub({t}(0), {self.expr(e.x)})"
         return f"{t}({e.op}{x})" if narrow(e.type) else f"{e.op}{x}"
 
     def _binary(self, e: ir.Binary) -> str:
@@ -162,7 +167,7 @@ class Expressions:
     def _degree(self, e: ir.Degree) -> str:
         directions = ("out", "in") if e.direction == "all" else (e.direction,)
         point = self.expr(e.point)
-        counts = [f"degree(a.{cname(e.graph)}_{d}_offset, {point})" for d in directions]
+        counts = [f"degree(a.{self.names.prefix[e.graph]}_{d}_offset, {point})" for d in directions]
         return counts[0] if len(counts) == 1 else f"({counts[0]} + {counts[1]})"
 
     def _effect(self, e: ir.Expr) -> str:
@@ -171,13 +176,13 @@ class Expressions:
                 flag = f", {self.flag(e.flag)}" if e.flag else ""
                 return f"atomic_{e.op}({self.address(e.place)}{self.args(e.args)}{flag})"
             case ir.Delete():
-                s = f"a.{cname(e.slot)}"
+                s = f"a.{self.names.prefix[e.slot]}"
                 return f"delete_row({s}_meta, {s}_free, {s}_dead, {self.expr(e.row)})"
             case ir.SetFind():
                 mode = "LIVE" if (e.slot, PARENT) in self.moving else "SETTLED"
-                return f"set_find<{mode}>(a.{cname(e.slot)}_parent, {self.expr(e.x)})"
+                return f"set_find<{mode}>(a.{self.names.prefix[e.slot]}_parent, {self.expr(e.x)})"
             case ir.SetUnion():
-                return f"set_union(a.{cname(e.slot)}_parent{self.args((e.x, e.y))})"
+                return f"set_union(a.{self.names.prefix[e.slot]}_parent{self.args((e.x, e.y))})"
             case ir.Lock():
                 base = self.names.base(e.slot)
                 return f"lock_row({base}_lock, {self.expr(e.row)}, {self.launch})"
@@ -202,6 +207,27 @@ def wraps(e: ir.Binary | ir.Unary) -> bool:
     t = e.type
     signed = isinstance(t, Scalar) and (t.kind == "i" or (t.name == "u16" and e.op == "*"))
     return e.op in WRAPPING and signed
+
+
+def truncates(e: ir.Cast) -> bool:
+    """Whether a cast is of a float to an integer."""
+    a, b = e.x.type, e.type
+    return isinstance(a, Scalar) and isinstance(b, Scalar) and a.kind == "f" and b.kind in "iu"
+
+
+def is_small(x: ir.Expr) -> bool:
+    """Whether a number is known to have at most 32 bits."""
+    match x:
+        case ir.Const(value=value):
+            return -(2**31) <= value < 2**32
+        case ir.Cast(x=ir.Expr(type=Scalar(kind="i" | "u", bits=bits))):
+            return bits <= 32
+    return isinstance(x, ir.Degree | ir.LocalSize)
+
+
+def ends_before(s: ir.ForRange) -> bool:
+    """Whether a range's counter cannot overflow when it has passed the last value."""
+    return abs(s.step) == 1 or s.start.type != I64 or (is_small(s.stop) and abs(s.step) < 2**62)
 
 
 def narrow(t: Type) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from morph.lang import ir
-from morph.lang.abi import cname
 
 if TYPE_CHECKING:
     from morph.lang.cxx_stmt import Body
@@ -47,7 +46,7 @@ def find(b: Body, s: ir.ForEdges, test: ir.If) -> bool:
     if not isinstance(s.point, ir.Var | ir.Const):
         whole, point = point, b.temp("p")
         b.put(f"const i32 {point} = {whole};")
-    row = f"a.{cname(s.graph)}_{s.direction}_offset, {point}"
+    row = f"a.{b.names.prefix[s.graph]}_{s.direction}_offset, {point}"
     first, last, k = b.temp("b"), b.temp("e"), b.temp("k")
     b.put(f"const i64 {first} = row_begin({row}), {last} = row_end({row});")
     given = n.edge(s.graph, s.direction, "k")
@@ -59,12 +58,13 @@ def find(b: Body, s: ir.ForEdges, test: ir.If) -> bool:
     b.place(test.cond.pos)
     b.put(f"    return {b.expr(test.cond)};")
     b.put("});")
-    b.put(f"const bool {k}found = {k} < {last};")
-    b.put(f"if (!{k}found) {k} = {last} - 1;  // the loop's locals are then of the last")
+    found = f"{k}found_"
+    b.put(f"const bool {found} = {k} < {last};")
+    b.put(f"if (!{found}) {k} = {last} - 1;  // the loop's locals are then of the last")
     b.put(f"if ({first} <= {k}) {{")
     b.put(f"    {edge} = {n.edge(s.graph, s.direction, k)};")
     if s.var:
         b.put(f"    {var} = {n.end(s.graph, s.direction, k, edge)};")
     b.put("}")
-    b.block(f"if ({k}found)", test.then[:-1])
+    b.block(f"if ({found})", test.then[:-1])
     return True

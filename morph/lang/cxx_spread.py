@@ -11,11 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from morph.lang import ir
-from morph.lang.abi import CTYPE, cname
+from morph.lang.abi import CTYPE
 from morph.lang.cxx import constant
 from morph.lang.cxx_stmt import Body
 from morph.lang.cxx_stock import take_all
 from morph.lang.flow import given_a_value
+from morph.lang.spelling import ascii_name
 from morph.lang.spread import LISTS, LOOPS, Loop, Spread, bound, staged
 from morph.lang.types import Column, Handle, Object, Scalar, Type
 
@@ -38,19 +39,18 @@ class Head(Body):
             super()._for(s)
             return
         if isinstance(s, ir.ForEdges):
-            row = f"a.{cname(s.graph)}_{s.direction}_offset, {self.expr(s.point)}"
+            row = f"a.{self.names.prefix[s.graph]}_{s.direction}_offset, {self.expr(s.point)}"
             self.put(f"row_ = {{row_begin({row}), row_end({row})}};")
         else:
             self.put(f"row_ = {{{', '.join(self.names.extent(s.slot))}}};")
         if s.start is not None:
-            skipped = f"max_of(i64({self.expr(s.start)}), i64(0))"
-            self.put(f"row_.begin = min_of(row_.begin + {skipped}, row_.end);")
+            self.put(f"row_.begin = min_of(row_.begin + {self.skipped(s.start)}, row_.end);")
         for name, locals_ in (("live_", self.spread.live), ("rest_", self.spread.rest)):
             for n in locals_:
                 self.put(f"{name}.{self.names.member(n)} = {self.resolve(n)};")
         for slot, count in () if self.spread.batched else self.spread.room:  # goes with the entries
             each = "" if count == 1 else f"{count} * "
-            self.put(f"it.{cname(slot)}_room -= {each}i32(row_.end - row_.begin);")
+            self.put(f"it.{self.names.prefix[slot]}_room -= {each}i32(row_.end - row_.begin);")
         self.put("return true;")
 
     def _reserve(self, s: ir.Reserve) -> None:
@@ -75,7 +75,7 @@ class Entry(Body):
         self.early = first
         self.stage = stage  # by list, the struct of an entry that waits
         for slot, n in () if spread.batched else spread.room:
-            self.put(f"it.{cname(slot)}_room += {n};")
+            self.put(f"it.{self.names.prefix[slot]}_room += {n};")
         loop, names = spread.loop, self.names
         if isinstance(loop, ir.ForRows) and names.stores[loop.slot].deletes:
             self.put(
@@ -85,7 +85,11 @@ class Entry(Body):
     def load(self, p: ir.Place) -> str:
         """A value, which may have been read before."""
         self.item = ""  # whoever runs the entry has another item
-        return f"{p.column}_early_" if of_edge(p, self.loop, self.early) else super().load(p)
+        return (
+            f"{ascii_name(p.column)}_early_"
+            if of_edge(p, self.loop, self.early)
+            else super().load(p)
+        )
 
     def _effect(self, e: ir.Expr) -> str:
         """What changes a place that few may want, while few items are run."""
@@ -108,7 +112,7 @@ class Entry(Body):
                 f"{CTYPE[c.dtype.name]}({given.get(c.name, -1 if c.ref else 0)})" for c in columns
             ]
             entry = f"{self.stage[e.slot]}{{{', '.join(values)}}}"
-            later = f"stage(a, it, it.{cname(e.slot)}_room, {entry});"
+            later = f"stage(a, it, it.{self.names.prefix[e.slot]}_room, {entry});"
             if not self._may_run_ahead(e):
                 self.put(later)
                 continue
@@ -211,7 +215,7 @@ def spread_structs(e: Emission, k: ir.Kernel) -> None:
     for which, (slot, (at, places)) in enumerate(staged(spread, n.stores).items()):
         columns, base = n.stores[slot].columns, n.base(slot)
         made = [f"{n.column(slot, c.name)}.set(row, {n.member(c.name)});" for c in columns]
-        e.put("", f"struct {name}_to_{cname(slot)} {{  // an entry on its way")
+        e.put("", f"struct {name}_to_{e.names.prefix[slot]} {{  // an entry on its way")
         e.put(f"    enum {{ AT = {at}, PLACES = {places}, WHICH = {which} }};")
         e.put(*(f"    {CTYPE[c.dtype.name]} {n.member(c.name)};" for c in columns))
         e.put("    static MORPH_FN i64* meta(const Args& a, const Item& it) {")
@@ -274,7 +278,7 @@ def emit_spread(e: Emission, k: ir.Func) -> None:
     entry = f"void {name}_entry(const Args& a, Item& it, const {name}_live& live_{sums}"
     lives = dict.fromkeys(spread.live, "live_") | {x: "sums_" for x, _ in spread.sums}
     first = early(e, k.name)
-    read = "".join(f", {CTYPE[c.dtype.name]} {x}_early_" for x, c in first.items())
+    read = "".join(f", {CTYPE[c.dtype.name]} {ascii_name(x)}_early_" for x, c in first.items())
     e.define(
         inner, f"{entry}{listed(inner.params)}{read})", spread.entry, lives, moving=moving,
         make=partial(Entry, spread=spread, stage=_structs(e, k.name), first=first),
@@ -348,7 +352,7 @@ def step_members(e: Emission, s: ir.Foreach, args: str) -> list[str]:
 def _structs(e: Emission, kernel: str) -> dict[str, str]:
     """By list, the struct of an entry on its way there."""
     spread, name = e.spreads[kernel], e.names.funcs[kernel]
-    return {slot: f"{name}_to_{cname(slot)}" for slot in staged(spread, e.names.stores)}
+    return {slot: f"{name}_to_{e.names.prefix[slot]}" for slot in staged(spread, e.names.stores)}
 
 
 def _rooms(e: Emission, kernel: str) -> list[str]:
@@ -356,8 +360,9 @@ def _rooms(e: Emission, kernel: str) -> list[str]:
     spread = e.spreads[kernel]
     if not spread.batched:
         return ["    static constexpr bool BATCHED = false;"]
+    base, prefix, index = e.names.base, e.names.prefix, e.names.index
     asks = [
-        f"    f({e.names.base(slot)}_meta, it.{cname(slot)}_room, {n}, {e.names.index[slot]});"
+        f"    f({base(slot)}_meta, it.{prefix[slot]}_room, {n}, {index[slot]});"
         for slot, n in spread.room
     ]
     given, each = "const Args& a, I& it, F f", dict(spread.room)
@@ -416,7 +421,7 @@ def _rows_ahead(e: Emission, s: ir.Foreach) -> list[str]:
         and _is_item(e, s, loop.point)
     ):
         return ["    static constexpr bool ROWS_AHEAD = false;"]
-    row = f"{_offset(loop)}, r.end"
+    row = f"{_offset(e, loop)}, r.end"
     return [
         "    static constexpr bool ROWS_AHEAD = true;  // and knows their rows",
         "    template <class T> MORPH_FN Entries row_of(const Args& a, const T& r) const {",
@@ -455,7 +460,7 @@ def _sweeps(e: Emission, s: ir.Foreach, spread: Spread) -> list[str]:
         begins = loop.start is None and not g.loose and dict(g.tables)["points"] == s.slot
         given = any(isinstance(n, ir.Assign) and n.name == item for n in ir.walk(k.body))
         if begins and loop.point.name == item and not given:
-            row = f"row_begin(a.{cname(loop.graph)}_{loop.direction}_offset, i)"
+            row = f"row_begin(a.{e.names.prefix[loop.graph]}_{loop.direction}_offset, i)"
     sums = spread.pure and spread.whole and s.balance == "auto" and k.where is None
     if not (row and sums):
         return ["    static constexpr bool SWEEPS = false, REPLAYS = true;"]
@@ -477,11 +482,11 @@ def _entries(e: Emission, s: ir.Foreach, spread: Spread) -> str:
     of_list = f"max_of({e.names.column(s.slot, 'item')}.get(i), 0)"  # it may be None
     item = of_list if listed else "i"
     known = _is_item(e, s, loop.point)
-    return f"degree({_offset(loop)}, {item})" if known else "0"
+    return f"degree({_offset(e, loop)}, {item})" if known else "0"
 
 
-def _offset(loop: ir.ForEdges) -> str:
-    return f"a.{cname(loop.graph)}_{loop.direction}_offset"
+def _offset(e: Emission, loop: ir.ForEdges) -> str:
+    return f"a.{e.names.prefix[loop.graph]}_{loop.direction}_offset"
 
 
 def _values(f: ir.Func) -> list[Any]:

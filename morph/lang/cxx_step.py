@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from morph.lang import ir
-from morph.lang.abi import cname
 from morph.lang.cxx_spread import step_members
 from morph.lang.types import Handle, Local, Object, Type
 
@@ -33,7 +32,7 @@ def step_text(e: Emission, s: ir.Foreach, name: str) -> list[str]:
         alive.append(f"!is_dead({n.base(s.slot)}_dead, it.position)")
     if s.slot in n.reborn:
         launch = "it.launch" if e.unit.fused else "i32(a.launch)"
-        alive.append(f"!is_born(a.{cname(s.slot)}_born, it.position, {launch})")
+        alive.append(f"!is_born(a.{e.names.prefix[s.slot]}_born, it.position, {launch})")
     if n.plain(s.slot):
         column, stands = n.column(s.slot, "item"), (s.slot, "item") in e.standing.get(k.name, ())
         row = f"item_of(it.ahead, {column}.settled(), it.position)"

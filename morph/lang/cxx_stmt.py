@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable
 
 from morph.lang import ir
-from morph.lang.abi import CTYPE, cname
-from morph.lang.cxx import Names
-from morph.lang.cxx_expr import Expressions
+from morph.lang.abi import CTYPE
+from morph.lang.cxx import TEMPORARY, Names, constant
+from morph.lang.cxx_expr import Expressions, ends_before
 from morph.lang.cxx_find import find, sought
 from morph.lang.flow import Columns
-from morph.lang.types import Column, Local, Scalar, Store, Type, Vector
+from morph.lang.types import I64, Column, Local, Scalar, Store, Type, Vector
 
 
 class Body(Expressions):
@@ -49,6 +49,7 @@ class Body(Expressions):
     def temp(self, stem: str) -> str:
         """A name that no user's name can be."""
         self.count += 1
+        assert TEMPORARY.fullmatch(f"{stem}{self.count}_"), stem
         return f"{stem}{self.count}_"
 
     def block(self, head: str, body: ir.Body) -> None:
@@ -195,7 +196,7 @@ class Body(Expressions):
                 if not (isinstance(e.count, ir.Const) and int(e.count.value) >= 0):
                     given = f"max_of(i64({given}), i64(0))"
                 self.put(f"const i32 {count} = i32({given});")
-            meta, room = f"{self.names.base(e.slot)}_meta", f"it.{cname(e.slot)}_room"
+            meta, room = f"{self.names.base(e.slot)}_meta", f"it.{self.names.prefix[e.slot]}_room"
             kind, given = "Slots", f"{meta}, {count}, {room}"
             if self._may_run_ahead(e):
                 kind, given = "Place", f"it.ahead, {meta}, {room}"
@@ -301,7 +302,7 @@ class Body(Expressions):
             case ir.MakeLocal():
                 self.put(f"{target}.n = 0;")
             case ir.New():  # the others are made together
-                s, room = self.names.base(e.slot), f"it.{cname(e.slot)}_room"
+                s, room = self.names.base(e.slot), f"it.{self.names.prefix[e.slot]}_room"
                 self._new(target, e, f"new_row({s}_meta, {s}_free, {room})")
             case ir.Take():
                 k, s = self.temp("k"), self.names.base(e.slot)
@@ -379,7 +380,7 @@ class Body(Expressions):
         apart = ""
         if slot in self.names.apart and self.names.stores[slot].deletes:
             apart = f", reusable({meta})"
-        room = f"it.{cname(slot)}_room"
+        room = f"it.{self.names.prefix[slot]}_room"
         return f"Ask{{{meta}, {self.expr(need.count)}, {room}, {self.names.index[slot]}{apart}}}"
 
     # --- loops -----------------------------------------------------------------------------------
@@ -421,7 +422,7 @@ class Body(Expressions):
     ) -> str:
         """Open a loop over entries from ``start``, or back from the last; its counter."""
         k, end = self.temp("k"), self.temp("e")
-        start = f"max_of(i64({self.expr(s.start)}), i64(0))" if s.start is not None else ""
+        start = self.skipped(s.start) if s.start is not None else ""
         if s.reverse:
             back = f" - {start}" if start else ""
             self.put(f"for (i64 {k} = {last} - 1{back}, {end} = {first}; {k} >= {end}; {k}--) {{")
@@ -438,6 +439,9 @@ class Body(Expressions):
         k, end, var = self.temp("k"), self.temp("e"), self.resolve(s.var)
         t, more = self.names.type(s.start.type), "<" if s.step > 0 else ">"
         step = f"{k} += {s.step}" if s.step != 1 else f"{k}++"
+        if not ends_before(s):
+            by = constant(ir.Const(value=s.step, type=I64, pos=s.pos))
+            step = f"{k} = range_next<{by}>({k})"
         begin, stop = self.expr(s.start), self.expr(s.stop)
         self.put(f"for ({t} {k} = {begin}, {end} = {stop}; {k} {more} {end}; {step}) {{")
         self.depth += 1
@@ -446,7 +450,7 @@ class Body(Expressions):
     def _for_edges(self, s: ir.ForEdges) -> None:
         if self.finds and (test := sought(s)) and find(self, s, test):
             return
-        n, g = self.names, f"a.{cname(s.graph)}"
+        n, g = self.names, f"a.{self.names.prefix[s.graph]}"
         skip = ""
         if s.skip is not None:
             skip = self.temp("skip")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from morph.lang import ir
-from morph.lang.abi import cname
 
 if TYPE_CHECKING:
     from morph.lang.emit import Emission
@@ -22,17 +21,24 @@ def served(e: Emission) -> list[str]:
     return [s for s in lists if s not in e.names.apart][:SERVED]
 
 
+def list_name(e: Emission, slot: str) -> str:
+    """What a list's stock is called."""
+    return e.names.member(e.names.prefix[slot])
+
+
 def stocks(e: Emission) -> None:
     """What a CPU thread takes of lists at once."""
-    lists = [cname(s) for s in e.served]
+    lists = [(e.names.prefix[s], list_name(e, s)) for s in e.served]
     e.put("", "struct Stocks {  // what a thread has taken of lists at once, on a CPU")
     if lists:
-        e.put("#ifndef __CUDACC__", f"    Stock {', '.join(lists)};")
+        e.put("#ifndef __CUDACC__", f"    Stock {', '.join(name for _, name in lists)};")
         e.put("    void serve(Item& it) {")
-        e.put(*(f"        it.{s}_room.stock = &{s};" for s in lists), "    }")
+        e.put(*(f"        it.{s}_room.stock = &{name};" for s, name in lists), "    }")
         e.put("    static void release(Item& it) {")
-        e.put(*(f"        it.{s}_room.stock = nullptr;" for s in lists), "    }")
-        e.put(f"    void flush() {{ {' '.join(f'{s}.flush();' for s in lists)} }}", "#else")
+        e.put(*(f"        it.{s}_room.stock = nullptr;" for s, _ in lists), "    }")
+        e.put(
+            f"    void flush() {{ {' '.join(f'{name}.flush();' for _, name in lists)} }}", "#else"
+        )
     e.put("    MORPH_FN void serve(Item&) {}", "    static MORPH_FN void release(Item&) {}")
     e.put("    MORPH_FN void flush() {}", *(["#endif"] if lists else []), "};")
 
@@ -41,7 +47,7 @@ def take_all(e: Emission, s: ir.Foreach) -> list[str]:
     """Of a step: a thread that is alone takes all there is of the lists that it adds to."""
     needs = [n.slot for n in e.step_nodes(s) if isinstance(n, ir.Need)]
     lists = [x for x in e.served if x in needs]
-    takes = [f"    stocks.{cname(x)}.take_all({e.names.base(x)}_meta);" for x in lists]
+    takes = [f"    stocks.{list_name(e, x)}.take_all({e.names.base(x)}_meta);" for x in lists]
     body = [f"    {x}" for x in e.way(takes, "t")]
     return [
         "    MORPH_FN void take_all(const Args& a, const Run& t, Stocks& stocks) const {",

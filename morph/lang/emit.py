@@ -13,8 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from morph.lang import abi, ir
-from morph.lang.abi import cname
-from morph.lang.cxx import Names, prelude_names
+from morph.lang.cxx import Names
 from morph.lang.cxx_alone import whole
 from morph.lang.cxx_check import Checked
 from morph.lang.cxx_spread import emit_spread, listed, spread_structs
@@ -23,6 +22,7 @@ from morph.lang.cxx_stmt import Body, adds
 from morph.lang.cxx_stock import close_gaps, served, stocks
 from morph.lang.flow import changed, constants, moving, named, one_way, standing
 from morph.lang.fused import emit_program, waits_nowhere
+from morph.lang.spelling import ascii_name
 from morph.lang.spread import lists, runs_ahead, spreads
 from morph.lang.types import Local, Object, Scalar, Type
 
@@ -64,7 +64,7 @@ def source(unit: ir.Unit) -> str:
 
 def entry(unit: ir.Unit) -> str:
     """The name of the function to launch."""
-    return unit.name
+    return ascii_name(unit.name)
 
 
 def cooperative(unit: ir.Unit) -> bool:
@@ -93,7 +93,7 @@ class Emission:
     def __init__(self, unit: ir.Unit) -> None:
         self.unit = unit
         nodes = list(ir.walk((unit.funcs, unit.blocks)))
-        self.names = Names(unit, prelude_names(prelude(unit.checked)), changed(unit, nodes))
+        self.names = Names(unit, prelude(unit.checked), changed(unit, nodes))
         self.names.snapshot = prepares(unit)
         self.names.apart = frozenset(n.slot for n in nodes if isinstance(n, ir.NewRows))
         self.funcs = {f.name: f for f in unit.funcs}
@@ -206,7 +206,7 @@ class Emission:
         if u.fused:
             self.put(f"    i32 block, step{', way' if u.ways else ''};")
             self.put(*(f"    {names.type(t)} {names.member(n)};" for n, t in u.state))
-            self.put(*(f"    i32 {cname(f)}_turn = 0;" for f in flags))
+            self.put(*(f"    i32 {self.names.prefix[f]}_turn = 0;" for f in flags))
             if waits_nowhere(u):
                 self.put("    u32 laps = 0;  // of loops without a barrier")
         self.put("    MORPH_FN Run(const Args& a, i32 thread, i32 threads)")
@@ -227,7 +227,7 @@ class Emission:
             self.put("        round = u32(load(a.status + ROUND));")
         self.put("    }", "};", "", "struct Item : ItemBase {")
         self.put("    typedef ::Stocks Stocks;")
-        self.put(*(f"    Room {cname(s)}_room{{}};" for s in self.rooms))
+        self.put(*(f"    Room {self.names.prefix[s]}_room{{}};" for s in self.rooms))
         if u.checked:
             self.put("    u32 step;  // what races are looked for in")
         if self.ahead:
@@ -237,7 +237,7 @@ class Emission:
                 self.put("    i32 launch;")
             if u.ways:
                 self.put("    i32 way;")
-            self.put(*(f"    i32* {cname(f)}_flag;" for f in flags))
+            self.put(*(f"    i32* {self.names.prefix[f]}_flag;" for f in flags))
         self.put("    MORPH_FN Item(const Args& a, const Run& t, i64 position)")
         self.put("        : ItemBase(position) {")
         if u.fused:
@@ -245,7 +245,7 @@ class Emission:
                 self.put("        launch = t.launch;")
             if u.ways:
                 self.put("        way = t.way;")
-            for f in map(cname, flags):
+            for f in (self.names.prefix[s] for s in flags):
                 self.put(f"        {f}_flag = a.{f}_flag + t.{f}_turn;")
         if u.checked:
             rounds = " + 2 * t.round" if self.claims else ""
@@ -259,7 +259,9 @@ class Emission:
                 spread_structs(self, k)
         self.put("", "MORPH_HOT void end_item(const Args& a, Item& it) {")
         base = self.names.base
-        given = [f"    give_back({base(s)}_meta, it.{cname(s)}_room);" for s in self.rooms]
+        given = [
+            f"    give_back({base(s)}_meta, it.{self.names.prefix[s]}_room);" for s in self.rooms
+        ]
         self.put(*self.way(given, "it"))
         if self.can_fail:
             self.put("    record(a.status, a.pending, it);")
@@ -294,7 +296,7 @@ class Emission:
 
     def flag(self, slot: str) -> str:
         """The word of a flag that an item raises, or looks at."""
-        return f"{'it' if self.unit.fused else 'a'}.{cname(slot)}_flag"
+        return f"{'it' if self.unit.fused else 'a'}.{self.names.prefix[slot]}_flag"
 
     def _function(self, f: ir.Func) -> None:
         params = [(self.names.spell(n), t) for n, t in f.params if not isinstance(t, Object)]
@@ -405,7 +407,7 @@ class Emission:
             if self.claims:
                 self.put("    store(a.status + ROUND, i64(t.round));")
             self.put("}")
-        self.put("", f"MORPH_ENTRY({u.name})")
+        self.put("", f"MORPH_ENTRY({entry(u)})")
 
     def _blocks(self) -> int:
         """How many blocks are to fit on a multiprocessor: so many registers are left to each.
@@ -452,7 +454,7 @@ class Emission:
         found = sorted({n.slot for n in ir.walk(node) if isinstance(n, changes)})
         lines = [x for slot in found for x in close_gaps(self, slot)]
         for slot in (*found, *(s for s in clears if s not in found)):
-            words, meta = f"{cname(slot)}_words", f"{self.names.base(slot)}_meta"
+            words, meta = f"{self.names.prefix[slot]}_words", f"{self.names.base(slot)}_meta"
             if self.names.stores[slot].kind == "table":
                 lines.append(f"TableWords {words}({meta});")
             else:
@@ -460,9 +462,9 @@ class Emission:
                 lines.append(f"CollectionWords {words}({meta}, {end});")
         if failed:
             lines.append(f"bool failed = {failed};")
-        does = [f"{cname(s)}_words.settle();" for s in found]
+        does = [f"{self.names.prefix[s]}_words.settle();" for s in found]
         unless = "if (!failed) " if failed else ""
-        return lines, does + [f"{unless}{cname(s)}_words.clear();" for s in clears]
+        return lines, does + [f"{unless}{self.names.prefix[s]}_words.clear();" for s in clears]
 
     def step_args(self, s: ir.Foreach) -> str:
         """What a step is made of: its kernel's numbers and its filter's."""
@@ -484,6 +486,6 @@ class Emission:
             return f"t.{self.names.member(name)}" if name in state else f"a.{spell(name)}"
 
         def flag(slot: str) -> str:
-            return f"a.{cname(slot)}_flag + t.{cname(slot)}_turn"
+            return f"a.{self.names.prefix[slot]}_flag + t.{self.names.prefix[slot]}_turn"
 
         return Body(self.names, resolve, flag, "t.launch", state)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from itertools import islice
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from morph.lang import ir
+from morph.lang.branches import OPS, Branches
 from morph.lang.builtins import BINARY, COMPARE, UNARY, name_of
 from morph.lang.definition import Definition
 from morph.lang.errors import reject
@@ -48,22 +50,15 @@ from morph.lang.values import (
     describe,
     meet,
     operand,
-    truth,
 )
 
 if TYPE_CHECKING:
     from morph.lang.unit import Builder
 
-OPS: dict[type[ast.AST], str] = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
-    ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
-    ast.Pow: "**", ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
-    ast.GtE: ">=", ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
-    ast.USub: "-", ast.Invert: "~", ast.Not: "not", ast.UAdd: "+",
-}  # fmt: skip
+LARGE = 200  # nodes of an expression
 
 
-class Expressions:
+class Expressions(Branches):
     """The half of the checker that turns expressions into IR."""
 
     builder: Builder
@@ -108,7 +103,7 @@ class Expressions:
         """An expression that must be a value."""
         v = self.value(node)
         if isinstance(v, ir.Expr):
-            return v
+            return self.bounded(v)
         if isinstance(v, Method) and isinstance(v.receiver, ir.Expr):
             reject(f"{v.name!r} is a method", v.pos, f"call it: {v.name}()")
         reject(f"{describe(v)} is not a value", self.pos(node), "use one of its members")
@@ -125,6 +120,14 @@ class Expressions:
                 self.out += later
             done.append(x)
         return done
+
+    def bounded(self, x: ir.Expr) -> ir.Expr:
+        """A value of at most `LARGE` nodes: a larger one is evaluated now.
+
+        Every later pass, and a C++ compiler's limit of brackets, can rely on shallow expressions.
+        """
+        large = next(islice(ir.walk(x), LARGE, None), None) is not None
+        return self.bind(x) if large else x
 
     def frozen(self, x: ir.Expr, mark: int) -> ir.Expr:
         """A value as it was before the statements from ``mark`` on."""
@@ -230,13 +233,13 @@ class Expressions:
     # --- operators -------------------------------------------------------------------------------
 
     def _unaryop_expr(self, node: ast.UnaryOp) -> Value:
-        op, x, pos = OPS[type(node.op)], self.expr(node.operand), self.pos(node)
+        op, pos = OPS[type(node.op)], self.pos(node)
         if op == "not":
-            x = truth(x)
+            x = self.condition(node.operand)
             if isinstance(x, ir.Const):
                 return ir.Const(value=not x.value, type=BOOL, pos=pos)
             return ir.Unary(op=op, x=x, type=BOOL, pos=pos)
-        return self.unary(op, x, pos)
+        return self.unary(op, self.expr(node.operand), pos)
 
     def unary(self, op: str, x: ir.Expr, pos: Pos) -> ir.Expr:
         """``+ - ~`` of a value."""
@@ -318,49 +321,6 @@ class Expressions:
         index = ir.Const(value=i, type=I64, pos=x.pos)
         return ir.Item(x=x, index=index, type=x.type.elem, pos=x.pos)
 
-    def _boolop_expr(self, node: ast.BoolOp) -> Value:
-        op = "and" if isinstance(node.op, ast.And) else "or"
-        result = truth(self.expr(node.values[0]))
-        for value in node.values[1:]:
-            result = self.short(op, result, lambda v=value: truth(self.expr(v)), self.pos(node))  # type: ignore[misc]
-        return result
-
-    def short(self, op: str, x: ir.Expr, rest: Callable[[], ir.Expr], pos: Pos) -> ir.Expr:
-        """``x op rest``, where ``rest`` is evaluated only if ``x`` does not decide."""
-        if isinstance(x, ir.Const):
-            return x if x.value == (op == "or") else rest()
-        outer, self.out = self.out, []
-        y = rest()
-        inner, self.out = self.out, outer
-        if not inner:
-            return ir.Logic(op=op, x=x, y=y, type=BOOL, pos=pos)
-        name = self.temporary(BOOL)
-        self.out.append(ir.Assign(name=name, value=x, pos=pos))
-        result = ir.Var(name=name, type=BOOL, pos=pos)
-        body = (*inner, ir.Assign(name=name, value=y, pos=pos))
-        then, orelse = (body, ()) if op == "and" else ((), body)
-        self.out.append(ir.If(cond=result, then=then, orelse=orelse, pos=pos))
-        return result
-
-    def _compare_expr(self, node: ast.Compare) -> Value:
-        pos = self.pos(node)
-        if len(node.ops) == 1:
-            x, y = self.exprs([node.left, node.comparators[0]])
-            return self.comparison(OPS[type(node.ops[0])], x, y, pos)
-        x, y = (self.bind(e) for e in self.exprs([node.left, node.comparators[0]]))
-        result = self.comparison(OPS[type(node.ops[0])], x, y, pos)
-        terms = [y]
-        for op, right in zip(node.ops[1:], node.comparators[1:], strict=True):
-
-            def rest(op: ast.cmpop = op, right: ast.expr = right) -> ir.Expr:
-                terms.append(self.expr(right))
-                if right is not node.comparators[-1]:
-                    terms[-1] = self.bind(terms[-1])
-                return self.comparison(OPS[type(op)], terms[-2], terms[-1], pos)
-
-            result = self.short("and", result, rest, pos)
-        return result
-
     def comparison(self, op: str, x: ir.Expr, y: ir.Expr, pos: Pos) -> ir.Expr:
         """``x op y`` as a bool."""
         if op in ("in", "not in"):
@@ -384,30 +344,6 @@ class Expressions:
         if isinstance(x, ir.Const) and isinstance(y, ir.Const):
             return ir.Const(value=COMPARE[op](x.value, y.value), type=BOOL, pos=pos)
         return ir.Compare(op=op, x=x, y=y, type=BOOL, pos=pos)
-
-    def _ifexp_expr(self, node: ast.IfExp) -> Value:
-        pos = self.pos(node)
-        cond = truth(self.expr(node.test))
-        if isinstance(cond, ir.Const):
-            return self.expr(node.body if cond.value else node.orelse)
-        outer = self.out
-        then: list[ir.Stmt] = []
-        orelse: list[ir.Stmt] = []
-        self.out = then
-        x = self.expr(node.body)
-        self.out = orelse
-        y = self.expr(node.orelse)
-        self.out = outer
-        x, y = meet(x, y, pos)
-        if isinstance(x.type, Local):
-            reject("a local collection has one name", pos, "use an `if` statement")
-        if not then and not orelse:
-            return ir.Select(cond=cond, x=x, y=y, type=x.type, pos=pos)
-        name = self.temporary(x.type)
-        then.append(ir.Assign(name=name, value=x, pos=pos))
-        orelse.append(ir.Assign(name=name, value=y, pos=pos))
-        self.out.append(ir.If(cond=cond, then=tuple(then), orelse=tuple(orelse), pos=pos))
-        return ir.Var(name=name, type=x.type, pos=pos)
 
     def _tuple_expr(self, node: ast.Tuple) -> Value:
         parts = [cast(x, default(x.type)) for x in self.exprs(node.elts)]

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from morph.lang import ir
-from morph.lang.abi import cname
 from morph.lang.cxx_spread import listed
 from morph.lang.cxx_stmt import Body
 from morph.lang.swaps import swapped
@@ -165,7 +164,7 @@ def _step(e: Emission, b: Body, name: str, s: ir.Node, looks: bool) -> None:
             _look(b, s.value)
             b.put(f"{b.resolve(s.name)} = {b.expr(s.value)};")
         case ir.TakeFlag():
-            flag = cname(s.slot)
+            flag = e.names.prefix[s.slot]
             b.put(f"{b.resolve(s.var)} = take_flag(a, t, a.{flag}_flag, t.{flag}_turn);")
         case ir.Foreach():
             made = f"Step{name}{e.step_args(s)}"
@@ -255,7 +254,7 @@ def _settle(e: Emission) -> None:
         e.put(f"    end_with(a, {i}, i64(to_bits(t.{e.names.member(n)})));")
     e.put(f"    report(a, {'t.round' if e.claims else '0'});")
     for f in sorted(e.sets):
-        e.put(f"    rest_flag(a.{cname(f)}_flag, t.{cname(f)}_turn);")
+        e.put(f"    rest_flag(a.{e.names.prefix[f]}_flag, t.{e.names.prefix[f]}_turn);")
     if e.claims:
         e.put("    store(a.status + ROUND, i64(t.round));")
     e.put("}")

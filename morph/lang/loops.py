@@ -12,7 +12,7 @@ from morph.lang.builtins import name_of
 from morph.lang.errors import reject
 from morph.lang.ir import Pos
 from morph.lang.scope import Edges, Flow, Loop, Retype, join, plain, spelled
-from morph.lang.types import BOOL, I64, Handle, Local, Nothing, Rows, Type, Vector
+from morph.lang.types import BOOL, I64, U64, Handle, Local, Nothing, Rows, Type, Vector
 from morph.lang.values import (
     Chain,
     Iterator,
@@ -20,7 +20,6 @@ from morph.lang.values import (
     PythonValue,
     Slice,
     describe,
-    truth,
 )
 
 
@@ -41,7 +40,7 @@ class Loops(Assignments):
         self.loops.append(loop)
         self.edges = edges = _without(self.edges, _assigned(node.body))
         self.flow = start.copy()
-        cond = truth(self.expr(node.test))
+        cond = self.condition(node.test)
         before = self.out
         body = self.block(node.body)
         self.loops.pop()
@@ -180,7 +179,7 @@ class Loops(Assignments):
         assert isinstance(node.target, ast.Name)
         if not 1 <= len(call.args) <= 3 or call.keywords:
             reject("range takes 1 to 3 integers", self.pos(call), "range(start, stop, step)")
-        args = [self.integer(x, "range") for x in self.exprs(call.args)]
+        args = [self.integer(_at_most(x), "range") for x in self.exprs(call.args)]
         zero = ir.Const(value=0, type=I64, pos=pos)
         start, stop = (zero, args[0]) if len(args) == 1 else (args[0], args[1])
         step = args[2] if len(args) == 3 else ir.Const(value=1, type=I64, pos=pos)
@@ -234,6 +233,14 @@ class Loops(Assignments):
         self.edges = edges
         self.flow = Flow(start.assigned, start.wrote or wrote)
         return body
+
+
+def _at_most(x: ir.Expr) -> ir.Expr:
+    """A bound of a range: one of u64 that i64 cannot hold is the largest that it can."""
+    if x.type != U64 or isinstance(x, ir.Const):
+        return x
+    most = ir.Const(value=2**63 - 1, type=U64, pos=x.pos)
+    return ir.Builtin(name="min", args=(x, most), type=U64, pos=x.pos)
 
 
 def _assigned(body: Sequence[ast.stmt]) -> set[str]:

@@ -30,7 +30,6 @@ from morph.lang.values import (
     coerce,
     default,
     describe,
-    truth,
 )
 
 RESULT = "result_"
@@ -222,7 +221,7 @@ class ProgramChecker(Checker):
                 pos = self.pos(head)
                 if self.out:
                     return self._jump(point, pos)
-                cond = truth(self.expr(head.test))
+                cond = self.condition(head.test)
                 return self._branch(cond, ((self._body(head.body), 0), *point), rest, pos)
             body, i = head
             if i == len(body):
@@ -236,7 +235,7 @@ class ProgramChecker(Checker):
                 self._no_else(stmt)
                 return self._jump((stmt, *after), pos)
             if isinstance(stmt, ast.If):
-                cond = truth(self.expr(stmt.test))
+                cond = self.condition(stmt.test)
                 yes, no = (
                     ((self._body(stmt.body), 0), *after),
                     ((self._body(stmt.orelse), 0), *after),

@@ -40,7 +40,7 @@ class _Reserver:
     def __init__(self, builder: Builder, kernel: ir.Kernel) -> None:
         self.builder, self.kernel = builder, kernel
         self.only: tuple[str, bool] | None = None  # count this one local collection
-        nodes = [n for f in (kernel, *self._callees(kernel)) for n in ir.walk(f)]
+        nodes = self._reached(kernel)
         self.grows = any(isinstance(n, ir.LocalAdd) for n in nodes)
         self.written = {(n.place.slot, n.place.column) for n in nodes if isinstance(n, ir.Write)}
         self.written |= {
@@ -48,9 +48,16 @@ class _Reserver:
         }
         self.grown = {n.slot for n in nodes if isinstance(n, ir.New | ir.NewRows | ir.Add)}
 
-    def _callees(self, f: ir.Func) -> list[ir.Func]:
-        called = [self.builder.funcs[n.func] for n in ir.walk(f) if isinstance(n, ir.Call)]
-        return called + [g for c in called for g in self._callees(c)]
+    def _reached(self, f: ir.Func) -> list[ir.Node]:
+        """The nodes of a function and of all that it calls."""
+        todo, seen, nodes = [f], {f.name}, list[ir.Node]()
+        while todo:
+            inner = list(ir.walk(todo.pop()))
+            nodes += inner
+            called = {n.func for n in inner if isinstance(n, ir.Call)} - seen
+            seen |= called
+            todo += [self.builder.funcs[name] for name in called]
+        return nodes
 
     def changes(self, node: Any) -> bool:
         """Whether anything below changes shared state."""
@@ -150,8 +157,9 @@ class _Bound:
                 return {}
             case ir.ForRange():
                 span = _sub(s.stop, s.start) if s.step > 0 else _sub(s.start, s.stop)
-                step = abs(s.step)
-                trips = span if step == 1 else _div(_add(span, _int(step - 1, s.pos)), step)
+                step = min(abs(s.step), 2**63 - 1)
+                one = _int(1, s.pos)
+                trips = span if step == 1 else _add(_div(_sub(span, one), step), one)
                 return self.times(s, s.body, lambda: _max(self.known(trips, s.pos), _int(0, s.pos)))
             case ir.ForEdges():
                 degree = ir.Degree(

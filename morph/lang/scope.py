@@ -7,22 +7,6 @@ from dataclasses import dataclass, field
 from morph.lang.ir import Pos
 from morph.lang.types import Type
 
-# Names that mean something in C++, in the prelude or among a launch's own words; a user's local of
-# that name gets a "_".
-RESERVED = frozenset(
-    """a it team alignas alignof and_eq asm auto bitand bitor bool bool_ case catch char char8_t
-    char16_t char32_t class co_await co_return co_yield compl concept const consteval constexpr
-    constinit const_cast decltype default delete do double dynamic_cast enum explicit export extern
-    false float friend goto inline int long mutable namespace new noexcept not_eq nullptr operator
-    or_eq private protected public register reinterpret_cast requires short signed sizeof static
-    static_assert static_cast struct switch template this thread_local throw true try typedef typeid
-    typename union unsigned using virtual void volatile wchar_t xor xor_eq
-    i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64 Col Vec Local Item Args Rows
-    blockIdx threadIdx blockDim gridDim warpSize main abs min max sqrt floor ceil exp log popcount
-    exponent orient2d incircle status pending replay launch threads barrier cursor state""".split()
-)
-
-
 Edges = dict[str, tuple[str, str, str]]  # by a loop's variable: the graph, its point's, its edge's
 
 
@@ -62,9 +46,8 @@ class Retype(Exception):
 
 
 def spelled(name: str) -> str:
-    """The name that a user's local gets in the generated text; never that of a temporary."""
-    name = "".join(c if c.isascii() else f"u{ord(c):x}" for c in name)
-    return name + "_" if name in RESERVED or name.endswith("_") else name
+    """The name that a user's local gets in the IR; never that of a temporary, as in ``t0_``."""
+    return name + "_" if name.endswith("_") else name
 
 
 def plain(name: str) -> str:

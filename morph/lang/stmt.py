@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 
 from morph.lang import ir
+from morph.lang.branches import Arm
 from morph.lang.errors import reject
 from morph.lang.ir import Pos
 from morph.lang.loops import Loops
-from morph.lang.scope import Retype, join
+from morph.lang.scope import Edges, Flow, Retype, join
 from morph.lang.types import (
     BOOL,
     NOTHING,
@@ -96,12 +97,37 @@ class Statements(Loops):
             assert isinstance(node.test, ast.Call)
             self._single(node, node.test)
             return
-        cond = truth(self.expr(node.test))
-        if isinstance(cond, ir.Const):
-            self.out.extend(self.block(node.body if cond.value else node.orelse))
-            return
-        then, orelse = self._branches(node.body, node.orelse)
-        self.out.append(ir.If(cond=cond, then=then, orelse=orelse, pos=self.pos(node)))
+        outer, self.out = self.out, []
+        arms: list[Arm] = []
+        ends: list[tuple[Flow | None, Edges]] = []
+        first, other = node, list[ast.stmt]([node])
+        while len(other) == 1 and isinstance(other[0], ast.If) and self.flow is not None:
+            node = other[0]
+            if node is not first and self.calls(node.test, "single"):
+                break
+            cond = self.condition(node.test)
+            if isinstance(cond, ir.Const):
+                other = node.body if cond.value else node.orelse
+                continue
+            start = self.flow
+            self.flow, edges = start.copy(), dict(self.edges)
+            before, self.out = tuple(self.out), []
+            arms.append(Arm(before, cond, self.block(node.body), self.pos(node)))
+            ends.append((self.flow, self.edges))
+            self.flow, self.edges, other = start.copy(), edges, node.orelse
+        last = (*self.out, *self.block(other))
+        self.out = outer
+        for end in reversed(ends):
+            self._join(*end)
+        self.out += self.chain(arms, last)
+
+    def _join(self, flow: Flow | None, edges: Edges) -> None:
+        """The state behind two branches: of one as it is, of the other as given."""
+        if self.flow is None:
+            self.edges = edges
+        elif flow is not None:
+            self.edges = {k: v for k, v in self.edges.items() if edges.get(k) == v}
+        self.flow = join(flow, self.flow)
 
     def _branches(self, body: list[ast.stmt], other: list[ast.stmt]) -> tuple[ir.Body, ir.Body]:
         start, edges = self.flow, dict(self.edges)
@@ -112,11 +138,7 @@ class Statements(Loops):
         self.flow, edges_then = start.copy(), self.edges
         self.edges = dict(edges)
         orelse = self.block(other)
-        if self.flow is None:
-            self.edges = edges_then
-        elif after_then is not None:
-            self.edges = {k: v for k, v in self.edges.items() if edges_then.get(k) == v}
-        self.flow = join(after_then, self.flow)
+        self._join(after_then, edges_then)
         return then, orelse
 
     def _single(self, node: ast.If, call: ast.Call) -> None:

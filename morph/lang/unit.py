@@ -29,7 +29,7 @@ from morph.lang.types import (
     Store,
     Type,
 )
-from morph.lang.values import ObjectValue, PythonValue, Value, default, describe, has_none, truth
+from morph.lang.values import ObjectValue, PythonValue, Value, default, describe, has_none
 
 T = TypeVar("T")
 F = TypeVar("F", bound=ir.Func)
@@ -333,7 +333,7 @@ class Checker(Statements):
         pos = self.source.pos(self.source.tree)
         if isinstance(self.source.tree, ast.Lambda):
             outer, self.out = self.out, []
-            value = truth(self.expr(self.source.tree.body))
+            value = self.condition(self.source.tree.body)
             self.out.append(ir.Return(value=value, pos=value.pos))
             body, self.out, self.result = tuple(self.out), outer, default(value.type)
         else:

@@ -120,8 +120,9 @@ def cast(x: ir.Expr, to: Type) -> ir.Expr:
         return x
     if isinstance(x, ir.Const) and isinstance(to, Scalar):
         try:
+            given = int(x.value) if to.kind in "iu" else x.value
             with np.errstate(over="ignore"):
-                value = to_dtype(to).type(x.value).item()
+                value = to_dtype(to).type(given).item()
         except (OverflowError, ValueError):
             _outside(x, to)
         return ir.Const(value=value, type=to, pos=x.pos)

@@ -16,6 +16,7 @@ import numpy as np
 from morph.lang import ir
 from morph.lang.abi import Status
 from morph.lang.checks import Violated
+from morph.lang.depth import deep
 from morph.run.checks import Stopped
 from morph.run.expressions import Code, Env
 from morph.run.memory import Item, Memory, Untouched
@@ -107,7 +108,7 @@ class Interpreter:
             checks.begin()
         self.random.shuffle(positions)
         env = {name: scalar(dtype, scalars[name]) for name, dtype in self.scalars}
-        with np.errstate(all="ignore"):  # integers wrap, x / 0 is infinite or NaN
+        with np.errstate(all="ignore"), deep():  # integers wrap, x / 0 is infinite or NaN
             args = [a(env) for a in self.args]
             where_args = [a(env) for a in self.where_args]
             try:

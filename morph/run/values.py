@@ -70,7 +70,19 @@ def cast(have: Type, want: Type) -> Function:
         return lambda x: np.int64(x).astype(dtype)
     if is_bool(have):
         return dtype.type
+    if dtype.kind in "iu" and dtype_of(have).kind == "f":
+        return lambda x: truncated(x, dtype)
     return lambda x: x.astype(dtype)
+
+
+def truncated(x: Any, dtype: np.dtype[Any]) -> Any:
+    """A float as an integer: the nearest that the type has where it has none, and of NaN 0."""
+    info = np.iinfo(dtype)
+    if x != x:
+        return dtype.type(0)
+    if not math.isfinite(x):
+        return dtype.type(info.max if x > 0 else info.min)
+    return dtype.type(min(max(int(x), int(info.min)), int(info.max)))
 
 
 UNARY: dict[str, Function] = {"-": operator.neg, "~": operator.invert, "not": operator.not_}
