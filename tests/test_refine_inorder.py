@@ -20,6 +20,7 @@ from test_refine import MESHES, judge, square
 
 import morph
 from morph import testing
+from morph.algorithms.inorder import Births
 from morph.algorithms.refine import refine_with_report
 from morph.algorithms.ties import settled
 from morph.cli import main
@@ -83,7 +84,8 @@ OPTIONS = {
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("asked", OPTIONS)
 def test_random_meshes(device, asked, monkeypatch):
-    monkeypatch.setattr("morph.algorithms.inorder.SLICE", 128)  # several slices
+    monkeypatch.setattr("morph.algorithms.inorder.SLICE", 64)  # several slices
+    monkeypatch.setattr("morph.algorithms.inorder.SMALL", 32)  # rounds of both kinds
     mesh = attributed(square(150, 5))
     options = dict(OPTIONS[asked])
     for name, n in (("max_area", len(mesh.triangles)), ("size", len(mesh.points))):
@@ -108,6 +110,20 @@ def test_coasts(device, name):
     found, fine = in_every_way(device, run)
     assert len(found) == 1
     judge(mesh, fine, 28)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_small_rounds_are_not_launched_one_by_one(device, monkeypatch):
+    """A coast takes many rounds of a few items: launches from the host took ten times as long."""
+    launches = []
+    for name in ("_small_rounds", "_round"):
+        run = getattr(Births, name)
+        counted = lambda *args, run=run: launches.append(run) or run(*args)  # noqa: E731
+        monkeypatch.setattr(Births, name, counted)
+    mesh = morph.Mesh.read(MESHES / "canada.node")
+    result = refine_with_report(mesh, 28, deterministic=True, device=device)
+    assert result.rounds > 100
+    assert len(launches) < result.rounds // 5
 
 
 @tries(2)
@@ -209,7 +225,8 @@ def test_the_command(tmp_path, threads):
     assert np.array_equal(made.triangles, want.triangles)
 
 
-def test_progress_and_report(target):
+def test_progress_and_report(target, monkeypatch):
+    monkeypatch.setattr("morph.algorithms.inorder.SMALL", 8)  # rounds of both kinds
     seen = []
     mesh = square(30, 1)
     result = refine_with_report(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from targets import everywhere, host, tries
 
 import morph
-from morph import Collection, Graph, foreach, kernel, testing
+from morph import Collection, Graph, foreach, kernel, program, testing
 from morph.lang.emit import prelude
 from morph.lang.errors import LanguageError
 from morph.prelude import i32, i64, single
@@ -65,6 +65,25 @@ def owned(target, n, seed):
     return host(g.points.owner), left, entries[:, np.lexsort(entries)]
 
 
+@program
+def own_twice(g, again, log):
+    turns = 0
+    while turns < 2:
+        foreach(g.points, own, g, again, log, where=lambda p: p.id % 7 != 3, together=True)
+        turns += 1
+
+
+def owned_twice(target, run, n, seed):
+    """Two rounds of all points in a program: owners, who lost, and the log."""
+    (u, v), _ = pairs(n, seed)
+    g = Graph.from_edges(u, v, n=n, device=target)
+    g.points.add("owner", morph.Ref("points"), fill=None)
+    again, log = Collection(g.points), Collection(g.points, seen=i64)
+    run(g, again, log)
+    entries = np.stack([host(log.items), host(log.seen)])
+    return host(g.points.owner), np.sort(host(again.items)), entries[:, np.lexsort(entries)]
+
+
 def expected(n, seed):
     """The same by brute force: the least key takes its rows; see `kernels/single.h`."""
     from morph.run.python import mix32  # noqa: PLC0415
@@ -105,6 +124,15 @@ def expected(n, seed):
 def test_the_same_items_win_on_every_target(target, n, seed):
     want = expected(n, seed)
     for got in everywhere(target, lambda: owned(target, n, seed)):
+        assert all(np.array_equal(a, b) for a, b in zip(got, want, strict=True))
+
+
+@tries(10)
+@given(n=st.integers(2, 60), seed=st.integers(0, 10**6))
+def test_a_step_of_a_program(target, n, seed):
+    """The same items win as launch by launch, though the lists overflow in the first step."""
+    want = owned_twice("cpu", own_twice.eager, n, seed)
+    for got in everywhere(target, lambda: owned_twice(target, own_twice, n, seed)):
         assert all(np.array_equal(a, b) for a, b in zip(got, want, strict=True))
 
 
@@ -151,10 +179,16 @@ def test_more_items_than_threads_are_refused():
         if single(mine):
             p.x = 1
 
+    @program
+    def all_of(t):
+        foreach(t, lone, t, together=True)
+
     t = morph.Table("t", "cuda", x=i32)
     t.extend(10**7)
     with pytest.raises(ValueError, match="10000000 items together, but cuda:0 runs"):
         foreach(t, lone, t, together=True)
+    with pytest.raises(ValueError, match=r"\d+ items together, but cuda:0 runs"):
+        all_of(t)
     assert not host(t.x).any()
 
 

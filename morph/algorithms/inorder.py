@@ -15,18 +15,86 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from morph.algorithms.cavity import LEVELS
-from morph.algorithms.mending import mend_one
-from morph.data.collect import Collection
+from morph.algorithms.mending import look, mend_one, note, postpone, promote
+from morph.data.collect import Collection, Flag
 from morph.data.dtypes import Ref
+from morph.data.table import Table
 from morph.graph import Graph
-from morph.kernel import foreach
-from morph.prelude import i8, i64
+from morph.kernel import foreach, kernel, program
+from morph.prelude import i8, i32, i64
 
 if TYPE_CHECKING:
     from morph.data.row import Row
 
 ENTRY = ("item", "apex", "level", "order")  # the columns of an entry of a worklist
 SLICE = 8192  # items that claim together: a GPU has to have as many threads at once
+SMALL = 512  # items of a round that a program sorts by counting; larger rounds run from the host
+
+
+@kernel
+def choose(item, chosen):
+    note(chosen, item.item, item.apex, item.level, item.order)
+
+
+@kernel
+def seat(item, chosen, seats, first):
+    """Copy an item to the row that its order has among all; its new point's birth follows."""
+    rank = i64(0)
+    for other in chosen:
+        if other.order < item.order:
+            rank += 1
+    row = seats[rank]
+    row.item = item.item
+    row.apex = item.apex
+    row.level = item.level
+    row.order = item.order
+    row.birth = first + rank
+
+
+@program
+def mend_small(g, near, again, far, urgent, goal, chosen, seats, now, turns):
+    """Run at most ``turns`` rounds of at most as many items as seats; return how many were run.
+
+    Returns early if a round is larger, or the tables might have no capacity for what it makes, or
+    the budget might not pay for it.
+    """
+    rounds = 0
+    level, birth, tries = goal.level, now.birth, now.tries
+    while rounds < turns and (not near.empty or level < LEVELS - 1):
+        enough = min(now.most, max(len(far) // now.part, now.least))
+        while len(near) < enough and level < LEVELS - 1:
+            level = max(level + 1, goal.first)
+            foreach(far, promote, near, where=lambda i: i.level == level)
+        n = len(near)
+        tries -= n
+        if n > len(seats) or tries < 0 or len(far) + len(g.triangles) + 3 * n > now.waiting:
+            break
+        if hasattr(goal, "left"):
+            if goal.left < n:
+                break
+        due = i32(LEVELS)
+        if hasattr(goal, "strict"):
+            foreach(near, look, urgent, where=lambda i: i.level == 0 and i.item.node[0] == i.apex)
+            if urgent.take():
+                due = i32(0)
+                foreach(
+                    near, postpone, again,
+                    where=lambda i: i.level != 0 and i.item.node[0] == i.apex,
+                )  # fmt: skip
+        foreach(near, choose, chosen, where=lambda i: i.level <= due and i.item.node[0] == i.apex)
+        foreach(chosen, seat, chosen, seats, birth)
+        foreach(
+            seats, mend_one, g, level, again, far, goal,
+            where=lambda i: i.birth >= birth, together=True,
+        )  # fmt: skip
+        birth += len(chosen)
+        chosen.clear()
+        near, again = again, near
+        again.clear()
+        rounds += 1
+    goal.level = level
+    now.birth = birth
+    return rounds
 
 
 class Births:
@@ -34,57 +102,88 @@ class Births:
 
     def __init__(self, g: Graph) -> None:
         self.g = g
-        self.next = len(g.points)
         g.points.add("birth", i64)
-        g.points.birth[:] = g.device.xp.arange(self.next)
-        kinds: dict[str, Any] = {"apex": Ref(g.points), "level": i8, "order": i64, "birth": i64}
+        g.points.birth[:] = g.device.xp.arange(len(g.points))
+        kinds: dict[str, Any] = {"apex": Ref(g.points), "level": i8, "order": i64}
+        self.chosen = Collection(g.triangles, capacity=SMALL, **kinds)
+        kinds |= {"birth": i64}
         self.slice = Collection(g.triangles, capacity=SLICE, **kinds)
+        self.seats = g.add_table("seats", capacity=SMALL, item=Ref(g.triangles), **kinds)
+        self.seats.extend(SMALL)
+        # ``birth``: the next; ``tries``: items that tables have capacity for; ``waiting``: that of
+        # the list of those not due; the rest: see `morph.algorithms.mending.mend`
+        names = ("birth", "tries", "waiting", "most", "part", "least")
+        columns: dict[str, Any] = dict.fromkeys(names, i64)
+        self.state = Table("state", g.device, **columns)
+        self.state.new(birth=len(g.points))
 
     def number(self, work: Collection) -> None:
         """Order the items of a list whose triangles are all there still, by their first edges."""
         g, xp = self.g, self.g.device.xp
         with g.device.active():
-            birth = g.points.birth.array[g.triangles.node.array[work.items][:, :2]]
+            rank = xp.empty(len(g.points), np.int64)
+            rank[xp.argsort(g.points.birth.array)] = xp.arange(len(rank))
+            edge = rank[g.triangles.node.array[work.items][:, :2]]
             place = xp.empty(len(work), np.int64)
-            place[xp.lexsort(xp.stack([birth[:, 1], birth[:, 0]]))] = xp.arange(len(work))
+            place[xp.argsort(edge[:, 0] << 32 | edge[:, 1])] = xp.arange(len(work))
             work.order[:] = place  # less than any order of a new point's item
 
     def mend(
         self, near: Collection, again: Collection, far: Collection, goal: Row,
-        few: tuple[int, int, int], turns: int,
+        few: tuple[int, int, int], turns: int, urgent: Flag,
     ) -> int:  # fmt: skip
-        """Do what `morph.algorithms.mending.mend` does, round by round from the host."""
-        rounds, level = 0, int(goal.level)
-        most, part, least = few
-        while rounds < turns and (len(near) or level < LEVELS - 1) and _affordable(goal):
-            enough = min(most, max(len(far) // part, least))
-            if len(near) < enough and level < LEVELS - 1:
-                level = self._promote(far, near, enough, level)
-            self._round(near, again, far, goal, level)
+        """Do what `morph.algorithms.mending.mend` does, larger rounds one by one from the host."""
+        rounds, now = 0, self.state[0]
+        now.most, now.part, now.least = few
+        while rounds < turns and (len(near) or goal.level < LEVELS - 1) and _affordable(goal):
+            if len(near) <= SMALL:
+                done = self._small_rounds(near, again, far, urgent, goal, turns - rounds)
+                rounds += done
+                if done % 2:
+                    near, again = again, near
+                if rounds == turns or len(near) <= min(SMALL, _affordable(goal)):
+                    continue  # nothing is left, or the tables are to grow
+            self._promote(far, near, goal)
+            self._round(near, again, far, goal)
             near, again = again, near
             again.clear()
             rounds += 1
-        goal.level = level
         return rounds
 
-    def _promote(self, far: Collection, near: Collection, enough: int, level: int) -> int:
-        """Append items of the next levels to ``near`` until it is large enough; return the last."""
-        g, xp = self.g, self.g.device.xp
+    def _small_rounds(
+        self, near: Collection, again: Collection, far: Collection, urgent: Flag, goal: Row,
+        turns: int,
+    ) -> int:  # fmt: skip
+        """Run `mend_small` with capacity for a round of what is near, at least."""
+        g, now = self.g, self.state[0]
+        self._make_room((near, again, far), len(near), spare=SMALL)
+        points, triangles = g.points, g.triangles
+        # each item adds a point and two triangles at most, and is on a list for the next round once
+        rows = triangles.capacity - len(triangles)
+        work = min(near.capacity, again.capacity) - len(triangles)
+        now.tries = min(points.capacity - len(points), rows // 2, work // 3)
+        now.waiting = far.capacity
+        args = (near, again, far, urgent, goal, self.chosen, self.seats, now, turns)
+        return int(mend_small(g, *args))
+
+    def _promote(self, far: Collection, near: Collection, goal: Row) -> None:
+        """Append items of the next levels to ``near`` until it has enough."""
+        g, xp, now, level = self.g, self.g.device.xp, self.state[0], int(goal.level)
+        enough = min(now.most, max(len(far) // now.part, now.least))
+        if len(near) >= enough or level == LEVELS - 1:
+            return
         with g.device.active():
             levels = far.level.array
-            waiting = xp.bincount(levels, minlength=LEVELS)
-            total = len(near) + g.device.to_host(waiting)[level + 1 :].cumsum()
+            waiting = g.device.to_host(xp.bincount(levels, minlength=LEVELS))
+            total = len(near) + waiting[level + 1 :].cumsum()
             due = level + 1 + min(int(total.searchsorted(enough)), len(total) - 1)
             rows = xp.flatnonzero((levels > level) & (levels <= due))
-            columns = {name: far.columns[name].array for name in ENTRY}
-            near.extend(**{name: a[rows] for name, a in columns.items()})
-        return due
+            near.extend(**{name: far.columns[name].array[: len(far)][rows] for name in ENTRY})
+        goal.level = due
 
-    def _round(
-        self, near: Collection, again: Collection, far: Collection, goal: Row, level: int
-    ) -> None:
+    def _round(self, near: Collection, again: Collection, far: Collection, goal: Row) -> None:
         """Mend what is near, slice by slice; what cannot be paid for goes on to ``again``."""
-        g, xp, part = self.g, self.g.device.xp, self.slice
+        g, xp, part, now = self.g, self.g.device.xp, self.slice, self.state[0]
         columns = {name: near.columns[name].array for name in ENTRY}
         with g.device.active():
             columns = {name: a[: len(near)] for name, a in columns.items()}
@@ -95,7 +194,7 @@ class Births:
             if "strict" in goal.table.columns and bool(urgent.any()):
                 later, there = there[~urgent], there[urgent]
                 again.extend(**{name: a[later] for name, a in columns.items()})
-        most = min(SLICE, _affordable(goal))
+        most, birth, level = min(SLICE, _affordable(goal)), int(now.birth), int(goal.level)
         # items made together lie together, and what is next to one often mends it: slices that are
         # spread over the list would conflict less, but make more triangles
         for first in range(0, len(there), most):
@@ -104,22 +203,24 @@ class Births:
                 rest = there[first:]
                 again.extend(**{name: a[rest] for name, a in columns.items()})
                 return
-            self._make_room(again, far, len(those))
+            self._make_room((again, far), len(those))
             part.clear()
-            births = xp.arange(self.next, self.next + len(those))
+            births = xp.arange(birth, birth + len(those))
             part.extend(**{name: a[those] for name, a in columns.items()}, birth=births)
             foreach(part, mend_one, g, level, again, far, goal, together=True)
-            self.next += len(those)
+            birth += len(those)
+            now.birth = birth
 
-    def _make_room(self, again: Collection, far: Collection, n: int) -> None:
+    def _make_room(self, works: tuple[Collection, ...], n: int, spare: int = 0) -> None:
         """Have room for all that n items can make: none may have to run again after the others.
 
         A point adds two triangles at most; the triangles that points replace are all different.
+        There is capacity for ``spare`` more items, too, but for triangles: their rows are limited.
         """
         points, triangles = self.g.points, self.g.triangles
-        rows = len(triangles) + 2 * n
-        needs = [(points, len(points) + n), (triangles, rows)]
-        for store, least in needs + [(work, len(work) + rows + n) for work in (again, far)]:
+        rows, spare = len(triangles) + 2 * n, 3 * spare
+        needs = [(points, len(points) + n + spare), (triangles, rows)]
+        for store, least in needs + [(work, len(work) + rows + n + spare) for work in works]:
             if store.capacity < least:
                 store.grow(least)
 

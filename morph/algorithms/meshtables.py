@@ -227,12 +227,16 @@ def in_order(xp: Any, node: Any, nbr: Any, *sides: Any) -> tuple[Any, ...]:
 
     Returns which row each was before, and the arrays, all of shape (m, 3).
     """
-    turn = (node.argmin(axis=1)[:, None] + xp.arange(3)) % 3
+    a, b, c = node[:, 0], node[:, 1], node[:, 2]
+    least = xp.where((a < b) & (a < c), 0, xp.where(b < c, 1, 2))
+    turn = xp.asarray([[0, 1, 2], [1, 2, 0], [2, 0, 1]])[least]
     node, nbr, *more = (xp.take_along_axis(x, turn, axis=1) for x in (node, nbr, *sides))
-    rows = xp.lexsort(xp.stack([node[:, 1], node[:, 0]]))
+    # no two triangles share a directed edge: the sort of one key is many times as fast as lexsort
+    rows = xp.argsort(node[:, 0].astype(np.int64) << 32 | node[:, 1])
     number = xp.full(len(rows) + 1, -1, np.int32)  # no neighbour, -1, stays so
     number[rows] = xp.arange(len(rows), dtype=np.int32)
-    return rows, *(x[rows] for x in (node, number[nbr], *more))
+    # NumPy's x[rows] copies short rows ten times as slowly
+    return rows, *(xp.take(x, rows, axis=0) for x in (node, number[nbr], *more))
 
 
 def interpolated(source: Mesh, old: Any, xy: Any, node: Any, origin: Any) -> Any:

@@ -130,7 +130,7 @@ def refine(
         makes fewer triangles.
     deterministic : bool
         Whether the result is the same to the last byte for any number of threads and on a GPU, its
-        triangles sorted; two to four times slower, of small meshes with many segments up to eleven.
+        triangles sorted; it takes two to three times as long on a CPU.
     device : str or Device
         ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"python"``.
     progress : callable, optional
@@ -241,7 +241,7 @@ def _mend(
         while not (near.empty and goal.level == LEVELS - 1) and _affords(goal):
             turns = 1 if progress else MANY
             if births is not None:
-                rounds += births.mend(near, again, far, goal, (most, part, least), turns)
+                rounds += births.mend(near, again, far, goal, (most, part, least), turns, urgent)
             else:
                 rounds += mend(g, near, again, far, urgent, goal, most, part, least, turns)
             if near.empty:

@@ -24,7 +24,7 @@ from morph.lang.builtins import from_dtype
 from morph.lang.definition import Definition
 from morph.lang.errors import reject
 from morph.lang.ir import Pos
-from morph.lang.program import RESULT, Cut, cut
+from morph.lang.program import RESULT, Cut, check_claims, cut
 from morph.lang.scope import plain, spelled
 from morph.lang.source import read
 from morph.lang.spread import lists
@@ -110,7 +110,10 @@ class Compiled:
         self.cuts = [f"{g}.points" for g in graphs if unit.fused and f"{g}.edges" in made]
         self.cuts += [s for s in self.deletes if unit.fused and s.endswith(".points")]
         self.domains = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, ir.Foreach)})
-        self.together, self.lists = abi.together(unit), lists(unit)
+        self.lists = lists(unit)
+        # the domains of steps in which all items claim in one round
+        steps = [n for n in nodes if isinstance(n, ir.Foreach) and n.together]
+        self.together = _swapped_too(unit, {n.slot for n in steps})
         self.adjacency = sorted(
             (f.slot, f.kind.partition("_")[0]) for f in self.fields if f.kind.endswith("_offset")
         )
@@ -387,9 +390,8 @@ def _step(
         k = replace(k, where=test.name)
         del builder.funcs[k.name]
         builder.funcs[k.name] = k  # after its filter
-    if request.together and k.commit is None:
-        hint = "all others' items do not wait for each other: leave out together=True"
-        reject(f"{plain(request.what.__name__)!r} has no single(collection)", pos, hint)
+    if request.together:
+        check_claims(k, request.what.__name__, pos)
     step = ir.Foreach(
         slot=domain.slot, kernel=k.name, args=args, where_args=where_args,
         together=request.together, balance=request.balance, pos=pos,

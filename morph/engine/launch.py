@@ -16,7 +16,7 @@ from morph.data.collect import Collection
 from morph.data.device import Device
 from morph.data.reclaim import release
 from morph.data.row import Row
-from morph.data.store import COUNT, HEAD
+from morph.data.store import CAPACITY, COUNT, HEAD
 from morph.data.table import Table
 from morph.data.versions import Outdated, latest
 from morph.engine.binding import Compiled, Request, Where, bind, by_steps, cells, picker, place
@@ -199,6 +199,7 @@ class Launch:
         self.versions: list[int] = []
         self.kinds: list[Any] = []  # of the objects, when they were last found to fit
         self.domains = [self._ref(slot) for slot in compiled.domains]
+        self.together = [self._ref(slot) for slot in compiled.together]
         self.touches = [self._ref(slot) for slot in compiled.touches]
         self.reshapes = [(self._ref(s), s in compiled.redirects) for s in compiled.reshapes]
         self.deletes = [self._ref(slot) for slot in compiled.deletes]
@@ -392,7 +393,7 @@ class Launch:
                 compiled.scalars.pack_into(self.buffer, compiled.first_scalar, *values)
             except struct.error:
                 raise OverflowError(f"of the numbers {values}, one does not fit in i64") from None
-        if compiled.together and not self.near:
+        if self.together and not self.near:
             self._check_together()
         s.launches += 1
         RUN.pack_into(self.buffer, compiled.run_words, 0, s.launches, team)
@@ -419,6 +420,8 @@ class Launch:
                     s.recount()
                 return
             self._mend()
+            if self.together and not self.near:
+                self._check_together()
             if self.compiled.lists:
                 s.keep_hubs(self._threads())
             self._borrow()
@@ -438,8 +441,9 @@ class Launch:
         return threads() if self.near else int(self.binary.threads)
 
     def _check_together(self) -> None:
-        """Refuse more items than a GPU has threads at once."""
-        n = max(int(d.words[COUNT]) for ref in self.domains if (d := ref()) is not None)
+        """Refuse more items than a GPU has threads at once; those of a program may become more."""
+        word = CAPACITY if self.compiled.unit.fused else COUNT
+        n = max(int(d.words[word]) for ref in self.together if (d := ref()) is not None)
         if n > (most := self.binary.threads):
             raise ValueError(f"{n} items together, but {self.device.name} runs {most} at once")
 

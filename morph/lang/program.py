@@ -48,6 +48,13 @@ class Cut(NamedTuple):
     ways: tuple[Way, ...]
 
 
+def check_claims(kernel: ir.Kernel, name: str, pos: Pos) -> None:
+    """Refuse ``together=True`` for a kernel that does not claim."""
+    if kernel.commit is None:
+        hint = "all others' items do not wait for each other: leave out together=True"
+        reject(f"{plain(name)!r} has no single(collection)", pos, hint)
+
+
 def cut(builder: Builder, definition: Definition, params: dict[str, Value | Type]) -> Cut:
     """Check a program and cut it into blocks."""
 
@@ -347,16 +354,19 @@ class ProgramChecker(Checker):
         item = self.builder.item_type(domain.type.slot)
         found = self.builder.kernel(definition, item, args, pos)
         where_args: tuple[ir.Expr, ...] = ()
-        balance, ahead = "auto", None
+        balance, ahead, together = "auto", None, False
         for k in call.keywords:
             if k.arg == "balance":
                 balance = self._balance(k.value)
+            elif k.arg == "together":
+                together = self._together(definition, found, k.value)
             elif k.arg == "ahead":
                 ahead = self._ahead(domain, k.value)
             elif k.arg == "where":
                 found, where_args = self._filtered(found, k.value, item, pos)
             else:
-                reject(f"foreach has no keyword {k.arg!r}", pos, "it has where, balance and ahead")
+                hint = "it has where, balance, ahead and together"
+                reject(f"foreach has no keyword {k.arg!r}", pos, hint)
         if ahead:  # a copy of its own
             name = found.name if found.where else self.builder.unique(found.name)
             found = replace(found, name=name, ahead=ahead)
@@ -370,6 +380,7 @@ class ProgramChecker(Checker):
                 kernel=found.name,
                 args=passed,
                 where_args=where_args,
+                together=together,
                 balance=balance,
                 pos=pos,
             )
@@ -381,6 +392,15 @@ class ProgramChecker(Checker):
             listed = ", ".join(f'"{c}"' for c in CHOICES)
             reject("balance is one of a few words", self.pos(node), f"write {listed}")
         return str(value)
+
+    def _together(self, definition: Definition, found: ir.Kernel, node: ast.expr) -> bool:
+        """Whether all items of the step claim in one round."""
+        value = node.value if isinstance(node, ast.Constant) else None
+        if not isinstance(value, bool):
+            reject("together is True or False", self.pos(node), "write together=True")
+        if value:
+            check_claims(found, definition.name, self.pos(node))
+        return value
 
     def _ahead(self, domain: ObjectValue, node: ast.expr) -> tuple[str, str]:
         """Whose items may run ahead, and in whose room they lie meanwhile."""

@@ -274,7 +274,7 @@ class _Solver:
         return self.settings.tries_first and (told or not _is_regular(formula))
 
     def _run(self, searches: list[Search]) -> tuple[bool, str]:
-        """Run searches; return whether one refuted its formula, and why it did or why one failed."""
+        """Run searches; return whether one refuted its formula, and why it did or one failed."""
         given_up = ""
         sizes = [search.formula.literals.size for search in searches]
         for k, search in enumerate(searches):
