@@ -1,11 +1,12 @@
-"""Refinement in an order that no device decides: the same bytes for any number of threads.
+"""Deterministic refinement: the same bytes for any number of threads and on a GPU.
 
-What a row is numbered, and where in a list an item stands, depends on which thread came first.  So
-points are known by their birth and items by an order of their own; both follow from the input
-alone.  A round sorts its items and takes them in slices of a fixed size, the items of which claim
-together: places in the sorted slice decide who wins (deterministic reservations, Blelloch et al.
-2012).  A new point's birth is the place of the item that made it, and an item's order is that birth
-and its place in the fan around it.  In the end rows are put in the order of births (`rows_of`).
+Row numbers and positions in worklists depend on the timing of threads.  So points have a
+deterministic id, their birth, and items a deterministic order; both follow from the input alone.  A
+round sorts its items and processes them in slices of a fixed size, the items of which claim
+together: their places in the sorted slice decide which items win (deterministic reservations,
+Blelloch et al. 2012).  The birth of a new point is the place of the item that created the point,
+and the order of an item is that birth and the item's place in the fan around the point.  In the
+end rows are sorted by births (`rows_of`).
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from morph.data.row import Row
 
 ENTRY = ("item", "apex", "level", "order")  # the columns of an entry of a worklist
-SLICE = 8192  # items that claim together: a GPU has to have as many threads at once
-SMALL = 512  # items of a round that a program sorts by counting; larger rounds run from the host
+SLICE = 8192  # items that claim together: all their threads must be resident on a GPU
+SMALL = 512  # items of a round that a program sorts by rank; larger rounds run from the host
 
 
 @kernel
@@ -38,7 +39,7 @@ def choose(item, chosen):
 
 @kernel
 def seat(item, chosen, seats, first):
-    """Copy an item to the row that its order has among all; its new point's birth follows."""
+    """Copy an item to the row of ``seats`` at its rank; its new point's birth is first + rank."""
     rank = i64(0)
     for other in chosen:
         if other.order < item.order:
@@ -53,10 +54,10 @@ def seat(item, chosen, seats, first):
 
 @program
 def mend_small(g, near, again, far, urgent, goal, chosen, seats, now, turns):
-    """Run at most ``turns`` rounds of at most as many items as seats; return how many were run.
+    """Run at most ``turns`` rounds of at most ``len(seats)`` items; return the number of rounds.
 
-    Returns early if a round is larger, or the tables might have no capacity for what it makes, or
-    the budget might not pay for it.
+    Returns early before a round that has more items, for whose new rows the tables might lack
+    capacity, or that might exceed the budget.
     """
     rounds = 0
     level, birth, tries = goal.level, now.birth, now.tries
@@ -110,15 +111,15 @@ class Births:
         self.slice = Collection(g.triangles, capacity=SLICE, **kinds)
         self.seats = g.add_table("seats", capacity=SMALL, item=Ref(g.triangles), **kinds)
         self.seats.extend(SMALL)
-        # ``birth``: the next; ``tries``: items that tables have capacity for; ``waiting``: that of
-        # the list of those not due; the rest: see `morph.algorithms.mending.mend`
+        # ``birth``: the next birth; ``tries``: number of items for which tables have capacity;
+        # ``waiting``: capacity of the list ``far``; the rest: see `morph.algorithms.mending.mend`
         names = ("birth", "tries", "waiting", "most", "part", "least")
         columns: dict[str, Any] = dict.fromkeys(names, i64)
         self.state = Table("state", g.device, **columns)
         self.state.new(birth=len(g.points))
 
     def number(self, work: Collection) -> None:
-        """Order the items of a list whose triangles are all there still, by their first edges."""
+        """Order the items of a list, all of whose triangles exist, by their first edges."""
         g, xp = self.g, self.g.device.xp
         with g.device.active():
             rank = xp.empty(len(g.points), np.int64)
@@ -126,13 +127,13 @@ class Births:
             edge = rank[g.triangles.node.array[work.items][:, :2]]
             place = xp.empty(len(work), np.int64)
             place[xp.argsort(edge[:, 0] << 32 | edge[:, 1])] = xp.arange(len(work))
-            work.order[:] = place  # less than any order of a new point's item
+            work.order[:] = place  # less than the order of every item of a new point
 
     def mend(
         self, near: Collection, again: Collection, far: Collection, goal: Row,
         few: tuple[int, int, int], turns: int, urgent: Flag,
     ) -> int:  # fmt: skip
-        """Do what `morph.algorithms.mending.mend` does, larger rounds one by one from the host."""
+        """The same as `morph.algorithms.mending.mend`, with larger rounds run from the host."""
         rounds, now = 0, self.state[0]
         now.most, now.part, now.least = few
         while rounds < turns and (len(near) or goal.level < LEVELS - 1) and _affordable(goal):
@@ -142,7 +143,7 @@ class Births:
                 if done % 2:
                     near, again = again, near
                 if rounds == turns or len(near) <= min(SMALL, _affordable(goal)):
-                    continue  # nothing is left, or the tables are to grow
+                    continue  # no item is left, or tables have to grow
             self._promote(far, near, goal)
             self._round(near, again, far, goal)
             near, again = again, near
@@ -154,11 +155,11 @@ class Births:
         self, near: Collection, again: Collection, far: Collection, urgent: Flag, goal: Row,
         turns: int,
     ) -> int:  # fmt: skip
-        """Run `mend_small` with capacity for a round of what is near, at least."""
+        """Run `mend_small`, with capacity for at least one round of the items in ``near``."""
         g, now = self.g, self.state[0]
         self._make_room((near, again, far), len(near), spare=SMALL)
         points, triangles = g.points, g.triangles
-        # each item adds a point and two triangles at most, and is on a list for the next round once
+        # an item adds at most a point and two triangles; an item or triangle has one entry at most
         rows = triangles.capacity - len(triangles)
         work = min(near.capacity, again.capacity) - len(triangles)
         now.tries = min(points.capacity - len(points), rows // 2, work // 3)
@@ -182,7 +183,7 @@ class Births:
         goal.level = due
 
     def _round(self, near: Collection, again: Collection, far: Collection, goal: Row) -> None:
-        """Mend what is near, slice by slice; what cannot be paid for goes on to ``again``."""
+        """Refine the items in ``near`` by slices; items beyond the budget go to ``again``."""
         g, xp, part, now = self.g, self.g.device.xp, self.slice, self.state[0]
         columns = {name: near.columns[name].array for name in ENTRY}
         with g.device.active():
@@ -195,7 +196,7 @@ class Births:
                 later, there = there[~urgent], there[urgent]
                 again.extend(**{name: a[later] for name, a in columns.items()})
         most, birth, level = min(SLICE, _affordable(goal)), int(now.birth), int(goal.level)
-        # items made together lie together, and what is next to one often mends it: slices that are
+        # items created together are adjacent, and refining one often removes the next: slices
         # spread over the list would conflict less, but make more triangles
         for first in range(0, len(there), most):
             those = there[first : first + most]
@@ -212,10 +213,10 @@ class Births:
             now.birth = birth
 
     def _make_room(self, works: tuple[Collection, ...], n: int, spare: int = 0) -> None:
-        """Have room for all that n items can make: none may have to run again after the others.
+        """Reserve capacity for all rows of n items, so that no item is re-executed after the others.
 
         A point adds two triangles at most; the triangles that points replace are all different.
-        There is capacity for ``spare`` more items, too, but for triangles: their rows are limited.
+        The lists and points also get capacity for ``spare`` more items.
         """
         points, triangles = self.g.points, self.g.triangles
         rows, spare = len(triangles) + 2 * n, 3 * spare
@@ -226,5 +227,5 @@ class Births:
 
 
 def _affordable(goal: Row) -> int:
-    """How many points the budget has left: all items of a slice can pay, whoever comes first."""
+    """The number of points left in the budget, enough for all items of a slice in any order."""
     return max(int(goal.left), 0) if "left" in goal.table.columns else SLICE
