@@ -213,7 +213,7 @@ class Births:
             now.birth = birth
 
     def _make_room(self, works: tuple[Collection, ...], n: int, spare: int = 0) -> None:
-        """Reserve capacity for all rows of n items, so that no item is re-executed after the others.
+        """Reserve capacity for all rows of n items, so that none is re-executed after the others.
 
         A point adds two triangles at most; the triangles that points replace are all different.
         The lists and points also get capacity for ``spare`` more items.
