@@ -1,15 +1,15 @@
-// What a unit compiled for the checked mode does before it touches memory; not part of other units.
+// Checks before memory accesses, part of units compiled for the checked mode only.
 //
-// A violation is recorded in `check`, and its item stops: `failed` is set, and every access of this header
-// does nothing from there on, so the item never reads or writes out of bounds.  Of several violations the
-// one of the item with the least position is kept, so that every target reports the same one.
+// A violation is recorded in `check`, and its item stops: `failed` is set, and all later accesses of the item
+// through this header do nothing, so the item never reads or writes out of bounds.  Of several violations
+// the one of the item at the lowest position is kept, so that every target reports the same one.
 //
-// A place that a step writes plainly has three shadow words: the first writer and the first two other
-// items that read it, or change it atomically, in this step.  A word is the step (24 bits), the item (28)
-// and the site (12); one of an older step counts as empty.  Whether two accesses conflict so depends on
-// the accesses alone, not on the order in which threads make them.
+// A value of a column with non-atomic writes has three shadow words: the first writer and the first two
+// other items that read the value, or change it atomically, in this step.  A word is the step (24 bits), the
+// item (28) and the site (12); a word of an older step counts as empty.  Whether a conflict is found depends
+// on the accesses alone, not on the order in which threads make them.
 
-// Words of `check`; `morph/lang/checks.py` says the same in Python.
+// Words of `check`; the same as `Word` in `morph/lang/checks.py`.
 enum { CHECK_LOCK, CHECK_KEY, CHECK_KIND, CHECK_SITE, CHECK_ITEM, CHECK_ROW, CHECK_VALUE, CHECK_LIMIT,
        CHECK_OTHER, CHECK_OTHER_SITE, CHECK_SINK, CHECK_STEP,
        CHECK_LAUNCH };
@@ -18,20 +18,20 @@ enum Violation : i32 { NO_ROW = 1, NO_INDEX, DELETED_ROW, NO_VALUE, INDEX_OVERFL
 constexpr i32 SITE_BITS = 12, ITEM_BITS = 28;
 constexpr i64 RACES_LAST = i64(1) << 62;  // any other violation is reported before a race
 
-// Where a check stands.
+// The item and the site of a check.
 template <class I> struct At {
     i64* check;
     I& it;
     i32 site;
 };
 template <class I> At(i64*, I&, i32) -> At<I>;
-// The rows that may be touched; `deaths` tells who deleted a row and in which step, if the unit deletes.
+// The rows of a store; `deaths` has the item and launch that deleted each row, if the unit deletes rows.
 struct Live {
     const i64* meta;
     const u8* dead;
     const u64* deaths;
 };
-// The shadow words of a column of `width` values a row; none if no step can have a race there.
+// The shadow words of a column of `width` values a row; null if the column cannot have races.
 struct Shadow {
     u64* words;
     i32 width;
@@ -72,7 +72,7 @@ MORPH_CALL void record_violation(i64* check, const Found& f, i64 key) {
 }
 template <class I> MORPH_FN void stop(const At<I>& at, Violation kind, i64 value, i64 limit) {
     if (at.it.failed) return;
-    if (at.site < 0) return;  // what is reserved may be for an access that is not made
+    if (at.site < 0) return;  // a reservation may precede an access that is not made
     at.it.failed = -1;
     record_violation(at.check, Found{kind, at.site, at.it.position, at.it.row, value, limit, -1, -1},
                      (at.it.position + 1) << SITE_BITS);
@@ -95,7 +95,7 @@ template <class I> MORPH_FN void race(const At<I>& at, u64 mine, u64 other, i64 
     record_violation(at.check, Found{RACE, i32(low & SITE), item, -1, place, 0, then, high & SITE},
                      RACES_LAST + (item << SITE_BITS) + (low & SITE));
 }
-// Leaves `mine` in a word unless another item of this step has; gives what is there.
+// Stores `mine` in a word that is empty in this step; returns the word's value afterwards.
 MORPH_FN u64 leave_mark(u64* p, u64 mine) {
     for (u64 old = load(p);;) {
         if (same_step(old, mine)) return old;
@@ -130,11 +130,11 @@ template <class I> MORPH_FN bool has_row(const At<I>& at, const Live& live, i64 
     stop(at, NO_ROW, row, n);
     return false;
 }
-// Who deletes a row, and in which launch.
+// The word of `deaths` for a row deleted by this item in this launch.
 template <class I> MORPH_FN u64 death(const At<I>& at) {
     return u64(load(at.check + CHECK_LAUNCH)) << ITEM_BITS | (u64(at.it.position) & ((u64(1) << ITEM_BITS) - 1));
 }
-// Whether a row is deleted, by this item or before this launch: what others delete is there until its end.
+// Whether a row was deleted by this item or before this launch: rows that other items delete exist until its end.
 template <class I> MORPH_FN bool is_gone(const At<I>& at, const Live& live, i64 row) {
     if (!live.dead || !is_dead(live.dead, row)) return false;
     if (!live.deaths) return true;
@@ -192,7 +192,7 @@ MORPH_CALL void check_set_vec(const At<I>& at, const Live& live, const Shadow& s
     for (i32 j = 0; j < N; j++) note_write(at, s, row, j);
     column.set(row, x);
 }
-// The address of a place that is changed atomically; if there is none, of a word that nobody reads.
+// The address of a value for an atomic; after a violation, the address of a word that is never read.
 template <class C, class I>
 MORPH_CALL typename C::V* check_at(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row,
                                  i64 j = 0) {
@@ -254,7 +254,7 @@ template <class T, i32 N, class I> MORPH_FN T check_pop(const At<I>& at, Local<T
     return at.it.failed ? T() : x.pop();
 }
 
-// Integers whose value an index is made of.
+// Integer operations from which an index is computed.
 template <class T> MORPH_FN bool negative(T x) { return x < T(0); }
 template <class T, class I> MORPH_FN T check_add(const At<I>& at, T x, Value<T> y) {
     T r = wrap_add(x, y);
@@ -277,7 +277,7 @@ template <class T, class I> MORPH_FN T check_shift(const At<I>& at, T x, T n) {
     if (shift_right(r, n) != x) stop(at, INDEX_OVERFLOW, x, n);
     return r;
 }
-// The integer of type T that a number is, cut off at the point.
+// A number converted to an integer of type T, truncated towards zero.
 template <class T, class S, class I> MORPH_FN T check_integer(const At<I>& at, S x) {
     if constexpr (is_float<S>()) {
         f64 v = f64(x), least = T(-1) < T(0) ? -1.0 : 0.0, most = 2.0;
@@ -294,7 +294,7 @@ template <class T, class S, class I> MORPH_FN T check_integer(const At<I>& at, S
         return r;
     }
 }
-// A handle of row x: None is -1, and what does not fit in a handle is no row.
+// A handle of row x: None is -1; a number that does not fit in a handle is no row.
 template <class S, class I> MORPH_FN i32 check_handle(const At<I>& at, const Live& live, S x) {
     i32 r = i32(x);
     if (S(r) == x && (r >= 0) == !negative(x)) return r;

@@ -1,11 +1,11 @@
 // CPU threads: a pool that all units of the process share, bounded spinning followed by a futex, and the limit
 // of a team's size while other processes use the cores.
 //
-// A waiting thread spins for a while, then sleeps: one that spins on takes the core from the thread it waits for.
-// The while is 1 ms, and 50 us where other processes have been noticed lately.  A team is formed of the workers that
-// answer within PATIENCE, so a worker that gets no core delays nothing; its items are run by the others.
-// The limit: a thread that others had to sleep for compares its processor time with the clock.  If it was ready
-// but did not run, the cores are in use by others, and teams are smaller for REST times as long as was lost.
+// A waiting thread spins for 1 ms, or 50 us if competing processes were detected within the last second, then sleeps:
+// spinning longer could take the core from the thread that it waits for.  A team consists of the workers that answer
+// within PATIENCE, so a worker without a core delays no launch; the other threads run its items.
+// The limit: a thread for which others had to sleep compares its processor time with the clock.  If the thread was
+// ready but did not run, other processes use the cores, and teams are smaller for REST times the time lost.
 
 #ifndef __CUDACC__
 
@@ -51,11 +51,11 @@ constexpr long FUTEX = 221;
 #elif defined(__linux__) && defined(__s390x__)
 constexpr long FUTEX = 238;
 #else
-constexpr long FUTEX = 0;  // no futex: sleep for a little while at a time
+constexpr long FUTEX = 0;  // no futex: poll, sleeping 50 us at a time
 #endif
-constexpr i64 LONGEST_SLEEP = 50000000;  // nanoseconds; then the thread looks for signals
+constexpr i64 LONGEST_SLEEP = 50000000;  // nanoseconds; then the thread polls for signals
 
-// Sleep while *p is `seen`, until wake(p) or for LONGEST_SLEEP; may return at any time.
+// Sleep while *p is `seen`, until wake(p) or for at most LONGEST_SLEEP; may return spuriously.
 MORPH_COLD void sleep_while(u32* p, u32 seen) {
 #if defined(__linux__) || defined(__APPLE__)
     if constexpr (FUTEX != 0) {
@@ -72,7 +72,7 @@ MORPH_COLD void wake(u32* p, i32 threads) {
 #endif
 }
 
-// A clock that is cheap to read, of some 1 to 5 ticks a nanosecond.
+// A clock that is cheap to read, with about 1 to 5 ticks a nanosecond.
 MORPH_FN u64 ticks() {
 #if defined(__x86_64__)
     return __builtin_ia32_rdtsc();
@@ -89,39 +89,39 @@ MORPH_FN void pause() {
 }
 
 constexpr i32 MOST_THREADS = 256;
-#ifdef MORPH_FAULTS  // tests: every team has all its threads, which sleep soon
+#ifdef MORPH_FAULTS  // tests: every team has all its threads, and waiting threads sleep soon
 constexpr i32 SPINS = 20, SHORT_SPINS = 20;
 constexpr i64 PATIENCE = 1ll << 40, MORE = 0, LATE = 1ll << 40;
 #else
-constexpr i32 SPINS = 40000, SHORT_SPINS = 2000;  // of some 25 ns
-constexpr i64 PATIENCE = 100000, MORE = 10000;    // nanoseconds, for all; for each thread
-constexpr i64 LATE = 200000;  // a thread that did not run for so long had lost its core
+constexpr i32 SPINS = 40000, SHORT_SPINS = 2000;  // of about 25 ns each
+constexpr i64 PATIENCE = 100000, MORE = 10000;    // nanoseconds to wait for answers: in all; and for each thread
+constexpr i64 LATE = 200000;  // nanoseconds; a ready thread that did not run for so long had lost its core
 #endif
-constexpr i32 POOL_WORD = 16;  // of `barrier`: the pool's address
-constexpr i64 REST = 30, LONGEST_REST = 2000000000;
+constexpr i32 POOL_WORD = 16;  // index in `barrier` of the pool's address
+constexpr i64 REST = 30, LONGEST_REST = 2000000000;  // times the time lost; nanoseconds
 
 struct Pool {
     u32 bell;        // futex: the number of the latest call for a team
-    u32 asleep;      // workers that wait at the bell
-    alignas(64) u64 seats;  // number of the call << 32 | workers wanted << 16 | workers that have answered
+    u32 asleep;      // number of workers that sleep on `bell`
+    alignas(64) u64 seats;  // number of the call << 32 | workers requested << 16 | workers that have answered
     alignas(64) u32 start;  // futex: the number of the call whose team is complete
-    u32 seated;             // workers of it that sleep there
-    i32 team;               // its size
+    u32 seated;             // number of workers of that team that sleep on `start`
+    i32 team;               // number of threads of that team
     void (*run)(const void*, i32, i32);
     const void* args;
     alignas(64) u32 done;  // futex: workers of the team that have returned from `run`
-    u32 awaited;           // the caller sleeps until all have
-    alignas(64) i32 workers;  // that exist
-    i32 limit;                // of a team's size until `rested`
+    u32 awaited;           // whether the caller sleeps on `done`
+    alignas(64) i32 workers;  // number of worker threads created
+    i32 limit;                // largest size of a team until the time `rested`; 0: no limit
     i64 rested;
-    i64 next;  // how long the limit holds at least; twice as long each time in a row
+    i64 next;  // least duration of the next limit; doubled at each consecutive limit
 };
 static Pool* pool = nullptr;
-static i32 full = 1;    // how many threads the launch may have,
-static i32 crew = 1;    // how many teams have at present,
-static i32 wanted = 1;  // how many this team should have from the next step on; changes only while one thread runs
+static i32 full = 1;    // number of threads that the launch may use
+static i32 crew = 1;    // number of threads of a team at present
+static i32 wanted = 1;  // number of threads from the next step on; written only while a single thread runs
 
-// Takes a seat in the team that is being formed, if there is one left; gives its number, or 0.
+// Joins the team that is being formed, if it is not complete; returns the thread's number, or 0.
 MORPH_FN i32 take_seat(Pool* p, u32 call) {
     for (u64 c = __atomic_load_n(&p->seats, __ATOMIC_ACQUIRE); u32(c >> 32) == call;) {
         if ((c & 0xffff) >= (c >> 16 & 0xffff)) return 0;
@@ -130,7 +130,7 @@ MORPH_FN i32 take_seat(Pool* p, u32 call) {
     }
     return 0;
 }
-// How long to spin: other processes may need the core.
+// The number of spins before a thread sleeps: fewer while other processes need the cores.
 MORPH_FN i32 spins_now(const Pool* p) {
     return wall_time() - load(&p->rested) < 1000000000 ? SHORT_SPINS : SPINS;
 }
@@ -167,7 +167,7 @@ static void* work_forever(void* given) {
     return nullptr;
 }
 
-// The pool of the process; its address stands in memory that units share.
+// Finds or creates the pool of the process; its address is in memory that all units share.
 MORPH_COLD void find_pool(u32* shared) {
     Pool** at = (Pool**)shared;
     bool fresh = !*at;
@@ -176,7 +176,7 @@ MORPH_COLD void find_pool(u32* shared) {
     if (fresh) pool->next = REST * LATE;
 }
 
-// How many threads a team may have now.
+// The number of threads that a team may have now.
 MORPH_FN i32 allowed(i32 most) {
     i32 limit = load(&pool->limit);
     if (!limit) return most;
@@ -184,8 +184,8 @@ MORPH_FN i32 allowed(i32 most) {
     store(&pool->limit, 0);
     return most;
 }
-// Teams are of `limit` threads for a while, as long as time was lost because a thread was ready and did not run.
-MORPH_FN void lose(i32 limit, i64 time) {
+// Limits teams to `limit` threads, for a duration in proportion to the time during which a ready thread did not run.
+MORPH_FN void limit_teams(i32 limit, i64 time) {
     if (time < LATE) return;
     i64 now = wall_time(), next = load(&pool->next);
     if (now > load(&pool->rested)) store(&pool->next, min_of(2 * next, LONGEST_REST));
@@ -193,8 +193,8 @@ MORPH_FN void lose(i32 limit, i64 time) {
     store(&pool->limit, max_of(limit, 1));
 }
 
-// Runs `run(args, i, n)` on n threads, this one among them, or on fewer: as many as answer.  A thread alone
-// is left to the caller: then it gives false.
+// Runs `run(args, i, n)` on the calling thread and n - 1 workers, or on fewer if fewer answer.  Returns false, and has
+// run nothing, if no worker answers.
 static bool run_team(void (*run)(const void*, i32, i32), const void* args, i32 n) {
     i64 patience = PATIENCE + MORE * n;
     u32 call = pool->bell + 1;
@@ -218,8 +218,8 @@ static bool run_team(void (*run)(const void*, i32, i32), const void* args, i32 n
                                         __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {}
     pool->team = wanted = i32(c & 0xffff) + 1;
     pool->done = 0;
-    if (pool->team < n) lose(pool->team, max_of(now - from, LATE));
-    else lose(n * 3 / 4, now - from);
+    if (pool->team < n) limit_teams(pool->team, max_of(now - from, LATE));
+    else limit_teams(n * 3 / 4, now - from);
     __atomic_exchange_n(&pool->start, call, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&pool->seated, __ATOMIC_SEQ_CST)) wake(&pool->start, n);
     if (pool->team == 1) return false;

@@ -1,44 +1,44 @@
-// How a launch is stopped: by Ctrl-C, or whatever else makes the interpreter's signal handlers raise.
+// Interrupting a launch: by Ctrl-C, or any other signal whose Python handler raises an exception.
 //
-// The CPU thread that launched lets signal handlers run about every 50 ms: at barriers, and between chunks of items.
-// If one raises, the master of the next barrier sets `stopped`, which all threads read before they begin a step.
-// If no barrier comes for as long again, the step is cut short: its other items do not run.
-// On a GPU the host's handlers run while it waits; then it sets a word of the device's memory, which block 0
-// reads about every 10 ms when it comes to a barrier; see team.h for how the others are told.
+// The CPU thread that launched runs signal handlers about every 50 ms: at barriers, and between chunks of items.
+// If a handler raises, the master of the next barrier sets `stopped`, which all threads read before they begin a step.
+// If no barrier follows within another 50 ms, the step is cut short: its remaining items do not run.
+// On a GPU handlers run while the host waits; if one raises, the host sets a word of the device's memory, which block 0
+// reads at barriers about every 10 ms; team.h says how block 0 forwards the request to the other blocks.
 
 #ifdef __CUDACC__
 
-constexpr i32 STOP_WORD = 32;  // of `barrier`: the host asks for a stop
-constexpr u32 LOOKS_EVERY = 1 << 24;  // cycles
+constexpr i32 STOP_WORD = 32;  // index in `barrier` of the host's request to stop
+constexpr u32 POLL_CYCLES = 1 << 24;  // cycles
 
 #else
 
-// Functions of Python's C interface, which the host fills in; none: signals wait for the end of the launch.
+// Functions of Python's C API, set by the host; if they are null, signals wait for the end of the launch.
 struct Interpreter {
     void* (*release)();  // PyEval_SaveThread
     void (*acquire)(void*);  // PyEval_RestoreThread
     int (*handle_signals)();  // PyErr_CheckSignals
-    void* thread;  // the main thread; handlers run in no other one
+    void* thread;  // the main thread, the only one in which handlers run
 };
 MORPH_EXPORT Interpreter morph_interpreter;
 Interpreter morph_interpreter;
 
 #if defined(__x86_64__)
-constexpr u64 BETWEEN = 1 << 27;  // ticks: 30 to 130 ms
+constexpr u64 POLL_INTERVAL = 1 << 27;  // ticks: 30 to 130 ms
 #else
-constexpr u64 BETWEEN = 1 << 25;  // nanoseconds
+constexpr u64 POLL_INTERVAL = 1 << 25;  // nanoseconds
 #endif
-constexpr i64 BEHIND_ALL = 1ll << 40;
+constexpr i64 PAST_ALL_ITEMS = 1ll << 40;
 static void* released = nullptr;
-static u64 handled = 0;       // when handlers last ran
-static u32 stopping = 0;      // one has raised
-static bool cut = false;      // the step is cut short; of the thread that launched
-static bool stopped = false;  // all threads have been told; changes only while the master runs alone
+static u64 handled = 0;       // the time, in ticks, at which handlers last ran
+static u32 stopping = 0;      // whether a handler has raised
+static bool cut = false;      // whether the step is cut short; used by the thread that launched only
+static bool stopped = false;  // whether all threads leave before the next step; written by the master at a barrier
 
 MORPH_COLD void handle_signals(i64* cursor) {
     handled = ticks();
     if (stopping) {
-        if (!cut) __atomic_fetch_add(cursor, BEHIND_ALL, __ATOMIC_RELAXED);
+        if (!cut) __atomic_fetch_add(cursor, PAST_ALL_ITEMS, __ATOMIC_RELAXED);
         cut = true;
         return;
     }
@@ -48,9 +48,9 @@ MORPH_COLD void handle_signals(i64* cursor) {
     released = morph_interpreter.release();
     if (raised) store(&stopping, 1);
 }
-// By the thread that launched.
+// Called by the thread that launched.
 MORPH_FN void poll(i64* cursor) {
-    if (ticks() - handled > BETWEEN) handle_signals(cursor);
+    if (ticks() - handled > POLL_INTERVAL) handle_signals(cursor);
 }
 
 template <class A> MORPH_FN void begin_launch(const A& a) {

@@ -8,12 +8,12 @@
 // Every thread of the team must come to every barrier: no return before one.
 // One block of a GPU has a barrier of its own, and leaves that word alone.
 //
-// A CPU thread that has spun long enough at the barrier sets SLEEPS, and sleeps: then the master wakes all.
-// On a GPU block 0 adds STOP to the word, if the host has asked for a stop, when it has been released from a barrier
-// and the sign is now 0; and each block looks for STOP in what the word was when it arrived at a barrier with the
-// sign 1.  Between the two all blocks have come to one barrier, and until they have come to the second one it is
-// not added, so all blocks see it at the same one.  (What the word is when a block is released would not do: block
-// 0 may have gone on by then.)
+// A CPU thread that has spun long enough at the barrier sets SLEEPS and sleeps: then the master wakes all threads.
+// On a GPU block 0 adds STOP to the word, if the host has requested a stop, after its release from a barrier that
+// leaves the sign 0; and each block tests STOP in the value that its own arrival returned at a barrier with the sign 1.
+// Between addition and test all blocks arrive at one barrier, and STOP is not added before all have arrived at the
+// next one, so all blocks see STOP at the same barrier.  (The value at a block's release may differ between blocks:
+// block 0 may already have continued.)
 
 enum : u32 { RELEASED = 0x80000000u };  // the sign
 enum : u32 { TOLD = 1u };               // what the master told; below the count, where no borrow gets
@@ -21,7 +21,7 @@ enum : u32 { SLEEPS = 2u, STOP = 2u };  // on a CPU; on a GPU
 enum : u32 { ARRIVAL = 4u };
 
 #ifndef __CUDACC__
-struct Clocks {  // of a team's thread: when it was last asked how long it ran; how long it spins
+struct Clocks {  // of a thread in a team: clocks at its last measurement, time slept since; spins before it sleeps
     i64 wall, processor, slept;
     i32 spins;
 };
@@ -39,7 +39,7 @@ struct Team {
     bool took;    // all have read a flag: a barrier before it is taken again
     bool left;    // a program stands before a step that a team of another size is to run
 #ifdef __CUDACC__
-    bool stop;    // the host has asked for a stop, and all blocks know
+    bool stop;    // the host has requested a stop, and all blocks have seen the request
 #endif
 
     template <class A> MORPH_FN Team(const A& a, i32 thread, i32 threads)
@@ -93,26 +93,26 @@ MORPH_FN bool leads(const Team&) { return blockIdx.x == 0; }
 MORPH_FN void gather_block() { __syncthreads(); }
 MORPH_FN bool any_of_block(bool x) { return __syncthreads_or(x); }
 template <class A> MORPH_FN void rewind(const A&) {}
-// Whether the program is to end here: asked between blocks, whose steps are few.
+// Whether the program ends here: tested between its blocks of steps.
 MORPH_FN bool stops(const Team& t) { return t.stop; }
 template <class A, class R> MORPH_FN bool resizes(const A&, R&) { return false; }
 template <class A, class R, class Step> MORPH_FN bool leaves(const A&, R&, const Step&, i64, i64) { return false; }
 
-// Whether to look if the host asks for a stop.  By the first thread of block 0; whatever `looked` is at first, it
-// looks at once or some milliseconds later.
+// Whether block 0 polls the host's request now.  Called by its first thread; `looked` is uninitialised, so the first
+// poll is at once or some milliseconds later.
 MORPH_FN bool is_due() {
     __shared__ u32 looked;
     u32 now = u32(clock());
-    if (now - looked < LOOKS_EVERY) return false;
+    if (now - looked < POLL_CYCLES) return false;
     looked = now;
     return true;
 }
 template <class A> MORPH_FN bool asked_to_stop(const A& a) { return load(a.barrier + STOP_WORD) != 0; }
-// By the first thread of block 0, released from a barrier.
+// Called by the first thread of block 0 after its release from a barrier.
 template <class A> MORPH_FN void pass_on_stop(const A& a, const Team& t) {
     if (t.sense & RELEASED && !(t.sense & STOP) && asked_to_stop(a)) add_release(a.barrier, STOP);
 }
-// Whether all blocks know of it, as this one found the word.
+// Whether all blocks see the request, by the word's value at this block's arrival.
 MORPH_FN bool sees_stop(const Team& t) { return (t.sense & (RELEASED | STOP)) == (RELEASED | STOP); }
 
 // The items first + thread, first + thread + threads, ...
@@ -178,17 +178,17 @@ template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, c
     i64 n = work(a, t, s, first, last);
     return t.left = t.threads == 1 ? n >= wide() : n < narrow();
 }
-// The same where all threads run small steps, too.
+// The same for programs whose small steps run on all threads, too.
 template <class A, class R> MORPH_FN bool resizes(const A&, R& t) {
     if (stopped) return true;
     return t.left = t.threads > 1 ? t.threads != wanted : crew > 1 && !t.replay;
 }
 
-// How many items a thread takes at once: many only if few were quick, since signals wait for it.
+// The number of items that a thread takes at once: large only after a small chunk was quick, since signals wait.
 constexpr u64 QUICK = 1 << 18;  // ticks
 struct Pace {
     i64 chunk;
-    u64 from;  // when the chunk began
+    u64 from;  // time, in ticks, at which the chunk began
 };
 MORPH_COLD Pace next_pace(Pace pace, i64 faster, i64* polled) {
     if (polled) poll(polled);
@@ -218,7 +218,7 @@ struct Share {
         return begin < end;
     }
 };
-// The same for one thread alone: runs all items in pieces.
+// The same for a single thread: runs all items in chunks.
 template <class A, class F> MORPH_FN void in_pieces(const A& a, i64 first, i64 last, const F& run) {
     Pace pace = {1024, last - first > 1024 ? ticks() : 0};
     for (i64 i = first; i < last && !cut;) {
@@ -229,28 +229,28 @@ template <class A, class F> MORPH_FN void in_pieces(const A& a, i64 first, i64 l
     }
 }
 
-static u32 beats = 0;        // barriers that a thread alone has come to
-static i64 released_at = 0;  // when those that slept at the barrier were last woken
+static u32 single_barriers = 0;        // number of barriers of a single thread
+static i64 released_at = 0;  // time at which sleeping threads were last woken at the barrier
 
-// One thread alone comes to a barrier.
-template <class A> MORPH_FN void beat(const A& a) {
-    if ((++beats & 15) == 0) {
+// The barrier of a single thread.
+template <class A> MORPH_FN void barrier_alone(const A& a) {
+    if ((++single_barriers & 15) == 0) {
         poll(a.cursor);
         if (crew < full) crew = allowed(full);
     }
     if (stopping) stopped = true;
 }
-// Others have slept while they waited for this thread: whether it had a core.
-MORPH_COLD void account(Team& t) {
+// Called if other threads slept while they waited for this one: measures how long this thread was without a core.
+MORPH_COLD void measure_lost_time(Team& t) {
     i64 wall = wall_time(), processor = processor_time();
     i64 lost = wall - clocks.wall - (processor - clocks.processor) - clocks.slept;
     clocks.wall = wall, clocks.processor = processor, clocks.slept = 0;
-    lose(t.threads * 3 / 4, lost);
+    limit_teams(t.threads * 3 / 4, lost);
 }
-// By the master of a team's barrier.
-MORPH_FN void direct(Team& t) {
+// Called by the master of a team's barrier.
+MORPH_FN void update_team(Team& t) {
     if (load(&stopping)) stopped = true;
-    if (t.sense & SLEEPS) account(t);
+    if (t.sense & SLEEPS) measure_lost_time(t);
     if (load(&pool->limit)) wanted = allowed(full);
 }
 template <class A> MORPH_COLD void sleep_at_barrier(const A& a, Team& t, u32 now) {
@@ -261,7 +261,7 @@ template <class A> MORPH_COLD void sleep_at_barrier(const A& a, Team& t, u32 now
     sleep_while(a.barrier, now | SLEEPS);
     i64 until = wall_time(), woken = (load(a.barrier) ^ t.sense) & RELEASED ? load(&released_at) : until;
     clocks.slept += max_of(woken - from, i64(0));
-    if (woken > from) lose(t.threads * 3 / 4, until - woken);
+    if (woken > from) limit_teams(t.threads * 3 / 4, until - woken);
     if (t.thread == 0) poll(a.cursor);
 }
 
@@ -317,13 +317,13 @@ template <class A> MORPH_FN bool arrive(const A& a, Team& t) {
     add_totals(a);
     t.told = false;
     if (alone(t)) {
-        beat(a);
+        barrier_alone(a);
         return t.master = true;
     }
     if (t.thread == 0) poll(a.cursor);
     t.sense = add_release(a.barrier, ARRIVAL);
     t.master = (t.sense & ~(RELEASED | TOLD | SLEEPS)) == ARRIVAL * u32(members(t) - 1);
-    if (t.master) direct(t);
+    if (t.master) update_team(t);
     return t.master;
 }
 template <class A> MORPH_FN void depart(const A& a, Team& t) {
@@ -343,10 +343,10 @@ template <class A> MORPH_FN void depart(const A& a, Team& t) {
     }
     t.master = t.looked = t.took = false;
 }
-// The end of a team: the thread that launched waits until the workers have returned.  They touch nothing of the
-// launch afterwards, since its arguments may be freed.
+// The end of a team: the thread that launched waits until the workers have returned.  Afterwards workers access no
+// memory of the launch, since its arguments may be freed.
 template <class A> MORPH_FN void await_workers(const A& a, Team& t) {
-    if (alone(t)) return beat(a);
+    if (alone(t)) return barrier_alone(a);
     poll(a.cursor);
     u32 now, others = u32(t.threads) - 1;
     for (i32 spins = 0; (now = __atomic_load_n(&pool->done, __ATOMIC_ACQUIRE)) != others; spins++) {
@@ -363,7 +363,7 @@ template <class A> MORPH_FN void await_workers(const A& a, Team& t) {
 }
 // A worker that others wait for at the end of a team compares its processor time with the clock.
 MORPH_FN void end_work(Team& t) {
-    if (load(&pool->awaited)) account(t);
+    if (load(&pool->awaited)) measure_lost_time(t);
 }
 #endif
 

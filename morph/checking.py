@@ -11,7 +11,7 @@ _ON: ContextVar[bool] = ContextVar("checked", default=os.environ.get("MORPH_CHEC
 
 
 def is_checked(check: bool | None = None) -> bool:
-    """Whether a launch is checked: as it asks for, else as the block around it, or MORPH_CHECK."""
+    """Whether a launch is checked: by its argument, else the enclosing block, else MORPH_CHECK."""
     return _ON.get() if check is None else bool(check)
 
 
@@ -22,18 +22,18 @@ def checked(on: bool = True) -> Iterator[None]:
     Parameters
     ----------
     on : bool
-        False switches the checks off inside, whatever is around.
+        False switches the checks off inside, also within a block that switches them on.
 
     Raises
     ------
     CheckError
         By a launch, if one of its items breaks a rule: an index out of range, a row that is None,
-        deleted or not there, ``pop()`` of an empty local collection, an integer overflow in an
-        index, or a race: two items access one place in one step, and one of them writes it plainly.
+        deleted or nonexistent, ``pop()`` of an empty local collection, an integer overflow in an
+        index, or a race: two items access one value in one step, one of them by a plain write.
 
     Notes
     -----
-    Blocks nest; a block counts for its own thread (and task of ``asyncio``).  ``MORPH_CHECK=1`` in
+    Blocks nest; a block applies to its own thread (and task of ``asyncio``).  ``MORPH_CHECK=1`` in
     the environment checks everything.  A checked program runs launch by launch.
     """
     before = _ON.set(on)

@@ -12,9 +12,9 @@ from morph.algorithms.delaunay import HULL
 from morph.kernel import func
 from morph.prelude import exponent, f64, i32, incircle, local, orient2d, sqrt, vector
 
-LEVELS = 120  # of urgency: two an octave of the square of the shortest edge, and
-FINE_LEVELS = 96  # beyond so many, for edges shorter than those, one for four octaves
-DIGITS = 2.0**-53  # of a coordinate: a unit in its last place, or half of one
+LEVELS = 120  # priorities by the squared shortest edge, the last level for the longest edges:
+FINE_LEVELS = 96  # the last so many are half an octave each, the others four octaves each
+DIGITS = 2.0**-53  # times a coordinate: one half to one unit in its last place
 NONE, KEPT, MISFIT = -1, -2, -3  # no segment was met; one that must stay whole; no room for x
 
 # --- geometry ------------------------------------------------------------------------------------
@@ -32,7 +32,7 @@ def cross(u, v):
 
 @func
 def shortest_side(a, b, c):
-    """Which vertex of a triangle its shortest edge begins at, counter-clockwise."""
+    """The vertex of a triangle, 0 to 2, at which its shortest edge begins, counter-clockwise."""
     ab, bc, ca = b - a, c - b, a - c
     if dot(ab, ab) <= dot(bc, bc) and dot(ab, ab) <= dot(ca, ca):
         return i32(0)
@@ -49,10 +49,11 @@ def circumcentre(u, v):
 
 @func
 def leave_petal(c, d, u, middle, radius):
-    """The last point on the way from c, in the petal of the edge from 0 to u, to d that is in it.
+    """The last point of the segment from c to d in the petal of the edge from 0 to u; c is in it.
 
-    The petal is the disk from whose points at the left of u, u is seen under the angle asked for or
-    a larger one.  Its middle is ``middle`` times u away from u, its radius ``radius`` times u.
+    The petal is the disk that contains the points left of u that see u at the minimum angle or a
+    larger one.  Its centre is ``middle`` times the length of u away from the midpoint of u, and its
+    radius is ``radius`` times that length.
     """
     f, e = c - vector(0.5 * u.x - middle * u.y, 0.5 * u.y + middle * u.x), d - c
     ee, ef = dot(e, e), dot(e, f)
@@ -65,12 +66,13 @@ def leave_petal(c, d, u, middle, radius):
 
 @func
 def steiner_point(g, t, goal):
-    """The point that destroys t and lies as far from all vertices as one that t needs can.
+    """The Steiner point of a bad triangle t: in a petal, as far from all vertices as possible.
 
-    Of a new triangle over the shortest edge, the angle opposite is good if the point is in the
-    edge's petal.  There, the point farthest from vertices lies on an edge of the Voronoi diagram:
-    on the bisector of the shortest edge, at the petal's top (the off-centre), if the circumcentre
-    lies beyond; else on a bisector of the other edges, from the circumcentre to the neighbour's
+    In a new triangle over the shortest edge, the angle at the new point is large enough if the
+    point is in the petal of this edge.  The point of the petal that is farthest from all vertices
+    is on an edge of the Voronoi diagram.  If the circumcentre is outside of the petal, the point is
+    the top of the petal (the off-centre), on the bisector of the shortest edge; else it is on the
+    bisector of one of the other edges, between the circumcentres of t and of the neighbour there
     (Erten, Ungor 2009).
     """
     node, twin = t.node, t.twin
@@ -81,9 +83,9 @@ def steiner_point(g, t, goal):
     best = circumcentre(u, v)
     far = dot(best, best)
     top = vector(0.5 * u.x - goal.reach * u.y, 0.5 * u.y + goal.reach * u.x)
-    if not far <= dot(top, top):  # as of a circumcentre that is no number, the triangle being flat
+    if not far <= dot(top, top):  # `not <=`: the circumcentre of a flat triangle is NaN
         return p + top
-    if 4.0 * (1.0 - goal.cos2) * far > dot(u, u):  # else the angle is good, and t large
+    if 4.0 * (1.0 - goal.cos2) * far > dot(u, u):  # else the angle is good, but t is too large
         middle = (goal.reach * goal.reach - 0.25) / (2.0 * goal.reach)
         radius = goal.reach - middle
         centre = best
@@ -155,25 +157,26 @@ def level_of(least, goal):
 
 @func
 def largest(p, q, r):
-    """The largest coordinate of three points, without sign."""
+    """The largest absolute value of the coordinates of three points."""
     return max(abs(p.x), abs(q.x), abs(r.x), abs(p.y), abs(q.y), abs(r.y))
 
 
 @func
 def is_narrow(d, product, least, most, goal):
-    """Whether an angle is too small for the digits of coordinates up to ``most``.
+    """Whether an angle is too small, given the precision of coordinates up to ``most``.
 
-    ``d`` is the dot product of its sides, ``product`` that of their squares, ``least`` the square
-    of the edge opposite.  Of an edge of a few units in the last place, rounding a new point may
-    change the angle by degrees, and triangles of that size would be refined on and on; there
-    26.45 degrees suffice, for which termination is proven (Miller, Pav, Walkington 2003).
+    ``d`` is the dot product of the sides of the angle, ``product`` the product of their squared
+    lengths, ``least`` the squared length of the opposite edge.  If that edge is a few units in the
+    last place long, rounding a new point may change the angle by degrees, and triangles of that
+    size would be refined endlessly; there 26.45 degrees suffice, for which termination is proven
+    (Miller, Pav, Walkington 2003).
     """
     return d * d > min(goal.cos2 + most * DIGITS / sqrt(least), goal.proven) * product
 
 
 @func
 def is_flat(p, q, r, goal):
-    """Whether a triangle is flatter than its coordinates' digits, or small beyond all measure."""
+    """Whether a triangle's height is below the coordinates' precision or the floor of sizes."""
     u, v, w = q - p, r - q, p - r
     twice = cross(u, v)
     most = largest(p, q, r) * DIGITS
@@ -186,7 +189,7 @@ def grade(x, on, size, a, b, p, q, limit, goal):
     """The level of a triangle x, a, b if it has a small angle or is large; LEVELS if it is good.
 
     p and q are where a and b lie.
-    x may be a point that is not there yet: it lies on the segment ``on`` and has the size given.
+    x may be a point not yet inserted: it is on the segment ``on`` and has the given size.
     """
     ab, bx, xa = q - p, x - q, p - x
     lab, lbx, lxa = dot(ab, ab), dot(bx, bx), dot(xa, xa)
@@ -225,9 +228,9 @@ def may_split(twin, goal):
 
 @func
 def in_lens(a, b, x, lens):
-    """Whether x lies in the diametral lens of ab.
+    """Whether x is in the diametral lens of ab.
 
-    From there ab is seen under an obtuse angle whose squared cosine is ``lens`` or more.
+    Points of the lens see ab at an obtuse angle whose squared cosine is ``lens`` or more.
     """
     u, v = a - x, b - x
     d = dot(u, v)
@@ -236,10 +239,11 @@ def in_lens(a, b, x, lens):
 
 @func
 def encroaches(a, b, x, goal):
-    """Whether a visible x makes the segment ab one to split.
+    """Whether a visible vertex x encroaches on the segment ab, so that ab must be split.
 
-    If the mesh is to conform, x is in the diametral circle (Ruppert 1995); else in the lens outside
-    of which it makes an angle as good as asked (Chew 1993; Shewchuk 2002).
+    For a conforming mesh: x is in the diametral circle (Ruppert 1995).  Otherwise: x is in the
+    diametral lens; outside of the lens the angles at ab are large enough (Chew 1993; Shewchuk
+    2002).
     """
     if hasattr(goal, "conforming"):
         return dot(a - x, b - x) < 0.0

@@ -167,7 +167,7 @@ class Births:
         return int(mend_small(g, *args))
 
     def _promote(self, far: Collection, near: Collection, goal: Row) -> None:
-        """Append the next levels to ``near`` until it has enough."""
+        """Append items of the next levels to ``near`` until it has enough."""
         g, xp, now, level = self.g, self.g.device.xp, self.state[0], int(goal.level)
         enough = min(now.most, max(len(far) // now.part, now.least))
         if len(near) >= enough or level == LEVELS - 1:

@@ -1,10 +1,10 @@
-"""Release of deleted rows for reuse: of rows that no reference denotes.
+"""Release, for reuse, of deleted rows that no reference denotes.
 
-A table's deleted rows lie in a ring.  Rows from HEAD to COMMITTED may be reused; rows from
+A table's deleted rows are in a ring.  Rows from HEAD to COMMITTED may be reused; rows from
 COMMITTED to TAIL are quarantined.  If nothing can refer to the table, all of them are released at
-once.  Else they stay until the table would have to grow: then a mark phase finds the quarantined
-rows that references denote, and the others are released.  So the mark phase is amortised as growth
-is.
+once.  Otherwise they stay quarantined until the table would have to grow: then a mark phase finds
+the quarantined rows that references denote, and the others are released.  So the cost of mark
+phases is amortised like that of growth.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from morph.data.column import Column
     from morph.data.table import Table
 
-SHARE = 4  # a table grows, too, if less than this part of its capacity was released
+SHARE = 4  # a table also grows if less than 1 / SHARE of its capacity was released
 
 
 def referred(table: Table) -> bool:
@@ -30,7 +30,7 @@ def referred(table: Table) -> bool:
 
     The ends of edges do not count: edges of deleted points are deleted.
     """
-    epoch = latest.epoch  # another one when there is a new object or column anywhere
+    epoch = latest.epoch  # changes with each new object or column
     if table._known[0] != epoch:
         found = bool(len(table.dependents)) or next(_columns(table), None) is not None
         table._known = epoch, found
@@ -48,7 +48,7 @@ def _columns(table: Table) -> Iterator[tuple[Table, Column]]:
 
 
 def reusable(table: Table) -> int:
-    """How many deleted rows may be reused now."""
+    """The number of deleted rows that may be reused now."""
     words: list[int] = table.words.tolist()
     return max(words[COMMITTED] - words[HEAD], 0)
 
@@ -61,7 +61,7 @@ def release(table: Table) -> None:
 
 
 def reclaim(table: Table) -> int:
-    """Release the quarantined rows that no reference denotes; gives how many.
+    """Release the quarantined rows that no reference denotes; return their number.
 
     References are those of live rows, of entries not yet taken, and of sets with several members.
     """
@@ -70,7 +70,7 @@ def reclaim(table: Table) -> int:
     if first >= last:
         return 0
     if table.graph is not None:
-        table.graph.kept.clear()  # workspaces: what is left in their lists is not used again
+        table.graph.kept.clear()  # workspaces: entries left in their lists are not used again
     table._known = -1, False  # collections and sets may have been dropped
     released = last - first
     with table.device.active():
@@ -101,4 +101,4 @@ def _marks(table: Table) -> Array:
 
 def _mark(marks: Array, ids: Array) -> None:
     ids = ids.reshape(-1)
-    marks[ids[(ids >= 0) & (ids < marks.size)]] = True  # deleted rows may have truncated ones
+    marks[ids[(ids >= 0) & (ids < marks.size)]] = True  # ids of truncated rows are out of range

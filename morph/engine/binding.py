@@ -106,7 +106,7 @@ class Compiled:
         self.redirects = [g for g in graphs if f"{g}.edges" in redirected]
         self.deletes = sorted({n.slot for n in nodes if isinstance(n, ir.Delete)})
         made = {n.slot for n in nodes if isinstance(n, ir.New | ir.NewRows)} | redirected
-        # points that a program deletes, or may put edges at: if these are deleted, edges go
+        # points that a program deletes or may attach edges to: edges at deleted ones are deleted
         self.cuts = [f"{g}.points" for g in graphs if unit.fused and f"{g}.edges" in made]
         self.cuts += [s for s in self.deletes if unit.fused and s.endswith(".points")]
         self.domains = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, ir.Foreach)})
@@ -215,7 +215,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
 
 
 def by_steps(compiled: Compiled, objects: Mapping[str, Any]) -> bool:
-    """Whether a program may leave edges at deleted points: these go between its steps."""
+    """Whether a program must run launch by launch, so that edges of deleted points are deleted."""
     return any(objects[slot].deletes for slot in compiled.cuts)
 
 

@@ -1,4 +1,4 @@
-"""What checked launches of a device share, and how a violation becomes an error."""
+"""State shared by the checked launches of a device, and the error made of a violation."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from morph.lang.checks import (
 )
 from morph.lang.errors import CheckError
 
-NOTHING = 2**63 - 1  # the key of no violation
-MARGIN = 1 << 20  # steps that one launch may take
+NOTHING = 2**63 - 1  # the key that says that there is no violation
+MARGIN = 1 << 20  # largest number of steps of one launch
 
 
 class Checks:
-    """The violation that a launch found, and shadow words of columns.
+    """The violation found by a launch, and the shadow words of columns.
 
     Attributes
     ----------
     words : array, shape (CHECK_WORDS,), int64
         See `morph.lang.checks.Word`.
     step : int
-        The first number that no step has had.
+        The number of the next step.
     """
 
     def __init__(self, device: Device) -> None:
@@ -47,9 +47,9 @@ class Checks:
         self.shadows: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
 
     def address(self, store: Any, kind: str, column: str) -> int:
-        """Give the address of a column's shadow words, or of the words that tell who deletes rows.
+        """Return the address of a column's shadow words, or of a store's words for deleted rows.
 
-        They are there for as many rows as the column has memory for.
+        There are words for all rows for which the column or store has memory.
         """
         if kind == "shadow":
             rows = len(store.columns[column].array)
@@ -67,8 +67,8 @@ class Checks:
         return self.device.pointer(kept[column])
 
     def begin(self, rounds: int) -> None:
-        """Before a launch; of claims there have been so many rounds, each of two steps."""
-        if self.step >= STEPS - MARGIN:  # numbers come again: nothing may be left of before
+        """Prepare a launch after ``rounds`` rounds of claims; each round is two steps."""
+        if self.step >= STEPS - MARGIN:  # numbers repeat: old words would look current
             self.shadows.clear()
             self.step = 1
         words = np.zeros(CHECK_WORDS, np.int64)
@@ -79,7 +79,7 @@ class Checks:
         self.device.put((self.words, words))
 
     def end(self, rounds: int) -> Violation | None:
-        """After it, when it has had so many rounds: what it has found."""
+        """Return the violation of a launch that has ended after ``rounds`` rounds of claims."""
         self.step += 2 + 2 * rounds
         w = self.device.to_host(self.words)
         if w[Word.KEY] == NOTHING:
@@ -91,7 +91,7 @@ class Checks:
 
 
 def error(unit: ir.Unit, v: Violation, objects: Any) -> CheckError:
-    """Make an error of a violation, with the user's line and what the user calls things."""
+    """Make an error of a violation, with the user's line and names."""
     sites = Sites(unit)
 
     def named(slot: str) -> str:

@@ -89,7 +89,7 @@ def launch_for(
     device = _device(items, args)
     with lock_of(_objects(items, args)), _binding, deep():
         found = what.launches.get(key)
-        if found is not None and found.fits():  # another thread had changed the graph, or was first
+        if found is not None and found.fits():  # another thread was first
             return None if found.by_steps() else found
         request = Request(what, items, args, where, device, together, balance, checked)
         compiled, slots = _accepted(request)
@@ -107,13 +107,13 @@ def launch_for(
 
 
 def accept(what: Program, args: tuple[Any, ...]) -> None:
-    """Refuse a program that no launch could run, before it runs as plain Python."""
+    """Refuse a program that does not compile, before it runs as plain Python."""
     with _binding, deep():
         _accepted(Request(what, None, args, None, _device(None, args)))
 
 
 def _accepted(request: Request) -> tuple[Compiled, Slots]:
-    """Bind a request; an error has no frames of the compiler: the user's line counts."""
+    """Bind a request; the traceback of an error leaves out the compiler's frames."""
     try:
         return bind(request)
     except LanguageError as error:
@@ -193,9 +193,9 @@ class Launch:
         self.state = self.scratch.state_for(State.VARS + len(compiled.unit.state))
         self.told = self.state.size <= STATE  # the state lies beside the status
         self.epoch = self.most = self.edges = 0
-        self.checked = -1  # `latest` when the text was last found to fit
+        self.checked = -1  # `latest.epoch` when the text was last found to fit
         self.lent = -1  # `Scratch.version` when its addresses were filled in,
-        self.threads = 0  # and how many threads might run then
+        self.threads = 0  # and the limit of threads at that time
         self.versions: list[int] = []
         self.kinds: list[Any] = []  # of the objects, when they were last found to fit
         self.domains = [self._ref(slot) for slot in compiled.domains]
@@ -228,7 +228,7 @@ class Launch:
         return self._same_types()
 
     def _outdated(self) -> bool:
-        """Whether another thread has changed the objects since `fits` so that the text is wrong."""
+        """Whether changes by another thread since `fits` have made the text wrong."""
         return self.checked != latest.epoch and not self._same_types()
 
     def _current(self) -> bool:
@@ -273,7 +273,7 @@ class Launch:
         Raises
         ------
         Outdated
-            If another thread has changed the objects, and another launch fits them now.
+            If another thread has changed the objects so that they need another launch.
         """
         compiled, shared = self.compiled, self.scratch
         numbers = compiled.numbers
@@ -283,7 +283,7 @@ class Launch:
                 raise RuntimeError("a signal handler that interrupts a launch cannot launch")
             for ref, _ in self.reshapes:
                 ref().may_change()  # type: ignore[union-attr]
-            if not self._current():  # or another thread has launched, or changed something, since
+            if not self._current():  # or another thread has launched or changed something
                 if self._outdated():
                     raise Outdated
                 if self.device.kind != "python":
@@ -315,13 +315,13 @@ class Launch:
                     self._release()
 
     def _begin(self) -> list[tuple[Any, Before, bool]]:
-        """The graphs whose points and edges may change, their counters, and whether ends move."""
+        """Return graphs whose points or edges may change, their counters, and whether ends move."""
         graphs = [(ref(), moved) for ref, moved in self.reshapes]
-        fused = self.compiled.unit.fused  # a program that adds or deletes edges walks none
+        fused = self.compiled.unit.fused  # a program that adds or deletes edges traverses none
         return [(g, begin_launch(g, fused), moved) for g, moved in graphs if g is not None]
 
     def _release(self) -> None:
-        """Have deleted rows reused from now on, of tables that nothing can refer to."""
+        """Release the deleted rows of tables to which nothing can refer."""
         for ref in self.deletes:
             if (table := ref()) is not None:
                 release(table)
@@ -429,11 +429,11 @@ class Launch:
             RUN.pack_into(self.buffer, self.compiled.run_words, 1, number, team)
 
     def _begin_checks(self) -> int:
-        """Have nothing found so far; gives how many rounds of claims there have been."""
+        """Prepare the checks of a launch; return the number of rounds of claims so far."""
         s = self.scratch
         rounds = int(self.device.to_host(s.status)[Status.ROUND])
         s.checks.begin(rounds)
-        self._fill()  # shadow words follow the rows that there are
+        self._fill()  # shadow words are allocated for all rows
         self._borrow()
         return rounds
 
@@ -508,12 +508,12 @@ class Launch:
         return kind.unpack_from(self.device.to_host(self.state).tobytes(), 8 * at)[0]
 
 
-MOST_THREADS = 256  # as kernels/pool.h says
+MOST_THREADS = 256  # the same as in kernels/pool.h
 _threads = 0
 
 
 def threads() -> int:
-    """CPU threads to use at most: those set, else OMP_NUM_THREADS, else the process's cores."""
+    """The limit of CPU threads: as set, else OMP_NUM_THREADS, else the process's cores."""
     global _threads
     if not _threads:
         given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
@@ -523,7 +523,7 @@ def threads() -> int:
 
 
 def set_threads(n: int | None) -> None:
-    """Do what `morph.set_num_threads` promises."""
+    """Implement `morph.set_num_threads`."""
     global _threads
     if n is None:
         _threads = 0

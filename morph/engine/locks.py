@@ -1,4 +1,4 @@
-"""Locks of the graphs that a launch touches: one thread at a time launches on a graph."""
+"""Locks of the graphs that a launch uses: one thread at a time launches on a graph."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lock_of(objects: Iterable[Any]) -> AbstractContextManager[Any]:
-    """Give the lock of the graph of some objects, or what takes those of several in one order."""
+    """Return the lock of the objects' graph; for several graphs, their locks in a fixed order."""
     graphs = [o if o.kind == "graph" else o.graph for o in objects]
     locks = {id(g._lock): g._lock for g in graphs if g is not None}
     if len(locks) < 2:
@@ -18,7 +18,7 @@ def lock_of(objects: Iterable[Any]) -> AbstractContextManager[Any]:
 
 
 class Locks:
-    """Several locks, taken in the order given."""
+    """Several locks, acquired in the given order."""
 
     def __init__(self, locks: list[Any]) -> None:
         self.locks = locks

@@ -18,7 +18,7 @@ from morph.timing import used
 
 HUB = 64  # bytes of a row on the list, of which something is left
 STATUS, STATE = 64, 192  # words of the status, and of a program's state
-STOP = 32  # the word of ``barrier`` that asks a GPU's launch to end, as kernels/stop.h says
+STOP = 32  # index in ``barrier`` of the request to stop a GPU's launch; see kernels/stop.h
 ROUNDS = 1 << 25  # of claims, then they count from 0 again: a key has room for twice as many
 
 
@@ -52,7 +52,7 @@ class Scratch:
 
     @cached_property
     def checks(self) -> Checks:
-        """What checked launches share."""
+        """State shared by checked launches."""
         return Checks(self.device)
 
     def have(self, items: int, edges: int, threads: int) -> None:
@@ -123,7 +123,7 @@ class Scratch:
         self.dirty = True
 
     def stop(self) -> None:
-        """End the launch under way at its next barrier; wait for that."""
+        """End the running launch at its next barrier, and wait for its end."""
         self.dirty = True
         if self.device.kind == "cuda":
             self.answer.stop(self.barrier[STOP:])
@@ -143,7 +143,7 @@ _scratch: dict[str, Scratch] = {}
 def scratch(device: Device) -> Scratch:
     """The scratch memory of a device."""
     if device.name not in _scratch:
-        _scratch.setdefault(device.name, Scratch(device))  # threads may come here at once
+        _scratch.setdefault(device.name, Scratch(device))  # atomic: threads may call this at once
         used[device.name] = device
     return _scratch[device.name]
 

@@ -1,9 +1,10 @@
-"""Deletion of points: a deleted point takes its incident edges with it at the next barrier.
+"""Deletion of points: their incident edges are deleted at the next barrier.
 
 The host deletes points and their edges together (`delete`).  A kernel marks points as deleted; when
 its launch has ended, and before anything else reads the graph, `end_launch` deletes their edges.
-The edges are found through the index as it was before the launch, where there is one, and by a scan
-of the edges that the launch created; so the cost is in proportion to what was deleted and created.
+The edges are found through the index from before the launch, if there is one, and by a scan of the
+edges that the launch created; so the cost is proportional to the numbers of deleted points' edges
+and of created edges.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Before(NamedTuple):
-    """The counters of points and of edges before a launch, and places in the ring of edges."""
+    """The counters of points and of edges before a launch, and the size of the edges' ring."""
 
     points: tuple[int, int, int]
     edges: tuple[int, int, int]
@@ -30,7 +31,7 @@ class Before(NamedTuple):
 
 
 def _counters(table: Table) -> tuple[int, int, int]:
-    """Rows in use; begin and end of the deleted ones in their ring."""
+    """Return the number of rows, and the begin and end of the deleted ones in their ring."""
     words: list[int] = table.words.tolist()
     return words[COUNT], min(words[HEAD], words[COMMITTED]), words[TAIL]
 
@@ -42,7 +43,7 @@ def delete(g: Graph, points: Array | None = None, edges: Array | None = None) ->
         gone = incident(g, points, pairs)
     else:
         assert edges is not None
-        gone, pairs = edges, None  # one arc of two, perhaps
+        gone, pairs = edges, None  # perhaps without their reverses
     src, dst = (columns[c].array[gone] for c in ("src", "dst"))
     in_place = g.loose and g.whole
     try:
@@ -65,9 +66,10 @@ def delete(g: Graph, points: Array | None = None, edges: Array | None = None) ->
 
 
 def incident(g: Graph, points: Array, back: Array | None, build: bool = True) -> Array:
-    """Give the live edges at some points, ascending, each once.
+    """Return the live edges at some points, ascending, each once.
 
-    ``back`` has edges' reverses.  Unless ``build``, an index that is not there is done without.
+    ``back`` has the edges' reverses.  A missing index is built if ``build`` is true; otherwise the
+    edges are scanned.
     """
     index, xp = g._adjacency, g.device.xp
     both = index.at_points(points, back, build) if g.whole else None
@@ -91,11 +93,11 @@ def incident(g: Graph, points: Array, back: Array | None, build: bool = True) ->
 
 
 def begin_launch(g: Graph, reuse: bool = False) -> Before:
-    """Note what is there before a launch that may create or delete points and edges.
+    """Record the counters before a launch that may create or delete points and edges.
 
     ``reuse`` says that the launch may reuse edges that it has deleted itself.
     """
-    if g.points._held is None:  # else an error kept edges of deleted points: they are still to go
+    if g.points._held is None:  # else an error left edges of deleted points
         g.points._held = int(g.points.words[TAIL])
     g.edges._held = None if reuse else int(g.edges.words[TAIL])
     ring = g.edges.hidden("free").size if g.edges.deletes else 0
@@ -103,9 +105,9 @@ def begin_launch(g: Graph, reuse: bool = False) -> Before:
 
 
 def end_launch(g: Graph, before: Before, moved: bool, failed: bool) -> None:
-    """Delete the edges that have lost an end in a launch, and have the index follow.
+    """Delete the edges at points that a launch deleted, and update the index.
 
-    ``moved`` says that it wrote ends of edges, ``failed`` that it did not end as it should.
+    ``moved`` says that the launch wrote ends of edges, ``failed`` that it ended with an error.
     """
     points, edges = _counters(g.points), _counters(g.edges)
     changed = moved or points != before.points or edges != before.edges
@@ -113,7 +115,7 @@ def end_launch(g: Graph, before: Before, moved: bool, failed: bool) -> None:
         with g.device.active():
             try:
                 _clean_up(g, before, edges, moved, failed)
-            except BaseException:  # an interrupt: find the edges once more, by a scan
+            except BaseException:  # an interrupt: find the edges again, by a scan
                 if g.points.deletes:
                     g.edges._tombstone(_at_deleted(g, g.edges.ids()))
                 raise
@@ -125,7 +127,7 @@ def end_launch(g: Graph, before: Before, moved: bool, failed: bool) -> None:
 def _clean_up(
     g: Graph, before: Before, edges: tuple[int, int, int], moved: bool, failed: bool
 ) -> None:
-    """Delete the edges that have lost an end; bring the index and `Graph.edge_order` up to date."""
+    """Delete the edges at deleted points; update the index and `Graph.edge_order`."""
     followed = False
     moved |= edges[1] > before.edges[2]  # edges deleted by the launch were reused at other points
     try:
@@ -144,7 +146,7 @@ def _clean_up(
 
 
 def _created(g: Graph, before: Before, edges: tuple[int, int, int]) -> Array:
-    """The rows of edges that a launch has created; all if the ring forgot which it has reused."""
+    """The edges that a launch has created; all edges if the ring no longer has the reused ones."""
     xp = g.device.xp
     created = xp.arange(before.edges[0], edges[0], dtype=np.int32)
     if edges[1] == before.edges[1]:
@@ -157,7 +159,7 @@ def _created(g: Graph, before: Before, edges: tuple[int, int, int]) -> Array:
 
 
 def _follow(g: Graph, before: Before, created: Array) -> bool:
-    """Apply a launch's edges to an index with spare capacity; False where a rebuild costs less."""
+    """Apply a launch's changes to an index with spare capacity; False if a rebuild costs less."""
     xp, edges, index = g.device.xp, g.edges, g._adjacency
     held, tail, columns = before.edges[2], int(edges.words[TAIL]), edges.columns
     if SHARE * (tail - held + created.size) >= len(edges):
@@ -166,7 +168,7 @@ def _follow(g: Graph, before: Before, created: Array) -> bool:
     if tail > held:
         ring = edges.hidden("free")
         gone = ring[xp.arange(held, tail) & (ring.size - 1)]
-        gone = gone[~xp.isin(gone, created)]  # edges that the index never had
+        gone = gone[~xp.isin(gone, created)]  # the index never had edges created and deleted here
     come = created[edges.alive[created]] if edges.deletes else created
     (src, dst), (u, v) = ([columns[c].array[ids] for c in ("src", "dst")] for ids in (gone, come))
     if bool((u < 0).any()) or bool((v < 0).any()):
@@ -182,7 +184,7 @@ def _follow(g: Graph, before: Before, created: Array) -> bool:
 
 
 def _lost(g: Graph, before: Before, created: Array, moved: bool) -> Array:
-    """The live edges of which a launch has deleted an end, or that it has put at a deleted one."""
+    """The live edges at points that a launch deleted, and those it created at deleted points."""
     xp, points, held = g.device.xp, g.points, g.points._held
     assert held is not None
     if moved or held != before.points[2]:
@@ -201,7 +203,7 @@ def _lost(g: Graph, before: Before, created: Array, moved: bool) -> Array:
 
 
 def _at_deleted(g: Graph, ids: Array) -> Array:
-    """Those of some edges that have an end at a deleted point."""
+    """Select the edges that have an end at a deleted point."""
     dead, lost = g.points.hidden("dead"), g.device.zeros(ids.size, np.bool_)
     for name in ("src", "dst"):
         end = g.edges.columns[name].array[ids]

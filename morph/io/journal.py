@@ -5,8 +5,8 @@ memory and nobody has refused that, as the last step in which it may fail; so wh
 accepted, and what a crash cut short at its end had not been reported as done.
 
 The open log is locked (`flock`), so that one journal at a time writes to it; the system drops the
-lock when the process ends, by whatever means.  Programs that do not ask for the lock are noticed:
-before each record the journal checks that log and snapshot are the files that it wrote.
+lock when the process ends, also when it is killed.  Changes by programs that ignore the lock are
+detected: before each record the journal checks that log and snapshot are the files that it wrote.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Journal:
     note : dict, optional
         To be kept with a graph that is begun with: where it is from, for example.
     readonly : bool
-        Read the graph as it is on the disk now, whoever writes to it: no lock, no `apply`.
+        Read the graph as it is on the disk now, also while it is written: no lock, no `apply`.
 
     Attributes
     ----------
@@ -87,9 +87,9 @@ class Journal:
     number : int
         Of the last batch applied, from 1.
     torn : int
-        Bytes at the end of the log that were no whole record, and were dropped.
+        Bytes of an incomplete record at the end of the log, which were dropped.
     readonly : bool
-        Also true of a journal that is resumed where the log may be read and not written.
+        Also true of a journal that is resumed without permission to write its log.
     note : dict
         As it was given when this was begun.
 
@@ -107,8 +107,8 @@ class Journal:
 
     Notes
     -----
-    Threads may share a journal: their batches are applied one after another.  A forked child
-    process has it closed.
+    Threads may share a journal: their batches are applied one after another.  In a forked child
+    process the journal is closed.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Journal:
         self.path, self.log = Path(path), Path(f"{os.fspath(path)}.log")
         self.torn = self._end = 0
         self._last = -1  # where the log's last record begins
-        # whether records name the edges inserted: what is in no snapshot decided on their ids
+        # whether records need ids of inserted edges: objects that no snapshot has influenced them
         self._named = graph is not None and _referred(graph)
         if graph is None:
             os.stat(path)  # before a log is created
@@ -144,7 +144,7 @@ class Journal:
         _open.add(self)
 
     def _locked(self, resumed: bool) -> RawIOBase | None:
-        """Open and lock the log; give nothing where a log to resume may only be read."""
+        """Open and lock the log; return None if a log to resume may only be read."""
         while True:
             try:
                 handle = os.open(self.log, os.O_RDWR | os.O_CREAT, 0o666)
@@ -220,11 +220,12 @@ class Journal:
         return done
 
     def _writable(self) -> RawIOBase:
-        """Give the log's file, when nothing but this journal has written to the disk.
+        """Return the log's file, if no other program has changed log or snapshot.
 
         Raises
         ------
         OSError
+            If another program has changed them, or the journal is readonly.
         """
         file = self._file
         if file is None:
@@ -234,13 +235,13 @@ class Journal:
         if not _is_at(file, self.log):
             what = "the log was removed or replaced"
         elif size != self._end:
-            what = f"the log has {size} bytes, of which this journal wrote {self._end}"
+            what = f"the log has {size} bytes instead of {self._end}"
         elif self._last >= 0 and number_at(file.fileno(), self._last) != self.number:
             what = f"the last batch of the log is not number {self.number}"
         elif _stamp(self.path) != self._stamp:
             what = "the snapshot was removed or replaced"
         if what is not None:
-            what += " by another program: close this journal and resume"
+            what += "; another program changed it: close this journal and resume"
             raise OSError(errno.ESTALE, what, os.fspath(self.log))
         return file
 
@@ -319,7 +320,7 @@ class Journal:
         return {"shapes": shapes}, arrays
 
     def _resume(self, device: str | Device, told: Callable[[Applied], object] | None) -> None:
-        """Have the snapshot's graph, and apply the batches of the log that it has not."""
+        """Read the snapshot, and apply the batches of the log that it lacks."""
         for _ in range(READS):
             stamp = _stamp(self.path)
             self.graph, self.number, self.note = restored(self.path, device)
@@ -333,7 +334,7 @@ class Journal:
     def _log_bytes(self) -> bytes:
         try:
             return self.log.read_bytes()
-        except FileNotFoundError:  # of a journal that is read
+        except FileNotFoundError:  # of a readonly journal
             return b""
 
     def _replay(self, data: memoryview, told: Callable[[Applied], object] | None) -> None:
@@ -381,7 +382,7 @@ class Journal:
 
 
 def _is_at(file: RawIOBase, path: Path) -> bool:
-    """Whether an open file is the one of that name."""
+    """Whether an open file is still the file at its path."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
     except FileNotFoundError:
@@ -389,7 +390,7 @@ def _is_at(file: RawIOBase, path: Path) -> bool:
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
-    """What tells whether a file was replaced or written to."""
+    """The properties of a file that change when it is replaced or written to."""
     try:
         at = os.stat(path)
     except FileNotFoundError:
@@ -408,10 +409,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def _referred(g: Graph) -> bool:
-    """Whether collections or sets, which no snapshot has, may decide on ids of edges to come."""
+    """Whether collections or sets, which no snapshot has, may influence ids of future edges."""
     if len(g.edges.dependents):
         return True
-    # collections may have been dropped: edges that they kept are released, as at a resume
+    # collections may have been dropped: release the edges that they denoted, as a resume does
     g.edges._known = -1, False
     release(g.edges)
     return False

@@ -1,8 +1,8 @@
-"""The checked mode: which places of a unit are checked, and what is said of a violation.
+"""The checked mode: the nodes of a unit that are checked, and the error texts of violations.
 
 A *site* is a node that may violate a rule of the language: an access of a column, an index, an
-integer operation whose result an index is made of.  Generated code, the interpreter and the host
-know a site by its number.
+integer operation from whose result an index is computed.  Generated code, the interpreter and the
+host identify a site by its number.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from morph.lang.lines import text_at
 from morph.lang.types import Handle, Local, Object, Scalar, Store, Vector
 
 LARGEST_HANDLE = 2**31 - 1
-STEPS = 1 << 24  # as many as a shadow word can tell apart
-TRACKED_SITES = 1 << 12  # so many have room in a shadow word
-SHADOW_WORDS = 3  # of one place: its first writer, and the first two other items that read it
+STEPS = 1 << 24  # number of different steps in a shadow word
+TRACKED_SITES = 1 << 12  # number of different sites in a shadow word
+SHADOW_WORDS = 3  # of one value: its first writer, and the first two other items that read it
 CHECK_WORDS = 16
 DECLARED = re.compile(r"#\s*race:\s*\S")  # a reason has to follow
 
 
 class Word(IntEnum):
-    """Words of the ``check`` array (int64); `kernels/check.h` says the same."""
+    """Words of the ``check`` array (int64); the same as in `kernels/check.h`."""
 
     LOCK = 0
     KEY = 1
@@ -44,7 +44,7 @@ class Word(IntEnum):
 
 
 class Kind(IntEnum):
-    """What was violated."""
+    """The rule that was violated; the same as in `kernels/check.h`."""
 
     NO_ROW = 1
     NO_INDEX = 2
@@ -63,7 +63,7 @@ OPERATORS = ("+", "-", "*", "<<")
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What was found: the site's node, the item (its position, and what it is called with)."""
+    """A violation: its site, the item (position and row), and the values that break the rule."""
 
     kind: Kind
     site: int
@@ -76,14 +76,14 @@ class Violation:
 
     @property
     def key(self) -> int:
-        """Of several, the one with the least key is reported."""
+        """Of several violations the one with the least key is reported."""
         if self.kind == Kind.RACE:
             return (1 << 62) + (self.item << 12) + self.site
         return self.item + 1 << 12
 
 
 class Violated(Exception):
-    """What the interpreter ends a launch with."""
+    """Raised by the interpreter to end a launch."""
 
     def __init__(self, violation: Violation) -> None:
         self.violation = violation
@@ -96,9 +96,9 @@ class Sites:
     Attributes
     ----------
     nodes : list of Node
-        By number; accesses whose races are looked for come first.
+        By number; accesses that are checked for races come first.
     tracked : frozenset of (slot, column)
-        The columns that have shadow words: those that a step writes plainly.
+        The columns that have shadow words: those with non-atomic writes.
     """
 
     def __init__(self, unit: ir.Unit) -> None:
@@ -119,11 +119,11 @@ class Sites:
         self.guards = {claimed(f, n.guard) for f, n in made if n.guard}
 
     def races(self, node: ir.Node) -> bool:
-        """Whether races of an access are looked for."""
+        """Whether an access is checked for races."""
         return id(node) in self._races
 
     def slot(self, n: ir.Node) -> str:
-        """The slot of the rows that a node is given one of."""
+        """The slot of the store whose rows a node takes."""
         match n:
             case ir.Load() | ir.Write() | ir.Atomic() | ir.LockPlace() | ir.Prefetch():
                 return n.place.slot
@@ -136,7 +136,7 @@ class Sites:
         return self._claimed[id(n)]
 
     def rows(self, stores: Mapping[str, Store]) -> set[str]:
-        """The slots of all stores whose rows are checked."""
+        """The slots of all stores of which rows are checked."""
         given = (ir.SetItem, ir.LocalPop, ir.Item, ir.Binary)
         slots = {
             self.slot(n)
@@ -153,21 +153,21 @@ def claims(f: ir.Func) -> list[ir.Claim]:
 
 
 def claimed(f: ir.Func, name: str) -> str:
-    """The slot of the rows in a local collection."""
+    """The slot of the store whose rows are in a local collection."""
     t = (dict(f.params) | dict(f.locals))[name]
     assert isinstance(t, Local) and isinstance(t.elem, Handle)
     return t.elem.slot
 
 
 def declared(pos: ir.Pos) -> bool:
-    """Whether the user's line, or a comment on the line before, declares its races: ``# race:``."""
+    """Whether a ``# race:`` comment with a reason is on the line, or alone on the line before."""
     before = text_at(pos.file, pos.line - 1).strip()
     alone = before.startswith("#") and DECLARED.search(before)
     return bool(alone or DECLARED.search(text_at(pos.file, pos.line)))
 
 
 def is_site(n: ir.Node) -> bool:
-    """Whether a node needs a check wherever it stands."""
+    """Whether a node is checked wherever it occurs."""
     match n:
         case ir.Item():
             return not (isinstance(n.x.type, Vector) and isinstance(n.index, ir.Const))
@@ -177,18 +177,18 @@ def is_site(n: ir.Node) -> bool:
 
 
 def _fits(x: ir.Expr) -> bool:
-    """Whether an integer fits in a handle, whatever its value is."""
+    """Whether all values of an expression fit in a handle."""
     if isinstance(x, ir.Const):
         return -1 <= x.value <= LARGEST_HANDLE
     t = x.type
     return not isinstance(t, Scalar) or t.kind == "b" or t.bits < 32 or t.name == "i32"
 
 
-# --- what an index is made of --------------------------------------------------------------------
+# --- expressions used as indices -----------------------------------------------------------------
 
 
 def indices(n: ir.Node) -> list[ir.Expr | None]:
-    """The expressions that a node takes for rows, indices and counts of rows."""
+    """The expressions that a node uses as rows, indices and numbers of rows."""
     match n:
         case ir.Place():
             return [n.row, n.index]
@@ -226,8 +226,8 @@ class _Backwards:
             f.name: [n for n, t in f.params if not isinstance(t, Object)] for f in unit.funcs
         }
         self.found: set[int] = set()
-        self.locals: set[tuple[str, str]] = set()  # by function, those that an index is made of
-        self.results: set[str] = set()  # functions whose result an index is made of
+        self.locals: set[tuple[str, str]] = set()  # by function: used in an index
+        self.results: set[str] = set()  # functions whose results are used in indices
         nodes = {f.name: list(ir.walk(f)) for f in unit.funcs}
         before = -1
         while before != (before := len(self.found) + len(self.locals) + len(self.results)):
@@ -287,11 +287,11 @@ def _may_lose(e: ir.Cast) -> bool:
     return not (wider and not (have.kind == "i" and want.kind == "u"))
 
 
-# --- what is said --------------------------------------------------------------------------------
+# --- error texts ---------------------------------------------------------------------------------
 
 
 def problem(sites: Sites, v: Violation, named: Callable[[str], str]) -> str:
-    """Say what a violation is, in one line; ``named`` gives what the user calls a slot."""
+    """Describe a violation in one line; ``named`` gives the user's name of a slot."""
     n = sites.nodes[v.site]
     match v.kind:
         case Kind.NO_ROW:
@@ -318,7 +318,7 @@ def problem(sites: Sites, v: Violation, named: Callable[[str], str]) -> str:
 
 
 def race(sites: Sites, v: Violation, place: str, item: str, other: str) -> str:
-    """Say which two items meet where, and on which lines."""
+    """Describe a race: the value, the two items and the two lines."""
     first, then = sites.nodes[v.site], sites.nodes[v.other_site]
     return (
         f"race: in one step {place} is {_verb(first)} here by {item} "

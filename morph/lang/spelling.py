@@ -1,11 +1,11 @@
-"""User names as C++ identifiers: how they avoid keywords, macros and names of the C++ text."""
+"""User names as C++ identifiers that differ from keywords, macros and names of the C++ text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Container
 
-# Keywords and alternative tokens up to C++20, and what compilers define without an include.
+# Keywords and alternative tokens up to C++20, and names that compilers define without an include.
 KEYWORDS = frozenset(
     """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
     char32_t class clock_t co_await co_return co_yield compl concept const const_cast consteval
@@ -17,12 +17,12 @@ KEYWORDS = frozenset(
     typeid typename typeof union unix unsigned using va_list virtual void volatile wchar_t while
     xor xor_eq blockDim blockIdx gridDim threadIdx warpSize""".split()
 )
-# Families of macros and types: of the implementation, the device runtime, CUDA and OpenMP.
+# Patterns of macro and type names: of the implementation, the device runtime, CUDA and OpenMP.
 FAMILIES = re.compile(
     r"__|_[A-Z]|MORPH_|Tuple_|CU(DA|DART|_|uuid)|NV_|cuda[A-Z_]|omp_|(tex|surf)[1-3C]"
     r"|(make_)?(u?(char|short|int|long|longlong)|float|double)[1-4](_\w+)?$"
 )
-# At namespace scope also: the C library, which NVRTC declares, and names that the printer numbers.
+# Also taken at namespace scope: the C library, as NVRTC declares it, and the printer's own names.
 LIBRARY = frozenset(
     """abs acos acosh all any asin asinh assert atan atan2 atanh calloc cbrt ceil clock clock64
     copysign cos cosh cyl_bessel_i0 cyl_bessel_i1 dadd dmul dsub erf erfc erfcinv erfcx erfinv errno
@@ -39,7 +39,7 @@ GLOBALS = re.compile(
 
 
 def ascii_name(name: str) -> str:
-    """A name in ASCII; no two names give the same, and what was ASCII stays as it is."""
+    """Encode a name in ASCII: different names differ, and ASCII names are unchanged."""
     if name.isascii():
         return name
     base, _, code = name.encode("punycode").decode("ascii").rpartition("-")
@@ -47,7 +47,7 @@ def ascii_name(name: str) -> str:
 
 
 def clashes(name: str, reserved: Container[str] = ()) -> bool:
-    """Whether an identifier means something else, anywhere in the C++ text."""
+    """Whether an identifier already has a meaning in all of the C++ text."""
     return name in KEYWORDS or name in reserved or FAMILIES.match(name) is not None
 
 
@@ -59,7 +59,7 @@ def spell(name: str, reserved: Container[str] = ()) -> str:
 
 
 def spell_global(name: str, reserved: Container[str] = ()) -> str:
-    """The C++ identifier of a user's function or struct, which stand at namespace scope."""
+    """The C++ identifier of a user's function or struct, at namespace scope."""
     found = spell(name, reserved)
     clash = name.removesuffix("f") in LIBRARY or name in LIBRARY or GLOBALS.match(name)
     return f"{name}_" if found == name and clash else found

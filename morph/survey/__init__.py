@@ -2,11 +2,12 @@
 
 `solve` first simplifies a small or structured formula (`simplify`), which decides 2-SAT, and looks
 for a model by local search (`walksat`) and, if python-sat is installed, by CaDiCaL.  A large
-random formula, or what these could not solve, is decimated by survey propagation (`decimate`), the
-rest by belief propagation (`believe`), and local search completes the model.  If that fails, it is
-tried again in smaller steps, and with variables that can be freed (`backtrack`, `reinforce`).  Each
-attempt may search twice as long as the one before; a time limit keeps a share for a last local
-search, from the best model so far.  Every model is checked against the formula as it was given.
+random formula, or one that these methods did not solve, is decimated by survey propagation
+(`decimate`), the rest by belief propagation (`believe`), and local search completes the model.
+Further attempts decimate in smaller steps, unfix variables (`backtrack`) or reinforce fields
+(`reinforce`).  Each attempt may search twice as long as the one before; with a time limit the last
+fifth is reserved for local search from the best assignment so far.  Every model is checked against
+the formula as it was given.
 
 `surveys` and `beliefs` give the fixed point itself: messages, marginals, complexity or entropy.
 """

@@ -28,14 +28,14 @@ WAYS: tuple[tuple[Callable[..., Decimation], dict[str, Any]], ...] = (
     (backtrack, {"fraction": 0.02}),
     (backtrack, {"fraction": 0.01, "ratio": 0.8}), (decimate, {"fraction": 0.004}), (reinforce, {}),
 )  # fmt: skip
-FLIPS, FLIPS_EACH = 10_000_000, 100  # of a long local search: and so many more for each variable
-# what goes first, in turn: flips, and as many for each variable; then conflicts of CaDiCaL
+FLIPS, FLIPS_EACH = 10_000_000, 100  # of a long local search: in all, and more for each variable
+# local search and CaDiCaL in turn before decimation: (flips, conflicts); FLIPS_EACH is added
 FIRST = (500_000, 20_000), (2_000_000, 100_000), (FLIPS, 1_000_000)
-REST_EACH, ALL_EACH = 2, 4  # of a short one: of what surveys leave, and of the whole formula
-FEW, FEW_OF = 10, 2000  # clauses left, or one for so many variables: else the next way is quicker
-# Seconds a literal that it takes at most to make the tables of a formula, which nothing cuts short
+REST_EACH, ALL_EACH = 2, 4  # flips a variable of a short one: of the rest, of the whole formula
+FEW, FEW_OF = 10, 2000  # unsatisfied clauses, or one for so many variables: worth a long search
+# Upper bound of the seconds a literal to make the tables of a formula, which is uninterruptible
 BUILD = {"cuda": 1e-8, "cpu": 3e-7, "python": 1e-5}
-RESERVE = 0.2  # part of the time that is kept for the last local search
+RESERVE = 0.2  # part of the time that is reserved for the last local search
 FIRST_SHARE, COMPLETE_SHARE = 0.4, 0.5  # of the time before that, for local search and CaDiCaL
 EMPTY = "unit propagation ends in an empty clause"
 METHODS: dict[str, Callable[..., Decimation]] = {
@@ -47,7 +47,7 @@ Progress = Callable[[str, dict[str, Any]], None]
 
 
 class Settings(NamedTuple):
-    """What one call of `solve` was given, checked."""
+    """The checked arguments of one call of `solve`."""
 
     seed: int
     where: Device
@@ -71,17 +71,17 @@ class Call(Protocol):
     found: dict[str, Any]
 
     def spend(self, phase: str, started: float) -> None:
-        """Count the time since then for a phase."""
+        """Add the time since ``started`` to a phase."""
 
 
 def _random(formula: Formula, seed: int) -> NDArray[np.bool_]:
-    """Give random values for the variables of a formula."""
+    """Return random values for the variables of a formula."""
     drawn: NDArray[np.bool_] = np.random.PCG64(seed).random_raw(formula.variables) >> 63 != 0
     return drawn
 
 
 class Search:
-    """The search for a model of one formula; `model` is the best one so far."""
+    """The search for a model of one formula; `model` is the best assignment so far."""
 
     model: NDArray[np.bool_]
 
@@ -95,7 +95,7 @@ class Search:
         self.unsatisfied, self.attempts = formula.clauses + 1, 0
 
     def solve(self, end: float) -> tuple[str, str]:
-        """Try one method after the other until then, or go on; gives status and reason."""
+        """Try the methods in turn until ``end``, or resume doing so; return status and reason."""
         self.end, reason = end, ""
         self.until = end - RESERVE * (end - monotonic()) if self.limited else end
         with suppress(OutOfTime), deadline(self.until):
@@ -105,7 +105,7 @@ class Search:
             reason = reason or self._attempts()
         if reason:
             return UNSATISFIABLE, reason
-        if self.unsatisfied > self.formula.clauses:  # time was up before anything was tried
+        if self.unsatisfied > self.formula.clauses:  # the time was up before the first attempt
             model = _random(self.formula, self.seed)
             self._keep(model, self._check(model))
         if self.unsatisfied and self.limited:
@@ -117,7 +117,7 @@ class Search:
         return UNKNOWN, "time is up" if monotonic() >= self.end else "no attempt succeeded"
 
     def _attempts(self) -> str:
-        """Try until time is up, or some times; gives why there is no model, if that is so."""
+        """Try until the time is up, or ATTEMPTS times; return a reason if it is refuted."""
         while self.unsatisfied and self._left() > self._build(self.formula):
             model, failed = self._attempt(self.attempts)
             self.attempts += 1
@@ -130,7 +130,7 @@ class Search:
         return ""
 
     def _search_from_best(self) -> None:
-        """Search locally until time is up, from the best model so far."""
+        """Search locally from the best assignment so far until the time is up."""
         if self._left() > self._build(self.formula):
             seed = self.seed ^ 0x5DEECE66 ^ self.attempts
             model = self._search(self.formula, self.model, seed, 2**62)
@@ -141,7 +141,7 @@ class Search:
             self.model, self.unsatisfied = model, failed
 
     def _first(self) -> str:
-        """Search locally and ask CaDiCaL in turn; gives why there is no model, if that is so."""
+        """Run local search and CaDiCaL in turn; return a reason if the formula is refuted."""
         formula, until = self.formula, self.until
         self.found |= {"walked": formula.variables, "walked_clauses": formula.clauses}
         self.found |= {"flips": 0, "steps": 0}
@@ -163,7 +163,7 @@ class Search:
         return ""
 
     def _refuted(self, conflicts: int) -> bool:
-        """Have CaDiCaL refute the formula or find a model; for so many conflicts, or a share."""
+        """Run CaDiCaL, limited by conflicts and time; return whether it refuted the formula."""
         started = monotonic()
         self._say("CaDiCaL", {"variables": self.formula.variables, "clauses": self.formula.clauses})
         seconds = COMPLETE_SHARE * max(self._left(), 0.0) if self.limited else None
@@ -174,7 +174,7 @@ class Search:
         return found is False
 
     def _attempt(self, k: int) -> tuple[Any, int]:
-        """Decimate, search, check; gives a model, None if there is none, and what it fails."""
+        """Decimate, search, check; return the assignment (None: refuted), its unsatisfied count."""
         formula, seed = self.formula, (self.seed + k * 0x9E3779B9) % 2**32
         assignment = np.zeros(formula.variables, bool)
         rest, names = formula, slice(None)  # of all variables
@@ -190,7 +190,7 @@ class Search:
         self.found |= {"left": rest.variables, "left_clauses": rest.clauses}
         self.found |= {"flips": 0, "steps": 0, "believed": [], "walked": rest.variables}
         self.found["walked_clauses"] = rest.clauses
-        early = k < ATTEMPTS - 1  # the next way may take less than to mend what this one leaves
+        early = k < ATTEMPTS - 1  # the next method may be quicker than a long search now
         if not self.max_rounds:
             most = self.settings.options.get("max_flips", self._long())
             return self._mend(assignment, [(rest, None, most)], formula.clauses, seed)
@@ -208,7 +208,7 @@ class Search:
         return self._mend(assignment, [*searches, (formula, slice(None), every)], most, seed)
 
     def _decimated(self, k: int, seed: int) -> Decimation:
-        """Decimate as the method says, or as the k-th attempt does."""
+        """Decimate by the method that the user chose, or by that of the k-th attempt."""
         way: Callable[..., Decimation]
         way, options = WAYS[k % len(WAYS)]
         if self.settings.method != "auto":
@@ -227,10 +227,11 @@ class Search:
     def _mend(
         self, model: Any, searches: list[tuple[Formula, Any, int]], most: int, seed: int
     ) -> tuple[Any, int]:
-        """Search part after part of the formula, from the best model; at least the first.
+        """Run local searches in turn, each from the best assignment so far; at least the first.
 
-        A part is a formula, whose variables these are (None: begin at random), and how many flips.
-        More than so many clauses left unsatisfied are given up.  Gives what they are.
+        A search is a formula, the places of its variables in ``model`` (None: all, from random
+        values) and a number of flips.  Stops when more than ``most`` clauses are unsatisfied.
+        Returns the assignment and the number of clauses that it leaves unsatisfied.
         """
         fewest: Any = None
         for part, where, flips in searches:
@@ -247,18 +248,18 @@ class Search:
         return model, fewest
 
     def _long(self) -> int:
-        """How many flips a long search may make."""
+        """The number of flips of a long search."""
         return FLIPS + FLIPS_EACH * self.formula.variables
 
     def _believe(self, rest: Formula, seed: int) -> Any:
-        """Give what beliefs say, mended by a short search; if they are refuted, random values."""
+        """Return values by belief propagation and a short search; random ones if that fails."""
         self._say("beliefs", {"variables": rest.variables, "clauses": rest.clauses})
         started = monotonic()
         done = believe(
             rest, seed, self.where, lossy=True, max_seconds=self._left(), progress=self._belief
         )
         self.call.spend("beliefs", started)
-        if done.status == "unsatisfiable":  # surveys have led astray: the whole formula may not be
+        if done.status == "unsatisfiable":  # of the rest only: surveys fixed wrong values
             return _random(rest, seed)
         self.found["believed"] = done.rounds
         self.found |= {"walked": done.rest.variables, "walked_clauses": done.rest.clauses}

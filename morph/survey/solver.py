@@ -29,7 +29,7 @@ from morph.survey.search import (
     Settings,
 )
 
-SMALL, SAMPLE, DENSE = 1000, 1 << 16, 4  # variables; clauses looked at; literals a variable
+SMALL, SAMPLE, DENSE = 1000, 1 << 16, 4  # variables; clauses in the sample; literals a variable
 INCOMPLETE = "surveys and local search are incomplete, and cannot show that there is no model"
 Test = Callable[[Any], bool]
 
@@ -55,7 +55,7 @@ _OPTIONS: dict[str, tuple[Any, str, Test]] = {
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What `solve` found.
+    """The result of `solve`.
 
     Attributes
     ----------
@@ -73,24 +73,25 @@ class Solution:
     unsatisfied_clauses : (unsatisfied,) int array
         Which these are, from 0.
     cycle : list of int
-        Literals x, ..., -x, ..., x, of which each implies the next by a clause of two literals
-        (`morph.validate.implications` checks it), if that is why there is no model.
+        Literals x, ..., -x, ..., x, each of which implies the next by a clause of two literals
+        (`morph.validate.implications` checks the cycle), if such clauses refute the formula.
     simplified : int
-        Variables that `simplify` has assigned, and ``components`` of what it left.
+        Variables that `simplify` has assigned; ``components`` is the number of components left.
     attempts : int
         Decimations tried.
     rounds : list of Round
         Of the last attempt's decimation.
     stopped : str
-        Why it ended, as `decimate` tells; empty if there was none.
+        The status with which that decimation ended, as in `decimate`; empty if there was none.
     rollbacks : int
-        Rounds of it that were taken back, or tried again with less.
+        Rounds of that decimation that were rolled back, or repeated in smaller steps.
     left : int
-        Variables that it left to beliefs and local search, and ``left_clauses``.
+        Variables that decimation left to belief propagation and local search; clauses are in
+        ``left_clauses``.
     believed : list of Round
-        Rounds of belief propagation on these.
+        Rounds of belief propagation on these variables.
     walked : int
-        Variables that beliefs left to local search, and ``walked_clauses``.
+        Variables that beliefs left to local search; clauses are in ``walked_clauses``.
     flips, steps : int
         Of the last attempt's local search.
     seconds : dict of str to float
@@ -140,43 +141,45 @@ def solve(
     cnf : path, clauses, (offsets, literals) or Formula
         As `morph.Formula.of` takes it.
     seed : int
-        0 or more.  The same gives the same model, unless time runs out.
+        0 or more.  The same seed gives the same model, unless the time runs out.
     time : float, optional
-        Seconds after which to give up, looked at between launches.  The last fifth is kept for a
-        local search from the best model so far.  Without it, after four attempts: decimation, in
-        smaller steps, by backtracking, by more of it.  The time includes compiling.
+        Seconds after which to give up, checked between launches.  The last fifth is reserved for
+        local search from the best assignment so far.  The time includes compiling.  Without a limit
+        `solve` gives up after four attempts: decimation, decimation in smaller steps, and twice
+        decimation with backtracking.
     device : str or Device
     max_rounds : int
-        Of one decimation; with 0 there is local search alone.
+        Largest number of rounds of one decimation; 0: no decimation, only local search.
     method : str
         ``"decimation"``, ``"backtracking"``, ``"reinforcement"`` (`decimate`, `backtrack`,
         `reinforce`, with beliefs and local search for what is left) or ``"search"`` (`walksat`
         alone).  ``"auto"``: formulas of at most 1000 variables, and those with clauses of several
         lengths, of two literals or with few of them a variable, are tried by local search first,
-        then by CaDiCaL; then, and for all others, these methods follow one another.
+        then by CaDiCaL; then, and for all other formulas, the other methods are tried in turn.
     options : mapping, optional
         Keyword arguments of the method's function, by name: ``fraction``, ``tolerance``,
         ``max_sweeps``, ``undo``, ``rho``, ``least_complexity``; ``ratio``; ``intensity``,
         ``decay``; ``max_flips``.  None for ``"auto"``.
     complete : bool, optional
-        Whether CaDiCaL may be used, by ``"auto"``; by default if python-sat is installed (``pip
-        install morph-engine[sat]``).  If true it must be, and it takes every formula that local
-        search has not solved; without a time limit it gives up after a million conflicts.
+        Whether ``"auto"`` may use CaDiCaL; by default if python-sat is installed (``pip install
+        morph-engine[sat]``).  If true, python-sat must be installed, and CaDiCaL is tried on every
+        formula that local search has not solved; without a time limit it gives up after a million
+        conflicts.
     progress : callable, optional
-        Called with ``"decimation"``, ``"beliefs"``, ``"search"`` or ``"CaDiCaL"`` and numbers by
-        name, now and then.
+        Called at intervals with ``"decimation"``, ``"beliefs"``, ``"search"`` or ``"CaDiCaL"``
+        and a dict of numbers by name.
 
     Returns
     -------
     Solution
         A model is given only after `morph.validate.satisfied` has found no clause without a true
         literal, and ``"UNSATISFIABLE"`` only if `morph.validate.refuted` or
-        `morph.validate.implications` agrees, or by CaDiCaL.
+        `morph.validate.implications` agrees, or if CaDiCaL has refuted the formula.
 
     Raises
     ------
     ValueError, TypeError
-        If an argument is wrong; names it.
+        If an argument is wrong; the text names the argument.
     FormatError, OSError
         If a file cannot be read.
     ImportError
@@ -201,7 +204,7 @@ def solve(
 
 
 def check_method(method: str, options: Mapping[str, Any], complete: bool | None) -> dict[str, Any]:
-    """Refuse a method, or options of it, that do not exist or have no meaning, as `solve` does."""
+    """Check the arguments of `solve` about methods; return the options with their types."""
     if complete and not available():
         raise ImportError("complete = True needs python-sat: pip install morph-engine[sat]")
     if complete and method != "auto":
@@ -222,7 +225,7 @@ def check_method(method: str, options: Mapping[str, Any], complete: bool | None)
 def _is_regular(formula: Formula) -> bool:
     """Whether a formula looks like random k-SAT: large, dense, clauses of one length above 2.
 
-    Of many clauses a sample is looked at.
+    Of a large formula only a sample of the clauses is examined.
     """
     n, m, at = formula.variables, formula.clauses, formula.offsets
     if n <= SMALL or formula.literals.size < DENSE * n:
@@ -233,7 +236,7 @@ def _is_regular(formula: Formula) -> bool:
 
 
 class _Solver:
-    """One call of `solve`: simplification, and the parts that it leaves, one after the other."""
+    """One call of `solve`: simplification, then a search for each remaining part."""
 
     def __init__(self, formula: Formula, settings: Settings, end: float) -> None:
         self.formula, self.settings, self.end = formula, settings, end
@@ -249,7 +252,7 @@ class _Solver:
         limited = self.end < float("inf")
         searches = [Search(p.formula, self, limited, self._first(p.formula)) for p in parts]
         refuted, reason = self._run(searches)
-        if limited and reason and not refuted:  # what others have not used
+        if limited and reason and not refuted:  # in the time that other parts left
             refuted, reason = self._run([s for s in searches if s.unsatisfied])
         if refuted:
             return self._answer(UNSATISFIABLE, reason, None)
@@ -266,12 +269,12 @@ class _Solver:
         return self._answer(UNKNOWN, f"{reason}; {INCOMPLETE}{advice}", model, failed)
 
     def _first(self, formula: Formula) -> bool:
-        """Whether local search and CaDiCaL go before decimation."""
+        """Whether local search and CaDiCaL are tried before decimation."""
         told = self.settings.complete is True
         return self.settings.tries_first and (told or not _is_regular(formula))
 
     def _run(self, searches: list[Search]) -> tuple[bool, str]:
-        """Run searches; gives whether one has refuted its formula, and why, or why one gave up."""
+        """Run searches; return whether one refuted its formula, and why it did or one failed."""
         given_up = ""
         sizes = [search.formula.literals.size for search in searches]
         for k, search in enumerate(searches):
@@ -284,7 +287,7 @@ class _Solver:
         return False, given_up
 
     def _simplified(self) -> Simplified:
-        """Simplify, unless a formula is regular, or there is no time to."""
+        """Simplify the formula, unless it is regular or the time runs out."""
         started, formula = monotonic(), self.formula
         model = np.zeros(formula.variables, bool)
         plan = Simplified(model, [Part(formula, slice(None))], False, [], 0, 1)
@@ -297,7 +300,7 @@ class _Solver:
         return plan
 
     def _refuted(self, plan: Simplified) -> Solution:
-        """Have a refutation checked."""
+        """Check a refutation by simplification, and return the solution."""
         started = monotonic()
         if plan.cycle:
             validate.implications(self.formula, plan.cycle)
@@ -314,14 +317,14 @@ class _Solver:
         return self._answer(UNSATISFIABLE, reason, None)
 
     def _failed(self, model: Any) -> Any:
-        """Give the clauses that a model does not satisfy."""
+        """Return the clauses that an assignment does not satisfy."""
         started = monotonic()
         held = validate.satisfied(self.formula, model)
         self.spend("check", started)
         return np.flatnonzero(~held)
 
     def spend(self, phase: str, started: float) -> None:
-        """Count the time since then for a phase."""
+        """Add the time since ``started`` to a phase."""
         self.seconds[phase] = self.seconds.get(phase, 0.0) + monotonic() - started
 
     def _answer(self, status: str, reason: str, model: Any, failed: Any = ()) -> Solution:
