@@ -276,6 +276,9 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (t.threads == 1) {
         in_pieces(a, first, last, [&](i64 from, i64 upto) {
             for (i64 i = from; i < upto; i++) {
+#ifdef MORPH_CHECKED
+                t.round++;  // races are looked for within a round
+#endif
                 typename I::Rooms rooms;
                 I it(a, t, i, rooms);
                 if (!open(a, t, s, it)) continue;

@@ -100,6 +100,7 @@ def test_batches_on_python(in_place, history):
     run_history("python", history)
 
 
+@pytest.mark.unchecked
 @pytest.mark.parametrize("few", [0, 1 << 12])
 @tries(15)
 @given(history=histories())

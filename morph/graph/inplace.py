@@ -208,8 +208,8 @@ def find_room(b, rows, arena, turn):
 @func
 def forget(b, rows, turn):
     row = rows[b.end[turn]]
-    row.come = 0
-    row.goal = 0
+    row.come = 0  # race: all write 0
+    row.goal = 0  # race: all write 0
 
 
 @func
