@@ -277,7 +277,7 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
         in_pieces(a, first, last, [&](i64 from, i64 upto) {
             for (i64 i = from; i < upto; i++) {
 #ifdef MORPH_CHECKED
-                t.round++;  // races are looked for within a round
+                t.round++;  // races are checked within a round
 #endif
                 typename I::Rooms rooms;
                 I it(a, t, i, rooms);

@@ -83,7 +83,7 @@ def lower(p, limit, then, far):
     level = p.dist + 1
     for t in p.outnbrs:
         if atomic_min(t.dist, level) > level:
-            # race: whoever lowered it last may write before another; `look` finds such points
+            # race: the last writer may not be the last to lower it; `look` finds such points
             t.predecessor = p.id
             if level < limit:
                 then.add(t)

@@ -92,7 +92,7 @@ def measured(graph: Graph) -> Weights:
     if graph.points.deletes or kind.newbyteorder("=").str[1:] not in NARROW or not m:
         return Weights(*_looked_at(graph), False)
     real = kind.kind == "f"
-    cell = graph.kept.pop(SMALL, None)  # nobody else has it meanwhile
+    cell = graph.kept.pop(SMALL, None)  # removed while in use
     if cell is None:
         cell = Table("costs", graph.device, told=vec(np.float64, 4))
         cell.extend(1)

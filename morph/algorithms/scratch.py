@@ -150,7 +150,7 @@ def workspace(
     """
     key = name, starts is None, *points.items(), *(edges or {}).items()
     with graph._lock:
-        kept: Workspace | None = graph.kept.pop(key, None)  # nobody else has it meanwhile
+        kept: Workspace | None = graph.kept.pop(key, None)  # removed while in use
         for other in graph.kept.keys() - {SMALL}:
             graph.kept.pop(other, None)
     if kept is None:

@@ -218,7 +218,7 @@ class Collection(Store):
         words[BUDGET] = words[CAPACITY] - words[COUNT]
 
     def add_column(self, name: str, spec: Any, fill: Any = None) -> ColumnView:
-        """Add a column, see `Store.add_column`; the table that it refers to is told of it."""
+        """Add a column, see `Store.add_column`; and register it at the table it refers to."""
         made = super().add_column(name, spec, fill)
         if (target := self.target(made.column)) is not None:
             target.dependents.add(self)

@@ -84,7 +84,7 @@ def add_columns(table: Table, state: State) -> None:
 
 
 def reduced(x: Any) -> tuple[Any, ...]:
-    """Give what `pickle` is told of a table, a collection, a set or a flag."""
+    """Return the state that `pickle` stores of a table, a collection, a set or a flag."""
     if x.kind == "flag":
         return rebuilt_flag, (type(x), x.device, bool(x))
     with x._lock:

@@ -100,7 +100,7 @@ def resolve(b, batch, arcs, cell, rows, entries, places, rows2, entries2, k, gon
             u, v = i32(b.a), i32(b.b)
             if u == v and flags & TURNED and not flags & LOOPS:
                 # for the arcs back are not numbered as they come
-                cell[0].odd = LOOP  # race: any of the reasons is one
+                cell[0].odd = LOOP  # race: every reason is valid
             if flags & LOST:
                 good = good and arcs[u].lost == 0 and arcs[v].lost == 0
         at = i - gone - named
@@ -119,7 +119,7 @@ def resolve(b, batch, arcs, cell, rows, entries, places, rows2, entries2, k, gon
     if flags & NONNEGATIVE and fate != GONE:
         good = good and may_be(b)
     if not good:
-        cell[0].odd = ODD  # race: any of the reasons is one
+        cell[0].odd = ODD  # race: every reason is valid
     b.fate = fate
     b.edge = e
     b.end = vector(u, v)
