@@ -218,7 +218,7 @@ class Collection(Store):
         words[BUDGET] = words[CAPACITY] - words[COUNT]
 
     def add_column(self, name: str, spec: Any, fill: Any = None) -> ColumnView:
-        """Add a column, see `Store.add_column`, and register the collection at the table referred to."""
+        """Add a column, see `Store.add_column`, and register the collection at the target."""
         made = super().add_column(name, spec, fill)
         if (target := self.target(made.column)) is not None:
             target.dependents.add(self)
