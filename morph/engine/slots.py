@@ -61,7 +61,7 @@ class Slots:
 
     def _graph(self, slot: str, g: Graph) -> None:
         tables = []
-        for name, table in g.tables.items():
+        for name, table in list(g.tables.items()):  # another thread may add one
             inner = f"{slot}.{name}"
             tables.append((name, inner))
             self._slot[id(table)] = inner
@@ -73,7 +73,7 @@ class Slots:
 
     def _store(self, slot: str, obj: Any) -> Store:
         columns = []
-        for c in obj.columns.values():
+        for c in list(obj.columns.values()):  # another thread may add one
             target = obj.target(c) if c.ref else None
             ref = self.of(target, c.ref) if target is not None else None
             kind, to = SCALARS[NAMES[c.dtype]], ref.slot if ref else None
