@@ -62,7 +62,8 @@ def test_rows_are_made_deleted_and_used_again(target, rows, tight):
         size, before = len(t), t.live
         morph.foreach(t, split, t)
         assert t.live == 3 * before
-        least = max(size, 3 * before)  # deleted rows are used first; by a GPU, when the table is full
+        # deleted rows are used first; by a GPU, when the table is full
+        least = max(size, 3 * before)
         assert least <= len(t) <= (max(least, SMALLEST) if target == "cuda" else least)
         consistent(t)
         t.compact()
