@@ -278,3 +278,11 @@ def test_what_looks_random_is_decimated_first():
     assert morph.survey.solve(formula, 1, device="cpu", time=60.0).model.tolist() == (
         morph.survey.solve(formula, 1, device="cpu").model.tolist()
     )
+
+
+def test_a_search_counts_flips_although_nothing_went_before(monkeypatch):
+    """Time may be up before the first method begins; the reserved search runs all the same."""
+    monkeypatch.setattr(search.Search, "_first", lambda self: "")
+    monkeypatch.setattr(search.Search, "_attempts", lambda self: "")
+    found = survey.solve(generate.random_ksat(3, 200, 3.5, 1), 1, device="cpu", time=5)
+    assert found.status == "SATISFIABLE" and found.flips > 0

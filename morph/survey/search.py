@@ -279,8 +279,8 @@ class Search:
             formula, model, seed, max_flips=flips,
             time=time, device=self.where, progress=self._tell,
         )  # fmt: skip
-        self.found["flips"] += walk.flips
-        self.found["steps"] += walk.steps
+        for name, count in (("flips", walk.flips), ("steps", walk.steps)):
+            self.found[name] = self.found.get(name, 0) + count
         self.call.spend("search", started)
         return walk.model
 
