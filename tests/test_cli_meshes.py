@@ -252,12 +252,12 @@ def test_progress_is_one_line_that_goes(capsys):
     assert "round 4" not in shown and shown.endswith("\r") and "\n" not in shown
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals and terminals of POSIX")
 def heed_interrupts():
     """Undo what a shell does to commands in the background: they ignore interrupts."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="signals and terminals of POSIX")
 def test_an_interrupt_leaves_no_files(tmp_path):
     args = ["refine", MESHES / "canada", "-a", "0.00002", "-o", tmp_path / "out", "--device", "cpu"]
     controller, terminal = os.openpty()
