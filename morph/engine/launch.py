@@ -412,12 +412,13 @@ class Launch:
         while True:
             self.binary(self.words, self._items(), alone)
             told = s.answer.hear(compiled.unit.fused and self.told, compiled.interruptible)
-            if compiled.unit.checked and (v := s.checks.end(told[Status.ROUND] - rounds)):
-                raise error(compiled.unit, v, self.objects)
+            found = s.checks.end(told[Status.ROUND] - rounds) if compiled.unit.checked else None
             if not told[Status.FAILED]:
                 s.dirty = False
                 if told[Status.ROUND] > ROUNDS:
                     s.recount()
+                if found is not None:
+                    raise error(compiled.unit, found, self.objects)
                 return
             self._mend()
             if self.together and not self.near:
