@@ -12,8 +12,6 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self, overload
 
-import numpy as np
-
 from morph.checking import checked, is_checked
 from morph.data.versions import Outdated
 from morph.lang.lines import keep
@@ -222,7 +220,7 @@ class Program(Function):
     def _interpreted(self, args: tuple[Any, ...]) -> Any:
         """Run as plain Python; the result is a Python scalar, as that of a fused launch."""
         result = self.__wrapped__(*args)
-        return result.item() if isinstance(result, np.generic) else result
+        return result.item() if hasattr(result, "item") else result
 
     def source(self, target: str = "cpu") -> str:
         """The C++ that was generated for the latest run; see `Kernel.source`."""

@@ -18,6 +18,8 @@ from targets import host, tries
 import morph
 from morph.build import cuda
 from morph.engine import binding
+from morph.engine.checking import Checks
+from morph.engine.scratch import scratch
 from morph.lang import abi, emit
 from morph.prelude import (
     atomic_add,
@@ -523,6 +525,54 @@ def test_claims(g):
         error = found(g.points, writes_beside, g)
     assert error.problem.startswith("race: in one step points[3].a is written here by points[")
     assert error.pos.line == line_of("writes_beside")
+
+
+@morph.kernel
+def reads_another_and_claims(r, t):
+    mine = t.local(1)
+    mine.add(r)
+    y = t[len(t) - 1 - r.id].x
+    if single(mine):
+        r.x, r.y = y + 1, y
+
+
+@morph.kernel
+def marks_itself(r):
+    r.x = r.id
+
+
+def test_steps_after_claims(target):
+    """Steps of a launch without claims never have the numbers of the rounds before it."""
+    t = morph.Table("t", target, x=i64, y=i64)
+    t.extend(8)
+    if target != "python":
+        scratch(t.device).recount()
+    for threads in (1, 2):  # one thread of a CPU has a round for each item
+        with team(threads):
+            morph.foreach(t, reads_another_and_claims, t, check=True)
+            for _ in range(9):
+                morph.foreach(t, marks_itself, check=True)
+
+
+@morph.kernel
+def writes_another(r, t):
+    t[len(t) - 1 - r.id].x = r.id
+
+
+@pytest.mark.parametrize("where", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_steps_after_an_interrupt(where, monkeypatch):
+    """A launch that a signal handler has ended does not share its step with the next launch."""
+    t = morph.Table("t", where, x=i64, y=i64)
+    t.extend(8)
+
+    def interrupt(*_):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checks, "end", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        morph.foreach(t, writes_another, t, check=True)
+    morph.foreach(t, marks_itself, check=True)
 
 
 def test_rows_that_grow_in_between(target, g):
