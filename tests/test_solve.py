@@ -16,6 +16,7 @@ import morph
 from morph import Formula, generate, survey
 from morph.algorithms import cadical as complete_solver
 from morph.algorithms import decimation
+from morph.algorithms.simplify import simplify
 from morph.build import OutOfTime, deadline
 from morph.build import cpu as compiler
 from morph.survey import search, solver
@@ -196,6 +197,29 @@ def test_nothing_is_begun_that_cannot_end_in_time(monkeypatch):
     found = survey.solve(formula, device="cpu", time=2.0)
     assert found.status == "UNKNOWN" and found.attempts == 0 and found.flips == 0
     assert found.model.any() and not found.model.all()
+
+
+def long_formula(n=600_000, seed=0):
+    """Clauses of two to four literals: a formula that is simplified, which takes seconds."""
+    rng = np.random.default_rng(seed)
+    offsets = np.append(0, np.cumsum(rng.integers(2, 5, 3 * n)))
+    signs = rng.choice([-1, 1], offsets[-1])
+    return Formula(n, offsets, rng.integers(1, n + 1, offsets[-1]) * signs)
+
+
+def test_simplification_keeps_to_the_time(monkeypatch):
+    formula = long_formula()
+    survey.solve(long_formula(100), device="cpu", time=60.0)  # all is compiled
+    for build, limit in ((search.BUILD["cpu"], 0.4), (0.0, 0.4)):  # too long; begun and given up
+        monkeypatch.setitem(search.BUILD, "cpu", build)
+        used = time.process_time()
+        found = survey.solve(formula, device="cpu", time=limit, complete=False, method="search")
+        assert time.process_time() - used < 1.2
+        assert found.status == "UNKNOWN" and found.simplified == 0
+        assert found.unsatisfied_clauses.size == found.unsatisfied
+        assert found.reason.startswith(("time is up", "too little time is left for another"))
+    with pytest.raises(OutOfTime, match="no time is left to simplify"), deadline(0.0):
+        simplify(formula)
 
 
 def test_compilers_are_stopped_when_time_is_up(tmp_path, monkeypatch):

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.algorithms.factors import Contradiction, cleaned
+from morph.algorithms.factors import Contradiction, cleaned, stable_order
+from morph.build import time_left
 from morph.data.device import Device
 from morph.data.device import device as device_of
 from morph.data.table import Table
@@ -210,6 +211,7 @@ class _Tables:
     """Clauses, literals and occurrences of a formula as tables on the host."""
 
     def __init__(self, where: Device, n: int, starts: Any, codes: Any) -> None:
+        time_left("simplify")
         sizes = np.diff(starts)
         clause = np.repeat(np.arange(sizes.size), sizes)
         degree = np.bincount(codes, minlength=2 * n)
@@ -229,13 +231,14 @@ class _Tables:
         for name in ("label", "component", "via"):
             getattr(self.nodes, name)[:] = -1
         self.uses = Table("uses", where, clause=i32)
-        self.uses.extend(clause=clause[np.argsort(codes, kind="stable")].astype(np.int32))
+        self.uses.extend(clause=clause[stable_order(np, codes)].astype(np.int32))
         self.queue, self.calls = (Table(name, where, code=i32) for name in ("queue", "calls"))
         self.queue.extend(2 * n + 1)
         self.calls.extend(2 * n + 1)
 
     def run_kernel(self, name: Any, *more: Any) -> Any:
         """Run one of the sequential kernels; gives its one row."""
+        time_left("simplify")
         foreach(self.run, name, self.nodes, self.uses, self.clauses, *more)
         return self.run[0]
 
@@ -252,6 +255,12 @@ def simplify(formula: Formula, device: Any = "cpu") -> Simplified:
     Returns
     -------
     Simplified
+
+    Raises
+    ------
+    OutOfTime
+        If the time of `morph.build.deadline` is up, which is checked between passes over the
+        formula.
     """
     chosen = device_of(device)
     where = chosen if chosen.kind == "python" else device_of("cpu")
@@ -324,6 +333,7 @@ def _path(t: _Tables, start: int) -> list[int]:
 
 def _renamed(codes: Any) -> tuple[Any, Any]:
     """Give the variables that occur, sorted, and the codes over these alone."""
+    time_left("simplify")
     variable = codes >> 1
     most = int(variable.max()) + 1 if codes.size else 0
     if most > 8 * codes.size:

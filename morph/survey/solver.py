@@ -20,7 +20,9 @@ from morph.data.device import Device
 from morph.data.device import device as device_of
 from morph.formula import Formula
 from morph.survey.search import (
+    BUILD,
     EMPTY,
+    RESERVE,
     SATISFIABLE,
     UNKNOWN,
     UNSATISFIABLE,
@@ -291,9 +293,11 @@ class _Solver:
         started, formula = monotonic(), self.formula
         model = np.zeros(formula.variables, bool)
         plan = Simplified(model, [Part(formula, slice(None))], False, [], 0, 1)
-        if _is_regular(formula):
+        kind = "python" if self.settings.where.kind == "python" else "cpu"  # it runs on the host
+        usable = (1 - RESERVE) * (self.end - started)
+        if _is_regular(formula) or BUILD[kind] * formula.literals.size > usable:
             return plan
-        with suppress(OutOfTime), deadline(self.end):
+        with suppress(OutOfTime), deadline(started + usable):
             plan = simplify(self.formula, self.settings.where)
         self.spend("simplification", started)
         self.found |= {"simplified": plan.fixed, "components": plan.components}
