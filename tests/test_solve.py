@@ -17,7 +17,7 @@ from morph import Formula, generate, survey
 from morph.algorithms import cadical as complete_solver
 from morph.algorithms import decimation
 from morph.algorithms.simplify import simplify
-from morph.build import OutOfTime, deadline
+from morph.build import OutOfTime, deadline, time_left
 from morph.build import cpu as compiler
 from morph.survey import search, solver
 from morph.validate import implications, satisfied
@@ -219,7 +219,7 @@ def test_simplification_keeps_to_the_time(monkeypatch):
         assert found.unsatisfied_clauses.size == found.unsatisfied
         assert found.reason.startswith(("time is up", "too little time is left for another"))
     with pytest.raises(OutOfTime, match="no time is left to simplify"), deadline(0.0):
-        simplify(formula)
+        simplify(formula, check=lambda: time_left("simplify"))
 
 
 def test_compilers_are_stopped_when_time_is_up(tmp_path, monkeypatch):

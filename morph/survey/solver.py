@@ -15,7 +15,7 @@ from morph import validate
 from morph.algorithms.cadical import available
 from morph.algorithms.rounds import Round
 from morph.algorithms.simplify import Part, Simplified, simplify
-from morph.build import OutOfTime, deadline
+from morph.build import OutOfTime, deadline, time_left
 from morph.data.device import Device
 from morph.data.device import device as device_of
 from morph.formula import Formula
@@ -298,7 +298,7 @@ class _Solver:
         if _is_regular(formula) or BUILD[kind] * formula.literals.size > usable:
             return plan
         with suppress(OutOfTime), deadline(started + usable):
-            plan = simplify(self.formula, self.settings.where)
+            plan = simplify(formula, self.settings.where, lambda: time_left("simplify"))
         self.spend("simplification", started)
         self.found |= {"simplified": plan.fixed, "components": plan.components}
         return plan
