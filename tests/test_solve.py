@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 
 import numpy as np
@@ -123,6 +124,37 @@ def test_without_python_sat(monkeypatch):
         survey.solve(full(3), device="cpu", complete=True)
     with pytest.raises(ImportError, match=r"morph-engine\[sat\]"):
         complete_solver.cadical(full(3))
+
+
+def test_other_packages_named_pysat_and_broken_ones(tmp_path):
+    """`pip install pysat` installs a package for satellites; a library of python-sat may lack."""
+    (tmp_path / "pysat").mkdir()
+    (tmp_path / "pysat" / "__init__.py").write_text("")
+    text = """
+        from morph import survey
+        from morph.survey import search
+        from sat import full
+        search.FIRST, search.FLIPS = ((1000, 1000),), 1000
+        for complete in (None, True):
+            try:
+                found = survey.solve(full(3), device="cpu", complete=complete)
+                print(found.status, found.reason)
+            except ImportError as error:
+                print(error)
+    """
+    path = os.pathsep.join([str(tmp_path), os.path.dirname(__file__), *sys.path])
+    for broken in (False, True):
+        if broken:
+            text_of_module = "raise ImportError('no libpysolvers' + 'x' * 999)"
+            (tmp_path / "pysat" / "solvers.py").write_text(text_of_module)
+        said = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(text)],
+            env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True,
+        ).stdout.splitlines()  # fmt: skip
+        assert said[0].startswith("UNKNOWN ") and "gave up" not in said[0]
+        assert ("python-sat, the extra sat" in said[0]) == (not broken)
+        assert ("cannot be imported: no libpysolvers" if broken else "[sat]") in said[1]
+        assert len(said[1]) <= 200
 
 
 def test_cadical_keeps_to_its_limits():

@@ -170,7 +170,12 @@ class Search:
         started = monotonic()
         self._say("CaDiCaL", {"variables": self.formula.variables, "clauses": self.formula.clauses})
         seconds = COMPLETE_SHARE * max(self._left(), 0.0) if self.limited else None
-        found, model = cadical(self.formula, conflicts, seconds)
+        try:
+            found, model = cadical(self.formula, conflicts, seconds)
+        except ImportError:
+            if self.settings.complete:
+                raise
+            return False
         self.call.spend("CaDiCaL", started)
         if found:
             self._keep(model, self._check(model))
