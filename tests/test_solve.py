@@ -145,7 +145,7 @@ def test_other_packages_named_pysat_and_broken_ones(tmp_path):
     path = os.pathsep.join([str(tmp_path), os.path.dirname(__file__), *sys.path])
     for broken in (False, True):
         if broken:
-            text_of_module = "raise ImportError('no libpysolvers' + 'x' * 999)"
+            text_of_module = "raise ImportError('no libpysolvers: ' + 'x' * 999)"
             (tmp_path / "pysat" / "solvers.py").write_text(text_of_module)
         said = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(text)],
