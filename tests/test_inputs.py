@@ -406,9 +406,11 @@ def test_whatever_an_argument_is_the_error_names_it(name):
 def test_counts_beyond_64_bits():
     assert morph.pagerank(G, iterations=10**30).error < 1e-9
     assert len(morph.k_core(G, 10**30).points) == 0
+    assert survey.surveys(CLAUSES, max_sweeps=10**30, device="cpu", history=False).converged
+    assert survey.solve(CLAUSES, max_rounds=2**32 - 1, device="cpu", method="decimation").attempts
     assert survey.walksat(CLAUSES, max_flips=10**30, device="cpu").unsatisfied == 0
     for count in ("max_sweeps", "max_rounds", "undo"):
-        with pytest.raises(ValueError, match=rf"^{count} is from 0 to 2\^31 - 1, not 1000"):
+        with pytest.raises(ValueError, match=rf"^{count} is from 0 to 2\^32 - 1, not 1000"):
             survey.decimate(CLAUSES, **{count: 10**30})
 
 

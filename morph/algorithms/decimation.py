@@ -101,7 +101,7 @@ def decimate(
         If an argument is of a wrong type.
     ValueError
         If ``fraction`` or ``tolerance`` is not from 0 (excluded) to 1, ``rho`` from 0 to 1, or a
-        count from 0 to 2^31 - 1.
+        count from 0 to 2^32 - 1.
     """
     formula = Formula.of(formula)
     check_options(fraction, 0.5 if tolerance is None else tolerance, rho)
@@ -155,8 +155,8 @@ def check_limits(seed: Any, max_seconds: Any, progress: Any = None, **counts: An
     if max_seconds != max_seconds:
         raise ValueError("max_seconds is a number of seconds, not nan")
     for name, count in counts.items():
-        if not 0 <= whole(count, name) < 2**31:
-            raise ValueError(f"{name} is from 0 to 2^31 - 1, not {shown(count)}")
+        if not 0 <= whole(count, name) < 2**32:
+            raise ValueError(f"{name} is from 0 to 2^32 - 1, not {shown(count)}")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress is a function, not {shown(progress)}")
     return whole(seed, "seed")

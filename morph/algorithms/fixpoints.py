@@ -243,7 +243,9 @@ class _State:
         if not 0 <= inertia < 1:
             raise ValueError(f"inertia = {inertia}: expected a number from 0 to less than 1")
         if not truth(record, "history"):
-            sweeps, converged = converge(self.f, tolerance, int(most), self.rho, inertia)
+            sweeps, converged = converge(
+                self.f, tolerance, min(int(most), 2**32), self.rho, inertia
+            )
             return converged and (sweeps > 0 or not self.variable.size), sweeps, []
         history: list[Sweep] = []
         converged, before = not self.variable.size, self._survey()
