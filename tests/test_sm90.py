@@ -92,6 +92,7 @@ def follow_changes():
             g.apply(deletes=g.apply(([p] * 40, [0] * 40)).inserted)
 
 
+@pytest.mark.unchecked  # NVRTC takes minutes for so many checked texts
 def test_algorithms(units, monkeypatch):
     monkeypatch.setattr(changes, "SHARE", 0)
     weight = np.array([3, 1, 2, 5], np.int32)
