@@ -295,6 +295,25 @@ def test_what_another_item_deletes_is_there_until_the_launch_ends(g):
 
 
 @morph.kernel
+def deletes_of_two_tables(p, t):
+    if p.id % 4 == 1:
+        t[p.id - 1].delete()
+        if p.id % 8 == 5:
+            t[p.id].delete()
+        p.delete()
+
+
+def test_items_that_delete_rows_of_different_tables(target):
+    """Items of one warp delete together, but each table counts its own deleted rows."""
+    points, t = morph.Table("points", target), morph.Table("t", target)
+    points.extend(64)
+    t.extend(64)
+    morph.foreach(points, deletes_of_two_tables, t, check=True)
+    assert np.flatnonzero(~host(points.alive)).tolist() == list(range(1, 64, 4))
+    assert (points.live, t.live) == (64 - 16, 64 - 16 - 8)
+
+
+@morph.kernel
 def hashes(p, g):
     h = (p.far * p.far * 31 + p.id) % 4
     g.points[h & 3].a = u32(4000000000) * u32(7) & u32(1)  # race: only whether it overflows counts
