@@ -371,3 +371,22 @@ def test_the_log_has_the_rights_of_other_files(tmp_path):
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "g.log").stat().st_mode) == 0o640
+
+
+def test_a_checkpoint_that_is_interrupted_after_the_snapshot_was_replaced(tmp_path, monkeypatch):
+    """The journal goes on: the log has batches that the snapshot has, too."""
+
+    def interrupt(path):
+        raise KeyboardInterrupt
+
+    with io.Journal(tmp_path / "g", changed()) as journal:
+        journal.apply(([0], [3], [1]))
+        with monkeypatch.context() as patch:
+            patch.setattr("morph.io.snapshot.sync_folder", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                journal.checkpoint()
+        journal.apply(([3], [0], [2]))
+    with io.Journal(tmp_path / "g") as again:
+        assert again.number == 2
+        same(again.graph, journal.graph)
+        again.checkpoint()

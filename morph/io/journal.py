@@ -273,8 +273,10 @@ class Journal:
         """
         with self.graph._lock:
             self._writable()
-            store(self.path, self.graph, self.number, self.note)
-            self._stamp = _stamp(self.path)
+            try:
+                store(self.path, self.graph, self.number, self.note)
+            finally:  # an interrupt may come after the snapshot got its name
+                self._stamp = _stamp(self.path)
             self._empty()
 
     def _empty(self) -> None:
