@@ -390,3 +390,27 @@ def test_a_checkpoint_that_is_interrupted_after_the_snapshot_was_replaced(tmp_pa
         assert again.number == 2
         same(again.graph, journal.graph)
         again.checkpoint()
+
+
+@pytest.mark.skipif(not hasattr(os, "symlink"), reason="symbolic links")
+def test_a_symbolic_link_is_the_journal_that_it_leads_to(tmp_path):
+    """It has the log of the file itself: no batch is missing, and one journal writes."""
+    (tmp_path / "there").mkdir()
+    path, link = tmp_path / "there" / "g", tmp_path / "link"
+    link.symlink_to("there/g")
+    with io.Journal(link, changed()) as journal:
+        journal.apply(([0], [3], [1]))
+        with pytest.raises(BlockingIOError):
+            io.Journal(path)
+    with io.Journal(path) as journal:
+        journal.apply(([3], [0], [2]))
+        with pytest.raises(BlockingIOError):
+            io.Journal(link)
+        with io.Journal(link, readonly=True) as reader:
+            assert reader.number == 2
+    with io.Journal(link) as again:
+        assert again.number == 2
+        same(again.graph, journal.graph)
+        again.checkpoint()
+    assert link.is_symlink() and sorted(os.listdir(tmp_path)) == ["link", "there"]
+    assert sorted(os.listdir(path.parent)) == ["g", "g.log"]

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,7 +186,7 @@ def _temporary(target: Path, hidden: list[Path], cleanup: ExitStack) -> IO[bytes
         cleanup.callback(_close_quietly, file)  # runs before its removal
         lock_file(file.fileno())
         if temporary.exists():  # else `remove_leftovers` found it before it was locked
-            return file if opener is open else InPieces(file)
+            return cast(IO[bytes], file if opener is open else InPieces(file))
         hidden.pop()
 
 
