@@ -329,7 +329,8 @@ def during(run):
     for part in (0.35, 0.5, 0.65):  # of the time; the signal comes 0.25 s after "ready"
         threading.Timer(max(part * took - 0.25, 0), print, ["ready"], {"flush": True}).start()
         try:
-            run()
+            while True:
+                run()
         except KeyboardInterrupt:
             print("stopped", time.time(), flush=True)
 """
