@@ -24,7 +24,7 @@ from morph.engine.checking import error
 from morph.engine.locks import lock_of
 from morph.engine.scratch import ROUNDS, STATE, STATUS, scratch
 from morph.engine.slots import OBJECTS, Slots
-from morph.graph.deletion import Before, begin_launch, end_launch
+from morph.graph.deletion import Before, begin_launch, end_launch, recover
 from morph.lang.abi import State, Status
 from morph.lang.builtins import to_dtype
 from morph.lang.checks import Violated
@@ -308,20 +308,38 @@ class Launch:
                 raise
             finally:  # items may have run even if others could not
                 shared.running = False
-                if not self.near:
-                    for ref in self.touches:
-                        if (store := ref()) is not None:
-                            store.touched()
-                for g, before, moved in graphs:
-                    end_launch(g, before, moved, failed)
-                if self.near and self.deletes:
-                    self._release()
+                try:
+                    self._end(graphs, failed)
+                except BaseException:  # an interrupt, perhaps the second one
+                    self._recover(graphs)
+                    raise
 
     def _begin(self) -> list[tuple[Any, Before, bool]]:
         """Return graphs whose points or edges may change, their counters, and whether ends move."""
         graphs = [(ref(), moved) for ref, moved in self.reshapes]
         fused = self.compiled.unit.fused  # a program that adds or deletes edges traverses none
         return [(g, begin_launch(g, fused), moved) for g, moved in graphs if g is not None]
+
+    def _end(self, graphs: Iterable[tuple[Any, Before, bool]], failed: bool) -> None:
+        """Have tables and graphs follow what the launch has done."""
+        self._touch()
+        for g, before, moved in graphs:
+            end_launch(g, before, moved, failed)
+        if self.near and self.deletes:
+            self._release()
+
+    def _recover(self, graphs: Iterable[tuple[Any, Before, bool]]) -> None:
+        """Do what `_end` does, after an interrupt in it."""
+        self._touch()
+        for g, _, _ in graphs:
+            recover(g)
+
+    def _touch(self) -> None:
+        """Have counters that the launch may have changed on a GPU fetched when they are needed."""
+        if not self.near:
+            for ref in self.touches:
+                if (store := ref()) is not None:
+                    store.touched()
 
     def _release(self) -> None:
         """Release the deleted rows of tables to which nothing can refer."""
