@@ -138,24 +138,27 @@ template <class A> MORPH_FN void rewind(const A& a) { store(a.cursor, 0); }  // 
 MORPH_FN bool stops(const Team&) { return stopped; }
 
 // From how much work on (items and their edges) a team is worth its start and its barriers, and below how much it
-// is no longer.  An item takes each thread of a team about 1.9 times as long as one alone: it locks, and wants
-// lines that others have.
+// is no longer.  An item takes each thread of a team about 1.96 times as long as one alone: it locks, and wants
+// lines that others have; 4.5 times if it adds floats to places, or uses the value before.
 #ifdef MORPH_FAULTS  // tests: threads meet over few items too
 constexpr i32 LEAST_ITEMS = 2, LEAST_BATCH = 2;
 MORPH_FN i64 least_chunk() { return 1; }
-MORPH_FN i64 wide() { return 4; }
-MORPH_FN i64 narrow() { return 3; }
+template <class Step> MORPH_FN i64 wide() { return 4; }
+template <class Step> MORPH_FN i64 narrow() { return 3; }
 #else
 constexpr i32 LEAST_ITEMS = 512, LEAST_BATCH = 64;
-constexpr i64 LEAST_WORK = 1024;
+constexpr i64 LEAST_WORK = 1024, NEVER = 1ll << 50;
 MORPH_FN i64 least_chunk() { return crew > 32 ? 4 : crew > 4 ? 128 / crew : 32; }
-MORPH_FN i64 wide() { return LEAST_WORK * 10 * crew / (10 * crew - 19); }
-MORPH_FN i64 narrow() { return wide() / 4; }
+template <class Step> MORPH_FN i64 wide() {
+    constexpr i32 slower = Step::FETCH_ADDS ? 450 : 196;  // hundredths
+    return 100 * crew > slower ? LEAST_WORK * 100 * crew / (100 * crew - slower) : NEVER;
+}
+template <class Step> MORPH_FN i64 narrow() { return wide<Step>() / 4; }
 #endif
 
 // How much a step has to do: its items, and the edges of some of them, which stand for all.
 template <class A, class R, class Step> MORPH_FN i64 work(const A& a, const R& t, const Step& s, i64 first, i64 last) {
-    i64 n = last - first, edges = 0, most = wide();
+    i64 n = last - first, edges = 0, most = wide<Step>();
     if constexpr (Step::SPREADS) {
         i64 apart = n / 64 + 1;
         for (i64 i = first; n < most && i < last; i += apart) edges += s.entries(a, t, i) * apart;
@@ -169,7 +172,7 @@ template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, c
     if (t.threads > 1 && t.threads != wanted) return t.left = true;
     if (crew <= 1 || t.replay) return false;
     i64 n = work(a, t, s, first, last);
-    return t.left = t.threads == 1 ? n >= wide() : n < narrow();
+    return t.left = t.threads == 1 ? n >= wide<Step>() : n < narrow<Step>();
 }
 // The same for programs whose small steps run on all threads, too.
 template <class A, class R> MORPH_FN bool resizes(const A&, R& t) {

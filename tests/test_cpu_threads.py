@@ -14,7 +14,7 @@ import morph
 from morph.data.device import device
 from morph.engine import launch
 from morph.engine.scratch import scratch
-from morph.prelude import i64
+from morph.prelude import atomic_add, f64, i64
 from morph.testing import team
 
 
@@ -198,3 +198,27 @@ def test_the_number_may_be_set_back_while_it_is_read(monkeypatch):
     morph.set_num_threads(None)
     monkeypatch.setattr(launch.os, "environ", Reset())
     assert launch.threads() == 2
+
+
+@morph.kernel
+def tickets(r, t):
+    before = atomic_add(t[0].x, 1)
+    r.x = before
+
+
+@morph.kernel
+def float_sums(r, t):
+    atomic_add(t[0].y, 1.0)
+
+
+@morph.kernel
+def sums(r, t):
+    atomic_add(t[0].x, 1)
+
+
+@pytest.mark.parametrize(("kernel", "slow"), [(tickets, True), (float_sums, True), (sums, False)])
+def test_small_teams_run_no_steps_that_are_far_slower_for_them(kernel, slow):
+    t = morph.Table("t", "cpu", x=i64, y=f64)
+    t.extend(10)
+    morph.foreach(t, kernel, t)
+    assert f"FETCH_ADDS = {str(slow).lower()};" in kernel.source("cpu")
