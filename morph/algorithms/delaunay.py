@@ -21,7 +21,7 @@ from morph.data.device import device as find_device
 from morph.data.dtypes import Ref, vec
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.kernel import foreach, func, kernel, threads
+from morph.kernel import available_threads, foreach, func, kernel
 from morph.prelude import atomic_min, f64, i32, orient2d, vector
 
 HULL = -(2**31)  # the twin of an edge that has nothing behind it
@@ -183,7 +183,7 @@ def _insert(g: Graph, levels: list[Any], copies: Collection, one: Table) -> None
     """Insert all points, as many at once as there is room and are threads for."""
     where, n = g.device, len(g.points)
     join = where.xp.concatenate
-    team = threads()
+    team = available_threads()
     if where.kind != "cpu":
         few, lists = FEW, levels[FEW:]
     elif team == 1:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import struct
 import threading
+import time
 import weakref
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from morph.data.collect import Collection
-from morph.data.device import Device
+from morph.data.device import Device, device
 from morph.data.reclaim import release
 from morph.data.row import Row
 from morph.data.store import CAPACITY, COUNT, HEAD
@@ -392,11 +394,11 @@ class Launch:
                 most = max(most, n - int(domain.words[HEAD]) if domain.kind == "collection" else n)
         return most
 
-    def _borrow(self) -> None:
-        """Have what launches share large enough for this one; write where it lies."""
+    def _borrow(self, most: int) -> None:
+        """Have what launches share large enough for ``most`` CPU threads; write addresses."""
         s, words, index = self.scratch, self.words, self.compiled.index
-        s.have(self.most, self.edges if self.compiled.lists else -1, self._threads())
-        self.threads = threads()
+        s.have(self.most, self.edges if self.compiled.lists else -1, self._most_threads(most))
+        self.threads = most
         for kind, array in s.arrays().items():
             if kind in index:
                 words[index[kind]] = self.device.pointer(array)
@@ -418,7 +420,7 @@ class Launch:
         if s.dirty or compiled.can_fail:
             s.begin()
         if self.lent != s.version or self.threads != most:
-            self._borrow()
+            self._borrow(most)
         if not compiled.can_fail:
             self.binary(self.words, self._items())
             s.dirty = False
@@ -426,7 +428,7 @@ class Launch:
         if compiled.unit.fused and self.near:  # a GPU's is not read
             self.state[:] = 0
         number = s.launches
-        rounds = self._begin_checks() if compiled.unit.checked else 0
+        rounds = self._begin_checks(most) if compiled.unit.checked else 0
         while True:
             self.binary(self.words, self._items(), alone)
             told = s.answer.hear(compiled.unit.fused and self.told, compiled.interruptible)
@@ -442,8 +444,8 @@ class Launch:
             if self.together and not self.near:
                 self._check_together()
             if self.compiled.lists:
-                s.keep_hubs(self._threads())
-            self._borrow()
+                s.keep_hubs(self._most_threads(most))
+            self._borrow(most)
             # with the number of before: locks of the first run stay taken
             RUN.pack_into(self.buffer, self.compiled.run_words, 1, number, team)
 
@@ -459,7 +461,7 @@ class Launch:
             except struct.error:
                 raise OverflowError(f"of the numbers {values}, one does not fit in i64") from None
 
-    def _begin_checks(self) -> int:
+    def _begin_checks(self, most: int) -> int:
         """Prepare the checks of a launch; return the number of the round before its first one.
 
         This number is 0 if the unit has no claims: generated code then does not read it.
@@ -469,11 +471,11 @@ class Launch:
             rounds = int(self.device.to_host(s.status)[Status.ROUND])
         s.checks.begin(rounds)
         self._fill()  # shadow words are allocated for all rows
-        self._borrow()
+        self._borrow(most)
         return rounds
 
-    def _threads(self) -> int:  # as many as the launch can have
-        return threads() if self.near else int(self.binary.threads)
+    def _most_threads(self, most: int) -> int:  # as many as the launch can have
+        return most if self.near else int(self.binary.threads)
 
     def _check_together(self) -> None:
         """Refuse more items than a GPU has threads at once; those of a program may become more."""
@@ -547,14 +549,35 @@ MOST_THREADS = 256  # the same as in kernels/pool.h
 _threads = 0
 
 
+POOL_WORD = 16  # index in ``Scratch.barrier`` of the pool's address; the same as in kernels/pool.h
+
+
 def threads() -> int:
     """The limit of CPU threads: as set, else OMP_NUM_THREADS, else the process's cores."""
     global _threads
-    if not _threads:
+    n = _threads  # another thread of the host may set it meanwhile
+    if not n:
         given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
         n = int(given) if given.isdigit() and int(given) > 0 else _cores()
-        _threads = min(n, MOST_THREADS)
-    return _threads
+        n = _threads = min(n, MOST_THREADS)
+    return n
+
+
+class _Limit(ctypes.Structure):
+    """The first words of ``Pool`` in kernels/pool.h."""
+
+    _fields_ = (("rested", ctypes.c_int64), ("limit", ctypes.c_int32))
+
+
+def available_threads() -> int:
+    """How many CPU threads a launch has now: fewer while other processes use the cores."""
+    most = threads()
+    address = int(scratch(device("cpu")).barrier[POOL_WORD : POOL_WORD + 2].view(np.uint64)[0])
+    if not address:
+        return most
+    now = _Limit.from_address(address + 63 & ~63)
+    resting = now.limit and time.clock_gettime_ns(time.CLOCK_MONOTONIC) < now.rested
+    return min(now.limit, most) if resting else most
 
 
 def set_threads(n: int | None) -> None:
