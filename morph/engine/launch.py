@@ -432,13 +432,13 @@ class Launch:
         while True:
             self.binary(self.words, self._items(), alone)
             told = s.answer.hear(compiled.unit.fused and self.told, compiled.interruptible)
-            now = told[Status.ROUND] if compiled.claims else 0
-            if compiled.unit.checked and (v := s.checks.end(now - rounds)):
-                raise error(compiled.unit, v, self.objects)
             if not told[Status.FAILED]:
                 s.dirty = False
                 if told[Status.ROUND] > ROUNDS:
                     s.recount()
+                now = told[Status.ROUND] if compiled.claims else 0
+                if compiled.unit.checked and (v := s.checks.end(now - rounds)):
+                    raise error(compiled.unit, v, self.objects)
                 return
             self._mend()
             if self.together and not self.near:
