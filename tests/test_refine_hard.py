@@ -228,6 +228,18 @@ def test_points_closer_than_their_digits_let_be_mended():
     assert set(result.unmet) <= {"floor", "no digits left"}
 
 
+@pytest.mark.parametrize("angle", [20, 25])
+def test_clusters_of_points_a_few_units_in_the_last_place_apart(target, angle):
+    """A point rounded out of the circle of its triangle is replaced by another: none is left."""
+    cases = [(4, 0, 8), (8, 1, 8)] if target == "python" else [(n, n, 20) for n in range(3, 25)]
+    for width, seed, n in cases:
+        rng = np.random.default_rng(seed)
+        cluster = rng.choice([0.3, 0.5, 0.7], 2) + rng.integers(-width, width, (n, 2)) * 2.0**-53
+        points = np.concatenate([[[0, 0], [1, 0], [1, 1], [0, 1]], np.unique(cluster, axis=0)])
+        mesh = morph.triangulate(points, device="cpu")
+        assert refined(mesh, angle, device=target).unmet == {}
+
+
 def test_a_needle():
     points = np.array([[0, 0], [1, 0], [1, 1e-4]])
     result = refined(morph.Mesh(points, np.array([[0, 1, 2]], np.int32)), 25)
