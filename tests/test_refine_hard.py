@@ -240,6 +240,18 @@ def test_clusters_of_points_a_few_units_in_the_last_place_apart(target, angle):
         assert refined(mesh, angle, device=target).unmet == {}
 
 
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize(("seed", "triangle"), [(0, 6616), (1, 6415), (2, 5996)])
+def test_points_of_many_octaves_get_no_more_triangles_than_from_triangle(
+    seed, triangle, deterministic
+):
+    """Without segments, too, short edges are refined first; else 1.4 times as many were made."""
+    points = np.random.default_rng(seed).random((200, 2)) ** 6
+    fine = morph.refine(points, 25, device="cpu", deterministic=deterministic)
+    assert not violating(fine, 25).any()
+    assert 0.8 * triangle < len(fine.triangles) < triangle
+
+
 def test_a_needle():
     points = np.array([[0, 0], [1, 0], [1, 1e-4]])
     result = refined(morph.Mesh(points, np.array([[0, 1, 2]], np.int32)), 25)
