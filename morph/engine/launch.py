@@ -139,8 +139,10 @@ def _told(obj: Any) -> Any:
 
 
 def _odd_key(a: Any) -> Any:
-    """What of a row the unit depends on; anything else is refused when it is bound."""
-    return id(a.table) if isinstance(a, Row) else None
+    """What of a row or an array the unit depends on; anything else is refused when it is bound."""
+    if isinstance(a, Row):
+        return id(a.table)
+    return getattr(a, "dtype", None), getattr(a, "shape", None)
 
 
 def _device(items: Any, args: tuple[Any, ...]) -> Device:
