@@ -189,12 +189,16 @@ def is_narrow(d, product, least, most, goal):
 
 @func
 def is_flat(p, q, r, goal):
-    """Whether a triangle's height is below a quarter of a unit in the last place, or the floor."""
+    """Whether a triangle's height is below the coordinates' precision or the floor of sizes.
+
+    Short triangles may be four times as flat: they end on the grid of coordinates.
+    """
     u, v, w = q - p, r - q, p - r
     twice = cross(u, v)
-    most = largest(p, q, r) * (0.25 * DIGITS)
-    least = max(most * most, goal.floor)
-    return twice * twice < least * max(dot(u, u), dot(v, v), dot(w, w))
+    most = largest(p, q, r) * DIGITS
+    longest = max(dot(u, u), dot(v, v), dot(w, w))
+    part = 1.0 if longest > 2.0**20 * most * most else 0.0625
+    return twice * twice < max(part * most * most, goal.floor) * longest
 
 
 @func
