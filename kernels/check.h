@@ -203,8 +203,9 @@ MORPH_CALL typename C::V* check_at(const At<I>& at, const Live& live, const Shad
 template <class I> MORPH_FN bool check_dead(const At<I>& at, const Live& live, i64 row) {
     return has_row(at, live, row) && live.dead && is_dead(live.dead, row);
 }
+// Inlined: the lanes of a warp that delete together add to one table's counter.
 template <class I>
-MORPH_CALL void check_delete(const At<I>& at, const Live& live, u64* deaths, i64* meta, i32* free, u8* dead, i32 row) {
+MORPH_FN void check_delete(const At<I>& at, const Live& live, u64* deaths, i64* meta, i32* free, u8* dead, i32 row) {
     if (!has_row(at, live, row) || is_dead(dead, row)) return;
     store(deaths + row, death(at));
     publish();

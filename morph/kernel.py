@@ -193,7 +193,7 @@ class Program(Function):
             return self.eager(*args)
         try:
             launch = launch_for(self, None, args, None)
-            return self.__wrapped__(*args) if launch is None else launch.run(args, None)
+            return self._interpreted(args) if launch is None else launch.run(args, None)
         except Outdated:
             return self(*args)
 
@@ -206,7 +206,7 @@ class Program(Function):
             return self.eager(*args)
         try:
             launch = launch_for(self, None, args, None)
-            return self.__wrapped__(*args) if launch is None else launch.run(args, None, alone=True)
+            return self._interpreted(args) if launch is None else launch.run(args, None, alone=True)
         except Outdated:
             return self.alone(*args)
 
@@ -215,7 +215,12 @@ class Program(Function):
         from morph.engine.launch import accept  # noqa: PLC0415
 
         accept(self, args)
-        return self.__wrapped__(*args)
+        return self._interpreted(args)
+
+    def _interpreted(self, args: tuple[Any, ...]) -> Any:
+        """Run as plain Python; the result is a Python scalar, as that of a fused launch."""
+        result = self.__wrapped__(*args)
+        return result.item() if hasattr(result, "item") else result
 
     def source(self, target: str = "cpu") -> str:
         """The C++ that was generated for the latest run; see `Kernel.source`."""

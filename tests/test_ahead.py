@@ -1,4 +1,7 @@
-"""Running ahead: items that a kernel adds are run by whoever added them; the result is the same."""
+"""Running ahead: items that a kernel adds are run by whoever added them; the result is the same.
+
+Checked programs run launch by launch, so nothing runs ahead: of these only the results are tested.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from test_faults import counters_hold
 
 import morph
 from morph import validate
+from morph.checking import is_checked
 from morph.lang.errors import LanguageError
 from morph.prelude import atomic_add, atomic_min, i32, i64
 from morph.testing import fail_allocation, team
@@ -146,9 +150,9 @@ def test_fewer_items_meet_at_barriers(where):
     n = 5000
     case = n, [(k, k + 1) for k in range(n - 1)]
     assert level(where, case, capacity=n) == list(range(n))
-    assert "AHEAD = true" in levels.source()
+    assert is_checked() or "AHEAD = true" in levels.source()
     assert length(where, case, capacity=n) == np.cumsum([0, *(np.arange(n - 1) * 7 % 5)]).tolist()
-    assert "AHEAD = true" in lengths.source()
+    assert is_checked() or "AHEAD = true" in lengths.source()
 
 
 @morph.kernel
@@ -203,7 +207,7 @@ def test_rows_of_every_length_in_a_queue(where):
         assert level(where, case, capacity=capacity) == _relaxed(case, np.ones(len(ends), int))
         assert length(where, case, capacity=capacity) == _relaxed(case, weight)
     for program in (levels, lengths):
-        assert "ROWS_AHEAD = true" in program.source()
+        assert is_checked() or "ROWS_AHEAD = true" in program.source()
 
 
 @morph.kernel
@@ -238,7 +242,7 @@ def test_columns_of_the_list_that_are_written(target):
         return host(g.points.dist).tolist()
 
     assert all(found == list(range(50)) for found in everywhere(target, run))
-    if target == "cpu":
+    if target == "cpu" and not is_checked():
         text = marked.source()
         assert "current_dist.settled()" in text and "current_twice.settled()" not in text
 
@@ -276,7 +280,7 @@ def around(target, program, edges, first, want):
 
     for found in everywhere(target, run):
         assert found == want, found
-    if target == "cpu":
+    if target == "cpu" and not is_checked():
         assert "AHEAD = true" in program.source() and "ROWS_AHEAD = false" in program.source()
 
 
@@ -342,7 +346,7 @@ def test_ignored(target):
         return host(g.points.dist).tolist()
 
     assert all(found == distances(STAR) for found in everywhere(target, run))
-    if target == "cpu":
+    if target == "cpu" and not is_checked():
         assert "AHEAD = true" not in not_shared.source()
 
 
@@ -434,4 +438,4 @@ def test_a_variable_that_a_loop_goes_on_from_is_no_item(where):
     lists[0].add(0)
     gone_on(*lists)
     assert host(g.points.dist).tolist() == [0, 2, FAR, 1, FAR, FAR, FAR, 1, FAR]
-    assert "ROWS_AHEAD = true" not in gone_on.source()
+    assert is_checked() or "ROWS_AHEAD = true" not in gone_on.source()

@@ -131,7 +131,7 @@ def relax(p, changed):
         if e.weight == 4:
             continue
         if atomic_min(e.dst.dist, p.dist + e.weight, changed) > p.dist + e.weight:
-            e.dst.updated = True
+            e.dst.updated = True  # race: the point runs in this step or in the next one
 
 
 @pytest.mark.parametrize("choice", CHOICES)

@@ -30,6 +30,7 @@ def simple(p):
         atomic_add(t.x, 1)
 
 
+@pytest.mark.unchecked  # loops of checked kernels are not shared
 def test_the_choice_is_in_the_text():
     limits = {"auto": "LIMIT = HUB;", "warp": "LIMIT = NO_LIST;", "grid": "LIMIT = 0;"}
     for choice in CHOICES:
@@ -182,11 +183,13 @@ def tells_what_it_saw(p):
         t.y = i64(UP.raised)
 
 
+@pytest.mark.unchecked  # loops of checked kernels are not shared
 @pytest.mark.parametrize("kernel", [simple, marks, branches, goes_on, raises])
 def test_loops_that_are_shared(kernel):
     assert "SPREADS = true" in text(kernel)
 
 
+@pytest.mark.unchecked  # loops of checked kernels are not shared
 @pytest.mark.parametrize(
     "kernel",
     [
@@ -198,6 +201,7 @@ def test_loops_whose_order_counts(kernel):
     assert "SPREADS = false" in text(kernel)
 
 
+@pytest.mark.unchecked  # loops of checked kernels are not shared
 def test_what_follows_a_loop_waits_for_all_of_it():
     sums("cpu", STAR, "auto")
     made = summing.source()
@@ -210,6 +214,7 @@ def test_what_follows_a_loop_waits_for_all_of_it():
 
 
 @pytest.mark.nvrtc
+@pytest.mark.unchecked  # checked programs have no text
 @pytest.mark.parametrize("choice", CHOICES)
 def test_compiles_for_cuda(choice):
     sums("cpu", STAR, choice), unfolds("cpu", STAR, choice), gathers("cpu", STAR, choice)
@@ -246,6 +251,7 @@ def by_item(r):
         atomic_add(t.x, 1)
 
 
+@pytest.mark.unchecked  # loops of checked kernels are not shared
 def test_rows_of_a_table_are_no_points():
     """Only of a list is the row of entry i known before it runs; row i of a table is no point."""
     g = graph("cpu", STAR, x=i64)

@@ -18,6 +18,8 @@ from targets import host, tries
 import morph
 from morph.build import cuda
 from morph.engine import binding
+from morph.engine.checking import Checks
+from morph.engine.scratch import scratch
 from morph.lang import abi, emit
 from morph.prelude import (
     atomic_add,
@@ -293,6 +295,25 @@ def test_what_another_item_deletes_is_there_until_the_launch_ends(g):
 
 
 @morph.kernel
+def deletes_of_two_tables(p, t):
+    if p.id % 4 == 1:
+        t[p.id - 1].delete()
+        if p.id % 8 == 5:
+            t[p.id].delete()
+        p.delete()
+
+
+def test_items_that_delete_rows_of_different_tables(target):
+    """Items of one warp delete together, but each table counts its own deleted rows."""
+    points, t = morph.Table("points", target), morph.Table("t", target)
+    points.extend(64)
+    t.extend(64)
+    morph.foreach(points, deletes_of_two_tables, t, check=True)
+    assert np.flatnonzero(~host(points.alive)).tolist() == list(range(1, 64, 4))
+    assert (points.live, t.live) == (64 - 16, 64 - 16 - 8)
+
+
+@morph.kernel
 def hashes(p, g):
     h = (p.far * p.far * 31 + p.id) % 4
     g.points[h & 3].a = u32(4000000000) * u32(7) & u32(1)  # race: only whether it overflows counts
@@ -523,6 +544,54 @@ def test_claims(g):
         error = found(g.points, writes_beside, g)
     assert error.problem.startswith("race: in one step points[3].a is written here by points[")
     assert error.pos.line == line_of("writes_beside")
+
+
+@morph.kernel
+def reads_another_and_claims(r, t):
+    mine = t.local(1)
+    mine.add(r)
+    y = t[len(t) - 1 - r.id].x
+    if single(mine):
+        r.x, r.y = y + 1, y
+
+
+@morph.kernel
+def marks_itself(r):
+    r.x = r.id
+
+
+def test_steps_after_claims(target):
+    """Steps of a launch without claims never have the numbers of the rounds before it."""
+    t = morph.Table("t", target, x=i64, y=i64)
+    t.extend(8)
+    if target != "python":
+        scratch(t.device).recount()
+    for threads in (1, 2):  # one thread of a CPU has a round for each item
+        with team(threads):
+            morph.foreach(t, reads_another_and_claims, t, check=True)
+            for _ in range(9):
+                morph.foreach(t, marks_itself, check=True)
+
+
+@morph.kernel
+def writes_another(r, t):
+    t[len(t) - 1 - r.id].x = r.id
+
+
+@pytest.mark.parametrize("where", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_steps_after_an_interrupt(where, monkeypatch):
+    """A launch that a signal handler has ended does not share its step with the next launch."""
+    t = morph.Table("t", where, x=i64, y=i64)
+    t.extend(8)
+
+    def interrupt(*_):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checks, "end", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        morph.foreach(t, writes_another, t, check=True)
+    morph.foreach(t, marks_itself, check=True)
 
 
 def test_rows_that_grow_in_between(target, g):

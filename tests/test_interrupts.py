@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from morph.checking import is_checked
+
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
 LIMIT = 0.3  # seconds; of the median of TIMES
@@ -57,7 +59,11 @@ def started(script: str, way: str) -> Iterator[subprocess.Popen[str]]:
         path.write_text(BEGIN + script)
         with subprocess.Popen(
             [sys.executable, str(path), *way.split("-")], stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "MORPH_CHECK": str(int(is_checked())),
+            },
         ) as process:  # fmt: skip
             try:
                 yield process
@@ -209,6 +215,7 @@ def test_an_endless_program_of_claims(way):
     judge(CLAIMS, way)
 
 
+@pytest.mark.unchecked  # between two looks at the stop word so many checked items take seconds
 @pytest.mark.parametrize("way", WAYS[1:3])  # a GPU's kernel has no barrier to stop at
 def test_a_long_foreach(way):
     """One step of many items is cut short: some have run, the others have not."""

@@ -85,7 +85,8 @@ def compiles_for_cuda(what) -> None:
     if importlib.util.find_spec("cupy") is not None:
         compiled = list(what.launches.values())[-1].compiled
         if compiled.device.kind == "cpu":
-            cuda.build(emit.prelude() + compiled.text, "sm_90", name=emit.entry(compiled.unit))
+            text = emit.prelude(compiled.unit.checked) + compiled.text
+            cuda.build(text, "sm_90", name=emit.entry(compiled.unit))
 
 
 def test_spelled_names_differ(hostile):

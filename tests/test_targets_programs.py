@@ -260,6 +260,40 @@ def test_claims_in_a_program(target, edges):
     assert both_ways(target, all_win, run) == (want, list(range(n)))
 
 
+@morph.program
+def value_of(t):
+    return t[0].x
+
+
+@pytest.mark.parametrize("kind", ["i4", "u8", "f4", "f8", "?"])
+def test_a_result_is_a_python_scalar(target, kind):
+    """Also where a program runs launch by launch, and reads a NumPy scalar."""
+    t = table(target, x=np.array([3], kind))
+    for run in (value_of, value_of.eager, value_of.alone):
+        result = run(t)
+        assert result == t[0].x and type(result) is type(np.dtype(kind).type().item())
+
+
+@morph.kernel
+def add_to_all(r, by):
+    r.x += by
+
+
+@morph.program
+def add_of_first(t, n):
+    while n > 0:
+        morph.foreach(t, add_to_all, t[0].v[1])
+        n -= 1
+
+
+def test_an_element_of_a_vector_is_an_argument(target):
+    """Launch by launch, too: on a GPU the host reads it as an array of no dimension."""
+    for run in (add_of_first, add_of_first.eager):
+        t = table(target, x=np.array([1, 2]), v=np.array([[3, 4], [5, 6]]))
+        run(t, 2)
+        assert host(t.x).tolist() == [9, 10]
+
+
 @morph.kernel
 def divide(r, rows, level):
     if r.size > 1:

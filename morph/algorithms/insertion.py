@@ -150,8 +150,9 @@ def make_fan(g, p, cavity, rim):
         t = next
     p.at = t
     q = p.parent
+    # race: q may be inserted in this step; every triangle that is written is at q
     if q.at is not None:  # else it is not inserted yet
-        q.at = t
+        q.at = t  # race: likewise
 
 
 @kernel
@@ -166,7 +167,7 @@ def insert(p, g, again, large, copies):
     ring = g.triangles.local(64)
     if same is not None:
         copies.add(p, same)
-        p.at = seed
+        p.at = seed  # race: `locate` for a point whose parent is p starts here or at an ancestor
     elif not grow_cavity(g, x, seed, cavity, rim, ring):
         large.add(p)
     else:

@@ -28,6 +28,7 @@ from morph.prelude import bool_, f64, i64, incircle, single, vector
 @func
 def side_of(s, t):
     """The side of s behind which t lies."""
+    # race: the flip of another pair replaces a triangle other than t by one other than t
     return i64(0) if s.nbr[0] == t else (i64(1) if s.nbr[1] == t else i64(2))
 
 

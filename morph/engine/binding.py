@@ -92,6 +92,7 @@ class Compiled:
         self.numbers = picker(given) if len(given) == len(scalars) else None  # else: _values
         self.run_words = 8 * self.index["replay"]  # `replay`, `launch` and `threads`
         self.result = _result(unit)
+        self.claims = abi.claims(unit)
         nodes = list(ir.walk((unit.funcs, unit.blocks)))
         self.can_fail = (
             unit.fused
@@ -280,8 +281,8 @@ def _scalar_type(value: Any, name: str) -> Scalar:
     found: Scalar | None = None
     if isinstance(value, bool):
         found = BOOL
-    elif isinstance(value, np.generic):
-        found = from_dtype(value.dtype)
+    elif isinstance(value, np.generic) or getattr(value, "shape", None) == ():
+        found = from_dtype(value.dtype)  # of a vector on a GPU, `p.v[0]` is an array of no dimension
     elif isinstance(value, int):
         found = I64
     elif isinstance(value, float):

@@ -43,8 +43,10 @@ class Checks:
         self.device = device
         self.words = device.zeros(CHECK_WORDS, np.int64)
         self.step = 1
+        self.running = False
         self.launches = 0
-        self.shadows: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
+        # by id, and no WeakKeyDictionary: an exception of a signal handler is lost in its callbacks
+        self.shadows: dict[int, tuple[weakref.ref[Any], dict[str, Any]]] = {}
 
     def address(self, store: Any, kind: str, column: str) -> int:
         """Return the address of a column's shadow words, or of a store's words for deleted rows.
@@ -56,7 +58,7 @@ class Checks:
             size = SHADOW_WORDS * max(store.columns[column].size, 1)
         else:
             rows, size = store.capacity, 1
-        words, kept = size * max(rows, 1), self.shadows.setdefault(store, {})
+        words, kept = size * max(rows, 1), self._shadows_of(store)
         old = kept.get(column)
         if old is None or old.size < words:
             made = self.device.zeros(words, np.uint64)
@@ -66,8 +68,19 @@ class Checks:
             kept[column] = made
         return self.device.pointer(kept[column])
 
+    def _shadows_of(self, store: Any) -> dict[str, Any]:
+        """The shadow words of a store by column; those of stores that are gone are freed."""
+        ref, kept = self.shadows.get(id(store), (None, {}))
+        if ref is None or ref() is not store:
+            self.shadows = {i: s for i, s in self.shadows.items() if s[0]() is not None}
+            self.shadows[id(store)] = weakref.ref(store), (kept := {})
+        return kept
+
     def begin(self, rounds: int) -> None:
         """Prepare a launch after ``rounds`` rounds of claims; each round is two steps."""
+        if self.running:  # an interrupt has ended the previous launch at some step
+            self.step += MARGIN
+        self.running = True
         if self.step >= STEPS - MARGIN:  # numbers repeat: old words would look current
             self.shadows.clear()
             self.step = 1
@@ -80,6 +93,7 @@ class Checks:
 
     def end(self, rounds: int) -> Violation | None:
         """Return the violation of a launch that has ended after ``rounds`` rounds of claims."""
+        self.running = False
         self.step += 2 + 2 * rounds
         w = self.device.to_host(self.words)
         if w[Word.KEY] == NOTHING:

@@ -178,8 +178,9 @@ class Launch:
         self.device = compiled.device
         self.scratch = scratch(compiled.device)
         self.near = self.device.kind != "cuda"  # in the host's memory, its counters too
-        self.objects = weakref.WeakValueDictionary(slots.objects)
-        self.bound = [weakref.ref(o) for o in slots.objects.values()]
+        # no WeakValueDictionary: an exception of a signal handler is lost in its callbacks
+        self.refs = {slot: weakref.ref(o) for slot, o in slots.objects.items()}
+        self.bound = [*self.refs.values()]
         self.lock = lock_of(slots.objects.values())
         self._use(compiled)
 
@@ -198,14 +199,16 @@ class Launch:
         self.threads = 0  # and the limit of threads at that time
         self.versions: list[int] = []
         self.kinds: list[Any] = []  # of the objects, when they were last found to fit
-        self.domains = [self._ref(slot) for slot in compiled.domains]
-        self.together = [self._ref(slot) for slot in compiled.together]
-        self.touches = [self._ref(slot) for slot in compiled.touches]
-        self.reshapes = [(self._ref(s), s in compiled.redirects) for s in compiled.reshapes]
-        self.deletes = [self._ref(slot) for slot in compiled.deletes]
+        self.domains = [self.refs[slot] for slot in compiled.domains]
+        self.together = [self.refs[slot] for slot in compiled.together]
+        self.touches = [self.refs[slot] for slot in compiled.touches]
+        self.reshapes = [(self.refs[s], s in compiled.redirects) for s in compiled.reshapes]
+        self.deletes = [self.refs[slot] for slot in compiled.deletes]
 
-    def _ref(self, slot: str) -> weakref.ref[Any]:
-        return weakref.ref(self.objects[slot])
+    @property
+    def objects(self) -> dict[str, Any]:
+        """Those of the objects that still exist, by slot."""
+        return {slot: o for slot, ref in self.refs.items() if (o := ref()) is not None}
 
     def by_steps(self) -> bool:
         """Whether a program runs launch by launch, see `binding.by_steps`."""
@@ -255,7 +258,7 @@ class Launch:
             self.checked = epoch
             return True
         fresh = Slots()
-        for slot, obj in list(self.objects.items()):  # as when it was bound
+        for slot, obj in self.objects.items():  # as when it was bound
             if "." not in slot:
                 fresh.of(obj, slot)
         unit = self.compiled.unit
@@ -389,10 +392,7 @@ class Launch:
         s, compiled, most = self.scratch, self.compiled, threads()
         team = 1 if alone else most
         if values:
-            try:
-                compiled.scalars.pack_into(self.buffer, compiled.first_scalar, *values)
-            except struct.error:
-                raise OverflowError(f"of the numbers {values}, one does not fit in i64") from None
+            self._pack(values)
         if self.together and not self.near:
             self._check_together()
         s.launches += 1
@@ -412,7 +412,8 @@ class Launch:
         while True:
             self.binary(self.words, self._items(), alone)
             told = s.answer.hear(compiled.unit.fused and self.told, compiled.interruptible)
-            if compiled.unit.checked and (v := s.checks.end(told[Status.ROUND] - rounds)):
+            now = told[Status.ROUND] if compiled.claims else 0
+            if compiled.unit.checked and (v := s.checks.end(now - rounds)):
                 raise error(compiled.unit, v, self.objects)
             if not told[Status.FAILED]:
                 s.dirty = False
@@ -428,10 +429,26 @@ class Launch:
             # with the number of before: locks of the first run stay taken
             RUN.pack_into(self.buffer, self.compiled.run_words, 1, number, team)
 
+    def _pack(self, values: Sequence[Any]) -> None:
+        """Write the numbers among the arguments."""
+        pack, at = self.compiled.scalars.pack_into, self.compiled.first_scalar
+        try:
+            pack(self.buffer, at, *values)
+        except struct.error:  # arrays of a GPU are not taken for numbers
+            values = [v.item() if hasattr(v, "item") else v for v in values]
+            try:
+                pack(self.buffer, at, *values)
+            except struct.error:
+                raise OverflowError(f"of the numbers {values}, one does not fit in i64") from None
+
     def _begin_checks(self) -> int:
-        """Prepare the checks of a launch; return the number of rounds of claims so far."""
-        s = self.scratch
-        rounds = int(self.device.to_host(s.status)[Status.ROUND])
+        """Prepare the checks of a launch; return the number of the round before its first one.
+
+        This number is 0 if the unit has no claims: generated code then does not read it.
+        """
+        s, rounds = self.scratch, 0
+        if self.compiled.claims:
+            rounds = int(self.device.to_host(s.status)[Status.ROUND])
         s.checks.begin(rounds)
         self._fill()  # shadow words are allocated for all rows
         self._borrow()
@@ -450,12 +467,12 @@ class Launch:
     def _mend(self) -> None:
         """Grow what was too small, so that the items that failed can run."""
         status = self.device.to_host(self.scratch.status).copy()
-        failed, stands_for = int(status[Status.FAILED]), self._stands_for()
+        failed, stands_for, objects = int(status[Status.FAILED]), self._stands_for(), self.objects
         for slot in self.compiled.touches:
-            self.objects[slot].touched()
+            objects[slot].touched()
         for full, store in zip(status[Status.STORES :], self.compiled.unit.stores, strict=False):
             if full:
-                obj = self.objects[stands_for.get(store.slot, store.slot)]
+                obj = objects[stands_for.get(store.slot, store.slot)]
                 obj.touched()
                 obj._make_room(failed)
         narrow = status[Status.LOCAL]
