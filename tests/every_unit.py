@@ -15,8 +15,9 @@ import morph
 from morph.algorithms import sssp, triangles
 from morph.graph import changes, loose
 from morph.kernel import Kernel, Program
+from morph.prelude import atomic_min
 from morph.testing import team
-from morph.worklists import advance, advance_once, keep, keep_once
+from morph.worklists import advance, advance_once, in_order, keep, keep_once
 
 ROOT = Path(__file__).parent.parent
 
@@ -113,9 +114,25 @@ def even(p):
     return p.id % 2 == 0
 
 
+@morph.kernel
+def relax(entry, g, limit, near, far):
+    for t in entry.item.outnbrs:
+        d = entry.key + g.weight(entry.item, t)
+        if atomic_min(t.dist, d) > d:
+            if d <= limit:
+                near.add(t, key=d)
+            else:
+                far.add(t, key=d)
+
+
 def worklists() -> None:
-    """Advance and filter, with repeats and without."""
-    g = morph.Graph.from_edges([0, 0, 1, 2], [1, 2, 3, 3])
+    """Advance and filter, with repeats and without, and items in order of a key."""
+    g = morph.Graph.from_edges([0, 0, 1, 2], [1, 2, 3, 3], weight=[5, 1, 1, 9])
+    g.points.add("dist", np.int64, fill=99)
+    items = morph.Collection(g.points, key=np.int64)
+    items.add(0, key=0)
+    in_order(items, relax, g, delta=1)
+    assert g.points.dist[:].tolist() == [99, 5, 1, 6]
     for step, wanted in ((advance, forward), (advance_once, forward), (keep, even)):
         found = morph.Collection(g.points)
         morph.foreach(g.points, step, wanted, found)
