@@ -109,11 +109,6 @@ def cycles(graph: Graph) -> list[list[str]]:
     return sorted((sorted(g) for g in groups if len(g) > 1), key=len, reverse=True)
 
 
-def package(module: str) -> str:
-    """The package below ``morph`` that a module is in; a module at the top is its own."""
-    return ".".join(module.split(".")[:2])
-
-
 def code_lines(function: Function) -> int:
     """Lines on which a statement or an expression begins or ends, the docstring aside."""
     start = 1 if ast.get_docstring(function) is not None else 0
@@ -194,8 +189,8 @@ def measure(root: Path, glossary: Path | None) -> dict[str, Any]:
     modules, packages = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     for i in imports:
         modules[i.source].add(i.target)
-        if package(i.source) != package(i.target):
-            packages[package(i.source)].add(package(i.target))
+        source, target = (".".join(m.split(".")[:2]) for m in (i.source, i.target))
+        packages[source] |= {target} - {source}  # a module at the top counts as a package
     lengths = {f"{name}:{f.lineno} {f.name}": code_lines(f) for name, f in tree.functions()}
     long = {k: n for k, n in sorted(lengths.items(), key=lambda x: -x[1]) if n > MOST_LINES}
     device_code = Counter[str]()
