@@ -53,6 +53,20 @@ def by_triangle(coast: morph.Pslg, options: str, seconds: float = 60.0) -> np.nd
     return angles(np.array(points), np.array(triangles))
 
 
+def compact(rows: list[dict]) -> None:
+    """Print a Markdown table: triangles, and narrow ones, of Morph / Triangle."""
+    asked = list(dict.fromkeys(row["angle"] for row in rows))
+    print(f"| | {' | '.join(f'{angle:g}' for angle in asked)} degrees |")
+    print("|---" * (len(asked) + 1) + "|")
+    for coast in dict.fromkeys(row["coast"] for row in rows):
+        cells = [coast]
+        for row in (row for row in rows if row["coast"] == coast):
+            theirs = [row.get(key, "-") for key in ("Triangle", "its narrow")]
+            narrow = row["narrow"] + row["other"]
+            cells.append(f"{row['out']} / {theirs[0]}; {narrow} / {theirs[1]}")
+        print(f"| {' | '.join(cells)} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="*", type=Path, help=".poly files; else those of meshes/")
@@ -89,6 +103,7 @@ def main() -> None:
                 rows.append(row)
         print(f"against {options}, {o.device}")
         table(rows)
+        compact(rows)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ OF_REFINE = OF_BOTH | {
              lambda xy: None, lambda xy: np.full(len(xy), 1j)],
     "boundary": NO_NAMES,
     "max_points": [*NO_INTEGERS, -1, 1 << 62],
+    "conforming": [None, 2, 2.5, "no", [True], 1j],
     "deterministic": [None, 2, 2.5, "no", [True], 1j],
 }  # fmt: skip
 OF_PSLG = {

@@ -104,6 +104,19 @@ def steiner_point(g, t, goal):
     return p + best
 
 
+@func
+def other_point(t, tries):
+    """A point to try instead: the circumcentre first, then the middle of the longest edge."""
+    a, b, c = t.node[0].xy, t.node[1].xy, t.node[2].xy
+    u, v, w = b - a, c - b, a - c
+    if tries == 1:
+        return a + circumcentre(u, c - a)
+    uu, vv, ww = dot(u, u), dot(v, v), dot(w, w)
+    if uu >= vv and uu >= ww:
+        return a + u * 0.5
+    return b + v * 0.5 if vv >= ww else c + w * 0.5
+
+
 # --- what is asked -------------------------------------------------------------------------------
 
 
@@ -176,10 +189,10 @@ def is_narrow(d, product, least, most, goal):
 
 @func
 def is_flat(p, q, r, goal):
-    """Whether a triangle's height is below the coordinates' precision or the floor of sizes."""
+    """Whether a triangle's height is below a quarter of a unit in the last place, or the floor."""
     u, v, w = q - p, r - q, p - r
     twice = cross(u, v)
-    most = largest(p, q, r) * DIGITS
+    most = largest(p, q, r) * (0.25 * DIGITS)
     least = max(most * most, goal.floor)
     return twice * twice < least * max(dot(u, u), dot(v, v), dot(w, w))
 

@@ -26,6 +26,7 @@ from morph.prelude import atomic_max, f64, i32, i64, orient2d
 MAX_ANGLE = 34.0
 PROVEN_ANGLE = 26.45  # up to here, refinement is proven to end (Miller, Pav, Walkington 2003)
 STRICT_ANGLE = 30.0  # above it the order matters: 3 to 10 % fewer triangles on a GPU
+SMALL = 10_000  # triangles of a mesh whose points may be graded as a coast: order is cheap there
 MANY_SEGMENTS = 16  # one for so many triangles: the order in which they are mended matters
 FEW_LEVELS = 24  # enough for points without segments, and each costs a look at what waits
 BOUNDARIES = ("split", "keep-hull", "keep-all")
@@ -101,7 +102,9 @@ def goals_of(
         "lens": math.cos(math.radians(2 * min_angle)) ** 2,
     }
     # coasts: their features differ by many octaves, and most triangles lie beside a segment
-    strict = min_angle > STRICT_ANGLE or MANY_SEGMENTS * len(mesh.segments) > len(mesh.triangles)
+    many = MANY_SEGMENTS * len(mesh.segments) > len(mesh.triangles)
+    small = len(mesh.triangles) < SMALL and math.isinf(max_area) and not (limited or sized)
+    strict = min_angle > STRICT_ANGLE or many or small
     types: dict[str, Any] = dict.fromkeys(columns, f64)
     for name, wanted, kind, value in (
         ("level", True, i32, -1),

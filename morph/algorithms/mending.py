@@ -24,6 +24,7 @@ from morph.algorithms.cavity import (
     largest,
     level_of,
     may_split,
+    other_point,
     shortest_side,
     size_at,
     spans_small_angle,
@@ -149,6 +150,7 @@ def plan(g, t, cavity, rim, begin, walls, origins, ring, goal):
     x = t.node[0].xy
     seed, side = t, i32(-1)
     cut, other, turn = i32(NONE), i32(HULL), i64(-1)
+    tries = 0
     met = encroached_side(t, goal)
     if met >= 0:
         met += i32(t) * 4
@@ -167,6 +169,9 @@ def plan(g, t, cavity, rim, begin, walls, origins, ring, goal):
             walls.clear()
             origins.clear()
             ring.clear()
+        elif met == MISFIT and cut == NONE and tries < 2:  # rounding moved x out of the circle
+            tries += 1
+            x, met = other_point(t, tries), i32(NONE)
         elif met == NONE and other != HULL and turn < 0:  # then what is behind it
             turn, seed, side = rim.size, g.triangles[~other >> 2], ~other & 3
         else:

@@ -178,6 +178,7 @@ def refine_with_report(
     """
     check_options(min_angle, boundary, max_points)
     min_angle, deterministic = float(min_angle), truth("deterministic", deterministic)
+    conforming = truth("conforming", conforming)
     max_points = None if max_points is None else int(max_points)
     function("progress", progress)
     where = device_of(device)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from morph.io.edges import MAX_VERTICES, EdgeArrays, gathered, narrow
+from morph.io.files import InPieces
 from morph.io.rows import format_rows
 from morph.io.text import Block, Field, FormatError, Scanner, StrPath
 
@@ -214,4 +216,8 @@ def write_npz(edges: EdgeArrays, file: IO[bytes]) -> None:
         src, dst = np.concatenate([src, dst[mirror]]), np.concatenate([dst, src[mirror]])
         weight = np.concatenate([weight, weight[mirror]])
     shape = np.array([edges.n, edges.n])
-    np.savez_compressed(file, row=src, col=dst, data=weight, shape=shape, format=np.array(b"coo"))
+    kept = {"row": src, "col": dst, "data": weight, "shape": shape, "format": np.array(b"coo")}
+    with ZipFile(file, "w", ZIP_DEFLATED) as archive:
+        for name, array in kept.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(InPieces(member), array, allow_pickle=False)
