@@ -4,9 +4,10 @@
 // through this header do nothing, so the item never reads or writes out of bounds.  Of several violations
 // the one of the item at the lowest position is kept, so that every target reports the same one.
 //
-// A value of a column with non-atomic writes has three shadow words: the first writer and the first two
-// other items that read the value, or change it atomically, in this step.  A word is the step (24 bits), the
-// item (28) and the site (12); a word of an older step counts as empty.  Whether a conflict is found depends
+// A value of a column with non-atomic writes has four shadow words: of the items that write the value in this
+// step the two with the lowest positions, and likewise of those that read it, or change it atomically.  A word is
+// the step (24 bits), the item (28) and the site (12); a word of an older step counts as empty.  The race with the
+// lowest items is among these words when the later of its two accesses is made, so which race is reported depends
 // on the accesses alone, not on the order in which threads make them.
 
 // Words of `check`; the same as `Word` in `morph/lang/checks.py`.
@@ -24,7 +25,8 @@ template <class I> struct At {
     I& it;
     i32 site;
 };
-template <class I> At(i64*, I&, i32) -> At<I>;
+// Not a deduction guide: GCC 12 rejects `At{...}` in some parentheses, where it looks for a type first.
+template <class I> MORPH_FN At<I> at_site(i64* check, I& it, i32 site) { return {check, it, site}; }
 // The rows of a store; `deaths` has the item and launch that deleted each row, if the unit deletes rows.
 struct Live {
     const i64* meta;
@@ -49,21 +51,33 @@ struct Found {
     i32 kind, site;
     i64 item, row, value, limit, other, other_site;
 };
+// Whether a violation is to be reported rather than the one in `check`.  Written in this order of words, and read in
+// the opposite one, a smaller key never comes with the rest of a larger one.
+MORPH_FN bool is_less(const i64* check, const Found& f, i64 key) {
+    i64 least = load(check + CHECK_KEY);
+    full_fence();
+    i64 other = load(check + CHECK_OTHER);
+    if (least != key) return key < least;
+    if (other != f.other) return f.other < other;
+    i64 site = load(check + CHECK_OTHER_SITE);
+    return f.other_site < site || (f.other_site == site && f.value < load(check + CHECK_VALUE));
+}
 MORPH_CALL void record_violation(i64* check, const Found& f, i64 key) {
     for (bool done = false; !done;) {
-        if (load(check + CHECK_KEY) <= key) return;
+        if (!is_less(check, f, key)) return;
         if (swap_if(check + CHECK_LOCK, i64(0), i64(1)) != 0) continue;
         full_fence();
-        if (load(check + CHECK_KEY) > key) {
-            store(check + CHECK_KEY, key);
+        if (is_less(check, f, key)) {
             store(check + CHECK_KIND, i64(f.kind));
             store(check + CHECK_SITE, i64(f.site));
             store(check + CHECK_ITEM, f.item);
             store(check + CHECK_ROW, f.row);
             store(check + CHECK_VALUE, f.value);
             store(check + CHECK_LIMIT, f.limit);
-            store(check + CHECK_OTHER, f.other);
             store(check + CHECK_OTHER_SITE, f.other_site);
+            store(check + CHECK_OTHER, f.other);
+            full_fence();
+            store(check + CHECK_KEY, key);
         }
         full_fence();
         store(check + CHECK_LOCK, i64(0));
@@ -73,7 +87,7 @@ MORPH_CALL void record_violation(i64* check, const Found& f, i64 key) {
 template <class I> MORPH_FN void stop(const At<I>& at, Violation kind, i64 value, i64 limit) {
     if (at.it.failed) return;
     if (at.site < 0) return;  // a reservation may precede an access that is not made
-    at.it.failed = -1;
+    at.it.failed = VIOLATED;
     record_violation(at.check, Found{kind, at.site, at.it.position, at.it.row, value, limit, -1, -1},
                      (at.it.position + 1) << SITE_BITS);
 }
@@ -95,30 +109,38 @@ template <class I> MORPH_FN void race(const At<I>& at, u64 mine, u64 other, i64 
     record_violation(at.check, Found{RACE, i32(low & SITE), item, -1, place, 0, then, high & SITE},
                      RACES_LAST + (item << SITE_BITS) + (low & SITE));
 }
-// Stores `mine` in a word that is empty in this step; returns the word's value afterwards.
-MORPH_FN u64 leave_mark(u64* p, u64 mine) {
-    for (u64 old = load(p);;) {
-        if (same_step(old, mine)) return old;
-        u64 seen = swap_if(p, old, mine);
-        if (seen == old) return mine;
-        old = seen;
+// Keeps in p[0] and p[1] the least words of the two first items that have been there in this step.
+MORPH_FN void leave_mark(u64* p, u64 mine) {
+    for (i32 k = 0; k < 2; k++) {
+        u64 old = load(p + k);
+        while (!same_step(old, mine) || mine < old) {
+            u64 seen = swap_if(p + k, old, mine);
+            if (seen == old) break;
+            old = seen;
+        }
+        if (!conflicts(old, mine)) return;  // the word was empty, or this item's
+        if (mine < old) mine = old;
     }
+}
+template <class I> MORPH_FN void compare_marks(const At<I>& at, u64 mine, const u64* p, i32 n, i64 place) {
+    for (i32 k = 0; k < n; k++)
+        if (u64 other = load(p + k); conflicts(other, mine)) race(at, mine, other, place);
 }
 template <class I> MORPH_CALL void note_read(const At<I>& at, const Shadow& s, i64 row, i64 j = 0) {
     if (!s.words) return;
-    u64 mine = shadow_word(at), *p = s.words + 3 * (row * s.width + j);
-    if (conflicts(leave_mark(p + 1, mine), mine)) leave_mark(p + 2, mine);
+    i64 place = row * s.width + j;
+    u64 mine = shadow_word(at), *p = s.words + 4 * place;
+    leave_mark(p + 2, mine);
     full_fence();
-    u64 writer = load(p);
-    if (conflicts(writer, mine)) race(at, mine, writer, row * s.width + j);
+    compare_marks(at, mine, p, 2, place);
 }
 template <class I> MORPH_CALL void note_write(const At<I>& at, const Shadow& s, i64 row, i64 j = 0) {
     if (!s.words) return;
-    u64 mine = shadow_word(at), *p = s.words + 3 * (row * s.width + j), writer = leave_mark(p, mine);
+    i64 place = row * s.width + j;
+    u64 mine = shadow_word(at), *p = s.words + 4 * place;
+    leave_mark(p, mine);
     full_fence();
-    if (conflicts(writer, mine)) race(at, mine, writer, row * s.width + j);
-    for (i32 k = 1; k < 3; k++)
-        if (u64 reader = load(p + k); conflicts(reader, mine)) race(at, mine, reader, row * s.width + j);
+    compare_marks(at, mine, p, 4, place);
 }
 
 // --- rows and indices ----------------------------------------------------------------------------
@@ -223,9 +245,20 @@ template <class R, class I> MORPH_CALL i32 check_degree(const At<I>& at, const L
     return has_row(at, live, p) ? degree(offset, p) : 0;
 }
 template <class R, class C, class I>
-MORPH_CALL i32 check_edge(const At<I>& at, const Live& live, const R* offset, const i32* edge, const C& end, i32 x,
-                        i32 y) {
-    return has_row(at, live, x) ? find_edge(offset, edge, end, x, y) : -1;
+MORPH_CALL i32 check_edge(const At<I>& at, const Live& live, const Shadow& s, const R* offset, const i32* edge,
+                        const C& end, i32 x, i32 y) {
+    if (!has_row(at, live, x)) return -1;
+    i32 found = find_edge(offset, edge, end, x, y);
+    for (i64 k = row_begin(offset, x), last = s.words ? row_end(offset, x) : k; k < last; k++) {
+        i32 e = edge ? edge_at(edge, k) : i32(k);
+        note_read(at, s, e);
+        if (e == found) break;
+    }
+    return found;
+}
+template <class I> MORPH_FN i32 check_end(const At<I>& at, const Shadow& s, i32 edge, i32 end) {
+    note_read(at, s, edge);
+    return end;
 }
 template <Mode MODE, class I> MORPH_FN i32 check_find(const At<I>& at, const Live& live, i32* parent, i32 x) {
     return has_row(at, live, x) ? set_find<MODE>(parent, x) : -1;
@@ -271,6 +304,16 @@ template <class T, class I> MORPH_FN T check_mul(const At<I>& at, T x, Value<T> 
     T r = wrap_mul(x, y);
     bool least = y == T(-1) && x == r && negative(x);  // -x of the least integer
     if (least || (y != T(0) && y != T(-1) && r / y != x)) stop(at, INDEX_OVERFLOW, x, y);
+    return r;
+}
+template <class T, class I> MORPH_FN T check_negate(const At<I>& at, T x) {
+    T r = wrap_sub(T(0), x);
+    if (negative(x) && negative(r)) stop(at, INDEX_OVERFLOW, x, 0);
+    return r;
+}
+template <class T, class I> MORPH_FN T check_abs(const At<I>& at, T x) {
+    T r = abs_of(x);
+    if (negative(r)) stop(at, INDEX_OVERFLOW, x, 0);
     return r;
 }
 template <class T, class I> MORPH_FN T check_shift(const At<I>& at, T x, T n) {

@@ -2,6 +2,7 @@
 //
 // A `Step` is one foreach of the unit.  It names its items' type `I` and has
 //     FILTERS          whether open asks more than whether a row is alive
+//     FETCH_ADDS       whether the kernel adds floats to places, or adds and uses the value before
 //     find(a, it)      looks up what the kernel is called with
 //     open(a, it)      does so; whether there is an item to run (it is alive, and passes the filter)
 //     run(a, it)       the kernel; with single(collection): whether it claims anything
@@ -218,7 +219,7 @@ MORPH_LOOP void each_alone(const A& shared, const R& run, const Step& step, i64 
     const Step s = step;
     i64 end = load(s.list(a, t) + CAPACITY);
     if (t.replay) last = end;
-    i64 most = crew > 1 ? ALONE_AHEAD : end, wait = crew > 1 ? narrow() : end;  // others might help
+    i64 most = crew > 1 ? ALONE_AHEAD : end, wait = crew > 1 ? narrow<Step>() : end;  // others might help
     Queue queue{last, t.replay ? 0 : min_of(end, last + most)};
     typename Step::I::Stocks stocks;
     s.take_all(a, t, stocks);

@@ -1,11 +1,14 @@
 // CPU threads: a pool that all units of the process share, bounded spinning followed by a futex, and the limit
-// of a team's size while other processes use the cores.
+// of a team's size while a team does not pay or other processes use the cores.
 //
 // A waiting thread spins for 1 ms, or 50 us if competing processes were detected within the last second, then sleeps:
 // spinning longer could take the core from the thread that it waits for.  A team consists of the workers that answer
 // within PATIENCE, so a worker without a core delays no launch; the other threads run its items.
-// The limit: a thread for which others had to sleep compares its processor time with the clock.  If the thread was
-// ready but did not run, other processes use the cores, and teams are smaller for REST times the time lost.
+// Each limit holds for REST times the time lost, so that attempts with all threads cost about 1/REST of the time:
+//   A thread for which others had to sleep compares its processor time with the clock.  If the thread was ready but
+//   did not run, other processes use the cores, and teams have three quarters as many threads.
+//   A team pays if its threads compute for WORTH times as long, in all, as the team takes; an item takes a thread of a
+//   team up to WORTH times as long as a single thread.  If teams lost LATE more than they gained, one thread runs.
 
 #ifndef __CUDACC__
 
@@ -94,15 +97,21 @@ constexpr i32 SPINS = 20, SHORT_SPINS = 20;
 constexpr i64 PATIENCE = 1ll << 40, MORE = 0, LATE = 1ll << 40;
 #else
 constexpr i32 SPINS = 40000, SHORT_SPINS = 2000;  // of about 25 ns each
-constexpr i64 PATIENCE = 100000, MORE = 10000;    // nanoseconds to wait for answers: in all; and for each thread
-constexpr i64 LATE = 200000;  // nanoseconds; a ready thread that did not run for so long had lost its core
+constexpr i64 PATIENCE = 100000, MORE = 25000;    // nanoseconds to wait for answers: in all; and for each thread
+constexpr i64 LATE = 1000000;  // nanoseconds; idle cores wake 16 threads sooner, and a competitor keeps a core longer
 #endif
+constexpr i32 NOTED_SPINS = 16;  // longer waits are subtracted from the time for which a thread computes
 constexpr i32 POOL_WORD = 16;  // index in `barrier` of the pool's address
 constexpr i64 REST = 30, LONGEST_REST = 2000000000;  // times the time lost; nanoseconds
+constexpr i64 WORTH = 15;                            // tenths
+constexpr i64 WINDOW = 8000000;                      // nanoseconds between decisions whether a long-lived team pays
+constexpr u64 MEASURED = 1 << 21;                    // ticks between measurements of a thread: 0.5 to 2 ms
 
 struct Pool {
-    u32 bell;        // futex: the number of the latest call for a team
-    u32 asleep;      // number of workers that sleep on `bell`
+    i64 rested;  // these two are read by the host, too
+    i32 limit;   // largest size of a team until the time `rested`; 0: no limit
+    alignas(64) u32 bell;  // futex: the number of the latest call for a team
+    u32 asleep;            // number of workers that sleep on `bell`
     alignas(64) u64 seats;  // number of the call << 32 | workers requested << 16 | workers that have answered
     alignas(64) u32 start;  // futex: the number of the call whose team is complete
     u32 seated;             // number of workers of that team that sleep on `start`
@@ -112,14 +121,21 @@ struct Pool {
     alignas(64) u32 done;  // futex: workers of the team that have returned from `run`
     u32 awaited;           // whether the caller sleeps on `done`
     alignas(64) i32 workers;  // number of worker threads created
-    i32 limit;                // largest size of a team until the time `rested`; 0: no limit
-    i64 rested;
-    i64 next;  // least duration of the next limit; doubled at each consecutive limit
+    i64 contended;  // the time at which competing processes were last detected
+    i64 from;       // the time from which `busy` counts
+    i64 debt;       // time that teams lost beside a single thread, less what they gained; not below 0
+    alignas(64) i64 busy;  // time for which the team's threads have computed
 };
 static Pool* pool = nullptr;
 static i32 full = 1;    // number of threads that the launch may use
 static i32 crew = 1;    // number of threads of a team at present
 static i32 wanted = 1;  // number of threads from the next step on; written only while a single thread runs
+struct Clocks {  // of a thread in a team: clocks at its last measurement; since then time slept, and waited in all
+    i64 wall, processor, slept, waited;
+    u64 ticks;
+    i32 spins;  // before the thread sleeps
+};
+static __thread Clocks clocks;
 
 // Joins the team that is being formed, if it is not complete; returns the thread's number, or 0.
 MORPH_FN i32 take_seat(Pool* p, u32 call) {
@@ -132,7 +148,7 @@ MORPH_FN i32 take_seat(Pool* p, u32 call) {
 }
 // The number of spins before a thread sleeps: fewer while other processes need the cores.
 MORPH_FN i32 spins_now(const Pool* p) {
-    return wall_time() - load(&p->rested) < 1000000000 ? SHORT_SPINS : SPINS;
+    return wall_time() - load(&p->contended) < 1000000000 ? SHORT_SPINS : SPINS;
 }
 static void* work_forever(void* given) {
     Pool* p = (Pool*)given;
@@ -162,7 +178,8 @@ static void* work_forever(void* given) {
         }
         u32 others = u32(p->team) - 1;
         p->run(p->args, seat, p->team);
-        if (__atomic_add_fetch(&p->done, 1, __ATOMIC_SEQ_CST) == others && load(&p->awaited)) wake(&p->done, 1);
+        bool last = __atomic_add_fetch(&p->done, 1, __ATOMIC_SEQ_CST) == others;
+        if (last && __atomic_load_n(&p->awaited, __ATOMIC_SEQ_CST)) wake(&p->done, 1);
     }
     return nullptr;
 }
@@ -170,10 +187,8 @@ static void* work_forever(void* given) {
 // Finds or creates the pool of the process; its address is in memory that all units share.
 MORPH_COLD void find_pool(u32* shared) {
     Pool** at = (Pool**)shared;
-    bool fresh = !*at;
-    if (fresh) *at = (Pool*)calloc(2, sizeof(Pool));
+    if (!*at) *at = (Pool*)calloc(2, sizeof(Pool));
     pool = (Pool*)(((u64)*at + 63) & ~u64(63));
-    if (fresh) pool->next = REST * LATE;
 }
 
 // The number of threads that a team may have now.
@@ -184,19 +199,43 @@ MORPH_FN i32 allowed(i32 most) {
     store(&pool->limit, 0);
     return most;
 }
-// Limits teams to `limit` threads, for a duration in proportion to the time during which a ready thread did not run.
-MORPH_FN void limit_teams(i32 limit, i64 time) {
-    if (time < LATE) return;
-    i64 now = wall_time(), next = load(&pool->next);
-    if (now > load(&pool->rested)) store(&pool->next, min_of(2 * next, LONGEST_REST));
-    store(&pool->rested, now + min_of(max_of(REST * time, next), LONGEST_REST));
-    store(&pool->limit, max_of(limit, 1));
+// Limits teams to `limit` threads for REST times the time lost.
+MORPH_FN void limit_teams(i32 limit, i64 lost) {
+    store(&pool->limit, allowed(max_of(limit, 1)));
+    store(&pool->rested, max_of(load(&pool->rested), wall_time() + min_of(REST * lost, LONGEST_REST)));
+}
+// Limits teams if a ready thread of a team of n threads did not run for as long as competing processes keep a core.
+MORPH_FN void note_lost_time(i32 n, i64 lost) {
+    if (lost < LATE) return;
+    store(&pool->contended, wall_time());
+    limit_teams(n * 3 / 4, lost);
+}
+MORPH_FN void start_clocks() { clocks = {wall_time(), processor_time(), 0, 0, ticks(), spins_now(pool)}; }
+// Adds the time for which this thread has computed since its last measurement to the team's; returns the time for
+// which the thread was ready but did not run.
+MORPH_COLD i64 measure() {
+    i64 wall = wall_time(), processor = processor_time();
+    i64 passed = wall - clocks.wall, ran = processor - clocks.processor;
+    i64 busy = min_of(ran, passed - clocks.waited);  // each is an upper bound
+    if (busy > 0) __atomic_fetch_add(&pool->busy, busy, __ATOMIC_RELAXED);
+    i64 lost = passed - ran - clocks.slept;
+    clocks = {wall, processor, 0, 0, ticks(), clocks.spins};
+    return lost;
+}
+// Decides whether teams pay.  Called by the only thread that runs.
+MORPH_COLD void judge_team(i64 now) {
+    i64 busy = __atomic_exchange_n(&pool->busy, 0, __ATOMIC_RELAXED), lost = now - pool->from - busy * 10 / WORTH;
+    pool->from = now;
+    pool->debt = max_of(pool->debt + lost, i64(0));
+    if (pool->debt < LATE) return;
+    limit_teams(1, pool->debt);
+    pool->debt = 0;
 }
 
 // Runs `run(args, i, n)` on the calling thread and n - 1 workers, or on fewer if fewer answer.  Returns false, and has
 // run nothing, if no worker answers.
 static bool run_team(void (*run)(const void*, i32, i32), const void* args, i32 n) {
-    i64 patience = PATIENCE + MORE * n;
+    i64 patience = PATIENCE + MORE * n, from = wall_time(), now = from;
     u32 call = pool->bell + 1;
     if (!call) call = 1;
     pool->run = run, pool->args = args;
@@ -207,8 +246,8 @@ static bool run_team(void (*run)(const void*, i32, i32), const void* args, i32 n
         void* thread;
         if (pthread_create(&thread, nullptr, work_forever, pool)) break;
         pthread_detach(thread);
+        from = wall_time();
     }
-    i64 from = wall_time(), now = from;
     u64 c = __atomic_load_n(&pool->seats, __ATOMIC_ACQUIRE);
     for (; i32(c & 0xffff) < min_of(n - 1, pool->workers) && now - from < patience; now = wall_time()) {
         for (i32 k = 0; k < 8; k++) pause();
@@ -218,14 +257,13 @@ static bool run_team(void (*run)(const void*, i32, i32), const void* args, i32 n
                                         __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {}
     pool->team = wanted = i32(c & 0xffff) + 1;
     pool->done = 0;
-    if (pool->team < n) limit_teams(pool->team, max_of(now - from, LATE));
-    else limit_teams(n * 3 / 4, now - from);
+    pool->from = from, pool->busy = 0;
+    if (pool->team < n) limit_teams(pool->team, now - from);
     __atomic_exchange_n(&pool->start, call, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&pool->seated, __ATOMIC_SEQ_CST)) wake(&pool->start, n);
-    if (pool->team == 1) return false;
-    run(args, 0, pool->team);
-    if (!load(&pool->limit)) pool->next = REST * LATE;
-    return true;
+    if (pool->team > 1) run(args, 0, pool->team);
+    judge_team(wall_time());
+    return pool->team > 1;
 }
 
 #endif

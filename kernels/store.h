@@ -7,11 +7,13 @@
 // Deleted rows are pushed at the TAIL of a ring.  Only rows below COMMITTED are reused.  Kernels never
 // advance COMMITTED: the host does, for rows that no reference denotes (morph/data/reclaim.py).
 
+constexpr i32 VIOLATED = -2;  // `failed` of an item that has broken a rule of the checked mode
+
 // What every item carries.
 struct ItemBase {
     i64 position;  // row of the table, or place in the collection
     i32 row;       // what the kernel is called with
-    i32 failed;    // 0; -1: a local collection was full; k + 1: so was store k
+    i32 failed;    // 0; -1: a local collection was full; k + 1: so was store k; or VIOLATED
 #ifdef MORPH_FAULTS
     bool reserved = false;  // what it adds to local collections from here on cannot fail
 #endif
@@ -275,6 +277,9 @@ MORPH_HOT void leave(i64* status, u32* pending, const ItemBase& it) {  // for th
 // An item that ends: it ran, or found no room.
 MORPH_HOT void record(i64* status, u32* pending, const ItemBase& it) {
     if (!it.failed) return;
+#ifdef MORPH_CHECKED
+    if (it.failed == VIOLATED) return;  // it is not run again
+#endif
     store(status + (it.failed < 0 ? LOCAL : STORES + it.failed - 1), 1);
     leave(status, pending, it);
 }

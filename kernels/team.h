@@ -20,13 +20,6 @@ enum : u32 { TOLD = 1u };               // what the master told; below the count
 enum : u32 { SLEEPS = 2u, STOP = 2u };  // on a CPU; on a GPU
 enum : u32 { ARRIVAL = 4u };
 
-#ifndef __CUDACC__
-struct Clocks {  // of a thread in a team: clocks at its last measurement, time slept since; spins before it sleeps
-    i64 wall, processor, slept;
-    i32 spins;
-};
-static __thread Clocks clocks;
-#endif
 struct Team {
     i32 thread, threads;
     bool replay;  // run only the pending items
@@ -48,7 +41,7 @@ struct Team {
 #ifdef __CUDACC__
         stop = false;
 #else
-        if (threads > 1) clocks = {wall_time(), processor_time(), 0, spins_now(pool)};
+        if (threads > 1) start_clocks();
 #endif
     }
 };
@@ -145,24 +138,27 @@ template <class A> MORPH_FN void rewind(const A& a) { store(a.cursor, 0); }  // 
 MORPH_FN bool stops(const Team&) { return stopped; }
 
 // From how much work on (items and their edges) a team is worth its start and its barriers, and below how much it
-// is no longer.  An item takes each thread of a team about 1.9 times as long as one alone: it locks, and wants
-// lines that others have.
+// is no longer.  An item takes each thread of a team about 1.96 times as long as one alone: it locks, and wants
+// lines that others have; 4.5 times if it adds floats to places, or uses the value before.
 #ifdef MORPH_FAULTS  // tests: threads meet over few items too
 constexpr i32 LEAST_ITEMS = 2, LEAST_BATCH = 2;
 MORPH_FN i64 least_chunk() { return 1; }
-MORPH_FN i64 wide() { return 4; }
-MORPH_FN i64 narrow() { return 3; }
+template <class Step> MORPH_FN i64 wide() { return 4; }
+template <class Step> MORPH_FN i64 narrow() { return 3; }
 #else
 constexpr i32 LEAST_ITEMS = 512, LEAST_BATCH = 64;
-constexpr i64 LEAST_WORK = 1024;
+constexpr i64 LEAST_WORK = 1024, NEVER = 1ll << 50;
 MORPH_FN i64 least_chunk() { return crew > 32 ? 4 : crew > 4 ? 128 / crew : 32; }
-MORPH_FN i64 wide() { return LEAST_WORK * 10 * crew / (10 * crew - 19); }
-MORPH_FN i64 narrow() { return wide() / 4; }
+template <class Step> MORPH_FN i64 wide() {
+    constexpr i32 slower = Step::FETCH_ADDS ? 450 : 196;  // hundredths
+    return 100 * crew > slower ? LEAST_WORK * 100 * crew / (100 * crew - slower) : NEVER;
+}
+template <class Step> MORPH_FN i64 narrow() { return wide<Step>() / 4; }
 #endif
 
 // How much a step has to do: its items, and the edges of some of them, which stand for all.
 template <class A, class R, class Step> MORPH_FN i64 work(const A& a, const R& t, const Step& s, i64 first, i64 last) {
-    i64 n = last - first, edges = 0, most = wide();
+    i64 n = last - first, edges = 0, most = wide<Step>();
     if constexpr (Step::SPREADS) {
         i64 apart = n / 64 + 1;
         for (i64 i = first; n < most && i < last; i += apart) edges += s.entries(a, t, i) * apart;
@@ -176,7 +172,7 @@ template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, c
     if (t.threads > 1 && t.threads != wanted) return t.left = true;
     if (crew <= 1 || t.replay) return false;
     i64 n = work(a, t, s, first, last);
-    return t.left = t.threads == 1 ? n >= wide() : n < narrow();
+    return t.left = t.threads == 1 ? n >= wide<Step>() : n < narrow<Step>();
 }
 // The same for programs whose small steps run on all threads, too.
 template <class A, class R> MORPH_FN bool resizes(const A&, R& t) {
@@ -240,17 +236,11 @@ template <class A> MORPH_FN void barrier_alone(const A& a) {
     }
     if (stopping) stopped = true;
 }
-// Called if other threads slept while they waited for this one: measures how long this thread was without a core.
-MORPH_COLD void measure_lost_time(Team& t) {
-    i64 wall = wall_time(), processor = processor_time();
-    i64 lost = wall - clocks.wall - (processor - clocks.processor) - clocks.slept;
-    clocks.wall = wall, clocks.processor = processor, clocks.slept = 0;
-    limit_teams(t.threads * 3 / 4, lost);
-}
-// Called by the master of a team's barrier.
-MORPH_FN void update_team(Team& t) {
+// Called by the master of a team's barrier, which was ready but did not run for the time `lost`.
+MORPH_FN void update_team(Team& t, i64 lost) {
     if (load(&stopping)) stopped = true;
-    if (t.sense & SLEEPS) measure_lost_time(t);
+    if (t.sense & SLEEPS) note_lost_time(t.threads, lost);
+    if (clocks.wall - pool->from > WINDOW) judge_team(clocks.wall);
     if (load(&pool->limit)) wanted = allowed(full);
 }
 template <class A> MORPH_COLD void sleep_at_barrier(const A& a, Team& t, u32 now) {
@@ -261,7 +251,7 @@ template <class A> MORPH_COLD void sleep_at_barrier(const A& a, Team& t, u32 now
     sleep_while(a.barrier, now | SLEEPS);
     i64 until = wall_time(), woken = (load(a.barrier) ^ t.sense) & RELEASED ? load(&released_at) : until;
     clocks.slept += max_of(woken - from, i64(0));
-    if (woken > from) limit_teams(t.threads * 3 / 4, until - woken);
+    if (woken > from) note_lost_time(t.threads, until - woken);
     if (t.thread == 0) poll(a.cursor);
 }
 
@@ -321,9 +311,10 @@ template <class A> MORPH_FN bool arrive(const A& a, Team& t) {
         return t.master = true;
     }
     if (t.thread == 0) poll(a.cursor);
+    i64 lost = ticks() - clocks.ticks > MEASURED ? measure() : 0;
     t.sense = add_release(a.barrier, ARRIVAL);
     t.master = (t.sense & ~(RELEASED | TOLD | SLEEPS)) == ARRIVAL * u32(members(t) - 1);
-    if (t.master) update_team(t);
+    if (t.master) update_team(t, lost);
     return t.master;
 }
 template <class A> MORPH_FN void depart(const A& a, Team& t) {
@@ -334,11 +325,14 @@ template <class A> MORPH_FN void depart(const A& a, Team& t) {
         if (__atomic_exchange_n(a.barrier, released, __ATOMIC_ACQ_REL) & SLEEPS) wake(a.barrier, t.threads);
     } else {
         u32 now;
+        i64 from = 0;
         for (i32 spins = 0; !(((now = load(a.barrier)) ^ t.sense) & RELEASED); spins++) {
+            if (spins == NOTED_SPINS) from = wall_time();
             if (spins < clocks.spins) pause();
             else sleep_at_barrier(a, t, now);
         }
         acquire();
+        if (from) clocks.waited += wall_time() - from;
         t.told = now & TOLD;
     }
     t.master = t.looked = t.took = false;
@@ -348,6 +342,7 @@ template <class A> MORPH_FN void depart(const A& a, Team& t) {
 template <class A> MORPH_FN void await_workers(const A& a, Team& t) {
     if (alone(t)) return barrier_alone(a);
     poll(a.cursor);
+    measure();
     u32 now, others = u32(t.threads) - 1;
     for (i32 spins = 0; (now = __atomic_load_n(&pool->done, __ATOMIC_ACQUIRE)) != others; spins++) {
         if (spins < clocks.spins) {
@@ -361,9 +356,9 @@ template <class A> MORPH_FN void await_workers(const A& a, Team& t) {
     store(&pool->awaited, 0);
     if (load(&stopping)) stopped = true;
 }
-// A worker that others wait for at the end of a team compares its processor time with the clock.
 MORPH_FN void end_work(Team& t) {
-    if (load(&pool->awaited)) measure_lost_time(t);
+    i64 lost = measure();
+    if (load(&pool->awaited)) note_lost_time(t.threads, lost);
 }
 #endif
 

@@ -7,7 +7,9 @@ import os
 from collections.abc import Iterator
 from contextvars import ContextVar
 
-_ON: ContextVar[bool] = ContextVar("checked", default=os.environ.get("MORPH_CHECK", "0") != "0")
+_ON: ContextVar[bool] = ContextVar(
+    "checked", default=os.environ.get("MORPH_CHECK", "") not in ("", "0")
+)
 
 
 def is_checked(check: bool | None = None) -> bool:

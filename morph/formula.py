@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from morph.data.device import device
 from morph.data.dtypes import ID_LIMIT
+from morph.data.messages import shown
+from morph.data.values import whole
 
 Offsets = NDArray[np.int64]
 Literals = NDArray[np.int32]
@@ -165,11 +167,9 @@ def _is_array(x: Any) -> bool:
 
 def _count(variables: Any) -> int:
     """Check a number of variables."""
-    if isinstance(variables, bool) or not hasattr(variables, "__index__"):
-        raise TypeError(f"variables is an integer, not {variables!r}")
-    n = int(variables)
+    n = whole(variables, "variables")
     if not 0 <= n <= ID_LIMIT:
-        raise ValueError(f"variables = {n}: expected 0 to {ID_LIMIT}")
+        raise ValueError(f"variables = {shown(n)}: expected 0 to {ID_LIMIT}")
     return n
 
 
@@ -199,9 +199,9 @@ def _flattened(source: Iterable[Iterable[int]]) -> tuple[NDArray[Any], NDArray[A
     held = list(chain.from_iterable(rows))
     wrong = next((x for x in held if isinstance(x, bool) or not hasattr(x, "__index__")), None)
     if wrong is not None:
-        raise TypeError(f"a literal is an integer, not {wrong!r}")
+        raise TypeError(f"a literal is an integer, not {shown(wrong)}")
     try:
         return offsets, np.array(held, np.int64)
     except OverflowError:
         large = next(x for x in held if not -ID_LIMIT <= x <= ID_LIMIT)
-        raise ValueError(f"literal {large}: at most {ID_LIMIT} is possible") from None
+        raise ValueError(f"literal {shown(large)}: at most {ID_LIMIT} is possible") from None

@@ -33,9 +33,9 @@ def launch_for(*request: Any) -> Launch | None:  # noqa: F811
     return launch_for(*request)
 
 
-def threads() -> int:
-    """Give how many CPU threads a launch may use; see `get_num_threads`."""
-    from morph.engine.launch import threads as given  # noqa: PLC0415
+def available_threads() -> int:
+    """Give how many CPU threads a launch has now; fewer while other processes use the cores."""
+    from morph.engine.launch import available_threads as given  # noqa: PLC0415
 
     return given()
 
@@ -49,6 +49,8 @@ def get_num_threads() -> int:
         What `set_num_threads` set; else the environment variable ``OMP_NUM_THREADS``; else the
         number of cores that this process may run on.
     """
+    from morph.engine.launch import threads  # noqa: PLC0415
+
     return threads()
 
 
@@ -375,6 +377,6 @@ foreach.morph_foreach = True  # type: ignore[attr-defined]
 
 
 __all__ = [
-    "Function", "Kernel", "Program", "checked", "foreach", "func", "get_num_threads", "kernel",
-    "program", "set_num_threads", "threads", "timing",
+    "Function", "Kernel", "Program", "available_threads", "checked", "foreach", "func",
+    "get_num_threads", "kernel", "program", "set_num_threads", "timing",
 ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib
 import importlib.util
+import json
 import sys
 from pathlib import Path
 
@@ -115,3 +116,19 @@ def test_sat_beside_peers(script, capsys):
     sat.FALCON[:] = [(3, 300, 1050, 67, 46, 26, 23)]
     sat.main(["--falcon", *options])
     assert "Falcon K20c / SP" in capsys.readouterr().out
+
+
+def test_structure(script, tmp_path, capsys):
+    package = tmp_path / "morph"
+    for folder in (package / "data", package / "graph"):
+        folder.mkdir(parents=True)
+    (package / "data" / "table.py").write_text("def graph():\n    from morph.graph import csr\n")
+    device = "if device.kind == 'cuda':\n    import cupy\n"
+    (package / "graph" / "csr.py").write_text(f"from morph.data import table\n{device}")
+    script("structure", "--json", "--root", tmp_path).main()
+    found = json.loads(capsys.readouterr().out)
+    assert found["lines in morph/"] == 5 and found["packages in import cycles"] == 2
+    assert found["import cycles of modules"] == ["morph.data.table, morph.graph.csr"]
+    assert found["lazy import statements"] == found["lazy imports of the package"] == 1
+    assert found["comparisons of device kinds"] == {"morph/graph/csr.py": 1}
+    assert found["modules importing CuPy"] == ["morph/graph/csr.py"]

@@ -14,7 +14,7 @@ import morph
 from morph.data.device import device
 from morph.engine import launch
 from morph.engine.scratch import scratch
-from morph.prelude import i64
+from morph.prelude import atomic_add, f64, i64
 from morph.testing import team
 
 
@@ -152,3 +152,73 @@ def test_threads_of_the_host_share_the_pool():
             x.join()
         assert has_pool()
     assert all((t.x[:] == 20).all() for t in tables)
+
+
+def test_threads_under_a_limit_are_available_again_when_it_ends():
+    morph.set_num_threads(4)
+    with team(4):
+        count(made(1000), 3)  # the pool exists
+    address = int(scratch(device("cpu")).barrier[16:18].view(np.uint64)[0])
+    limit = launch._Limit.from_address(address + 63 & ~63)
+    limit.limit, limit.rested = 2, time.clock_gettime_ns(time.CLOCK_MONOTONIC) + 10**10
+    assert launch.available_threads() == 2
+    morph.set_num_threads(1)
+    assert launch.available_threads() == 1
+    morph.set_num_threads(4)
+    limit.rested = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - 1
+    assert launch.available_threads() == 4
+    t = made(100_000)
+    count(t, 20)
+    assert (t.x[:] == 20).all() and limit.limit != 2
+
+
+def test_a_launch_has_one_number_of_threads(monkeypatch):
+    """Another thread of the host may set the number while a launch begins."""
+    t = made(100)
+    morph.foreach(t, step)
+    numbers, prepared = iter([9] + [1] * 100), []
+    monkeypatch.setattr(launch, "threads", lambda: next(numbers))
+    have = type(scratch(device("cpu"))).have
+    monkeypatch.setattr(
+        type(scratch(device("cpu"))), "have",
+        lambda s, items, edges, n: (prepared.append(n), have(s, items, edges, n)),
+    )  # fmt: skip
+    morph.foreach(t, step)
+    assert prepared == [9]
+
+
+def test_the_number_may_be_set_back_while_it_is_read(monkeypatch):
+    morph.set_num_threads(3)
+
+    class Reset(dict):
+        def get(self, *_):
+            morph.set_num_threads(None)
+            return "2"
+
+    morph.set_num_threads(None)
+    monkeypatch.setattr(launch.os, "environ", Reset())
+    assert launch.threads() == 2
+
+
+@morph.kernel
+def tickets(r, t):
+    before = atomic_add(t[0].x, 1)
+    r.x = before
+
+
+@morph.kernel
+def float_sums(r, t):
+    atomic_add(t[0].y, 1.0)
+
+
+@morph.kernel
+def sums(r, t):
+    atomic_add(t[0].x, 1)
+
+
+@pytest.mark.parametrize(("kernel", "slow"), [(tickets, True), (float_sums, True), (sums, False)])
+def test_small_teams_run_no_steps_that_are_far_slower_for_them(kernel, slow):
+    t = morph.Table("t", "cpu", x=i64, y=f64)
+    t.extend(10)
+    morph.foreach(t, kernel, t)
+    assert f"FETCH_ADDS = {str(slow).lower()};" in kernel.source("cpu")

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from targets import host
 
 import morph
-from morph import io, validate
+from morph import generate, io, survey, validate
 
 BIG = 2**53 + 1
 ENDS = np.array([[0, 1, 2, 0, 3], [1, 2, 0, 2, 4]])
@@ -83,6 +83,26 @@ def test_a_symmetric_matrix_is_undirected(target):
     same = morph.Graph.from_scipy(sp.csr_array(dense), symmetric=False, device=target)
     assert host(morph.bfs(g).distance).tolist() == host(morph.bfs(same).distance).tolist()
     assert host(morph.sssp(g).distance).tolist() == host(morph.sssp(same).distance).tolist()
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_a_saved_matrix_is_undirected_like_the_matrix(tmp_path, form):
+    half = sp.coo_array(([3, 1, 4, 1, 5], ENDS), shape=(6, 6))
+    whole = half + half.T
+    other = whole.tolil()
+    other[0, 1] = 9  # the same entries, of values that are not symmetric
+    for k, matrix in enumerate((whole, half, other, sp.coo_array((4, 4)), whole.astype(float))):
+        matrix = matrix.asformat(form)
+        sp.save_npz(tmp_path / "g.npz", matrix)
+        given, read = morph.Graph.of(matrix), io.read_graph(tmp_path / "g.npz")
+        assert read.directed == given.directed == (k in (1, 2))
+        for name in ("core", "betweenness", "components", "k_core"):
+            assert np.array_equal(ALGORITHMS[name](read), ALGORITHMS[name](given))
+        io.write_graph(read, tmp_path / "h.npz")
+        assert io.read_graph(tmp_path / "h.npz").directed == read.directed
+    loop = sp.csr_array(([np.nan, 1.0], ([0, 1], [0, 1])), shape=(2, 2))
+    sp.save_npz(tmp_path / "g.npz", loop)
+    assert io.read_graph(tmp_path / "g.npz").directed == morph.Graph.of(loop).directed
 
 
 def test_a_matrix_that_is_not_symmetric_is_directed():
@@ -216,6 +236,8 @@ def test_integers_beside_reals_keep_their_digits_or_are_refused(tmp_path):
         make([0, 1], [1, 0], weight=[-1, 2**63 + 1])  # NumPy makes reals of these, too
     assert make([0, 1], [1, 0], weight=[BIG, 2]).edges.weight[:].tolist() == [BIG, 2]
     assert make([0, 1], [1, 0], weight=[2**53, 0.5]).edges.weight[:].tolist() == [2.0**53, 0.5]
+    for weight in ([2**63 + 1, 1], (2**63 + 1, True), [np.uint64(2**63 + 1), np.int64(5)]):
+        assert make([0, 1], [1, 0], weight=weight).edges.weight[:].tolist() == list(weight)
     assert make([0], [1], weight=[2**64 - 1]).edges.weight[:].tolist() == [2**64 - 1]
     assert make([0, 1], [1, 0], weight=[1e300, 3]).edges.weight[:].tolist() == [1e300, 3]
     graph = nx.Graph()
@@ -311,6 +333,87 @@ def test_bad_values(ask, error, said):
     assert len(str(caught.value)) <= 200
 
 
+NONSENSE = [
+    object(), 3j, [1.5], ["a"], {"a": 1}, np.zeros(0), np.full(4, np.nan), np.array([[0, 1]]),
+    b"x" * 999, "x" * 999,
+]  # fmt: skip
+CLAUSES = [[1, -2, 3], [-1, 2, 3], [2, -3, 1]]
+ASKED = {
+    "betweenness": (lambda **k: morph.betweenness(G, **k), "normalized endpoints seed"),
+    "bfs": (lambda **k: morph.bfs(G, **k), "cutoff"),
+    "k_core": (lambda **k: morph.k_core(G, **k), "k"),
+    "pagerank": (
+        lambda **k: morph.pagerank(G, **k), "damping tolerance iterations weighted dtype",
+    ),
+    "sssp": (lambda **k: morph.sssp(G, **k), "cutoff predecessors"),
+    "from_edges": (
+        lambda **k: morph.Graph.from_edges([0, 1], [1, 0], **k),
+        "directed symmetric symmetrize copy n",
+    ),
+    "from_csr": (lambda **k: morph.Graph.from_csr([0, 1, 2], [1, 0], **k), "symmetric copy"),
+    "Formula": (lambda **k: morph.Formula(offsets=[0, 1], literals=[1], **k), "variables"),
+    "solve": (
+        lambda **k: survey.solve(CLAUSES, device="cpu", **k),
+        "seed time max_rounds method options complete progress",
+    ),
+    "surveys": (
+        lambda **k: survey.surveys(CLAUSES, device="cpu", **k),
+        "seed rho tolerance max_sweeps inertia history",
+    ),
+    "beliefs": (
+        lambda **k: survey.beliefs(CLAUSES, device="cpu", **k),
+        "seed tolerance max_sweeps inertia history",
+    ),
+    "decimate": (
+        lambda **k: survey.decimate(CLAUSES, **k),
+        "seed max_rounds fraction tolerance max_sweeps undo rho least_complexity max_seconds"
+        " progress",
+    ),
+    "backtrack": (
+        lambda **k: survey.backtrack(CLAUSES, **k),
+        "seed max_rounds fraction ratio tolerance max_sweeps rho max_seconds progress",
+    ),
+    "reinforce": (
+        lambda **k: survey.reinforce(CLAUSES, **k),
+        "seed max_sweeps intensity decay rho max_seconds",
+    ),
+    "believe": (
+        lambda **k: survey.believe(CLAUSES, **k),
+        "seed max_rounds fraction sweeps lossy max_seconds progress",
+    ),
+    "walksat": (
+        lambda **k: survey.walksat(CLAUSES, device="cpu", **k), "seed max_flips time progress",
+    ),
+    "random_ksat": (lambda **k: generate.random_ksat(**{"k": 2, "n": 9, "ratio": 1.0} | k),
+                    "k n ratio seed"),
+    "rmat": (lambda **k: generate.rmat(**{"scale": 3} | k), "scale edge_factor a b c weight seed"),
+    "geometric": (lambda **k: generate.geometric(9, **{"radius": 0.5} | k), "radius weight seed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_whatever_an_argument_is_the_error_names_it(name):
+    call, arguments = ASKED[name]
+    call(**({"k": 1} if name == "k_core" else {"variables": 1} if name == "Formula" else {}))
+    for argument in arguments.split():
+        for value in NONSENSE:
+            with pytest.raises((TypeError, ValueError)) as caught:
+                call(**{argument: value})
+            text = str(caught.value)
+            assert len(text) <= 200 and (argument in text or argument in ("dtype", "options"))
+
+
+def test_counts_beyond_64_bits():
+    assert morph.pagerank(G, iterations=10**30).error < 1e-9
+    assert len(morph.k_core(G, 10**30).points) == 0
+    assert survey.surveys(CLAUSES, max_sweeps=10**30, device="cpu", history=False).converged
+    assert survey.solve(CLAUSES, max_rounds=2**32 - 1, device="cpu", method="decimation").attempts
+    assert survey.walksat(CLAUSES, max_flips=10**30, device="cpu").unsatisfied == 0
+    for count in ("max_sweeps", "max_rounds", "undo"):
+        with pytest.raises(ValueError, match=rf"^{count} is from 0 to 2\^32 - 1, not 1000"):
+            survey.decimate(CLAUSES, **{count: 10**30})
+
+
 def weighted(weight):
     return morph.Graph.from_edges(*ENDS, weight=weight)
 
@@ -323,6 +426,18 @@ def test_bad_attributes_of_networkx():
         what = f"'weight' of the edge from 'a' to 'b' is not a number: {said}"
         with pytest.raises(TypeError, match=what):
             morph.Graph.of(graph)
+
+
+def test_errors_are_short_whatever_the_names():
+    graph = nx.Graph()
+    graph.add_edge("u" * 1000, ("v",) * 1000, weight="w" * 1000)
+    with pytest.raises(TypeError, match="^'weight' of the edge from 'uuu.* is not a number") as e:
+        morph.Graph.of(graph)
+    assert len(str(e.value)) <= 200
+    graph.add_edge("u" * 1000, ("v",) * 1000, **{"x" * 1000: "w" * 1000})
+    with pytest.raises(TypeError, match="^'xxx.* of the edge from 'uuu.* is not a number") as e:
+        morph.Graph.of(graph, weight="x" * 1000)
+    assert len(str(e.value)) <= 200
 
 
 def test_good_values_of_unusual_types():

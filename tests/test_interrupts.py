@@ -319,6 +319,69 @@ print("done")
 """, way)  # fmt: skip
 
 
+DURING = """
+import threading
+
+def during(run):
+    begin = time.time()
+    run()
+    took = time.time() - begin
+    for part in (0.35, 0.5, 0.65):  # of the time; the signal comes 0.25 s after "ready"
+        threading.Timer(max(part * took - 0.25, 0), print, ["ready"], {"flush": True}).start()
+        try:
+            while True:
+                run()
+        except KeyboardInterrupt:
+            print("stopped", time.time(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("way", [*WAYS[1:], "cpu-3"])
+@pytest.mark.parametrize("segments", [0, 100_000])
+def test_triangulation(way, segments):
+    """With few threads one item inserts many points in turn: it must not insert all of them."""
+    judge(f"segments = {segments}\n{DURING}" + """
+rng = np.random.default_rng(0)
+points = rng.random((2_000_000, 2))
+mesh = morph.triangulate(points[:30_000], device=device)
+ends = None
+if segments:
+    sides = morph.triangulate(points, device=device).triangles[:, :2]
+    inside = sides[sides[:, 0] < sides[:, 1]]  # each once, the other way round
+    ends = inside[rng.choice(len(inside), segments, replace=False)]
+during(lambda: morph.triangulate(points, ends, hull=True, device=device))
+again = morph.triangulate(points[:30_000], device=device)
+assert len(again.triangles) == len(mesh.triangles)
+print("done")
+""", way)  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ["gz", "xz", "bz2", "npz"])
+def test_a_file_that_is_compressed(what):
+    """Nothing is left of the file, and the one before stays."""
+    path = f".el.{what}" if what != "npz" else ".npz"
+    found = delays(f"suffix = {path!r}\n" + """
+import os, tempfile
+from morph import io
+folder = tempfile.mkdtemp()
+path = folder + "/g" + suffix
+rng = np.random.default_rng(0)
+io.write_graph(morph.Graph.from_edges([0], [1]), path)
+with open(path, "rb") as file:
+    before = file.read()
+g = morph.Graph.from_edges(*rng.integers(0, 1_000_000, (2, 3_000_000)), n=1_000_000)
+for _ in range(3):
+    interrupted(io.write_graph, g, path)
+    assert os.listdir(folder) == ["g" + suffix]
+    with open(path, "rb") as file:
+        assert file.read() == before
+os.remove(path)
+os.rmdir(folder)
+print("done")
+""", "cpu-1")  # fmt: skip
+    assert statistics.median(found) < LIMIT, found
+
+
 @pytest.mark.parametrize("way", WAYS[1:3])
 def test_a_dynamic_algorithm_changes_all_or_nothing(way):
     """However the signal falls, the distances are those of the graph."""

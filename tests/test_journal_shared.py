@@ -371,3 +371,46 @@ def test_the_log_has_the_rights_of_other_files(tmp_path):
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "g.log").stat().st_mode) == 0o640
+
+
+def test_a_checkpoint_that_is_interrupted_after_the_snapshot_was_replaced(tmp_path, monkeypatch):
+    """The journal goes on: the log has batches that the snapshot has, too."""
+
+    def interrupt(path):
+        raise KeyboardInterrupt
+
+    with io.Journal(tmp_path / "g", changed()) as journal:
+        journal.apply(([0], [3], [1]))
+        with monkeypatch.context() as patch:
+            patch.setattr("morph.io.snapshot.sync_folder", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                journal.checkpoint()
+        journal.apply(([3], [0], [2]))
+    with io.Journal(tmp_path / "g") as again:
+        assert again.number == 2
+        same(again.graph, journal.graph)
+        again.checkpoint()
+
+
+@pytest.mark.skipif(not hasattr(os, "symlink"), reason="symbolic links")
+def test_a_symbolic_link_is_the_journal_that_it_leads_to(tmp_path):
+    """It has the log of the file itself: no batch is missing, and one journal writes."""
+    (tmp_path / "there").mkdir()
+    path, link = tmp_path / "there" / "g", tmp_path / "link"
+    link.symlink_to("there/g")
+    with io.Journal(link, changed()) as journal:
+        journal.apply(([0], [3], [1]))
+        with pytest.raises(BlockingIOError):
+            io.Journal(path)
+    with io.Journal(path) as journal:
+        journal.apply(([3], [0], [2]))
+        with pytest.raises(BlockingIOError):
+            io.Journal(link)
+        with io.Journal(link, readonly=True) as reader:
+            assert reader.number == 2
+    with io.Journal(link) as again:
+        assert again.number == 2
+        same(again.graph, journal.graph)
+        again.checkpoint()
+    assert link.is_symlink() and sorted(os.listdir(tmp_path)) == ["link", "there"]
+    assert sorted(os.listdir(path.parent)) == ["g", "g.log"]

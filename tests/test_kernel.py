@@ -31,7 +31,10 @@ def wrong(p):
 
 
 @compiled
-@pytest.mark.parametrize("what", [five, fives])
+@pytest.mark.parametrize(
+    "what",
+    [five, pytest.param(fives, marks=pytest.mark.unchecked)],  # a checked program has no text
+)
 def test_an_edited_text_runs_wherever_the_kernel_does(device, what):
     t = rows(device, 2, a=i64)
     flags = [Flag(t), Flag(t), Flag(t)]

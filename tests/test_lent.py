@@ -152,6 +152,7 @@ def test_threads_take_turns_on_a_graph():
     assert found[0].distance.tolist() == [5, 4, 3, 2, 1, 0] and not g.points.columns
 
 
+@pytest.mark.unchecked  # it quotes generated text
 def test_rows_of_an_entry_that_wait():
     """An add whose place nobody asks for is laid down; a sum for all is made once a warp."""
     morph.bfs(path("cpu"))

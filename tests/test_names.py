@@ -17,6 +17,8 @@ from small import points, rows, values
 
 import morph
 from morph.build import cuda
+from morph.checking import is_checked
+from morph.kernel import Program
 from morph.lang import emit, spelling
 from morph.lang.cxx import MEMBERS, OWN, SUFFIXED, TEMPORARY
 from morph.prelude import i32, i64
@@ -51,7 +53,7 @@ def hostile():
     """Everything that could clash, the identifiers of a generated text among them."""
     g = points("cpu", seen=i32)
     then = morph.Collection(g.points)
-    morph.foreach(g.points, advance, visit, then)
+    morph.foreach(g.points, advance, visit, then, check=False)
     text = emit.prelude() + next(iter(advance.launches.values())).compiled.text
     found = identifiers(text) | set(PLAIN + CUDA + LIBRARY) | {"MORPH_FN", *string.ascii_letters}
     found |= spelling.KEYWORDS | spelling.LIBRARY | OWN | MEMBERS
@@ -82,6 +84,8 @@ def module(tmp_path, text: str) -> ModuleType:
 
 def compiles_for_cuda(what) -> None:
     """The text of the latest launch is compiled by NVRTC, where there is one."""
+    if isinstance(what, Program) and is_checked():
+        return  # it has no text
     if importlib.util.find_spec("cupy") is not None:
         compiled = list(what.launches.values())[-1].compiled
         if compiled.device.kind == "cpu":
@@ -97,6 +101,7 @@ def test_spelled_names_differ(hostile):
     assert {f"{n}_" for n in SUFFIXED}.isdisjoint(map(spelling.spell, hostile))
 
 
+@pytest.mark.unchecked  # a checked text of so many statements compiles for minutes
 def test_locals_and_parameters(target, tmp_path, hostile):
     names = [n for n in hostile if not hasattr(builtins, n)]
     params, locals_ = names[::4], [n for i, n in enumerate(names) if i % 4]
@@ -113,6 +118,7 @@ def test_locals_and_parameters(target, tmp_path, hostile):
     compiles_for_cuda(many)
 
 
+@pytest.mark.unchecked  # a checked text of so many statements compiles for minutes
 def test_functions_and_structs(target, tmp_path, worst):
     n = len(worst)
     functions = [
@@ -134,6 +140,7 @@ def test_functions_and_structs(target, tmp_path, worst):
     compiles_for_cuda(home.many)
 
 
+@pytest.mark.unchecked  # a checked text of so many statements compiles for minutes
 def test_fields_of_structs(target, tmp_path, hostile):
     names = [n for n in hostile if not n.startswith("__")]  # Python mangles these in a class
     fields = "".join(f"    {n}: int_0\n" for n in names)
@@ -174,6 +181,7 @@ def test_a_loop_that_threads_share(target, tmp_path):
     compiles_for_cuda(many)
 
 
+@pytest.mark.unchecked  # a checked text of so many statements compiles for minutes
 def test_a_claim(target, tmp_path, worst):
     """Locals that live from before ``single`` until after it, the claimed collection among them."""
     names = [n for n in worst if not hasattr(builtins, n)]
@@ -192,6 +200,7 @@ def test_a_claim(target, tmp_path, worst):
     compiles_for_cuda(many)
 
 
+@pytest.mark.unchecked  # a checked text of so many statements compiles for minutes
 def test_columns(target, tmp_path, hostile):
     """Columns of rows, packed or not, and of entries on their way to a collection."""
     g = points(target)
@@ -328,3 +337,19 @@ def similar(r, x, x_y, g):
     for t in g.points[0].outnbrs:
         g.out[0].offset += 1 + t.id * 0
     g.a[0].b_c, g.a_b[0].c = 5, 6
+
+
+def test_names_of_the_checks(target, tmp_path):
+    """Locals with the names of what checked texts call, which only these contain."""
+    found = identifiers(emit.prelude(True)) - identifiers(emit.prelude())
+    names = sorted(n for n in found if not keyword.iskeyword(n) and not hasattr(builtins, n))
+    assert "check_get" in names and "Shadow" in names
+    lines = [f"    {n} = r_0.v + {i}" for i, n in enumerate(names)]
+    lines += [f"    r_0.out += {n}" for n in names]
+    text = "@morph_0.kernel\ndef many(r_0):\n" + "\n".join(lines)
+    many = module(tmp_path, text).many
+    t = rows(target, v=i64, out=i64)
+    t.v[:] = 5
+    morph.foreach(t, many, check=True)
+    assert values(t, "out") == [sum(5 + i for i in range(len(names)))]
+    compiles_for_cuda(many)

@@ -139,7 +139,7 @@ def test_when_to_give_up():
     assert (found.unsatisfied, found.flips) == (2, 100)
     assert walksat(formula, [True, False], time=0, device="cpu").model.tolist() == [True, False]
     told = []
-    found = walksat(formula, time=0.5, device="cpu", progress=lambda *x: told.append(x))
+    found = walksat(formula, time=2.0, device="cpu", progress=lambda *x: told.append(x))
     assert found.unsatisfied == 2 and told and told[-1][1] == 1
     assert walksat(Formula.of([]), device="cpu").unsatisfied == 0
     assert walksat(Formula.of([[]]), device="cpu").unsatisfied == 1

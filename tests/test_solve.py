@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 
 import numpy as np
@@ -16,7 +17,8 @@ import morph
 from morph import Formula, generate, survey
 from morph.algorithms import cadical as complete_solver
 from morph.algorithms import decimation
-from morph.build import OutOfTime, deadline
+from morph.algorithms.simplify import simplify
+from morph.build import OutOfTime, deadline, time_left
 from morph.build import cpu as compiler
 from morph.survey import search, solver
 from morph.validate import implications, satisfied
@@ -31,7 +33,12 @@ def model_of(formula, **options):
 
 @pytest.mark.parametrize(
     "formula",
-    [flat(200, 1), flat(2000, 1), queens(30), generate.random_ksat(2, 20_000, 0.9, 1)],
+    [
+        flat(200, 1),
+        pytest.param(flat(2000, 1), marks=pytest.mark.unchecked),  # checked, it takes a minute
+        queens(30),
+        generate.random_ksat(2, 20_000, 0.9, 1),
+    ],
     ids=["flat200", "flat2000", "queens30", "2-SAT"],
 )
 @pytest.mark.parametrize("complete", [True, False])
@@ -61,6 +68,7 @@ def test_local_search_goes_on_from_the_best_model_when_decimation_has_used_its_t
     assert found.flips > 0 and calls[-1][0] is not None and calls[-1][1] > 0.1
 
 
+@pytest.mark.unchecked  # how good a model is found in seconds
 def test_unknown_gives_the_best_model():
     formula = generate.random_ksat(3, 2000, 6.0, 1)
     found = survey.solve(formula, 1, device="cpu", time=1.5)
@@ -124,6 +132,37 @@ def test_without_python_sat(monkeypatch):
         complete_solver.cadical(full(3))
 
 
+def test_other_packages_named_pysat_and_broken_ones(tmp_path):
+    """`pip install pysat` installs a package for satellites; a library of python-sat may lack."""
+    (tmp_path / "pysat").mkdir()
+    (tmp_path / "pysat" / "__init__.py").write_text("")
+    text = """
+        from morph import survey
+        from morph.survey import search
+        from sat import full
+        search.FIRST, search.FLIPS = ((1000, 1000),), 1000
+        for complete in (None, True):
+            try:
+                found = survey.solve(full(3), device="cpu", complete=complete)
+                print(found.status, found.reason)
+            except ImportError as error:
+                print(error)
+    """
+    path = os.pathsep.join([str(tmp_path), os.path.dirname(__file__), *sys.path])
+    for broken in (False, True):
+        if broken:
+            text_of_module = "raise ImportError('no libpysolvers: ' + 'x' * 999)"
+            (tmp_path / "pysat" / "solvers.py").write_text(text_of_module)
+        said = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(text)],
+            env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True,
+        ).stdout.splitlines()  # fmt: skip
+        assert said[0].startswith("UNKNOWN ") and "gave up" not in said[0]
+        assert ("python-sat, the extra sat" in said[0]) == (not broken)
+        assert ("cannot be imported: no libpysolvers" if broken else "[sat]") in said[1]
+        assert len(said[1]) <= 200
+
+
 def test_cadical_keeps_to_its_limits():
     pytest.importorskip("pysat")
     started = time.monotonic()
@@ -181,6 +220,7 @@ def test_time_is_kept(limit, ratio):
     assert spent < 1.1 * limit + 0.3  # of a machine that others use
 
 
+@pytest.mark.unchecked  # likewise
 def test_time_is_kept_whatever_the_header_says():
     few = generate.random_ksat(3, 10_000, 5.0, 1)
     formula = Formula(10**8, few.offsets, few.literals)
@@ -196,6 +236,29 @@ def test_nothing_is_begun_that_cannot_end_in_time(monkeypatch):
     found = survey.solve(formula, device="cpu", time=2.0)
     assert found.status == "UNKNOWN" and found.attempts == 0 and found.flips == 0
     assert found.model.any() and not found.model.all()
+
+
+def long_formula(n=600_000, seed=0):
+    """Clauses of two to four literals: a formula that is simplified, which takes seconds."""
+    rng = np.random.default_rng(seed)
+    offsets = np.append(0, np.cumsum(rng.integers(2, 5, 3 * n)))
+    signs = rng.choice([-1, 1], offsets[-1])
+    return Formula(n, offsets, rng.integers(1, n + 1, offsets[-1]) * signs)
+
+
+def test_simplification_keeps_to_the_time(monkeypatch):
+    formula = long_formula()
+    survey.solve(long_formula(100), device="cpu", time=60.0)  # all is compiled
+    for build, limit in ((search.BUILD["cpu"], 0.4), (0.0, 0.4)):  # too long; begun and given up
+        monkeypatch.setitem(search.BUILD, "cpu", build)
+        used = time.process_time()
+        found = survey.solve(formula, device="cpu", time=limit, complete=False, method="search")
+        assert time.process_time() - used < 1.2
+        assert found.status == "UNKNOWN" and found.simplified == 0
+        assert found.unsatisfied_clauses.size == found.unsatisfied
+        assert found.reason.startswith(("time is up", "too little time is left for another"))
+    with pytest.raises(OutOfTime, match="no time is left to simplify"), deadline(0.0):
+        simplify(formula, check=lambda: time_left("simplify"))
 
 
 def test_compilers_are_stopped_when_time_is_up(tmp_path, monkeypatch):

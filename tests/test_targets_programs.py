@@ -294,6 +294,15 @@ def test_an_element_of_a_vector_is_an_argument(target):
         assert host(t.x).tolist() == [9, 10]
 
 
+def test_an_array_without_dimensions_is_a_number_of_its_type(target):
+    t = table(target, x=np.zeros(2))
+    for value in (np.array(3), np.array(0.5), np.array(2, np.int8)):
+        morph.foreach(t, add_to_all, value)
+    assert host(t.x).tolist() == [5.5, 5.5]
+    with pytest.raises(TypeError, match="argument 'by' is a ndarray"):
+        morph.foreach(t, add_to_all, np.array([3]))
+
+
 @morph.kernel
 def divide(r, rows, level):
     if r.size > 1:

@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from morph.algorithms.decimation import Run, check_options
+from morph.algorithms.decimation import Run, check_limits, check_options
 from morph.algorithms.factors import Contradiction, rest_of
 from morph.algorithms.marginals import marginals
 from morph.algorithms.rounds import Decimation, Round, histogram, refuted
 from morph.algorithms.surveys import converge
 from morph.data.device import device as device_of
+from morph.data.values import truth
 from morph.formula import Formula
 
 TOLERANCE, INERTIA = 0.02, 0.5
@@ -44,7 +45,7 @@ def believe(
 
     Parameters
     ----------
-    formula : Formula
+    formula : Formula, or what `Formula.of` takes
         One whose surveys are trivial.
     seed : int
         The same seed gives the same answer, on any device.
@@ -73,7 +74,10 @@ def believe(
     ValueError
         If ``fraction`` is not from 0 (excluded) to 1.
     """
+    formula = Formula.of(formula)
     check_options(fraction, TOLERANCE, 0.0)
+    seed = check_limits(seed, max_seconds, progress, max_rounds=max_rounds, sweeps=sweeps)
+    lossy = truth(lossy, "lossy")
     run = Run(formula, seed, device_of(device), fraction, TOLERANCE, sweeps, 0.0, max_seconds)
     run.first = None
     try:

@@ -20,6 +20,7 @@ import numpy as np
 
 from morph.algorithms.scratch import columns, of_graph, source_ids
 from morph.data.collect import Collection, Flag
+from morph.data.values import truth, whole
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_add, atomic_min, atomic_sub, f64, i32
@@ -216,10 +217,14 @@ def betweenness(
     Raises
     ------
     TypeError
-        If a source is not an integer.
+        If a source or the seed is not an integer, or a flag neither True nor False.
     ValueError
-        If a source is not a point, or a sample larger than the graph is asked for.
+        If a source is not a point, a sample larger than the graph is asked for, or the seed is
+        negative.
     """
+    normalized, endpoints = truth(normalized, "normalized"), truth(endpoints, "endpoints")
+    if (seed := whole(seed, "seed")) < 0:
+        raise ValueError(f"seed is 0 or more, not {seed}")
     live = graph.device.to_host(graph.points.ids())
     chosen = live
     if isinstance(sources, (int, np.integer)) and not isinstance(sources, bool):

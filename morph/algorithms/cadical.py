@@ -11,10 +11,12 @@ import select
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from morph.data.messages import shortened
 from morph.formula import Formula
 
 _CHILD = """
@@ -24,7 +26,11 @@ try:
 except (AttributeError, OSError):
     pass
 import numpy as np
-from pysat.solvers import Solver
+try:
+    from pysat.solvers import Solver
+except Exception as error:
+    sys.stdout.write(f"!{error}")
+    sys.exit(1)
 conflicts, variables, clauses = (int(x) for x in sys.argv[1:])
 offsets = np.frombuffer(sys.stdin.buffer.read(8 * (clauses + 1)), np.int64)
 literals = np.frombuffer(sys.stdin.buffer.read(), np.int32)
@@ -45,8 +51,13 @@ with Solver("cadical195") as solver:
 
 
 def available() -> bool:
-    """Whether python-sat is installed."""
-    return importlib.util.find_spec("pysat") is not None
+    """Whether python-sat is installed, and not pysat, a package for satellites."""
+    try:
+        spec = importlib.util.find_spec("pysat")
+    except ValueError:  # a module without a spec
+        return False
+    folders = [] if spec is None else spec.submodule_search_locations or []
+    return any(Path(folder, "solvers.py").is_file() for folder in folders)
 
 
 def cadical(
@@ -71,7 +82,7 @@ def cadical(
     Raises
     ------
     ImportError
-        If python-sat is not installed.
+        If python-sat is not installed, or cannot be imported.
     """
     if not available():
         raise ImportError("CaDiCaL needs python-sat: pip install morph-engine[sat]")
@@ -91,6 +102,9 @@ def cadical(
                 said = child.stdout.read() if ready else b""
             finally:
                 child.kill()
+    if said[:1] == b"!":
+        text = shortened(" ".join(said[1:].decode(errors="replace").split()), 120)
+        raise ImportError(f"CaDiCaL needs python-sat, which cannot be imported: {text}")
     if said[:1] == b"u":
         return False, None
     if said[:1] != b"s" or len(said) != formula.variables + 1:

@@ -22,7 +22,9 @@ from morph.algorithms.rounds import Clock, Decimation, Round, histogram, refuted
 from morph.algorithms.surveys import persist
 from morph.algorithms.units import force_units, propagate_units
 from morph.data.device import device as device_of
+from morph.data.messages import shown
 from morph.data.table import Table
+from morph.data.values import number, whole
 from morph.formula import Formula
 from morph.kernel import foreach, kernel
 from morph.prelude import i8
@@ -63,7 +65,7 @@ def decimate(
 
     Parameters
     ----------
-    formula : Formula
+    formula : Formula, or what `Formula.of` takes
     seed : int
         The same seed gives the same answer, on any device.
     device : str or Device
@@ -95,12 +97,19 @@ def decimate(
 
     Raises
     ------
+    TypeError
+        If an argument is of a wrong type.
     ValueError
-        If ``fraction`` or ``tolerance`` is not from 0 (excluded) to 1, or ``rho`` from 0 to 1.
+        If ``fraction`` or ``tolerance`` is not from 0 (excluded) to 1, ``rho`` from 0 to 1, or a
+        count from 0 to 2^32 - 1.
     """
+    formula = Formula.of(formula)
+    check_options(fraction, 0.5 if tolerance is None else tolerance, rho)
+    number(least_complexity, "least_complexity")
+    counts = {"max_rounds": max_rounds, "max_sweeps": max_sweeps, "undo": undo}
+    seed = check_limits(seed, max_seconds, progress, **counts)
     if tolerance is None:
         tolerance = LOOSEST if fraction >= 0.02 else 0.01
-    check_options(fraction, tolerance, rho)
     run = Run(formula, seed, device_of(device), fraction, tolerance, max_sweeps, rho, max_seconds)
     run.undo = undo
     run.least = min(least_complexity * formula.variables, -SLACK) if rho == 1 else float("-inf")
@@ -124,12 +133,33 @@ def decimate(
 
 def check_options(fraction: float, tolerance: float, rho: float) -> None:
     """Refuse what has no meaning."""
+    for name, x in (("fraction", fraction), ("tolerance", tolerance), ("rho", rho)):
+        number(x, name)
     if not 0 < fraction <= 1:
         raise ValueError(f"fraction is above 0 and at most 1, not {fraction}")
     if not 0 < tolerance < 1:
         raise ValueError(f"tolerance is between 0 and 1, not {tolerance}")
     if not 0 <= rho <= 1:
         raise ValueError(f"rho is from 0 to 1, not {rho}")
+
+
+def check_limits(seed: Any, max_seconds: Any, progress: Any = None, **counts: Any) -> int:
+    """Refuse limits that have no meaning; return the seed.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument.
+    """
+    number(max_seconds, "max_seconds")
+    if max_seconds != max_seconds:
+        raise ValueError("max_seconds is a number of seconds, not nan")
+    for name, count in counts.items():
+        if not 0 <= whole(count, name) < 2**32:
+            raise ValueError(f"{name} is from 0 to 2^32 - 1, not {shown(count)}")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress is a function, not {shown(progress)}")
+    return whole(seed, "seed")
 
 
 class Run:

@@ -21,13 +21,14 @@ from morph.data.device import device as find_device
 from morph.data.dtypes import Ref, vec
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.kernel import foreach, func, kernel, threads
+from morph.kernel import available_threads, foreach, func, kernel
 from morph.prelude import atomic_min, f64, i32, orient2d, vector
 
 HULL = -(2**31)  # the twin of an edge that has nothing behind it
 TEAM = 4  # threads that claim triangles are faster than one that need not, from here on
 ALONE = 2**14  # points inserted one after another, before there is room for a CPU's threads
 FEW = 6  # rounds, of 32 points, before there is room for a GPU's
+PIECE = 2**15  # points that one item inserts: an interrupt waits for its end
 BATCH = 1024  # items that a CPU thread has under way at once
 APART = 16  # how far apart they lie in the order, lest neighbours want the same triangles
 
@@ -182,7 +183,7 @@ def _insert(g: Graph, levels: list[Any], copies: Collection, one: Table) -> None
     """Insert all points, as many at once as there is room and are threads for."""
     where, n = g.device, len(g.points)
     join = where.xp.concatenate
-    team = threads()
+    team = available_threads()
     if where.kind != "cpu":
         few, lists = FEW, levels[FEW:]
     elif team == 1:
@@ -193,8 +194,10 @@ def _insert(g: Graph, levels: list[Any], copies: Collection, one: Table) -> None
         lists = [join(rest)] if rest else []
     with where.active():
         work, again, large = (Collection(g.points, capacity=c) for c in (n, n, 0))
-        if few:
-            work.extend(join(levels[:few]))
+        early = join(levels[:few]) if few else work.items
+        for start in range(0, len(early), PIECE):
+            work.clear()
+            work.extend(early[start : start + PIECE])
             foreach(one, insert_in_turn, g, work, copies)
         for items in lists:
             work.clear()

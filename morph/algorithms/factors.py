@@ -197,7 +197,7 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
         kept = xp.flatnonzero(held)
         width = int(lengths.max()) if m else 0
         key = (width - lengths[kept]) * n + first[kept]
-        order = kept[_stable_order(xp, key)]
+        order = kept[stable_order(xp, key)]
         counts = _slot_counts(device, lengths[order], width)
         rank = xp.zeros(m, np.int64)
         rank[order] = xp.arange(order.size)
@@ -254,7 +254,7 @@ def _owners(xp: Any, offsets: Any, size: int) -> Any:
     return xp.cumsum(starts)
 
 
-def _stable_order(xp: Any, key: Any) -> Any:
+def stable_order(xp: Any, key: Any) -> Any:
     """What sorts keys of 0 or more, equal ones as they come."""
     if xp is not np:
         return xp.argsort(key)  # CuPy's is stable
@@ -300,7 +300,7 @@ def reduced(f: Factors, into: Factors) -> None:
             counts = [int(x) for x in sizes]
         else:
             order = xp.flatnonzero(length > 0)
-            order = order[_stable_order(xp, width - length[order])]
+            order = order[stable_order(xp, width - length[order])]
             counts = _slot_counts(device, length[order], width)
         into.resize(int(names.size), counts)
         into.graph.points.origin[:] = names

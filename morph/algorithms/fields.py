@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from morph.algorithms.decimation import PARAMAGNETIC, check_options
+from morph.algorithms.decimation import PARAMAGNETIC, check_limits, check_options
 from morph.algorithms.factors import (
     BINS,
     Contradiction,
@@ -34,6 +34,7 @@ from morph.algorithms.surveys import ADD, CLEAR, LEAST, READ, converge, persist
 from morph.algorithms.units import propagate_units
 from morph.data.device import device as device_of
 from morph.data.dtypes import vec
+from morph.data.values import number
 from morph.formula import Formula
 from morph.kernel import foreach, kernel
 from morph.prelude import atomic_add, f32, i32, i64, log2, u32, vector
@@ -193,7 +194,10 @@ def backtrack(
     ValueError
         As by `decimate`, and if ``ratio`` is not from 0 to less than 1.
     """
+    formula = Formula.of(formula)
     check_options(fraction, tolerance, rho)
+    seed = check_limits(seed, max_seconds, progress, max_rounds=max_rounds, max_sweeps=max_sweeps)
+    number(ratio, "ratio")
     if not 0 <= ratio < 1:
         raise ValueError(f"ratio is from 0 to less than 1, not {ratio}")
     clock, where, n = Clock(max_seconds), device_of(device), formula.variables
@@ -293,7 +297,11 @@ def reinforce(
         With status ``"satisfied"`` or ``"reinforced"``, all variables having a value, and
         ``rest`` being empty.
     """
+    formula = Formula.of(formula)
     check_options(1.0, 0.5, rho)
+    seed = check_limits(seed, max_seconds, max_sweeps=max_sweeps)
+    number(intensity, "intensity")
+    number(decay, "decay")
     if not (0 < intensity < 1 and 0 < decay < 1):
         raise ValueError(f"intensity {intensity} and decay {decay} must lie between 0 and 1")
     clock, where, n = Clock(max_seconds), device_of(device), formula.variables

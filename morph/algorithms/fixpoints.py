@@ -21,6 +21,8 @@ from morph.algorithms.marginals import marginals
 from morph.algorithms.surveys import converge
 from morph.data.device import Device
 from morph.data.device import device as device_of
+from morph.data.messages import shown
+from morph.data.values import number, truth
 from morph.formula import Formula
 
 Floats = NDArray[np.float64]
@@ -180,10 +182,11 @@ class _State:
     """Messages on the device, and what they say."""
 
     def __init__(self, formula: Formula, seed: int, where: Device, rho: float, start: Any) -> None:
+        number(rho, "rho")
         if not 0 <= rho <= 1:
             raise ValueError(f"rho = {rho}: expected a number from 0 to 1")
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise ValueError(f"seed = {seed!r}: expected an integer of 0 or more")
+            raise ValueError(f"seed = {shown(seed)}: expected an integer of 0 or more")
         given = None if start is None else _start(formula, start)
         self.formula, self.rho = formula, float(rho)
         try:
@@ -231,14 +234,18 @@ class _State:
         self, tolerance: float, most: int, inertia: float, record: bool
     ) -> tuple[bool, int, list[Sweep]]:
         """Sweep until converged; gives whether it is, the sweeps, and what they did."""
+        number(tolerance, "tolerance")
+        number(inertia, "inertia")
         if not 0 < tolerance < 1:
             raise ValueError(f"tolerance = {tolerance}: expected a number between 0 and 1")
         if isinstance(most, bool) or not isinstance(most, int | np.integer) or most < 0:
-            raise ValueError(f"max_sweeps = {most!r}: expected an integer of 0 or more")
+            raise ValueError(f"max_sweeps = {shown(most)}: expected an integer of 0 or more")
         if not 0 <= inertia < 1:
             raise ValueError(f"inertia = {inertia}: expected a number from 0 to less than 1")
-        if not record:
-            sweeps, converged = converge(self.f, tolerance, int(most), self.rho, inertia)
+        if not truth(record, "history"):
+            sweeps, converged = converge(
+                self.f, tolerance, min(int(most), 2**32), self.rho, inertia
+            )
             return converged and (sweeps > 0 or not self.variable.size), sweeps, []
         history: list[Sweep] = []
         converged, before = not self.variable.size, self._survey()

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.scratch import live_edges, of_graph, workspace
+from morph.data.messages import shown
 from morph.data.table import Table
-from morph.data.values import number, whole
+from morph.data.values import number, truth, whole
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import f32, f64
@@ -149,16 +150,20 @@ def pagerank(
         ``iterations`` below 1, or if weights or ``personalization`` are missing, negative, not
         finite, or not one for each.
     """
-    kind = np.dtype(dtype)
+    try:
+        kind = np.dtype(dtype)
+    except (TypeError, ValueError):
+        raise ValueError(f"ranks are float64 or float32, not {shown(dtype)}") from None
     if kind not in TOLERANCE:
         raise ValueError(f"ranks are float64 or float32, not {kind}")
+    weighted = truth(weighted, "weighted")
     single = kind == np.float32
     kernels = DOUBLE if not single else MIXED if weighted else SINGLE
     if tolerance is None:
         tolerance = TOLERANCE[kind]
     for name, x in (("damping", damping), ("tolerance", tolerance)):
         number(x, name)
-    iterations = whole(iterations, "iterations")
+    iterations = min(whole(iterations, "iterations"), 2**63 - 1)
     if not 0 <= damping <= 1:
         raise ValueError(f"damping is from 0 to 1, not {damping}")
     if not (tolerance >= 0 and iterations >= 1):

@@ -11,12 +11,13 @@ A literal has the code ``2 * v + s``, with v counted from 0 and s = 1 for a nega
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.algorithms.factors import Contradiction, cleaned
+from morph.algorithms.factors import Contradiction, cleaned, stable_order
 from morph.data.device import Device
 from morph.data.device import device as device_of
 from morph.data.table import Table
@@ -24,6 +25,7 @@ from morph.formula import Formula
 from morph.kernel import foreach, func, kernel
 from morph.prelude import i32, i64
 
+Check = Callable[[], object]
 POOLED = 16  # a component with less than this part of the literals is solved together with others
 
 
@@ -209,7 +211,9 @@ def reach(run, nodes, uses, clauses, queue):
 class _Tables:
     """Clauses, literals and occurrences of a formula as tables on the host."""
 
-    def __init__(self, where: Device, n: int, starts: Any, codes: Any) -> None:
+    def __init__(self, where: Device, n: int, starts: Any, codes: Any, check: Check) -> None:
+        self.check = check
+        check()
         sizes = np.diff(starts)
         clause = np.repeat(np.arange(sizes.size), sizes)
         degree = np.bincount(codes, minlength=2 * n)
@@ -229,18 +233,19 @@ class _Tables:
         for name in ("label", "component", "via"):
             getattr(self.nodes, name)[:] = -1
         self.uses = Table("uses", where, clause=i32)
-        self.uses.extend(clause=clause[np.argsort(codes, kind="stable")].astype(np.int32))
+        self.uses.extend(clause=clause[stable_order(np, codes)].astype(np.int32))
         self.queue, self.calls = (Table(name, where, code=i32) for name in ("queue", "calls"))
         self.queue.extend(2 * n + 1)
         self.calls.extend(2 * n + 1)
 
     def run_kernel(self, name: Any, *more: Any) -> Any:
         """Run one of the sequential kernels; gives its one row."""
+        self.check()
         foreach(self.run, name, self.nodes, self.uses, self.clauses, *more)
         return self.run[0]
 
 
-def simplify(formula: Formula, device: Any = "cpu") -> Simplified:
+def simplify(formula: Formula, device: Any = "cpu", check: Check = lambda: None) -> Simplified:
     """Assign what is implied by units and purity, and split the rest; O(literals) but for sorting.
 
     Parameters
@@ -248,6 +253,8 @@ def simplify(formula: Formula, device: Any = "cpu") -> Simplified:
     formula : Formula
     device : str or Device
         ``"python"`` interprets; all others compute on the host.
+    check : callable
+        Called before each pass over the formula; an exception ends the simplification.
 
     Returns
     -------
@@ -260,9 +267,10 @@ def simplify(formula: Formula, device: Any = "cpu") -> Simplified:
         clause, code, _ = cleaned(formula, where)
     except Contradiction:
         return Simplified(model, [], True, [], 0, 0)
+    check()
     names, codes = _renamed(code)
     starts = np.append(np.flatnonzero(np.diff(clause, prepend=-1)), clause.size)
-    t = _Tables(where, names.size, starts, codes)
+    t = _Tables(where, names.size, starts, codes, check)
     t.run_kernel(enqueue, t.literals, t.queue)
     if t.run_kernel(propagate, t.literals, t.queue).broken:
         return Simplified(model, [], True, [], 0, 0)
@@ -270,18 +278,20 @@ def simplify(formula: Formula, device: Any = "cpu") -> Simplified:
     model[names] = value > 0
     kept = (t.clauses.done.array == 0)[np.repeat(np.arange(starts.size - 1), np.diff(starts))]
     kept &= value[codes >> 1] == 0
+    check()
     inner, rest = _renamed(codes[kept])
     names = names[inner]
     owner = clause[kept]
     starts = np.append(np.flatnonzero(np.diff(owner, prepend=-1)), owner.size)
-    t = _Tables(where, names.size, starts, rest)
+    t = _Tables(where, names.size, starts, rest, check)
     components = int(t.run_kernel(label, t.literals, t.queue).components)
+    check()
     groups = _grouped(t, components)
     parts = [_part(t, g, starts, rest, names) for g in groups]
     fixed = formula.variables - names.size
     for k in range(len(parts) - 1, -1, -1):
         if len(parts[k].formula.literals) == 2 * parts[k].formula.clauses:
-            solved = two_sat(parts[k].formula, where)
+            solved = two_sat(parts[k].formula, where, check)
             if isinstance(solved, list):
                 found = np.array(solved)
                 cycle = (np.sign(found) * (parts[k].variables[np.abs(found) - 1] + 1)).tolist()
@@ -291,7 +301,7 @@ def simplify(formula: Formula, device: Any = "cpu") -> Simplified:
     return Simplified(model, parts, False, [], fixed, components)
 
 
-def two_sat(formula: Formula, where: Device) -> NDArray[np.bool_] | list[int]:
+def two_sat(formula: Formula, where: Device, check: Check) -> NDArray[np.bool_] | list[int]:
     """Decide a formula whose clauses all have two different variables.
 
     Returns
@@ -300,7 +310,7 @@ def two_sat(formula: Formula, where: Device) -> NDArray[np.bool_] | list[int]:
         A model; or else literals x, ..., -x, ..., x, of which each implies the next.
     """
     n, literals = formula.variables, formula.literals.astype(np.int64)
-    t = _Tables(where, n, formula.offsets, 2 * np.abs(literals) - 2 + (literals < 0))
+    t = _Tables(where, n, formula.offsets, 2 * np.abs(literals) - 2 + (literals < 0), check)
     t.run_kernel(connect, t.queue, t.calls)
     component = t.nodes.component.array.reshape(-1, 2)
     clash = np.flatnonzero(component[:, 0] == component[:, 1])

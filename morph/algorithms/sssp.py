@@ -28,7 +28,7 @@ from morph.algorithms.costs import EDGES, Weights, hopes, measured
 from morph.algorithms.scratch import live_edges, of_graph, source_ids, workspace
 from morph.data.collect import Collection, Flag
 from morph.data.table import Table
-from morph.data.values import number
+from morph.data.values import number, truth
 from morph.graph import Graph
 from morph.kernel import foreach, kernel, program
 from morph.prelude import atomic_cas, atomic_min, i32, i64
@@ -262,6 +262,7 @@ def sssp(
     OverflowError
         If the distance of a point that can be reached does not fit its type.
     """
+    predecessors = truth(predecessors, "predecessors")
     starts = source_ids(graph, source)
     goals = NOWHERE if targets is None else source_ids(graph, targets, "target")
     if cutoff is not None:

@@ -28,7 +28,9 @@ from morph.data.collect import Collection
 from morph.data.device import Device
 from morph.data.device import device as device_of
 from morph.data.dtypes import Ref
+from morph.data.messages import shown
 from morph.data.table import Table
+from morph.data.values import number, whole
 from morph.formula import Formula
 from morph.graph import Graph
 from morph.kernel import foreach, func, kernel, program
@@ -341,7 +343,7 @@ def walksat(
 
     Parameters
     ----------
-    formula : Formula
+    formula : Formula, or what `Formula.of` takes
     model : (n,) array of bool, optional
         Where to begin; at random unless given.
     seed : int
@@ -374,13 +376,19 @@ def walksat(
     A. Balint, U. Schoening: Choosing probability distributions for stochastic local search and the
     role of make versus break.  SAT 2012.
     """
+    formula = Formula.of(formula)
     n = formula.variables
     where = device_of(device)
+    max_flips = None if max_flips is None else min(whole(max_flips, "max_flips"), 2**62)
+    if time is not None:
+        number(time, "time")
     for name, value in (("max_flips", max_flips), ("time", time)):
         if value is not None and not value >= 0:
             raise ValueError(f"{name} = {value}: expected 0 or more")
-    if not 0 <= seed < 2**64:
+    if not 0 <= (seed := whole(seed, "seed")) < 2**64:
         raise ValueError(f"seed = {seed}: expected 0 to 2^64 - 1")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress is a function, not {shown(progress)}")
     most = max_flips if max_flips is not None else 100 * n + 10**7 if time is None else 2**62
     end = math.inf if time is None else monotonic() + time
     begun = model is not None

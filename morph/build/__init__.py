@@ -26,7 +26,7 @@ class BuildError(RuntimeError):
 
 
 class OutOfTime(BuildError):
-    """The deadline has passed before a binary was made."""
+    """The deadline has passed before a binary, or a long computation, was done."""
 
 
 _end: ContextVar[float] = ContextVar("end", default=float("inf"))
@@ -34,7 +34,10 @@ _end: ContextVar[float] = ContextVar("end", default=float("inf"))
 
 @contextmanager
 def deadline(end: float) -> Iterator[None]:
-    """Have compilers raise `OutOfTime` once `time.monotonic` passes ``end``, inside the block."""
+    """Have `time_left` raise `OutOfTime` once `time.monotonic` passes ``end``, inside the block.
+
+    Compilers call it, and computations that take long without a launch to interrupt.
+    """
     before = _end.set(min(end, _end.get()))
     try:
         yield
@@ -42,8 +45,8 @@ def deadline(end: float) -> Iterator[None]:
         _end.reset(before)
 
 
-def time_left(name: str = "") -> float | None:
-    """Give the seconds until the deadline, None without one.
+def time_left(task: str) -> float | None:
+    """Give the seconds until the deadline, None without one; ``task`` is for the error's text.
 
     Raises
     ------
@@ -52,7 +55,7 @@ def time_left(name: str = "") -> float | None:
     """
     left = _end.get() - monotonic()
     if left <= 0:
-        raise OutOfTime(f"no time is left to compile {name}")
+        raise OutOfTime(f"no time is left to {task}")
     return None if left == float("inf") else left
 
 

@@ -108,7 +108,7 @@ def build(text: str, *, name: str = "", defines: tuple[str, ...] = ()) -> Path:
             return hit.binary
         made = cache.temporary("so")
         try:
-            log = _compile(using, flags, text, made, time_left(name))
+            log = _compile(using, flags, text, made, time_left(f"compile {name}"))
             if not log:
                 facts = {"name": name, "target": "cpu", "compiler": using.name}
                 return cache.store(key, "so", made, text, **facts).binary

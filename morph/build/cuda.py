@@ -49,7 +49,7 @@ def build(
     hit = cache.load(key)
     if hit:
         return hit.binary.read_bytes()
-    time_left(name)
+    time_left(f"compile {name}")
     cubin, log = _compile(text, flags, f"{key}.cpp")
     if not cubin:
         source = cache.keep(key, text)

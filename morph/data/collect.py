@@ -131,9 +131,10 @@ class Collection(Store):
         else:
             with self.device.active():
                 self._write(last, n, checked)
-        words = self.words
-        words[COUNT] += n
-        self._settle(words)
+        words, after = self.words, self.words.copy()
+        after[COUNT] += n
+        self._settle(after)
+        words[:] = after  # at once: an interrupt in between would leave a wrong budget
         if few:
             self.device.put(*writes, (self.meta, words))
         else:

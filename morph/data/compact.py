@@ -1,7 +1,7 @@
 """Compaction: squeeze dead rows out of tables and make every reference follow.
 
 Everything is prepared in new memory first and taken over at the end, so that running out of
-memory changes nothing.
+memory changes nothing.  An interrupt while it is taken over comes after the end.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 def compact(
     chosen: Iterable[Table],
     tables: Iterable[Table],
+    follow: Callable[[], None],
     order: Mapping[Table, Array] | None = None,
 ) -> bool:
     """Renumber the rows of ``chosen`` so that the live ones are 0, 1, 2, ...
@@ -32,6 +33,8 @@ def compact(
     chosen : iterable of Table
     tables : iterable of Table
         All tables that may refer to them.
+    follow : callable
+        Called at the end if any row moved or went: updates what the graph knows of the rows.
     order : mapping of Table to array of int64, optional
         The rows that a table keeps, in their new order; by default the live rows as they stand.
 
@@ -64,9 +67,19 @@ def compact(
     for d in dependents.values():
         with d.device.active():
             commits.append(d.renumbered(maps))
-    for commit in commits:
-        commit()
+    carry_out([*commits, follow])
     return True
+
+
+def carry_out(commits: Iterable[Callable[[], None]]) -> None:
+    """Call all of them; after an interrupt, all once more: references follow their rows."""
+    try:
+        for commit in commits:
+            commit()
+    except BaseException:
+        for commit in commits:
+            commit()
+        raise
 
 
 def _table(t: Table, keep: Array | None, maps: Mapping[Table, Array]) -> Callable[[], None]:

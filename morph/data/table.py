@@ -176,21 +176,22 @@ class Table(Store):
             self._make_room(1)
             if again := self._reuses():
                 _, checked = prepare(self, 1, given, fresh=0)
-        words = self.words
+        words, after = self.words, self.words.copy()
+        after[HEAD if again else COUNT] += 1
+        self._settle(after)
         with self.device.active():
+            id = int(words[COUNT])
             if again:
-                ring = self.hidden("free")
+                ring, dead = self.hidden("free"), self.hidden("dead")
                 id = int(ring[int(words[HEAD]) & (ring.size - 1)])
-                self.hidden("dead")[id] = 0
-            else:
-                id = int(words[COUNT])
             self._write(id, 1, checked)
-        words[HEAD if again else COUNT] += 1
-        self._settle(words)
+            if again and self.graph is not None and self.name == "edges":
+                self.graph._forget_order(id)
+            self.changed(appended=not again or (self.graph is not None and self.graph.whole))
+            if again:
+                dead[id] = 0
+            words[:] = after  # no signal handler runs between this line and the one before
         self._push()
-        if again and self.graph is not None and self.name == "edges":
-            self.graph._forget_order(id)
-        self.changed(appended=not again or (self.graph is not None and self.graph.whole))
         return Row(self, id)
 
     @exclusive
@@ -218,9 +219,12 @@ class Table(Store):
         self._room(first + n)
         with self.device.active():
             self._write(first, n, checked)
-        self.words[COUNT] += n
-        self.settle()
-        self.changed(appended=True)
+        after = self.words.copy()
+        after[COUNT] += n
+        self._settle(after)
+        self.changed(appended=True)  # before, so that an interrupt leaves no index of fewer points
+        self.words[:] = after
+        self._push()
         return first
 
     @exclusive
@@ -260,6 +264,7 @@ class Table(Store):
         if not self.deletes:
             dead, free = self._hidden_array("dead", self.capacity), self._ring(self.capacity)
             self._hidden.update(dead=dead, free=free)
+            self._changed()  # first, so that no interrupt leaves launches that ignore deleted rows
             self.deletes = True
             self._changed()
 
@@ -311,9 +316,11 @@ class Table(Store):
         tail = int(words[TAIL])
         at = self.device.xp.arange(tail, tail + ids.size) & (ring.size - 1)
         ring[at] = ids.astype(np.int32, copy=False)
+        after = words.copy()
+        after[TAIL] += ids.size
+        self._settle(after)
         dead[ids] = 1
-        words[TAIL] += ids.size
-        self._settle(words)
+        words[:] = after  # no signal handler runs between this line and the one before
         self._push()
 
     @exclusive
@@ -356,10 +363,13 @@ class Table(Store):
         if g is not None:
             g.may_change()
         order = g._input_positions(self.ids()) if g is not None and self is g.edges else None
-        if compact([self], g.tables.values() if g is not None else [self]):
+
+        def follow() -> None:
             self.changed()
             if g is not None and self is g.edges:
                 g._reordered(order)
+
+        compact([self], g.tables.values() if g is not None else [self], follow)
 
     def like(self, device: str | Device | None = None) -> Table:
         """Give a table of the same name, columns and layout without rows, outside any graph."""

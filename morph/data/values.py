@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -256,6 +257,19 @@ def whole(x: Any, name: str) -> int:
     ------
     TypeError
     """
-    if isinstance(x, bool) or not hasattr(x, "__index__"):
-        raise TypeError(f"{name} is an integer, not {shown(x)}")
-    return int(x.__index__())
+    if not isinstance(x, bool) and hasattr(x, "__index__"):
+        with suppress(TypeError):  # of an array
+            return int(x.__index__())
+    raise TypeError(f"{name} is an integer, not {shown(x)}")
+
+
+def truth(x: Any, name: str) -> bool:
+    """Give an argument that is True or False, or 1 or 0.
+
+    Raises
+    ------
+    TypeError
+    """
+    if not isinstance(x, int | np.integer | np.bool_) or x not in (0, 1):
+        raise TypeError(f"{name} is True or False, not {shown(x)}")
+    return bool(x)

@@ -282,7 +282,7 @@ def _scalar_type(value: Any, name: str) -> Scalar:
     if isinstance(value, bool):
         found = BOOL
     elif isinstance(value, np.generic) or getattr(value, "shape", None) == ():
-        found = from_dtype(value.dtype)  # of a vector on a GPU, `p.v[0]` is an array of no dimension
+        found = from_dtype(value.dtype)  # `p.v[0]` on a GPU is an array without dimensions
     elif isinstance(value, int):
         found = I64
     elif isinstance(value, float):

@@ -25,6 +25,7 @@ from morph.lang.checks import (
 from morph.lang.errors import CheckError
 
 NOTHING = 2**63 - 1  # the key that says that there is no violation
+LONGEST, SHORT = 200, 16  # characters of an error, and of a name in an error that would be longer
 MARGIN = 1 << 20  # largest number of steps of one launch
 
 
@@ -107,10 +108,23 @@ class Checks:
 def error(unit: ir.Unit, v: Violation, objects: Any) -> CheckError:
     """Make an error of a violation, with the user's line and names."""
     sites = Sites(unit)
+    node = sites.nodes[v.site]
+    text = _text(unit, sites, v, objects, LONGEST)
+    if len(text) > LONGEST:
+        text = _text(unit, sites, v, objects, SHORT)
+    other = sites.nodes[v.other_site].pos if v.kind == Kind.RACE else None
+    return CheckError(text[:LONGEST], node.pos, other)
+
+
+def _text(unit: ir.Unit, sites: Sites, v: Violation, objects: Any, most: int) -> str:
+    """Describe a violation; names of tables and columns have at most ``most`` characters."""
+
+    def short(name: str) -> str:
+        return name if len(name) <= most else f"{name[: most - 3]}..."
 
     def named(slot: str) -> str:
         obj = objects[slot]
-        return str(obj.table.name if isinstance(obj, Set) else obj.name)
+        return short(obj.table.name if isinstance(obj, Set) else obj.name)
 
     (step,) = unit.blocks[0].steps
     assert isinstance(step, ir.Foreach)
@@ -118,17 +132,16 @@ def error(unit: ir.Unit, v: Violation, objects: Any) -> CheckError:
 
     def item(position: int) -> str:
         if isinstance(domain, Table) or [*domain.columns] != ["item"]:
-            return f"{domain.name}[{position}]"
+            return f"{short(domain.name)}[{position}]"
         column = domain.columns["item"]
         row = int(domain.device.to_host(column.array[position : position + 1])[0])
-        return f"{domain.target(column).name}[{row}]"
+        return f"{short(domain.target(column).name)}[{row}]"
 
-    node = sites.nodes[v.site]
     if v.kind != Kind.RACE:
-        return CheckError(f"{problem(sites, v, named)} (item {item(v.item)})", node.pos)
-    then = sites.nodes[v.other_site]
-    access = node.place  # type: ignore[attr-defined]
-    size = objects[access.slot].columns[access.column].size
+        return f"{problem(sites, v, named, short)} (item {item(v.item)})"
+    nodes = sites.nodes[v.site], sites.nodes[v.other_site]
+    place = next(n.place for n in nodes if isinstance(n, ir.Write))
+    size = objects[place.slot].columns[place.column].size
     row, j = divmod(v.value, size or 1)
-    at = f"{named(access.slot)}[{row}].{access.column}" + (f"[{j}]" if size else "")
-    return CheckError(race(sites, v, at, item(v.item), item(v.other)), node.pos, then.pos)
+    at = f"{named(place.slot)}[{row}].{short(place.column)}" + (f"[{j}]" if size else "")
+    return race(sites, v, at, item(v.item), item(v.other))

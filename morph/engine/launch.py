@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import struct
 import threading
+import time
 import weakref
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from morph.data.collect import Collection
-from morph.data.device import Device
+from morph.data.device import Device, device
 from morph.data.reclaim import release
 from morph.data.row import Row
 from morph.data.store import CAPACITY, COUNT, HEAD
@@ -24,7 +26,7 @@ from morph.engine.checking import error
 from morph.engine.locks import lock_of
 from morph.engine.scratch import ROUNDS, STATE, STATUS, scratch
 from morph.engine.slots import OBJECTS, Slots
-from morph.graph.deletion import Before, begin_launch, end_launch
+from morph.graph.deletion import Before, begin_launch, end_launch, recover
 from morph.lang.abi import State, Status
 from morph.lang.builtins import to_dtype
 from morph.lang.checks import Violated
@@ -137,8 +139,10 @@ def _told(obj: Any) -> Any:
 
 
 def _odd_key(a: Any) -> Any:
-    """What of a row the unit depends on; anything else is refused when it is bound."""
-    return id(a.table) if isinstance(a, Row) else None
+    """What of a row or an array the unit depends on; anything else is refused when it is bound."""
+    if isinstance(a, Row):
+        return id(a.table)
+    return getattr(a, "dtype", None), getattr(a, "shape", None)
 
 
 def _device(items: Any, args: tuple[Any, ...]) -> Device:
@@ -308,20 +312,38 @@ class Launch:
                 raise
             finally:  # items may have run even if others could not
                 shared.running = False
-                if not self.near:
-                    for ref in self.touches:
-                        if (store := ref()) is not None:
-                            store.touched()
-                for g, before, moved in graphs:
-                    end_launch(g, before, moved, failed)
-                if self.near and self.deletes:
-                    self._release()
+                try:
+                    self._end(graphs, failed)
+                except BaseException:  # an interrupt, perhaps the second one
+                    self._recover(graphs)
+                    raise
 
     def _begin(self) -> list[tuple[Any, Before, bool]]:
         """Return graphs whose points or edges may change, their counters, and whether ends move."""
         graphs = [(ref(), moved) for ref, moved in self.reshapes]
         fused = self.compiled.unit.fused  # a program that adds or deletes edges traverses none
         return [(g, begin_launch(g, fused), moved) for g, moved in graphs if g is not None]
+
+    def _end(self, graphs: Iterable[tuple[Any, Before, bool]], failed: bool) -> None:
+        """Have tables and graphs follow what the launch has done."""
+        self._touch()
+        for g, before, moved in graphs:
+            end_launch(g, before, moved, failed)
+        if self.near and self.deletes:
+            self._release()
+
+    def _recover(self, graphs: Iterable[tuple[Any, Before, bool]]) -> None:
+        """Do what `_end` does, after an interrupt in it."""
+        self._touch()
+        for g, _, _ in graphs:
+            recover(g)
+
+    def _touch(self) -> None:
+        """Have counters that the launch may have changed on a GPU fetched when they are needed."""
+        if not self.near:
+            for ref in self.touches:
+                if (store := ref()) is not None:
+                    store.touched()
 
     def _release(self) -> None:
         """Release the deleted rows of tables to which nothing can refer."""
@@ -374,11 +396,11 @@ class Launch:
                 most = max(most, n - int(domain.words[HEAD]) if domain.kind == "collection" else n)
         return most
 
-    def _borrow(self) -> None:
-        """Have what launches share large enough for this one; write where it lies."""
+    def _borrow(self, most: int) -> None:
+        """Have what launches share large enough for ``most`` CPU threads; write addresses."""
         s, words, index = self.scratch, self.words, self.compiled.index
-        s.have(self.most, self.edges if self.compiled.lists else -1, self._threads())
-        self.threads = threads()
+        s.have(self.most, self.edges if self.compiled.lists else -1, self._most_threads(most))
+        self.threads = most
         for kind, array in s.arrays().items():
             if kind in index:
                 words[index[kind]] = self.device.pointer(array)
@@ -400,7 +422,7 @@ class Launch:
         if s.dirty or compiled.can_fail:
             s.begin()
         if self.lent != s.version or self.threads != most:
-            self._borrow()
+            self._borrow(most)
         if not compiled.can_fail:
             self.binary(self.words, self._items())
             s.dirty = False
@@ -408,24 +430,24 @@ class Launch:
         if compiled.unit.fused and self.near:  # a GPU's is not read
             self.state[:] = 0
         number = s.launches
-        rounds = self._begin_checks() if compiled.unit.checked else 0
+        rounds = self._begin_checks(most) if compiled.unit.checked else 0
         while True:
             self.binary(self.words, self._items(), alone)
             told = s.answer.hear(compiled.unit.fused and self.told, compiled.interruptible)
-            now = told[Status.ROUND] if compiled.claims else 0
-            if compiled.unit.checked and (v := s.checks.end(now - rounds)):
-                raise error(compiled.unit, v, self.objects)
             if not told[Status.FAILED]:
                 s.dirty = False
                 if told[Status.ROUND] > ROUNDS:
                     s.recount()
+                now = told[Status.ROUND] if compiled.claims else 0
+                if compiled.unit.checked and (v := s.checks.end(now - rounds)):
+                    raise error(compiled.unit, v, self.objects)
                 return
             self._mend()
             if self.together and not self.near:
                 self._check_together()
             if self.compiled.lists:
-                s.keep_hubs(self._threads())
-            self._borrow()
+                s.keep_hubs(self._most_threads(most))
+            self._borrow(most)
             # with the number of before: locks of the first run stay taken
             RUN.pack_into(self.buffer, self.compiled.run_words, 1, number, team)
 
@@ -441,7 +463,7 @@ class Launch:
             except struct.error:
                 raise OverflowError(f"of the numbers {values}, one does not fit in i64") from None
 
-    def _begin_checks(self) -> int:
+    def _begin_checks(self, most: int) -> int:
         """Prepare the checks of a launch; return the number of the round before its first one.
 
         This number is 0 if the unit has no claims: generated code then does not read it.
@@ -451,11 +473,11 @@ class Launch:
             rounds = int(self.device.to_host(s.status)[Status.ROUND])
         s.checks.begin(rounds)
         self._fill()  # shadow words are allocated for all rows
-        self._borrow()
+        self._borrow(most)
         return rounds
 
-    def _threads(self) -> int:  # as many as the launch can have
-        return threads() if self.near else int(self.binary.threads)
+    def _most_threads(self, most: int) -> int:  # as many as the launch can have
+        return most if self.near else int(self.binary.threads)
 
     def _check_together(self) -> None:
         """Refuse more items than a GPU has threads at once; those of a program may become more."""
@@ -529,14 +551,35 @@ MOST_THREADS = 256  # the same as in kernels/pool.h
 _threads = 0
 
 
+POOL_WORD = 16  # index in ``Scratch.barrier`` of the pool's address; the same as in kernels/pool.h
+
+
 def threads() -> int:
     """The limit of CPU threads: as set, else OMP_NUM_THREADS, else the process's cores."""
     global _threads
-    if not _threads:
+    n = _threads  # another thread of the host may set it meanwhile
+    if not n:
         given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
         n = int(given) if given.isdigit() and int(given) > 0 else _cores()
-        _threads = min(n, MOST_THREADS)
-    return _threads
+        n = _threads = min(n, MOST_THREADS)
+    return n
+
+
+class _Limit(ctypes.Structure):
+    """The first words of ``Pool`` in kernels/pool.h."""
+
+    _fields_ = (("rested", ctypes.c_int64), ("limit", ctypes.c_int32))
+
+
+def available_threads() -> int:
+    """How many CPU threads a launch has now: fewer while other processes use the cores."""
+    most = threads()
+    address = int(scratch(device("cpu")).barrier[POOL_WORD : POOL_WORD + 2].view(np.uint64)[0])
+    if not address:
+        return most
+    now = _Limit.from_address(address + 63 & ~63)
+    resting = now.limit and time.clock_gettime_ns(time.CLOCK_MONOTONIC) < now.rested
+    return min(now.limit, most) if resting else most
 
 
 def set_threads(n: int | None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from morph.data.dtypes import ID_LIMIT
+from morph.data.messages import shown
 
 UNIT = 2.0**-53
 
@@ -22,4 +23,4 @@ def check(**values: int) -> None:
     for name, value in values.items():
         most = 2**63 if name == "seed" else ID_LIMIT
         if not isinstance(value, int | np.integer) or not 0 <= value <= most:
-            raise ValueError(f"{name} = {value!r}: expected an integer from 0 to {most}")
+            raise ValueError(f"{name} = {shown(value)}: expected an integer from 0 to {most}")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.data.dtypes import ID_LIMIT
+from morph.data.values import number
 from morph.formula import Formula
 from morph.generate.draws import UNIT, check, streams
 
@@ -51,6 +52,7 @@ def random_ksat(k: int, n: int, ratio: float, seed: int = 0) -> Formula:
     Random Structures & Algorithms 28, 2006.
     """
     check(k=k, n=n, seed=seed)
+    number(ratio, "ratio")
     if not 0 <= ratio < math.inf:
         raise ValueError(f"ratio = {ratio}: expected 0 or more")
     if ratio * n > ID_LIMIT:

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 from morph.data.device import Device, device
 from morph.data.dtypes import ID_LIMIT, f64
+from morph.data.messages import shown
+from morph.data.values import number, whole
 from morph.generate.draws import UNIT, check, streams
 from morph.graph import Graph
 from morph.graph.arrange import offsets_from, require_room, spread
@@ -140,7 +142,9 @@ def rmat(
     D. Chakrabarti, Y. Zhan, C. Faloutsos: R-MAT: a recursive model for graph mining.  SDM 2004.
     Graph500 benchmark specification, section 3.  D. Bader, K. Madduri: GTgraph, 2006.
     """
-    if not 0 <= scale <= 30:
+    for name, x in (("edge_factor", edge_factor), ("a", a), ("b", b), ("c", c)):
+        number(x, name)
+    if not 0 <= (scale := whole(scale, "scale")) <= 30:
         raise ValueError(f"scale = {scale}: expected 0 to 30")
     if not (min(a, b, c) >= 0 and a + b + c <= 1 + 1e-9):
         raise ValueError(f"a, b, c = {a}, {b}, {c}: expected probabilities, at most 1 together")
@@ -258,9 +262,11 @@ def geometric(
     if (radius is None) == (degree is None):
         raise ValueError("give either radius or degree")
     if degree is not None:
+        number(degree, "degree")
         if not 0 <= degree < math.inf:
             raise ValueError(f"degree = {degree}: expected 0 or more")
         radius = math.sqrt(degree / (math.pi * max(n - 1, 1)))
+    number(radius, "radius")
     if radius is None or not 0 <= radius < math.inf:
         raise ValueError(f"radius = {radius}: expected 0 or more")
     x, y, starts, side = _cells(n, radius, seed)
@@ -270,7 +276,7 @@ def geometric(
     lengths = weight == "length"
     if isinstance(weight, str):
         if not lengths:
-            raise ValueError(f"weight = {weight!r}: expected (low, high) or 'length'")
+            raise ValueError(f"weight = {shown(weight)}: expected (low, high) or 'length'")
         weight = None
     graph = _graph(n, m, pairs, weight, False, True, seed, device)
     if lengths:
@@ -391,7 +397,12 @@ def _weight_type(weight: Weight) -> type[np.generic] | None:
     """Check a range of weights; give the type of column they need."""
     if weight is None:
         return None
-    low, high = weight
+    try:
+        low, high = weight
+    except (TypeError, ValueError):
+        raise TypeError(f"weight is a pair (low, high), not {shown(weight)}") from None
+    number(low, "the lowest weight")
+    number(high, "the highest weight")
     if isinstance(low, int | np.integer) and isinstance(high, int | np.integer):
         if not -(2**63) <= low <= high < 2**63 or high - low >= 2**53:
             raise ValueError(f"weight = {weight}: expected low <= high, less than 2^53 apart")

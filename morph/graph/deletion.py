@@ -113,12 +113,20 @@ def end_launch(g: Graph, before: Before, moved: bool, failed: bool) -> None:
     changed = moved or points != before.points or edges != before.edges
     if changed or g.points._held != points[2]:
         with g.device.active():
-            try:
-                _clean_up(g, before, edges, moved, failed)
-            except BaseException:  # an interrupt: find the edges again, by a scan
-                if g.points.deletes:
-                    g.edges._tombstone(_at_deleted(g, g.edges.ids()))
-                raise
+            _clean_up(g, before, edges, moved, failed)
+    _release_all(g)
+
+
+def recover(g: Graph) -> None:
+    """Delete the edges at deleted points, found by a scan, after an interrupt in `end_launch`."""
+    with g.device.active():
+        if g.points.deletes:
+            g.edges._tombstone(_at_deleted(g, g.edges.ids()))
+        g.structure_changed()
+    _release_all(g)
+
+
+def _release_all(g: Graph) -> None:
     for table in (g.points, g.edges):
         table._held = None
         release(table)

@@ -110,6 +110,8 @@ def numbers_of(weight: Any, name: Callable[[int], str] = "weight[{}]".format) ->
         if not given:
             raise TypeError("weights are Python objects: give an array of integers or reals")
     if a.dtype.kind == "f" and a.ndim == 1 and a.size and not bool((abs(a) < 2**53).all()):
+        if all(isinstance(x, int | np.integer | np.bool_) for x in weight) and min(weight) >= 0:
+            return np.asarray(weight, np.uint64)  # some are 2^63 or more: NumPy makes reals of all
         for k, x in enumerate(weight):
             if isinstance(x, int | np.integer) and (inexact := float(x)) != int(x):
                 raise ValueError(

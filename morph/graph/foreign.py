@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from morph.data.device import Array
+from morph.data.messages import shown
 from morph.graph.edgelist import numbers_of
 
 
@@ -58,7 +59,7 @@ def networkx_edges(graph: Any, weight: str | None) -> tuple[Array, Array, Array 
 
     def name(k: int) -> str:
         u, v = list(graph.edges())[k]
-        return f"{weight!r} of the edge from {u!r} to {v!r}"
+        return f"{shown(weight)} of the edge from {shown(u)} to {shown(v)}"
 
     return src, dst, _weights(found, name), len(index)
 
@@ -69,7 +70,7 @@ def igraph_edges(graph: Any, weight: str | None) -> tuple[Array, Array, Array | 
     found = graph.es[weight] if weight is not None and weight in graph.es.attributes() else []
 
     def name(k: int) -> str:
-        return f"{weight!r} of edge {k}, from {src[k]} to {dst[k]},"
+        return f"{shown(weight)} of edge {k}, from {src[k]} to {dst[k]},"
 
     return src, dst, _weights(found, name), int(graph.vcount())
 

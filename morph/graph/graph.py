@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from morph.data.compact import compact
+from morph.data.compact import carry_out, compact
 from morph.data.device import Array, Device, device
 from morph.data.dtypes import Ref
 from morph.data.pickles import State, add_columns, refill, state_of
@@ -481,11 +481,15 @@ class Graph(Making):
             fresh = xp.zeros(self.points.live + 1, np.int64)
             fresh[1:] = xp.cumsum((offsets[1:] - offsets[:-1])[self.points.ids()])
             order = self._input_positions(old)
-        compact(self.tables.values(), self.tables.values(), {self.edges: old})
-        self.structure_changed()
-        self._reordered(order)
-        self._adjacency.set_out(fresh)
-        self.out_identity = True
+
+        def follow() -> None:
+            self.structure_changed()
+            self._reordered(order)
+            self._adjacency.set_out(fresh)
+            self.out_identity = True
+
+        if not compact(self.tables.values(), self.tables.values(), follow, {self.edges: old}):
+            carry_out([follow])
 
     def _reordered(self, order: Array | None) -> None:
         """Take the `edge_order` of edges that have new ids."""

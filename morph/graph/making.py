@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from morph.data.device import Array, Device, device
+from morph.data.values import truth
 from morph.graph.adjacency import count_keys, is_sorted
 from morph.graph.arrange import (
     Rows,
@@ -82,6 +83,8 @@ class Making:
         MemoryError
             If the device has less memory free than `bytes_needed`, before any is taken.
         """
+        directed, symmetric = truth(directed, "directed"), truth(symmetric, "symmetric")
+        symmetrize, copy = truth(symmetrize, "symmetrize"), truth(copy, "copy")
         where = _device(device)
         a, b, w, rows = checked_edges(where, src, dst, weight, n)
         both = not symmetric and (symmetrize or not directed)
@@ -129,6 +132,7 @@ class Making:
         MemoryError
             As in `from_edges`.
         """
+        symmetric, copy = truth(symmetric, "symmetric"), truth(copy, "copy")
         where = _device(device)
         with where.active():
             b = where.asarray(dst)

@@ -29,7 +29,7 @@ class EdgeArrays:
     undirected : bool
         True if the format says that an edge stands for both arcs.
     symmetric : bool
-        True if the format says that every edge is there both ways.
+        True if every edge is there both ways, by the format, or as a saved matrix shows.
     points : dict of str to (n,) or (n, k) array
         What the file says of vertices: METIS has ``weight`` and ``size``.
     """

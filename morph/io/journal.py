@@ -68,7 +68,8 @@ class Journal:
     Parameters
     ----------
     path : path
-        Of the snapshot; the log is the file beside it with ``.log`` added.
+        Of the snapshot, or a symbolic link to it; the log is the file beside it with ``.log``
+        added.
     graph : Graph, optional
         To begin with; what is there under these names is replaced.  None resumes.
     device : str or Device
@@ -119,6 +120,8 @@ class Journal:
         check_name(path)
         if graph is not None and readonly:
             raise ValueError("readonly=True reads a journal that exists: leave out graph=")
+        if os.path.islink(path):  # the log lies beside the file itself
+            path = os.path.realpath(path)
         self.path, self.log = Path(path), Path(f"{os.fspath(path)}.log")
         self.torn = self._end = 0
         self._last = -1  # where the log's last record begins
@@ -273,8 +276,10 @@ class Journal:
         """
         with self.graph._lock:
             self._writable()
-            store(self.path, self.graph, self.number, self.note)
-            self._stamp = _stamp(self.path)
+            try:
+                store(self.path, self.graph, self.number, self.note)
+            finally:  # an interrupt may come after the snapshot got its name
+                self._stamp = _stamp(self.path)
             self._empty()
 
     def _empty(self) -> None:

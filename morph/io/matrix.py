@@ -8,11 +8,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from morph.io.edges import MAX_VERTICES, EdgeArrays, gathered, narrow
+from morph.io.files import InPieces
 from morph.io.rows import format_rows
 from morph.io.text import Block, Field, FormatError, Scanner, StrPath
 
@@ -140,6 +142,8 @@ def write_matrix_market(edges: EdgeArrays) -> Iterator[bytes]:
 def read_npz(path: StrPath, archive: IO[bytes]) -> EdgeArrays:
     """Read a matrix saved by ``scipy.sparse.save_npz`` (CSR, CSC or COO) from an open file.
 
+    It is ``symmetric`` if it equals its transpose, values included.
+
     Raises
     ------
     FormatError
@@ -174,7 +178,25 @@ def read_npz(path: StrPath, archive: IO[bytes]) -> EdgeArrays:
     if weight.dtype.kind not in "biuf":
         raise FormatError(path, None, f"values of type {weight.dtype} are no weights")
     src, dst = (ids.astype(np.int32, copy=False) for ids in (src, dst))
-    return EdgeArrays(src, dst, weight, rows)
+    return EdgeArrays(src, dst, weight, rows, symmetric=_is_symmetric(src, dst, weight, rows))
+
+
+def _is_symmetric(
+    src: NDArray[np.int32], dst: NDArray[np.int32], weight: NDArray[Any], n: int
+) -> bool:
+    """Whether a matrix equals its transpose, as `Graph.of` finds out of SciPy's matrices.
+
+    Rows and columns are counted first, in which most that are not symmetric differ.  Of entries
+    that are stored twice in one place the order counts.
+    """
+    if not np.array_equal(np.bincount(src, minlength=n), np.bincount(dst, minlength=n)):
+        return False
+    here, there = (a.astype(np.int64) * n + b for a, b in ((src, dst), (dst, src)))
+    if not (here[1:] >= here[:-1]).all():
+        order = np.argsort(here, kind="stable")
+        here, there, weight = here[order], there[order], weight[order]
+    turned = np.argsort(there, kind="stable")
+    return bool((here == there[turned]).all() and (weight == weight[turned]).all())
 
 
 def _expand(path: StrPath, offsets: NDArray[Any], rows: int) -> NDArray[Any]:
@@ -194,4 +216,8 @@ def write_npz(edges: EdgeArrays, file: IO[bytes]) -> None:
         src, dst = np.concatenate([src, dst[mirror]]), np.concatenate([dst, src[mirror]])
         weight = np.concatenate([weight, weight[mirror]])
     shape = np.array([edges.n, edges.n])
-    np.savez_compressed(file, row=src, col=dst, data=weight, shape=shape, format=np.array(b"coo"))
+    kept = {"row": src, "col": dst, "data": weight, "shape": shape, "format": np.array(b"coo")}
+    with ZipFile(file, "w", ZIP_DEFLATED) as archive:
+        for name, array in kept.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(InPieces(member), array, allow_pickle=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -20,7 +21,7 @@ from morph.lang.types import Handle, Local, Object, Scalar, Store, Vector
 LARGEST_HANDLE = 2**31 - 1
 STEPS = 1 << 24  # number of different steps in a shadow word
 TRACKED_SITES = 1 << 12  # number of different sites in a shadow word
-SHADOW_WORDS = 3  # of one value: its first writer, and the first two other items that read it
+SHADOW_WORDS = 4  # of one value: the two lowest items that write it, and the two that read it
 CHECK_WORDS = 16
 DECLARED = re.compile(r"#\s*race:\s*\S")  # a reason has to follow
 
@@ -75,11 +76,11 @@ class Violation:
     other_site: int = -1
 
     @property
-    def key(self) -> int:
+    def key(self) -> tuple[int, ...]:
         """Of several violations the one with the least key is reported."""
         if self.kind == Kind.RACE:
-            return (1 << 62) + (self.item << 12) + self.site
-        return self.item + 1 << 12
+            return 1, self.item, self.site, self.other, self.other_site, self.value
+        return 0, self.item
 
 
 class Violated(Exception):
@@ -103,11 +104,9 @@ class Sites:
 
     def __init__(self, unit: ir.Unit) -> None:
         nodes = list(ir.walk((unit.funcs, unit.blocks)))
-        places = [n for n in nodes if isinstance(n, ACCESSES) and not declared(n.pos)]
-        self.tracked = frozenset(
-            (n.place.slot, n.place.column) for n in places if isinstance(n, ir.Write)
-        )
-        races = [n for n in places if (n.place.slot, n.place.column) in self.tracked]
+        places = [n for n in nodes if accesses(n) and not declared(n.pos)]
+        self.tracked = frozenset(c for n in places if isinstance(n, ir.Write) for c in accesses(n))
+        races = [n for n in places if not self.tracked.isdisjoint(accesses(n))]
         arithmetic = index_arithmetic(unit)
         others = [n for n in nodes if is_site(n) or id(n) in arithmetic]
         self.nodes = list({id(n): n for n in (*races, *others)}.values())
@@ -118,9 +117,9 @@ class Sites:
         self._claimed = {id(n): claimed(f, n.items) for f, n in made}
         self.guards = {claimed(f, n.guard) for f, n in made if n.guard}
 
-    def races(self, node: ir.Node) -> bool:
-        """Whether an access is checked for races."""
-        return id(node) in self._races
+    def races(self, node: ir.Node, column: tuple[str, str]) -> bool:
+        """Whether the accesses of a node to a column are checked for races."""
+        return id(node) in self._races and column in self.tracked
 
     def slot(self, n: ir.Node) -> str:
         """The slot of the store whose rows a node takes."""
@@ -137,7 +136,7 @@ class Sites:
 
     def rows(self, stores: Mapping[str, Store]) -> set[str]:
         """The slots of all stores of which rows are checked."""
-        given = (ir.SetItem, ir.LocalPop, ir.Item, ir.Binary)
+        given = (ir.SetItem, ir.LocalPop, ir.Item, ir.Binary, ir.Unary, ir.Builtin)
         slots = {
             self.slot(n)
             for n in self.nodes
@@ -145,6 +144,24 @@ class Sites:
             and not (isinstance(n, ir.Cast) and isinstance(n.type, Scalar))
         }
         return {stores[s].of or s for s in slots | self.guards}
+
+
+def accesses(n: ir.Node) -> tuple[tuple[str, str], ...]:
+    """The columns that a node reads or writes, each with its slot; the ends of edges among them."""
+    match n:
+        case ir.Load() | ir.Write() | ir.Atomic() | ir.LockPlace():
+            return ((n.place.slot, n.place.column),)
+        case ir.ForEdges() if n.var is not None:
+            return ends(n.graph, n.direction)
+        case ir.FindEdge():
+            return ends(n.graph, "out")
+    return ()
+
+
+def ends(graph: str, direction: str) -> tuple[tuple[str, str], ...]:
+    """The columns with the other ends of the edges at a point."""
+    names = {"out": ["dst"], "in": ["src"], "all": ["dst", "src"]}[direction]
+    return tuple((f"{graph}.edges", name) for name in names)
 
 
 def claims(f: ir.Func) -> list[ir.Claim]:
@@ -196,8 +213,12 @@ def indices(n: ir.Node) -> list[ir.Expr | None]:
             return [n.index]
         case ir.Dead() | ir.Delete() | ir.Lock():
             return [n.row]
-        case ir.Degree() | ir.ForEdges():
+        case ir.Degree():
             return [n.point]
+        case ir.ForEdges():
+            return [n.point, n.start]
+        case ir.ForRows() | ir.ForItems():
+            return [n.start]
         case ir.FindEdge() | ir.SetUnion():
             return [n.x, n.y]
         case ir.SetFind():
@@ -212,10 +233,15 @@ def indices(n: ir.Node) -> list[ir.Expr | None]:
 def index_arithmetic(unit: ir.Unit) -> set[int]:
     """The operations, by id, on signed integers that an index is made of.
 
-    A value is followed back through locals, parameters and results, but not through `&`, `%`,
-    ``>>``, ``//`` and ``^``: who hashes wraps on purpose, and cuts the result.
+    A value is followed back through locals, parameters, results, and parts of structs, tuples,
+    vectors and local collections, but not through columns, `&`, `%`, ``>>``, ``//`` and ``^``: who
+    hashes wraps on purpose, and cuts the result.
     """
     return _Backwards(unit).found
+
+
+Path = tuple[int, ...]  # of a part: positions in structs and tuples, ELEMENT in what is indexed
+ELEMENT = -1
 
 
 class _Backwards:
@@ -226,52 +252,106 @@ class _Backwards:
             f.name: [n for n, t in f.params if not isinstance(t, Object)] for f in unit.funcs
         }
         self.found: set[int] = set()
-        self.locals: set[tuple[str, str]] = set()  # by function: used in an index
-        self.results: set[str] = set()  # functions whose results are used in indices
+        # parts of the locals and results, by function, that are used in indices
+        self.locals: defaultdict[tuple[str, str], set[Path]] = defaultdict(set)
+        self.results: defaultdict[str, set[Path]] = defaultdict(set)
+        self.changed = True
         nodes = {f.name: list(ir.walk(f)) for f in unit.funcs}
-        before = -1
-        while before != (before := len(self.found) + len(self.locals) + len(self.results)):
+        while self.changed:
+            self.changed = False
             for name, below in nodes.items():
                 for n in below:
-                    for x in self._made_into_index(name, n):
-                        self._follow(name, x)
+                    for x, path in [*self._made_into_index(name, n)]:
+                        self._follow(name, x, path)
 
-    def _made_into_index(self, func: str, n: ir.Node) -> Iterator[ir.Expr | None]:
-        yield from indices(n)
+    def _made_into_index(self, func: str, n: ir.Node) -> Iterator[tuple[ir.Expr | None, Path]]:
+        yield from ((x, ()) for x in indices(n))
         match n:
-            case ir.Assign() if (func, n.name) in self.locals:
-                yield n.value
-            case ir.ForRange() if (func, n.var) in self.locals:
-                yield from (n.start, n.stop)
-            case ir.Return() if func in self.results:
-                yield n.value
+            case ir.Assign():
+                yield from ((n.value, path) for path in self.locals[func, n.name])
+            case ir.SetItem() | ir.LocalAdd():
+                yield from ((n.value, path) for path in self._below(func, n.name, ELEMENT))
+            case ir.SetField():
+                yield from ((n.value, path) for path in self._below(func, n.name, n.index))
+            case ir.ForItems():
+                yield from ((n.x, (ELEMENT, *path)) for path in self.locals[func, n.var])
+            case ir.ForRange() if self.locals[func, n.var]:
+                yield from ((n.start, ()), (n.stop, ()))
+            case ir.Return():
+                yield from ((n.value, path) for path in self.results[func])
             case ir.Call():
-                names = self.params[n.func]
-                args = [x for x in n.args if not isinstance(x.type, Object)]
-                given = zip(names, args, strict=True)
-                yield from (x for name, x in given if (n.func, name) in self.locals)
+                yield from self._arguments(func, n)
 
-    def _follow(self, func: str, e: ir.Expr | None) -> None:
+    def _below(self, func: str, name: str, part: int) -> list[Path]:
+        """The rest of the paths of a local that lead through one of its parts."""
+        return [path[1:] for path in self.locals[func, name] if path and path[0] == part]
+
+    def _arguments(self, func: str, n: ir.Call) -> Iterator[tuple[ir.Expr, Path]]:
+        args = [x for x in n.args if not isinstance(x.type, Object)]
+        for name, x in zip(self.params[n.func], args, strict=True):
+            if isinstance(x.type, Local) and isinstance(x, ir.Var):  # the function may add to it
+                for path in self.locals[func, x.name]:
+                    self._use(self.locals[n.func, name], path)
+            yield from ((x, path) for path in self.locals[n.func, name])
+
+    def _use(self, paths: set[Path], path: Path) -> None:
+        self.changed = self.changed or path not in paths
+        paths.add(path)
+
+    def _operation(self, e: ir.Expr) -> None:
+        self.changed = self.changed or id(e) not in self.found
+        self.found.add(id(e))
+
+    def _follow(self, func: str, e: ir.Expr | None, path: Path) -> None:
         match e:
             case ir.Var():
-                self.locals.add((func, e.name))
-            case ir.Binary() if e.op in OPERATORS:
-                if isinstance(e.type, Scalar) and e.type.kind == "i":
-                    self.found.add(id(e))
-                self._follow(func, e.x)
-                self._follow(func, e.y if e.op != "<<" else None)
-            case ir.Cast():
-                if _may_lose(e):
-                    self.found.add(id(e))
-                self._follow(func, e.x)
-            case ir.Select():
-                self._follow(func, e.x)
-                self._follow(func, e.y)
-            case ir.Builtin() if e.name in ("min", "max"):
-                for x in e.args:
-                    self._follow(func, x)
+                self._use(self.locals[func, e.name], path)
             case ir.Call():
-                self.results.add(e.func)
+                self._use(self.results[e.func], path)
+            case ir.LocalPop():
+                self._use(self.locals[func, e.name], (ELEMENT, *path))
+            case ir.Field():
+                self._follow(func, e.x, (e.index, *path))
+            case ir.Item():
+                self._follow(func, e.x, (ELEMENT, *path))
+            case ir.Make() if path:
+                parts = e.parts if path[0] == ELEMENT else (e.parts[path[0]],)
+                for x in parts:
+                    self._follow(func, x, path[1:])
+            case ir.Cast() | ir.Unary() | ir.Binary() | ir.Builtin() | ir.Select():
+                if _may_overflow(e):
+                    self._operation(e)
+                for x in _operands(e):
+                    self._follow(func, x, path)
+
+
+def _operands(e: ir.Expr) -> tuple[ir.Expr, ...]:
+    """The operands whose overflow the value of an operation shows."""
+    match e:
+        case ir.Select():
+            return e.x, e.y
+        case ir.Cast() | ir.Unary():
+            return (e.x,)
+        case ir.Binary() if e.op in OPERATORS or e.op == "|":
+            return (e.x,) if e.op == "<<" else (e.x, e.y)
+        case ir.Builtin() if e.name in ("min", "max", "abs"):
+            return e.args
+    return ()
+
+
+def _may_overflow(e: ir.Expr) -> bool:
+    """Whether an operation is one on signed integers that may overflow, or a cast that may lose."""
+    if isinstance(e, ir.Cast):
+        return _may_lose(e)
+    checked = isinstance(e, ir.Binary) and e.op in OPERATORS
+    return (checked or negates(e)) and isinstance(e.type, Scalar) and e.type.kind == "i"
+
+
+def negates(e: ir.Node) -> bool:
+    """Whether an operation overflows at the least integer only."""
+    return (isinstance(e, ir.Unary) and e.op == "-") or (
+        isinstance(e, ir.Builtin) and e.name == "abs"
+    )
 
 
 def _may_lose(e: ir.Cast) -> bool:
@@ -290,7 +370,9 @@ def _may_lose(e: ir.Cast) -> bool:
 # --- error texts ---------------------------------------------------------------------------------
 
 
-def problem(sites: Sites, v: Violation, named: Callable[[str], str]) -> str:
+def problem(
+    sites: Sites, v: Violation, named: Callable[[str], str], short: Callable[[str], str]
+) -> str:
     """Describe a violation in one line; ``named`` gives the user's name of a slot."""
     n = sites.nodes[v.site]
     match v.kind:
@@ -302,13 +384,16 @@ def problem(sites: Sites, v: Violation, named: Callable[[str], str]) -> str:
         case Kind.DELETED_ROW:
             return f"row {v.value} of {named(sites.slot(n))} is deleted"
         case Kind.NO_INDEX:
-            return f"index {v.value} is out of range: {_what(n)} has {_many(v.limit, 'value')}"
+            return f"index {v.value} is out of range: {_what(n, short)} {_many(v.limit, 'value')}"
         case Kind.NO_VALUE:
             return "pop() of an empty local collection"
         case Kind.INDEX_OVERFLOW:
             assert isinstance(n, ir.Expr)
             if isinstance(n, ir.Binary):
                 return f"{v.value} {n.op} {v.limit} overflows {n.type}, and is used as an index"
+            if negates(n):
+                what = "abs" if isinstance(n, ir.Builtin) else "-"
+                return f"{what}({v.value}) overflows {n.type}, and is used as an index"
             return f"{v.value} does not fit in {n.type}, and is used as an index"
         case Kind.NO_INTEGER:
             assert isinstance(n, ir.Expr)
@@ -327,7 +412,9 @@ def race(sites: Sites, v: Violation, place: str, item: str, other: str) -> str:
 
 
 def _verb(n: ir.Node) -> str:
-    return "written" if isinstance(n, ir.Write) else "read" if isinstance(n, ir.Load) else "changed"
+    if isinstance(n, ir.Atomic | ir.LockPlace):
+        return "changed"
+    return "written" if isinstance(n, ir.Write) else "read"
 
 
 def _many(n: int, what: str) -> str:
@@ -338,11 +425,11 @@ def _count(n: int, what: str) -> str:
     return f"there is {_many(n, what)}" if n == 1 else f"there are {_many(n, what)}"
 
 
-def _what(n: ir.Node) -> str:
+def _what(n: ir.Node, short: Callable[[str], str]) -> str:
     if isinstance(n, ACCESSES):
-        return f"column {n.place.column!r}"
+        return f"column {short(n.place.column)!r} has"
     if isinstance(n, ir.Item):
-        kinds = {"Vector": "the vector", "Rows": "the new rows"}
-        return kinds.get(type(n.x.type).__name__, "the local collection")
+        kinds = {"Vector": "the vector has", "Rows": "the new rows have"}
+        return kinds.get(type(n.x.type).__name__, "the local collection has")
     assert isinstance(n, ir.SetItem)
-    return f"{n.name!r}"
+    return f"{short(n.name)!r} has"

@@ -31,11 +31,12 @@ OWN = frozenset(  # what the printer calls things inside functions
     prepare run settle""".split()
 )
 MEMBERS = frozenset(  # of the structs that the printer makes
-    """AHEAD AT BATCHED FILTERS LIMIT Live PLACES REPLAYS ROWS_AHEAD Reach Rest Rooms SPREADS
-    SWEEPS Stock Sums TOTALS WHICH WHOLE abort add ahead all begin behind block claim commit edge
-    end entries entry find flush from front head join key laps launch list live master meta open
-    owner part position priority reach release replay rest room rooms round row row_of run sense
-    serve stage step stocks sums tail take_all thread threads to way ways wins write x""".split()
+    """AHEAD AT BATCHED FETCH_ADDS FILTERS LIMIT Live PLACES REPLAYS ROWS_AHEAD Reach Rest Rooms
+    SPREADS SWEEPS Stock Sums TOTALS WHICH WHOLE abort add ahead all begin behind block claim
+    commit edge end entries entry find flush from front head join key laps launch list live
+    master meta open owner part position priority reach release replay rest room rooms round row
+    row_of run sense serve stage step stocks sums tail take_all thread threads to way ways wins
+    write x""".split()
 )
 SUFFIXED = frozenset("live rest row sums".split())  # the printer's own, as in ``row_``
 PARTS = [

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from morph.lang import ir
 from morph.lang.abi import deaths, shadow
-from morph.lang.checks import Kind, Sites
+from morph.lang.checks import Kind, Sites, ends
 from morph.lang.cxx import Names
 from morph.lang.cxx_expr import WRAPPING
 from morph.lang.cxx_stmt import Body, heads
@@ -27,6 +27,7 @@ class Checked(Body):
     """The text of one function body that checks what it does."""
 
     finds = False
+    loop: ir.ForEdges  # whose head is printed
 
     def __init__(
         self, names: Names, resolve: Callable[[str], str], flag: Callable[[str], str], launch: str,
@@ -36,14 +37,14 @@ class Checked(Body):
         assert names.sites is not None
         self.sites: Sites = names.sites
         self.silent = False
-        self.points: set[str] = set()  # C++ locals that hold the point of a loop
+        self.computed: set[str] = set()  # C++ locals that hold the value of an expression
 
     # --- what every check is given ---------------------------------------------------------------
 
     def _site(self, node: ir.Node) -> str:
         """Where a check stands."""
         site = SILENT if self.silent else self.sites.number[id(node)]
-        return f"At{{a.check, it, {site}}}"
+        return f"at_site(a.check, it, {site})"
 
     def live(self, slot: str) -> str:
         """The rows of a store that may be touched."""
@@ -53,9 +54,12 @@ class Checked(Body):
         return f"Live{{{base}_meta, {dead}, {died}}}"
 
     def _shadow(self, node: ir.Node, p: ir.Place) -> str:
-        tracked = self.sites.races(node) and not self.silent
-        words = f"a.{shadow(self.names.prefix[p.slot], p.column)}" if tracked else "nullptr"
-        return f"Shadow{{{words}, {max(self._column(p).size, 1)}}}"
+        return self._words(node, p.slot, p.column, max(self._column(p).size, 1))
+
+    def _words(self, node: ir.Node, slot: str, column: str, size: int = 1) -> str:
+        tracked = self.sites.races(node, (slot, column)) and not self.silent
+        words = f"a.{shadow(self.names.prefix[slot], column)}" if tracked else "nullptr"
+        return f"Shadow{{{words}, {size}}}"
 
     def _access(self, node: ir.Node, p: ir.Place) -> str:
         """What a check of a place is given, its row and index last."""
@@ -67,7 +71,7 @@ class Checked(Body):
 
     def expr(self, e: ir.Expr) -> str:
         """An expression, checked if it is a site."""
-        if isinstance(e, ir.Var) and e.name in self.points:
+        if isinstance(e, ir.Var) and e.name in self.computed:
             return e.name
         if id(e) not in self.sites.number:
             return super().expr(e)
@@ -83,6 +87,9 @@ class Checked(Body):
                 return f"check_integer<{n.type(e.type)}>({self._site(e)}, {self.expr(e.x)})"
             case ir.Binary():
                 return self._checked_binary(e)
+            case ir.Unary(x=x) | ir.Builtin(args=(x,)) if not self.silent:
+                check = "check_abs" if isinstance(e, ir.Builtin) else "check_negate"
+                return f"{check}({self._site(e)}, {self.expr(x)})"
             case ir.Item():
                 return f"check_item({self._site(e)}, {self.expr(e.x)}, {self.expr(e.index)})"
             case ir.Dead():
@@ -90,7 +97,9 @@ class Checked(Body):
             case ir.FindEdge():
                 g = n.prefix[e.graph]
                 ids = "nullptr" if n.graphs[e.graph].out_identity else f"a.{g}_out_edge"
-                where = f"{self._point(e)}, a.{g}_out_offset, {ids}, {n.ends(e.graph, 'out')}"
+                ((slot, column),) = ends(e.graph, "out")
+                where = f"{self._point(e)}, {self._words(e, slot, column)}"
+                where = f"{where}, a.{g}_out_offset, {ids}, {n.ends(e.graph, 'out')}"
                 return f"check_edge({where}{self.args((e.x, e.y))})"
         return super().expr(e)
 
@@ -152,14 +161,40 @@ class Checked(Body):
 
     def body(self, body: ir.Body) -> None:
         """Statements, one after another; an item that has violated a rule leaves."""
-        for s in body:
+        for s in map(self._operands_first, body):
             if makes := self._makes((s,)):
                 self._make(makes)
             else:
                 self.stmt(s)
-            added = isinstance(s, ir.Eval) and isinstance(s.value, ir.LocalAdd)
-            if not added and any(self._grows(x) for x in heads(s)):
+            if any(self._grows(x) for x in heads(s)):
                 self._leave()
+
+    def _operands_first(self, s: ir.Stmt) -> ir.Stmt:
+        """A statement before which the item leaves if one of its operands violates a rule."""
+        match s:
+            case ir.Assign(value=e) | ir.Eval(value=e):
+                match e:
+                    case ir.New() | ir.Add():
+                        values = tuple((name, self._first(x)) for name, x in e.values)
+                        return replace(s, value=replace(e, values=values))
+                    case ir.NewRows():
+                        return replace(s, value=replace(e, count=self._first(e.count)))
+                    case ir.LocalAdd():
+                        return replace(s, value=replace(e, value=self._first(e.value)))
+            case ir.ForRange():
+                return replace(s, start=self._first(s.start), stop=self._first(s.stop))
+            case ir.ForRows(start=x) | ir.ForItems(start=x) if x is not None:
+                return replace(s, start=self._first(x))
+        return s
+
+    def _first(self, x: ir.Expr) -> ir.Expr:
+        if not self._grows(x):
+            return x
+        name = self.temp("v")
+        self.put(f"const auto {name} = {self.expr(x)};")
+        self._leave()
+        self.computed.add(name)
+        return ir.Var(name=name, type=x.type, pos=x.pos)
 
     def _grows(self, node: object) -> bool:
         """Whether what a node computes may have the item leave."""
@@ -201,10 +236,19 @@ class Checked(Body):
         super()._reserve(s)
         self.silent = False
 
+    def _end(self, s: ir.ForEdges, direction: str, entry: str, edge: str) -> str:
+        ((slot, column),) = ends(s.graph, direction)
+        end, node = super()._end(s, direction, entry, edge), self.loop
+        if not self.sites.races(node, (slot, column)):
+            return end
+        return f"check_end({self._site(node)}, {self._words(node, slot, column)}, {edge}, {end})"
+
     def _for_edges(self, s: ir.ForEdges) -> None:
         point = self.temp("p")
-        self.points.add(point)
+        self.computed.add(point)
         self.put(f"const i32 {point} = {self.expr(s.point)};")
         self.put(f"if (!has_row({self._point(s)}, {point})) return{self.gives};")
         var = ir.Var(name=point, type=s.point.type, pos=s.pos)
-        super()._for_edges(replace(s, point=var))
+        self.loop = s
+        start = self._first(s.start) if s.start is not None else None
+        super()._for_edges(replace(s, point=var, start=start))

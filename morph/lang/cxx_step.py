@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from morph.lang import ir
 from morph.lang.cxx_spread import step_members
-from morph.lang.types import Handle, Local, Object, Type
+from morph.lang.types import Handle, Local, Object, Scalar, Type
 
 if TYPE_CHECKING:
     from morph.lang.emit import Emission
@@ -27,6 +27,8 @@ def step_text(e: Emission, s: ir.Foreach, name: str) -> list[str]:
     for (_, t), x in zip((*params, *tests), (args + given).split(", ")[1:], strict=True):
         lines.append(f"    {n.type(t)} {x};")
     lines.append(f"    static constexpr bool FILTERS = {'true' if where else 'false'};")
+    adds = "true" if _fetch_adds(e, k) else "false"
+    lines.append(f"    static constexpr bool FETCH_ADDS = {adds};")
     alive, found = [], []
     if n.stores[s.slot].deletes:
         alive.append(f"!is_dead({n.base(s.slot)}_dead, it.position)")
@@ -55,6 +57,18 @@ def step_text(e: Emission, s: ir.Foreach, name: str) -> list[str]:
             lines.append(f"    MORPH_FN void {part}{head} {{ {behind}{func}_{part}{call} }}")
         lines += _claims(e, k, head)
     return [*lines, "};", ""]
+
+
+def _fetch_adds(e: Emission, k: ir.Kernel) -> bool:
+    """Whether items add to places floats, or use the value before: slow for several threads."""
+    nodes = list(ir.walk(e.reached(k.name)))
+    unused = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
+    adds = (n for n in nodes if isinstance(n, ir.Atomic) and n.op in ("add", "sub"))
+
+    def is_float(t: Type) -> bool:
+        return isinstance(t, Scalar) and t.kind == "f"
+
+    return any(id(n) not in unused or is_float(n.place.type) for n in adds)
 
 
 def _claims(e: Emission, k: ir.Kernel, given: str) -> list[str]:

@@ -447,6 +447,10 @@ class Body(Expressions):
         self.depth += 1
         self._bound(s.body, [(s.var, k)] if var else [])
 
+    def _end(self, s: ir.ForEdges, direction: str, entry: str, edge: str) -> str:
+        """The other end of an edge."""
+        return self.names.end(s.graph, direction, entry, edge)
+
     def _for_edges(self, s: ir.ForEdges) -> None:
         if self.finds and (test := sought(s)) and find(self, s, test):
             return
@@ -463,7 +467,7 @@ class Body(Expressions):
             out, entry = f"{both}.is_out({k})", f"{both}.entry({k})"
             out_id, in_id = n.edge(s.graph, "out", entry), n.edge(s.graph, "in", entry)
             self.put(f"{edge} = {out} ? {out_id} : {in_id};")
-            ends = [n.end(s.graph, d, entry, edge) for d in ("out", "in")]
+            ends = [self._end(s, d, entry, edge) for d in ("out", "in")]
             end = f"{out} ? {ends[0]} : {ends[1]}"
         else:
             d = s.direction
@@ -473,7 +477,7 @@ class Body(Expressions):
             offset = f"{g}_{d}_offset, {point}"
             k = self._counted(s, f"row_begin({offset})", f"row_end({offset})")
             self.put(f"{edge} = {n.edge(s.graph, d, k)};")
-            end = n.end(s.graph, d, k, edge)
+            end = self._end(s, d, k, edge)
         if skip:
             self.put(f"if ({edge} == {skip}) continue;")
         self._bound(s.body, [(s.var, end)])

@@ -432,7 +432,7 @@ class Emission:
             (step,) = self.unit.blocks[0].steps
             assert isinstance(step, ir.Foreach)
             first, last = self.names.extent(step.slot)
-            much = f"work(a, t, Step0_0{self.step_args(step)}, {first}, {last}) >= wide()"
+            much = f"work(a, t, Step0_0{self.step_args(step)}, {first}, {last}) >= wide<Step0_0>()"
         self.put("", "#ifndef __CUDACC__", "MORPH_FN bool heavy(const Args& a) {")
         self.put("    Run t(a, 0, 1);", f"    return {much};", "}", "#endif")
 

@@ -15,7 +15,7 @@ from morph.lang import ir
 from morph.lang.errors import reject
 from morph.lang.ir import Pos
 from morph.lang.scope import plain
-from morph.lang.types import BOOL, I64, Local, Object, Rows, Scalar, Vector
+from morph.lang.types import BOOL, I64, Handle, Local, Object, Rows, Scalar, Vector
 
 if TYPE_CHECKING:
     from morph.lang.unit import Builder
@@ -275,27 +275,54 @@ class _Bound:
                 return replace(x, args=args)
             case ir.Degree():
                 point = self.known(x.point, pos, True)
-                return self.guarded(replace(x, point=point), point)
+                return self.guarded(replace(x, point=point), f"{x.graph}.points", point)
             case ir.Item(x=ir.Var() as v) if v.name not in self.assigned:
-                return replace(x, x=self.known(v, pos, True), index=self.known(x.index, pos, True))
+                items, i = self.known(v, pos, True), self.known(x.index, pos, True)
+                fixed = isinstance(v.type, Vector) and isinstance(i, ir.Const)
+                size = ir.LocalSize(x=items, type=I64, pos=pos)
+                item = replace(x, x=items, index=i)
+                return item if fixed else _if(_in_range(i, size), item)
             case ir.Field():
                 return replace(x, x=self.known(x.x, pos, True))
             case ir.Load(place=p) if (p.slot, p.column) not in self.facts.written:
                 row = self.known(p.row, pos, True)
                 index = self.known(p.index, pos, True) if p.index is not None else None
-                return self.guarded(replace(x, place=replace(p, row=row, index=index)), row)
+                found = replace(x, place=replace(p, row=row, index=index))
+                return self.guarded(self.indexed(found), p.slot, row)
             case _:
                 return self.unknown(pos)
 
-    def guarded(self, x: ir.Expr, row: ir.Expr) -> ir.Expr:
-        """What is read of a row that may be None where the region begins: then it is not used."""
-        item = self.facts.kernel.params[0][0]
-        if not isinstance(x.type, Scalar) or (isinstance(row, ir.Var) and row.name == item):
+    def indexed(self, x: ir.Load) -> ir.Expr:
+        """A load whose index is checked: the program may use it under a condition only."""
+        p = x.place
+        if p.index is None or isinstance(p.index, ir.Const):
             return x
-        none = ir.Const(value=-1, type=row.type, pos=x.pos)
-        there = ir.Compare(op="!=", x=row, y=none, type=BOOL, pos=x.pos)
-        zero = ir.Const(value=0, type=x.type, pos=x.pos)
-        return ir.Select(cond=there, x=x, y=zero, type=x.type, pos=x.pos)
+        column = self.builder.stores[p.slot].column(p.column)
+        assert column is not None
+        return _if(_in_range(p.index, _int(column.size, x.pos)), x)
+
+    def computed(self, row: ir.Expr, seen: frozenset[str] = frozenset()) -> bool:
+        """Whether a row may have any number; one of a `Ref` column or a loop exists, or is None."""
+        match row:
+            case ir.Var():
+                made = self.definitions.get(row.name, []) if row.name not in seen else []
+                seen |= {row.name}
+                return any(x is not None and self.computed(x, seen) for x in made)
+            case ir.Select():
+                return self.computed(row.x, seen) or self.computed(row.y, seen)
+        return not isinstance(row, ir.Load | ir.Const)
+
+    def guarded(self, x: ir.Expr, slot: str, row: ir.Expr) -> ir.Expr:
+        """What is read of a row that may not exist where the region begins: then it is not used."""
+        item = self.facts.kernel.params[0][0]
+        if isinstance(row, ir.Var) and row.name == item:
+            return x
+        if not self.computed(row) or self.builder.stores[slot].kind != "table":
+            none = ir.Const(value=-1, type=row.type, pos=x.pos)
+            return _if(ir.Compare(op="!=", x=row, y=none, type=BOOL, pos=x.pos), x)
+        number = ir.Cast(x=row, type=I64, pos=x.pos)
+        size = ir.StoreSize(slot=slot, type=I64, pos=x.pos)
+        return _if(_in_range(number, size), x)
 
     def local_size(self, v: ir.Var, pos: Pos, exact: bool) -> ir.Expr:
         """The most that a local collection holds in the region."""
@@ -358,6 +385,20 @@ class _Bound:
             pos,
             "compute the count before anything is written",
         )
+
+
+def _if(cond: ir.Expr, x: ir.Expr) -> ir.Expr:
+    """The value of ``x`` under a condition, else zero or None."""
+    if not isinstance(x.type, Scalar | Handle):
+        return x
+    least = ir.Const(value=-1 if isinstance(x.type, Handle) else 0, type=x.type, pos=x.pos)
+    return ir.Select(cond=cond, x=x, y=least, type=x.type, pos=x.pos)
+
+
+def _in_range(i: ir.Expr, size: ir.Expr) -> ir.Expr:
+    above = ir.Compare(op=">=", x=i, y=_int(0, i.pos), type=BOOL, pos=i.pos)
+    below = ir.Compare(op="<", x=i, y=size, type=BOOL, pos=i.pos)
+    return ir.Logic(op="and", x=above, y=below, type=BOOL, pos=i.pos)
 
 
 def _int(n: int, pos: Pos) -> ir.Expr:

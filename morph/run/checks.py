@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -12,6 +13,9 @@ from morph.lang.types import Handle, Scalar
 
 if TYPE_CHECKING:
     from morph.run.memory import BoundStore, Item
+
+
+Mark = tuple[int, int]  # an item and a site
 
 
 class Stopped(Exception):
@@ -36,8 +40,9 @@ class Checks:
 
     def next_step(self) -> None:
         """A barrier: what was accessed before it is in order."""
-        self.writers: dict[tuple[str, str, int], tuple[int, ir.Node]] = {}
-        self.readers: dict[tuple[str, str, int], dict[int, ir.Node]] = {}
+        # by place: the two lowest items, each with its lowest site, as in `kernels/check.h`
+        self.writers: defaultdict[tuple[str, str, int], list[Mark]] = defaultdict(list)
+        self.readers: defaultdict[tuple[str, str, int], list[Mark]] = defaultdict(list)
 
     def record(self, v: Violation) -> None:
         """Keep the violation that is reported."""
@@ -62,7 +67,7 @@ class Checks:
 
     def access(self, node: ir.Node, store: BoundStore, column: str, at: Any) -> None:
         """Note an access of a place, or of all values of a row."""
-        if not self.sites.races(node):
+        if not self.sites.races(node, (store.slot, column)):
             return
         size = max(next(c.size for c in store.info.columns if c.name == column), 1)
         row, js = (at[0], (at[1],)) if isinstance(at, tuple) else (at, range(size))
@@ -70,25 +75,18 @@ class Checks:
             self._access(node, (store.slot, column, row * size + j))
 
     def _access(self, node: ir.Node, place: tuple[str, str, int]) -> None:
-        mine = self.item.position
-        writer = self.writers.get(place)
+        mine = self.item.position, self.sites.number[id(node)]
+        writers, readers = self.writers[place], self.readers[place]
         if isinstance(node, ir.Write):
-            writer = self.writers.setdefault(place, (mine, node))
-            for reader, there in self.readers.get(place, {}).items():
-                self._race(mine, node, reader, there, place[2])
+            _leave_mark(writers, mine)
+            others = (*writers, *readers)
         else:
-            self.readers.setdefault(place, {}).setdefault(mine, node)
-        if writer is not None:
-            self._race(mine, node, *writer, place[2])
-
-    def _race(self, mine: int, node: ir.Node, other: int, there: ir.Node, value: int) -> None:
-        if mine == other:
-            return
-        number = self.sites.number
-        (item, site), (then, other_site) = sorted(
-            [(mine, number[id(node)]), (other, number[id(there)])]
-        )
-        self.record(Violation(Kind.RACE, site, item, -1, value, 0, then, other_site))
+            _leave_mark(readers, mine)
+            others = (*writers,)
+        for other in others:
+            if other[0] != mine[0]:
+                (item, site), (then, other_site) = sorted([mine, other])
+                self.record(Violation(Kind.RACE, site, item, -1, place[2], 0, then, other_site))
 
     # --- integers that an index is made of -------------------------------------------------------
 
@@ -101,6 +99,12 @@ class Checks:
             exact = {"+": a + b, "-": a - b, "*": a * b}[n.op]
         if exact is None or exact != int(result):
             self.stop(Kind.INDEX_OVERFLOW, n, a, b)
+        return result
+
+    def check_negation(self, n: ir.Expr, x: Any, result: Any) -> Any:
+        """Stop if ``-x`` or ``abs(x)`` of an integer has wrapped."""
+        if x < 0 and result < 0:
+            self.stop(Kind.INDEX_OVERFLOW, n, int(x))
         return result
 
     def check_cast(self, n: ir.Cast, x: Any, result: Any, count: int) -> Any:
@@ -118,6 +122,12 @@ class Checks:
         elif int(x) != int(result):
             self.stop(Kind.INDEX_OVERFLOW, n, _as_i64(int(x)))
         return result
+
+
+def _leave_mark(marks: list[Mark], mine: Mark) -> None:
+    """Keep the lowest site of each of the two lowest items."""
+    least = dict(sorted([*marks, mine], reverse=True))
+    marks[:] = sorted(least.items())[:2]
 
 
 def _as_i64(x: int) -> int:

@@ -52,7 +52,18 @@ class Expressions:
 
     def _unary(self, n: ir.Unary) -> Code:
         op, x = values.UNARY[n.op], self.expr(n.x)
-        return lambda env: op(x(env))
+        return self._checked_negation(n, op, x) or (lambda env: op(x(env)))
+
+    def _checked_negation(self, n: ir.Expr, op: values.Function, x: Code) -> Code | None:
+        checks = self.checks_at(n)
+        if checks is None:
+            return None
+
+        def checked(env: Env) -> Any:
+            a = x(env)
+            return checks.check_negation(n, a, op(a))
+
+        return checked
 
     def _binary(self, n: ir.Binary) -> Code:
         op, x, y = values.BINARY[n.op], self.expr(n.x), self.expr(n.y)
@@ -97,7 +108,7 @@ class Expressions:
         op, args = values.BUILTIN[n.name], [self.expr(a) for a in n.args]
         if len(args) == 1:
             (x,) = args
-            return lambda env: op(x(env))
+            return self._checked_negation(n, op, x) or (lambda env: op(x(env)))
         return lambda env: op(*[a(env) for a in args])
 
     def _call(self, n: ir.Call) -> Code:
@@ -153,7 +164,7 @@ class Expressions:
 
         def place(env: Env) -> tuple[Any, Any]:
             given, i = row(env), int(index(env)) if index is not None else 0
-            r, array = store.check(given, node), store.columns[column]
+            r, array = store.check(given, node, checks is not None), store.columns[column]
             if index is not None and not 0 <= i < array.shape[1]:
                 what = f"value {i} of column {column}"
                 memory.outside(Kind.NO_INDEX, node, i, array.shape[1], what)
@@ -201,23 +212,34 @@ class Expressions:
 
         return degree
 
-    def edges(self, graph: str, direction: str, point: int, node: ir.Node) -> list[tuple[int, int]]:
-        """The edges at a point in adjacency order, each with its other end."""
+    def edges(
+        self, graph: str, direction: str, point: int, node: ir.Node
+    ) -> list[tuple[int, int, str]]:
+        """The edges at a point in adjacency order, each with its other end and its column."""
         found = []
         for d in ("out", "in") if direction == "all" else (direction,):
             entries, ids, end = self.memory.edges_at(graph, d, point, node)
             for k in entries:
                 edge = k if ids is None else int(ids[k])
-                found.append((edge, int(end[edge])))
+                found.append((edge, int(end[edge]), "dst" if d == "out" else "src"))
         return found
+
+    def read_end(self, node: ir.FindEdge | ir.ForEdges, edge: int, column: str) -> None:
+        """Note that the end of an edge is read."""
+        if self.memory.checks is not None:
+            store = self.memory.stores[f"{node.graph}.edges"]
+            self.memory.checks.access(node, store, column, edge)
 
     def _findedge(self, n: ir.FindEdge) -> Code:
         x, y, edges = self.expr(n.x), self.expr(n.y), self.edges
 
         def find(env: Env) -> int:
             source, target = x(env), y(env)
-            at = edges(n.graph, "out", source, n)
-            return next((edge for edge, end in at if end == target), -1)
+            for edge, end, column in edges(n.graph, "out", source, n):
+                self.read_end(n, edge, column)
+                if end == target:
+                    return edge
+            return -1
 
         return find
 

@@ -181,10 +181,11 @@ class Statements(Expressions):
         def steps(env: Env) -> Iterable[Any]:
             at = edges(s.graph, s.direction, point(env), s)
             first, skipped = start(env), skip(env) if skip else -1
-            for edge, end in (at[::-1] if s.reverse else at)[first:]:
+            for edge, end, column in (at[::-1] if s.reverse else at)[first:]:
                 if edge != skipped:
                     env[s.edge] = edge
                     if s.var is not None:
+                        self.read_end(s, edge, column)
                         env[s.var] = end
                     yield
 
@@ -236,9 +237,11 @@ class Statements(Expressions):
 
     def _reserve(self, s: ir.Reserve) -> Code:
         memory = self.memory
+        checks, memory.checks = memory.checks, None  # the item may never compute what is counted
         needs = [
             (n.slot, self._unmade(n.slot) if n.local else None, self.expr(n.count)) for n in s.needs
         ]
+        memory.checks = checks
 
         def reserve(env: Env) -> None:
             wanted: list[tuple[BoundStore | LocalItems, int]] = [

@@ -114,7 +114,10 @@ class Search:
                 self._search_from_best()
         if not self.unsatisfied:
             return SATISFIABLE, ""
-        return UNKNOWN, "time is up" if monotonic() >= self.end else "no attempt succeeded"
+        if not self.limited:
+            return UNKNOWN, "no attempt succeeded"
+        up = monotonic() >= self.end
+        return UNKNOWN, "time is up" if up else "too little time is left for another attempt"
 
     def _attempts(self) -> str:
         """Try until the time is up, or ATTEMPTS times; return a reason if it is refuted."""
@@ -167,7 +170,12 @@ class Search:
         started = monotonic()
         self._say("CaDiCaL", {"variables": self.formula.variables, "clauses": self.formula.clauses})
         seconds = COMPLETE_SHARE * max(self._left(), 0.0) if self.limited else None
-        found, model = cadical(self.formula, conflicts, seconds)
+        try:
+            found, model = cadical(self.formula, conflicts, seconds)
+        except ImportError:
+            if self.settings.complete:
+                raise
+            return False
         self.call.spend("CaDiCaL", started)
         if found:
             self._keep(model, self._check(model))

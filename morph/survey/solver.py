@@ -15,12 +15,16 @@ from morph import validate
 from morph.algorithms.cadical import available
 from morph.algorithms.rounds import Round
 from morph.algorithms.simplify import Part, Simplified, simplify
-from morph.build import OutOfTime, deadline
+from morph.build import OutOfTime, deadline, time_left
 from morph.data.device import Device
 from morph.data.device import device as device_of
+from morph.data.messages import shown
+from morph.data.values import number, truth
 from morph.formula import Formula
 from morph.survey.search import (
+    BUILD,
     EMPTY,
+    RESERVE,
     SATISFIABLE,
     UNKNOWN,
     UNSATISFIABLE,
@@ -192,12 +196,19 @@ def solve(
     """
     started = monotonic()
     where = device_of(device)
+    if time is not None:
+        number(time, "time")
     if time is not None and not time > 0:
         raise ValueError(f"time = {time}: expected more than 0 seconds")
     for name, value, least in (("seed", seed, 0), ("max_rounds", max_rounds, 0)):
         if not isinstance(value, int | np.integer) or not least <= value < 2**32:
-            raise ValueError(f"{name} = {value!r}: expected an integer from {least} to 2^32 - 1")
-    chosen = check_method(method, options or {}, complete)
+            raise ValueError(
+                f"{name} = {shown(value)}: expected an integer from {least} to 2^32 - 1"
+            )
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress is a function, not {shown(progress)}")
+    chosen = check_method(method, {} if options is None else options, complete)
+    complete = None if complete is None else bool(complete)
     settings = Settings(int(seed), where, method, chosen, int(max_rounds), complete, progress)
     end = float("inf") if time is None else started + time
     return _Solver(Formula.of(cnf), settings, end).solve()
@@ -205,20 +216,22 @@ def solve(
 
 def check_method(method: str, options: Mapping[str, Any], complete: bool | None) -> dict[str, Any]:
     """Check the arguments of `solve` about methods; return the options with their types."""
-    if complete and not available():
+    if not isinstance(options, Mapping):
+        raise TypeError(f"options is a mapping of names to numbers, not {shown(options)}")
+    if complete is not None and truth(complete, "complete") and not available():
         raise ImportError("complete = True needs python-sat: pip install morph-engine[sat]")
     if complete and method != "auto":
-        raise ValueError(f"complete = True is for method 'auto', not {method!r}")
-    if method not in METHODS:
-        raise ValueError(f"method = {method!r}: expected {', '.join(METHODS)}")
+        raise ValueError(f"complete = True is for method 'auto', not {shown(method)}")
+    if not isinstance(method, str) or method not in METHODS:
+        raise ValueError(f"method = {shown(method)}: expected {', '.join(METHODS)}")
     for name, value in options.items():
         if name not in METHODS[method]:
             known = ", ".join(METHODS[method]) or "none"
-            raise ValueError(f"method {method!r} has no option {name!r}: expected {known}")
+            raise ValueError(f"method {method!r} has no option {shown(name)}: expected {known}")
         kind, expected, test = _OPTIONS[name]
         kinds = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
         if isinstance(value, bool) or not isinstance(value, kinds) or not test(value):
-            raise ValueError(f"{name} = {value!r}: expected {expected}")
+            raise ValueError(f"{name} = {shown(value)}: expected {expected}")
     return {name: _OPTIONS[name][0](value) for name, value in options.items()}
 
 
@@ -291,10 +304,12 @@ class _Solver:
         started, formula = monotonic(), self.formula
         model = np.zeros(formula.variables, bool)
         plan = Simplified(model, [Part(formula, slice(None))], False, [], 0, 1)
-        if _is_regular(formula):
+        kind = "python" if self.settings.where.kind == "python" else "cpu"  # it runs on the host
+        usable = (1 - RESERVE) * (self.end - started)
+        if _is_regular(formula) or BUILD[kind] * formula.literals.size > usable:
             return plan
-        with suppress(OutOfTime), deadline(self.end):
-            plan = simplify(self.formula, self.settings.where)
+        with suppress(OutOfTime), deadline(started + usable):
+            plan = simplify(formula, self.settings.where, lambda: time_left("simplify"))
         self.spend("simplification", started)
         self.found |= {"simplified": plan.fixed, "components": plan.components}
         return plan

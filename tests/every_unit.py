@@ -1,0 +1,155 @@
+"""Small runs of graph, batch and mesh algorithms that launch their kernels with each option."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+import morph
+from morph.algorithms import sssp, triangles
+from morph.graph import changes, loose
+from morph.kernel import Kernel, Program
+from morph.prelude import atomic_min
+from morph.testing import team
+from morph.worklists import advance, advance_once, in_order, keep, keep_once
+
+ROOT = Path(__file__).parent.parent
+
+
+def modules() -> list[ModuleType]:
+    """The package's modules that have kernels."""
+    names = [
+        "reduce",
+        "worklists",
+        "graph.inplace",
+        "graph.resolve",
+        *(f"algorithms.{p.stem}" for p in (ROOT / "morph/algorithms").glob("[!_]*.py")),
+    ]
+    return [importlib.import_module(f"morph.{name}") for name in names]
+
+
+def launched(names: Mapping[str, Any]) -> dict[str, Kernel | Program]:
+    """The kernels and programs among a module's names."""
+    groups = [x for x in names.values() if isinstance(x, tuple)]  # kernels for each type
+    found = {f"{k}, {i}": x for k, group in enumerate(groups) for i, x in enumerate(group)}
+    return {n: x for n, x in (found | dict(names)).items() if isinstance(x, Kernel | Program)}
+
+
+def graphs() -> None:
+    """Algorithms on graphs, by types of weights, and of sources."""
+    weight = np.array([3, 1, 2, 5], np.int32)
+    ends = np.array([0, 0, 1, 2]), np.array([1, 2, 2, 3])
+    for dtype in (np.int32, np.float64):
+        g = morph.Graph.from_edges(*ends, weight=weight.astype(dtype), n=5)
+        morph.sssp(g, predecessors=True), morph.mst(g)
+    g = morph.Graph.from_edges([0, 1], [1, 2], weight=[0, 0], symmetrize=True)
+    morph.sssp(g, predecessors=True), morph.betweenness(g), morph.pagerank(g)
+    with mock.patch.object(sssp, "DENSE", 0):
+        morph.sssp(g)
+    g = morph.Graph.from_edges(*ends, weight=weight, n=5)
+    morph.connected_components(g), morph.core_number(g), morph.triangle_count(g), morph.bfs(g)
+    for dtype in (np.float64, np.float32):
+        morph.pagerank(g, dtype=dtype), morph.pagerank(g, weighted=True, dtype=dtype)
+    morph.betweenness(g, sources=[0])
+    chain = np.arange(1100).repeat(2)
+    for directed in (True, False):  # 2**1100 shortest paths
+        many = morph.Graph.from_edges(chain, chain + 1, directed=directed)
+        morph.betweenness(many, sources=[0])
+    with mock.patch.object(triangles, "SHORT", -1):  # else the rows of so few edges are merged
+        morph.triangle_count(g)
+    g.points.add("x", np.float64, fill=2)
+
+    @morph.func
+    def times(a, b):
+        return a * b
+
+    assert morph.reduce(g.points.x, times) == 32
+
+
+def batches() -> None:
+    """Batches of edges on compact and gapped rows, and the algorithms that follow them."""
+    weight = np.array([3, 1, 2, 5], np.int32)
+    ends = np.array([0, 0, 1, 2]), np.array([1, 2, 2, 3])
+    with mock.patch.object(changes, "SHARE", 0):
+        follow_changes()
+        g = morph.Graph.from_edges(*ends, weight=weight, n=5)
+        both = morph.Graph.from_edges([0, 1], [1, 2], weight=[0, 0], symmetrize=True)
+        for roomy in (g, both):  # gapped rows, of one direction and of both
+            roomy.apply(([0], [1], [1]), [0])
+            roomy.apply(deletes=([0], [1]))
+            roomy.adjacency("in"), roomy.apply(([0, 0], [1, 1], [1, 1]), [1])
+            roomy.apply(deletes=([0], [1]))
+            assert roomy.loose
+            morph.bfs(roomy), morph.sssp(roomy), morph.pagerank(roomy), morph.core_number(roomy)
+
+
+def follow_changes() -> None:
+    """Dynamic algorithms, and rows that move to a new place."""
+    for dtype in (np.int32, np.float32):
+        weight = np.array([3, 1, 2], dtype)
+        for both in (False, True):
+            g = morph.Graph.from_edges([0, 1, 2], [1, 2, 3], weight=weight, symmetrize=both)
+            morph.DynamicSSSP(g).apply(inserts=([0], [3], weight[:1]))
+    morph.DynamicSSSP(morph.Graph.from_edges([0], [1])).apply(([0], [1]))
+    morph.DynamicBFS(g), morph.DynamicComponents(g).apply(deletes=[0])
+    with mock.patch.object(loose, "LEAST", 1):
+        g = morph.Graph.from_edges([0], [1], n=4)
+        for p in range(4):  # rows outgrow their place and move
+            g.apply(deletes=g.apply(([p] * 40, [0] * 40)).inserted)
+
+
+@morph.func
+def forward(p, t):
+    return p.id < t.id
+
+
+@morph.func
+def even(p):
+    return p.id % 2 == 0
+
+
+@morph.kernel
+def relax(entry, g, limit, near, far):
+    for t in entry.item.outnbrs:
+        d = entry.key + g.weight(entry.item, t)
+        if atomic_min(t.dist, d) > d:
+            if d <= limit:
+                near.add(t, key=d)
+            else:
+                far.add(t, key=d)
+
+
+def worklists() -> None:
+    """Advance and filter, with repeats and without, and items in order of a key."""
+    g = morph.Graph.from_edges([0, 0, 1, 2], [1, 2, 3, 3], weight=[5, 1, 1, 9])
+    g.points.add("dist", np.int64, fill=99)
+    items = morph.Collection(g.points, key=np.int64)
+    items.add(0, key=0)
+    in_order(items, relax, g, delta=1)
+    assert g.points.dist[:].tolist() == [99, 5, 1, 6]
+    for step, wanted in ((advance, forward), (advance_once, forward), (keep, even)):
+        found = morph.Collection(g.points)
+        morph.foreach(g.points, step, wanted, found)
+        assert len(found) == {advance: 4, advance_once: 3, keep: 2}[step]
+        morph.foreach(found, keep_once, even, morph.Collection(g.points))
+
+
+def meshes() -> None:
+    """Triangulation with all options, by several threads and by one."""
+    cross = [[0, 0], [2, 2], [0, 2], [2, 0]]
+    rim, places = [[0, 2], [2, 1], [1, 3], [3, 0], [0, 1], [2, 3]], [[1, 0.5, 3, -1]]
+    morph.triangulate(cross, rim, [[0.5, 1]], places, crossing="split")
+    with team(1):  # as a GPU does: of few points, several threads of a CPU use one
+        morph.triangulate(cross)
+    mesh = morph.Mesh.read(ROOT / "meshes" / "square.node")
+    morph.refine(mesh, 25)
+    morph.refine(mesh, 25, progress=lambda *_: None)  # launch by launch
+    rim = [[0, 1], [1, 2], [2, 3], [3, 0]]
+    plate = morph.Pslg([[0, 0], [2, 0], [2, 1], [0, 1]], rim, regions=[[1.5, 0.5, 0, 0.01]])
+    morph.refine(plate, 25, "regions", boundary="keep-hull", max_points=9, deterministic=True)

@@ -1,0 +1,184 @@
+"""An interrupt at any place where Python runs signal handlers leaves tables that are consistent.
+
+CPython runs handlers after calls, when a function begins, and at jumps back.  A trace function
+raises KeyboardInterrupt at the k-th such place in the package, for many k.
+"""
+
+import dis
+import os
+import sys
+
+import numpy as np
+import pytest
+from targets import host
+
+import morph
+from morph import Collection, Graph, Ref, Set, foreach, kernel, validate
+from morph.data.store import BUDGET, COMMITTED, HEAD
+from morph.prelude import i32
+
+FOLDER = os.path.dirname(morph.__file__)
+NAMES = ("CALL", "CALL_FUNCTION", "CALL_METHOD", "CALL_FUNCTION_EX", "CALL_KW", "PRECALL",
+         "RESUME", "JUMP_BACKWARD", "JUMP_ABSOLUTE")  # fmt: skip
+HANDLES = {dis.opmap[name] for name in NAMES if name in dis.opmap}
+
+
+class Interrupts:
+    """Counts the places in `morph.data` and `morph.graph`, and raises at one of them."""
+
+    def __init__(self, at=0):
+        self.at, self.count, self.before = at, 0, {}
+
+    def trace(self, frame, event, arg):
+        if not frame.f_code.co_filename.startswith(FOLDER):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self.step
+
+    def step(self, frame, event, arg):
+        if event != "opcode":
+            return self.step
+        before = self.before.get(frame)
+        self.before[frame] = frame.f_code.co_code[frame.f_lasti]
+        if before in HANDLES and frame.f_code.co_filename.startswith(PLACES):
+            self.count += 1
+            if self.count == self.at:
+                raise KeyboardInterrupt
+        return self.step
+
+    def run(self, operation, *args):
+        """Whether it was interrupted."""
+        before = sys.gettrace()
+        sys.settrace(self.trace)
+        try:
+            operation(*args)
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.settrace(before)
+        return False
+
+
+PLACES = tuple(os.path.join(FOLDER, name) for name in ("data", "graph", "engine/launch.py"))
+
+
+class World:
+    """A graph, with references to its rows, some of which are deleted."""
+
+    def __init__(self, loose):
+        n = 12
+        self.g = g = Graph.from_edges(
+            np.arange(n), (np.arange(n) + 1) % n, weight=np.arange(n) + 100, n=n
+        )
+        g.adjacency("out"), g.adjacency("in")
+        g.points.add("tag", i32)
+        g.points.tag[:] = np.arange(n)
+        g.add_table("things", p=Ref("points"), e=Ref("edges")).extend(3, p=[1, 2, 3], e=[1, 2, -1])
+        if loose:
+            g.apply(inserts=([0], [5], [50]))
+        self.list = Collection(g.points, edge=Ref(g.edges))
+        self.list.extend([1, 2, 6], edge=[1, 2, -1])
+        self.sets = Set(g.points)
+        self.sets.union(1, 2)
+
+    def check(self):
+        """Weight 100 + k is that of the edge from tag k to tag k + 1, wherever these are."""
+        g = self.g
+        validate.index(g)
+        for table in g.tables.values():
+            assert table.live == len(table.ids()) and len(table) <= table.capacity
+            words = table.words
+            free = words[COMMITTED] - words[HEAD] + table.capacity - len(table)
+            assert words[BUDGET] == free
+        ids = host(g.edges.ids())
+        src, dst, weight = (host(g.edges.columns[c].array)[ids] for c in ("src", "dst", "weight"))
+        tag, alive = host(g.points.tag), host(g.points.alive)
+        assert alive[src].all() and alive[dst].all()
+        ours = (weight >= 100) & (weight < 112)
+        assert (tag[src[ours]] == weight[ours] - 100).all()
+        assert (tag[dst[ours]] == (weight[ours] - 99) % 12).all()
+
+    def go_on(self):
+        """What comes next works on the host and in kernels."""
+        g, live = self.g, self.g.edges.live
+        first, last = (int(host(g.points.ids())[k]) for k in (0, -1))
+        done = g.apply(inserts=([first], [last], [77]))
+        assert g.edges.live == live + 1
+        g.apply(deletes=done.inserted)
+        self.check()
+        points = g.points.live
+        new = [g.points.new(tag=1000 + k) for k in range(3)]
+        self.check()
+        foreach(g.points, drop, where=lambda p: p.tag >= 1000)
+        assert g.points.live == points and all(row.dead for row in new)
+        self.check()
+        g.compact()
+        self.check()
+
+
+@kernel
+def drop(p):
+    p.delete()
+
+
+@kernel
+def grow(p, g):
+    q = g.points.new()
+    g.edges.new(p, q, i32(5))
+    if p.id % 5 == 2:
+        p.delete()
+
+
+@kernel
+def cut(e):
+    if e.id % 3 == 1:
+        e.delete()
+
+
+def delete_one(world):
+    world.g.points.delete([7])
+
+
+OPERATIONS = {
+    "a new point": lambda w: w.g.points.new(tag=50),
+    "points": lambda w: w.g.points.extend(40),
+    "a new edge": lambda w: w.g.edges.new(1, 2, 30),
+    "edges": lambda w: w.g.edges.extend(src=[1, 2], dst=[4, 5], weight=[30, 31]),
+    "deleted points": lambda w: w.g.points.delete([4, 7]),
+    "deleted edges": lambda w: w.g.edges.delete([4, 7]),
+    "compact": lambda w: w.g.compact(),
+    "compact points": lambda w: w.g.points.compact(),
+    "compact edges": lambda w: w.g.edges.compact(),
+    "a batch": lambda w: w.g.apply(inserts=([1], [5], [30]), deletes=[4], delete_points=[8]),
+    "deletes": lambda w: w.g.apply(deletes=[4]),
+    "an entry": lambda w: w.list.add(5, 3),
+    "kernel: points": lambda w: foreach(w.g.points, drop, where=lambda p: p.id % 4 == 3),
+    "kernel: both": lambda w: foreach(w.g.points, grow, w.g),
+    "kernel: edges": lambda w: foreach(w.g.edges, cut),
+}
+PREPARED = {"compact": delete_one, "compact points": delete_one,
+            "compact edges": lambda w: w.g.edges.delete([5])}  # fmt: skip
+
+
+@pytest.mark.unchecked
+@pytest.mark.skipif(sys.implementation.name != "cpython", reason="instructions of CPython")
+@pytest.mark.parametrize("loose", [False, True])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_tables_are_consistent(name, loose):
+    def prepared():
+        world = World(loose)
+        PREPARED.get(name, lambda w: None)(world)
+        return world
+
+    Interrupts().run(OPERATIONS[name], prepared())  # what is made once
+    whole = Interrupts()
+    assert not whole.run(OPERATIONS[name], prepared())
+    assert whole.count > 50
+    for k in range(1, whole.count + 1, max(whole.count // 50, 1)):
+        world = prepared()
+        Interrupts(k).run(OPERATIONS[name], world)
+        try:
+            world.check()
+            world.go_on()
+        except BaseException as error:
+            raise AssertionError(f"after an interrupt at place {k} of {whole.count}") from error

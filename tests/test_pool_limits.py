@@ -1,0 +1,124 @@
+"""The limit of a CPU team's size in kernels/pool.h, compiled with clocks that the test sets."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from morph.build import cpu
+
+STUBS = """
+#include <cstdio>
+#include <initializer_list>
+#define MORPH_FN inline
+#define MORPH_COLD inline
+#define MORPH_EXPORT extern "C"
+typedef int i32;
+typedef unsigned u32;
+typedef long long i64;
+typedef unsigned long long u64;
+template <class T> T min_of(T a, T b) { return a < b ? a : b; }
+template <class T> T max_of(T a, T b) { return a > b ? a : b; }
+template <class T> T load(const T* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
+template <class T, class X> void store(T* p, X x) { __atomic_store_n(p, T(x), __ATOMIC_RELAXED); }
+static i64 now_wall = 1ll << 50, now_processor = 0;
+"""
+
+MAIN = """
+constexpr i64 US = 1000, MS = 1000 * US;
+static i32 line = 0;
+#define CHECK(x) if (!(x) && !line) line = __LINE__
+// A team that takes `wall` and computes for `busy`, in all.
+static void team(i64 wall, i64 busy) {
+    pool->from = now_wall, pool->busy = busy;
+    now_wall += wall;
+    judge_team(now_wall);
+}
+static void short_losses_add_up() {
+    for (i32 k = 0; k < 9; k++) team(100 * US, 0);
+    CHECK(allowed(16) == 16);
+    team(100 * US, 0);
+    CHECK(allowed(16) == 1);
+    now_wall += 29 * MS;
+    CHECK(allowed(16) == 1);
+    now_wall += 2 * MS;
+    CHECK(allowed(16) == 16);
+}
+static void gains_make_up_for_losses() {
+    for (i32 k = 0; k < 100; k++) team(900 * US, 0), team(MS, 5 * MS);
+    CHECK(allowed(16) == 16);
+}
+// On two busy cores each attempt takes longer than one thread, by up to all of its time.
+static void attempts_cost_less_than_a_tenth() {
+    for (i64 wall : {200 * US, 3 * MS, 20 * MS})
+        for (i64 busy : {i64(0), wall / 2, wall}) {
+            i64 begin = now_wall, lost = 0;
+            while (now_wall < begin + 20000 * MS) {
+                if (allowed(2) == 1) now_wall += 100 * US;
+                else team(wall, busy), lost += wall;
+            }
+            CHECK(lost < (now_wall - begin) / 10);
+        }
+}
+static void limits_do_not_become_longer() {
+    for (i32 k = 0; k < 50; k++) {
+        note_lost_time(16, 3 * MS);
+        CHECK(allowed(16) == 12 && allowed(2) == 2);
+        now_wall += 89 * MS;
+        CHECK(allowed(16) == 12);
+        now_wall += 2 * MS;
+        CHECK(allowed(16) == 16);
+    }
+}
+static void the_stricter_limit_holds() {
+    limit_teams(1, 10 * MS), limit_teams(12, MS);
+    CHECK(allowed(16) == 1);
+    now_wall += 299 * MS;
+    CHECK(allowed(16) == 1);
+    now_wall += 2 * MS;
+    CHECK(allowed(16) == 16);
+}
+static void wake_latencies_are_no_lost_time() {
+    note_lost_time(16, 900 * US);
+    CHECK(allowed(16) == 16);
+    CHECK(spins_now(pool) == SPINS);
+    note_lost_time(2, MS);
+    CHECK(allowed(16) == 1 && spins_now(pool) == SHORT_SPINS);
+    now_wall += 1000 * MS;
+    CHECK(allowed(16) == 16 && spins_now(pool) == SPINS);
+}
+// A thread computes for no longer than it runs, nor while it waits.
+static void waiting_is_not_computing() {
+    pool->busy = 0;
+    start_clocks();
+    now_wall += 10 * MS, now_processor += 9 * MS, clocks.waited = 7 * MS;
+    CHECK(measure() == MS && pool->busy == 3 * MS);
+    now_wall += 10 * MS, now_processor += 2 * MS, clocks.slept = 5 * MS;
+    CHECK(measure() == 3 * MS && pool->busy == 5 * MS);
+}
+int main() {
+    static u32 words[2];
+    find_pool(words);
+    NAME();
+    if (line) printf("line %d\\n", line);
+    return line != 0;
+}
+"""
+
+
+@pytest.mark.parametrize("name", re.findall(r"static void (\w+)\(\)", MAIN))
+def test_limits(name, tmp_path):
+    text = (Path(__file__).parent.parent / "kernels" / "pool.h").read_text()
+    for clock in ("wall", "processor"):
+        was = rf"MORPH_FN i64 {clock}_time\(\) \{{ return nanoseconds\(\d+\); \}}"
+        text, n = re.subn(was, f"MORPH_FN i64 {clock}_time() {{ return now_{clock}; }}", text)
+        assert n == 2
+    source, binary = tmp_path / "pool.cpp", tmp_path / "pool"
+    source.write_text(STUBS + text + MAIN.replace("NAME", name))
+    command = [*cpu.compiler().command, "-std=c++17", "-O1", "-w", "-pthread", source, "-o", binary]
+    subprocess.run(command, check=True)
+    ran = subprocess.run([binary], timeout=60, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout
