@@ -13,7 +13,7 @@ from common import devices, median, table
 
 import morph
 from morph import generate
-from morph.algorithms.scratch import columns
+from morph.algorithms.graph.temporary import columns
 from morph.prelude import atomic_add, atomic_min, i32
 
 FAR = 1 << 30

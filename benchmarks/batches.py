@@ -17,7 +17,7 @@ from common import devices, table
 
 import morph
 from morph import generate, validate
-from morph.timing import synchronize
+from morph.runtime.timing import synchronize
 
 MAKERS = {
     "rmat": lambda size, to: generate.rmat(size, weight=(1, 255), device=to),

@@ -10,7 +10,7 @@ from common import devices, median, table
 
 import morph
 from morph import generate
-from morph.algorithms import bfs as module
+from morph.algorithms.graph import bfs as module
 
 
 def run(g: morph.Graph, eager: bool) -> module.Bfs:

@@ -19,7 +19,7 @@ import numpy as np
 from common import table
 
 import morph
-from morph.algorithms.refine import refine_with_report
+from morph.algorithms.refinement.refine import refine_with_report
 
 MESHES = Path(__file__).parent.parent / "meshes"
 TRIANGLE = """

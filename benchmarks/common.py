@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import morph
-from morph.timing import synchronize
+from morph.runtime.timing import synchronize
 
 
 def devices(choice: str) -> list[str]:

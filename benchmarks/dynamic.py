@@ -34,7 +34,7 @@ from inputs import Input, load
 from scipy.sparse import csgraph, csr_array
 
 import morph
-from morph.timing import synchronize
+from morph.runtime.timing import synchronize
 
 KINDS = ("insert", "near", "delete", "mix")
 Batch = dict[str, Any]

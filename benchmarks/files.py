@@ -14,10 +14,11 @@ from pathlib import Path
 import numpy as np
 from common import table
 
-from morph.io import numbers, read_area, read_mesh, read_neigh, write_area, write_mesh
-from morph.io.nodes import open_scanner
-from morph.io.rows import format_rows
-from morph.io.text import Field
+from morph.io import read_area, read_mesh, read_neigh, write_area, write_mesh
+from morph.io.mesh.nodes import open_scanner
+from morph.io.text import numbers
+from morph.io.text.rows import format_rows
+from morph.io.text.scanner import Field
 from morph.mesh import Mesh
 
 

@@ -45,9 +45,9 @@ from ratios import plot
 
 import morph
 from morph import validate
-from morph.kernel import threads
+from morph.launch.foreach import threads
 from morph.prelude import bool_
-from morph.timing import synchronize
+from morph.runtime.timing import synchronize
 
 PATIENCE = 2.0  # seconds; what takes longer is run once
 

@@ -12,7 +12,7 @@ import time
 from common import devices, table
 
 import morph
-from morph.timing import synchronize
+from morph.runtime.timing import synchronize
 
 IMPORT = "import time; t = time.perf_counter(); import morph; print(time.perf_counter() - t)"
 COMPILE = """

@@ -15,9 +15,9 @@ import numpy as np
 from common import devices, table
 
 import morph
-from morph.algorithms.refine import refine_with_report
-from morph.engine.launch import threads
-from morph.timing import synchronize
+from morph.algorithms.refinement.refine import refine_with_report
+from morph.launch.launcher import threads
+from morph.runtime.timing import synchronize
 
 try:
     import triangle
@@ -67,7 +67,7 @@ def loop_time() -> list[float]:
     """Seconds of each call of the refinement's loop alone, from now on."""
     import importlib
 
-    module = importlib.import_module("morph.algorithms.refine")
+    module = importlib.import_module("morph.algorithms.refinement.refine")
     inner, spent = module.mend, []
 
     def timed(*args):

@@ -35,7 +35,7 @@ from common import devices, table
 import morph
 from morph import survey
 from morph.io import write_cnf
-from morph.io.models import read_answer
+from morph.io.sat.models import read_answer
 from morph.validate import satisfied
 
 # k, n, m; seconds: Galois and Falcon on 12 threads, LonestarGPU and Falcon on a K20c

@@ -15,7 +15,7 @@ import numpy as np
 from common import devices, median, table
 
 import morph
-from morph.algorithms.delaunay import delaunay_tables
+from morph.algorithms.triangulation.delaunay import delaunay_tables
 
 try:
     import triangle

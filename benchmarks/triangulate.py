@@ -14,8 +14,8 @@ import numpy as np
 from common import devices, table
 
 import morph
-from morph.algorithms.delaunay import delaunay_tables
-from morph.timing import synchronize
+from morph.algorithms.triangulation.delaunay import delaunay_tables
+from morph.runtime.timing import synchronize
 
 try:
     import triangle

@@ -2,24 +2,24 @@
 
 import importlib
 
-from morph.algorithms.betweenness import betweenness
-from morph.algorithms.bfs import bfs
-from morph.algorithms.components import connected_components
-from morph.algorithms.cores import core_number, k_core
-from morph.algorithms.dynamic import DynamicBFS, DynamicComponents, DynamicSSSP
-from morph.algorithms.mst import mst
-from morph.algorithms.pagerank import pagerank
-from morph.algorithms.refine import refine, refine_with_report
-from morph.algorithms.sssp import sssp
-from morph.algorithms.triangles import triangle_count
-from morph.algorithms.triangulate import triangulate
-from morph.data.collect import Collection, Flag, Set
-from morph.data.device import device
-from morph.data.dtypes import Ref, vec
+from morph.algorithms.dynamic.dynamic import DynamicBFS, DynamicComponents, DynamicSSSP
+from morph.algorithms.graph.betweenness import betweenness
+from morph.algorithms.graph.bfs import bfs
+from morph.algorithms.graph.components import connected_components
+from morph.algorithms.graph.cores import core_number, k_core
+from morph.algorithms.graph.mst import mst
+from morph.algorithms.graph.pagerank import pagerank
+from morph.algorithms.graph.sssp import sssp
+from morph.algorithms.graph.triangles import triangle_count
+from morph.algorithms.refinement.refine import refine, refine_with_report
+from morph.algorithms.triangulation.triangulate import triangulate
+from morph.data.collection import Collection, Flag, Set
+from morph.data.formula import Formula
 from morph.data.table import Table
-from morph.formula import Formula
 from morph.graph import Graph
-from morph.kernel import (
+from morph.language.dtypes import Ref, vec
+from morph.language.errors import CheckError, LanguageError
+from morph.launch.foreach import (
     checked,
     foreach,
     func,
@@ -29,9 +29,9 @@ from morph.kernel import (
     set_num_threads,
     timing,
 )
-from morph.lang.errors import CheckError, LanguageError
 from morph.mesh import Mesh, MeshError, Pslg
-from morph.reduce import reduce
+from morph.operators.reduce import reduce
+from morph.runtime.device import device
 
 __all__ = [
     "CheckError", "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag", "Formula",

@@ -4,21 +4,8 @@ Atomics, ``single``, vectors and local collections, exact predicates, mathematic
 data types.  On the host only the data types do anything.
 """
 
-from morph.data.dtypes import (
-    bool_,
-    f16,
-    f32,
-    f64,
-    i8,
-    i16,
-    i32,
-    i64,
-    u8,
-    u16,
-    u32,
-    u64,
-)
-from morph.lang.builtins import (
+from morph.language.dtypes import bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from morph.language.intrinsics import (
     atomic_add,
     atomic_and,
     atomic_cas,

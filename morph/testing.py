@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from morph.data.device import Device, device
-from morph.engine import launch
-from morph.engine.scratch import scratch
-from morph.lang.abi import Status
+from morph.compiler.ir.abi import Status
+from morph.launch import launcher as launch
+from morph.launch.scratch import scratch
+from morph.runtime.device import Device, device
 
 
 class Fault:

@@ -12,11 +12,12 @@ from unittest import mock
 import numpy as np
 
 import morph
-from morph.algorithms import sssp, triangles
-from morph.graph import changes, loose
-from morph.kernel import Kernel, Program
+from morph.algorithms.graph import sssp, triangles
+from morph.graph import gapped as loose
+from morph.launch.foreach import Kernel, Program
 from morph.prelude import atomic_min
 from morph.testing import team
+from morph.updates import changes
 from morph.worklists import advance, advance_once, in_order, keep, keep_once
 
 ROOT = Path(__file__).parent.parent
@@ -25,11 +26,14 @@ ROOT = Path(__file__).parent.parent
 def modules() -> list[ModuleType]:
     """The package's modules that have kernels."""
     names = [
-        "reduce",
-        "worklists",
-        "graph.inplace",
-        "graph.resolve",
-        *(f"algorithms.{p.stem}" for p in (ROOT / "morph/algorithms").glob("[!_]*.py")),
+        "operators.reduce",
+        "operators.worklists",
+        "updates.in_place",
+        "updates.resolve",
+        *(
+            f"algorithms.{p.parent.name}.{p.stem}"
+            for p in (ROOT / "morph/algorithms").glob("*/[!_]*.py")
+        ),
     ]
     return [importlib.import_module(f"morph.{name}") for name in names]
 

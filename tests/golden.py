@@ -27,12 +27,15 @@ from every_unit import ROOT
 from quotes import PAGE, remade
 
 import morph
-from morph.build import cache
-from morph.data import device, words
-from morph.engine import binding, launch
-from morph.kernel import Program
-from morph.lang import emit, ir
-from morph.run import python
+from morph.compiler.codegen import unit as emit
+from morph.compiler.ir import nodes as ir
+from morph.launch import binding
+from morph.launch import launcher as launch
+from morph.launch.foreach import Program
+from morph.runtime import device
+from morph.runtime import small_copies as words
+from morph.runtime.interpreter import launch as python
+from morph.runtime.toolchain import cache
 from morph.testing import team
 
 FILE = Path(__file__).parent / "golden" / "units.txt"

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from morph.lang import abi, emit
-from morph.lang.abi import Meta, State, Status, cname
-from morph.run import cpu
+from morph.compiler.codegen import unit as emit
+from morph.compiler.ir import abi
+from morph.compiler.ir.abi import Meta, State, Status, cname
+from morph.runtime import cpu
 
 THREADS = (1, 2, 4)
 MANY = 1 << 20  # items: enough to open a parallel region

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from morph.io import FormatError, numbers, read_mesh
+from morph.io import FormatError, read_mesh
+from morph.io.text import numbers
 from morph.mesh import Mesh
 
 MESHES = Path(__file__).parent.parent / "meshes"

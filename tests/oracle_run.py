@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from morph.data.dtypes import NAMES
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.abi import Status
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.lang import ir
-from morph.lang.abi import Status
-from morph.lang.types import (
+from morph.language.dtypes import NAMES
+from morph.language.types import (
     BOOL,
     I64,
     NOTHING,
@@ -25,7 +25,7 @@ from morph.lang.types import (
     Store,
     Type,
 )
-from morph.run import python
+from morph.runtime.interpreter import launch as python
 
 POS = ir.Pos("kernel.py", 7, 0, 1)
 T = Handle("t")

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from morph import run
-from morph.data.device import ALIGN, Device
-from morph.data.words import IOTA
-from morph.engine import scratch
-from morph.lang import abi
-from morph.run import cpu
+from morph.compiler.ir import abi
+from morph.launch import scratch
+from morph.runtime import backends as run
+from morph.runtime import cpu
+from morph.runtime.device import ALIGN, Device
+from morph.runtime.small_copies import IOTA
 
 
 def _check(x: Any) -> None:

@@ -21,7 +21,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from morph.lang import ir
+from morph.compiler.ir import nodes as ir
 
 PAGE = Path(__file__).parent.parent / "docs" / "ARCHITECTURE.md"
 KINDS = r"file|IR of|C\+\+ of|words of"

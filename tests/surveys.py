@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 from hypothesis import strategies as st
 
-from morph.algorithms.factors import Factors
-from morph.formula import Formula
+from morph.algorithms.sat.factors import Factors
+from morph.data.formula import Formula
 
 
 def formulas(most_variables=7, longest=10, most_clauses=12, least=0):

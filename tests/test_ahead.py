@@ -14,8 +14,8 @@ from test_faults import counters_hold
 
 import morph
 from morph import validate
-from morph.checking import is_checked
-from morph.lang.errors import LanguageError
+from morph.language.errors import LanguageError
+from morph.launch.checked import is_checked
 from morph.prelude import atomic_add, atomic_min, i32, i64
 from morph.testing import fail_allocation, team
 

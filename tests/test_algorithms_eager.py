@@ -9,7 +9,7 @@ import pytest
 from targets import host
 
 import morph
-from morph.kernel import Program
+from morph.launch.foreach import Program
 
 ALGORITHMS = {  # those that are programs, and what they are given
     "bfs": dict(source=0),

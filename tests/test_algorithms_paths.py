@@ -15,11 +15,11 @@ from targets import everywhere, host, tries
 
 import morph
 from morph import validate
-from morph.algorithms import bfs as bfs_module
-from morph.algorithms import costs
-from morph.algorithms import sssp as paths
-from morph.algorithms.costs import measured
-from morph.algorithms.scratch import columns
+from morph.algorithms.graph import bfs as bfs_module
+from morph.algorithms.graph import costs
+from morph.algorithms.graph import sssp as paths
+from morph.algorithms.graph.costs import measured
+from morph.algorithms.graph.temporary import columns
 from morph.prelude import i32, i64, u8, u32
 
 FAR = np.iinfo(np.int64).max

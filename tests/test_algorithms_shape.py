@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from targets import everywhere, host, tries
 
 import morph
-from morph.algorithms import triangles
+from morph.algorithms.graph import triangles
 
 
 @tries(10)

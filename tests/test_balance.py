@@ -13,7 +13,7 @@ from targets import everywhere, host, tries
 from test_faults import counters_hold
 
 import morph
-from morph.lang.spread import CHOICES
+from morph.compiler.passes.work_sharing import CHOICES
 from morph.prelude import atomic_add, atomic_min, f32, i8, i32, i64, single, vector
 from morph.testing import fail_allocation, team
 

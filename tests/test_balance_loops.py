@@ -9,11 +9,11 @@ from test_balance import PROGRAMS, STAR, graph, unfold, unfolds
 from test_balance_sums import gathering, gathers, summing, sums
 
 import morph
-from morph.build import cuda
-from morph.kernel import BALANCE
-from morph.lang import emit
-from morph.lang.spread import CHOICES
+from morph.compiler.codegen import unit as emit
+from morph.compiler.passes.work_sharing import CHOICES
+from morph.launch.foreach import BALANCE
 from morph.prelude import atomic_add, i32, i64
+from morph.runtime.toolchain import cuda
 
 UP = morph.Flag("cpu")
 

@@ -15,8 +15,8 @@ from test_faults import counters_hold
 
 import morph
 from morph import foreach
-from morph.checking import is_checked
-from morph.lang.spread import CHOICES
+from morph.compiler.passes.work_sharing import CHOICES
+from morph.launch.checked import is_checked
 from morph.prelude import atomic_add, f32, f64, i32, i64, u32, u64
 from morph.testing import fail_allocation, team
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from morph.build import cpu
+from morph.runtime.toolchain import cpu
 
 KERNELS = Path(__file__).parent.parent / "kernels"
 

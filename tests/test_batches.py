@@ -10,8 +10,10 @@ from targets import tries
 
 import morph
 from morph import testing, validate
-from morph.graph import adjacency, batch, changes, direct, loose, named
+from morph.graph import adjacency
+from morph.graph import gapped as loose
 from morph.graph.adjacency import Adjacency
+from morph.updates import batch, changes, direct, named
 
 STORE = changes, named, adjacency, loose, batch
 

@@ -9,8 +9,8 @@ from targets import everywhere, host
 
 import morph
 from morph import validate
-from morph.graph import changes
 from morph.prelude import atomic_add, i32, i64
+from morph.updates import changes
 
 TARGETS = ["python", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 

@@ -6,7 +6,8 @@ from small import contents
 
 import morph
 from morph import validate
-from morph.graph import changes, direct, loose
+from morph.graph import gapped as loose
+from morph.updates import changes, direct
 
 
 @pytest.mark.parametrize("directed", [True, False])

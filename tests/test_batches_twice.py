@@ -12,7 +12,7 @@ from targets import everywhere, host, tries
 import morph
 from morph import validate
 from morph.data.store import HEAD, TAIL
-from morph.graph import changes, direct
+from morph.updates import changes, direct
 
 POINTS = 6
 TOLD = ("inserted", "deleted", "deleted_src", "deleted_dst", "deleted_weight", "updated",

@@ -106,7 +106,7 @@ def test_a_grid_of_many_paths():
 @pytest.mark.parametrize("seed", range(4))
 def test_scaled_counts_are_the_same(target, monkeypatch, directed, seed):
     """Counting by scales from the first source on, with a unit that is soon exceeded."""
-    module = sys.modules["morph.algorithms.betweenness"]
+    module = sys.modules["morph.algorithms.graph.betweenness"]
     rng = np.random.default_rng(seed)
     graph = nx.gnm_random_graph(14, 40, seed=seed, directed=directed)
     ends = np.array(graph.edges).reshape(-1, 2).T

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from morph.build import CompileError, CompilerNotFound, cache, cpu, cuda
+from morph.runtime.toolchain import CompileError, CompilerNotFound, cache, cpu, cuda
 
 ADD = 'extern "C" int add(int a, int b) { return a + b; }\n'
 SCALE = 'extern "C" __global__ void scale(float *x) { x[threadIdx.x] *= 2; }\n'
@@ -126,7 +126,7 @@ def test_read_only_directory_falls_back(tmp_path, monkeypatch):
 
 def test_fallback_is_removed_at_exit(tmp_path):
     (tmp_path / "file").touch()
-    code = f"from morph.build import cpu; print(cpu.build({ADD!r}))"
+    code = f"from morph.runtime.toolchain import cpu; print(cpu.build({ADD!r}))"
     env = os.environ | {"MORPH_CACHE": str(tmp_path / "file" / "x"), "PYTHONWARNINGS": "ignore"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -18,11 +18,11 @@ from targets import host, tries
 from violations import found
 
 import morph
-from morph.build import cuda
-from morph.engine import binding
-from morph.engine.checking import Checks
-from morph.engine.scratch import scratch
-from morph.lang import abi, emit
+from morph.compiler.codegen import unit as emit
+from morph.compiler.ir import abi
+from morph.launch import binding
+from morph.launch.scratch import scratch
+from morph.launch.violations import Checks
 from morph.prelude import (
     atomic_add,
     atomic_exch,
@@ -37,6 +37,7 @@ from morph.prelude import (
     u32,
     vector,
 )
+from morph.runtime.toolchain import cuda
 from morph.testing import item_order, team
 
 line_of = partial(violations.line_of, __file__)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from morph.cli import main
-from morph.data.device import DeviceError, device
+from morph.runtime.device import DeviceError, device
 
 MESHES = Path(__file__).parent.parent / "meshes"
 ITALY = str(MESHES / "italy")
@@ -191,7 +191,7 @@ def test_info_on_a_machine_without_a_compiler(monkeypatch, tmp_path):
 
 
 def test_without_a_compiler(monkeypatch):
-    monkeypatch.setattr("morph.engine.binding._compiled", {})  # what earlier tests compiled
+    monkeypatch.setattr("morph.launch.binding._compiled", {})  # what earlier tests compiled
     monkeypatch.setenv("MORPH_CXX", "/no/such/compiler")
     result = morph("refine", MESHES / "square", "-q", 20, "--device", "cpu")
     assert result.exit_code == 2

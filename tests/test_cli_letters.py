@@ -7,8 +7,8 @@ from meshfiles import MESHES
 
 import morph
 from morph.cli import main
-from morph.data.messages import shortened, shown
 from morph.io import FormatError
+from morph.language.messages import shortened, shown
 
 # Triangle's own example: the outline is open, and one hole fills what segments enclose
 BOX = """8 2 0 1

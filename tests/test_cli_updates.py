@@ -18,8 +18,8 @@ from targets import tries
 
 import morph.io
 from morph.cli import main
-from morph.io import journal
-from morph.io.updates import read_updates
+from morph.io.graph import journal
+from morph.io.graph.updates import read_updates
 
 GR = "p sp 4 5\na 1 2 3\na 1 3 9\na 2 3 2\na 3 4 5\na 1 2 8\n"
 

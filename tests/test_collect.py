@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from morph.data.collect import REDUCTIONS, Collection, Flag, Set, reduce_column
-from morph.data.device import Device
-from morph.data.dtypes import Ref, f16, f32, f64, i32, u8, vec
+from morph.data.collection import REDUCTIONS, Collection, Flag, Set, reduce_column
 from morph.data.store import Word
 from morph.data.table import Table
 from morph.graph import Graph
+from morph.language.dtypes import Ref, f16, f32, f64, i32, u8, vec
+from morph.runtime.device import Device
 
 
 def points(n, device="cpu"):

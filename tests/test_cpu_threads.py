@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import morph
-from morph.data.device import device
-from morph.engine import launch
-from morph.engine.scratch import scratch
+from morph.launch import launcher as launch
+from morph.launch.scratch import scratch
 from morph.prelude import atomic_add, f64, i64
+from morph.runtime.device import device
 from morph.testing import team
 
 

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from surveys import consistent, formulas, messages, models, plain, units
 from targets import everywhere, host, tries
 
-import morph.algorithms.decimation as module
-from morph.algorithms import surveys
-from morph.algorithms.beliefs import believe
-from morph.algorithms.decimation import decimate
-from morph.algorithms.factors import factor_graph, reduced, rest_of
-from morph.data.device import device
-from morph.formula import Formula
+import morph.algorithms.sat.decimation as module
+from morph.algorithms.sat import surveys
+from morph.algorithms.sat.beliefs import believe
+from morph.algorithms.sat.decimation import decimate
+from morph.algorithms.sat.factors import factor_graph, reduced, rest_of
+from morph.data.formula import Formula
 from morph.generate import random_ksat
+from morph.runtime.device import device
 from morph.validate import satisfied
 
 

@@ -98,7 +98,7 @@ def test_two_calls_of_each_function_are_counted_once(target, tmp_path):
 
 
 def test_too_deep_is_an_error_of_the_kernel(tmp_path, monkeypatch):
-    monkeypatch.setattr("morph.lang.depth.FRAMES", 1)
+    monkeypatch.setattr("morph.language.depth.FRAMES", 1)
     text = HEAD + "f0 = inc\n"
     for i in range(1, N):
         text += f"@morph.func\ndef f{i}(x):\n    return f{i - 1}(x) + 1\n"

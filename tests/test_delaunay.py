@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy.spatial import Delaunay
 
 import morph
-from morph.algorithms import delaunay
-from morph.algorithms.delaunay import HULL, delaunay_tables
-from morph.algorithms.hilbert import along_curve, rounds, spread
-from morph.mesh.verify import orientation
+from morph.algorithms.triangulation import delaunay
+from morph.algorithms.triangulation.delaunay import HULL, delaunay_tables
+from morph.algorithms.triangulation.hilbert import along_curve, rounds, spread
+from morph.mesh.validation import orientation
 from morph.testing import fail_allocation, team
 
 few = settings(max_examples=8, suppress_health_check=list(HealthCheck))

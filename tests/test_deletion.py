@@ -15,7 +15,7 @@ from targets import host
 import morph
 from morph import Collection, Graph, Ref, Set, Table, foreach, io, kernel, program
 from morph import reduce as total
-from morph.algorithms.cores import core_number
+from morph.algorithms.graph.cores import core_number
 from morph.data.store import COMMITTED, HEAD, TAIL
 from morph.graph import deletion
 from morph.prelude import atomic_add, i32, i64, single

@@ -15,8 +15,8 @@ from targets import host
 
 import morph
 from morph import testing, validate
-from morph.algorithms import following
-from morph.graph import loose
+from morph.algorithms.dynamic import following
+from morph.graph import gapped as loose
 
 FAR = np.iinfo(np.int64).max
 POINTS = 14

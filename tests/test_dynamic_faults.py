@@ -10,9 +10,9 @@ from targets import host
 
 import morph
 from morph import validate
-from morph.algorithms import dynamic as dynamic_module
-from morph.algorithms import following, repair
-from morph.data.collect import Collection
+from morph.algorithms.dynamic import dynamic as dynamic_module
+from morph.algorithms.dynamic import following, repair
+from morph.data.collection import Collection
 from morph.testing import fail_allocation, team
 
 FAR = np.iinfo(np.int64).max

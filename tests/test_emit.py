@@ -8,9 +8,9 @@ import unit_programs
 import units
 from machine import THREADS, Machine, collection_arrays, graph_arrays, meta
 
-from morph.build import cuda
-from morph.lang import emit
-from morph.lang.abi import Meta, State, Status
+from morph.compiler.codegen import unit as emit
+from morph.compiler.ir.abi import Meta, State, Status
+from morph.runtime.toolchain import cuda
 
 UNITS = units.ALL | unit_programs.ALL
 

@@ -8,9 +8,10 @@ import pytest
 import unit_programs
 from machine import THREADS, Machine, collection_arrays, graph_arrays
 
-from morph.lang import emit, ir
-from morph.lang.abi import Meta, State
-from morph.lang.types import I32
+from morph.compiler.codegen import unit as emit
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.abi import Meta, State
+from morph.language.types import I32
 
 
 def levels(offset, dst, source):

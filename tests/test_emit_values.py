@@ -6,9 +6,10 @@ import units
 from machine import THREADS, Machine, meta, random_graph
 from units import assign, const, new, place, var, write
 
-from morph.build import cuda
-from morph.lang import emit, ir
-from morph.lang.types import BOOL, F64, I64, SCALARS, U64
+from morph.compiler.codegen import unit as emit
+from morph.compiler.ir import nodes as ir
+from morph.language.types import BOOL, F64, I64, SCALARS, U64
+from morph.runtime.toolchain import cuda
 
 N = 4096
 NUMBERS = [t for t in SCALARS.values() if t.kind != "b"]
@@ -231,7 +232,7 @@ def test_atomics(t, threads):
 
 def test_vectors_structs_and_functions():
     """Several values returned, a vector column read whole, a struct's field set, a search."""
-    from morph.lang.types import F32, I32, Struct, Tuple, Vector
+    from morph.language.types import F32, I32, Struct, Tuple, Vector
 
     units.Lines.line = 0
     three, pair, both = (

@@ -9,7 +9,7 @@ import pytest
 from targets import host
 
 import morph
-from morph.algorithms import sssp
+from morph.algorithms.graph import sssp
 from morph.testing import fail_allocation, team
 
 RNG = np.random.default_rng(8)

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from surveys import cleaned, consistent, formulas, messages, plain, swept, units
 from targets import everywhere, host, tries
 
-import morph.algorithms.fields as module
-from morph.algorithms.fields import _held, _hold, backtrack, reinforce
-from morph.algorithms.surveys import READ, converge
-from morph.data.device import device
-from morph.formula import Formula
+import morph.algorithms.sat.fields as module
+from morph.algorithms.sat.fields import _held, _hold, backtrack, reinforce
+from morph.algorithms.sat.surveys import READ, converge
+from morph.data.formula import Formula
 from morph.generate import random_ksat
+from morph.runtime.device import device
 
 
 @tries(12)

@@ -7,7 +7,7 @@ import pytest
 from targets import host, table
 
 import morph
-from morph.checking import is_checked
+from morph.launch.checked import is_checked
 from morph.prelude import i64, single
 
 

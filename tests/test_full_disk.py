@@ -10,7 +10,7 @@ import pytest
 
 import morph
 from morph import io
-from morph.io import files
+from morph.io.text import files
 
 N = 300
 
@@ -201,7 +201,7 @@ def test_the_file_is_named_in_the_error(tmp_path, monkeypatch):
 
 
 def test_the_cache_keeps_nothing_that_is_not_whole(tmp_path, monkeypatch):
-    from morph.build import cache
+    from morph.runtime.toolchain import cache
 
     monkeypatch.setenv("MORPH_CACHE", str(tmp_path))
 

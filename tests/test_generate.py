@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.spatial import cKDTree
 
 from morph import generate
-from morph.data.device import Device
 from morph.generate import GRAPH500, GTGRAPH
+from morph.runtime.device import Device
 
 
 def arcs(g):

@@ -7,8 +7,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from morph.data.dtypes import NAMES, Ref, f64, i32
 from morph.graph import Graph
+from morph.language.dtypes import NAMES, Ref, f64, i32
 
 
 @st.composite

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from morph.checking import is_checked
+from morph.launch.checked import is_checked
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from sat import clause_lists
 
 from morph import Formula, generate
-from morph.io import CnfWarning, FormatError, clauses, read_cnf, write_cnf
-from morph.io.models import model_lines, read_answer
+from morph.io import CnfWarning, FormatError, read_cnf, write_cnf
+from morph.io.sat.models import model_lines, read_answer
+from morph.io.text import clauses
 
 
 @pytest.fixture(params=["compiled", "plain"])

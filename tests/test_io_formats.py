@@ -13,7 +13,7 @@ from meshfiles import MESHES, assert_equal, grid
 import morph
 from morph.cli import main
 from morph.io import FormatError, from_meshio, read_mesh, write_mesh
-from morph.io.formats import MESHIO, is_foreign
+from morph.io.mesh.formats import MESHIO, is_foreign
 
 meshio = pytest.importorskip("meshio")
 EXTRA = "this needs meshio: pip install 'morph-engine[mesh]'"

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from morph.data.messages import shortened
 from morph.graph import Graph
-from morph.io import EdgeArrays, FormatError, files, numbers, read_edges, read_graph, write_graph
-from morph.io import text as text_module
+from morph.io import EdgeArrays, FormatError, read_edges, read_graph, write_graph
+from morph.io.text import files, numbers
+from morph.io.text import scanner as text_module
+from morph.language.messages import shortened
 
 GR = "c road\np sp 4 3\na 1 2 7\na 2 3 -1\nc between\na 4 4 0\n"
 MTX = "%%MatrixMarket matrix coordinate integer general\n% c\n3 3 2\n1 2 5\n3 1 6\n"

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshfiles import PARSERS, library
 
-from morph.io import FormatError, numbers
-from morph.io import text as text_module
-from morph.io.rows import format_rows
-from morph.io.text import Field, Scanner
+from morph.io import FormatError
+from morph.io.text import numbers
+from morph.io.text import scanner as text_module
+from morph.io.text.rows import format_rows
+from morph.io.text.scanner import Field, Scanner
 
 COMPILED = [p for p in PARSERS if p != "numpy"]
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z", re.ASCII)
@@ -259,7 +260,7 @@ def test_small_texts_need_no_compiler(monkeypatch):
 
 
 def test_without_a_compiler_numpy_reads(monkeypatch):
-    from morph.build import CompilerNotFound, cpu
+    from morph.runtime.toolchain import CompilerNotFound, cpu
 
     def none(*_, **__):
         raise CompilerNotFound("none here")

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from meshfiles import ELE, NODE, POLY, assert_equal, grid, put, refusal
 
 from morph.io import RepairWarning, read_mesh, write_mesh
-from morph.io.repair import first_twins, merged
-from morph.mesh.verify import repeated_points
+from morph.io.mesh.repair import first_twins, merged
+from morph.mesh.validation import repeated_points
 
 
 def repaired(base):

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from morph.graph import Graph
-from morph.io import EdgeArrays, FormatError, numbers, read_edges, read_graph, write_graph
-from morph.io import metis as metis_module
+from morph.io import EdgeArrays, FormatError, read_edges, read_graph, write_graph
+from morph.io.graph import metis as metis_module
+from morph.io.text import numbers
 
 
 def words(dtype, *values):

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from meshfiles import MESHES, NODE, PARSERS, POLY, assert_equal, grid, put, refusal, use_parser
 
 from morph.io import FormatError, read_mesh, write_mesh
-from morph.io import text as text_module
-from morph.io.files import replacing
-from morph.io.nodes import read_node
-from morph.io.pslgs import read_poly
+from morph.io.mesh.nodes import read_node
+from morph.io.mesh.pslgs import read_poly
+from morph.io.text import scanner as text_module
+from morph.io.text.files import replacing
 from morph.mesh import Mesh
 
 
@@ -358,7 +358,7 @@ def test_an_interrupted_write_leaves_what_was_there(tmp_path, monkeypatch):
         yield b"half of"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("morph.io.triangle._poly_lines", interrupted)
+    monkeypatch.setattr("morph.io.mesh.triangle._poly_lines", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_mesh(read_mesh(base), base)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before

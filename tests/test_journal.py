@@ -98,7 +98,7 @@ def test_what_is_no_snapshot(tmp_path):
 
 
 def test_another_version_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("morph.io.snapshot.VERSION", 2)
+    monkeypatch.setattr("morph.io.graph.snapshot.VERSION", 2)
     io.write_snapshot(tmp_path / "g", changed())
     monkeypatch.undo()
     with pytest.raises(io.FormatError, match="version 2: this program reads 1"):
@@ -156,7 +156,7 @@ def test_what_does_not_come_to_the_disk_is_not_applied(tmp_path, monkeypatch):
 
     with io.Journal(tmp_path / "g", changed(), note={"from": "x"}) as journal:
         with monkeypatch.context() as patch:
-            patch.setattr("morph.io.journal._append", torn)
+            patch.setattr("morph.io.graph.journal._append", torn)
             for by in (None, morph.DynamicSSSP(journal.graph, 0).apply):
                 with pytest.raises(OSError, match="no space"):
                     journal.apply(([0], [3], [1]), by=by)

@@ -161,8 +161,8 @@ from morph import io
 from test_journal import changed
 journal = io.Journal(sys.argv[1], changed())
 journal.apply(([0], [3], [1]))
-import morph.io.snapshot
-morph.io.snapshot.sync = lambda file: os.kill(os.getpid(), signal.SIGKILL)
+import morph.io.graph.snapshot
+morph.io.graph.snapshot.sync = lambda file: os.kill(os.getpid(), signal.SIGKILL)
 journal.checkpoint()
 """
     running = python(program, tmp_path / "g")
@@ -356,7 +356,7 @@ def test_a_journal_that_cannot_begin_leaves_the_one_before(tmp_path, monkeypatch
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr("morph.io.snapshot.sync", full)
+        patch.setattr("morph.io.graph.snapshot.sync", full)
         with pytest.raises(OSError, match="No space"):
             io.Journal(tmp_path / "g", morph.Graph())
     assert sorted(os.listdir(tmp_path)) == ["g", "g.log"]
@@ -382,7 +382,7 @@ def test_a_checkpoint_that_is_interrupted_after_the_snapshot_was_replaced(tmp_pa
     with io.Journal(tmp_path / "g", changed()) as journal:
         journal.apply(([0], [3], [1]))
         with monkeypatch.context() as patch:
-            patch.setattr("morph.io.snapshot.sync_folder", interrupt)
+            patch.setattr("morph.io.graph.snapshot.sync_folder", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 journal.checkpoint()
         journal.apply(([3], [0], [2]))

@@ -7,10 +7,10 @@ from small import rows, values
 
 import morph
 from morph import Graph
-from morph.build import BuildError
-from morph.data.collect import Flag
-from morph.kernel import foreach, kernel, program
+from morph.data.collection import Flag
+from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import i64
+from morph.runtime.toolchain import BuildError
 
 compiled = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from small import points, rows, values
 
-from morph.data.dtypes import Ref, vec
-from morph.kernel import foreach, func, kernel
-from morph.lang.errors import LanguageError
+from morph.language.dtypes import Ref, vec
+from morph.language.errors import LanguageError
+from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import (
     atomic_add,
     f32,

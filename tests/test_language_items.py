@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from small import points, rows, values
 
-from morph.data.collect import Collection, Flag, Set
-from morph.data.dtypes import Ref
+from morph.compiler.ir import nodes as ir
+from morph.data.collection import Collection, Flag, Set
 from morph.data.table import Table
-from morph.kernel import foreach, func, kernel, program
-from morph.lang import ir
+from morph.language.dtypes import Ref
+from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import (
     atomic_add,
     atomic_min,

@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import shortest_path
 from targets import host
 
 import morph
-from morph.algorithms.scratch import columns
+from morph.algorithms.graph.temporary import columns
 from morph.prelude import i32
 
 WHERE = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -71,9 +71,9 @@ def test_a_second_call_binds_nothing_anew(where):
     for source in (0, 3, 0):
         found = morph.bfs(g, source)
         assert host(found.distance).tolist() == levels(g, source)
-        launches = list(morph.algorithms.bfs.search.launches.values())
+        launches = list(morph.algorithms.graph.bfs.search.launches.values())
     morph.bfs(g, 1)
-    assert list(morph.algorithms.bfs.search.launches.values()) == launches
+    assert list(morph.algorithms.graph.bfs.search.launches.values()) == launches
 
 
 @pytest.mark.parametrize("where", WHERE)
@@ -121,7 +121,7 @@ def test_what_is_kept_names_no_rows_that_are_gone():
 
 @pytest.mark.parametrize("last", [0, 1, 2])
 def test_columns_for_which_there_is_no_memory_leave_nothing(last, monkeypatch):
-    g, buffer, calls = path("cpu"), morph.data.device.Device.buffer, []
+    g, buffer, calls = path("cpu"), morph.runtime.device.Device.buffer, []
     for name in ("dist", "step"):
         g.points.add(name, i32, fill=3)
 
@@ -131,7 +131,7 @@ def test_columns_for_which_there_is_no_memory_leave_nothing(last, monkeypatch):
             raise MemoryError
         return buffer(device, nbytes)
 
-    monkeypatch.setattr(morph.data.device.Device, "buffer", full)
+    monkeypatch.setattr(morph.runtime.device.Device, "buffer", full)
     with pytest.raises(MemoryError):
         morph.bfs(g)
     calls.clear()
@@ -156,10 +156,10 @@ def test_threads_take_turns_on_a_graph():
 def test_rows_of_an_entry_that_wait():
     """An add whose place nobody asks for is laid down; a sum for all is made once a warp."""
     morph.bfs(path("cpu"))
-    made = morph.algorithms.bfs.search.source()
+    made = morph.algorithms.graph.bfs.search.source()
     assert "BATCHED = true" in made and "stage(a, it, it." in made
     assert "carry_over<" in made and "BLOCKS = 2 }" in made  # of a multiprocessor
     morph.sssp(path("cpu"))
-    assert "i32 weight_early_" in morph.algorithms.sssp.search.source()
+    assert "i32 weight_early_" in morph.algorithms.graph.sssp.search.source()
     morph.mst(path("cpu"))
-    assert "BLOCKS = 4 }" in morph.algorithms.mst.boruvka.source()
+    assert "BLOCKS = 4 }" in morph.algorithms.graph.mst.boruvka.source()

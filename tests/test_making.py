@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from morph.data.device import Device, device
 from morph.graph import Graph, adjacency, arrange
+from morph.runtime.device import Device, device
 
 INTEGERS = [np.int8, np.int32, np.uint32, np.int64, np.uint64]
 

@@ -12,7 +12,7 @@ from scipy.spatial import Delaunay
 
 import morph
 from morph.mesh import Mesh
-from morph.mesh.verify import incircle, orientation
+from morph.mesh.validation import incircle, orientation
 
 MESHES = Path(__file__).parent.parent / "meshes"
 

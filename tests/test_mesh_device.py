@@ -13,7 +13,7 @@ from scipy.spatial import Delaunay
 import morph
 from morph.mesh import Mesh, MeshError
 
-device_module = sys.modules["morph.data.device"]  # morph.device is the function
+device_module = sys.modules["morph.runtime.device"]  # morph.device is the function
 ARRAYS = [f.name for f in dataclasses.fields(Mesh) if f.name != "base"]
 
 

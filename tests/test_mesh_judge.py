@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from morph import refine
 from morph.mesh import Mesh, MeshError
-from morph.mesh.verify import incircle, orientation, repeated_points
+from morph.mesh.validation import incircle, orientation, repeated_points
 
 SQUARE = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0.5, 0.375]])
 FAN = np.array([[0, 1, 4], [1, 2, 4], [2, 3, 4], [3, 0, 4]])

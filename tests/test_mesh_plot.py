@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial import Delaunay
 
-from morph.io.raster import rasterize, trace
 from morph.mesh import Mesh
+from morph.plotting.raster import rasterize, trace
 
 
 def ring(n, seed=0, scale=1.0):

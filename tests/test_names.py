@@ -16,12 +16,13 @@ import pytest
 from small import points, rows, values
 
 import morph
-from morph.build import cuda
-from morph.checking import is_checked
-from morph.kernel import Program
-from morph.lang import emit, spelling
-from morph.lang.cxx import MEMBERS, OWN, SUFFIXED, TEMPORARY
+from morph.compiler.codegen import unit as emit
+from morph.compiler.codegen.names import MEMBERS, OWN, SUFFIXED, TEMPORARY
+from morph.compiler.ir import spelling
+from morph.launch.checked import is_checked
+from morph.launch.foreach import Program
 from morph.prelude import i32, i64
+from morph.runtime.toolchain import cuda
 from morph.worklists import advance
 
 PLAIN = """t0_ t0__ t0___ t1_ k1 k1_ k1__ k1_found k1_found_ r2_ s3 s3_ w1 w1_ x0 x1 x1_ v1 p1 b1

@@ -31,22 +31,11 @@ from oracle_run import (
     write,
 )
 
-from morph.data.collect import Flag, Set
+from morph.compiler.ir import nodes as ir
+from morph.data.collection import Flag, Set
 from morph.graph import Graph
-from morph.lang import ir
-from morph.lang.types import (
-    BOOL,
-    F64,
-    I32,
-    I64,
-    SCALARS,
-    Handle,
-    Local,
-    Scalar,
-    Struct,
-    Vector,
-)
-from morph.run.statements import Statements
+from morph.language.types import BOOL, F64, I32, I64, SCALARS, Handle, Local, Scalar, Struct, Vector
+from morph.runtime.interpreter.statements import Statements
 
 # --- expressions ---------------------------------------------------------------------------------
 

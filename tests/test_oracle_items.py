@@ -31,20 +31,13 @@ from oracle_run import (
     write,
 )
 
-from morph.data.collect import Collection
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.abi import Meta, Status
+from morph.data.collection import Collection
 from morph.data.reclaim import reclaim
 from morph.data.table import Table
-from morph.lang import ir
-from morph.lang.abi import Meta, Status
-from morph.lang.types import (
-    F64,
-    I64,
-    NOTHING,
-    Handle,
-    Local,
-    Rows,
-)
-from morph.run import python
+from morph.language.types import F64, I64, NOTHING, Handle, Local, Rows
+from morph.runtime.interpreter import launch as python
 
 # --- collections ---------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from morph.build import cpu
+from morph.runtime.toolchain import cpu
 
 STUBS = """
 #include <cstdio>

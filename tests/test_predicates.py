@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from morph.build import cpu as host
-from morph.build import cuda
+from morph.runtime.toolchain import cpu as host
+from morph.runtime.toolchain import cuda
 
 KERNELS = Path(__file__).parent.parent / "kernels"
 PREDICATES = "".join((KERNELS / f"{name}.h").read_text() for name in ("types", "predicates"))

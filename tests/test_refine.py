@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from refining import square
 
 import morph
-from morph.algorithms.refine import refine_with_report
+from morph.algorithms.refinement.refine import refine_with_report
 
 MESHES = Path(__file__).parent.parent / "meshes"
 COASTS = ["italy", "norway", "chile", "south_africa", "canada"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from refining import encroached, mesh_of, star, violating
 
 import morph
-from morph.algorithms.refine import refine_with_report
+from morph.algorithms.refinement.refine import refine_with_report
 
 MESHES = Path(__file__).parent.parent / "meshes"
 COASTS = ["italy", "norway", "chile", "south_africa", "canada"]
@@ -261,7 +261,7 @@ def test_a_needle():
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_more_triangles_than_can_be_numbered(monkeypatch, deterministic):
     """Sides are numbered in 31 bits: a mesh that would need more is refused, not scrambled."""
-    monkeypatch.setattr("morph.algorithms.meshtables.MOST", 400)
+    monkeypatch.setattr("morph.algorithms.triangulation.tables.MOST", 400)
     mesh = morph.Mesh([[0, 0], [1, 0], [0, 1]], [[0, 1, 2]])
     options = {"deterministic": deterministic, "device": "cpu"}
     with pytest.raises(ValueError, match="triangles is limited to 400 rows"):

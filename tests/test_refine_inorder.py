@@ -20,9 +20,9 @@ from test_refine import MESHES, judge, square
 
 import morph
 from morph import testing
-from morph.algorithms.inorder import Births
-from morph.algorithms.refine import refine_with_report
-from morph.algorithms.ties import settled
+from morph.algorithms.refinement.deterministic import Births
+from morph.algorithms.refinement.refine import refine_with_report
+from morph.algorithms.triangulation.ties import settled
 from morph.cli import main
 
 ARRAYS = [f.name for f in fields(morph.Mesh) if f.name != "base"]
@@ -84,8 +84,10 @@ OPTIONS = {
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("asked", OPTIONS)
 def test_random_meshes(device, asked, monkeypatch):
-    monkeypatch.setattr("morph.algorithms.inorder.SLICE", 64)  # several slices
-    monkeypatch.setattr("morph.algorithms.inorder.SMALL", 32)  # rounds of both kinds
+    monkeypatch.setattr("morph.algorithms.refinement.deterministic.SLICE", 64)  # several slices
+    monkeypatch.setattr(
+        "morph.algorithms.refinement.deterministic.SMALL", 32
+    )  # rounds of both kinds
     mesh = attributed(square(150, 5))
     options = dict(OPTIONS[asked])
     for name, n in (("max_area", len(mesh.triangles)), ("size", len(mesh.points))):
@@ -226,7 +228,9 @@ def test_the_command(tmp_path, threads):
 
 
 def test_progress_and_report(target, monkeypatch):
-    monkeypatch.setattr("morph.algorithms.inorder.SMALL", 8)  # rounds of both kinds
+    monkeypatch.setattr(
+        "morph.algorithms.refinement.deterministic.SMALL", 8
+    )  # rounds of both kinds
     seen = []
     mesh = square(30, 1)
     result = refine_with_report(

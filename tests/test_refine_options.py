@@ -13,7 +13,7 @@ from refining import square, violating
 from scipy.spatial import Delaunay
 
 import morph
-from morph.algorithms.refine import refine_with_report
+from morph.algorithms.refinement.refine import refine_with_report
 from morph.mesh import Pslg
 
 MESHES = Path(__file__).parent.parent / "meshes"

@@ -20,8 +20,8 @@ from morph import (
     program,
     testing,
 )
-from morph.engine import launch
-from morph.lang.abi import Status
+from morph.compiler.ir.abi import Status
+from morph.launch import launcher as launch
 from morph.prelude import f64, i32, i64, local, single
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

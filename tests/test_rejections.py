@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 
 import morph
-from morph.data.collect import Collection, Flag, Set
-from morph.data.dtypes import Ref, vec
+from morph.data.collection import Collection, Flag, Set
 from morph.graph import Graph
-from morph.kernel import foreach, kernel
-from morph.lang.errors import LanguageError
-from morph.lang.source import read
+from morph.language.dtypes import Ref, vec
+from morph.language.errors import LanguageError
+from morph.language.source import read
+from morph.launch.foreach import foreach, kernel
 
 HEAD = """
 import math
 import numpy as np
-from morph.data.dtypes import Ref
-from morph.kernel import foreach, func, kernel, program
+from morph.language.dtypes import Ref
+from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import *
 
 

@@ -11,9 +11,9 @@ from targets import everywhere, host, tries
 
 import morph
 from morph import Formula, generate, survey
-from morph.algorithms import walksat as algorithm
-from morph.algorithms.walksat import Search, walksat
-from morph.survey import search
+from morph.algorithms.sat import probsat as algorithm
+from morph.algorithms.sat import search
+from morph.algorithms.sat.probsat import Search, walksat
 from morph.testing import fail_allocation, team
 from morph.validate import implications, satisfied
 

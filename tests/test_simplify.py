@@ -12,7 +12,7 @@ from sat import brute, clause_lists, refutes
 from targets import everywhere, tries
 
 from morph import Formula, generate, validate
-from morph.algorithms.simplify import simplify
+from morph.algorithms.sat.simplify import simplify
 from morph.validate import WrongAnswer, satisfied
 
 

@@ -12,11 +12,11 @@ import pytest
 from every_unit import ROOT, batches, graphs, launched, meshes, modules, worklists
 
 import morph
-from morph.build import cuda
-from morph.checking import is_checked
-from morph.data import words
-from morph.engine import binding
-from morph.lang import emit
+from morph.compiler.codegen import unit as emit
+from morph.launch import binding
+from morph.launch.checked import is_checked
+from morph.runtime import small_copies as words
+from morph.runtime.toolchain import cuda
 from morph.testing import team
 
 pytestmark = pytest.mark.nvrtc

@@ -15,12 +15,11 @@ from sat import flat, full, parity, pigeons, queens
 
 import morph
 from morph import Formula, generate, survey
-from morph.algorithms import cadical as complete_solver
-from morph.algorithms import decimation
-from morph.algorithms.simplify import simplify
-from morph.build import OutOfTime, deadline, time_left
-from morph.build import cpu as compiler
-from morph.survey import search, solver
+from morph.algorithms.sat import cadical as complete_solver
+from morph.algorithms.sat import decimation, search, solver
+from morph.algorithms.sat.simplify import simplify
+from morph.runtime.toolchain import OutOfTime, deadline, time_left
+from morph.runtime.toolchain import cpu as compiler
 from morph.validate import implications, satisfied
 
 
@@ -138,7 +137,7 @@ def test_other_packages_named_pysat_and_broken_ones(tmp_path):
     (tmp_path / "pysat" / "__init__.py").write_text("")
     text = """
         from morph import survey
-        from morph.survey import search
+        from morph.algorithms.sat import search
         from sat import full
         search.FIRST, search.FLIPS = ((1000, 1000),), 1000
         for complete in (None, True):
@@ -182,7 +181,7 @@ import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
 sys.path.insert(0, {tests!r})
 from sat import pigeons
-from morph.algorithms.cadical import cadical
+from morph.algorithms.sat.cadical import cadical
 print("begun", flush=True)
 try:
     cadical(pigeons(13))

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from surveys import cleaned, formulas, messages, models, swept, tree, units, weights
 from targets import everywhere, host, tries
 
-from morph.algorithms import surveys
-from morph.algorithms.factors import CERTAIN, Contradiction, _scale, factor_graph
-from morph.algorithms.marginals import BINS, marginals, threshold
-from morph.algorithms.surveys import converge, persist
-from morph.algorithms.units import propagate_units
-from morph.data.device import device
-from morph.formula import Formula
+from morph.algorithms.sat import surveys
+from morph.algorithms.sat.factors import CERTAIN, Contradiction, _scale, factor_graph
+from morph.algorithms.sat.marginals import BINS, marginals, threshold
+from morph.algorithms.sat.surveys import converge, persist
+from morph.algorithms.sat.units import propagate_units
+from morph.data.formula import Formula
 from morph.generate import random_ksat
+from morph.runtime.device import device
 
 TOLERANCE = 2.0**-20  # of a survey, after one sweep from the same messages
 

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import contents, snapshot
 
-from morph.data.device import DeviceError, device
-from morph.data.dtypes import NAMES, Ref, Vec, f32, f64, i8, i16, i32, u8, u64, vec
+from morph.compiler.ir import abi
 from morph.data.store import Word
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.lang import abi
+from morph.language.dtypes import NAMES, Ref, Vec, f32, f64, i8, i16, i32, u8, u64, vec
+from morph.runtime.device import DeviceError, device
 
 DTYPES = list(NAMES)
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import contents, snapshot
 
-from morph.data.device import Device
-from morph.data.dtypes import NAMES, Ref, f32, f64, i32, i64, vec
 from morph.data.store import Word
 from morph.data.table import Table
+from morph.language.dtypes import NAMES, Ref, f32, f64, i32, i64, vec
+from morph.runtime.device import Device
 
 DTYPES = list(NAMES)
 

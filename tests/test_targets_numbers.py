@@ -13,7 +13,7 @@ from small import points, rows, values
 from targets import table, tries
 
 import morph
-from morph.lang.errors import LanguageError
+from morph.language.errors import LanguageError
 from morph.prelude import (
     atomic_add,
     bool_,

@@ -10,7 +10,8 @@ from targets import host, tries
 from test_targets_programs import both_ways
 
 import morph
-from morph.lang import ir, swaps
+from morph.compiler.ir import nodes as ir
+from morph.compiler.passes import double_buffering as swaps
 from morph.prelude import i64
 
 

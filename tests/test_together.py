@@ -13,8 +13,8 @@ from targets import everywhere, host, tries
 
 import morph
 from morph import Collection, Graph, foreach, kernel, program, testing
-from morph.lang.emit import prelude
-from morph.lang.errors import LanguageError
+from morph.compiler.codegen.unit import prelude
+from morph.language.errors import LanguageError
 from morph.prelude import i32, i64, single
 
 
@@ -86,7 +86,7 @@ def owned_twice(target, run, n, seed):
 
 def expected(n, seed):
     """The same by brute force: the least key takes its rows; see `kernels/single.h`."""
-    from morph.run.python import mix32  # noqa: PLC0415
+    from morph.runtime.interpreter.launch import mix32  # noqa: PLC0415
 
     (u, v), order = pairs(n, seed)
     out = [v[u == p] for p in range(n)]

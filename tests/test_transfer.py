@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import morph
-from morph.data.transfer import CHUNK, LARGE, SLOTS
+from morph.runtime.transfer import CHUNK, LARGE, SLOTS
 
 pytestmark = pytest.mark.gpu
 

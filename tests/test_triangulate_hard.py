@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from targets import everywhere, host, tries
 
 import morph
-from morph.algorithms.crossings import crossing, split_crossings
-from morph.algorithms.delaunay import delaunay_tables
-from morph.algorithms.segments import insert_segments
+from morph.algorithms.triangulation.crossings import crossing, split_crossings
+from morph.algorithms.triangulation.delaunay import delaunay_tables
+from morph.algorithms.triangulation.segments import insert_segments
 from morph.testing import fail_allocation
 
 seeds = st.integers(0, 2**32 - 1)

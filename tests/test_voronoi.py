@@ -196,7 +196,7 @@ def test_files(tmp_path, base):
 
 def test_large_files(tmp_path, monkeypatch):
     """Rays keep their rows where the text is written in several parts."""
-    monkeypatch.setattr("morph.io.voronoi._ROWS", 7)
+    monkeypatch.setattr("morph.io.mesh.voronoi._ROWS", 7)
     mesh = morph.triangulate(random_points(40), device="cpu")
     write_mesh(mesh, tmp_path / "m", voronoi=True)
     found = mesh.voronoi()

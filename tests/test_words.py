@@ -5,8 +5,8 @@ import ctypes
 import numpy as np
 import pytest
 
-from morph.build import cpu
-from morph.data import words
+from morph.runtime import small_copies as words
+from morph.runtime.toolchain import cpu
 
 BLOCK, BLOCKS = 4, 3
 SHIM = """

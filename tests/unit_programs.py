@@ -29,8 +29,8 @@ from units import (
     write,
 )
 
-from morph.lang import ir
-from morph.lang.types import BOOL, I32, I64, Handle
+from morph.compiler.ir import nodes as ir
+from morph.language.types import BOOL, I32, I64, Handle
 
 
 def bfs_flag():

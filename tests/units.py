@@ -1,7 +1,7 @@
 """Units built by hand, one for each thing that the back end must do; no front end is involved."""
 
-from morph.lang import ir
-from morph.lang.types import (
+from morph.compiler.ir import nodes as ir
+from morph.language.types import (
     BOOL,
     F32,
     I32,

@@ -17,7 +17,7 @@ import click
 from morph import __version__
 from morph.cli import checks, graphfiles, graphs, letters, meshes, sat, system
 from morph.cli.common import process_age
-from morph.data.messages import shortened
+from morph.language.messages import shortened
 
 
 class Commands(click.Group):
@@ -60,10 +60,10 @@ def _complain(message: str, code: int) -> int:
 
 def _explain(error: Exception) -> int:
     """Say what went wrong; an error that is the engine's own fault is raised again."""
-    from morph.build import CompilerNotFound  # noqa: PLC0415
-    from morph.data.device import DeviceError  # noqa: PLC0415
     from morph.io import FormatError  # noqa: PLC0415
     from morph.mesh import MeshError  # noqa: PLC0415
+    from morph.runtime.device import DeviceError  # noqa: PLC0415
+    from morph.runtime.toolchain import CompilerNotFound  # noqa: PLC0415
 
     if isinstance(error, OSError) and error.filename is not None:
         return _complain(f"{error.filename}: {error.strerror}", 2)

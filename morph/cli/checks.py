@@ -12,7 +12,7 @@ from morph.cli.common import BadInput, bad_input, json_option, print_report
 from morph.cli.graphs import check_sources, graph_of
 
 if TYPE_CHECKING:
-    from morph.formula import Formula
+    from morph.data.formula import Formula
 
 MAIN = {
     "bfs": "distance", "sssp": "distance", "components": "label", "core": "core",
@@ -39,7 +39,7 @@ def check(
     saved, or an array of any origin in a .npy, whose meaning `--as` tells.  Of a .cnf, it is what a
     SAT solver printed.  Exit code 1 if the answer is wrong.
     """
-    from morph.io.files import split_compression  # noqa: PLC0415
+    from morph.io.text.files import split_compression  # noqa: PLC0415
 
     if answer is None:
         if algorithm or source:
@@ -104,7 +104,7 @@ def _check_answer(
 def _check_model(path: str, answer: str, as_json: bool) -> None:
     from morph import validate  # noqa: PLC0415
     from morph.io import read_cnf  # noqa: PLC0415
-    from morph.io.models import read_answer  # noqa: PLC0415
+    from morph.io.sat.models import read_answer  # noqa: PLC0415
 
     formula = read_cnf(path)
     said = read_answer(answer, formula.variables, formula.occurring())
@@ -130,7 +130,7 @@ def _check_model(path: str, answer: str, as_json: bool) -> None:
 def _refuted(formula: Formula) -> bool:
     """Whether unit propagation, or clauses of two literals, show that there is no model."""
     from morph import validate  # noqa: PLC0415
-    from morph.algorithms.simplify import simplify  # noqa: PLC0415
+    from morph.algorithms.sat.simplify import simplify  # noqa: PLC0415
 
     if validate.refuted(formula):
         return True

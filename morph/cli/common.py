@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 if TYPE_CHECKING:
-    from morph.data.device import Device
-    from morph.timing import Timing
+    from morph.runtime.device import Device
+    from morph.runtime.timing import Timing
 
 
 class BadInput(click.ClickException):
@@ -52,7 +52,7 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def device_of(spec: str) -> Device:
     """Return the device that ``--device`` names."""
-    from morph.data.device import device  # noqa: PLC0415
+    from morph.runtime.device import device  # noqa: PLC0415
 
     try:
         return device(spec)

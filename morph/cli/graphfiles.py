@@ -18,7 +18,7 @@ _FORMATS = "dimacs, galois, ecl, metis, mtx, npz or edges"
 
 def _check_output(option: str, path: str, form: str | None) -> None:
     """Refuse a place or a format that cannot be written before any work is done."""
-    from morph.io.graphs import format_of  # noqa: PLC0415
+    from morph.io.graph.graphs import format_of  # noqa: PLC0415
 
     check_writable(option, path)
     try:
@@ -180,7 +180,7 @@ def convert(
     Edges stay in IN's order unless OUT's format has an order of its own.
     """
     from morph.io import FormatError, read_edges, write_graph  # noqa: PLC0415
-    from morph.io.edges import both_ways  # noqa: PLC0415
+    from morph.io.graph.edges import both_ways  # noqa: PLC0415
 
     _check_output("OUT", graph_out, write_as)
     try:

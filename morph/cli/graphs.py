@@ -70,8 +70,8 @@ def _run(algorithm: str, path: str, sources: tuple[int, ...], out: str | None, s
          as_json: bool, asked: Asked, solve: Callable[[Graph], Answer]) -> None:  # fmt: skip
     """Read a graph, solve, save and report: what the graph commands have in common."""
     from morph.io import read_edges  # noqa: PLC0415
-    from morph.kernel import timing  # noqa: PLC0415
-    from morph.timing import counting  # noqa: PLC0415
+    from morph.launch.foreach import timing  # noqa: PLC0415
+    from morph.runtime.timing import counting  # noqa: PLC0415
 
     where = device_of(spec)
     check_writable("-o", out)
@@ -96,7 +96,7 @@ def _run(algorithm: str, path: str, sources: tuple[int, ...], out: str | None, s
 
 def _save(path: str, algorithm: str, asked: Asked, arrays: dict[str, np.ndarray[Any, Any]]) -> None:
     """Save under exactly the name given: the main array, or in an .npz all, and what was asked."""
-    from morph.io.files import replacing  # noqa: PLC0415
+    from morph.io.text.files import replacing  # noqa: PLC0415
 
     with replacing(path) as (file,):
         if path.endswith(".npz"):
@@ -150,7 +150,7 @@ def bfs(graph_in: str, source: tuple[int, ...], cutoff: int | None, output: str 
     asked: Asked = {"source": list(source), "cutoff": cutoff}
 
     def solve(graph: Graph) -> Answer:
-        from morph.algorithms.bfs import bfs as run  # noqa: PLC0415
+        from morph.algorithms.graph.bfs import bfs as run  # noqa: PLC0415
 
         found = run(graph, **asked)
         arrays = {"distance": found.distance, "predecessor": found.predecessor}
@@ -200,7 +200,7 @@ def sssp(graph_in: str, source: tuple[int, ...], cutoff: float | None, updates: 
         return
 
     def solve(graph: Graph) -> Answer:
-        from morph.algorithms.sssp import sssp as run  # noqa: PLC0415
+        from morph.algorithms.graph.sssp import sssp as run  # noqa: PLC0415
 
         try:
             found = run(graph, **asked, predecessors=whole)
@@ -218,7 +218,7 @@ def _follow(path: str, sources: tuple[int, ...], updates: str, size: int | None,
             kept: tuple[str | None, bool], out: str | None, spec: str,
             as_json: bool) -> None:  # fmt: skip
     """Shortest paths of a graph that changes: read, follow, save, report."""
-    from morph.algorithms.dynamic import DynamicSSSP  # noqa: PLC0415
+    from morph.algorithms.dynamic.dynamic import DynamicSSSP  # noqa: PLC0415
     from morph.cli.updates import Log, follow, lines_of, origin_of  # noqa: PLC0415
     from morph.io import read_edges  # noqa: PLC0415
 
@@ -277,7 +277,7 @@ def components(graph_in: str, source: tuple[int, ...], output: str | None, spec:
     """
 
     def solve(graph: Graph) -> Answer:
-        from morph.algorithms.components import connected_components  # noqa: PLC0415
+        from morph.algorithms.graph.components import connected_components  # noqa: PLC0415
 
         found = connected_components(graph)
         sizes = np.bincount(graph.device.to_host(found.label), minlength=1)
@@ -295,7 +295,7 @@ def core(graph_in: str, source: tuple[int, ...], output: str | None, spec: str,
     """Find the core number of every vertex of GRAPH, edges counting both ways, each line one."""
 
     def solve(graph: Graph) -> Answer:
-        from morph.algorithms.cores import core_number  # noqa: PLC0415
+        from morph.algorithms.graph.cores import core_number  # noqa: PLC0415
 
         found = core_number(graph)
         inside = int((found.core == found.largest).sum())
@@ -312,7 +312,7 @@ def triangles(graph_in: str, source: tuple[int, ...], output: str | None, spec: 
     """Count the triangles at every vertex of GRAPH, edges counting both ways and once."""
 
     def solve(graph: Graph) -> Answer:
-        from morph.algorithms.triangles import triangle_count  # noqa: PLC0415
+        from morph.algorithms.graph.triangles import triangle_count  # noqa: PLC0415
 
         found = triangle_count(graph)
         return {"triangles": found.triangles, "total": found.total}, {"total": found.total}
@@ -331,7 +331,7 @@ def mst(graph_in: str, source: tuple[int, ...], output: str | None, spec: str,
     """
 
     def solve(graph: Graph) -> Answer:
-        from morph.algorithms.mst import mst as run  # noqa: PLC0415
+        from morph.algorithms.graph.mst import mst as run  # noqa: PLC0415
 
         found = run(graph)
         edges = np.asarray(graph.device.to_host(found.edges))
@@ -363,7 +363,7 @@ def pagerank(graph_in: str, source: tuple[int, ...], damping: float, weighted: b
     asked: Asked = {"damping": damping, "weighted": weighted}
 
     def solve(graph: Graph) -> Answer:
-        from morph.algorithms.pagerank import pagerank as run  # noqa: PLC0415
+        from morph.algorithms.graph.pagerank import pagerank as run  # noqa: PLC0415
 
         try:
             rank = run(graph, **asked).rank
@@ -389,7 +389,7 @@ def betweenness(graph_in: str, source: tuple[int, ...], sample: int | None, raw:
     asked: Asked = {"normalized": not raw}
 
     def solve(graph: Graph) -> Answer:
-        from morph.algorithms.betweenness import betweenness as run  # noqa: PLC0415
+        from morph.algorithms.graph.betweenness import betweenness as run  # noqa: PLC0415
 
         try:
             found = run(graph, list(source) or sample, **asked)

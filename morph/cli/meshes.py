@@ -35,8 +35,8 @@ from morph.cli.meshfiles import (
 )
 
 if TYPE_CHECKING:
-    from morph.data.device import Device
     from morph.mesh import Mesh
+    from morph.runtime.device import Device
 
 OWN = "own"  # what an option without its value stands for: limits that belong to IN
 
@@ -72,7 +72,7 @@ def triangulate(
 
     Messages count points and segments from 0.
     """
-    from morph.kernel import timing  # noqa: PLC0415
+    from morph.launch.foreach import timing  # noqa: PLC0415
 
     where = device_of(spec)
     files = Outputs(**written)
@@ -189,8 +189,8 @@ def refine(
     first. Files of other formats (.msh, .vtu and more) are read by meshio. Without -q, angles of
     20 degrees are asked for; -q 0 asks for none.
     """
-    from morph.algorithms.refine import refine_with_report  # noqa: PLC0415
-    from morph.kernel import timing  # noqa: PLC0415
+    from morph.algorithms.refinement.refine import refine_with_report  # noqa: PLC0415
+    from morph.launch.foreach import timing  # noqa: PLC0415
 
     where = device_of(spec)
     files = Outputs(**written)
@@ -275,9 +275,9 @@ def _limits(path: str, mesh: Mesh, wanted: list[float | str], poly: bool, where:
     numbers = [area for area in wanted if not isinstance(area, str)]
     if len(numbers) == len(wanted):
         return min(numbers, default=None)
-    from morph.algorithms.goals import region_limits  # noqa: PLC0415
+    from morph.algorithms.refinement.parameters import region_limits  # noqa: PLC0415
     from morph.io import read_area  # noqa: PLC0415
-    from morph.io.pslgs import file_base  # noqa: PLC0415
+    from morph.io.mesh.pslgs import file_base  # noqa: PLC0415
 
     file = file_base(path) + ".area"
     if not poly and has_triangles(path) and os.path.exists(file):
@@ -316,7 +316,7 @@ def _sizes(text: str, n: int) -> Any:
 
 def _settled(name: str, mesh: Mesh, where: Device) -> Mesh:
     """The triangulation that no order of insertion decides."""
-    from morph.algorithms.ties import settled  # noqa: PLC0415
+    from morph.algorithms.triangulation.ties import settled  # noqa: PLC0415
 
     try:
         return settled(mesh, where)
@@ -326,7 +326,7 @@ def _settled(name: str, mesh: Mesh, where: Device) -> Mesh:
 
 def _take_attributes(path: str, mesh: Mesh, where: Device) -> None:
     """Give triangles the attribute of their region, as their only one; 0 outside of all."""
-    from morph.algorithms.goals import regions_of  # noqa: PLC0415
+    from morph.algorithms.refinement.parameters import regions_of  # noqa: PLC0415
 
     if not len(mesh.regions):
         raise BadInput(f"-A: there is no region in {path}")

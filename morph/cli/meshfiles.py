@@ -122,8 +122,8 @@ def check_outputs(files: Outputs) -> None:
 
 def _is_foreign(output: str) -> bool:
     """Whether meshio writes a file of this name; it must be there then."""
-    from morph.io.bridges import import_meshio  # noqa: PLC0415
-    from morph.io.formats import is_foreign  # noqa: PLC0415
+    from morph.io.mesh.bridges import import_meshio  # noqa: PLC0415
+    from morph.io.mesh.formats import is_foreign  # noqa: PLC0415
 
     with bad_input("-o: "):
         foreign = is_foreign(output)
@@ -135,7 +135,7 @@ def _is_foreign(output: str) -> bool:
 def write_outputs(mesh: Mesh, files: Outputs) -> None:
     """Write the files asked for; each set appears whole or not at all."""
     from morph.io import write_mesh  # noqa: PLC0415
-    from morph.io.files import replacing  # noqa: PLC0415
+    from morph.io.text.files import replacing  # noqa: PLC0415
 
     if files.output is not None:
         extra = {"neighbors": files.neigh, "edges": files.edges, "voronoi": files.voronoi}
@@ -149,8 +149,8 @@ def write_outputs(mesh: Mesh, files: Outputs) -> None:
 
 def has_triangles(path: str) -> bool:
     """Whether there is an ``.ele`` file of this name, or it is a mesh file of another format."""
-    from morph.io.formats import is_foreign_file  # noqa: PLC0415
-    from morph.io.pslgs import file_base  # noqa: PLC0415
+    from morph.io.mesh.formats import is_foreign_file  # noqa: PLC0415
+    from morph.io.mesh.pslgs import file_base  # noqa: PLC0415
 
     with bad_input():
         return os.path.exists(file_base(path) + ".ele") or is_foreign_file(path)
@@ -174,7 +174,7 @@ def read_graph(path: str, repair: bool, duplicates: str | None) -> Pslg:
 
 def triangulated(path: str, graph: Pslg, options: dict[str, Any]) -> Mesh:
     """Triangulate; what is wrong with the input is told with its name."""
-    from morph.algorithms.triangulate import triangulate  # noqa: PLC0415
+    from morph.algorithms.triangulation.triangulate import triangulate  # noqa: PLC0415
 
     progress = progress_line()
     try:

@@ -24,7 +24,7 @@ from morph.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from morph.formula import Formula
+    from morph.data.formula import Formula
     from morph.survey import Solution
 
 CODES = {"SATISFIABLE": 10, "UNSATISFIABLE": 20, "UNKNOWN": 0}
@@ -81,8 +81,8 @@ def sat(
     """
     started = click.get_current_context().find_root().obj or monotonic()
     from morph import survey  # noqa: PLC0415
+    from morph.algorithms.sat.solver import check_method  # noqa: PLC0415
     from morph.io import read_cnf  # noqa: PLC0415
-    from morph.survey.solver import check_method  # noqa: PLC0415
 
     options = _options(given)
     try:
@@ -124,7 +124,7 @@ def sat(
         click.echo("\n".join(_comments(cnf, formula, found, report, times)))
         click.echo(f"s {found.status}")
         if found.status == "SATISFIABLE":
-            from morph.io.models import model_lines  # noqa: PLC0415
+            from morph.io.sat.models import model_lines  # noqa: PLC0415
 
             click.echo("\n".join(model_lines(found.model, formula.occurring())))
     if plot is not None:
@@ -205,8 +205,8 @@ def _comments(
 
 
 def _plot(path: str, found: Solution, variables: int) -> None:
-    from morph.io.curve import draw_decimation  # noqa: PLC0415
-    from morph.io.files import replacing  # noqa: PLC0415
+    from morph.io.text.files import replacing  # noqa: PLC0415
+    from morph.plotting.curve import draw_decimation  # noqa: PLC0415
 
     kind = os.path.splitext(path)[1][1:] or "png"
     with replacing(path) as (file,):

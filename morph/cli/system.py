@@ -18,7 +18,7 @@ _UNITS = "kMG"
 @json_option
 def info(as_json: bool) -> None:
     """Show versions, devices, compiler and cache."""
-    from morph.build import BuildError, cache, cpu  # noqa: PLC0415
+    from morph.runtime.toolchain import BuildError, cache, cpu  # noqa: PLC0415
 
     packages = ("numpy", "click", "cupy", "nvidia-cuda-nvrtc", "meshio", "matplotlib")
     try:
@@ -56,7 +56,7 @@ def _version(package: str) -> str | None:
 
 def _gpus() -> list[str]:
     """Name the GPUs that answer."""
-    from morph.data.device import DeviceError, device  # noqa: PLC0415
+    from morph.runtime.device import DeviceError, device  # noqa: PLC0415
 
     try:
         first = device("cuda")
@@ -72,7 +72,7 @@ def _gpus() -> list[str]:
 @json_option
 def cache(clear: bool, as_json: bool) -> None:
     """Show the cache of compiled kernels, or clear it; MORPH_CACHE moves it."""
-    from morph.build import cache as store  # noqa: PLC0415
+    from morph.runtime.toolchain import cache as store  # noqa: PLC0415
 
     place = str(store.path())
     if clear:

@@ -14,13 +14,13 @@ import numpy as np
 from morph.cli.common import BadInput, check_writable, standard_input
 
 if TYPE_CHECKING:
-    from morph.algorithms.dynamic import DynamicSSSP
-    from morph.algorithms.following import Update
-    from morph.data.device import Device
+    from morph.algorithms.dynamic.dynamic import DynamicSSSP
+    from morph.algorithms.dynamic.following import Update
     from morph.graph import Graph
-    from morph.io.edges import EdgeArrays
-    from morph.io.journal import Journal
-    from morph.io.updates import Named, UpdateBatch
+    from morph.io.graph.edges import EdgeArrays
+    from morph.io.graph.journal import Journal
+    from morph.io.graph.updates import Named, UpdateBatch
+    from morph.runtime.device import Device
 
 Report = dict[str, Any]
 
@@ -98,7 +98,7 @@ class Numbers:
 @contextmanager
 def lines_of(path: str) -> Iterator[Iterable[bytes]]:
     """Open a file of updates, ``-`` being standard input."""
-    from morph.io.files import opened  # noqa: PLC0415
+    from morph.io.text.files import opened  # noqa: PLC0415
 
     if path == "-":
         yield standard_input()
@@ -138,7 +138,7 @@ class Log:
     journal: Journal | None = None
 
     def __init__(self, path: str | None, resume: bool, *others: str | None) -> None:
-        from morph.io.snapshot import check_name  # noqa: PLC0415
+        from morph.io.graph.snapshot import check_name  # noqa: PLC0415
 
         self.path = path
         self.number, self.inserted = 0, list[tuple[list[int], int]]()
@@ -165,7 +165,7 @@ class Log:
 
         ``origin`` tells which graph it is, and what is asked of it.
         """
-        from morph.io.journal import Journal  # noqa: PLC0415
+        from morph.io.graph.journal import Journal  # noqa: PLC0415
 
         self.origin = origin
         if self.path is None or not self._there:
@@ -186,7 +186,7 @@ class Log:
 
     def begin(self) -> None:
         """Write the graph as it is before all batches, if that is not there."""
-        from morph.io.journal import Journal  # noqa: PLC0415
+        from morph.io.graph.journal import Journal  # noqa: PLC0415
 
         if self.path is not None and self.journal is None:
             self.journal = Journal(self.path, self.graph, note=self.origin)
@@ -268,7 +268,7 @@ def follow(
     BadInput
         If the file has fewer batches than the log.
     """
-    from morph.io.updates import read_updates  # noqa: PLC0415
+    from morph.io.graph.updates import read_updates  # noqa: PLC0415
 
     graph = dynamic.graph
     name = "standard input" if path == "-" else path
@@ -364,7 +364,7 @@ def _in_words(k: int, report: Report) -> str:
 def _verify(dynamic: DynamicSSSP, where: str) -> None:
     """Compare with distances computed anew, and check the predecessors."""
     from morph import validate  # noqa: PLC0415
-    from morph.algorithms.sssp import sssp  # noqa: PLC0415
+    from morph.algorithms.graph.sssp import sssp  # noqa: PLC0415
 
     graph, found = dynamic.graph, dynamic.distance
     want = sssp(graph, dynamic.sources).distance

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from morph.data.device import Array, Device, is_host
-from morph.data.dtypes import NAMES
 from morph.data.row import Row
-from morph.data.words import FEW
+from morph.language.dtypes import NAMES
+from morph.runtime.device import Array, Device, is_host
+from morph.runtime.small_copies import FEW
 
 if TYPE_CHECKING:
     from morph.data.store import Store

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from morph.data.dtypes import Ref
+from morph.language.dtypes import Ref
 
 if TYPE_CHECKING:
-    from morph.data.collect import Collection, Flag, Set
-    from morph.data.device import Array, Device
+    from morph.data.collection import Collection, Flag, Set
     from morph.data.table import Table
+    from morph.runtime.device import Array, Device
 
 
 class State(NamedTuple):

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from morph.data.device import Array
 from morph.data.store import COMMITTED, HEAD, TAIL
 from morph.data.versions import latest
+from morph.runtime.device import Array
 
 if TYPE_CHECKING:
     from morph.data.column import Column

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from morph.data.column import Column, ColumnView, Record, few_places, record
-from morph.data.device import Array, Device, is_host
-from morph.data.dtypes import ID_LIMIT, checked_capacity, parse
+from morph.data.conversion import column_from, converted
 from morph.data.row import Row
-from morph.data.values import column_from, converted
 from morph.data.versions import exclusive, moved, renew
+from morph.language.dtypes import ID_LIMIT, checked_capacity, parse
+from morph.runtime.device import Array, Device, is_host
 
 if TYPE_CHECKING:
     from morph.data.table import Table

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from morph.data.column import Record
-from morph.data.compact import compact
-from morph.data.device import Array, Device, device
-from morph.data.lent import Lent
+from morph.data.compaction import compact
+from morph.data.conversion import bind, check_alive, check_ids, converted, prepare
 from morph.data.pickles import reduced
 from morph.data.reclaim import SHARE, reclaim, referred, release
 from morph.data.row import Row, as_id
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL, Store
-from morph.data.values import bind, check_alive, check_ids, converted, prepare
+from morph.data.temporary import Lent
 from morph.data.versions import exclusive
+from morph.runtime.device import Array, Device, device
 
 if TYPE_CHECKING:
     from morph.data.column import Column, ColumnView

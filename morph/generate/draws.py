@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from morph.data.dtypes import ID_LIMIT
-from morph.data.messages import shown
+from morph.language.dtypes import ID_LIMIT
+from morph.language.messages import shown
 
 UNIT = 2.0**-53
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.dtypes import ID_LIMIT
-from morph.data.values import number
-from morph.formula import Formula
+from morph.data.conversion import number
+from morph.data.formula import Formula
 from morph.generate.draws import UNIT, check, streams
+from morph.language.dtypes import ID_LIMIT
 
 _PART = 1 << 15  # clauses made at a time, within the cache; another number gives others
 

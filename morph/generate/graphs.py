@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.device import Device, device
-from morph.data.dtypes import ID_LIMIT, f64
-from morph.data.messages import shown
-from morph.data.values import number, whole
+from morph.data.conversion import number, whole
 from morph.generate.draws import UNIT, check, streams
 from morph.graph import Graph
 from morph.graph.arrange import offsets_from, require_room, spread
+from morph.language.dtypes import ID_LIMIT, f64
+from morph.language.messages import shown
+from morph.runtime.device import Device, device
 
 GRAPH500 = (0.57, 0.19, 0.19)
 """Parameters a, b, c of the Graph500 benchmark's R-MAT graphs; d is the rest, 0.05."""

@@ -7,21 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.data.device import Array, Device
-from morph.data.dtypes import ID_LIMIT, vec
+from morph.data.conversion import check_ids
 from morph.data.store import COUNT, TAIL
 from morph.data.table import Table
-from morph.data.values import check_ids
 from morph.data.versions import latest
-from morph.graph.batch import GONE, INSERTED
-from morph.graph.loose import (
-    Loose,
-    arc_view,
-    batch_table,
-    load,
-    room_for,
-    weight_of,
-)  # fmt: skip
+from morph.graph.gapped import Loose, arc_view, batch_table, load, room_for, weight_of
+from morph.language.dtypes import ID_LIMIT, vec
+from morph.runtime.device import Array, Device
+from morph.updates.batch import GONE, INSERTED
 
 ROWS = 1  # of `inplace`: what becomes of the edges is known
 PART = 1 << 20  # keys looked at together
@@ -296,7 +289,7 @@ class Adjacency:
 
     def find(self, src: Array, dst: Array, after: Array) -> Array:
         """Give the least edge above ``after`` of each pair, in loose rows; -1 if there is none."""
-        from morph.graph.resolve import look_up  # noqa: PLC0415
+        from morph.updates.resolve import look_up  # noqa: PLC0415
 
         count = int(src.size)
         table = self._known(GONE, after, src, dst)
@@ -332,7 +325,7 @@ class Adjacency:
         int
             0; -2 if some were named twice (see `left_out`); or below 0 why nothing was done.
         """
-        from morph.graph.inplace import INSERTS, change  # noqa: PLC0415
+        from morph.updates.in_place import INSERTS, change  # noqa: PLC0415
 
         edges = self.edges
         self.stamp += 1
@@ -430,7 +423,7 @@ class Adjacency:
 
         Rows keep the room that they grew to, or batches that come and go would move them each time.
         """
-        from morph.graph.inplace import lay_anew  # noqa: PLC0415
+        from morph.updates.in_place import lay_anew  # noqa: PLC0415
 
         self.moves += 1
         rows = self._loose[direction]

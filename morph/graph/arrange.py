@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from morph.data.device import Array, Device
 from morph.graph.adjacency import PART, count_keys
+from morph.runtime.device import Array, Device
 
 GROUPS = 16
 LEAST = 1 << 21  # edges that are worth groups

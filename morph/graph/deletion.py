@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from morph.data.device import Array
 from morph.data.reclaim import SHARE, release
 from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
+from morph.runtime.device import Array
 
 if TYPE_CHECKING:
     from morph.data.table import Table

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from morph.data.device import Array, Device
-from morph.data.dtypes import ID_LIMIT, parse
-from morph.data.messages import shown
-from morph.data.values import check_ids, whole
+from morph.data.conversion import check_ids, whole
 from morph.graph.adjacency import count_keys, is_sorted
+from morph.language.dtypes import ID_LIMIT, parse
+from morph.language.messages import shown
+from morph.runtime.device import Array, Device
 
 
 def id_array(device: Device, x: Any, where: str) -> Array:

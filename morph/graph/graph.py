@@ -8,19 +8,19 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from morph.data.compact import carry_out, compact
-from morph.data.device import Array, Device, device
-from morph.data.dtypes import Ref
+from morph.data.compaction import carry_out, compact
 from morph.data.pickles import State, add_columns, refill, state_of
 from morph.data.row import Row, as_id
 from morph.data.table import Table
 from morph.data.versions import exclusive, moved, renew
 from morph.graph.adjacency import Adjacency
 from morph.graph.arrange import Rows
-from morph.graph.batch import Applied
-from morph.graph.changes import Then, apply, pair_up
+from morph.graph.construction import Making
 from morph.graph.deletion import delete
-from morph.graph.making import Making
+from morph.language.dtypes import Ref
+from morph.runtime.device import Array, Device, device
+from morph.updates.batch import Applied
+from morph.updates.changes import Then, apply, pair_up
 
 
 class Graph(Making):

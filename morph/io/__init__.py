@@ -1,14 +1,14 @@
 """Files in and out: meshes, graphs, formulas, and bridges to other packages."""
 
-from morph.io.bridges import from_meshio, to_meshio
-from morph.io.cnf import CnfWarning, read_cnf, write_cnf
-from morph.io.edges import EdgeArrays
-from morph.io.graphs import read_edges, read_graph, write_graph
-from morph.io.journal import Journal
-from morph.io.pslgs import read_pslg, write_pslg
-from morph.io.repair import RepairWarning
-from morph.io.secondorder import SecondOrder, second_order
-from morph.io.sides import (
+from morph.io.graph.edges import EdgeArrays
+from morph.io.graph.graphs import read_edges, read_graph, write_graph
+from morph.io.graph.journal import Journal
+from morph.io.graph.snapshot import read_snapshot, write_snapshot
+from morph.io.mesh.bridges import from_meshio, to_meshio
+from morph.io.mesh.pslgs import read_pslg, write_pslg
+from morph.io.mesh.repair import RepairWarning
+from morph.io.mesh.second_order import SecondOrder, second_order
+from morph.io.mesh.sides import (
     mesh_edges,
     read_area,
     read_edge,
@@ -17,9 +17,10 @@ from morph.io.sides import (
     write_edge,
     write_neigh,
 )
-from morph.io.snapshot import read_snapshot, write_snapshot
-from morph.io.text import FormatError
-from morph.io.triangle import read_mesh, write_mesh
+from morph.io.mesh.triangle import read_mesh, write_mesh
+from morph.io.sat import models as models
+from morph.io.sat.cnf import CnfWarning, read_cnf, write_cnf
+from morph.io.text.scanner import FormatError
 
 __all__ = [
     "CnfWarning",

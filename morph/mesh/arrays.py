@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.device import Array, Device, device, is_host
-from morph.data.messages import shortened, shown
+from morph.language.messages import shortened, shown
+from morph.runtime.device import Array, Device, device, is_host
 
 
 def home(arrays: dict[str, Any]) -> Device:

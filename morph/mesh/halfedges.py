@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from morph.data.device import Array
-from morph.mesh.verify import MeshError, Violation
+from morph.mesh.validation import MeshError, Violation
+from morph.runtime.device import Array
 
 WORD_BITS = 63  # of a packed, signed sort key
 

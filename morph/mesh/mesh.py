@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.device import Array, Device, device
 from morph.mesh.arrays import array_of, as_array, as_indices, first_number, home
 from morph.mesh.halfedges import edge_keys as edge_keys
 from morph.mesh.halfedges import find_neighbors as find_neighbors
 from morph.mesh.halfedges import hull_edges
 from morph.mesh.quality import Quality, Shapes, chunks, measure
-from morph.mesh.verify import MeshError as MeshError
-from morph.mesh.verify import Violation, violations
+from morph.mesh.validation import MeshError as MeshError
+from morph.mesh.validation import Violation, violations
 from morph.mesh.voronoi import Voronoi, voronoi
+from morph.runtime.device import Array, Device, device
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -346,7 +346,7 @@ class Mesh:
             If ``color`` names nothing to tell, ``values`` fits neither points nor triangles, or a
             coordinate is not finite.
         """
-        from morph.io.plot import draw, save  # noqa: PLC0415
+        from morph.plotting.mesh import draw, save  # noqa: PLC0415
 
         figure = draw(self.to("cpu"), color, values, label, segments, cmap, ax)
         if path is not None:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.device import device, is_host
 from morph.mesh.arrays import array_of, as_array, as_indices, first_number
+from morph.runtime.device import device, is_host
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]

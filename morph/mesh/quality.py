@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from morph.data.device import Array
+from morph.runtime.device import Array
 
 CHUNK = {"numpy": 1 << 17, "cupy": 1 << 22}  # triangles measured at once: a cache, a busy GPU
 ASPECT_BINS = (1.5, 2, 2.5, 3, 4, 6, 10, 15, 25, 50, 100, 300, 1e3, 1e4, 1e5)

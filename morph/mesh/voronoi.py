@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from morph.data.device import Array, Device
+from morph.runtime.device import Array, Device
 
 if TYPE_CHECKING:
     from morph.mesh.mesh import Mesh

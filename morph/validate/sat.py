@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.device import device
-from morph.formula import Formula
+from morph.data.formula import Formula
+from morph.runtime.device import device
 from morph.validate.arcs import WrongAnswer, grouped, rows
 
 _PART = 1 << 17  # clauses looked at together

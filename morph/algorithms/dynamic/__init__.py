@@ -1,0 +1,4 @@
+"""Algorithms that follow a changing graph.
+
+Imports public names and ``algorithms.graph``.
+"""

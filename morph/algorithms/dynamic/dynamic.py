@@ -1,0 +1,306 @@
+"""Distances, levels and components kept exact while a graph changes.
+
+Each is a monotone problem (`morph.algorithms.dynamic.repair`): what an edge costs, what a point
+begins
+with, and how all is computed when that is cheaper.  A distance: the weight, and infinity; a level:
+1, and infinity; the label of a component: nothing, and the point's own id.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from morph.algorithms.dynamic import repair as steps
+from morph.algorithms.dynamic.following import Dynamic
+from morph.algorithms.graph.bfs import bfs
+from morph.algorithms.graph.components import connected_components
+from morph.algorithms.graph.costs import EDGES
+from morph.algorithms.graph.sssp import sssp
+from morph.algorithms.graph.temporary import as_graph, live_edges, source_ids
+from morph.graph import Graph
+from morph.launch.foreach import func
+from morph.prelude import f32, i32, i64
+
+LEVELS = 8  # that are pushed together
+WINDOWS = 64  # parts of the labels, pushed one after another
+
+
+@func
+def whole(e):
+    return i64(e.weight)
+
+
+@func
+def single_real(e):
+    return f32(e.weight)
+
+
+@func
+def real(e):
+    return e.weight
+
+
+@func
+def one(e):
+    return i32(1)
+
+
+@func
+def one_whole(e):
+    return i64(1)
+
+
+@func
+def nothing(e):
+    return i32(0)
+
+
+@func
+def farthest(v, far):
+    return far
+
+
+@func
+def itself(v, far):
+    return v.id
+
+
+class DynamicSSSP(Dynamic):
+    """Lengths of shortest paths, kept exact while edges come, go and change weight.
+
+    Parameters
+    ----------
+    graph : Graph, or what `Graph.of` takes
+        On any device, with edge weights that are not negative, 1 if it has none; out-edges are
+        followed.  It is changed by `apply`.
+    source : int or array of int
+        Id of a point.  Of several, a distance is that to the nearest.
+
+    Attributes
+    ----------
+    graph : Graph
+    sources : array of int32
+    share : float
+        Of all points: if more are affected, all is computed anew.  It is 0.4, of levels 0.2, of
+        components 0.1, until it is set.
+
+    Raises
+    ------
+    TypeError, ValueError, OverflowError
+        As `morph.sssp`.
+
+    Notes
+    -----
+    A change that is made to the graph by other means is noticed, and all is computed anew at the
+    next use; but for weights that are written by hand: call `refresh` then.  `Graph.compact` gives
+    points other ids if some were deleted: make another one then.
+    """
+
+    share = 0.4
+
+    def __init__(self, graph: Graph, source: Any = 0) -> None:
+        graph = as_graph(graph)
+        self.sources = source_ids(graph, source)
+        self._kind = kind = graph.edges.weight.dtype if "weight" in graph.edges.columns else None
+        if kind is not None and kind.kind == "f":
+            dtype = np.result_type(kind, np.float32)
+            self._cost = real if kind == dtype else single_real
+            far, most = np.inf, np.finfo(dtype).max
+        else:
+            dtype, self._cost = np.dtype(np.int64), one_whole if kind is None else whole
+            far = np.iinfo(dtype).max
+            most = far - 1
+        self._start = farthest
+        super().__init__(graph, dtype, far, most)
+
+    @property
+    def distance(self) -> Any:
+        """As in the result of `morph.sssp`; a copy, shape (n,)."""
+        values = self._values()
+        with self.graph.device.active():
+            return values.copy()
+
+    def _solve(self) -> tuple[Any, Any]:
+        graph = self.graph
+        self._require_weight()
+        if self._kind is not None and not graph.directed:  # pulling reads the reverse edge
+            weight, ids = graph.edges.weight.array, graph.edges.ids()
+            back = graph.reverses()[ids]
+            if bool((weight[back] != weight[ids]).any()):
+                raise ValueError(
+                    "DynamicSSSP needs equal weights both ways in a graph that is not directed"
+                )
+        found = sssp(graph, self.sources, predecessors=True)
+        return found.distance, found.predecessor
+
+    def _delta(self) -> Any:
+        if self._kind is None:
+            return LEVELS
+        weight = self.graph.edges.weight.array[live_edges(self.graph)]
+        if weight.dtype.kind == "f":
+            weight = weight[self.graph.device.xp.isfinite(weight)]
+        if not weight.size:
+            return 0
+        delta = float(weight.mean(dtype=np.float64)) * EDGES * len(self._tree) / weight.size
+        return min(delta, float(self._most) / 2)
+
+    def _check(self, applied: Any) -> None:
+        self._require_weight()
+        _keep_sources(self, applied)
+
+    def _require_weight(self) -> None:
+        """Refuse a column that has gone, or that another one stands for."""
+        weight = self.graph.edges.columns.get("weight")
+        if (None if weight is None else weight.dtype) != self._kind:
+            now = "is gone" if weight is None else f"holds {weight.dtype} now"
+            held = "was not there" if self._kind is None else f"held {self._kind}"
+            raise TypeError(f"column weight {held} and {now}: make another DynamicSSSP")
+
+    def _check_weights(self, applied: Any) -> None:
+        self._require_weight()
+        if self._kind is None:
+            return
+        if applied._changes != self.graph.changes:  # ids may mean others by now: all is looked at
+            return
+        weight = self.graph.edges.weight.array
+        with self.graph.device.active():
+            for what, ids in (("inserts", applied.inserted), ("updates", applied.updated)):
+                bad = ~(weight[ids] >= 0)  # and what is no number
+                if bool(bad.any()):
+                    e = int(ids[int(bad.argmax())])
+                    raise ValueError(f"{what}: edge {e} has weight {weight[e]}, which is refused")
+
+    def _refuse_overflow(self) -> None:
+        graph, value = self.graph, self._tree.value.array
+        pick = live_edges(graph)
+        src, dst = graph.edges.src.array[pick], graph.edges.dst.array[pick]
+        weight = graph.edges.weight.array[pick]
+        with graph.device.active():
+            beyond = (value[src] < self._far) & (value[dst] == self._far) & (weight < np.inf)
+            if not bool(beyond.any()):
+                return
+            k = int(beyond.argmax())
+        raise OverflowError(
+            f"the distance of vertex {int(dst[k])}, reached from vertex {int(src[k])}, is too"
+            f" large for {self._dtype}"
+        )
+
+
+class DynamicBFS(Dynamic):
+    """Numbers of edges on shortest paths, kept exact while edges come and go.
+
+    Parameters
+    ----------
+    graph : Graph, or what `Graph.of` takes
+        On any device; out-edges are followed.  It is changed by `apply`.
+    source : int or array of int
+        Id of a point.  Of several, a distance is that to the nearest.
+
+    Attributes
+    ----------
+    graph, sources, share
+        As in `DynamicSSSP`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `morph.bfs`.
+    """
+
+    share = 0.2
+    _cost, _start = one, farthest
+
+    def __init__(self, graph: Graph, source: Any = 0) -> None:
+        graph = as_graph(graph)
+        self.sources = source_ids(graph, source)
+        super().__init__(graph, np.int32, steps.NONE, steps.NONE - 1)
+
+    @property
+    def distance(self) -> Any:
+        """As in the result of `morph.bfs`: -1 where there is no path; a copy, shape (n,)."""
+        values = self._values()
+        with self.graph.device.active():
+            return self.graph.device.xp.where(values == self._far, np.int32(-1), values)
+
+    def _solve(self) -> tuple[Any, Any]:
+        found = bfs(self.graph, self.sources)
+        far = self._far
+        return self.graph.device.xp.where(
+            found.distance < 0, far, found.distance
+        ), found.predecessor
+
+    def _delta(self) -> Any:
+        return LEVELS
+
+    def _check(self, applied: Any) -> None:
+        _keep_sources(self, applied)
+
+
+class DynamicComponents(Dynamic):
+    """Connected components, kept exact while edges come and go.
+
+    Parameters
+    ----------
+    graph : Graph, or what `Graph.of` takes
+        On any device, and not directed.  It is changed by `apply`.
+
+    Attributes
+    ----------
+    graph, share
+        As in `DynamicSSSP`.
+
+    Raises
+    ------
+    ValueError
+        If the graph is directed.
+    """
+
+    share = 0.1
+    _cost, _start = nothing, itself
+
+    def __init__(self, graph: Graph) -> None:
+        graph = as_graph(graph)
+        if graph.directed:
+            raise ValueError(
+                "DynamicComponents needs a graph that is not directed: make it with symmetrize=True"
+            )
+        super().__init__(graph, np.int32, steps.NONE, steps.NONE - 1)
+
+    @property
+    def label(self) -> Any:
+        """As in the result of `morph.connected_components`; a copy, shape (n,)."""
+        values, points, xp = self._values(), self.graph.points, self.graph.device.xp
+        with self.graph.device.active():
+            if points.deletes:
+                return xp.where(points.alive, values, np.int32(-1))
+            return values.copy()
+
+    @property
+    def components(self) -> int:
+        """How many there are."""
+        label = self.label
+        with self.graph.device.active():
+            return int((label == self.graph.device.xp.arange(label.size)).sum())
+
+    def _solve(self) -> tuple[Any, Any]:
+        label = connected_components(self.graph).label
+        xp = self.graph.device.xp
+        return xp.where(label < 0, xp.arange(label.size, dtype=np.int32), label), None
+
+    def _delta(self) -> Any:
+        return len(self._tree) // WINDOWS
+
+    def _first(self, ids: Any) -> Any:
+        return ids.astype(np.int32)
+
+
+def _keep_sources(dynamic: Any, applied: Any) -> None:
+    """Refuse to delete a source."""
+    if not applied.points.size:
+        return
+    gone = np.asarray(dynamic.graph.device.to_host(applied.points))
+    lost = np.intersect1d(gone, dynamic.sources)
+    if lost.size:
+        raise ValueError(f"point {int(lost[0])} cannot be deleted: it is a source")

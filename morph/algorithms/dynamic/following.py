@@ -1,0 +1,339 @@
+"""What follows a graph as its edges come, go and change: batches, the decision, all or nothing.
+
+What is kept for each point is repaired after a batch of changes, in proportion to what the batch
+affects (`morph.algorithms.dynamic.repair`).  If that turns out to be more than a share of all
+points, all
+is computed anew: by then it costs less.  The affected part, and not the size of the batch, decides:
+one edge may shorten the way to nearly all points of a grid.
+
+``kept`` holds what values were before the batch, and the repair's log who has changed, and their
+predecessors: so that a batch that fails, wherever it does, leaves all as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.algorithms.dynamic import repair as steps
+from morph.data.collection import Collection, Flag
+from morph.data.table import Table
+from morph.data.versions import exclusive
+from morph.graph import Graph
+from morph.prelude import i32, i64
+
+ALONE = 1 << 15  # points that one thread of a CPU repairs before it asks the others
+BLOCK = 1 << 7  # and one block of a GPU
+
+
+class Update(NamedTuple):
+    """What a batch did to the values.
+
+    Attributes
+    ----------
+    decision : {"repaired", "recomputed"}
+    affected : int
+        Points whose value or predecessor was found anew; of what was recomputed, points whose
+        value has changed.
+    rounds : int
+        Steps along edges, of the repair or of the attempt.
+    graph_seconds, repair_seconds : float
+        For changing the graph, and for repairing the values.
+    applied : Applied
+        What the batch did to the graph, as `Graph.apply` gives it.
+    """
+
+    decision: str
+    affected: int
+    rounds: int
+    graph_seconds: float
+    repair_seconds: float
+    applied: Any
+
+
+class Dynamic:
+    """What `DynamicSSSP`, `DynamicBFS` and `DynamicComponents` have in common.
+
+    Subclasses say what an edge costs, what a point begins with, and how all is computed anew.
+    """
+
+    share: float  # of all points: where computing anew costs as much, by measurement
+    _cost: Any  # functions of the language
+    _start: Any
+
+    def __init__(self, graph: Graph, dtype: Any, far: Any, most: Any) -> None:
+        self.graph = graph
+        self._lock = graph._lock
+        self._dtype = dtype = np.dtype(dtype)
+        self._far, self._most = dtype.type(far), dtype.type(most)
+        device = graph.device
+        self._tree = Table("tree", device, value=dtype, predecessor=i32, kept=dtype)
+        tree, cell = (
+            self._tree,
+            Table("cell", device, least=dtype, limit=dtype, ready=i32, batch=i64, walked=i64),
+        )
+        cell.extend(1)
+        self._now, self._then, self._loose = (Collection(tree) for _ in range(3))
+        self._near, self._next, self._later, self._rest = (
+            Collection(tree, value=dtype) for _ in range(4)
+        )
+        self._log = Collection(tree, predecessor=i32, value=dtype)
+        self._cell, self._lost = cell, Flag(device)
+        self._touched, self._batch = False, 0
+        self._seen = -1
+        self._saved: tuple[Any, Any] | None = None
+        self.refresh()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"a {type(self).__name__} follows its graph, so it cannot be copied or pickled: copy"
+            " the graph, and make another one of the copy"
+        )
+
+    # --- what subclasses say ---------------------------------------------------------------------
+
+    def _solve(self) -> tuple[Any, Any]:
+        """Compute all values, and the predecessors (None: attach them)."""
+        raise NotImplementedError
+
+    def _delta(self) -> Any:
+        """How far values may lie apart that are pushed together."""
+        raise NotImplementedError
+
+    def _check(self, applied: Any) -> None:
+        """Refuse changes after which there is no answer."""
+
+    def _check_weights(self, applied: Any) -> None:
+        """Refuse weights that `Graph.apply` was not told to refuse."""
+
+    # --- changes ---------------------------------------------------------------------------------
+
+    @exclusive
+    def apply(
+        self, inserts: Any = None, deletes: Any = None, updates: Any = None,
+        delete_points: Any = None, *, then: Callable[[Any], object] | None = None,
+    ) -> Update:  # fmt: skip
+        """Change the graph, and bring the values up to date: all of it or, if it raises, nothing.
+
+        Parameters
+        ----------
+        inserts, deletes, updates, delete_points, then
+            As in `Graph.apply`; ``then`` is called when the values are right, too.
+
+        Returns
+        -------
+        Update
+
+        Raises
+        ------
+        TypeError, ValueError, OverflowError
+            If the batch is not right (see `Graph.apply`), or a weight negative or NaN.
+        """
+        self._follow_others()
+        begin = perf_counter()
+        told: list[Any] = []
+
+        def repair(applied: Any) -> None:
+            told.append(perf_counter())
+            told.append(self._repair(applied))
+            told.append(perf_counter())
+            if then is not None:
+                then(applied)
+
+        try:
+            applied = self.graph.apply(
+                inserts, deletes, updates, delete_points, nonnegative=True, then=repair
+            )
+        except BaseException as error:
+            self._seen = -1
+            self._put_back()
+            if isinstance(error, Exception):  # an interrupt may come when the graph has changed
+                self._seen = self.graph.changes
+            raise
+        self._settle()
+        middle, (decision, affected, rounds), end = told
+        return Update(decision, affected, rounds, middle - begin, end - middle, applied)
+
+    @exclusive
+    def update(self, applied: Any) -> Update:
+        """Bring the values up to date after ``graph.apply``, which gave ``applied``.
+
+        For several that follow one graph: the graph changes once, then each of them is told.
+
+        Raises
+        ------
+        ValueError
+            If the batch was another graph's, or a weight is negative or NaN.  The values are those
+            of before then, and computed anew when they are next asked for.
+        """
+        begin = perf_counter()
+        if applied._graph is not self.graph:
+            raise ValueError("this batch was applied to another graph")
+        now = applied._since, applied._changes
+        if now != (self._seen, self.graph.changes):  # the graph has changed before that, or since
+            self._seen = -1
+        try:
+            self._check_weights(applied)
+            decision, affected, rounds = self._anew(0) if self._seen < 0 else self._repair(applied)
+        except BaseException:
+            self._put_back()
+            self._seen = -1
+            raise
+        self._settle()
+        return Update(decision, affected, rounds, 0.0, perf_counter() - begin, applied)
+
+    @exclusive
+    def refresh(self) -> None:
+        """Compute everything anew; asked for only if weights were written by hand."""
+        try:
+            self._anew(0)
+        except BaseException:
+            self._put_back()
+            raise
+        self._settle()
+
+    def _settle(self) -> None:
+        """Take what there is as the state from now on."""
+        self._touched, self._saved = False, None
+        self._seen = self.graph.changes
+
+    def _follow_others(self) -> None:
+        """Compute anew if the graph was changed otherwise."""
+        if self._seen != self.graph.changes:
+            self.refresh()
+
+    # --- one batch -------------------------------------------------------------------------------
+
+    def _repair(self, applied: Any) -> tuple[str, int, int]:
+        """Bring the values up to date: decision, affected points, rounds."""
+        self._check(applied)
+        n = self._lengthen()
+        changes, count = applied.rows()
+        most = int(self.share * n)
+        self._batch += 1
+        self._touched = True
+        if count > 8 * most:
+            return self._anew(0)
+        lists: tuple[Collection, ...] = (
+            self._now, self._then, self._near, self._next, self._later, self._rest,
+        )  # fmt: skip
+        rounds, stage, patience = 0, 0, min(self._patience(count), most)
+        while True:
+            run = steps.repair.alone if patience < most else steps.repair
+            result = run(
+                self.graph, self._tree, changes, count, *lists, self._log, self._loose, self._cell,
+                self._lost, self._cost, self._start, self._far, self._most, self._window,
+                stage, patience, most, self._batch,
+            )  # fmt: skip
+            if result >= 0:
+                result, affected = divmod(result, steps.ABOVE)
+                rounds += result // 4
+                break
+            rounds += -result // 4
+            if patience >= most or -result % 4 == 3:
+                return self._anew(rounds)
+            lists, patience, stage = self._swapped(lists), most, abs(result) % 4
+        if result % 4:
+            self._refuse_overflow()
+        return "repaired", affected, rounds
+
+    def _patience(self, count: int) -> int:
+        """How many points are repaired by few threads, after so many changes."""
+        if self.graph.device.kind != "cuda":
+            return ALONE
+        return BLOCK if count <= BLOCK else len(self._tree)
+
+    def _swapped(self, lists: tuple[Collection, ...]) -> tuple[Collection, ...]:
+        """Name the lists as the program did when it stopped: those read from have items."""
+        now, then, near, following, later, rest = lists
+        pairs = (now, then), (near, following), (later, rest)
+        return tuple(x for a, b in pairs for x in ((b, a) if len(b) else (a, b)))
+
+    def _lengthen(self) -> int:
+        """Have a row for every point; how many that is."""
+        n = len(self._tree)
+        more = len(self.graph.points) - n
+        if more < 0:
+            raise RuntimeError(
+                "the graph's points were renumbered by compact: what follows it begins anew"
+            )
+        if more > 0:
+            ids = self.graph.device.xp.arange(n, n + more)
+            first = self._first(ids)
+            self._tree.extend(
+                more, value=first, predecessor=np.full(more, -1, np.int32), kept=first
+            )
+        return n + more
+
+    def _first(self, ids: Any) -> Any:
+        """What points without any edges have."""
+        return self._dtype.type(self._far)
+
+    def _anew(self, rounds: int) -> tuple[str, int, int]:
+        """Compute everything again, when the values of before are known to `_put_back`."""
+        self._put_back()
+        self._lengthen()
+        tree, xp = self._tree, self.graph.device.xp
+        value, before, kept = (getattr(tree, c).array for c in ("value", "predecessor", "kept"))
+        with self.graph.device.active():
+            self._saved = kept.copy(), before.copy()
+            found, predecessor = self._solve()
+            value[:] = found
+            if predecessor is None:
+                before[:] = steps.NONE
+                self._log.extend(xp.arange(len(tree), dtype=np.int32))
+                steps.hang(
+                    self.graph, tree, self._log, self._now, self._then, self._loose, self._cost,
+                    self._start, self._far,
+                )  # fmt: skip
+                self._log.clear()
+            else:
+                before[:] = predecessor
+            affected = int((kept != value).sum())
+            kept[:] = value
+            self._window = self._dtype.type(self._delta())
+        return "recomputed", affected, rounds
+
+    def _put_back(self) -> None:
+        """Give every point the value and predecessor it had before the batch."""
+        tree, log = self._tree, self._log
+        value, before, kept = (getattr(tree, c).array for c in ("value", "predecessor", "kept"))
+        with self.graph.device.active():
+            if self._saved is not None:
+                kept[:], before[:] = self._saved
+                value[:] = kept
+            elif self._touched and int(self._cell.batch.array[0]) == self._batch and len(log):
+                item, predecessor, old = (
+                    getattr(log, c).array for c in ("item", "predecessor", "value")
+                )
+                kept_too = bool(self._cell.ready.array[0])
+                old = old if kept_too else kept[item]
+                value[item] = kept[item] = old
+                before[item] = predecessor
+        self._touched, self._saved = False, None
+        for c in (
+            self._now, self._then, self._near, self._next, self._later, self._rest, self._loose,
+            log,
+        ):  # fmt: skip
+            c.clear()
+        self._lost.clear()
+
+    def _refuse_overflow(self) -> None:
+        """Refuse a path that is too long for the type of the distances."""
+
+    # --- what there is ---------------------------------------------------------------------------
+
+    @exclusive
+    def _values(self) -> Any:
+        self._follow_others()
+        return self._tree.value.array
+
+    @property
+    def predecessor(self) -> Any:
+        """The point before each, shape (n,), int32; -1 where there is none.  A copy."""
+        with self._lock:
+            self._follow_others()
+            return self.graph.device.copy(self._tree.predecessor.array)

@@ -1,0 +1,4 @@
+"""Graph algorithms.
+
+Imports public names only.
+"""

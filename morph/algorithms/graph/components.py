@@ -1,0 +1,143 @@
+"""Weakly connected components: which points hang together, whatever the direction of the edges.
+
+Afforest (Sutton, Ben-Nun, Barak, IPDPS 2018) on a concurrent union-find whose representatives are
+the smallest ids.  Two edges of each point join most of what hangs together.  The largest component
+found so, judged by a sample, then need not look at its other edges: where edges are held both ways,
+one that leaves it is met from its other end.  One launch.  About O(n + m), and often little more
+than O(n).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from morph.algorithms.graph.temporary import of_graph, workspace
+from morph.data.collection import Set
+from morph.data.table import Table
+from morph.graph import Graph
+from morph.launch.foreach import foreach, kernel, program
+from morph.prelude import atomic_add, atomic_max, i32, i64, u64
+
+FIRST = 2  # edges of each point that are looked at before the largest component is guessed
+SAMPLE = 1024  # points that are asked for that, and counters
+SALT = 0x9E3779B97F4A7C15
+ABOVE = 2**32  # a count times that, and a label
+
+
+class Components(NamedTuple):
+    """Result of `connected_components`: ``label``, shape (n,), int32, and ``components``, an int.
+
+    A component's label is the smallest of its points.
+    """
+
+    label: Any
+    components: int
+
+
+@kernel
+def link(p, sets):
+    k = 0
+    for t in p.outnbrs:
+        sets.union(p, t)
+        k += 1
+        if k == FIRST:
+            break
+
+
+@kernel
+def link_others(p, sets):
+    for t in p.outnbrs[FIRST:]:
+        sets.union(p, t)
+
+
+@kernel
+def mark(p, sets):
+    p.label = sets.find(p).id
+
+
+@kernel
+def mark_and_count(p, sets, votes):
+    root = sets.find(p).id
+    p.label = root
+    if root == p.id:
+        atomic_add(votes[root % SAMPLE].roots, 1)
+
+
+@kernel
+def forget(v, cell):
+    v.count = 0
+    v.roots = 0
+    if v.id == 0:
+        cell[0].largest = 0
+        cell[0].components = 0
+
+
+@kernel
+def vote(v, g, votes):
+    """Count a point, taken as by chance, among those of its label; few labels share a counter."""
+    k = (u64(v.id) * u64(SALT) >> u64(20)) % u64(len(g.points))
+    p = g.points[i64(k)]
+    if not p.deleted:
+        label = p.label
+        atomic_add(votes[label % SAMPLE].count, 1)
+        # race: of the labels that share a counter any will do
+        votes[label % SAMPLE].label = label
+
+
+@kernel
+def elect(v, cell):
+    atomic_max(cell[0].largest, i64(v.count) * ABOVE + v.label)
+
+
+@kernel
+def add_up(v, cell):
+    if v.roots > 0:
+        atomic_add(cell[0].components, i64(v.roots))
+
+
+@program
+def join(g, sets, votes, cell, both):
+    foreach(votes, forget, cell)
+    foreach(g.points, link, sets)
+    largest = i64(-1)
+    if both and len(g.points) > 0:  # else an edge is met from its source only
+        foreach(g.points, mark, sets)
+        foreach(votes, vote, g, votes)
+        foreach(votes, elect, cell)
+        largest = cell[0].largest % ABOVE
+        foreach(g.points, link_others, sets, where=lambda p: p.label != largest)
+    else:
+        foreach(g.points, link_others, sets)
+    foreach(g.points, mark_and_count, sets, votes)
+    foreach(votes, add_up, cell)
+    return cell[0].components
+
+
+@of_graph
+def connected_components(graph: Graph) -> Components:
+    """Find the connected components, edges counting both ways.
+
+    Parameters
+    ----------
+    graph : Graph, or what `Graph.of` takes
+        On any device.
+
+    Returns
+    -------
+    Components
+        ``label``, shape (n,), int32, on the graph's device: the smallest point that a point is
+        connected with, -1 for deleted points; ``components``, how many there are.
+    """
+    n = len(graph.points)
+
+    def make() -> list[Any]:
+        votes = Table("votes", graph.device, count=i32, label=i32, roots=i32)
+        votes.extend(SAMPLE)
+        cell = Table("cell", graph.device, largest=i64, components=i64)
+        cell.extend(1)
+        return [Set(graph.points), votes, cell]
+
+    with workspace(graph, "components", make, label=(i32, -1)) as objects:
+        components = join(graph, *objects, not graph.directed)
+        (label,) = graph.device.copies(graph.points.columns["label"].array[:n])
+        return Components(label, components)

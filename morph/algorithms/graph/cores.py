@@ -1,0 +1,173 @@
+"""Core numbers: how far each point stays in when points of low degree are taken away.
+
+The k-core is what is left when points with fewer than k edges are deleted until there are none; a
+point's core number is the largest k whose core holds it (Seidman 1983).  Peeling, level by level
+(Matula, Beck 1983; Dasari, Desh, Zubair, ParK, 2014): a deleted point lowers the degree of its
+neighbours, and whoever so falls to the level is deleted next, if not at once.  Those whose turn
+may come in the next levels are listed apart (Dhulipala, Blelloch, Shun, Julienne, 2017), so the
+others are looked at once in `SOON` levels; levels at which nobody falls are skipped.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from morph.algorithms.graph.temporary import of_graph, workspace
+from morph.data.collection import Collection
+from morph.data.conversion import whole
+from morph.data.table import Table
+from morph.graph import Graph
+from morph.launch.foreach import foreach, kernel, program
+from morph.operators.reduce import reduce
+from morph.prelude import atomic_max, atomic_min, atomic_sub, i32, i64
+
+FAR = 2**31 - 1
+SOON = 15  # so many levels, beyond the next one, have their points listed apart; at first fewer
+
+
+class CoreNumber(NamedTuple):
+    """Result of `core_number`: ``core``, shape (n,), int32, and ``largest``, an int."""
+
+    core: Any
+    largest: int
+
+
+class KCore(NamedTuple):
+    """Result of `k_core`: ``points``, the ids in it, ascending, int64."""
+
+    points: Any
+
+
+@kernel
+def count(p):
+    loops = i32(0)
+    for t in p.nbrs:
+        if t == p:
+            loops += 1
+    p.near = i32(p.degree) - loops
+
+
+@kernel
+def bounds(p, whole):
+    atomic_min(whole.least, p.near)
+    atomic_max(whole.most, p.near)
+
+
+@kernel
+def split(p, limit, soon, rest):
+    if p.near <= limit:
+        soon.add(p)
+    else:
+        rest.add(p)
+
+
+@kernel
+def drop(p, k, limit, falling, soon):
+    p.core = i32(k)
+    for t in p.nbrs:
+        if t.near > k:
+            before = atomic_sub(t.near, 1)
+            if before == k + 1:
+                falling.add(t)
+            elif before == limit + 1:
+                soon.add(t)
+
+
+@program
+def peel(k, last, left, rest, soon, falling, then, whole):
+    limit, more = k, 1  # first of all, all are listed twice
+    while k <= last:
+        while k <= limit:
+            foreach(soon, drop, k, limit, falling, soon, where=lambda p: p.core < 0 and p.near <= k)
+            while not falling.empty:  # some went meanwhile, in the step that they fell in
+                foreach(falling, drop, k, limit, then, soon, ahead=then, where=lambda p: p.core < 0)
+                falling, then = then, falling
+                then.clear()
+            k += 1
+        soon.clear()
+        if k <= last:
+            whole.least = FAR
+            whole.most = -1
+            foreach(left, bounds, whole, where=lambda p: p.core < 0)
+            if whole.most < 0:
+                break
+            k = max(k, i64(whole.least))  # nobody falls before
+            limit = min(k + more, min(last, i64(whole.most)))
+            more = min(2 * more + 1, SOON)
+            foreach(left, split, limit, soon, rest, where=lambda p: p.core < 0)
+            left, rest = rest, left
+            rest.clear()
+
+
+def _peel(graph: Graph, first: int, last: int) -> Any:
+    """Delete points level by level; give the level at which each was, -1 if it was not."""
+    n = len(graph.points)
+
+    def make() -> list[Any]:
+        whole = Table("whole", graph.device, least=i32, most=i32)
+        whole.extend(1)
+        room = (n, n, n + n // 4, n, n)  # all may fall soon, and whoever runs entries holds some
+        return [*(Collection(graph.points, capacity=k) for k in room), whole]
+
+    with workspace(graph, "cores", make, near=(i32, 0), core=(i32, -1)) as (*lists, whole):
+        left, _, soon, *_ = lists
+        left.extend(graph.points.ids())
+        soon.extend(graph.points.ids())
+        foreach(graph.points, count)
+        if graph.points.live:
+            first = max(first, int(reduce(graph.points.near, "min")))  # nothing falls before
+        peel(i64(first), i64(last), *lists, whole[0])
+        return graph.points.core[:].copy()
+
+
+@of_graph
+def core_number(graph: Graph) -> CoreNumber:
+    """Find the core number of every point, edges counting both ways.
+
+    Parameters
+    ----------
+    graph : Graph, or what `Graph.of` takes
+        On any device.  Each of several parallel edges counts; edges from a point to itself do not.
+        Where ``graph.directed``, a point's degree is that out and in together, as in NetworkX; a
+        graph with edges held both ways has to be made ``symmetric``, lest each count twice.
+
+    Returns
+    -------
+    CoreNumber
+        ``core``, shape (n,), int32, on the graph's device, -1 for deleted points; ``largest``, the
+        largest of them, 0 if there are none.
+    """
+    core = _peel(graph, 0, 2 * len(graph.edges))
+    with graph.device.active():
+        return CoreNumber(core, max(int(core.max()), 0) if core.size else 0)
+
+
+@of_graph
+def k_core(graph: Graph, k: int) -> KCore:
+    """Find the k-core: the most points of which each has ``k`` edges or more among them.
+
+    Parameters
+    ----------
+    graph : Graph
+        As in `core_number`.
+    k : int
+
+    Returns
+    -------
+    KCore
+        ``points``, shape (count,), int64, on the graph's device.
+
+    Raises
+    ------
+    TypeError
+        If ``k`` is not an integer.
+    ValueError
+        If it is negative.
+    """
+    if (k := whole(k, "k")) < 0:
+        raise ValueError(f"k is 0 or more, not {k}")
+    last = min(k - 1, 2 * len(graph.edges))  # no degree is larger
+    core = _peel(graph, last, last)
+    with graph.device.active():
+        ids = graph.points.ids()
+        return KCore(ids[core[ids] < 0])

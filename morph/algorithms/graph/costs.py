@@ -1,0 +1,146 @@
+"""What the costs of a graph's edges are like: their mean, the largest, whether equal both ways.
+
+One pass over the edges.  Whether each arc has a reverse of equal cost is asked of sums: a hash of
+the ends and the cost is added for arcs from the lesser end, subtracted for the others.  They differ
+in nothing if that is 0; if they do differ, in 2**64 salts about one hides it, and nobody knows the
+salt.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.algorithms.graph.temporary import SMALL, live_edges
+from morph.data.table import Table
+from morph.graph import Graph
+from morph.language.dtypes import vec
+from morph.launch.foreach import foreach, kernel
+from morph.prelude import f64, i64, u64, vector
+
+EDGES = 32  # delta is the mean weight times this over the mean degree
+NARROW = frozenset("i1 i2 i4 u1 u2 u4 f4 f8".split())  # types that one pass looks at
+NONE = 2**31 - 1  # no distance of 32 bits is as long
+FAR = 2**16  # most likely no shortest path has as many edges
+SALT = random.SystemRandom().getrandbits(63)
+
+
+@kernel
+def measure(cell, g, none, salt):
+    total, most = none, none
+    bad, odd = i64(0), u64(0)
+    for e in g.edges:
+        w = none + e.weight
+        a, b = u64(e.src.id), u64(e.dst.id)
+        if not w >= 0:
+            bad += 1
+        elif w - w == 0:  # finite
+            total += w
+            most = max(most, w)
+        h = (min(a, b) << 32) + max(a, b) ^ salt
+        h = (h ^ h >> 32) * 0xD6E8FEB86659FD93
+        h = (h ^ h >> 32) + u64(w)
+        h = (h ^ h >> 32) * 0xD6E8FEB86659FD93
+        h = (h ^ h >> 29) * 0xC4CEB9FE1A85EC53
+        h = h ^ h >> 32
+        if a < b:
+            odd += h
+        elif b < a:
+            odd -= h
+    cell.told = vector(f64(total), f64(most), f64(bad), 0.0 if odd == 0 else 1.0)
+
+
+class Weights(NamedTuple):
+    """What `measured` finds.
+
+    Attributes
+    ----------
+    weight : array or None
+        The weights in the distances' type, if sums with theirs would be of another.
+    dtype : dtype
+        In which to sum them: 32 bits where no path can be longer.
+    delta : float
+    equal : bool
+        Whether each arc has a reverse of the same weight; false if that is not known.
+    """
+
+    weight: Any
+    dtype: np.dtype[Any]
+    delta: float
+    equal: bool
+
+
+def hopes(graph: Graph, delta: float) -> bool:
+    """Whether distances most likely fit 32 bits, though a path might be longer."""
+    kind = graph.edges.columns["weight"].dtype
+    mean = delta * len(graph.edges) / (EDGES * max(len(graph.points), 1))
+    return np.result_type(kind, np.int32) == np.int32 and mean * FAR < NONE
+
+
+def measured(graph: Graph) -> Weights:
+    """Look at the weights.
+
+    Raises
+    ------
+    ValueError
+        If a weight is negative or NaN.
+    """
+    weight, n = graph.edges.columns["weight"], len(graph.points)
+    kind, m = weight.dtype, graph.edges.live
+    if graph.points.deletes or kind.newbyteorder("=").str[1:] not in NARROW or not m:
+        return Weights(*_looked_at(graph), False)
+    real = kind.kind == "f"
+    cell = graph.kept.pop(SMALL, None)  # removed while in use
+    if cell is None:
+        cell = Table("costs", graph.device, told=vec(np.float64, 4))
+        cell.extend(1)
+    foreach(cell, measure, graph, f64(0) if real else i64(0), u64(SALT))
+    total, most, bad, odd = cell.told[0].tolist()
+    graph.kept[SMALL] = cell
+    if bad:
+        _looked_at(graph)  # which says where
+    delta = total / m * EDGES * n / m
+    if real:
+        return Weights(None, np.result_type(kind, np.float32), delta, False)
+    dtype = _integer(kind, int(most) * n + delta)
+    if kind != np.uint32:
+        return Weights(None, dtype, delta, not odd)
+    return Weights(_unsigned(graph, dtype), dtype, delta, not odd)
+
+
+def _integer(kind: np.dtype[Any], longest: float) -> np.dtype[Any]:
+    narrow = np.result_type(kind, np.int32) == np.int32
+    return np.dtype(np.int32 if narrow and longest < NONE else np.int64)
+
+
+def _unsigned(graph: Graph, dtype: np.dtype[Any]) -> Any:
+    """The weights as signed numbers."""
+    with graph.device.active():
+        weight = graph.edges.weight.array.astype(np.uint64)
+        most = np.uint64(np.iinfo(np.int64).max)
+        return graph.device.xp.minimum(weight, most).astype(dtype)
+
+
+def _looked_at(graph: Graph) -> tuple[Any, np.dtype[Any], float]:
+    """The same, of any weights; whether arcs have equal reverses is not asked."""
+    live, n, xp = live_edges(graph), len(graph.points), graph.device.xp
+    with graph.device.active():
+        weight = graph.edges.weight.array[live]
+        if not bool((weight >= 0).all()):
+            k = int((~(weight >= 0)).argmax())
+            u, v = (int(end.array[live][k]) for end in (graph.edges.src, graph.edges.dst))
+            raise ValueError(
+                "sssp needs weights that are not negative and not NaN, but the edge from"
+                f" {u} to {v} has {weight[k]}"
+            )
+        finite = weight[xp.isfinite(weight)] if weight.dtype.kind == "f" else weight
+        mean = float(finite.mean(dtype=np.float64)) if finite.size else 0.0
+        delta = mean * EDGES * n / max(weight.size, 1)
+        if weight.dtype.kind == "f":
+            return None, np.result_type(weight.dtype, np.float32), delta
+        dtype = _integer(weight.dtype, int(weight.max()) * n + delta if weight.size else 0)
+        if weight.dtype.kind == "i" or weight.dtype.itemsize < 4 and weight.dtype.kind == "u":
+            return None, dtype, delta
+    return _unsigned(graph, dtype), dtype, delta

@@ -1,0 +1,381 @@
+"""Shortest paths with weights that are not negative, from one source or from the nearest of many.
+
+Near-far (Davidson, Baxter, Garland, Owens, IPDPS 2014): points whose distance has fallen wait in
+one of two lists, near if they are within a limit, else far.  The near ones lower their neighbours
+until none is left; then all up to the limit is settled, and the limit moves on by delta.  An entry
+carries its distance: one whose point has fallen since is stale and is dropped, so that a point is
+expanded once for each distance.  Delta is the mean weight times 32 over the mean degree: small, the
+order is Dijkstra's; large, Bellman and Ford's.  Within the limit the order is of no account, so
+whoever lowers a point may go on from it at once (``ahead``).
+
+Where points have many edges, most of them are heavy: they lead beyond the limit.  There the limit
+moves on by less, and heavy edges wait until their point is settled (Meyer, Sanders, J. Algorithms
+2003), so that what is expanded too early reads a weight in vain, and no distance.  Then those
+settled push along them, or, if they have fewer edges and weights are equal both ways, those not
+settled pull (Chakaravarthy et al., IPDPS 2014).  With a 16th of the edges left, near-far goes on.
+
+Work O(n + m), and what is expanded too early.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.algorithms.graph.bfs import bfs
+from morph.algorithms.graph.costs import EDGES, Weights, hopes, measured
+from morph.algorithms.graph.temporary import live_edges, of_graph, source_ids, workspace
+from morph.data.collection import Collection, Flag
+from morph.data.conversion import number, truth
+from morph.data.table import Table
+from morph.graph import Graph
+from morph.launch.foreach import foreach, kernel, program
+from morph.prelude import atomic_cas, atomic_min, i32, i64
+
+NONE = 2**31 - 1  # no predecessor yet
+DENSE = 8  # edges a point has on average where heavy ones wait until it is settled
+STEP = 4  # delta there, in the place of EDGES
+FEW = 16  # what is left has a 16th of the edges: from then on
+WIDE = 8  # delta is so many times as large
+BUCKETS = 32  # or that many limits
+NOWHERE = np.zeros(0, np.int32)  # no targets
+
+
+class Sssp(NamedTuple):
+    """Result of `sssp`: ``distance`` and ``predecessor`` (int32, or None), shape (n,)."""
+
+    distance: Any
+    predecessor: Any
+
+
+@kernel
+def relax(entry, g, limit, most, then, far, lost):
+    p, before = entry.item, entry.dist
+    for t in p.outnbrs:
+        d = before + g.weight(p, t)
+        if d > most or d < before:  # what wraps around is beyond all limits
+            lost.set()
+        elif atomic_min(t.dist, d) > d:
+            if d <= limit:
+                then.add(t, dist=d)
+            else:
+                far.add(t, dist=d)
+
+
+@kernel
+def split(entry, limit, near, rest, cell):
+    if entry.dist <= limit:
+        near.add(entry.item, dist=entry.dist)
+    else:
+        rest.add(entry.item, dist=entry.dist)
+        atomic_min(cell[0].least, entry.dist)
+
+
+@kernel
+def ask(t, limit, unsettled):
+    if t.dist > limit:
+        unsettled.set()
+
+
+@kernel
+def lighten(entry, g, limit, then, lost):
+    p, before = entry.item, entry.dist
+    for t in p.outnbrs:
+        d = before + g.weight(p, t)
+        if d <= limit:
+            if d < before:
+                lost.set()
+            elif atomic_min(t.dist, d) > d:
+                then.add(t, dist=d)
+
+
+@kernel
+def push(p, g, limit, most, lost):
+    before = p.dist
+    for t in p.outnbrs:
+        d = before + g.weight(p, t)
+        if d > most or d < before:
+            lost.set()
+        elif d > limit:
+            atomic_min(t.dist, d)
+
+
+@kernel
+def pull(p, g, limit, most, lost):
+    least = p.dist
+    for t in p.outnbrs:
+        before = t.dist
+        if before <= limit:
+            d = before + g.weight(p, t)
+            if d > most or d < before:
+                lost.set()
+            else:
+                least = min(least, d)
+    p.dist = least  # race: a neighbour reads a bound before this and after it
+
+
+@kernel
+def count(cell, g, limit):
+    left = i64(0)
+    for p in g.points:
+        if p.dist > limit:
+            left += i64(p.out_degree)
+    cell.left = left
+
+
+@kernel
+def nearest(p, cell):
+    atomic_min(cell[0].least, p.dist)
+
+
+@kernel
+def deal(p, limit, near, far):
+    if p.dist <= limit:
+        near.add(p, dist=p.dist)
+    else:
+        far.add(p, dist=p.dist)
+
+
+@program
+def settle(g, near, then, far, cell, lost, limit, delta, most, step, buckets, both):
+    """Bucket by bucket, until few edges are left; gives the limit of what is near then."""
+    left, low = i64(len(g.edges)), limit
+    first = True
+    while buckets > 0 and not near.empty:
+        while not near.empty:
+            foreach(near, lighten, g, limit, then, lost,
+                    where=lambda entry: entry.dist == entry.item.dist)  # fmt: skip
+            near, then = then, near
+            then.clear()
+        before = left
+        foreach(cell, count, g, limit)
+        left = cell[0].left
+        if both and left < (before - left) * 2:
+            foreach(g.points, pull, g, limit, most, lost, where=lambda p: p.dist > limit)
+        else:
+            foreach(g.points, push, g, limit, most, lost,
+                    where=lambda p: p.dist <= limit and (first or p.dist > low))  # fmt: skip
+        low, first = limit, False
+        cell[0].least = most
+        foreach(g.points, nearest, cell, where=lambda p: p.dist > low and p.dist <= most)
+        buckets -= 1
+        reach = most
+        if left * FEW < len(g.edges):
+            buckets = i64(0)
+        if buckets == 0:
+            step = delta
+        limit = max(cell[0].least, min(cell[0].least, most - step) + step)
+        if buckets > 0:
+            reach = limit
+        foreach(g.points, deal, limit, near, far,
+                where=lambda p: p.dist > low and p.dist <= reach)  # fmt: skip
+    return limit
+
+
+@program
+def search(g, near, then, far, rest, cell, targets, unsettled, lost, limit, delta, most):
+    while True:
+        while not near.empty:
+            foreach(near, relax, g, limit, most, then, far, lost, ahead=then,
+                    where=lambda entry: entry.dist == entry.item.dist)  # fmt: skip
+            near, then = then, near
+            then.clear()
+        if far.empty:
+            return most
+        if not targets.empty:
+            foreach(targets, ask, limit, unsettled)
+            if not unsettled.take():
+                return limit
+        limit = max(limit, min(limit, most - delta) + delta)
+        cell[0].least = most
+        foreach(far, split, limit, near, rest, cell,
+                where=lambda entry: entry.dist == entry.item.dist)  # fmt: skip
+        far, rest = rest, far
+        rest.clear()
+        if near.empty:
+            limit = cell[0].least
+
+
+@kernel
+def attach(p, g):
+    for t in p.outnbrs:
+        if p.dist < t.dist and p.dist + g.weight(p, t) == t.dist:
+            atomic_min(t.predecessor, p.id)
+
+
+@kernel
+def attach_level(p, g, then):
+    for t in p.outnbrs:
+        if p.dist == t.dist and p.dist + g.weight(p, t) == t.dist:
+            if atomic_cas(t.predecessor, NONE, p.id) == NONE:
+                then.add(t)
+
+
+@program
+def attach_equals(g, now, then):
+    while not now.empty:
+        foreach(now, attach_level, g, then, ahead=then)
+        now, then = then, now
+        then.clear()
+
+
+@of_graph
+def sssp(
+    graph: Graph,
+    source: Any = 0,
+    *,
+    targets: Any = None,
+    cutoff: float | None = None,
+    predecessors: bool = False,
+) -> Sssp:
+    """Find the length of a shortest path from ``source`` to every point.
+
+    Parameters
+    ----------
+    graph : Graph, or what `Graph.of` takes
+        On any device, with edge weights of any real type, 1 if it has none; out-edges are followed.
+    source : int or array of int
+        Id of a point.  Of several, a distance is that to the nearest.
+    targets : int or array of int, optional
+        Stop when the distances of these points are known.  Others count as unreachable if they are
+        farther than what was settled by then.
+    cutoff : number, optional
+        Points farther than this count as unreachable.
+    predecessors : bool
+        Find ``predecessor``, too, which reads every edge once more.
+
+    Returns
+    -------
+    Sssp
+        On the graph's device, shape (n,).  ``distance``: int64 for integer weights, float32 for
+        float16, else of the weights' type; unreachable is the largest int64, or infinity.
+        ``predecessor``, int32: the point before on a shortest path, -1 at sources and where there
+        is none; None unless asked for.
+
+    Raises
+    ------
+    TypeError
+        If a source or target is not an integer, or ``cutoff`` not a number.
+    ValueError
+        If one is not a point, or a weight is negative or NaN.
+    OverflowError
+        If the distance of a point that can be reached does not fit its type.
+    """
+    predecessors = truth(predecessors, "predecessors")
+    starts = source_ids(graph, source)
+    goals = NOWHERE if targets is None else source_ids(graph, targets, "target")
+    if cutoff is not None:
+        number(cutoff, "cutoff")
+    if cutoff is not None and not cutoff >= 0:
+        raise ValueError(f"cutoff is a number from 0 on, not {cutoff}")
+    if "weight" not in graph.edges.columns:
+        return _hops(graph, starts, cutoff, predecessors)
+    weights = measured(graph)
+    given = graph, starts, goals, cutoff, predecessors
+    if weights[1] == np.int64 and hopes(graph, weights[2]):  # half of the memory
+        found = _solved(*given, weights._replace(dtype=np.dtype(np.int32)), hope=True)
+        if found is not None:
+            return found
+    done = _solved(*given, weights)
+    assert done is not None
+    return done
+
+
+def _hops(graph: Graph, starts: Any, cutoff: float | None, predecessors: bool) -> Sssp:
+    """Solve where every edge has the length 1; targets stop nothing, all is settled."""
+    found = bfs(graph, starts, cutoff=None if cutoff is None else int(min(cutoff, NONE)))
+    with graph.device.active():
+        far = np.int64(np.iinfo(np.int64).max)
+        distance = graph.device.xp.where(found.distance < 0, far, found.distance.astype(np.int64))
+    return Sssp(distance, found.predecessor if predecessors else None)
+
+
+def _solved(
+    graph: Graph, starts: Any, goals: Any, cutoff: float | None, predecessors: bool,
+    weights: Weights, hope: bool = False,
+) -> Sssp | None:  # fmt: skip
+    """Solve with distances of one type; give nothing if they do not fit, but were hoped to."""
+    weight, dtype, delta, equal = weights
+    real = dtype.kind == "f"
+    far = np.inf if real else int(np.iinfo(dtype).max)
+    most = float(np.finfo(dtype).max) if real else far - 1
+    cuts = cutoff is not None and (not hope or cutoff < most)
+    if cutoff is not None:
+        most = min(most, cutoff if real else int(min(cutoff, most)))
+    dense = len(graph.edges) >= max(DENSE * len(graph.points), 1) and not len(goals)
+    names: dict[str, Any] = {"dist": (dtype, far)}
+    if predecessors:
+        names["predecessor"] = (i32, NONE)
+    edges = None if weight is None else {"weight": (dtype, 0)}
+
+    def make() -> list[Any]:
+        n, cell = len(graph.points), Table("cell", graph.device, least=dtype, left=i64)
+        cell.extend(1)
+        lists = [Collection(graph.points, capacity=n, dist=dtype) for _ in range(4)]
+        return [*lists, cell, Collection(graph.points), Flag(graph), Flag(graph)]
+
+    with workspace(graph, "sssp", make, edges, starts, {"dist": 0}, **names) as objects:
+        if weight is not None:
+            graph.edges.weight[:] = weight
+        near, aims, lost = objects[0], objects[5], objects[7]
+        if len(goals):
+            aims.extend(goals)
+        limits = delta * STEP / EDGES, delta * WIDE if dense else delta
+        step, delta = (dtype.type(min(d if real else int(d), most)) for d in limits)
+        limit, last = delta, dtype.type(most)
+        if dense:
+            near, then, beyond = objects[:3]
+            both = equal and not graph.directed
+            limit = settle(graph, near, then, beyond, objects[4], lost, step, delta, last, step,
+                           i64(BUCKETS), both)  # fmt: skip
+            if near.empty:  # they have changed places there
+                near, then = then, near
+            objects = [near, then, *objects[2:]]
+        limit = search(graph, *objects, dtype.type(limit), delta, last)
+        dist = graph.points.dist.array
+        with graph.device.active():
+            if limit < last:  # stopped at the targets: what lies behind is not settled
+                dist[dist > limit] = far
+            elif lost.take() and not cuts:
+                if hope:
+                    return None
+                _refuse_overflow(graph, dist < far)
+        predecessor = _predecessors(graph, starts, far) if predecessors else None
+        with graph.device.active():
+            return Sssp(_widened(graph.device.xp, dist), predecessor)
+
+
+def _refuse_overflow(graph: Graph, reached: Any) -> None:
+    """Refuse an edge that leads on from a point that was reached to one that was not."""
+    pick = live_edges(graph)
+    src, dst = graph.edges.src.array[pick], graph.edges.dst.array[pick]
+    weight = graph.edges.weight.array[pick]
+    beyond = graph.device.xp.flatnonzero(reached[src] & ~reached[dst] & (weight < np.inf))
+    if beyond.size:
+        k = int(beyond[0])
+        raise OverflowError(
+            f"the distance of vertex {int(dst[k])}, reached from vertex {int(src[k])}, is too"
+            f" large for {graph.points.dist.dtype}"
+        )
+
+
+def _predecessors(graph: Graph, starts: Any, far: Any) -> Any:
+    """Give the point before each on a shortest path; distances are final."""
+    xp, points = graph.device.xp, graph.points
+    points.predecessor[starts] = -1
+    foreach(points, attach, graph, where=lambda p: p.dist < far)
+    found, dist = points.predecessor.array, points.dist.array
+    with graph.device.active():
+        if bool(((found == NONE) & (dist < far)).any()):  # edges that add nothing lead to these
+            now, then = Collection(points), Collection(points)
+            now.extend(xp.flatnonzero((found != NONE) & (dist < far)))
+            attach_equals(graph, now, then)
+        return xp.where((found == NONE) | (dist == far), -1, found)  # a sum may be `far`
+
+
+def _widened(xp: Any, dist: Any) -> Any:
+    """Give a copy of the distances in the type of the result."""
+    if dist.dtype != np.int32:
+        return dist.copy()
+    return xp.where(dist == NONE, np.int64(np.iinfo(np.int64).max), dist)

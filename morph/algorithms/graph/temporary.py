@@ -1,0 +1,234 @@
+"""Columns that an algorithm adds to a user's graph while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from morph.data.collection import Collection, Set
+from morph.data.table import Table
+from morph.graph import Graph
+from morph.language.messages import shown
+
+SMALL = "a cell"  # what is kept whatever else is
+LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with
+Specs = dict[str, tuple[Any, Any]]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Workspace:
+    """Columns of a graph, and whatever else an algorithm works with, from one call to the next.
+
+    What is to be done before a call is then known, and prepared: nothing is allocated, no launch
+    bound anew, and a GPU gets all of it by one kernel.
+    """
+
+    def __init__(
+        self, graph: Graph, key: Any, make: Callable[[], Any], specs: Mapping[str, Specs],
+        seed: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        self.graph, self.key, self.make, self.seed = graph, key, make, seed
+        self.lent = [graph.tables[t].lent(**s) for t, s in specs.items() if s]
+        self.objects: list[Any] | None = None  # until the first call
+        self.starts: Any = None
+        self.prepared: Any = None
+        self.known: list[Any] = []  # what it was prepared for
+
+    def __enter__(self) -> list[Any]:
+        self.graph._lock.acquire()
+        try:
+            again = self.objects is not None
+            for x in self.lent:
+                again = again and x.fits()
+            if again:
+                self._again()
+            else:
+                self._first()
+        except BaseException:
+            self._leave()
+            raise
+        assert self.objects is not None
+        return self.objects
+
+    def __exit__(self, problem: object, *rest: object) -> None:
+        self._leave()
+        if problem is None and len(self.graph.points) <= LARGEST:
+            self.graph.kept[self.key] = self
+
+    def _leave(self) -> None:
+        try:
+            for x in self.lent:
+                if x.there_now:
+                    x.__exit__()
+        finally:
+            self.graph._lock.release()
+
+    def _first(self) -> None:
+        for x in self.lent:
+            x.add()
+        self.objects = self.make()
+        if self.starts is not None:
+            self._sow()
+
+    def _sow(self) -> None:
+        """Begin with the rows given."""
+        assert self.objects is not None
+        points, near = self.graph.points, self.objects[0]
+        for name, x in self.seed.items():
+            points.assign(points.columns[name], self.starts, x, getattr(points, name).array)
+        near.extend(self.starts, **{c: x for c, x in self.seed.items() if c in near.columns})
+
+    def _again(self) -> None:
+        objects, count = self.objects, 0 if self.starts is None else len(self.starts)
+        assert objects is not None
+        if count and count > objects[0].capacity:
+            objects[0].resize(count)
+        for x in self.lent:
+            x.take_back()
+        known = [x.table.span() for x in self.lent] + [x.version for x in objects]
+        if known != self.known:
+            self._prepare()
+            self.known = known
+        if not self.prepared.fits or count > self.prepared.most:
+            writes = [w for x in self.lent for w in x.writes()]
+            writes += [w for x in objects if isinstance(x, Collection | Set) for w in x.cleared()]
+            self.graph.device.put(*writes)
+            if self.starts is not None:
+                self._sow()
+            return
+        counters = None
+        for x in reversed(objects):
+            if isinstance(x, Collection):  # the first is the last of them
+                counters = x.have(count if x is objects[0] else 0)
+        self.prepared.write(self.starts, counters)
+
+    def _prepare(self) -> None:
+        assert self.objects is not None
+        objects, points = self.objects, self.graph.points.columns
+        seeds, sown = None, self.starts is not None
+        writes = [w for x in self.lent for w in x.writes()]
+        writes += [
+            w for x in objects[sown:] if isinstance(x, Collection | Set) for w in x.cleared()
+        ]
+        if sown:
+            near = objects[0]
+            beside = [(near.columns[c].array, x) for c, x in self.seed.items() if c in near.columns]
+            columns = [(points[c].array, x) for c, x in self.seed.items()]
+            seeds = near.meta, near.columns["item"].array, beside, columns
+        self.prepared = self.graph.device.prepared(writes, seeds)
+
+
+def workspace(
+    graph: Graph, name: str, make: Callable[[], Any], edges: Specs | None = None,
+    starts: Any = None, seed: Mapping[str, Any] | None = None, **points: Any,
+) -> Workspace:  # fmt: skip
+    """Have columns and other objects for the time of a ``with`` block, which gets the objects.
+
+    The graph keeps those of one algorithm for the next call: then neither memory is allocated nor a
+    launch bound.
+
+    Parameters
+    ----------
+    graph : Graph
+    name : str
+        Of the algorithm.
+    make : callable
+        Makes a list of collections, sets, flags or tables.  The next time collections are empty,
+        too, and the rows of sets alone.
+    edges : dict of str to (dtype, fill), optional
+        Columns of the edges.
+    starts : array of int32, optional
+        Points that the first of the objects, a collection, begins with.
+    seed : dict of str to number, optional
+        What columns of these points hold then, and columns of the collection of the same names.
+    **points : (dtype, fill)
+        Columns of the points.
+    """
+    key = name, starts is None, *points.items(), *(edges or {}).items()
+    with graph._lock:
+        kept: Workspace | None = graph.kept.pop(key, None)  # removed while in use
+        for other in graph.kept.keys() - {SMALL}:
+            graph.kept.pop(other, None)
+    if kept is None:
+        kept = Workspace(graph, key, make, {"points": points, "edges": edges or {}}, seed or {})
+    kept.starts = starts
+    return kept
+
+
+def of_graph(algorithm: F) -> F:
+    """Have an algorithm take whatever `Graph.of` takes, and hold the graph's lock while it runs.
+
+    So no thread changes the graph between the first look at its weights and the result.
+    """
+
+    @wraps(algorithm)
+    def run(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        graph = as_graph(graph)
+        with graph._lock:
+            return algorithm(graph, *args, **kwargs)
+
+    return cast(F, run)
+
+
+def as_graph(graph: Any) -> Graph:
+    """Give a graph as it is, and one of another library as `Graph.of` makes it."""
+    return graph if isinstance(graph, Graph) else Graph.of(graph)
+
+
+@contextmanager
+def columns(table: Table, **specs: tuple[Any, Any]) -> Iterator[None]:
+    """Add columns for the time of a ``with`` block; the user's own of these names step aside.
+
+    Parameters
+    ----------
+    table : Table
+    **specs : (dtype, fill)
+        By column name.
+    """
+    assert table.graph is not None
+    with table.graph._lock, table.lent(**specs):
+        yield
+
+
+def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:
+    """Check the id of a point, or an array of them.
+
+    Returns
+    -------
+    array, shape (k,), int32
+        On the host, without repetitions.
+
+    Raises
+    ------
+    TypeError
+        If one is not an integer.
+    ValueError
+        If one is not a live point.
+    """
+    n = len(graph.points)
+    if type(source) is int and 0 <= source < n and not graph.points.deletes:
+        return np.array([source], np.int32)
+    ids = np.asarray(graph.device.to_host(source)).ravel()
+    if ids.size and ids.dtype.kind not in "iu":
+        raise TypeError(f"{what} is an id or an array of ids, not {shown(source)}")
+    wrong = ids[(ids < 0) | (ids >= n)]
+    if wrong.size:
+        raise ValueError(f"{what} {wrong[0]} is not a vertex: the graph has {n}, counted from 0")
+    ids = np.unique(ids).astype(np.int32)
+    if graph.points.deletes:
+        dead = ids[~np.asarray(graph.device.to_host(graph.points.alive))[ids]]
+        if dead.size:
+            raise ValueError(f"{what} {dead[0]} is not a vertex: it was deleted")
+    return ids
+
+
+def live_edges(graph: Graph) -> Any:
+    """Give the ids of the edges between live points: an array, or a slice of all."""
+    if graph.loose and not graph.points.deletes:  # nothing to pack
+        return graph.edges.ids() if graph.edges.deletes else slice(len(graph.edges))
+    _, ids = graph.adjacency("out")
+    return slice(len(graph.edges)) if ids is None else ids

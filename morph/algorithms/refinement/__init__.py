@@ -1,0 +1,4 @@
+"""Delaunay refinement.
+
+Imports public names and ``algorithms.triangulation``.
+"""

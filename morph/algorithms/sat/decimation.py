@@ -1,0 +1,302 @@
+"""Survey-inspired decimation: fix the most biased variables, simplify, and go on with the rest.
+
+Mezard, Zecchina (2002), in rounds: surveys converge; a fraction of the variables, those of the
+largest bias, get their likelier value; unit propagation runs to its end; what is left is written
+anew.  When the surveys are (nearly) trivial, local search can solve the rest.  If unit propagation
+meets a contradiction, fewer are fixed; if the surveys do not converge, even held back, the last
+round is taken back and fewer are fixed, and at last less exact surveys have to do.  A complexity
+below zero says that no model is left, by all likelihood: too much was fixed at once, and it is
+given up.  A round costs O(literals left) for each sweep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from morph.algorithms.sat.factors import Contradiction, Factors, factor_graph, reduced, rest_of
+from morph.algorithms.sat.marginals import Marginals, choose, marginals, threshold
+from morph.algorithms.sat.rounds import Clock, Decimation, Round, histogram, refuted
+from morph.algorithms.sat.surveys import persist
+from morph.algorithms.sat.units import force_units, propagate_units
+from morph.data.conversion import number, whole
+from morph.data.formula import Formula
+from morph.data.table import Table
+from morph.language.messages import shown
+from morph.launch.foreach import foreach, kernel
+from morph.prelude import i8
+from morph.runtime.device import device as device_of
+
+PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
+LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up
+LOOSEST = 0.05  # tolerance, unless a looser one is asked for
+SLACK = 10.0  # nats of complexity below zero that a small formula may have
+
+
+@kernel
+def note(p, answers):
+    answers[p.origin].value = i8(p.value)
+
+
+@kernel
+def forget(p, answers):
+    p.value = -1
+    answers[p.origin].value = i8(-1)
+
+
+def decimate(
+    formula: Formula,
+    seed: int = 0,
+    device: Any = "cpu",
+    max_rounds: int = 1000,
+    *,
+    fraction: float = 0.03,
+    tolerance: float | None = None,
+    max_sweeps: int = 200,
+    undo: int = 4,
+    rho: float = 1.0,
+    least_complexity: float = -0.001,
+    max_seconds: float = float("inf"),
+    progress: Callable[[Round], None] | None = None,
+) -> Decimation:
+    """Fix variables by survey propagation until what is left is easy.
+
+    Parameters
+    ----------
+    formula : Formula, or what `Formula.of` takes
+    seed : int
+        The same seed gives the same answer, on any device.
+    device : str or Device
+    max_rounds : int
+    fraction : float
+        Of all variables, fixed in a round at most.
+    tolerance : float, optional
+        Surveys have converged when none changes by more: by default 0.05, but 0.01 with a fraction
+        below 0.02.  Looser ones take half the sweeps, go on for longer, and leave an easier rest,
+        but near the threshold they lose their way.
+    max_sweeps : int
+        In a round; then twice as many with messages held back by half, four times as many by three
+        quarters.
+    undo : int
+        Rounds that are taken back, before it is given up.
+    rho : float
+        1 for survey propagation, 0 for belief propagation.
+    least_complexity : float
+        Nats a variable of the formula, below which surveys (``rho = 1``) have gone astray, unless
+        it is less than ten nats in all.
+    max_seconds : float
+        Stop after this; looked at between launches, which take a fraction of a second.
+    progress : callable, optional
+        Called after each round with what there is to say of it.
+
+    Returns
+    -------
+    Decimation
+
+    Raises
+    ------
+    TypeError
+        If an argument is of a wrong type.
+    ValueError
+        If ``fraction`` or ``tolerance`` is not from 0 (excluded) to 1, ``rho`` from 0 to 1, or a
+        count from 0 to 2^32 - 1.
+    """
+    formula = Formula.of(formula)
+    check_options(fraction, 0.5 if tolerance is None else tolerance, rho)
+    number(least_complexity, "least_complexity")
+    counts = {"max_rounds": max_rounds, "max_sweeps": max_sweeps, "undo": undo}
+    seed = check_limits(seed, max_seconds, progress, **counts)
+    if tolerance is None:
+        tolerance = LOOSEST if fraction >= 0.02 else 0.01
+    run = Run(formula, seed, device_of(device), fraction, tolerance, max_sweeps, rho, max_seconds)
+    run.undo = undo
+    run.least = min(least_complexity * formula.variables, -SLACK) if rho == 1 else float("-inf")
+    try:
+        run.begin()
+    except Contradiction:
+        return refuted(formula.variables, run.clock)
+    status = "rounds"
+    while len(run.rounds) < max_rounds:
+        status = "time" if run.clock.late else run.round()
+        if status:
+            break
+        status = "rounds"
+        if progress is not None:
+            progress(run.rounds[-1])
+    rest, names = rest_of(run.now)
+    assignment = run.where.to_host(run.answers.value.array).copy()
+    run.clock.to("rest")
+    return Decimation(assignment, rest, names, status, run.rounds, run.rollbacks, run.clock.seconds)
+
+
+def check_options(fraction: float, tolerance: float, rho: float) -> None:
+    """Refuse what has no meaning."""
+    for name, x in (("fraction", fraction), ("tolerance", tolerance), ("rho", rho)):
+        number(x, name)
+    if not 0 < fraction <= 1:
+        raise ValueError(f"fraction is above 0 and at most 1, not {fraction}")
+    if not 0 < tolerance < 1:
+        raise ValueError(f"tolerance is between 0 and 1, not {tolerance}")
+    if not 0 <= rho <= 1:
+        raise ValueError(f"rho is from 0 to 1, not {rho}")
+
+
+def check_limits(seed: Any, max_seconds: Any, progress: Any = None, **counts: Any) -> int:
+    """Refuse limits that have no meaning; return the seed.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument.
+    """
+    number(max_seconds, "max_seconds")
+    if max_seconds != max_seconds:
+        raise ValueError("max_seconds is a number of seconds, not nan")
+    for name, count in counts.items():
+        if not 0 <= whole(count, name) < 2**32:
+            raise ValueError(f"{name} is from 0 to 2^32 - 1, not {shown(count)}")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress is a function, not {shown(progress)}")
+    return whole(seed, "seed")
+
+
+class Run:
+    """One decimation: the formula as it is now, and as it was before the last round."""
+
+    now: Factors
+    before: Factors
+
+    def __init__(
+        self, formula: Formula, seed: int, where: Any, fraction: float, tolerance: float,
+        max_sweeps: int, rho: float, max_seconds: float = float("inf"),
+    ) -> None:  # fmt: skip
+        self.formula, self.seed, self.where = formula, seed, where
+        self.fraction = self.part = fraction
+        self.tolerance, self.max_sweeps, self.rho = tolerance, max_sweeps, rho
+        self.rounds: list[Round] = []
+        self.rollbacks = 0
+        self.undone = 0
+        self.can_undo = False
+        self.calm = 0  # level of inertia at which the last surveys converged
+        self.least = float("-inf")  # complexity
+        self.undo = 0  # rounds that may be taken back
+        self.first: int | None = seed  # of the first messages, which are trivial without
+        self.clock = Clock(max_seconds)
+        self.answers = Table("answers", where)
+        self.answers.add("value", i8, fill=-1)
+        self.answers.extend(formula.variables)
+
+    def begin(self) -> None:
+        """Make the tables, and fix what unit clauses fix."""
+        self.now = factor_graph(self.formula, self.where, self.first)
+        self.before = self.now.like()
+        self.clock.to("build")
+        counts = [*self.where.to_host(self.now.graph.slots.count.array)[:2], 0, 0]
+        units = counts[0] > counts[1]  # there are clauses of one literal, be it twice
+        if not propagate_units(self.now)[1]:
+            raise Contradiction("unit propagation breaks a clause")
+        if units:
+            self.advance()
+        self.clock.to("units")
+
+    def round(self) -> str:
+        """Fix some more; gives why there is nothing more to be done, or nothing."""
+        n = self.formula.variables
+        if len(self.now.graph.clauses) == 0:
+            return "satisfied"
+        sweeps, converged = self._surveys()
+        self.clock.to("sweeps")
+        if not converged and self.clock.late:
+            return "time"
+        undoable = self.can_undo and self.undone < self.undo
+        if not converged and not undoable:
+            return "unconverged"
+        seen = marginals(self.now, self.rho) if converged else None
+        if seen is None or seen.contradictions:  # some variable is certain to be both
+            if not undoable:
+                return "contradiction"
+            self._undo()
+            sweeps, seen = 0, marginals(self.now, self.rho)
+        self.clock.to("marginals")
+        if seen.bias < PARAMAGNETIC:
+            return "paramagnetic"
+        if seen.complexity < self.least:
+            return "astray"
+        chosen = self.fix(seen)
+        self.clock.to("units")
+        if not chosen:
+            return "contradiction"
+        free, m = len(self.now.graph.points), len(self.now.graph.clauses)
+        part = self.part
+        self.advance()
+        self.clock.to("compaction")
+        implied = free - chosen - len(self.now.graph.points)
+        facts = seen.bias, histogram(seen), seen.complexity / n, part, chosen, implied
+        self.rounds.append(Round(sweeps, free, m, *facts))
+        self.can_undo, self.part = True, min(self.fraction, self.part * 1.4)
+        return ""
+
+    def _surveys(self) -> tuple[int, bool]:
+        """Converge, more and more patiently; at last, if nothing can be taken back, loosely."""
+        total, tolerance = 0, self.tolerance
+        while True:
+            sweeps, done, self.calm = persist(
+                self.now, tolerance, self.max_sweeps, self.rho, self.calm, self.clock.end
+            )
+            total += sweeps
+            if done or self.clock.late:
+                return total, done
+            if self.can_undo and self.undone < self.undo or tolerance >= LOOSEST:
+                return total, False
+            tolerance = min(4 * tolerance, LOOSEST)
+
+    def fix(self, seen: Marginals, most: float = float("inf"), patience: int | None = None) -> int:
+        """Give values to the most biased variables, and to all that follows; gives how many.
+
+        After so many contradictions as there is ``patience`` they get them though a clause breaks.
+        """
+        points, n = self.now.graph.points, self.formula.variables
+        self.part = min(self.part, max(most, 1) / n)
+        failed = 0
+        while True:
+            bin, share = threshold(seen.counts, max(1, round(self.part * n)))
+            salt = np.uint32((self.seed + 131 * len(self.rounds) + 17 * self.undone) % 2**32)
+            chosen = 0
+            while not chosen and share:  # of many alike a small part may be nobody
+                foreach(points, choose, bin, np.uint32(share), salt)
+                with self.where.active():
+                    chosen = int((points.value.array >= 0).sum())
+                share = min(8 * share, 2**24) if share < 2**24 else 0
+            if chosen and patience is not None and failed >= patience:
+                force_units(self.now)
+                return chosen
+            if chosen and propagate_units(self.now)[1]:
+                return chosen
+            self.rollbacks += 1
+            failed += 1
+            self.part /= 2
+            few = self.part < self.fraction * LEAST_PART or self.part * n < 0.5
+            if few and failed > (patience or 0):
+                points.value[:] = -1
+                return 0
+
+    def advance(self) -> None:
+        """Write down what is fixed, and go on with what is left."""
+        foreach(self.now.graph.points, note, self.answers, where=lambda p: p.value >= 0)
+        reduced(self.now, self.before)
+        self.now, self.before = self.before, self.now
+
+    def _undo(self) -> None:
+        """Take the last round back, and fix fewer from now on."""
+        self.now, self.before = self.before, self.now
+        foreach(self.now.graph.points, forget, self.answers)
+        self.rounds.pop()
+        self.part /= 2
+        self.rollbacks += 1
+        self.undone += 1
+        self.can_undo = False
+
+
+__all__ = ["Decimation", "Round", "decimate"]

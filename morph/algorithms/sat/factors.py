@@ -1,0 +1,330 @@
+"""The factor graph of a formula: variables, clauses and literals as tables, laid out by slot.
+
+Points are variables.  The k-th literals of all clauses lie side by side (slot k), clauses sorted by
+length, the longest first: so row ``slots[k].first + c`` of ``entries`` is the k-th literal of
+clause c, there is one if ``c < slots[k].count``, no clause pads another, and threads of consecutive
+clauses read consecutive memory, whatever the lengths.  A literal is a reference to its variable and
+a message, the fixed-point logarithm of `morph.algorithms.sat.surveys`, complemented if it is
+negated.
+
+Fixing variables deletes points, literals and clauses: what is left is written into a second set of
+tables, in order, and the first stays as it was, to roll back to.  O(literals) each.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from morph.data.collection import Flag
+from morph.data.formula import Formula
+from morph.graph import Graph
+from morph.language.dtypes import Ref, vec
+from morph.launch.foreach import foreach, func, kernel
+from morph.prelude import atomic_add, f32, i32, i64, log2, prefetch, u32
+from morph.runtime.device import Device
+
+CERTAIN = 22  # bits: what is less likely than 2 ** -22 counts as impossible
+LARGEST_SCALE, LEAST_SCALE = 20, 16  # of messages: log2 of the units in one bit
+BINS = 4096  # of the biases
+AHEAD = 16  # clauses: a CPU waits for what it reads of variables unless that is on its way
+
+
+class Contradiction(Exception):
+    """The formula has no solution, or none that agrees with what was fixed."""
+
+
+class Factors:
+    """A factor graph, and where its sums are.
+
+    Attributes
+    ----------
+    graph : Graph
+        Tables ``points``, ``clauses``, ``entries``, ``slots``; rows of the first two have the
+        ``origin``, their variable or clause in the formula, from 0.
+    scale : float
+        Units of a message in one bit.
+    turn : int
+        Which of three columns holds the sums of messages, by sign: ``sums_a``, ``sums_b``,
+        ``sums_c``.
+    ahead : int
+        How many clauses before their turn variables are fetched; 0 on a GPU.
+    """
+
+    def __init__(self, device: Device, scale: int, sums: Any) -> None:
+        self.graph = g = Graph(device)
+        self.scale, self.sums = scale, sums
+        self.turn = 0
+        self.ahead = AHEAD if device.kind == "cpu" else 0
+        # flags that stay: a launch is known by the objects that it is given
+        self.moving, self.fixed, self.broken = (Flag(device) for _ in range(3))
+        for name in ("sums_a", "sums_b", "sums_c"):
+            g.points.add(name, vec(sums, 2))
+        for name in ("origin", "value", "choice", "fresh", "certain"):
+            g.points.add(name, i32, fill=-1 if name == "value" else 0)
+        g.add_table("clauses", origin=i32, length=i32, source=i32)
+        g.add_table("entries", variable=Ref("points"), message=i32)
+        g.add_table("slots", first=i32, count=i32)
+
+    @property
+    def width(self) -> int:
+        """The length of the longest clause."""
+        return len(self.graph.slots)
+
+    def like(self) -> Factors:
+        """Give tables of the same kind, without rows."""
+        return Factors(self.graph.device, self.scale, self.sums)
+
+    def resize(self, n: int, counts: list[int]) -> None:
+        """Have n variables, and ``counts[k]`` literals in slot k, whose contents are not set."""
+        g = self.graph
+        sizes = n, counts[0] if counts else 0, sum(counts), len(counts)
+        for table, size in zip((g.points, g.clauses, g.entries, g.slots), sizes, strict=True):
+            table.truncate(0)
+            table.extend(size)
+        g.slots.count[:] = np.array(counts, np.int32)
+        g.slots.first[:] = np.cumsum([0, *counts[:-1]], dtype=np.int32)[: len(counts)]
+        self.turn = 0
+
+
+@func
+def mixed(a, b, seed):
+    """Hash two numbers and a seed to 32 bits."""
+    x = u32(a) * u32(0x9E3779B1) ^ (u32(b) * u32(0x85EBCA6B) + u32(seed) * u32(0xC2B2AE35))
+    x = (x ^ (x >> u32(16))) * u32(0x7FEB352D)
+    x = (x ^ (x >> u32(15))) * u32(0x846CA68B)
+    x = (x ^ (x >> u32(16))) + u32(b) * u32(0x27D4EB2F)
+    x = (x ^ (x >> u32(15))) * u32(0x2C1B3C6D)
+    x = (x ^ (x >> u32(12))) * u32(0x297A2D39)
+    return x ^ (x >> u32(15))
+
+
+@kernel
+def begin(c, g, seed, scale, ahead):
+    """Give a clause's messages their first value, the survey being uniform at random."""
+    s = 0
+    if ahead > 0:
+        while s < len(g.slots) and c.id + ahead < g.slots[s].count:
+            prefetch(g.entries[g.slots[s].first + c.id + ahead].variable.sums_a)
+            s += 1
+    s = 0
+    while s < len(g.slots) and c.id < g.slots[s].count:
+        e = g.entries[g.slots[s].first + c.id]
+        v = e.variable
+        none = f32((mixed(c.origin, v.origin, seed) >> u32(8)) + u32(1)) * f32(2.0**-24)
+        own = i32(f32(0.5) - log2(max(none, f32(2.0**-CERTAIN))) * scale)
+        sign = 0
+        if e.message < 0:
+            sign = 1
+        e.message = ~own if sign == 1 else own
+        atomic_add(v.sums_a[sign], own)
+        s += 1
+
+
+@kernel
+def measure(c, g):
+    """How many literals a clause has left, 0 if it is satisfied."""
+    length, s = 0, 0
+    while s < len(g.slots) and c.id < g.slots[s].count:
+        e = g.entries[g.slots[s].first + c.id]
+        value = e.variable.value
+        if value < 0:
+            length += 1
+        elif (value == 1) == (e.message >= 0):
+            length = 0
+            s = len(g.slots)
+        s += 1
+    c.length = i32(length)
+
+
+@kernel
+def move(c, g, old, ahead):
+    """Take over what is left of a clause, and sum up its messages."""
+    if ahead > 0:
+        s = 0
+        if c.id + 2 * ahead < len(g.clauses):  # where a literal goes to, which is asked first
+            far = g.clauses[c.id + 2 * ahead].source
+            while s < len(old.slots) and far < old.slots[s].count:
+                prefetch(old.entries[old.slots[s].first + far].variable.fresh)
+                s += 1
+        s = 0
+        if c.id + ahead < len(g.clauses):
+            near = g.clauses[c.id + ahead].source
+            while s < len(old.slots) and near < old.slots[s].count:
+                fresh = old.entries[old.slots[s].first + near].variable.fresh
+                if fresh >= 0:
+                    prefetch(g.points[fresh].sums_a)
+                s += 1
+    was = old.clauses[c.source]
+    c.origin = was.origin
+    k, s = 0, 0
+    while s < len(old.slots) and was.id < old.slots[s].count:
+        e = old.entries[old.slots[s].first + was.id]
+        fresh, message = e.variable.fresh, e.message
+        if fresh >= 0:
+            to = g.entries[g.slots[k].first + c.id]
+            to.variable = g.points[fresh]
+            to.message = message
+            negated = message >> 31
+            atomic_add(g.points[fresh].sums_a[-negated], message ^ negated)
+            k += 1
+        s += 1
+
+
+def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
+    """Make the factor graph of a formula, with random messages, or trivial ones without a seed.
+
+    Literals that are repeated in a clause count once; clauses that hold a literal and its negation
+    are left out.
+
+    Raises
+    ------
+    Contradiction
+        If a clause is empty.
+    ValueError
+        If the formula has 2**31 literals or more.
+    """
+    n, xp = formula.variables, device.xp
+    if formula.literals.size >= 2**31 or n >= 2**30:
+        raise ValueError(f"{formula!r} is too large: at most 2**31 literals, 2**30 variables")
+    with device.active():
+        clause, code, m = cleaned(formula, device)
+        lengths = xp.bincount(clause, minlength=m)
+        starts = xp.cumsum(lengths) - lengths
+        first = xp.zeros(m, np.int64)
+        held = lengths > 0
+        first[held] = code[starts[held]] >> 1
+        kept = xp.flatnonzero(held)
+        width = int(lengths.max()) if m else 0
+        key = (width - lengths[kept]) * n + first[kept]
+        order = kept[stable_order(xp, key)]
+        counts = _slot_counts(device, lengths[order], width)
+        rank = xp.zeros(m, np.int64)
+        rank[order] = xp.arange(order.size)
+        slot = xp.arange(clause.size)
+        slot -= starts[clause]
+        place = xp.asarray(np.cumsum([0, *counts[:-1]], dtype=np.int64))[slot]
+        place += rank[clause]
+        degree = int(xp.bincount(code, minlength=1).max()) if code.size else 1
+        scale, sums = _scale(degree)
+        f = Factors(device, scale, sums)
+        f.resize(n, counts)
+        g = f.graph
+        g.points.origin[:] = xp.arange(n, dtype=np.int32)
+        g.clauses.origin[:] = order.astype(np.int32)
+        placed = xp.empty(clause.size, np.int32)
+        placed[place] = code.astype(np.int32)
+        g.entries.variable[:] = placed >> 1
+        g.entries.message[:] = -(placed & 1)
+    if seed is not None:
+        foreach(g.clauses, begin, g, np.uint32(seed % 2**32), np.float32(f.scale), f.ahead)
+    return f
+
+
+def cleaned(formula: Formula, device: Device) -> tuple[Any, Any, int]:
+    """Clause and literal code (2 * variable + negated) of each literal that counts, sorted."""
+    n, m, xp = formula.variables, formula.clauses, device.xp
+    offsets, literals = device.asarray(formula.offsets), device.asarray(formula.literals)
+    if m and bool((offsets[1:] == offsets[:-1]).any()):
+        raise Contradiction("a clause is empty")
+    clause = _owners(xp, offsets, literals.size)
+    literals = literals.astype(np.int64)
+    code = 2 * (xp.abs(literals) - 1) + (literals < 0)
+    bits = (2 * n).bit_length()
+    key = xp.sort(clause << bits | code)
+    clause, code = key >> bits, key & (1 << bits) - 1
+    if key.size:
+        kept = xp.ones(key.size, bool)
+        kept[1:] = key[1:] != key[:-1]
+        if not bool(kept.all()):
+            clause, code, key = clause[kept], code[kept], key[kept]
+        both = xp.flatnonzero(key[1:] >> 1 == key[:-1] >> 1)
+        if both.size:
+            always = xp.zeros(m, bool)
+            always[clause[both]] = True
+            kept = ~always[clause]
+            clause, code = clause[kept], code[kept]
+    return clause, code, m
+
+
+def _owners(xp: Any, offsets: Any, size: int) -> Any:
+    """The clause of each literal; no clause is empty."""
+    starts = xp.zeros(size, np.int64)
+    starts[offsets[1:-1]] = 1
+    return xp.cumsum(starts)
+
+
+def stable_order(xp: Any, key: Any) -> Any:
+    """What sorts keys of 0 or more, equal ones as they come."""
+    if xp is not np:
+        return xp.argsort(key)  # CuPy's is stable
+    bits = int(key.size).bit_length()
+    if not key.size or int(key.max()).bit_length() + bits > 63:
+        return xp.argsort(key, kind="stable")
+    packed = key.astype(np.int64) << bits
+    packed |= xp.arange(key.size)
+    packed.sort()  # twice as fast
+    packed &= (1 << bits) - 1
+    return packed
+
+
+def _slot_counts(device: Device, lengths: Any, width: int) -> list[int]:
+    """How many clauses have more than k literals, for each k."""
+    of_length = device.to_host(device.xp.bincount(lengths, minlength=width + 1))
+    return [int(x) for x in of_length[::-1].cumsum()[::-1][1 : width + 1]]
+
+
+def _scale(degree: int) -> tuple[int, Any]:
+    """Units of a message, and the type that holds a sum of ``degree`` of them."""
+    bits = int(np.log2(2.0**31 / ((CERTAIN + 1) * max(degree, 1))))
+    if bits >= LEAST_SCALE:
+        return 1 << min(bits, LARGEST_SCALE), i32
+    return 1 << LARGEST_SCALE, i64
+
+
+def reduced(f: Factors, into: Factors) -> None:
+    """Write what is left of ``f`` when variables have their ``value`` into other tables."""
+    g, device = f.graph, f.graph.device
+    xp = device.xp
+    foreach(g.clauses, measure, g)
+    with device.active():
+        free = g.points.value.array < 0
+        g.points.fresh[:] = xp.where(free, xp.cumsum(free, dtype=np.int32) - 1, np.int32(-1))
+        names = g.points.origin.array[free]
+        length = g.clauses.length.array
+        width = int(length.max()) if length.size else 0
+        if width <= 8:
+            parts = [xp.flatnonzero(length == k) for k in range(width, 0, -1)]
+            order = xp.concatenate(parts) if parts else xp.arange(0)
+            sizes = np.cumsum([p.size for p in parts], dtype=np.int64)[::-1]
+            counts = [int(x) for x in sizes]
+        else:
+            order = xp.flatnonzero(length > 0)
+            order = order[stable_order(xp, width - length[order])]
+            counts = _slot_counts(device, length[order], width)
+        into.resize(int(names.size), counts)
+        into.graph.points.origin[:] = names
+        into.graph.clauses.source[:] = order.astype(np.int32)
+    foreach(into.graph.clauses, move, into.graph, g, f.ahead)
+
+
+def rest_of(f: Factors) -> tuple[Formula, Any]:
+    """Give the formula over the free variables, all of them unfixed, and their names, from 0."""
+    g, device, xp = f.graph, f.graph.device, f.graph.device.xp
+    counts = device.to_host(g.slots.count.array)
+    m = len(g.clauses)
+    with device.active():
+        variable, message = g.entries.variable.array, g.entries.message.array
+        signed = xp.where(message < 0, -1 - variable, variable + 1)
+        lengths = xp.zeros(m, np.int64)
+        for count in counts.tolist():
+            lengths[:count] += 1
+        offsets = xp.zeros(m + 1, np.int64)
+        offsets[1:] = xp.cumsum(lengths)
+        literals, at = xp.empty(signed.size, np.int32), 0
+        for slot, count in enumerate(counts.tolist()):
+            literals[offsets[:count] + slot] = signed[at : at + count]
+            at += count
+        parts = [device.to_host(x) for x in (offsets, literals, g.points.origin.array.copy())]
+    return Formula(len(g.points), parts[0], parts[1]), parts[2]

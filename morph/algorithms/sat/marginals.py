@@ -1,0 +1,142 @@
+"""What converged surveys say of each variable, and of the whole formula.
+
+A variable's weights are those of being forced to true, to false, or not at all: ``W+ = (1 - rho P+)
+P-``, ``W- = (1 - rho P-) P+``, ``W0 = rho P+ P-`` over their sum Z.  Its bias is ``|W+ - W-|``.
+Biases are counted in bins of ``-log2(1 - bias)``, fine where they are near 1: the variables with
+the largest ones are found by a threshold, with nothing sorted.
+
+The complexity, the logarithm of the number of clusters of solutions (of solutions, for belief
+propagation), is that of Bethe's approximation: ``sum of log Z over variables + sum of (1 - length)
+log(1 - product of warnings) over clauses``, which equals the usual form at a fixed point, where the
+product of a clause's warnings is that of one warning and its survey.  All sums are of integers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.algorithms.sat.factors import BINS, CERTAIN, Factors, mixed
+from morph.algorithms.sat.surveys import FETCH, LEAST, READ, warning
+from morph.launch.foreach import foreach, func, kernel
+from morph.prelude import atomic_add, atomic_or, exp2, f32, i32, i64, log2, u32
+
+PER_OCTAVE = 170.0  # bins
+FINE = 2.0**20  # units of a sum
+
+
+class Marginals(NamedTuple):
+    """What `marginals` finds.
+
+    ``bias`` is the mean of ``max(W+, W-)``; ``counts``, shape (4096,), how many variables have a
+    bias b with ``-log2(1 - b) * 170`` in a bin; ``complexity``, in nats, of the whole formula;
+    ``contradictions``, the variables that are certain to be both.
+    """
+
+    bias: float
+    counts: Any
+    complexity: float
+    contradictions: int
+
+
+@func
+def weigh(sums, rho, unit):
+    """Weights of true and false, their sum with that of neither, and its scale in units."""
+    least = min(sums.x, sums.y)
+    plus, minus = exp2(f32(least - sums.x) * unit), exp2(f32(least - sums.y) * unit)
+    true = minus * (f32(1) - rho * exp2(f32(-sums.x) * unit))
+    false = plus * (f32(1) - rho * exp2(f32(-sums.y) * unit))
+    return true, false, true + false + rho * (plus * exp2(f32(-sums.y) * unit)), least
+
+
+def _kernels(read: Any, fetch: Any) -> Any:
+    @kernel
+    def judge(whole, g, rho, unit):
+        """All variables: their bin and sign, and the sums."""
+        bias, bits, least, clashes = i64(0), i64(0), i64(0), i64(0)
+        for p in g.points:
+            true, false, z, shift = weigh(read(p), rho, unit)
+            towards = abs(true - false) / z
+            bin = min(i32(-log2(max(f32(1) - towards, f32(2.0**-24))) * f32(PER_OCTAVE)), BINS - 1)
+            p.choice = 2 * bin + i32(1 if true > false else 0)
+            if bin > 0:
+                atomic_add(g.bins[bin].count, 1)
+            bias += i64(max(true, false) / z * f32(FINE))
+            bits += i64(log2(z) * f32(FINE))
+            least += i64(shift)
+            if p.certain == 3:
+                clashes += 1
+            p.certain = 0
+        whole.bias = bias
+        whole.bits = bits
+        whole.least = least
+        whole.clashes = clashes
+
+    @kernel
+    def judge_clauses(whole, g, rho, unit, certain, ahead):
+        """All clauses: their part of the complexity; who is certain, and of what."""
+        bits = i64(0)
+        for c in g.clauses:
+            s = 0
+            while ahead > 0 and s < len(g.slots) and c.id + ahead < g.slots[s].count:
+                fetch(g.entries[g.slots[s].first + c.id + ahead].variable)
+                s += 1
+            product, s = f32(1), 0
+            while s < len(g.slots) and c.id < g.slots[s].count:
+                e = g.entries[g.slots[s].first + c.id]
+                sums = read(e.variable)
+                product *= warning(sums.x, sums.y, e.message, rho, unit)
+                if (~e.message if e.message < 0 else e.message) >= certain:
+                    atomic_or(e.variable.certain, i32(2 if e.message < 0 else 1))
+                s += 1
+            bits += i64(log2(max(f32(1) - product, f32(LEAST))) * f32(FINE)) * (1 - s)
+        whole.factors = bits
+
+    return judge, judge_clauses
+
+
+KERNELS = [_kernels(*of) for of in zip(READ, FETCH, strict=True)]
+
+
+@kernel
+def clear(b):
+    b.count = 0
+
+
+@kernel
+def choose(p, bin, part, seed):
+    """Give its likelier value to a variable above a bin, and to a part of those in it."""
+    p.value = -1
+    if p.choice >> 1 == bin:
+        if mixed(p.origin, bin, seed) >> u32(8) < part:
+            p.value = p.choice & 1
+    elif p.choice >> 1 > bin:
+        p.value = p.choice & 1
+
+
+def marginals(f: Factors, rho: float = 1.0) -> Marginals:
+    """Judge all variables by the messages as they are."""
+    g = f.graph
+    if "bins" not in g.tables:
+        g.add_table("bins", count=i32).extend(BINS)
+        g.add_table("wholes", bias=i64, bits=i64, least=i64, clashes=i64, factors=i64).extend(1)
+    n = len(g.points)
+    foreach(g.bins, clear)
+    judge, judge_clauses = KERNELS[f.turn]
+    rest = np.float32(rho), np.float32(1 / f.scale)
+    foreach(g.wholes, judge_clauses, g, *rest, CERTAIN * f.scale, f.ahead)
+    foreach(g.wholes, judge, g, *rest)
+    w = g.wholes[0]
+    counts = np.array(g.device.to_host(g.bins.count.array), np.int64)
+    counts[0] = n - counts.sum()
+    bits = (int(w.bits) + int(w.factors)) / FINE - int(w.least) / f.scale
+    return Marginals(int(w.bias) / FINE / max(n, 1), counts, bits * np.log(2), int(w.clashes))
+
+
+def threshold(counts: Any, wanted: int) -> tuple[int, int]:
+    """Give the bin above which there are less than ``wanted``, and 2**24 times the part to take."""
+    above = np.cumsum(counts[::-1])[::-1]  # in this bin or above
+    bin = int(np.flatnonzero(above >= min(wanted, int(above[0])))[-1])
+    more = wanted - (int(above[bin + 1]) if bin + 1 < BINS else 0)
+    return bin, min(-(-more * 2**24 // max(int(counts[bin]), 1)), 2**24)

@@ -1,0 +1,349 @@
+"""`solve`: simplification, a search for a model of each part that it leaves, and a check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph import validate
+from morph.algorithms.sat.cadical import available
+from morph.algorithms.sat.rounds import Round
+from morph.algorithms.sat.search import (
+    BUILD,
+    EMPTY,
+    RESERVE,
+    SATISFIABLE,
+    UNKNOWN,
+    UNSATISFIABLE,
+    Progress,
+    Search,
+    Settings,
+)
+from morph.algorithms.sat.simplify import Part, Simplified, simplify
+from morph.data.conversion import number, truth
+from morph.data.formula import Formula
+from morph.language.messages import shown
+from morph.runtime.device import Device
+from morph.runtime.device import device as device_of
+from morph.runtime.toolchain import OutOfTime, deadline, time_left
+
+SMALL, SAMPLE, DENSE = 1000, 1 << 16, 4  # variables; clauses in the sample; literals a variable
+INCOMPLETE = "surveys and local search are incomplete, and cannot show that there is no model"
+Test = Callable[[Any], bool]
+
+METHODS: dict[str, tuple[str, ...]] = {
+    "auto": (),
+    "decimation": ("fraction", "tolerance", "max_sweeps", "undo", "rho", "least_complexity"),
+    "backtracking": ("fraction", "ratio", "tolerance", "max_sweeps", "rho"),
+    "reinforcement": ("intensity", "decay", "max_sweeps", "rho"),
+    "search": ("max_flips",),
+}
+_OPTIONS: dict[str, tuple[Any, str, Test]] = {
+    **dict.fromkeys(("tolerance", "intensity", "decay"), (
+        float, "a number between 0 and 1", lambda x: 0 < x < 1)),
+    "fraction": (float, "a number above 0 and at most 1", lambda x: 0 < x <= 1),
+    "rho": (float, "a number from 0 to 1", lambda x: 0 <= x <= 1),
+    "ratio": (float, "a number from 0 to less than 1", lambda x: 0 <= x < 1),
+    "least_complexity": (float, "a number", lambda x: x == x),
+    "max_sweeps": (int, "an integer from 1 to 2^31 - 1", lambda x: 1 <= x < 2**31),
+    "undo": (int, "an integer of 0 or more", lambda x: x >= 0),
+    "max_flips": (int, "an integer from 0 to 2^62", lambda x: 0 <= x <= 2**62),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The result of `solve`.
+
+    Attributes
+    ----------
+    status : str
+        ``"SATISFIABLE"``: there is a model, which was checked; ``"UNSATISFIABLE"``: unit
+        propagation ends in an empty clause, clauses of two literals contradict one another, or
+        CaDiCaL has refuted the formula; ``"UNKNOWN"``.
+    reason : str
+        Why the status is what it is.
+    model : (n,) bool array or None
+        Whether variable ``v`` is true, at ``v - 1``.  If the status is ``"UNKNOWN"``, the
+        assignment that left the fewest clauses unsatisfied; None if it is ``"UNSATISFIABLE"``.
+    unsatisfied : int
+        Clauses that ``model`` leaves unsatisfied.
+    unsatisfied_clauses : (unsatisfied,) int array
+        Which these are, from 0.
+    cycle : list of int
+        Literals x, ..., -x, ..., x, each of which implies the next by a clause of two literals
+        (`morph.validate.implications` checks the cycle), if such clauses refute the formula.
+    simplified : int
+        Variables that `simplify` has assigned; ``components`` is the number of components left.
+    attempts : int
+        Decimations tried.
+    rounds : list of Round
+        Of the last attempt's decimation.
+    stopped : str
+        The status with which that decimation ended, as in `decimate`; empty if there was none.
+    rollbacks : int
+        Rounds of that decimation that were rolled back, or repeated in smaller steps.
+    left : int
+        Variables that decimation left to belief propagation and local search; clauses are in
+        ``left_clauses``.
+    believed : list of Round
+        Rounds of belief propagation on these variables.
+    walked : int
+        Variables that beliefs left to local search; clauses are in ``walked_clauses``.
+    flips, steps : int
+        Of the last attempt's local search.
+    seconds : dict of str to float
+        By phase, of all attempts.
+    """
+
+    status: str
+    reason: str
+    model: NDArray[np.bool_] | None
+    unsatisfied: int
+    unsatisfied_clauses: NDArray[np.int64] = field(
+        default_factory=lambda: np.empty(0, np.int64), repr=False
+    )
+    cycle: list[int] = field(default_factory=list, repr=False)
+    simplified: int = 0
+    components: int = 1
+    attempts: int = 0
+    rounds: list[Round] = field(default_factory=list, repr=False)
+    stopped: str = ""
+    rollbacks: int = 0
+    left: int = 0
+    left_clauses: int = 0
+    believed: list[Round] = field(default_factory=list, repr=False)
+    walked: int = 0
+    walked_clauses: int = 0
+    flips: int = 0
+    steps: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def solve(
+    cnf: Any,
+    seed: int = 0,
+    *,
+    time: float | None = None,
+    device: str | Device = "auto",
+    max_rounds: int = 1000,
+    method: str = "auto",
+    options: Mapping[str, Any] | None = None,
+    complete: bool | None = None,
+    progress: Progress | None = None,
+) -> Solution:
+    """Look for a model of a formula; made for large random k-SAT near its threshold.
+
+    Parameters
+    ----------
+    cnf : path, clauses, (offsets, literals) or Formula
+        As `morph.Formula.of` takes it.
+    seed : int
+        0 or more.  The same seed gives the same model, unless the time runs out.
+    time : float, optional
+        Seconds after which to give up, checked between launches.  The last fifth is reserved for
+        local search from the best assignment so far.  The time includes compiling.  Without a limit
+        `solve` gives up after four attempts: decimation, decimation in smaller steps, and twice
+        decimation with backtracking.
+    device : str or Device
+    max_rounds : int
+        Largest number of rounds of one decimation; 0: no decimation, only local search.
+    method : str
+        ``"decimation"``, ``"backtracking"``, ``"reinforcement"`` (`decimate`, `backtrack`,
+        `reinforce`, with beliefs and local search for what is left) or ``"search"`` (`walksat`
+        alone).  ``"auto"``: formulas of at most 1000 variables, and those with clauses of several
+        lengths, of two literals or with few of them a variable, are tried by local search first,
+        then by CaDiCaL; then, and for all other formulas, the other methods are tried in turn.
+    options : mapping, optional
+        Keyword arguments of the method's function, by name: ``fraction``, ``tolerance``,
+        ``max_sweeps``, ``undo``, ``rho``, ``least_complexity``; ``ratio``; ``intensity``,
+        ``decay``; ``max_flips``.  None for ``"auto"``.
+    complete : bool, optional
+        Whether ``"auto"`` may use CaDiCaL; by default if python-sat is installed (``pip install
+        morph-engine[sat]``).  If true, python-sat must be installed, and CaDiCaL is tried on every
+        formula that local search has not solved; without a time limit it gives up after a million
+        conflicts.
+    progress : callable, optional
+        Called at intervals with ``"decimation"``, ``"beliefs"``, ``"search"`` or ``"CaDiCaL"``
+        and a dict of numbers by name.
+
+    Returns
+    -------
+    Solution
+        A model is given only after `morph.validate.satisfied` has found no clause without a true
+        literal, and ``"UNSATISFIABLE"`` only if `morph.validate.refuted` or
+        `morph.validate.implications` agrees, or if CaDiCaL has refuted the formula.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is wrong; the text names the argument.
+    FormatError, OSError
+        If a file cannot be read.
+    ImportError
+        If ``complete`` is true, and python-sat is not installed.
+
+    References
+    ----------
+    A. Braunstein, M. Mezard, R. Zecchina: Survey propagation: an algorithm for satisfiability.
+    Random Structures & Algorithms 27, 2005.
+    """
+    started = monotonic()
+    where = device_of(device)
+    if time is not None:
+        number(time, "time")
+    if time is not None and not time > 0:
+        raise ValueError(f"time = {time}: expected more than 0 seconds")
+    for name, value, least in (("seed", seed, 0), ("max_rounds", max_rounds, 0)):
+        if not isinstance(value, int | np.integer) or not least <= value < 2**32:
+            raise ValueError(
+                f"{name} = {shown(value)}: expected an integer from {least} to 2^32 - 1"
+            )
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress is a function, not {shown(progress)}")
+    chosen = check_method(method, {} if options is None else options, complete)
+    complete = None if complete is None else bool(complete)
+    settings = Settings(int(seed), where, method, chosen, int(max_rounds), complete, progress)
+    end = float("inf") if time is None else started + time
+    return _Solver(Formula.of(cnf), settings, end).solve()
+
+
+def check_method(method: str, options: Mapping[str, Any], complete: bool | None) -> dict[str, Any]:
+    """Check the arguments of `solve` about methods; return the options with their types."""
+    if not isinstance(options, Mapping):
+        raise TypeError(f"options is a mapping of names to numbers, not {shown(options)}")
+    if complete is not None and truth(complete, "complete") and not available():
+        raise ImportError("complete = True needs python-sat: pip install morph-engine[sat]")
+    if complete and method != "auto":
+        raise ValueError(f"complete = True is for method 'auto', not {shown(method)}")
+    if not isinstance(method, str) or method not in METHODS:
+        raise ValueError(f"method = {shown(method)}: expected {', '.join(METHODS)}")
+    for name, value in options.items():
+        if name not in METHODS[method]:
+            known = ", ".join(METHODS[method]) or "none"
+            raise ValueError(f"method {method!r} has no option {shown(name)}: expected {known}")
+        kind, expected, test = _OPTIONS[name]
+        kinds = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
+        if isinstance(value, bool) or not isinstance(value, kinds) or not test(value):
+            raise ValueError(f"{name} = {shown(value)}: expected {expected}")
+    return {name: _OPTIONS[name][0](value) for name, value in options.items()}
+
+
+def _is_regular(formula: Formula) -> bool:
+    """Whether a formula looks like random k-SAT: large, dense, clauses of one length above 2.
+
+    Of a large formula only a sample of the clauses is examined.
+    """
+    n, m, at = formula.variables, formula.clauses, formula.offsets
+    if n <= SMALL or formula.literals.size < DENSE * n:
+        return False
+    clause = np.arange(0, m, max(m // SAMPLE, 1))
+    sizes = at[clause + 1] - at[clause]
+    return bool(sizes[0] > 2 and (sizes == sizes[0]).all())
+
+
+class _Solver:
+    """One call of `solve`: simplification, then a search for each remaining part."""
+
+    def __init__(self, formula: Formula, settings: Settings, end: float) -> None:
+        self.formula, self.settings, self.end = formula, settings, end
+        self.seconds: dict[str, float] = {}
+        self.found: dict[str, Any] = {}
+
+    def solve(self) -> Solution:
+        """Simplify, solve the parts, and check the model of the whole."""
+        formula, plan = self.formula, self._simplified()
+        if plan.refuted or plan.cycle:
+            return self._refuted(plan)
+        parts, model = plan.parts, plan.model
+        limited = self.end < float("inf")
+        searches = [Search(p.formula, self, limited, self._first(p.formula)) for p in parts]
+        refuted, reason = self._run(searches)
+        if limited and reason and not refuted:  # in the time that other parts left
+            refuted, reason = self._run([s for s in searches if s.unsatisfied])
+        if refuted:
+            return self._answer(UNSATISFIABLE, reason, None)
+        for search, part in zip(searches, parts, strict=True):
+            model[part.variables] = search.model
+        failed = self._failed(model)
+        if not failed.size:
+            return self._answer(
+                SATISFIABLE, "every clause of the formula holds a true literal", model
+            )
+        reason = f"{reason}: {failed.size} of {formula.clauses} clauses are left unsatisfied"
+        advice = "" if available() else "; python-sat, the extra sat, adds a solver that can"
+        advice = "; CaDiCaL gave up" if "CaDiCaL" in self.seconds else advice
+        return self._answer(UNKNOWN, f"{reason}; {INCOMPLETE}{advice}", model, failed)
+
+    def _first(self, formula: Formula) -> bool:
+        """Whether local search and CaDiCaL are tried before decimation."""
+        told = self.settings.complete is True
+        return self.settings.tries_first and (told or not _is_regular(formula))
+
+    def _run(self, searches: list[Search]) -> tuple[bool, str]:
+        """Run searches; return whether one refuted its formula, and why it did or one failed."""
+        given_up = ""
+        sizes = [search.formula.literals.size for search in searches]
+        for k, search in enumerate(searches):
+            left, alone = self.end - monotonic(), len(searches) - k
+            share = sizes[k] / sum(sizes[k:]) / 2 + 1 / alone / 2  # by size and by number
+            status, reason = search.solve(self.end if alone == 1 else monotonic() + share * left)
+            if status == UNSATISFIABLE:
+                return True, reason
+            given_up = given_up or reason
+        return False, given_up
+
+    def _simplified(self) -> Simplified:
+        """Simplify the formula, unless it is regular or the time runs out."""
+        started, formula = monotonic(), self.formula
+        model = np.zeros(formula.variables, bool)
+        plan = Simplified(model, [Part(formula, slice(None))], False, [], 0, 1)
+        kind = "python" if self.settings.where.kind == "python" else "cpu"  # it runs on the host
+        usable = (1 - RESERVE) * (self.end - started)
+        if _is_regular(formula) or BUILD[kind] * formula.literals.size > usable:
+            return plan
+        with suppress(OutOfTime), deadline(started + usable):
+            plan = simplify(formula, self.settings.where, lambda: time_left("simplify"))
+        self.spend("simplification", started)
+        self.found |= {"simplified": plan.fixed, "components": plan.components}
+        return plan
+
+    def _refuted(self, plan: Simplified) -> Solution:
+        """Check a refutation by simplification, and return the solution."""
+        started = monotonic()
+        if plan.cycle:
+            validate.implications(self.formula, plan.cycle)
+            x = abs(plan.cycle[0])
+            reason = f"clauses of two literals imply {-x} from {x} and {x} from {-x}"
+        elif validate.refuted(self.formula):
+            reason = EMPTY
+        else:
+            raise validate.WrongAnswer(
+                "simplification refutes a formula, unit propagation does not"
+            )
+        self.spend("refutation", started)
+        self.found["cycle"] = plan.cycle
+        return self._answer(UNSATISFIABLE, reason, None)
+
+    def _failed(self, model: Any) -> Any:
+        """Return the clauses that an assignment does not satisfy."""
+        started = monotonic()
+        held = validate.satisfied(self.formula, model)
+        self.spend("check", started)
+        return np.flatnonzero(~held)
+
+    def spend(self, phase: str, started: float) -> None:
+        """Add the time since ``started`` to a phase."""
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + monotonic() - started
+
+    def _answer(self, status: str, reason: str, model: Any, failed: Any = ()) -> Solution:
+        which = np.array(failed, np.int64)
+        return Solution(
+            status, reason, model, which.size, which, seconds=self.seconds, **self.found
+        )

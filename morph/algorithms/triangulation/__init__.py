@@ -1,0 +1,4 @@
+"""Constrained Delaunay triangulation.
+
+Imports public names only.
+"""

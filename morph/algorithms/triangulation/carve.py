@@ -1,0 +1,211 @@
+"""What is the domain: holes and concavities are carved out of a triangulation, regions numbered.
+
+Triangles that share an edge that is not constrained belong together: one sweep of a concurrent
+union-find joins them, where a flood would take as many rounds as the domain is deep.  A place (of a
+hole or region) is found by a straight walk from a point near it (Devillers, Pion, Teillaud 2002).
+O(m a(m)) for m triangles and O(sqrt(m)) for each place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from morph.algorithms.triangulation.delaunay import HULL
+from morph.algorithms.triangulation.segments import FREE, behind, code, leave, next_edge
+from morph.data.collection import Set
+from morph.data.table import Table
+from morph.graph import Graph
+from morph.language.dtypes import Ref, vec
+from morph.launch.foreach import foreach, func, kernel
+from morph.prelude import atomic_max, bool_, f64, i32, orient2d
+
+SAMPLE = 1000  # points among which walks begin
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+@kernel
+def join(t, g, parts):
+    for k in range(3):
+        if t.twin[k] >= 0:
+            parts.union(t, g.triangles[t.twin[k] >> 2])
+
+
+@kernel
+def open_hull(t, parts):
+    """The parts that no input segment keeps from what is outside of the hull."""
+    for k in range(3):
+        if t.twin[k] == HULL and t.by[k] == FREE:
+            part = parts.find(t)
+            part.outside = True  # race: the same value
+
+
+@kernel
+def dig(place, parts):
+    if place.home is not None:
+        part = parts.find(place.home)
+        part.hole = True  # race: the same value
+
+
+@kernel
+def settle(place, parts):
+    if place.home is not None:
+        atomic_max(parts.find(place.home).region, i32(place))
+
+
+@kernel
+def spread(t, parts):
+    part = parts.find(t)
+    t.outside = part.outside  # race: the representative, which others read, writes what it has
+    t.hole = part.hole  # race: likewise
+    t.region = part.region  # race: likewise
+
+
+# --- places --------------------------------------------------------------------------------------
+
+
+@func
+def beyond(a, v, x):
+    """Whether x lies farther from a than v does, where the three are on one ray from a."""
+    if x.x != a.x:
+        return x.x != v.x and (x.x > v.x) == (x.x > a.x)
+    return x.y != v.y and (x.y > v.y) == (x.y > a.y)
+
+
+@func
+def bound(g, a):
+    """Whether a constrained edge ends at point a."""
+    t, k = g.triangles[a.at >> 2], a.at & 3
+    while True:
+        o = t.twin[(k + 1) % 3]
+        if o < 0:
+            return True
+        t, k = g.triangles[o >> 2], ((o & 3) + 1) % 3
+        if code(t, k) == a.at:
+            return False
+
+
+@func
+def ambiguous(g, t, x):
+    """Whether x, in triangle t, lies on a constrained edge or at an end of one."""
+    for k in range(3):
+        a, b, c = t.node[k], t.node[(k + 1) % 3], t.node[(k + 2) % 3]
+        if a.xy.x == x.x and a.xy.y == x.y:
+            return bound(g, a)
+        if t.twin[k] < 0 and orient2d(b.xy, c.xy, x) == 0:
+            return True
+    return False
+
+
+@kernel
+def locate(place, g):
+    """Find the triangle that holds a place, if one does."""
+    x = place.xy
+    a = place.start
+    edge = i32(-1)  # the edge to cross; -1 at point a
+    home = i32(-1)
+    while home < 0:
+        if edge < 0:
+            edge, v = leave(g, a, x)
+            if edge < 0:
+                return
+            if v is not None:
+                if beyond(a.xy, v.xy, x):
+                    a = v
+                    edge = -1
+                else:
+                    home = edge >> 2
+        else:
+            t, k = g.triangles[edge >> 2], edge & 3
+            if orient2d(t.node[(k + 1) % 3].xy, t.node[(k + 2) % 3].xy, x) >= 0:
+                home = edge >> 2
+            elif t.twin[k] == HULL:
+                return
+            else:
+                o = behind(t.twin[k])
+                v = g.triangles[o >> 2].node[o & 3]
+                side = orient2d(a.xy, x, v.xy)
+                if side != 0:
+                    edge = next_edge(o, side)
+                elif beyond(a.xy, v.xy, x):
+                    a = v
+                    edge = -1
+                else:
+                    home = o >> 2
+    place.home = g.triangles[home]
+    place.doubtful = ambiguous(g, g.triangles[home], x)
+
+
+def find_places(g: Graph, name: str, xy: Any) -> Table:
+    """Locate places: ``home``, a triangle or None, ``doubtful`` if on a constrained edge."""
+    places = g.add_table(
+        name, xy=vec(f64, 2), start=Ref("points"), home=Ref("triangles"), doubtful=bool_
+    )
+    host = g.device.to_host
+    step = -(-len(g.triangles) // SAMPLE)
+    sample = host(g.triangles.node.array[::step, 0])
+    points = host(g.points.xy.array[sample])
+    start = [sample[_nearest(points, x)] for x in xy]
+    places.extend(xy=xy, start=np.array(start, np.int32))
+    foreach(places, locate, g)
+    return places
+
+
+def _nearest(points: Any, x: Any) -> int:
+    """Row of the point at the least distance from x, the greater difference of the two."""
+    with np.errstate(over="ignore"):
+        return int(np.abs(points - x).max(axis=1).argmin())
+
+
+def carve(g: Graph, holes: Any, regions: Any, hull: bool) -> tuple[Any, Any]:
+    """Tell which triangles are in the domain, and in which region.
+
+    Parameters
+    ----------
+    g : Graph
+        As `insert_segments` leaves it.
+    holes, regions : (h, 2) and (r, any) float64 arrays
+        Places; what lies outside of the triangulation has no effect.
+    hull : bool
+        Whether everything inside the hull, but for the holes, is in the domain.
+
+    Returns
+    -------
+    kept : (m,) bool array
+    region : (m,) int32 array
+        Row of ``regions``, the last one that names the triangle's part, or -1.
+
+    Raises
+    ------
+    ValueError
+        If a hole or region lies on a constrained edge, or nothing is left.
+    """
+    for name, fill in (("outside", False), ("hole", False), ("region", -1)):
+        g.triangles.add(name, i32 if name == "region" else bool_, fill=fill)
+    parts = Set(g.triangles)
+    foreach(g.triangles, join, g, parts)
+    if not hull:
+        foreach(g.triangles, open_hull, parts)
+    for what, given, mark in (("holes", holes, dig), ("regions", regions, settle)):
+        if not len(given):
+            continue
+        places = find_places(g, what, given[:, :2])
+        wrong = np.flatnonzero(g.device.to_host(places.doubtful.array))
+        if len(wrong):
+            row = int(wrong[0])
+            where = given[row, :2].tolist()
+            raise ValueError(f"{what}[{row}] = {where}: it lies on a segment or on the hull")
+        foreach(places, mark, parts)
+    foreach(g.triangles, spread, parts)
+    outside, hole, region = (
+        g.device.to_host(getattr(g.triangles, name).array) for name in ("outside", "hole", "region")
+    )
+    kept = ~hole if outside.all() else ~(hole | outside)  # open lines enclose nothing
+    if not kept.any():
+        why = "the holes reach all of the domain"
+        if not hole.all():
+            why = "the segments enclose holes only; hull=True keeps the convex hull"
+        raise ValueError(f"every triangle is carved away: {why}")
+    return kept, region

@@ -1,0 +1,159 @@
+"""The order in which to insert points: rounds that double, along a Hilbert curve inside each.
+
+Points are sorted along a Hilbert curve (by ranks instead of coordinates where these crowd
+together).  Of each two neighbours in that order one, by a coin, is left for the last round; the
+other, its *parent*, belongs to an earlier one.  Those are paired again, and so on.  So the points
+up to any round are a random sample, evenly spread (Amenta, Choi, Rote, Incremental constructions
+con BRIO, 2003), and near each point lies one that was inserted before: a walk can begin there.
+
+O(n) but for sorting.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from morph.data.table import Table
+from morph.launch.foreach import foreach, func, kernel
+from morph.prelude import f64, u64
+from morph.runtime.device import Device
+
+BITS = 32  # of a cell's number along each axis
+FULL = 2**BITS - 1
+
+
+@func
+def interleaved(x):
+    """The bits of x, each followed by a zero."""
+    x = (x | (x << 16)) & 0x0000FFFF0000FFFF
+    x = (x | (x << 8)) & 0x00FF00FF00FF00FF
+    x = (x | (x << 4)) & 0x0F0F0F0F0F0F0F0F
+    x = (x | (x << 2)) & 0x3333333333333333
+    return (x | (x << 1)) & 0x5555555555555555
+
+
+@func
+def hilbert(x, y):
+    """Give the place of a cell on the Hilbert curve, by a prefix scan of the curve's turns."""
+    a = x ^ y
+    b = FULL ^ a
+    c = FULL ^ (x | y)
+    d = x & (y ^ FULL)
+    e, f = a | (b >> 1), (a >> 1) ^ a
+    g, h = ((c >> 1) ^ (b & (d >> 1))) ^ c, ((a & (c >> 1)) ^ (d >> 1)) ^ d
+    s = u64(2)
+    while s < BITS:
+        a, b, c, d = e, f, g, h
+        e = (a & (a >> s)) ^ (b & (b >> s))
+        f = (a & (b >> s)) ^ (b & ((a ^ b) >> s))
+        g = g ^ (a & (c >> s)) ^ (b & (d >> s))
+        h = h ^ (b & (c >> s)) ^ ((a ^ b) & (d >> s))
+        s = s * 2
+    a, b = g ^ (g >> 1), h ^ (h >> 1)
+    low = x ^ y
+    high = b | (FULL ^ (low | a))
+    return (interleaved(high) << 1) | interleaved(low)
+
+
+@kernel
+def find_key(p, left, bottom, width, height):
+    x = (0.5 * p.xy.x - left) / width * FULL
+    y = (0.5 * p.xy.y - bottom) / height * FULL
+    p.key = hilbert(u64(x), u64(y))
+
+
+def _keys(points: Table) -> Any:
+    """Positions on the curve, shape (n,), uint64, of points with ``xy`` and ``key``."""
+    device, xy = points.device, points.xy.array
+    with device.active():  # halves, so that no difference overflows
+        ends = [(0.5 * float(c.min()), 0.5 * float(c.max())) for c in xy.T]
+    foreach(points, find_key, *(a for a, _ in ends), *(b - a or 1.0 for a, b in ends))
+    return points.key.array
+
+
+def along_curve(points: Table) -> Any:
+    """Sort points along a Hilbert curve.
+
+    Parameters
+    ----------
+    points : Table
+        With ``xy``, finite, and no column ``key``; at least one row.
+
+    Returns
+    -------
+    (n,) int64 array of the device
+        Their rows.
+    """
+    xp = points.device.xp
+    points.add("key", u64)
+    with points.device.active():
+        keys = _keys(points)
+        order = xp.argsort(keys)
+        keys = xp.take(keys, order)
+        if int((keys[1:] == keys[:-1]).sum()) > len(order) // 8:
+            xy = points.xy.array
+            ranked = Table("ranks", points.device, xy=(f64, 2), key=u64)
+            ranked.extend(
+                xy=xp.stack([xp.searchsorted(xp.sort(c), c) for c in xy.T], axis=1).astype(float)
+            )
+            order = xp.argsort(_keys(ranked))
+    points.drop("key")
+    return order
+
+
+def rounds(device: Device, n: int) -> tuple[list[Any], Any]:
+    """Deal ``n`` points out into rounds.
+
+    Parameters
+    ----------
+    device : Device
+    n : int
+        Positive; the points are numbered along a curve.
+
+    Returns
+    -------
+    list of (k,) int32 arrays of the device
+        The first has point 0 or a coin's choice alone, each next about as many as all before;
+        numbers ascend in each.
+    (n,) int32 array of the device
+        Of each point its parent, which is in an earlier round and near on the curve; of the first
+        itself.
+    """
+    xp = device.xp
+    with device.active():
+        coins = device.asarray(np.random.default_rng(n).integers(0, 2, n, np.uint8))
+        rest = xp.arange(n, dtype=np.int32)
+        parent = rest.copy()
+        out = []
+        while len(rest) > 1:
+            m = len(rest) // 2
+            coin = coins[:m] == 1
+            even, odd = rest[0 : 2 * m : 2], rest[1 : 2 * m : 2]
+            keep, leave = xp.where(coin, odd, even), xp.where(coin, even, odd)
+            parent[leave] = keep
+            out.append(leave)
+            rest = xp.concatenate([keep, rest[2 * m :]])
+        return [rest, *out[::-1]], parent
+
+
+def spread(items: Any, together: int, apart: int) -> Any:
+    """Reorder a list so that ``together`` items in turn come from ``together * apart`` neighbours.
+
+    Parameters
+    ----------
+    items : (n,) NumPy array
+    together, apart : int
+        Positive.
+
+    Returns
+    -------
+    (n,) array
+        Blocks of ``together * apart`` stay together; from each every ``apart``-th is taken in turn.
+    """
+    whole = len(items) // (together * apart) * (together * apart)
+    blocks = items[:whole].reshape(-1, together, apart).transpose(0, 2, 1).ravel()
+    rest = items[whole:]
+    turns = -(-len(rest) // together)
+    return np.concatenate([blocks, *(rest[i::turns] for i in range(turns))])

@@ -1,0 +1,277 @@
+"""Meshes as tables of points, segments and triangles, and back."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.algorithms.triangulation.delaunay import HULL
+from morph.data.collection import Flag
+from morph.graph import Graph
+from morph.language.dtypes import Ref, vec
+from morph.launch.foreach import foreach, func, kernel
+from morph.mesh import Mesh
+from morph.prelude import bool_, f64, i32, vector
+from morph.runtime.device import Device
+
+MOST = 1 << 29  # triangles, the codes of whose sides fit in 31 bits
+
+
+@kernel
+def link(t, g):
+    """Code what lies behind each side."""
+    twin = vector(i32(HULL), i32(HULL), i32(HULL))
+    for k in range(3):
+        n = g.inputs[t.id].nbr[k]
+        if n is not None:
+            back = g.inputs[n.id].nbr
+            side = i32(0) if back[0] == t else (i32(1) if back[1] == t else i32(2))
+            twin[k] = i32(n) * 4 + side
+    t.twin = twin
+
+
+@func
+def line_between(lines, a, b):
+    """The edge of the graph of segments from a to b, or from b to a, or None."""
+    p, q = lines.points[a.id], lines.points[b.id]
+    e = lines.edge(p, q)
+    return e if e is not None else lines.edge(q, p)
+
+
+@kernel
+def constrain(t, g, lines):
+    """Mark the sides of t that are segments."""
+    for k in range(3):
+        e = line_between(lines, t.node[(k + 1) % 3], t.node[(k + 2) % 3])
+        if e is not None:
+            t.wall[k] = g.segments[e.weight]
+            e.found = True  # race: the same value
+            if t.twin[k] >= 0:
+                t.twin[k] = ~t.twin[k]
+
+
+@kernel
+def find_lost(e, lines, lost):
+    """Whether a segment is no edge of any triangle; of equal ones, the first was looked for."""
+    first = lines.edge(e.src, e.dst)
+    back = lines.edge(e.dst, e.src)
+    if not (first.found or (back is not None and back.found)):
+        lost.set()
+
+
+def graph_of(
+    mesh: Mesh,
+    device: str | Device,
+    scale: float = 1.0,
+    limits: Any = None,
+    sizes: Any = None,
+) -> Graph:
+    """Put a mesh into tables: points, segments, triangles with their twins and walls.
+
+    Side k of a triangle has as twin 4 * triangle + side of what lies behind it, inverted if a
+    segment does, then ``wall[k]``, or HULL if nothing lies there.
+
+    Parameters
+    ----------
+    mesh : Mesh
+    device : str or Device
+    scale : float
+        What coordinates, sizes and, squared, areas are multiplied by: a power of two.
+    limits : (m,) float64 array, optional
+        Largest area in each input triangle: ``inputs.limit``.
+    sizes : (n,) float64 array, optional
+        Edge length wanted at each point: ``points.wanted``.
+
+    Raises
+    ------
+    MeshError
+        If a segment is no edge of the mesh.
+    """
+    n, m = len(mesh.points), len(mesh.triangles)
+    g = Graph(device)
+    g.points.add("xy", vec(f64, 2))
+    g.add_table("segments", a=Ref("points"), b=Ref("points"), marker=i32)
+    g.points.add("on", Ref("segments"))
+    g.points.pack("xy", "on")
+    g.add_table(
+        "triangles", node=Ref("points")[3], twin=(i32, 3), wall=Ref("segments")[3],
+        pack=("node", "twin"),
+    )  # fmt: skip
+    g.triangles.limit_rows(MOST)
+    g.points.resize(3 * n)
+    g.triangles.resize(max(m, min(3 * m, MOST)))
+    g.points.extend(xy=g.device.asarray(mesh.points) * scale if scale != 1.0 else mesh.points)
+    g.triangles.extend(node=mesh.triangles)
+    g.add_table("inputs", nbr=Ref("triangles")[3])
+    g.inputs.extend(nbr=mesh.neighbors)
+    if limits is not None:
+        g.inputs.add("limit", f64)
+        g.inputs.add("corner", Ref("points")[3])
+        g.inputs.limit, g.inputs.corner = limits * scale * scale, mesh.triangles
+    if limits is not None or _carries(mesh) or sizes is not None:
+        g.triangles.add("origin", i32)
+        g.triangles.origin = g.device.xp.arange(m, dtype=np.int32)
+    if sizes is not None:
+        g.points.add("wanted", f64)
+        g.points.wanted[:] = sizes * scale
+    a, b = mesh.segments[:, 0], mesh.segments[:, 1]
+    g.segments.extend(a=a, b=b, marker=mesh.segment_markers)
+    row = g.device.xp.arange(len(a), dtype=np.int32)  # edges are sorted: theirs is another
+    lines = Graph.from_edges(a, b, row, n, device=g.device)
+    lines.edges.add("found", bool_)
+    foreach(g.triangles, link, g)
+    foreach(g.triangles, constrain, g, lines)
+    lost = Flag(g)
+    foreach(lines.edges, find_lost, lines, lost)
+    if lost:
+        mesh.check()  # says which
+        raise ValueError("a segment is no edge of the mesh")
+    return g
+
+
+def _carries(mesh: Mesh) -> bool:
+    """Whether anything of the input is handed down to new points or triangles."""
+    return bool(mesh.point_attributes.shape[1] or mesh.triangle_attributes.shape[1])
+
+
+def walls_of(mesh: Mesh) -> Any:
+    """For each side of each triangle its segment, or -1; shape (m, 3), int32."""
+    ends = mesh.triangles[:, [[1, 2], [2, 0], [0, 1]]].astype(np.int64)
+    n = len(mesh.points)
+    sides = ends.min(axis=2) * n + ends.max(axis=2)
+    keys = np.sort(mesh.segments, axis=1).astype(np.int64) @ [n, 1]
+    order = np.argsort(keys)
+    at = np.minimum(np.searchsorted(keys, sides, sorter=order), max(len(keys) - 1, 0))
+    found = keys[order][at] == sides
+    return np.where(found, order[at], -1).astype(np.int32)
+
+
+def mesh_of(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
+    """Read a mesh back from its tables, to where the source lies.
+
+    Points of the source keep their very bits.
+    """
+    device = g.device
+    xp = device.xp
+    rows = rows_of(g)
+    with device.active():
+        node, nbr, twin, wall = rows.node, rows.nbr, rows.twin, rows.wall
+        t, k = xp.nonzero((twin < 0) & (nbr < xp.arange(len(node))[:, None]))
+        segments = xp.stack([node[t, (k + 1) % 3], node[t, (k + 2) % 3]], axis=1)
+        marker = g.segments.marker.array
+        on = g.points.on.array[rows.point][len(source.points) :]
+        added = xp.where(on >= 0, marker[xp.maximum(on, 0)], 0).astype(np.int32)
+        segment_markers = marker[wall[t, k]]
+        point_markers = xp.concatenate([device.asarray(source.point_markers), added])
+        _mark_hull(segments, segment_markers, point_markers, nbr[t, k] < 0, xp)
+        arrays: dict[str, Any] = {
+            "points": g.points.xy.array[rows.point] / scale,
+            "triangles": xp.ascontiguousarray(node),
+            "neighbors": xp.ascontiguousarray(nbr, np.int32),
+            "segments": xp.ascontiguousarray(segments, np.int32),
+            "segment_markers": segment_markers,
+            "point_markers": point_markers,
+        }
+        if _carries(source):
+            origin = g.triangles.origin.array[rows.triangle]
+            arrays["triangle_attributes"] = device.asarray(source.triangle_attributes)[origin]
+    home = source.device
+    arrays = {name: home.asarray(a) for name, a in arrays.items()}
+    if source.point_attributes.shape[1]:
+        host = device.to_host
+        placed = [host(arrays[n]) for n in ("points", "triangles")] + [host(origin)]
+        values = interpolated(source.to("cpu"), host(source.point_attributes), *placed)
+        arrays["point_attributes"] = home.asarray(values)
+    return Mesh.trusted(**arrays, holes=source.holes, regions=source.regions, base=source.base)
+
+
+def _mark_hull(segments: Any, segment_markers: Any, point_markers: Any, hull: Any, xp: Any) -> None:
+    """Turn marker 0 into 1 on hull segments and at their ends, as Triangle's ``-r`` does."""
+    segment_markers[hull & (segment_markers == 0)] = 1
+    ends = segments[hull].ravel()
+    point_markers[ends] = xp.where(point_markers[ends] == 0, 1, point_markers[ends])
+
+
+class Rows(NamedTuple):
+    """Triangles on their device, and which rows the points and they have there.
+
+    As they are, or, if points have a birth, in an order that follows from that alone.
+    """
+
+    point: Any
+    triangle: Any
+    node: Any
+    nbr: Any
+    twin: Any
+    wall: Any
+
+
+def rows_of(g: Graph) -> Rows:
+    """Give the triangles of a graph; ``twin`` tells only which sides are segments."""
+    xp = g.device.xp
+    with g.device.active():
+        node, twin, wall = (getattr(g.triangles, name).array for name in ("node", "twin", "wall"))
+        nbr = xp.where(twin >= 0, twin >> 2, xp.where(twin == HULL, -1, ~twin >> 2))
+        if "birth" not in g.points.columns:
+            return Rows(slice(None), slice(None), node, nbr, twin, wall)
+        point = xp.argsort(g.points.birth.array)
+        number = xp.empty(len(point), np.int32)
+        number[point] = xp.arange(len(point), dtype=np.int32)
+        triangle, *sides = in_order(xp, number[node], nbr, twin, wall)
+        return Rows(point, triangle, *sides)
+
+
+def in_order(xp: Any, node: Any, nbr: Any, *sides: Any) -> tuple[Any, ...]:
+    """Turn triangles so that the least point comes first, and sort them.
+
+    Returns which row each was before, and the arrays, all of shape (m, 3).
+    """
+    a, b, c = node[:, 0], node[:, 1], node[:, 2]
+    least = xp.where((a < b) & (a < c), 0, xp.where(b < c, 1, 2))
+    turn = xp.asarray([[0, 1, 2], [1, 2, 0], [2, 0, 1]])[least]
+    node, nbr, *more = (xp.take_along_axis(x, turn, axis=1) for x in (node, nbr, *sides))
+    # no two triangles share a directed edge: the sort of one key is many times as fast as lexsort
+    rows = xp.argsort(node[:, 0].astype(np.int64) << 32 | node[:, 1])
+    number = xp.full(len(rows) + 1, -1, np.int32)  # no neighbour, -1, stays so
+    number[rows] = xp.arange(len(rows), dtype=np.int32)
+    # NumPy's x[rows] copies short rows ten times as slowly
+    return rows, *(xp.take(x, rows, axis=0) for x in (node, number[nbr], *more))
+
+
+def interpolated(source: Mesh, old: Any, xy: Any, node: Any, origin: Any) -> Any:
+    """Values at all points: at new ones, linear in the input triangle that holds them.
+
+    Each is looked for by a walk from an input triangle near it (Devillers, Pion, Teillaud 2002).
+
+    Parameters
+    ----------
+    source : Mesh
+        The input.
+    old : (n, k) float64 array
+        Values at its points.
+    xy : (p, 2) float64 array
+        All points, those of the input first.
+    node, origin : (m, 3), (m,) int32 arrays
+        Triangles over all points, and the input triangle each came from.
+    """
+    n = len(source.points)
+    if not old.shape[1]:
+        return np.empty((len(xy), 0))
+    near = np.zeros(len(xy), np.int64)
+    near[node.ravel()] = np.repeat(origin, 3)
+    at, p = near[n:], xy[n:]
+    weight = np.empty((len(p), 3))
+    for _ in range(len(source.triangles)):
+        corner = source.points[source.triangles[at]] - p[:, None, :]
+        u, v = np.roll(corner, -1, axis=1), np.roll(corner, -2, axis=1)
+        weight = u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0]
+        worst = weight.argmin(axis=1)
+        behind = source.neighbors[at, worst]
+        on = (weight.min(axis=1) < 0) & (behind >= 0)
+        if not on.any():
+            break
+        at = np.where(on, behind, at)
+    weight = np.maximum(weight, 0)  # rounding puts points of the hull a little outside
+    weight /= weight.sum(axis=1, keepdims=True)
+    return np.concatenate([old, (weight[..., None] * old[source.triangles[at]]).sum(axis=1)])

@@ -1,0 +1,132 @@
+"""The Delaunay triangulation that no order of insertion decides.
+
+Points on one circle have several; which one comes out depends on who came first.  Here each such
+polygon is triangulated as a fan from its first point, as if points were lifted off the plane a
+little, earlier ones infinitely more than later ones ("pulling", Lee 1991): of two triangles that
+share an edge and lie on one circle, that diagonal is kept which has the first of their four points.
+Where this holds everywhere the triangulation is unique, and flips lead to it in whatever order.
+Triangles and segments are sorted, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from morph.algorithms.refinement.parameters import scale_of
+from morph.algorithms.triangulation.tables import in_order, walls_of
+from morph.data.collection import Collection
+from morph.graph import Graph
+from morph.language.dtypes import Ref, vec
+from morph.launch.foreach import foreach, func, kernel, program
+from morph.mesh import Mesh
+from morph.prelude import bool_, f64, i64, incircle, single, vector
+from morph.runtime.device import Device
+
+
+@func
+def side_of(s, t):
+    """The side of s behind which t lies."""
+    # race: the flip of another pair replaces a triangle other than t by one other than t
+    return i64(0) if s.nbr[0] == t else (i64(1) if s.nbr[1] == t else i64(2))
+
+
+@func
+def is_late(t, k):
+    """Whether the edge at side k of t is one of two diagonals, and not that of the first point."""
+    n = t.nbr[k]
+    if n is None or t.fixed[k]:
+        return False
+    a, b, c = t.node[(k + 1) % 3], t.node[(k + 2) % 3], t.node[k]
+    d = n.node[side_of(n, t)]
+    return min(c.id, d.id) < min(a.id, b.id) and incircle(a.xy, b.xy, c.xy, d.xy) == 0
+
+
+@kernel
+def find_late(t, late):
+    if is_late(t, 0) or is_late(t, 1) or is_late(t, 2):
+        late.add(t)
+
+
+@kernel
+def flip(t, g, again):
+    pair = g.triangles.local(2)
+    ring = g.triangles.local(4)
+    k = i64(0)
+    while k < 3 and not is_late(t, k):
+        k += 1
+    if k < 3:
+        n = t.nbr[k]
+        j = side_of(n, t)
+        pair.add(t)
+        pair.add(n)
+        ring.add(t.nbr[(k + 1) % 3])
+        ring.add(t.nbr[(k + 2) % 3])
+        ring.add(n.nbr[(j + 1) % 3])
+        ring.add(n.nbr[(j + 2) % 3])
+        if single(pair, guard=ring):
+            a, b = t.node[(k + 1) % 3], t.node[(k + 2) % 3]
+            c, d = t.node[k], n.node[j]
+            bc, ca, ad, db = ring[0], ring[1], ring[2], ring[3]
+            fbc, fca = t.fixed[(k + 1) % 3], t.fixed[(k + 2) % 3]
+            fad, fdb = n.fixed[(j + 1) % 3], n.fixed[(j + 2) % 3]
+            t.node, n.node = vector(c, a, d), vector(d, b, c)
+            t.nbr, n.nbr = vector(ad, n, ca), vector(bc, t, db)
+            t.fixed, n.fixed = vector(fad, False, fca), vector(fbc, False, fdb)
+            if ad is not None:
+                ad.nbr[side_of(ad, n)] = t
+            if bc is not None:
+                bc.nbr[side_of(bc, t)] = n
+            again.add(t)
+            again.add(n)
+        else:
+            again.add(t)
+
+
+@program
+def flip_all(g, late, again):
+    while not late.empty:
+        foreach(late, flip, g, again)
+        late, again = again, late
+        again.clear()
+
+
+def settled(mesh: Mesh, device: Device) -> Mesh:
+    """Bring a constrained Delaunay triangulation to the form that follows from its points alone.
+
+    Parameters
+    ----------
+    mesh : Mesh
+        Attributes of triangles are the same on both sides of an edge that is no segment.
+    device : Device
+        Where to do it.
+
+    Raises
+    ------
+    ValueError
+        If coordinates are too large or too small for refinement.
+    """
+    if not len(mesh.triangles):
+        return mesh
+    g, scale = Graph(device), scale_of(mesh)
+    g.points.add("xy", vec(f64, 2))
+    g.add_table("triangles", node=Ref("points")[3], nbr=Ref("triangles")[3], fixed=vec(bool_, 3))
+    g.points.extend(xy=mesh.points * scale)
+    g.triangles.extend(node=mesh.triangles, nbr=mesh.neighbors, fixed=walls_of(mesh) >= 0)
+    late, again = Collection(g.triangles), Collection(g.triangles)
+    foreach(g.triangles, find_late, late)
+    flip_all(g, late, again)
+    host = device.to_host
+    sides = (host(g.triangles.node.array), host(g.triangles.nbr.array))
+    rows, node, nbr = in_order(np, *sides)
+    ends = np.sort(mesh.segments, axis=1)
+    order = np.lexsort((ends[:, 1], ends[:, 0]))
+    return replace(
+        mesh,
+        triangles=node,
+        neighbors=nbr,
+        triangle_attributes=mesh.triangle_attributes[rows],
+        segments=ends[order],
+        segment_markers=mesh.segment_markers[order],
+    )

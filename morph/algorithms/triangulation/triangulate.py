@@ -1,0 +1,239 @@
+"""From points and segments to a constrained Delaunay triangulation of the domain they bound.
+
+The points are triangulated (`delaunay`), segments inserted (`segments`), where they cross split
+(`crossings`), and holes and concavities carved out (`carve`); all of it on the device, all
+decisions exact.  Conventions are those of Triangle (Shewchuk 1996).
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph.algorithms.triangulation.carve import carve
+from morph.algorithms.triangulation.crossings import split_crossings
+from morph.algorithms.triangulation.delaunay import HULL, delaunay_tables
+from morph.algorithms.triangulation.options import choice, function, truth
+from morph.algorithms.triangulation.segments import FREE, insert_segments
+from morph.graph import Graph
+from morph.mesh import Mesh, Pslg, RepairWarning
+from morph.runtime.device import Device
+from morph.runtime.device import device as find_device
+
+
+def triangulate(
+    source: Any,
+    segments: Any = None,
+    holes: Any = None,
+    regions: Any = None,
+    *,
+    segment_markers: Any = None,
+    crossing: str = "refuse",
+    duplicates: str = "refuse",
+    hull: bool = False,
+    device: str | Device = "auto",
+    progress: Callable[[str, int], None] | None = None,
+) -> Mesh:
+    """Triangulate points, or the domain that segments bound: constrained Delaunay.
+
+    Parameters
+    ----------
+    source : (n, 2) float64 array, Pslg or path
+        At least three points, not all on one line, of any finite size; or a graph; or a ``.poly``
+        or ``.node`` file, see `morph.io.read_pslg`.
+    segments : (s, 2) int array, optional
+        Edges that the triangulation must contain.  A segment through points is split at them;
+        where several lie on one another, they become one.
+    holes : (h, 2) float64 array, optional
+        Points; what segments separate from them is kept, the rest carved out.
+    regions : (r, 3) or (r, 4) float64 array, optional
+        ``x, y, attribute`` and largest area (for `refine`).  Triangles that no segment separates
+        from the point get the attribute; of several regions there, the last counts.
+    segment_markers : (s,) int array, optional
+        A number for each segment, which its pieces keep; 0 unless given.
+    crossing : str
+        Of segments that cross: ``"refuse"``, or ``"split"`` both at a new point, which is rounded
+        to the nearest doubles.
+    duplicates : str
+        Of points with equal coordinates: ``"refuse"``, or ``"merge"``: segments of the later ones
+        end at the first, the later ones are in no triangle, and segments of zero length are
+        dropped, with a `morph.io.RepairWarning` that counts them.
+    hull : bool
+        Keep all of the convex hull but for the holes.  Else the concavities outside of the segments
+        are carved out; if segments enclose nothing, the hull is kept, too.
+    device : str or Device
+        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"python"``.
+    progress : callable, optional
+        Called with what begins, and of how many: ``("points", n)``, ``("segments", s)``,
+        ``("domain", m)``; the first two again when crossings were split.
+
+    Returns
+    -------
+    Mesh
+        Points in their order, used or not, new ones behind.  Segments are the constrained edges,
+        with the marker of the segment that they are part of (of several, the first that is not 0),
+        and the rim of the domain; there a marker 0 becomes 1.  So does a point's marker 0 become
+        that of a segment at it.  With regions, triangles have one attribute, 0 outside of all.
+
+    Raises
+    ------
+    ValueError
+        If the input is out of range or of the wrong type; points repeat, are fewer than three or
+        all on one line; segments cross; a hole or region lies on a segment or on the hull; nothing
+        is left.  A hole or region outside has no effect.
+    FormatError, OSError
+        If ``source`` is a file that cannot be read.
+    """
+    choice("crossing", crossing, ("refuse", "split"))
+    choice("duplicates", duplicates, ("refuse", "merge"))
+    hull, tell = truth("hull", hull), function("progress", progress) or _silent
+    named = {"segments": segments, "holes": holes, "regions": regions}
+    named["segment_markers"] = segment_markers
+    graph = _graph(source, named, merge=duplicates == "merge")
+    where = find_device(device)
+    n = len(graph.points)
+    # of edges that several segments want, the least row decides: those with a marker come first
+    of = np.argsort(graph.segment_markers == 0, kind="stable").astype(np.int32)
+    ends = graph.segments[of]
+    points, attributes = graph.points, graph.point_attributes
+    while True:
+        tell("points", len(points))
+        g = delaunay_tables(points, where)
+        same = where.to_host(g.points.same.array)
+        if duplicates == "refuse":
+            _refuse_duplicates(same[:n])
+        if not (len(ends) or len(graph.holes) or len(graph.regions)):
+            return _mesh(g, graph, attributes, same, of, None, None)
+        tell("segments", len(ends))
+        ends = np.where(same[ends] >= 0, same[ends], ends)
+        proper = ends[:, 0] != ends[:, 1]
+        if not proper.all():
+            _report_dropped(np.sort(of[~proper]))
+            ends, of = ends[proper], of[proper]
+        blocked = insert_segments(g, ends)
+        if not len(blocked):
+            break
+        if crossing == "refuse":
+            _refuse_crossing(g, blocked.items, of)
+        split = split_crossings(g)
+        attributes = np.concatenate([attributes, _between(points, attributes, split)])
+        points = np.concatenate([points, split.points])
+        ends, of = split.pieces, of[split.of]
+    tell("domain", len(g.triangles))
+    kept, region = carve(g, graph.holes, graph.regions, hull)
+    return _mesh(g, graph, attributes, same, of, kept, region)
+
+
+def _silent(what: str, many: int) -> None:
+    """Report no progress."""
+
+
+class _MergedPslg(Pslg):
+    """A graph with segments of zero length, which are dropped when its points are merged."""
+
+    def _check_lengths(self) -> None:
+        pass
+
+
+def _graph(source: Any, given: dict[str, Any], merge: bool) -> Pslg:
+    """Return the input as one graph; ``given`` are the arguments beside the source."""
+    named = {name: value for name, value in given.items() if value is not None}
+    if isinstance(source, str | os.PathLike):
+        source = Pslg.read(source, duplicates="keep" if merge else "refuse")
+    if not isinstance(source, Pslg):
+        return (_MergedPslg if merge else Pslg)(source, **named)
+    if named:
+        name = next(iter(named))
+        raise ValueError(f"{name} is given twice: the source is a Pslg, which holds {name}")
+    return source
+
+
+def _report_dropped(rows: NDArray[np.int32]) -> None:
+    more = f" (and {len(rows) - 1} more like it)" if len(rows) > 1 else ""
+    message = f"segments[{rows[0]}] has zero length: dropped{more}"
+    warnings.warn(message, RepairWarning, stacklevel=3)
+
+
+def _refuse_duplicates(same: NDArray[np.int32]) -> None:
+    later = np.flatnonzero(same >= 0)
+    if len(later):
+        i, j = int(same[later[0]]), int(later[0])
+        more = f" (and {len(later) - 1} more)" if len(later) > 1 else ""
+        hint = 'duplicates="merge" keeps the first'
+        raise ValueError(f"points {i} and {j} have the same coordinates{more}: {hint}")
+
+
+def _refuse_crossing(g: Graph, blocked: Any, of: NDArray[np.int32]) -> None:
+    chord = g.device.to_host(blocked)
+    other = g.device.to_host(g.chords.met.array)[chord]
+    pairs = np.sort(np.stack([of[chord], of[other]], axis=1), axis=1)
+    i, j = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))[0]].tolist()
+    raise ValueError(f'segments {i} and {j} cross: crossing="split" splits both there')
+
+
+def _between(points: Any, attributes: Any, split: Any) -> Any:
+    """Attributes of new points, linear along the pieces that they lie on."""
+    a, b = split.between[:, 0], split.between[:, 1]
+    if not attributes.shape[1]:
+        return np.empty((len(a), 0))
+    exponent = np.frexp(np.abs(points).max())[1]  # at 1 no difference overflows or vanishes
+    start, end, at = (np.ldexp(x, -exponent) for x in (points[a], points[b], split.points))
+    step = end - start
+    axis = np.abs(step).argmax(axis=1)[:, None]
+    t = np.take_along_axis(at - start, axis, 1) / np.take_along_axis(step, axis, 1)
+    return (1 - t) * attributes[a] + t * attributes[b]
+
+
+def _mesh(
+    g: Graph, graph: Pslg, attributes: Any, same: Any, of: Any, kept: Any, region: Any
+) -> Mesh:
+    """Read the domain from its tables; new points that were others' coordinates go."""
+    host = g.device.to_host
+    xy, node, twin = (host(x.array) for x in (g.points.xy, g.triangles.node, g.triangles.twin))
+    by = host(g.triangles.by.array) if kept is not None else np.full_like(node, FREE)
+    n = len(graph.points)
+    stays = np.ones(len(xy), bool)
+    stays[n:] = same[n:] < 0
+    if not stays.all():
+        node = (np.cumsum(stays, dtype=np.int32) - 1)[node]
+    neighbors = np.where(twin == HULL, np.int32(-1), np.where(twin < 0, ~twin, twin) >> 2)
+    constrained = twin < 0
+    if kept is not None and not kept.all():
+        place = np.where(kept, np.cumsum(kept, dtype=np.int32) - 1, -1).astype(np.int32)
+        neighbors = np.where(neighbors >= 0, place[neighbors], -1)[kept]
+        node, by, constrained = node[kept], by[kept], constrained[kept]
+        region = region[kept]
+    t, k = np.nonzero(constrained & (neighbors < np.arange(len(node))[:, None]))
+    segments = np.stack([node[t, (k + 1) % 3], node[t, (k + 2) % 3]], axis=1)
+    of_input = by[t, k]
+    known = of_input != FREE
+    markers = np.zeros(len(segments), np.int32)
+    markers[known] = graph.segment_markers[of[of_input[known]]]
+    markers[(markers == 0) & (neighbors[t, k] < 0)] = 1
+    # a point takes the marker of the first segment at it that has one
+    order = np.lexsort((-of_input.astype(np.int64), markers != 0))
+    point_markers = np.zeros(int(stays.sum()), np.int32)
+    point_markers[segments[order].ravel()] = np.repeat(markers[order], 2)
+    point_markers[:n] = np.where(graph.point_markers != 0, graph.point_markers, point_markers[:n])
+    columns = {}
+    if len(graph.regions):
+        values = np.append(graph.regions[:, 2], 0.0)  # row -1: no region
+        columns["triangle_attributes"] = values[region][:, None]
+    return Mesh(
+        points=xy[stays],
+        triangles=node,
+        neighbors=neighbors,
+        segments=segments,
+        segment_markers=markers,
+        point_markers=point_markers,
+        point_attributes=attributes[stays],
+        holes=graph.holes,
+        regions=graph.regions,
+        base=graph.base,
+        **columns,
+    )

@@ -1,0 +1,4 @@
+"""Prints an analysed unit as C++.
+
+Imports ``language``, ``compiler.ir`` and ``compiler.passes``.
+"""

@@ -1,0 +1,235 @@
+"""Expressions of the IR as C++.
+
+The text reads like the user's function.  What a name stands for differs by where it is used (a
+local, a value that lives from gather to commit, a program's variable): each body resolves its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from morph.compiler.codegen.names import Names, constant
+from morph.compiler.ir import nodes as ir
+from morph.compiler.passes.liveness import PARENT
+from morph.language.types import I64, Object, Scalar, Type, Vector
+
+BUILTINS = {
+    "abs": "abs_of", "min": "min_of", "max": "max_of", "sqrt": "sqrt_of", "floor": "floor_of",
+    "ceil": "ceil_of", "exp": "exp_of", "log": "log_of", "exp2": "exp2_of", "log2": "log2_of",
+    "exponent": "exponent_of", "popcount": "popcount_of",
+}  # fmt: skip
+SIGNS = ("exponent", "popcount", "orient2d", "incircle")  # give an i32, whatever they take
+OPERATORS = {"//": "floor_div", "%": "floor_mod", "<<": "shift_left", ">>": "shift_right"}
+WRAPPING = {"+": "wrap_add", "-": "wrap_sub", "*": "wrap_mul"}
+
+
+class Expressions:
+    """The expressions of one function body."""
+
+    def __init__(
+        self, names: Names, resolve: Callable[[str], str], flag: Callable[[str], str], launch: str
+    ) -> None:
+        self.names = names
+        self.resolve = resolve  # a local's name to what it is here
+        self.flag = flag  # a flag's slot to the address of the word to write, or look at
+        self.launch = launch  # what single(row) compares
+        self.moving = names.changed  # columns that others may change while this runs
+        self.item, self.standing = "", frozenset[tuple[str, str]]()  # see `flow.standing`
+
+    def sub(self, e: ir.Expr) -> str:
+        """An operand."""
+        match e:
+            case ir.Compare() | ir.Logic() | ir.Select():
+                compound = True
+            case ir.Binary():
+                compound = e.op not in OPERATORS and not narrow(e.type) and not wraps(e)
+            case ir.Unary():
+                compound = not narrow(e.type) and not wraps(e)
+            case _:
+                compound = False
+        return f"({self.expr(e)})" if compound else self.expr(e)
+
+    def args(self, args: Iterable[ir.Expr]) -> str:
+        """Arguments, objects left out."""
+        return "".join(f", {self.expr(x)}" for x in args if not isinstance(x.type, Object))
+
+    def number(self, text: str, t: Type, native: str) -> str:
+        """A count, in the type that the expression has."""
+        want = self.names.type(t)
+        return text if want == native else f"{want}({text})"
+
+    def place_args(self, p: ir.Place) -> str:
+        """Row and index."""
+        return self.expr(p.row) + (f", {self.expr(p.index)}" if p.index is not None else "")
+
+    def load(self, p: ir.Place) -> str:
+        """The value at a place."""
+        column = self.names.column(p.slot, p.column)
+        mine = isinstance(p.row, ir.Var) and p.row.name == self.item
+        moving = self.moving - self.standing if mine else self.moving
+        if (p.slot, p.column) in self.names.changed - moving:
+            column += ".settled()"
+        if mine and p.column == "item" and (p.slot, "item") in self.standing:
+            return f"item_of(it.ahead, {column}, {self.expr(p.row)})"
+        if isinstance(p.type, Vector) and p.index is None:
+            return f"{column}.vec<{p.type.size}>({self.expr(p.row)})"
+        return f"{column}.get({self.place_args(p)})"
+
+    def skipped(self, x: ir.Expr) -> str:
+        """How many entries ``[x:]`` leaves out; so few that a sum with it does not overflow."""
+        text = f"max_of(i64({self.expr(x)}), i64(0))"
+        return text if is_small(x) else f"min_of({text}, i64(1) << 40)"
+
+    def address(self, p: ir.Place) -> str:
+        """The address of a place."""
+        return f"{self.names.column(p.slot, p.column)}.at({self.place_args(p)})"
+
+    def expr(self, e: ir.Expr) -> str:
+        """An expression; whoever nests it adds parentheses."""
+        n = self.names
+        match e:
+            case ir.Const():
+                return constant(e)
+            case ir.Var():
+                return self.resolve(e.name)
+            case ir.Unary():
+                return self._unary(e)
+            case ir.Binary():
+                return self._binary(e)
+            case ir.Compare():
+                return f"{self.sub(e.x)} {e.op} {self.sub(e.y)}"
+            case ir.Logic():
+                return f"{self.sub(e.x)} {'&&' if e.op == 'and' else '||'} {self.sub(e.y)}"
+            case ir.Select():
+                return f"{self.sub(e.cond)} ? {self.sub(e.x)} : {self.sub(e.y)}"
+            case ir.Cast():
+                kind = "to_int<{}>" if truncates(e) else "{}"
+                return f"{kind.format(n.type(e.type))}({self.expr(e.x)})"
+            case ir.Call():
+                return n.call(e.func, self.args(e.args))
+            case ir.Builtin():
+                call = f"{BUILTINS.get(e.name, e.name)}({self.args(e.args)[2:]})"
+                given = "i32" if e.name in SIGNS else n.type(e.args[0].type)
+                return self.number(call, e.type, given)
+            case ir.Load():
+                return self.load(e.place)
+            case ir.Dead():
+                if not n.stores[e.slot].deletes:
+                    return "false"
+                return f"is_dead({n.base(e.slot)}_dead, {self.expr(e.row)})"
+            case ir.Make():
+                parts = ", ".join(self.expr(x) for x in e.parts)
+                return n.type(e.type) + ("{{%s}}" if isinstance(e.type, Vector) else "{%s}") % parts
+            case ir.Item():
+                if isinstance(e.x.type, Vector) and not isinstance(e.index, ir.Const):
+                    return f"{self.sub(e.x)}.pick({self.expr(e.index)})"
+                return f"{self.sub(e.x)}[{self.expr(e.index)}]"
+            case ir.Field():
+                return f"{self.sub(e.x)}.{n.field(e.x.type, e.index)}"
+            case ir.LocalSize():
+                size = str(e.x.type.size) if isinstance(e.x.type, Vector) else f"{self.sub(e.x)}.n"
+                return self.number(size, e.type, "i32")
+            case ir.Contains():
+                return f"contains({self.expr(e.x)}, {self.expr(e.value)})"
+            case ir.StoreSize():
+                begin, end = n.extent(e.slot)
+                return self.number(f"({end} - {begin})" if begin != "0" else end, e.type, "i64")
+            case ir.Raised():
+                return f"is_raised({self.flag(e.slot)})"
+            case ir.Degree():
+                return self.number(self._degree(e), e.type, "i32")
+            case ir.FindEdge():
+                g = self.names.prefix[e.graph]
+                ids = "nullptr" if n.graphs[e.graph].out_identity else f"a.{g}_out_edge"
+                where = f"a.{g}_out_offset, {ids}, {n.ends(e.graph, 'out')}"
+                return f"find_edge({where}{self.args((e.x, e.y))})"
+        return self._effect(e)
+
+    def _unary(self, e: ir.Unary) -> str:
+        t = self.names.type(e.type)
+        if wraps(e) and t != "bool":
+            return f"wrap_sub({t}(0), {self.expr(e.x)})"
+        x = self.sub(e.x)
+        x = f"({x})" if x.startswith("-") else x
+        if t == "bool":  # `~` of a bool is `not`, as in NumPy
+            return f"!{x}"
+        return f"{t}({e.op}{x})" if narrow(e.type) else f"{e.op}{x}"
+
+    def _binary(self, e: ir.Binary) -> str:
+        if e.op in OPERATORS:
+            return f"{OPERATORS[e.op]}({self.expr(e.x)}, {self.expr(e.y)})"
+        if wraps(e):
+            t = "" if e.x.type == e.type else f"<{self.names.type(e.type)}>"
+            return f"{WRAPPING[e.op]}{t}({self.expr(e.x)}, {self.expr(e.y)})"
+        text = f"{self.sub(e.x)} {e.op} {self.sub(e.y)}"
+        return f"{self.names.type(e.type)}({text})" if narrow(e.type) else text
+
+    def _degree(self, e: ir.Degree) -> str:
+        directions = ("out", "in") if e.direction == "all" else (e.direction,)
+        point = self.expr(e.point)
+        counts = [f"degree(a.{self.names.prefix[e.graph]}_{d}_offset, {point})" for d in directions]
+        return counts[0] if len(counts) == 1 else f"({counts[0]} + {counts[1]})"
+
+    def _effect(self, e: ir.Expr) -> str:
+        match e:
+            case ir.Atomic():
+                flag = f", {self.flag(e.flag)}" if e.flag else ""
+                return f"atomic_{e.op}({self.address(e.place)}{self.args(e.args)}{flag})"
+            case ir.Delete():
+                s = f"a.{self.names.prefix[e.slot]}"
+                return f"delete_row({s}_meta, {s}_free, {s}_dead, {self.expr(e.row)})"
+            case ir.SetFind():
+                mode = "LIVE" if (e.slot, PARENT) in self.moving else "SETTLED"
+                return f"set_find<{mode}>(a.{self.names.prefix[e.slot]}_parent, {self.expr(e.x)})"
+            case ir.SetUnion():
+                return f"set_union(a.{self.names.prefix[e.slot]}_parent{self.args((e.x, e.y))})"
+            case ir.Lock():
+                base = self.names.base(e.slot)
+                return f"lock_row({base}_lock, {self.expr(e.row)}, {self.launch})"
+            case ir.LockPlace():
+                return f"lock_place({self.address(e.place)})"
+            case ir.Prefetch():
+                return f"fetch_ahead({self.address(e.place)})"
+            case ir.FlagSet():
+                flag = self.flag(e.slot)
+                return f"raise_flag({flag})" if e.value else f"store({flag}, 0)"
+            case ir.LocalAdd():
+                return f"{self.resolve(e.name)}.add({self.expr(e.value)}, it, a.status)"
+            case ir.LocalPop():
+                return f"{self.resolve(e.name)}.pop()"
+            case ir.LocalClear():
+                return f"{self.resolve(e.name)}.n = 0"
+        raise AssertionError(f"{type(e).__name__} stands where it cannot")
+
+
+def wraps(e: ir.Binary | ir.Unary) -> bool:
+    """Whether C++ leaves open what becomes of an overflow: that of signed integers."""
+    t = e.type
+    signed = isinstance(t, Scalar) and (t.kind == "i" or (t.name == "u16" and e.op == "*"))
+    return e.op in WRAPPING and signed
+
+
+def truncates(e: ir.Cast) -> bool:
+    """Whether a cast is of a float to an integer."""
+    a, b = e.x.type, e.type
+    return isinstance(a, Scalar) and isinstance(b, Scalar) and a.kind == "f" and b.kind in "iu"
+
+
+def is_small(x: ir.Expr) -> bool:
+    """Whether a number is known to have at most 32 bits."""
+    match x:
+        case ir.Const(value=value):
+            return -(2**31) <= value < 2**32
+        case ir.Cast(x=ir.Expr(type=Scalar(kind="i" | "u", bits=bits))):
+            return bits <= 32
+    return isinstance(x, ir.Degree | ir.LocalSize)
+
+
+def ends_before(s: ir.ForRange) -> bool:
+    """Whether a range's counter cannot overflow when it has passed the last value."""
+    return abs(s.step) == 1 or s.start.type != I64 or (is_small(s.stop) and abs(s.step) < 2**62)
+
+
+def narrow(t: Type) -> bool:
+    """Whether C++ computes with this type in another, int or f32, so that a result is cast back."""
+    return isinstance(t, Scalar) and t.bits < 32

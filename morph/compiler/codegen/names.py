@@ -1,0 +1,265 @@
+"""Names, types and constants of the IR as C++."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.abi import CTYPE, column_part, prefixes, reborn
+from morph.compiler.ir.sites import Sites
+from morph.compiler.ir.spelling import spell, spell_global
+from morph.compiler.passes.liveness import only_added_to
+from morph.language.types import (
+    Handle,
+    Local,
+    Nothing,
+    Rows,
+    Scalar,
+    Store,
+    Struct,
+    Tuple,
+    Type,
+    Vector,
+    Weak,
+)
+
+OWN = frozenset(  # what the printer calls things inside functions
+    """a it way Args BLOCKS Item PHASES PREPARES Run SETTLES Stocks Way end_item heavy member
+    prepare run settle""".split()
+)
+MEMBERS = frozenset(  # of the structs that the printer makes
+    """AHEAD AT BATCHED FETCH_ADDS FILTERS LIMIT Live PLACES REPLAYS ROWS_AHEAD Reach Rest Rooms
+    SPREADS SWEEPS Stock Sums TOTALS WHICH WHOLE abort add ahead all begin behind block claim
+    commit edge end entries entry find flush from front head join key laps launch list live
+    master meta open owner part position priority reach release replay rest room rooms round row
+    row_of run sense serve stage step stocks sums tail take_all thread threads to way ways wins
+    write x""".split()
+)
+SUFFIXED = frozenset("live rest row sums".split())  # the printer's own, as in ``row_``
+PARTS = [
+    "commit",
+    "abort",
+    "item",
+    "item_rooms",
+    "live",
+    "rest",
+    "sums",
+    "reach",
+    "head",
+    "entry",
+    "tail",
+]
+TEMPORARY = re.compile(r"(b|both|c|e|k|n|p|r|rows|s|skip|v|w|x)\d+_")  # made by `Body.temp`
+TOKEN = re.compile(r"[A-Za-z_]\w*|\S")
+CALL = re.compile(r"\b([A-Za-z_]\w*)[(<]")
+
+
+@cache
+def prelude_names(prelude: str) -> tuple[frozenset[str], frozenset[str]]:
+    """What the prelude declares or calls at namespace scope; and all identifiers in it."""
+    text = re.sub(r"//.*", "", prelude)
+    found = set(re.findall(r"# *define (\w+)", text)) | set(CALL.findall(text))
+    declared = re.sub(r"#.*|\"[^\"\n]*\"", "", re.sub(r"\\\n", " ", text))
+    head, open_ = list[str](), list[str]()
+    for token in TOKEN.findall(declared):
+        word = token[0].isalpha() or token[0] == "_"
+        if word and open_ in ([], ["enum"]):
+            found.add(token)
+        if token in "([{":
+            open_.append("enum" if token == "{" and head[:1] == ["enum"] else token)
+        elif token in ")]}":
+            open_.pop()
+        head = [] if token in "{};" else [*head, token]
+    return frozenset(w for w in found if len(w) > 1), frozenset(re.findall(r"[A-Za-z_]\w*", text))
+
+
+class Names:
+    """The C++ spelling of everything that the functions of one unit name."""
+
+    def __init__(self, unit: ir.Unit, prelude: str, changed: frozenset[tuple[str, str]]) -> None:
+        self.unit, self.changed = unit, changed
+        self.prefix = prefixes(unit)
+        self.stores: dict[str, Store] = {s.slot: s for s in unit.stores}
+        self.graphs = {g.slot: g for g in unit.graphs}
+        self.index = {s.slot: i for i, s in enumerate(unit.stores)}
+        declared, words = prelude_names(prelude)
+        self.taken = {*words, *OWN, *MEMBERS, *(f"{w}_" for w in SUFFIXED)}  # at namespace scope
+        self.made: set[str] = set()
+        self.funcs = {f.name: self._function(f) for f in unit.funcs}
+        self.made |= {*self._struct_names()}
+        self.reserved = (declared | OWN | self.made) - SUFFIXED
+        rooms = {f"{p}_{word}" for p in self.prefix.values() for word in ("room", "flag", "turn")}
+        self.members = {w for w in words if len(w) > 1} | MEMBERS | rooms
+        self.scalars = {n for n, _ in unit.scalars}
+        self.structs: dict[str, str] = {}  # name -> definition, in the order of use
+        self.snapshot = False  # loops begin and end as of the last barrier
+        self.swapped = frozenset(s for way in unit.ways[:1] for s, _ in way)
+        self.apart: frozenset[str] = frozenset()  # stores that hand out consecutive rows
+        self.reborn = reborn(unit)
+        self.grows: frozenset[str] = frozenset()  # functions that add to a local collection
+        self.pure: set[str] = set()  # functions that use nothing of the item
+        self.totals: list[str] = []  # what adds to the places that all add to
+        self.added = only_added_to(unit)  # where these may lie
+        self.sites = Sites(unit) if unit.checked else None
+
+    def _function(self, f: ir.Func) -> str:
+        """A name for a function such that it and the names of its parts are no others'."""
+        base = spell_global(f.name, self.taken)
+        ends = [*PARTS, *(f"to_{p}" for p in self.prefix.values())]
+        n, name = 1, base
+        while True:
+            made = {name, *(f"{name}_{e}" for e in ends if isinstance(f, ir.Kernel))}
+            if self.taken.isdisjoint(made) and not TEMPORARY.fullmatch(name):
+                self.taken |= made
+                self.made |= made
+                return name
+            n += 1
+            name = f"{base}_{n}"
+
+    def _struct_names(self) -> list[str]:
+        """What structs of the user may be called; those of one name are numbered."""
+        used = {n.type for n in ir.walk(self.unit.funcs) if isinstance(n, ir.Expr)}
+        used |= {t for f in self.unit.funcs for _, t in (*f.params, *f.locals)}
+        todo, found = list(used), set[Struct]()
+        while todo:
+            match todo.pop():
+                case Struct() as t if t not in found:
+                    found.add(t)
+                    todo += [kind for _, kind in t.fields]
+                case Tuple(items=items):
+                    todo += items
+                case Vector(elem=elem) | Local(elem=elem):
+                    todo.append(elem)
+        names = Counter(self._struct_name(t) for t in found)
+        return [numbered(name, k) for name, most in names.items() for k in range(1, most + 1)]
+
+    def _struct_name(self, t: Struct) -> str:
+        name = spell_global(t.name, self.taken)
+        hidden = name in self.taken or TEMPORARY.fullmatch(name)
+        return f"{name}_struct_" if hidden else name
+
+    def spell(self, name: str) -> str:
+        """A user's name, out of the way of C++ and the prelude."""
+        return spell(name, self.reserved)
+
+    def member(self, name: str) -> str:
+        """A user's name among the members of what an item or a thread carries."""
+        return f"{name}_" if name in self.members else self.spell(name)
+
+    def type(self, t: Type) -> str:
+        """The C++ type."""
+        match t:
+            case Scalar():
+                return CTYPE[t.name]
+            case Handle():
+                return "i32"
+            case Weak():
+                return "i64" if t.kind == "i" else "f64"
+            case Vector():
+                return f"Vec<{self.type(t.elem)}, {t.size}>"
+            case Local():
+                return f"Local<{self.type(t.elem)}, {t.capacity * self.unit.local_scale}>"
+            case Rows():
+                return "Rows"
+            case Struct():
+                name = self._struct_name(t)
+                return self._struct(name, [(self.spell(n), f) for n, f in t.fields])
+            case Tuple():
+                parts = [(f"_{i}", x) for i, x in enumerate(t.items)]
+                name = "_".join(re.sub(r"\W+", "_", self.type(x)).strip("_") for x in t.items)
+                return self._struct(f"Tuple_{name}", parts)
+            case Nothing():
+                return "void"
+        raise AssertionError(f"{t} is no value")
+
+    def total(self, add: str) -> int:
+        """The number of a place that all add to; those behind MOST_TOTALS are added to at once."""
+        if add not in self.totals:
+            self.totals.append(add)
+        return self.totals.index(add)
+
+    def call(self, func: str, args: str) -> str:
+        """A call of a user's function."""
+        return f"{self.funcs[func]}(a{'' if func in self.pure else ', it'}{args})"
+
+    def room(self, t: Local, name: str) -> str:
+        """The memory of a local collection, apart from it: its size can then be in a register."""
+        return f"    {self.type(t.elem)} {name}[{t.capacity * self.unit.local_scale}];"
+
+    def _struct(self, name: str, parts: Sequence[tuple[str, Type]]) -> str:
+        members = " ".join(f"{self.type(t)} {n};" for n, t in parts)
+        k = 1
+        while self.structs.setdefault(numbered(name, k), members) != members:
+            k += 1
+        return numbered(name, k)
+
+    def field(self, t: Type, index: int) -> str:
+        """The member that holds part ``index`` of a struct or tuple."""
+        return self.spell(t.fields[index][0]) if isinstance(t, Struct) else f"_{index}"
+
+    def column(self, slot: str, column: str) -> str:
+        """The argument that is a column."""
+        return f"{self.base(slot)}_{column_part(column)}"
+
+    def base(self, slot: str) -> str:
+        """What the names of all other words of a slot begin with."""
+        return f"{'way' if slot in self.swapped else 'a'}.{self.prefix[slot]}"
+
+    def extent(self, slot: str) -> tuple[str, str]:
+        """Where the rows or items of a store begin and end, as of the last barrier."""
+        meta = f"{self.base(slot)}_meta"
+        first, last = ("FROM", "TO") if self.snapshot else ("HEAD", "COUNT")
+        load = "load_settled" if self.snapshot else "load"
+        begin = f"{load}({meta} + {first})" if self.stores[slot].kind == "collection" else "0"
+        return begin, f"{load}({meta} + {last})"
+
+    def edge(self, graph: str, direction: str, k: str) -> str:
+        """The id of the edge at entry ``k``."""
+        if direction == "out" and self.graphs[graph].out_identity:
+            return f"edge_at({k})"
+        return f"edge_at(a.{self.prefix[graph]}_{direction}_edge, {k})"
+
+    def ends(self, graph: str, direction: str) -> str:
+        """What holds the other ends of edges: a column, or of loose rows a word by entry."""
+        if self.graphs[graph].loose:
+            return f"a.{self.prefix[graph]}_{direction}_end"
+        edges = dict(self.graphs[graph].tables)["edges"]
+        return self.column(edges, "dst" if direction == "out" else "src")
+
+    def end(self, graph: str, direction: str, k: str, edge: str) -> str:
+        """The other end of the edge at entry ``k``."""
+        ends = self.ends(graph, direction)
+        return f"edge_at({ends}, {k})" if self.graphs[graph].loose else f"{ends}.get({edge})"
+
+    def plain(self, slot: str) -> bool:
+        """Whether an item of the store is the ``item`` of a collection, not its own row."""
+        s = self.stores[slot]
+        return s.kind == "collection" and [c.name for c in s.columns] == ["item"]
+
+
+def numbered(name: str, k: int) -> str:
+    """The name of the ``k``-th of several structs of one name."""
+    return name if k == 1 else f"{name}_of_{k}_"
+
+
+def constant(e: ir.Const) -> str:
+    """A literal of exactly its type."""
+    t, v = e.type, e.value
+    if isinstance(t, Scalar | Weak) and t.kind == "f":
+        name = CTYPE[t.name] if isinstance(t, Scalar) else "f64"
+        v = float(v)
+        text = "not_a_number()" if v != v else repr(v)
+        if text in ("inf", "-inf"):
+            text = text.replace("inf", "infinity()")
+        return text if name == "f64" else f"{name}({text})"
+    if isinstance(t, Scalar) and t.kind == "b":
+        return "true" if v else "false"
+    v = int(v)
+    name = CTYPE[t.name] if isinstance(t, Scalar) else "i64" if isinstance(t, Weak) else "i32"
+    text = "(-9223372036854775807ll - 1)" if v == -(2**63) else str(v)
+    if not -(2**31) < v < 2**31 and v != -(2**63):
+        text += "ull" if v >= 2**63 else "ll"
+    return text if name == "i32" and abs(v) < 2**31 else f"{name}({text})"

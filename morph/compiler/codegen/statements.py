@@ -1,0 +1,509 @@
+"""Statements of the IR as C++, each behind a ``#line`` that names the user's own line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from morph.compiler.codegen.expressions import Expressions, ends_before
+from morph.compiler.codegen.names import TEMPORARY, Names, constant
+from morph.compiler.codegen.search import find, sought
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.abi import CTYPE
+from morph.compiler.passes.liveness import Columns
+from morph.language.types import I64, Column, Local, Scalar, Store, Type, Vector
+
+
+class Body(Expressions):
+    """The text of one function body."""
+
+    finds = True  # a loop that looks for an edge may ask of several at once
+
+    def __init__(
+        self, names: Names, resolve: Callable[[str], str], flag: Callable[[str], str], launch: str,
+        types: dict[str, Type], gives: str = "",
+    ) -> None:  # fmt: skip
+        super().__init__(names, resolve, flag, launch)
+        self.types = types
+        self.gives = gives  # what a bare return gives back
+        self.lines: list[str] = []
+        self.depth = 1
+        self.count = 0
+        self.ahead: tuple[str, str] | None = None  # see `runs_ahead`
+        self.one_way: Columns = frozenset()  # see `flow.one_way`
+        self.fixed: dict[str, ir.Const] = {}  # locals that are constants
+        self.at: tuple[str, int] | None = None  # the user's line that the next line stands for
+
+    def put(self, line: str) -> None:
+        """Add a line."""
+        self.lines.append("    " * self.depth + line)
+        if self.at:
+            self.at = self.at[0], self.at[1] + 1
+
+    def place(self, pos: ir.Pos) -> None:
+        """Let the next line stand for the user's line."""
+        if self.at != (pos.file, pos.line):
+            self.lines.append(f"#line {pos.line} {json.dumps(pos.file)}")
+            self.at = pos.file, pos.line
+
+    def temp(self, stem: str) -> str:
+        """A name that no user's name can be."""
+        self.count += 1
+        assert TEMPORARY.fullmatch(f"{stem}{self.count}_"), stem
+        return f"{stem}{self.count}_"
+
+    def block(self, head: str, body: ir.Body) -> None:
+        """A compound statement."""
+        self.put(head + " {")
+        self.depth += 1
+        self.body(body)
+        self.depth -= 1
+        self.put("}")
+
+    def body(self, body: ir.Body) -> None:
+        """Statements, one after another; of one row's record, all is read or written at once."""
+        i = 0
+        while i < len(body):
+            reads, writes = self._reads(body[i:]), self._writes(body[i:])
+            makes = self._makes(body[i:])
+            if len(reads) > 1:
+                self._read(reads)
+            elif len(writes) > 1:
+                self._write(writes)
+            elif makes:
+                self._make(makes)
+            else:
+                self.stmt(body[i])
+                if any(self._grows(x) for x in heads(body[i])):
+                    self._leave()
+            i += max(len(reads), len(writes), len(makes), 1)
+
+    def _leave(self) -> None:
+        """What the item has is not whole if a local collection was full: it goes no further."""
+        self.put(f"if (it.failed) return{self.gives};")
+
+    def _shares(self, p: ir.Place, first: ir.Place) -> bool:
+        """Whether two places are whole columns of one row, in one record."""
+        if p.index is not None or first.index is not None or p.slot != first.slot:
+            return False
+        if not (isinstance(p.row, ir.Var) and isinstance(first.row, ir.Var)):
+            return False
+        mine, other = self._column(p), self._column(first)
+        one = p.row.name == first.row.name and mine.record == other.record
+        return one and mine.record >= 0 and mine.stride % 8 == 0
+
+    def _reads(self, body: ir.Body) -> list[tuple[str, ir.Place]]:
+        """The columns of one row's record that the statements begin with reading."""
+        found: list[tuple[str, ir.Place]] = []
+        for s in body:
+            if not (isinstance(s, ir.Assign) and isinstance(s.value, ir.Load)):
+                break
+            p = s.value.place
+            if not self._shares(p, found[0][1] if found else p):
+                break
+            found.append((s.name, p))
+            if isinstance(p.row, ir.Var) and p.row.name == s.name:
+                break
+        return found
+
+    def _writes(self, body: ir.Body) -> list[ir.Write]:
+        """The columns of one row's record, side by side, that the statements begin with writing."""
+        found: list[ir.Write] = []
+        for s in body:
+            if not (isinstance(s, ir.Write) and self._shares(s.place, (found or [s])[0].place)):
+                break
+            reads = [n for n in ir.walk(s.value) if isinstance(n, ir.Load | ir.Call)]
+            if self._column(s.place).dtype.bits < 32 or (found and reads):
+                break
+            found.append(s)
+        ends = sorted(self._extent(s.place) for s in found)
+        close = all(a[1] == b[0] for a, b in zip(ends, ends[1:], strict=False))
+        return found if close and ends and ends[0][0] % 4 == 0 else []
+
+    def _column(self, p: ir.Place) -> Column:
+        found = self.names.stores[p.slot].column(p.column)
+        assert found is not None
+        return found
+
+    def _extent(self, p: ir.Place) -> tuple[int, int]:
+        """Where in its record a column begins and ends."""
+        c = self._column(p)
+        return c.offset, c.offset + max(c.size, 1) * c.dtype.bits // 8
+
+    def _read(self, reads: list[tuple[str, ir.Place]]) -> None:
+        places = [p for _, p in reads]
+        slot, row, columns = places[0].slot, places[0].row, [self._column(p) for p in places]
+        low, high = min(self._extent(p)[0] for p in places), max(self._extent(p)[1] for p in places)
+        names = {(slot, c.name) for c in columns}
+        mode = "SETTLED" if names & self.names.changed else "FIXED"
+        mode = "LIVE" if names & self.moving else mode
+        span, first = self.temp("w"), self.names.column(slot, columns[0].name)
+        self.place(places[0].pos)
+        kind = f"Span<{mode}, {columns[0].stride}, {low}, {high}>"
+        self.put(f"const {kind} {span}({first}.record({self.expr(row)}));")
+        for (name, _), c in zip(reads, columns, strict=True):
+            t = CTYPE[c.dtype.name]
+            part = f"vec<{t}, {c.size}, {c.offset}>()" if c.size else f"get<{t}, {c.offset}>()"
+            self.put(f"{self.resolve(name)} = {span}.{part};")
+
+    def _write(self, writes: list[ir.Write]) -> None:
+        extents = [self._extent(s.place) for s in writes]
+        pack, p = self.temp("w"), writes[0].place
+        self.place(writes[0].pos)
+        low, high = min(e[0] for e in extents), max(e[1] for e in extents)
+        self.put(f"Pack<{self._column(p).stride}, {low}, {high}> {pack};")
+        for s in writes:
+            self.place(s.pos)
+            c = self._column(s.place)
+            value = self.expr(s.value)
+            if not c.size:
+                value = f"{CTYPE[c.dtype.name]}({value})"
+            self.put(f"{pack}.put<{c.offset}>({value});")
+        self.put(f"{pack}.write({self.names.column(p.slot, p.column)}.record({self.expr(p.row)}));")
+
+    def _makes(self, body: ir.Body) -> list[tuple[str, ir.New | ir.NewRows | ir.Add]]:
+        """The allocations at the end of a store that the statements begin with."""
+        found: list[tuple[str, ir.New | ir.NewRows | ir.Add]] = []
+        for s in body:
+            if not isinstance(s, ir.Assign | ir.Eval):
+                break
+            e = s.value
+            if not isinstance(e, ir.New | ir.NewRows | ir.Add) or self._reuses(e):
+                break
+            used = {n.name for n in ir.walk(e) if isinstance(n, ir.Var)}
+            if found and (used & {name for name, _ in found} or self._loads(e)):
+                break
+            found.append((s.name if isinstance(s, ir.Assign) else "", e))
+        return found
+
+    def _reuses(self, e: ir.New | ir.NewRows | ir.Add) -> bool:
+        """Whether a deleted row may be taken."""
+        deletes = self.names.stores[e.slot].deletes
+        return isinstance(e, ir.New) and deletes and e.slot not in self.names.apart
+
+    def _loads(self, e: ir.Expr) -> bool:
+        return any(isinstance(n, ir.Load | ir.Call | ir.StoreSize) for n in ir.walk(e))
+
+    def _make(self, makes: list[tuple[str, ir.New | ir.NewRows | ir.Add]]) -> None:
+        """Ask every store for its rows, then wait for them: the answers are under way together."""
+        asked = []
+        for name, e in makes:
+            slots, count = self.temp("s"), "1"
+            self.place(e.pos)
+            if isinstance(e, ir.NewRows):
+                count = self.temp("n")
+                given = self.expr(e.count)
+                if not (isinstance(e.count, ir.Const) and int(e.count.value) >= 0):
+                    given = f"max_of(i64({given}), i64(0))"
+                self.put(f"const i32 {count} = i32({given});")
+            meta, room = f"{self.names.base(e.slot)}_meta", f"it.{self.names.prefix[e.slot]}_room"
+            kind, given = "Slots", f"{meta}, {count}, {room}"
+            if self._may_run_ahead(e):
+                kind, given = "Place", f"it.ahead, {meta}, {room}"
+            self.put(f"const {kind} {slots}({given});")
+            asked.append((name, e, slots, count))
+        for name, e, slots, count in asked:
+            target = self.resolve(name) if name else ""
+            if isinstance(e, ir.NewRows):
+                self._new_rows(target, e, slots, count)
+            else:
+                self._new(target, e, f"{slots}.first()", f"{slots}.ahead")
+
+    def _may_run_ahead(self, e: ir.Expr) -> bool:
+        return self.ahead is not None and isinstance(e, ir.Add) and e.slot == self.ahead[0]
+
+    def stmt(self, s: ir.Stmt) -> None:
+        """One statement."""
+        self.place(s.pos)
+        match s:
+            case ir.Assign():
+                self._value(self.resolve(s.name), s.value)
+            case ir.Eval(value=ir.LocalAdd()):
+                self.put(f"if (!{self.expr(s.value)}) return{self.gives};")
+            case ir.Eval():
+                self._value("", s.value)
+            case ir.SetItem():
+                self.put(f"{self.resolve(s.name)}[{self.expr(s.index)}] = {self.expr(s.value)};")
+            case ir.SetField():
+                part = self.names.field(self.types[s.name], s.index)
+                self.put(f"{self.resolve(s.name)}.{part} = {self.expr(s.value)};")
+            case ir.Write():
+                column = self.names.column(s.place.slot, s.place.column)
+                self.put(f"{column}.set({self.place_args(s.place)}, {self.expr(s.value)});")
+            case ir.If():
+                self._if(s)
+            case ir.While():
+                cond = self.expr(s.cond)
+                alive = f"({cond}) && !it.failed" if self._grows(s.cond) else cond
+                self.block(f"while ({alive})", s.body)
+            case ir.ForRange() | ir.ForEdges() | ir.ForRows() | ir.ForItems():
+                self._for(s)
+            case ir.Break():
+                self.put("break;")
+            case ir.Continue():
+                self.put("continue;")
+            case ir.Return():
+                value = f" {self.expr(s.value)}" if s.value is not None else self.gives
+                self.put(f"return{value};")
+            case ir.Reserve():
+                self._reserve(s)
+            case ir.Claim():
+                if s.priority is not None:
+                    self.put(f"it.priority = clamp_priority({self.expr(s.priority)});")
+                self.put("return true;")
+            case _:
+                raise AssertionError(f"no such statement: {type(s).__name__}")
+
+    def _unasked(self, e: ir.Atomic) -> str:
+        """How a place changes when nobody asks what was there; nothing if as ever."""
+        if e.op == "add":
+            return self._adds_for_all(e.place) or "add_to("
+        one_way = (e.place.slot, e.place.column) in self.one_way
+        return f"move_to({e.op.capitalize()}(), " if one_way else ""
+
+    def _adds_for_all(self, p: ir.Place) -> str:
+        """How to add to a place that is an integer, and the same one for all items."""
+        row = self.fixed.get(p.row.name) if isinstance(p.row, ir.Var) else None
+        if not isinstance(p.type, Scalar) or p.type.kind not in "iu" or p.type.bits < 32:
+            return ""
+        if row is None or not (p.index is None or isinstance(p.index, ir.Const)):
+            return ""
+        index = "" if p.index is None else f", {p.index.value}"
+        which = "MOST_TOTALS"
+        if (p.slot, p.column) in self.names.added:
+            kind = CTYPE[p.type.name]
+            place = f"{self.names.column(p.slot, p.column)}.at({int(row.value)}{index})"
+            which = str(self.names.total(f"fetch(Plus(), {place}, {kind}(sum));"))
+        return f"add_for_all<{which}>("
+
+    def _if(self, s: ir.If) -> None:
+        cond = self.expr(s.cond)
+        if self._grows(s.cond):
+            cond, whole = self.temp("c"), cond
+            self.put(f"const bool {cond} = {whole};")
+            self._leave()
+        self.put(f"if ({cond}) {{")
+        self.depth += 1
+        self.body(s.then)
+        self.depth -= 1
+        if s.orelse:
+            self.put("} else {")
+            self.depth += 1
+            self.body(s.orelse)
+            self.depth -= 1
+        self.put("}")
+
+    def _grows(self, node: object) -> bool:
+        return adds(node, self.names.grows)
+
+    def _value(self, target: str, e: ir.Expr) -> None:
+        give = f"{target} = " if target else ""
+        match e:
+            case ir.MakeLocal():
+                self.put(f"{target}.n = 0;")
+            case ir.New():  # the others are made together
+                s, room = self.names.base(e.slot), f"it.{self.names.prefix[e.slot]}_room"
+                self._new(target, e, f"new_row({s}_meta, {s}_free, {room})")
+            case ir.Take():
+                k, s = self.temp("k"), self.names.base(e.slot)
+                end = "TO" if self.names.snapshot else "COUNT"
+                plain = self.names.plain(e.slot)
+                item = f"{k} < 0 ? -1 : {s}_item.get({k})" if plain else f"i32({k})"
+                self.put(f"i64 {k} = take({s}_meta, {end});")
+                if target:
+                    self.put(f"{give}{item};")
+            case ir.Atomic(flag=None) if not target and (how := self._unasked(e)):
+                self.put(f"{how}{self.address(e.place)}{self.args(e.args)});")
+            case _:
+                self.put(f"{give}{self.expr(e)};")
+
+    def _new(self, target: str, e: ir.New | ir.Add, made: str, ahead: str = "") -> None:
+        n = self.names
+        store, row = n.stores[e.slot], self.temp("r")
+        given = {name: self.expr(x) for name, x in e.values}
+        self.put(f"i32 {row} = {made};")
+        for name, text in given.items():
+            column = n.column(store.slot, name)
+            if self.ahead and self._may_run_ahead(e):
+                column = f"({ahead} ? {n.column(self.ahead[1], name)} : {column})"
+            self.put(f"{column}.set({row}, {text});")
+        if isinstance(e, ir.New):
+            self._fill(store, row, set(given))
+        if target:
+            self.put(f"{target} = {row};")
+
+    def _fill(self, store: Store, row: str, given: set[str]) -> None:
+        s, offset = self.names.base(store.slot), 0
+        for c in store.columns:
+            offset = -(-offset // 8) * 8
+            at = self.names.column(store.slot, c.name)
+            if c.name not in given and store.kind == "collection":  # an entry: no rows, zeros
+                for j in range(max(c.size, 1)):
+                    self.put(f"{at}.set({row}, {f'{j}, ' if c.size else ''}{-1 if c.ref else 0});")
+            elif c.name not in given:
+                self.put(f"{at}.fill<{max(c.size, 1)}>({row}, {s}_fill + {offset});")
+            offset += max(c.size, 1) * c.dtype.bits // 8
+        if store.slot in self.names.reborn:
+            self.put(f"bear({s}_dead, {s}_born, {row}, {self.launch});")
+        elif store.deletes:
+            self.put(f"store({s}_dead + {row}, 0);")
+
+    def _new_rows(self, target: str, e: ir.NewRows, slots: str, count: str) -> None:
+        store = self.names.stores[e.slot]
+        rows, row = self.temp("rows"), self.temp("r")
+        self.put(f"const Rows {rows} = {{{slots}.first(), {count}}};")
+        given = set() if e.fill else {c.name for c in store.columns}
+        if e.fill or store.slot in self.names.reborn or store.deletes:
+            self.put(f"for (i32 {row} = {rows}.first; {row} < {rows}.first + {rows}.n; {row}++) {{")
+            self.depth += 1
+            self._fill(store, row, given)
+            self.depth -= 1
+            self.put("}")
+        if target:
+            self.put(f"{target} = {rows};")
+
+    def _reserve(self, s: ir.Reserve) -> None:
+        stores = [n.slot for n in s.needs if not n.local]
+        blame = self.names.index[stores[0]] if stores else -2
+        self.put(f"if (!may_reserve(a.status, it, {blame})) return{self.gives};")
+        for need in s.needs:
+            if need.local:
+                test = f"{self.resolve(need.slot)}.fits({self.expr(need.count)}, it)"
+                self.put(f"if (!{test}) return{self.gives};")
+        asks = [self._ask(need) for need in s.needs if not need.local]
+        if asks:
+            self.put(f"if (!reserve(it, {', '.join(asks)})) return{self.gives};")
+
+    def _ask(self, need: ir.Need) -> str:
+        """How much room is needed in a store."""
+        slot, meta = need.slot, f"{self.names.base(need.slot)}_meta"
+        apart = ""
+        if slot in self.names.apart and self.names.stores[slot].deletes:
+            apart = f", reusable({meta})"
+        room = f"it.{self.names.prefix[slot]}_room"
+        return f"Ask{{{meta}, {self.expr(need.count)}, {room}, {self.names.index[slot]}{apart}}}"
+
+    # --- loops -----------------------------------------------------------------------------------
+
+    def _for(self, s: ir.ForRange | ir.ForEdges | ir.ForRows | ir.ForItems) -> None:
+        match s:
+            case ir.ForRange():
+                self._for_range(s)
+            case ir.ForEdges():
+                self._for_edges(s)
+            case ir.ForRows():
+                first, last = self.names.extent(s.slot)
+                k = self._counted(s, first, last)
+                if self.names.stores[s.slot].deletes:
+                    self.put(f"if (is_dead({self.names.base(s.slot)}_dead, {k})) continue;")
+                plain = self.names.plain(s.slot)
+                item = f"{self.names.column(s.slot, 'item')}.get({k})" if plain else f"i32({k})"
+                self._bound(s.body, [(s.var, item)])
+            case ir.ForItems():
+                x = self.expr(s.x)
+                if not isinstance(s.x, ir.Var):
+                    whole, x = x, self.temp("x")
+                    self.put(f"const auto {x} = {whole};")
+                size = str(s.x.type.size) if isinstance(s.x.type, Vector) else f"{x}.n"
+                k = self._counted(s, "0", size, live=isinstance(s.x.type, Local))
+                self._bound(s.body, [(s.var, f"{x}[{k}]")])
+
+    def _bound(self, body: ir.Body, names: list[tuple[str | None, str]]) -> None:
+        """The inside of a loop whose head is open, its variables first."""
+        for name, value in names:
+            if name is not None:
+                self.put(f"{self.resolve(name)} = {value};")
+        self.body(body)
+        self.depth -= 1
+        self.put("}")
+
+    def _counted(
+        self, s: ir.ForRows | ir.ForEdges | ir.ForItems, first: str, last: str, live: bool = False
+    ) -> str:
+        """Open a loop over entries from ``start``, or back from the last; its counter."""
+        k, end = self.temp("k"), self.temp("e")
+        start = self.skipped(s.start) if s.start is not None else ""
+        if s.reverse:
+            back = f" - {start}" if start else ""
+            self.put(f"for (i64 {k} = {last} - 1{back}, {end} = {first}; {k} >= {end}; {k}--) {{")
+        else:
+            begin = f"{first} + {start}" if start and first != "0" else start or first
+            if live or last.isdigit():
+                self.put(f"for (i64 {k} = {begin}; {k} < {last}; {k}++) {{")
+            else:
+                self.put(f"for (i64 {k} = {begin}, {end} = {last}; {k} < {end}; {k}++) {{")
+        self.depth += 1
+        return k
+
+    def _for_range(self, s: ir.ForRange) -> None:
+        k, end, var = self.temp("k"), self.temp("e"), self.resolve(s.var)
+        t, more = self.names.type(s.start.type), "<" if s.step > 0 else ">"
+        step = f"{k} += {s.step}" if s.step != 1 else f"{k}++"
+        if not ends_before(s):
+            by = constant(ir.Const(value=s.step, type=I64, pos=s.pos))
+            step = f"{k} = range_next<{by}>({k})"
+        begin, stop = self.expr(s.start), self.expr(s.stop)
+        self.put(f"for ({t} {k} = {begin}, {end} = {stop}; {k} {more} {end}; {step}) {{")
+        self.depth += 1
+        self._bound(s.body, [(s.var, k)] if var else [])
+
+    def _end(self, s: ir.ForEdges, direction: str, entry: str, edge: str) -> str:
+        """The other end of an edge."""
+        return self.names.end(s.graph, direction, entry, edge)
+
+    def _for_edges(self, s: ir.ForEdges) -> None:
+        if self.finds and (test := sought(s)) and find(self, s, test):
+            return
+        n, g = self.names, f"a.{self.names.prefix[s.graph]}"
+        skip = ""
+        if s.skip is not None:
+            skip = self.temp("skip")
+            self.put(f"const i32 {skip} = {self.expr(s.skip)};")
+        edge, point = self.resolve(s.edge), self.expr(s.point)
+        if s.direction == "all":
+            both = self.temp("both")
+            self.put(f"const Both {both}({g}_out_offset, {g}_in_offset, {point});")
+            k = self._counted(s, "0", f"{both}.n")
+            out, entry = f"{both}.is_out({k})", f"{both}.entry({k})"
+            out_id, in_id = n.edge(s.graph, "out", entry), n.edge(s.graph, "in", entry)
+            self.put(f"{edge} = {out} ? {out_id} : {in_id};")
+            ends = [self._end(s, d, entry, edge) for d in ("out", "in")]
+            end = f"{out} ? {ends[0]} : {ends[1]}"
+        else:
+            d = s.direction
+            if not isinstance(s.point, ir.Var | ir.Const):
+                whole, point = point, self.temp("p")
+                self.put(f"const i32 {point} = {whole};")
+            offset = f"{g}_{d}_offset, {point}"
+            k = self._counted(s, f"row_begin({offset})", f"row_end({offset})")
+            self.put(f"{edge} = {n.edge(s.graph, d, k)};")
+            end = self._end(s, d, k, edge)
+        if skip:
+            self.put(f"if ({edge} == {skip}) continue;")
+        self._bound(s.body, [(s.var, end)])
+
+
+def heads(s: ir.Stmt) -> list[object]:
+    """What a statement computes and `Body.stmt` does not check; not what is in its bodies."""
+    match s:
+        case ir.While():
+            return [s.cond]
+        case ir.ForRange():
+            return [s.start, s.stop]
+        case ir.ForItems():
+            return [s.x, s.start]
+        case ir.ForEdges():
+            return [s.point, s.start, s.skip]
+        case ir.ForRows():
+            return [s.start]
+        case ir.If() | ir.Return() | ir.Eval(value=ir.LocalAdd()):
+            return []
+    return [s]
+
+
+def adds(node: object, grows: frozenset[str] = frozenset()) -> bool:
+    """Whether anything below adds to a local collection, itself or in a function of ``grows``."""
+    return any(
+        isinstance(n, ir.LocalAdd) or (isinstance(n, ir.Call) and n.func in grows)
+        for n in ir.walk(node)
+    )

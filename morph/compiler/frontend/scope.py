@@ -1,0 +1,55 @@
+"""What is true at one point of a function: which locals have a value, and whether it wrote."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from morph.compiler.ir.nodes import Pos
+from morph.language.types import Type
+
+Edges = dict[str, tuple[str, str, str]]  # by a loop's variable: the graph, its point's, its edge's
+
+
+@dataclass(slots=True)
+class Flow:
+    """The state along one path; ``None`` in place of a Flow means the path has ended."""
+
+    assigned: frozenset[str]
+    wrote: Pos | None = None  # the first change of shared state on some path to here
+
+    def copy(self) -> Flow:
+        """The same state, for one of two paths."""
+        return Flow(self.assigned, self.wrote)
+
+
+def join(a: Flow | None, b: Flow | None) -> Flow | None:
+    """The state where two paths meet."""
+    if a is None or b is None:
+        return b if a is None else a
+    return Flow(a.assigned & b.assigned, a.wrote or b.wrote)
+
+
+@dataclass(slots=True)
+class Loop:
+    """An enclosing loop: the states at its breaks."""
+
+    breaks: list[Flow | None] = field(default_factory=list)
+    wrote: Pos | None = None  # a write on a path that ends in `continue`
+
+
+class Retype(Exception):
+    """A name that was None turns out to be of type ``type``: check the function again."""
+
+    def __init__(self, name: str, type: Type) -> None:
+        super().__init__(name)
+        self.name, self.type = name, type
+
+
+def spelled(name: str) -> str:
+    """The name that a user's local gets in the IR; never that of a temporary, as in ``t0_``."""
+    return name + "_" if name.endswith("_") else name
+
+
+def plain(name: str) -> str:
+    """The user's own spelling, for messages."""
+    return name[:-1] if name.endswith("_") else name

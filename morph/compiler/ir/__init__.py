@@ -1,0 +1,4 @@
+"""The intermediate representation: nodes, argument layout, checked sites.
+
+Imports ``language``.
+"""

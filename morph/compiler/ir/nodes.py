@@ -1,0 +1,492 @@
+"""The intermediate language: its whole grammar.
+
+Every node carries its source position.  Expressions carry their type.  Nodes marked *effect*
+stand only as the whole value of an ``Assign`` or in an ``Eval``, so that C++ and the interpreter
+evaluate them in the order in which the user wrote them.  Both operands of an operator already have
+one common type: every promotion is an explicit ``Cast``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from morph.compiler.ir.node import Node as Node
+from morph.compiler.ir.node import Pos as Pos
+from morph.compiler.ir.node import walk as walk
+from morph.language.types import GraphInfo, Scalar, Store, Type
+
+# a grammar is read as a whole: no lines between a node and its fields
+# ruff: noqa: D204
+# fmt: off
+
+# --- expressions ---------------------------------------------------------------------------------
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expr(Node):
+    """Something with a value."""
+    type: Type
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Const(Expr):
+    """A literal or captured constant; ``None`` as a handle is -1."""
+    value: int | float | bool
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Var(Expr):
+    """A local, a parameter, or a program's state variable."""
+    name: str
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unary(Expr):
+    """``-`` ``~`` ``not``."""
+    op: str
+    x: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binary(Expr):
+    """``+ - * / // % << >> & | ^``; ``//`` and ``%`` as in Python, ``/`` on floats."""
+    op: str
+    x: Expr
+    y: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compare(Expr):
+    """``== != < <= > >=`` on scalars, ``== !=`` on handles."""
+    op: str
+    x: Expr
+    y: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logic(Expr):
+    """Short-circuit ``and`` or ``or`` of two booleans."""
+    op: str
+    x: Expr
+    y: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select(Expr):
+    """``x if cond else y``."""
+    cond: Expr
+    x: Expr
+    y: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast(Expr):
+    """A scalar to the scalar ``type``; a handle to its integer, or back (``g.points[i]``)."""
+    x: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Expr):
+    """*effect* if the function has one.  A user's function, by its unique name in the unit."""
+    func: str
+    args: tuple[Expr, ...]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Builtin(Expr):
+    """A pure function of the prelude: abs min max sqrt floor ceil orient2d incircle ..."""
+    name: str
+    args: tuple[Expr, ...]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place(Node):
+    """Value ``index`` (None: the scalar) of a column at a row of the store in ``slot``."""
+    slot: str
+    column: str
+    row: Expr
+    index: Expr | None
+    type: Type
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load(Expr):
+    """The value at a place."""
+    place: Place
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dead(Expr):
+    """Whether a row of a table is deleted."""
+    slot: str
+    row: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Make(Expr):
+    """A vector, struct or tuple from its parts."""
+    parts: tuple[Expr, ...]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeLocal(Expr):
+    """A new, empty per-item collection; only as the whole value of an ``Assign``."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item(Expr):
+    """``x[i]`` of a vector, a local collection or new rows."""
+    x: Expr
+    index: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field(Expr):
+    """Part ``index`` of a struct or tuple."""
+    x: Expr
+    index: int
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalSize(Expr):
+    """How many values a local collection (or new rows) holds."""
+    x: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contains(Expr):
+    """``value in x`` for a local collection or vector."""
+    x: Expr
+    value: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSize(Expr):
+    """Rows of a table in use (dead ones too), or items of a collection."""
+    slot: str
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raised(Expr):
+    """Whether a flag is known to be raised by now: like a `Load` of what others may change."""
+    slot: str
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Degree(Expr):
+    """Number of out (``out``) or in (``in``) edges of a point of graph ``graph``."""
+    graph: str
+    point: Expr
+    direction: str
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindEdge(Expr):
+    """The first edge from ``x`` to ``y`` in adjacency order, or -1."""
+    graph: str
+    x: Expr
+    y: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Atomic(Expr):
+    """*effect*.  ``min max add sub and or xor cas exch``; gives the old value.
+
+    Raises ``flag`` if the place changed.
+    """
+    op: str
+    place: Place
+    args: tuple[Expr, ...]
+    flag: str | None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class New(Expr):
+    """*effect*.  A new row, some columns set (one value, or a vector), the others at their fill."""
+    slot: str
+    values: tuple[tuple[str, Expr], ...]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRows(Expr):
+    """*effect*.  ``count`` consecutive new rows, every column at its fill, or anything."""
+    slot: str
+    count: Expr
+    fill: bool = True
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete(Expr):
+    """*effect*.  Mark a row dead; deleting a dead row does nothing."""
+    slot: str
+    row: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Add(Expr):
+    """*effect*.  Append an item (its columns by name) to the collection in ``slot``."""
+    slot: str
+    values: tuple[tuple[str, Expr], ...]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Take(Expr):
+    """*effect*.  Remove one of the items that were there at the last barrier.
+
+    Gives its ``item`` (or the entry's handle, if the collection carries columns), -1 if none is
+    left.
+    """
+    slot: str
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetFind(Expr):
+    """*effect*.  The representative of a point: the smallest id joined to it."""
+    slot: str
+    x: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetUnion(Expr):
+    """*effect*.  Join two points; true if they were apart."""
+    slot: str
+    x: Expr
+    y: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock(Expr):
+    """*effect*.  ``single(row)``: true for the first item of this launch that asks for the row."""
+    slot: str
+    row: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockPlace(Expr):
+    """*effect*.  ``single(row.column)``: true for the one item that turns the place from 0 to 1."""
+    place: Place
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefetch(Expr):
+    """*effect*.  A hint that a place will soon be read or written."""
+    place: Place
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagSet(Expr):
+    """*effect*.  Raise (or lower) a flag."""
+    slot: str
+    value: bool
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalAdd(Expr):
+    """*effect*.  Append to the local collection ``name``; full means the item fails."""
+    name: str
+    value: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalPop(Expr):
+    """*effect*.  Remove and give the last value of the local collection ``name``."""
+    name: str
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalClear(Expr):
+    """*effect*.  Empty the local collection ``name``."""
+    name: str
+
+
+EFFECTS = (
+    Atomic, New, NewRows, Delete, Add, Take, SetFind, SetUnion, Lock, LockPlace, Prefetch, FlagSet,
+    LocalAdd, LocalPop, LocalClear,
+)
+
+
+# --- statements ----------------------------------------------------------------------------------
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stmt(Node):
+    """Something that is done."""
+
+
+Body = tuple[Stmt, ...]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assign(Stmt):
+    """Give a local a value; its type is the same at every assignment."""
+    name: str
+    value: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetItem(Stmt):
+    """``name[index] = value`` of a local vector or local collection."""
+    name: str
+    index: Expr
+    value: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetField(Stmt):
+    """``name.field = value`` of a local struct; ``index`` is the field's position."""
+    name: str
+    index: int
+    value: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write(Stmt):
+    """Plain store to a place; with no index, a vector column takes a whole vector."""
+    place: Place
+    value: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eval(Stmt):
+    """An expression for its effect."""
+    value: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class If(Stmt):
+    """``if cond: then`` ``else: orelse``."""
+    cond: Expr
+    then: Body
+    orelse: Body
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class While(Stmt):
+    """``while cond: body``."""
+    cond: Expr
+    body: Body
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForRange(Stmt):
+    """``for var in range(start, stop, step)``; ``step`` is a nonzero constant."""
+    var: str
+    start: Expr
+    stop: Expr
+    step: int
+    body: Body
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForEdges(Stmt):
+    """The edges at a point, in adjacency order from position ``start``.
+
+    Backwards if ``reverse`` (then ``start`` counts from the last).  Binds ``edge``; and ``var``,
+    the other end, if not None.  ``direction`` is ``out``, ``in`` or ``all`` (out, then in).  Skips
+    the edge ``skip``.
+    """
+    graph: str
+    point: Expr
+    direction: str
+    edge: str
+    var: str | None
+    start: Expr | None
+    reverse: bool
+    skip: Expr | None
+    body: Body
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForRows(Stmt):
+    """The live rows of a table, or the items of a collection (``var`` is as in ``foreach``)."""
+    slot: str
+    var: str
+    start: Expr | None
+    reverse: bool
+    body: Body
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForItems(Stmt):
+    """The values of a local collection, vector or new rows; the size is read at every step."""
+    x: Expr
+    var: str
+    start: Expr | None
+    reverse: bool
+    body: Body
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Break(Stmt):
+    """Leave the innermost loop."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continue(Stmt):
+    """Go on with the innermost loop."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Return(Stmt):
+    """Leave the function."""
+    value: Expr | None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need(Node):
+    """At most ``count`` rows of the store in ``slot``, or values of the ``local`` collection."""
+    slot: str
+    count: Expr
+    local: bool = False
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve(Stmt):
+    """Take room for everything the item will allocate from here on, or fail the item."""
+    needs: tuple[Need, ...]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim(Stmt):
+    """The end of ``gather``: claim the rows in ``items``, guard those in ``guard``."""
+    items: str
+    guard: str | None
+    priority: Expr | None
+
+
+# --- units ---------------------------------------------------------------------------------------
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Func(Node):
+    """A function specialised to its argument types.
+
+    Parameters of type Object take no place in the generated signature.  ``locals`` gives every
+    local's type, parameters excluded.
+    """
+    name: str
+    params: tuple[tuple[str, Type], ...]
+    result: Type
+    locals: tuple[tuple[str, Type], ...]
+    body: Body
+    cpp: str | None = None  # @func(cpp=...): the C++ body, taken as it is
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel(Func):
+    """What ``foreach`` runs for each item; ``params[0]`` is the item.
+
+    A kernel with ``single(collection)`` has its body end in ``Claim`` on the paths that reach it;
+    ``commit`` and ``abort`` then follow, and use the locals named in ``live``.
+    """
+    commit: Body | None = None
+    abort: Body | None = None
+    live: tuple[str, ...] = ()
+    where: str | None = None  # name of the Func that filters items
+    ahead: tuple[str, str] | None = None  # what is added to the first may be run from the second
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreach(Node):
+    """Run a kernel once for every live row or item of the store in ``slot``.
+
+    ``args`` are the kernel's non-object arguments after the item; ``where_args`` the filter's.
+    ``together``: all items claim in one round.  ``balance``: how many threads share the last loop
+    over an item's edges, if it can be shared (see `spread`): ``thread`` one, ``warp`` those of a
+    warp, ``grid`` all; ``auto`` all if it is long.
+    """
+    slot: str
+    kernel: str
+    args: tuple[Expr, ...]
+    where_args: tuple[Expr, ...]
+    together: bool = False
+    balance: str = "auto"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneThread(Node):
+    """Statements that a single thread runs, then a barrier."""
+    body: Body
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeFlag(Node):
+    """``var = flag.take()``: read and lower, the same answer for every thread."""
+    var: str
+    slot: str
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clear(Node):
+    """Empty a collection, then a barrier."""
+    slot: str
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block(Node):
+    """Uniform steps, then a jump: to ``goto`` if ``cond`` is None or true, else to ``orelse``.
+
+    -1 ends the program.  An ``Assign`` here is computed by every thread alike.  After the jump the
+    collections in ``swap`` have changed places: (slot, slot that it stood for before).
+    """
+    steps: tuple[Assign | Foreach | OneThread | TakeFlag | Clear, ...]
+    cond: Expr | None
+    goto: int
+    orelse: int = -1
+    swap: tuple[tuple[str, str], ...] = ()
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit(Node):
+    """One compilation: what it touches, its functions (callees first), and its entry.
+
+    A unit of one ``foreach`` has one block with one ``Foreach`` step and is not ``fused``.
+    ``ways`` says what every slot that is swapped stands for, (slot, slot of the object), in each
+    way that the program can reach; in the first, for itself.
+    """
+    name: str
+    stores: tuple[Store, ...]
+    graphs: tuple[GraphInfo, ...]
+    scalars: tuple[tuple[str, Scalar], ...]  # run-time scalar arguments; Var of the same name
+    funcs: tuple[Func, ...]  # kernels among them
+    state: tuple[tuple[str, Type], ...]  # a program's variables
+    blocks: tuple[Block, ...]
+    fused: bool
+    ways: tuple[tuple[tuple[str, str], ...], ...] = ()
+    local_scale: int = 1  # every local collection's capacity is multiplied by this
+    checked: bool = False  # every access is checked; see `checks`

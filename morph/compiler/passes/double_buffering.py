@@ -1,0 +1,68 @@
+"""Collections that a program swaps: what each name can stand for while it runs.
+
+Every step is compiled once, for the names as declared.  A swap exchanges argument words: the unit
+has a set of them for each way to bind the names that the program reaches, and a thread knows in
+which way it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from morph.compiler.ir import nodes as ir
+from morph.language.types import Handle, Store, Type
+
+Way = tuple[tuple[str, str], ...]  # (slot, slot of what it stands for), sorted
+LARGEST = 28_000  # bytes of argument words: a kernel of CUDA takes 32,764 in all
+
+
+class Unlike(Exception):
+    """The swap cannot be an exchange of argument words: follow it while compiling."""
+
+
+def check_alike(a: Store, b: Store, captured: set[str]) -> None:
+    """Refuse to exchange the words of two objects that a compiled step tells apart."""
+    if a.kind != "collection" or replace(a, slot=b.slot) != b:
+        raise Unlike  # what is at home in a table, its rows, would have to move along
+    if {a.slot, b.slot} & captured:
+        raise Unlike  # a name from outside stands for the object itself
+
+
+def ways(blocks: tuple[ir.Block, ...]) -> tuple[Way, ...]:
+    """In which ways the program binds the slots that it swaps; the first is each to itself."""
+    slots = sorted({s for b in blocks for pair in b.swap for s in pair})
+    if not slots:
+        return ()
+    first: Way = tuple((s, s) for s in slots)
+    found, seen, todo = {first: None}, {(0, first)}, [(0, first)]
+    while todo:
+        number, way = todo.pop()
+        after = swapped(way, blocks[number].swap)
+        found.setdefault(after)
+        if len(found) * len(slots) * 8 > LARGEST:
+            raise Unlike
+        for to in (blocks[number].goto, blocks[number].orelse):
+            if to >= 0 and (to, after) not in seen:
+                seen.add((to, after))
+                todo.append((to, after))
+    return tuple(found)
+
+
+def swapped(way: Way, swap: tuple[tuple[str, str], ...]) -> Way:
+    """What the slots stand for after a swap."""
+    old, moved = dict(way), dict(swap)
+    return tuple((s, old[moved.get(s, s)]) for s, _ in way)
+
+
+def check_fit(
+    found: tuple[Way, ...], state: dict[str, Type], stores: dict[str, Store], captured: set[str]
+) -> None:
+    """Refuse what would need a swap followed after all."""
+    slots = {s for s, _ in found[0]}
+    entries = {t.slot for t in state.values() if isinstance(t, Handle)}
+    entries |= {c.ref for s in stores.values() for c in s.columns if c.ref}
+    if slots & (captured | entries):
+        raise Unlike  # an entry stays one of its own collection
+    words = sum(3 + len(stores[s].columns) for s in slots)
+    if 8 * words * len(found) > LARGEST:
+        raise Unlike

@@ -1,0 +1,195 @@
+"""What keeps its value: a kernel's locals from one part to the next, columns while others run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from morph.compiler.ir import abi
+from morph.compiler.ir import nodes as ir
+
+Columns = frozenset[tuple[str, str]]
+PARENT = "parent"  # of a set's rows, as if it were a column
+NAMES = (ir.Var, ir.LocalAdd, ir.LocalPop, ir.LocalClear, ir.SetItem, ir.SetField)
+
+
+def read_first(body: ir.Body) -> set[str]:
+    """The names that a body may read before it has given them a value."""
+    found: set[str] = set()
+    _follow(body, set(), found)
+    return found
+
+
+def _follow(body: ir.Body, known: set[str], found: set[str]) -> set[str] | None:
+    """Add what is read first; give what is known behind the body, None if nothing comes there."""
+
+    def read(*nodes: object) -> None:
+        every = list(ir.walk(nodes))
+        names = {n.name for n in every if isinstance(n, NAMES)}
+        names |= {n.slot for n in every if isinstance(n, ir.Need) and n.local}
+        found.update(names - known)
+
+    for s in body:
+        match s:
+            case ir.Assign():
+                read(s.value)
+                known.add(s.name)
+            case ir.If():
+                read(s.cond)
+                ends = [_follow(b, set(known), found) for b in (s.then, s.orelse)]
+                reached = [e for e in ends if e is not None]
+                if not reached:
+                    return None
+                known = set.intersection(*reached)
+            case ir.While():
+                read(s.cond)
+                _follow(s.body, set(known), found)
+            case ir.ForRange():
+                read(s.start, s.stop)
+                _follow(s.body, known | {s.var}, found)
+            case ir.ForEdges():
+                read(s.point, s.start, s.skip)
+                _follow(s.body, known | {s.edge, s.var or s.edge}, found)
+            case ir.ForRows():
+                read(s.start)
+                _follow(s.body, known | {s.var}, found)
+            case ir.ForItems():
+                read(s.x, s.start)
+                _follow(s.body, known | {s.var}, found)
+            case ir.Return() | ir.Break() | ir.Continue() | ir.Claim():
+                read(s)
+                return None
+            case _:
+                read(s)
+    return known
+
+
+def changed(unit: ir.Unit, nodes: Iterable[ir.Node]) -> Columns:
+    """The columns that nodes of a unit may write."""
+    found: set[tuple[str, str]] = set()
+    stores = {s.slot: s for s in unit.stores}
+    for n in nodes:
+        match n:
+            case ir.Write() | ir.Atomic() | ir.LockPlace():
+                found.add((n.place.slot, n.place.column))
+            case ir.New() | ir.NewRows() | ir.Add():
+                found |= {(n.slot, c.name) for c in stores[n.slot].columns}
+            case ir.Kernel(ahead=(_, slot)):
+                found |= {(slot, c.name) for c in stores[slot].columns}
+            case ir.SetUnion():
+                found.add((n.slot, PARENT))
+            case _:
+                pass
+    together = abi.alike(unit)
+    return frozenset(found | {(s, c) for slot, c in found for s in together.get(slot, ())})
+
+
+def moving(unit: ir.Unit, reached: Callable[[str], tuple[ir.Func, ...]]) -> dict[str, Columns]:
+    """By function, the columns that an item may change while another runs it.
+
+    A barrier parts one step from the next, and what a kernel does before ``single(collection)``
+    from what it does after (``NAME_commit``): a column that only the others write stands still.
+    """
+    found: dict[str, Columns] = {}
+    funcs = {f.name: f for f in unit.funcs}
+    blocks = list(ir.walk(unit.blocks))
+    for s in (n for n in blocks if isinstance(n, ir.Foreach)):
+        k = funcs[s.kernel]
+        assert isinstance(k, ir.Kernel)
+        parts: dict[str, object] = {k.name: (k.body, funcs[k.where].body if k.where else ())}
+        if k.commit is not None:
+            parts[f"{k.name}_commit"] = (k.commit, k.abort or ())
+        for name, part in parts.items():
+            calls = [n.func for n in ir.walk(part) if isinstance(n, ir.Call)]
+            below = {f.name: f for call in calls for f in reached(call)}
+            writes = changed(unit, ir.walk((part, tuple(below.values()))))
+            names = {name, *below} | ({k.where} if k.where and name == k.name else set())
+            found |= {n: found.get(n, frozenset()) | writes for n in names}
+    uniform = [n.func for n in blocks if isinstance(n, ir.Call)]
+    every = changed(unit, ir.walk((unit.funcs, unit.blocks)))
+    return found | dict.fromkeys((f.name for call in uniform for f in reached(call)), every)
+
+
+def given_a_value(body: ir.Body) -> set[str]:
+    """The locals that a body gives a value, those of its loops among them."""
+    kinds = (ir.Assign, ir.ForRange, ir.ForEdges, ir.ForRows, ir.ForItems)
+    nodes = [n for n in ir.walk(body) if isinstance(n, kinds)]
+    return {x for n in nodes for x in (getattr(n, k, None) for k in ("name", "var", "edge")) if x}
+
+
+def standing(unit: ir.Unit, ahead: Iterable[str]) -> dict[str, Columns]:
+    """By function that is called with an item of a list, the columns that stand still at that item.
+
+    Of kernels that run items ahead: whoever laid an item there is the one that runs it, and the
+    items of the list itself are there since the last barrier.
+    """
+    nodes = list(ir.walk((unit.funcs, unit.blocks)))
+    writes = (n for n in nodes if isinstance(n, ir.Write | ir.Atomic | ir.LockPlace))
+    written = changed(unit, writes)
+    stores, funcs = {s.slot: s for s in unit.stores}, {f.name: f for f in unit.funcs}
+    found: dict[str, Columns] = {}
+    for s in nodes:
+        if isinstance(s, ir.Foreach) and s.kernel in ahead:
+            columns = frozenset((s.slot, c.name) for c in stores[s.slot].columns) - written
+            k = funcs[s.kernel]
+            assert isinstance(k, ir.Kernel)
+            for f in (k, *([funcs[k.where]] if k.where else ())):
+                kept = f.params[0][0] not in given_a_value(f.body)
+                found[f.name] = found.get(f.name, columns) & columns if kept else frozenset()
+    return found
+
+
+def one_way(unit: ir.Unit, funcs: Iterable[ir.Func]) -> Columns:
+    """The columns that functions change by atomic minima alone, or by maxima alone."""
+    nodes = [n for f in funcs for n in ir.walk(f)]
+    atomics = [n for n in nodes if isinstance(n, ir.Atomic)]
+    ops: dict[tuple[str, str], set[str]] = {}
+    for n in atomics:
+        ops.setdefault((n.place.slot, n.place.column), set()).add(n.op)
+    others = changed(unit, (n for n in nodes if not isinstance(n, ir.Atomic)))
+    return frozenset(c for c, op in ops.items() if op in ({"min"}, {"max"})) - others
+
+
+def only_added_to(unit: ir.Unit) -> Columns:
+    """The columns of tables that functions add to, with nobody asking, and do nothing else to."""
+    nodes = list(ir.walk(unit.funcs))
+    at = [n for n in nodes if isinstance(n, ir.Load | ir.Write | ir.Atomic | ir.LockPlace)]
+    alone = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
+    adds = {id(n) for n in at if isinstance(n, ir.Atomic) and n.op == "add" and not n.flag}
+    found = {(n.place.slot, n.place.column) for n in at if id(n) in adds & alone}
+    others = {(n.place.slot, n.place.column) for n in at if id(n) not in adds & alone}
+    made = {n.slot for n in nodes if isinstance(n, ir.New | ir.NewRows)}
+    tables = {s.slot for s in unit.stores if s.kind == "table"} - made
+    return frozenset((slot, c) for slot, c in found - others if slot in tables)
+
+
+def constants(f: ir.Func) -> dict[str, ir.Const]:
+    """The locals of a function that are given one value, a constant: which."""
+    given: dict[str, list[ir.Expr]] = {}
+    taken = {name for name, _ in f.params}
+    for n in ir.walk(f):
+        match n:
+            case ir.Assign():
+                given.setdefault(n.name, []).append(n.value)
+            case ir.ForRange() | ir.ForRows() | ir.ForItems():
+                taken.add(n.var)
+            case ir.ForEdges():
+                taken |= {x for x in (n.edge, n.var) if x is not None}
+    once = {name: _constant(x) for name, (x, *others) in given.items() if not others}
+    return {name: x for name, x in once.items() if x is not None and name not in taken}
+
+
+def _constant(x: ir.Expr) -> ir.Const | None:
+    return x if isinstance(x, ir.Const) else _constant(x.x) if isinstance(x, ir.Cast) else None
+
+
+def named(body: ir.Body) -> set[str]:
+    """The locals that a body names."""
+    found: set[str] = set()
+    for n in ir.walk(body):
+        for attribute in ("name", "var", "edge", "items", "guard"):
+            name = getattr(n, attribute, None)
+            if isinstance(name, str):
+                found.add(name)
+        if isinstance(n, ir.Need) and n.local:
+            found.add(n.slot)
+    return found

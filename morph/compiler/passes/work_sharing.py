@@ -1,0 +1,486 @@
+"""Which loop of a kernel can be run by several threads at once, entry by entry.
+
+The last loop over a point's neighbours or edges (where there is none, over a table's rows), if its
+iterations neither hand a local on nor write what another of them reads: then their order is of no
+account, and the entries of all items of a step can be shared out whatever row they are in.  The
+kernel falls into the *head*, all that comes before the loop, what is done for one *entry*, and the
+*tail*.
+
+Plain writes are for rows that belong to the entry alone (its edge or row, one it has made), or of
+one value that is the same for all.  An atomic at a place that all entries share gives nothing back.
+A local of outside may be a *sum*: the entries add to it, or take its minimum or maximum, no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, replace
+
+from morph.compiler.ir import nodes as ir
+from morph.compiler.passes.liveness import read_first
+from morph.language.types import Handle, Local, Object, Scalar, Store
+
+LISTS = ("auto", "grid")  # choices by which long rows are shared out over all threads
+CHOICES = ("auto", "thread", "warp", "grid")
+LOOPS = (ir.While, ir.ForRange, ir.ForEdges, ir.ForRows, ir.ForItems)
+Loop = ir.ForEdges | ir.ForRows
+LIVE = 32  # bytes of locals that are kept for what is left of a row
+STAGE = 4096 - 64  # bytes of a warp's memory for entries on their way; see kernels/stage.h
+SUMS = ("min", "max", "add", "sub", "and", "or", "xor")  # in any order the same
+REFUSED = (
+    ir.Return, ir.Reserve, ir.Claim, ir.Take, ir.NewRows,
+    ir.MakeLocal, ir.LocalAdd, ir.LocalPop, ir.LocalClear,
+)  # fmt: skip
+AT = (ir.Load, ir.Write, ir.Atomic, ir.LockPlace)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A kernel as it falls apart, and what its parts hand on.
+
+    ``live`` are the locals (the item among them) that the entries read, ``rest`` those that the
+    tail reads or the entries sum up; ``sums`` says by ``+``, ``min`` or ``max``; ``room`` is how
+    many rows of each store an entry may take, ``batched`` whether whoever runs entries takes it;
+    ``pure`` says that head and entries change nothing, that every item comes to its loop, and that
+    the head reads nothing that tails of other items write.
+    """
+
+    head: ir.Body  # up to and with the loop
+    loop: Loop
+    entry: ir.Body
+    tail: ir.Body
+    live: tuple[str, ...]
+    rest: tuple[str, ...]
+    sums: tuple[tuple[str, str], ...]
+    room: tuple[tuple[str, int], ...]
+    batched: bool = False
+    pure: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether an item has to know when all its entries have run."""
+        return bool(self.tail or self.sums)
+
+
+def spreads(unit: ir.Unit) -> dict[str, Spread]:
+    """The loops that are shared out, by the name of their kernel; none where all is checked."""
+    if unit.checked:
+        return {}
+    funcs = {f.name: f for f in unit.funcs}
+    steps = [s for s in ir.walk(unit.blocks) if isinstance(s, ir.Foreach)]
+    wanted = dict.fromkeys(s.kernel for s in steps if s.balance != "thread")
+    tables = {s.slot for s in unit.stores if s.kind == "table"}
+    found = {name: spread(funcs[name], funcs, tables) for name in wanted}
+    kept = {s.kernel for s in steps if s.balance not in ("thread", *LISTS)}  # no list
+    return {
+        name: replace(s, batched=name not in kept and _in_batches(s, funcs[name], funcs))
+        for name, s in found.items()
+        if s is not None
+    }
+
+
+def _in_batches(s: Spread, kernel: ir.Func, funcs: Mapping[str, ir.Func]) -> bool:
+    """Whether the room of the entries need not be reserved by their item.
+
+    Then nothing else in the kernel takes of it, no tail waits, and what is left of a row that found
+    no room is small enough to be kept.
+    """
+    types = dict(kernel.params) | dict(kernel.locals)
+    inside = {id(n) for n in ir.walk(s.loop)}
+    outside = [n for n in ir.walk((s.head, s.tail)) if id(n) not in inside]
+    called = [n.func for n in outside if isinstance(n, ir.Call)]
+    outside += [n for f in called for n in ir.walk(_reached(f, funcs))]
+    slots = {slot for slot, _ in s.room}
+    taken = {n.slot for n in outside if isinstance(n, ir.New | ir.NewRows | ir.Add)}
+    live = bytes_of(8 if isinstance(t := types[n], Scalar) and t.bits > 32 else 4 for n in s.live)
+    plain = all(isinstance(types[n], Scalar | Handle) for n in s.live)
+    return bool(slots) and not s.whole and not slots & taken and plain and live <= LIVE
+
+
+def staged(s: Spread, stores: Mapping[str, Store]) -> dict[str, tuple[int, int]]:
+    """Lists whose new entries can wait a while: where they do so in a warp's memory, and how many.
+
+    Nobody asks where an entry came to lie, and its columns are plain.
+    """
+    evals = {id(n.value) for n in ir.walk(s.entry) if isinstance(n, ir.Eval)}
+    asked = {n.slot for n in ir.walk(s.entry) if isinstance(n, ir.Add) and id(n) not in evals}
+    asked |= {n.slot for n in ir.walk(s.entry) if isinstance(n, ir.New)}
+    slots = [
+        slot
+        for slot, _ in s.room
+        if slot not in asked and not any(c.size for c in stores[slot].columns)
+    ]
+    sizes = {slot: entry_bytes(stores[slot]) for slot in slots}
+    places = STAGE // max(sum(sizes.values()), 1)
+    if not s.batched or any(n * 128 > places for _, n in s.room):
+        return {}
+    found, at = {}, 0
+    for slot, size in sizes.items():
+        found[slot] = at, places
+        at += -(-places * size // 8) * 8
+    return found if at <= STAGE else {}
+
+
+def entry_bytes(store: Store) -> int:
+    """How large a struct of a list's columns is."""
+    return bytes_of(c.dtype.bits // 8 for c in store.columns)
+
+
+def bytes_of(sizes: Iterable[int]) -> int:
+    """How large a struct of members of some sizes is, gaps included."""
+    at, widest = 0, 1
+    for size in sizes:
+        at = -(-at // size) * size + size
+        widest = max(widest, size)
+    return -(-at // widest) * widest
+
+
+def _reached(name: str, funcs: Mapping[str, ir.Func]) -> tuple[ir.Func, ...]:
+    """A function and all that it calls."""
+    seen = {name: funcs[name]}
+    todo = [name]
+    while todo:
+        for n in ir.walk(seen[todo.pop()].body):
+            if isinstance(n, ir.Call) and n.func not in seen:
+                seen[n.func] = funcs[n.func]
+                todo.append(n.func)
+    return tuple(seen.values())
+
+
+def can_run_ahead(items: Store, then: Store) -> bool:
+    """Whether an entry of ``then`` can as well lie among ``items``."""
+    collection = items.kind == "collection" and items.slot != then.slot
+    return collection and replace(items, slot=then.slot) == then
+
+
+def runs_ahead(unit: ir.Unit) -> dict[str, tuple[str, str]]:
+    """By kernel, what it adds to and where that may lie instead until it has been run.
+
+    Nobody else may use the free room of the list that is being read, and whoever adds has to
+    know when an item has ended: there is a loop that is shared, and no tail.  What a long row's
+    entries read when all have met must not lie where others may lie by then.
+    """
+    kernels = [f for f in unit.funcs if isinstance(f, ir.Kernel) and f.ahead]
+    found = spreads(unit) if kernels else {}
+    return {
+        f.name: f.ahead
+        for f in kernels
+        if f.ahead
+        and f.name in found
+        and not found[f.name].whole
+        and not any(dict(f.params + f.locals)[n] == Handle(f.ahead[1]) for n in found[f.name].live)
+        and not any(isinstance(n, ir.Add) and n.slot == f.ahead[1] for n in ir.walk(f))
+    }
+
+
+def lists(unit: ir.Unit) -> bool:
+    """Whether long rows are put on a list, for all threads to share."""
+    steps = [s for s in ir.walk(unit.blocks) if isinstance(s, ir.Foreach) and s.balance in LISTS]
+    found = spreads(unit) if steps else {}
+    return any(s.kernel in found for s in steps)
+
+
+def bound(loop: Loop) -> list[str]:
+    """The locals that a loop gives a value, its edge first."""
+    return [n for n in (getattr(loop, "edge", None), loop.var) if n is not None]
+
+
+def spread(kernel: ir.Func, funcs: Mapping[str, ir.Func], tables: Set[str]) -> Spread | None:
+    """The parts of a kernel whose last loop can be shared out, if it has one."""
+    if not isinstance(kernel, ir.Kernel) or kernel.commit is not None:
+        return None
+    for head, loop, tail in _last(kernel.body, tables):
+        facts = _Loop(loop, tail, kernel, funcs)
+        if facts.holds():
+            return facts.spread(head)
+    return None
+
+
+def _last(body: ir.Body, tables: Set[str]) -> list[tuple[ir.Body, Loop, ir.Body]]:
+    """The last loops, one in each branch: what comes before, the loop, what follows."""
+    branch = body[-1] if body else None
+    if isinstance(branch, ir.If):
+        found = [(replace(branch, then=h), loop, t) for h, loop, t in _last(branch.then, tables)]
+        found += [
+            (replace(branch, orelse=h), loop, t) for h, loop, t in _last(branch.orelse, tables)
+        ]
+        if found:
+            return [((*body[:-1], h), loop, t) for h, loop, t in found]
+    loops: list[tuple[int, Loop]] = [
+        (i, s) for i, s in enumerate(body) if isinstance(s, ir.ForEdges)
+    ]
+    if not loops:
+        rows = ((i, s) for i, s in enumerate(body) if isinstance(s, ir.ForRows))
+        loops = [(i, s) for i, s in rows if s.slot in tables]
+    return [(body[: i + 1], s, body[i + 1 :]) for i, s in loops[-1:]]
+
+
+class _Loop:
+    """A loop, and what its body does."""
+
+    def __init__(
+        self, loop: Loop, tail: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]
+    ) -> None:
+        self.loop, self.tail, self.kernel, self.funcs = loop, tail, kernel, funcs
+        self.types = dict(kernel.params) | dict(kernel.locals)
+        self.nodes = list(ir.walk(loop.body))
+        self.given = set(bound(loop))
+        self.assigned = _assigned(self.nodes)
+        self.outer = read_first(loop.body) - self.given
+        self.after = read_first(tail)
+        self.sums = {n: how for n in self.outer & self.assigned if (how := self._summed(n))}
+        self.own = {bound(loop)[0], *self._made()} - {n for n in self.given if n in self.assigned}
+
+    def spread(self, head: ir.Body) -> Spread:
+        """The parts, given the first."""
+        params = {n for n, _ in self.kernel.params[1:]}
+        kept = {n for n in self.types if n not in params}
+        live, rest = (self.outer - self.sums.keys()) & kept, (self.after | self.sums.keys()) & kept
+        return Spread(
+            head, self.loop, _leave(self.loop.body), self.tail, tuple(sorted(live)),
+            tuple(sorted(rest)), tuple(sorted(self.sums.items())),
+            tuple(_room(self.loop.body).items()), pure=self._is_pure(head),
+        )  # fmt: skip
+
+    def _is_pure(self, head: ir.Body) -> bool:
+        """Whether nothing but the tail has an effect; the loop is behind all that comes before."""
+        own = [*ir.walk(head[:-1]), *self.nodes]
+        calls = dict.fromkeys(n.func for n in own if isinstance(n, ir.Call))
+        below = [f for name in calls for f in _reached(name, self.funcs)]
+        acts = (*ir.EFFECTS, ir.Write, ir.MakeLocal)
+        return (
+            head[-1] is self.loop
+            and not self._sees_others(head)
+            and not any(isinstance(n, (*acts, *REFUSED)) for n in own)
+            and not any(f.cpp is not None for f in below)
+            and not any(isinstance(n, acts) for f in below for n in ir.walk(f.body))
+        )
+
+    def _sees_others(self, head: ir.Body) -> bool:
+        """Whether the head reads what tails of others write: warps of one row might differ."""
+        if any(isinstance(n, ir.Raised) for n in self._all(head[:-1])):
+            return True
+        reads = self._places(head[:-1], (ir.Load,))
+        writes = self._places(self.tail, (ir.Write, ir.Atomic, ir.LockPlace))
+        return any(not (reads[c] and writes[c]) for c in reads.keys() & writes.keys())
+
+    def _places(
+        self, body: ir.Body, kinds: tuple[type[ir.Node], ...]
+    ) -> dict[tuple[str, str], bool]:
+        """The columns that a body reads or writes, and whether only at the item itself."""
+        own, found = list(ir.walk(body)), dict[tuple[str, str], bool]()
+        below = self._all(body)[len(own) :]
+        for n, here in (*((n, True) for n in own), *((n, False) for n in below)):
+            if isinstance(n, kinds) and isinstance(n, AT):
+                row, column = n.place.row, _at(n)
+                here = here and isinstance(row, ir.Var) and row.name == self.kernel.params[0][0]
+                found[column] = here and found.get(column, True)
+        return found
+
+    def _all(self, body: ir.Body) -> list[ir.Node]:
+        """What a body does, and then what it calls."""
+        own = list(ir.walk(body))
+        calls = dict.fromkeys(n.func for n in own if isinstance(n, ir.Call))
+        return own + [
+            n for name in calls for f in _reached(name, self.funcs) for n in ir.walk(f.body)
+        ]
+
+    def holds(self) -> bool:
+        """Whether the order of the iterations is of no account."""
+        loop = self.loop
+        plain = not loop.reverse
+        if isinstance(loop, ir.ForEdges):
+            plain = plain and loop.skip is None and loop.direction != "all"
+        else:
+            plain = plain and not _room(loop.body)
+        handed_on = (self.assigned & self.outer) - self.sums.keys()
+        handed_on |= (self.assigned | self.given) & self.after - self.sums.keys()
+        return (
+            plain
+            and not any(isinstance(n, REFUSED) for n in self.nodes)
+            and not _breaks(loop.body)
+            and not handed_on
+            and not any(isinstance(self.types.get(n), Local | Object) for n in self._names())
+            and not _allocates_in_loops(loop.body)
+            and self._calls_change_nothing()
+            and self._effects_commute()
+            and self._writes_are_apart()
+        )
+
+    def _names(self) -> set[str]:
+        return self.outer | self.after
+
+    def _summed(self, name: str) -> str:
+        """How the entries add to a local of outside, if they do no more; else nothing."""
+        t = self.types.get(name)
+        if not isinstance(t, Scalar) or t.bits < 32:
+            return ""
+        found: set[str] = set()
+        uses = sum(isinstance(n, ir.Var) and n.name == name for n in self.nodes)
+        sets = [n for n in self.nodes if getattr(n, "name", getattr(n, "var", None)) == name]
+        for n in sets:
+            match n:
+                case ir.Var():
+                    continue
+                case ir.Assign(value=ir.Binary(op="+" | "-", x=ir.Var(name=first))) if (
+                    first == name
+                ):
+                    found.add("+")
+                case ir.Assign(value=ir.Builtin(name="min" | "max" as how, args=(x, y))) if any(
+                    isinstance(v, ir.Var) and v.name == name for v in (x, y)
+                ):
+                    found.add(how)
+                case _:
+                    return ""
+            uses -= 1
+        return found.pop() if len(found) == 1 and not uses else ""
+
+    # --- what it does ----------------------------------------------------------------------------
+
+    def _made(self) -> set[str]:
+        """The locals that name a row which the iteration itself has made."""
+        values: dict[str, list[ir.Expr]] = {}
+        for n in self.nodes:
+            if isinstance(n, ir.Assign):
+                values.setdefault(n.name, []).append(n.value)
+        return {n for n, v in values.items() if len(v) == 1 and isinstance(v[0], ir.New)}
+
+    def _below(self) -> list[ir.Node]:
+        """What called functions do."""
+        seen: set[str] = set()
+        found: list[ir.Node] = []
+        todo = [n.func for n in self.nodes if isinstance(n, ir.Call)]
+        while todo:
+            if (name := todo.pop()) not in seen:
+                seen.add(name)
+                inner = list(ir.walk(self.funcs[name].body))
+                found += inner
+                todo += [n.func for n in inner if isinstance(n, ir.Call)]
+        return found
+
+    def _calls_change_nothing(self) -> bool:
+        called = (
+            self.funcs[n.func] for n in (*self.nodes, *self._below()) if isinstance(n, ir.Call)
+        )
+        if any(f.cpp is not None for f in called):
+            return False
+        below = (n for n in self._below() if not isinstance(n, ir.Prefetch))
+        return not any(isinstance(n, (*ir.EFFECTS, ir.Write)) for n in below)
+
+    def _shared(self, *exprs: ir.Expr | None) -> bool:
+        """Whether an expression is the same for all entries, columns aside."""
+        varying = self.given | self.assigned
+        return not any(isinstance(n, ir.Var) and n.name in varying for n in ir.walk(exprs))
+
+    def _effects_commute(self) -> bool:
+        """Whether all effects but plain writes add up to the same in any order."""
+        deleted = {n.slot for n in self.nodes if isinstance(n, ir.Delete)}
+        for n in self.nodes:
+            match n:
+                case ir.FlagSet(value=False):
+                    return False
+                case ir.Dead() if n.slot in deleted:
+                    return False
+                case ir.Lock() if self._shared(n.row):
+                    return False
+                case ir.LockPlace(place=p) if self._shared(p.row, p.index):
+                    return False
+                case ir.Atomic(place=p) if self._shared(p.row, p.index) and not self._sums(n):
+                    return False
+        return True
+
+    def _sums(self, x: ir.Atomic) -> bool:
+        """Whether an atomic at a place of all entries only adds to it: nobody asks in between."""
+        same = [n for n in (*self.nodes, *self._below()) if isinstance(n, AT) and _at(n) == _at(x)]
+        alone = any(isinstance(s, ir.Eval) and s.value is x for s in self.nodes)
+        return x.op in SUMS and alone and all(getattr(n, "op", "") == x.op for n in same)
+
+    def _writes_are_apart(self) -> bool:
+        """Whether no iteration reads, or writes differently, what another one writes plainly."""
+        written: dict[tuple[str, str], list[ir.Write]] = {}
+        for n in self.nodes:
+            if isinstance(n, ir.Write):
+                written.setdefault(_at(n), []).append(n)
+        moved = {_at(n) for n in self.nodes if isinstance(n, ir.Write | ir.Atomic)}
+        if isinstance(self.loop, ir.ForEdges):
+            if moved & {(f"{self.loop.graph}.edges", end) for end in ("src", "dst")}:
+                return False
+        every = [n for n in (*self.nodes, *self._below()) if isinstance(n, AT)]
+        for column, writes in written.items():
+            touched = [n for n in every if _at(n) == column]
+            if not all(self._owned(n.place) for n in touched):
+                first = writes[0].value
+                one = len(writes) == 1 and self._is_one(first)
+                one |= isinstance(first, ir.Const) and all(
+                    isinstance(w.value, ir.Const) and w.value.value == first.value for w in writes
+                )
+                if not one or len(touched) > len(writes):
+                    return False
+        return True
+
+    def _owned(self, p: ir.Place) -> bool:
+        return isinstance(p.row, ir.Var) and p.row.name in self.own
+
+    def _is_one(self, value: ir.Expr) -> bool:
+        """Whether a value is the same for all entries and at all times."""
+        looks = (ir.Load, ir.Call, ir.Dead, ir.Raised, *ir.EFFECTS)
+        return self._shared(value) and not any(isinstance(n, looks) for n in ir.walk(value))
+
+
+def _assigned(nodes: list[ir.Node]) -> set[str]:
+    found: set[str] = set()
+    for n in nodes:
+        match n:
+            case ir.Assign() | ir.SetItem() | ir.SetField():
+                found.add(n.name)
+            case ir.ForRange() | ir.ForRows() | ir.ForItems():
+                found.add(n.var)
+            case ir.ForEdges():
+                found |= {n.edge, n.var or n.edge}
+    return found
+
+
+def _at(n: ir.Load | ir.Write | ir.Atomic | ir.LockPlace) -> tuple[str, str]:
+    """The column that a node reads or writes."""
+    return n.place.slot, n.place.column
+
+
+def _breaks(body: ir.Body) -> bool:
+    """Whether a body leaves the loop that it is the body of."""
+    for s in body:
+        if isinstance(s, ir.Break) or (isinstance(s, ir.If) and _breaks((*s.then, *s.orelse))):
+            return True
+    return False
+
+
+def _leave(body: ir.Body) -> ir.Body:
+    """A loop's body as a function: who goes on to the next iteration returns."""
+    done: list[ir.Stmt] = []
+    for s in body:
+        if isinstance(s, ir.Continue):
+            s = ir.Return(value=None, pos=s.pos)
+        elif isinstance(s, ir.If):
+            s = replace(s, then=_leave(s.then), orelse=_leave(s.orelse))
+        done.append(s)
+    return tuple(done)
+
+
+def _allocates_in_loops(body: ir.Body) -> bool:
+    return any(_room(s.body) for s in ir.walk(body) if isinstance(s, LOOPS))
+
+
+def _room(body: ir.Body) -> dict[str, int]:
+    """How many rows of each store statements may take, none of them a loop."""
+    total: dict[str, int] = {}
+    for s in body:
+        found: dict[str, int] = {}
+        if isinstance(s, ir.If):
+            a, b = _room(s.then), _room(s.orelse)
+            found = {k: max(a.get(k, 0), b.get(k, 0)) for k in {**a, **b}}
+        elif not isinstance(s, LOOPS):
+            for n in ir.walk(s):
+                if isinstance(n, ir.New | ir.Add):
+                    found[n.slot] = found.get(n.slot, 0) + 1
+        for k, v in found.items():
+            total[k] = total.get(k, 0) + v
+    return total

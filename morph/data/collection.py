@@ -1,0 +1,504 @@
+"""Collections (worklists), disjoint sets, flags, and reductions of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from morph.data.column import ColumnView
+from morph.data.compaction import squeeze, translate
+from morph.data.conversion import bind, check_ids, prepare
+from morph.data.pickles import reduced
+from morph.data.row import Row, as_id
+from morph.data.store import BUDGET, CAPACITY, COUNT, HEAD, Store
+from morph.data.table import Table
+from morph.data.versions import exclusive, moved, renew
+from morph.language.dtypes import Ref
+from morph.runtime.device import Array, Device, device, is_host
+from morph.runtime.small_copies import FEW, IOTA
+
+if TYPE_CHECKING:
+    from morph.data.column import Column
+    from morph.graph import Graph
+
+
+class Collection(Store):
+    """A growable list of rows of a table, with columns carried along; a worklist for kernels.
+
+    Parameters
+    ----------
+    table : Table, optional
+        The items are rows of this table, in column ``item``.  Without it an entry has only the
+        other columns, one of which refers to a table or ``device`` says where they live.
+    capacity : int
+        Entries to have memory for; the collection grows when they are used up.
+    device : str or Device, optional
+        By default the table's.
+    name : str
+        For messages.
+    **columns
+        Types by name, as in `Table`; references are made with ``Ref(table)``.
+
+    Notes
+    -----
+    Kernels take items from the front and add at the end.  Two worklists are swapped as Python
+    swaps: ``now, then = then, now``.  An entry of a deleted row stays an entry of that row until
+    `compact`; the row is not reused meanwhile.
+    """
+
+    kind: ClassVar[str] = "collection"
+    __slots__ = ("_targets", "graph", "table")
+
+    def __init__(
+        self,
+        table: Table | None = None,
+        *,
+        capacity: int = 0,
+        device: str | Device | None = None,
+        name: str = "collection",
+        **columns: Any,
+    ) -> None:
+        if table is not None and not isinstance(table, Table):
+            raise TypeError(f"a collection is of rows of a table, not of {table!r}")
+        targets = [] if table is None else [table]
+        targets += [s.table for s in columns.values() if isinstance(s, Ref) and s.table is not None]
+        graphs = {id(t.graph or t) for t in targets}
+        if len(graphs) > 1:
+            raise ValueError("a collection refers to tables of one graph only")
+        if not targets and device is None:
+            raise TypeError("a collection without a table needs a device")
+        self.table = table
+        self.graph: Graph | None = targets[0].graph if targets else None
+        self._targets: dict[str, Table] = {t.name: t for t in targets}
+        where = _device(targets[0].device if device is None else device)
+        if targets and where != targets[0].device:
+            raise ValueError(f"the collection's table is on {targets[0].device.name}, not {where}")
+        super().__init__(name, where, capacity)
+        if targets:
+            self._lock = targets[0]._lock
+        if table is not None:
+            self.add_column("item", Ref(table))
+        for column, spec in columns.items():
+            self.add_column(column, spec)
+
+    @exclusive
+    def add(self, *values: Any, **columns: Any) -> None:
+        """Append one entry: values by column order (the item first) or name, others at their fill.
+
+        Raises
+        ------
+        TypeError, ValueError, OverflowError
+            If a value does not suit its column.  The collection is unchanged then.
+        """
+        _, checked = prepare(self, 1, bind(self, values, columns))
+        self._append(1, checked)
+
+    @exclusive
+    def extend(self, items: Any = None, n: int | None = None, **columns: Any) -> None:
+        """Append many entries.
+
+        Parameters
+        ----------
+        items : array of int, shape (n,), optional
+            Rows of the table.
+        n : int, optional
+            How many entries; by default as many as the arrays have.
+        **columns
+            Column values, shape (n,) or (n, size), or one entry's value for all.
+
+        Raises
+        ------
+        TypeError, ValueError, OverflowError
+            If lengths differ or values do not suit.  The collection is unchanged then.
+        """
+        if items is not None:
+            columns = {"item": items, **columns}
+        count, checked = prepare(self, n, columns)
+        self._append(count, checked)
+
+    def _append(self, n: int, checked: Mapping[str, Array]) -> None:
+        _, last = self.span()
+        self._room(last + n)
+        few = self.device.kind == "cuda" and n <= FEW and all(map(is_host, checked.values()))
+        few = few and not any(c.size for c in self.columns.values())
+        if few:  # by one kernel, with the counters
+            writes = [
+                (c.array[last : last + n], checked[name][()] if name in checked else c.fill)
+                for name, c in self.columns.items()
+            ]
+        else:
+            with self.device.active():
+                self._write(last, n, checked)
+        words, after = self.words, self.words.copy()
+        after[COUNT] += n
+        self._settle(after)
+        words[:] = after  # at once: an interrupt in between would leave a wrong budget
+        if few:
+            self.device.put(*writes, (self.meta, words))
+        else:
+            self._push()
+
+    @exclusive
+    def clear(self) -> None:
+        """Remove every entry; the memory is kept."""
+        self.device.put(*self.cleared())
+
+    def cleared(self) -> list[tuple[Any, Any]]:
+        """Do so on the host; gives what is to be written, as `Device.put` has it."""
+        if self.device.kind != "cuda":
+            self.words[COUNT] = self.words[HEAD] = 0
+            self._settle(self.words)
+            return []
+        return [(self.meta, self.have(0))]
+
+    def have(self, n: int) -> np.ndarray[Any, Any]:
+        """Note that the first ``n`` entries are all there is; gives the counters, to be written.
+
+        What they were before need not be fetched.
+        """
+        words = self.meta if self.device.kind != "cuda" else np.zeros(8, np.int64)
+        words[COUNT], words[HEAD], words[CAPACITY] = n, 0, self.capacity
+        words[BUDGET] = self.capacity - n
+        object.__setattr__(self, "_words", words)  # `Store.__setattr__` is for columns
+        return words
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to take."""
+        return len(self) == 0
+
+    @property
+    def items(self) -> Array:
+        """The rows not yet taken, shape (len,), int32: the memory itself, without a copy.
+
+        Raises
+        ------
+        AttributeError
+            If the collection has no table.
+        """
+        return self.__getattr__("item").array
+
+    def span(self) -> tuple[int, int]:
+        """First entry not yet taken, and the one after the last."""
+        count = int(self.words[COUNT])
+        return min(int(self.words[HEAD]), count), count
+
+    def __reduce__(self) -> Any:
+        return reduced(self)
+
+    def __iter__(self) -> Iterator[Row]:
+        """The items as rows of the table; entries with their columns if there are others."""
+        if self.table is not None and len(self.columns) == 1:
+            table = self.table
+            return (Row(table, i) for i in self.device.to_host(self.items).tolist())
+        return (Row(self, i) for i in range(*self.span()))
+
+    def __getitem__(self, i: int) -> Row:
+        """The ``i``-th entry not yet taken, as iteration gives it."""
+        first, last = self.span()
+        if not 0 <= i < last - first:
+            raise IndexError(f"{self.name} has {last - first} entries, not one at {i}")
+        entry = Row(self, first + i)
+        return entry.item if self.table is not None and len(self.columns) == 1 else entry
+
+    def target(self, column: Column) -> Table | None:
+        """The table that a reference column refers to, None if it is not known."""
+        if self.graph is not None:
+            return self.graph.tables.get(column.ref or "")
+        return self._targets.get(column.ref or "")
+
+    def _check_ref(self, ref: str | None, table: Any, where: str) -> None:
+        known = self.graph.tables if self.graph is not None else self._targets
+        if ref is not None and (ref not in known or known[ref] is not (table or known[ref])):
+            raise ValueError(f"{where}: no table {ref!r} here; say Ref(table)")
+
+    def _settle(self, words: np.ndarray[Any, Any]) -> None:
+        words[HEAD] = min(words[HEAD], words[COUNT])
+        words[BUDGET] = words[CAPACITY] - words[COUNT]
+
+    def add_column(self, name: str, spec: Any, fill: Any = None) -> ColumnView:
+        """Add a column, see `Store.add_column`, and register the collection at the target."""
+        made = super().add_column(name, spec, fill)
+        if (target := self.target(made.column)) is not None:
+            target.dependents.add(self)
+        return made
+
+    def table_resized(self, capacity: int) -> None:
+        """A table that the entries refer to has grown: nothing to do."""
+
+    def references(self, table: Table) -> Iterator[Array]:
+        """The references to a table in the entries not yet taken."""
+        first, last = self.span()
+        for c in self.columns.values():
+            if c.ref and self.target(c) is table:
+                yield c.array[first:last]
+
+    def renumbered(self, maps: Mapping[Any, Array]) -> Any:
+        """Prepare for rows of tables to be renumbered; gives what to call to carry it out.
+
+        Entries whose ``item`` died are dropped; other references to dead rows become -1.
+        """
+        first, last = self.span()
+        xp = self.device.xp
+        moved = {
+            c.name: translate(xp, c.array[first:last], maps[t])
+            for c in self.columns.values()
+            if c.ref and (t := self.target(c)) in maps
+        }
+        keep = xp.arange(first, last)
+        if self.table in maps:
+            kept = moved["item"] >= 0
+            keep = keep[kept]
+            moved = {name: a[kept] for name, a in moved.items()}
+        records = squeeze(self, keep, moved)
+
+        def commit() -> None:
+            self._records = records
+            self._place(records, self.columns.values())
+            self.words[HEAD] = 0
+            self.words[COUNT] = keep.size
+            self.settle()
+            self._changed()
+
+        return commit
+
+
+Collection.reserved = frozenset(n for n in (*dir(Collection), *dir(Row)) if not n.startswith("_"))
+
+
+class Set:
+    """Disjoint sets of the rows of a table, each row at first alone.
+
+    The representative of a set is its smallest row.  Kernels call ``find`` and ``union`` too.
+    Each of the host's calls on a GPU waits for it: `labels` gives all representatives at once.
+
+    Parameters
+    ----------
+    table : Table
+        Rows that the table gains later are alone.  A deleted row stays in its set, and is not
+        reused while it is there with others.
+    """
+
+    kind: ClassVar[str] = "set"
+    __slots__ = (
+        "__weakref__", "_lock", "_parent", "columns", "device", "graph", "name", "table", "version",
+    )  # fmt: skip
+
+    def __init__(self, table: Table) -> None:
+        if not isinstance(table, Table):
+            raise TypeError(f"a set is of rows of a table, not of {table!r}")
+        self.table = table
+        self.graph = table.graph
+        self.device = table.device
+        self.name = f"set of {table.name}"
+        self._lock = table._lock
+        self.columns: dict[str, Column] = {}
+        self.version = 0
+        self._parent = self._alone(table.capacity)
+        table.dependents.add(self)
+        moved()
+
+    def _alone(self, capacity: int) -> Array:
+        with self.device.active():
+            return self.device.xp.arange(max(capacity, 1), dtype=np.int32)
+
+    def _row(self, row: Any) -> int:
+        id = as_id(row, self.table, self.name)
+        check_ids(np.asarray(id), len(self.table), self.name, self.table.name)
+        return id
+
+    @exclusive
+    def find(self, row: Any) -> Row:
+        """Give the representative of ``row`` (an id or a `Row`): the smallest row of its set."""
+        parent = self._parent
+        id = self._row(row)
+        while (up := int(parent[id])) != id:
+            id = up
+        return Row(self.table, id)
+
+    @exclusive
+    def union(self, a: Any, b: Any) -> bool:
+        """Join the sets of two rows; true if they were apart."""
+        low, high = sorted((self.find(a).id, self.find(b).id))
+        with self.device.active():
+            self._parent[high] = low
+        return low != high
+
+    @exclusive
+    def reset(self) -> None:
+        """Make every row alone again."""
+        self.device.put(*self.cleared())
+
+    def cleared(self) -> list[tuple[Any, Any]]:
+        """Give what is to be written for that, as `Device.put` has it."""
+        return [(self._parent, IOTA)]
+
+    @exclusive
+    def labels(self) -> Array:
+        """Give every row's representative, shape (len(table),), int32."""
+        parent = self._parent[: len(self.table)]
+        with self.device.active():
+            while True:
+                above = parent[parent]
+                if bool((above == parent).all()):
+                    return above
+                parent = above
+
+    def address(self, kind: str, column: str = "") -> int:
+        """Give the device address of ``parent`` (i32, shape (capacity,)), while `version` stays."""
+        if kind != "parent":
+            raise ValueError(f"a set has no {kind!r} array")
+        return self.device.pointer(self._parent)
+
+    def touched(self) -> None:
+        """Nothing is remembered about the sets, so nothing to forget."""
+
+    def settle(self) -> None:
+        """There are no counters to bring in order."""
+
+    def references(self, table: Table) -> Iterator[Array]:
+        """The rows in sets of several members."""
+        label = self.labels()
+        with self.device.active():
+            joined = self.device.xp.flatnonzero(label != self.device.xp.arange(label.size))
+            yield joined
+            yield label[joined]
+
+    @exclusive
+    def table_resized(self, capacity: int) -> None:
+        """Follow the table's capacity; new rows are alone."""
+        if capacity > self._parent.size:
+            parent = self._alone(capacity)
+            with self.device.active():
+                parent[: self._parent.size] = self._parent
+            self._parent = parent
+            renew(self)
+
+    def renumbered(self, maps: Mapping[Any, Array]) -> Any:
+        """Prepare for the table's rows to be renumbered; gives what to call to carry it out."""
+        xp = self.device.xp
+        new_id = maps[self.table]
+        old_id = xp.flatnonzero(new_id >= 0)
+        label, new_id = self.labels()[old_id], new_id[old_id]
+        smallest = xp.full(len(self.table), np.iinfo(np.int32).max, np.int32)
+        xp.minimum.at(smallest, label, new_id)
+        parent = self._alone(self._parent.size)
+        parent[new_id] = smallest[label]
+
+        def commit() -> None:
+            self._parent = parent
+            renew(self)
+
+        return commit
+
+    def __reduce__(self) -> Any:
+        return reduced(self)
+
+    def __repr__(self) -> str:
+        return f"<Set of {self.table.name}, {len(self.table)} rows on {self.device.name}>"
+
+
+class Flag:
+    """A boolean on a device that kernels raise and the host (or a program) takes.
+
+    Parameters
+    ----------
+    where : str, Device, Graph or Table
+        The device, or something on it.
+    """
+
+    kind: ClassVar[str] = "flag"
+    __slots__ = ("__weakref__", "_words", "columns", "device", "graph", "name", "version")
+
+    def __init__(self, where: Any = "cpu") -> None:
+        self.device = _device(getattr(where, "device", where))
+        self.graph = None
+        self.name = "flag"
+        self.columns: dict[str, Column] = {}
+        self.version = 0
+        self._words = self.device.zeros(4, np.int32)  # 0 counts; fused programs rotate 0 to 2
+        moved()
+
+    def __bool__(self) -> bool:
+        """Whether the flag is raised; waits for the GPU."""
+        return bool(self.device.to_host(self._words)[0])
+
+    @property
+    def raised(self) -> bool:
+        """Whether the flag is raised; waits for the GPU."""
+        return bool(self)
+
+    def take(self) -> bool:
+        """Read the flag and lower it; waits for the GPU."""
+        raised = bool(self)
+        if raised:
+            self._put(0)
+        return raised
+
+    def set(self) -> None:
+        """Raise the flag."""
+        self._put(1)
+
+    def clear(self) -> None:
+        """Lower the flag."""
+        self._put(0)
+
+    def _put(self, value: int) -> None:
+        self.device.put((self._words[:1], value))
+
+    def address(self, kind: str, column: str = "") -> int:
+        """Give the device address of the flag's four words (i32)."""
+        if kind != "flag":
+            raise ValueError(f"a flag has no {kind!r} array")
+        return self.device.pointer(self._words)
+
+    def touched(self) -> None:
+        """Nothing is remembered about the flag, so nothing to forget."""
+
+    def settle(self) -> None:
+        """There are no counters to bring in order."""
+
+    def __reduce__(self) -> Any:
+        return reduced(self)
+
+    def __repr__(self) -> str:
+        return f"<Flag on {self.device.name}>"
+
+
+REDUCTIONS = ("sum", "prod", "min", "max", "any", "all")
+
+
+def reduce_column(view: ColumnView, op: str) -> Any:
+    """Combine a column over the live rows, by NumPy or CuPy.
+
+    Parameters
+    ----------
+    view : ColumnView
+    op : str
+        ``sum``, ``prod``, ``min``, ``max``, ``any`` or ``all``.
+
+    Returns
+    -------
+    NumPy scalar, or array of shape (size,) for a vector column
+        Of NumPy's result type: sums of small integers are int64.
+
+    Raises
+    ------
+    ValueError
+        If ``op`` is unknown, or ``min`` or ``max`` is asked of no rows.
+    """
+    if op not in REDUCTIONS:
+        raise ValueError(f"no reduction {op!r}; there are {', '.join(REDUCTIONS)}")
+    store, values = view.store, view.array
+    with store.device.active():
+        if isinstance(store, Table) and store.deletes:
+            values = values[store.alive]
+        if len(values) == 0 and op in ("min", "max"):
+            raise ValueError(f"the {op} of {store.name}.{view.column.name} over no rows")
+        return store.device.to_host(getattr(values, op)(axis=0))[()]
+
+
+def _device(spec: str | Device) -> Device:
+    return device(spec)

@@ -1,0 +1,275 @@
+"""Host values on their way into columns: conversion and checks, before anything is written."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from morph.data.column import Column, ColumnView
+from morph.data.row import Row, as_id
+from morph.language.dtypes import ID_LIMIT, NAMES, Spec
+from morph.language.messages import shown
+from morph.runtime.device import Array, is_host
+
+if TYPE_CHECKING:
+    from morph.data.store import Store
+    from morph.data.table import Table
+
+
+def column_from(name: str, spec: Spec, fill: Any) -> Column:
+    """Make a column; ``fill`` None is 0, or no row for a reference."""
+    column = Column(name, spec.dtype, spec.size, spec.ref, spec.dtype.type(-1 if spec.ref else 0))
+    if fill is not None:
+        where = f"fill of {name!r}"
+        value = cast(raw(fill, column, spec.table, where), column, ID_LIMIT, where)
+        shape = (spec.size,) if spec.size else ()
+        if value.shape not in ((), shape):
+            raise ValueError(f"{where}: has shape {value.shape}, a row holds {shape}")
+        column.fill = value[()]
+    if spec.size:
+        column.fill = np.ascontiguousarray(np.broadcast_to(column.fill, (spec.size,)))
+    return column
+
+
+def raw(value: Any, column: Column, target: Store | None, where: str) -> Array:
+    """Give anything array-like as an array where it lies, rows as their ids; types checked.
+
+    Raises
+    ------
+    TypeError
+        If the values cannot be stored in the column without loss of meaning: complex or objects
+        anywhere, reals among integers, numbers other than 0 and 1 among booleans.
+    """
+    if isinstance(value, ColumnView):
+        a = value.array
+    elif not is_host(value):
+        a = value if hasattr(value, "get") else importlib.import_module("cupy").asarray(value)
+    else:
+        if column.ref and (value is None or isinstance(value, (Row, list, tuple))):
+            value = _ids(value, target, where)
+        a = np.asarray(value)
+        if a.dtype.kind in "fO" and column.dtype.kind in "iu":
+            a = _big(value, a, column, where)
+    kind, to = a.dtype.kind, column.dtype.kind
+    fits = a.dtype.newbyteorder("=") in NAMES and (
+        kind == to
+        or to == "f"
+        or (to in "iu" and kind in "iub" and not (column.ref and kind == "b"))
+        or (to == "b" and kind in "iu" and bool(((a == 0) | (a == 1)).all()))
+    )
+    if not fits and a.size:
+        raise TypeError(f"{where}: cannot store {a.dtype} values as {column!r}")
+    return a
+
+
+def _big(value: Any, a: Array, column: Column, where: str) -> Array:
+    """Read Python integers above 2^63, which NumPy takes for reals or objects, as they are."""
+    exact = np.asarray(value, object)
+    if not all(type(v) is int for v in exact.flat):
+        return a
+    info = np.iinfo(column.dtype)
+    for v in exact.flat:
+        if not info.min <= v <= info.max and not column.ref:
+            raise OverflowError(f"{where}: {v} does not fit {column!r}")
+    return a if column.ref and a.size else exact.astype(column.dtype)
+
+
+def _ids(value: Any, target: Store | None, where: str) -> Any:
+    """Replace rows and None in nested lists by ids."""
+    if isinstance(value, (list, tuple)):
+        if all(type(v) is int for v in value):
+            return value
+        return [_ids(v, target, where) for v in value]
+    if isinstance(value, (Row, type(None))):
+        return as_id(value, target, where)
+    return value
+
+
+def cast(a: Array, column: Column, rows: int, where: str) -> Array:
+    """Convert to the column's type; references must be -1 or below ``rows``.
+
+    Raises
+    ------
+    ValueError
+        If a reference is out of range.
+    OverflowError
+        If an integer does not fit, or what is finite would become infinite.
+    """
+    if column.ref:
+        check_ids(a, rows, where, column.ref, lowest=-1)
+    elif column.dtype.kind in "iu" and a.size and not np.can_cast(a.dtype, column.dtype):
+        info = np.iinfo(column.dtype)
+        low, high = int(a.min()), int(a.max())
+        if low < info.min or high > info.max:
+            value = low if low < info.min else high
+            raise OverflowError(f"{where}: {value} does not fit {column!r}")
+    elif column.dtype.kind == "f" and a.size and not np.can_cast(a.dtype, column.dtype):
+        return _real(a, column, where)
+    return a.astype(column.dtype, copy=False)
+
+
+def _real(a: Array, column: Column, where: str) -> Array:
+    """Convert to a float of less range; what is finite stays so."""
+    with np.errstate(over="ignore"):
+        made = a.astype(column.dtype)
+    if bool(abs(made).max() == np.inf) or bool((made != made).any()):  # NaN hides the largest
+        beyond = (abs(made) == np.inf) & (abs(a) != np.inf)
+        if bool(beyond.any()):
+            value = a[beyond].reshape(-1)[:1]
+            raise OverflowError(f"{where}: {value[0].item()} does not fit {column!r}")
+    return made
+
+
+def check_ids(a: Array, rows: int, where: str, table: str, lowest: int = 0) -> None:
+    """Require ``lowest <= a < rows``; the error names the first offender and its position."""
+    if a.size == 0:
+        return
+    if (
+        lowest == 0 and a.dtype.kind == "i" and a.dtype.isnative
+    ):  # as unsigned, those below 0 are large
+        if int(a.view(f"u{a.dtype.itemsize}").max()) < rows:
+            return
+    elif int(a.min()) >= lowest and int(a.max()) < rows:
+        return
+    if a.ndim == 0:
+        raise ValueError(f"{where} = {int(a)} is not a row of {table} ({rows} rows)")
+    signed = a.astype(np.int64)  # unsigned values do not compare with -1; huge ones go below 0
+    bad = ((signed < lowest) | (signed >= rows)).nonzero()
+    at = tuple(int(axis[0]) for axis in bad)
+    position = ", ".join(map(str, at))
+    raise ValueError(f"{where}[{position}] = {int(a[at])} is not a row of {table} ({rows} rows)")
+
+
+def check_alive(target: Table, a: Array, where: str, unless: Array | None = None) -> None:
+    """Refuse ids of deleted rows, but where ``unless`` holds; -1 is no row.
+
+    Raises
+    ------
+    ValueError
+        Naming the first offender and its position.
+    """
+    if not target.deletes or not a.size:
+        return
+    lost = (a >= 0) & (target.hidden("dead")[a] != 0)
+    if unless is not None:
+        lost = lost & ~unless
+    if bool(lost.any()):
+        k = int(lost.argmax())
+        at = f"[{k}]" if lost.ndim else ""
+        raise ValueError(f"{where}{at} = {int(a.reshape(-1)[k % a.size])} is a deleted point")
+
+
+def converted(store: Store, column: Column, value: Any) -> Array:
+    """Give ``value``, checked, as an array of the column's type, where it lies."""
+    where = f"{store.name}.{column.name}"
+    target = store.target(column) if column.ref else None
+    return cast(raw(value, column, target, where), column, rows_of(target), where)
+
+
+def bind(store: Store, values: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Match one row's positional values with columns in order, and its named ones by name."""
+    if len(values) > len(store.columns):
+        raise TypeError(f"{store.name} has {len(store.columns)} columns, not {len(values)}")
+    bound = dict(zip(store.columns, values, strict=False))
+    for name, value in named.items():
+        if name not in store.columns:
+            raise TypeError(store.no_column(name))
+        if name in bound:
+            raise TypeError(f"column {name!r} of {store.name} is given twice")
+        bound[name] = value
+    for name, value in bound.items():
+        if isinstance(value, (list, tuple)) and not store.columns[name].size:
+            raise ValueError(f"{store.name}.{name} holds one value a row, not {value!r}")
+    return bound
+
+
+def prepare(
+    store: Store, n: int | None, given: Mapping[str, Any], fresh: int | None = None
+) -> tuple[int, dict[str, Array]]:
+    """Check and convert the columns of ``n`` rows; None takes ``n`` from the arrays.
+
+    ``fresh`` of them (None: all) have new ids, which references may name already.
+
+    Raises
+    ------
+    TypeError, ValueError, OverflowError
+        If columns are unknown, lengths differ, or values do not suit.
+    """
+    arrays, lengths = {}, {}
+    for name, value in given.items():
+        if name not in store.columns:
+            raise TypeError(store.no_column(name))
+        column = store.columns[name]
+        where = f"{store.name}.{name}"
+        a = raw(value, column, store.target(column) if column.ref else None, where)
+        inner = (column.size,) if column.size else ()
+        if a.shape == (0,):
+            a = a.reshape(0, *inner)
+        if a.ndim and a.shape != inner and a.shape[1:] != inner:
+            raise ValueError(f"{where}: shape {a.shape} does not end in {inner}")
+        if a.ndim > len(inner):
+            lengths[name] = int(a.shape[0])
+        arrays[name] = a
+    if n is None:
+        if not lengths:
+            raise TypeError(f"{store.name}: give the number of rows, or an array of them")
+        n = next(iter(lengths.values()))
+    if n < 0:
+        raise ValueError(f"{store.name}: {n} rows cannot be added")
+    for name, length in lengths.items():
+        if length != n:
+            raise ValueError(f"{store.name}.{name} has {length} values for {n} rows")
+    out = {}
+    for name, a in arrays.items():
+        column = store.columns[name]
+        target = store.target(column) if column.ref else None
+        rows = rows_of(target)
+        if target is store:
+            rows += n if fresh is None else fresh
+        out[name] = cast(a, column, rows, f"{store.name}.{name}")
+    return n, out
+
+
+def rows_of(target: Table | None) -> int:
+    """How many rows may be referred to."""
+    return ID_LIMIT if target is None else len(target)
+
+
+def number(x: Any, name: str) -> None:
+    """Refuse an argument that is no real number.
+
+    Raises
+    ------
+    TypeError
+    """
+    if isinstance(x, bool) or not isinstance(x, int | float | np.integer | np.floating):
+        raise TypeError(f"{name} is a number, not {shown(x)}")
+
+
+def whole(x: Any, name: str) -> int:
+    """Give an argument that is an integer.
+
+    Raises
+    ------
+    TypeError
+    """
+    if not isinstance(x, bool) and hasattr(x, "__index__"):
+        with suppress(TypeError):  # of an array
+            return int(x.__index__())
+    raise TypeError(f"{name} is an integer, not {shown(x)}")
+
+
+def truth(x: Any, name: str) -> bool:
+    """Give an argument that is True or False, or 1 or 0.
+
+    Raises
+    ------
+    TypeError
+    """
+    if not isinstance(x, int | np.integer | np.bool_) or x not in (0, 1):
+        raise TypeError(f"{name} is True or False, not {shown(x)}")
+    return bool(x)

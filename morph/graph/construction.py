@@ -1,0 +1,308 @@
+"""How graphs are made: of edges, of compressed rows, of other libraries' graphs."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from morph.data.conversion import truth
+from morph.graph.adjacency import count_keys, is_sorted
+from morph.graph.arrange import (
+    Rows,
+    arrange,
+    bytes_needed,
+    keeps,
+    offsets_from,
+    own,
+    require_room,
+    spread,
+)
+from morph.graph.edgelist import checked_edges, checked_ends, checked_offsets, require_symmetric
+from morph.graph.interop import igraph_edges, is_symmetric, library_of, networkx_edges
+from morph.runtime.device import Array, Device, device
+
+
+class Making:
+    """What `Graph` inherits: its ``from_...`` and what they cost."""
+
+    __slots__ = ()
+
+    @classmethod
+    def _of_rows(cls, where: Device, rows: Rows, directed: bool) -> Self:
+        """Make a graph that keeps these arrays."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_edges(
+        cls,
+        src: Any,
+        dst: Any,
+        weight: Any = None,
+        n: int | None = None,
+        *,
+        directed: bool = True,
+        symmetric: bool = False,
+        symmetrize: bool = False,
+        copy: bool = True,
+        device: str | Device = "cpu",
+    ) -> Self:
+        """Make a graph of an edge list.
+
+        Parameters
+        ----------
+        src, dst : array of int, shape (m,)
+            NumPy's or CuPy's, or of anything that gives its memory by ``__array__``,
+            ``__cuda_array_interface__`` or ``__dlpack__``.
+        weight : array, shape (m,), optional
+            Of any column type; becomes column ``weight``.
+        n : int, optional
+            Number of points; one more than the largest id by default.
+        symmetric : bool
+            The list has every edge both ways already.
+        symmetrize : bool
+            Add the reverse of every edge but loops, with the same weight.
+        directed : bool
+            ``directed=False`` is ``symmetrize=True``, unless the list is ``symmetric``.
+        copy : bool
+            False lets the graph keep arrays as its columns' memory, where they lie on the device,
+            contiguous and writable, sorted by ``src``, and of the columns' types (int32 ids): what
+            changes in one then changes in the other, until the table grows.
+        device : str or Device
+
+        Returns
+        -------
+        Graph
+            Its edges are sorted by source, and otherwise as in the input; see ``edge_order``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the lengths differ, or an id is not an integer from 0 to ``n - 1``; the error names
+            argument, position and value.  If ``symmetric`` is given and is seen not to hold.
+        MemoryError
+            If the device has less memory free than `bytes_needed`, before any is taken.
+        """
+        directed, symmetric = truth(directed, "directed"), truth(symmetric, "symmetric")
+        symmetrize, copy = truth(symmetrize, "symmetrize"), truth(copy, "copy")
+        where = _device(device)
+        a, b, w, rows = checked_edges(where, src, dst, weight, n)
+        both = not symmetric and (symmetrize or not directed)
+        dtype = None if w is None else w.dtype
+        if symmetric:
+            require_symmetric(where, a, b, rows)
+        with where.active():
+            in_order = not both and is_sorted(a)
+            kept = 0 if not in_order else _kept(where, not copy, (src, a), (dst, b), (weight, w))
+            require_room(where, rows, a.size * (1 + both), dtype, in_order, kept)
+            if not in_order:
+                made = arrange(where, a, b, w, rows, both)
+                return cls._of_rows(where, made, not (symmetric or both))
+            offsets = offsets_from(where, count_keys(where.xp, a, rows))
+        near = own(where, src, a, np.int32, not copy)
+        made = _with_ends(where, offsets, near, (dst, b), (weight, w), not copy)
+        return cls._of_rows(where, made, not symmetric)
+
+    @classmethod
+    def from_csr(
+        cls,
+        offsets: Any,
+        dst: Any,
+        weight: Any = None,
+        *,
+        symmetric: bool = False,
+        copy: bool = True,
+        device: str | Device = "cpu",
+    ) -> Self:
+        """Make a graph of compressed rows: point p's edges are ``offsets[p]`` to ``offsets[p+1]``.
+
+        Nothing is sorted: an edge's id is its position.
+
+        Parameters
+        ----------
+        offsets : array of int, shape (n + 1,)
+        dst : array of int, shape (m,)
+        weight, symmetric, copy, device
+            As in `from_edges`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the offsets do not rise from 0 to m, and as in `from_edges`.
+        MemoryError
+            As in `from_edges`.
+        """
+        symmetric, copy = truth(symmetric, "symmetric"), truth(copy, "copy")
+        where = _device(device)
+        with where.active():
+            b = where.asarray(dst)
+            at = checked_offsets(where, offsets, b.size)
+            n = at.size - 1
+            b, w = checked_ends(where, b, weight, n)
+            dtype, kept = (
+                None if w is None else w.dtype,
+                _kept(where, not copy, (dst, b), (weight, w)),
+            )
+            require_room(where, n, b.size, dtype, arranged=True, kept=kept)
+            at = own(where, offsets, at, np.int64, not copy)
+            src = spread(where, at, b.size)
+            if symmetric:
+                require_symmetric(where, src, b, n)
+        made = _with_ends(where, at, src, (dst, b), (weight, w), not copy)
+        return cls._of_rows(where, made, not symmetric)
+
+    @classmethod
+    def from_scipy(
+        cls,
+        matrix: Any,
+        *,
+        weight: bool = True,
+        symmetric: bool | None = None,
+        copy: bool = True,
+        device: str | Device = "cpu",
+    ) -> Self:
+        """Make a graph of a square sparse matrix (SciPy's or CuPy's): entry (i, j) is an edge.
+
+        Parameters
+        ----------
+        matrix : sparse matrix or array, shape (n, n)
+            Of any format; CSR is taken as it is, others become CSR first, which sums what a COO
+            matrix has twice.  Stored zeros are edges too.
+        weight : bool
+            Keep the values as column ``weight``.
+        symmetric : bool, optional
+            Whether the graph is undirected.  By default it is if the matrix equals its transpose,
+            values included where they are kept; False keeps it directed, and True asks nothing.
+        copy, device
+            As in `from_edges`.
+
+        Raises
+        ------
+        ValueError
+            If the matrix is not square.
+        """
+        if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise ValueError(f"the matrix is {matrix.shape}: expected a square one")
+        csr = matrix.tocsr()
+        values = csr.data if weight else None
+        copy = copy and csr is matrix  # what was converted is nobody else's
+        if symmetric is None:
+            symmetric = is_symmetric(csr, weight)
+        options: dict[str, Any] = {"symmetric": symmetric, "copy": copy, "device": device}
+        return cls.from_csr(csr.indptr, csr.indices, values, **options)
+
+    @classmethod
+    def from_networkx(
+        cls, graph: Any, *, weight: str | None = "weight", device: str | Device = "cpu"
+    ) -> Self:
+        """Make a graph of a NetworkX graph; point i is the i-th node of ``list(graph)``.
+
+        Parameters
+        ----------
+        graph : networkx.Graph, DiGraph, MultiGraph or MultiDiGraph
+            Undirected ones give a symmetric graph.
+        weight : str or None
+            The edge attribute that becomes column ``weight``, 1 where it is missing; there is no
+            such column if no edge has it.
+        """
+        src, dst, values, n = networkx_edges(graph, weight)
+        directed = bool(graph.is_directed())
+        return cls.from_edges(src, dst, values, n, directed=directed, device=device)
+
+    @classmethod
+    def from_igraph(
+        cls, graph: Any, *, weight: str | None = "weight", device: str | Device = "cpu"
+    ) -> Self:
+        """Make a graph of an ``igraph.Graph``; point i is vertex i.
+
+        Parameters
+        ----------
+        graph : igraph.Graph
+            Undirected ones give a symmetric graph.
+        weight : str or None
+            As in `from_networkx`.
+        """
+        src, dst, values, n = igraph_edges(graph, weight)
+        directed = bool(graph.is_directed())
+        return cls.from_edges(src, dst, values, n, directed=directed, device=device)
+
+    @classmethod
+    def of(cls, graph: Any, *, weight: str | None = "weight", device: str | Device = "cpu") -> Self:
+        """Make a graph of another library's, whichever it is: see the ``from_...`` of each.
+
+        Parameters
+        ----------
+        graph : sparse matrix or array of SciPy or CuPy, NetworkX graph or igraph.Graph
+            None of these libraries is imported to find out.  Undirected are undirected graphs, and
+            matrices that equal their transposes (see `from_scipy`).
+        weight : str or None
+            The edge attribute that becomes column ``weight``; of a matrix it is its values.  None
+            leaves it out.
+        device : str or Device
+
+        Raises
+        ------
+        TypeError
+            If it is none of these.
+        """
+        library = library_of(graph)
+        if library == "scipy":
+            return cls.from_scipy(graph, weight=weight is not None, device=device)
+        if library == "networkx":
+            return cls.from_networkx(graph, weight=weight, device=device)
+        if library == "igraph":
+            return cls.from_igraph(graph, weight=weight, device=device)
+        raise TypeError(
+            f"no graph can be made of {type(graph).__name__}: expected a sparse matrix of SciPy or "
+            "CuPy, or a graph of NetworkX or igraph; from_edges and from_csr take arrays"
+        )
+
+    @staticmethod
+    def bytes_needed(n: int, m: int, weight: Any = None, *, arranged: bool = True) -> int:
+        """Give a bound on the bytes that making a graph takes, besides its input.
+
+        What the graph then holds is part of that: 8 bytes a point, and an edge's two ids (4 bytes
+        each), its weight, and its input position (4) if edges were not in order.  `from_edges` and
+        `from_csr` refuse to begin if the device has less memory free.
+
+        Parameters
+        ----------
+        n, m : int
+            Points, and edges of the graph (both arcs of those that `from_edges` adds reverses to).
+        weight : type, optional
+            Of column ``weight``, if there is to be one.
+        arranged : bool
+            False if edges are to be sorted by source, or reverse edges added.
+        """
+        return bytes_needed(n, m, weight, arranged)
+
+
+def _kept(where: Device, keep: bool, *columns: tuple[Any, Array | None]) -> int:
+    """Bytes of those columns, ids first, that the graph will not copy."""
+    types = [np.int32, np.int32][: len(columns) - 1]
+    total = 0
+    for k, (given, a) in enumerate(columns):
+        if a is not None and keeps(where, given, a, types[k] if k < len(types) else a.dtype, keep):
+            total += int(a.nbytes)
+    return total
+
+
+def _with_ends(
+    where: Device,
+    offsets: Array,
+    src: Array,
+    dst: tuple[Any, Array],
+    weight: tuple[Any, Array | None],
+    keep: bool,
+) -> Rows:
+    """Rows out of pairs of what was given and the array it gave."""
+    made = Rows(offsets, src, own(where, *dst, np.int32, keep, src), None)
+    given, values = weight
+    if values is not None:
+        keep = keep and not where.xp.may_share_memory(values, made.dst)
+        made.weight = own(where, given, values, values.dtype, keep, src)
+    return made
+
+
+def _device(spec: str | Device) -> Device:
+    return device(spec)

@@ -1,0 +1,281 @@
+"""Adjacency with room in it, which batches change in place.
+
+Each point's entries lie in a row: `size` of them from `begin` on, with memory for `room`.  None of
+them is dead: whoever takes some out of a row closes the gaps at once.  A row that grows beyond its
+room is moved to the end of the arena.  What it leaves, and room that rows no longer need, is memory
+in vain; when the arena is full and a third of it is, rows are laid out anew.  Entries have the edge
+and its other end, so a sweep reads memory in order.  The kernels that change rows are in
+`inplace`; `kernels/graph.h` reads them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from morph.data.column import Column
+from morph.data.store import COUNT
+from morph.data.table import Table
+from morph.language.dtypes import ID_LIMIT, vec
+from morph.runtime.device import Array, Device, is_host
+
+PART = {"cuda": 1 << 26}  # entries looked at together
+LEAST = 1 << 10  # entries of an arena's spare end
+ROW = ("begin", "size")  # struct LooseRow of kernels/graph.h: all that other kernels read
+WORK = ("room", "goal", "come", "gone")  # the last three of rows that a batch is changing; else 0
+
+
+class Loose:
+    """One direction of a graph's index, as rows with room.
+
+    Attributes
+    ----------
+    rows : Table
+        A record for each point, where its entries are; another one for the kernels that change it.
+    entries : Table
+        ``edge`` and ``end``, the point at the other end.
+    places : Table
+        For each edge its place in its row, -1 if it is in none.
+    arena : Table
+        One row: ``top``, where the unused end of the entries begins.
+    """
+
+    __slots__ = ("arena", "device", "entries", "places", "rows")
+
+    def __init__(
+        self, device: Device, points: int, edges: int, places: Table | None = None
+    ) -> None:
+        self.device, narrow = device, np.int32
+        self.rows = Table("rows", device, points, begin=narrow, size=narrow, room=narrow,
+                          goal=narrow, come=narrow, gone=narrow)  # fmt: skip
+        self.rows.pack(ROW, WORK)
+        self.entries = Table("entries", device, 0, edge=narrow, end=narrow)
+        self.places = Table("places", device, edges, at=narrow) if places is None else places
+        self.arena = Table("arena", device, 1, top=np.int64)
+        for table in (self.rows, self.places, self.arena):
+            fill(table)
+
+    @classmethod
+    def of(
+        cls, offsets: Array, ids: Array | None, near: Array, far: Array, device: Device,
+        points: int, edges: int,
+    ) -> Loose | None:  # fmt: skip
+        """Give rows room: entry k of compressed rows is edge ``ids[k]``, or edge k.
+
+        Parameters
+        ----------
+        offsets, ids
+            See `Graph.adjacency`.
+        near, far : array
+            Both ends of edges, by id.
+        points, edges : int
+            How many to have memory for.
+
+        Returns
+        -------
+        Loose or None
+            None if there are too many entries for it.
+        """
+        xp = device.xp
+        with device.active():
+            size = offsets[1:] - offsets[:-1]
+            room = room_of(size)
+            if int(room.sum()) + LEAST > ID_LIMIT:
+                return None
+            made = cls(device, points, edges)
+            begin = made._lay_out(size, room)
+            at = made.places.columns["at"].array
+            at[:] = -1
+            edge, end = (made.entries.columns[c].array for c in ("edge", "end"))
+            shift, m = begin - offsets[:-1], int(offsets[-1])
+            part = PART.get(device.kind, 1 << 20)
+            for first in range(0, m, part):
+                k = xp.arange(first, min(first + part, m))
+                e = k if ids is None else ids[first : first + part]
+                owner = near[e]
+                at[e] = k - offsets[owner]
+                k = k + shift[owner]
+                edge[k] = e
+                end[k] = far[e]
+        return made
+
+    def grow(self, capacity: int) -> None:
+        """Have memory for so many entries."""
+        self.entries.resize(capacity)
+        fill(self.entries)
+
+    def laid_out(self) -> Loose:
+        """Give the same rows with nothing between them, and no entries yet: see `lay_anew`."""
+        size, had = (self.rows.columns[c].array for c in ("size", "room"))
+        with self.device.active():
+            made = Loose(self.device, self.rows.capacity, 0, self.places)
+            made._lay_out(size, room_of(size, had))
+        return made
+
+    def _lay_out(self, size: Array, room: Array) -> Array:
+        """Begin rows one behind the other, in an arena with some room behind them; give where."""
+        begin, total = room.cumsum(dtype=np.int64) - room, int(room.sum(dtype=np.int64))
+        for name, a in (("begin", begin), ("size", size), ("room", room)):
+            self.rows.columns[name].array[: size.size] = a
+        self.grow(min(total + max(total >> 3, LEAST), ID_LIMIT))
+        self.arena.columns["top"].array[:1] = total
+        return begin
+
+    def cover(self, points: int, edges: int) -> bool:
+        """Have memory for so many points and edges; whether addresses have changed."""
+        moved = False
+        for table, count in ((self.rows, points), (self.places, edges)):
+            if len(table) < count:  # or an interrupt came before all were in use
+                table.resize(max(count, table.capacity))
+                fill(table)
+                moved |= table is self.rows
+        return moved
+
+    def packed(self, n: int) -> tuple[Array, Array]:
+        """Give offsets, shape (capacity of rows + 1,), int64, and edge ids, shape (m,), int32."""
+        xp, device = self.device.xp, self.device
+        with device.active():
+            rows = self.rows.columns
+            size, begin = (rows[c].array.astype(np.int64) for c in ("size", "begin"))
+            offsets = device.zeros(size.size + 1, np.int64)
+            xp.cumsum(size, out=offsets[1:])
+            m = int(offsets[n])
+            ids = device.empty(m, np.int32)
+            edge, shift = self.entries.columns["edge"].array, begin - offsets[:-1]
+            part = PART.get(device.kind, 1 << 20)
+            for first in range(0, m, part):
+                k = xp.arange(first, min(first + part, m))
+                owner = xp.searchsorted(offsets[1:], k, side="right")
+                ids[first : first + part] = edge[k + shift[owner]]
+            return offsets, ids
+
+    def entries_at(self, points: Array) -> Array:
+        """Edges at some points, shape (sum of degrees,), int32."""
+        xp, rows = self.device.xp, self.rows.columns
+        size, begin = (rows[c].array[points].astype(np.int64) for c in ("size", "begin"))
+        ends = xp.cumsum(size)
+        k = xp.arange(int(ends[-1]) if ends.size else 0)
+        if not k.size:
+            return self.device.zeros(0, np.int32)
+        owner = xp.searchsorted(ends, k, side="right")
+        found = self.entries.columns["edge"].array[k + (begin - ends + size)[owner]]
+        return found
+
+    def shares(self) -> tuple[int, int]:
+        """How many entries are before the unused end; how many would be if rows were laid anew."""
+        with self.device.active():
+            rows = self.rows.columns
+            need = room_of(rows["size"].array, rows["room"].array).sum(dtype=np.int64)
+            return self.top, int(need)
+
+    @property
+    def top(self) -> int:
+        """Entries before the arena's unused end."""
+        with self.device.active():
+            return int(self.arena.columns["top"].array[0])
+
+    @property
+    def limit(self) -> int:
+        """Entries there is memory for."""
+        return self.entries.capacity
+
+
+def room_of(size: Array, had: Array | None = None) -> Array:
+    """How many entries rows get memory for when they are laid out; much of what they had stays."""
+    room: Array = size + (size >> 3) + 2 * (size > 0)
+    return room if had is None else np.maximum(room, np.minimum(had, size + (size >> 1) + 4))
+
+
+def fill(table: Table) -> None:
+    """Count all the rows there is memory for among those in use."""
+    table.words[COUNT] = table.capacity
+    table.settle()
+
+
+def batch_table(device: Device, capacity: int, weight: Any) -> Table:
+    """Where a batch lies while it is carried out.
+
+    ``a``, ``b`` and ``given`` are what was given: an edge's id, or its ends, and its weight; beside
+    them lies what is found: the edge, its ends, its weight before (if ``weight`` is their type),
+    and what becomes of it.  The rest is what the kernels work with.
+    """
+    two, one, wide = vec(np.int32, 2), np.int32, np.int64
+    made = Table("batch", device, capacity, a=wide, b=wide, end=two, rank=two, edge=one, fate=one,
+                 keep=two, far=two, at=two)  # fmt: skip
+    given, found = ["a", "b"], ["end", "rank", "edge", "fate"]
+    if weight is not None:
+        made.add("given", weight), made.add("weight", weight)
+        given, found = [*given, "given"], [*found, "weight"]
+    made.pack(found, ("keep", "far", "at"), *([given] if device.kind == "cuda" else []))
+    fill(made)
+    return made
+
+
+def arc_view(graph_edges: Table, points: Table, back: Array | None) -> Table:
+    """The memory of the edges' table, so that kernels of batches write it as no others may.
+
+    ``src``, ``dst``, ``weight``, ``died``, ``back`` (the reverse) by edge; ``ring``, that of
+    dead edges; ``lost``, which points are dead; ``word``, the table's counters.  What there is none
+    of has one row.
+    """
+    device, edges = graph_edges.device, graph_edges
+    made = Table("arcs", device)
+    arrays = {c: (edges.columns[c].array, edges.columns[c].stride) for c in ("src", "dst")}
+    arrays["word"] = edges.meta, 8
+    weight = weight_of(edges)
+    if weight is not None:
+        arrays["weight"] = weight.array, weight.stride
+    nothing = device.zeros(1, np.int32)
+    dead, lost = (t.hidden("dead") if t.deletes else device.zeros(1, np.uint8)
+                  for t in (edges, points))  # fmt: skip
+    free = edges.hidden("free") if edges.deletes else nothing
+    for name, a in (("died", dead), ("lost", lost), ("ring", free),
+                    ("back", nothing if back is None else back)):  # fmt: skip
+        arrays[name] = a, a.dtype.itemsize
+    for name, (a, stride) in arrays.items():
+        made.columns[name] = Column(name, a.dtype, 0, None, a.dtype.type(0), stride, a)
+    made.capacity = ID_LIMIT
+    fill(made)
+    made._changed()
+    return made
+
+
+def weight_of(edges: Table) -> Column | None:
+    """The column of weights, if there is one of numbers."""
+    weight = edges.columns.get("weight")
+    if weight is None or weight.size or weight.ref or weight.dtype.kind not in "iuf":
+        return None
+    return weight
+
+
+def room_for(table: Table, count: int) -> None:
+    """Have a batch of so many rows; on a GPU those there is memory for are always in use."""
+    if table.capacity < count:
+        table.words[COUNT] = 0
+        try:
+            table.resize(max(count, 16))
+        finally:  # those of before, if there is no memory
+            fill(table)
+    if table.words is table.meta:
+        table.meta[COUNT] = count
+
+
+def load(table: Table, fate: int, ids: Array, near: Any, far: Any) -> None:
+    """Put edges that are known into a batch's table, all to share one fate."""
+    count = int(ids.size)
+    room_for(table, count)
+    with table.device.active():
+        if table.device.kind == "cuda" and all(map(is_host, (ids, near, far))):
+            rec = table._records[0]
+            row = np.zeros((count, rec.stride // 4), np.int32)
+            edge, end, what = (rec.offset(c) // 4 for c in ("edge", "end", "fate"))
+            row[:, edge], row[:, end], row[:, end + 1], row[:, what] = ids, near, far, fate
+            rec.buffer[: row.nbytes].set(row.reshape(-1).view(np.uint8))
+        else:
+            asarray, columns = table.device.asarray, table.columns
+            columns["edge"].array[:count] = asarray(ids)
+            columns["fate"].array[:count] = fate
+            both = columns["end"].array
+            both[:count, 0] = asarray(near)
+            both[:count, 1] = asarray(far)

@@ -1,0 +1,4 @@
+"""Graph files, snapshots and journals.
+
+Imports ``io.text``, ``data``, ``graph`` and ``updates``.
+"""

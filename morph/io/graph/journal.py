@@ -1,0 +1,437 @@
+"""Graphs that change, kept on disk: a snapshot, and a log of batches since (see `snapshot`).
+
+A log's records are the batches as they were given.  Each is written when the graph has changed in
+memory and nobody has refused that, as the last step in which it may fail; so what is in the log was
+accepted, and what a crash cut short at its end had not been reported as done.
+
+The open log is locked (`flock`), so that one journal at a time writes to it; the system drops the
+lock when the process ends, also when it is killed.  Changes by programs that ignore the lock are
+detected: before each record the journal checks that log and snapshot are the files that it wrote.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import weakref
+from collections.abc import Callable, Mapping
+from io import RawIOBase
+from pathlib import Path
+from typing import Any, Self
+
+from numpy.typing import NDArray
+
+from morph.data.reclaim import release
+from morph.graph import Graph
+from morph.io.graph.snapshot import (
+    BATCH,
+    Arrays,
+    check_name,
+    is_torn,
+    lock_log,
+    number_at,
+    packed,
+    record,
+    records,
+    restored,
+    store,
+    sync_folder,
+    unpacked,
+)
+from morph.io.text.files import remove_leftovers
+from morph.io.text.scanner import FormatError, StrPath
+from morph.runtime.device import Device
+from morph.updates.batch import Applied
+from morph.updates.direct import place_next
+
+READ_ONLY = errno.EACCES, errno.EPERM, errno.EROFS
+READS = 8  # attempts to read a snapshot and its log while another process writes checkpoints
+_open: weakref.WeakSet[Journal] = weakref.WeakSet()
+
+
+def _append(file: RawIOBase, data: bytes) -> None:
+    """Write all of it, without a buffer: what failed is never written later."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) or 0 :]
+    os.fsync(file.fileno())
+
+
+class Journal:
+    """A graph on disk that batches change: a snapshot, and a log of the batches since.
+
+    A batch is on the disk before `apply` returns, and only if it was accepted: so a process that is
+    killed at any moment resumes with all batches whose `apply` had returned, and at most one that
+    had not, and never with one that was refused.
+
+    Parameters
+    ----------
+    path : path
+        Of the snapshot, or a symbolic link to it; the log is the file beside it with ``.log``
+        added.
+    graph : Graph, optional
+        To begin with; what is there under these names is replaced.  None resumes.
+    device : str or Device
+        Where the graph is to be, if it is resumed.
+    told : callable, optional
+        Called with what each batch did that is applied again when it is resumed.
+    note : dict, optional
+        To be kept with a graph that is begun with: where it is from, for example.
+    readonly : bool
+        Read the graph as it is on the disk now, also while it is written: no lock, no `apply`.
+
+    Attributes
+    ----------
+    graph : Graph
+        Change it by `apply` alone: the log knows of nothing else.
+    number : int
+        Of the last batch applied, from 1.
+    torn : int
+        Bytes of an incomplete record at the end of the log, which were dropped.
+    readonly : bool
+        Also true of a journal that is resumed without permission to write its log.
+    note : dict
+        As it was given when this was begun.
+
+    Raises
+    ------
+    ValueError
+        If the name is that of a compressed file.
+    FormatError
+        If the snapshot or the log is damaged, or the log does not continue it: then the log is
+        left as it is.
+    BlockingIOError
+        If another open journal, of this process or another one, holds the log.
+    OSError
+        If the files cannot be read or written.
+
+    Notes
+    -----
+    Threads may share a journal: their batches are applied one after another.  In a forked child
+    process the journal is closed.
+    """
+
+    def __init__(
+        self, path: StrPath, graph: Graph | None = None, device: str | Device = "cpu",
+        told: Callable[[Applied], object] | None = None, note: dict[str, Any] | None = None,
+        *, readonly: bool = False,
+    ) -> None:  # fmt: skip
+        check_name(path)
+        if graph is not None and readonly:
+            raise ValueError("readonly=True reads a journal that exists: leave out graph=")
+        if os.path.islink(path):  # the log lies beside the file itself
+            path = os.path.realpath(path)
+        self.path, self.log = Path(path), Path(f"{os.fspath(path)}.log")
+        self.torn = self._end = 0
+        self._last = -1  # where the log's last record begins
+        # whether records need ids of inserted edges: objects that no snapshot has influenced them
+        self._named = graph is not None and _referred(graph)
+        if graph is None:
+            os.stat(path)  # before a log is created
+        self._file = None if readonly else self._locked(resumed=graph is None)
+        self.readonly = self._file is None
+        try:
+            if graph is None:
+                self._resume(device, told)
+            else:
+                self.graph, self.number, self.note = graph, 0, note or {}
+                store(path, graph, 0, note, ready=self._empty)
+            if self._file is not None:
+                remove_leftovers(path)
+                sync_folder(path)
+        except BaseException:
+            self.close()
+            raise
+        self._stamp = _stamp(self.path)
+        _open.add(self)
+
+    def _locked(self, resumed: bool) -> RawIOBase | None:
+        """Open and lock the log; return None if a log to resume may only be read."""
+        while True:
+            try:
+                handle = os.open(self.log, os.O_RDWR | os.O_CREAT, 0o666)
+            except OSError as error:
+                if resumed and error.errno in READ_ONLY:
+                    return None
+                raise
+            file = io.FileIO(handle, "r+")
+            try:
+                lock_log(file, self.log)
+                if _is_at(file, self.log):  # else it was replaced before the lock was taken
+                    return file
+            except BaseException:
+                file.close()
+                raise
+            file.close()
+
+    def apply(
+        self, inserts: Any = None, deletes: Any = None, updates: Any = None,
+        delete_points: Any = None, *, nonnegative: bool = False, by: Any = None,
+    ) -> Any:  # fmt: skip
+        """Apply a batch, see `Graph.apply`, and log it; one that is refused is not logged.
+
+        ``by`` is what applies it to the graph in place of that, and whose result is given:
+        `DynamicSSSP.apply` for one.  It is given ``then``, too, to be called when nothing but that
+        may fail any more; if it raises, the graph is to be put back.
+        After an interrupt (Ctrl-C) in here the journal is closed: open it again.
+
+        Raises
+        ------
+        OSError
+            If the batch cannot be written to the disk, the journal was opened for reading only, or
+            another program has changed its files: then the batch is not applied.
+        """
+        with self.graph._lock:
+            return self._apply(inserts, deletes, updates, delete_points, nonnegative, by)
+
+    def _apply(
+        self, inserts: Any, deletes: Any, updates: Any, delete_points: Any, nonnegative: bool,
+        by: Any,
+    ) -> Any:  # fmt: skip
+        file = self._writable()
+        given = {"inserts": inserts, "deletes": deletes, "updates": updates}
+        given["delete_points"] = delete_points
+        about, arrays = self._plain(given)
+        about["nonnegative"] = nonnegative
+        entry = record(BATCH, self.number + 1, packed(about, arrays))
+        kept: list[bool] = []
+        self._named |= _referred(self.graph)  # also if the batch is refused
+
+        def then(applied: object) -> None:
+            if self._named and isinstance(applied, Applied):
+                arrays["inserted"] = self.graph.device.to_host(applied.inserted)
+                self._keep(file, record(BATCH, self.number + 1, packed(about, arrays)))
+            else:
+                self._keep(file, entry)
+            kept.append(True)
+
+        batch = inserts, deletes, updates, delete_points
+        try:
+            if by is None:
+                done = self.graph.apply(*batch, nonnegative=nonnegative, then=then)
+            else:
+                done = by(*batch, then=then)
+        except BaseException as error:
+            if kept or not isinstance(error, Exception):  # what is logged may not have been done
+                file.close()
+            raise
+        if not kept:
+            file.close()
+            raise RuntimeError("`by` did not call `then`: the batch is not in the log")
+        self.number += 1
+        return done
+
+    def _writable(self) -> RawIOBase:
+        """Return the log's file, if no other program has changed log or snapshot.
+
+        Raises
+        ------
+        OSError
+            If another program has changed them, or the journal is readonly.
+        """
+        file = self._file
+        if file is None:
+            raise io.UnsupportedOperation(f"{self.log}: the journal is open for reading only")
+        size = os.fstat(file.fileno()).st_size
+        what = None
+        if not _is_at(file, self.log):
+            what = "the log was removed or replaced"
+        elif size != self._end:
+            what = f"the log has {size} bytes instead of {self._end}"
+        elif self._last >= 0 and number_at(file.fileno(), self._last) != self.number:
+            what = f"the last batch of the log is not number {self.number}"
+        elif _stamp(self.path) != self._stamp:
+            what = "the snapshot was removed or replaced"
+        if what is not None:
+            what += "; another program changed it: close this journal and resume"
+            raise OSError(errno.ESTALE, what, os.fspath(self.log))
+        return file
+
+    def _keep(self, file: RawIOBase, entry: bytes) -> None:
+        """Bring a record to the disk, or leave the log as it is."""
+        at = file.seek(0, os.SEEK_END)
+        try:
+            _append(file, entry)
+        except BaseException as error:
+            if isinstance(error, OSError) and error.errno:
+                error.filename = os.fspath(self.log)
+            try:
+                file.truncate(at)
+                os.fsync(file.fileno())
+            except OSError:  # nothing may come behind what is there
+                file.close()
+            raise
+        self._last, self._end = at, at + len(entry)
+
+    def checkpoint(self) -> None:
+        """Write a snapshot of now, and begin an empty log.
+
+        A crash between the two leaves a log whose batches the snapshot has: they are left out.
+
+        Raises
+        ------
+        OSError
+            As `apply`.
+        """
+        with self.graph._lock:
+            self._writable()
+            try:
+                store(self.path, self.graph, self.number, self.note)
+            finally:  # an interrupt may come after the snapshot got its name
+                self._stamp = _stamp(self.path)
+            self._empty()
+
+    def _empty(self) -> None:
+        assert self._file is not None
+        self._file.truncate(0)
+        os.fsync(self._file.fileno())
+        self._last, self._end, self._named = -1, 0, _referred(self.graph)
+
+    def close(self) -> None:
+        """Close the log, and drop its lock."""
+        if self._file is not None:
+            self._file.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Journal holds its log open and locked: it cannot be copied or pickled")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _plain(self, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What was given as arrays on the host, and what has which shape."""
+        arrays: dict[str, NDArray[Any]] = {}
+        shapes: dict[str, Any] = {}
+        for name, x in given.items():
+            if x is None:
+                continue
+            if isinstance(x, Mapping):
+                keys: list[Any] = list(x)
+                parts = [x[k] for k in keys]
+            elif isinstance(x, tuple) or (isinstance(x, list) and name in ("inserts", "updates")):
+                keys, parts = list(range(len(x))), list(x)
+            else:
+                keys, parts = [], [x]  # ids
+            shapes[name] = [isinstance(x, Mapping), isinstance(x, tuple), keys]
+            for k, part in zip(keys or [0] * len(parts), parts, strict=True):
+                a = self.graph.device.to_host(getattr(part, "array", part))
+                if a.dtype.hasobject:
+                    raise TypeError(f"{name}: these are no numbers")
+                arrays[f"{name} {k}"] = a
+        return {"shapes": shapes}, arrays
+
+    def _resume(self, device: str | Device, told: Callable[[Applied], object] | None) -> None:
+        """Read the snapshot, and apply the batches of the log that it lacks."""
+        for _ in range(READS):
+            stamp = _stamp(self.path)
+            self.graph, self.number, self.note = restored(self.path, device)
+            data = self._log_bytes()
+            if self._file is not None or stamp == _stamp(self.path):
+                break
+        else:
+            raise BlockingIOError(errno.EAGAIN, "checkpoints come too fast to read", str(self.path))
+        self._replay(memoryview(data), told)
+
+    def _log_bytes(self) -> bytes:
+        try:
+            return self.log.read_bytes()
+        except FileNotFoundError:  # of a readonly journal
+            return b""
+
+    def _replay(self, data: memoryview, told: Callable[[Applied], object] | None) -> None:
+        end, before, known = 0, -1, self.number
+        for number, body, after in records(data, BATCH):
+            if before >= 0 and number != before + 1:
+                raise FormatError(self.log, None, f"batch {before} is followed by batch {number}")
+            before, self._last, end = number, end, after
+            if number <= self.number:
+                continue
+            if number != self.number + 1:
+                raise FormatError(self.log, None, f"batch {self.number + 1} is missing")
+            done = self._again(number, body)
+            self.number = number
+            if told is not None:
+                told(done)
+        rest = data[end:]
+        if not is_torn(rest, BATCH):
+            begun = bytes(rest[: len(BATCH)]) == BATCH
+            what = f"no batch begins at byte {end}: it is damaged, or of another program"
+            if begun:
+                what = f"the batch at byte {end} is damaged: its checksum or length is wrong"
+            raise FormatError(self.log, None, what)
+        self.torn, self._end = len(rest), end
+        if self._file is None:
+            return
+        if before <= known:  # a crash came between a snapshot and emptying the log
+            self._empty()
+        elif rest:
+            self._file.truncate(end)
+            os.fsync(self._file.fileno())
+
+    def _again(self, number: int, body: memoryview) -> Applied:
+        try:
+            about, arrays = unpacked(body)
+        except (ValueError, KeyError) as e:
+            raise FormatError(self.log, None, str(e)) from e
+        batch = {name: _shaped(name, s, arrays) for name, s in about["shapes"].items()}
+        if "inserted" in arrays:
+            place_next(self.graph.edges, arrays["inserted"])
+        try:
+            return self.graph.apply(**batch, nonnegative=about["nonnegative"])
+        except (TypeError, ValueError, OverflowError) as e:
+            raise FormatError(self.log, None, f"batch {number}: {e}") from e
+
+
+def _is_at(file: RawIOBase, path: Path) -> bool:
+    """Whether an open file is still the file at its path."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """The properties of a file that change when it is replaced or written to."""
+    try:
+        at = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns
+
+
+def _forked() -> None:
+    """Close the journals of the parent process in its child: the lock is the parent's."""
+    for journal in _open:
+        journal.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def _referred(g: Graph) -> bool:
+    """Whether collections or sets, which no snapshot has, may influence ids of future edges."""
+    if len(g.edges.dependents):
+        return True
+    # collections may have been dropped: release the edges that they denoted, as a resume does
+    g.edges._known = -1, False
+    release(g.edges)
+    return False
+
+
+def _shaped(name: str, shape: tuple[bool, bool, list[Any]], arrays: Arrays) -> Any:
+    named, pair, keys = shape
+
+    def part(k: Any) -> Any:  # one value is given to all rows, an array of one is not
+        a = arrays[f"{name} {k}"]
+        return a if a.ndim else a[()]
+
+    if named:
+        return {k: part(k) for k in keys}
+    if pair or keys:
+        return tuple(part(k) for k in keys)
+    return part(0)

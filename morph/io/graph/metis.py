@@ -1,0 +1,350 @@
+"""METIS ``.graph`` files: line u + 1 lists the neighbours of vertex u; every edge is there twice.
+
+The header is ``n m``, or ``n m fmt``, or ``n m fmt ncon``: m counts edges once; the digits of
+``fmt`` say whether vertices have sizes (100), vertices have weights (10, ``ncon`` of each), and
+edges have weights (1).  A line is then: size, weights, and neighbour (from 1) and weight of each
+edge.  Lines that begin with ``%`` are comments; a blank line is a vertex without edges.  Format:
+the manual of METIS 5, section 4.1.1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph.io.graph.edges import MAX_VERTICES, EdgeArrays, Growing, compressed_rows, narrow
+from morph.io.text.rows import digits
+from morph.io.text.scanner import CHUNK, PIECE, Field, FormatError, Scanner, StrPath
+
+_COMMENT = re.compile(rb"^%[^\n]*", re.MULTILINE)
+_ONE_A_LINE = bytes.maketrans(b" \t\r\v\f", b"\n" * 5)
+_LEAST_ARCS = 1 << 16  # that are compared with their reverses at once
+_WRITTEN = 1 << 19  # words at once
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Header:
+    n: int
+    m: int
+    sizes: int  # of a vertex: 0 or 1
+    constraints: int  # weights of a vertex
+    weights: int  # of an edge: 0 or 1
+    line: int
+    behind: int  # offset of the line after it
+
+
+def read_metis(path: StrPath, data: Any) -> EdgeArrays:
+    """Read the bytes of a ``.graph`` file: both arcs of every edge, as they stand there.
+
+    Parameters
+    ----------
+    path : path-like
+        Named in errors.
+    data : bytes or mmap
+        The file; it is read some lines at a time.
+
+    Raises
+    ------
+    FormatError
+        With file and line.
+    """
+    head = _header(path, data)
+    degrees, dst, weight = Growing(np.dtype(np.int32)), Growing(np.dtype(np.int32)), Growing(None)
+    points: dict[str, list[Any]] = {}
+    lead, each = head.sizes + head.constraints, 1 + head.weights
+    for part in _parts(path, data, head):
+        degree, words = _checked(part, head), part.words
+        degrees.add(degree, head.n - part.vertex - degree.size)
+        first = np.cumsum(part.count) - part.count  # word of each vertex
+        for name, values in _of_points(head, first, words).items():
+            points.setdefault(name, []).append(values)
+        if lead:  # what is of edges, behind what is of vertices
+            at = np.repeat(first + lead - each * (np.cumsum(degree) - degree), degree)
+            at += each * np.arange(at.size)
+            ends, of_ends = words[at], words[at + 1] if head.weights else None
+        else:
+            ends, of_ends = words[::each], words[1::each] if head.weights else None
+        wrong = (ends < 1) | (ends > head.n)
+        if wrong.any():
+            k = int(wrong.argmax())
+            said = f"vertex {int(ends[k])} is out of range: vertices are 1 to {head.n}"
+            part.fail(int(np.searchsorted(np.cumsum(degree), k, "right")), said)
+        left = max(min(2 * head.m - dst.size - ends.size, (len(data) - part.behind) // 2), 0)
+        dst.add((ends - 1).astype(np.int32), left)
+        if of_ends is not None:
+            weight.add(narrow(of_ends), left)
+    none = np.empty(0, np.int32)
+    degree, to = degrees.whole(none), dst.whole(none)
+    src = np.repeat(np.arange(head.n, dtype=np.int32), degree)
+    weights = weight.whole(none) if head.weights else None
+    found = _fault(src, to, weights)
+    if found is not None:
+        for part in _parts(path, data, head):
+            if found[0] < part.vertex + part.count.size:
+                part.fail(found[0] - part.vertex, found[1])
+    if src.size != 2 * head.m:
+        said = f"the header says {head.m} edges, and the lines have {src.size // 2}"
+        raise FormatError(path, head.line, said)
+    whole = {name: np.concatenate(parts) for name, parts in points.items()}
+    return EdgeArrays(src, to, weights, head.n, symmetric=True, points=whole)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Consecutive vertices: the words of their lines, how many each has, where lines begin."""
+
+    path: StrPath
+    data: Any
+    vertex: int  # the first
+    starts: Ints
+    count: Ints
+    words: Ints
+    behind: int  # offset
+
+    def fail(self, u: int, message: str) -> NoReturn:
+        raise FormatError(self.path, _line(self.data, int(self.starts[u])), message)
+
+
+def _parts(path: StrPath, data: Any, head: _Header) -> Iterator[_Part]:
+    """Read some lines at a time; fail if they are fewer or more than the vertices."""
+    vertex, start = 0, head.behind
+    while start < len(data):
+        end = data.find(b"\n", start + PIECE) + 1 or len(data)
+        raw = data[start:end]
+        text = _COMMENT.sub(lambda found: b" " * len(found[0]), raw) if b"%" in raw else raw
+        starts, count = _lines(raw, text)
+        starts += start
+        left = head.n - vertex
+        if count[left:].any():
+            k = left + int((count[left:] > 0).argmax())
+            line = _line(data, int(starts[k]))
+            raise FormatError(path, line, f"a line after the last of {head.n} vertices")
+        starts, count = starts[:left], count[:left]
+        words = _words(path, data, text, start, int(count.sum()))
+        yield _Part(path, data, vertex, starts, count, words, end)
+        vertex, start = vertex + count.size, end
+    if vertex < head.n:
+        there = f"the file ends after {vertex} of {head.n} vertices"
+        raise FormatError(path, Scanner(path, data, b"").last_line(), there)
+
+
+def _checked(part: _Part, head: _Header) -> Ints:
+    """Give how many edges each vertex lists."""
+    lead, each = head.sizes + head.constraints, 1 + head.weights
+    odd = (part.count < lead) | ((part.count - lead) % each != 0)
+    if odd.any():
+        u = int(odd.argmax())
+        form = ["size"] * head.sizes + ["weight"] * head.constraints
+        form.append("neighbour weight ..." if head.weights else "neighbour ...")
+        has = f"vertex {part.vertex + u + 1} has {int(part.count[u])} numbers"
+        part.fail(u, f"{has}, expected: {' '.join(form)}")
+    return (part.count - lead) // each
+
+
+def _line(data: Any, offset: int) -> int:
+    """Number, from 1, of the line that holds a byte."""
+    parts = (data[k : min(k + CHUNK, offset)] for k in range(0, offset, CHUNK))
+    return 1 + sum(int(part.count(b"\n")) for part in parts)
+
+
+def _header(path: StrPath, data: Any) -> _Header:
+    behind = 0
+    while data[behind : behind + 1] == b"%" or data[behind : _end(data, behind)].isspace():
+        behind = _end(data, behind)
+    text = _COMMENT.sub(lambda found: b" " * len(found[0]), data[: _end(data, behind)])
+    scanner = Scanner(path, text, b"")
+    names = ("n", "m", "fmt", "ncon")
+    n, m, fmt, constraints = scanner.header("graph", names, (0, -1, 0, -1))
+    line = scanner.line(scanner.pos - 1)
+    if m < 0:
+        scanner.fail("the graph header needs at least 2 fields: n m", line)
+    if n > MAX_VERTICES:
+        scanner.fail(f"{n} vertices: at most {MAX_VERTICES} are possible", line)
+    if fmt not in (0, 1, 10, 11, 100, 101, 110, 111):
+        scanner.fail(f"fmt is {fmt}: expected three digits, each 0 or 1", line)
+    weighted = fmt // 10 % 10
+    if weighted and constraints == 0:
+        scanner.fail(f"fmt {fmt:03} gives vertices weights, and ncon is 0", line)
+    if not weighted and constraints > 1:  # METIS, too, writes 1 without meaning it
+        scanner.fail(f"ncon is {constraints}, and fmt {fmt:03} gives vertices no weights", line)
+    constraints = abs(constraints) if weighted else 0
+    return _Header(n, m, fmt // 100, constraints, fmt % 10, line, scanner.pos)
+
+
+def _end(data: Any, start: int) -> int:
+    """Offset behind the line that begins at ``start``."""
+    found: int = data.find(b"\n", start)
+    return len(data) if found < 0 else found + 1
+
+
+def _lines(raw: bytes, text: bytes) -> tuple[Ints, Ints]:
+    """Find where lines that are no comments begin, and count their words."""
+    characters = np.frombuffer(text, np.uint8)
+    starts = np.append(0, np.flatnonzero(characters == 10) + 1)
+    starts = starts[starts < characters.size]
+    ink = characters > 32
+    ink[1:] &= characters[:-1] <= 32  # first characters of words
+    count = np.add.reduceat(ink, starts, dtype=np.int64)
+    kept = np.frombuffer(raw, np.uint8)[starts] != ord("%")
+    return starts[kept], count[kept]
+
+
+def _words(path: StrPath, data: Any, text: bytes, start: int, expected: int) -> Ints:
+    """Parse the words of some lines, which begin at ``start``, as if each stood in its own."""
+    scanner = Scanner(path, b"\n" + text.translate(_ONE_A_LINE), b"")  # no byte order mark here
+    try:
+        words = scanner.rest([Field("number")]).values[:, 0]
+    except FormatError as error:
+        breaks = np.flatnonzero(np.frombuffer(scanner.data, np.uint8) == 10)
+        at = int(breaks[error.line - 2]) if error.line and error.line > 1 else 0
+        raise FormatError(path, _line(data, start + at), error.message) from None
+    if words.size != expected:  # only control characters are counted otherwise
+        raise FormatError(path, None, "binary data where text is expected")
+    return words
+
+
+def _of_points(head: _Header, first: Ints, words: Ints) -> dict[str, NDArray[Any]]:
+    """Give the sizes and the weights of vertices, if there are any."""
+    points = {}
+    if head.sizes:
+        points["size"] = narrow(words[first])
+    if head.constraints:
+        columns = words[first[:, None] + np.arange(head.sizes, head.sizes + head.constraints)]
+        points["weight"] = narrow(columns[:, 0] if head.constraints == 1 else columns)
+    return points
+
+
+def _fault(
+    src: NDArray[Any], dst: NDArray[Any], weight: NDArray[Any] | None
+) -> tuple[int, str] | None:
+    """Find what no METIS graph has, and a vertex at which it is: loops, weights, one-way edges.
+
+    Arcs are in order of ``src``.  Some vertices at a time, the arcs from them are compared with
+    those that lead to them.
+    """
+    if (src == dst).any():
+        u = int(src[(src == dst).argmax()])
+        return u, f"vertex {u + 1} is its own neighbour"
+    if weight is not None and weight.min(initial=1) < 1:
+        k = int((weight < 1).argmax())
+        return int(src[k]), f"an edge has weight {int(weight[k])}: METIS wants positive ones"
+    start = low = 0
+    while low < len(src):
+        most = min(low + max(len(src) // 16, _LEAST_ARCS), len(src)) - 1
+        end = int(src[most]) + 1  # of the vertices
+        high = int(np.searchsorted(src, np.int32(end)))  # of another type it would be copied
+        back = _that_lead_to(dst, start, end)
+        found = _one_way(
+            _ordered(src[low:high], dst[low:high], None if weight is None else weight[low:high]),
+            _ordered(dst[back], src[back], None if weight is None else weight[back]),
+        )
+        if found is not None:
+            return found
+        start, low = end, high
+    back = _that_lead_to(dst, start, 1 << 31)
+    none = _ordered(src[:0], dst[:0], None if weight is None else weight[:0])
+    return _one_way(none, _ordered(dst[back], src[back], None if weight is None else weight[back]))
+
+
+def _that_lead_to(dst: NDArray[Any], start: int, end: int) -> Ints:
+    """Find the arcs to the vertices from ``start`` on, before ``end``."""
+    blocks = (dst[k : k + _LEAST_ARCS] for k in range(0, len(dst), _LEAST_ARCS))
+    found = [np.flatnonzero((b >= start) & (b < end)) + k * _LEAST_ARCS
+             for k, b in enumerate(blocks)]  # fmt: skip
+    return np.concatenate([np.empty(0, np.int64), *found])
+
+
+def _one_way(there: tuple[Ints, Any], back: tuple[Ints, Any]) -> tuple[int, str] | None:
+    """Find the first arc that lacks its reverse, or whose reverse has another weight."""
+    (one, weight), (other, turned) = there, back
+    shared = min(len(one), len(other))
+    differ = one[:shared] != other[:shared]
+    if differ.any() or len(one) != len(other):
+        k = int(differ.argmax()) if differ.any() else shared
+        is_there = k < len(one) and (k == len(other) or one[k] < other[k])
+        key = int(one[k] if is_there else other[k])
+        u, v = (key >> 32, key & 0xFFFFFFFF) if is_there else (key & 0xFFFFFFFF, key >> 32)
+        return u, f"vertex {u + 1} lists {v + 1}, which does not list it as often"
+    if weight is not None and not np.array_equal(weight, turned):
+        k = int(np.not_equal(weight, turned).argmax())
+        u, v = int(one[k]) >> 32, int(one[k]) & 0xFFFFFFFF
+        told = f"{int(weight[k])} at one end and {int(turned[k])} at the other"
+        return u, f"the edge of {u + 1} and {v + 1} has weight {told}"
+    return None
+
+
+def _ordered(high: NDArray[Any], low: NDArray[Any], weight: Any) -> tuple[Ints, Any]:
+    """Sort pairs, as one number each, and then by weight."""
+    keys = high.astype(np.int64) << 32 | low
+    if weight is None:
+        return np.sort(keys), None
+    order = np.argsort(keys, kind="stable")
+    if (np.diff(keys[order]) == 0).any():
+        order = np.lexsort((weight, keys))
+    return keys[order], weight[order]
+
+
+def write_metis(edges: EdgeArrays) -> Iterator[bytes]:
+    """Yield the text of a ``.graph`` file.
+
+    Raises
+    ------
+    ValueError
+        If an edge is a loop or lacks its reverse, or weights are not positive integers.
+    """
+    offsets, dst, weight = compressed_rows(edges)
+    for name, values in [("weight", weight), *edges.points.items()]:
+        if values is not None and (values.dtype.kind not in "iu" or (values < 0).any()):
+            raise ValueError(f"a .graph file holds positive integers; {name} has others")
+    src = np.repeat(np.arange(edges.n, dtype=np.int32), np.diff(offsets))
+    found = _fault(src, dst, weight)
+    if found is not None:
+        raise ValueError(f"a .graph file cannot hold this: {found[1]} (counted from 1)")
+    given = [edges.points[name] for name in ("size", "weight") if name in edges.points]
+    leads = [a[:, None] if a.ndim == 1 else a for a in given]
+    lead = np.concatenate(leads, axis=1) if leads else np.empty((edges.n, 0), np.int64)
+    fmt = 100 * ("size" in edges.points) + 10 * ("weight" in edges.points) + (weight is not None)
+    header = b"%d %d" % (edges.n, len(dst) // 2)
+    if fmt:
+        header += b" %03d" % fmt
+    if "weight" in edges.points:
+        header += b" %d" % leads[-1].shape[1]
+    yield header + b"\n"
+    columns = [dst.astype(np.int64) + 1] if weight is None else [dst.astype(np.int64) + 1, weight]
+    u = 0
+    while u < edges.n:
+        most = int(offsets[u]) + _WRITTEN
+        end = max(min(int(np.searchsorted(offsets, most, "right")) - 1, u + _WRITTEN), u + 1)
+        of_edges = slice(offsets[u], offsets[end])
+        yield _text(lead[u:end], np.diff(offsets[u : end + 1]), [c[of_edges] for c in columns])
+        u = end
+
+
+def _text(lead: NDArray[Any], degree: Ints, columns: list[NDArray[Any]]) -> bytes:
+    """Write the lines of some vertices: each word and each line's end is a row of characters."""
+    each = len(columns)
+    length = lead.shape[1] + each * degree + 1
+    ends = np.cumsum(length) - 1
+    starts = ends - length + 1
+    values = np.zeros(int(length.sum()), np.int64)
+    for k in range(lead.shape[1]):
+        values[starts + k] = lead[:, k]
+    at = np.repeat(starts + lead.shape[1] - each * (np.cumsum(degree) - degree), degree)
+    at += each * np.arange(at.size)
+    for k, column in enumerate(columns):
+        values[at + k] = column
+    shown = digits(values)
+    cells: NDArray[np.uint8] = np.empty((values.size, 1 + shown.shape[1]), np.uint8)
+    cells[:, 1:] = shown * (shown != 32)
+    cells[:, 0] = 32
+    cells[starts, 0] = 0
+    cells[ends, 1:] = 0
+    cells[ends, 0] = 10
+    text: bytes = cells[cells != 0].tobytes()
+    return text

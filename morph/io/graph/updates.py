@@ -1,0 +1,208 @@
+"""Updates of a graph, a line each: ``+ u v w``, ``- u v [id]``, ``= u v w [id]``.
+
+Vertices count from 0.  ``+`` inserts an edge, ``-`` deletes one, ``=`` sets its weight.  Of
+parallel edges a pair names some one; ``id`` says which: the k-th edge of the graph's file is k, and
+each edge inserted has the next number.  Without a weight, an edge inserted has 1.  Comments begin
+with ``#``.
+
+Batches end at a blank line, or after a number of lines.  They mean what their lines mean one after
+another: where a line deletes or changes a pair that the batch has touched in a way that matters,
+it begins another batch; so does one that names an edge by an id where the batch named others of the
+same sign by their ends, or the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph.io.text.scanner import FormatError, StrPath
+
+_RANK = {b"-": 0, b"=": 1, b"+": 2}  # the order within a batch
+_FIELDS = {
+    b"+": (3, 4, "'+ u v' or '+ u v weight'"),
+    b"-": (3, 4, "'- u v' or '- u v id'"),
+    b"=": (4, 5, "'= u v weight' or '= u v weight id'"),
+}
+
+
+@dataclass(slots=True)
+class Named:
+    """Lines that name edges: ends, the id that was given or -1, weights, and where they stand."""
+
+    src: NDArray[np.int64]
+    dst: NDArray[np.int64]
+    id: NDArray[np.int64]
+    weight: NDArray[np.generic]
+    line: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+
+@dataclass(slots=True)
+class UpdateBatch:
+    """What is deleted, then changed, then inserted; and the first and last line."""
+
+    deletes: Named
+    updates: Named
+    inserts: Named
+    first: int
+    last: int
+
+
+@dataclass(slots=True)
+class _Lines:
+    """A batch as it is read."""
+
+    rows: dict[bytes, list[tuple[int, int, int, float, int]]] = field(
+        default_factory=lambda: {sign: [] for sign in _RANK}
+    )
+    ranks: dict[tuple[int, int], int] = field(default_factory=dict)
+    count: int = 0
+
+    def fits(self, pair: tuple[int, int], sign: bytes, id: int) -> bool:
+        """Whether a line may come last: no earlier one touched the pair that is carried out later.
+
+        (A batch deletes first, then changes, then inserts.)
+        """
+        rows = self.rows[sign]
+        alike = not rows or (rows[0][2] < 0) == (id < 0)
+        return alike and self.ranks.get(pair, 0) <= _RANK[sign]
+
+    def batch(self, dtype: np.dtype[Any]) -> UpdateBatch:
+        """The arrays of all lines."""
+        named = [self._named(rows, dtype) for rows in self.rows.values()]
+        lines = np.concatenate([n.line for n in named])
+        deletes, updates, inserts = named
+        return UpdateBatch(deletes, updates, inserts, int(lines.min()), int(lines.max()))
+
+    def _named(self, rows: list[tuple[int, int, int, float, int]], dtype: np.dtype[Any]) -> Named:
+        columns = zip(*rows, strict=True) if rows else ((),) * 5
+        src, dst, id, weight, line = (list(c) for c in columns)
+        ints = (np.array(c, np.int64) for c in (src, dst, id, line))
+        a, b, c, d = ints
+        return Named(a, b, c, np.array(weight, dtype), d)
+
+
+def read_updates(
+    lines: Iterable[bytes],
+    path: StrPath,
+    n: int,
+    dtype: Any,
+    directed: bool = True,
+    batch: int | None = None,
+) -> Iterator[UpdateBatch]:
+    """Yield batches of updates as their lines come.
+
+    Parameters
+    ----------
+    lines : iterable of bytes
+        An open file, or a stream.
+    path : str
+        What messages call it.
+    n : int
+        Vertices of the graph.
+    dtype : dtype
+        Of the weights.
+    directed : bool
+        False if a pair has no order.
+    batch : int, optional
+        End a batch after so many lines, too.
+
+    Raises
+    ------
+    FormatError
+        With file and line, before the batch that the line is in is given out.
+    """
+    kind, now = np.dtype(dtype), _Lines()
+    for number, line in enumerate(lines, 1):
+        words = line.split(b"#", 1)[0].split()
+        if not words:
+            if now.count and b"#" not in line:
+                yield now.batch(kind)
+                now = _Lines()
+            continue
+        sign, row = _parsed(words, path, number, n, kind)
+        pair = row[:2] if directed or row[0] <= row[1] else (row[1], row[0])
+        rank = _RANK[sign]
+        if not now.fits(pair, sign, row[2]):
+            yield now.batch(kind)
+            now = _Lines()
+        now.rows[sign].append(row)
+        now.ranks[pair] = max(rank, now.ranks.get(pair, 0))
+        now.count += 1
+        if now.count == batch:
+            yield now.batch(kind)
+            now = _Lines()
+    if now.count:
+        yield now.batch(kind)
+
+
+def _parsed(
+    words: list[bytes], path: StrPath, line: int, n: int, dtype: np.dtype[Any]
+) -> tuple[bytes, tuple[int, int, int, float, int]]:
+    """Read one line: its sign; ends, id, weight, line."""
+    sign = words[0]
+    if sign not in _FIELDS:
+        raise FormatError(path, line, f"found {_shown(sign)}, expected '+', '-' or '='")
+    least, most, what = _FIELDS[sign]
+    if not least <= len(words) <= most:
+        raise FormatError(path, line, f"found {len(words)} fields, expected {what}")
+    ends = []
+    for name, word in zip(("first", "second"), words[1:3], strict=True):
+        v = _whole(word, path, line, f"{name} vertex")
+        if not 0 <= v < n:
+            vertices = f"{n} vertices" + (f", 0 to {n - 1}" if n else "")
+            raise FormatError(path, line, f"{name} vertex {v}: the graph has {vertices}")
+        ends.append(v)
+    id, weight = -1, 1.0
+    if sign == b"-":
+        rest = words[3:]
+    else:
+        rest = words[4:]
+        if len(words) > 3:
+            weight = _weight(words[3], path, line, dtype)
+    if rest:
+        id = _whole(rest[0], path, line, "edge id")
+        if id < 0:
+            raise FormatError(path, line, f"edge id {id} is negative")
+    return sign, (ends[0], ends[1], id, weight, line)
+
+
+def _whole(word: bytes, path: StrPath, line: int, what: str) -> int:
+    try:
+        value = int(word) if b"_" not in word else None
+    except ValueError:
+        value = None
+    if value is None:
+        raise FormatError(path, line, f"{what}: {_shown(word)} is not an integer")
+    if abs(value) >= 1 << 63 and what == "edge id":
+        raise FormatError(path, line, f"{what} {value} is too large")
+    return value
+
+
+def _weight(word: bytes, path: StrPath, line: int, dtype: np.dtype[Any]) -> float:
+    if dtype.kind != "f":
+        value: float = _whole(word, path, line, "weight")
+        info = np.iinfo(dtype)
+        if value > info.max:
+            raise FormatError(path, line, f"weight {value} does not fit {dtype}")
+    else:
+        try:
+            value = float(word)
+        except ValueError:
+            raise FormatError(path, line, f"weight: {_shown(word)} is not a number") from None
+        if value != value:
+            raise FormatError(path, line, "weight: nan is not a weight")
+    if value < 0:
+        raise FormatError(path, line, f"weight {_shown(word)} is negative")
+    return value
+
+
+def _shown(word: bytes) -> str:
+    return repr(word.decode("utf-8", "replace"))

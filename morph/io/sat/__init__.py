@@ -1,0 +1,4 @@
+"""DIMACS CNF and the answers of solvers.
+
+Imports ``io.text`` and ``data``.
+"""

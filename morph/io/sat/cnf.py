@@ -1,0 +1,210 @@
+"""DIMACS CNF, as kissat, CaDiCaL, MiniSat and PySAT read it, each more lenient than the others.
+
+A header ``p cnf VARIABLES CLAUSES``, then literals; a 0 ends a clause, wherever lines end.  A ``c``
+where a number could begin makes the rest of its line a comment.  SATLIB's files end in ``%`` and
+0.  Large files are read by compiled code, which stops at anything odd; then `_explain` names it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from typing import BinaryIO, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph.data.formula import Formula
+from morph.io.text import clauses as compiled
+from morph.io.text.files import decompressed, read_bytes, write_chunks
+from morph.io.text.scanner import FormatError, StrPath
+from morph.language.dtypes import ID_LIMIT
+
+CHUNK = 1 << 20  # clauses formatted at a time
+_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")  # of UTF-8 and UTF-16
+_TOKEN = re.compile(rb"c[^\n]*|\S+")
+_HEADER = re.compile(rb"p[ \t]+cnf[ \t]+(\S+)[ \t]+(\S+)\s*")
+_COUNT = re.compile(rb"[0-9]+")
+_WORD = re.compile(rb"\S+")
+
+Parsed = tuple[NDArray[np.int64], NDArray[np.int32], int, int]
+
+
+class CnfWarning(UserWarning):
+    """A header that does not fit what follows it, or is missing."""
+
+
+def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
+    """Read a formula in DIMACS CNF.
+
+    Parameters
+    ----------
+    source : path-like, or binary file
+        Of a path ``.gz``, ``.xz`` and ``.bz2`` are decompressed; ``sys.stdin.buffer``, or what
+        stands for it, is read to its end, and decompressed if it begins as such a file does.
+    strict : bool
+        Refuse a missing header, a wrong number of clauses, a comment that does not begin its line,
+        a plus sign and SATLIB's ``%``.
+
+    Returns
+    -------
+    Formula
+        Clauses and their literals as they are in the file.
+
+    Raises
+    ------
+    FormatError
+        With file and line: junk, a literal out of the header's range, a clause without its 0.
+    OSError
+        If the file cannot be read.
+    TypeError
+        If it is no path, and no file that gives bytes.
+
+    Warns
+    -----
+    CnfWarning
+        If the number of clauses is not the header's, or there is no header.
+    """
+    if isinstance(source, str | os.PathLike):
+        path, data = source, read_bytes(source)
+    else:
+        path, data = _all_of(source)
+    if data.startswith(_MARKS):
+        _fail(path, data, 0, "a byte order mark: save the file as plain ASCII, without a BOM")
+    pos, header = _header(path, data)
+    if header is None:
+        if strict or pos == len(data):
+            _fail(path, data, pos, "expected the header: p cnf VARIABLES CLAUSES")
+    most = ID_LIMIT if header is None else header[0]
+    found = compiled.parse(data, pos, most, strict) if len(data) - pos >= compiled.LEAST else None
+    if found is None:
+        found = _parse(data, pos, most, strict)
+    offsets, literals, stop, odd = found
+    if odd >= 0:
+        _explain(path, data, odd, most, strict)
+    if offsets[-1] != len(literals):
+        end = len(data) if stop < 0 else stop
+        last = len(data[:end].rstrip())
+        _fail(path, data, max(last - 1, 0), "the last clause lacks its 0")
+    if stop >= 0 and data[stop + 1 :].split() not in ([], [b"0"]):
+        _fail(path, data, stop, "more than a 0 follows the '%' that ends a formula")
+    if header is None:
+        most = max(int(literals.max()), -int(literals.min())) if literals.size else 0
+        _warn(path, data, pos, "there is no header: variables and clauses are counted", strict)
+    elif header[1] != len(offsets) - 1:
+        message = f"the header tells of {header[1]} clauses, there are {len(offsets) - 1}"
+        _warn(path, data, pos - 1, message, strict)
+    return Formula(most, offsets, literals)
+
+
+def _all_of(file: BinaryIO) -> tuple[str, bytes]:
+    """Give the name of an open file, and what it holds."""
+    name, data = getattr(file, "name", None), file.read() if hasattr(file, "read") else None
+    if not isinstance(data, bytes):
+        raise TypeError(f'{file!r} is no path, and no file opened with "rb"')
+    name = name if isinstance(name, str) and name[:1] != "<" else "standard input"
+    return name, decompressed(name, data)
+
+
+def write_cnf(formula: Formula, path: StrPath, comment: str = "") -> None:
+    """Write a formula in DIMACS CNF, a clause on each line.
+
+    Parameters
+    ----------
+    formula : Formula
+    path : path-like
+        ``.gz``, ``.xz`` and ``.bz2`` compress.
+    comment : str
+        Lines to begin with.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written; then nothing is left of it.
+    """
+    at, literals = formula.offsets, formula.literals
+    head = "".join(f"c {line}\n" for line in comment.splitlines())
+    head += f"p cnf {formula.variables} {formula.clauses}\n"
+
+    def some(first: int) -> bytes:
+        rows = at[first : first + CHUNK + 1] - at[first]
+        held = literals[at[first] : at[first] + rows[-1]]
+        made = compiled.lines(rows, held) if held.size > CHUNK // 4 else None
+        if made is not None:
+            return made  # type: ignore[no-any-return]
+        flat, ends = list(map(str, held.tolist())), rows.tolist()
+        parts = (flat[a:b] for a, b in zip(ends, ends[1:], strict=False))
+        return "".join(" ".join([*clause, "0\n"]) for clause in parts).encode()
+
+    write_chunks(path, (head.encode(), *map(some, range(0, formula.clauses, CHUNK))))
+
+
+def _fail(path: StrPath, data: bytes, pos: int, message: str) -> NoReturn:
+    raise FormatError(path, data.count(b"\n", 0, pos) + 1, message)
+
+
+def _warn(path: StrPath, data: bytes, pos: int, message: str, strict: bool) -> None:
+    error = FormatError(path, data.count(b"\n", 0, pos) + 1, message)
+    if strict:
+        raise error
+    warnings.warn(str(error), CnfWarning, stacklevel=3)
+
+
+def _header(path: StrPath, data: bytes) -> tuple[int, tuple[int, int] | None]:
+    """Find the header; gives where what follows it begins, and what it says, if it is there."""
+    pos = 0
+    while (match := _WORD.search(data, pos)) and match[0].startswith(b"c"):
+        pos = data.find(b"\n", match.start()) + 1 or len(data)
+    if match is None:
+        return len(data), None
+    if not match[0].startswith(b"p"):
+        return pos, None
+    end = data.find(b"\n", match.start()) + 1 or len(data)
+    line = _HEADER.fullmatch(data, match.start(), end)
+    if line is None or not all(map(_COUNT.fullmatch, line.groups())):
+        shown = data[match.start() : min(end, match.start() + 60)].decode("ascii", "replace")
+        _fail(path, data, match.start(), f"expected p cnf VARIABLES CLAUSES, not {shown.strip()!r}")
+    variables, clauses = (int(word.lstrip(b"0")[:20] or b"0") for word in line.groups())
+    if variables > ID_LIMIT:
+        _fail(path, data, match.start(), f"{variables} variables: at most {ID_LIMIT} are possible")
+    return end, (variables, clauses)
+
+
+def _parse(data: bytes, pos: int, most: int, strict: bool) -> Parsed:
+    """Read clauses as `morph.io.text.clauses.parse` does, without a compiler."""
+    numbers: list[int] = []
+    stop = odd = -1
+    for match in _TOKEN.finditer(data, pos):
+        word = match[0]
+        if word[:1] == b"c":
+            line = match.start()
+            if not strict or line == pos or data[line - 1] == 10:
+                continue
+        if word[:1] == b"%" and not strict:
+            stop = match.start()
+            break
+        digits = word[1:] if word[:1] == b"-" or word[:1] == b"+" and not strict else word
+        value = int(digits.lstrip(b"0")[:20] or b"0") if digits.isdigit() else -1
+        if not 0 <= value <= most or word[:1] == b"-" and value == 0:
+            odd = match.start()
+            break
+        numbers.append(-value if word[:1] == b"-" else value)
+    flat = np.array(numbers, np.int32)
+    ends = np.flatnonzero(flat == 0)
+    return np.append(0, ends - np.arange(ends.size)), flat[flat != 0], stop, odd
+
+
+def _explain(path: StrPath, data: bytes, odd: int, most: int, strict: bool) -> NoReturn:
+    """Say what is wrong with the word at ``odd``."""
+    match = _WORD.match(data, odd)
+    word = b"" if match is None else match[0]
+    shown = repr(word[:40].decode("ascii", "backslashreplace"))
+    if re.fullmatch(rb"[+-]?0*[1-9][0-9]*", word) and not (strict and word.startswith(b"+")):
+        _fail(path, data, odd, f"literal {word[:40].decode()}: the largest variable is {most}")
+    if word == b"p":
+        _fail(path, data, odd, "a second header")
+    if strict and word[:1] in (b"c", b"%", b"+"):
+        what = {b"c": "a comment within a line", b"%": "a '%'", b"+": "a plus sign"}[word[:1]]
+        _fail(path, data, odd, f"{what}, which is not strict DIMACS")
+    _fail(path, data, odd, f"expected a literal, a 0 or a comment, not {shown}")

@@ -1,0 +1,115 @@
+"""Answers of SAT solvers, as the SAT competitions print them: ``s`` and ``v`` lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph.io.text.files import read_bytes
+from morph.io.text.scanner import FormatError, StrPath
+
+WIDTH = 78  # characters of a line of literals
+_STATUS = {b"SATISFIABLE": 10, b"SAT": 10, b"UNSATISFIABLE": 20, b"UNSAT": 20, b"UNKNOWN": 0}
+_STATUS |= {b"INDETERMINATE": 0, b"INDET": 0}
+_WORDS = {10: "SATISFIABLE", 20: "UNSATISFIABLE", 0: "UNKNOWN"}
+_LITERAL = re.compile(rb"-?[0-9]{1,10}\Z")
+
+
+class Answer(NamedTuple):
+    """What a solver printed.
+
+    Attributes
+    ----------
+    status : str
+        ``"SATISFIABLE"``, ``"UNSATISFIABLE"`` or ``"UNKNOWN"``.
+    model : (n,) bool array or None
+        False where nothing is told.
+    missing : int
+        Variables of which nothing is told.
+    """
+
+    status: str
+    model: NDArray[np.bool_] | None
+    missing: int
+
+
+def read_answer(path: StrPath, variables: int, among: Any = None) -> Answer:
+    """Read a solver's answer about a formula of so many variables.
+
+    Variables that are missing are counted among all, or among some of them, counted from 1.
+
+    Lines that begin with ``s`` and ``v`` count, others do not; MiniSat's files, ``SAT`` and
+    a line of literals, are read too.
+
+    Raises
+    ------
+    FormatError
+        If there is no status, a literal is none, names no variable or contradicts another one, or
+        literals do not end with a 0.
+    """
+    status, truth = None, np.zeros(variables, np.int8)
+    ended = True
+    for number, line in enumerate(read_bytes(path).split(b"\n"), 1):
+        words = line.split()
+        if not words or words[0] == b"c":
+            continue
+        if words[0] == b"s" or status is None and words[0] in _STATUS:
+            named = words[-1] if len(words) <= 2 else b""
+            if named not in _STATUS:
+                raise FormatError(path, number, f"a status is {', '.join(_WORDS.values())}")
+            if status is not None:
+                raise FormatError(path, number, "a second status")
+            status = _STATUS[named]
+        elif words[0] == b"v" or status is not None and _LITERAL.match(words[0]):
+            ended = _take(path, number, words[words[0] == b"v" :], truth)
+    if status is None:
+        raise FormatError(path, None, "there is no line s SATISFIABLE, UNSATISFIABLE or UNKNOWN")
+    if not ended:
+        raise FormatError(path, None, "the literals do not end with a 0")
+    if status != 10:
+        return Answer(_WORDS[status], None, variables)
+    asked = truth if among is None else truth[np.asarray(among) - 1]
+    return Answer(_WORDS[status], truth > 0, int((asked == 0).sum()))
+
+
+def _take(path: StrPath, number: int, words: list[bytes], truth: NDArray[np.int8]) -> bool:
+    """Write down what literals say; gives whether a 0 ended them."""
+    wrong = next((w for w in words if not _LITERAL.match(w)), None)
+    if wrong is not None:
+        raise FormatError(path, number, f"not a literal: {wrong[:40].decode('ascii', 'replace')!r}")
+    literals = np.array(words, "S").astype(np.int64) if words else np.zeros(0, np.int64)
+    ends = np.flatnonzero(literals == 0)
+    if ends.size and ends[0] != literals.size - 1:
+        raise FormatError(path, number, "literals after the 0")
+    literals = literals[literals != 0]
+    beyond = np.abs(literals) > truth.size
+    if beyond.any():
+        shown = f"literal {literals[beyond][0]}: the formula has {truth.size} variables"
+        raise FormatError(path, number, shown)
+    sign, at = np.sign(literals).astype(np.int8), np.abs(literals) - 1
+    clash = truth[at] == -sign
+    truth[at] = sign
+    clash |= truth[at] != sign
+    if clash.any():
+        name = abs(literals[clash][0])
+        raise FormatError(path, number, f"both {name} and -{name}")
+    return bool(ends.size)
+
+
+def model_lines(model: Any, variables: Any = None) -> Iterator[str]:
+    """Give the ``v`` lines of a model, shape (n,), bool; of some variables, counted from 1."""
+    truth = np.asarray(model)
+    names = np.arange(1, truth.size + 1) if variables is None else np.asarray(variables)
+    literals = np.where(truth[names - 1], names, -names)
+    words = [*map(str, literals.tolist()), "0"]
+    ends = np.cumsum([len(word) + 1 for word in words])
+    start = 0
+    while start < len(words):
+        before = ends[start - 1] if start else 0
+        stop = max(int(np.searchsorted(ends, before + WIDTH - 1, "right")), start + 1)
+        yield "v " + " ".join(words[start:stop])
+        start = stop

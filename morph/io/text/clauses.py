@@ -1,0 +1,104 @@
+"""The fast way between text and clauses: ``clauses.cpp``, compiled once, on all cores."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEAST = 1 << 21  # bytes that are worth a compiler's second, once
+
+_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
+_PART, _FIELDS = 1 << 13, 4  # clauses written at a time; what is told of a part
+
+
+@cache
+def library() -> Any:
+    """Return the compiled library, or None if it cannot be made here."""
+    from morph.runtime.toolchain import BuildError, cpu  # noqa: PLC0415
+
+    text = Path(__file__).with_name("clauses.cpp").read_text(encoding="utf-8")
+    try:
+        found = ctypes.CDLL(str(cpu.build(text, name="clauses")))
+    except (BuildError, OSError):
+        return None
+    found.morph_part.restype = found.morph_write.restype = _INT
+    found.morph_scan.restype = found.morph_gather.restype = None
+    found.morph_scan.argtypes = [
+        *(_POINTER, _INT, _INT, _INT),
+        *(ctypes.c_int32, _POINTER, _POINTER),
+    ]
+    found.morph_gather.argtypes = [_POINTER, _INT, _INT, *[_POINTER] * 6]
+    found.morph_write.argtypes = [_INT, *[_POINTER] * 4]
+    return found
+
+
+def parse(
+    data: bytes, pos: int, variables: int, strict: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int32], int, int] | None:
+    """Read clauses.
+
+    Parameters
+    ----------
+    data : bytes
+    pos : int
+        Where the first line begins.
+    variables : int
+        The largest that may occur.
+    strict : bool
+        A comment begins its line, there is no ``%`` and no plus sign.
+
+    Returns
+    -------
+    offsets : (m + 1,) int64 array
+    literals : (l,) int32 array
+        Those behind the last 0 too.
+    stop : int
+        Where a ``%`` stands, which ends the text, or -1.
+    odd : int
+        Where the first thing stands that is neither a number nor a comment, or -1.
+
+    None stands for all if there is no compiler.
+    """
+    made = library()
+    if made is None:
+        return None
+    length = len(data) - pos
+    text = np.frombuffer(data, np.uint8).ctypes.data + pos if length else None
+    parts = -(-length // made.morph_part())
+    found = np.empty(length // 2 + 2, np.int32)
+    told = np.zeros((parts, _FIELDS), np.int64)
+    made.morph_scan(text, length, parts, variables, strict, found.ctypes.data, told.ctypes.data)
+    ends = np.flatnonzero((told[:, 2:] >= 0).any(axis=1))
+    stop = odd = -1
+    if ends.size:
+        told = told[: ends[0] + 1]
+        stop, odd = (int(x) + pos if x >= 0 else -1 for x in told[-1, 2:])
+    told = np.ascontiguousarray(told)
+    zeros, count = told[:, 1], told[:, 0] - told[:, 1]
+    at, clause = np.cumsum(count) - count, np.cumsum(zeros) - zeros
+    literals = np.empty(int(count.sum()), np.int32)
+    offsets = np.zeros(int(zeros.sum()) + 1, np.int64)
+    made.morph_gather(
+        text, length, len(told), found.ctypes.data, told.ctypes.data, at.ctypes.data,
+        clause.ctypes.data, literals.ctypes.data, offsets.ctypes.data,
+    )  # fmt: skip
+    return offsets, literals, stop, odd
+
+
+def lines(offsets: NDArray[np.int64], literals: NDArray[np.int32]) -> Any:
+    """Write clauses, a line each; bytes-like, or None if there is no compiler."""
+    made = library()
+    if made is None:
+        return None
+    clauses = len(offsets) - 1
+    out = np.empty(12 * len(literals) + 2 * clauses, np.uint8)
+    lengths = np.empty(clauses // _PART + 1, np.int64)
+    length = made.morph_write(
+        clauses, offsets.ctypes.data, literals.ctypes.data, lengths.ctypes.data, out.ctypes.data
+    )
+    return out[:length].data

@@ -1,0 +1,262 @@
+"""Whole files: decompressed on the way in, replaced atomically on the way out."""
+
+from __future__ import annotations
+
+import bz2
+import errno
+import gzip
+import io
+import lzma
+import mmap
+import os
+import re
+import secrets
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph.io.text.scanner import FormatError, StrPath
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+UNPACKED = 1 << 26  # bytes of a compressed file that are unpacked in memory
+PIECE = 1 << 17  # bytes that are compressed at once; xz takes 0.1 s for them
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+_BEGIN = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"BZh": ".bz2"}  # of a compressed file
+
+
+def split_compression(path: StrPath) -> tuple[str, str]:
+    """Split ``x.gr.xz`` into ``x.gr`` and ``.xz``; the second is empty for a plain file."""
+    name = os.fspath(path)
+    suffix = Path(name).suffix.lower()
+    return (name[: -len(suffix)], suffix) if suffix in _OPENERS else (name, "")
+
+
+def read_bytes(path: StrPath) -> bytes:
+    """Read a file, decompressing ``.gz``, ``.xz`` and ``.bz2``.
+
+    Raises
+    ------
+    FormatError
+        If a compressed file is damaged or cut short.
+    OSError
+        If the file cannot be read.
+    """
+    with opened(path) as file:
+        return file.read()
+
+
+def map_bytes(path: StrPath) -> Any:
+    """Give a file's bytes as `read_bytes` does, but in memory only what is looked at.
+
+    The result has `find`, slices and the buffer of `bytes`; pages of a large file are the system's,
+    which takes them back when memory is short.  A large compressed one is unpacked to a nameless
+    file in `tempfile.gettempdir`, which is gone with the result.  The file is not to be written to
+    meanwhile.
+
+    Raises
+    ------
+    FormatError, OSError
+        As `read_bytes`; the latter, too, if there is no room for what is unpacked.
+    """
+    if not split_compression(path)[1]:
+        if not os.path.isfile(path) or not os.path.getsize(path):
+            return read_bytes(path)
+        with open(path, "rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    with opened(path) as packed:
+        first = packed.read(UNPACKED)
+        if len(first) < UNPACKED:
+            return first
+        with tempfile.TemporaryFile() as file:
+            file.write(first)
+            del first
+            shutil.copyfileobj(packed, file, UNPACKED >> 4)
+            file.flush()
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def read_head(path: StrPath, size: int) -> bytes:
+    """Read the first ``size`` bytes of a file, or fewer if it is shorter, as `read_bytes` does."""
+    with opened(path) as file:
+        return file.read(size)
+
+
+def read_array(path: StrPath) -> NDArray[np.uint8]:
+    """Read a file as `read_bytes` does, into an array that may be written to."""
+    if split_compression(path)[1]:
+        return np.frombuffer(bytearray(read_bytes(path)), np.uint8)
+    return np.fromfile(path, np.uint8)
+
+
+def decompressed(name: str, data: bytes) -> bytes:
+    """Decompress the bytes of a stream if they begin as a compressed file does.
+
+    Raises
+    ------
+    FormatError
+        If they are damaged or cut short; ``name`` stands for the stream.
+    """
+    for begin, suffix in _BEGIN.items():
+        if data.startswith(begin):
+            with _damage(name, suffix), _OPENERS[suffix](io.BytesIO(data), "rb") as file:
+                return bytes(file.read())
+    return data
+
+
+@contextmanager
+def opened(path: StrPath) -> Iterator[IO[bytes]]:
+    """Open a file to be read, decompressed; what a decompressor complains of is a `FormatError`."""
+    suffix = split_compression(path)[1]
+    with _damage(path, suffix), _OPENERS.get(suffix, open)(path, "rb") as file:
+        yield file
+
+
+@contextmanager
+def _damage(path: StrPath, suffix: str) -> Iterator[None]:
+    """Raise what a decompressor complains of as a `FormatError`."""
+    try:
+        yield
+    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
+        raise FormatError(path, None, f"damaged {suffix} file: {error}") from error
+    except OSError as error:
+        if suffix and error.errno is None:  # bz2 reports bad data as an OSError without a number
+            raise FormatError(path, None, f"damaged {suffix} file: {error}") from error
+        raise
+
+
+@contextmanager
+def replacing(*paths: StrPath) -> Iterator[list[IO[bytes]]]:
+    """Open files for writing that appear under their names, all of them, only at the end.
+
+    They are written under temporary names beside their targets, locked, and renamed when the block
+    ends.  After any error (of a write, of closing, of renaming) or Ctrl-C the temporary files are
+    removed.  A compressed suffix compresses.
+    """
+    targets = [Path(p) for p in paths]
+    hidden: list[Path] = []
+    files: list[IO[bytes]] = []
+    with ExitStack() as cleanup, _naming(targets, hidden):
+        for target in targets:
+            files.append(_temporary(target, hidden, cleanup))
+        yield files
+        for file in files:
+            file.close()
+        for temporary, target in zip(hidden, targets, strict=True):
+            os.replace(temporary, target)
+
+
+@contextmanager
+def _naming(targets: list[Path], hidden: list[Path]) -> Iterator[None]:
+    """Have errors of the system name the file that was asked for, not the temporary one."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None:
+            names = dict(zip(map(os.fspath, hidden), map(os.fspath, targets), strict=False))
+            only = os.fspath(targets[0]) if len(targets) == 1 else None
+            given = error.filename
+            error.filename = only if given is None else names.get(str(given), given)
+            error.filename2 = None
+        raise
+
+
+def _temporary(target: Path, hidden: list[Path], cleanup: ExitStack) -> IO[bytes]:
+    """Create and lock the file that is to become ``target``; ``cleanup`` closes and removes it."""
+    opener = _OPENERS.get(split_compression(target)[1], open)
+    while True:
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+        hidden.append(temporary)
+        cleanup.callback(temporary.unlink, missing_ok=True)
+        try:
+            file: Any = opener(temporary, "wb")
+        except FileNotFoundError:
+            message = os.strerror(errno.ENOENT)
+            raise FileNotFoundError(errno.ENOENT, message, str(target.parent)) from None
+        cleanup.callback(_close_quietly, file)  # runs before its removal
+        lock_file(file.fileno())
+        if temporary.exists():  # else `remove_leftovers` found it before it was locked
+            return cast(IO[bytes], file if opener is open else InPieces(file))
+        hidden.pop()
+
+
+class InPieces(io.BufferedIOBase):
+    """A file that compresses, written in pieces: an interrupt waits for the end of one of them."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Compress all of ``data``."""
+        with memoryview(data) as view, view.cast("B") as whole:
+            for start in range(0, len(whole), PIECE):
+                self._file.write(whole[start : start + PIECE])
+            return len(whole)
+
+    def close(self) -> None:
+        """Close the compressed file, too."""
+        try:
+            super().close()
+        finally:
+            self._file.close()
+
+
+def _close_quietly(file: IO[bytes]) -> None:
+    """Close a file whose contents no longer matter; one that is closed stays as it is."""
+    with suppress(OSError):
+        file.close()
+
+
+def lock_file(handle: int, wait: bool = True) -> bool:
+    """Lock an open file for this process; false if another one holds it and ``wait`` is not set.
+
+    The system drops the lock when the file is closed, however the process ends.  Where there is
+    no `fcntl` nothing is locked.
+    """
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
+
+
+def remove_leftovers(path: StrPath) -> None:
+    """Remove temporary files that killed writers of ``path`` left; those being written are locked.
+
+    Files that may not be removed stay.
+    """
+    target = Path(path)
+    ours = re.compile(rf"\.{re.escape(target.name)}\.\d+\.[0-9a-f]{{8}}\.tmp")
+    with suppress(OSError):
+        for entry in list(os.scandir(target.parent)):
+            if ours.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                _remove_unlocked(entry.path)
+
+
+def _remove_unlocked(path: str) -> None:
+    with suppress(OSError), open(path, "r+b") as file:
+        if lock_file(file.fileno(), wait=False):
+            os.unlink(path)
+
+
+def write_chunks(path: StrPath, chunks: Iterable[bytes]) -> None:
+    """Write one file atomically out of ``chunks``."""
+    with replacing(path) as (file,):
+        for chunk in chunks:
+            file.write(chunk)

@@ -1,0 +1,147 @@
+"""The fast way between text and tables of numbers: ``numbers.cpp``, compiled once, on all cores.
+
+NumPy reads and writes the same where no compiler is; what is odd is always left to it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEAST = 1 << 21  # bytes that are worth a compiler's second, once
+_WIDEST = 26  # characters of a number and a blank
+
+_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
+
+
+@cache
+def library(*defines: str) -> Any:
+    """Return the compiled library, or None if it cannot be made here.
+
+    ``MORPH_PLAIN`` among ``defines`` makes it without the C++ library.
+    """
+    from morph.runtime.toolchain import BuildError, cpu  # noqa: PLC0415
+
+    text = Path(__file__).with_name("numbers.cpp").read_text(encoding="utf-8")
+    try:
+        found = ctypes.CDLL(str(cpu.build(text, name="numbers", defines=defines)))
+    except (BuildError, OSError):
+        return None
+    found.morph_part.restype = _INT
+    found.morph_lines.argtypes = [_POINTER, _INT, _INT, _POINTER]
+    found.morph_lines.restype = None
+    found.morph_parse.argtypes = [
+        *(_POINTER, _INT, _INT, _POINTER, _INT, _INT),
+        *(_POINTER, ctypes.c_int32, ctypes.c_int32, _POINTER),
+    ]  # fmt: skip
+    found.morph_parse.restype = _INT
+    found.morph_format.argtypes = [
+        _INT, _INT, *[_POINTER] * 4, ctypes.c_char_p, _INT, _INT, _POINTER, _POINTER,
+    ]  # fmt: skip
+    found.morph_format.restype = _INT
+    return found
+
+
+def parse(
+    data: bytes | bytearray,
+    pos: int,
+    rows: int | None,
+    whole: Sequence[bool],
+    end: int | None = None,
+    letter: bytes = b"",
+) -> tuple[NDArray[Any], int] | None:
+    """Read lines of numbers.
+
+    Parameters
+    ----------
+    data : bytes or bytearray
+        Text without comments.
+    pos : int
+        Where the first line begins.
+    rows : int or None
+        How many lines that hold anything; None for all there are.
+    whole : sequence of bool
+        Which columns hold integers.
+    end : int, optional
+        Where the last line ends, and ``rows`` then is how many at most.
+    letter : bytes
+        A letter that each line begins with, a blank behind it.
+
+    Returns
+    -------
+    values : (rows, columns) array
+        int64 if all columns hold integers, else float64; columns are contiguous.
+    pos : int
+        Behind the last line.
+
+    None stands for both if the text is short, something in it is odd, or there is no compiler.
+    """
+    length = (len(data) if end is None else end) - pos
+    if length < max(LEAST, 1) or rows == 0:
+        return None
+    made = library()
+    if made is None:
+        return None
+    text = np.frombuffer(data, np.uint8).ctypes.data + pos
+    parts = -(-length // made.morph_part())
+    counts = np.empty(parts, np.int64)
+    made.morph_lines(text, length, parts, counts.ctypes.data)
+    total = int(counts.sum())
+    rows = total if rows is None else rows
+    rows = rows if end is None else min(rows, total)
+    if rows > total or rows == 0:
+        return None
+    flags = np.array(whole, np.uint8)
+    values: NDArray[Any] = np.empty(
+        (rows, len(whole)), np.int64 if all(whole) else np.float64, order="F"
+    )
+    first = np.cumsum(counts) - counts
+    behind = made.morph_parse(
+        text, length, parts, first.ctypes.data, rows, len(whole),
+        flags.ctypes.data, values.dtype.kind == "f", ord(letter or b"\0"), values.ctypes.data,
+    )  # fmt: skip
+    return None if behind < 0 else (values, pos + behind)
+
+
+def lines(columns: Sequence[NDArray[Any]], widths: Sequence[int], prefix: bytes) -> Any:
+    """Write one number of each column in a row.
+
+    Parameters
+    ----------
+    columns : sequence of (n,) int64 or float64 arrays
+    widths : sequence of int
+        What integers are padded to; 0 for doubles.
+    prefix : bytes
+        Begins each line.
+
+    Returns
+    -------
+    bytes-like, or None
+        As `morph.io.text.rows.format_rows` writes it; None if there is no compiler, or it cannot
+        write these doubles.
+    """
+    rows = len(columns[0])
+    made = library()
+    reals = [c for c in columns if c.dtype.kind == "f"]
+    if made is None or (reals and not made.morph_writes()):
+        return None
+    if not all(np.isfinite(c).all() for c in reals):
+        return None
+    data = (_POINTER * len(columns))(*(c.ctypes.data for c in columns))
+    strides = np.array([c.strides[0] for c in columns], np.int64)
+    whole = np.array([c.dtype.kind != "f" for c in columns], np.uint8)
+    wide = np.array(widths, np.int32)
+    room = len(prefix) + _WIDEST * len(columns)
+    lengths = np.empty(rows, np.int64)  # more than there are parts
+    out = np.empty(rows * room, np.uint8)
+    length = made.morph_format(
+        rows, len(columns), data, strides.ctypes.data, whole.ctypes.data, wide.ctypes.data,
+        prefix, len(prefix), room, lengths.ctypes.data, out.ctypes.data,
+    )  # fmt: skip
+    return out[:length].data

@@ -1,0 +1,389 @@
+"""Numbers out of text: whole blocks at a time when all is well, line by line to name what is not.
+
+A large block is parsed by compiled code, which gives up at anything odd.  Then, and where there is
+no compiler, it is parsed by one NumPy call.  That call is lax (it would read ``1-2`` as two
+numbers), so the count of numbers is held against the count of words, and the words of each line
+against the fields it must have.  Only when something disagrees is the block read again slowly,
+to say in which line and why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from os import PathLike
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph.io.text import numbers
+from morph.language.messages import shortened
+
+CHUNK = 1 << 23  # bytes parsed at once: the masks over them stay in cache
+PIECE = 1 << 22  # bytes parsed before their numbers are narrowed: enough for all cores
+_INTEGER = re.compile(rb"[+-]?[0-9]+\Z")
+_NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
+_NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)\Z", re.IGNORECASE)
+_LARGEST = 2**63 - 1
+_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")  # of UTF-8 and UTF-16
+_JUNK = re.compile(rb"[^\t-\r -~]")
+
+StrPath = str | PathLike[str]
+
+
+class FormatError(ValueError):
+    """A file that breaks its format.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    line : int or None
+        The line, counted from 1; None when the fault is the file's as a whole.
+    message : str
+        What is wrong there.
+    """
+
+    def __init__(self, path: StrPath, line: int | None, message: str) -> None:
+        super().__init__(str(path), line, message)
+        self.path = str(path)
+        self.line = line
+        self.message = message
+
+    def __str__(self) -> str:
+        where = self.path if self.line is None else f"{self.path}:{self.line}"
+        return shortened(f"{where}: {self.message}")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One column of a block: its name in messages, and whether it holds integers."""
+
+    name: str
+    integer: bool = True
+
+
+def _dtype(fields: Sequence[Field]) -> type[np.generic]:
+    return np.int64 if all(f.integer for f in fields) else np.float64
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Consecutive lines of numbers, and where they stood."""
+
+    scanner: Scanner
+    start: int
+    values: NDArray[Any]
+
+    def fail(self, row: int, message: str) -> NoReturn:
+        """Raise `FormatError` at the line that holds ``values[row]``."""
+        self.scanner.fail(message, self.line(row))
+
+    def line(self, row: int) -> int:
+        """Line number, from 1, of ``values[row]``."""
+        return self.scanner.line_of_row(self.start, int(row))
+
+
+class Scanner:
+    """A reader of whitespace-separated numbers over the bytes of one file.
+
+    Parameters
+    ----------
+    path : path-like
+        Named in errors.
+    data : bytes or mmap
+        The file, decompressed; see `morph.io.text.files.map_bytes`.
+    comment : bytes
+        Characters that begin a comment, which reaches to the end of its line.
+    """
+
+    def __init__(self, path: StrPath, data: bytes, comment: bytes = b"#") -> None:
+        self.path = str(path)
+        self.data = data
+        self.pos = 0
+        if data[:3].startswith(_MARKS):
+            self.fail("a byte order mark: save the file as plain ASCII, without a BOM")
+        while self.pos < len(data) and data[self.pos] in comment:
+            self.skip_line()  # most large files have comments at their head only: no copy
+        self._start = self.pos
+        for mark in comment:
+            self._blank_comments(bytes([mark]))
+
+    def _blank_comments(self, mark: bytes) -> None:
+        """Put blanks in place of comments, so that offsets stay what they are."""
+        at = self.data.find(mark, self.pos)
+        if at < 0:
+            return
+        out = bytearray(self.data)
+        while at >= 0:
+            end = out.find(b"\n", at)
+            end = len(out) if end < 0 else end
+            out[at:end] = b" " * (end - at)
+            at = out.find(mark, end)
+        self.data = bytes(out)
+
+    def rows_left(self, start: int, got: int) -> int:
+        """Guess how many lines follow, from how many there were since ``start``."""
+        return int((len(self.data) - self.pos) * got / max(self.pos - start, 1))
+
+    def fail(self, message: str, line: int | None = None) -> NoReturn:
+        """Raise `FormatError`, at ``line`` or at the line now being read."""
+        raise FormatError(self.path, self.line() if line is None else line, message)
+
+    def line(self, offset: int | None = None) -> int:
+        """Line number, from 1, of a byte offset (default: the current one)."""
+        end = self.pos if offset is None else offset
+        parts = (self.data[k : min(k + CHUNK, end)] for k in range(0, end, CHUNK))
+        return sum(part.count(b"\n") for part in parts) + 1
+
+    def line_of_row(self, start: int, row: int) -> int:
+        """Line number of the ``row``-th non-blank line from offset ``start``."""
+        found = next(islice(self.lines(start), row, None), None)
+        return self.line(start) + (0 if found is None else found[0])
+
+    def lines(self, start: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the non-blank lines from offset ``start`` on, and their numbers, from 0."""
+        number = 0
+        while start < len(self.data):
+            end = self.data.find(b"\n", start + CHUNK) + 1 or len(self.data)
+            for text in self.data[start:end].removesuffix(b"\n").split(b"\n"):
+                if text.strip():
+                    yield number, text
+                number += 1
+            start = end
+
+    def last_line(self) -> int:
+        """Line number of the last line that holds anything."""
+        end = len(self.data)
+        while end and self.data[end - 1 : end].isspace():
+            end -= 1
+        return self.line(end) if end > self._start else 1
+
+    def skip_blank(self) -> bool:
+        """Advance to the next line that holds anything; False at the end of the file."""
+        match = re.compile(rb"\S").search(self.data, self.pos)
+        if match is None:
+            return False
+        self.pos = max(self.data.rfind(b"\n", 0, match.start()) + 1, self.pos)
+        return True
+
+    def peek(self) -> list[bytes]:
+        """Words of the next non-blank line, which is not consumed; empty at the end."""
+        if not self.skip_blank():
+            return []
+        return self.data[self.pos : self._line_end()].split()
+
+    def skip_line(self) -> None:
+        """Consume the current line."""
+        self.pos = self._line_end()
+
+    def _line_end(self) -> int:
+        end = self.data.find(b"\n", self.pos)
+        return len(self.data) if end < 0 else end + 1
+
+    def header(self, what: str, fields: Sequence[str], defaults: Sequence[int]) -> list[int]:
+        """Read one line of non-negative integers.
+
+        The first field must be there; the others fall back on ``defaults`` (one per field).
+        """
+        words = self.peek()
+        if not words:
+            message = f"the file ends before the {what} header ({' '.join(fields)})"
+            self.fail(message, self.last_line())
+        self.check_text(b" ".join(words))
+        if len(words) > len(fields):
+            self.fail(
+                f"the {what} header has {len(words)} fields, expected {len(fields)}: "
+                + " ".join(fields)
+            )
+        values = list(defaults)
+        for k, word in enumerate(words):
+            values[k] = int(self._number(word, Field(fields[k])))
+            if values[k] < 0:
+                self.fail(f"the {fields[k]} in the {what} header is negative: {values[k]}")
+        self.skip_line()
+        return values
+
+    def block(self, rows: int, fields: Sequence[Field], what: str) -> Block:
+        """Read ``rows`` non-blank lines that each hold ``fields``.
+
+        Returns
+        -------
+        Block
+            ``values`` is int64 if every field is an integer, else float64; shape
+            ``(rows, len(fields))``.
+        """
+        start, values = self.pos, self._compiled(rows, fields)
+        if values is None:
+            parts: list[NDArray[Any]] = []
+            got = 0
+            while got < rows:
+                if self.pos >= len(self.data):
+                    self.fail(f"the file ends after {got} of {rows} {what}", self.last_line())
+                parts.append(self._some(rows - got, fields))
+                got += len(parts[-1])
+            values = self._joined(parts, fields, start)
+        return Block(self, start, values)
+
+    def rest(self, fields: Sequence[Field]) -> Block:
+        """Read every line that is left, each of which must hold ``fields``."""
+        start, values = self.pos, self._compiled(None, fields)
+        if values is None:
+            parts: list[NDArray[Any]] = []
+            while self.pos < len(self.data):
+                parts.append(self._some(1 << 62, fields))
+            values = self._joined(parts, fields, start)
+        return Block(self, start, values)
+
+    def pieces(
+        self,
+        rows: int | None,
+        fields: Sequence[Field],
+        what: str,
+        letter: bytes = b"",
+        drop_letters: Callable[[], None] | None = None,
+    ) -> Iterator[Block]:
+        """Read as `block`, or as `rest` if ``rows`` is None, but some lines at a time.
+
+        Every line may begin with a letter; ``drop_letters`` puts blanks in their place where
+        compiled code does not read them, or complains.
+        """
+        left = 1 << 62 if rows is None else rows
+        while left:
+            if self.pos >= len(self.data):
+                if rows is None:
+                    return
+                self.fail(f"the file ends after {rows - left} of {rows} {what}", self.last_line())
+            start, end = self.pos, self.pos + PIECE
+            end = self.data.find(b"\n", end) + 1 or len(self.data)
+            values = self._compiled(left, fields, end, letter)
+            if values is None:
+                if letter and drop_letters:
+                    drop_letters()
+                    letter = b""
+                values = self._joined([self._some(left, fields)], fields, start)
+            left -= len(values)
+            if len(values):
+                yield Block(self, start, values)
+
+    def _compiled(
+        self,
+        rows: int | None,
+        fields: Sequence[Field],
+        end: int | None = None,
+        letter: bytes = b"",
+    ) -> NDArray[Any] | None:
+        """Parse all rows at once, if all is well."""
+        whole = [f.integer for f in fields]
+        found = numbers.parse(self.data, self.pos, rows, whole, end, letter)
+        if found is None:
+            return None
+        values, self.pos = found
+        return values
+
+    def _joined(
+        self, parts: list[NDArray[Any]], fields: Sequence[Field], start: int
+    ) -> NDArray[Any]:
+        """Join what was parsed from ``start`` on; fail at a fraction where integers belong."""
+        values = np.concatenate([np.empty((0, len(fields)), _dtype(fields)), *parts])
+        if values.dtype == np.float64:
+            for k, field in enumerate(fields):
+                column = values[:, k]
+                bad = column != np.rint(column)
+                if field.integer and bad.any():
+                    row = int(bad.argmax())
+                    message = f"the {field.name} is not an integer: {column[row]:g}"
+                    Block(self, start, values).fail(row, message)
+        return values
+
+    def end(self, what: str) -> None:
+        """Check that nothing but blanks and comments is left."""
+        if self.skip_blank():
+            words = self.peek()
+            self.check_text(b" ".join(words))
+            word = words[0][:20].decode()
+            self.fail(f"unexpected {word!r} after the last of the {what}")
+
+    def _some(self, wanted: int, fields: Sequence[Field]) -> NDArray[Any]:
+        """Parse at most ``wanted`` lines out of the next chunk."""
+        dtype = _dtype(fields)
+        end = self.pos + CHUNK
+        if end < len(self.data):
+            end = self.data.find(b"\n", end) + 1 or len(self.data)
+        text = self.data[self.pos : end]
+        raw = np.frombuffer(text, np.uint8)
+        ink = raw > 32
+        edges = np.flatnonzero(ink[1:] & ~ink[:-1]) + 1
+        words = np.concatenate([[0], edges]) if ink[0] else edges
+        breaks = np.flatnonzero(raw == 10)
+        if raw[-1] != 10:
+            breaks = np.append(breaks, len(raw))
+        counts = np.diff(np.searchsorted(words, breaks), prepend=0)
+        filled = np.flatnonzero(counts)
+        if len(filled) > wanted:
+            filled = filled[:wanted]
+            text = text[: breaks[filled[-1]] + 1]
+        start, self.pos = self.pos, self.pos + min(len(text), end - self.pos)
+        total = len(filled) * len(fields)
+        if total == 0 and not text.strip():
+            return np.empty((0, len(fields)), dtype)
+        values = None
+        if total and (counts[filled] == len(fields)).all():
+            with suppress(ValueError):  # explained below
+                values = np.fromstring(text + b" 7", dtype, sep=" ")[:-1]  # older ones stop early
+        if values is None or len(values) != total or not np.isfinite(values).all():
+            self._explain(start, text, fields)
+            self.fail("the numbers in this part of the file could not be read", self.line(start))
+        if dtype is np.int64 and (values.max() == _LARGEST or values.min() == ~_LARGEST):
+            self._explain(start, text, fields)  # NumPy stops there at larger ones
+        return values.reshape(-1, len(fields))
+
+    def _explain(self, start: int, text: bytes, fields: Sequence[Field]) -> None:
+        """Fail at the first bad line of a block, if there is one, and say what is wrong."""
+        number = self.line(start)
+        names = " ".join(f.name for f in fields)
+        for line in text.split(b"\n"):
+            words = line.split()
+            if words:
+                self.check_text(line, number)
+                if len(words) != len(fields):
+                    found = f"found {len(words)} fields, expected {len(fields)}"
+                    self.fail(f"{found}: {names}", number)
+                for word, field in zip(words, fields, strict=True):
+                    self._number(word, field, number)
+            number += 1
+
+    def integer(self, word: bytes, name: str) -> int:
+        """Read one word of the current line as an integer, or fail."""
+        return int(self._number(word, Field(name)))
+
+    def check_text(self, line: bytes, number: int | None = None) -> None:
+        """Fail on bytes that are no printable ASCII, and on commas."""
+        if _JUNK.search(line):
+            self.fail("binary data where text is expected", number)
+        if b"," in line:
+            self.fail("a comma: fields are separated by blanks", number)
+
+    def _number(self, word: bytes, field: Field, line: int | None = None) -> float:
+        """Read one word strictly, or fail at ``line``."""
+        shown = repr(word[:40].decode("ascii", "replace"))
+        if _NOT_FINITE.match(word):
+            self.fail(f"the {field.name} is not a finite number: {shown}", line)
+        if field.integer:
+            if not _INTEGER.match(word):
+                self.fail(f"the {field.name} is not an integer: {shown}", line)
+            digits = word.lstrip(b"+-").lstrip(b"0") or b"0"
+            whole = int(digits[:20]) * (-1 if word.startswith(b"-") else 1)
+            if len(digits) > 19 or not ~_LARGEST <= whole <= _LARGEST:
+                self.fail(f"the {field.name} does not fit 64 bits: {shown}", line)
+            return whole
+        if not _NUMBER.match(word):
+            self.fail(f"the {field.name} is not a number: {shown}", line)
+        value = float(word)
+        if not np.isfinite(value):
+            self.fail(f"the {field.name} is too large for a double: {shown}", line)
+        return value

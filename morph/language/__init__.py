@@ -1,0 +1,4 @@
+"""What a kernel's author writes with: types, intrinsics, decorators' definitions, source text.
+
+Imports nothing of the package.
+"""

@@ -1,0 +1,69 @@
+"""How the compiler says no: file, line, the source with a caret, what is wrong, what would do."""
+
+from __future__ import annotations
+
+import linecache
+from typing import NoReturn
+
+from morph.compiler.ir.node import Pos
+
+
+class LanguageError(Exception):
+    """A kernel that the language does not allow.
+
+    Attributes
+    ----------
+    problem : str
+        What is wrong, in one line.
+    hint : str
+        What would be accepted; may be empty.
+    pos : Pos
+        Where: file, line, first and last column.
+    """
+
+    def __init__(self, problem: str, pos: Pos, hint: str = "") -> None:
+        self.problem, self.pos, self.hint = problem, pos, hint
+        super().__init__(problem)
+
+    def __str__(self) -> str:
+        text = f"{self.pos.file}:{self.pos.line}: {self.problem}{_pointed(self.pos)}"
+        return f"{text}\n  {self.hint}" if self.hint else text
+
+
+class CheckError(RuntimeError):
+    """What an item of a checked launch did against the rules of the language.
+
+    Attributes
+    ----------
+    problem : str
+        What is wrong, with the values and the item, in one line.
+    pos : Pos
+        Where: file, line, first and last column.
+    other : Pos or None
+        Of a race, where the other item accesses the same place.
+    """
+
+    def __init__(self, problem: str, pos: Pos, other: Pos | None = None) -> None:
+        self.problem, self.pos, self.other = problem, pos, other
+        super().__init__(problem, pos, other)
+
+    def __str__(self) -> str:
+        text = f"{self.pos.file}:{self.pos.line}: {self.problem}{_pointed(self.pos)}"
+        if self.other is not None and self.other != self.pos:
+            text += f"\n{self.other.file}:{self.other.line}:{_pointed(self.other)}"
+        return text
+
+
+def _pointed(pos: Pos) -> str:
+    """The user's line with carets below the place, each line behind a line feed."""
+    line = linecache.getline(pos.file, pos.line).rstrip("\n")
+    if not line:
+        return ""
+    width = max(1, min(pos.end, len(line)) - pos.col)
+    blank = "".join("\t" if c == "\t" else " " for c in line[: pos.col])
+    return f"\n    {line}\n    {blank}{'^' * width}"
+
+
+def reject(problem: str, pos: Pos, hint: str = "") -> NoReturn:
+    """Refuse the program at a position."""
+    raise LanguageError(problem, pos, hint)

@@ -1,0 +1,178 @@
+"""The names a kernel can call: each a small object that the compiler recognises by identity."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from morph.language.types import SCALARS, Scalar
+
+FLOAT_FUNCTIONS = ("sqrt", "exp", "log", "floor", "ceil", "exp2", "log2")
+
+
+class Intrinsic:
+    """A function of the language; on the host it has a meaning only if ``host`` gives one."""
+
+    def __init__(self, name: str, doc: str, host: Callable[..., Any] | None = None) -> None:
+        self.name = self.__name__ = name
+        self.__doc__ = doc
+        self.host = host
+
+    def __call__(self, *args: Any) -> Any:
+        """Run on the host, as eager programs do; what needs an item is refused."""
+        if self.host is None:
+            raise TypeError(f"{self.name} can be called only inside a @kernel or @func")
+        return self.host(*args)
+
+    def __repr__(self) -> str:
+        return f"<morph intrinsic {self.name}>"
+
+
+def _atomic(op: str) -> Intrinsic:
+    extra = ", desired" if op == "cas" else ""
+    return Intrinsic(
+        f"atomic_{op}",
+        f"atomic_{op}(place, value{extra}, changed=None): {op} into a column place at once; gives "
+        "the old value, and raises the flag ``changed`` if the place changed.",
+    )
+
+
+atomic_min, atomic_max, atomic_add, atomic_sub = map(_atomic, ("min", "max", "add", "sub"))
+atomic_and, atomic_or, atomic_xor = map(_atomic, ("and", "or", "xor"))
+atomic_cas, atomic_exch = map(_atomic, ("cas", "exch"))
+single = Intrinsic(
+    "single",
+    "if single(x): the branch is run by one item alone.  x is a row (first come), a column place "
+    "(0 to 1), or a local collection of rows, all of which the winner owns.",
+)
+local = Intrinsic("local", "local(dtype, capacity): an empty per-item collection of scalars.")
+vector = Intrinsic("vector", "vector(x, y, ...): a fixed-length vector; vector(dtype, n) of zeros.")
+barrier = Intrinsic("barrier", "barrier(): inside a program, wait for every thread.", lambda: None)
+orient2d = Intrinsic("orient2d", "orient2d(a, b, c): 1 if counter-clockwise, 0 on a line; exact.")
+incircle = Intrinsic("incircle", "incircle(a, b, c, d): 1 if d is inside circle abc; exact.")
+prefetch = Intrinsic(
+    "prefetch", "prefetch(place): a column place is soon used; a hint for a CPU, on a GPU nothing."
+)
+popcount = Intrinsic("popcount", "popcount(x): number of one bits of an integer.")
+exponent = Intrinsic("exponent", "exponent(x): the e with 2**e <= abs(x) < 2**(e + 1), of a float.")
+sqrt, exp, log, floor, ceil, exp2, log2 = (
+    Intrinsic(n, f"{n}(x): of a float, in its own precision.", getattr(np, n))
+    for n in FLOAT_FUNCTIONS
+)
+
+_ATOMIC_OBJECTS = (
+    atomic_min, atomic_max, atomic_add, atomic_sub, atomic_and, atomic_or, atomic_xor,
+    atomic_cas, atomic_exch,
+)  # fmt: skip
+
+_NAMES: dict[int, str] = {
+    id(obj): obj.name
+    for obj in (
+        *_ATOMIC_OBJECTS, single, local, vector, barrier, orient2d, incircle, popcount,
+        prefetch, exponent, sqrt, exp, log, floor, ceil, exp2, log2,
+    )
+}  # fmt: skip
+_FOREIGN: tuple[tuple[Any, str], ...] = (
+    (abs, "abs"), (min, "min"), (max, "max"), (len, "len"), (range, "range"),
+    (reversed, "reversed"), (enumerate, "enumerate"), (hasattr, "hasattr"),
+    (math.sqrt, "sqrt"), (math.exp, "exp"), (math.log, "log"), (math.floor, "floor"),
+    (math.ceil, "ceil"), (np.sqrt, "sqrt"), (np.exp, "exp"), (np.log, "log"),
+    (np.floor, "floor"), (np.ceil, "ceil"), (np.minimum, "min"), (np.maximum, "max"),
+    (np.abs, "abs"), (math.exp2, "exp2"), (math.log2, "log2"), (np.exp2, "exp2"), (np.log2, "log2"),
+)  # fmt: skip
+_NAMES.update((id(obj), name) for obj, name in _FOREIGN)
+
+
+def name_of(obj: Any) -> str | None:
+    """The language's name for a Python object, if it has one."""
+    return _NAMES.get(id(obj))
+
+
+def scalar_of(obj: Any) -> Scalar | None:
+    """The scalar type that a NumPy scalar class, dtype, or bool/int/float stands for."""
+    if obj is bool:
+        return SCALARS["bool_"]
+    if obj is int:
+        return SCALARS["i64"]
+    if obj is float:
+        return SCALARS["f64"]
+    if isinstance(obj, np.dtype) or (isinstance(obj, type) and issubclass(obj, np.generic)):
+        return from_dtype(np.dtype(obj))
+    return None
+
+
+def from_dtype(dtype: np.dtype[Any]) -> Scalar | None:
+    """The scalar type of a NumPy dtype, None if the language has none."""
+    return next(
+        (s for s in SCALARS.values() if s.kind == dtype.kind and s.bits == dtype.itemsize * 8),
+        None,
+    )
+
+
+def to_dtype(scalar: Scalar) -> np.dtype[Any]:
+    """The NumPy dtype of a scalar type."""
+    return np.dtype(f"{scalar.kind}{scalar.bits // 8}")
+
+
+class StructType:
+    """A small record of values, made by ``@struct`` from a class with annotated fields."""
+
+    def __init__(self, cls: type, names: dict[str, Any]) -> None:
+        self.name = self.__name__ = cls.__name__
+        self.__doc__ = cls.__doc__
+        self.annotations: dict[str, Any] = dict(cls.__annotations__)
+        self.names = names  # that annotations kept as text refer to
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: structs live only inside kernels."""
+        raise TypeError(f"struct {self.name} can be made only inside a @kernel or @func")
+
+
+def struct(cls: type) -> StructType:
+    """Declare a struct: a class whose annotations are scalar types, ``(dtype, n)`` or ``Ref``.
+
+    Parameters
+    ----------
+    cls : type
+        A class with annotations and nothing else.
+
+    Returns
+    -------
+    StructType
+        What kernels call to make one.
+    """
+    frame = sys._getframe(1)
+    return StructType(cls, {**frame.f_globals, **frame.f_locals})
+
+
+UNARY: dict[str, Callable[[Any], Any]] = {
+    "+": lambda x: x,
+    "-": lambda x: -x,
+    "~": lambda x: ~x,
+}
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "==": lambda x, y: bool(x == y),
+    "!=": lambda x, y: bool(x != y),
+    "<": lambda x, y: bool(x < y),
+    "<=": lambda x, y: bool(x <= y),
+    ">": lambda x, y: bool(x > y),
+    ">=": lambda x, y: bool(x >= y),
+}
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda x, y: x + y,
+    "-": lambda x, y: x - y,
+    "*": lambda x, y: x * y,
+    "/": lambda x, y: x / y,
+    "//": lambda x, y: x // y,
+    "%": lambda x, y: x % y,
+    "<<": lambda x, y: x << y,
+    ">>": lambda x, y: x >> y,
+    "&": lambda x, y: x & y,
+    "|": lambda x, y: x | y,
+    "^": lambda x, y: x ^ y,
+    "**": lambda x, y: x**y,
+}

@@ -1,0 +1,151 @@
+"""From a Python function to its syntax tree, with positions in the user's own file."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import linecache
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from morph.compiler.ir.nodes import Pos
+from morph.language.errors import reject
+from morph.language.lines import around
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """A function's tree and the names it can see."""
+
+    function: FunctionType
+    tree: ast.FunctionDef | ast.Lambda
+    file: str
+    shift: int  # line of the file at which the parsed text starts, less one
+
+    @property
+    def name(self) -> str:
+        """The function's name; a lambda's is ``where``."""
+        return getattr(self.tree, "name", "where")
+
+    @property
+    def params(self) -> list[str]:
+        """The names of its parameters."""
+        return [a.arg for a in self.tree.args.args]
+
+    def pos(self, node: ast.AST) -> Pos:
+        """Where a node of the tree stands in the user's file."""
+        line, col = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+        same = getattr(node, "end_lineno", line) == line
+        end = getattr(node, "end_col_offset", col + 1) if same else 10**6
+        line += self.shift
+        text = linecache.getline(self.file, line)
+        if not text.isascii():  # the tree counts bytes
+            raw = text.encode()
+            col = len(raw[:col].decode(errors="ignore"))
+            end = len(raw[:end].decode(errors="ignore"))
+        return Pos(self.file, line, col, end)
+
+    def lookup(self, name: str) -> tuple[bool, Any]:
+        """Find a name that is no local: (found, value)."""
+        if name in self.function.__code__.co_freevars and self.function.__closure__:
+            cell = self.function.__closure__[self.function.__code__.co_freevars.index(name)]
+            try:
+                return True, cell.cell_contents
+            except ValueError:
+                return False, None
+        if name in self.function.__globals__:
+            return True, self.function.__globals__[name]
+        if hasattr(builtins, name):
+            return True, getattr(builtins, name)
+        return False, None
+
+
+def read(function: FunctionType, lines: list[str] | None = None) -> Source:
+    """Parse a function or lambda; rejects one whose source is not available.
+
+    Parameters
+    ----------
+    function : function
+    lines : list of str, optional
+        Its file's, as of its definition.
+    """
+    code = function.__code__
+    file, first = code.co_filename, code.co_firstlineno
+    here = Pos(file, first, 0, 1)
+    lines = around(function) if lines is None else lines
+    if len(lines) < first:
+        reject(
+            f"the source of {function.__name__!r} is not available",
+            here,
+            "put the kernel in a file, or in a notebook cell; text given to exec has no source",
+        )
+    if function.__name__ == "<lambda>":
+        return _read_lambda(function, lines, file, first)
+    text = "".join(inspect.getblock(lines[first - 1 :]))
+    inner = text[:1].isspace()  # a nested function: its lines keep their columns
+    block = ast.parse("if True:\n" + text if inner else text).body[0]
+    tree = block.body[0] if isinstance(block, ast.If) else block
+    if getattr(tree, "name", code.co_name) != code.co_name:
+        reject(f"the file of {code.co_name!r} has changed since", here, "load it again")
+    if not isinstance(tree, ast.FunctionDef):
+        reject("only a plain function can be compiled", here, "no async functions or classes")
+    source = Source(function, tree, file, first - 1 - inner)
+    _check_params(source)
+    return source
+
+
+def _read_lambda(function: FunctionType, lines: list[str], file: str, first: int) -> Source:
+    """Find a lambda in the statement around it, by the columns of its byte code."""
+    spans = [p for p in function.__code__.co_positions() if None not in p and p[0] and p[2]]
+    columns = {(p[0], p[2]) for p in spans}
+    tree = _enclosing(lines, first)
+    found = [
+        node
+        for node in (ast.walk(tree) if tree else ())
+        if isinstance(node, ast.Lambda)
+        and any(
+            (n.lineno, n.col_offset) in columns
+            for n in ast.walk(node.body)
+            if isinstance(n, ast.expr)
+        )
+        and [a.arg for a in node.args.args]
+        == list(function.__code__.co_varnames[: function.__code__.co_argcount])
+    ]
+    if not found:
+        reject(
+            "the source of this lambda is not available",
+            Pos(file, first, 0, 1),
+            "put it in a file, or in a notebook cell",
+        )
+    source = Source(function, found[-1], file, 0)
+    _check_params(source)
+    return source
+
+
+_trees: dict[str, tuple[int, ast.Module]] = {}
+
+
+def _enclosing(lines: list[str], first: int) -> ast.Module | None:
+    text = "".join(lines)
+    known = _trees.get(text[:200])
+    if known and known[0] == hash(text):
+        return known[1]
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return None
+    _trees[text[:200]] = (hash(text), tree)
+    return tree
+
+
+def _check_params(source: Source) -> None:
+    args = source.tree.args
+    odd = args.posonlyargs or args.kwonlyargs or args.vararg or args.kwarg or args.defaults
+    if odd:
+        reject(
+            f"{source.name!r} may only have plain positional parameters",
+            source.pos(source.tree),
+            "no defaults, *args or **kwargs inside the language",
+        )

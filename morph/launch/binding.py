@@ -1,0 +1,461 @@
+"""From the arguments of a launch to a compiled unit: which object fills which slot, and the text.
+
+A unit depends on the types of its arguments, never on the objects: what was compiled for one graph
+serves every graph of the same columns.
+"""
+
+from __future__ import annotations
+
+import struct
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from morph.compiler.frontend.program import RESULT, Cut, check_claims, cut
+from morph.compiler.frontend.scope import plain, spelled
+from morph.compiler.frontend.unit import Builder
+from morph.compiler.frontend.values import ObjectValue, PythonValue, Value
+from morph.compiler.ir import abi
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.nodes import Pos
+from morph.compiler.passes.work_sharing import lists
+from morph.data.row import Row
+from morph.language.definition import Definition
+from morph.language.errors import reject
+from morph.language.intrinsics import from_dtype
+from morph.language.source import read
+from morph.language.types import BOOL, F64, I32, I64, Handle, Scalar, Type
+from morph.launch.scratch import STATUS
+from morph.launch.slots import OBJECTS, Slots
+from morph.runtime.device import Device
+from morph.runtime.timing import counting
+
+if TYPE_CHECKING:
+    from morph.launch.foreach import Kernel, Program
+
+# Bytes of an item's own: on a CPU thread's stack (less there), on a GPU for all items in flight.
+LARGEST = {"cuda": 1 << 17}
+Where = Callable[[Any], Any] | None
+Origin = int | tuple[str, str]  # an argument, or a number in the closure of "kernel" or "where"
+FORMATS = {
+    "bool_": "?7x", "i8": "b7x", "i16": "h6x", "i32": "i4x", "i64": "q", "u8": "B7x", "u16": "H6x",
+    "u32": "I4x", "u64": "Q", "f16": "e6x", "f32": "f4x", "f64": "d",
+}  # fmt: skip
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One call of ``foreach`` or of a program, before anything is known of it."""
+
+    what: Kernel | Program
+    items: Any
+    args: tuple[Any, ...]
+    where: Where
+    device: Device
+    together: bool = False
+    balance: str = "auto"
+    checked: bool = False
+
+
+class Compiled:
+    """A unit on one device, whatever objects it runs on, and what a launch of it has to do."""
+
+    def __init__(
+        self, unit: ir.Unit, getters: dict[str, Origin], device: Device, interruptible: bool
+    ) -> None:
+        size, most = abi.local_bytes(unit), LARGEST.get(device.kind, 1 << 20)
+        if size > most:
+            raise MemoryError(
+                f"{unit.name.removeprefix('morph_')!r} needs {size} bytes an item for its local "
+                f"collections, and there are {most}: keep so much in a Collection or table"
+            )
+        self.unit, self.device, self.interruptible = unit, device, interruptible
+        self.dependencies: list[Callable[[], bool]] = []
+        self._text: str | None = None
+        self._binary: Any = None
+        self._wider: Compiled | None = None
+        self.getters = getters
+        self.fields = abi.fields(unit)
+        self.index = {f.kind: i for i, f in enumerate(self.fields) if not f.slot}
+        scalars = [f.column for f in self.fields if f.kind == "scalar"]
+        kinds = dict(unit.scalars)
+        self.scalars = struct.Struct("=" + "".join(FORMATS[kinds[n].name] for n in scalars))
+        self.first_scalar = 8 * next(
+            (i for i, f in enumerate(self.fields) if f.kind == "scalar"), 0
+        )
+        self.names = scalars
+        self.origins = [getters[n] for n in scalars]
+        given = [o for o in self.origins if isinstance(o, int)]
+        self.numbers = picker(given) if len(given) == len(scalars) else None  # else: _values
+        self.run_words = 8 * self.index["replay"]  # `replay`, `launch` and `threads`
+        self.result = _result(unit)
+        self.claims = abi.claims(unit)
+        nodes = list(ir.walk((unit.funcs, unit.blocks)))
+        self.can_fail = (
+            unit.fused
+            or unit.checked
+            or any(isinstance(n, ir.Reserve | ir.Claim | ir.LocalAdd) for n in nodes)
+        )
+        changes = (ir.New, ir.NewRows, ir.Delete, ir.Add, ir.Take, ir.Clear)
+        self.touches = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, changes)})
+        graphs, redirected = [g.slot for g in unit.graphs], _redirected(nodes)
+        moved = {*self.touches, *redirected}
+        self.reshapes = [g for g in graphs if {f"{g}.points", f"{g}.edges"} & moved]
+        self.redirects = [g for g in graphs if f"{g}.edges" in redirected]
+        self.deletes = sorted({n.slot for n in nodes if isinstance(n, ir.Delete)})
+        made = {n.slot for n in nodes if isinstance(n, ir.New | ir.NewRows)} | redirected
+        # points that a program deletes or may attach edges to: edges at deleted ones are deleted
+        self.cuts = [f"{g}.points" for g in graphs if unit.fused and f"{g}.edges" in made]
+        self.cuts += [s for s in self.deletes if unit.fused and s.endswith(".points")]
+        self.domains = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, ir.Foreach)})
+        self.lists = lists(unit)
+        # the domains of steps in which all items claim in one round
+        steps = [n for n in nodes if isinstance(n, ir.Foreach) and n.together]
+        self.together = _swapped_too(unit, {n.slot for n in steps})
+        self.adjacency = sorted(
+            (f.slot, f.kind.partition("_")[0]) for f in self.fields if f.kind.endswith("_offset")
+        )
+
+    @property
+    def text(self) -> str:
+        """The generated C++, without the prelude."""
+        if self._text is None:
+            from morph.compiler.codegen import unit as emit  # noqa: PLC0415
+
+            self._text = emit.source(self.unit)
+        return self._text
+
+    def binary(self, faults: bool, seed: int) -> Any:
+        """What launches the unit."""
+        from morph.runtime import backends as run  # noqa: PLC0415
+
+        key = (faults, seed)
+        if self._binary is None or self._binary[0] != key:
+            with counting("compile"):
+                self._binary = (key, run.load(self.unit, self, faults, self.device, seed))
+        return self._binary[1]
+
+    def edit(self, text: str, faults: bool, seed: int) -> None:
+        """Take another text, if it compiles."""
+        old = self._text, self._binary
+        self._text, self._binary = text, None
+        try:
+            self.binary(faults, seed)
+        except BaseException:
+            self._text, self._binary = old
+            raise
+
+    def wider(self) -> Compiled:
+        """The same unit with local collections twice as large."""
+        if self._wider is None:
+            unit = replace(self.unit, local_scale=2 * self.unit.local_scale)
+            self._wider = Compiled(unit, self.getters, self.device, self.interruptible)
+            self._wider.dependencies = self.dependencies
+        return self._wider
+
+    def holds(self) -> bool:
+        """Whether everything that was compiled in still has its value."""
+        for holds in self.dependencies:
+            if not holds():
+                return False
+        return True
+
+
+def picker(places: Sequence[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """Give what picks some of a call's arguments."""
+    if not places:
+        return lambda args: ()
+    if len(places) == 1:
+        return lambda args, i=places[0]: (args[i],)  # type: ignore[misc]
+    return itemgetter(*places)
+
+
+def _result(unit: ir.Unit) -> tuple[struct.Struct, int] | None:
+    """How to read what a program returns, and in which word of its state it lies."""
+    for i, (name, t) in enumerate(unit.state):
+        if name == RESULT:
+            assert isinstance(t, Scalar)
+            return struct.Struct("=" + FORMATS[t.name]), int(abi.State.VARS) + i
+    return None
+
+
+def _swapped_too(unit: ir.Unit, slots: set[str]) -> list[str]:
+    """The slots of all objects that some slots can stand for."""
+    together = abi.alike(unit)
+    return sorted(slots.union(*(together.get(s, ()) for s in slots)))
+
+
+_compiled: dict[Any, Compiled] = {}
+MOST = 512  # units remembered
+
+
+def bind(request: Request) -> tuple[Compiled, Slots]:
+    """Find or make the unit that fits a request, and the objects for its slots."""
+    with counting("compile"):
+        slots, kinds = _slots(request)
+        key = (
+            request.what.definition, request.device.name, kinds, tuple(slots.stores.items()),
+            tuple(slots.graphs.items()), *place(request.where), cells(request.where),
+            request.together, request.balance, request.checked,
+        )  # fmt: skip
+        known = _compiled.get(key)
+        if known is not None and known.holds():
+            return known, slots
+        before = len(slots.objects)
+        made = _compile(request, slots)
+        if _let_rows_die(made.unit, slots):
+            return bind(request)
+        if len(slots.objects) == before:  # else a captured object has a slot: not known by the key
+            while len(_compiled) >= MOST:
+                del _compiled[next(iter(_compiled))]
+            _compiled[key] = made
+        return made, slots
+
+
+def by_steps(compiled: Compiled, objects: Mapping[str, Any]) -> bool:
+    """Whether a program must run launch by launch, so that edges of deleted points are deleted."""
+    return any(objects[slot].deletes for slot in compiled.cuts)
+
+
+def place(where: Any) -> tuple[Any, int]:
+    """The code of a filter and what its globals are: equal code may stand in two modules."""
+    return (where.__code__, id(where.__globals__)) if where is not None else (None, 0)
+
+
+def cells(where: Any) -> tuple[Any, ...]:
+    """What a unit knows of the closure of a filter: numbers by their type, all else by identity."""
+    found: list[Any] = []
+    for cell in getattr(where, "__closure__", None) or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # not assigned yet
+            value = None
+        number = isinstance(value, bool | int | float | np.generic)
+        found.append(type(value) if number else id(value))
+    return tuple(found)
+
+
+def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
+    """Give the arguments their slots; and what else of them the unit depends on."""
+    definition = request.what.definition
+    names = [spelled(n) for n in definition.source.params]
+    if request.what.kind == "kernel":
+        names = names[1:]
+    args = request.args
+    if len(names) != len(args):
+        after = " after the item" if request.what.kind == "kernel" else ""
+        reject(
+            f"{definition.name!r} takes {len(names)} arguments{after}, not {len(args)}",
+            definition.source.pos(definition.source.tree),
+            f"they are {', '.join(map(plain, names))}" if names else "call it with none",
+        )
+    slots = Slots()
+    for arg, name in zip(args, names, strict=True):  # graphs first: they name their tables
+        if isinstance(arg, OBJECTS):
+            slots.of(arg, name)
+    kinds: list[Any] = []
+    for arg, name in zip(args, names, strict=True):
+        if isinstance(arg, OBJECTS):
+            kinds.append(slots.of(arg, name))
+        elif isinstance(arg, Row):
+            row = slots.of(arg.table, f"{name}s")
+            assert row is not None
+            kinds.append(Handle(row.slot))
+        elif callable(arg):
+            kinds.append(arg)
+        else:
+            kinds.append(_scalar_type(arg, name))
+    if request.items is not None:
+        domain = slots.of(request.items, "items")
+        if domain is None or domain.kind not in ("table", "collection"):
+            kind = type(request.items).__name__
+            raise TypeError(f"foreach runs over a table or collection, not {kind}")
+        kinds.append(domain)
+    return slots, tuple(kinds)
+
+
+def _scalar_type(value: Any, name: str) -> Scalar:
+    found: Scalar | None = None
+    if isinstance(value, bool):
+        found = BOOL
+    elif isinstance(value, np.generic) or getattr(value, "shape", None) == ():
+        found = from_dtype(value.dtype)  # `p.v[0]` on a GPU is an array without dimensions
+    elif isinstance(value, int):
+        found = I64
+    elif isinstance(value, float):
+        found = F64
+    if found is None:
+        raise TypeError(
+            f"argument {name!r} is a {type(value).__name__}; kernels take graphs, tables, "
+            "collections, sets, flags, rows, functions and numbers"
+        )
+    return found
+
+
+def _let_rows_die(unit: ir.Unit, slots: Slots) -> bool:
+    """Let tables have dead rows before a kernel that deletes is compiled; true if that is new."""
+    names = {n.slot for n in ir.walk(unit.funcs) if isinstance(n, ir.Delete)}
+    fresh = [slots.objects[s] for s in names if not slots.objects[s].deletes]
+    for table in fresh:
+        table.allow_deletes()
+    return bool(fresh)
+
+
+# --- the unit ------------------------------------------------------------------------------------
+
+
+def _compile(request: Request, slots: Slots) -> Compiled:
+    builder = Builder(slots.stores, slots.graphs, slots.of)
+    definition = request.what.definition
+    pos = definition.source.pos(definition.source.tree)
+    fused = request.what.kind == "program"
+    names = [spelled(n) for n in definition.source.params][0 if fused else 1 :]
+    values: list[Value] = []
+    scalars: dict[str, Scalar] = {}
+    getters: dict[str, Origin] = {}
+    for i, (arg, name) in enumerate(zip(request.args, names, strict=True)):
+        t = slots.of(arg, name)
+        key = f"{name}_arg_"  # no store's field is called so
+        if t is not None:
+            values.append(ObjectValue(pos, t))
+        elif isinstance(arg, Row):
+            row = slots.of(arg.table, f"{name}s")
+            assert row is not None
+            scalars[key], getters[key] = I32, i
+            index = ir.Var(name=name if fused else key, type=I32, pos=pos)
+            values.append(ir.Cast(x=index, type=Handle(row.slot), pos=pos))
+        elif callable(arg):
+            values.append(PythonValue(pos, arg))
+        else:
+            scalars[key], getters[key] = _scalar_type(arg, name), i
+            values.append(ir.Var(name=name if fused else key, type=scalars[key], pos=pos))
+    if fused:
+        state, blocks, ways = _program(builder, definition, dict(zip(names, values, strict=True)))
+    else:
+        state, ways = (), ()
+        blocks = (_step(builder, request, slots, values, scalars, getters, pos),)
+    reached = _reachable(builder.funcs, blocks)
+    funcs = tuple(f for n, f in builder.funcs.items() if n in reached)
+    needed = {n.slot for n in ir.walk(funcs) if isinstance(n, ir.Need) and not n.local}
+    if len(needed) > (most := STATUS - abi.Status.STORES):
+        what = f"{definition.name!r} allocates in {len(needed)} tables and collections"
+        raise ValueError(f"{what}; one launch can in {most}: split it")
+    unit = ir.Unit(
+        name=f"morph_{definition.name}",
+        # those that may have to grow first: `status` has a word for these
+        stores=tuple(sorted(builder.stores.values(), key=lambda s: s.slot not in needed)),
+        graphs=tuple(builder.graphs.values()),
+        scalars=tuple(scalars.items()),
+        funcs=funcs,
+        state=state,
+        blocks=blocks,
+        fused=fused,
+        ways=ways,
+        checked=request.checked,
+        pos=pos,
+    )
+    if fused:
+        _check_adjacency(unit)
+    made = Compiled(unit, getters, request.device, request.what.interruptible)
+    made.dependencies = builder.dependencies
+    return made
+
+
+def _step(
+    builder: Builder, request: Request, slots: Slots, values: list[Value],
+    scalars: dict[str, Scalar], getters: dict[str, Origin], pos: Pos,
+) -> ir.Block:  # fmt: skip
+    """The one block of a ``foreach``."""
+
+    def closures(func: ir.Func, kind: str) -> tuple[ir.Expr, ...]:
+        found = []
+        for n, _ in func.params:
+            if n in builder.closures:
+                scalars[n], name = builder.closures[n]
+                getters[n] = (kind, name)
+                found.append(ir.Var(name=n, type=scalars[n], pos=func.pos))
+        return tuple(found)
+
+    domain = slots.of(request.items, "items")
+    assert domain is not None
+    item = builder.item_type(domain.slot)
+    k = builder.kernel(request.what.definition, item, values, pos)
+    args = tuple(v for v in values if isinstance(v, ir.Expr)) + closures(k, "kernel")
+    where_args: tuple[ir.Expr, ...] = ()
+    if request.where is not None:
+        test = builder.where(filter_of(request.where), item)
+        where_args = closures(test, "where")
+        k = replace(k, where=test.name)
+        del builder.funcs[k.name]
+        builder.funcs[k.name] = k  # after its filter
+    if request.together:
+        check_claims(k, request.what.__name__, pos)
+    step = ir.Foreach(
+        slot=domain.slot, kernel=k.name, args=args, where_args=where_args,
+        together=request.together, balance=request.balance, pos=pos,
+    )  # fmt: skip
+    return ir.Block(steps=(step,), cond=None, goto=-1, pos=pos)
+
+
+def _program(builder: Builder, definition: Definition, values: dict[str, Value]) -> Cut:
+    params: dict[str, Value | Type] = {
+        n: (v.type if isinstance(v, ir.Expr) else v) for n, v in values.items()
+    }
+    builder.inline = True
+    return cut(builder, definition, params)
+
+
+def _check_adjacency(unit: ir.Unit) -> None:
+    nodes = list(ir.walk((unit.funcs, unit.blocks)))
+    if not any(isinstance(n, ir.ForEdges | ir.Degree | ir.FindEdge) for n in nodes):
+        return
+    edges = {f"{g.slot}.edges" for g in unit.graphs}
+    tables = edges | {f"{g.slot}.points" for g in unit.graphs}
+    for n in nodes:
+        made = isinstance(n, ir.New | ir.NewRows | ir.Delete) and n.slot in tables
+        if made or _redirected([n]) & edges:
+            what = "add or delete points and edges" if made else "change their ends"
+            reject(
+                f"a program that walks edges cannot {what}",
+                n.pos, "leave out @program: the adjacency is rebuilt between launches",
+            )  # fmt: skip
+
+
+def _redirected(nodes: list[ir.Node]) -> set[str]:
+    """The tables whose columns `src` or `dst` are written."""
+    written = (n.place for n in nodes if isinstance(n, ir.Write | ir.Atomic | ir.LockPlace))
+    return {p.slot for p in written if p.column in ("src", "dst")}
+
+
+def _reachable(funcs: dict[str, ir.Func], blocks: tuple[ir.Block, ...]) -> set[str]:
+    todo = [n.kernel for n in ir.walk(blocks) if isinstance(n, ir.Foreach)]
+    todo += [n.func for n in ir.walk(blocks) if isinstance(n, ir.Call)]
+    seen: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        f = funcs[name]
+        todo += [n.func for n in ir.walk(f) if isinstance(n, ir.Call)]
+        if isinstance(f, ir.Kernel) and f.where:
+            todo.append(f.where)
+    return seen
+
+
+_filters: weakref.WeakKeyDictionary[Any, Definition] = weakref.WeakKeyDictionary()
+
+
+def filter_of(where: Any) -> Definition:
+    """The definition of a filter; parsed once for all lambdas of one place in the text."""
+    code = where.__code__
+    if code not in _filters:
+        _filters[code] = Definition("where", read(where))
+    found = _filters[code]
+    if found.source.function is not where:
+        found = replace(found, source=replace(found.source, function=where))
+    return found

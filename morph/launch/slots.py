@@ -1,0 +1,82 @@
+"""Host objects seen by the compiler: each graph, table, collection, set and flag gets a slot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from morph.data.collection import Collection, Flag, Set
+from morph.data.table import Table
+from morph.graph import Graph
+from morph.language.dtypes import NAMES
+from morph.language.types import SCALARS, Column, GraphInfo, Object, Store
+
+OBJECTS = (Graph, Table, Collection, Set, Flag)
+
+
+class Slots:
+    """The objects of one launch, by slot, and what the compiler is told of them."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Any] = {}
+        self.stores: dict[str, Store] = {}
+        self.graphs: dict[str, GraphInfo] = {}
+        self._slot: dict[int, str] = {}
+
+    def of(self, obj: Any, name: str) -> Object | None:
+        """Give an object its slot; None if it is no object of the engine."""
+        if not isinstance(obj, OBJECTS):
+            return None
+        if id(obj) not in self._slot:
+            self._enter(obj, name)
+        return Object("graph" if isinstance(obj, Graph) else obj.kind, self._slot[id(obj)])
+
+    def _enter(self, obj: Any, name: str) -> None:
+        if isinstance(obj, Table) and obj.graph is not None:
+            self.of(obj.graph, "graph")
+            if id(obj) in self._slot:
+                return
+        slot = self._unique(name, obj.tables if isinstance(obj, Graph) else ())
+        self._slot[id(obj)] = slot
+        self.objects[slot] = obj
+        if isinstance(obj, Graph):
+            self._graph(slot, obj)
+        elif isinstance(obj, Set):
+            of = self.of(obj.table, "table")
+            assert of is not None
+            self.stores[slot] = Store(slot, "set", of=of.slot)
+        elif isinstance(obj, Flag):
+            self.stores[slot] = Store(slot, "flag")
+        else:
+            self.stores[slot] = self._store(slot, obj)
+
+    def _unique(self, name: str, parts: Iterable[str] = ()) -> str:
+        """A slot like ``name`` whose C++ name, and its parts' names, nobody has."""
+        taken = {s.replace(".", "_") for s in self.objects}
+        n, found = 1, name
+        while taken & {found, *(f"{found}_{p}" for p in parts)}:
+            n += 1
+            found = f"{name}{n}"
+        return found
+
+    def _graph(self, slot: str, g: Graph) -> None:
+        tables = []
+        for name, table in list(g.tables.items()):  # another thread may add one
+            inner = f"{slot}.{name}"
+            tables.append((name, inner))
+            self._slot[id(table)] = inner
+            self.objects[inner] = table
+        for _, inner in tables:
+            self.stores[inner] = self._store(inner, self.objects[inner])
+        identity = g.out_identity and not g.loose
+        self.graphs[slot] = GraphInfo(slot, tuple(tables), g.directed, identity, g.loose)
+
+    def _store(self, slot: str, obj: Any) -> Store:
+        columns = []
+        for c in list(obj.columns.values()):  # another thread may add one
+            target = obj.target(c) if c.ref else None
+            ref = self.of(target, c.ref) if target is not None else None
+            kind, to = SCALARS[NAMES[c.dtype]], ref.slot if ref else None
+            columns.append(Column(c.name, kind, c.size, to, c.stride, *obj.place(c.name)))
+        deletes = bool(getattr(obj, "deletes", False))
+        return Store(slot, obj.kind, tuple(columns), None, deletes, obj.owner_stride)

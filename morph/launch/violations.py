@@ -1,0 +1,147 @@
+"""State shared by the checked launches of a device, and the error made of a violation."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.sites import (
+    CHECK_WORDS,
+    SHADOW_WORDS,
+    STEPS,
+    Kind,
+    Sites,
+    Violation,
+    Word,
+    problem,
+    race,
+)
+from morph.data.collection import Set
+from morph.data.table import Table
+from morph.language.errors import CheckError
+from morph.runtime.device import Device
+
+NOTHING = 2**63 - 1  # the key that says that there is no violation
+LONGEST, SHORT = 200, 16  # characters of an error, and of a name in an error that would be longer
+MARGIN = 1 << 20  # largest number of steps of one launch
+
+
+class Checks:
+    """The violation found by a launch, and the shadow words of columns.
+
+    Attributes
+    ----------
+    words : array, shape (CHECK_WORDS,), int64
+        See `morph.compiler.ir.sites.Word`.
+    step : int
+        The number of the next step.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.words = device.zeros(CHECK_WORDS, np.int64)
+        self.step = 1
+        self.running = False
+        self.launches = 0
+        # by id, and no WeakKeyDictionary: an exception of a signal handler is lost in its callbacks
+        self.shadows: dict[int, tuple[weakref.ref[Any], dict[str, Any]]] = {}
+
+    def address(self, store: Any, kind: str, column: str) -> int:
+        """Return the address of a column's shadow words, or of a store's words for deleted rows.
+
+        There are words for all rows for which the column or store has memory.
+        """
+        if kind == "shadow":
+            rows = len(store.columns[column].array)
+            size = SHADOW_WORDS * max(store.columns[column].size, 1)
+        else:
+            rows, size = store.capacity, 1
+        words, kept = size * max(rows, 1), self._shadows_of(store)
+        old = kept.get(column)
+        if old is None or old.size < words:
+            made = self.device.zeros(words, np.uint64)
+            if old is not None:
+                with self.device.active():
+                    made[: old.size] = old
+            kept[column] = made
+        return self.device.pointer(kept[column])
+
+    def _shadows_of(self, store: Any) -> dict[str, Any]:
+        """The shadow words of a store by column; those of stores that are gone are freed."""
+        ref, kept = self.shadows.get(id(store), (None, {}))
+        if ref is None or ref() is not store:
+            self.shadows = {i: s for i, s in self.shadows.items() if s[0]() is not None}
+            self.shadows[id(store)] = weakref.ref(store), (kept := {})
+        return kept
+
+    def begin(self, rounds: int) -> None:
+        """Prepare a launch after ``rounds`` rounds of claims; each round is two steps."""
+        if self.running:  # an interrupt has ended the previous launch at some step
+            self.step += MARGIN
+        self.running = True
+        if self.step >= STEPS - MARGIN:  # numbers repeat: old words would look current
+            self.shadows.clear()
+            self.step = 1
+        words = np.zeros(CHECK_WORDS, np.int64)
+        words[Word.KEY] = NOTHING
+        words[Word.STEP] = (self.step - 2 * rounds) % STEPS
+        self.launches += 1
+        words[Word.LAUNCH] = self.launches
+        self.device.put((self.words, words))
+
+    def end(self, rounds: int) -> Violation | None:
+        """Return the violation of a launch that has ended after ``rounds`` rounds of claims."""
+        self.running = False
+        self.step += 2 + 2 * rounds
+        w = self.device.to_host(self.words)
+        if w[Word.KEY] == NOTHING:
+            return None
+        kind, site, item, row, value, limit, other, other_site = (
+            int(x) for x in w[Word.KIND : Word.OTHER_SITE + 1]
+        )
+        return Violation(Kind(kind), site, item, row, value, limit, other, other_site)
+
+
+def error(unit: ir.Unit, v: Violation, objects: Any) -> CheckError:
+    """Make an error of a violation, with the user's line and names."""
+    sites = Sites(unit)
+    node = sites.nodes[v.site]
+    text = _text(unit, sites, v, objects, LONGEST)
+    if len(text) > LONGEST:
+        text = _text(unit, sites, v, objects, SHORT)
+    other = sites.nodes[v.other_site].pos if v.kind == Kind.RACE else None
+    return CheckError(text[:LONGEST], node.pos, other)
+
+
+def _text(unit: ir.Unit, sites: Sites, v: Violation, objects: Any, most: int) -> str:
+    """Describe a violation; names of tables and columns have at most ``most`` characters."""
+
+    def short(name: str) -> str:
+        return name if len(name) <= most else f"{name[: most - 3]}..."
+
+    def named(slot: str) -> str:
+        obj = objects[slot]
+        return short(obj.table.name if isinstance(obj, Set) else obj.name)
+
+    (step,) = unit.blocks[0].steps
+    assert isinstance(step, ir.Foreach)
+    domain = objects[step.slot]
+
+    def item(position: int) -> str:
+        if isinstance(domain, Table) or [*domain.columns] != ["item"]:
+            return f"{short(domain.name)}[{position}]"
+        column = domain.columns["item"]
+        row = int(domain.device.to_host(column.array[position : position + 1])[0])
+        return f"{short(domain.target(column).name)}[{row}]"
+
+    if v.kind != Kind.RACE:
+        return f"{problem(sites, v, named, short)} (item {item(v.item)})"
+    nodes = sites.nodes[v.site], sites.nodes[v.other_site]
+    place = next(n.place for n in nodes if isinstance(n, ir.Write))
+    size = objects[place.slot].columns[place.column].size
+    row, j = divmod(v.value, size or 1)
+    at = f"{named(place.slot)}[{row}].{short(place.column)}" + (f"[{j}]" if size else "")
+    return race(sites, v, at, item(v.item), item(v.other))

@@ -1,0 +1,366 @@
+"""An independent judge of meshes: exact predicates on arrays, and every invariant by name.
+
+Nothing here, in `signs` or in `overlap` is shared with the algorithms whose output is
+judged.  Cost: O(m log m) for m triangles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph.language.messages import shortened
+from morph.mesh.overlap import covered_twice, crossing_hull, crowded_corners, one_row_each
+from morph.mesh.signs import incircle as incircle
+from morph.mesh.signs import orientation as orientation
+
+if TYPE_CHECKING:
+    from morph.mesh import Mesh
+
+Ids = NDArray[Any]
+
+
+class Violation(NamedTuple):
+    """One invariant that a mesh breaks.
+
+    Attributes
+    ----------
+    name : str
+        The invariant, as listed at `violations`.
+    message : str
+        What is wrong, with the first offender.
+    ids : (k,) int64 array
+        All offenders: rows of the array that ``name`` speaks of.
+    """
+
+    name: str
+    message: str
+    ids: NDArray[np.int64]
+
+
+class MeshError(ValueError):
+    """Arrays that make no mesh, or a mesh that breaks its invariants.
+
+    Attributes
+    ----------
+    violations : list of Violation
+        Every invariant that is broken.
+    """
+
+    def __init__(self, found: list[Violation]) -> None:
+        super().__init__(found)
+        self.violations = found
+
+    def __str__(self) -> str:
+        return shortened("; ".join(f"{v.name}: {v.message}" for v in self.violations))
+
+
+def violations(mesh: Mesh, conforming: bool = False) -> list[Violation]:
+    """Hold a mesh against every invariant it should keep.
+
+    ``finite``
+        every coordinate is a finite number;
+    ``shape``, ``type``, ``index``
+        the arrays fit together, every index names a row (-1 only as a neighbour);
+    ``corners``, ``orientation``
+        a triangle has three different corners, and positive area, exactly;
+    ``edge-use``, ``duplicate-triangle``
+        an edge has at most one triangle on each side; no triangle is there twice;
+    ``neighbour``
+        ``neighbors`` is symmetric, opposite the right corner, and -1 only at the hull;
+    ``star``
+        the triangles around a point, whatever its rows, go round it at most once;
+    ``overlap``
+        hull edges meet at common ends only, and no part of the plane is covered twice, which
+        together with all of the above makes the triangles a triangulation (see `overlap`);
+    ``segment``, ``duplicate-segment``, ``hull``
+        segments are edges of the mesh, each once, and every hull edge is one;
+    ``duplicate-point``
+        no two points of triangles have the same coordinates;
+    ``delaunay``
+        across an edge that is no segment, no corner lies inside the other triangle's circle;
+    ``conforming``
+        nor across a segment; asked for by ``conforming``, see `refine`.
+
+    Returns
+    -------
+    list of Violation
+        Empty for a good mesh.  What has no meaning while another invariant is broken is not tried:
+        nothing without ``finite``, ``shape``, ``type`` and ``index``; ``star`` and ``overlap`` need
+        good triangles and neighbours, ``delaunay`` good segments and no overlap, too.
+
+    Notes
+    -----
+    Points of no triangle are allowed, wherever they lie: `morph.triangulate` merges points so.
+    """
+    found = _arrays(mesh)
+    if not found:
+        found = _triangles(mesh) + _neighbors(mesh)
+        covered = [] if found else _overlaps(mesh)
+        found += covered + _segments(mesh)
+        if not found:
+            found = _delaunay(mesh, False)
+            found += _delaunay(mesh, True) if conforming else []
+        found += _points(mesh)
+    return found
+
+
+def _report(
+    out: list[Violation], name: str, ids: Ids, what: Callable[[int], str], noun: str
+) -> None:
+    if len(ids):
+        more = f" (and {len(ids) - 1} more {noun})" if len(ids) > 1 else ""
+        first = what(int(ids[0]))
+        out.append(Violation(name, f"{first}{more}", np.asarray(ids, np.int64)))
+
+
+def _arrays(mesh: Mesh) -> list[Violation]:
+    out: list[Violation] = []
+    n, m, s = len(mesh.points), len(mesh.triangles), len(mesh.segments)
+    shapes = {
+        "points": (n, 2),
+        "triangles": (m, 3),
+        "neighbors": (m, 3),
+        "segments": (s, 2),
+        "segment_markers": (s,),
+        "point_markers": (n,),
+        "point_attributes": (n, *mesh.point_attributes.shape[1:2]),
+        "triangle_attributes": (m, *mesh.triangle_attributes.shape[1:2]),
+    }
+    for name, shape in shapes.items():
+        actual = getattr(mesh, name).shape
+        if actual != shape:
+            none = np.empty(0, np.int64)
+            out.append(Violation("shape", f"{name} has shape {actual}, expected {shape}", none))
+        kind = "f" if name == "points" or "attributes" in name else "i"
+        dtype = getattr(mesh, name).dtype
+        if dtype.kind != kind:
+            wanted = "integers" if kind == "i" else "floats"
+            none = np.empty(0, np.int64)
+            out.append(Violation("type", f"{name} holds {dtype}, expected {wanted}", none))
+    if out:
+        return out
+    bad = np.flatnonzero(~np.isfinite(mesh.points).all(axis=1))
+    _report(out, "finite", bad, lambda i: f"point {i} is at {mesh.points[i].tolist()}", "points")
+    for name, low, high in (("triangles", 0, n), ("neighbors", -1, m), ("segments", 0, n)):
+        values = getattr(mesh, name)
+        bad = np.flatnonzero(((values < low) | (values >= high)).any(axis=1))
+        if len(bad):
+            what = f"{name}[{bad[0]}] = {values[bad[0]].tolist()} is outside {low}..{high - 1}"
+            out.append(Violation("index", what, bad))
+    return out
+
+
+def _triangles(mesh: Mesh) -> list[Violation]:
+    out: list[Violation] = []
+    t = mesh.triangles
+    n = len(mesh.points)
+    bad = np.flatnonzero((t[:, 0] == t[:, 1]) | (t[:, 1] == t[:, 2]) | (t[:, 2] == t[:, 0]))
+    _report(out, "corners", bad, lambda i: f"triangle {i} repeats a corner", "triangles")
+    sign = orientation(mesh.points, t[:, 0], t[:, 1], t[:, 2])
+    sign[bad] = 1
+    word = {0: "degenerate", -1: "clockwise"}
+    bad = np.flatnonzero(sign <= 0)
+    _report(out, "orientation", bad, lambda i: f"triangle {i} is {word[int(sign[i])]}", "triangles")
+
+    keys = np.concatenate([t[:, k].astype(np.int64) * n + t[:, (k + 1) % 3] for k in range(3)])
+    ordered = np.sort(keys)
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
+    if len(twice):
+        used = np.flatnonzero(_among(keys, twice)) % len(t)
+        users = np.unique(used)
+        a, b = divmod(int(twice[0]), n)
+        text = f"edge ({a}, {b}) has several triangles on one side"
+        _report(out, "edge-use", users, lambda i: f"{text}, triangle {i} among them", "triangles")
+        corners = np.sort(t[users], axis=1)
+        kinds, which = np.unique(corners, axis=0, return_inverse=True)
+        which = which.ravel()  # NumPy 2.0 gave it two dimensions
+        same = users[np.bincount(which, minlength=len(kinds))[which] > 1]
+        _report(
+            out, "duplicate-triangle", same, lambda i: f"triangle {i} is there twice", "triangles"
+        )
+    return out
+
+
+def _overlaps(mesh: Mesh) -> list[Violation]:
+    out: list[Violation] = []
+    p, t = mesh.points, mesh.triangles
+    owner, k = np.nonzero(mesh.neighbors < 0)
+    hull = np.stack([t[owner, (k + 1) % 3], t[owner, (k + 2) % 3]], axis=1).astype(np.int64)
+    row = one_row_each(p, hull)
+    t, hull = row[t], row[hull].astype(np.int64)
+    _report(
+        out,
+        "star",
+        crowded_corners(p, t, hull),
+        lambda i: f"the triangles around point {i} overlap one another",
+        "points",
+    )
+    if out:
+        return out
+    pairs = crossing_hull(p, hull)
+    if len(pairs):
+        (a, b), (c, d) = hull[pairs[0]].tolist()
+        text = f"hull edges ({a}, {b}) and ({c}, {d}) cross or touch"
+        found = np.unique(owner[pairs])
+        _report(out, "overlap", found, lambda i: f"{text}, triangle {i} among theirs", "triangles")
+        return out
+    low = covered_twice(p, t, hull)
+    found = owner[np.isin(hull[:, 0], low)]
+    _report(out, "overlap", found, lambda i: f"triangle {i} lies over others", "triangles")
+    return out
+
+
+def _neighbors(mesh: Mesh) -> list[Violation]:
+    out: list[Violation] = []
+    t, neighbors = mesh.triangles, mesh.neighbors
+    rows = np.arange(len(t))
+    good = np.ones(len(t), bool)
+    hull: list[NDArray[np.int64]] = []
+    for k in range(3):
+        a, b, u = t[:, (k + 1) % 3], t[:, (k + 2) % 3], neighbors[:, k]
+        mutual = u < 0
+        theirs, back = np.take(t, u, axis=0), np.take(neighbors, u, axis=0)
+        for j in range(3):
+            there = (theirs[:, j] == b) & (theirs[:, (j + 1) % 3] == a)
+            mutual |= there & (back[:, (j + 2) % 3] == rows)
+        good &= mutual
+        low, high = np.minimum(a, b).astype(np.int64), np.maximum(a, b)
+        hull.append(np.where(u < 0, low * len(mesh.points) + high, -1))
+    bad = np.flatnonzero(~good)
+    _report(
+        out,
+        "neighbour",
+        bad,
+        lambda i: f"triangle {i} and its neighbours {neighbors[i].tolist()} do not agree",
+        "triangles",
+    )
+    keys = np.concatenate(hull)
+    ordered = np.sort(keys[keys >= 0])
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
+    bad = np.unique(np.flatnonzero((keys >= 0) & _among(keys, twice)) % max(len(t), 1))
+    _report(
+        out,
+        "neighbour",
+        bad,
+        lambda i: f"triangle {i} lacks a neighbour it should have",
+        "triangles",
+    )
+    return out
+
+
+def _undirected(a: Ids, b: Ids, n: int) -> NDArray[np.int64]:
+    keys: NDArray[np.int64] = np.minimum(a, b).astype(np.int64) * n + np.maximum(a, b)
+    return keys
+
+
+def _among(keys: NDArray[np.int64], table: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each key is in ``table``, by bisection."""
+    if len(table) == 0:
+        return np.zeros(len(keys), bool)
+    ordered = np.sort(table)
+    at = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
+    found: NDArray[np.bool_] = ordered[at] == keys
+    return found
+
+
+def _segments(mesh: Mesh) -> list[Violation]:
+    out: list[Violation] = []
+    n, t, s = len(mesh.points), mesh.triangles, mesh.segments
+    segments = _undirected(s[:, 0], s[:, 1], n)
+    touched = np.zeros(n, bool)
+    touched[s] = True
+    edges, hull, owner = [], [], []
+    for k in range(3):
+        a, b = t[:, (k + 1) % 3], t[:, (k + 2) % 3]
+        near = touched[a] & touched[b]
+        edges.append(_undirected(a[near], b[near], n))
+        rim = np.flatnonzero(mesh.neighbors[:, k] < 0)
+        hull.append(_undirected(a[rim], b[rim], n))
+        owner.append(rim)
+    bad = np.flatnonzero(~_among(segments, np.concatenate(edges)))
+    _report(
+        out,
+        "segment",
+        bad,
+        lambda i: f"segment {i} {tuple(s[i].tolist())} is not an edge of the mesh",
+        "segments",
+    )
+    order = np.argsort(segments, kind="stable")
+    bad = order[1:][segments[order][1:] == segments[order][:-1]]
+    _report(out, "duplicate-segment", bad, lambda i: f"segment {i} is there twice", "segments")
+    loose = np.concatenate(owner)[~_among(np.concatenate(hull), segments)]
+    _report(
+        out,
+        "hull",
+        loose,
+        lambda i: f"triangle {i} has a hull edge that is no segment",
+        "triangles",
+    )
+    return out
+
+
+def _points(mesh: Mesh) -> list[Violation]:
+    out: list[Violation] = []
+    used = np.zeros(len(mesh.points), bool)
+    used[mesh.triangles] = True
+    corners = np.flatnonzero(used)
+    bad = corners[repeated_points(mesh.points[corners])[:, 1]]
+    _report(
+        out, "duplicate-point", bad, lambda i: f"point {i} repeats another's coordinates", "points"
+    )
+    return out
+
+
+def repeated_points(points: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Find points whose coordinates an earlier one has.
+
+    Returns
+    -------
+    (k, 2) int64 array
+        Earlier and later row, ordered by the later.
+    """
+    bits = (points + 0.0).view(np.uint64)  # + 0.0 makes one zero of two
+    mixed = bits[:, 0] * np.uint64(0x9E3779B97F4A7C15) ^ (bits[:, 1] >> np.uint64(29))
+    mixed = (mixed ^ bits[:, 1]) * np.uint64(0xD6E8FEB86659FD93)
+    ordered = np.sort(mixed)
+    if not (ordered[1:] == ordered[:-1]).any():
+        return np.empty((0, 2), np.int64)
+    order = np.lexsort((np.arange(len(points)), points[:, 1], points[:, 0]))
+    same = (points[order][1:] == points[order][:-1]).all(axis=1)
+    pairs = np.stack([order[:-1][same], order[1:][same]], axis=1)
+    ranked: NDArray[np.int64] = pairs[np.argsort(pairs[:, 1], kind="stable")]
+    return ranked
+
+
+def _delaunay(mesh: Mesh, segments: bool) -> list[Violation]:
+    """Corners in the circle of a triangle behind a segment, or behind any other edge."""
+    out: list[Violation] = []
+    t, n = mesh.triangles, len(mesh.points)
+    fixed = _undirected(mesh.segments[:, 0], mesh.segments[:, 1], n)
+    touched = np.zeros(n, bool)
+    touched[mesh.segments] = True
+    total = t.sum(axis=1, dtype=np.int64)
+    guilty: list[Ids] = []
+    for k in range(3):
+        rows = np.flatnonzero(mesh.neighbors[:, k] > np.arange(len(t)))
+        a, b = t[rows, (k + 1) % 3], t[rows, (k + 2) % 3]
+        maybe = np.flatnonzero(touched[a] & touched[b])
+        wanted = np.full(len(rows), not segments)
+        wanted[maybe] = _among(_undirected(a[maybe], b[maybe], n), fixed) == segments
+        rows, a, b = rows[wanted], a[wanted], b[wanted]
+        apex = total[mesh.neighbors[rows, k]] - a - b
+        sign = incircle(mesh.points, t[rows, 0], t[rows, 1], t[rows, 2], apex)
+        guilty.append(rows[sign > 0])
+    bad = np.unique(np.concatenate(guilty))
+    _report(
+        out,
+        "conforming" if segments else "delaunay",
+        bad,
+        lambda i: f"triangle {i} has a corner of a neighbour inside its circle",
+        "triangles",
+    )
+    return out

@@ -1,0 +1,4 @@
+"""Pictures by matplotlib.
+
+Imports ``mesh`` and ``io.text``.
+"""

@@ -1,0 +1,217 @@
+"""The picture of a mesh, by matplotlib."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph.io.text.files import replacing
+from morph.io.text.scanner import StrPath
+from morph.language.messages import shown
+from morph.mesh.arrays import real_array
+from morph.plotting.raster import rasterize, trace
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from morph.mesh import Mesh
+
+FEW = 20_000  # more triangles, or segments, are painted as an image
+PIXELS = 1800  # of that image, along its longer side
+INK = "#12263f"
+KINDS = ("angle", "area", "region", "none")
+REGIONS = ("#8ecae6", "#f4a582", "#a6d96a", "#ffd166", "#b39ddb", "#e5989b", "#80cbc4", "#cfc5a5")
+
+
+def draw(
+    mesh: Mesh,
+    color: str = "angle",
+    values: Any = None,
+    label: str | None = None,
+    segments: bool = True,
+    cmap: str | None = None,
+    ax: Axes | None = None,
+) -> Figure:
+    """Draw a mesh that lies on the host.  See `morph.Mesh.plot`."""
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415
+        from matplotlib.patches import Patch  # noqa: PLC0415
+    except ImportError as error:
+        message = "plotting needs matplotlib: pip install 'morph-engine[mesh]'"
+        raise ImportError(message) from error
+
+    bad = np.flatnonzero(~np.isfinite(mesh.points).all(axis=1))
+    if len(bad):
+        raise ValueError(f"point {bad[0]} is at {mesh.points[bad[0]].tolist()}: it has no place")
+    told = _told(mesh, color, values, label, cmap)
+    low, high = _corners(mesh)
+    if ax is None:
+        wide, tall = (high - low) * (9 / (high - low).max())
+        size = (max(wide, 3) + (1.4 if told.label is not None else 0), max(tall, 3))
+        ax = Figure(figsize=size, layout="constrained").add_subplot()
+    figure: Any = ax.get_figure(root=True)
+    shown = _triangles(mesh, told, ax, low, high)
+    if segments:
+        _segments(mesh, ax, low, high)
+    ax.set_aspect("equal")
+    margin = 0.01 * (high - low)
+    ax.set_xlim(low[0] - margin[0], high[0] + margin[0])
+    ax.set_ylim(low[1] - margin[1], high[1] + margin[1])
+    ax.set_axis_off()
+    if told.label is not None:
+        beyond = "min" if color == "area" and values is None else "neither"
+        bar = figure.colorbar(
+            shown, ax=ax, shrink=0.6, pad=0.01, label=told.label, extend=beyond, extendfrac=0.03
+        )
+        bar.outline.set_visible(False)
+    if told.kinds is not None:
+        squares = [
+            Patch(color=told.cmap(k), label=f"{kind:g}") for k, kind in enumerate(told.kinds)
+        ]
+        place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
+        ax.legend(handles=squares, title=label or "region", frameon=False, **place)
+    return figure  # type: ignore[no-any-return]
+
+
+def save(figure: Figure, path: StrPath) -> None:
+    """Save a figure in the format of the suffix, PNG without one; whole or not at all."""
+    suffix = Path(path).suffix
+    with replacing(path if suffix else f"{os.fspath(path)}.png") as (file,):
+        figure.savefig(file, format=suffix[1:].lower() or "png", dpi=200)
+
+
+def _corners(mesh: Mesh) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Low and high corner of what is drawn; never the same in either coordinate."""
+    used = mesh.points[np.unique(mesh.triangles)] if len(mesh.triangles) else mesh.points
+    if not len(used):
+        return np.zeros(2), np.ones(2)
+    low, high = used.min(axis=0), used.max(axis=0)
+    least = max(float((high - low).max()), 1e-300) * 1e-3
+    return low, np.maximum(high, low + least)
+
+
+@dataclass
+class _Told:
+    """What colours tell: numbers of triangles or points, how they are coloured, their names."""
+
+    values: NDArray[np.float64]
+    cmap: Any
+    norm: Any
+    label: str | None = None  # of the scale; without it there is none
+    kinds: NDArray[np.float64] | None = None  # what 0, 1, 2, ... stand for
+    at_points: bool = False
+
+
+def _told(mesh: Mesh, color: str, values: Any, label: str | None, cmap: str | None) -> _Told:
+    """Find what colours tell."""
+    from matplotlib import colormaps  # noqa: PLC0415
+    from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm, Normalize  # noqa: PLC0415
+
+    if isinstance(cmap, str) and cmap not in colormaps:
+        raise ValueError(f"cmap is the name of a matplotlib colour map, not {shown(cmap)}")
+    if values is not None:
+        told = real_array("values", values)
+        n, m = len(mesh.points), len(mesh.triangles)
+        if told.shape not in ((n,), (m,)):
+            raise ValueError(
+                f"values must have shape ({n},), one for each point, or ({m},), one for each"
+                f" triangle, got {shown(told.shape)}"
+            )
+        seen = told[np.isfinite(told)]
+        norm = Normalize(seen.min(), seen.max()) if len(seen) else Normalize(0, 1)
+        return _Told(told, cmap or "viridis", norm, label or "", at_points=len(told) == n)
+    if not isinstance(color, str) or color not in KINDS:
+        raise ValueError(f"color is one of {', '.join(KINDS)}, not {shown(color)}")
+    if color == "angle":
+        told = mesh.angles().min(axis=1, initial=180.0)
+        label = label or "smallest angle (degrees)"
+        return _Told(told, cmap or "YlGnBu_r", Normalize(0, 60), label)
+    if color == "area":
+        told = mesh.areas()
+        seen = np.sort(told[told > 0])  # those too small to see must not take all the colours
+        least = np.searchsorted(np.cumsum(seen), 0.01 * seen.sum())
+        scale: Any = LogNorm(seen[least], max(seen[-1], 2 * seen[least])) if len(seen) else None
+        return _Told(told, cmap or "YlGnBu", scale, label or "area")
+    if color == "region" and mesh.triangle_attributes.shape[1]:
+        told = mesh.triangle_attributes[:, 0]
+        kinds, which = np.unique(told, return_inverse=True)
+        if len(kinds) > len(REGIONS):  # numbers rather than names
+            norm = Normalize(kinds[0], kinds[-1])
+            return _Told(told, cmap or "viridis", norm, label or "region")
+        listed = ListedColormap(list(REGIONS[: len(kinds)]))
+        edges = BoundaryNorm(np.arange(len(kinds) + 1) - 0.5, listed.N)
+        return _Told(which.astype(np.float64), listed, edges, kinds=kinds)
+    plain = ListedColormap([REGIONS[0]])
+    return _Told(np.zeros(len(mesh.triangles)), plain, Normalize(0, 1))
+
+
+def _triangles(mesh: Mesh, told: _Told, ax: Axes, low: Any, high: Any) -> Any:
+    """Add the triangles to the axes; give what a scale of colours can be made for."""
+    from matplotlib.collections import PolyCollection  # noqa: PLC0415
+    from matplotlib.tri import Triangulation  # noqa: PLC0415
+
+    colours: dict[str, Any] = {"cmap": told.cmap, "norm": told.norm}
+    m = len(mesh.triangles)
+    if m > FEW:
+        values = told.values[mesh.triangles].mean(axis=1) if told.at_points else told.values
+        shape, points = _pixels(mesh, low, high)
+        image = rasterize(points, mesh.triangles, values, shape, mean=told.kinds is None)
+        extent = (low[0], high[0], low[1], high[1])
+        return ax.imshow(image, extent=extent, origin="lower", interpolation="nearest", **colours)
+    edge = min(0.6, 40 / max(m, 1) ** 0.5) * _fineness(ax)
+    if told.at_points and m:
+        x, y = mesh.points.T
+        shape_of = Triangulation(x, y, mesh.triangles)
+        ax.triplot(shape_of, color="white", linewidth=edge / 2, alpha=0.6, zorder=1.5)
+        return ax.tripcolor(shape_of, told.values, shading="gouraud", **colours)
+    faces = PolyCollection(
+        list(mesh.points[mesh.triangles]),
+        array=told.values,
+        edgecolors="white",
+        linewidths=edge,
+        **colours,
+    )
+    ax.add_collection(faces)
+    return faces
+
+
+def _segments(mesh: Mesh, ax: Axes, low: Any, high: Any) -> None:
+    """Add the segments to the axes."""
+    from matplotlib.collections import LineCollection  # noqa: PLC0415
+    from matplotlib.colors import ListedColormap  # noqa: PLC0415
+
+    s = len(mesh.segments)
+    if s <= FEW:
+        width = (0.9 if s <= FEW // 10 else 0.5) * max(_fineness(ax), 0.4)
+        lines = LineCollection(list(mesh.points[mesh.segments]), colors=INK, linewidths=width)
+        lines.set_capstyle("round")
+        ax.add_collection(lines)
+        return
+    shape, points = _pixels(mesh, low, high)
+    hit = trace(points, mesh.segments, shape)
+    ax.imshow(
+        np.where(hit, 1.0, np.nan),
+        extent=(low[0], high[0], low[1], high[1]),
+        origin="lower",
+        interpolation="nearest",
+        cmap=ListedColormap([INK]),
+        zorder=2,
+    )
+
+
+def _fineness(ax: Axes) -> float:
+    """How thin lines should be: 1 for axes as wide as those of a figure of our own."""
+    box = ax.get_window_extent()
+    return float(min(max(box.width, box.height) / ax.figure.dpi / 9, 1.0))
+
+
+def _pixels(mesh: Mesh, low: Any, high: Any) -> tuple[tuple[int, int], NDArray[np.float64]]:
+    """The shape of the image, and the points in its pixels."""
+    wide, tall = np.maximum(np.ceil((high - low) * (PIXELS / (high - low).max())), 1).astype(int)
+    return (int(tall), int(wide)), (mesh.points - low) / (high - low) * [wide, tall]

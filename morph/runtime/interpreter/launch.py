@@ -1,0 +1,228 @@
+"""The python device: a unit interpreted item by item, in an order shuffled by a seed.
+
+This is the oracle for compiled code: it shares nothing with the emitter, works on the host objects'
+arrays with NumPy's scalar arithmetic, and stops at whatever compiled code would do blindly (a row
+that does not exist, an index outside a vector, an allocation that was not reserved).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.abi import Status
+from morph.compiler.ir.sites import Violated
+from morph.language.depth import deep
+from morph.runtime.interpreter.checks import Stopped
+from morph.runtime.interpreter.expressions import Code, Env
+from morph.runtime.interpreter.memory import Item, Memory, Untouched
+from morph.runtime.interpreter.statements import Signal, Statements
+from morph.runtime.interpreter.values import dtype_of
+
+Launch = Callable[
+    [dict[str, Any], dict[str, Any], dict[str, Any], "np.ndarray[Any, Any]", bool, set[int]], None
+]
+UNCLAIMED = 2**64 - 1
+LARGEST_BATCH = 7  # log2 of how many items claim together at most
+
+
+def load(unit: ir.Unit, seed: int) -> Launch:
+    """Make a unit of one ``foreach`` ready to run.
+
+    Parameters
+    ----------
+    unit : ir.Unit
+    seed : int
+        Decides the order of the items and, if they claim, which claim together.
+
+    Returns
+    -------
+    callable
+        ``launch(stores, graphs, scalars, status, replay, pending)``: host objects and scalars by
+        slot and name; the ``status`` words (see `morph.compiler.ir.abi.Status`), shape (>= 8 +
+        stores,),
+        int64; whether to run only the items in ``pending``; and the set that receives the
+        positions of items that found no room and changed nothing (the complements of those that
+        lost, all claiming together).
+
+    Raises
+    ------
+    ValueError
+        If the unit is a fused program: the python device runs programs eagerly.
+    TypeError
+        If it calls C++ functions, or holds a node the interpreter does not know.
+    """
+    if unit.fused or len(unit.blocks) != 1 or len(unit.blocks[0].steps) != 1:
+        raise ValueError(f"{unit.name}: the python device interprets one foreach at a time")
+    step = unit.blocks[0].steps[0]
+    if not isinstance(step, ir.Foreach):
+        raise ValueError(f"{unit.name}: expected a foreach, not {type(step).__name__}")
+    return Interpreter(unit, step, seed).launch
+
+
+class Interpreter:
+    """A unit as closures, and the protocol of a foreach around them."""
+
+    def __init__(self, unit: ir.Unit, step: ir.Foreach, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.memory = Memory(unit)
+        self.scalars = [(name, dtype_of(t)) for name, t in unit.scalars]
+        code = Statements(self.memory, unit.local_scale)
+        for f in unit.funcs:
+            code.function(f)
+        kernel = next(f for f in unit.funcs if f.name == step.kernel)
+        assert isinstance(kernel, ir.Kernel)
+        self.params = code.parameters(kernel)
+        self.body = code.body(kernel.body)
+        self.commit = code.body(kernel.commit) if kernel.commit is not None else None
+        self.abort = code.body(kernel.abort or ())
+        self.where = code.functions[kernel.where] if kernel.where is not None else None
+        self.args = [code.expr(a) for a in step.args]
+        self.where_args = [code.expr(a) for a in step.where_args]
+        self.domain = self.memory.stores[step.slot]
+        self.together = step.together
+
+    def launch(
+        self,
+        stores: dict[str, Any],
+        graphs: dict[str, Any],
+        scalars: dict[str, Any],
+        status: np.ndarray[Any, Any],
+        replay: bool,
+        pending: set[int],
+    ) -> None:
+        """Run every item once, or those pending; see `load`."""
+        memory, domain = self.memory, self.domain
+        memory.bind(stores, graphs, status, replay)
+        memory.pending = pending
+        # a row that is dead now may be used again before its turn: like a row added, it is no item
+        lost = {~p for p in pending if p < 0}
+        again = sorted({p for p in pending if p >= 0} | lost)
+        positions = [p for p in (again if replay else domain.span) if not domain.is_dead(p)]
+        pending.clear()
+        checks = memory.checks
+        if checks is not None and not replay:
+            checks.begin()
+        self.random.shuffle(positions)
+        env = {name: scalar(dtype, scalars[name]) for name, dtype in self.scalars}
+        with np.errstate(all="ignore"), deep():  # integers wrap, x / 0 is infinite or NaN
+            args = [a(env) for a in self.args]
+            where_args = [a(env) for a in self.where_args]
+            try:
+                while positions:
+                    size = 1 << self.random.randrange(LARGEST_BATCH + 1) if self.commit else 1
+                    size = len(positions) if self.together else size
+                    batch, positions = positions[:size], positions[size:]
+                    self.batch(batch, args, where_args, lost)
+            except BaseException:
+                for store in memory.stores.values():
+                    store.recover()
+                raise
+        for p in pending & lost:
+            pending.remove(p)
+            pending.add(~p)
+        for store in memory.stores.values():
+            if store.info.kind in ("table", "collection"):
+                store.settle()
+        if checks is not None and checks.found is not None and not status[Status.FAILED]:
+            raise Violated(checks.found)
+
+    def batch(
+        self, positions: list[int], args: list[Any], where_args: list[Any], lost: set[int]
+    ) -> None:
+        """Gather the live items that pass the filter; each that claims then wins or loses.
+
+        Those in ``lost`` have claimed before, together with others, and do not again.
+        """
+        body, where = self.body, self.where
+        name = self.params[0]
+
+        def gather(env: Env) -> Any:
+            return body(env) if where is None or where([env[name], *where_args]) else None
+
+        waiting = []
+        self.barrier()
+        for position in positions:
+            if not self.domain.is_dead(position):
+                value = self.domain.item_value(position)
+                item = Item(position, dict(zip(self.params, [value, *args], strict=True)))
+                if self.run(item, gather) == Signal.CLAIM:
+                    waiting.append(item)
+        if not waiting:
+            return
+        memory, status = self.memory, self.memory.status
+        if self.together and status[Status.FAILED]:  # nobody goes on
+            status[Status.FAILED] += len(waiting)
+            for item in waiting:
+                memory.pending.add(item.position)
+                memory.release(item)
+            return
+        status[Status.ROUND] += 1
+        keys = [claim_key(int(status[Status.ROUND]), item) for item in waiting]
+        owner: dict[tuple[str, int], int] = {}  # older claims are weaker: as good as none
+        for item, key in zip(waiting, keys, strict=True):
+            assert item.claim is not None
+            for row in item.claim[0] if item.position not in lost else ():
+                owner[row] = min(owner.get(row, UNCLAIMED), key)
+        wins = []
+        for item, key in zip(waiting, keys, strict=True):
+            assert item.claim is not None
+            rows, guard, _ = item.claim
+            mine = all(owner.get(row) == key for row in rows) and item.position not in lost
+            wins.append(mine and all(owner.get(row, UNCLAIMED) >= key for row in guard))
+        decided = list(zip(waiting, wins, strict=True))
+        self.random.shuffle(decided)
+        self.barrier()
+        for item, won in decided:
+            assert self.commit is not None
+            self.run(item, self.commit if won else self.abort)
+            if self.together and not won:
+                lost.add(item.position)
+
+    def barrier(self) -> None:
+        """Between the parts of a kernel that claims: for races, each is a step."""
+        if self.memory.checks is not None and self.commit is not None:
+            self.memory.checks.next_step()
+
+    def run(self, item: Item, code: Code) -> Signal | None:
+        """Run a part of an item; one that finds no room is left for a replay."""
+        memory = self.memory
+        memory.item = item
+        if memory.checks is not None:
+            memory.checks.item, memory.checks.row = item, item.env[self.params[0]]
+        try:
+            signal: Signal | None = code(item.env)
+        except Untouched:
+            memory.status[Status.FAILED] += 1
+            memory.pending.add(item.position)
+            signal = None
+        except Stopped:
+            signal = None
+        if signal != Signal.CLAIM:
+            memory.release(item)
+        return signal
+
+
+def claim_key(round_: int, item: Item) -> int:
+    """The strength of an item's claims, smallest first: newest round, priority, then chance."""
+    assert item.claim is not None
+    newest = 2**26 - 1 - round_ % 2**26
+    return newest << 38 | item.claim[2] << 32 | mix32(item.position)
+
+
+def mix32(x: int) -> int:
+    """Scatter 32-bit integers, one to one (the finaliser of MurmurHash3)."""
+    x ^= x >> 16
+    x = x * 0x85EBCA6B & 0xFFFFFFFF
+    x ^= x >> 13
+    x = x * 0xC2B2AE35 & 0xFFFFFFFF
+    return x ^ x >> 16
+
+
+def scalar(dtype: np.dtype[Any], value: Any) -> Any:
+    """A run-time scalar as a value."""
+    return bool(value) if dtype.kind == "b" else dtype.type(value)

@@ -1,0 +1,296 @@
+"""What an interpreted kernel touches: stores, adjacency, and the room that items reserve."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.abi import Meta, Status
+from morph.compiler.ir.sites import Kind
+from morph.language.types import GraphInfo, Store
+from morph.runtime.interpreter.checks import Checks
+from morph.runtime.interpreter.values import LocalItems
+
+COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = (
+    Meta.COUNT, Meta.CAPACITY, Meta.HEAD, Meta.TAIL, Meta.COMMITTED, Meta.BUDGET,
+)  # fmt: skip
+
+
+class Untouched(Exception):
+    """The item cannot run in the room there is; it has changed nothing and is replayed."""
+
+
+class Item:
+    """One item of a foreach: its locals, and what it has reserved and not used."""
+
+    __slots__ = ("claim", "env", "position", "reserved", "taken")
+
+    def __init__(self, position: int, env: dict[str, Any]) -> None:
+        self.position, self.env = position, env
+        self.taken: dict[BoundStore, int] = {}
+        self.reserved = False
+        self.claim: tuple[list[tuple[str, int]], list[tuple[str, int]], int] | None = None
+
+
+class BoundStore:
+    """A store of the unit, with the arrays of the host object that fills its slot."""
+
+    def __init__(self, index: int, info: Store, consecutive: bool, checks: Checks | None) -> None:
+        self.index, self.info, self.slot = index, info, info.slot
+        self.checks = checks
+        self.consecutive = consecutive  # kernels ask for rows in a row, which no ring can give
+        self.obj: Any = None
+        self.columns: dict[str, Any] = {}
+        self.span = range(0)  # rows in use, or a collection's entries, at the last barrier
+
+    def bind(self, obj: Any) -> None:
+        """Take the arrays, which may have moved since the last launch."""
+        self.obj = obj
+        if self.info.kind not in ("table", "collection"):
+            return
+        self.meta = obj.meta
+        self.columns = {c.name: obj.columns[c.name].array for c in self.info.columns}
+        self.dead = obj.hidden("dead") if self.info.deletes else None
+        self.free = obj.hidden("free") if self.info.deletes else None
+        count = int(self.meta[COUNT])
+        first = 0 if self.info.kind == "table" else min(int(self.meta[HEAD]), count)
+        self.span = range(first, count)
+
+    def is_dead(self, row: int) -> bool:
+        """Whether a row is deleted."""
+        return self.dead is not None and bool(self.dead[row])
+
+    @property
+    def count(self) -> int:
+        """How many rows have been handed out."""
+        return int(self.meta[COUNT])
+
+    def check(self, row: int, node: ir.Node, live: bool = True) -> int:
+        """Give ``row`` if it has been handed out; checked, if it is not deleted either."""
+        if not 0 <= row < self.meta[COUNT]:
+            if self.checks is not None:
+                self.checks.stop(Kind.NO_ROW, node, row, self.count)
+            outside(f"row {row} of {self.slot}", self.count, node.pos)
+        if live and self.checks is not None:
+            self.checks.check_live(self, row, node)
+        return row
+
+    def item_value(self, position: int) -> int:
+        """What a loop over the store binds: a row, a collection's item, or its entry."""
+        if self.info.kind == "collection" and tuple(self.columns) == ("item",):
+            return int(self.columns["item"][position])
+        return position
+
+    def room(self, count: int) -> bool:
+        """Take ``count`` from the budget, if it has as much."""
+        least = int(self.meta[BUDGET])
+        if self.consecutive:
+            least -= int(self.meta[COMMITTED] - self.meta[HEAD])
+        if least < count:
+            return False
+        self.meta[BUDGET] -= count
+        return True
+
+    def next_row(self) -> int:
+        """A deleted row to use again, else one more."""
+        meta = self.meta
+        if self.info.kind == "table" and self.free is not None and meta[HEAD] < meta[COMMITTED]:
+            row = int(self.free[int(meta[HEAD]) & (self.free.size - 1)])
+            self.clear(row)  # first: an interrupt may come in between
+            meta[HEAD] += 1
+        else:
+            row = int(meta[COUNT])
+            self.clear(row)
+            meta[COUNT] += 1
+        return row
+
+    def next_rows(self, count: int, fill: bool = True) -> range:
+        """Consecutive rows, none of them used before; unfilled, they are of ones, to be noticed."""
+        first = int(self.meta[COUNT])
+        self.meta[COUNT] += count
+        for row in range(first, first + count):
+            self.clear(row)
+            if not fill:
+                for array in self.columns.values():
+                    array[row] = 1
+        return range(first, first + count)
+
+    def clear(self, row: int) -> None:
+        """Bring a row to its fill, alive."""
+        for name, array in self.columns.items():
+            array[row] = self.obj.columns[name].fill
+        if self.dead is not None:
+            self.dead[row] = 0
+
+    def delete(self, row: int) -> None:
+        """Mark a row dead; the host decides when it may be reused."""
+        assert self.dead is not None and self.free is not None, f"{self.slot} has no deletes"
+        if not self.dead[row]:
+            self.dead[row] = 1
+            self.free[int(self.meta[TAIL]) & (self.free.size - 1)] = row
+            self.meta[TAIL] += 1
+
+    def recover(self) -> None:
+        """After an interrupt: the ring holds the deleted rows, those released for reuse first."""
+        if self.dead is None or self.free is None:
+            return
+        meta, ring, dead = self.meta, self.free, self.dead
+        released = ring[np.arange(meta[HEAD], meta[COMMITTED]) & (ring.size - 1)]
+        released = released[dead[released] != 0]
+        others = np.setdiff1d(np.flatnonzero(dead[: int(meta[COUNT])]), released)
+        rows = np.concatenate([released, others])
+        ring[: rows.size] = rows
+        meta[[HEAD, COMMITTED, TAIL]] = 0, released.size, rows.size
+
+    def take(self) -> int:
+        """Remove the first of the entries that were there at the last barrier, or -1."""
+        position = int(self.meta[HEAD])
+        if position >= self.span.stop:
+            return -1
+        self.meta[HEAD] += 1
+        return self.item_value(position)
+
+    def settle(self) -> None:
+        """Bring the budget in order at the end of a step."""
+        meta = self.meta
+        if self.info.kind == "table":
+            meta[BUDGET] = meta[COMMITTED] - meta[HEAD] + meta[CAPACITY] - meta[COUNT]
+        else:
+            meta[BUDGET] = meta[CAPACITY] - meta[COUNT]
+
+
+class Memory:
+    """All that the items of one unit share."""
+
+    def __init__(self, unit: ir.Unit) -> None:
+        nodes = list(ir.walk((unit.funcs, unit.blocks)))
+        bulk = {n.slot for n in nodes if isinstance(n, ir.NewRows)}
+        self.checks = Checks(unit) if unit.checked else None
+        self.stores = {
+            s.slot: BoundStore(i, s, s.slot in bulk, self.checks) for i, s in enumerate(unit.stores)
+        }
+        self.graphs: dict[str, GraphInfo] = {g.slot: g for g in unit.graphs}
+        self.walks = sorted(directions(nodes))
+        self.locks = sorted({n.slot for n in nodes if isinstance(n, ir.Lock)})
+        self.adjacency: dict[tuple[str, str], tuple[Any, Any, Any]] = {}
+        self.status: np.ndarray[Any, Any] = np.zeros(0, np.int64)
+        self.pending: set[int] = set()
+        self.item = Item(-1, {})
+
+    def bind(
+        self, stores: dict[str, Any], graphs: dict[str, Any], status: Any, replay: bool
+    ) -> None:
+        """Take everything a launch touches; an item that has a lock keeps it when others replay."""
+        self.status = status
+        for slot, store in self.stores.items():
+            store.bind(stores[slot])
+        for slot in self.locks if not replay else ():
+            stores[slot].hidden("lock")[:] = 0
+        for graph, direction in self.walks:
+            edges = self.stores[dict(self.graphs[graph].tables)["edges"]]
+            end = edges.obj.columns["dst" if direction == "out" else "src"].array
+            self.adjacency[graph, direction] = (*graphs[graph].adjacency(direction), end)
+
+    def edges_at(
+        self, graph: str, direction: str, point: int, node: ir.Node
+    ) -> tuple[Any, Any, Any]:
+        """The adjacency of a point: its entries as a range, edge ids (or None), other ends."""
+        self.stores[dict(self.graphs[graph].tables)["points"]].check(point, node, live=False)
+        offsets, ids, end = self.adjacency[graph, direction]
+        if point >= len(offsets) - 1:  # new in this launch
+            return range(0), ids, end
+        return range(int(offsets[point]), int(offsets[point + 1])), ids, end
+
+    def outside(self, kind: Kind, node: ir.Node, value: int, limit: int, what: str) -> NoReturn:
+        """Refuse what compiled code would do blindly, unless it is checked."""
+        if self.checks is not None:
+            self.checks.stop(kind, node, value, limit)
+        outside(what, limit, node.pos)
+
+    def delete(self, store: BoundStore, row: int) -> None:
+        """Mark a row dead; who did so is noted for the checks."""
+        if self.checks is not None and not store.is_dead(row):
+            self.checks.deaths[store.slot, row] = self.item.position
+        store.delete(row)
+
+    # --- room ------------------------------------------------------------------------------------
+
+    def injected(self) -> bool:
+        """Whether a test wants just this attempt to fail."""
+        left = int(self.status[Status.INJECT])
+        if left > 0:
+            self.status[Status.INJECT] = left - 1
+        return left == 1
+
+    def reserve(self, needs: list[tuple[BoundStore | LocalItems, int]]) -> None:
+        """Take room for all the needs, or fail the item with none taken."""
+        fail = self.injected()
+        taken: list[tuple[BoundStore, int]] = []
+        for where, count in needs:
+            if isinstance(where, LocalItems):
+                if fail or len(where) + count > where.capacity:
+                    self.status[Status.LOCAL] = 1
+                    fail = True
+            elif fail or not where.room(count):
+                self.status[Status.STORES + where.index] = 1
+                fail = True
+            else:
+                taken.append((where, count))
+            if fail:
+                break
+        item = self.item
+        for store, count in taken:
+            if fail:
+                store.meta[BUDGET] += count
+            else:
+                item.taken[store] = item.taken.get(store, 0) + count
+        if fail:
+            raise Untouched
+        item.reserved = True
+
+    def spend(self, store: BoundStore, count: int, pos: ir.Pos) -> None:
+        """Use what was reserved; a kernel that uses more was compiled wrongly."""
+        left = self.item.taken.get(store, 0) - count
+        if left < 0:
+            raise AssertionError(f"{where(pos)}: {store.slot} gets more rows than were reserved")
+        self.item.taken[store] = left
+
+    def release(self, item: Item) -> None:
+        """Give back what the item reserved and did not use."""
+        for store, count in item.taken.items():
+            store.meta[BUDGET] += count
+        item.taken.clear()
+
+    def append(self, local: LocalItems, value: Any, pos: ir.Pos) -> None:
+        """Add to a local collection, or fail the item."""
+        covered = self.item.reserved
+        if len(local) >= local.capacity or (not covered and self.injected()):
+            if covered:
+                raise AssertionError(f"{where(pos)}: a local collection outgrew what was reserved")
+            self.status[Status.LOCAL] = 1
+            raise Untouched
+        local.append(value)
+
+
+def directions(nodes: list[ir.Node]) -> set[tuple[str, str]]:
+    """The adjacencies that nodes walk, by graph and direction."""
+    found = set()
+    for n in nodes:
+        if isinstance(n, ir.ForEdges | ir.Degree):
+            both = ("out", "in") if n.direction == "all" else (n.direction,)
+            found |= {(n.graph, d) for d in both}
+        elif isinstance(n, ir.FindEdge):
+            found.add((n.graph, "out"))
+    return found
+
+
+def where(pos: ir.Pos) -> str:
+    """A position as messages give it."""
+    return f"{pos.file}:{pos.line}"
+
+
+def outside(what: str, count: int, pos: ir.Pos) -> NoReturn:
+    """Refuse an access that compiled code would do blindly."""
+    raise IndexError(f"{where(pos)}: {what} does not exist: there are {count}")

@@ -1,0 +1,70 @@
+"""Where the time goes: compiling, transfers between devices, and the rest."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+
+from morph.runtime.device import Device
+
+spent = {"compile": 0.0, "transfer": 0.0}
+_within = threading.local()  # seconds counted inside of what is being counted
+used: dict[str, Device] = {}  # devices that something was launched on
+
+
+class Timing:
+    """Seconds spent: ``compile`` (generation and compilers), ``transfer`` (devices), ``run``."""
+
+    __slots__ = ("compile", "run", "transfer")
+
+    def __init__(self) -> None:
+        self.compile = self.transfer = self.run = 0.0
+
+
+@contextlib.contextmanager
+def timing() -> Iterator[Timing]:
+    """Measure what runs inside: ``with timing() as t: ...``, then ``t.compile`` and so on.
+
+    Yields
+    ------
+    Timing
+        Filled in when the block ends: ``compile`` and ``transfer`` as they were counted, ``run``
+        the rest of the wall-clock time.
+    """
+    t, before = Timing(), dict(spent)
+    start = time.perf_counter()
+    try:
+        yield t
+    finally:
+        synchronize()
+        wall = time.perf_counter() - start
+        t.compile = spent["compile"] - before["compile"]
+        t.transfer = spent["transfer"] - before["transfer"]
+        t.run = max(0.0, wall - t.compile - t.transfer)
+
+
+@contextlib.contextmanager
+def counting(what: str) -> Iterator[None]:
+    """Count what runs inside as ``"compile"`` or ``"transfer"``; what is counted within, once."""
+    if what == "transfer":
+        synchronize()
+    outer, _within.seconds = getattr(_within, "seconds", 0.0), 0.0
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        if what == "transfer":
+            synchronize()
+        wall = time.perf_counter() - start
+        spent[what] += wall - _within.seconds
+        _within.seconds = outer + wall
+
+
+def synchronize() -> None:
+    """Wait for every GPU that has been used."""
+    for device in used.values():
+        if device.kind == "cuda":
+            with device.active():
+                device.xp.cuda.runtime.deviceSynchronize()

@@ -1,0 +1,369 @@
+"""Batches of edge changes: what a caller gives, checked, and what he is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from morph.data.column import ColumnView
+from morph.data.conversion import check_alive, check_ids, prepare
+from morph.runtime.device import Array, Device, is_host
+
+if TYPE_CHECKING:
+    from morph.data.table import Table
+    from morph.graph import Graph
+
+FEW = 1 << 12  # values that the host checks at once: a GPU's answers to its questions take longer
+
+
+@dataclass(slots=True, eq=False)
+class Applied:
+    """What a batch did to a graph; all arrays lie on the graph's device.
+
+    Of a graph that is not directed, every array tells of both arcs of an edge.
+
+    Attributes
+    ----------
+    inserted : array of int32
+        Ids of the edges inserted, in the order given; then, if the graph is not directed, those of
+        the arcs back (of edges that are no loops).
+    deleted : array of int32
+        Ids of the edges deleted, ascending.  They may be given to other edges by later batches.
+    deleted_src, deleted_dst : array of int32, shape (len(deleted),)
+    deleted_weight : array, shape (len(deleted),), or None
+        None if edges have no column ``weight``.
+    updated : array of int32
+        Ids of the edges whose weight was set, ascending.
+    old_weight, new_weight : array, shape (len(updated),), or None
+    points : array of int32
+        Ids of the points deleted, ascending.
+    absent : int
+        Deletes and updates that named an edge, or a point, that is not there.
+    repeated : int
+        Deletes and updates of what this batch had named already: a delete does nothing then, of
+        updates the last counts.
+    """
+
+    GONE: ClassVar[int] = 1
+    NAMED: ClassVar[int] = 2
+    INSERTED: ClassVar[int] = 3
+
+    inserted: Array
+    deleted: Array
+    deleted_src: Array
+    deleted_dst: Array
+    deleted_weight: Array | None
+    updated: Array
+    old_weight: Array | None
+    new_weight: Array | None
+    points: Array
+    absent: int = 0
+    repeated: int = 0
+    _graph: Graph | None = field(default=None, repr=False)
+    _given: int = field(default=0, repr=False)
+    _changes: int = field(default=-1, repr=False)
+    _present: int = field(default=-1, repr=False)
+    _since: int = field(default=-1, repr=False)  # `Graph.changes` before
+    _batch: Any = field(default=None, repr=False)  # what the arrays are made of when asked for
+
+    def __getattr__(self, name: str) -> Any:
+        if name in Applied.__slots__:
+            if name == "_batch" or self._batch is None:
+                raise AttributeError(name)
+            for n, a in self._batch.fields().items():
+                setattr(self, n, a)
+            return object.__getattribute__(self, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __reduce__(self) -> Any:
+        """Copies and pickles have the arrays, and do not know the graph."""
+        told = [getattr(self, name) for name in Applied.__slots__ if not name.startswith("_")]
+        return Applied, (*told, None, self._given)
+
+    def rows(self) -> tuple[Table, int]:
+        """Give the changes as rows of a table, for kernels; they are there until the next batch.
+
+        Returns
+        -------
+        table : Table
+            ``edge``, its id; ``end``, its source and destination; ``fate``: ``GONE``, ``NAMED``
+            (its weight was set) or ``INSERTED``, 0 for none; ``weight``, what it was before, if
+            edges have one.
+            Edges at deleted points, which the index has not, are left out.
+        count : int
+            The rows that count; there may be more.
+        """
+        from morph.updates.direct import rows_of  # noqa: PLC0415
+
+        return rows_of(self)
+
+    @property
+    def given(self) -> int:
+        """How many inserts were given: the first of ``inserted``."""
+        return self._given
+
+    @property
+    def present(self) -> int:
+        """Inserts of pairs that had an edge already, or by then: they made parallel edges.
+
+        Counted when first asked for, in a pass over the edges.
+
+        Raises
+        ------
+        RuntimeError
+            If the graph has changed since.
+        """
+        if self._present < 0:
+            if self._graph is None or self._graph.changes != self._changes:
+                raise RuntimeError("present is counted before the graph changes again")
+            self._present = _parallel(self._graph, self.inserted[: self._given])
+        return self._present
+
+
+GONE, NAMED, INSERTED = Applied.GONE, Applied.NAMED, Applied.INSERTED
+
+
+def _parallel(g: Graph, ids: Array) -> int:
+    """How many of the edges ``ids`` have a parallel one that is not among them, or is before."""
+    xp, columns = g.device.xp, g.edges.columns
+    with g.device.active():
+        src, dst = columns["src"].array[ids], columns["dst"].array[ids]
+        live = candidates(g, src)
+        mine, counts = xp.unique(pair_keys(src, dst), return_counts=True)
+        there = pair_keys(columns["src"].array[live], columns["dst"].array[live])
+        there.sort()
+        total = xp.searchsorted(there, mine, "right") - xp.searchsorted(there, mine, "left")
+        return int((counts - (total == counts)).sum())
+
+
+def candidates(g: Graph, src: Array) -> Array:
+    """Ids of all live edges that begin at one of the points ``src``, ascending, int64."""
+    xp, edges = g.device.xp, g.edges
+    mark = xp.zeros(len(g.points), bool)
+    mark[src] = True
+    found = mark[edges.columns["src"].array[: len(edges)]]  # -1, no point, reads the last one
+    if edges.deletes:
+        found &= edges.alive
+    return xp.flatnonzero(found)
+
+
+def pair_keys(src: Array, dst: Array) -> Array:
+    """Pairs of points as numbers."""
+    return (src.astype(np.int64) << 32) | dst.astype(np.int64)
+
+
+# --- what is given -------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Named:
+    """Edges by id, or by their ends; and the weights they are to have."""
+
+    ids: Array | None
+    src: Array | None = None
+    dst: Array | None = None
+    weight: Array | None = None
+
+    @property
+    def count(self) -> int:
+        """How many edges are named."""
+        a = self.src if self.ids is None else self.ids
+        return 0 if a is None else int(a.size)
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """A checked batch: arrays on the graph's device, of the columns' types; if few, on the host."""
+
+    inserts: dict[str, Array]
+    count: int  # of inserts
+    deletes: Named
+    updates: Named
+    points: Array
+
+    @classmethod
+    def of(
+        cls, g: Graph, inserts: Any, deletes: Any, updates: Any, points: Any, nonnegative: bool
+    ) -> Batch:
+        """Check what `Graph.apply` was given; nothing has changed if this raises."""
+        with g.device.active():
+            given, count = _inserts(g, inserts)
+            batch = cls(
+                given, count, _named(g, deletes, "deletes"), _updates(g, updates),
+                _ids(g, points, "delete_points", g.points),
+            )  # fmt: skip
+            if nonnegative:
+                _refuse_negative(given.get("weight"), "inserts")
+                _refuse_negative(batch.updates.weight, "updates")
+            return batch
+
+
+def _inserts(g: Graph, given: Any) -> tuple[dict[str, Array], int]:
+    if given is None:
+        return {}, 0
+    edges = g.edges
+    if not isinstance(given, Mapping):
+        names = ("src", "dst", "weight")
+        if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+            raise TypeError("inserts: expected (src, dst), (src, dst, weight), or columns by name")
+        given = dict(zip(names, given, strict=False))
+    for name in ("src", "dst"):
+        if name not in given:
+            raise TypeError(f"inserts: column {name!r} is missing")
+    src, dst = ends = [_checked_ids(g, given[n], f"inserts.{n}", g.points) for n in ("src", "dst")]
+    if src.size != dst.size:
+        raise ValueError(f"inserts: {src.size} src and {dst.size} dst: expected equal lengths")
+    count, rows = int(src.size), {"src": src, "dst": dst}
+    others = {
+        name: a
+        if isinstance(a, int | float | np.generic)
+        else _row(g.device, a, f"inserts.{name}", edges.columns.get(name))
+        for name, a in given.items()
+        if name not in rows
+    }
+    try:
+        _, arrays = prepare(edges, count, others)
+    except (TypeError, ValueError, OverflowError) as e:
+        raise _named_by(e, "inserts") from None
+    if "weight" in arrays:
+        _refuse_rounded(g, given["weight"], others["weight"], arrays["weight"], "inserts.weight")
+    for name, a in arrays.items():
+        rows[name] = a if a.ndim else np.full(count, a)
+    if g.points.deletes:
+        for name, a in zip(("src", "dst"), ends, strict=True):
+            check_alive(g.points, g.device.asarray(a), f"inserts.{name}")
+    if is_host(src) and all(map(is_host, rows.values())):
+        return rows, count
+    return {name: g.device.asarray(a) for name, a in rows.items()}, count
+
+
+def _named_by(e: Exception, what: str) -> Exception:
+    """The same error, said of the argument."""
+    text = str(e)
+    own = text.startswith("edges.")
+    return type(e)(what + text.removeprefix("edges") if own else f"{what}: {text}")
+
+
+def _row(device: Device, a: Any, where: str, column: Any = None) -> Any:
+    """One value as an array of one; vectors of a vector column stay rows."""
+    if isinstance(a, ColumnView):
+        a = a.array
+    if not hasattr(a, "__cuda_array_interface__") and not isinstance(a, np.ndarray):
+        a = device.to_host(a) if hasattr(a, "__dlpack__") else np.asarray(a)
+    wanted = 2 if column is not None and column.size else 1
+    if a.ndim == wanted - 1:
+        a = a.reshape(1, *a.shape)
+    if a.ndim != wanted:
+        raise ValueError(f"{where} has shape {a.shape}: expected {wanted} dimension(s)")
+    if device.kind == "cuda" and is_host(a) != (a.size <= FEW):
+        return device.asarray(a) if is_host(a) else device.to_host(a)
+    return a
+
+
+def _checked_ids(g: Graph, given: Any, where: str, table: Any) -> Array:
+    a = _row(g.device, given, where)
+    if a.size and a.dtype.kind not in "iu":
+        raise TypeError(f"{where} holds {a.dtype}: expected integers")
+    check_ids(a, len(table), where, table.name)
+    return a.astype(np.int32, copy=False)
+
+
+def _ids(g: Graph, given: Any, where: str, table: Any) -> Array:
+    if given is None:
+        return none(g.device)
+    return _checked_ids(g, given, where, table)
+
+
+def none(device: Device) -> Array:
+    """No ids."""
+    if device.name not in _none:
+        _none[device.name] = device.zeros(0, np.int32)
+    return _none[device.name]
+
+
+_none: dict[str, Array] = {}
+
+
+def _named(g: Graph, given: Any, what: str) -> Named:
+    if given is None:
+        return Named(none(g.device))
+    if not isinstance(given, tuple):
+        return Named(_ids(g, given, what, g.edges))
+    if len(given) != 2:
+        raise TypeError(f"{what}: a tuple is (src, dst), not of {len(given)}")
+    src, dst = (
+        _ids(g, a, f"{what}.{n}", g.points) for n, a in zip(("src", "dst"), given, strict=True)
+    )
+    if src.size != dst.size:
+        raise ValueError(f"{what}: {src.size} src and {dst.size} dst: expected equal lengths")
+    return Named(None, src, dst)
+
+
+def _updates(g: Graph, given: Any) -> Named:
+    if given is None:
+        return Named(none(g.device))
+    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+        raise TypeError("updates: expected (ids, weight) or (src, dst, weight)")
+    if "weight" not in g.edges.columns:
+        raise TypeError(f"updates: {g.edges.no_column('weight')}")
+    named = _named(g, tuple(given[:2]) if len(given) == 3 else _plain(given[0]), "updates")
+    weight = _row(g.device, given[-1], "updates.weight", g.edges.columns["weight"])
+    if weight.shape[0] != named.count:
+        raise ValueError(f"updates: {weight.shape[0]} weights for {named.count} edges")
+    try:
+        _, arrays = prepare(g.edges, named.count, {"weight": weight})
+    except (TypeError, ValueError, OverflowError) as e:
+        raise _named_by(e, "updates") from None
+    _refuse_rounded(g, given[-1], weight, arrays["weight"], "updates.weight")
+    named.weight = arrays["weight"]
+    return named
+
+
+def rounded(a: Array, made: Array, given: Any = None) -> bool:
+    """Whether integers lose digits as the floats that are made of them; of a list in its array."""
+    if made.dtype.kind != "f" or not made.size:
+        return False
+    if a.dtype.kind in "iu":
+        exact = 1 << (np.finfo(made.dtype).nmant + 1)
+        if int(a.max()) <= exact and int(a.min()) >= -exact:
+            return False
+        with np.errstate(invalid="ignore"):
+            return bool((made.astype(a.dtype) != a).any())
+    large = isinstance(given, list | tuple) and a.dtype.kind == "f" and not (abs(a) < 2**53).all()
+    return large and any(_whole(x) and float(made.dtype.type(x)) != int(x) for x in given)
+
+
+def _whole(x: Any) -> bool:
+    return isinstance(x, int | np.integer)
+
+
+def _refuse_rounded(g: Graph, given: Any, a: Any, made: Array, where: str) -> None:
+    """Refuse integers that a column of floats cannot hold.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not rounded(np.asarray(a) if is_host(a) else a, made, given):
+        return
+    listed = given if isinstance(given, list | tuple) else g.device.to_host(a).ravel().tolist()
+    for k, x in enumerate(listed):
+        if _whole(x) and float(made.dtype.type(x)) != int(x):
+            raise ValueError(f"{where}[{k}] = {x} would lose digits as {made.dtype}")
+
+
+def _plain(ids: Any) -> Any:
+    """Ids given as a tuple, where that means no pair."""
+    return list(ids) if isinstance(ids, tuple) else ids
+
+
+def _refuse_negative(weight: Array | None, what: str) -> None:
+    if weight is None or weight.dtype.kind not in "if" or not weight.size:
+        return
+    bad = ~(weight >= 0)  # and what is no number
+    if bool(bad.any()):
+        k = int(bad.argmax())
+        raise ValueError(f"{what}.weight[{k}] = {weight[k]}: negative weights are refused here")

@@ -1,0 +1,305 @@
+"""Batches of changes, applied to a graph: all of them or none.
+
+The edges' table is the truth; the index follows.  A batch is prepared first, which may fail and
+has changed nothing then; what is written in place after that is put back if anything fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from morph.data.store import CAPACITY, COMMITTED, COUNT, HEAD, TAIL
+from morph.data.table import Table
+from morph.runtime.device import Array, is_host
+from morph.updates import direct
+from morph.updates.batch import Applied, Batch
+from morph.updates.named import edges_to_delete, edges_to_update, points_to_delete
+
+if TYPE_CHECKING:
+    from morph.graph import Graph
+
+SHARE = 4  # of batches that change more than this part of the edges, no index is made to follow
+
+
+Then = Callable[[Applied], object] | None
+
+
+def apply(
+    g: Graph, inserts: Any, deletes: Any, updates: Any, points: Any, nonnegative: bool, then: Then
+) -> Applied:  # fmt: skip
+    """Do what `Graph.apply` promises."""
+    g.may_change()
+    told = None if then is None else _quietly(g, then)
+    with g.device.active():
+        plain = None
+        if points is None or getattr(points, "size", 1) == 0:
+            plain = direct.plain(g, inserts, deletes, updates)
+        if plain is not None:
+            moves = (plain.counts[0] + plain.counts[2]) * (1 if g.directed else 2)
+            if _follows(g, moves) and g._adjacency.has_out:
+                done = direct.carry_out(g, plain, nonnegative, told)
+                if done is not None:
+                    return done
+        return _apply(g, Batch.of(g, inserts, deletes, updates, points, nonnegative), told)
+
+
+def _quietly(g: Graph, then: Callable[[Applied], object]) -> Callable[[Applied], object]:
+    """Call it while nobody may change the graph."""
+
+    def told(applied: Applied) -> None:
+        try:
+            g.telling = True
+            then(applied)
+        finally:
+            g.telling = False
+
+    return told
+
+
+def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
+    xp, edges, columns = g.device.xp, g.edges, g.edges.columns
+    back = None if g.directed else g.reverses()
+    held = g._pairs
+    points, absent, repeated = (
+        points_to_delete(g, batch) if batch.points.size else (batch.points, 0, 0)
+    )
+    gone, order, more = edges_to_delete(g, batch.deletes, points, back)
+    absent, repeated = absent + more[0], repeated + more[1]
+    changed, values, more = edges_to_update(g, batch.updates, gone, back)
+    absent, repeated = absent + more[0], repeated + more[1]
+    asarray = g.device.asarray
+    points, gone, changed, order = map(asarray, (points, gone, changed, order))
+    values = values if values is None else asarray(values)
+    given = _with_reverses(g, batch)
+    total = int(given["src"].size) if given else 0
+    if gone.size:
+        edges.allow_deletes()
+    if points.size:
+        g.points.allow_deletes()
+    capacity = edges.capacity
+    undo, moves = list[Callable[[], None]](), total + int(gone.size)
+    try:
+        first, again = direct.places(edges, total)
+        ids, fresh = _ids(edges, first, again, total), total - again
+        loose = _follows(g, moves)
+        weighted = "weight" in columns
+        old = _of(columns["weight"].array, changed) if weighted else None
+        applied = Applied(
+            ids, gone, _of(columns["src"].array, gone), _of(columns["dst"].array, gone),
+            _of(columns["weight"].array, gone) if weighted else None,
+            changed, old, old if values is None else values, points, absent, repeated,
+            g, batch.count, _since=g.changes,
+        )  # fmt: skip
+        for table, dead in ((edges, order), (g.points, points)):
+            if dead.size:
+                _bury(table, dead, undo)
+        if changed.size and weighted:
+            weight = columns["weight"]
+            undo.append(lambda: _put(weight.array, changed, old))
+            weight.array[changed] = values
+        if total:
+            _insert(edges, ids, fresh, given, undo)
+        if moves or points.size:
+            undo.append(_pairs_back(g, held, gone, ids))
+            if held is not None:
+                held[gone] = -1
+            if total:
+                g._forget_order(ids)
+                held = held if held is None else _paired(xp, edges, held, ids, batch)
+            if loose:
+                _follow(g, applied, given, fresh == total)
+            else:
+                g.structure_changed()
+            g._pairs = held
+        elif changed.size:
+            g.changes += 1
+        applied._changes = g.changes
+        if then is not None:
+            then(applied)
+    except BaseException:
+        for step in reversed(undo):
+            step()
+        direct.shrink(edges, capacity)
+        raise
+    return applied
+
+
+def _follows(g: Graph, count: int) -> bool:
+    """Whether the index is to follow a batch in place; if so it is ready for that."""
+    index = g._adjacency
+    if not g.loose and index.built and SHARE * count < len(g.edges):
+        g.moved()  # before: whatever stops this, no launch takes one kind of rows for the other
+        index.loosen()
+    if g.loose:
+        g.out_identity = False
+    return g.loose
+
+
+def _follow(g: Graph, done: Applied, given: dict[str, Array], fresh: bool) -> None:
+    """Have the loose rows follow what happened to the edges; ``fresh``: all ids are new."""
+    index = g._adjacency
+    if done.deleted.size:
+        index.remove(done.deleted, done.deleted_src, done.deleted_dst)
+    if done.inserted.size:
+        ids = done.inserted
+        if is_host(given["src"]) and not is_host(ids) and fresh:  # all of them: consecutive
+            ids = np.arange(len(g.edges) - ids.size, len(g.edges), dtype=np.int32)
+        if index.insert(ids, given["src"], given["dst"]):
+            g.moved()
+    index.refresh()
+    g.changes += 1
+
+
+def _of(array: Array, ids: Array) -> Array:
+    """Elements of an array; of none a view, which costs less."""
+    return array[ids] if ids.size else array[:0]
+
+
+def _put(array: Array, at: Array, values: Any) -> None:
+    array[at] = values
+
+
+# --- rows come and go ----------------------------------------------------------------------------
+
+
+def _ids(edges: Table, first: int, again: int, count: int) -> Array:
+    """Ids for new rows, see `direct.places`."""
+    xp, words = edges.device.xp, edges.words
+    new = xp.arange(first, first + count - again, dtype=np.int32)
+    if not again:
+        return new
+    head, ring = min(int(words[HEAD]), int(words[COMMITTED])), edges.hidden("free")
+    return xp.concatenate([ring[xp.arange(head, head + again) & (ring.size - 1)], new])
+
+
+def _insert(
+    edges: Table, ids: Array, fresh: int, values: dict[str, Array], undo: list[Any]
+) -> None:
+    """Write rows, and count them among those in use."""
+    before, count = edges.words.copy(), int(ids.size)
+    for name, column in edges.columns.items():
+        value = values[name] if name in values else edges._fill_value(column)
+        here = column.array[int(before[COUNT]) :][:count] if fresh == count else None
+        if here is None:
+            column.array[ids] = edges.device.asarray(value)
+        elif here.flags.c_contiguous and name in values and not is_host(here) and is_host(value):
+            here.set(value)
+        else:
+            here[:] = edges.device.asarray(value)
+    again = ids[: count - fresh]
+    words = edges.words
+
+    def put_back() -> None:
+        if again.size:
+            edges.hidden("dead")[again] = 1
+        edges.words[:] = before
+        edges.words[CAPACITY] = edges.capacity
+        edges.settle()
+
+    undo.append(put_back)
+    if again.size:
+        edges.hidden("dead")[again] = 0
+    words[COUNT] += fresh
+    words[HEAD] += count - fresh
+    edges.settle()
+
+
+def _bury(table: Table, ids: Array, undo: list[Any]) -> None:
+    """Mark rows dead."""
+    before, xp = table.words.copy(), table.device.xp
+    dead, ring = table.hidden("dead"), table.hidden("free")
+
+    def put_back() -> None:
+        table.hidden("dead")[ids] = 0  # which is another array if it was resized meanwhile
+        table.words[:] = before
+        table.words[CAPACITY] = table.capacity
+        table.settle()
+
+    undo.append(put_back)
+    tail = int(before[TAIL])
+    ring[xp.arange(tail, tail + ids.size) & (ring.size - 1)] = ids
+    dead[ids] = 1
+    table.words[TAIL] += ids.size
+    table.settle()
+
+
+# --- reverses ------------------------------------------------------------------------------------
+
+
+def _with_reverses(g: Graph, batch: Batch) -> dict[str, Array]:
+    """The columns of all edges to insert: of a graph that is not directed, both arcs."""
+    given = batch.inserts
+    if g.directed or not batch.count:
+        return given
+    xp: Any = np if is_host(given["src"]) else g.device.xp
+    turned: dict[str, Any] = {"src": given["dst"], "dst": given["src"]}
+    no_loop: Any = given["src"] != given["dst"]
+    return {
+        name: xp.concatenate([a, turned.get(name, a)[no_loop]])  # type: ignore[index]
+        for name, a in given.items()
+    }
+
+
+def _paired(xp: Any, edges: Table, held: Array, ids: Array, batch: Batch) -> Array:
+    """Each edge's reverse, when ``ids`` have come: the arcs given, then those back."""
+    longer = held
+    if held.size < len(edges):
+        longer = xp.full(edges.capacity, -1, np.int32)
+        longer[: held.size] = held
+    given = ids[: batch.count]
+    longer[given] = given
+    no_loop = edges.device.asarray(batch.inserts["src"] != batch.inserts["dst"])
+    forth, again = given[no_loop], ids[batch.count :]
+    longer[forth] = again
+    longer[again] = forth
+    return longer
+
+
+def _pairs_back(g: Graph, held: Array | None, gone: Array, ids: Array) -> Callable[[], None]:
+    """What puts the reverses back, that edges ``gone`` had, and ``ids`` had not."""
+    before = None if held is None else held[gone]
+
+    def put_back() -> None:
+        if held is not None:
+            held[ids[ids < held.size]] = -1
+            held[gone] = before
+        g.structure_changed(held)
+
+    return put_back
+
+
+def pair_up(g: Graph) -> Array:
+    """Each live edge's reverse, shape (len(edges),), int32; a loop is its own, dead ones have -1.
+
+    The k-th edge from u to v, by weight and id, belongs to the k-th from v to u.
+
+    Raises
+    ------
+    ValueError
+        If an edge has no reverse.
+    """
+    xp: Any = g.device.xp
+    edges = g.edges
+    with g.device.active():
+        ids: Any = edges.ids()
+        ends: Any = (edges.columns[c].array[ids].astype(np.int64) for c in ("src", "dst"))
+        src, dst = ends
+        weight = edges.columns.get("weight")
+        if weight is not None and not weight.size:
+            order: Any = xp.argsort(weight.array[ids], kind="stable")
+            ids, src, dst = ids[order], src[order], dst[order]
+        forth = xp.argsort((src << 32) | dst, kind="stable")
+        again = xp.argsort((dst << 32) | src, kind="stable")
+        odd = (src[forth] != dst[again]) | (dst[forth] != src[again])
+        if bool(odd.any()):
+            k = int(odd.argmax())
+            u, v = int(src[forth[k]]), int(dst[forth[k]])
+            raise ValueError(f"the graph is not directed, but edge {u} -> {v} has no reverse")
+        back = g.device.full(len(edges), -1, np.int32)
+        back[ids[forth]] = ids[again]
+        loop = ids[src == dst]
+        back[loop] = loop
+        return back

@@ -1,0 +1,471 @@
+"""Batches that one launch carries out: what is given goes to the device, and nothing comes back.
+
+Whether a change may be made, and what is named twice, is found there (`resolve`).  What is odd in
+any way is left to the way round (`batch`, `named`, `changes`), which says what is wrong, or counts
+what is not there; so nothing is decided here but what is plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ref
+
+import numpy as np
+
+from morph.data.column import Column, ColumnView
+from morph.data.reclaim import SHARE, reclaim, referred, reusable
+from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL
+from morph.graph.gapped import weight_of
+from morph.language.dtypes import ID_LIMIT
+from morph.runtime.device import Array, is_host
+from morph.updates.batch import GONE, INSERTED, NAMED, Applied, none, rounded
+
+if TYPE_CHECKING:
+    from morph.data.table import Table
+    from morph.graph import Graph
+
+STAGED = 1 << 14  # changes that go to a GPU in one copy
+# as in `resolve`
+TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE, ALONE, KEPT = 1, 2, 4, 8, 16, 32, 64, 128
+TWICE, LOOP = -2, -3
+
+Part = tuple[Array, Array | None, Array | None]
+"""Ids, or ends; weights."""
+
+
+class Plain(NamedTuple):
+    """A batch that has nothing odd at first sight."""
+
+    parts: tuple[Part | None, Part | None, Part | None]  # deletes, updates, inserts
+    counts: tuple[int, int, int]
+    by: int  # which are named by their ends: GONE, NAMED
+
+
+def plain(g: Graph, inserts: Any, deletes: Any, updates: Any) -> Plain | None:
+    """Read what `Graph.apply` was given; None if it is to be looked at closely."""
+    columns = g.edges.columns
+    weight = columns.get("weight")
+    if weight is not None and weight_of(g.edges) is None:
+        return None
+    gone = named = come = None
+    by = 0
+    if deletes is not None:
+        gone = _ends(g, deletes) if type(deletes) is tuple else _one(g, deletes)
+        if gone is None:
+            return None
+        by |= GONE if gone[1] is not None else 0
+    if updates is not None:
+        if weight is None or type(updates) is not tuple or len(updates) not in (2, 3):
+            return None
+        named = _ends(g, updates[:2]) if len(updates) == 3 else _one(g, updates[0])
+        named = _weighted(g, named, updates[-1], weight)
+        if named is None:
+            return None
+        by |= NAMED if named[1] is not None else 0
+    if inserts is not None:
+        if type(inserts) is not tuple and isinstance(inserts, Mapping):
+            if not {"src", "dst"} <= inserts.keys() <= {"src", "dst", "weight"}:
+                return None
+            inserts = tuple(inserts[c] for c in ("src", "dst", "weight") if c in inserts)
+        if type(inserts) not in (tuple, list) or len(inserts) != 2 + (weight is not None):
+            return None
+        if len(columns) > len(inserts):
+            return None
+        come = _ends(g, inserts[:2])
+        if weight is not None:
+            come = _weighted(g, come, inserts[2], weight, many=True)
+        if come is None:
+            return None
+    parts = gone, named, come
+    counts = [0 if p is None else int(p[0].size) for p in parts]
+    return Plain(parts, (counts[0], counts[1], counts[2]), by) if sum(counts) else None
+
+
+def _one(g: Graph, x: Any) -> Part | None:
+    a = _integers(g, x)
+    return None if a is None else (a, None, None)
+
+
+def _ends(g: Graph, x: Any) -> Part | None:
+    if len(x) != 2:
+        return None
+    a, b = _integers(g, x[0]), _integers(g, x[1])
+    odd = a is None or b is None or a.size != b.size or is_host(a) != is_host(b)
+    return None if odd else (a, b, None)
+
+
+def _array(g: Graph, x: Any) -> Array:
+    """One dimension, on the host or on the graph's device; None of anything else."""
+    if type(x) is not np.ndarray:
+        if isinstance(x, ColumnView):
+            x = x.array
+        elif isinstance(x, int | float | list | range | np.generic):
+            x = np.asarray(x)
+        if type(x) is not np.ndarray and type(x) is not g.device.xp.ndarray:
+            return None
+    return x if x.ndim == 1 else x.reshape(1) if x.ndim == 0 else None
+
+
+def _integers(g: Graph, x: Any) -> Array:
+    a = _array(g, x)
+    return a if a is not None and a.dtype.kind in "iu" and a.dtype.isnative else None
+
+
+def _weighted(
+    g: Graph, part: Part | None, x: Any, column: Column, many: bool = False
+) -> Part | None:
+    """Weights, as the column has them: one for each, or, if ``many``, a number for all."""
+    if part is None or (a := _array(g, x)) is None:
+        return None
+    if a.size != part[0].size and not (many and isinstance(x, int | float | np.generic)):
+        return None
+    if not many and is_host(a) != is_host(part[0]):
+        return None
+    if a.dtype == column.dtype and not (a.dtype.kind == "f" and isinstance(x, list)):
+        return part[0], part[1], a
+    if not (is_host(a) and a.dtype.isnative and a.dtype.kind in "iuf"):
+        return None
+    if column.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            b = a.astype(column.dtype)
+        fine = np.isfinite(b).all()
+        if a.dtype.kind != "f" or isinstance(x, list):
+            fine = fine and not rounded(a, b, x)
+    else:
+        b = a.astype(column.dtype) if a.dtype.kind in "iu" else a
+        fine = b is not a and (np.can_cast(a.dtype, b.dtype) or (b == a).all())
+    return (part[0], part[1], b) if fine else None
+
+
+# --- one batch -----------------------------------------------------------------------------------
+
+
+def carry_out(
+    g: Graph, batch: Plain, nonnegative: bool, then: Callable[[Applied], object] | None,
+    loops: Array | None = None,
+) -> Applied | None:  # fmt: skip
+    """Apply a batch to a graph whose index is loose; None if it is odd: nothing has changed.
+
+    ``loops`` counts those among the edges to insert, of a graph that is not directed, up to each.
+    """
+    edges, index = g.edges, g._adjacency
+    gone, named, come = batch.counts
+    given, turned = gone + named + come, not g.directed
+    total = 2 * given if turned else given
+    fresh = come + come * turned - (0 if loops is None else int(loops[-1]))
+    back = None
+    if turned:
+        back = g._pairs if g._pairs is not None else g.reverses()
+    if gone:
+        edges.allow_deletes()
+    capacity = edges.capacity
+    try:
+        first, again = places(edges, fresh)
+        before: list[int] = edges.words.tolist()
+        if back is not None and fresh and back.size < first + fresh - again:
+            back = g.device.full(edges.capacity, -1, np.int32)
+            held = g.reverses()
+            back[: held.size] = held
+            g._pairs = back
+        table = index.table_for(total)
+        alone = _alone(batch) if given == 1 else None
+        if alone is None:
+            _fill_in(table, batch)
+        if loops is not None:
+            table.columns["at"].array[gone + named : given, 1] = g.device.asarray(loops)
+        flags = WHOLE | (turned * TURNED) | (nonnegative * NONNEGATIVE)
+        flags |= (edges.deletes * DEAD) | (g.points.deletes * LOST)
+        flags |= (LOOPS * (loops is not None)) | (ALONE * (alone is not None))
+        flags |= KEPT * (not gone or referred(edges))
+        moves = index.moves
+        done = Applied.__new__(Applied)
+        done._graph, done._given, done._present, done._since = g, come, -1, g.changes
+        done.points, done.absent, done.repeated = none(g.device), 0, 0
+    except BaseException:
+        shrink(edges, capacity)
+        raise
+    try:
+        head = min(before[HEAD], before[COMMITTED])
+        counts = total, given, gone, named, fresh, batch.by
+        code = index.carry_out(table, counts, (first, again, head), back, 0, flags, alone)
+        if code in (0, TWICE):
+            spared = 0
+            if code == TWICE:
+                out, spared, done.absent = index.left_out()
+                done.repeated = out - done.absent
+            if edges.words is not edges.meta and (fresh or gone):  # else the program wrote them
+                after = before.copy()
+                after[COUNT] += fresh - again
+                after[HEAD] = head + again
+                after[TAIL] += (gone - spared) * (1 + turned)
+                if not flags & KEPT:
+                    after[COMMITTED] = after[TAIL]
+                after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
+                edges.words[:] = after
+            done._batch = kept = Kept(g, table, batch.counts, first, fresh, again, code == TWICE)
+            index.kept = ref(kept)
+            if again or first < g._made:
+                g._forget_order(done.inserted)
+            if fresh or gone:
+                g.out_identity = False
+                if index.moves != moves:
+                    g.moved()
+            g.changes += 1
+            done._changes = g.changes
+            if then is not None:
+                then(done)
+            return done
+    except BaseException:
+        _put_back(g, table, before, batch.counts, back)
+        shrink(edges, capacity)
+        raise
+    shrink(edges, capacity)
+    if code == LOOP and batch.parts[2] is not None:
+        src, dst, _ = batch.parts[2]
+        loops = (src == dst).astype(np.int32).cumsum(dtype=np.int32)
+        return carry_out(g, batch, nonnegative, then, loops)
+    return None
+
+
+def places(edges: Table, count: int) -> tuple[int, int]:
+    """Where so many new rows come to lie: behind the others while there is room.
+
+    Returns
+    -------
+    first : int
+        The first id never used.
+    again : int
+        How many take the place of dead rows, the oldest in their ring, before that.
+    """
+    words: list[int] = edges.words.tolist()
+    first, again, few = words[COUNT], 0, False
+    if first + count > edges.capacity:
+        if first + count - reusable(edges) > edges.capacity and edges.deletes:
+            few = reclaim(edges) < edges.capacity // SHARE and referred(edges)
+        again = min(reusable(edges), count)
+    rows = first + count - again
+    if rows > edges.capacity or few:  # by a quarter more, since edges are most of a graph
+        edges.resize(max(rows, min(edges.capacity + edges.capacity // 4 + 16, ID_LIMIT)))
+    return first, again
+
+
+def place_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
+    """Have the next batch give its edges these ids, which are deleted ones or behind all others.
+
+    Collections and sets decide on which ids are reused, and they may have changed since.
+    """
+    words, wanted = edges.words, edges.device.asarray(ids[ids < len(edges)])
+    again, head = int(wanted.size), min(int(words[HEAD]), int(words[COMMITTED]))
+    rows = len(edges) + int(ids.size) - again
+    if again or rows > edges.capacity:  # ids are reused when no other capacity is left
+        edges.resize(rows)
+        words = edges.words
+    if edges.deletes:
+        xp, ring = edges.device.xp, edges.hidden("free")
+        with edges.device.active():
+            at = xp.arange(head, int(words[TAIL])) & (ring.size - 1)
+            others = ring[at]
+            ring[at] = xp.concatenate([wanted, others[~xp.isin(others, wanted)]])
+        words[COMMITTED] = head + again
+        edges._push()
+
+
+def shrink(edges: Table, capacity: int) -> None:
+    """Give back what a batch that came to nothing asked for: capacities decide on ids to come."""
+    if edges.capacity != capacity:
+        with suppress(MemoryError):
+            edges.resize(capacity)
+
+
+def _alone(batch: Plain) -> tuple[Any, Any, Any] | None:
+    """A single change, as arguments of the program; None if it lies on a GPU."""
+    for part in batch.parts:
+        if part is not None and part[0].size:
+            a, b, weight = part
+    for x in a, b, weight:
+        if x is not None and type(x) is not np.ndarray:
+            return None
+    first, second = a.item(), 0 if b is None else b.item()
+    if first > ID_LIMIT or second > ID_LIMIT:  # no id, nor perhaps a number that the program takes
+        return None
+    return first, second, None if weight is None else weight[0]
+
+
+def _fill_in(table: Table, batch: Plain) -> None:
+    """Write down what was given."""
+    device, given = table.device, sum(batch.counts)
+    names = [c for c in ("a", "b", "given") if c in table.columns]
+    columns = [table.columns[c].array for c in names]
+    staged = None
+    if device.kind == "cuda" and given <= STAGED:
+        if all(is_host(a) for p in batch.parts for a in p or () if a is not None):
+            rec = table._records[2]  # of what is given, so that it goes there at once
+            staged = np.zeros(given * rec.stride, np.uint8)
+            columns = [np.ndarray(given, a.dtype, staged, rec.offset(c), rec.stride)
+                       for c, a in zip(names, columns, strict=True)]  # fmt: skip
+    at = 0
+    for part in batch.parts:
+        if part is not None:
+            end = at + part[0].size
+            for column, a in zip(columns, part, strict=False):
+                if a is not None:
+                    column[at:end] = a if staged is not None else device.asarray(a)
+            at = end
+    if staged is not None:
+        rec.buffer[: staged.size].set(staged)
+
+
+def _put_back(
+    g: Graph, table: Table, before: Any, counts: tuple[int, int, int], back: Array | None
+) -> None:
+    """Undo what has been done of a batch, if anything: the table of edges is as it was."""
+    edges, index, xp = g.edges, g._adjacency, g.device.xp
+    edges.words[:] = before
+    edges.words[CAPACITY] = edges.capacity
+    edges.settle()
+    if index.began():
+        total = sum(counts) * (1 + (back is not None))
+        edge, fate = (table.columns[c].array[:total] for c in ("edge", "fate"))
+        gone, named, come = (edge[xp.flatnonzero(fate == w)] for w in (GONE, NAMED, INSERTED))
+        if named.size and "weight" in edges.columns:
+            pick = xp.flatnonzero(fate == NAMED)
+            edges.columns["weight"].array[named] = table.columns["weight"].array[pick]
+        if gone.size:
+            edges.hidden("dead")[gone] = 0
+        if come.size and edges.deletes:  # rows not in use are live, if they never were
+            edges.hidden("dead")[come[come < before[COUNT]]] = 1
+        if back is not None:
+            back[come] = -1
+            half = gone.size // 2
+            back[gone[:half]] = gone[half:]
+            back[gone[half:]] = gone[:half]
+    g.structure_changed(back)
+
+
+class Kept:
+    """What `Applied` is made of when it is asked for: a batch's records, or a copy of them."""
+
+    __slots__ = (
+        "__weakref__", "again", "counts", "first", "fresh", "graph", "holes", "new", "raw", "stamp",
+        "table", "total",
+    )  # fmt: skip
+
+    def __init__(
+        self, g: Graph, table: Table, counts: tuple[int, int, int],
+        first: int, fresh: int, again: int, holes: bool,
+    ) -> None:  # fmt: skip
+        self.graph, self.table, self.counts = g, table, counts
+        self.first, self.fresh, self.again, self.holes = first, fresh, again, holes
+        self.stamp = g._adjacency.stamp
+        self.total = sum(counts) * (1 if g.directed else 2)
+        self.raw: Array = None
+        self.new: Array = None
+
+    def save(self) -> None:
+        """Copy the records, which are about to be written over."""
+        total, counts, table = self.total, self.counts, self.table
+        with self.graph.device.active():
+            if self.raw is None and (counts[0] or counts[1] or self.again):
+                rec = table._records[0]
+                self.raw = rec.buffer[: total * rec.stride].copy()
+            if self.new is None and counts[1]:
+                self.new = table.columns["given"].array[:total].copy()
+
+    def fields(self) -> dict[str, Array]:
+        """The arrays of `Applied`."""
+        self.save()
+        g, (gone, named, come) = self.graph, self.counts
+        weight = self.table.columns.get("weight")  # the edges' may be another one by now
+        with g.device.active():
+            nothing, no_weight = none(g.device), None if weight is None else weight.array[:0]
+            found = dict.fromkeys(("deleted", "deleted_src", "deleted_dst", "updated"), nothing)
+            found |= dict.fromkeys(("deleted_weight", "old_weight", "new_weight"), no_weight)
+            if gone:
+                ids = self._rows("edge", 0, gone)
+                order: Any = g.device.xp.argsort(ids)
+                ends = self._rows("end", 0, gone)[order]
+                found |= {
+                    "deleted": ids[order], "deleted_src": ends[:, 0], "deleted_dst": ends[:, 1]
+                }  # fmt: skip
+                if weight is not None:
+                    found["deleted_weight"] = self._rows("weight", 0, gone)[order]
+            if named:
+                ids = self._rows("edge", gone, named)
+                order = g.device.xp.argsort(ids)
+                found["updated"] = ids[order]
+                found["old_weight"] = self._rows("weight", gone, named)[order]
+                found["new_weight"] = self._of(self.new, gone, named)[order]
+            if self.again:
+                ids = self._rows("edge", gone + named, come)
+                found["inserted"] = ids[ids >= 0]
+            else:
+                last = self.first + self.fresh
+                found["inserted"] = g.device.xp.arange(self.first, last, dtype=np.int32)
+        return found
+
+    def _rows(self, name: str, first: int, count: int) -> Array:
+        """A column of some of the changes, then of the arcs back."""
+        return self._of(self._view(name), first, count)
+
+    def _view(self, name: str) -> Array:
+        rec = self.table._records[0]
+        return rec.view(self.graph.device, self.table.columns[name], self.raw)
+
+    def _of(self, a: Array, first: int, count: int) -> Array:
+        parts = [slice(first, first + count)]
+        if not self.graph.directed:
+            first += sum(self.counts)
+            parts.append(slice(first, first + count))
+        found = self.graph.device.xp.concatenate([a[part] for part in parts])
+        if self.holes:  # where an edge was named twice
+            fate = self._view("fate")
+            found = found[self.graph.device.xp.concatenate([fate[part] for part in parts]) != 0]
+        return found
+
+
+def rows_of(applied: Applied) -> tuple[Table, int]:
+    """See `Applied.rows`."""
+    g, kept = applied._graph, applied._batch
+    assert g is not None
+    if kept is not None and kept.stamp == g._adjacency.stamp and g.whole:
+        return kept.table, kept.total
+    columns, device = g.edges.columns, g.device
+    ends = [columns[c].array for c in ("src", "dst")]
+    with device.active():
+        dead = applied.points  # whose edges were in the index
+        gone = _in_index(g, dead, applied.deleted_src, applied.deleted_dst)
+        named = _in_index(g, dead, *(a[applied.updated] for a in ends))
+        parts = []
+        for fate, ids, pick, weight in (
+            (GONE, applied.deleted, gone, applied.deleted_weight),
+            (NAMED, applied.updated, named, applied.old_weight),
+            (INSERTED, applied.inserted, slice(None), None),
+        ):
+            at = [a[ids][pick] for a in ends]
+            if fate == GONE:  # whose ids others may have by now
+                at = [a[pick] for a in (applied.deleted_src, applied.deleted_dst)]
+            parts.append((fate, ids[pick], at, None if weight is None else weight[pick]))
+        total, first = sum(int(p[1].size) for p in parts), 0
+        table = g._adjacency.table_for(total, told=True)
+        to = {name: c.array for name, c in table.columns.items()}
+        for fate, ids, at, weight in parts:
+            last = first + int(ids.size)
+            if last > first:
+                to["fate"][first:last], to["edge"][first:last] = fate, ids
+                to["end"][first:last, 0], to["end"][first:last, 1] = at
+                if weight is not None and "weight" in to:
+                    to["weight"][first:last] = weight
+            first = last
+    return table, total
+
+
+def _in_index(g: Graph, dead: Array, src: Array, dst: Array) -> Any:
+    """Pick edges that the index has, or had until points died: who deletes one may leave some."""
+    if g.whole:
+        return slice(None)
+    points, xp = g.points, g.device.xp
+    there, alive = xp.minimum(src, dst) >= 0, points.alive
+    alive[dead] = True
+    return there & alive[src] & alive[dst]
