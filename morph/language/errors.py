@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 from typing import NoReturn
 
-from morph.compiler.ir.node import Pos
+from morph.language.position import Pos
 
 
 class LanguageError(Exception):

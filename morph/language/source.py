@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from morph.compiler.ir.nodes import Pos
 from morph.language.errors import reject
 from morph.language.lines import around
+from morph.language.position import Pos
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,12 +21,12 @@ from morph.compiler.frontend.unit import Builder
 from morph.compiler.frontend.values import ObjectValue, PythonValue, Value
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.nodes import Pos
 from morph.compiler.passes.work_sharing import lists
 from morph.data.row import Row
 from morph.language.definition import Definition
 from morph.language.errors import reject
 from morph.language.intrinsics import from_dtype
+from morph.language.position import Pos
 from morph.language.source import read
 from morph.language.types import BOOL, F64, I32, I64, Handle, Scalar, Type
 from morph.launch.scratch import STATUS

@@ -19,8 +19,8 @@ from morph.compiler.frontend.values import (
     parts_of,
 )
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.nodes import Pos
 from morph.language.errors import reject
+from morph.language.position import Pos
 from morph.language.types import Handle, Local, Nothing, Rows, Tuple, Type
 
 TEMPORARY = re.compile(r"t\d+_")

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from morph.compiler.frontend.values import Value, meet, truth
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.nodes import Pos
 from morph.language.errors import reject
+from morph.language.position import Pos
 from morph.language.types import BOOL, Local, Type
 
 OPS: dict[type[ast.AST], str] = {

@@ -19,10 +19,10 @@ from morph.compiler.frontend.values import (
     operand,
 )
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.nodes import Pos
 from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
 from morph.language.intrinsics import FLOAT_FUNCTIONS, StructType, name_of, scalar_of
+from morph.language.position import Pos
 from morph.language.types import (
     BOOL,
     F64,

@@ -31,10 +31,10 @@ from morph.compiler.frontend.values import (
     operand,
 )
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.nodes import Pos
 from morph.language.definition import Definition
 from morph.language.errors import reject
 from morph.language.intrinsics import BINARY, COMPARE, UNARY, name_of
+from morph.language.position import Pos
 from morph.language.source import Source
 from morph.language.types import (
     BOOL,

@@ -17,9 +17,9 @@ from morph.compiler.frontend.values import (
     describe,
 )
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.nodes import Pos
 from morph.language.errors import reject
 from morph.language.intrinsics import name_of
+from morph.language.position import Pos
 from morph.language.types import BOOL, I64, U64, Handle, Local, Nothing, Rows, Type, Vector
 
 

@@ -9,9 +9,9 @@ from morph.compiler.frontend.scope import plain
 from morph.compiler.frontend.selectors import Parts
 from morph.compiler.frontend.values import Method, ObjectValue, PythonValue, Value, coerce, describe
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.nodes import Pos
 from morph.language.errors import reject
 from morph.language.intrinsics import scalar_of
+from morph.language.position import Pos
 from morph.language.types import (
     BOOL,
     NOTHING,

@@ -25,11 +25,11 @@ from morph.compiler.frontend.values import (
     describe,
 )
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.nodes import Pos
 from morph.compiler.passes.double_buffering import Unlike, Way, check_alike, check_fit, ways
 from morph.compiler.passes.work_sharing import CHOICES, can_run_ahead
 from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
+from morph.language.position import Pos
 from morph.language.types import BOOL, I32, NOTHING, Handle, Nothing, Object, Scalar, Type
 
 RESULT = "result_"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from morph.compiler.frontend.scope import plain
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.nodes import Pos
 from morph.language.errors import reject
+from morph.language.position import Pos
 from morph.language.types import BOOL, I64, Handle, Local, Object, Rows, Scalar, Vector
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from morph.compiler.ir.nodes import Pos
+from morph.language.position import Pos
 from morph.language.types import Type
 
 Edges = dict[str, tuple[str, str, str]]  # by a loop's variable: the graph, its point's, its edge's

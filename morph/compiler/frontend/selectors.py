@@ -18,8 +18,8 @@ from morph.compiler.frontend.values import (
     describe,
 )
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.nodes import Pos
 from morph.language.errors import reject
+from morph.language.position import Pos
 from morph.language.types import (
     BOOL,
     I32,

@@ -9,8 +9,8 @@ from morph.compiler.frontend.loops import Loops
 from morph.compiler.frontend.scope import Edges, Flow, Retype, join
 from morph.compiler.frontend.values import coerce, default, describe, has_none, truth
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.nodes import Pos
 from morph.language.errors import reject
+from morph.language.position import Pos
 from morph.language.types import BOOL, NOTHING, Handle, Local, Nothing, Tuple, Type, Vector
 
 

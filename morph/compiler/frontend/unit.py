@@ -20,11 +20,11 @@ from morph.compiler.frontend.values import (
     has_none,
 )
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.nodes import Pos
 from morph.compiler.passes.liveness import read_first
 from morph.language.definition import Definition
 from morph.language.errors import reject
 from morph.language.intrinsics import scalar_of
+from morph.language.position import Pos
 from morph.language.types import (
     BOOL,
     NOTHING,

@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.nodes import Pos
 from morph.language.errors import reject
 from morph.language.intrinsics import from_dtype, to_dtype
+from morph.language.position import Pos
 from morph.language.types import (
     BOOL,
     F64,

@@ -7,15 +7,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
-
-@dataclass(frozen=True, slots=True)
-class Pos:
-    """Where a node stands in the user's file; lines and columns count from 1 and 0."""
-
-    file: str
-    line: int
-    col: int
-    end: int
+from morph.language.position import Pos
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

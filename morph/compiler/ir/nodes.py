@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from morph.compiler.ir.node import Node as Node
-from morph.compiler.ir.node import Pos as Pos
 from morph.compiler.ir.node import walk as walk
+from morph.language.position import Pos as Pos
 from morph.language.types import GraphInfo, Scalar, Store, Type
 
 # a grammar is read as a whole: no lines between a node and its fields
