@@ -2,6 +2,7 @@
 
 import importlib
 
+from morph import providers
 from morph.algorithms.dynamic.dynamic import DynamicBFS, DynamicComponents, DynamicSSSP
 from morph.algorithms.graph.betweenness import betweenness
 from morph.algorithms.graph.bfs import bfs
@@ -41,6 +42,8 @@ __all__ = [
     "refine_with_report", "set_num_threads", "sssp", "timing", "triangle_count", "triangulate",
     "vec",
 ]  # fmt: skip
+providers.bind()
+
 __version__ = "0.1.0"
 LAZY = ("generate", "io", "survey", "validate", "worklists")
 

@@ -35,9 +35,8 @@ FLOORS = {
     "runtime.toolchain": "runtime.toolchain",
     "runtime.interpreter": "language compiler.ir runtime.interpreter",
     "data": "language runtime data",
-    "data.formula": "language runtime data io",  # Formula.of
-    "graph": "language runtime data graph updates",
-    "mesh": "language runtime data mesh io plotting",
+    "graph": "language runtime data graph",
+    "mesh": "language runtime data mesh",
     "launch": f"{BELOW_LAUNCH} compiler launch",
     "operators": f"{BELOW_LAUNCH} launch operators prelude",
     "updates": f"{BELOW_LAUNCH} launch prelude updates",
@@ -53,7 +52,8 @@ FLOORS = {
     "survey": "algorithms",
     "testing": "launch runtime compiler.ir",
     "worklists": "operators",
-    "": f"{PUBLIC} algorithms",
+    "providers": "data graph mesh",
+    "": f"{PUBLIC} algorithms providers",
 }
 
 

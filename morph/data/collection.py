@@ -21,7 +21,6 @@ from morph.runtime.small_copies import FEW, IOTA
 
 if TYPE_CHECKING:
     from morph.data.column import Column
-    from morph.graph import Graph
 
 
 class Collection(Store):
@@ -70,7 +69,7 @@ class Collection(Store):
         if not targets and device is None:
             raise TypeError("a collection without a table needs a device")
         self.table = table
-        self.graph: Graph | None = targets[0].graph if targets else None
+        self.graph: Any = targets[0].graph if targets else None
         self._targets: dict[str, Table] = {t.name: t for t in targets}
         where = _device(targets[0].device if device is None else device)
         if targets and where != targets[0].device:
@@ -206,7 +205,8 @@ class Collection(Store):
     def target(self, column: Column) -> Table | None:
         """The table that a reference column refers to, None if it is not known."""
         if self.graph is not None:
-            return self.graph.tables.get(column.ref or "")
+            found: Table | None = self.graph.tables.get(column.ref or "")
+            return found
         return self._targets.get(column.ref or "")
 
     def _check_ref(self, ref: str | None, table: Any, where: str) -> None:

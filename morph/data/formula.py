@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 
 from morph.data.conversion import whole
 from morph.language.dtypes import ID_LIMIT
+from morph.language.hooks import Hook
 from morph.language.messages import shown
 from morph.runtime.device import device
+
+read_cnf: Hook[Formula] = Hook()  # io
 
 Offsets = NDArray[np.int64]
 Literals = NDArray[np.int32]
@@ -103,8 +106,6 @@ class Formula:
             same = variables in (None, source.variables)
             return source if same else cls(variables or 0, source.offsets, source.literals)
         if isinstance(source, str | os.PathLike) or hasattr(source, "read"):
-            from morph.io import read_cnf  # noqa: PLC0415
-
             return cls.of(read_cnf(source), variables)
         if hasattr(source, "clauses") and hasattr(source, "nv"):
             return cls.of(source.clauses, source.nv if variables is None else variables)

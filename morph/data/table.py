@@ -22,7 +22,6 @@ from morph.runtime.device import Array, Device, device
 
 if TYPE_CHECKING:
     from morph.data.column import Column, ColumnView
-    from morph.graph import Graph
 
 
 class Table(Store):
@@ -70,7 +69,7 @@ class Table(Store):
         **columns: Any,
     ) -> None:
         self.deletes = False
-        self.graph: Graph | None = None
+        self.graph: Any = None  # the Graph that has it
         # While a launch runs: where the ring of deleted rows ended before it.  Rows deleted by the
         # launch are not reused in it, since its adjacency still leads to them.
         self._held: int | None = None
@@ -389,7 +388,8 @@ class Table(Store):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Table:
         if self.graph is not None:  # and what refers to it finds the graph's copy
-            return deepcopy(self.graph, memo).tables[self.name]
+            found: Table = deepcopy(self.graph, memo).tables[self.name]
+            return found
         memo[id(self)] = copy = self.to(self.device)
         return copy
 
@@ -425,7 +425,8 @@ class Table(Store):
     def target(self, column: Column) -> Table | None:
         """The table that a reference column refers to, None if it is not known."""
         if self.graph is not None:
-            return self.graph.tables.get(column.ref or "")
+            found: Table | None = self.graph.tables.get(column.ref or "")
+            return found
         return self if column.ref == self.name else None
 
     def _check_ref(self, ref: str | None, table: Any, where: str) -> None:

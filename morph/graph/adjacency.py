@@ -11,10 +11,25 @@ from morph.data.conversion import check_ids
 from morph.data.store import COUNT, TAIL
 from morph.data.table import Table
 from morph.data.versions import latest
-from morph.graph.gapped import Loose, arc_view, batch_table, load, room_for, weight_of
+from morph.graph.gapped import (
+    GONE,
+    INSERTED,
+    INSERTS,
+    Loose,
+    arc_view,
+    batch_table,
+    load,
+    room_for,
+    weight_of,
+)
 from morph.language.dtypes import ID_LIMIT, vec
+from morph.language.hooks import Hook
 from morph.runtime.device import Array, Device
-from morph.updates.batch import GONE, INSERTED
+
+change: Hook[int] = Hook()  # updates.in_place
+lay_anew: Hook[None] = Hook()  # updates.in_place
+
+look_up: Hook[None] = Hook()  # updates.resolve
 
 ROWS = 1  # of `inplace`: what becomes of the edges is known
 PART = 1 << 20  # keys looked at together
@@ -289,8 +304,6 @@ class Adjacency:
 
     def find(self, src: Array, dst: Array, after: Array) -> Array:
         """Give the least edge above ``after`` of each pair, in loose rows; -1 if there is none."""
-        from morph.updates.resolve import look_up  # noqa: PLC0415
-
         count = int(src.size)
         table = self._known(GONE, after, src, dst)
         table.columns["keep"].array[:count, 0] = after
@@ -325,8 +338,6 @@ class Adjacency:
         int
             0; -2 if some were named twice (see `left_out`); or below 0 why nothing was done.
         """
-        from morph.updates.in_place import INSERTS, change  # noqa: PLC0415
-
         edges = self.edges
         self.stamp += 1
         a0, b0, weight0 = alone or (0, 0, None)
@@ -423,8 +434,6 @@ class Adjacency:
 
         Rows keep the room that they grew to, or batches that come and go would move them each time.
         """
-        from morph.updates.in_place import lay_anew  # noqa: PLC0415
-
         self.moves += 1
         rows = self._loose[direction]
         top, need = rows.shares()

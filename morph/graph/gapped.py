@@ -20,6 +20,9 @@ from morph.data.table import Table
 from morph.language.dtypes import ID_LIMIT, vec
 from morph.runtime.device import Array, Device, is_host
 
+GONE, NAMED, INSERTED = 1, 2, 3  # what a batch does to an edge
+INSERTS = 2  # the part of a batch's program that inserts
+
 PART = {"cuda": 1 << 26}  # entries looked at together
 LEAST = 1 << 10  # entries of an arena's spare end
 ROW = ("begin", "size")  # struct LooseRow of kernels/graph.h: all that other kernels read

@@ -14,13 +14,16 @@ from morph.data.row import Row, as_id
 from morph.data.table import Table
 from morph.data.versions import exclusive, moved, renew
 from morph.graph.adjacency import Adjacency
+from morph.graph.applied import Applied, Then
 from morph.graph.arrange import Rows
 from morph.graph.construction import Making
 from morph.graph.deletion import delete
 from morph.language.dtypes import Ref
+from morph.language.hooks import Hook
 from morph.runtime.device import Array, Device, device
-from morph.updates.batch import Applied
-from morph.updates.changes import Then, apply, pair_up
+
+apply: Hook[Applied] = Hook()  # updates.changes
+pair_up: Hook[Array] = Hook()  # updates.changes
 
 
 class Graph(Making):

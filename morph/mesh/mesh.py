@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.language.hooks import Hook
 from morph.mesh.arrays import array_of, as_array, as_indices, first_number, home
 from morph.mesh.halfedges import edge_keys as edge_keys
 from morph.mesh.halfedges import find_neighbors as find_neighbors
@@ -23,6 +24,12 @@ from morph.runtime.device import Array, Device, device
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+draw: Hook[Figure] = Hook()  # plotting.mesh
+save: Hook[None] = Hook()  # plotting.mesh
+
+read_mesh: Hook[Mesh] = Hook()  # io
+write_mesh: Hook[None] = Hook()  # io
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
@@ -193,8 +200,6 @@ class Mesh:
 
         With the suffix of another format meshio reads it.  See `morph.io.read_mesh`.
         """
-        from morph.io import read_mesh  # noqa: PLC0415
-
         return read_mesh(path, repair)
 
     def write(self, base: str | os.PathLike[str], order: int = 1) -> None:
@@ -202,8 +207,6 @@ class Mesh:
 
         With the suffix of another format (``m.msh``) meshio writes it.  See `morph.io.write_mesh`.
         """
-        from morph.io import write_mesh  # noqa: PLC0415
-
         write_mesh(self, base, order)
 
     def compact(self) -> Mesh:
@@ -346,8 +349,6 @@ class Mesh:
             If ``color`` names nothing to tell, ``values`` fits neither points nor triangles, or a
             coordinate is not finite.
         """
-        from morph.plotting.mesh import draw, save  # noqa: PLC0415
-
         figure = draw(self.to("cpu"), color, values, label, segments, cmap, ax)
         if path is not None:
             save(figure, path)

@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.language.hooks import Hook
 from morph.mesh.arrays import array_of, as_array, as_indices, first_number
 from morph.runtime.device import device, is_host
+
+read_pslg: Hook[Pslg] = Hook()  # io
+write_pslg: Hook[None] = Hook()  # io
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
@@ -98,14 +102,10 @@ class Pslg:
         cls, path: str | os.PathLike[str], repair: bool = False, duplicates: str = "refuse"
     ) -> Pslg:
         """Read a ``.poly`` or a ``.node`` file.  See `morph.io.read_pslg`."""
-        from morph.io import read_pslg  # noqa: PLC0415
-
         return read_pslg(path, repair, duplicates)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a ``.poly`` file.  See `morph.io.write_pslg`."""
-        from morph.io import write_pslg  # noqa: PLC0415
-
         write_pslg(self, path)
 
 

@@ -13,18 +13,16 @@ import numpy as np
 
 from morph.data.store import CAPACITY, COMMITTED, COUNT, HEAD, TAIL
 from morph.data.table import Table
+from morph.graph.applied import Applied, Then
 from morph.runtime.device import Array, is_host
 from morph.updates import direct
-from morph.updates.batch import Applied, Batch
+from morph.updates.batch import Batch
 from morph.updates.named import edges_to_delete, edges_to_update, points_to_delete
 
 if TYPE_CHECKING:
     from morph.graph import Graph
 
 SHARE = 4  # of batches that change more than this part of the edges, no index is made to follow
-
-
-Then = Callable[[Applied], object] | None
 
 
 def apply(

@@ -17,10 +17,11 @@ import numpy as np
 from morph.data.column import Column, ColumnView
 from morph.data.reclaim import SHARE, reclaim, referred, reusable
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL
-from morph.graph.gapped import weight_of
+from morph.graph.applied import Applied
+from morph.graph.gapped import GONE, INSERTED, NAMED, weight_of
 from morph.language.dtypes import ID_LIMIT
 from morph.runtime.device import Array, is_host
-from morph.updates.batch import GONE, INSERTED, NAMED, Applied, none, rounded
+from morph.updates.batch import none, rounded
 
 if TYPE_CHECKING:
     from morph.data.table import Table

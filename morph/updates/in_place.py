@@ -18,9 +18,9 @@ from typing import Any
 
 from morph.data.store import Word
 from morph.data.table import Table
+from morph.graph.gapped import GONE, INSERTED, INSERTS, NAMED
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, i32, i64, u8
-from morph.updates.batch import GONE, INSERTED, NAMED
 from morph.updates.resolve import (
     DEAD,
     KEPT,
@@ -40,7 +40,7 @@ from morph.updates.resolve import (
 COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = map(int, Word)
 
 # where it begins: with all of it; with rows alone, whose edges are known; with what is inserted
-ALL, ROWS, INSERTS = 0, 1, 2
+ALL, ROWS = 0, 1
 
 # The kernels know a direction by `turn`: 0 puts edges at their source, 1 at their destination.
 

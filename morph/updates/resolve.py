@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 from morph.data.table import Table
+from morph.graph.gapped import GONE, INSERTED, NAMED
 from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import atomic_exch, atomic_max, i32, i64, vector
-from morph.updates.batch import GONE, INSERTED, NAMED
 
 # what the program is told
 TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE, ALONE, KEPT = 1, 2, 4, 8, 16, 32, 64, 128

@@ -19,9 +19,9 @@ proportional to the graph.  One launch.
 
 from __future__ import annotations
 
+from morph.graph.applied import Applied
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_add, atomic_cas, atomic_exch, atomic_min, i32, i64
-from morph.updates.batch import Applied
 
 GONE, NAMED, INSERTED = Applied.GONE, Applied.NAMED, Applied.INSERTED
 ABOVE = 2**32  # what is told beside the length of a list is a multiple of it

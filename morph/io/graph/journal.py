@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from morph.data.reclaim import release
 from morph.graph import Graph
+from morph.graph.applied import Applied
 from morph.io.graph.snapshot import (
     BATCH,
     Arrays,
@@ -42,7 +43,6 @@ from morph.io.graph.snapshot import (
 from morph.io.text.files import remove_leftovers
 from morph.io.text.scanner import FormatError, StrPath
 from morph.runtime.device import Device
-from morph.updates.batch import Applied
 from morph.updates.direct import place_next
 
 READ_ONLY = errno.EACCES, errno.EPERM, errno.EROFS

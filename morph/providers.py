@@ -1,0 +1,23 @@
+"""The providers of functions that lower layers call; imported at the first call."""
+
+from morph.data import formula
+from morph.graph import adjacency, applied, graph
+from morph.mesh import mesh, pslg
+
+
+def bind() -> None:
+    """Name the provider of each hook."""
+    formula.read_cnf.bind("morph.io:read_cnf")
+    mesh.read_mesh.bind("morph.io:read_mesh")
+    mesh.write_mesh.bind("morph.io:write_mesh")
+    mesh.draw.bind("morph.plotting.mesh:draw")
+    mesh.save.bind("morph.plotting.mesh:save")
+    pslg.read_pslg.bind("morph.io:read_pslg")
+    pslg.write_pslg.bind("morph.io:write_pslg")
+    adjacency.look_up.bind("morph.updates.resolve:look_up")
+    adjacency.change.bind("morph.updates.in_place:change")
+    adjacency.lay_anew.bind("morph.updates.in_place:lay_anew")
+    graph.apply.bind("morph.updates.changes:apply")
+    graph.pair_up.bind("morph.updates.changes:pair_up")
+    applied.rows_of.bind("morph.updates.direct:rows_of")
+    applied.parallel_edges.bind("morph.updates.batch:parallel_edges")
