@@ -68,7 +68,10 @@ class There(np.ndarray):
 
     def __getitem__(self, key: Any) -> Any:
         _check(key)
-        return _there(self.view(np.ndarray)[_plain(key)])
+        values, key = self.view(np.ndarray), _plain(key)
+        at = key if isinstance(key, tuple) else (key,)
+        single = all(isinstance(i, (int, np.integer)) for i in at)
+        return _there(values[(*at, ...) if single else key])  # a view, of a single value, too
 
     def __setitem__(self, key: Any, value: Any) -> None:
         _check(key), _check(value)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pretend import pretended
 from small import contents, snapshot
 
 from morph.data.store import Word
@@ -261,3 +262,26 @@ def test_rows_can_be_limited(target):
         with pytest.raises(ValueError, match="t is limited to 20 rows"):
             more()
     assert len(t) == 20 and t.capacity == 20
+
+
+@pytest.mark.parametrize("where", ["cpu", "apart", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_vector_of_a_row(where, monkeypatch):
+    """It is a view: what is written to it is in the column; but its elements are numbers."""
+    t = Table("t", pretended(monkeypatch) if where == "apart" else where, v=vec(i64, 3))
+    t.extend(2, v=[[1, 2, 3], [4, 5, 6]])
+    v, element = t[1].v, t[1].v[2]
+    v[2] = 9
+    assert isinstance(element, np.int64) and element == 6 and t[1].v[2] == 9
+    v[:2] = [7, 8]
+    v += 1
+    t[0].v += v
+    assert [*v] == [8, 9, 10] and np.asarray(t[0].v).tolist() == [9, 11, 13]
+    assert (v == [8, 9, 10]).all() and v.tolist() == [8, 9, 10] and len(v) == 3
+    assert (v + 1).tolist() == (1 + v).tolist() == [9, 10, 11] and v[1:].sum() == 19
+    assert (v.dtype, v.shape, repr(v)) == (np.int64, (3,), "array([ 8,  9, 10])")
+    with pytest.raises(IndexError):
+        v[3]
+    with pytest.raises(AttributeError):
+        _ = v.nothing
+    t[0].v = v
+    assert t.v[0].tolist() == t.v[1].tolist() == [8, 9, 10]

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from morph.runtime.device import is_host
 
 if TYPE_CHECKING:
     from morph.data.column import Column
@@ -16,8 +19,9 @@ class Row:
     """Row ``id`` of a table (or entry of a collection): its columns are attributes.
 
     A scalar reference reads as a `Row`, or None if it refers to nothing; vectors read as views of
-    the table's memory.  A row is usable as an integer and equals its id.  It does not keep a
-    deleted row from being reused: it then stands for the new row of that id.
+    the table's memory, NumPy arrays or, on a GPU, `Elements`.  A row is usable as an integer and
+    equals its id.  It does not keep a deleted row from being reused: it then stands for the new row
+    of that id.
     """
 
     __slots__ = ("id", "table")
@@ -72,8 +76,8 @@ class Row:
         return f"{self.table.name}[{self.id}]"
 
 
-class Refs:
-    """The references of one row in a vector column; reads give a `Row` or None."""
+class Vector:
+    """One row of a vector column."""
 
     __slots__ = ("_column", "_id", "_table")
 
@@ -83,23 +87,29 @@ class Refs:
         self._id = id
 
     def __reduce__(self) -> Any:
-        return _refs_of, (self._table, self._column.name, self._id)
+        return _vector_of, (type(self), self._table, self._column.name, self._id)
 
     def __len__(self) -> int:
         return self._column.size
+
+    def __setitem__(self, j: Any, value: Any) -> None:
+        self._table.assign(self._column, (self._id, j), value)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.array(self._table.device.to_host(self._column.array[self._id]), dtype, copy=copy)
+
+
+class Refs(Vector):
+    """The references of one row in a vector column; reads give a `Row` or None."""
+
+    __slots__ = ()
 
     def __getitem__(self, j: int) -> Row | None:
         row: Row | None = as_row(self._table, self._column, self._column.array[self._id, j])
         return row
 
-    def __setitem__(self, j: int, value: Any) -> None:
-        self._table.assign(self._column, (self._id, j), value)
-
     def __iter__(self) -> Iterator[Row | None]:
         return (as_row(self._table, self._column, i) for i in self.__array__())
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        return np.array(self._table.device.to_host(self._column.array[self._id]), dtype, copy=copy)
 
     def __eq__(self, other: object) -> bool:
         try:
@@ -113,8 +123,49 @@ class Refs:
         return f"({', '.join(map(repr, self))})"
 
 
-def _refs_of(store: Store, column: str, id: int) -> Refs:
-    return Refs(store, store.columns[column], id)
+class Elements(Vector, NDArrayOperatorsMixin):
+    """The numbers of one row in a vector column of a GPU; reads give NumPy scalars and arrays.
+
+    Elements of a CuPy array would be arrays that change with the column.
+    """
+
+    __slots__ = ()
+    __array_priority__ = 1000
+
+    def __getitem__(self, j: Any) -> Any:
+        return self.__array__()[j]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.__array__())
+
+    def __getattr__(self, name: str) -> Any:
+        """An attribute of the NumPy array, such as ``dtype`` or ``tolist``."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.__array__(), name)
+
+    def get(self) -> np.ndarray[Any, Any]:
+        """Copy to the host, as CuPy arrays do."""
+        return self.__array__()
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """Compute on the host; a result that is stored in the vector is written to the column."""
+        given = [np.asarray(x) if isinstance(x, Elements) else x for x in inputs]
+        out = options.get("out")
+        if out is not None:
+            options["out"] = tuple(np.array(x) if isinstance(x, Elements) else x for x in out)
+        result = getattr(ufunc, method)(*given, **options)
+        if out is not None and isinstance(out[0], Elements):
+            out[0][:] = result
+            return out[0]
+        return result
+
+    def __repr__(self) -> str:
+        return repr(self.__array__())
+
+
+def _vector_of(kind: type[Vector], store: Store, column: str, id: int) -> Vector:
+    return kind(store, store.columns[column], id)
 
 
 def read(store: Store, column: Column, row: int) -> Any:
@@ -122,7 +173,9 @@ def read(store: Store, column: Column, row: int) -> Any:
     if column.ref:
         return Refs(store, column, row) if column.size else as_row(store, column, column.array[row])
     value = column.array[row]
-    return value if column.size else store.device.to_host(value)[()]
+    if not column.size:
+        return store.device.to_host(value)[()]
+    return value if is_host(value) else Elements(store, column, row)
 
 
 def as_row(store: Store, column: Column, id: Any) -> Any:

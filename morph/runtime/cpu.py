@@ -91,6 +91,6 @@ def load(unit: ir.Unit, text: str, faults: bool = False, interruptible: bool = T
         As `morph.runtime.toolchain.cpu.build`.
     """
     name = emit.entry(unit)
-    defines = ("MORPH_FAULTS",) * faults + ("MORPH_CHECKED",) * unit.checked
+    defines = ("MORPH_FAULTS",) * faults
     path = cpu.build(emit.prelude(unit.checked) + text, name=name, defines=defines)
     return Launch(ctypes.PyDLL(str(path)), name, interruptible)

@@ -42,9 +42,8 @@ def prelude(checked: bool = False) -> str:
     """The device runtime: the headers of ``kernels/``, in order; of a checked unit one more."""
     package = Path(__file__).parents[2]  # a wheel has them inside, a checkout beside the package
     folder = next(f for f in (package / "kernels", package.parent / "kernels") if f.is_dir())
-    return "\n".join(
-        (folder / f"{h}.h").read_text() for h in (*HEADERS, *(["check"] if checked else ()))
-    )
+    texts = [(folder / f"{h}.h").read_text() for h in (*HEADERS, *(["check"] if checked else ()))]
+    return "\n".join((["#define MORPH_CHECKED"] if checked else []) + texts)
 
 
 def source(unit: ir.Unit) -> str:
