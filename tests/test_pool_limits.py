@@ -1,4 +1,4 @@
-"""The limit of a CPU team's size in kernels/schedule/pool.h, compiled with clocks that the test sets."""
+"""The limit of a CPU team's size (kernels/schedule/pool.h), with clocks that the test sets."""
 
 from __future__ import annotations
 
