@@ -17,7 +17,6 @@ import numpy as np
 from inputs import Input
 
 import morph
-from morph.launch.foreach import threads
 
 ITERATIONS, SAMPLED = 20, 4  # of PageRank; sources of betweenness
 PAGERANK = f"pagerank, {ITERATIONS} iterations"
@@ -165,7 +164,7 @@ def igraph(graph: Input) -> Tasks:
 def networkit(graph: Input) -> Tasks:
     import networkit as package
 
-    package.setNumberOfThreads(threads())
+    package.setNumberOfThreads(morph.get_num_threads())
     src, dst, weight = graph.once
     ends = src.astype(np.uint64), dst.astype(np.uint64)
     plain = package.GraphFromCoo(ends, n=graph.n)

@@ -190,13 +190,15 @@ def test_every_rejection_is_tested() -> None:
     """Each call of ``reject`` in the compiler is reached by one of the cases above."""
     root = Path(morph.__file__).parent
     here = {"source.py"}  # by the tests of their own
-    files = [f for f in (root / "lang").glob("*.py") if f.name not in here]
+    packages = (root / "language", root / "compiler")
+    files = [f for p in packages for f in p.rglob("*.py") if f.name not in here]
     calls = {
         (str(f), n.lineno, n.end_lineno or 0)
-        for f in [*files, root / "engine" / "binding.py"]
+        for f in [*files, root / "launch" / "binding.py"]
         for n in ast.walk(ast.parse(f.read_text()))
         if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "reject"
     }
+    assert calls
     for case, _, _ in CASES:
         with pytest.raises(LanguageError) as found:
             run(split(case)[0])

@@ -1,4 +1,4 @@
-"""Plots of meshes and of the course of a decimation by matplotlib; PNG files of raster images.
+"""Plots of meshes and of the course of a decimation by matplotlib; fine meshes as pixels.
 
 Imports ``language``, ``mesh`` and ``io.text``.
 """
