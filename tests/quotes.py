@@ -1,4 +1,4 @@
-"""What docs/ARCHITECTURE.md and docs/internals.md quote of the compiler, from the kernels they show.
+"""Remake the code blocks of docs/ARCHITECTURE.md and docs/internals.md from their kernels.
 
 A comment above a code block says what the block is:
 
