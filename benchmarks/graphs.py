@@ -45,6 +45,7 @@ from ratios import plot
 
 import morph
 from morph import validate
+from morph.launch.launcher import threads
 from morph.prelude import bool_
 from morph.runtime.timing import synchronize
 
@@ -159,9 +160,9 @@ def bandwidth(device: str) -> float:
     """Bytes a second that copying a large array reads and writes, on all threads: the best of 7."""
     where = morph.device(device)
     size = 1 << (30 if where.kind == "cuda" else 28)
-    with where.active(), ThreadPoolExecutor(morph.get_num_threads()) as pool:
+    with where.active(), ThreadPoolExecutor(threads()) as pool:
         source, target = (where.xp.ones(size, np.uint8) for _ in range(2))
-        cuts = np.linspace(0, size, morph.get_num_threads() + 1).astype(int)
+        cuts = np.linspace(0, size, threads() + 1).astype(int)
         parts = [slice(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
 
         def copy() -> None:
@@ -308,8 +309,7 @@ def main(arguments: list[str] | None = None) -> None:
     for device in devices(options.device):
         step[device] = step_seconds(device)  # from the first launch on, the device is waited for
         speed[device] = bandwidth(device)
-        threads = f"{morph.get_num_threads()} threads"
-        used = threads if device == "cpu" else morph.device(device).name
+        used = f"{threads()} threads" if device == "cpu" else morph.device(device).name
         print(f"{used}: copying {speed[device] / 1e9:,.3g} GB/s read and written, a step"
               f" {step[device] * 1e6:.2g} us", flush=True)  # fmt: skip
     results = []

@@ -17,6 +17,7 @@ import numpy as np
 from inputs import Input
 
 import morph
+from morph.launch.launcher import threads
 
 ITERATIONS, SAMPLED = 20, 4  # of PageRank; sources of betweenness
 PAGERANK = f"pagerank, {ITERATIONS} iterations"
@@ -164,7 +165,7 @@ def igraph(graph: Input) -> Tasks:
 def networkit(graph: Input) -> Tasks:
     import networkit as package
 
-    package.setNumberOfThreads(morph.get_num_threads())
+    package.setNumberOfThreads(threads())
     src, dst, weight = graph.once
     ends = src.astype(np.uint64), dst.astype(np.uint64)
     plain = package.GraphFromCoo(ends, n=graph.n)
