@@ -24,7 +24,7 @@ import every_unit
 import unit_programs
 import units
 from every_unit import ROOT
-from quotes import PAGE, remade
+from quotes import remade
 
 import morph
 from morph.compiler.codegen import unit as emit
@@ -152,7 +152,7 @@ def pages(folder: Path) -> None:
         file = folder / f"{name}.py"
         file.write_text(text)
         runpy.run_path(str(file))
-    remade(PAGE.read_text())
+    remade()
 
 
 def recorded() -> Iterator[str]:

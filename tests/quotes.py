@@ -1,8 +1,8 @@
-"""What docs/ARCHITECTURE.md quotes of the compiler, made anew from the kernels that it shows.
+"""Remake the code blocks of docs/ARCHITECTURE.md and docs/internals.md from their kernels.
 
 A comment above a code block says what the block is:
 
-    <!-- file advance.py -->                 a program, run here
+    <!-- file advance.py -->                 a program, run here; later pages quote it, too
     <!-- IR of advance -->                   the typed tree of its kernel
     <!-- C++ of advance: struct Args -->     paragraphs of the generated text, by how they begin
     <!-- words of advance -->                the fields of its arguments
@@ -23,13 +23,14 @@ from typing import Any
 
 from morph.compiler.ir import nodes as ir
 
-PAGE = Path(__file__).parent.parent / "docs" / "ARCHITECTURE.md"
+DOCS = Path(__file__).parent.parent / "docs"
+PAGES = (DOCS / "ARCHITECTURE.md", DOCS / "internals.md")
 KINDS = r"file|IR of|C\+\+ of|words of"
 BLOCK = re.compile(rf"<!-- ({KINDS}) (.+?) -->\n```([\w+]*)\n(.*?)```\n", re.DOTALL)
 
 
-def remade(page: str) -> str:
-    """The page with every block as the compiler makes it today."""
+def remade() -> dict[Path, str]:
+    """The pages with every block as the compiler makes it today."""
     with tempfile.TemporaryDirectory() as folder:
         programs: dict[str, dict[str, Any]] = {}
 
@@ -46,7 +47,7 @@ def remade(page: str) -> str:
                 text = "\n".join(lines).replace(f"{folder}/", "") + "\n"
             return f"<!-- {kind} {what} -->\n```{language}\n{text}```\n"
 
-        return BLOCK.sub(block, page)
+        return {page: BLOCK.sub(block, page.read_text()) for page in PAGES}
 
 
 def _compiled(made: Any) -> Any:
@@ -122,4 +123,5 @@ def _expr(x: Any) -> str:
 QUOTES = {"IR of": tree, "C++ of": paragraphs, "words of": words}
 
 if __name__ == "__main__":
-    PAGE.write_text(remade(PAGE.read_text()))
+    for page, text in remade().items():
+        page.write_text(text)

@@ -59,7 +59,9 @@ class Interrupts:
         return False
 
 
-PLACES = tuple(os.path.join(FOLDER, name) for name in ("data", "graph", "engine/launch.py"))
+FILES = ("device", "small_copies", "transfer")
+NAMES = ("data", "graph", "updates", "launch/launcher.py", *(f"runtime/{f}.py" for f in FILES))
+PLACES = tuple(os.path.join(FOLDER, name) for name in NAMES)
 
 
 class World:

@@ -67,7 +67,7 @@ def test_a_rejection_shows_the_users_frames_and_not_the_compilers(target):
     with pytest.raises(morph.LanguageError) as caught:
         foreach(rows(target, a=i64), wrong)
     frames = traceback.extract_tb(caught.value.__traceback__)
-    assert not [f for f in frames if "/lang/" in f.filename] and len(frames) < 5
+    assert not [f for f in frames if "/morph/compiler/" in f.filename] and len(frames) < 5
 
 
 def test_graphs_of_a_users_class_are_told_apart():

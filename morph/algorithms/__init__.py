@@ -1,1 +1,4 @@
-"""Algorithms written in the language, one file each."""
+"""Algorithms written in Morph's language, a package for each field.
+
+Imports public names; only ``sat`` imports more: ``validate`` and ``runtime.toolchain``.
+"""

@@ -1,7 +1,6 @@
-"""The ``morph`` command: meshes, graphs and formulas worked on and checked, files made.
+"""The ``morph`` command; bad input or a missing compiler ends it with exit code 2, Ctrl-C with 130.
 
-Bad input ends with exit code 2 and one line on stderr, a missing compiler with 2 and a few lines
-that tell how to get one, Ctrl-C with 130.
+Imports every public package, ``plotting``, ``survey`` and ``runtime``; nothing imports it.
 """
 
 from __future__ import annotations

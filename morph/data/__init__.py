@@ -1,1 +1,4 @@
-"""Typed columns in growable memory on a device; tables and collections of them."""
+"""Typed columns in growable memory on a device; tables, collections, sets, flags, formulas.
+
+Imports ``language`` and ``runtime``.
+"""

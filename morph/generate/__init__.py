@@ -1,4 +1,7 @@
-"""Inputs to try things on: random graphs and grids, random k-SAT."""
+"""Inputs for benchmarks and tests: random graphs, grids, random k-SAT.
+
+Imports ``language``, ``runtime``, ``data`` and ``graph``.
+"""
 
 from morph.generate.formulas import random_ksat
 from morph.generate.graphs import GRAPH500, GTGRAPH, geometric, grid, rmat, uniform

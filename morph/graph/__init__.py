@@ -1,3 +1,6 @@
-"""Graphs: made of arrays, kept in two indices, changed by batches of edges."""
+"""Graphs: construction from arrays, packed and gapped CSR indices, deletion, interoperability.
+
+Imports ``language``, ``runtime`` and ``data``.
+"""
 
 from morph.graph.graph import Graph as Graph

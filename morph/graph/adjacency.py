@@ -31,9 +31,9 @@ lay_anew: Hook[None] = Hook()  # updates.in_place
 
 look_up: Hook[None] = Hook()  # updates.resolve
 
-ROWS = 1  # of `inplace`: what becomes of the edges is known
+ROWS = 1  # of `updates.in_place`: what becomes of the edges is known
 PART = 1 << 20  # keys looked at together
-# what `inplace.change` tells of a batch
+# what `updates.in_place.change` tells of a batch
 CELL: dict[str, Any] = {
     "odd": np.int64,
     "stamp": np.int64,
@@ -315,7 +315,7 @@ class Adjacency:
         self, table: Table, counts: tuple[int, ...], places: tuple[int, ...], back: Array | None,
         begin: int, flags: int = 0, alone: tuple[Any, Any, Any] | None = None,
     ) -> int:  # fmt: skip
-        """Run `inplace.change`, and make room for what is inserted until there is enough.
+        """Run `updates.in_place.change`, and make room for what is inserted until there is enough.
 
         Parameters
         ----------
@@ -360,7 +360,7 @@ class Adjacency:
         return short
 
     def _bind(self, table: Table, back: Array | None) -> Bound:
-        """What `inplace.change` is called with, while no object has another version."""
+        """What `updates.in_place.change` is called with, while no object has another version."""
         epoch, edges = latest.epoch, self.edges
         if not len(self._cell):
             self._cell.extend(1)
@@ -374,7 +374,7 @@ class Adjacency:
         return Bound(epoch, table, back, objects, numbers, len(self._loose), no_weight)
 
     def arcs(self, back: Array | None) -> Table:
-        """What kernels of batches write of the edges, see `loose.arc_view`."""
+        """What kernels of batches write of the edges, see `gapped.arc_view`."""
         now = self.edges.version, self.points.version
         if self._arcs is None or self._arcs_of != now or self._back is not back:
             self._arcs = arc_view(self.edges, self.points, back)

@@ -5,7 +5,7 @@ them is dead: whoever takes some out of a row closes the gaps at once.  A row th
 room is moved to the end of the arena.  What it leaves, and room that rows no longer need, is memory
 in vain; when the arena is full and a third of it is, rows are laid out anew.  Entries have the edge
 and its other end, so a sweep reads memory in order.  The kernels that change rows are in
-`inplace`; `kernels/storage/graph.h` reads them.
+`updates.in_place`; `kernels/storage/graph.h` reads them.
 """
 
 from __future__ import annotations

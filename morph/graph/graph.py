@@ -210,7 +210,7 @@ class Graph(Making):
     def address(self, kind: str, column: str = "") -> int:
         """Give the address of an index: ``out_offset``, ``out_edge``, ``in_offset``, ``in_edge``.
 
-        Of a `loose` one also ``out_end``, ``in_end``; and offsets are rows of `loose`.
+        Of a `loose` one also ``out_end``, ``in_end``; and offsets are rows of `gapped`.
         The index is built if needed; addresses are valid while ``version`` and those of the tables
         stay.  Offsets are there for the whole capacity of the points.  Where entry k is edge k, the
         address of ``out_edge`` is 0.

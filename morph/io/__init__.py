@@ -1,4 +1,7 @@
-"""Files in and out: meshes, graphs, formulas, and bridges to other packages."""
+"""Reads and writes files of meshes, graphs and formulas, and converts other packages' meshes.
+
+Imports its packages ``io.text``, ``io.graph``, ``io.mesh`` and ``io.sat``.
+"""
 
 from morph.io.graph.edges import EdgeArrays
 from morph.io.graph.graphs import read_edges, read_graph, write_graph

@@ -1,4 +1,4 @@
-"""What a kernel's author writes with: types, intrinsics, decorators' definitions, source text.
+"""What a kernel's author writes with: dtypes, intrinsics, source capture, errors, hooks.
 
-Imports nothing of the package.
+Imports nothing else of the package.
 """

@@ -1,4 +1,7 @@
-"""Meshes of NumPy's or CuPy's arrays, what they are worth, and their exact judge."""
+"""Meshes of NumPy or CuPy arrays: quality, Voronoi diagram, exact validation.
+
+Imports ``language`` and ``runtime``; files and plots are bound by ``morph.providers``.
+"""
 
 from morph.mesh.mesh import Mesh as Mesh
 from morph.mesh.mesh import MeshError as MeshError

@@ -276,7 +276,7 @@ class Mesh:
             return measure(self.points, self.triangles, self.segments, where.xp)
 
     def violations(self, conforming: bool = False) -> list[Violation]:
-        """List the invariants that the mesh breaks.  See `verify.violations`.
+        """List the invariants that the mesh breaks.  See `validation.violations`.
 
         Exact arithmetic is the host's: a mesh on a GPU is copied there.
 

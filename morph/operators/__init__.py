@@ -1,4 +1,4 @@
 """What algorithms are made of: reductions, advance, filter, ordered worklists.
 
-Imports ``language``, ``data`` and ``launch``.
+Imports ``prelude``, ``data`` and ``launch``.
 """

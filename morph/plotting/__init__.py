@@ -1,4 +1,4 @@
-"""Pictures by matplotlib.
+"""Plots of meshes and of the course of a decimation by matplotlib; fine meshes as pixels.
 
-Imports ``mesh`` and ``io.text``.
+Imports ``language``, ``mesh`` and ``io.text``.
 """

@@ -1,4 +1,4 @@
-"""Devices, their memory, and how compiled or interpreted units run on them.
+"""Devices, memory, transfers, and the backends that run units: cpu, cuda, interpreter.
 
-Imports ``language`` and ``compiler``.
+Imports ``language`` and ``compiler`` (not its frontend).
 """

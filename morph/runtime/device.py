@@ -149,7 +149,7 @@ class Device:
     def prepared(self, writes: Sequence[Write], seeds: Any = None) -> Any:
         """Give what makes these writes, and seeds rows, again and again: by one kernel on a GPU.
 
-        ``seeds`` are the parts of `words.Seeds`, or None.
+        ``seeds`` are the parts of `small_copies.Seeds`, or None.
         """
         seeds = None if seeds is None else Seeds(*seeds)
         if self.kind == "cuda":

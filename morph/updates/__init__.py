@@ -1,4 +1,4 @@
-"""Batches of edge changes: checked, resolved, applied by a program or on the host.
+"""Batches of edge changes: checked, resolved, applied in place by a program or on the host.
 
-Imports ``graph``, ``launch`` and below.
+Imports ``prelude``, ``language``, ``runtime``, ``data``, ``graph`` and ``launch``.
 """

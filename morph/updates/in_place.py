@@ -1,7 +1,7 @@
 """Kernels that carry out a batch of changes of edges in place, in one launch.
 
 Problem: a batch names edges to delete, edges that get another weight, and edges to insert; the
-table of edges, their reverses and the entries of points (`loose`) are to follow.
+table of edges, their reverses and the entries of points (`graph.gapped`) are to follow.
 Method: each change finds its edge, and whether it may be carried out (`resolve`); if one may not,
 nothing is, and the host tells why.  Items of one row number themselves by an atomic.  Deletes: the
 last entries of a row that stay take the places, before them, of those that go: both count

@@ -1,8 +1,6 @@
-"""Whether an answer is right, told by other means than those that found it.
+"""Checkers that verify results on NumPy, independently of the algorithms; `WrongAnswer`.
 
-Each checker takes a graph or a formula and the arrays of an answer, from Morph or from elsewhere,
-on any device; it runs on NumPy on the host, shares nothing with the algorithms, and raises
-`WrongAnswer`, naming a vertex, an edge or a clause, at the first rule that is broken.
+Imports ``runtime``, ``data`` and ``graph``.
 """
 
 from morph.validate.arcs import WrongAnswer

@@ -1,4 +1,4 @@
-"""Algorithms that follow a changing graph.
+"""Results that are updated when their graph changes: distances, levels, component labels.
 
 Imports public names and ``algorithms.graph``.
 """

@@ -1,4 +1,4 @@
-"""Graph algorithms.
+"""Graph algorithms: traversal, shortest paths, components, spanning forests, centrality.
 
 Imports public names only.
 """

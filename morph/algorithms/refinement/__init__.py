@@ -1,4 +1,4 @@
-"""Delaunay refinement.
+"""Delaunay refinement of meshes.
 
 Imports public names and ``algorithms.triangulation``.
 """

@@ -1,4 +1,4 @@
-"""Models of formulas: simplification, survey propagation, local search.
+"""Models of formulas: simplification, survey propagation, decimation, local search.
 
-Imports public names, ``validate`` and ``runtime.toolchain``.
+Imports public names, ``validate`` and ``runtime.toolchain`` (its deadline).
 """

@@ -1,4 +1,4 @@
-"""Constrained Delaunay triangulation.
+"""Constrained Delaunay triangulation, and the tables that hold a mesh.
 
-Imports public names only.
+Imports public names and one function of ``algorithms.refinement``, which imports this package.
 """

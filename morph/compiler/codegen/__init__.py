@@ -1,4 +1,4 @@
-"""Prints an analysed unit as C++.
+"""From the IR to C++: kernels, steps, shared loops, programs, checked mode.
 
-Imports ``language``, ``compiler.ir`` and ``compiler.passes``.
+Imports ``language``, ``compiler.ir`` and ``compiler.passes``; not the frontend.
 """

@@ -34,7 +34,7 @@ class Expressions:
         self.flag = flag  # a flag's slot to the address of the word to write, or look at
         self.launch = launch  # what single(row) compares
         self.moving = names.changed  # columns that others may change while this runs
-        self.item, self.standing = "", frozenset[tuple[str, str]]()  # see `flow.standing`
+        self.item, self.standing = "", frozenset[tuple[str, str]]()  # see `liveness.standing`
 
     def sub(self, e: ir.Expr) -> str:
         """An operand."""

@@ -1,7 +1,7 @@
 """A kernel as one CPU thread runs it that nobody disturbs: no atomics, no locked instruction.
 
 That is the whole of a kernel whose last loop is shared: several threads run its parts, see
-`cxx_spread`.  A GPU has no use for it.
+`shared_loops`.  A GPU has no use for it.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Body(Expressions):
         self.depth = 1
         self.count = 0
         self.ahead: tuple[str, str] | None = None  # see `runs_ahead`
-        self.one_way: Columns = frozenset()  # see `flow.one_way`
+        self.one_way: Columns = frozenset()  # see `liveness.one_way`
         self.fixed: dict[str, ir.Const] = {}  # locals that are constants
         self.at: tuple[str, int] | None = None  # the user's line that the next line stands for
 

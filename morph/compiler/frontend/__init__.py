@@ -1,4 +1,4 @@
-"""From Python's syntax tree to the IR: checking, specialisation, programs.
+"""From Python's syntax tree to the IR: types, specialisation, reservations, programs.
 
-Imports ``language`` and ``compiler.ir``, ``compiler.passes``.
+Imports ``language``, ``compiler.ir`` and ``compiler.passes``.
 """

@@ -3,8 +3,8 @@
 A program is uniform: every thread runs the same control flow over the same scalars.  There is one
 block for each program point: what is left to run.  Inside a block a swap of collections gives the
 names other meanings; at its end they mean what they were declared to be, and the collections have
-changed places.  Where these cannot (see `swaps`), a program point is also what each name stands
-for, so that each block knows its collections and no swap remains.
+changed places.  Where these cannot (see `double_buffering`), a program point is also what each
+name stands for, so that each block knows its collections and no swap remains.
 """
 
 from __future__ import annotations

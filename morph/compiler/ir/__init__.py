@@ -1,4 +1,4 @@
-"""The intermediate representation: nodes, argument layout, checked sites.
+"""The intermediate representation: nodes, checked sites, layout of the argument block.
 
 Imports ``language``.
 """

@@ -257,9 +257,7 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         Field("report", "i64*", "report"),  # status and state for the host's eyes; may be null
     )
     if unit.checked:
-        common += (
-            Field("check", "i64*", "check"),
-        )  # the violation found; see kernels/core/check.h
+        common += (Field("check", "i64*", "check"),)  # the violation, see kernels/core/check.h
     if together(unit):
         common += (Field("lost", "u32*", "lost"),)  # one bit per item that does not claim again
     if claims(unit):

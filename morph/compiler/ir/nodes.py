@@ -432,8 +432,8 @@ class Foreach(Node):
 
     ``args`` are the kernel's non-object arguments after the item; ``where_args`` the filter's.
     ``together``: all items claim in one round.  ``balance``: how many threads share the last loop
-    over an item's edges, if it can be shared (see `spread`): ``thread`` one, ``warp`` those of a
-    warp, ``grid`` all; ``auto`` all if it is long.
+    over an item's edges, if it can be shared (see `passes.work_sharing`): ``thread`` one,
+    ``warp`` those of a warp, ``grid`` all; ``auto`` all if it is long.
     """
     slot: str
     kernel: str
@@ -489,4 +489,4 @@ class Unit(Node):
     fused: bool
     ways: tuple[tuple[tuple[str, str], ...], ...] = ()
     local_scale: int = 1  # every local collection's capacity is multiplied by this
-    checked: bool = False  # every access is checked; see `checks`
+    checked: bool = False  # every access is checked; see `sites`

@@ -1,4 +1,4 @@
-"""Analyses of the IR: reservations, work sharing, liveness, swapped buffers.
+"""Analyses of the IR: work sharing, liveness, buffers that are swapped.
 
 Imports ``language`` and ``compiler.ir``.
 """

@@ -1,4 +1,4 @@
-"""Graph files, snapshots and journals.
+"""Graph files, edge updates, snapshots and journals.
 
-Imports ``io.text``, ``data``, ``graph`` and ``updates``.
+Imports ``io.text``, ``language``, ``runtime``, ``data``, ``graph`` and ``updates``.
 """

@@ -1,4 +1,4 @@
 """Mesh files of Triangle and, by meshio, of others.
 
-Imports ``io.text`` and ``mesh``.
+Imports ``io.text``, ``language`` and ``mesh``.
 """

@@ -1,4 +1,4 @@
-"""DIMACS CNF and the answers of solvers.
+"""Formulas in DIMACS CNF, and the answers of solvers.
 
-Imports ``io.text`` and ``data``.
+Imports ``io.text``, ``language`` and ``data``.
 """

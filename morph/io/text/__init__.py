@@ -1,4 +1,4 @@
-"""Numbers and clauses out of text and into it, files replaced atomically.
+"""Numbers and clauses parsed from and formatted as text; compressed files, atomic replacement.
 
-Imports ``data`` and ``runtime.toolchain``.
+Imports ``language`` and ``runtime.toolchain``.
 """

@@ -1,4 +1,4 @@
-"""The python device: the IR run item by item on NumPy's arrays.
+"""The ``python`` device: interprets the IR item by item on NumPy arrays.
 
-Imports ``compiler.ir`` and ``data``.
+Imports ``language`` and ``compiler.ir``; independent of codegen.
 """

@@ -1,6 +1,6 @@
-"""From C++ text to a binary: compilers and the cache of what they made.
+"""From C++ text and flags to a shared library or a cubin: compilers, NVRTC, disk cache.
 
-Nothing here knows the language: text and flags come in, a shared library or a cubin comes out.
+Imports nothing else of the package.
 """
 
 from __future__ import annotations
