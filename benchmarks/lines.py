@@ -34,7 +34,7 @@ PROGRAMS = {
     "morph/algorithms/graph/triangles": None,
     "morph/algorithms/graph/pagerank": None,
     "morph/algorithms/graph/betweenness": None,
-    "morph/algorithms/refinement/refine cavity mending": "DMR",
+    "morph/algorithms/refinement/refine cavity kernels": "DMR",
     "morph/algorithms/triangulation/triangulate delaunay insertion segments carve crossings": None,
 }
 

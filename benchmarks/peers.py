@@ -17,7 +17,7 @@ import numpy as np
 from inputs import Input
 
 import morph
-from morph.launch.foreach import threads
+from morph.launch.launcher import threads
 
 ITERATIONS, SAMPLED = 20, 4  # of PageRank; sources of betweenness
 PAGERANK = f"pagerank, {ITERATIONS} iterations"

@@ -1,4 +1,4 @@
-"""The GPU's barrier of kernels/team.h, emulated: a thread of the host for each of a GPU's.
+"""The GPU's barrier of kernels/schedule/team.h, emulated: a thread of the host for each of a GPU's.
 
 Blocks are groups of threads that meet at `__syncthreads`.  Every thread must learn at every barrier
 what the master told there, and all must learn at one barrier that the host has asked for a stop.
@@ -111,7 +111,7 @@ int main(int, char** given) {
 
 def emulation(change=lambda text: text) -> str:
     """One text of the GPU's half of the team, with stubs for what CUDA has."""
-    text = (KERNELS / "stop.h").read_text() + (KERNELS / "team.h").read_text()
+    text = "".join((KERNELS / "schedule" / f"{h}.h").read_text() for h in ("stop", "team"))
     text = re.sub(r"MORPH_FN void acquire\(\) \{ asm.*", "MORPH_FN void acquire() {}", text)
     added = "{ return __atomic_fetch_add(p, x, __ATOMIC_SEQ_CST); }"
     head = "MORPH_FN u32 add_release(u32* p, u32 x) "

@@ -172,7 +172,7 @@ journal.checkpoint()
     others = [".g2.77.0123abcd.tmp", ".g.x.0123abcd.tmp", ".g.77.0123abcd.tmp~", "g.77.tmp"]
     for other in others:
         (tmp_path / other).write_bytes(b"not ours")
-    with io.files.replacing(tmp_path / "g.two"), io.files.replacing(tmp_path / "g"):
+    with io.text.files.replacing(tmp_path / "g.two"), io.text.files.replacing(tmp_path / "g"):
         live = {x for x in os.listdir(tmp_path) if x.endswith(".tmp")} - {*left, *others}
         assert len(live) == 2  # being written
         with io.Journal(tmp_path / "g") as journal:

@@ -1,4 +1,4 @@
-"""The limit of a CPU team's size in kernels/pool.h, compiled with clocks that the test sets."""
+"""The limit of a CPU team's size (kernels/schedule/pool.h), with clocks that the test sets."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ int main() {
 
 @pytest.mark.parametrize("name", re.findall(r"static void (\w+)\(\)", MAIN))
 def test_limits(name, tmp_path):
-    text = (Path(__file__).parent.parent / "kernels" / "pool.h").read_text()
+    text = (Path(__file__).parent.parent / "kernels" / "schedule" / "pool.h").read_text()
     for clock in ("wall", "processor"):
         was = rf"MORPH_FN i64 {clock}_time\(\) \{{ return nanoseconds\(\d+\); \}}"
         text, n = re.subn(was, f"MORPH_FN i64 {clock}_time() {{ return now_{clock}; }}", text)

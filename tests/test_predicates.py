@@ -16,7 +16,8 @@ from morph.runtime.toolchain import cpu as host
 from morph.runtime.toolchain import cuda
 
 KERNELS = Path(__file__).parent.parent / "kernels"
-PREDICATES = "".join((KERNELS / f"{name}.h").read_text() for name in ("types", "predicates"))
+HEADERS = ("core/types", "geometry/predicates")
+PREDICATES = "".join((KERNELS / f"{name}.h").read_text() for name in HEADERS)
 AT = """
 MORPH_FN Vec<f64, 2> point(const f64* x, i64 i) { return {x[2 * i], x[2 * i + 1]}; }
 MORPH_FN i32 sign(i64 k, const f64* x, i64 i) {

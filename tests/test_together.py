@@ -85,7 +85,7 @@ def owned_twice(target, run, n, seed):
 
 
 def expected(n, seed):
-    """The same by brute force: the least key takes its rows; see `kernels/single.h`."""
+    """The same by brute force: the least key takes its rows; see `kernels/schedule/single.h`."""
     from morph.runtime.interpreter.launch import mix32  # noqa: PLC0415
 
     (u, v), order = pairs(n, seed)

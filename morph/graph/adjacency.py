@@ -40,7 +40,7 @@ CELL: dict[str, Any] = {
     "twice": np.int64,
     "out": vec(np.int64, 3),
 }
-# changes that one thread of a CPU makes (see LEAST_ITEMS in kernels/team.h), or one block of a GPU
+# changes that one thread of a CPU makes (LEAST_ITEMS in kernels/schedule/team.h), or one GPU block
 SMALL = {"cuda": 256}
 
 

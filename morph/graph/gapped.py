@@ -5,7 +5,7 @@ them is dead: whoever takes some out of a row closes the gaps at once.  A row th
 room is moved to the end of the arena.  What it leaves, and room that rows no longer need, is memory
 in vain; when the arena is full and a third of it is, rows are laid out anew.  Entries have the edge
 and its other end, so a sweep reads memory in order.  The kernels that change rows are in
-`inplace`; `kernels/graph.h` reads them.
+`inplace`; `kernels/storage/graph.h` reads them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INSERTS = 2  # the part of a batch's program that inserts
 
 PART = {"cuda": 1 << 26}  # entries looked at together
 LEAST = 1 << 10  # entries of an arena's spare end
-ROW = ("begin", "size")  # struct LooseRow of kernels/graph.h: all that other kernels read
+ROW = ("begin", "size")  # struct LooseRow of kernels/storage/graph.h: all that other kernels read
 WORK = ("room", "goal", "come", "gone")  # the last three of rows that a batch is changing; else 0
 
 

@@ -547,11 +547,13 @@ class Launch:
         return kind.unpack_from(self.device.to_host(self.state).tobytes(), 8 * at)[0]
 
 
-MOST_THREADS = 256  # the same as in kernels/pool.h
+MOST_THREADS = 256  # the same as in kernels/schedule/pool.h
 _threads = 0
 
 
-POOL_WORD = 16  # index in ``Scratch.barrier`` of the pool's address; the same as in kernels/pool.h
+POOL_WORD = (
+    16  # index in ``Scratch.barrier`` of the pool's address; the same as in kernels/schedule/pool.h
+)
 
 
 def threads() -> int:
@@ -566,7 +568,7 @@ def threads() -> int:
 
 
 class _Limit(ctypes.Structure):
-    """The first words of ``Pool`` in kernels/pool.h."""
+    """The first words of ``Pool`` in kernels/schedule/pool.h."""
 
     _fields_ = (("rested", ctypes.c_int64), ("limit", ctypes.c_int32))
 

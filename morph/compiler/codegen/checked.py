@@ -1,4 +1,4 @@
-"""A kernel of the checked mode as C++: every access asks `kernels/check.h` first.
+"""A kernel of the checked mode as C++: every access asks `kernels/core/check.h` first.
 
 After a statement that may have violated a rule the item leaves, as it does when a local collection
 is full.

@@ -1,6 +1,6 @@
 """A loop that several threads share, as C++: the head of its kernel, and what one entry does.
 
-See `spread` for which loops these are, and ``kernels/balance.h`` for who runs what.
+See `spread` for which loops these are, and ``kernels/schedule/balance.h`` for who runs what.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def step_text(e: Emission, s: ir.Foreach, name: str) -> list[str]:
-    """The struct of a step; ``kernels/launch.h`` says what it has to have."""
+    """The struct of a step; ``kernels/schedule/launch.h`` says what it has to have."""
     k, n = e.kernels[s.kernel], e.names
     func = n.funcs[k.name]
     item = f"{func}_item" if k.commit is not None else "Item"

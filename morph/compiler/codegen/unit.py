@@ -27,8 +27,11 @@ from morph.compiler.passes.liveness import changed, constants, moving, named, on
 from morph.compiler.passes.work_sharing import lists, runs_ahead, spreads
 from morph.language.types import Local, Object, Scalar, Type
 
-HEADERS = """types words half math atomics column pool stop team stock store collection single set
-             graph predicates stage hubs room balance ahead sweep launch together""".split()
+HEADERS = """core/types core/words core/half core/math core/atomics storage/column schedule/pool
+             schedule/stop schedule/team storage/stock storage/store storage/collection
+             schedule/single storage/set storage/graph geometry/predicates schedule/stage
+             schedule/hubs schedule/room schedule/balance schedule/ahead schedule/sweep
+             schedule/launch schedule/together""".split()
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
 USES_ITEM = re.compile(r"\bit\b").search
 USES_WAY = re.compile(r"\bway\.").search
@@ -42,8 +45,10 @@ def prelude(checked: bool = False) -> str:
     """The device runtime: the headers of ``kernels/``, in order; of a checked unit one more."""
     package = Path(__file__).parents[2]  # a wheel has them inside, a checkout beside the package
     folder = next(f for f in (package / "kernels", package.parent / "kernels") if f.is_dir())
-    texts = [(folder / f"{h}.h").read_text() for h in (*HEADERS, *(["check"] if checked else ()))]
-    return "\n".join((["#define MORPH_CHECKED"] if checked else []) + texts)
+    texts = [(folder / f"{h}.h").read_text() for h in HEADERS]
+    if checked:
+        texts = ["#define MORPH_CHECKED", *texts, (folder / "core" / "check.h").read_text()]
+    return "\n".join(texts)
 
 
 def source(unit: ir.Unit) -> str:

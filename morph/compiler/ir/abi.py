@@ -253,11 +253,13 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         Field("barrier", "u32*", "barrier"),  # the team's barrier words
         Field("cursor", "i64*", "cursor"),  # the team's work-sharing words, zero between launches
         Field("state", "i64*", "state"),  # State; null unless fused
-        Field("hubs", "i64*", "hubs"),  # the list of long rows; see kernels/balance.h
+        Field("hubs", "i64*", "hubs"),  # the list of long rows; see kernels/schedule/balance.h
         Field("report", "i64*", "report"),  # status and state for the host's eyes; may be null
     )
     if unit.checked:
-        common += (Field("check", "i64*", "check"),)  # the violation found; see kernels/check.h
+        common += (
+            Field("check", "i64*", "check"),
+        )  # the violation found; see kernels/core/check.h
     if together(unit):
         common += (Field("lost", "u32*", "lost"),)  # one bit per item that does not claim again
     if claims(unit):

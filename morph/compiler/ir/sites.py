@@ -27,7 +27,7 @@ DECLARED = re.compile(r"#\s*race:\s*\S")  # a reason has to follow
 
 
 class Word(IntEnum):
-    """Words of the ``check`` array (int64); the same as in `kernels/check.h`."""
+    """Words of the ``check`` array (int64); the same as in `kernels/core/check.h`."""
 
     LOCK = 0
     KEY = 1
@@ -45,7 +45,7 @@ class Word(IntEnum):
 
 
 class Kind(IntEnum):
-    """The rule that was violated; the same as in `kernels/check.h`."""
+    """The rule that was violated; the same as in `kernels/core/check.h`."""
 
     NO_ROW = 1
     NO_INDEX = 2

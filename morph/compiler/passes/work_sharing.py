@@ -25,7 +25,7 @@ CHOICES = ("auto", "thread", "warp", "grid")
 LOOPS = (ir.While, ir.ForRange, ir.ForEdges, ir.ForRows, ir.ForItems)
 Loop = ir.ForEdges | ir.ForRows
 LIVE = 32  # bytes of locals that are kept for what is left of a row
-STAGE = 4096 - 64  # bytes of a warp's memory for entries on their way; see kernels/stage.h
+STAGE = 4096 - 64  # bytes of a warp's memory for entries on their way; see kernels/schedule/stage.h
 SUMS = ("min", "max", "add", "sub", "and", "or", "xor")  # in any order the same
 REFUSED = (
     ir.Return, ir.Reserve, ir.Claim, ir.Take, ir.NewRows,

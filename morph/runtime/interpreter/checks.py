@@ -40,7 +40,7 @@ class Checks:
 
     def next_step(self) -> None:
         """A barrier: what was accessed before it is in order."""
-        # by place: the two lowest items, each with its lowest site, as in `kernels/check.h`
+        # by place: the two lowest items, each with its lowest site, as in `kernels/core/check.h`
         self.writers: defaultdict[tuple[str, str, int], list[Mark]] = defaultdict(list)
         self.readers: defaultdict[tuple[str, str, int], list[Mark]] = defaultdict(list)
 

@@ -1,4 +1,4 @@
-"""exp2 and log2 as `kernels/math.h` computes them: of f32, with the same bits."""
+"""exp2 and log2 as `kernels/core/math.h` computes them: of f32, with the same bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// The words of the arrays that host and kernels share; `morph/lang/abi.py` says the same in Python.
+// The words of the arrays that host and kernels share; `morph/compiler/ir/abi.py` says the same in Python.
 
 // Of a store's `meta`.  FROM and TO are the kernels' own: HEAD and COUNT as of the last barrier.
 enum { COUNT = 0, CAPACITY = 1, HEAD = 2, TAIL = 3, COMMITTED = 4, BUDGET = 5, FROM = 6, TO = 7 };

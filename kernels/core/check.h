@@ -10,7 +10,7 @@
 // lowest items is among these words when the later of its two accesses is made, so which race is reported depends
 // on the accesses alone, not on the order in which threads make them.
 
-// Words of `check`; the same as `Word` in `morph/lang/checks.py`.
+// Words of `check`; the same as `Word` in `morph/compiler/ir/sites.py`.
 enum { CHECK_LOCK, CHECK_KEY, CHECK_KIND, CHECK_SITE, CHECK_ITEM, CHECK_ROW, CHECK_VALUE, CHECK_LIMIT,
        CHECK_OTHER, CHECK_OTHER_SITE, CHECK_SINK, CHECK_STEP,
        CHECK_LAUNCH };
