@@ -114,7 +114,7 @@ LARGER = {
     "algorithms.sat.surveys.propagate": (12, 5, 11),
     "algorithms.triangulation.segments.rebuild": (72, 14, 5),
     "cli.updates.sssp_command": (22, 7, 11),
-    "cli.graphs._follow": (45, 6, 9),
+    "cli.updates._follow_updates": (42, 6, 9),
     "cli.meshes.refine": (63, 9, 17),
     "cli.sat.sat": (47, 9, 11),
     "compiler.codegen.expressions.expr": (58, 24, 1),
