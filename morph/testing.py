@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from morph.compiler.ir.abi import Status
-from morph.launch import launcher as launch
+from morph.launch import launcher
 from morph.launch.scratch import scratch
 from morph.runtime.device import Device, device
 
@@ -45,15 +45,15 @@ def fail_allocation(n: int, where: str | Device = "cpu") -> Iterator[Fault]:
     """
     if n < 1:
         raise ValueError(f"attempts count from 1, not from {n}")
-    on, fault, before = device(where), Fault(), launch.faults
+    on, fault, before = device(where), Fault(), launcher.faults
     status = scratch(on).status
-    launch.faults = True
+    launcher.faults = True
     with on.active():
         status[Status.INJECT] = n
     try:
         yield fault
     finally:
-        launch.faults = before
+        launcher.faults = before
         with on.active():
             fault.fired = bool(np.asarray(on.to_host(status))[Status.INJECT] <= 0)
             status[Status.INJECT] = 0
@@ -62,19 +62,19 @@ def fail_allocation(n: int, where: str | Device = "cpu") -> Iterator[Fault]:
 @contextlib.contextmanager
 def item_order(seed: int) -> Iterator[None]:
     """Shuffle items by another seed, in kernels first launched inside on the python device."""
-    before, launch.seed = launch.seed, seed
+    before, launcher.seed = launcher.seed, seed
     try:
         yield
     finally:
-        launch.seed = before
+        launcher.seed = before
 
 
 @contextlib.contextmanager
 def team(threads: int) -> Iterator[None]:
     """Use this many threads on the cpu device, over few items too, for objects new inside."""
-    before = launch._threads, launch.faults
-    launch._threads, launch.faults = threads, True  # builds for tests share out single items
+    before = launcher._threads, launcher.faults
+    launcher._threads, launcher.faults = threads, True  # builds for tests share out single items
     try:
         yield
     finally:
-        launch._threads, launch.faults = before
+        launcher._threads, launcher.faults = before

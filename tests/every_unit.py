@@ -13,7 +13,7 @@ import numpy as np
 
 import morph
 from morph.algorithms.graph import sssp, triangles
-from morph.graph import gapped as loose
+from morph.graph import gapped
 from morph.launch.foreach import Kernel, Program
 from morph.prelude import atomic_min
 from morph.testing import team
@@ -102,7 +102,7 @@ def follow_changes() -> None:
             morph.DynamicSSSP(g).apply(inserts=([0], [3], weight[:1]))
     morph.DynamicSSSP(morph.Graph.from_edges([0], [1])).apply(([0], [1]))
     morph.DynamicBFS(g), morph.DynamicComponents(g).apply(deletes=[0])
-    with mock.patch.object(loose, "LEAST", 1):
+    with mock.patch.object(gapped, "LEAST", 1):
         g = morph.Graph.from_edges([0], [1], n=4)
         for p in range(4):  # rows outgrow their place and move
             g.apply(deletes=g.apply(([p] * 40, [0] * 40)).inserted)

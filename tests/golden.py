@@ -27,14 +27,12 @@ from every_unit import ROOT
 from quotes import remade
 
 import morph
-from morph.compiler.codegen import unit as emit
+from morph.compiler.codegen.unit import prelude, source
 from morph.compiler.ir import nodes as ir
-from morph.launch import binding
-from morph.launch import launcher as launch
+from morph.launch import binding, launcher
 from morph.launch.foreach import Program
-from morph.runtime import device
-from morph.runtime import small_copies as words
-from morph.runtime.interpreter import launch as python
+from morph.runtime import device, small_copies
+from morph.runtime.interpreter import launch as interpreter
 from morph.runtime.toolchain import cache
 from morph.testing import team
 
@@ -56,15 +54,15 @@ class Recorder:
         """Replace the launches of this process."""
         recorder = self
 
-        def interpreter(compiled: binding.Compiled, faults: bool, seed: int) -> Any:
-            return None if compiled.unit.fused else python.load(compiled.unit, seed)
+        def interpreted_binary(compiled: binding.Compiled, faults: bool, seed: int) -> Any:
+            return None if compiled.unit.fused else interpreter.load(compiled.unit, seed)
 
-        def interpret(self: launch.Launch, values: Any, alone: bool) -> None:
+        def interpret(self: launcher.Launch, values: Any, alone: bool) -> None:
             recorder.compiled(self.compiled)
             self._interpret(values)
 
         def call(self: Program, *args: Any) -> Any:
-            found = launch.launch_for(self, None, args, None)
+            found = launcher.launch_for(self, None, args, None)
             if found is None:  # it runs kernel by kernel on every device
                 return self.__wrapped__(*args)
             recorder.compiled(found.compiled)
@@ -77,8 +75,8 @@ class Recorder:
         def no_gpu(index: int) -> device.Device:
             raise device.DeviceError("hashes are recorded on the CPU")
 
-        binding.Compiled.binary = interpreter  # type: ignore[method-assign]
-        launch.Launch._launch = interpret  # type: ignore[method-assign]
+        binding.Compiled.binary = interpreted_binary  # type: ignore[method-assign]
+        launcher.Launch._launch = interpret  # type: ignore[method-assign]
         Program.__call__ = Program.alone = call  # type: ignore[method-assign]
         device._cuda = no_gpu
 
@@ -98,7 +96,7 @@ class Recorder:
     def unit(self, unit: ir.Unit) -> None:
         """Record the text of a unit."""
         kind = "checked" if unit.checked else "plain"
-        self.lines.add(f"{unit.name} cpu+cuda {kind} {cache.key(emit.source(unit))}")
+        self.lines.add(f"{unit.name} cpu+cuda {kind} {cache.key(source(unit))}")
 
     def text(self, name: str, target: str, text: str) -> None:
         """Record a text that is not generated."""
@@ -168,10 +166,10 @@ def recorded() -> Iterator[str]:
     known = (every_unit.launched(vars(m)) for m in every_unit.modules())
     missing = {x.__name__ for found in known for x in found.values()} - recorder.names
     assert not missing, f"never launched: {', '.join(sorted(missing))}"
-    recorder.text("put", "cuda", words.TEXT)
+    recorder.text("put", "cuda", small_copies.TEXT)
     for header in (ROOT / "kernels").rglob("*.h"):
         recorder.text(header.name, "cpu+cuda", header.read_text())
-    for name, text in {"prelude": emit.prelude(), "checked_prelude": emit.prelude(True)}.items():
+    for name, text in {"prelude": prelude(), "checked_prelude": prelude(True)}.items():
         recorder.text(name, "cpu+cuda", text)
     return iter(sorted(recorder.lines))
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from morph.compiler.codegen import unit as emit
+from morph.compiler.codegen.unit import source
 from morph.compiler.ir import abi
 from morph.compiler.ir.abi import Meta, State, Status, cname
 from morph.runtime import cpu
@@ -55,7 +55,7 @@ class Machine:
 
     def run(self, threads=1, faults=False, items=MANY, **scalars):
         """Launch once."""
-        self.launch = self.launch or cpu.load(self.unit, emit.source(self.unit), faults)
+        self.launch = self.launch or cpu.load(self.unit, source(self.unit), faults)
         self.numbers["threads"] = threads
         self.launch(self.words(**scalars), items)
         assert not self["cursor"].any()

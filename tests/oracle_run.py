@@ -25,7 +25,7 @@ from morph.language.types import (
     Store,
     Type,
 )
-from morph.runtime.interpreter import launch as python
+from morph.runtime.interpreter import launch as interpreter
 
 POS = ir.Pos("kernel.py", 7, 0, 1)
 T = Handle("t")
@@ -177,7 +177,7 @@ class Run:
         self.seed = seed
         self.status = np.zeros(Status.STORES + len(self.stores), np.int64)
         self.pending: set[int] = set()
-        self.launch = python.load(self.unit, seed)
+        self.launch = interpreter.load(self.unit, seed)
 
     def once(self, replay: bool = False) -> None:
         self.launch(self.stores, self.graphs, self.scalars, self.status, replay, self.pending)
@@ -192,7 +192,7 @@ class Run:
                     obj.grow()
             if self.status[Status.LOCAL]:
                 self.unit = replace(self.unit, local_scale=2 * self.unit.local_scale)
-                self.launch = python.load(self.unit, self.seed)
+                self.launch = interpreter.load(self.unit, self.seed)
             self.status[[Status.FAILED, Status.LOCAL]] = 0
             self.status[Status.STORES :] = 0
             self.once(replay=True)

@@ -13,8 +13,7 @@ import numpy as np
 
 from morph.compiler.ir import abi
 from morph.launch import scratch
-from morph.runtime import backends as run
-from morph.runtime import cpu
+from morph.runtime import backends, cpu
 from morph.runtime.device import ALIGN, Device
 from morph.runtime.small_copies import IOTA
 
@@ -181,14 +180,14 @@ class Launch:
 
 def pretended(monkeypatch: Any) -> Pretended:
     """Give the device, and have its kernels compiled for the CPU."""
-    device, load = Pretended(), run.load
+    device, load = Pretended(), backends.load
 
     def load_here(unit: Any, code: Any, faults: bool, on: Device, seed: int = 0) -> Any:
         if isinstance(on, Pretended):
             return Launch(cpu.load(unit, code.text, faults), unit, on)
         return load(unit, code, faults, on, seed)
 
-    monkeypatch.setattr(run, "load", load_here)
+    monkeypatch.setattr(backends, "load", load_here)
     scratch._scratch.pop(device.name, None)
     scratch.scratch(device)
     scratch.used.pop(device.name)  # there is nothing to wait for

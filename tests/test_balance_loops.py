@@ -9,7 +9,7 @@ from test_balance import PROGRAMS, STAR, graph, unfold, unfolds
 from test_balance_sums import gathering, gathers, summing, sums
 
 import morph
-from morph.compiler.codegen import unit as emit
+from morph.compiler.codegen.unit import prelude
 from morph.compiler.passes.work_sharing import CHOICES
 from morph.launch.foreach import BALANCE
 from morph.prelude import atomic_add, i32, i64
@@ -223,7 +223,7 @@ def test_compiles_for_cuda(choice):
     PROGRAMS[choice](*(morph.Collection(g.points) for _ in range(2)))
     for what in (summing, gathering, unfold, PROGRAMS[choice]):
         for defines in ((), ("MORPH_FAULTS",)):
-            assert cuda.build(emit.prelude() + what.source(), "sm_90", defines=defines)
+            assert cuda.build(prelude() + what.source(), "sm_90", defines=defines)
 
 
 @morph.kernel

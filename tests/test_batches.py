@@ -10,12 +10,11 @@ from targets import tries
 
 import morph
 from morph import testing, validate
-from morph.graph import adjacency
-from morph.graph import gapped as loose
+from morph.graph import adjacency, gapped
 from morph.graph.adjacency import Adjacency
 from morph.updates import batch, changes, direct, named
 
-STORE = changes, named, adjacency, loose, batch
+STORE = changes, named, adjacency, gapped, batch
 
 
 def small(target="cpu", directed=True):
@@ -258,7 +257,7 @@ def test_ids_are_used_again_and_memory_stays():
 
 @pytest.mark.parametrize("target", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_a_steady_mix_takes_no_more_memory(in_place, monkeypatch, target):
-    monkeypatch.setattr(loose, "LEAST", 64)
+    monkeypatch.setattr(gapped, "LEAST", 64)
     rng = np.random.default_rng(4)
     g = morph.Graph.from_edges(*rng.integers(0, 40, (2, 400)), device=target)
     g.adjacency("in"), g.adjacency("out")
@@ -276,7 +275,7 @@ def test_a_steady_mix_takes_no_more_memory(in_place, monkeypatch, target):
 
 @pytest.mark.parametrize("target", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_room_that_rows_no_longer_need_is_used_again(in_place, monkeypatch, target):
-    monkeypatch.setattr(loose, "LEAST", 64)
+    monkeypatch.setattr(gapped, "LEAST", 64)
     n, many = 40, 500
     g = morph.Graph.from_edges(*np.arange(2 * n).reshape(2, n) % n, n=n, device=target)
     g.adjacency("in"), g.adjacency("out")
@@ -289,7 +288,7 @@ def test_room_that_rows_no_longer_need_is_used_again(in_place, monkeypatch, targ
 
 
 def test_rows_that_need_no_room_get_none(in_place, monkeypatch):
-    monkeypatch.setattr(loose, "LEAST", 64)
+    monkeypatch.setattr(gapped, "LEAST", 64)
     n = 50
     g = morph.Graph.from_edges(np.arange(20 * n) * 7 % n, np.arange(20 * n) % n, n=n)
     g.adjacency("in"), g.adjacency("out")
@@ -301,7 +300,7 @@ def test_rows_that_need_no_room_get_none(in_place, monkeypatch):
 
 
 def test_rows_keep_the_room_that_batches_need(in_place, monkeypatch):
-    monkeypatch.setattr(loose, "LEAST", 64)
+    monkeypatch.setattr(gapped, "LEAST", 64)
     rng = np.random.default_rng(1)
     src, dst = morph.generate.rmat(10).edge_list()[:2]
     m = len(src)

@@ -6,7 +6,7 @@ from small import contents
 
 import morph
 from morph import validate
-from morph.graph import gapped as loose
+from morph.graph import gapped
 from morph.updates import changes, direct
 
 
@@ -95,7 +95,7 @@ def test_an_interrupt_while_the_index_gets_longer(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt):
-        m.setattr(loose, "fill", interrupt)
+        m.setattr(gapped, "fill", interrupt)
         g.index("out")
     for _ in range(3):
         g.apply(rng.integers(0, 9, (2, 25)).tolist(), rng.choice(g.edges.ids(), 20))

@@ -18,7 +18,7 @@ from targets import host, tries
 from violations import found
 
 import morph
-from morph.compiler.codegen import unit as emit
+from morph.compiler.codegen.unit import prelude, source
 from morph.compiler.ir import abi
 from morph.launch import binding
 from morph.launch.scratch import scratch
@@ -697,9 +697,9 @@ def test_the_environment(tmp_path, value, wanted):
 @pytest.mark.parametrize("make", [units.relax, units.claim], ids=lambda f: f.__name__)
 def test_off_it_leaves_no_trace(make):
     unit = make()
-    assert "check" not in emit.source(unit) and "step;" not in emit.source(unit)
+    assert "check" not in source(unit) and "step;" not in source(unit)
     assert not {"check", "shadow", "deaths"} & {f.kind for f in abi.fields(unit)}
-    assert "check_get" not in emit.prelude()
+    assert "check_get" not in prelude()
 
 
 def test_a_kernel_has_both_texts(g):
@@ -754,4 +754,4 @@ def test_checked_units_compile_for_a_gpu(monkeypatch):
     texts = {c.text: c.unit for c in seen if c.unit.checked}
     assert len(texts) > 8
     for text, unit in texts.items():
-        assert cuda.build(emit.prelude(True) + text, "sm_90", name=unit.name)[:4] == b"\x7fELF"
+        assert cuda.build(prelude(True) + text, "sm_90", name=unit.name)[:4] == b"\x7fELF"

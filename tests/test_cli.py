@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from morph.cli import main
+from morph.cli import COMMANDS, main
 from morph.runtime.device import DeviceError, device
 
 MESHES = Path(__file__).parent.parent / "meshes"
@@ -218,7 +218,7 @@ def test_ctrl_c(monkeypatch):
     def interrupted(path):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("morph.io.read_mesh", interrupted)
+    monkeypatch.setattr("morph.cli.checks.read_mesh", interrupted)
     result = morph("check", ITALY)
     assert (result.exit_code, result.stdout) == (130, "")
     assert result.stderr.strip() == "morph: interrupted"
@@ -228,7 +228,7 @@ def test_a_fault_of_ours_is_not_hidden(monkeypatch):
     def fault(path):
         raise AssertionError("ours")
 
-    monkeypatch.setattr("morph.io.read_mesh", fault)
+    monkeypatch.setattr("morph.cli.checks.read_mesh", fault)
     assert isinstance(morph("check", ITALY).exception, AssertionError)
 
 
@@ -255,3 +255,36 @@ def test_a_plot_is_refused_before_the_work_without_matplotlib(monkeypatch):
     )
     said = complaint("refine", ITALY, "-q", 20, "--plot", "x.png")
     assert said.startswith("--plot needs matplotlib")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_rows_name_their_commands(name):
+    row = main.commands[name]
+    command = row.load()
+    assert command.name == name and not command.hidden
+    for limit in range(10, 120):
+        assert row.get_short_help_str(limit) == command.get_short_help_str(limit)
+
+
+@pytest.mark.parametrize(
+    "words, module",
+    [
+        ("--help", None),
+        ("refine --help", "morph.cli.meshes"),
+        ("cache --help", "morph.cli.system"),
+        ("sat --help", "morph.cli.sat"),
+    ],
+)
+def test_only_the_command_named_is_imported(words, module):
+    code = f"""if True:
+        import sys
+        from morph.cli import main
+        try:
+            main({words.split()!r}, prog_name="morph")
+        finally:
+            print(*sys.modules, file=sys.stderr)"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    places = {f"morph.cli.{place.partition(':')[0]}" for place, _ in COMMANDS.values()}
+    assert places & set(done.stderr.split()) == ({module} if module else set())
+    assert ("morph.io" in done.stderr.split()) == (module not in (None, "morph.cli.system"))

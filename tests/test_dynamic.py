@@ -16,7 +16,7 @@ from targets import host
 import morph
 from morph import testing, validate
 from morph.algorithms.dynamic import following
-from morph.graph import gapped as loose
+from morph.graph import gapped
 
 FAR = np.iinfo(np.int64).max
 POINTS = 14
@@ -178,7 +178,7 @@ def test_arrays_of_host_and_device_are_kept_apart(monkeypatch):
 @pytest.mark.parametrize("directed", [True, False])
 def test_a_long_history(target, directed, monkeypatch):
     """Few points and many batches: rows move, shrink and are laid out anew, ids come again."""
-    monkeypatch.setattr(loose, "LEAST", 32)
+    monkeypatch.setattr(gapped, "LEAST", 32)
     rng = np.random.default_rng(5 + directed)
     way = (lambda: testing.team(1)) if target == "cpu" else contextlib.nullcontext
     one, steps = Changing(target, way), 80

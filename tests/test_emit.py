@@ -8,7 +8,7 @@ import unit_programs
 import units
 from machine import THREADS, Machine, collection_arrays, graph_arrays, meta
 
-from morph.compiler.codegen import unit as emit
+from morph.compiler.codegen.unit import prelude, source
 from morph.compiler.ir.abi import Meta, State, Status
 from morph.runtime.toolchain import cuda
 
@@ -59,7 +59,7 @@ MORPH_BODY bool touch(const Args& a, touch_item& it, i32 p) {
 
 
 def test_text_of_relax():
-    text = emit.source(units.relax())
+    text = source(units.relax())
     assert RELAX in without_lines(text)
     assert (
         "Col<const i32, 4> g_edges_dst;" in text
@@ -70,7 +70,7 @@ def test_text_of_relax():
 
 
 def test_text_of_claim():
-    text = emit.source(units.claim())
+    text = source(units.claim())
     assert CLAIM in without_lines(text)
     assert "return owns(a.g_points_owner, it.cells, it.key);" in text
     assert "PREPARES = 1" in text
@@ -86,7 +86,7 @@ def test_names_out_of_the_way():
     unit = units.one(
         "names", (units.POINTS,), (k,), units.foreach("g.points", "delete"), graph=False
     )
-    text = without_lines(emit.source(unit))
+    text = without_lines(source(unit))
     assert (
         "void delete_(const Args& a, Item& it, i32 a_) {\n    i32 load_{};\n    i32 k1__{};" in text
     )
@@ -94,7 +94,7 @@ def test_names_out_of_the_way():
 
 def test_words_are_those_of_the_abi():
     words = {}
-    for listed in re.findall(r"enum {(.*?)};", emit.prelude()):
+    for listed in re.findall(r"enum {(.*?)};", prelude()):
         words |= {name: int(value) for name, value in re.findall(r"([A-Z]+) = (\d+)", listed)}
     for enum in (Meta, Status, State):
         assert {m.name: words[m.name] for m in enum} == {m.name: m.value for m in enum}
@@ -108,13 +108,13 @@ def test_words_are_those_of_the_abi():
 def test_compiles_for_cuda(name):
     pytest.importorskip("cupy")
     unit = UNITS[name]()
-    assert cuda.build(emit.prelude() + emit.source(unit), "sm_90", name=name)
+    assert cuda.build(prelude() + source(unit), "sm_90", name=name)
 
 
 @pytest.mark.nvrtc
 def test_compiles_with_faults_for_cuda():
     pytest.importorskip("cupy")
-    text = emit.prelude() + emit.source(units.claim())
+    text = prelude() + source(units.claim())
     assert cuda.build(text, "sm_90", defines=("MORPH_FAULTS",))
 
 

@@ -8,7 +8,7 @@ import pytest
 import unit_programs
 from machine import THREADS, Machine, collection_arrays, graph_arrays
 
-from morph.compiler.codegen import unit as emit
+from morph.compiler.codegen.unit import source
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import Meta, State
 from morph.language.types import I32
@@ -103,7 +103,7 @@ def test_a_level_costs_one_barrier():
 
     Another one stands only behind what is done of rows that wait on the list.
     """
-    text = emit.source(unit_programs.bfs_worklists())
+    text = source(unit_programs.bfs_worklists())
     run = text[text.index("void run(const Args& a, Run& t)") :]
     run = re.sub(r" *while \(t.told && has_hubs\(a\)\) {.*?}\n", "", run, flags=re.DOTALL)
     assert len(re.findall(r"\bend\d+_\d+\(", run)) == 2 and "barrier(" not in run
@@ -123,5 +123,5 @@ def test_a_size_is_asked_before_what_is_cleared_later():
     size = unit_programs.new(ir.Cast, x=test.cond.x, type=I32)
     for between, ends in ((unit_programs.assign("level", size), 2), (count, 1)):
         blocks = (test, replace(body, steps=(visit, between, clear)), *rest)
-        text = emit.source(replace(made, blocks=blocks))
+        text = source(replace(made, blocks=blocks))
         assert len(re.findall(r"void end1_", text)) == ends

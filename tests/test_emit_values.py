@@ -6,7 +6,7 @@ import units
 from machine import THREADS, Machine, meta, random_graph
 from units import assign, const, new, place, var, write
 
-from morph.compiler.codegen import unit as emit
+from morph.compiler.codegen.unit import prelude, source
 from morph.compiler.ir import nodes as ir
 from morph.language.types import BOOL, F64, I64, SCALARS, U64
 from morph.runtime.toolchain import cuda
@@ -390,4 +390,4 @@ def test_edges_in_order(direction, reverse):
 def test_compiles_for_cuda(t):
     pytest.importorskip("cupy")
     for unit in (atomic_unit(t), *([unit_of(t)] if t.kind != "b" else [])):
-        assert cuda.build(emit.prelude() + emit.source(unit), "sm_90")
+        assert cuda.build(prelude() + source(unit), "sm_90")

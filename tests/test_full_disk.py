@@ -36,9 +36,9 @@ def checkpoint(path):
 
 
 def saved(path):
-    from morph.cli.graphs import _save
+    from morph.cli.graphs import save_answer
 
-    _save(str(path), "bfs", {}, {"distance": np.arange(10 * N)})
+    save_answer(str(path), "bfs", {}, {"distance": np.arange(10 * N)})
 
 
 WRITERS = {

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from morph.graph import Graph
 from morph.io import EdgeArrays, FormatError, read_edges, read_graph, write_graph
-from morph.io.text import files, numbers
-from morph.io.text import scanner as text_module
+from morph.io.text import files, numbers, scanner
 from morph.language.messages import shortened
 
 GR = "c road\np sp 4 3\na 1 2 7\na 2 3 -1\nc between\na 4 4 0\n"
@@ -56,7 +55,7 @@ GOOD = {
 @pytest.mark.parametrize("name, text", GOOD)
 def test_read(tmp_path, name, text, least, monkeypatch):
     monkeypatch.setattr(numbers, "LEAST", least)
-    monkeypatch.setattr(text_module, "PIECE", 5 if least == 0 else 1 << 24)
+    monkeypatch.setattr(scanner, "PIECE", 5 if least == 0 else 1 << 24)
     edges = read(tmp_path, name, text)
     assert as_lists(edges) == GOOD[name, text]
     assert edges.src.dtype == edges.dst.dtype == np.int32
@@ -271,7 +270,7 @@ def test_graph(tmp_path):
 
 
 def test_lines_are_right_beyond_the_first_chunk(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_module, "CHUNK", 16)
+    monkeypatch.setattr(scanner, "CHUNK", 16)
     lines = [f"{k} {k + 1}" for k in range(50)]
     assert read(tmp_path, "g", "\n".join(lines)).n == 51
     with pytest.raises(FormatError, match=":41: the first vertex"):
@@ -292,7 +291,7 @@ def test_compiled_and_plain_readers_agree(tmp_path_factory, text, head, piece):
     for least, size in ((0, piece), (0, 1 << 24), (1 << 30, piece), (1 << 30, 1 << 24)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(numbers, "LEAST", least)
-            patch.setattr(text_module, "PIECE", size)
+            patch.setattr(scanner, "PIECE", size)
             try:
                 answers.append(as_lists(read(folder, name, head + text)))
             except FormatError:

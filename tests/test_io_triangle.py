@@ -11,7 +11,7 @@ from meshfiles import MESHES, NODE, PARSERS, POLY, assert_equal, grid, put, refu
 from morph.io import FormatError, read_mesh, write_mesh
 from morph.io.mesh.nodes import read_node
 from morph.io.mesh.pslgs import read_poly
-from morph.io.text import scanner as text_module
+from morph.io.text import scanner
 from morph.io.text.files import replacing
 from morph.mesh import Mesh
 
@@ -224,7 +224,7 @@ def test_a_missing_file_is_named(tmp_path, suffix):
 
 
 def test_lines_are_right_beyond_the_first_chunk(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_module, "CHUNK", 16)
+    monkeypatch.setattr(scanner, "CHUNK", 16)
     mesh = read_mesh(put(tmp_path, poly=POLY))
     assert len(mesh.triangles) == 2
     assert refusal(put(tmp_path, NODE.replace("3 1 1", "3 x 1"))).startswith("m.node:4: ")

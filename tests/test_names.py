@@ -16,8 +16,8 @@ import pytest
 from small import points, rows, values
 
 import morph
-from morph.compiler.codegen import unit as emit
 from morph.compiler.codegen.names import MEMBERS, OWN, SUFFIXED, TEMPORARY
+from morph.compiler.codegen.unit import entry, prelude
 from morph.compiler.ir import spelling
 from morph.launch.checked import is_checked
 from morph.launch.foreach import Program
@@ -55,7 +55,7 @@ def hostile():
     g = points("cpu", seen=i32)
     then = morph.Collection(g.points)
     morph.foreach(g.points, advance, visit, then, check=False)
-    text = emit.prelude() + next(iter(advance.launches.values())).compiled.text
+    text = prelude() + next(iter(advance.launches.values())).compiled.text
     found = identifiers(text) | set(PLAIN + CUDA + LIBRARY) | {"MORPH_FN", *string.ascii_letters}
     found |= spelling.KEYWORDS | spelling.LIBRARY | OWN | MEMBERS
     return sorted(n for n in found if n.isidentifier() and not keyword.iskeyword(n))
@@ -90,8 +90,8 @@ def compiles_for_cuda(what) -> None:
     if importlib.util.find_spec("cupy") is not None:
         compiled = list(what.launches.values())[-1].compiled
         if compiled.device.kind == "cpu":
-            text = emit.prelude(compiled.unit.checked) + compiled.text
-            cuda.build(text, "sm_90", name=emit.entry(compiled.unit))
+            text = prelude(compiled.unit.checked) + compiled.text
+            cuda.build(text, "sm_90", name=entry(compiled.unit))
 
 
 def test_spelled_names_differ(hostile):
@@ -342,7 +342,7 @@ def similar(r, x, x_y, g):
 
 def test_names_of_the_checks(target, tmp_path):
     """Locals with the names of what checked texts call, which only these contain."""
-    found = identifiers(emit.prelude(True)) - identifiers(emit.prelude())
+    found = identifiers(prelude(True)) - identifiers(prelude())
     names = sorted(n for n in found if not keyword.iskeyword(n) and not hasattr(builtins, n))
     assert "check_get" in names and "Shadow" in names
     lines = [f"    {n} = r_0.v + {i}" for i, n in enumerate(names)]

@@ -37,7 +37,7 @@ from morph.data.collection import Collection
 from morph.data.reclaim import reclaim
 from morph.data.table import Table
 from morph.language.types import F64, I64, NOTHING, Handle, Local, Rows
-from morph.runtime.interpreter import launch as python
+from morph.runtime.interpreter import launch as interpreter
 
 # --- collections ---------------------------------------------------------------------------------
 
@@ -285,4 +285,4 @@ def test_allocation_beyond_what_was_reserved_is_an_error() -> None:
 def test_programs_are_refused() -> None:
     run = Run({"t": table(1)})
     with pytest.raises(ValueError, match="one foreach"):
-        python.load(replace(run.unit, fused=True), 0)
+        interpreter.load(replace(run.unit, fused=True), 0)

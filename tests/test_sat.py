@@ -11,8 +11,7 @@ from targets import everywhere, host, tries
 
 import morph
 from morph import Formula, generate, survey
-from morph.algorithms.sat import probsat as algorithm
-from morph.algorithms.sat import search
+from morph.algorithms.sat import probsat, search
 from morph.algorithms.sat.probsat import Search, walksat
 from morph.testing import fail_allocation, team
 from morph.validate import implications, satisfied
@@ -21,8 +20,8 @@ from morph.validate import implications, satisfied
 @pytest.fixture
 def small(monkeypatch):
     """Few clauses are many: so that small formulas go through both parts of the search."""
-    monkeypatch.setattr(algorithm, "FEW", 4)
-    monkeypatch.setattr(algorithm, "MANY", 8)
+    monkeypatch.setattr(probsat, "FEW", 4)
+    monkeypatch.setattr(probsat, "MANY", 8)
 
 
 @tries(15)
@@ -49,8 +48,8 @@ def test_the_same_model_everywhere(target, small):
 
 
 def test_a_limit_of_time_changes_no_flip(target, small, monkeypatch):
-    monkeypatch.setattr(algorithm, "FLIPS", 1000)
-    monkeypatch.setattr(algorithm, "WORK", 40_000)
+    monkeypatch.setattr(probsat, "FLIPS", 1000)
+    monkeypatch.setattr(probsat, "WORK", 40_000)
     formula = generate.random_ksat(3, 60, 6.0, 5)  # no model
     most = 400 if target == "python" else 4000
     want = walksat(formula, seed=3, max_flips=most, device="cpu")
@@ -233,8 +232,8 @@ def test_a_very_long_clause_does_not_hold_up():
     search = Search(Formula.of([i.tolist(), *pairs]), morph.device("cpu"))  # no model
     search.load(np.zeros(2 * n, bool))
     search.line_up(1)
-    flips, left = search.walked(algorithm.FLIPS)
-    assert left and flips < algorithm.WORK / n * 6
+    flips, left = search.walked(probsat.FLIPS)
+    assert left and flips < probsat.WORK / n * 6
 
 
 def test_a_variable_in_very_many_clauses_does_not_hold_up():

@@ -12,10 +12,10 @@ import pytest
 from every_unit import ROOT, batches, graphs, launched, meshes, modules, worklists
 
 import morph
-from morph.compiler.codegen import unit as emit
+from morph.compiler.codegen.unit import entry, prelude
 from morph.launch import binding
 from morph.launch.checked import is_checked
-from morph.runtime import small_copies as words
+from morph.runtime import small_copies
 from morph.runtime.toolchain import cuda
 from morph.testing import team
 
@@ -49,8 +49,8 @@ def compile_all(seen, wanted):
     functions |= {c.unit.name.removeprefix("morph_") for c in seen}
     assert seen and (is_checked() or wanted and wanted <= functions), wanted - functions
     for text, unit in {c.text: c.unit for c in seen}.items():
-        name = emit.entry(unit)
-        cubin = cuda.build(emit.prelude(unit.checked) + text, "sm_90", name=name)
+        name = entry(unit)
+        cubin = cuda.build(prelude(unit.checked) + text, "sm_90", name=name)
         assert cubin[:4] == b"\x7fELF" and name.encode() in cubin
 
 
@@ -78,7 +78,7 @@ def test_algorithms(units):
 
 
 def test_what_writes_a_few_words():
-    assert b"put" in cuda.build(words.TEXT, "sm_90", name="put")
+    assert b"put" in cuda.build(small_copies.TEXT, "sm_90", name="put")
 
 
 def test_falcon(units, tmp_path):

@@ -15,11 +15,9 @@ from sat import flat, full, parity, pigeons, queens
 
 import morph
 from morph import Formula, generate, survey
-from morph.algorithms.sat import cadical as complete_solver
-from morph.algorithms.sat import decimation, search, solver
+from morph.algorithms.sat import cadical, decimation, search, solver
 from morph.algorithms.sat.simplify import simplify
-from morph.runtime.toolchain import OutOfTime, deadline, time_left
-from morph.runtime.toolchain import cpu as compiler
+from morph.runtime.toolchain import OutOfTime, cpu, deadline, time_left
 from morph.validate import implications, satisfied
 
 
@@ -122,13 +120,13 @@ def test_cadical_refutes_small_formulas(formula, monkeypatch):
 
 
 def test_without_python_sat(monkeypatch):
-    monkeypatch.setattr(complete_solver.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(cadical.importlib.util, "find_spec", lambda name: None)
     found = survey.solve(full(3), device="cpu", time=0.5)
     assert found.status == "UNKNOWN" and "python-sat, the extra sat" in found.reason
     with pytest.raises(ImportError, match=r"morph-engine\[sat\]"):
         survey.solve(full(3), device="cpu", complete=True)
     with pytest.raises(ImportError, match=r"morph-engine\[sat\]"):
-        complete_solver.cadical(full(3))
+        cadical.cadical(full(3))
 
 
 def test_other_packages_named_pysat_and_broken_ones(tmp_path):
@@ -165,15 +163,15 @@ def test_other_packages_named_pysat_and_broken_ones(tmp_path):
 def test_cadical_keeps_to_its_limits():
     pytest.importorskip("pysat")
     started = time.monotonic()
-    assert complete_solver.cadical(pigeons(12), seconds=0.7) == (None, None)
+    assert cadical.cadical(pigeons(12), seconds=0.7) == (None, None)
     assert time.monotonic() - started < 2
-    assert complete_solver.cadical(pigeons(9), conflicts=10) == (None, None)
+    assert cadical.cadical(pigeons(9), conflicts=10) == (None, None)
     formula = generate.random_ksat(3, 100, 4.0, 1)
-    known, model = complete_solver.cadical(Formula(10**6, formula.offsets, formula.literals))
+    known, model = cadical.cadical(Formula(10**6, formula.offsets, formula.literals))
     assert known and model.shape == (10**6,)
     assert satisfied(formula, model[:100]).all()
-    assert complete_solver.cadical(Formula.of([[1], [], [2]]))[0] is False
-    assert complete_solver.cadical(Formula.of([], 3))[0] is True
+    assert cadical.cadical(Formula.of([[1], [], [2]]))[0] is False
+    assert cadical.cadical(Formula.of([], 3))[0] is True
 
 
 INTERRUPTED = """
@@ -274,10 +272,10 @@ def test_compilers_are_stopped_when_time_is_up(tmp_path, monkeypatch):
     )
     started = time.monotonic()
     with pytest.raises(OutOfTime), deadline(time.monotonic() + 0.3):
-        compiler.build(slow)
+        cpu.build(slow)
     assert time.monotonic() - started < 1
     with pytest.raises(OutOfTime, match="no time is left to compile k"), deadline(0.0):
-        compiler.build("extern int a;", name="k")
+        cpu.build("extern int a;", name="k")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from test_targets_programs import both_ways
 
 import morph
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes import double_buffering as swaps
+from morph.compiler.passes import double_buffering
 from morph.prelude import i64
 
 
@@ -317,22 +317,22 @@ def test_names_of_the_emitted_text_are_free_for_users(target):
 
 def block(swap, *to):
     pos = ir.Pos("user.py", 1, 0, 1)
-    cond = ir.Const(value=True, type=swaps.Type, pos=pos) if len(to) > 1 else None
+    cond = ir.Const(value=True, type=double_buffering.Type, pos=pos) if len(to) > 1 else None
     goto, orelse = (*to, -1, -1)[:2]
     return ir.Block(steps=(), cond=cond, goto=goto, orelse=orelse, swap=tuple(swap), pos=pos)
 
 
 def test_ways_that_are_reached():
     circle, pair = [("a", "b"), ("b", "c"), ("c", "a")], [("a", "b"), ("b", "a")]
-    assert swaps.ways((block((), 1), block(()))) == ()
-    once = swaps.ways((block(pair, 1), block(())))
+    assert double_buffering.ways((block((), 1), block(()))) == ()
+    once = double_buffering.ways((block(pair, 1), block(())))
     assert len(once) == 2 and once[0] == (("a", "a"), ("b", "b"))
-    assert len(swaps.ways((block(circle, 0),))) == 3
-    assert len(swaps.ways((block(circle, 0, 1), block(pair, 0)))) == 6
+    assert len(double_buffering.ways((block(circle, 0),))) == 3
+    assert len(double_buffering.ways((block(circle, 0, 1), block(pair, 0)))) == 6
     slots = "abcdefgh"
     circle = list(zip(slots, slots[1:] + slots[:1], strict=True))
-    with pytest.raises(swaps.Unlike):  # 40,320 ways
-        swaps.ways((block(circle, 0, 1), block(pair, 0)))
+    with pytest.raises(double_buffering.Unlike):  # 40,320 ways
+        double_buffering.ways((block(circle, 0, 1), block(pair, 0)))
 
 
 def test_more_ways_than_words_fit_are_followed(target):

@@ -5,7 +5,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from morph.runtime import small_copies as words
+from morph.runtime import small_copies
 from morph.runtime.toolchain import cpu
 
 BLOCK, BLOCKS = 4, 3
@@ -42,7 +42,7 @@ class Here:
     """What launches the kernel."""
 
     def __init__(self):
-        self.lib = ctypes.CDLL(str(cpu.build(SHIM + words.TEXT + RUN, name="put")))
+        self.lib = ctypes.CDLL(str(cpu.build(SHIM + small_copies.TEXT + RUN, name="put")))
 
     def start(self, c):
         c.arguments[0] = c.n
@@ -58,9 +58,9 @@ def made(n, dtype):
 def test_rows_that_something_begins_with_are_written_last(rows):
     dist, before, item = made(50, np.uint32), made(50, np.int16), made(50, np.int32)
     beside, own, meta = made(50, np.float64), made(50, np.int32), made(8, np.int64)
-    fills = [(dist, 2**32 - 1), (before, -1), (own, words.IOTA)]
-    seeds = words.Seeds(meta, item, [(beside, 0.5)], [(dist, 7), (before, 5)])
-    prepared = words.Prepared(Here(), fills, seeds)
+    fills = [(dist, 2**32 - 1), (before, -1), (own, small_copies.IOTA)]
+    seeds = small_copies.Seeds(meta, item, [(beside, 0.5)], [(dist, 7), (before, 5)])
+    prepared = small_copies.Prepared(Here(), fills, seeds)
     assert prepared.fits
     for _ in range(2):
         for a in (dist, before, item, beside, own, meta):
@@ -77,9 +77,9 @@ def test_rows_that_something_begins_with_are_written_last(rows):
 
 
 def test_of_no_rows_nothing_is_launched():
-    words.Prepared(None, [(made(0, np.int32), 7)], None).write(None, None)
+    small_copies.Prepared(None, [(made(0, np.int32), 7)], None).write(None, None)
 
 
 def test_what_does_not_fit_in_one_launch_is_said_to():
-    many = [(made(5, np.int32), k) for k in range(words.COMMANDS + 1)]
-    assert not words.Prepared(Here(), many, None).fits
+    many = [(made(5, np.int32), k) for k in range(small_copies.COMMANDS + 1)]
+    assert not small_copies.Prepared(Here(), many, None).fits

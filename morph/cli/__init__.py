@@ -6,6 +6,7 @@ Imports every public package, ``plotting``, ``survey`` and ``runtime``; nothing 
 from __future__ import annotations
 
 import os
+import pkgutil
 import sys
 import warnings
 from time import monotonic
@@ -14,13 +15,99 @@ from typing import Any
 import click
 
 from morph import __version__
-from morph.cli import checks, graphfiles, graphs, letters, meshes, sat, system
-from morph.cli.common import process_age
+from morph.cli import letters
+from morph.cli.common import complain, process_age
 from morph.language.messages import shortened
+
+COMMANDS = {
+    "betweenness": (
+        "graphs:betweenness_command",
+        "Find the share of shortest paths that pass through each vertex of GRAPH.",
+    ),
+    "bfs": (
+        "graphs:bfs_command",
+        "Count the edges from the source to every vertex of GRAPH; -1 where no path leads.",
+    ),
+    "cache": (
+        "system:cache_command",
+        "Show the cache of compiled kernels, or clear it; MORPH_CACHE moves it.",
+    ),
+    "check": (
+        "checks:check",
+        "Check a mesh in exact arithmetic, or an answer about a graph or a formula.",
+    ),
+    "components": (
+        "graphs:components",
+        "Find which vertices of GRAPH hang together, edges counting both ways.",
+    ),
+    "convert": (
+        "graphfiles:convert",
+        "Write the graph of file IN to file OUT, whose suffix names the format.",
+    ),
+    "core": (
+        "graphs:core",
+        "Find the core number of every vertex of GRAPH, edges counting both ways, each line one.",
+    ),
+    "generate": ("graphfiles:generate_group", "Make a graph or a formula and write it."),
+    "info": ("system:info", "Show versions, devices, compiler and cache."),
+    "mst": (
+        "graphs:mst_command",
+        "Find a minimum spanning forest of GRAPH, whose edges count both ways.",
+    ),
+    "pagerank": (
+        "graphs:pagerank_command",
+        "Rank the vertices of GRAPH by the links into them; ranks sum to 1.",
+    ),
+    "refine": (
+        "meshes:refine",
+        "Refine the mesh IN until its angles, areas and edges are as asked.",
+    ),
+    "sat": ("sat:sat", "Look for a model of a formula in DIMACS CNF; made for large random k-SAT."),
+    "sssp": (
+        "updates:sssp_command",
+        "Find the shortest paths from the source to every vertex of GRAPH.",
+    ),
+    "triangles": (
+        "graphs:triangles",
+        "Count the triangles at every vertex of GRAPH, edges counting both ways and once.",
+    ),
+    "triangulate": (
+        "meshes:triangulate",
+        "Triangulate IN: a .poly file (points, segments, holes, regions) or a .node file (points).",
+    ),
+}
+"""Module and function of each command, and the first sentence of its help.
+
+A command's module is imported when the command is named.
+"""
+
+
+class Row(click.Command):
+    """A row of `COMMANDS`, listed in place of its command."""
+
+    def __init__(self, name: str, place: str, summary: str) -> None:
+        super().__init__(name, help=summary)
+        self.place = place
+
+    def load(self) -> click.Command:
+        """Import the command."""
+        command: click.Command = _load(self.place)
+        return command
+
+
+def _load(place: str) -> Any:
+    return pkgutil.resolve_name(f"morph.cli.{place}")
 
 
 class Commands(click.Group):
     """A group whose failures are one line on stderr, and an exit code."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Import the command that is named."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, Row) else command, rest
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command and exit: 0 done, 1 failed, 2 bad input or setup, 130 interrupted."""
@@ -39,9 +126,9 @@ class Commands(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = 141
         except click.ClickException as error:
-            code = _complain(error.format_message() + letters.advice(error), 2)
+            code = complain(error.format_message() + letters.advice(error), 2)
         except Exception as error:
-            code = _explain(error)
+            code = _load("failures:explain")(error)
         sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -50,32 +137,6 @@ def _warn(
     file: object = None, line: object = None,
 ) -> None:  # fmt: skip
     click.echo(shortened(f"morph: {message}"), err=True)
-
-
-def _complain(message: str, code: int) -> int:
-    click.echo(shortened("morph: " + " ".join(message.split())), err=True)
-    return code
-
-
-def _explain(error: Exception) -> int:
-    """Say what went wrong; an error that is the engine's own fault is raised again."""
-    from morph.io import FormatError  # noqa: PLC0415
-    from morph.mesh import MeshError  # noqa: PLC0415
-    from morph.runtime.device import DeviceError  # noqa: PLC0415
-    from morph.runtime.toolchain import CompilerNotFound  # noqa: PLC0415
-
-    if isinstance(error, OSError) and error.filename is not None:
-        return _complain(f"{error.filename}: {error.strerror}", 2)
-    if isinstance(error, FormatError | MeshError | DeviceError | OSError):
-        return _complain(str(error), 2)
-    if isinstance(error, CompilerNotFound):  # its message is help in several lines
-        click.echo(f"morph: {error}", err=True)
-        return 2
-    if isinstance(error, ImportError) and error.name is None:  # an extra that is not installed
-        return _complain(str(error), 1)
-    if isinstance(error, MemoryError):
-        return _complain(f"out of memory: {error}".removesuffix(": "), 1)
-    raise error
 
 
 @click.group(
@@ -95,23 +156,5 @@ def main(context: click.Context) -> None:
         context.exit(2)
 
 
-for _command in (
-    meshes.triangulate,
-    meshes.refine,
-    checks.check,
-    graphs.bfs,
-    graphs.sssp,
-    graphs.components,
-    graphs.mst,
-    graphs.pagerank,
-    graphs.betweenness,
-    graphs.core,
-    graphs.triangles,
-    sat.sat,
-    graphfiles.generate,
-    graphfiles.convert,
-    system.info,
-    system.cache,
-):
-    main.add_command(_command)
-graphfiles.generate.add_command(sat.ksat)
+for _name, (_place, _summary) in COMMANDS.items():
+    main.add_command(Row(_name, _place, _summary))

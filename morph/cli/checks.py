@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zipfile import BadZipFile
 
 import click
 import numpy as np
 
+from morph import validate
+from morph.algorithms.sat.simplify import simplify
 from morph.cli.common import BadInput, bad_input, json_option, print_report
 from morph.cli.graphs import check_sources, graph_of
-
-if TYPE_CHECKING:
-    from morph.data.formula import Formula
+from morph.data.formula import Formula
+from morph.io import read_cnf, read_edges, read_mesh
+from morph.io.sat.models import read_answer
+from morph.io.text.files import split_compression
 
 MAIN = {
     "bfs": "distance", "sssp": "distance", "components": "label", "core": "core",
@@ -39,8 +42,6 @@ def check(
     saved, or an array of any origin in a .npy, whose meaning `--as` tells.  Of a .cnf, it is what a
     SAT solver printed.  Exit code 1 if the answer is wrong.
     """
-    from morph.io.text.files import split_compression  # noqa: PLC0415
-
     if answer is None:
         if algorithm or source:
             raise BadInput("--as and --source are of an answer: morph check GRAPH ANSWER")
@@ -54,8 +55,6 @@ def check(
 
 
 def _check_mesh(path: str, as_json: bool) -> None:
-    from morph.io import read_mesh  # noqa: PLC0415
-
     with bad_input():
         mesh = read_mesh(path)
     found, quality = mesh.violations(), mesh.quality()
@@ -77,9 +76,6 @@ def _check_mesh(path: str, as_json: bool) -> None:
 def _check_answer(
     path: str, answer: str, algorithm: str | None, source: tuple[int, ...], as_json: bool
 ) -> None:
-    from morph import validate  # noqa: PLC0415
-    from morph.io import read_edges  # noqa: PLC0415
-
     algorithm, given = _read(answer, algorithm)
     if source:
         given["sources" if algorithm == "betweenness" else "source"] = np.array(source)
@@ -102,10 +98,6 @@ def _check_answer(
 
 
 def _check_model(path: str, answer: str, as_json: bool) -> None:
-    from morph import validate  # noqa: PLC0415
-    from morph.io import read_cnf  # noqa: PLC0415
-    from morph.io.sat.models import read_answer  # noqa: PLC0415
-
     formula = read_cnf(path)
     said = read_answer(answer, formula.variables, formula.occurring())
     message = ""
@@ -129,9 +121,6 @@ def _check_model(path: str, answer: str, as_json: bool) -> None:
 
 def _refuted(formula: Formula) -> bool:
     """Whether unit propagation, or clauses of two literals, show that there is no model."""
-    from morph import validate  # noqa: PLC0415
-    from morph.algorithms.sat.simplify import simplify  # noqa: PLC0415
-
     if validate.refuted(formula):
         return True
     cycle = simplify(formula).cycle

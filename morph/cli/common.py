@@ -9,17 +9,23 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
-if TYPE_CHECKING:
-    from morph.runtime.device import Device
-    from morph.runtime.timing import Timing
+from morph.language.messages import shortened
+from morph.runtime.device import Device, device
+from morph.runtime.timing import Timing
 
 
 class BadInput(click.ClickException):
     """What the user gave cannot be used: one line, exit code 2."""
+
+
+def complain(message: str, code: int) -> int:
+    """Write a message as one line on stderr, and return the exit code."""
+    click.echo(shortened("morph: " + " ".join(message.split())), err=True)
+    return code
 
 
 @contextmanager
@@ -52,8 +58,6 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def device_of(spec: str) -> Device:
     """Return the device that ``--device`` names."""
-    from morph.runtime.device import device  # noqa: PLC0415
-
     try:
         return device(spec)
     except (TypeError, ValueError) as error:

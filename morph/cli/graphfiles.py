@@ -1,25 +1,25 @@
-"""``morph generate`` and ``morph convert``: graph files made, and changed from format to format."""
+"""``morph generate`` and ``morph convert``: write graphs and formulas, convert graph files."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from morph import generate
 from morph.cli.common import BadInput, check_writable, json_option, print_report
-
-if TYPE_CHECKING:
-    from morph.graph import Graph
+from morph.graph import Graph
+from morph.io import FormatError, read_edges, write_cnf, write_graph
+from morph.io.graph.edges import both_ways
+from morph.io.graph.graphs import format_of
 
 _FORMATS = "dimacs, galois, ecl, metis, mtx, npz or edges"
 
 
 def _check_output(option: str, path: str, form: str | None) -> None:
     """Refuse a place or a format that cannot be written before any work is done."""
-    from morph.io.graph.graphs import format_of  # noqa: PLC0415
-
     check_writable(option, path)
     try:
         format_of(path, form)
@@ -27,8 +27,8 @@ def _check_output(option: str, path: str, form: str | None) -> None:
         raise BadInput(f"{option}: {error}") from error
 
 
-@click.group(no_args_is_help=True)
-def generate() -> None:
+@click.group("generate", no_args_is_help=True)
+def generate_group() -> None:
     """Make a graph or a formula and write it.
 
     Every edge is written both ways.  The same options give the same file.
@@ -67,8 +67,6 @@ def _write(
     as_json: bool,
 ) -> None:  # fmt: skip
     """Make a graph, write it, and say how large it is."""
-    from morph.io import write_graph  # noqa: PLC0415
-
     _check_output("-o", output, form)
     weight = options.pop("weight")
     if weight:
@@ -95,19 +93,17 @@ def _number(word: str) -> float:
             raise BadInput(f"--weight: {word!r} is not a number") from None
 
 
-@generate.command()
+@generate_group.command()
 @click.argument("n", type=int)
 @click.argument("m", type=int)
 @_drawn
 @_made
 def uniform(output: str, form: str | None, as_json: bool, **options: Any) -> None:
     """Draw both ends of M edges among N vertices."""
-    from morph import generate as kinds  # noqa: PLC0415
-
-    _write(kinds.uniform, options, output, form, as_json)
+    _write(generate.uniform, options, output, form, as_json)
 
 
-@generate.command()
+@generate_group.command()
 @click.argument("scale", type=int)
 @click.option("--edge-factor", type=float, default=16, show_default=True, metavar="F",
               help="Edges to draw for each vertex.")  # fmt: skip
@@ -118,31 +114,27 @@ def uniform(output: str, form: str | None, as_json: bool, **options: Any) -> Non
 @_made
 def rmat(output: str, form: str | None, as_json: bool, parameters: str, **options: Any) -> None:
     """Draw edges among 2**SCALE vertices, a few of which get most of them."""
-    from morph import generate as kinds  # noqa: PLC0415
-
-    known = {"graph500": kinds.GRAPH500, "gtgraph": kinds.GTGRAPH}
+    known = {"graph500": generate.GRAPH500, "gtgraph": generate.GTGRAPH}
     try:
         values = known.get(parameters.lower()) or tuple(map(float, parameters.split(",")))
         a, b, c = values
     except ValueError:
         said = f"--parameters: {parameters!r}: expected A,B,C, graph500 or gtgraph"
         raise BadInput(said) from None
-    _write(kinds.rmat, {**options, "a": a, "b": b, "c": c}, output, form, as_json)
+    _write(generate.rmat, {**options, "a": a, "b": b, "c": c}, output, form, as_json)
 
 
-@generate.command()
+@generate_group.command()
 @click.argument("rows", type=int)
 @click.argument("columns", type=int)
 @click.option("--torus", is_flag=True, help="Join the last row and column with the first.")
 @_made
 def grid(output: str, form: str | None, as_json: bool, **options: Any) -> None:
     """Join each vertex of a grid of ROWS and COLUMNS with those beside it."""
-    from morph import generate as kinds  # noqa: PLC0415
-
-    _write(kinds.grid, options, output, form, as_json)
+    _write(generate.grid, options, output, form, as_json)
 
 
-@generate.command()
+@generate_group.command()
 @click.argument("n", type=int)
 @click.option("--radius", type=float, metavar="R", help="The largest distance of neighbours.")
 @click.option("--degree", type=float, metavar="D", help="Or the neighbours wanted of a vertex.")
@@ -150,15 +142,32 @@ def grid(output: str, form: str | None, as_json: bool, **options: Any) -> None:
 @_made
 def geometric(output: str, form: str | None, as_json: bool, length: bool, **options: Any) -> None:
     """Join N random points of the unit square that are near each other."""
-    from morph import generate as kinds  # noqa: PLC0415
-
     if length and options["weight"]:
         raise BadInput("--length and --weight exclude each other")
 
     def make(weight: Any, **rest: Any) -> Graph:
-        return kinds.geometric(weight="length" if length else weight, **rest)
+        return generate.geometric(weight="length" if length else weight, **rest)
 
     _write(make, options, output, form, as_json)
+
+
+@generate_group.command()
+@click.argument("k", type=int)
+@click.argument("n", type=int)
+@click.argument("ratio", type=float)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="S")
+@click.option("-o", "--output", required=True, metavar="FILE.cnf", help="Where to write.")
+@json_option
+def ksat(k: int, n: int, ratio: float, seed: int, output: str, as_json: bool) -> None:
+    """Draw RATIO x N clauses of K different variables of N."""
+    check_writable("-o", output)
+    try:
+        formula = generate.random_ksat(k, n, ratio, seed)
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+    write_cnf(formula, output, f"random {k}-SAT, ratio {ratio:g}, seed {seed}")
+    report = {"variables": n, "clauses": formula.clauses, "output": output}
+    print_report(report, as_json, [f"{n:,} variables, {formula.clauses:,} clauses: {output}"])
 
 
 @click.command()
@@ -179,9 +188,6 @@ def convert(
 
     Edges stay in IN's order unless OUT's format has an order of its own.
     """
-    from morph.io import FormatError, read_edges, write_graph  # noqa: PLC0415
-    from morph.io.graph.edges import both_ways  # noqa: PLC0415
-
     _check_output("OUT", graph_out, write_as)
     try:
         edges = read_edges(graph_in, read_as, weight_type)

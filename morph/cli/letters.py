@@ -34,11 +34,12 @@ def advice(error: click.ClickException) -> str:
     if name not in LETTERS:
         return ""
     known = BOTH | LETTERS[name]
-    group = error.ctx.find_root().command
-    others = group.commands if isinstance(group, click.Group) else {}
     if letter in known:
         return f" {known[letter]}"
+    group = error.ctx.find_root().command
+    assert isinstance(group, click.Group)
     for other in LETTERS:
-        if any(letter in parameter.opts for parameter in others[other].params):
+        command = group.resolve_command(error.ctx, [other])[1]
+        if command and any(letter in parameter.opts for parameter in command.params):
             return f" It is an option of morph {other}."
     return f" See morph {name} --help."

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
 
+from morph.algorithms.refinement.parameters import region_limits, regions_of
+from morph.algorithms.refinement.refine import refine_with_report
+from morph.algorithms.triangulation.ties import settled
 from morph.cli.common import (
     BadInput,
     device_of,
@@ -33,10 +36,11 @@ from morph.cli.meshfiles import (
     triangulation_options,
     write_outputs,
 )
-
-if TYPE_CHECKING:
-    from morph.mesh import Mesh
-    from morph.runtime.device import Device
+from morph.io import read_area
+from morph.io.mesh.pslgs import file_base
+from morph.launch.foreach import timing
+from morph.mesh import Mesh
+from morph.runtime.device import Device
 
 OWN = "own"  # what an option without its value stands for: limits that belong to IN
 
@@ -72,8 +76,6 @@ def triangulate(
 
     Messages count points and segments from 0.
     """
-    from morph.launch.foreach import timing  # noqa: PLC0415
-
     where = device_of(spec)
     files = Outputs(**written)
     check_outputs(files)
@@ -189,9 +191,6 @@ def refine(
     first. Files of other formats (.msh, .vtu and more) are read by meshio. Without -q, angles of
     20 degrees are asked for; -q 0 asks for none.
     """
-    from morph.algorithms.refinement.refine import refine_with_report  # noqa: PLC0415
-    from morph.launch.foreach import timing  # noqa: PLC0415
-
     where = device_of(spec)
     files = Outputs(**written)
     check_outputs(files)
@@ -275,10 +274,6 @@ def _limits(path: str, mesh: Mesh, wanted: list[float | str], poly: bool, where:
     numbers = [area for area in wanted if not isinstance(area, str)]
     if len(numbers) == len(wanted):
         return min(numbers, default=None)
-    from morph.algorithms.refinement.parameters import region_limits  # noqa: PLC0415
-    from morph.io import read_area  # noqa: PLC0415
-    from morph.io.mesh.pslgs import file_base  # noqa: PLC0415
-
     file = file_base(path) + ".area"
     if not poly and has_triangles(path) and os.path.exists(file):
         own = read_area(file, mesh)
@@ -316,8 +311,6 @@ def _sizes(text: str, n: int) -> Any:
 
 def _settled(name: str, mesh: Mesh, where: Device) -> Mesh:
     """The triangulation that no order of insertion decides."""
-    from morph.algorithms.triangulation.ties import settled  # noqa: PLC0415
-
     try:
         return settled(mesh, where)
     except ValueError as error:
@@ -326,8 +319,6 @@ def _settled(name: str, mesh: Mesh, where: Device) -> Mesh:
 
 def _take_attributes(path: str, mesh: Mesh, where: Device) -> None:
     """Give triangles the attribute of their region, as their only one; 0 outside of all."""
-    from morph.algorithms.refinement.parameters import regions_of  # noqa: PLC0415
-
     if not len(mesh.regions):
         raise BadInput(f"-A: there is no region in {path}")
     values = np.append(mesh.regions[:, 2], 0.0)  # the last is row -1

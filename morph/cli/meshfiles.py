@@ -7,16 +7,20 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
 
+from morph.algorithms.triangulation.triangulate import triangulate
 from morph.cli.common import BadInput, Line, bad_input, check_writable, watched
-
-if TYPE_CHECKING:
-    from morph.mesh import Mesh, Pslg
-    from morph.mesh.quality import Quality
+from morph.io import read_mesh, read_pslg, write_mesh
+from morph.io.mesh.bridges import import_meshio
+from morph.io.mesh.formats import is_foreign, is_foreign_file
+from morph.io.mesh.pslgs import file_base
+from morph.io.text.files import replacing
+from morph.mesh import Mesh, Pslg
+from morph.mesh.quality import Quality
 
 SIZES = ("points", "triangles", "segments")
 # arguments that messages of `morph.triangulate` advise, and the options that stand for them
@@ -122,9 +126,6 @@ def check_outputs(files: Outputs) -> None:
 
 def _is_foreign(output: str) -> bool:
     """Whether meshio writes a file of this name; it must be there then."""
-    from morph.io.mesh.bridges import import_meshio  # noqa: PLC0415
-    from morph.io.mesh.formats import is_foreign  # noqa: PLC0415
-
     with bad_input("-o: "):
         foreign = is_foreign(output)
     if foreign:
@@ -134,9 +135,6 @@ def _is_foreign(output: str) -> bool:
 
 def write_outputs(mesh: Mesh, files: Outputs) -> None:
     """Write the files asked for; each set appears whole or not at all."""
-    from morph.io import write_mesh  # noqa: PLC0415
-    from morph.io.text.files import replacing  # noqa: PLC0415
-
     if files.output is not None:
         extra = {"neighbors": files.neigh, "edges": files.edges, "voronoi": files.voronoi}
         with bad_input("-o: "):
@@ -149,33 +147,24 @@ def write_outputs(mesh: Mesh, files: Outputs) -> None:
 
 def has_triangles(path: str) -> bool:
     """Whether there is an ``.ele`` file of this name, or it is a mesh file of another format."""
-    from morph.io.mesh.formats import is_foreign_file  # noqa: PLC0415
-    from morph.io.mesh.pslgs import file_base  # noqa: PLC0415
-
     with bad_input():
         return os.path.exists(file_base(path) + ".ele") or is_foreign_file(path)
 
 
 def read_triangles(path: str, repair: bool) -> Mesh:
     """Read a mesh with its triangles."""
-    from morph.io import read_mesh  # noqa: PLC0415
-
     with bad_input():
         return read_mesh(path, repair=repair)
 
 
 def read_graph(path: str, repair: bool, duplicates: str | None) -> Pslg:
     """Read what is to be triangulated: a ``.poly`` or ``.node`` file."""
-    from morph.io import read_pslg  # noqa: PLC0415
-
     with bad_input():
         return read_pslg(path, repair, "keep" if duplicates == "merge" else "refuse")
 
 
 def triangulated(path: str, graph: Pslg, options: dict[str, Any]) -> Mesh:
     """Triangulate; what is wrong with the input is told with its name."""
-    from morph.algorithms.triangulation.triangulate import triangulate  # noqa: PLC0415
-
     progress = progress_line()
     try:
         mesh = triangulate(

@@ -1,15 +1,16 @@
-"""``morph sat``: models of formulas; ``morph generate ksat``: formulas to try it on."""
+"""``morph sat``: models of formulas."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from morph import __version__
+from morph import __version__, survey
+from morph.algorithms.sat.solver import check_method
 from morph.cli.common import (
     BadInput,
     Line,
@@ -22,10 +23,12 @@ from morph.cli.common import (
     standard_input,
     watched,
 )
-
-if TYPE_CHECKING:
-    from morph.data.formula import Formula
-    from morph.survey import Solution
+from morph.data.formula import Formula
+from morph.io import read_cnf
+from morph.io.sat.models import model_lines
+from morph.io.text.files import replacing
+from morph.plotting.curve import draw_decimation
+from morph.survey import Solution
 
 CODES = {"SATISFIABLE": 10, "UNSATISFIABLE": 20, "UNKNOWN": 0}
 
@@ -80,10 +83,6 @@ def sat(
     propagation, by clauses of two literals, or by CaDiCaL; 0: unknown.
     """
     started = click.get_current_context().find_root().obj or monotonic()
-    from morph import survey  # noqa: PLC0415
-    from morph.algorithms.sat.solver import check_method  # noqa: PLC0415
-    from morph.io import read_cnf  # noqa: PLC0415
-
     options = _options(given)
     try:
         check_method(method, options, complete)
@@ -124,8 +123,6 @@ def sat(
         click.echo("\n".join(_comments(cnf, formula, found, report, times)))
         click.echo(f"s {found.status}")
         if found.status == "SATISFIABLE":
-            from morph.io.sat.models import model_lines  # noqa: PLC0415
-
             click.echo("\n".join(model_lines(found.model, formula.occurring())))
     if plot is not None:
         _plot(plot, found, formula.variables)
@@ -205,31 +202,6 @@ def _comments(
 
 
 def _plot(path: str, found: Solution, variables: int) -> None:
-    from morph.io.text.files import replacing  # noqa: PLC0415
-    from morph.plotting.curve import draw_decimation  # noqa: PLC0415
-
     kind = os.path.splitext(path)[1][1:] or "png"
     with replacing(path) as (file,):
         draw_decimation(found.rounds, variables).savefig(file, format=kind, dpi=200)
-
-
-@click.command()
-@click.argument("k", type=int)
-@click.argument("n", type=int)
-@click.argument("ratio", type=float)
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="S")
-@click.option("-o", "--output", required=True, metavar="FILE.cnf", help="Where to write.")
-@json_option
-def ksat(k: int, n: int, ratio: float, seed: int, output: str, as_json: bool) -> None:
-    """Draw RATIO x N clauses of K different variables of N."""
-    from morph.generate import random_ksat  # noqa: PLC0415
-    from morph.io import write_cnf  # noqa: PLC0415
-
-    check_writable("-o", output)
-    try:
-        formula = random_ksat(k, n, ratio, seed)
-    except ValueError as error:
-        raise BadInput(str(error)) from error
-    write_cnf(formula, output, f"random {k}-SAT, ratio {ratio:g}, seed {seed}")
-    report = {"variables": n, "clauses": formula.clauses, "output": output}
-    print_report(report, as_json, [f"{n:,} variables, {formula.clauses:,} clauses: {output}"])

@@ -10,6 +10,8 @@ import click
 
 from morph import __version__
 from morph.cli.common import json_option, print_report
+from morph.runtime.device import DeviceError, device
+from morph.runtime.toolchain import BuildError, cache, cpu
 
 _UNITS = "kMG"
 
@@ -18,8 +20,6 @@ _UNITS = "kMG"
 @json_option
 def info(as_json: bool) -> None:
     """Show versions, devices, compiler and cache."""
-    from morph.runtime.toolchain import BuildError, cache, cpu  # noqa: PLC0415
-
     packages = ("numpy", "click", "cupy", "nvidia-cuda-nvrtc", "meshio", "matplotlib")
     try:
         compiler = cpu.compiler()
@@ -56,8 +56,6 @@ def _version(package: str) -> str | None:
 
 def _gpus() -> list[str]:
     """Name the GPUs that answer."""
-    from morph.runtime.device import DeviceError, device  # noqa: PLC0415
-
     try:
         first = device("cuda")
     except DeviceError:
@@ -67,21 +65,19 @@ def _gpus() -> list[str]:
     return [f"cuda:{k} ({name.decode()})" for k, name in enumerate(names)]
 
 
-@click.command()
+@click.command("cache")
 @click.option("--clear", is_flag=True, help="Remove every entry.")
 @json_option
-def cache(clear: bool, as_json: bool) -> None:
+def cache_command(clear: bool, as_json: bool) -> None:
     """Show the cache of compiled kernels, or clear it; MORPH_CACHE moves it."""
-    from morph.runtime.toolchain import cache as store  # noqa: PLC0415
-
-    place = str(store.path())
+    place = str(cache.path())
     if clear:
-        removed = store.clear()
+        removed = cache.clear()
         print_report(
             {"path": place, "removed": removed}, as_json, [f"{removed} entries removed: {place}"]
         )
         return
-    entries, size = store.entries(), store.size()
+    entries, size = cache.entries(), cache.size()
     report = {
         "path": place,
         "bytes": size,

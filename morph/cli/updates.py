@@ -1,26 +1,41 @@
-"""``morph sssp --updates``: distances kept exact while batches of changes come."""
+"""``morph sssp``: shortest paths, also kept exact while batches of updates are applied."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
 
-from morph.cli.common import BadInput, check_writable, standard_input
-
-if TYPE_CHECKING:
-    from morph.algorithms.dynamic.dynamic import DynamicSSSP
-    from morph.algorithms.dynamic.following import Update
-    from morph.graph import Graph
-    from morph.io.graph.edges import EdgeArrays
-    from morph.io.graph.journal import Journal
-    from morph.io.graph.updates import Named, UpdateBatch
-    from morph.runtime.device import Device
+from morph import validate
+from morph.algorithms.dynamic.dynamic import DynamicSSSP
+from morph.algorithms.dynamic.following import Update
+from morph.algorithms.graph.sssp import sssp
+from morph.cli.common import BadInput, check_writable, device_of, print_report, standard_input
+from morph.cli.graphs import (
+    Answer,
+    Asked,
+    check_sources,
+    count_reached,
+    graph_command,
+    graph_of,
+    run_and_report,
+    save_answer,
+    source_option,
+)
+from morph.graph import Graph
+from morph.io import FormatError, read_edges
+from morph.io.graph.edges import EdgeArrays
+from morph.io.graph.journal import Journal
+from morph.io.graph.snapshot import check_name
+from morph.io.graph.updates import Named, UpdateBatch, read_updates
+from morph.io.text.files import opened
+from morph.runtime.device import Device
 
 Report = dict[str, Any]
 
@@ -49,8 +64,6 @@ class Numbers:
         FormatError
             If there never was such an edge, or it has other ends.
         """
-        from morph.io import FormatError  # noqa: PLC0415
-
         found = np.full(len(named), -1)
         src, dst = (self._host(self.graph.edges.columns[c].array) for c in ("src", "dst"))
         for k, (number, u, v, line) in enumerate(
@@ -98,8 +111,6 @@ class Numbers:
 @contextmanager
 def lines_of(path: str) -> Iterator[Iterable[bytes]]:
     """Open a file of updates, ``-`` being standard input."""
-    from morph.io.text.files import opened  # noqa: PLC0415
-
     if path == "-":
         yield standard_input()
     else:
@@ -138,8 +149,6 @@ class Log:
     journal: Journal | None = None
 
     def __init__(self, path: str | None, resume: bool, *others: str | None) -> None:
-        from morph.io.graph.snapshot import check_name  # noqa: PLC0415
-
         self.path = path
         self.number, self.inserted = 0, list[tuple[list[int], int]]()
         if path is None:
@@ -165,8 +174,6 @@ class Log:
 
         ``origin`` tells which graph it is, and what is asked of it.
         """
-        from morph.io.graph.journal import Journal  # noqa: PLC0415
-
         self.origin = origin
         if self.path is None or not self._there:
             self.graph = make()
@@ -186,8 +193,6 @@ class Log:
 
     def begin(self) -> None:
         """Write the graph as it is before all batches, if that is not there."""
-        from morph.io.graph.journal import Journal  # noqa: PLC0415
-
         if self.path is not None and self.journal is None:
             self.journal = Journal(self.path, self.graph, note=self.origin)
 
@@ -268,8 +273,6 @@ def follow(
     BadInput
         If the file has fewer batches than the log.
     """
-    from morph.io.graph.updates import read_updates  # noqa: PLC0415
-
     graph = dynamic.graph
     name = "standard input" if path == "-" else path
     numbers, reports = Numbers(graph, count), list[Report]()
@@ -363,9 +366,6 @@ def _in_words(k: int, report: Report) -> str:
 
 def _verify(dynamic: DynamicSSSP, where: str) -> None:
     """Compare with distances computed anew, and check the predecessors."""
-    from morph import validate  # noqa: PLC0415
-    from morph.algorithms.graph.sssp import sssp  # noqa: PLC0415
-
     graph, found = dynamic.graph, dynamic.distance
     want = sssp(graph, dynamic.sources).distance
     differ = np.flatnonzero(np.asarray(graph.device.to_host(found != want)))
@@ -374,3 +374,108 @@ def _verify(dynamic: DynamicSSSP, where: str) -> None:
         what = f"the distance of vertex {v} is {found[v]}, and {want[v]} when computed anew"
         raise click.ClickException(f"{where}: {what}")
     validate.sssp(graph, found, dynamic.predecessor, source=dynamic.sources)
+
+
+@click.command("sssp")
+@source_option
+@click.option("--cutoff", type=click.FloatRange(0), help="Go no farther than this.")
+@click.option(
+    "--updates", metavar="FILE",
+    help="Then apply batches of '+ u v w', '- u v [id]', '= u v w [id]' lines, parted by blank"
+    " lines, and keep the distances exact; '-' reads them as they come.",
+)  # fmt: skip
+@click.option("--batch", type=click.IntRange(1), metavar="N", help="End a batch after N lines.")
+@click.option("--verify", is_flag=True, help="Compute everything anew after each batch; compare.")
+@click.option(
+    "--log", metavar="PATH",
+    help="Keep the graph in PATH, and each batch, before it is told of, in PATH.log.",
+)  # fmt: skip
+@click.option(
+    "--resume", is_flag=True,
+    help="Go on with --log, if it is there: the batches that it has are passed over in FILE; '-' is"
+    " to send those that come next.",
+)  # fmt: skip
+@graph_command
+def sssp_command(
+    graph_in: str, source: tuple[int, ...], cutoff: float | None, updates: str | None,
+    batch: int | None, verify: bool, log: str | None, resume: bool, output: str | None,
+    spec: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Find the shortest paths from the source to every vertex of GRAPH.
+
+    Edges without weights have length 1.  Where no path leads, the distance is the largest 64-bit
+    integer, or infinity if weights are not integers.
+    """
+    asked: Asked = {"source": list(source), "cutoff": cutoff}
+    whole = output is not None and output.endswith(".npz")
+    if updates is None and (batch is not None or verify or log is not None):
+        raise BadInput("--batch, --verify and --log belong to --updates")
+    if resume and log is None:
+        raise BadInput("--resume belongs to --log")
+    if updates is not None:
+        if cutoff is not None:
+            raise BadInput("--cutoff and --updates exclude each other")
+        kept = log, resume
+        _follow_updates(graph_in, source, updates, batch, verify, kept, output, spec, as_json)
+        return
+
+    def solve(graph: Graph) -> Answer:
+        try:
+            found = sssp(graph, **asked, predecessors=whole)
+        except OverflowError as error:
+            raise BadInput(f"{graph_in}: {error}") from error
+        distance = found.distance
+        far = np.inf if distance.dtype.kind == "f" else np.iinfo(distance.dtype).max
+        arrays = {"distance": distance} | ({"predecessor": found.predecessor} if whole else {})
+        return arrays, count_reached(distance, far)
+
+    run_and_report("sssp", graph_in, source, output, spec, as_json, asked, solve)
+
+
+def _follow_updates(
+    path: str, sources: tuple[int, ...], updates: str, size: int | None, verify: bool,
+    kept: tuple[str | None, bool], out: str | None, spec: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Shortest paths of a graph that changes: read, follow, save, report."""
+    where = device_of(spec)
+    check_writable("-o", out)
+    log = Log(*kept, path, updates, out)
+    with closing(log), lines_of(updates) as stream:
+        edges = read_edges(path)
+        check_sources(edges, sources)
+        origin = {} if kept[0] is None else origin_of(edges, sources)
+        if edges.weight is None:  # updates may set weights
+            edges = dataclasses.replace(edges, weight=np.ones(len(edges.src), np.int32))
+        log.read(lambda: graph_of(path, edges, "sssp", where), where, origin)
+        graph = log.graph
+        try:
+            dynamic = DynamicSSSP(graph, list(sources))
+        except (ValueError, OverflowError) as error:
+            raise BadInput(f"{path}: {error}") from error
+        log.begin()
+        batches = follow(dynamic, len(edges.src), stream, updates, size, verify, as_json, log)
+    distance = np.asarray(graph.device.to_host(dynamic.distance))
+    arrays = {"distance": distance}
+    if out is not None:
+        if out.endswith(".npz"):
+            arrays["predecessor"] = np.asarray(graph.device.to_host(dynamic.predecessor))
+        save_answer(out, "sssp", {"source": list(sources)}, arrays)
+    far = np.inf if distance.dtype.kind == "f" else np.iinfo(distance.dtype).max
+    result = count_reached(distance, far)
+    times = {"graph_and_repair": round(sum(b["seconds"] for b in batches), 6)}
+    report: dict[str, Any] = {"vertices": edges.n, "edges": graph.edges.live, **result}
+    report["source"] = sources[0] if len(sources) == 1 else list(sources)
+    if kept[0] is not None:
+        report["resumed_after"] = log.number
+    report |= {"batches": batches, "verified": verify, "times": times, "device": where.name}
+    shown = ", ".join(f"{key} {value:,}" for key, value in result.items())
+    counts = ", ".join(
+        f"{sum(b[what] for b in batches):,} {what}" for what in ("inserted", "deleted", "changed")
+    )
+    again = sum(b["decision"] == "recomputed" for b in batches)
+    lines = [
+        f"{edges.n:,} vertices, {graph.edges.live:,} arcs", shown,
+        f"{len(batches):,} batches ({again:,} recomputed): {counts}",
+        f"{where.name}: {times['graph_and_repair']:.3f} s",
+    ]  # fmt: skip
+    print_report(report, as_json, lines)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from morph.compiler.codegen.unit import source
 from morph.compiler.frontend.program import RESULT, Cut, check_claims, cut
 from morph.compiler.frontend.scope import plain, spelled
 from morph.compiler.frontend.unit import Builder
@@ -31,6 +32,7 @@ from morph.language.source import read
 from morph.language.types import BOOL, F64, I32, I64, Handle, Scalar, Type
 from morph.launch.scratch import STATUS
 from morph.launch.slots import OBJECTS, Slots
+from morph.runtime import backends
 from morph.runtime.device import Device
 from morph.runtime.timing import counting
 
@@ -124,19 +126,15 @@ class Compiled:
     def text(self) -> str:
         """The generated C++, without the prelude."""
         if self._text is None:
-            from morph.compiler.codegen import unit as emit  # noqa: PLC0415
-
-            self._text = emit.source(self.unit)
+            self._text = source(self.unit)
         return self._text
 
     def binary(self, faults: bool, seed: int) -> Any:
         """What launches the unit."""
-        from morph.runtime import backends as run  # noqa: PLC0415
-
         key = (faults, seed)
         if self._binary is None or self._binary[0] != key:
             with counting("compile"):
-                self._binary = (key, run.load(self.unit, self, faults, self.device, seed))
+                self._binary = (key, backends.load(self.unit, self, faults, self.device, seed))
         return self._binary[1]
 
     def edit(self, text: str, faults: bool, seed: int) -> None:

@@ -13,12 +13,13 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from morph.data.versions import Outdated
+from morph.language.definition import Definition
 from morph.language.lines import keep
+from morph.language.source import read
 from morph.launch.checked import checked, is_checked
 from morph.runtime.timing import timing
 
 if TYPE_CHECKING:
-    from morph.language.definition import Definition
     from morph.launch.launcher import Launch
 
 
@@ -104,9 +105,6 @@ class Function:
     def definition(self) -> Definition:
         """The parsed source; read when first needed."""
         if self._definition is None:
-            from morph.language.definition import Definition  # noqa: PLC0415
-            from morph.language.source import read  # noqa: PLC0415
-
             assert isinstance(self.__wrapped__, FunctionType)
             self._definition = Definition(self.kind, read(self.__wrapped__, self._lines), self.cpp)
         return self._definition

@@ -11,9 +11,9 @@ from morph.runtime.device import Device
 def load(unit: ir.Unit, code: Any, faults: bool, device: Device, seed: int = 0) -> Any:
     """Give what launches a unit on a device; ``code.text`` is its C++, made only where needed."""
     if device.kind == "python":
-        from morph.runtime.interpreter import launch as python  # noqa: PLC0415
+        from morph.runtime.interpreter import launch as interpreter  # noqa: PLC0415
 
-        return python.load(unit, seed)
+        return interpreter.load(unit, seed)
     if device.kind == "cuda":
         from morph.runtime import cuda  # noqa: PLC0415
 

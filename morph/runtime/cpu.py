@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from morph.compiler.codegen import unit as emit
+from morph.compiler.codegen.unit import entry, prelude
 from morph.compiler.ir import nodes as ir
 from morph.runtime.toolchain import cpu
 
@@ -90,7 +90,7 @@ def load(unit: ir.Unit, text: str, faults: bool = False, interruptible: bool = T
     morph.runtime.toolchain.CompileError, morph.runtime.toolchain.CompilerNotFound
         As `morph.runtime.toolchain.cpu.build`.
     """
-    name = emit.entry(unit)
+    name = entry(unit)
     defines = ("MORPH_FAULTS",) * faults
-    path = cpu.build(emit.prelude(unit.checked) + text, name=name, defines=defines)
+    path = cpu.build(prelude(unit.checked) + text, name=name, defines=defines)
     return Launch(ctypes.PyDLL(str(path)), name, interruptible)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from morph.compiler.codegen import unit as emit
+from morph.compiler.codegen.unit import cooperative, entry, prelude
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.work_sharing import lists, spreads
@@ -42,26 +42,26 @@ class Launch:
         with device:
             self._module = cupy.cuda.function.Module()
             self._module.load(cubin)
-            function = self._module.get_function(emit.entry(unit))
+            function = self._module.get_function(entry(unit))
             fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, BLOCK, 0)
             self._context = driver.ctxGetCurrent()
-        cooperative = emit.cooperative(unit)
+        grid_wide = cooperative(unit)
         most = CLAIM_BLOCKS if abi.claims(unit) else FUSED_BLOCKS
-        each = max(min(fit, most), 1) if cooperative else WAVES
+        each = max(min(fit, most), 1) if grid_wide else WAVES
         self._blocks = device.attributes["MultiProcessorCount"] * each
         self._least = self._blocks if lists(unit) else 1  # one item may have work for all
         self._lanes = 32 if spreads(unit) else 1  # that share an item
         self.threads = self._blocks * BLOCK  # at once, if it is cooperative
         self._device = device
         self._function: int = function.ptr
-        self._launch = driver.launchCooperativeKernel if cooperative else driver.launchKernel
+        self._launch = driver.launchCooperativeKernel if grid_wide else driver.launchKernel
         self._current_stream = cupy.cuda.get_current_stream
         self._current_context, self._set_context = driver.ctxGetCurrent, driver.ctxSetCurrent
         self._synchronize = cupy.cuda.runtime.deviceSynchronize
         self._words: Words | None = None
         self._parameters = (ctypes.c_void_p * 1)()
         address = ctypes.addressof(self._parameters)
-        self._pointers = (address,) if cooperative else (address, 0)
+        self._pointers = (address,) if grid_wide else (address, 0)
 
     def __call__(self, words: Words, items: int, alone: bool = False) -> None:
         """Launch the unit; it runs asynchronously.
@@ -124,7 +124,5 @@ def load(unit: ir.Unit, text: str, faults: bool = False, device_index: int = 0) 
     device = cupy.cuda.Device(device_index)
     defines = ("MORPH_FAULTS",) if faults else ()
     arch = f"sm_{device.compute_capability}"
-    cubin = cuda.build(
-        emit.prelude(unit.checked) + text, arch, name=emit.entry(unit), defines=defines
-    )
+    cubin = cuda.build(prelude(unit.checked) + text, arch, name=entry(unit), defines=defines)
     return Launch(cubin, unit, device)

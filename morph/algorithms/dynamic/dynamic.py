@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from morph.algorithms.dynamic import repair as steps
+from morph.algorithms.dynamic import repair
 from morph.algorithms.dynamic.following import Dynamic
 from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.components import connected_components
@@ -215,7 +215,7 @@ class DynamicBFS(Dynamic):
     def __init__(self, graph: Graph, source: Any = 0) -> None:
         graph = as_graph(graph)
         self.sources = source_ids(graph, source)
-        super().__init__(graph, np.int32, steps.NONE, steps.NONE - 1)
+        super().__init__(graph, np.int32, repair.NONE, repair.NONE - 1)
 
     @property
     def distance(self) -> Any:
@@ -266,7 +266,7 @@ class DynamicComponents(Dynamic):
             raise ValueError(
                 "DynamicComponents needs a graph that is not directed: make it with symmetrize=True"
             )
-        super().__init__(graph, np.int32, steps.NONE, steps.NONE - 1)
+        super().__init__(graph, np.int32, repair.NONE, repair.NONE - 1)
 
     @property
     def label(self) -> Any:

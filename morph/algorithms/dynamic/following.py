@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.dynamic import repair as steps
+from morph.algorithms.dynamic import repair
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.data.versions import exclusive
@@ -136,7 +136,7 @@ class Dynamic:
         begin = perf_counter()
         told: list[Any] = []
 
-        def repair(applied: Any) -> None:
+        def repair_values(applied: Any) -> None:
             told.append(perf_counter())
             told.append(self._repair(applied))
             told.append(perf_counter())
@@ -145,7 +145,7 @@ class Dynamic:
 
         try:
             applied = self.graph.apply(
-                inserts, deletes, updates, delete_points, nonnegative=True, then=repair
+                inserts, deletes, updates, delete_points, nonnegative=True, then=repair_values
             )
         except BaseException as error:
             self._seen = -1
@@ -222,14 +222,14 @@ class Dynamic:
         )  # fmt: skip
         rounds, stage, patience = 0, 0, min(self._patience(count), most)
         while True:
-            run = steps.repair.alone if patience < most else steps.repair
+            run = repair.repair.alone if patience < most else repair.repair
             result = run(
                 self.graph, self._tree, changes, count, *lists, self._log, self._loose, self._cell,
                 self._lost, self._cost, self._start, self._far, self._most, self._window,
                 stage, patience, most, self._batch,
             )  # fmt: skip
             if result >= 0:
-                result, affected = divmod(result, steps.ABOVE)
+                result, affected = divmod(result, repair.ABOVE)
                 rounds += result // 4
                 break
             rounds += -result // 4
@@ -283,9 +283,9 @@ class Dynamic:
             found, predecessor = self._solve()
             value[:] = found
             if predecessor is None:
-                before[:] = steps.NONE
+                before[:] = repair.NONE
                 self._log.extend(xp.arange(len(tree), dtype=np.int32))
-                steps.hang(
+                repair.hang(
                     self.graph, tree, self._log, self._now, self._then, self._loose, self._cost,
                     self._start, self._far,
                 )  # fmt: skip

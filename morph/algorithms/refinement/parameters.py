@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from morph.algorithms.refinement.cavity import LEVELS
 from morph.algorithms.triangulation.options import choice, number, whole_number
 from morph.algorithms.triangulation.tables import walls_of
+from morph.algorithms.triangulation.triangulate import triangulate
 from morph.data.collection import Set
 from morph.data.table import Table
 from morph.language.dtypes import Ref, vec
@@ -270,7 +271,5 @@ def triangulated(source: Any, where: Device) -> Mesh:
         known = any(os.path.exists(base + suffix) for suffix in (".node", ".poly"))
         if os.path.isfile(source) and base == os.fspath(source) and not known:
             return Mesh.read(source)  # a file of another format
-    from morph.algorithms.triangulation.triangulate import triangulate  # noqa: PLC0415
-
     made: Mesh = triangulate(source, device=where)
     return made

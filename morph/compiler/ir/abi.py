@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir import sites as checks
+from morph.compiler.ir.sites import Sites
 from morph.compiler.ir.spelling import ascii_name, clashes, spell
 from morph.language.types import Handle, Local, Scalar, Struct, Tuple, Type, Vector
 
@@ -230,7 +230,7 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
     for slot in sorted(reborn(unit)):
         word(slot, "born", "i32*")
     if unit.checked:
-        sites = checks.Sites(unit)
+        sites = Sites(unit)
         for slot in sites.rows(stores):
             rows(slot)
         for slot, name in sites.tracked:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from morph.graph import Graph
 from morph.io.graph.dimacs import read_dimacs, write_dimacs
 from morph.io.graph.edgelist import read_edge_list, write_edge_list
 from morph.io.graph.edges import EdgeArrays
@@ -24,9 +25,6 @@ from morph.io.text.files import (
     write_chunks,
 )
 from morph.io.text.scanner import FormatError, StrPath
-
-if TYPE_CHECKING:
-    from morph.graph import Graph
 
 SUFFIXES = {
     "dimacs": (".gr",),
@@ -156,8 +154,6 @@ def read_graph(
     OSError
         If it cannot be read.
     """
-    from morph.graph import Graph  # noqa: PLC0415
-
     edges = read_edges(path, format, weight_type)
     graph = Graph.from_edges(
         edges.src,

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.runtime.toolchain import BuildError, cpu
+
 LEAST = 1 << 21  # bytes that are worth a compiler's second, once
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
@@ -19,8 +21,6 @@ _PART, _FIELDS = 1 << 13, 4  # clauses written at a time; what is told of a part
 @cache
 def library() -> Any:
     """Return the compiled library, or None if it cannot be made here."""
-    from morph.runtime.toolchain import BuildError, cpu  # noqa: PLC0415
-
     text = Path(__file__).with_name("clauses.cpp").read_text(encoding="utf-8")
     try:
         found = ctypes.CDLL(str(cpu.build(text, name="clauses")))

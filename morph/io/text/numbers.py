@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.runtime.toolchain import BuildError, cpu
+
 LEAST = 1 << 21  # bytes that are worth a compiler's second, once
 _WIDEST = 26  # characters of a number and a blank
 
@@ -26,8 +28,6 @@ def library(*defines: str) -> Any:
 
     ``MORPH_PLAIN`` among ``defines`` makes it without the C++ library.
     """
-    from morph.runtime.toolchain import BuildError, cpu  # noqa: PLC0415
-
     text = Path(__file__).with_name("numbers.cpp").read_text(encoding="utf-8")
     try:
         found = ctypes.CDLL(str(cpu.build(text, name="numbers", defines=defines)))

@@ -1,0 +1,27 @@
+"""Exit codes and messages of exceptions; imported when a command raises one."""
+
+from __future__ import annotations
+
+import click
+
+from morph.cli.common import complain
+from morph.io import FormatError
+from morph.mesh import MeshError
+from morph.runtime.device import DeviceError
+from morph.runtime.toolchain import CompilerNotFound
+
+
+def explain(error: Exception) -> int:
+    """Write the message of an exception; one that reports an internal fault is raised again."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return complain(f"{error.filename}: {error.strerror}", 2)
+    if isinstance(error, FormatError | MeshError | DeviceError | OSError):
+        return complain(str(error), 2)
+    if isinstance(error, CompilerNotFound):  # its message is help in several lines
+        click.echo(f"morph: {error}", err=True)
+        return 2
+    if isinstance(error, ImportError) and error.name is None:  # an extra that is not installed
+        return complain(str(error), 1)
+    if isinstance(error, MemoryError):
+        return complain(f"out of memory: {error}".removesuffix(": "), 1)
+    raise error
