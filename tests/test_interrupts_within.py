@@ -7,6 +7,7 @@ raises KeyboardInterrupt at the k-th such place in the package, for many k.
 import dis
 import os
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
@@ -15,12 +16,23 @@ from targets import host
 import morph
 from morph import Collection, Graph, Ref, Set, foreach, kernel, validate
 from morph.data.store import BUDGET, COMMITTED, HEAD
+from morph.launch.scratch import scratch
 from morph.prelude import i32
 
 FOLDER = os.path.dirname(morph.__file__)
-NAMES = ("CALL", "CALL_FUNCTION", "CALL_METHOD", "CALL_FUNCTION_EX", "CALL_KW", "PRECALL",
+NAMES = ("CALL", "CALL_FUNCTION", "CALL_METHOD", "CALL_FUNCTION_EX", "CALL_KW",
          "RESUME", "JUMP_BACKWARD", "JUMP_ABSOLUTE")  # fmt: skip
 HANDLES = {dis.opmap[name] for name in NAMES if name in dis.opmap}
+
+
+@cache
+def table(code):
+    return dis._parse_exception_table(code)
+
+
+def handlers(code, offset):
+    """The exception handlers of an instruction."""
+    return [entry.target for entry in table(code) if entry.start <= offset < entry.end]
 
 
 class Interrupts:
@@ -38,9 +50,12 @@ class Interrupts:
     def step(self, frame, event, arg):
         if event != "opcode":
             return self.step
-        before = self.before.get(frame)
-        self.before[frame] = frame.f_code.co_code[frame.f_lasti]
-        if before in HANDLES and frame.f_code.co_filename.startswith(PLACES):
+        code, now = frame.f_code, frame.f_lasti
+        before = self.before.get(frame, now)
+        self.before[frame] = now
+        # a handler's exception comes from the instruction before, in whose `with` or `try` it is
+        same = handlers(code, before) == handlers(code, now)
+        if code.co_code[before] in HANDLES and same and code.co_filename.startswith(PLACES):
             self.count += 1
             if self.count == self.at:
                 raise KeyboardInterrupt
@@ -86,6 +101,8 @@ class World:
     def check(self):
         """Weight 100 + k is that of the edge from tag k to tag k + 1, wherever these are."""
         g = self.g
+        locks = (g._lock, scratch(g.device).lock)
+        assert not any(lock._is_owned() for lock in locks), "other threads would wait for ever"
         validate.index(g)
         for table in g.tables.values():
             assert table.live == len(table.ids()) and len(table) <= table.capacity
