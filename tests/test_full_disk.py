@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ def graph():
     return morph.Graph.from_edges(ends, (ends + 1) % N, weight=np.ones(N, np.int32))
 
 
+@cache  # two threads may make another one, whose picture is smaller
 def mesh():
     side = np.linspace(0, 1, 18)
     return morph.triangulate(np.stack(np.meshgrid(side, side), -1).reshape(-1, 2))

@@ -336,6 +336,7 @@ def during(run):
 """
 
 
+@pytest.mark.unchecked  # a piece of points takes longer, checked
 @pytest.mark.parametrize("way", [*WAYS[1:], "cpu-3"])
 @pytest.mark.parametrize("segments", [0, 100_000])
 def test_triangulation(way, segments):
