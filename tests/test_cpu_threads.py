@@ -172,6 +172,7 @@ def test_threads_under_a_limit_are_available_again_when_it_ends():
     assert (t.x[:] == 20).all() and limit.limit != 2
 
 
+@pytest.mark.unchecked  # a checked launch prepares twice
 def test_a_launch_has_one_number_of_threads(monkeypatch):
     """Another thread of the host may set the number while a launch begins."""
     t = made(100)
@@ -202,8 +203,8 @@ def test_the_number_may_be_set_back_while_it_is_read(monkeypatch):
 
 @morph.kernel
 def tickets(r, t):
-    before = atomic_add(t[0].x, 1)
-    r.x = before
+    before = atomic_add(t[0].x, 1)  # race: the first item's own write, below, may come before
+    r.x = before  # race: likewise
 
 
 @morph.kernel
