@@ -287,20 +287,11 @@ def add_of_first(t, n):
 
 
 def test_an_element_of_a_vector_is_an_argument(target):
-    """Launch by launch, too: on a GPU the host reads it as an array of no dimension."""
+    """A number, also where a program runs launch by launch."""
     for run in (add_of_first, add_of_first.eager):
         t = table(target, x=np.array([1, 2]), v=np.array([[3, 4], [5, 6]]))
         run(t, 2)
         assert host(t.x).tolist() == [9, 10]
-
-
-def test_an_array_without_dimensions_is_a_number_of_its_type(target):
-    t = table(target, x=np.zeros(2))
-    for value in (np.array(3), np.array(0.5), np.array(2, np.int8)):
-        morph.foreach(t, add_to_all, value)
-    assert host(t.x).tolist() == [5.5, 5.5]
-    with pytest.raises(TypeError, match="argument 'by' is a ndarray"):
-        morph.foreach(t, add_to_all, np.array([3]))
 
 
 @morph.kernel

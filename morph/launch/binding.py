@@ -280,8 +280,8 @@ def _scalar_type(value: Any, name: str) -> Scalar:
     found: Scalar | None = None
     if isinstance(value, bool):
         found = BOOL
-    elif isinstance(value, np.generic) or getattr(value, "shape", None) == ():
-        found = from_dtype(value.dtype)  # `p.v[0]` on a GPU is an array without dimensions
+    elif isinstance(value, np.generic):
+        found = from_dtype(value.dtype)
     elif isinstance(value, int):
         found = I64
     elif isinstance(value, float):

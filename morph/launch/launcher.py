@@ -139,10 +139,8 @@ def _told(obj: Any) -> Any:
 
 
 def _odd_key(a: Any) -> Any:
-    """What of a row or an array the unit depends on; anything else is refused when it is bound."""
-    if isinstance(a, Row):
-        return id(a.table)
-    return getattr(a, "dtype", None), getattr(a, "shape", None)
+    """What of a row the unit depends on; anything else is refused when it is bound."""
+    return id(a.table) if isinstance(a, Row) else None
 
 
 def _device(items: Any, args: tuple[Any, ...]) -> Device:
@@ -453,15 +451,11 @@ class Launch:
 
     def _pack(self, values: Sequence[Any]) -> None:
         """Write the numbers among the arguments."""
-        pack, at = self.compiled.scalars.pack_into, self.compiled.first_scalar
+        compiled = self.compiled
         try:
-            pack(self.buffer, at, *values)
-        except struct.error:  # arrays of a GPU are not taken for numbers
-            values = [v.item() if hasattr(v, "item") else v for v in values]
-            try:
-                pack(self.buffer, at, *values)
-            except struct.error:
-                raise OverflowError(f"of the numbers {values}, one does not fit in i64") from None
+            compiled.scalars.pack_into(self.buffer, compiled.first_scalar, *values)
+        except struct.error:
+            raise OverflowError(f"of the numbers {values}, one does not fit in i64") from None
 
     def _begin_checks(self, most: int) -> int:
         """Prepare the checks of a launch; return the number of the round before its first one.
