@@ -130,7 +130,6 @@ class Elements(Vector, NDArrayOperatorsMixin):
     """
 
     __slots__ = ()
-    __array_priority__ = 1000
 
     def __getitem__(self, j: Any) -> Any:
         return self.__array__()[j]
