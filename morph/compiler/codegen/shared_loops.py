@@ -1,6 +1,6 @@
 """A loop that several threads share, as C++: the head of its kernel, and what one entry does.
 
-See `work_sharing` for which loops these are; ``kernels/schedule/balance.h`` assigns items to threads.
+See `work_sharing` for which loops these are; ``kernels/schedule/balance.h`` assigns the items.
 """
 
 from __future__ import annotations
