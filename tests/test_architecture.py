@@ -120,8 +120,6 @@ LARGER = {
     "compiler.codegen.expressions.expr": (58, 24, 1),
     "compiler.codegen.statements.stmt": (38, 17, 1),
     "compiler.codegen.unit._items": (66, 22, 0),
-    "compiler.frontend.calls._builtin": (54, 17, 3),
-    "compiler.frontend.reservations.known": (53, 19, 3),
     "compiler.ir.abi.fields": (122, 44, 1),
     "operators.worklists.run": (18, 6, 9),
     "updates.changes._apply": (64, 15, 3),
