@@ -16,8 +16,7 @@ from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import CTYPE
 from morph.compiler.ir.spelling import ascii_name
-from morph.compiler.passes.liveness import given_a_value
-from morph.compiler.passes.work_sharing import LISTS, LOOPS, Loop, Spread, bound, staged
+from morph.compiler.passes.work_sharing import LISTS, Loop, Spread, bound, staged
 from morph.language.types import Column, Handle, Object, Scalar, Type
 
 if TYPE_CHECKING:
@@ -153,7 +152,7 @@ def early(e: Emission, kernel: str) -> dict[str, Column]:
         first += ir.walk(x.cond if isinstance(x, ir.If) else x)
         if isinstance(x, ir.If | ir.Return):
             break
-    if any(isinstance(n, LOOPS) for n in first):
+    if any(n.loop for n in first):
         return {}
     plain = {c.name: c for c in e.names.stores[slot].columns if not c.size and c.record < 0}
     row = bound(s.loop)[0]
@@ -414,7 +413,7 @@ def _rows_ahead(e: Emission, s: ir.Foreach) -> list[str]:
     if not (
         isinstance(loop, ir.ForEdges)
         and loop.start is None
-        and loop.var not in given_a_value(loop.body)
+        and loop.var not in ir.bound(ir.walk(loop.body))
         and {id(n) for n in adds} <= {id(n) for n in ir.walk(loop.body)}  # not before the loop
         and all(isinstance(x, ir.Var) and x.name == loop.var for x in items)
         and (s.slot, "item") in e.standing[k.name]

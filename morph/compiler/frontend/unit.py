@@ -118,7 +118,7 @@ class Builder:
             return known[1]
         found: set[type[ir.Node]] = set()
         for n in ir.walk(func):
-            if isinstance(n, ir.EFFECTS) or isinstance(n, ir.Write):
+            if n.effect or n.writes:
                 found.add(type(n))
             if isinstance(n, ir.SetItem) and isinstance(dict(func.params).get(n.name), Local):
                 found.add(ir.SetItem)
