@@ -185,7 +185,8 @@ class FindEdge(Expr):
     """The first edge from ``x`` to ``y`` in adjacency order, or -1."""
     indices = ("x", "y")
     site = True
-    arguments = "ends"
+    arguments = "adjacency"
+    direction = "out"
     graph: str
     x: Expr
     y: Expr
@@ -459,7 +460,7 @@ class Return(Stmt):
 class Need(Node):
     """At most ``count`` rows of the store in ``slot``, or values of the ``local`` collection."""
     uses = ("collection",)
-    arguments = "rows"
+    arguments = "need"
     slot: str
     count: Expr
     local: bool = False

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.liveness import read_first
-from morph.language.types import Handle, Local, Object, Scalar, Store
+from morph.language.types import Column, Handle, Local, Object, Scalar, Store
 
 LISTS = ("auto", "grid")  # choices by which long rows are shared out over all threads
 CHOICES = ("auto", "thread", "warp", "grid")
@@ -29,34 +29,38 @@ SUMS = ("min", "max", "add", "sub", "and", "or", "xor")  # in any order the same
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """A kernel as it falls apart, and what its parts hand on.
+class SharedLoop:
+    """The parts of a kernel, and the locals that they hand on.
 
-    ``live`` are the locals (the item among them) that the entries read, ``rest`` those that the
-    tail reads or the entries sum up; ``sums`` says by ``+``, ``min`` or ``max``; ``room`` is how
-    many rows of each store an entry may take, ``batched`` whether whoever runs entries takes it;
-    ``pure`` says that head and entries change nothing, that every item comes to its loop, and that
-    the head reads nothing that tails of other items write.
+    Attributes
+    ----------
+    live_in : the locals (the item among them) that the body reads
+    live_out : the locals that the epilogue reads or the body reduces to
+    reductions : locals of outside with ``+``, ``min`` or ``max``, to which iterations only add
+    capacity : how many rows of each store an iteration may take
+    batched : whether the threads that run the body reserve that capacity, not the item
+    pure : prologue and body change nothing, every item comes to its loop, and the prologue reads
+        nothing that epilogues of other items write
     """
 
-    head: ir.Body  # up to and with the loop
+    prologue: ir.Body  # up to and with the loop
     loop: Loop
-    entry: ir.Body
-    tail: ir.Body
-    live: tuple[str, ...]
-    rest: tuple[str, ...]
-    sums: tuple[tuple[str, str], ...]
-    room: tuple[tuple[str, int], ...]
+    body: ir.Body
+    epilogue: ir.Body
+    live_in: tuple[str, ...]
+    live_out: tuple[str, ...]
+    reductions: tuple[tuple[str, str], ...]
+    capacity: tuple[tuple[str, int], ...]
     batched: bool = False
     pure: bool = False
 
     @property
-    def whole(self) -> bool:
-        """Whether an item has to know when all its entries have run."""
-        return bool(self.tail or self.sums)
+    def completes(self) -> bool:
+        """Whether something is left to do when all iterations of an item have run."""
+        return bool(self.epilogue or self.reductions)
 
 
-def spreads(unit: ir.Unit) -> dict[str, Spread]:
+def spreads(unit: ir.Unit) -> dict[str, SharedLoop]:
     """The loops that are shared out, by the name of their kernel; none where all is checked."""
     if unit.checked:
         return {}
@@ -73,7 +77,7 @@ def spreads(unit: ir.Unit) -> dict[str, Spread]:
     }
 
 
-def _in_batches(s: Spread, kernel: ir.Func, funcs: Mapping[str, ir.Func]) -> bool:
+def _in_batches(s: SharedLoop, kernel: ir.Func, funcs: Mapping[str, ir.Func]) -> bool:
     """Whether the room of the entries need not be reserved by their item.
 
     Then nothing else in the kernel takes of it, no tail waits, and what is left of a row that found
@@ -81,33 +85,35 @@ def _in_batches(s: Spread, kernel: ir.Func, funcs: Mapping[str, ir.Func]) -> boo
     """
     types = dict(kernel.params) | dict(kernel.locals)
     inside = {id(n) for n in ir.walk(s.loop)}
-    outside = [n for n in ir.walk((s.head, s.tail)) if id(n) not in inside]
+    outside = [n for n in ir.walk((s.prologue, s.epilogue)) if id(n) not in inside]
     called = [n.func for n in outside if isinstance(n, ir.Call)]
     outside += [n for f in called for n in ir.walk(_reached(f, funcs))]
-    slots = {slot for slot, _ in s.room}
+    slots = {slot for slot, _ in s.capacity}
     taken = ir.slots(outside, "allocates")
-    live = bytes_of(8 if isinstance(t := types[n], Scalar) and t.bits > 32 else 4 for n in s.live)
-    plain = all(isinstance(types[n], Scalar | Handle) for n in s.live)
-    return bool(slots) and not s.whole and not slots & taken and plain and live <= LIVE
+    live = bytes_of(
+        8 if isinstance(t := types[n], Scalar) and t.bits > 32 else 4 for n in s.live_in
+    )
+    plain = all(isinstance(types[n], Scalar | Handle) for n in s.live_in)
+    return bool(slots) and not s.completes and not slots & taken and plain and live <= LIVE
 
 
-def staged(s: Spread, stores: Mapping[str, Store]) -> dict[str, tuple[int, int]]:
+def staged(s: SharedLoop, stores: Mapping[str, Store]) -> dict[str, tuple[int, int]]:
     """Lists whose new entries can wait a while: where they do so in a warp's memory, and how many.
 
     Nobody asks where an entry came to lie, and its columns are plain.
     """
-    evals = {id(n.value) for n in ir.walk(s.entry) if isinstance(n, ir.Eval)}
-    made = [n for n in ir.walk(s.entry) if n.allocates]
+    evals = {id(n.value) for n in ir.walk(s.body) if isinstance(n, ir.Eval)}
+    made = [n for n in ir.walk(s.body) if n.allocates]
     kept = [n for n in made if not (isinstance(n, ir.Add) and id(n) in evals)]
     asked = ir.slots(kept, "allocates")
     slots = [
         slot
-        for slot, _ in s.room
+        for slot, _ in s.capacity
         if slot not in asked and not any(c.size for c in stores[slot].columns)
     ]
     sizes = {slot: entry_bytes(stores[slot]) for slot in slots}
     places = STAGE // max(sum(sizes.values()), 1)
-    if not s.batched or any(n * 128 > places for _, n in s.room):
+    if not s.batched or any(n * 128 > places for _, n in s.capacity):
         return {}
     found, at = {}, 0
     for slot, size in sizes.items():
@@ -128,6 +134,59 @@ def bytes_of(sizes: Iterable[int]) -> int:
         at = -(-at // size) * size + size
         widest = max(widest, size)
     return -(-at // widest) * widest
+
+
+def over(loop: Loop) -> str:
+    """The table whose rows a loop goes through."""
+    return f"{loop.graph}.edges" if isinstance(loop, ir.ForEdges) else loop.slot
+
+
+def of_edge(p: ir.Place, loop: Loop, columns: Iterable[str]) -> bool:
+    """Whether a place is one of some columns of the edge, or row, that a loop has come to."""
+    row = isinstance(p.row, ir.Var) and p.row.name == bound(loop)[0]
+    return row and p.index is None and p.slot == over(loop) and p.column in columns
+
+
+def read_early(
+    s: SharedLoop, stores: Mapping[str, Store], unstable: Set[tuple[str, str]],
+    reached: Iterable[ir.Func],
+) -> dict[str, Column]:  # fmt: skip
+    """The columns of an edge, or row, that an iteration reads in any case, and no other one writes.
+
+    They are read together with the end of the edge, before earlier iterations have run.  What the
+    iteration writes itself, it has to have read before, and for the last time.
+    """
+    slot, first = over(s.loop), list[ir.Node]()
+    for x in s.body:
+        first += ir.walk(x.cond if isinstance(x, ir.If) else x)
+        if isinstance(x, ir.If | ir.Return):
+            break
+    if any(n.loop for n in first):
+        return {}
+    plain = {c.name: c for c in stores[slot].columns if not c.size and c.record < 0}
+    row, nodes = bound(s.loop)[0], list(ir.walk(tuple(reached)))
+    for name in [x for x in plain if (slot, x) in unstable]:
+        at = [n for n in ir.accesses(nodes) if _column(n) == (slot, name)]
+        if not _reads_then_writes(at, row, first, s.body):
+            del plain[name]
+    loads = [n.place for n in first if isinstance(n, ir.Load)]
+    assigned = any(isinstance(n, ir.Assign) and n.name == row for n in ir.walk(s.body))
+    found = {p.column for p in loads if of_edge(p, s.loop, plain)} if not assigned else set()
+    return {name: plain[name] for name in sorted(found)}
+
+
+def _reads_then_writes(
+    at: Iterable[ir.Load | ir.Write], row: str, first: Iterable[ir.Node], body: ir.Body
+) -> bool:
+    """Whether accesses are of an iteration's own row alone: it reads first, and then writes."""
+    before, inside = ({id(n) for n in x} for x in (first, ir.walk(body)))
+    return all(
+        isinstance(n.place.row, ir.Var)
+        and n.place.row.name == row
+        and (isinstance(n, ir.Load) and id(n) in before)
+        | (isinstance(n, ir.Write) and id(n) in inside - before)
+        for n in at
+    )
 
 
 def _reached(name: str, funcs: Mapping[str, ir.Func]) -> tuple[ir.Func, ...]:
@@ -162,8 +221,10 @@ def runs_ahead(unit: ir.Unit) -> dict[str, tuple[str, str]]:
         for f in kernels
         if f.ahead
         and f.name in found
-        and not found[f.name].whole
-        and not any(dict(f.params + f.locals)[n] == Handle(f.ahead[1]) for n in found[f.name].live)
+        and not found[f.name].completes
+        and not any(
+            dict(f.params + f.locals)[n] == Handle(f.ahead[1]) for n in found[f.name].live_in
+        )
         and not any(isinstance(n, ir.Add) and n.slot == f.ahead[1] for n in ir.walk(f))
     }
 
@@ -180,7 +241,7 @@ def bound(loop: Loop) -> list[str]:
     return [n for name in loop.binds if (n := getattr(loop, name)) is not None]
 
 
-def spread(kernel: ir.Func, funcs: Mapping[str, ir.Func], tables: Set[str]) -> Spread | None:
+def spread(kernel: ir.Func, funcs: Mapping[str, ir.Func], tables: Set[str]) -> SharedLoop | None:
     """The parts of a kernel whose last loop can be shared out, if it has one."""
     if not isinstance(kernel, ir.Kernel) or kernel.commit is not None:
         return None
@@ -226,12 +287,12 @@ class _Loop:
         self.sums = {n: how for n in self.outer & self.assigned if (how := self._summed(n))}
         self.own = {bound(loop)[0], *self._made()} - {n for n in self.given if n in self.assigned}
 
-    def spread(self, head: ir.Body) -> Spread:
+    def spread(self, head: ir.Body) -> SharedLoop:
         """The parts, given the first."""
         params = {n for n, _ in self.kernel.params[1:]}
         kept = {n for n in self.types if n not in params}
         live, rest = (self.outer - self.sums.keys()) & kept, (self.after | self.sums.keys()) & kept
-        return Spread(
+        return SharedLoop(
             head, self.loop, _leave(self.loop.body), self.tail, tuple(sorted(live)),
             tuple(sorted(rest)), tuple(sorted(self.sums.items())),
             tuple(_room(self.loop.body).items()), pure=self._is_pure(head),
