@@ -119,8 +119,6 @@ LARGER = {
     "cli.sat.sat": (47, 9, 11),
     "compiler.codegen.expressions.expr": (58, 24, 1),
     "compiler.codegen.statements.stmt": (38, 17, 1),
-    "compiler.codegen.unit._items": (66, 22, 0),
-    "compiler.ir.abi.fields": (122, 44, 1),
     "operators.worklists.run": (18, 6, 9),
     "updates.changes._apply": (64, 15, 3),
     "updates.direct.carry_out": (77, 17, 5),
