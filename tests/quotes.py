@@ -6,9 +6,11 @@ A comment above a code block says what the block is:
     <!-- IR of advance -->                   the typed tree of its kernel
     <!-- C++ of advance: struct Args -->     paragraphs of the generated text, by how they begin
     <!-- words of advance -->                the fields of its arguments
+    <!-- table algorithms -->                a table of a registry, in README.md
 
 A paragraph is cut short before the line that holds what stands after ` ... `.
-`python tests/quotes.py` writes the blocks anew after a change of the compiler.
+`python tests/quotes.py` writes the blocks and tables again after a change of the compiler or of
+a registry.
 """
 
 from __future__ import annotations
@@ -21,10 +23,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from morph.algorithms.registry import ROWS
 from morph.compiler.ir import nodes as ir
 
 DOCS = Path(__file__).parent.parent / "docs"
-PAGES = (DOCS / "ARCHITECTURE.md", DOCS / "internals.md")
+PAGES = (DOCS / "ARCHITECTURE.md", DOCS / "internals.md", DOCS.parent / "README.md")
+TABLE = re.compile(r"<!-- table (.+?) -->\n(?:\|.*\n)*")
 KINDS = r"file|IR of|C\+\+ of|words of"
 BLOCK = re.compile(rf"<!-- ({KINDS}) (.+?) -->\n```([\w+]*)\n(.*?)```\n", re.DOTALL)
 
@@ -47,7 +51,26 @@ def remade() -> dict[Path, str]:
                 text = "\n".join(lines).replace(f"{folder}/", "") + "\n"
             return f"<!-- {kind} {what} -->\n```{language}\n{text}```\n"
 
-        return {page: BLOCK.sub(block, page.read_text()) for page in PAGES}
+        return {page: TABLE.sub(table, BLOCK.sub(block, page.read_text())) for page in PAGES}
+
+
+def table(found: re.Match[str]) -> str:
+    """A table of a registry: its head, and a row for each of the registry's."""
+    head, *rows = TABLES[found[1]]()
+    lines = (f"| {' | '.join(cells)} |\n" for cells in (head, *rows))
+    return f"<!-- table {found[1]} -->\n{next(lines)}|{'---|' * len(head)}\n{''.join(lines)}"
+
+
+def algorithms() -> Iterator[tuple[str, ...]]:
+    """The graph algorithms."""
+    yield "function", "purpose", "result", "command"
+    for row in ROWS:
+        finds = (row.function.__doc__ or "").partition("\n")[0].replace("``", "`")
+        arrays = ", ".join(f"`{name}`" for name in row.result.split())
+        yield f"`{row.function.__name__}`", finds.rstrip("."), arrays, f"`morph {row.name}`"
+
+
+TABLES = {"algorithms": algorithms}
 
 
 def _compiled(made: Any) -> Any:

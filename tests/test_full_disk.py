@@ -38,9 +38,10 @@ def checkpoint(path):
 
 
 def saved(path):
+    from morph.algorithms.registry import ALGORITHMS
     from morph.cli.graphs import save_answer
 
-    save_answer(str(path), "bfs", {}, {"distance": np.arange(10 * N)})
+    save_answer(str(path), ALGORITHMS["bfs"], {"distance": np.arange(10 * N)})
 
 
 WRITERS = {
