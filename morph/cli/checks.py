@@ -15,6 +15,7 @@ from morph.cli.common import BadInput, bad_input, json_option, print_report
 from morph.cli.graphs import check_sources, graph_of
 from morph.data.formula import Formula
 from morph.io import read_cnf, read_edges, read_mesh
+from morph.io.sat.cnf import CNF
 from morph.io.sat.models import read_answer
 from morph.io.text.files import split_compression
 
@@ -40,7 +41,7 @@ def check(
         if algorithm or source:
             raise BadInput("--as and --source are of an answer: morph check GRAPH ANSWER")
         _check_mesh(checked, as_json)
-    elif split_compression(checked)[0].lower().endswith((".cnf", ".dimacs")):
+    elif split_compression(checked)[0].lower().endswith(CNF.suffixes):
         if algorithm or source:
             raise BadInput("--as and --source are of an answer about a graph")
         _check_model(checked, answer, as_json)
@@ -131,7 +132,7 @@ def _read(path: str, algorithm: str | None) -> tuple[str, dict[str, Any]]:
     except (ValueError, EOFError, BadZipFile) as error:  # NumPy's advice would be to trust it
         raise BadInput(
             f"{path} is no .npz or .npy with an answer about a graph (the name of a formula ends in"
-            " .cnf or .dimacs)"
+            f" {' or '.join(CNF.suffixes)})"
         ) from error
     if isinstance(saved, np.ndarray):
         if algorithm is None:
