@@ -52,6 +52,7 @@ LAYERS = {
     "algorithms.graph": f"{PUBLIC} algorithms.graph",
     "algorithms.dynamic": f"{PUBLIC} algorithms.graph algorithms.dynamic",
     "algorithms.sat": f"{PUBLIC} validate algorithms.sat",
+    "algorithms.registry": "algorithms.graph algorithms.registry",
     # triangulation and refinement still import each other, so they share a line
     "algorithms": f"{PUBLIC} algorithms.triangulation algorithms.refinement",
     "survey": "algorithms.sat",
@@ -113,8 +114,6 @@ LARGER = {
     "algorithms.sat.surveys.sweep_long": (37, 12, 10),
     "algorithms.sat.surveys.propagate": (12, 5, 11),
     "algorithms.triangulation.segments.rebuild": (72, 14, 5),
-    "cli.updates.sssp_command": (22, 7, 11),
-    "cli.updates._follow_updates": (42, 6, 9),
     "cli.meshes.refine": (63, 9, 17),
     "cli.sat.sat": (47, 9, 11),
     "compiler.codegen.expressions.expr": (58, 24, 1),
