@@ -31,7 +31,8 @@ class Effects:
             kinds = frozenset(
                 type(n)
                 for n in nodes
-                if isinstance(n, (*ir.EFFECTS, ir.Write))
+                if n.effect
+                or n.writes
                 or (isinstance(n, ir.SetItem) and isinstance(params.get(n.name), Local))
             )
             called = {n.func for n in nodes if isinstance(n, ir.Call)}
