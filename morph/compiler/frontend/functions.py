@@ -25,7 +25,7 @@ from morph.compiler.frontend.values import (
 )
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
-from morph.compiler.passes.liveness import definitions, read_first
+from morph.compiler.passes.liveness import read_first
 from morph.compiler.passes.reservations import place_reservations
 from morph.language.definition import Definition
 from morph.language.errors import reject
@@ -252,7 +252,7 @@ def _check_kernel(c: Context, name: str) -> ir.Kernel:
     assert isinstance(tree, ast.FunctionDef)
     first = _own_params(c)
     body = (*first, *statements.check_block(c, tree.body))
-    given = set(definitions(body))
+    given = ir.bound(ir.walk(body))
     used = read_first(c.commit or ()) | read_first(c.abort or ())
     claim = next((n for n in ir.walk(body) if isinstance(n, ir.Claim)), None)
     kept = {claim.items, claim.guard} if claim else set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from morph.compiler.ir import abi
@@ -10,24 +9,6 @@ from morph.compiler.ir import nodes as ir
 
 Columns = frozenset[tuple[str, str]]
 PARENT = "parent"  # of a set's rows, as if it were a column
-
-
-def definitions(node: object) -> dict[str, list[ir.Expr | None]]:
-    """What each local is assigned below; None for a value that is no expression."""
-    values: dict[str, list[ir.Expr | None]] = defaultdict(list)
-    for n in ir.walk(node):
-        match n:
-            case ir.Assign():
-                values[n.name].append(n.value)
-            case ir.ForRange() | ir.ForRows() | ir.ForItems():
-                values[n.var].append(None)
-            case ir.ForEdges():
-                for v in (n.edge, n.var):
-                    if v:
-                        values[v].append(None)
-            case ir.SetItem() | ir.SetField() | ir.LocalAdd() | ir.LocalPop() | ir.LocalClear():
-                values[n.name].append(None)
-    return dict(values)
 
 
 def read_first(body: ir.Body) -> set[str]:

@@ -9,6 +9,7 @@ the line.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -16,7 +17,6 @@ from typing import Any, NoReturn
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import user_name
 from morph.compiler.passes.effects import Effects, value_params
-from morph.compiler.passes.liveness import definitions
 from morph.language.errors import reject
 from morph.language.intrinsics import BINARY
 from morph.language.position import Pos
@@ -45,9 +45,7 @@ class _Reservations:
         self.only: Counted | None = None  # count the additions to this local collection only
         nodes = effects.reached(kernel)
         self.grows = any(isinstance(n, ir.LocalAdd) for n in nodes)
-        places = [n.place for n in nodes if isinstance(n, ir.Write | ir.Atomic | ir.LockPlace)]
-        self.written = {(p.slot, p.column) for p in places}
-        self.grown = {n.slot for n in nodes if isinstance(n, ir.New | ir.NewRows | ir.Add)}
+        self.written, self.grown = ir.columns(nodes, "writes"), ir.slots(nodes, "allocates")
 
     def placed(self, body: ir.Body) -> ir.Body:
         """Reserve before the first change, as deep as the ifs allow."""
@@ -69,6 +67,17 @@ class _Reservations:
         return (*body[:first], ir.Reserve(needs=needs, pos=s.pos), *tail)
 
 
+def _definitions(node: object) -> dict[str, list[ir.Expr | None]]:
+    """What each local is assigned below; None for a value that is no expression."""
+    values: dict[str, list[ir.Expr | None]] = defaultdict(list)
+    for n in ir.walk(node):
+        if isinstance(n, ir.SetItem | ir.SetField | ir.LocalAdd | ir.LocalPop | ir.LocalClear):
+            values[n.name].append(None)
+        for name in ir.bound([n]):
+            values[name].append(n.value if isinstance(n, ir.Assign) else None)
+    return dict(values)
+
+
 class _Region:
     """The most that a region can allocate, as expressions that are known where it begins.
 
@@ -86,9 +95,9 @@ class _Region:
     ) -> None:
         self.facts, self.func, self.region, self.outer = facts, func, region, outer
         self.args = dict(zip(value_params(func), args, strict=True)) if outer else {}
-        self.assigned = definitions(region)
+        self.assigned = _definitions(region)
         parts = (func.body, func.commit, func.abort) if isinstance(func, ir.Kernel) else func.body
-        self.definitions = definitions(parts)
+        self.definitions = _definitions(parts)
         self.growing: tuple[str, ...] = ()  # local collections whose growth is being computed
 
     # --- statements ------------------------------------------------------------------------------
