@@ -50,8 +50,8 @@ Step = ir.Assign | ir.Foreach | ir.OneThread | ir.TakeFlag | ir.Clear
 class ProgramContext(Context):
     """A program being checked; ``out`` holds steps beside statements.
 
-    ``params`` says what each name stands for at present, ``declared`` what it did at first.  With
-    ``follow`` the compiler knows this at every point of the program, and no swap remains.
+    ``params`` has the present meaning of each name, ``declared`` the initial one.  With ``follow``
+    the compiler knows the meanings at every point of the program, and no swap remains.
     """
 
     follow: bool
