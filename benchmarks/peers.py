@@ -17,7 +17,7 @@ import numpy as np
 from inputs import Input
 
 import morph
-from morph.launch.launcher import threads
+from morph.launch.threads import get_num_threads as threads
 
 ITERATIONS, SAMPLED = 20, 4  # of PageRank; sources of betweenness
 PAGERANK = f"pagerank, {ITERATIONS} iterations"

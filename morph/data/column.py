@@ -11,8 +11,8 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from morph.data.row import Row
 from morph.language.dtypes import NAMES
+from morph.runtime.backend import FEW
 from morph.runtime.device import Array, Device, is_host
-from morph.runtime.small_copies import FEW
 
 if TYPE_CHECKING:
     from morph.data.store import Store

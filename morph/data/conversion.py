@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from morph.data.column import Column, ColumnView
 from morph.data.row import Row, as_id
 from morph.language.dtypes import ID_LIMIT, NAMES, Spec
 from morph.language.messages import shown
-from morph.runtime.device import Array, is_host
+from morph.runtime.arrays import Array, gpu_array, is_host
 
 if TYPE_CHECKING:
     from morph.data.store import Store
@@ -47,7 +46,7 @@ def raw(value: Any, column: Column, target: Store | None, where: str) -> Array:
     if isinstance(value, ColumnView):
         a = value.array
     elif not is_host(value):
-        a = value if hasattr(value, "get") else importlib.import_module("cupy").asarray(value)
+        a = gpu_array(value)
     else:
         if column.ref and (value is None or isinstance(value, (Row, list, tuple))):
             value = _ids(value, target, where)

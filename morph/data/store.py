@@ -80,7 +80,7 @@ class Store:
         self._fills: Array = None
         self.meta = device.zeros(8, np.int64)
         # On the host the words are the meta array itself; of a GPU's, a copy until `touched`.
-        words = np.zeros(8, np.int64) if device.kind == "cuda" else self.meta
+        words = self.meta if device.on_host else np.zeros(8, np.int64)
         words[CAPACITY] = words[BUDGET] = self.capacity
         self._words: np.ndarray[Any, Any] | None = words
         self._push()
@@ -436,7 +436,7 @@ class Store:
                 array[key] = value
                 return
         a = converted(self, column, value)
-        if self.device.kind == "cuda" and a.ndim == 0 and is_host(a) and array.ndim == 1:
+        if not self.device.on_host and a.ndim == 0 and is_host(a) and array.ndim == 1:
             if (places := few_places(array, key)) is not None:
                 self.device.put(*((place, a[()]) for place in places))
                 return
