@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from morph.data.column import ColumnView
 from morph.data.compaction import squeeze, translate
 from morph.data.conversion import bind, check_ids, prepare
+from morph.data.layout import Column
 from morph.data.pickles import reduced
 from morph.data.row import Row, as_id
 from morph.data.store import BUDGET, CAPACITY, COUNT, HEAD, Store
@@ -18,9 +19,6 @@ from morph.data.versions import exclusive, moved, renew
 from morph.language.dtypes import Ref
 from morph.runtime.backend import FEW, IOTA
 from morph.runtime.device import Array, Device, device, is_host
-
-if TYPE_CHECKING:
-    from morph.data.column import Column
 
 
 class Collection(Store):

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from morph.data.column import Column
+from morph.data.layout import Column
 from morph.data.store import COUNT
 from morph.data.table import Table
 from morph.language.dtypes import ID_LIMIT, vec

@@ -39,7 +39,7 @@ class Device(Backend):
         self.xp = xp
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Device) and self.name == other.name
+        return self is other or (isinstance(other, Device) and self.name == other.name)
 
     def __hash__(self) -> int:
         return hash(self.name)

@@ -14,7 +14,8 @@ from weakref import ref
 
 import numpy as np
 
-from morph.data.column import Column, ColumnView
+from morph.data.column import ColumnView
+from morph.data.layout import Column
 from morph.data.reclaim import SHARE, reclaim, referred, reusable
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL
 from morph.graph.applied import Applied
