@@ -99,7 +99,8 @@ def device(spec: str | Device = "auto") -> Device:
     kind, _, number = spec.partition(":")
     backend = BACKENDS.get(kind)
     if backend is None or not (spec == kind or (backend.numbered and number.isdecimal())):
-        raise ValueError(f"no device {shown(spec)}; there are cpu, cuda, cuda:N, python and auto")
+        names = ", ".join(f"{k}, {k}:N" if b.numbered else k for k, b in BACKENDS.items())
+        raise ValueError(f"no device {shown(spec)}; there are {names} and auto")
     index = int(number or 0)
     name = f"{kind}:{index}" if backend.numbered else kind
     if name not in _known:
