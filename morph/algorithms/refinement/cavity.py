@@ -12,8 +12,8 @@ from morph.algorithms.triangulation.delaunay import HULL
 from morph.launch.foreach import func
 from morph.prelude import exponent, f64, i32, incircle, local, orient2d, sqrt, vector
 
-LEVELS = 120  # priorities by the squared shortest edge, the last level for the longest edges:
-FINE_LEVELS = 96  # the last so many are half an octave each, the others four octaves each
+BUCKETS = 120  # priorities by the squared shortest edge, the last level for the longest edges:
+FINE_BUCKETS = 96  # the last so many are half an octave each, the others four octaves each
 DIGITS = 2.0**-53  # times a coordinate: one half to one unit in its last place
 NONE, KEPT, MISFIT = -1, -2, -3  # no segment was met; one that must stay whole; no room for x
 
@@ -48,7 +48,7 @@ def circumcentre(u, v):
 
 
 @func
-def leave_petal(c, d, u, middle, radius):
+def last_in_petal(c, d, u, middle, radius):
     """The last point of the segment from c to d in the petal of the edge from 0 to u; c is in it.
 
     The petal is the disk that contains the points left of u that see u at the minimum angle or a
@@ -65,7 +65,7 @@ def leave_petal(c, d, u, middle, radius):
 
 
 @func
-def steiner_point(g, t, goal):
+def off_centre(g, t, params):
     """The Steiner point of a bad triangle t: in a petal, as far from all vertices as possible.
 
     In a new triangle over the shortest edge, the angle at the new point is large enough if the
@@ -75,29 +75,29 @@ def steiner_point(g, t, goal):
     bisector of one of the other edges, between the circumcentres of t and of the neighbour there
     (Erten, Ungor 2009).
     """
-    node, twin = t.node, t.twin
+    node, opposite = t.node, t.opposite
     a, b, c = node[0].xy, node[1].xy, node[2].xy
     i = shortest_side(a, b, c)
     p, q, r = node[i].xy, node[(i + 1) % 3].xy, node[(i + 2) % 3].xy
     u, v = q - p, r - p
     best = circumcentre(u, v)
     far = dot(best, best)
-    top = vector(0.5 * u.x - goal.reach * u.y, 0.5 * u.y + goal.reach * u.x)
+    top = vector(0.5 * u.x - params.reach * u.y, 0.5 * u.y + params.reach * u.x)
     if not far <= dot(top, top):  # `not <=`: the circumcentre of a flat triangle is NaN
         return p + top
-    if 4.0 * (1.0 - goal.cos2) * far > dot(u, u):  # else the angle is good, but t is too large
-        middle = (goal.reach * goal.reach - 0.25) / (2.0 * goal.reach)
-        radius = goal.reach - middle
+    if 4.0 * (1.0 - params.cos2) * far > dot(u, u):  # else the angle is good, but t is too large
+        middle = (params.reach * params.reach - 0.25) / (2.0 * params.reach)
+        radius = params.reach - middle
         centre = best
         for k in range(2):
-            edge = twin[(i + k) % 3]
+            edge = opposite[(i + k) % 3]
             if edge >= 0:
-                w = opposite(g, edge)
+                w = corner_across(g, edge)
                 if k == 0:
                     next = circumcentre(w - q, r - q) + u
                 else:
                     next = circumcentre(r - p, w - p)
-                x = leave_petal(centre, next, u, middle, radius)
+                x = last_in_petal(centre, next, u, middle, radius)
                 from_p, from_q = dot(x, x), dot(x - u, x - u)
                 if min(from_p, from_q) > far:
                     far, best = min(from_p, from_q), x
@@ -105,7 +105,7 @@ def steiner_point(g, t, goal):
 
 
 @func
-def other_point(t, tries):
+def fallback_point(t, tries):
     """A point to try instead: the circumcentre first, then the middle of the longest edge."""
     a, b, c = t.node[0].xy, t.node[1].xy, t.node[2].xy
     u, v, w = b - a, c - b, a - c
@@ -128,10 +128,10 @@ def too_long(p, q, size, other):
 
 
 @func
-def too_large(x, p, q, size, a, b, limit, goal):
+def too_large(x, p, q, size, a, b, limit, params):
     """Whether the triangle x, a, b at x, p, q has too much area, or an edge too long."""
     large = abs(cross(p - x, q - x)) > 2.0 * limit
-    if hasattr(goal, "sized"):
+    if hasattr(params, "has_sizes"):
         large = large or too_long(x, p, size, a.wanted) or too_long(p, q, a.wanted, b.wanted)
         large = large or too_long(q, x, b.wanted, size)
     return large
@@ -155,17 +155,17 @@ def spans_small_angle(p, s, q, t):
 
 
 @func
-def level_of(least, goal):
+def bucket_of_length(least, params):
     """The urgency of a triangle whose shortest edge is this long, squared.
 
     ``goal.first`` is the most urgent; if the order is strict, it is for encroached segments alone.
     """
-    v = least * goal.scale
-    low = goal.first + 1 if hasattr(goal, "strict") else goal.first
+    v = least * params.scale
+    low = params.first_bucket + 1 if hasattr(params, "segments_first") else params.first_bucket
     fine = exponent(v * v)
-    coarse = (fine + i32(FINE_LEVELS)) >> 3
-    fine = fine if coarse >= 0 else coarse - i32(FINE_LEVELS)
-    return min(max(fine + i32(LEVELS - 1), low), i32(LEVELS - 1))
+    coarse = (fine + i32(FINE_BUCKETS)) >> 3
+    fine = fine if coarse >= 0 else coarse - i32(FINE_BUCKETS)
+    return min(max(fine + i32(BUCKETS - 1), low), i32(BUCKETS - 1))
 
 
 @func
@@ -175,7 +175,7 @@ def largest(p, q, r):
 
 
 @func
-def is_narrow(d, product, least, most, goal):
+def is_narrow(d, product, least, most, params):
     """Whether an angle is too small, given the precision of coordinates up to ``most``.
 
     ``d`` is the dot product of the sides of the angle, ``product`` the product of their squared
@@ -184,11 +184,11 @@ def is_narrow(d, product, least, most, goal):
     size would be refined endlessly; there 26.45 degrees suffice, for which termination is proven
     (Miller, Pav, Walkington 2003).
     """
-    return d * d > min(goal.cos2 + most * DIGITS / sqrt(least), goal.proven) * product
+    return d * d > min(params.cos2 + most * DIGITS / sqrt(least), params.proven) * product
 
 
 @func
-def is_flat(p, q, r, goal):
+def is_flat(p, q, r, params):
     """Whether a triangle's height is below the coordinates' precision or the floor of sizes.
 
     Short triangles may be four times as flat: they end on the grid of coordinates.
@@ -198,11 +198,11 @@ def is_flat(p, q, r, goal):
     most = largest(p, q, r) * DIGITS
     longest = max(dot(u, u), dot(v, v), dot(w, w))
     part = 1.0 if longest > 2.0**20 * most * most else 0.0625
-    return twice * twice < max(part * most * most, goal.floor) * longest
+    return twice * twice < max(part * most * most, params.floor) * longest
 
 
 @func
-def grade(x, on, size, a, b, p, q, limit, goal):
+def bucket_of_corners(x, on, size, a, b, p, q, limit, params):
     """The level of a triangle x, a, b if it has a small angle or is large; LEVELS if it is good.
 
     p and q are where a and b lie.
@@ -215,9 +215,9 @@ def grade(x, on, size, a, b, p, q, limit, goal):
         d, product, least = dot(xa, ab), lxa * lab, lbx
     elif lxa < lab:
         d, product, least = dot(ab, bx), lab * lbx, lxa
-    bad = d * d > goal.cos2 * product
+    bad = d * d > params.cos2 * product
     if bad:
-        bad = is_narrow(d, product, least, largest(x, p, q), goal)
+        bad = is_narrow(d, product, least, largest(x, p, q), params)
     if bad:
         if least == lab:
             bad = not spans_small_angle(p, a.on, q, b.on)
@@ -225,20 +225,20 @@ def grade(x, on, size, a, b, p, q, limit, goal):
             bad = not spans_small_angle(q, b.on, x, on)
         else:
             bad = not spans_small_angle(x, on, p, a.on)
-    bad = (bad or too_large(x, p, q, size, a, b, limit, goal)) and not is_flat(x, p, q, goal)
-    return level_of(least, goal) if bad else i32(LEVELS)
+    bad = (bad or too_large(x, p, q, size, a, b, limit, params)) and not is_flat(x, p, q, params)
+    return bucket_of_length(least, params) if bad else i32(BUCKETS)
 
 
 # --- segments ------------------------------------------------------------------------------------
 
 
 @func
-def may_split(twin, goal):
+def may_split(opposite, params):
     """Whether the segment with this twin may get points."""
-    if hasattr(goal, "keep_all"):
+    if hasattr(params, "keep_all"):
         return False
-    elif hasattr(goal, "keep_hull"):
-        return twin != HULL
+    elif hasattr(params, "keep_hull"):
+        return opposite != HULL
     else:
         return True
 
@@ -255,41 +255,46 @@ def in_lens(a, b, x, lens):
 
 
 @func
-def encroaches(a, b, x, goal):
+def is_encroached(a, b, x, params):
     """Whether a visible vertex x encroaches on the segment ab, so that ab must be split.
 
     For a conforming mesh: x is in the diametral circle (Ruppert 1995).  Otherwise: x is in the
     diametral lens; outside of the lens the angles at ab are large enough (Chew 1993; Shewchuk
     2002).
     """
-    if hasattr(goal, "conforming"):
+    if hasattr(params, "conforming"):
         return dot(a - x, b - x) < 0.0
     else:
-        return in_lens(a, b, x, goal.lens)
+        return in_lens(a, b, x, params.lens)
 
 
 @func
-def encroached_side(t, goal):
+def encroached_side(t, params):
     """The side of t that is a segment to be split, its corner opposite encroaching; or -1."""
-    node, twin = t.node, t.twin
-    if twin[0] < 0 or twin[1] < 0 or twin[2] < 0:
+    node, opposite = t.node, t.opposite
+    if opposite[0] < 0 or opposite[1] < 0 or opposite[2] < 0:
         a, b, c = node[0].xy, node[1].xy, node[2].xy
         k = i32(-1)  # no more than one corner is obtuse
-        if encroaches(b, c, a, goal):
+        if is_encroached(b, c, a, params):
             k = i32(0)
-        elif encroaches(c, a, b, goal):
+        elif is_encroached(c, a, b, params):
             k = i32(1)
-        elif encroaches(a, b, c, goal):
+        elif is_encroached(a, b, c, params):
             k = i32(2)
-        if k >= 0 and twin[k] < 0 and may_split(twin[k], goal) and not is_flat(a, b, c, goal):
+        if (
+            k >= 0
+            and opposite[k] < 0
+            and may_split(opposite[k], params)
+            and not is_flat(a, b, c, params)
+        ):
             return k
     return i32(-1)
 
 
 @func
-def behind(twin):
+def behind(opposite):
     """The code of what lies behind a side that is no hull."""
-    return twin if twin >= 0 else ~twin
+    return opposite if opposite >= 0 else ~opposite
 
 
 @func
@@ -299,13 +304,16 @@ def split_point(g, t, k):
     Shells are circles of power-of-two radius around corners that one triangle spans: pieces beside
     the corner become equally long, and encroach on each other no more (Ruppert 1995).
     """
-    node, twin = t.node, t.twin
+    node, opposite = t.node, t.opposite
     i, j = (k + 1) % 3, (k + 2) % 3
     a, b = node[i], node[j]
-    at_a, at_b = twin[j] < 0, twin[i] < 0  # whether the triangle's next side is a segment, too
-    if twin[k] != HULL:
-        beyond = behind(twin[k])
-        other, h = g.triangles[beyond >> 2].twin, beyond & 3
+    at_a, at_b = (
+        opposite[j] < 0,
+        opposite[i] < 0,
+    )  # whether the triangle's next side is a segment, too
+    if opposite[k] != HULL:
+        beyond = behind(opposite[k])
+        other, h = g.triangles[beyond >> 2].opposite, beyond & 3
         at_a, at_b = at_a or other[(h + 1) % 3] < 0, at_b or other[(h + 2) % 3] < 0
     first, second = at_a and a.on is None, at_b and b.on is None
     d = b.xy - a.xy
@@ -325,13 +333,13 @@ def split_point(g, t, k):
 
 
 @func
-def across(twin, own):
+def across(opposite, own):
     """What lies across a side: the twin, or of a segment the side's own code, inverted."""
-    return twin if twin >= 0 else ~own
+    return opposite if opposite >= 0 else ~own
 
 
 @func
-def opposite(g, edge):
+def corner_across(g, edge):
     """Where the corner opposite a side lies."""
     code = behind(edge)
     return g.triangles[code >> 2].node[code & 3].xy
@@ -344,12 +352,14 @@ def holds(edge, p, q, r, x):
 
 
 @func
-def marked(end, inside):
+def signed(end, inside):
     return i32(end) if inside else ~i32(end)
 
 
 @func
-def grow_cavity(g, x, seed, side, cavity, rim, begin, walls, origins, ring, goal):
+def grow_cavity(
+    g, x, seed, side, cavity, boundary, vertices, segments, origins, neighbours, params
+):
     """Collect the triangles whose circle holds x, and what is around them.
 
     Depth first, counter-clockwise: from all sides of the seed (``side`` < 0), or from the end of
@@ -360,7 +370,7 @@ def grow_cavity(g, x, seed, side, cavity, rim, begin, walls, origins, ring, goal
     """
     edges = local(i32, 128)  # still to be looked at
     ends = local(i32, 128)  # and where each ends; inverted where the rim is found there
-    node, twin = seed.node, seed.twin
+    node, opposite = seed.node, seed.opposite
     k = i32(1) if side < 0 else i32(side)
     code, i, j = i32(seed) * 4, (k + 1) % 3, (k + 2) % 3
     a, b, c = node[j], node[k], node[i]
@@ -370,62 +380,62 @@ def grow_cavity(g, x, seed, side, cavity, rim, begin, walls, origins, ring, goal
     found = i32(NONE)
     cavity.add(seed)
     if side < 0:
-        edge = across(twin[k], code + k)
+        edge = across(opposite[k], code + k)
         edges.add(edge)
-        ends.add(marked(a, holds(edge, pc, pa, opposite(g, edge), x)))
-    last, edge = across(twin[j], code + j), across(twin[i], code + i)
-    pu, pv = opposite(g, last), opposite(g, edge)
+        ends.add(signed(a, holds(edge, pc, pa, corner_across(g, edge), x)))
+    last, edge = across(opposite[j], code + j), across(opposite[i], code + i)
+    pu, pv = corner_across(g, last), corner_across(g, edge)
     edges.add(last)
-    ends.add(marked(c, holds(last, pb, pc, pu, x)))
+    ends.add(signed(c, holds(last, pb, pc, pu, x)))
     inside = holds(edge, pa, pb, pv, x)
     while True:
         while not inside:
             if edge >= 0:
                 n = g.triangles[edge >> 2]
-                rim.add(edge)
-                ring.add(n)
+                boundary.add(edge)
+                neighbours.add(n)
                 if hasattr(seed, "origin"):
-                    origins.add(g.triangles[n.twin[edge & 3] >> 2].origin)
+                    origins.add(g.triangles[n.opposite[edge & 3] >> 2].origin)
             else:
                 own = ~edge
                 s, k = g.triangles[own >> 2], own & 3
-                beyond = s.twin[k]
+                beyond = s.opposite[k]
                 if side >= 0:
                     if orient2d(a.xy, b.xy, x) <= 0:
                         return i32(MISFIT)
-                elif may_split(beyond, goal):
-                    if encroaches(a.xy, b.xy, x, goal) or orient2d(a.xy, b.xy, x) <= 0:
+                elif may_split(beyond, params):
+                    if is_encroached(a.xy, b.xy, x, params) or orient2d(a.xy, b.xy, x) <= 0:
                         return own
-                elif in_lens(a.xy, b.xy, x, goal.lens) or orient2d(a.xy, b.xy, x) <= 0:
+                elif in_lens(a.xy, b.xy, x, params.lens) or orient2d(a.xy, b.xy, x) <= 0:
                     found = i32(KEPT)
-                rim.add(beyond)
-                walls.add(s.wall[k])
+                boundary.add(beyond)
+                segments.add(s.segment[k])
                 if beyond != HULL:
-                    ring.add(g.triangles[~beyond >> 2])
+                    neighbours.add(g.triangles[~beyond >> 2])
                 if hasattr(seed, "origin"):
                     origins.add(s.origin)
-            begin.add(a)
+            vertices.add(a)
             if edges.size == 0:
                 return found
             a, edge, end = b, edges.pop(), ends.pop()
             inside = end >= 0
             b = g.points[behind(end)]
         n, k = g.triangles[edge >> 2], edge & 3
-        node, twin = n.node, n.twin
+        node, opposite = n.node, n.opposite
         d = node[k]
         pa, pb, pd = a.xy, b.xy, d.xy
         cavity.add(n)
         code, i, j = edge - k, (k + 1) % 3, (k + 2) % 3
-        last, edge = across(twin[j], code + j), across(twin[i], code + i)
-        pu, pv = opposite(g, last), opposite(g, edge)  # under way together
+        last, edge = across(opposite[j], code + j), across(opposite[i], code + i)
+        pu, pv = corner_across(g, last), corner_across(g, edge)  # under way together
         edges.add(last)
-        ends.add(marked(b, holds(last, pd, pb, pu, x)))
+        ends.add(signed(b, holds(last, pd, pb, pu, x)))
         inside = holds(edge, pa, pd, pv, x)
         b = d
 
 
 @func
-def size_at(x, cavity):
+def size_in_cavity(x, cavity):
     """The size wanted at x, linear in the triangle of the cavity that holds it."""
     best, size = f64(0.0), f64(0.0)
     first = True
@@ -443,7 +453,7 @@ def size_at(x, cavity):
 
 
 @func
-def input_at(g, x, p, q, near):
+def input_triangle(g, x, p, q, near):
     """The input triangle that holds the middle of the triangle x, p, q, looked for from ``near``.
 
     The walk crosses an edge that the middle lies behind, each time; where a concavity stops it, or

@@ -15,8 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from morph.algorithms.refinement.cavity import LEVELS
-from morph.algorithms.refinement.kernels import look, mend_one, note, postpone, promote
+from morph.algorithms.refinement.cavity import BUCKETS
+from morph.algorithms.refinement.kernels import (
+    activate,
+    defer,
+    enqueue,
+    refine_triangle,
+    signal_urgent,
+)
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
@@ -27,192 +33,211 @@ from morph.prelude import i8, i32, i64
 if TYPE_CHECKING:
     from morph.data.row import Row
 
-ENTRY = ("item", "apex", "level", "order")  # the columns of an entry of a worklist
+ENTRY = ("item", "stamp", "bucket", "order")  # the columns of an entry of a worklist
 SLICE = 8192  # items that claim together: all their threads must be resident on a GPU
 SMALL = 512  # items of a round that a program sorts by rank; larger rounds run from the host
 
 
 @kernel
-def choose(item, chosen):
-    note(chosen, item.item, item.apex, item.level, item.order)
+def select(item, selected):
+    enqueue(selected, item.item, item.stamp, item.bucket, item.order)
 
 
 @kernel
-def seat(item, chosen, seats, first):
+def copy_by_rank(item, selected, ranked, first):
     """Copy an item to the row of ``seats`` at its rank; its new point's birth is first + rank."""
     rank = i64(0)
-    for other in chosen:
+    for other in selected:
         if other.order < item.order:
             rank += 1
-    row = seats[rank]
+    row = ranked[rank]
     row.item = item.item
-    row.apex = item.apex
-    row.level = item.level
+    row.stamp = item.stamp
+    row.bucket = item.bucket
     row.order = item.order
-    row.birth = first + rank
+    row.stable_id = first + rank
 
 
 @program
-def mend_small(g, near, again, far, urgent, goal, chosen, seats, now, turns):
+def run_small_rounds(g, active, following, waiting, urgent, params, selected, ranked, now, turns):
     """Run at most ``turns`` rounds of at most ``len(seats)`` items; return the number of rounds.
 
     Returns early before a round that has more items, for whose new rows the tables might lack
     capacity, or that might exceed the budget.
     """
     rounds = 0
-    level, birth, tries = goal.level, now.birth, now.tries
-    while rounds < turns and (not near.empty or level < LEVELS - 1):
-        enough = min(now.most, max(len(far) // now.part, now.least))
-        while len(near) < enough and level < LEVELS - 1:
-            level = max(level + 1, goal.first)
-            foreach(far, promote, near, where=lambda i: i.level == level)
-        n = len(near)
+    bucket, stable_id, tries = params.bucket, now.stable_id, now.tries
+    while rounds < turns and (not active.empty or bucket < BUCKETS - 1):
+        enough = min(now.most, max(len(waiting) // now.part, now.least))
+        while len(active) < enough and bucket < BUCKETS - 1:
+            bucket = max(bucket + 1, params.first_bucket)
+            foreach(waiting, activate, active, where=lambda i: i.bucket == bucket)
+        n = len(active)
         tries -= n
-        if n > len(seats) or tries < 0 or len(far) + len(g.triangles) + 3 * n > now.waiting:
+        if n > len(ranked) or tries < 0 or len(waiting) + len(g.triangles) + 3 * n > now.waiting:
             break
-        if hasattr(goal, "left"):
-            if goal.left < n:
+        if hasattr(params, "points_left"):
+            if params.points_left < n:
                 break
-        due = i32(LEVELS)
-        if hasattr(goal, "strict"):
-            foreach(near, look, urgent, where=lambda i: i.level == 0 and i.item.node[0] == i.apex)
+        due = i32(BUCKETS)
+        if hasattr(params, "segments_first"):
+            foreach(
+                active,
+                signal_urgent,
+                urgent,
+                where=lambda i: i.bucket == 0 and i.item.node[0] == i.stamp,
+            )
             if urgent.take():
                 due = i32(0)
                 foreach(
-                    near, postpone, again,
-                    where=lambda i: i.level != 0 and i.item.node[0] == i.apex,
+                    active, defer, following,
+                    where=lambda i: i.bucket != 0 and i.item.node[0] == i.stamp,
                 )  # fmt: skip
-        foreach(near, choose, chosen, where=lambda i: i.level <= due and i.item.node[0] == i.apex)
-        foreach(chosen, seat, chosen, seats, birth)
         foreach(
-            seats, mend_one, g, level, again, far, goal,
-            where=lambda i: i.birth >= birth, together=True,
+            active, select, selected, where=lambda i: i.bucket <= due and i.item.node[0] == i.stamp
+        )
+        foreach(selected, copy_by_rank, selected, ranked, stable_id)
+        foreach(
+            ranked, refine_triangle, g, bucket, following, waiting, params,
+            where=lambda i: i.stable_id >= stable_id, together=True,
         )  # fmt: skip
-        birth += len(chosen)
-        chosen.clear()
-        near, again = again, near
-        again.clear()
+        stable_id += len(selected)
+        selected.clear()
+        active, following = following, active
+        following.clear()
         rounds += 1
-    goal.level = level
-    now.birth = birth
+    params.bucket = bucket
+    now.stable_id = stable_id
     return rounds
 
 
-class Births:
+class DeterministicRounds:
     """The births of points and the slices of worklists, of one refinement."""
 
     def __init__(self, g: Graph) -> None:
         self.g = g
-        g.points.add("birth", i64)
-        g.points.birth[:] = g.device.xp.arange(len(g.points))
-        kinds: dict[str, Any] = {"apex": Ref(g.points), "level": i8, "order": i64}
-        self.chosen = Collection(g.triangles, capacity=SMALL, **kinds)
-        kinds |= {"birth": i64}
+        g.points.add("stable_id", i64)
+        g.points.stable_id[:] = g.device.xp.arange(len(g.points))
+        kinds: dict[str, Any] = {"stamp": Ref(g.points), "bucket": i8, "order": i64}
+        self.selected = Collection(g.triangles, capacity=SMALL, **kinds)
+        kinds |= {"stable_id": i64}
         self.slice = Collection(g.triangles, capacity=SLICE, **kinds)
-        self.seats = g.add_table("seats", capacity=SMALL, item=Ref(g.triangles), **kinds)
-        self.seats.extend(SMALL)
+        self.ranked = g.add_table("ranked", capacity=SMALL, item=Ref(g.triangles), **kinds)
+        self.ranked.extend(SMALL)
         # ``birth``: the next birth; ``tries``: number of items for which tables have capacity;
         # ``waiting``: capacity of the list ``far``; the rest: see `kernels.mend`
-        names = ("birth", "tries", "waiting", "most", "part", "least")
+        names = ("stable_id", "tries", "waiting", "most", "part", "least")
         columns: dict[str, Any] = dict.fromkeys(names, i64)
         self.state = Table("state", g.device, **columns)
-        self.state.new(birth=len(g.points))
+        self.state.new(stable_id=len(g.points))
 
     def number(self, work: Collection) -> None:
         """Order the items of a list, all of whose triangles exist, by their first edges."""
         g, xp = self.g, self.g.device.xp
         with g.device.active():
             rank = xp.empty(len(g.points), np.int64)
-            rank[xp.argsort(g.points.birth.array)] = xp.arange(len(rank))
+            rank[xp.argsort(g.points.stable_id.array)] = xp.arange(len(rank))
             edge = rank[g.triangles.node.array[work.items][:, :2]]
             place = xp.empty(len(work), np.int64)
             place[xp.argsort(edge[:, 0] << 32 | edge[:, 1])] = xp.arange(len(work))
             work.order[:] = place  # less than the order of every item of a new point
 
-    def mend(
-        self, near: Collection, again: Collection, far: Collection, goal: Row,
+    def run_rounds(
+        self, active: Collection, following: Collection, waiting: Collection, params: Row,
         few: tuple[int, int, int], turns: int, urgent: Flag,
     ) -> int:  # fmt: skip
         """The same as `kernels.mend`, with larger rounds run from the host."""
         rounds, now = 0, self.state[0]
         now.most, now.part, now.least = few
-        while rounds < turns and (len(near) or goal.level < LEVELS - 1) and _affordable(goal):
-            if len(near) <= SMALL:
-                done = self._small_rounds(near, again, far, urgent, goal, turns - rounds)
+        while (
+            rounds < turns and (len(active) or params.bucket < BUCKETS - 1) and _points_left(params)
+        ):
+            if len(active) <= SMALL:
+                done = self._small_rounds(
+                    active, following, waiting, urgent, params, turns - rounds
+                )
                 rounds += done
                 if done % 2:
-                    near, again = again, near
-                if rounds == turns or len(near) <= min(SMALL, _affordable(goal)):
+                    active, following = following, active
+                if rounds == turns or len(active) <= min(SMALL, _points_left(params)):
                     continue  # no item is left, or tables have to grow
-            self._promote(far, near, goal)
-            self._round(near, again, far, goal)
-            near, again = again, near
-            again.clear()
+            self._activate(waiting, active, params)
+            self._round(active, following, waiting, params)
+            active, following = following, active
+            following.clear()
             rounds += 1
         return rounds
 
     def _small_rounds(
-        self, near: Collection, again: Collection, far: Collection, urgent: Flag, goal: Row,
+        self, active: Collection, following: Collection, waiting: Collection, urgent: Flag, params: Row,
         turns: int,
     ) -> int:  # fmt: skip
         """Run `mend_small`, with capacity for at least one round of the items in ``near``."""
         g, now = self.g, self.state[0]
-        self._make_room((near, again, far), len(near), spare=SMALL)
+        self._reserve((active, following, waiting), len(active), spare=SMALL)
         points, triangles = g.points, g.triangles
         # an item adds at most a point and two triangles; an item or triangle has one entry at most
         rows = triangles.capacity - len(triangles)
-        work = min(near.capacity, again.capacity) - len(triangles)
+        work = min(active.capacity, following.capacity) - len(triangles)
         now.tries = min(points.capacity - len(points), rows // 2, work // 3)
-        now.waiting = far.capacity
-        args = (near, again, far, urgent, goal, self.chosen, self.seats, now, turns)
-        return int(mend_small(g, *args))
+        now.waiting = waiting.capacity
+        args = (active, following, waiting, urgent, params, self.selected, self.ranked, now, turns)
+        return int(run_small_rounds(g, *args))
 
-    def _promote(self, far: Collection, near: Collection, goal: Row) -> None:
+    def _activate(self, waiting: Collection, active: Collection, params: Row) -> None:
         """Append items of the next levels to ``near`` until it has enough."""
-        g, xp, now, level = self.g, self.g.device.xp, self.state[0], int(goal.level)
-        enough = min(now.most, max(len(far) // now.part, now.least))
-        if len(near) >= enough or level == LEVELS - 1:
+        g, xp, now, bucket = self.g, self.g.device.xp, self.state[0], int(params.bucket)
+        enough = min(now.most, max(len(waiting) // now.part, now.least))
+        if len(active) >= enough or bucket == BUCKETS - 1:
             return
         with g.device.active():
-            levels = far.level.array
-            waiting = g.device.to_host(xp.bincount(levels, minlength=LEVELS))
-            total = len(near) + waiting[level + 1 :].cumsum()
-            due = level + 1 + min(int(total.searchsorted(enough)), len(total) - 1)
-            rows = xp.flatnonzero((levels > level) & (levels <= due))
-            near.extend(**{name: far.columns[name].array[: len(far)][rows] for name in ENTRY})
-        goal.level = due
+            buckets = waiting.bucket.array
+            counts = g.device.to_host(xp.bincount(buckets, minlength=BUCKETS))
+            total = len(active) + counts[bucket + 1 :].cumsum()
+            due = bucket + 1 + min(int(total.searchsorted(enough)), len(total) - 1)
+            rows = xp.flatnonzero((buckets > bucket) & (buckets <= due))
+            active.extend(
+                **{name: waiting.columns[name].array[: len(waiting)][rows] for name in ENTRY}
+            )
+        params.bucket = due
 
-    def _round(self, near: Collection, again: Collection, far: Collection, goal: Row) -> None:
+    def _round(
+        self, active: Collection, following: Collection, waiting: Collection, params: Row
+    ) -> None:
         """Refine the items in ``near`` by slices; items beyond the budget go to ``again``."""
         g, xp, part, now = self.g, self.g.device.xp, self.slice, self.state[0]
-        columns = {name: near.columns[name].array for name in ENTRY}
+        columns = {name: active.columns[name].array for name in ENTRY}
         with g.device.active():
-            columns = {name: a[: len(near)] for name, a in columns.items()}
-            apex = g.triangles.node.array[columns["item"]][:, 0]
-            there = xp.flatnonzero(apex == columns["apex"])
+            columns = {name: a[: len(active)] for name, a in columns.items()}
+            stamp = g.triangles.node.array[columns["item"]][:, 0]
+            there = xp.flatnonzero(stamp == columns["stamp"])
             there = there[xp.argsort(columns["order"][there])]
-            urgent = columns["level"][there] == 0
-            if "strict" in goal.table.columns and bool(urgent.any()):
+            urgent = columns["bucket"][there] == 0
+            if "segments_first" in params.table.columns and bool(urgent.any()):
                 later, there = there[~urgent], there[urgent]
-                again.extend(**{name: a[later] for name, a in columns.items()})
-        most, birth, level = min(SLICE, _affordable(goal)), int(now.birth), int(goal.level)
+                following.extend(**{name: a[later] for name, a in columns.items()})
+        most, stable_id, bucket = (
+            min(SLICE, _points_left(params)),
+            int(now.stable_id),
+            int(params.bucket),
+        )
         # items created together are adjacent, and refining one often removes the next: slices
         # spread over the list would conflict less, but make more triangles
         for first in range(0, len(there), most):
             those = there[first : first + most]
-            if len(those) > _affordable(goal):
+            if len(those) > _points_left(params):
                 rest = there[first:]
-                again.extend(**{name: a[rest] for name, a in columns.items()})
+                following.extend(**{name: a[rest] for name, a in columns.items()})
                 return
-            self._make_room((again, far), len(those))
+            self._reserve((following, waiting), len(those))
             part.clear()
-            births = xp.arange(birth, birth + len(those))
-            part.extend(**{name: a[those] for name, a in columns.items()}, birth=births)
-            foreach(part, mend_one, g, level, again, far, goal, together=True)
-            birth += len(those)
-            now.birth = birth
+            stable_ids = xp.arange(stable_id, stable_id + len(those))
+            part.extend(**{name: a[those] for name, a in columns.items()}, stable_id=stable_ids)
+            foreach(part, refine_triangle, g, bucket, following, waiting, params, together=True)
+            stable_id += len(those)
+            now.stable_id = stable_id
 
-    def _make_room(self, works: tuple[Collection, ...], n: int, spare: int = 0) -> None:
+    def _reserve(self, works: tuple[Collection, ...], n: int, spare: int = 0) -> None:
         """Reserve capacity for all rows of n items, so that none is re-executed after the others.
 
         A point adds two triangles at most; the triangles that points replace are all different.
@@ -226,6 +251,6 @@ class Births:
                 store.grow(least)
 
 
-def _affordable(goal: Row) -> int:
+def _points_left(params: Row) -> int:
     """The number of points left in the budget, enough for all items of a slice in any order."""
-    return max(int(goal.left), 0) if "left" in goal.table.columns else SLICE
+    return max(int(params.points_left), 0) if "points_left" in params.table.columns else SLICE

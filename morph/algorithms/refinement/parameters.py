@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from morph.algorithms.refinement.cavity import LEVELS
-from morph.algorithms.triangulation.options import choice, number, whole_number
-from morph.algorithms.triangulation.tables import walls_of
+from morph.algorithms.refinement.cavity import BUCKETS
+from morph.algorithms.triangulation.options import choice, integer, number
+from morph.algorithms.triangulation.tables import segment_of_sides
 from morph.algorithms.triangulation.triangulate import triangulate
 from morph.data.collection import Set
 from morph.data.table import Table
@@ -29,10 +29,10 @@ PROVEN_ANGLE = 26.45  # up to here, refinement is proven to end (Miller, Pav, Wa
 STRICT_ANGLE = 30.0  # above it the order matters: 3 to 10 % fewer triangles on a GPU
 SMALL = 10_000  # triangles of a mesh whose points may be graded as a coast: order is cheap there
 MANY_SEGMENTS = 16  # one for so many triangles: the order in which they are mended matters
-FEW_LEVELS = 24  # enough for points without segments, and each costs a look at what waits
+FEW_BUCKETS = 24  # enough for points without segments, and each costs a look at what waits
 BOUNDARIES = ("split", "keep-hull", "keep-all")
 UNLIMITED = 1 << 62
-FAR = 1e150  # instead of an infinite size, which cannot be interpolated
+HUGE = 1e150  # instead of an infinite size, which cannot be interpolated
 
 Floats = NDArray[np.float64]
 SizeField = Callable[[Floats], ArrayLike]
@@ -73,7 +73,7 @@ def scale_of(mesh: Mesh) -> float:
     return scale
 
 
-def goals_of(
+def parameters_of(
     mesh: Mesh,
     min_angle: float,
     max_area: float,
@@ -105,24 +105,24 @@ def goals_of(
     # coasts: their features differ by many octaves, and most triangles lie beside a segment
     many = MANY_SEGMENTS * len(mesh.segments) > len(mesh.triangles)
     small = len(mesh.triangles) < SMALL and math.isinf(max_area) and not (limited or sized)
-    strict = min_angle > STRICT_ANGLE or many or small
+    segments_first = min_angle > STRICT_ANGLE or many or small
     types: dict[str, Any] = dict.fromkeys(columns, f64)
     for name, wanted, kind, value in (
-        ("level", True, i32, -1),
-        ("first", True, i32, 0 if strict else LEVELS - FEW_LEVELS),
-        ("strict", strict, i32, 1),
-        ("limited", limited, i32, 1),
-        ("sized", sized, i32, 1),
+        ("bucket", True, i32, -1),
+        ("first_bucket", True, i32, 0 if segments_first else BUCKETS - FEW_BUCKETS),
+        ("segments_first", segments_first, i32, 1),
+        ("has_limits", limited, i32, 1),
+        ("has_sizes", sized, i32, 1),
         ("conforming", conforming, i32, 1),
         ("keep_hull", boundary == "keep-hull", i32, 1),
         ("keep_all", boundary == "keep-all", i32, 1),
-        ("left", max_points is not None, i64, max_points),
+        ("points_left", max_points is not None, i64, max_points),
     ):
         if wanted:
             types[name], columns[name] = kind, value
-    goals = Table("goals", where, **types)
-    goals.new(**columns)
-    return goals
+    parameters = Table("parameters", where, **types)
+    parameters.new(**columns)
+    return parameters
 
 
 def check_options(min_angle: float, boundary: str, max_points: int | None) -> None:
@@ -135,7 +135,7 @@ def check_options(min_angle: float, boundary: str, max_points: int | None) -> No
     if not 0 <= number("min_angle", min_angle) <= MAX_ANGLE:
         raise ValueError(f"min_angle is from 0 to {MAX_ANGLE:g} degrees, not {shown(min_angle)}")
     choice("boundary", boundary, BOUNDARIES)
-    if max_points is not None and not 0 <= whole_number("max_points", max_points) < UNLIMITED:
+    if max_points is not None and not 0 <= integer("max_points", max_points) < UNLIMITED:
         raise ValueError(f"max_points must be 0 or more, not {shown(max_points)}")
 
 
@@ -177,7 +177,7 @@ def join(t, parts):
 
 
 @kernel
-def find_places(t, places, points):
+def find_region_points(t, places, points):
     """Note for each place a triangle that holds it."""
     a, b, c = points[t.corner[0]], points[t.corner[1]], points[t.corner[2]]
     for p in places:
@@ -203,11 +203,13 @@ def regions_of(mesh: Mesh, where: Device) -> NDArray[np.int64]:
     points.extend(xy=mesh.points)
     cells = Table("cells", where, corner=Ref("corners")[3], open=Ref("cells")[3])
     places = Table("places", where, xy=vec(f64, 2), within=i32)
-    cells.extend(corner=mesh.triangles, open=np.where(walls_of(mesh) < 0, mesh.neighbors, -1))
+    cells.extend(
+        corner=mesh.triangles, open=np.where(segment_of_sides(mesh) < 0, mesh.neighbors, -1)
+    )
     places.extend(xy=mesh.regions[:, :2], within=np.full(len(mesh.regions), -1, np.int32))
     parts = Set(cells)
     foreach(cells, join, parts)
-    foreach(cells, find_places, places, points)
+    foreach(cells, find_region_points, places, points)
     label = where.to_host(parts.labels())
     for row, t in enumerate(where.to_host(places.within.array).tolist()):
         if t >= 0:
@@ -234,14 +236,14 @@ def sizes_at_points(mesh: Mesh, size: SizeField | ArrayLike | None) -> Floats | 
         return None
     points = mesh.device.to_host(mesh.points)
     if callable(size):
-        return asked(size, points)
+        return field_values(size, points)
     sizes = real_array("size", size)
     if sizes.ndim == 0:
         sizes = np.full(len(points), sizes)
     return _positive(sizes, points, "size")
 
 
-def asked(field: SizeField, points: Floats) -> Floats:
+def field_values(field: SizeField, points: Floats) -> Floats:
     """Ask a size field for its values at ``points``, shape (k, 2), on the host."""
     values = real_array("size(points)", field(points.copy()))
     return _positive(values, points, "size(points)")
@@ -258,7 +260,7 @@ def _positive(values: Floats, points: Floats, what: str) -> Floats:
     return values
 
 
-def triangulated(source: Any, where: Device) -> Mesh:
+def as_mesh(source: Any, where: Device) -> Mesh:
     """Return a mesh as it is, read one from a file, or triangulate what is none yet."""
     if isinstance(source, Mesh):
         return source

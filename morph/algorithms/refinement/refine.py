@@ -23,23 +23,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from morph.algorithms.refinement.cavity import LEVELS
-from morph.algorithms.refinement.deterministic import Births
-from morph.algorithms.refinement.kernels import REASONS, find_bad, find_flaw, find_left, mend
+from morph.algorithms.refinement.cavity import BUCKETS
+from morph.algorithms.refinement.deterministic import DeterministicRounds
+from morph.algorithms.refinement.kernels import (
+    REASONS,
+    count_unmet,
+    find_bad,
+    find_defect,
+    run_rounds,
+)
 from morph.algorithms.refinement.parameters import (
-    FAR,
+    HUGE,
     SizeField,
     area_limits,
-    asked,
+    as_mesh,
     check_options,
-    goals_of,
+    field_values,
+    parameters_of,
     scale_of,
     sizes_at_points,
-    triangulated,
 )
+from morph.algorithms.triangulation.canonical import canonical
 from morph.algorithms.triangulation.options import function, truth
-from morph.algorithms.triangulation.tables import graph_of, interpolated, mesh_of, rows_of
-from morph.algorithms.triangulation.ties import settled
+from morph.algorithms.triangulation.tables import from_tables, interpolated, rows_of, to_tables
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
@@ -182,35 +188,39 @@ def refine_with_report(
     max_points = None if max_points is None else int(max_points)
     function("progress", progress)
     where = device_of(device)
-    mesh = triangulated(source, where)
+    mesh = as_mesh(source, where)
     if deterministic and mesh is not source:
-        mesh = settled(mesh, where)
+        mesh = canonical(mesh, where)
     area, limits = area_limits(mesh, max_area, where)
     sizes = sizes_at_points(mesh, size)
     if not len(mesh.triangles):
         return Refined(mesh, 0, 0, {})
     scale = scale_of(mesh)
     with counting("transfer"):
-        g = graph_of(mesh, where, scale, limits, sizes)
-    flaw = Flag(g)
-    foreach(g.triangles, find_flaw, g, flaw)
-    if flaw:
+        g = to_tables(mesh, where, scale, limits, sizes)
+    defect = Flag(g)
+    foreach(g.triangles, find_defect, g, defect)
+    if defect:
         mesh.check()  # says what is wrong
         raise MeshError(mesh.violations())
     options = {"limited": limits is not None, "sized": sizes is not None, "conforming": conforming}
-    goal = goals_of(mesh, min_angle, area, boundary, max_points, scale, where, **options)[0]
-    rounds, left = _mend(
-        g, goal, deterministic, progress, lambda known: _measure(g, mesh, size, sizes, scale, known)
+    params = parameters_of(mesh, min_angle, area, boundary, max_points, scale, where, **options)[0]
+    rounds, left = _refine(
+        g,
+        params,
+        deterministic,
+        progress,
+        lambda known: _measure(g, mesh, size, sizes, scale, known),
     )
     with counting("transfer"):
-        fine = mesh_of(g, mesh, scale)
+        fine = from_tables(g, mesh, scale)
     unmet = {reason: n for reason, n in zip(REASONS, left, strict=True) if n}
     return Refined(fine, rounds, len(fine.points) - len(mesh.points), unmet)
 
 
-def _mend(
+def _refine(
     g: Graph,
-    goal: Row,
+    params: Row,
     deterministic: bool,
     progress: Progress | None,
     measure: Callable[[int], int],
@@ -221,51 +231,59 @@ def _mend(
     points, interpolated until then, are measured.
     """
     m = len(g.triangles)
-    kinds: dict[str, Any] = {"apex": Ref(g.points), "level": i8}
+    kinds: dict[str, Any] = {"stamp": Ref(g.points), "bucket": i8}
     kinds |= {"order": i64} if deterministic else {}
-    near, again, far = (Collection(g.triangles, capacity=c, **kinds) for c in (m, m, 2 * m))
-    for work in (near, again):
-        work.pack("item", "apex", "level")
-    births, urgent = Births(g) if deterministic else None, Flag(g)
+    active, following, waiting = (
+        Collection(g.triangles, capacity=c, **kinds) for c in (m, m, 2 * m)
+    )
+    for work in (active, following):
+        work.pack("item", "stamp", "bucket")
+    stable_ids, urgent = DeterministicRounds(g) if deterministic else None, Flag(g)
     counts = Table("counts", g.device, n=vec(i32, len(REASONS)))
     counts.new()
     rounds, known = 0, len(g.points)
-    foreach(g.triangles, find_bad, far, g, goal)
+    foreach(g.triangles, find_bad, waiting, g, params)
     while True:
         most, part = FEW["cpu" if deterministic else g.device.kind]
         least = 64
-        if "strict" in goal.table.columns:
+        if "segments_first" in params.table.columns:
             part, least = STRICT, 1
-        if births is not None:
-            births.number(far)
-        goal.level = -1
-        while not (near.empty and goal.level == LEVELS - 1) and _affords(goal):
+        if stable_ids is not None:
+            stable_ids.number(waiting)
+        params.bucket = -1
+        while not (active.empty and params.bucket == BUCKETS - 1) and _has_points(params):
             turns = 1 if progress else MANY
-            if births is not None:
-                rounds += births.mend(near, again, far, goal, (most, part, least), turns, urgent)
+            if stable_ids is not None:
+                rounds += stable_ids.run_rounds(
+                    active, following, waiting, params, (most, part, least), turns, urgent
+                )
             else:
-                rounds += mend(g, near, again, far, urgent, goal, most, part, least, turns)
-            if near.empty:
-                near, again = again, near
+                rounds += run_rounds(
+                    g, active, following, waiting, urgent, params, most, part, least, turns
+                )
+            if active.empty:
+                active, following = following, active
             if progress is not None:
-                progress(rounds, len(near) + _waiting(far, goal.level), len(g.triangles))
+                progress(
+                    rounds, len(active) + _count_waiting(waiting, params.bucket), len(g.triangles)
+                )
         known = measure(known)
-        for work in (near, again, far):
+        for work in (active, following, waiting):
             work.clear()
         counts.n[:] = 0
-        foreach(g.triangles, find_left, g, far, counts[0], goal)
-        if far.empty or not _affords(goal):
+        foreach(g.triangles, count_unmet, g, waiting, counts[0], params)
+        if waiting.empty or not _has_points(params):
             left: list[int] = g.device.to_host(counts.n.array)[0].tolist()
             return rounds, left
 
 
-def _waiting(far: Collection, level: int) -> int:
+def _count_waiting(waiting: Collection, bucket: int) -> int:
     """How many entries are not due yet."""
-    return int((far.level.array > level).sum())
+    return int((waiting.bucket.array > bucket).sum())
 
 
-def _affords(goal: Row) -> bool:
-    return "left" not in goal.table.columns or goal.left > 0
+def _has_points(params: Row) -> bool:
+    return "points_left" not in params.table.columns or params.points_left > 0
 
 
 def _measure(g: Graph, mesh: Mesh, size: Any, sizes: Any, scale: float, known: int) -> int:
@@ -277,11 +295,11 @@ def _measure(g: Graph, mesh: Mesh, size: Any, sizes: Any, scale: float, known: i
             point = g.device.xp.arange(n)[rows.point]
         xy = host(g.points.xy.array[rows.point]) / scale
         if callable(size):
-            new = asked(size, xy[known:])
+            new = field_values(size, xy[known:])
         else:
             origin = host(g.triangles.origin.array[rows.triangle])
             new = interpolated(mesh, sizes[:, None], xy, host(rows.node), origin)[known:, 0]
         wanted = np.empty(n - known)
-        wanted[host(point)[known:] - known] = np.minimum(new, FAR) * scale
+        wanted[host(point)[known:] - known] = np.minimum(new, HUGE) * scale
         g.points.wanted[known:] = wanted
     return n

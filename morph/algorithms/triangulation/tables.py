@@ -19,16 +19,16 @@ MOST = 1 << 29  # triangles, the codes of whose sides fit in 31 bits
 
 
 @kernel
-def link(t, g):
+def link_opposites(t, g):
     """Code what lies behind each side."""
-    twin = vector(i32(HULL), i32(HULL), i32(HULL))
+    opposite = vector(i32(HULL), i32(HULL), i32(HULL))
     for k in range(3):
         n = g.inputs[t.id].nbr[k]
         if n is not None:
             back = g.inputs[n.id].nbr
             side = i32(0) if back[0] == t else (i32(1) if back[1] == t else i32(2))
-            twin[k] = i32(n) * 4 + side
-    t.twin = twin
+            opposite[k] = i32(n) * 4 + side
+    t.opposite = opposite
 
 
 @func
@@ -40,27 +40,27 @@ def line_between(lines, a, b):
 
 
 @kernel
-def constrain(t, g, lines):
+def mark_segments(t, g, lines):
     """Mark the sides of t that are segments."""
     for k in range(3):
         e = line_between(lines, t.node[(k + 1) % 3], t.node[(k + 2) % 3])
         if e is not None:
-            t.wall[k] = g.segments[e.weight]
+            t.segment[k] = g.segments[e.weight]
             e.found = True  # race: the same value
-            if t.twin[k] >= 0:
-                t.twin[k] = ~t.twin[k]
+            if t.opposite[k] >= 0:
+                t.opposite[k] = ~t.opposite[k]
 
 
 @kernel
-def find_lost(e, lines, lost):
+def find_missing(e, lines, missing):
     """Whether a segment is no edge of any triangle; of equal ones, the first was looked for."""
     first = lines.edge(e.src, e.dst)
     back = lines.edge(e.dst, e.src)
     if not (first.found or (back is not None and back.found)):
-        lost.set()
+        missing.set()
 
 
-def graph_of(
+def to_tables(
     mesh: Mesh,
     device: str | Device,
     scale: float = 1.0,
@@ -95,8 +95,8 @@ def graph_of(
     g.points.add("on", Ref("segments"))
     g.points.pack("xy", "on")
     g.add_table(
-        "triangles", node=Ref("points")[3], twin=(i32, 3), wall=Ref("segments")[3],
-        pack=("node", "twin"),
+        "triangles", node=Ref("points")[3], opposite=(i32, 3), segment=Ref("segments")[3],
+        pack=("node", "opposite"),
     )  # fmt: skip
     g.triangles.limit_rows(MOST)
     g.points.resize(3 * n)
@@ -120,11 +120,11 @@ def graph_of(
     row = g.device.xp.arange(len(a), dtype=np.int32)  # edges are sorted: theirs is another
     lines = Graph.from_edges(a, b, row, n, device=g.device)
     lines.edges.add("found", bool_)
-    foreach(g.triangles, link, g)
-    foreach(g.triangles, constrain, g, lines)
-    lost = Flag(g)
-    foreach(lines.edges, find_lost, lines, lost)
-    if lost:
+    foreach(g.triangles, link_opposites, g)
+    foreach(g.triangles, mark_segments, g, lines)
+    missing = Flag(g)
+    foreach(lines.edges, find_missing, lines, missing)
+    if missing:
         mesh.check()  # says which
         raise ValueError("a segment is no edge of the mesh")
     return g
@@ -135,7 +135,7 @@ def _carries(mesh: Mesh) -> bool:
     return bool(mesh.point_attributes.shape[1] or mesh.triangle_attributes.shape[1])
 
 
-def walls_of(mesh: Mesh) -> Any:
+def segment_of_sides(mesh: Mesh) -> Any:
     """For each side of each triangle its segment, or -1; shape (m, 3), int32."""
     ends = mesh.triangles[:, [[1, 2], [2, 0], [0, 1]]].astype(np.int64)
     n = len(mesh.points)
@@ -147,7 +147,7 @@ def walls_of(mesh: Mesh) -> Any:
     return np.where(found, order[at], -1).astype(np.int32)
 
 
-def mesh_of(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
+def from_tables(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
     """Read a mesh back from its tables, to where the source lies.
 
     Points of the source keep their very bits.
@@ -156,13 +156,13 @@ def mesh_of(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
     xp = device.xp
     rows = rows_of(g)
     with device.active():
-        node, nbr, twin, wall = rows.node, rows.nbr, rows.twin, rows.wall
-        t, k = xp.nonzero((twin < 0) & (nbr < xp.arange(len(node))[:, None]))
+        node, nbr, opposite, segment = rows.node, rows.nbr, rows.opposite, rows.segment
+        t, k = xp.nonzero((opposite < 0) & (nbr < xp.arange(len(node))[:, None]))
         segments = xp.stack([node[t, (k + 1) % 3], node[t, (k + 2) % 3]], axis=1)
         marker = g.segments.marker.array
         on = g.points.on.array[rows.point][len(source.points) :]
         added = xp.where(on >= 0, marker[xp.maximum(on, 0)], 0).astype(np.int32)
-        segment_markers = marker[wall[t, k]]
+        segment_markers = marker[segment[t, k]]
         point_markers = xp.concatenate([device.asarray(source.point_markers), added])
         _mark_hull(segments, segment_markers, point_markers, nbr[t, k] < 0, xp)
         arrays: dict[str, Any] = {
@@ -203,26 +203,28 @@ class Rows(NamedTuple):
     triangle: Any
     node: Any
     nbr: Any
-    twin: Any
-    wall: Any
+    opposite: Any
+    segment: Any
 
 
 def rows_of(g: Graph) -> Rows:
     """Give the triangles of a graph; ``twin`` tells only which sides are segments."""
     xp = g.device.xp
     with g.device.active():
-        node, twin, wall = (getattr(g.triangles, name).array for name in ("node", "twin", "wall"))
-        nbr = xp.where(twin >= 0, twin >> 2, xp.where(twin == HULL, -1, ~twin >> 2))
-        if "birth" not in g.points.columns:
-            return Rows(slice(None), slice(None), node, nbr, twin, wall)
-        point = xp.argsort(g.points.birth.array)
+        node, opposite, segment = (
+            getattr(g.triangles, name).array for name in ("node", "opposite", "segment")
+        )
+        nbr = xp.where(opposite >= 0, opposite >> 2, xp.where(opposite == HULL, -1, ~opposite >> 2))
+        if "stable_id" not in g.points.columns:
+            return Rows(slice(None), slice(None), node, nbr, opposite, segment)
+        point = xp.argsort(g.points.stable_id.array)
         number = xp.empty(len(point), np.int32)
         number[point] = xp.arange(len(point), dtype=np.int32)
-        triangle, *sides = in_order(xp, number[node], nbr, twin, wall)
+        triangle, *sides = sorted_triangles(xp, number[node], nbr, opposite, segment)
         return Rows(point, triangle, *sides)
 
 
-def in_order(xp: Any, node: Any, nbr: Any, *sides: Any) -> tuple[Any, ...]:
+def sorted_triangles(xp: Any, node: Any, nbr: Any, *sides: Any) -> tuple[Any, ...]:
     """Turn triangles so that the least point comes first, and sort them.
 
     Returns which row each was before, and the arrays, all of shape (m, 3).
