@@ -346,7 +346,7 @@ static bool again = false;  // a program goes on with a team of another size
             crowd = !one;                                                                       \
             bool team = !one && run_team(member, a, crew);                                      \
             crowd = false;                                                                      \
-            if (!one) crew = allowed(full);                                                     \
+            if (!one) count_free_cores(), crew = allowed(full);                                 \
             if (!team) member(a, 0, 1);                                                         \
             one = crew <= 1 || (team && PHASES);                                                \
         } while (again);                                                                        \

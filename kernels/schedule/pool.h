@@ -7,8 +7,10 @@
 // Each limit holds for REST times the time lost, so that attempts with all threads cost about 1/REST of the time:
 //   A thread for which others had to sleep compares its processor time with the clock.  If the thread was ready but
 //   did not run, other processes use the cores, and teams have three quarters as many threads.
-//   A team pays if its threads compute for WORTH times as long, in all, as the team takes; an item takes a thread of a
-//   team up to WORTH times as long as a single thread.  If teams lost LATE more than they gained, one thread runs.
+//   A team pays if its threads compute for `worth` times as long, in all, as the team takes; an item takes a thread of a
+//   team up to `worth` times as long as a single thread.  If teams lost LATE more than they gained, one thread runs.
+// A team has no more threads than the machine has cores without runnable threads of other processes, where the kernel
+// counts runnable threads (Linux): at a barrier a thread that shares its core delays all others by a scheduler's slice.
 
 #ifndef __CUDACC__
 
@@ -23,6 +25,10 @@ MORPH_EXPORT int pthread_detach(void*);
 MORPH_EXPORT void* pthread_self(void);
 MORPH_EXPORT int usleep(unsigned);
 MORPH_EXPORT long syscall(long, ...);
+MORPH_EXPORT int open(const char*, int, ...);
+MORPH_EXPORT long read(int, void*, decltype(sizeof 0));
+MORPH_EXPORT int close(int);
+MORPH_EXPORT long sysconf(int);
 MORPH_FN i64 nanoseconds(int clock) {
     TimeSpec t;
     clock_gettime(clock, &t);
@@ -31,14 +37,17 @@ MORPH_FN i64 nanoseconds(int clock) {
 #ifdef __linux__
 MORPH_FN i64 wall_time() { return nanoseconds(1); }
 MORPH_FN i64 processor_time() { return nanoseconds(3); }  // of this thread
+MORPH_FN i64 online_cores() { return sysconf(84); }  // _SC_NPROCESSORS_ONLN
 #else
 MORPH_FN i64 wall_time() { return nanoseconds(6); }
 MORPH_FN i64 processor_time() { return nanoseconds(16); }
+MORPH_FN i64 online_cores() { return 0; }
 #endif
 #else
 constexpr bool THREADED = false;
 MORPH_FN i64 wall_time() { return 0; }
 MORPH_FN i64 processor_time() { return 0; }
+MORPH_FN i64 online_cores() { return 0; }
 MORPH_FN int pthread_create(void**, const void*, void* (*)(void*), void*) { return 1; }
 MORPH_FN int pthread_detach(void*) { return 0; }
 MORPH_FN void* pthread_self() { return nullptr; }
@@ -103,13 +112,16 @@ constexpr i64 LATE = 1000000;  // nanoseconds; idle cores wake 16 threads sooner
 constexpr i32 NOTED_SPINS = 16;  // longer waits are subtracted from the time for which a thread computes
 constexpr i32 POOL_WORD = 16;  // index in `barrier` of the pool's address
 constexpr i64 REST = 30, LONGEST_REST = 2000000000;  // times the time lost; nanoseconds
-constexpr i64 WORTH = 15;                            // tenths
+constexpr i64 WORTH = 15, WORTH_ADDING = 45;         // tenths; of steps that add to shared places
+constexpr i64 COUNT_INTERVAL = 5000000;              // nanoseconds between counts of runnable threads
 constexpr i64 WINDOW = 8000000;                      // nanoseconds between decisions whether a long-lived team pays
 constexpr u64 MEASURED = 1 << 21;                    // ticks between measurements of a thread: 0.5 to 2 ms
 
 struct Pool {
-    i64 rested;  // these two are read by the host, too
+    i64 rested;  // these three are read by the host, too
     i32 limit;   // largest size of a team until the time `rested`; 0: no limit
+    i32 free;    // number of cores for a team when runnable threads were last counted; 0: unknown
+    i64 counted, cores;  // the time of that count; the cores of the machine
     alignas(64) u32 bell;  // futex: the number of the latest call for a team
     u32 asleep;            // number of workers that sleep on `bell`
     alignas(64) u64 seats;  // number of the call << 32 | workers requested << 16 | workers that have answered
@@ -130,6 +142,7 @@ static Pool* pool = nullptr;
 static i32 full = 1;    // number of threads that the launch may use
 static i32 crew = 1;    // number of threads of a team at present
 static i32 wanted = 1;  // number of threads from the next step on; written only while a single thread runs
+static i64 worth = WORTH;  // of the team's steps
 struct Clocks {  // of a thread in a team: clocks at its last measurement; since then time slept, and waited in all
     i64 wall, processor, slept, waited;
     u64 ticks;
@@ -187,21 +200,53 @@ static void* work_forever(void* given) {
 // Finds or creates the pool of the process; its address is in memory that all units share.
 MORPH_COLD void find_pool(u32* shared) {
     Pool** at = (Pool**)shared;
-    if (!*at) *at = (Pool*)calloc(2, sizeof(Pool));
+    bool first = !*at;
+    if (first) *at = (Pool*)calloc(2, sizeof(Pool));
     pool = (Pool*)(((u64)*at + 63) & ~u64(63));
+    if (first) pool->cores = online_cores();
 }
 
-// The number of threads that a team may have now.
-MORPH_FN i32 allowed(i32 most) {
+#if defined(__linux__) && !defined(MORPH_FAULTS)
+// The number of runnable threads of the machine, or 0.
+MORPH_COLD i32 runnable_threads() {
+    char text[64];  // like "0.20 0.18 0.12 3/301 4711": 3 threads
+    i32 file = open("/proc/loadavg", 0x80000, 0), fields = 0, n = 0;
+    if (file < 0) return 0;
+    i64 size = read(file, text, sizeof(text));
+    close(file);
+    for (i64 k = 0; k < size && fields < 4; k++) {
+        if (fields == 3 && text[k] >= '0' && text[k] <= '9') n = 10 * n + (text[k] - '0');
+        else fields += text[k] == ' ' || fields == 3;
+    }
+    return n;
+}
+#else
+MORPH_FN i32 runnable_threads() { return 0; }
+#endif
+// Counts the cores for a team.  No thread of the pool waits at a barrier: all workers that do not sleep are runnable.
+MORPH_FN void count_free_cores() {
+    i64 now = wall_time();
+    if (now - load(&pool->counted) < COUNT_INTERVAL) return;
+    i32 runnable = runnable_threads(), own = 1 + pool->workers - i32(load(&pool->asleep));
+    store(&pool->free, runnable ? max_of(i32(pool->cores) - max_of(runnable - own, 0), 1) : 0);
+    store(&pool->counted, now);
+}
+// The smaller of `most` and the limit.
+MORPH_FN i32 limited(i32 most) {
     i32 limit = load(&pool->limit);
     if (!limit) return most;
     if (wall_time() < load(&pool->rested)) return min_of(limit, most);
     store(&pool->limit, 0);
     return most;
 }
+// The number of threads that a team may have now.
+MORPH_FN i32 allowed(i32 most) {
+    i32 free = load(&pool->free);
+    return limited(free ? min_of(free, most) : most);
+}
 // Limits teams to `limit` threads for REST times the time lost.
 MORPH_FN void limit_teams(i32 limit, i64 lost) {
-    store(&pool->limit, allowed(max_of(limit, 1)));
+    store(&pool->limit, limited(max_of(limit, 1)));
     store(&pool->rested, max_of(load(&pool->rested), wall_time() + min_of(REST * lost, LONGEST_REST)));
 }
 // Limits teams if a ready thread of a team of n threads did not run for as long as competing processes keep a core.
@@ -224,8 +269,8 @@ MORPH_COLD i64 measure() {
 }
 // Decides whether teams pay.  Called by the only thread that runs.
 MORPH_COLD void judge_team(i64 now) {
-    i64 busy = __atomic_exchange_n(&pool->busy, 0, __ATOMIC_RELAXED), lost = now - pool->from - busy * 10 / WORTH;
-    pool->from = now;
+    i64 busy = __atomic_exchange_n(&pool->busy, 0, __ATOMIC_RELAXED), lost = now - pool->from - busy * 10 / worth;
+    pool->from = now, worth = WORTH;
     pool->debt = max_of(pool->debt + lost, i64(0));
     if (pool->debt < LATE) return;
     limit_teams(1, pool->debt);

@@ -60,6 +60,7 @@ template <class A> MORPH_FN void begin_launch(const A& a) {
     full = crew = THREADED ? i32(a.threads) : 1;
     if (full <= 1) return;
     find_pool(a.barrier + POOL_WORD);
+    count_free_cores();
     crew = allowed(full);
 }
 MORPH_FN void end_launch() {

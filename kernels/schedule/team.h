@@ -172,7 +172,9 @@ template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, c
     if (t.threads > 1 && t.threads != wanted) return t.left = true;
     if (crew <= 1 || t.replay) return false;
     i64 n = work(a, t, s, first, last);
-    return t.left = t.threads == 1 ? n >= wide<Step>() : n < narrow<Step>();
+    t.left = t.threads == 1 ? n >= wide<Step>() : n < narrow<Step>();
+    if (Step::FETCH_ADDS && !t.left && t.threads > 1) store(&worth, WORTH_ADDING);
+    return t.left;
 }
 // The same for programs whose small steps run on all threads, too.
 template <class A, class R> MORPH_FN bool resizes(const A&, R& t) {
@@ -232,7 +234,10 @@ static i64 released_at = 0;  // time at which sleeping threads were last woken a
 template <class A> MORPH_FN void barrier_alone(const A& a) {
     if ((++single_barriers & 15) == 0) {
         poll(a.cursor);
-        if (crew < full) crew = allowed(full);
+        if (full > 1) {
+            count_free_cores();
+            crew = allowed(full);
+        }
     }
     if (stopping) stopped = true;
 }

@@ -564,7 +564,7 @@ def threads() -> int:
 class _Limit(ctypes.Structure):
     """The first words of ``Pool`` in kernels/schedule/pool.h."""
 
-    _fields_ = (("rested", ctypes.c_int64), ("limit", ctypes.c_int32))
+    _fields_ = (("rested", ctypes.c_int64), ("limit", ctypes.c_int32), ("free", ctypes.c_int32))
 
 
 def available_threads() -> int:
@@ -574,6 +574,7 @@ def available_threads() -> int:
     if not address:
         return most
     now = _Limit.from_address(address + 63 & ~63)
+    most = min(now.free or most, most)
     resting = now.limit and time.clock_gettime_ns(time.CLOCK_MONOTONIC) < now.rested
     return min(now.limit, most) if resting else most
 
