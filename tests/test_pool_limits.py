@@ -1,4 +1,4 @@
-"""The limit of a CPU team's size (kernels/schedule/pool.h), with clocks that the test sets."""
+"""The limit of a CPU team's size (kernels/target_cpu.h), with clocks that the test sets."""
 
 from __future__ import annotations
 
@@ -10,22 +10,13 @@ import pytest
 
 from morph.runtime.toolchain import cpu
 
+KERNELS = Path(__file__).parent.parent / "kernels"
+HEADERS = "core/scalars core/words target_cpu core/types core/half core/math core/atomics".split()
 STUBS = """
 #include <cstdio>
 #include <initializer_list>
-#define MORPH_FN inline
-#define MORPH_COLD inline
-#define MORPH_EXPORT extern "C"
-typedef int i32;
-typedef unsigned u32;
-typedef long long i64;
-typedef unsigned long long u64;
-template <class T> T min_of(T a, T b) { return a < b ? a : b; }
-template <class T> T max_of(T a, T b) { return a > b ? a : b; }
-template <class T> T load(const T* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
-template <class T, class X> void store(T* p, X x) { __atomic_store_n(p, T(x), __ATOMIC_RELAXED); }
-static i64 now_wall = 1ll << 50, now_processor = 0;
-static i32 now_runnable = 0;
+static long long now_wall = 1ll << 50, now_processor = 0;
+static int now_runnable = 0;
 """
 
 MAIN = """
@@ -94,7 +85,7 @@ static void wake_latencies_are_no_lost_time() {
 // A thread computes for no longer than it runs, nor while it waits.
 static void waiting_is_not_computing() {
     pool->busy = 0;
-    start_clocks();
+    start_clocks(2);
     now_wall += 10 * MS, now_processor += 9 * MS, clocks.waited = 7 * MS;
     CHECK(measure() == MS && pool->busy == 3 * MS);
     now_wall += 10 * MS, now_processor += 2 * MS, clocks.slept = 5 * MS;
@@ -137,7 +128,7 @@ int main() {
 @pytest.mark.skipif(not Path("/proc/loadavg").exists(), reason="needs Linux's procfs")
 def test_runnable_threads(tmp_path):
     """The fourth field of /proc/loadavg, before the stroke."""
-    text = (Path(__file__).parent.parent / "kernels" / "schedule" / "pool.h").read_text()
+    text = "".join((KERNELS / f"{h}.h").read_text() for h in HEADERS)
     file = tmp_path / "loadavg"
     text = text.replace("/proc/loadavg", str(file))
     main = "int main() { return runnable_threads(); }"
@@ -158,7 +149,7 @@ def test_runnable_threads(tmp_path):
 
 @pytest.mark.parametrize("name", re.findall(r"static void (\w+)\(\)", MAIN))
 def test_limits(name, tmp_path):
-    text = (Path(__file__).parent.parent / "kernels" / "schedule" / "pool.h").read_text()
+    text = "".join((KERNELS / f"{h}.h").read_text() for h in HEADERS)
     for clock in ("wall", "processor"):
         was = rf"MORPH_FN i64 {clock}_time\(\) \{{ return nanoseconds\(\d+\); \}}"
         text, n = re.subn(was, f"MORPH_FN i64 {clock}_time() {{ return now_{clock}; }}", text)

@@ -541,12 +541,12 @@ class Launch:
         return kind.unpack_from(self.device.to_host(self.state).tobytes(), 8 * at)[0]
 
 
-MOST_THREADS = 256  # the same as in kernels/schedule/pool.h
+MOST_THREADS = 256  # the same as in kernels/target_cpu.h
 _threads = 0
 
 
 POOL_WORD = (
-    16  # index in ``Scratch.barrier`` of the pool's address; the same as in kernels/schedule/pool.h
+    16  # index in ``Scratch.barrier`` of the pool's address; the same as in kernels/target_cpu.h
 )
 
 
@@ -562,7 +562,7 @@ def threads() -> int:
 
 
 class _Limit(ctypes.Structure):
-    """The first words of ``Pool`` in kernels/schedule/pool.h."""
+    """The first words of ``Pool`` in kernels/target_cpu.h."""
 
     _fields_ = (("rested", ctypes.c_int64), ("limit", ctypes.c_int32), ("free", ctypes.c_int32))
 

@@ -18,7 +18,7 @@ from morph.runtime.timing import used
 
 HUB = 64  # bytes of a row on the list, of which something is left
 STATUS, STATE = 64, 192  # words of the status, and of a program's state
-STOP = 32  # index in ``barrier`` of the request to stop a GPU's launch; see kernels/schedule/stop.h
+STOP = 32  # index in ``barrier`` of the request to stop a GPU's launch; see kernels/target_cuda.h
 ROUNDS = 1 << 25  # of claims, then they count from 0 again: a key has room for twice as many
 
 

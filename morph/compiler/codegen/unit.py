@@ -27,11 +27,12 @@ from morph.compiler.passes.liveness import changed, constants, moving, named, on
 from morph.compiler.passes.work_sharing import lists, runs_ahead, spreads
 from morph.language.types import Local, Object, Scalar, Type
 
-HEADERS = """core/types core/words core/half core/math core/atomics storage/column schedule/pool
-             schedule/stop schedule/team storage/stock storage/store storage/collection
-             schedule/single storage/set storage/graph geometry/predicates schedule/stage
-             schedule/hubs schedule/room schedule/balance schedule/ahead schedule/sweep
-             schedule/launch schedule/together""".split()
+HEADERS = """core/scalars core/words target core/types core/half core/math core/atomics
+             storage/column schedule/team storage/store storage/collection schedule/single
+             storage/set storage/graph geometry/predicates schedule/stage schedule/hubs
+             schedule/room schedule/balance schedule/ahead schedule/sweep schedule/launch
+             schedule/together""".split()
+TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}#endif\n"  # in place of "target"
 ALLOCATES = (ir.New, ir.NewRows, ir.Add)
 USES_ITEM = re.compile(r"\bit\b").search
 USES_WAY = re.compile(r"\bway\.").search
@@ -45,10 +46,12 @@ def prelude(checked: bool = False) -> str:
     """The device runtime: the headers of ``kernels/``, in order; of a checked unit one more."""
     package = Path(__file__).parents[2]  # a wheel has them inside, a checkout beside the package
     folder = next(f for f in (package / "kernels", package.parent / "kernels") if f.is_dir())
-    texts = [(folder / f"{h}.h").read_text() for h in HEADERS]
+    texts = {h.stem: h.read_text() for h in folder.rglob("*.h")}
+    texts["target"] = TARGETS.format(**texts)
+    found = [texts[Path(h).name] for h in HEADERS]
     if checked:
-        texts = ["#define MORPH_CHECKED", *texts, (folder / "core" / "check.h").read_text()]
-    return "\n".join(texts)
+        found = ["#define MORPH_CHECKED", *found, texts["check"]]
+    return "\n".join(found)
 
 
 def source(unit: ir.Unit) -> str:
