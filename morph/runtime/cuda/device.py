@@ -12,7 +12,7 @@ import numpy as np
 
 from morph.language.hooks import Hook
 from morph.runtime import arrays
-from morph.runtime.arrays import Array, import_cupy, is_host
+from morph.runtime.arrays import Array, gpu_array, import_cupy, is_host
 from morph.runtime.backend import Launch, Seeds, Write
 from morph.runtime.cuda.small_copies import SMALL, CudaReport, CudaWriter, SmallCopies
 from morph.runtime.device import Device, DeviceError
@@ -85,9 +85,12 @@ class CudaDevice(Device):
         """Return anything array-like as a NumPy array; waits for a GPU's array."""
         if type(x) is np.ndarray:
             return x
-        small = not is_host(x) and hasattr(x, "get") and 0 < x.nbytes <= SMALL
-        if small and x.flags.c_contiguous and x.device.id == self.index:
-            return _small_copies(self.index).fetch(x)
+        x = arrays.imported(x)
+        if not is_host(x):
+            x = gpu_array(x)
+            small = 0 < x.nbytes <= SMALL and x.flags.c_contiguous
+            if small and x.device.id == self.index:
+                return _small_copies(self.index).fetch(x)
         return arrays.to_host(x)
 
     def put(self, *writes: Write) -> None:
