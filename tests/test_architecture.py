@@ -117,8 +117,6 @@ LARGER = {
     "cli.updates._follow_updates": (42, 6, 9),
     "cli.meshes.refine": (63, 9, 17),
     "cli.sat.sat": (47, 9, 11),
-    "compiler.codegen.expressions.expr": (58, 24, 1),
-    "compiler.codegen.statements.stmt": (38, 17, 1),
     "compiler.frontend.calls._builtin": (54, 17, 3),
     "compiler.frontend.reservations.known": (53, 19, 3),
     "operators.worklists.run": (18, 6, 9),
