@@ -32,6 +32,7 @@ SOLVERS = {"search", "solver"}
 LAYERS = {
     "language": "language",
     "prelude": "language",
+    "compiler.ir.layout": "",  # of arrays that host and kernels share
     "compiler.ir": "language compiler.ir",
     "compiler.passes": "language compiler.ir compiler.passes",
     "compiler.frontend": "language compiler.ir compiler.passes compiler.frontend",
@@ -40,8 +41,8 @@ LAYERS = {
     "runtime.toolchain": "runtime.toolchain",  # text and flags to a binary; no part of the language
     "runtime.interpreter": "language compiler.ir runtime.interpreter",  # independent of codegen
     "runtime": "language compiler.ir compiler.passes compiler.codegen runtime",
-    "data": "language runtime data",
-    "graph": f"{BELOW_LAUNCH}",
+    "data": "language compiler.ir.layout runtime data",
+    "graph": f"{BELOW_LAUNCH} compiler.ir.layout",
     "launch": f"{BELOW_LAUNCH} compiler launch",
     "operators": "data launch prelude operators",
     "updates": f"{BELOW_LAUNCH} launch prelude updates",

@@ -16,7 +16,7 @@ from morph.compiler.codegen.single_thread import SingleThreaded
 from morph.compiler.codegen.slot_cache import stocks
 from morph.compiler.codegen.statements import Body
 from morph.compiler.codegen.steps import step_text
-from morph.compiler.ir import abi
+from morph.compiler.ir import abi, layout
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ascii_name
 from morph.compiler.passes import plan as planning
@@ -24,12 +24,11 @@ from morph.compiler.passes.plan import FunctionPlan
 from morph.compiler.passes.plan import cooperative as cooperative
 from morph.language.types import Local
 
-HEADERS = """core/types core/words core/half core/math core/atomics storage/column schedule/pool
+HEADERS = """core/types layout core/half core/math core/atomics storage/column schedule/pool
              schedule/stop schedule/team storage/stock storage/store storage/collection
              schedule/single storage/set storage/graph geometry/predicates schedule/stage
              schedule/hubs schedule/room schedule/balance schedule/ahead schedule/sweep
              schedule/launch schedule/together""".split()
-MOST_TOTALS = 4  # as the prelude says
 
 
 @cache
@@ -37,7 +36,8 @@ def prelude(checked: bool = False) -> str:
     """The device runtime: the headers of ``kernels/``, in order; of a checked unit one more."""
     package = Path(__file__).parents[2]  # a wheel has them inside, a checkout beside the package
     folder = next(f for f in (package / "kernels", package.parent / "kernels") if f.is_dir())
-    texts = [(folder / f"{h}.h").read_text() for h in HEADERS]
+    generated = {"layout": layout.header(checked)}
+    texts = [generated.get(h) or (folder / f"{h}.h").read_text() for h in HEADERS]
     if checked:
         texts = ["#define MORPH_CHECKED", *texts, (folder / "core" / "check.h").read_text()]
     return "\n".join(texts)
@@ -98,7 +98,7 @@ def _arguments(e: Emission) -> None:
     e.put("struct Args {", *declared(-1))
     if e.unit.ways:
         e.put(f"    Way ways[{len(e.unit.ways)}];")
-    totals = e.plan.totals[:MOST_TOTALS]
+    totals = e.plan.totals[: layout.MOST_TOTALS]
     e.put(f"    enum {{ TOTALS = {len(totals)} }};  // places that all add to")
     if totals:
         e.put("    MORPH_FN void add_total(i32 i, u64 sum) const {")

@@ -1,4 +1,4 @@
-"""Analyses of the IR: work sharing, liveness, buffers that are swapped.
+"""Analyses of the IR, and the `plan` that they make: every decision about a unit's text.
 
 Imports ``language`` and ``compiler.ir``.
 """
