@@ -103,7 +103,7 @@ class Expressions:
         return self.address(e.place)
 
     def expr(self, e: ir.Expr) -> str:
-        """An expression, by the method of its class; whoever nests it adds parentheses."""
+        """An expression, by the method of its class; without the parentheses of an operand."""
         text: str = getattr(self, f"_expr_{type(e).__name__.lower()}")(e)
         return text
 

@@ -13,7 +13,7 @@ from morph.compiler.codegen.emission import Emission
 from morph.compiler.codegen.program import emit_program, settled
 from morph.compiler.codegen.shared_loops import shared_functions, shared_structs
 from morph.compiler.codegen.single_thread import SingleThreaded
-from morph.compiler.codegen.slot_cache import stocks
+from morph.compiler.codegen.slot_cache import slot_caches
 from morph.compiler.codegen.statements import Body
 from morph.compiler.codegen.steps import step_text
 from morph.compiler.ir import abi, layout
@@ -71,7 +71,7 @@ def source(unit: ir.Unit) -> str:
     _arguments(e)
     _run(e)
     _item(e)
-    stocks(e)
+    slot_caches(e)
     for f in e.plan.functions.values():
         if f.commit is not None:
             _live(e, f)
