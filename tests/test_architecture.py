@@ -114,8 +114,6 @@ LARGER = {
     "algorithms.sat.surveys.sweep_long": (37, 12, 10),
     "algorithms.sat.surveys.propagate": (12, 5, 11),
     "algorithms.triangulation.segments.rebuild": (72, 14, 5),
-    "cli.meshes.refine": (63, 9, 17),
-    "cli.sat.sat": (47, 9, 11),
     "compiler.codegen.expressions.expr": (58, 24, 1),
     "compiler.codegen.statements.stmt": (38, 17, 1),
     "compiler.codegen.unit._items": (66, 22, 0),

@@ -24,6 +24,7 @@ from morph.cli.common import (
     device_of,
     print_report,
     standard_input,
+    taken,
 )
 from morph.cli.graphs import (
     Call,
@@ -413,7 +414,7 @@ class Updates(NamedTuple):
 
 def _run(row: Algorithm, call: Call, options: Arguments) -> None:
     """Find shortest paths once, or follow updates."""
-    asked = Updates(*(options.pop(name) for name in Updates._fields))
+    asked = taken(Updates, options)
     if asked.updates is None and (asked.batch is not None or asked.verify or asked.log is not None):
         raise BadInput("--batch, --verify and --log belong to --updates")
     if asked.resume and asked.log is None:
