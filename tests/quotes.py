@@ -122,7 +122,7 @@ def words(made: Any, _: str) -> list[str]:
     found = []
     for i, f in enumerate(_compiled(made).fields):
         source = ".".join(x for x in (f.slot, f.column) if x)
-        found.append(f"{i:2}  {f.ctype:<18} {f.name:<22} {f.kind:<10} {source}".rstrip())
+        found.append(f"{i:2}  {f.ctype():<18} {f.name:<22} {f.kind:<10} {source}".rstrip())
     return found
 
 

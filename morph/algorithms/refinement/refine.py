@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 # so few bad triangles in work, or this part of all so far, that the next level is begun: more are
 # in each other's way, and make more triangles; fewer leave a GPU idle
-FEW = {"cuda": (16000, 8), "cpu": (2000, 64), "python": (2000, 64)}
+FEW, FEW_GPU = (2000, 64), (16000, 8)
 STRICT = 256  # the part where the order is strict
 MANY = 1 << 40  # rounds
 
@@ -232,7 +232,7 @@ def _mend(
     rounds, known = 0, len(g.points)
     foreach(g.triangles, find_bad, far, g, goal)
     while True:
-        most, part = FEW["cpu" if deterministic else g.device.kind]
+        most, part = FEW if deterministic or g.device.on_host else FEW_GPU
         least = 64
         if "strict" in goal.table.columns:
             part, least = STRICT, 1

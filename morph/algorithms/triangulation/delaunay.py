@@ -184,7 +184,7 @@ def _insert(g: Graph, levels: list[Any], copies: Collection, one: Table) -> None
     where, n = g.device, len(g.points)
     join = where.xp.concatenate
     team = available_threads()
-    if where.kind != "cpu":
+    if where.interprets or not where.on_host:
         few, lists = FEW, levels[FEW:]
     elif team == 1:
         few, lists = 0, [join(levels)]
