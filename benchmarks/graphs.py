@@ -175,7 +175,7 @@ def measure(graph: Input, options: argparse.Namespace, names: list[str]) -> list
                 if graph.arcs <= options.validate * 1e6:
                     case.check(g, found[0], sources[0])
                 truth = [comparable(one) for one in found]
-                arcs, points = reach(graph, truth if from_source else None)
+                arcs, points = reach(graph, truth if case.row.main == "distance" else None)
                 levels = [getattr(one, costs.steps) for one in found] if costs.steps else [None]
                 lines.append(
                     Result(
