@@ -57,10 +57,8 @@ class Case:
 
     def check(self, g: morph.Graph, found: Any, source: Any) -> None:
         """Raise an error if the answer is wrong."""
-        given = self.row.answer(found, self.arguments(source))
-        if self.row.tolerance is not None:
-            given["tolerance"] = self.row.tolerance(found)
-        getattr(validate, self.row.function.__name__)(g, **given)
+        claims = self.row.claims(found, self.arguments(source))
+        getattr(validate, self.row.function.__name__)(g, **claims)
 
 
 CASES = {case.name: case for row in ROWS for b in row.benchmarks for case in [Case(row, b)]}
