@@ -139,7 +139,7 @@ def test_a_forked_process_has_threads_of_its_own():
 
 
 def has_pool() -> bool:
-    """Whether the process has a pool: kernels/schedule/pool.h says where its address stands."""
+    """Whether the process has a pool: kernels/target_cpu.h says where its address stands."""
     return bool(scratch(device("cpu")).barrier[16:18].any())
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from morph.algorithms.refinement.parameters import region_limits, regions_of
 from morph.algorithms.refinement.refine import Refined, refine_with_report
-from morph.algorithms.triangulation.ties import settled
+from morph.algorithms.triangulation.canonical import canonical
 from morph.cli.common import (
     BadInput,
     bad_input,
@@ -229,7 +229,7 @@ def _mesh_of(path: str, poly: bool, given: Input, deterministic: bool, where: De
     if not deterministic:
         return mesh
     with bad_input(f"{path}: "):
-        return settled(mesh, where)
+        return canonical(mesh, where)
 
 
 def _refined(

@@ -21,8 +21,10 @@ from morph.runtime.timing import used
 
 HUB = 64  # bytes of a row on the list, of which something is left
 STATUS, STATE = 64, 192  # words of the status, and of a program's state
-STOP = 32  # index in ``barrier`` of the request to stop a GPU's launch; see kernels/schedule/stop.h
-POOL_WORD = 16  # index in ``barrier`` of the address of the CPU's thread pool; see pool.h there
+STOP = 32  # index in ``barrier`` of the request to stop a GPU's launch; see kernels/target_cuda.h
+POOL_WORD = (
+    16  # index in ``barrier`` of the address of the CPU's thread pool; see target_cpu.h there
+)
 ROUNDS = 1 << 25  # of claims, then they count from 0 again: a key has bits for twice as many
 
 
@@ -151,9 +153,9 @@ def scratch(device: Device) -> Scratch:
 
 
 class _Limit(ctypes.Structure):
-    """The first fields of ``Pool`` in kernels/schedule/pool.h."""
+    """The first fields of ``Pool`` in kernels/target_cpu.h."""
 
-    _fields_ = (("rested", ctypes.c_int64), ("limit", ctypes.c_int32))
+    _fields_ = (("rested", ctypes.c_int64), ("limit", ctypes.c_int32), ("free", ctypes.c_int32))
 
 
 def available_threads() -> int:
@@ -163,6 +165,7 @@ def available_threads() -> int:
     if not address:
         return most
     now = _Limit.from_address(address + 63 & ~63)
+    most = min(now.free or most, most)
     resting = now.limit and time.clock_gettime_ns(time.CLOCK_MONOTONIC) < now.rested
     return min(now.limit, most) if resting else most
 

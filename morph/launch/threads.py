@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-MOST_THREADS = 256  # as in kernels/schedule/pool.h
+MOST_THREADS = 256  # as in kernels/target_cpu.h
 _limit = 0  # 0: not set
 
 

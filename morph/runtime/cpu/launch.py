@@ -13,7 +13,7 @@ from morph.runtime.toolchain import cpu
 
 
 class Interpreter(ctypes.Structure):
-    """Functions of Python's C interface; as in ``kernels/schedule/stop.h``."""
+    """Functions of Python's C interface; as in ``kernels/target_cpu.h``."""
 
     _fields_ = [(n, ctypes.c_void_p) for n in ("release", "acquire", "handle_signals", "thread")]
 
