@@ -34,8 +34,9 @@ PROGRAMS = {
     "morph/algorithms/graph/triangles": None,
     "morph/algorithms/graph/pagerank": None,
     "morph/algorithms/graph/betweenness": None,
-    "morph/algorithms/refinement/refine cavity kernels": "DMR",
-    "morph/algorithms/triangulation/triangulate delaunay insertion segments carve crossings": None,
+    "morph/algorithms/refinement/refine quality steiner cavity kernels": "DMR",
+    "morph/algorithms/triangulation/triangulate half_edges delaunay insertion segments exterior "
+    "intersections": None,
 }
 
 

@@ -115,6 +115,16 @@ def test_coasts(device, name):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_no_point_is_left_after_a_small_round(device):
+    mesh = morph.Mesh.read(MESHES / "italy.node")
+    run = lambda d: morph.refine(mesh, 30, max_points=50, deterministic=True, device=d)  # noqa: E731
+    found, fine = in_every_way(device, run)
+    assert len(found) == 1
+    assert len(fine.points) == len(mesh.points) + 50
+    fine.check()
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_small_rounds_are_not_launched_one_by_one(device, monkeypatch):
     """A coast takes many rounds of a few items: launches from the host took ten times as long."""
     launches = []

@@ -1,17 +1,18 @@
 """Delaunay refinement: add points to a triangulation until it is as fine and as round as asked.
 
-A bad triangle, one with a small angle, a large area or a long edge, is destroyed by inserting a
-point as far from all vertices as one that improves it can be (Erten, Ungor 2009): the *cavity*, all
-triangles whose circumcircle holds the point, is replaced by a fan around it.  A segment with a
-visible vertex in its diametral lens is split first of all; a point that would encroach on one so
-(or lie behind it) is not inserted, and the segment is split instead (Chew 1993; Shewchuk 2002), at
-its middle or, next to an input vertex, on concentric shells of power-of-two radius, so that small
-input angles end.  If the mesh is to be conforming Delaunay, the circle over a segment takes the
-place of its lens (Ruppert 1995).  Cavities are refined in
-parallel: an item claims its cavity with ``single`` and guards the ring around it
-(Unnikrishnan et al., Falcon, figures 37 to 39; claims as in Blelloch et al. 2012).
+A bad triangle, one with a small angle, a large area or a long edge, is removed by inserting a point
+as far from all vertices as a point that improves it can be (Erten, Ungor 2009): the *cavity*, all
+triangles whose circumcircle contains the point, is replaced by a fan around it.  A segment is
+encroached if a visible vertex is in its diametral lens; a point that would encroach on a segment,
+or lies behind it, is not inserted, and the segment is split instead (Chew 1993; Shewchuk 2002): at
+its middle or, next to an input vertex, on concentric shells of power-of-two radius, so that
+refinement terminates at small input angles.  If the mesh is to be conforming Delaunay, the
+diametral circle of a segment replaces its lens (Ruppert 1995).  Cavities are retriangulated in
+parallel: an item claims its cavity with ``single`` and guards the neighbour triangles (Unnikrishnan
+et al., Falcon, figures 37 to 39; claims as in Blelloch et al. 2012).
 
-Work is about 10 triangles read for each of the output; rounds grow with the logarithm of the size.
+About 10 triangles are read for each one of the output; the number of rounds grows with the
+logarithm of the size.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from morph.algorithms.refinement.cavity import BUCKETS
 from morph.algorithms.refinement.deterministic import DeterministicRounds
 from morph.algorithms.refinement.kernels import (
     REASONS,
@@ -34,18 +34,25 @@ from morph.algorithms.refinement.kernels import (
 )
 from morph.algorithms.refinement.parameters import (
     HUGE,
+    Request,
     SizeField,
     area_limits,
     as_mesh,
     check_options,
     field_values,
     parameters_of,
-    scale_of,
     sizes_at_points,
 )
+from morph.algorithms.refinement.quality import BUCKETS
 from morph.algorithms.triangulation.canonical import canonical
 from morph.algorithms.triangulation.options import function, truth
-from morph.algorithms.triangulation.tables import from_tables, interpolated, rows_of, to_tables
+from morph.algorithms.triangulation.tables import (
+    from_tables,
+    interpolated,
+    rows_of,
+    scale_of,
+    to_tables,
+)
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
@@ -61,10 +68,6 @@ if TYPE_CHECKING:
     from morph.data.row import Row
 
 
-# so few bad triangles in work, or this part of all so far, that the next level is begun: more are
-# in each other's way, and make more triangles; fewer leave a GPU idle
-FEW = {"cuda": (16000, 8), "cpu": (2000, 64), "python": (2000, 64)}
-STRICT = 256  # the part where the order is strict
 MANY = 1 << 40  # rounds
 
 
@@ -176,7 +179,7 @@ def refine_with_report(
     device: str | Device = "auto",
     progress: Progress | None = None,
 ) -> Refined:
-    """Refine as `refine` does, and tell how it went and what could not be met.
+    """Refine as `refine` does; report the number of rounds and what could not be met.
 
     Returns
     -------
@@ -203,14 +206,13 @@ def refine_with_report(
     if defect:
         mesh.check()  # says what is wrong
         raise MeshError(mesh.violations())
-    options = {"limited": limits is not None, "sized": sizes is not None, "conforming": conforming}
-    params = parameters_of(mesh, min_angle, area, boundary, max_points, scale, where, **options)[0]
+    has_limits, has_sizes = limits is not None, sizes is not None
+    asked = Request(
+        min_angle, area, has_limits, has_sizes, boundary, max_points, conforming, deterministic
+    )
+    params = parameters_of(mesh, asked, scale, where)[0]
     rounds, left = _refine(
-        g,
-        params,
-        deterministic,
-        progress,
-        lambda known: _measure(g, mesh, size, sizes, scale, known),
+        g, params, progress, lambda known: _measure(g, mesh, size, sizes, scale, known)
     )
     with counting("transfer"):
         fine = from_tables(g, mesh, scale)
@@ -219,18 +221,15 @@ def refine_with_report(
 
 
 def _refine(
-    g: Graph,
-    params: Row,
-    deterministic: bool,
-    progress: Progress | None,
-    measure: Callable[[int], int],
+    g: Graph, params: Row, progress: Progress | None, measure: Callable[[int], int]
 ) -> tuple[int, list[int]]:
-    """Refine until nothing is left that can be mended; return rounds, and what is left by reason.
+    """Refine until no triangle can be improved; return rounds, and what is left by reason.
 
-    What was given up for what stood beside it is looked at again; so is all when sizes at new
-    points, interpolated until then, are measured.
+    A triangle may be given up because of its surroundings, which change: so all are examined again,
+    also when the sizes at new points, interpolated until then, are measured.
     """
     m = len(g.triangles)
+    deterministic = "next_id" in params.table.columns
     kinds: dict[str, Any] = {"stamp": Ref(g.points), "bucket": i8}
     kinds |= {"order": i64} if deterministic else {}
     active, following, waiting = (
@@ -238,47 +237,38 @@ def _refine(
     )
     for work in (active, following):
         work.pack("item", "stamp", "bucket")
-    stable_ids, urgent = DeterministicRounds(g) if deterministic else None, Flag(g)
+    ordered, urgent = DeterministicRounds(g, params) if deterministic else None, Flag(g)
     counts = Table("counts", g.device, n=vec(i32, len(REASONS)))
     counts.new()
     rounds, known = 0, len(g.points)
-    foreach(g.triangles, find_bad, waiting, g, params)
+    foreach(g.triangles, find_bad, waiting, params)
     while True:
-        most, part = FEW["cpu" if deterministic else g.device.kind]
-        least = 64
-        if "segments_first" in params.table.columns:
-            part, least = STRICT, 1
-        if stable_ids is not None:
-            stable_ids.number(waiting)
+        if ordered is not None:
+            ordered.sort(waiting)
         params.bucket = -1
         while not (active.empty and params.bucket == BUCKETS - 1) and _has_points(params):
             turns = 1 if progress else MANY
-            if stable_ids is not None:
-                rounds += stable_ids.run_rounds(
-                    active, following, waiting, params, (most, part, least), turns, urgent
-                )
+            if ordered is not None:
+                rounds += ordered.run(active, following, waiting, urgent, turns)
             else:
-                rounds += run_rounds(
-                    g, active, following, waiting, urgent, params, most, part, least, turns
-                )
+                rounds += run_rounds(g, active, following, waiting, active, urgent, params, turns)
             if active.empty:
                 active, following = following, active
             if progress is not None:
-                progress(
-                    rounds, len(active) + _count_waiting(waiting, params.bucket), len(g.triangles)
-                )
+                left = len(active) + _count_waiting(waiting, params.bucket)
+                progress(rounds, left, len(g.triangles))
         known = measure(known)
         for work in (active, following, waiting):
             work.clear()
         counts.n[:] = 0
         foreach(g.triangles, count_unmet, g, waiting, counts[0], params)
         if waiting.empty or not _has_points(params):
-            left: list[int] = g.device.to_host(counts.n.array)[0].tolist()
-            return rounds, left
+            unmet: list[int] = g.device.to_host(counts.n.array)[0].tolist()
+            return rounds, unmet
 
 
 def _count_waiting(waiting: Collection, bucket: int) -> int:
-    """How many entries are not due yet."""
+    """The number of entries whose bucket is not active yet."""
     return int((waiting.bucket.array > bucket).sum())
 
 

@@ -1,11 +1,11 @@
-"""The Delaunay triangulation that no order of insertion decides.
+"""The canonical Delaunay triangulation, which does not depend on the order of insertion.
 
-Points on one circle have several; which one comes out depends on who came first.  Here each such
-polygon is triangulated as a fan from its first point, as if points were lifted off the plane a
-little, earlier ones infinitely more than later ones ("pulling", Lee 1991): of two triangles that
-share an edge and lie on one circle, that diagonal is kept which has the first of their four points.
-Where this holds everywhere the triangulation is unique, and flips lead to it in whatever order.
-Triangles and segments are sorted, too.
+Cocircular points have several triangulations, and the order of insertion decides which one results.
+Here each cocircular polygon is triangulated as a fan from its first point, as if points were lifted
+off the plane a little, earlier ones infinitely more than later ones ("pulling", Lee 1991): of the
+two diagonals of two cocircular triangles, the one at the first of the four points is kept.  Where
+this holds everywhere the triangulation is unique, and flips in any order lead to it.  Triangles and
+segments are sorted, too.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from morph.algorithms.refinement.parameters import scale_of
-from morph.algorithms.triangulation.tables import segment_of_sides, sorted_triangles
+from morph.algorithms.triangulation.tables import scale_of, segment_of_sides, sorted_triangles
 from morph.data.collection import Collection
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
@@ -34,7 +33,7 @@ def side_of(s, t):
 
 @func
 def needs_flip(t, k):
-    """Whether the edge at side k of t is one of two diagonals, and not that of the first point."""
+    """Whether side k of t is a diagonal of cocircular points that does not end at the first one."""
     n = t.nbr[k]
     if n is None or t.fixed[k]:
         return False
@@ -93,7 +92,7 @@ def flip_all(g, candidates, flipped):
 
 
 def canonical(mesh: Mesh, device: Device) -> Mesh:
-    """Bring a constrained Delaunay triangulation to the form that follows from its points alone.
+    """Flip and sort a constrained Delaunay triangulation to the form that its points define.
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
 """Delaunay triangulation of points: no point lies inside the circumcircle of a triangle.
 
-Points are inserted in parallel (`insertion`), in rounds that double (`hilbert`), into a
-triangulation closed at infinity, whose ghosts are dropped at the end.  Signs are exact, so it is
-right for points of any finite size; polygons of points on one circle are cut up in some way.
+Points are inserted in parallel (`insertion`), in rounds of doubling size (`insertion_order`), into
+a triangulation closed at infinity, whose ghost triangles are dropped at the end.  Predicates are
+exact, for coordinates of any finite size; cocircular points are triangulated in one of the possible
+ways.
 
 O(n log n) expected for any points; O(log n) rounds.
 """
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from morph.algorithms.triangulation.half_edges import HULL
 from morph.algorithms.triangulation.insertion import ghost_side, insert_all, insert_sequentially
 from morph.algorithms.triangulation.insertion_order import (
     hilbert_order,
@@ -28,13 +30,12 @@ from morph.prelude import atomic_min, f64, i32, orient2d, vector
 from morph.runtime.device import Device
 from morph.runtime.device import device as find_device
 
-HULL = -(2**31)  # the twin of an edge that has nothing behind it
-TEAM = 4  # threads that claim triangles are faster than one that need not, from here on
-SEQUENTIAL = 2**14  # points inserted one after another, before there is room for a CPU's threads
-FIRST_ROUNDS = 6  # rounds, of 32 points, before there is room for a GPU's
-CHUNK = 2**15  # points that one item inserts: an interrupt waits for its end
-BATCH = 1024  # items that a CPU thread has under way at once
-STRIDE = 16  # how far apart they lie in the order, lest neighbours want the same triangles
+TEAM = 4  # from so many threads on, claiming triangles is faster than one thread without claims
+SEQUENTIAL = 2**14  # points inserted one after another, before several CPU threads find enough work
+FIRST_ROUNDS = 6  # rounds, of 32 points, inserted one after another before a GPU's threads start
+CHUNK = 2**15  # points that one item inserts: it cannot be interrupted
+BATCH = 1024  # items that a CPU thread gathers before it claims
+STRIDE = 16  # their distance in the order, so that few compete for the same triangles
 
 # --- the first triangle --------------------------------------------------------------------------
 
@@ -79,7 +80,7 @@ def make_first(start, a, g):
 
 @kernel
 def find_ghosts(t, g, ghosts):
-    """Collect the ghosts, and rows not in use; what is before a ghost is the hull."""
+    """Collect ghosts and unused rows; a side with a ghost behind it is on the hull."""
     side = ghost_side(t)
     if side >= 0:
         ghosts.add(t)
@@ -90,14 +91,14 @@ def find_ghosts(t, g, ghosts):
 
 @func
 def moved_half_edge(edge, end, places):
-    """The code of an edge, of a triangle that may move from beyond the end."""
+    """The code of a half-edge after triangles from row ``end`` on have moved."""
     row = edge >> 2
     return edge if row < end else 4 * places[row - end].new_row + (edge & 3)
 
 
 @kernel
 def renumber(t, end, places):
-    """Name corners as the input does, and neighbours by where they will be."""
+    """Number corners as in the input, and neighbours by the rows they will have."""
     a, b, c = t.node
     if a is not None and b is not None and c is not None:
         d, e, f = t.opposite
@@ -130,9 +131,9 @@ def delaunay_tables(points: Any, device: str | Device = "auto") -> Graph:
         ``points``: ``xy``, row i is point i of the input; ``same``, the first point with the same
         coordinates if that is another one, else None.  A point with a ``same`` is no corner.
 
-        ``triangles``: ``node``, three rows of ``points``, counter-clockwise, and ``twin``, i32[3],
-        packed into one record.  Side k is opposite corner k and runs from ``node[k + 1]`` to
-        ``node[k + 2]``; ``twin[k]`` is 4 * triangle + side of the same edge seen from the triangle
+        ``triangles``: ``node``, three rows of ``points``, counter-clockwise, and ``opposite``,
+        i32[3], packed into one record.  Side k is opposite corner k and runs from ``node[k + 1]``
+        to ``node[k + 2]``; ``opposite[k]`` is 4 * triangle + side of the same edge in the triangle
         behind it, -2**31 at the hull.  The triangles fill the convex hull; every row is in use,
         neighbours in space mostly in near rows.  The triangulation is Delaunay, exactly; of points
         on one circle it is one of the possible ones.
@@ -188,7 +189,7 @@ def delaunay_tables(points: Any, device: str | Device = "auto") -> Graph:
 
 
 def _insert(g: Graph, rounds: list[Any], duplicates: Collection, one: Table) -> None:
-    """Insert all points, as many at once as there is room and are threads for."""
+    """Insert all points: the first ones by one thread, then as many at once as pays."""
     where, n = g.device, len(g.points)
     join = where.xp.concatenate
     team = available_threads()
@@ -230,7 +231,7 @@ def _name_corners(g: Graph, order: Any, duplicates: Collection) -> None:
 
 
 def _drop_ghosts(g: Graph) -> None:
-    """Number corners as the input does, and let the last triangles take the rows of ghosts."""
+    """Number corners as in the input, and move the last triangles to the rows of ghosts."""
     where = g.device
     xp = where.xp
     rows = len(g.triangles)

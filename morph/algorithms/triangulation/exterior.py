@@ -1,9 +1,10 @@
-"""What is the domain: holes and concavities are carved out of a triangulation, regions numbered.
+"""Removal of holes and of the exterior from a constrained triangulation; regions are numbered.
 
-Triangles that share an edge that is not constrained belong together: one sweep of a concurrent
-union-find joins them, where a flood would take as many rounds as the domain is deep.  A place (of a
-hole or region) is found by a straight walk from a point near it (Devillers, Pion, Teillaud 2002).
-O(m a(m)) for m triangles and O(sqrt(m)) for each place.
+A part of the triangulation is a connected component of triangles across edges without segments.
+One sweep of a concurrent union-find finds all parts; a flood fill would take as many rounds as the
+domain is deep.  The triangle that contains a seed (of a hole or region) is found by a straight walk
+from a nearby point (Devillers, Pion, Teillaud 2002).
+O(m a(m)) for m triangles and O(sqrt(m)) for each seed.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from morph.algorithms.triangulation.delaunay import HULL
-from morph.algorithms.triangulation.segments import FREE, behind, exit_edge, first_edge, half_edge
+from morph.algorithms.triangulation.half_edges import HULL, behind, half_edge
+from morph.algorithms.triangulation.segments import FREE, exit_edge, first_edge
 from morph.data.collection import Set
 from morph.data.table import Table
 from morph.graph import Graph
@@ -21,7 +22,7 @@ from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import atomic_max, bool_, f64, i32, orient2d
 
-SAMPLE = 1000  # points among which walks begin
+SAMPLE = 1000  # points at which walks may begin
 
 # --- parts ---------------------------------------------------------------------------------------
 
@@ -35,7 +36,7 @@ def unite(t, g, parts):
 
 @kernel
 def mark_exterior(t, parts):
-    """The parts that no input segment keeps from what is outside of the hull."""
+    """Mark parts that extend to an edge of the hull that no input segment contains."""
     for k in range(3):
         if t.opposite[k] == HULL and t.by[k] == FREE:
             part = parts.find(t)
@@ -58,12 +59,12 @@ def mark_region(seed, parts):
 @kernel
 def copy_labels(t, parts):
     part = parts.find(t)
-    t.outside = part.outside  # race: the representative, which others read, writes what it has
+    t.outside = part.outside  # race: the representative, which others read, writes its own value
     t.hole = part.hole  # race: likewise
     t.region = part.region  # race: likewise
 
 
-# --- places --------------------------------------------------------------------------------------
+# --- seeds ---------------------------------------------------------------------------------------
 
 
 @func
@@ -100,8 +101,8 @@ def is_on_segment(g, t, x):
 
 
 @kernel
-def locate_seed(seed, g):
-    """Find the triangle that holds a place, if one does."""
+def walk_to_seed(seed, g):
+    """Find the triangle that contains a seed, if one does, by a straight walk from its start."""
     x = seed.xy
     a = seed.start
     edge = i32(-1)  # the edge to cross; -1 at point a
@@ -139,7 +140,7 @@ def locate_seed(seed, g):
 
 
 def find_seeds(g: Graph, name: str, xy: Any) -> Table:
-    """Locate places: ``home``, a triangle or None, ``doubtful`` if on a constrained edge."""
+    """Locate seeds: ``triangle``, or None, and ``on_segment`` if on a constrained edge."""
     seeds = g.add_table(
         name, xy=vec(f64, 2), start=Ref("points"), triangle=Ref("triangles"), on_segment=bool_
     )
@@ -149,7 +150,7 @@ def find_seeds(g: Graph, name: str, xy: Any) -> Table:
     points = host(g.points.xy.array[sample])
     start = [sample[_nearest(points, x)] for x in xy]
     seeds.extend(xy=xy, start=np.array(start, np.int32))
-    foreach(seeds, locate_seed, g)
+    foreach(seeds, walk_to_seed, g)
     return seeds
 
 
@@ -160,14 +161,14 @@ def _nearest(points: Any, x: Any) -> int:
 
 
 def remove_exterior(g: Graph, holes: Any, regions: Any, hull: bool) -> tuple[Any, Any]:
-    """Tell which triangles are in the domain, and in which region.
+    """Find which triangles are in the domain, and in which region.
 
     Parameters
     ----------
     g : Graph
         As `insert_segments` leaves it.
     holes, regions : (h, 2) and (r, any) float64 arrays
-        Places; what lies outside of the triangulation has no effect.
+        Seeds; those outside of the triangulation have no effect.
     hull : bool
         Whether everything inside the hull, but for the holes, is in the domain.
 

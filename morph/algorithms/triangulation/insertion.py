@@ -1,18 +1,18 @@
 """Insertion of points into a Delaunay triangulation, in parallel.
 
-The *cavity* of a point, all triangles whose circumcircle holds it, is replaced by a fan around it
-(Bowyer 1981; Watson 1981).  An item walks to the triangle that holds its point (Devillers, Pion,
-Teillaud 2002), collects the cavity, claims it with ``single`` and guards the ring around it; losers
-come again.  A point of a large cavity waits until no other is under way, and makes its fan by flips
-(Lawson 1977), which need no memory.
+The *cavity* of a point, all triangles whose circumcircle contains it, is replaced by a fan around
+it (Bowyer 1981; Watson 1981).  An item walks to the triangle that contains its point (Devillers,
+Pion, Teillaud 2002), collects the cavity, claims it with ``single`` and guards the neighbour
+triangles; items whose claim fails are enqueued again.  A point with a large cavity is inserted
+later, by one thread, and its fan is made by flips (Lawson 1977), which need no memory.
 
-The plane is closed by one point at infinity, None: behind each hull edge lies a *ghost* triangle
+The plane is closed by one point at infinity, None: behind each hull edge is a *ghost* triangle
 whose circle is the half-plane beyond (Guibas, Stolfi 1985), so that no point is outside.  Then an
-insertion always makes two triangles more, which have their rows, 2 p and 2 p + 1: nothing is
-allocated, and what lies near in space lies near in memory.
+insertion always adds two triangles, for which rows 2 p and 2 p + 1 are reserved: nothing is
+allocated, and triangles near in space are near in memory.
 
-Tables: ``points`` with ``xy``, ``parent`` (a near one inserted before) and ``at`` (a triangle near
-it, None until it is inserted); ``triangles`` with ``node`` and ``twin``.
+Tables: ``points`` with ``xy``, ``parent`` (a near one inserted before) and ``triangle`` (one near
+it, None until it is inserted); ``triangles`` with ``node`` and ``opposite``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import i32, incircle, local, orient2d, single, vector
 
-LIMIT = 60  # triangles of a cavity that an item holds; two rows for a fan more make 62
+MAX_CAVITY = 60  # triangles in a cavity that an item replaces; with the two new rows 62
 
 # --- geometry ------------------------------------------------------------------------------------
 
@@ -68,10 +68,10 @@ def next_side(side):
 
 @func
 def containing_triangle(g, p):
-    """Walk to the triangle that holds p, or to a ghost whose hull edge p lies beyond."""
+    """Walk to the triangle that contains p, or to a ghost whose hull edge p lies beyond."""
     x = p.xy
     q = p.parent
-    while q.triangle is None:  # it has lost, too
+    while q.triangle is None:  # not inserted yet, either
         q = q.parent
     t = q.triangle
     entered = ghost_side(t)
@@ -107,9 +107,9 @@ def coincident_corner(t, x):
 
 @func
 def grow_cavity(g, x, seed, cavity, boundary, neighbours):
-    """Collect the triangles whose circle holds x; false if there are too many.
+    """Collect the triangles whose circumcircle contains x; false if there are too many.
 
-    Around them, counter-clockwise: the edges as seen from outside, and the triangles behind.
+    ``boundary`` and ``neighbours`` are the half-edges and triangles around them, counter-clockwise.
     """
     stack = local(i32, 64)
     cavity.add(seed)
@@ -121,7 +121,7 @@ def grow_cavity(g, x, seed, cavity, boundary, neighbours):
         t = g.triangles[edge >> 2]
         side = edge & 3
         if in_circle(t, x):
-            if cavity.size >= LIMIT:
+            if cavity.size >= MAX_CAVITY:
                 return False
             cavity.add(t)
             stack.add(t.opposite[next_side(next_side(side))])
@@ -134,7 +134,7 @@ def grow_cavity(g, x, seed, cavity, boundary, neighbours):
 
 @func
 def fill_cavity(g, p, cavity, boundary):
-    """Put triangles around p in place of the cavity."""
+    """Replace the cavity by a fan around p."""
     size = boundary.size
     before = cavity[size - 1]
     t = cavity[0]
@@ -167,13 +167,11 @@ def insert(p, g, retry, large, duplicates):
     neighbours = g.triangles.local(64)
     if same is not None:
         duplicates.add(p, same)
-        p.triangle = (
-            seed  # race: `locate` for a point whose parent is p starts here or at an ancestor
-        )
+        p.triangle = seed  # race: walks to points whose parent is p start here or at an ancestor
     elif not grow_cavity(g, x, seed, cavity, boundary, neighbours):
         large.add(p)
     else:
-        cavity.add(g.triangles[2 * p.id])  # two rows that wait for p
+        cavity.add(g.triangles[2 * p.id])  # the two rows reserved for p
         cavity.add(g.triangles[2 * p.id + 1])
         if single(cavity, guard=neighbours):
             fill_cavity(g, p, cavity, boundary)
@@ -231,7 +229,7 @@ def split(t, p, u, v, g):
 
 @func
 def flip(s, edge, p, g):
-    """Turn the edge between s, of the fan around p, and what is behind, which joins the fan."""
+    """Flip an edge of s, of the fan around p: the triangle behind the edge joins the fan."""
     t = g.triangles[edge >> 2]
     side = edge & 3
     a, b, d = s.node[1], s.node[2], t.node[side]

@@ -1,10 +1,11 @@
-"""The order in which to insert points: rounds that double, along a Hilbert curve inside each.
+"""The insertion order of points: rounds of doubling size, each along a Hilbert curve (BRIO).
 
-Points are sorted along a Hilbert curve (by ranks instead of coordinates where these crowd
-together).  Of each two neighbours in that order one, by a coin, is left for the last round; the
-other, its *parent*, belongs to an earlier one.  Those are paired again, and so on.  So the points
-up to any round are a random sample, evenly spread (Amenta, Choi, Rote, Incremental constructions
-con BRIO, 2003), and near each point lies one that was inserted before: a walk can begin there.
+Points are sorted along a Hilbert curve (by the ranks of their coordinates where many have the same
+cell).  Of each two neighbours in that order a random one is inserted in the last round; the other,
+its *parent*, in an earlier one.  The parents are paired in the same way, and so on.  So the points
+up to any round are an evenly distributed random sample (Amenta, Choi, Rote, Incremental
+constructions con BRIO, 2003), and near each point is one that was inserted before, at which a walk
+can begin.
 
 O(n) but for sorting.
 """
@@ -36,7 +37,7 @@ def with_zero_bits(x):
 
 @func
 def hilbert(x, y):
-    """Give the place of a cell on the Hilbert curve, by a prefix scan of the curve's turns."""
+    """Give the position of a cell on the Hilbert curve, by a prefix scan of its orientations."""
     a = x ^ y
     b = FULL ^ a
     c = FULL ^ (x | y)
@@ -104,7 +105,7 @@ def hilbert_order(points: Table) -> Any:
 
 
 def insertion_rounds(device: Device, n: int) -> tuple[list[Any], Any]:
-    """Deal ``n`` points out into rounds.
+    """Distribute ``n`` points to rounds.
 
     Parameters
     ----------
@@ -115,8 +116,7 @@ def insertion_rounds(device: Device, n: int) -> tuple[list[Any], Any]:
     Returns
     -------
     list of (k,) int32 arrays of the device
-        The first has point 0 or a coin's choice alone, each next about as many as all before;
-        numbers ascend in each.
+        The first has one point, each next one about as many as all before; numbers ascend in each.
     (n,) int32 array of the device
         Of each point its parent, which is in an earlier round and near on the curve; of the first
         itself.

@@ -1,12 +1,11 @@
-"""Segments that cross are split where they do, at the nearest point that doubles can name.
+"""Intersections of segments: crossing segments are split at the nearest representable point.
 
-What touches and what crosses is read off a triangulation into which as many segments as possible
-were inserted: every segment walks through it and tells the points that it passes through and the
-constrained edges that it crosses.  Rounding bends segments, which may then cross others, so the new
-graph is triangulated anew until nothing crosses.  That ends: a rounded crossing lies in the
-bounding boxes of both segments and is no end of one of them, so pieces have the same length
-together (differences of x and of y added) and get shorter; but between doubles of a box there is
-a least length.
+Intersections are found in a triangulation into which as many segments as possible were inserted: a
+walk along each segment records the points that it passes through and the constrained edges that it
+crosses.  Rounding bends segments, which may then cross others, so the new graph is triangulated
+again until no segments cross.  This terminates: a rounded intersection is in the bounding boxes of
+both segments and is no end of either, so that the pieces have the same total length (differences of
+x and of y added) and get shorter; but there is a least distance between doubles of a box.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def step(g, a, b, edge):
 
 @kernel
 def trace_segment(s, g, spans, meets):
-    """Tell the points that a segment passes through, and the constrained edges that it crosses."""
+    """Record the points that a segment passes through and the constrained edges that it crosses."""
     a = s.a
     edge = i32(-1)
     points, edges = 0, 0

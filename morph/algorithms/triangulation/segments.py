@@ -1,19 +1,19 @@
 """Constrained Delaunay triangulation: segments become edges of a Delaunay triangulation.
 
-A segment that is no edge crosses a *channel* of triangles.  These are replaced by the Delaunay
-triangulations of the two polygons that they leave on either side of it, made top down: to a base
-edge belongs the corner whose circle through its ends holds no other (Anglada 1997).  If the
-triangulation was constrained Delaunay before, it is so again: nothing has to be flipped.
+A segment that is no edge crosses a *channel* of triangles.  The channel is replaced by the Delaunay
+triangulations of the two polygons at both sides of the segment, made top down: to a base edge
+belongs the corner whose circle through its ends contains no other corner (Anglada 1997).  If the
+triangulation was constrained Delaunay before, it is so again, without flips.
 
-In parallel: every segment claims its channel with an atomic minimum of (round, rank); one that got
-all of it, and whose neighbours no stronger one wants, rebuilds it, alone and in place.  Ranks are
-a random permutation, so that few rounds are needed (Blelloch et al. 2012).  It ends: the strongest
-segment of a round is recovered as far as the next point that lies on it, or meets a constrained
-edge and is given up; points and edges are finite.  Channels have any length: what an item notes
-about its channel lies in rows of a table, three more than edges crossed; each channel is rebuilt
-but once.
+In parallel: each segment claims its channel with an atomic minimum of (round, priority); a segment
+that owns all of it, and whose neighbour triangles no smaller key has claimed, retriangulates it in
+place.  Priorities are a random permutation, so that few rounds are needed (Blelloch et al. 2012).
+This terminates: the segment with the least key of a round is recovered up to the next point that
+lies on it, or meets a constrained edge and is given up; points and edges are finite.  A channel may
+have any length: its boundary is recorded in rows of a table, three more than edges crossed; each
+channel is retriangulated once.
 
-Decisions are exact.  A segment that passes through a point ends there, and goes on from it.
+Predicates are exact.  A segment that passes through a point is split there.
 """
 
 from __future__ import annotations
@@ -22,30 +22,19 @@ from typing import Any
 
 import numpy as np
 
-from morph.algorithms.triangulation.delaunay import HULL
+from morph.algorithms.triangulation.half_edges import HULL, behind, half_edge
 from morph.data.collection import Collection
 from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, atomic_min, i32, i64, incircle, orient2d, vector
 
-FREE = 2**31 - 1  # by: no segment has asked for this edge
-FIRST_KEY = 2**30 - 1  # ages fall from round to round, so that newer claims win
+FREE = 2**31 - 1  # in `by`: no segment contains this edge
+FIRST_KEY = 2**30 - 1  # keys of rounds decrease, so that newer claims win
 UNCLAIMED = 2**62
 
 
 # --- walking -------------------------------------------------------------------------------------
-
-
-@func
-def behind(opposite):
-    """The code of an edge seen from the other side, constrained or not."""
-    return opposite if opposite >= 0 else ~opposite
-
-
-@func
-def half_edge(t, side):
-    return i32(t) * 4 + i32(side)
 
 
 @func
@@ -58,10 +47,10 @@ def same_direction(a, x, v):
 
 @func
 def first_edge(g, a, x):
-    """The first edge on the way from point a to x.
+    """The first edge that the ray from vertex a to x meets.
 
-    Either the edge opposite a that the way crosses, and None; or the edge from a that the way runs
-    along, and its other end; or -1, if the way leaves the hull at a.
+    Either the edge opposite a that it crosses, and None; or the edge from a that it runs along, and
+    its other end; or -1, if it leaves the hull at a.
     """
     start = a.half_edge
     t, k = g.triangles[start >> 2], start & 3
@@ -81,7 +70,7 @@ def first_edge(g, a, x):
             edge = half_edge(t, k)
         else:
             o = t.opposite[(k + direction) % 3]
-            if o == HULL:  # once more from the start, clockwise
+            if o == HULL:  # again from the start, clockwise
                 direction += 1
                 t, k = g.triangles[start >> 2], start & 3
                 o = t.opposite[(k + 2) % 3]
@@ -95,7 +84,7 @@ def first_edge(g, a, x):
 
 @func
 def cross_edge(g, a, b, edge):
-    """Cross an edge on the way from a to b: its code behind, the apex there, the apex's side."""
+    """Cross an edge from a to b: the half-edge behind, the vertex opposite, and its side of ab."""
     o = behind(g.triangles[edge >> 2].opposite[edge & 3])
     v = g.triangles[o >> 2].node[o & 3]
     side = i32(0) if v == b else orient2d(a.xy, b.xy, v.xy)
@@ -104,7 +93,7 @@ def cross_edge(g, a, b, edge):
 
 @func
 def exit_edge(o, side):
-    """The edge by which a way leaves the triangle it entered at code o: right of a left apex."""
+    """The edge by which a walk leaves a triangle that it entered at o: right of a left vertex."""
     return (o & ~3) + ((o & 3) + (i32(1) if side > 0 else i32(2))) % 3
 
 
@@ -121,7 +110,7 @@ def index_corners(t):
 
 @kernel
 def orient(s):
-    if s.b.degree < s.a.degree:  # to leave a hub each segment turns around it
+    if s.b.degree < s.a.degree:  # the first edge is searched around a, in time of its degree
         a = s.a
         s.a = s.b
         s.b = a
@@ -133,7 +122,7 @@ def orient(s):
 
 @func
 def constrain(g, edge, s):
-    """Mark both sides of an edge; others may do so at the same time."""
+    """Mark both sides of an edge; other items may do so at the same time."""
     t, k = g.triangles[edge >> 2], edge & 3
     atomic_min(t.by[k], i32(s))
     if t.opposite[k] != HULL:
@@ -146,7 +135,7 @@ def constrain(g, edge, s):
 
 @kernel
 def follow_edges(s, g, remaining):
-    """Mark the edges that are there, as far as the segment runs along them."""
+    """Mark edges that the segment runs along; enqueue it where it leaves them."""
     a = s.now
     edge, end = first_edge(g, a, s.b.xy)
     while end is not None:
@@ -163,7 +152,7 @@ def follow_edges(s, g, remaining):
 
 @kernel
 def claim(s, g, round_key):
-    """Claim the channel that comes next."""
+    """Claim the next channel of the segment."""
     key = i64(round_key) << 32 | i64(s.priority)
     edge = s.first
     atomic_min(g.triangles[edge >> 2].claim, key)
@@ -176,7 +165,7 @@ def claim(s, g, round_key):
 
 @func
 def uncontested(g, t, key):
-    """Whether a triangle is claimed by this key, and none around it by a stronger one."""
+    """Whether a triangle is claimed by this key, and no neighbour by a smaller one."""
     if t.claim != key:
         return False
     for k in range(3):
@@ -188,7 +177,7 @@ def uncontested(g, t, key):
 
 @kernel
 def check_claims(s, g, round_key, winners, retry, blocked):
-    """Whether the channel is the segment's own, and no stronger one wants what surrounds it."""
+    """Check whether the segment owns its channel, and no smaller key has claimed a neighbour."""
     key = i64(round_key) << 32 | i64(s.priority)
     edge = s.first
     mine = uncontested(g, g.triangles[edge >> 2], key)
@@ -217,44 +206,26 @@ def check_claims(s, g, round_key, winners, retry, blocked):
 
 
 @func
-def record_edge(edge_row, t, side):
-    """Put an edge of the channel's rim, and what lies behind it, into a cell."""
-    edge_row.point = t.node[(side + 1) % 3]
-    edge_row.outer = t.opposite[side]
-    edge_row.by = t.by[side]
-    edge_row.edge = half_edge(t, side)
+def record_edge(row, t, side):
+    """Write an edge of the channel's boundary, and what lies behind it, into a row."""
+    row.vertex = t.node[(side + 1) % 3]
+    row.opposite = t.opposite[side]
+    row.by = t.by[side]
+    row.edge = half_edge(t, side)
 
 
 @func
-def link_edge(g, edge_row, t, side):
-    """Make an edge of the rim side `side` of triangle t."""
-    t.by[side] = edge_row.by
-    constrained = edge_row.outer < 0
-    here = half_edge(t, side)
-    there = i32(-1)
-    if edge_row.mate is not None:  # the channel lies on both sides: whoever comes second links
-        edge_row.edge = here
-        there = edge_row.mate.edge
-    elif edge_row.outer != HULL:
-        there = behind(edge_row.outer)
-    else:
-        t.opposite[side] = HULL
-    if there >= 0:
-        t.opposite[side] = ~there if constrained else there
-        g.triangles[there >> 2].opposite[there & 3] = ~here if constrained else here
+def trace_boundary(s, g, boundary):
+    """Record the boundary of a channel, counter-clockwise from the beginning of the segment.
 
-
-@kernel
-def retriangulate(s, g, polygon_edges, round_key, retry):
-    """Retriangulate both sides of a channel that is the segment's own."""
-    n = s.count + 3
-    boundary = polygon_edges.new_rows(n)  # counter-clockwise from the segment's beginning
-    # the way once more: edges at its right from the front, at its left from the back
+    Edges at the right of the segment are added in front, edges at its left from the back.  Gives
+    the place of the segment's end.
+    """
     t, k = g.triangles[s.first >> 2], s.first & 3
+    right, left = 1, boundary.size - 1
     record_edge(boundary[0], t, (k + 2) % 3)
-    record_edge(boundary[n - 1], t, (k + 1) % 3)
+    record_edge(boundary[left], t, (k + 1) % 3)
     boundary[0].old = t
-    right, left = 1, n - 1
     edge = s.first
     for i in range(s.count):
         o, v, side = cross_edge(g, s.now, s.b, edge)
@@ -267,38 +238,76 @@ def retriangulate(s, g, polygon_edges, round_key, retry):
         if side >= 0:
             left -= 1
             record_edge(boundary[left], t, (k + 2) % 3)
-    # an edge of the rim may have the channel on both sides
-    for i in range(n):
+    return right
+
+
+@func
+def pair_edges(g, boundary, key):
+    """Find the edges that have the channel on both sides: each is twice in the boundary."""
+    for i in range(boundary.size):
         g.triangles[boundary[i].edge >> 2].opposite[boundary[i].edge & 3] = i32(i)
-    key = i64(round_key) << 32 | i64(s.priority)
-    for edge_row in boundary:
-        if edge_row.outer != HULL:
-            o = behind(edge_row.outer)
+    for row in boundary:
+        if row.opposite != HULL:
+            o = behind(row.opposite)
             if g.triangles[o >> 2].claim == key:
-                edge_row.mate = boundary[g.triangles[o >> 2].opposite[o & 3]]
-        edge_row.edge = -1
-    # polygons still to be triangulated: base from rim[high] to rim[low], behind it a triangle
-    boundary[0].high = i32(right)
-    boundary[0].made = boundary[0].old
-    boundary[0].base = ~half_edge(boundary[1].old, 2)
-    boundary[right].high = i32(n)
-    boundary[right].made = boundary[1].old
-    boundary[right].base = ~half_edge(boundary[0].old, 2)
-    boundary[right].below = -1
-    boundary[0].below = i32(right)
+                row.mate = boundary[g.triangles[o >> 2].opposite[o & 3]]
+        row.edge = -1
+
+
+@func
+def link_edge(g, row, t, side):
+    """Make an edge of the boundary side ``side`` of triangle t."""
+    t.by[side] = row.by
+    constrained = row.opposite < 0
+    here = half_edge(t, side)
+    other = i32(-1)
+    if row.mate is not None:  # the second of the two links both
+        row.edge = here
+        other = row.mate.edge
+    elif row.opposite != HULL:
+        other = behind(row.opposite)
+    else:
+        t.opposite[side] = HULL
+    if other >= 0:
+        t.opposite[side] = ~other if constrained else other
+        g.triangles[other >> 2].opposite[other & 3] = ~here if constrained else here
+
+
+@func
+def push_polygon(row, end, triangle, base, below):
+    """Put the polygon from a row to row ``end``, over a base edge, on the stack."""
+    row.end = i32(end)
+    row.triangle = triangle
+    row.base = base
+    row.below = i32(below)
+
+
+@func
+def corner_over(boundary, a, b, first, end):
+    """The place of the corner of a polygon whose circle through ab contains no other corner."""
+    best = first + 1
+    for i in range(first + 2, end):
+        if incircle(a.xy, b.xy, boundary[best].vertex.xy, boundary[i].vertex.xy) > 0:
+            best = i32(i)
+    return best
+
+
+@func
+def triangulate_polygons(s, g, boundary, right):
+    """Triangulate the polygons at both sides of the segment, in the rows of the channel."""
+    n = boundary.size
+    push_polygon(boundary[right], n, boundary[1].old, ~half_edge(boundary[0].old, 2), -1)
+    push_polygon(boundary[0], right, boundary[0].old, ~half_edge(boundary[1].old, 2), i32(right))
     used = 2
     top = i32(0)
     while top >= 0:
         low = boundary[top]
-        first, high = top, low.high
+        first, end = top, low.end
         top = low.below
-        a, b = boundary[high % n].point, low.point
-        best = first + 1
-        for i in range(first + 2, high):
-            if incircle(a.xy, b.xy, boundary[best].point.xy, boundary[i].point.xy) > 0:
-                best = i32(i)
-        c = boundary[best].point
-        t = low.made
+        a, b = boundary[end % n].vertex, low.vertex
+        best = corner_over(boundary, a, b, first, end)
+        c = boundary[best].vertex
+        t = low.triangle
         t.node = vector(a, b, c)
         t.opposite[2] = low.base
         t.by[2] = i32(s) if low.base < 0 else FREE
@@ -306,33 +315,39 @@ def retriangulate(s, g, polygon_edges, round_key, retry):
         b.half_edge = half_edge(t, 1)  # race: likewise
         c.half_edge = half_edge(t, 2)  # race: likewise
         for j in range(2):
-            begin = first if j == 0 else best
-            stop = best if j == 0 else high
-            if stop == begin + 1:
-                link_edge(g, boundary[begin], t, j)
+            start = first if j == 0 else best
+            stop = best if j == 0 else end
+            if stop == start + 1:
+                link_edge(g, boundary[start], t, j)
             else:
                 child = boundary[used].old
                 used += 1
-                boundary[begin].made = child
-                boundary[begin].high = stop
-                boundary[begin].base = half_edge(t, j)
-                boundary[begin].below = top
-                top = begin
+                push_polygon(boundary[start], stop, child, half_edge(t, j), top)
+                top = start
                 t.opposite[j] = half_edge(child, 2)
                 t.by[j] = FREE
+
+
+@kernel
+def retriangulate(s, g, channel_edges, round_key, retry):
+    """Replace the triangles of a channel that is the segment's own."""
+    boundary = channel_edges.new_rows(s.count + 3)
+    right = trace_boundary(s, g, boundary)
+    pair_edges(g, boundary, i64(round_key) << 32 | i64(s.priority))
+    triangulate_polygons(s, g, boundary, right)
     s.now = s.end
     if s.end != s.b:
         retry.add(s)
 
 
 @program
-def recover(g, polygon_edges, work, retry, remaining, winners, blocked):
+def recover(g, channel_edges, work, retry, remaining, winners, blocked):
     round_key = FIRST_KEY
     while not work.empty:
         foreach(work, follow_edges, g, remaining)
         foreach(remaining, claim, g, round_key)
         foreach(remaining, check_claims, g, round_key, winners, retry, blocked)
-        foreach(winners, retriangulate, g, polygon_edges, round_key, retry)
+        foreach(winners, retriangulate, g, channel_edges, round_key, retry)
         work, retry = retry, work
         retry.clear()
         remaining.clear()
@@ -376,8 +391,9 @@ def insert_segments(g: Graph, ends: Any) -> Collection:
         priority=i32,
     )
     g.add_table(
-        "polygon_edges", point=point, outer=i32, by=i32, edge=i32, mate=Ref("polygon_edges"), old=triangle,
-        made=triangle, high=i32, base=i32, below=i32, capacity=min(8 * n, len(g.triangles)),
+        "channel_edges", vertex=point, opposite=i32, by=i32, edge=i32, mate=Ref("channel_edges"),
+        old=triangle, triangle=triangle, end=i32, base=i32, below=i32,
+        capacity=min(8 * n, len(g.triangles)),
     )  # fmt: skip
     priority = np.random.default_rng(n).permutation(n).astype(np.int32)
     g.chords.extend(a=ends[:, 0], b=ends[:, 1], priority=priority)
@@ -388,5 +404,5 @@ def insert_segments(g: Graph, ends: Any) -> Collection:
     )
     with g.device.active():  # in the order of rows of triangles, which is one of places
         work.extend(g.points.half_edge.array[g.chords.a.array].argsort())
-    recover(g, g.polygon_edges, work, retry, remaining, winners, blocked)
+    recover(g, g.channel_edges, work, retry, remaining, winners, blocked)
     return blocked

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from morph.algorithms.triangulation.delaunay import HULL
+from morph.algorithms.triangulation.half_edges import HULL, half_edge
 from morph.data.collection import Flag
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
@@ -20,14 +22,14 @@ MOST = 1 << 29  # triangles, the codes of whose sides fit in 31 bits
 
 @kernel
 def link_opposites(t, g):
-    """Code what lies behind each side."""
+    """Write the opposite half-edge of each side."""
     opposite = vector(i32(HULL), i32(HULL), i32(HULL))
     for k in range(3):
         n = g.inputs[t.id].nbr[k]
         if n is not None:
             back = g.inputs[n.id].nbr
-            side = i32(0) if back[0] == t else (i32(1) if back[1] == t else i32(2))
-            opposite[k] = i32(n) * 4 + side
+            side = 0 if back[0].id == t.id else (1 if back[1].id == t.id else 2)
+            opposite[k] = half_edge(n, side)
     t.opposite = opposite
 
 
@@ -53,11 +55,46 @@ def mark_segments(t, g, lines):
 
 @kernel
 def find_missing(e, lines, missing):
-    """Whether a segment is no edge of any triangle; of equal ones, the first was looked for."""
+    """Whether a segment is no edge of any triangle; of equal ones, the first was marked."""
     first = lines.edge(e.src, e.dst)
     back = lines.edge(e.dst, e.src)
     if not (first.found or (back is not None and back.found)):
         missing.set()
+
+
+def bounds(mesh: Mesh) -> NDArray[np.float64]:
+    """Return the lowest and the highest coordinates, shape (2, 2), on the host."""
+    where = mesh.device
+    with where.active():
+        x, y = mesh.points[:, 0], mesh.points[:, 1]  # one by one: NumPy is many times as fast then
+        ends = where.xp.stack([x.min(), y.min(), x.max(), y.max()]).reshape(2, 2)
+        return np.asarray(where.to_host(ends))
+
+
+def scale_of(mesh: Mesh) -> float:
+    """Return the power of two that brings coordinates to where their fourth powers are numbers.
+
+    Products by it are exact, so a mesh is refined alike at 1e-100 and at 1.
+
+    Raises
+    ------
+    ValueError
+        If coordinates are beyond 1e140, or nothing is as large as 1e-140, or the smallest of them
+        would lose digits.
+    """
+    box = bounds(mesh)
+    most, extent = float(np.abs(box).max()), float((box[1] - box[0]).max())
+    if not (extent >= 1e-140 and most <= 1e140):
+        raise ValueError(
+            f"coordinates up to {most:g}, {extent:g} apart: refinement needs them within 1e140,"
+            " and at least 1e-140 apart"
+        )
+    if 2.0**-40 < extent and most < 2.0**40:
+        return 1.0
+    scale = 2.0 ** -math.frexp(most)[1]
+    if not bool((mesh.points * scale / scale == mesh.points).all()):
+        raise ValueError(f"coordinates up to {most:g} and others near 0 do not fit one scale")
+    return scale
 
 
 def to_tables(
@@ -67,10 +104,10 @@ def to_tables(
     limits: Any = None,
     sizes: Any = None,
 ) -> Graph:
-    """Put a mesh into tables: points, segments, triangles with their twins and walls.
+    """Convert a mesh to tables: points, segments, triangles with half-edges and segments.
 
-    Side k of a triangle has as twin 4 * triangle + side of what lies behind it, inverted if a
-    segment does, then ``wall[k]``, or HULL if nothing lies there.
+    ``opposite`` of a triangle is described in `half_edges`; ``segment[k]`` is the segment at side
+    k, or None.
 
     Parameters
     ----------
@@ -103,14 +140,14 @@ def to_tables(
     g.triangles.resize(max(m, min(3 * m, MOST)))
     g.points.extend(xy=g.device.asarray(mesh.points) * scale if scale != 1.0 else mesh.points)
     g.triangles.extend(node=mesh.triangles)
-    g.add_table("inputs", nbr=Ref("triangles")[3])
+    g.add_table("inputs", nbr=Ref("inputs")[3])
     g.inputs.extend(nbr=mesh.neighbors)
     if limits is not None:
         g.inputs.add("limit", f64)
         g.inputs.add("corner", Ref("points")[3])
         g.inputs.limit, g.inputs.corner = limits * scale * scale, mesh.triangles
     if limits is not None or _carries(mesh) or sizes is not None:
-        g.triangles.add("origin", i32)
+        g.triangles.add("origin", Ref("inputs"))
         g.triangles.origin = g.device.xp.arange(m, dtype=np.int32)
     if sizes is not None:
         g.points.add("wanted", f64)
@@ -131,7 +168,7 @@ def to_tables(
 
 
 def _carries(mesh: Mesh) -> bool:
-    """Whether anything of the input is handed down to new points or triangles."""
+    """Whether new points or triangles have attributes."""
     return bool(mesh.point_attributes.shape[1] or mesh.triangle_attributes.shape[1])
 
 
@@ -194,9 +231,9 @@ def _mark_hull(segments: Any, segment_markers: Any, point_markers: Any, hull: An
 
 
 class Rows(NamedTuple):
-    """Triangles on their device, and which rows the points and they have there.
+    """Triangles on their device, and the rows of points and triangles there.
 
-    As they are, or, if points have a birth, in an order that follows from that alone.
+    As they are, or, if points have a deterministic id, in the order that the ids define.
     """
 
     point: Any
@@ -208,7 +245,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(g: Graph) -> Rows:
-    """Give the triangles of a graph; ``twin`` tells only which sides are segments."""
+    """Give the triangles of a graph; ``opposite`` says only which sides are segments."""
     xp = g.device.xp
     with g.device.active():
         node, opposite, segment = (
@@ -225,14 +262,14 @@ def rows_of(g: Graph) -> Rows:
 
 
 def sorted_triangles(xp: Any, node: Any, nbr: Any, *sides: Any) -> tuple[Any, ...]:
-    """Turn triangles so that the least point comes first, and sort them.
+    """Rotate triangles so that the least point comes first, and sort them.
 
-    Returns which row each was before, and the arrays, all of shape (m, 3).
+    Returns the former row of each, and the arrays, all of shape (m, 3).
     """
     a, b, c = node[:, 0], node[:, 1], node[:, 2]
     least = xp.where((a < b) & (a < c), 0, xp.where(b < c, 1, 2))
-    turn = xp.asarray([[0, 1, 2], [1, 2, 0], [2, 0, 1]])[least]
-    node, nbr, *more = (xp.take_along_axis(x, turn, axis=1) for x in (node, nbr, *sides))
+    rotation = xp.asarray([[0, 1, 2], [1, 2, 0], [2, 0, 1]])[least]
+    node, nbr, *more = (xp.take_along_axis(x, rotation, axis=1) for x in (node, nbr, *sides))
     # no two triangles share a directed edge: the sort of one key is many times as fast as lexsort
     rows = xp.argsort(node[:, 0].astype(np.int64) << 32 | node[:, 1])
     number = xp.full(len(rows) + 1, -1, np.int32)  # no neighbour, -1, stays so
@@ -242,9 +279,9 @@ def sorted_triangles(xp: Any, node: Any, nbr: Any, *sides: Any) -> tuple[Any, ..
 
 
 def interpolated(source: Mesh, old: Any, xy: Any, node: Any, origin: Any) -> Any:
-    """Values at all points: at new ones, linear in the input triangle that holds them.
+    """Values at all points: at new ones, linear in the input triangle that contains them.
 
-    Each is looked for by a walk from an input triangle near it (Devillers, Pion, Teillaud 2002).
+    It is found by a walk from an input triangle near it (Devillers, Pion, Teillaud 2002).
 
     Parameters
     ----------

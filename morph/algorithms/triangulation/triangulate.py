@@ -1,8 +1,8 @@
 """From points and segments to a constrained Delaunay triangulation of the domain they bound.
 
-The points are triangulated (`delaunay`), segments inserted (`segments`), where they cross split
-(`crossings`), and holes and concavities carved out (`carve`); all of it on the device, all
-decisions exact.  Conventions are those of Triangle (Shewchuk 1996).
+The points are triangulated (`delaunay`), segments inserted (`segments`) and split where they cross
+(`intersections`), and holes and concavities removed (`exterior`); all of it on the device, with
+exact predicates.  Conventions are those of Triangle (Shewchuk 1996).
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.algorithms.triangulation.delaunay import HULL, delaunay_tables
+from morph.algorithms.triangulation.delaunay import delaunay_tables
 from morph.algorithms.triangulation.exterior import remove_exterior
+from morph.algorithms.triangulation.half_edges import HULL
 from morph.algorithms.triangulation.intersections import split_intersections
 from morph.algorithms.triangulation.options import choice, function, truth
 from morph.algorithms.triangulation.segments import FREE, insert_segments
@@ -97,7 +98,7 @@ def triangulate(
     graph = _graph(source, named, merge=duplicates == "merge")
     where = find_device(device)
     n = len(graph.points)
-    # of edges that several segments want, the least row decides: those with a marker come first
+    # the least row of the segments along an edge decides: those with a marker come first
     of = np.argsort(graph.segment_markers == 0, kind="stable").astype(np.int32)
     ends = graph.segments[of]
     points, attributes = graph.points, graph.point_attributes
@@ -192,7 +193,7 @@ def _between(points: Any, attributes: Any, split: Any) -> Any:
 def _mesh(
     g: Graph, graph: Pslg, attributes: Any, same: Any, of: Any, kept: Any, region: Any
 ) -> Mesh:
-    """Read the domain from its tables; new points that were others' coordinates go."""
+    """Read the domain from its tables; drop new points at the coordinates of others."""
     host = g.device.to_host
     xy, node, opposite = (
         host(x.array) for x in (g.points.xy, g.triangles.node, g.triangles.opposite)
