@@ -11,17 +11,18 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from morph.compiler.codegen.unit import source
-from morph.compiler.frontend.program import RESULT, Cut, check_claims, cut
-from morph.compiler.frontend.scope import plain, spelled
-from morph.compiler.frontend.unit import Builder
+from morph.compiler.frontend.builder import Builder
+from morph.compiler.frontend.functions import check_claims, specialise_filter, specialise_kernel
+from morph.compiler.frontend.program import RESULT, Cut, cut
 from morph.compiler.frontend.values import ObjectValue, PythonValue, Value
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.spelling import ir_name, user_name
 from morph.compiler.passes.work_sharing import lists
 from morph.data.row import Row
 from morph.language.definition import Definition
@@ -30,17 +31,12 @@ from morph.language.intrinsics import from_dtype
 from morph.language.position import Pos
 from morph.language.source import read
 from morph.language.types import BOOL, F64, I32, I64, Handle, Scalar, Type
+from morph.launch.kernels import Launchable
 from morph.launch.scratch import STATUS
 from morph.launch.slots import OBJECTS, Slots
-from morph.runtime import backends
 from morph.runtime.device import Device
 from morph.runtime.timing import counting
 
-if TYPE_CHECKING:
-    from morph.launch.foreach import Kernel, Program
-
-# Bytes of an item's own: on a CPU thread's stack (less there), on a GPU for all items in flight.
-LARGEST = {"cuda": 1 << 17}
 Where = Callable[[Any], Any] | None
 Origin = int | tuple[str, str]  # an argument, or a number in the closure of "kernel" or "where"
 FORMATS = {
@@ -53,7 +49,7 @@ FORMATS = {
 class Request:
     """One call of ``foreach`` or of a program, before anything is known of it."""
 
-    what: Kernel | Program
+    what: Launchable
     items: Any
     args: tuple[Any, ...]
     where: Where
@@ -69,7 +65,7 @@ class Compiled:
     def __init__(
         self, unit: ir.Unit, getters: dict[str, Origin], device: Device, interruptible: bool
     ) -> None:
-        size, most = abi.local_bytes(unit), LARGEST.get(device.kind, 1 << 20)
+        size, most = abi.local_bytes(unit), device.local_limit
         if size > most:
             raise MemoryError(
                 f"{unit.name.removeprefix('morph_')!r} needs {size} bytes an item for its local "
@@ -134,7 +130,7 @@ class Compiled:
         key = (faults, seed)
         if self._binary is None or self._binary[0] != key:
             with counting("compile"):
-                self._binary = (key, backends.load(self.unit, self, faults, self.device, seed))
+                self._binary = (key, self.device.load(self.unit, self, faults, seed))
         return self._binary[1]
 
     def edit(self, text: str, faults: bool, seed: int) -> None:
@@ -240,7 +236,7 @@ def cells(where: Any) -> tuple[Any, ...]:
 def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
     """Give the arguments their slots; and what else of them the unit depends on."""
     definition = request.what.definition
-    names = [spelled(n) for n in definition.source.params]
+    names = [ir_name(n) for n in definition.source.params]
     if request.what.kind == "kernel":
         names = names[1:]
     args = request.args
@@ -249,7 +245,7 @@ def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
         reject(
             f"{definition.name!r} takes {len(names)} arguments{after}, not {len(args)}",
             definition.source.pos(definition.source.tree),
-            f"they are {', '.join(map(plain, names))}" if names else "call it with none",
+            f"they are {', '.join(map(user_name, names))}" if names else "call it with none",
         )
     slots = Slots()
     for arg, name in zip(args, names, strict=True):  # graphs first: they name their tables
@@ -311,7 +307,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
     definition = request.what.definition
     pos = definition.source.pos(definition.source.tree)
     fused = request.what.kind == "program"
-    names = [spelled(n) for n in definition.source.params][0 if fused else 1 :]
+    names = [ir_name(n) for n in definition.source.params][0 if fused else 1 :]
     values: list[Value] = []
     scalars: dict[str, Scalar] = {}
     getters: dict[str, Origin] = {}
@@ -359,7 +355,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
     if fused:
         _check_adjacency(unit)
     made = Compiled(unit, getters, request.device, request.what.interruptible)
-    made.dependencies = builder.dependencies
+    made.dependencies = builder.dependencies.checks
     return made
 
 
@@ -381,11 +377,11 @@ def _step(
     domain = slots.of(request.items, "items")
     assert domain is not None
     item = builder.item_type(domain.slot)
-    k = builder.kernel(request.what.definition, item, values, pos)
+    k = specialise_kernel(builder, request.what.definition, item, values, pos)
     args = tuple(v for v in values if isinstance(v, ir.Expr)) + closures(k, "kernel")
     where_args: tuple[ir.Expr, ...] = ()
     if request.where is not None:
-        test = builder.where(filter_of(request.where), item)
+        test = specialise_filter(builder, filter_of(request.where), item)
         where_args = closures(test, "where")
         k = replace(k, where=test.name)
         del builder.funcs[k.name]

@@ -193,7 +193,7 @@ def _insert(g: Graph, rounds: list[Any], duplicates: Collection, one: Table) -> 
     where, n = g.device, len(g.points)
     join = where.xp.concatenate
     team = available_threads()
-    if where.kind != "cpu":
+    if where.interprets or not where.on_host:
         few, lists = FIRST_ROUNDS, rounds[FIRST_ROUNDS:]
     elif team == 1:
         few, lists = 0, [join(rounds)]
