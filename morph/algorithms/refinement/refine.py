@@ -251,7 +251,8 @@ def _refine(
             if ordered is not None:
                 rounds += ordered.run(active, following, waiting, urgent, turns)
             else:
-                rounds += run_rounds(g, active, following, waiting, active, urgent, params, turns)
+                unused = g  # in place of the list of a deterministic round
+                rounds += run_rounds(g, active, following, waiting, unused, urgent, params, turns)
             if active.empty:
                 active, following = following, active
             if progress is not None:
