@@ -5,6 +5,7 @@ The algorithms run on the CPU; the very texts of their launches are then given t
 
 from __future__ import annotations
 
+import importlib
 import re
 import runpy
 
@@ -75,6 +76,18 @@ def test_algorithms(units):
         morph.survey.reinforce(morph.generate.random_ksat(3, 40, 3, seed=1))
     assert any("is_raised(" in c.text for c in units)
     compile_all(units, {x.__name__ for m in modules() for x in launched(vars(m)).values()})
+
+
+@pytest.mark.unchecked
+@pytest.mark.parametrize("name", ["test_builtins"])
+def test_language(units, name):
+    """The kernels of tests of the language: each test of it runs on the CPU."""
+    module = importlib.import_module(name)
+    for test in [f for n, f in vars(module).items() if n.startswith("test_")]:
+        marks = [m for m in getattr(test, "pytestmark", ()) if m.name == "parametrize"]
+        for value in marks[0].args[1] if marks else [None]:
+            test("cpu", *[value] * len(marks))
+    compile_all(units, set(launched(vars(module))))
 
 
 def test_what_writes_a_few_words():

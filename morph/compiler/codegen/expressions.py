@@ -13,12 +13,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.liveness import PARENT
 from morph.language.types import I64, Object, Scalar, Type, Vector
 
-BUILTINS = {
-    "abs": "abs_of", "min": "min_of", "max": "max_of", "sqrt": "sqrt_of", "floor": "floor_of",
-    "ceil": "ceil_of", "exp": "exp_of", "log": "log_of", "exp2": "exp2_of", "log2": "log2_of",
-    "exponent": "exponent_of", "popcount": "popcount_of",
-}  # fmt: skip
-SIGNS = ("exponent", "popcount", "orient2d", "incircle")  # give an i32, whatever they take
+BUILTINS = {"orient2d": "orient2d", "incircle": "incircle", "round": "rint_of"}  # others: abs_of
 OPERATORS = {"//": "floor_div", "%": "floor_mod", "<<": "shift_left", ">>": "shift_right"}
 WRAPPING = {"+": "wrap_add", "-": "wrap_sub", "*": "wrap_mul"}
 
@@ -108,9 +103,7 @@ class Expressions:
             case ir.Call():
                 return n.call(e.func, self.args(e.args))
             case ir.Builtin():
-                call = f"{BUILTINS.get(e.name, e.name)}({self.args(e.args)[2:]})"
-                given = "i32" if e.name in SIGNS else n.type(e.args[0].type)
-                return self.number(call, e.type, given)
+                return f"{BUILTINS.get(e.name, f'{e.name}_of')}({self.args(e.args)[2:]})"
             case ir.Load():
                 return self.load(e.place)
             case ir.Dead():

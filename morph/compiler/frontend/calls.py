@@ -21,19 +21,22 @@ from morph.compiler.frontend.values import (
 from morph.compiler.ir import nodes as ir
 from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
-from morph.language.intrinsics import FLOAT_FUNCTIONS, StructType, name_of, scalar_of
+from morph.language.intrinsics import FUNCTIONS, RANDOM, StructType, name_of, scalar_of
 from morph.language.position import Pos
 from morph.language.types import (
     BOOL,
     F64,
     I32,
     I64,
+    U32,
+    U64,
     Handle,
     Local,
     Nothing,
     Rows,
     Scalar,
     Struct,
+    Tuple,
     Type,
     Vector,
     Weak,
@@ -136,6 +139,17 @@ class Calls(Methods):
                 type=I32,
                 pos=pos,
             )
+        return self._numeric(node, name, args, pos)
+
+    def _numeric(self, node: ast.Call, name: str, args: list[ir.Expr], pos: Pos) -> ir.Expr:
+        if name == "philox" or name in RANDOM:
+            self._arity(node, 2, 3, name)
+            return self._random(name, args, pos)
+        if name == "divmod":
+            self._arity(node, 2, 2, name)
+            x, y = (self.bind(a) for a in args)
+            parts = tuple(self.binary(op, x, y, pos) for op in ("//", "%"))
+            return ir.Make(parts=parts, type=Tuple(tuple(p.type for p in parts)), pos=pos)
         return self._pure(name, args, pos)
 
     def _has_column(self, node: ast.Call, pos: Pos) -> ir.Expr:
@@ -157,26 +171,41 @@ class Calls(Methods):
                 )
             result = args[0]
             for y in args[1:]:
-                t = common(result, y, pos)
-                pair = (operand(result, t), operand(y, t))
-                result = self.bounded(ir.Builtin(name=name, args=pair, type=t, pos=pos))
+                meet = common(result, y, pos)
+                pair = (operand(result, meet), operand(y, meet))
+                result = self.bounded(ir.Builtin(name=name, args=pair, type=meet, pos=pos))
             return result
-        if len(args) != 1:
-            reject(f"{name} takes 1 argument, not {len(args)}", pos, f"{name}(x)")
-        x = args[0]
-        if isinstance(x.type, Weak):
-            x = cast(x, default(x.type))
-        kind = x.type
-        if not isinstance(kind, Scalar) or kind == BOOL:
-            reject(f"{name} does not apply to {x.type}", pos, "it takes a number")
-        if name in FLOAT_FUNCTIONS and kind.kind != "f":
-            x = cast(x, F64)
-        if name == "popcount" and kind.kind not in ("i", "u"):
-            reject(f"popcount applies to integers, not to {x.type}", pos, "cast it first")
-        if name == "exponent" and kind.kind != "f":
-            reject(f"exponent applies to floats, not to {x.type}", pos, "cast it first")
-        gives = I32 if name in ("popcount", "exponent") else x.type
-        return ir.Builtin(name=name, args=(x,), type=gives, pos=pos)
+        want = FUNCTIONS[name]
+        if len(args) != (n := want.arguments):
+            what = f"{name} takes {n} argument{'s' * (n > 1)}, not {len(args)}"
+            reject(what, pos, f"{name}({', '.join('xy'[:n])})")
+        t: Type = default(args[0].type) if n == 1 else common(args[0], args[1], pos)
+        if not isinstance(t, Scalar) or t == BOOL:
+            reject(f"{name} does not apply to {args[0].type}", pos, "it takes a number")
+        if t.kind not in want.kinds and not want.converts:
+            kinds = "integers" if want.kinds == "iu" else "floats"
+            reject(f"{name} applies to {kinds}, not to {t}", pos, "cast it first")
+        to = t if t.kind in want.kinds else F64
+        args = [cast(operand(x, t), to) for x in args]
+        return ir.Builtin(name=name, args=tuple(args), type=want.result or to, pos=pos)
+
+    def _random(self, name: str, args: list[ir.Expr], pos: Pos) -> ir.Expr:
+        """The words of Philox, or a number made of the highest bits of the first two."""
+        for x in args:
+            if not isinstance(x.type, Scalar | Weak) or x.type.kind not in "iu":
+                reject(f"{name} takes integers, not {x.type}", x.pos, "cast it: i64(...)")
+        if len(args) == 2:
+            args = [*args, ir.Const(value=0, type=U64, pos=pos)]
+        given = tuple(cast(x, U64) for x in args)
+        if name == "philox":
+            return ir.Builtin(name=name, args=given, type=Vector(U32, 4), pos=pos)
+        number: ir.Expr = ir.Builtin(name="random", args=given, type=U64, pos=pos)
+        kind, bits = RANDOM[name]
+        if bits < 64:
+            spare = ir.Const(value=64 - bits, type=U64, pos=pos)
+            number = cast(self.binary(">>", number, spare, pos), kind)
+        scale = ir.Const(value=2.0**-bits, type=kind, pos=pos)
+        return self.binary("*", number, scale, pos) if kind.kind == "f" else number
 
     def _vector_of(self, args: list[ir.Expr], pos: Pos) -> ir.Expr:
         if not args:

@@ -288,10 +288,16 @@ class Expressions(Branches):
         return c
 
     def _power(self, x: ir.Expr, y: ir.Expr, pos: Pos) -> ir.Expr:
+        for v in (x, y):
+            if not isinstance(v.type, Scalar | Weak):
+                reject(
+                    f"** applies to numbers, not to {v.type}", pos, "of a vector, take its parts"
+                )
         if not (isinstance(y, ir.Const) and isinstance(y.value, int) and 1 <= y.value <= 8):
-            reject("** takes a constant exponent from 1 to 8", pos, "other powers: exp(y * log(x))")
-        if not isinstance(x.type, Scalar | Weak):
-            reject(f"** applies to numbers, not to {x.type}", pos, "of a vector, take its parts")
+            t = common(x, y, pos)
+            if t == BOOL:
+                reject("** does not apply to bool_", pos, "cast first, as in i32(b)")
+            return ir.Builtin(name="pow", args=(operand(x, t), operand(y, t)), type=t, pos=pos)
         base = self.bind(x)
         result = base
         for _ in range(y.value - 1):
