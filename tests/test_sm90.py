@@ -79,15 +79,15 @@ def test_algorithms(units):
 
 
 @pytest.mark.unchecked
-@pytest.mark.parametrize("name", ["test_builtins"])
+@pytest.mark.parametrize("name", ["test_builtins", "test_domains", "test_neighbours"])
 def test_language(units, name):
     """The kernels of tests of the language: each test of it runs on the CPU."""
     module = importlib.import_module(name)
     for test in [f for n, f in vars(module).items() if n.startswith("test_")]:
         marks = [m for m in getattr(test, "pytestmark", ()) if m.name == "parametrize"]
-        for value in marks[0].args[1] if marks else [None]:
-            test("cpu", *[value] * len(marks))
-    compile_all(units, set(launched(vars(module))))
+        for value in marks[0].args[1] if marks else [()]:
+            test("cpu", *(value if isinstance(value, tuple) else (value,)))
+    compile_all(units, {n for n, k in launched(vars(module)).items() if k.launches})
 
 
 def test_what_writes_a_few_words():

@@ -24,7 +24,7 @@ from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.work_sharing import lists
 from morph.data.row import Row
-from morph.language.definition import Definition
+from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
 from morph.language.intrinsics import from_dtype
 from morph.language.position import Pos
@@ -221,7 +221,8 @@ def by_steps(compiled: Compiled, objects: Mapping[str, Any]) -> bool:
 
 def place(where: Any) -> tuple[Any, int]:
     """The code of a filter and what its globals are: equal code may stand in two modules."""
-    return (where.__code__, id(where.__globals__)) if where is not None else (None, 0)
+    made = definition_of(where)
+    return (made, 0) if made or where is None else (where.__code__, id(where.__globals__))
 
 
 def cells(where: Any) -> tuple[Any, ...]:
@@ -450,6 +451,8 @@ _filters: weakref.WeakKeyDictionary[Any, Definition] = weakref.WeakKeyDictionary
 
 def filter_of(where: Any) -> Definition:
     """The definition of a filter; parsed once for all lambdas of one place in the text."""
+    if made := definition_of(where):
+        return made
     code = where.__code__
     if code not in _filters:
         _filters[code] = Definition("where", read(where))

@@ -11,6 +11,7 @@ from morph.compiler.frontend.calls import Calls
 from morph.compiler.frontend.scope import Retype, plain, spelled
 from morph.compiler.frontend.values import (
     Static,
+    Value,
     cast,
     coerce,
     default,
@@ -31,7 +32,6 @@ class Assignments(Calls):
 
     hints: dict[str, Type]
     nones: dict[str, Pos]  # where a name was given None first
-    kept: set[str]  # temporaries that are read more than once
 
     def _assign_stmt(self, node: ast.Assign) -> None:
         if len(node.targets) == 1 and isinstance(node.targets[0], ast.Tuple):
@@ -88,6 +88,9 @@ class Assignments(Calls):
         if isinstance(v, ir.Item | ir.Field) and isinstance(v.x, ir.Var):
             if not isinstance(v.x.type, Rows | Tuple):
                 return v
+        if _is_row(v):
+            assert isinstance(v, ir.Expr)
+            return v
         what = type(node).__name__.lower() if v is None else describe(v)
         hint = "assign to a local, an element or field of a local, or a column of a row"
         reject(f"cannot assign to {what}", self.pos(node), hint)
@@ -98,6 +101,9 @@ class Assignments(Calls):
             value = coerce(x, at.type, f"column {at.place.column!r}")
             self._wrote(pos)
             self.out.append(ir.Write(place=at.place, value=value, pos=pos))
+            return
+        if _is_row(at):
+            self._copy_row(at, x, pos)
             return
         assert isinstance(at, ir.Item | ir.Field) and isinstance(at.x, ir.Var)
         name = at.x.name
@@ -111,6 +117,21 @@ class Assignments(Calls):
             self.owned(name, pos)
         value = coerce(x, at.type, "element")
         self.out.append(ir.SetItem(name=name, index=at.index, value=value, pos=pos))
+
+    def _copy_row(self, to: ir.Expr, x: ir.Expr, pos: Pos) -> None:
+        """``table[i] = row``: all columns of the row."""
+        assert isinstance(to.type, Handle)
+        store, t = self.builder.stores[to.type.slot], x.type
+        given = self.builder.stores[t.slot].columns if isinstance(t, Handle) else ()
+        kinds = [{c.name: (c.elem, c.size) for c in columns} for columns in (store.columns, given)]
+        if kinds[0] != kinds[1]:
+            what = f"a row of {store.slot} takes a row of the same columns, not {t}"
+            reject(what, pos, "assign column by column")
+        rows = self.bind(to), self.bind(x)
+        for name in kinds[0]:
+            at, value = (self._of_row(row, row.type, name, pos) for row in rows)  # type: ignore[arg-type]
+            assert isinstance(at, ir.Expr) and isinstance(value, ir.Expr)
+            self.store(at, value, pos)
 
     def _wrote(self, pos: Pos) -> None:
         if self.flow is not None and self.flow.wrote is None:
@@ -182,3 +203,9 @@ class Assignments(Calls):
             self.pos(node),
             "types follow from the first value",
         )
+
+
+def _is_row(v: Value | None) -> bool:
+    """Whether a target is ``table[i]``, or ``rows[i]`` of new rows."""
+    new = isinstance(v, ir.Item) and isinstance(v.x.type, Rows)
+    return new or (isinstance(v, ir.Cast) and isinstance(v.type, Handle))

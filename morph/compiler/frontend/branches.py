@@ -65,6 +65,10 @@ class Branches:
         """``x op y`` as a bool."""
         raise AssertionError
 
+    def membership(self, op: str, node: ast.Compare, pos: Pos) -> ir.Expr:
+        """``x in y`` or ``x not in y``."""
+        raise AssertionError
+
     def condition(self, node: ast.expr) -> ir.Expr:
         """An expression of which only the truth matters."""
         if not isinstance(node, ast.BoolOp):
@@ -124,6 +128,8 @@ class Branches:
 
     def _compare_expr(self, node: ast.Compare) -> Value:
         pos = self.pos(node)
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
+            return self.membership(OPS[type(node.ops[0])], node, pos)
         if len(node.ops) == 1:
             x, y = self.exprs([node.left, node.comparators[0]])
             return self.comparison(OPS[type(node.ops[0])], x, y, pos)

@@ -101,7 +101,10 @@ class Expressions(Branches):
 
     def expr(self, node: ast.expr) -> ir.Expr:
         """An expression that must be a value."""
-        v = self.value(node)
+        return self.evaluated(self.value(node), node)
+
+    def evaluated(self, v: Value, node: ast.expr) -> ir.Expr:
+        """What `value` gave for an expression, which must be a value."""
         if isinstance(v, ir.Expr):
             return self.bounded(v)
         if isinstance(v, Method) and isinstance(v.receiver, ir.Expr):

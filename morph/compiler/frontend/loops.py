@@ -14,13 +14,14 @@ from morph.compiler.frontend.values import (
     ObjectValue,
     PythonValue,
     Slice,
+    Value,
     describe,
 )
 from morph.compiler.ir import nodes as ir
 from morph.language.errors import reject
 from morph.language.intrinsics import name_of
 from morph.language.position import Pos
-from morph.language.types import BOOL, I64, U64, Handle, Local, Nothing, Rows, Type, Vector
+from morph.language.types import BOOL, I64, U64, Handle, Local, Nothing, Object, Rows, Type, Vector
 
 
 class Loops(Assignments):
@@ -86,12 +87,12 @@ class Loops(Assignments):
             assert isinstance(node.iter, ast.Call)
             self._for_range(node, node.iter, pos)
             return
-        x = self.value(node.iter)
+        x = self.items(self.value(node.iter))
         start: ir.Expr | None = None
         reverse = False
         if isinstance(x, Slice):
             start, reverse = x.start, x.reverse
-            x = x.x
+            x = self.items(x.x)
         var = spelled(node.target.id)
         if isinstance(x, Chain):
             if start is not None or reverse or _breaks(node.body):
@@ -125,6 +126,14 @@ class Loops(Assignments):
                 self.pos(node.iter),
                 "it runs over range(...), neighbours, tables, collections and vectors",
             )
+
+    def items(self, x: Value) -> Value:
+        """What a loop over ``x`` runs over: of a set, the rows of its table."""
+        if isinstance(x, ObjectValue) and x.type.kind == "set":
+            table = self.builder.stores[x.type.slot].of
+            assert table is not None
+            return ObjectValue(x.pos, Object("table", table))
+        return x
 
     def _for_edges(
         self, node: ast.For, var: str, x: Iterator, start: ir.Expr | None, reverse: bool, pos: Pos

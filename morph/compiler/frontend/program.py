@@ -343,7 +343,7 @@ class ProgramChecker(Checker):
                 pos,
                 "foreach(g.points, kernel, g)",
             )
-        domain, kernel = self.value(call.args[0]), self.value(call.args[1])
+        domain, kernel = self.items(self.value(call.args[0])), self.value(call.args[1])
         if not isinstance(domain, ObjectValue) or domain.type.kind not in ("table", "collection"):
             what = describe(domain)
             reject(f"foreach runs over a table or collection, not {what}", pos, "g.points, say")
@@ -418,8 +418,13 @@ class ProgramChecker(Checker):
     def _filtered(
         self, kernel: ir.Kernel, node: ast.expr, item: Type, pos: Pos
     ) -> tuple[ir.Kernel, tuple[ir.Expr, ...]]:
+        hint = "where=lambda p: p.updated"
         if not isinstance(node, ast.Lambda):
-            reject("where is a lambda of the item", self.pos(node), "where=lambda p: p.updated")
+            given = self.value(node)
+            made = definition_of(given.value) if isinstance(given, PythonValue) else None
+            if made is None or made.kind != "func":
+                reject("where is a lambda or a @func of the item", self.pos(node), hint)
+            return self._with_filter(kernel, self.builder.where(made, item)), ()
         if len(node.args.args) != 1:
             reject("where is a lambda of the item", self.pos(node), "it has one parameter")
         name = f"{kernel.name}_where"
@@ -430,9 +435,13 @@ class ProgramChecker(Checker):
         if self.builder.writes_shared(func):
             reject("a filter may not change anything", func.pos, "do it in the kernel")
         self.builder.funcs[func.name] = func
+        passed = tuple(ir.Var(name=n, type=t, pos=pos) for n, t in inner.extra.items())
+        return self._with_filter(kernel, func), passed
+
+    def _with_filter(self, kernel: ir.Kernel, func: ir.Func) -> ir.Kernel:
         filtered = replace(kernel, name=self.builder.unique(kernel.name), where=func.name)
         self.builder.funcs[filtered.name] = filtered
-        return filtered, tuple(ir.Var(name=n, type=t, pos=pos) for n, t in inner.extra.items())
+        return filtered
 
     # --- effects ---------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from morph.compiler.frontend.values import (
     PythonValue,
     Slice,
     Value,
+    coerce,
     describe,
 )
 from morph.compiler.ir import nodes as ir
@@ -45,6 +46,8 @@ class Parts(Expressions):
         if isinstance(x, ObjectValue) and x.type.kind == "table":
             i = self.integer(self.expr(node.slice), "row")
             return ir.Cast(x=i, type=Handle(x.type.slot), pos=pos)
+        if isinstance(x, Iterator):
+            return self._neighbour(x, node.slice, pos)
         if not isinstance(x, ir.Expr):
             reject(f"{describe(x)} has no items", pos, "tables, vectors and local collections do")
         mark = len(self.out)
@@ -58,6 +61,59 @@ class Parts(Expressions):
         if not isinstance(x.type, Vector | Local | Rows):
             reject(f"{x.type} has no items", pos, "tables, vectors and local collections do")
         return self.item(x, self.integer(index, "index"), pos)
+
+    kept: set[str]  # temporaries that are read more than once
+
+    def _neighbour(self, x: Iterator, node: ast.expr, pos: Pos) -> ir.Expr:
+        """``p.outnbrs[i]``: what a loop that starts at ``i`` binds first, None if nothing."""
+        mark = len(self.out)
+        index = self.bind(self.integer(self.expr(node), "index"))
+        point = self.bind(self.frozen(x.point, mark))
+        if isinstance(index, ir.Const) and index.value < 0:
+            reject(f"index {index.value} is outside of the edges", pos, "the first one is at 0")
+        edges, points = Handle(f"{x.graph}.edges"), Handle(f"{x.graph}.points")
+        edge, other = self.temporary(edges), self.temporary(points) if x.bind == "point" else None
+        bound = ir.Var(name=other or edge, type=points if other else edges, pos=pos)
+        found = ir.Var(name=self.temporary(bound.type), type=bound.type, pos=pos)
+        self.kept.add(found.name)
+        none = ir.Const(value=-1, type=bound.type, pos=pos)
+        take = (ir.Assign(name=found.name, value=bound, pos=pos), ir.Break(pos=pos))
+        loop = ir.ForEdges(
+            graph=x.graph, point=point, direction=x.direction, edge=edge, var=other, start=index,
+            reverse=False, skip=x.skip, body=take, pos=pos,
+        )  # fmt: skip
+        zero = ir.Const(value=0, type=I64, pos=pos)
+        inside = ir.Compare(op=">=", x=index, y=zero, type=BOOL, pos=pos)
+        self.out.append(ir.Assign(name=found.name, value=none, pos=pos))
+        self.out.append(ir.If(cond=inside, then=(loop,), orelse=(), pos=pos))
+        return found
+
+    def membership(self, op: str, node: ast.Compare, pos: Pos) -> ir.Expr:
+        """``x in y``; of neighbours, whether there is such an edge."""
+        x, mark = self.expr(node.left), len(self.out)
+        y = self.value(node.comparators[0])
+        x = self.frozen(x, mark)
+        if not isinstance(y, Iterator) or y.bind != "point":
+            return self.comparison(op, x, self.evaluated(y, node.comparators[0]), pos)
+        x, point = (
+            self.bind(coerce(x, Handle(f"{y.graph}.points"), "neighbour")),
+            self.bind(y.point),
+        )
+        none = ir.Const(value=-1, type=Handle(f"{y.graph}.edges"), pos=pos)
+
+        def leads(a: ir.Expr, b: ir.Expr) -> ir.Expr:
+            edge = ir.FindEdge(graph=y.graph, x=a, y=b, type=none.type, pos=pos)
+            return ir.Compare(op="!=", x=edge, y=none, type=BOOL, pos=pos)
+
+        found = leads(point, x)
+        if y.direction != "out":  # no edges leave None
+            back: ir.Expr = ir.Compare(
+                op="!=", x=x, y=replace(none, type=x.type), type=BOOL, pos=pos
+            )
+            back = ir.Logic(op="and", x=back, y=leads(x, point), type=BOOL, pos=pos)
+            both = ir.Logic(op="or", x=found, y=back, type=BOOL, pos=pos)
+            found = back if y.direction == "in" else both
+        return found if op == "in" else ir.Unary(op="not", x=found, type=BOOL, pos=pos)
 
     def _slice(self, x: Value, s: ast.Slice, pos: Pos) -> Slice:
         if s.upper or s.step or not s.lower:

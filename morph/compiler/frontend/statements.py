@@ -7,7 +7,15 @@ import ast
 from morph.compiler.frontend.branches import Arm
 from morph.compiler.frontend.loops import Loops
 from morph.compiler.frontend.scope import Edges, Flow, Retype, join
-from morph.compiler.frontend.values import coerce, default, describe, has_none, truth
+from morph.compiler.frontend.values import (
+    Method,
+    ObjectValue,
+    coerce,
+    default,
+    describe,
+    has_none,
+    truth,
+)
 from morph.compiler.ir import nodes as ir
 from morph.language.errors import reject
 from morph.language.position import Pos
@@ -63,6 +71,8 @@ class Statements(Loops):
     def _expr_stmt(self, node: ast.Expr) -> None:
         if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             return  # a docstring
+        if self._extends(node.value):
+            return
         mark = len(self.out)
         x = self.value(node.value)
         last = self.out[-1] if len(self.out) > mark else None
@@ -71,6 +81,30 @@ class Statements(Loops):
             del self.locals[x.name]
         elif last is None and not isinstance(x, ir.Call):
             reject("this expression does nothing", self.pos(node), "call it, or assign its value")
+
+    def _extends(self, node: ast.expr) -> bool:
+        """``c.extend(xs)``: a loop that adds each of them; false if it is another expression."""
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            return False
+        if node.func.attr != "extend":
+            return False
+        f = self.value(node.func)
+        x = f.receiver if isinstance(f, Method) else None
+        if not (isinstance(x, ObjectValue) and x.type.kind == "collection"):
+            if not (isinstance(x, ir.Expr) and isinstance(x.type, Local)):
+                return False
+        self._no_keywords(node)
+        self._arity(node, 1, 1, "extend")
+        if ast.dump(node.args[0]) == ast.dump(node.func.value):
+            reject("a collection cannot be extended by itself", self.pos(node), "loop over a copy")
+        each = f"each_{node.lineno}_{node.col_offset}"
+        item, bound = (ast.Name(id=each, ctx=ctx) for ctx in (ast.Load(), ast.Store()))
+        add = ast.Call(ast.Attribute(node.func.value, "add", ast.Load()), [item], [])
+        loop = ast.For(bound, node.args[0], [ast.Expr(add)], [])
+        for new in (item, bound, add, add.func, loop, loop.body[0]):
+            ast.copy_location(new, node)
+        self.statement(loop)
+        return True
 
     def _pass_stmt(self, node: ast.Pass) -> None:
         """Do nothing."""
