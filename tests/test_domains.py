@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from small import points, values
 from targets import everywhere
 
 import morph
 from morph.language.errors import LanguageError
-from morph.prelude import atomic_add, i32, i64
+from morph.prelude import atomic_add, f64, i32, i64, single
 
 LIMIT = 2
 
@@ -130,3 +132,141 @@ def test_foreach_over_a_set_runs_over_its_table(target):
 
     for size, total in everywhere(target, run):
         assert size == [2, 0, 2, 0, 1, 0] and total == [20, 0, 20, 0, 20, 0]
+
+
+# --- collections of numbers ----------------------------------------------------------------------
+
+
+@morph.kernel
+def square(x, g, made, n):
+    g.points[i32(x)].sum += x * n
+    if x < 100:
+        made.add(x * x)
+    x += 1  # a local of the item
+
+
+@morph.kernel
+def own(x, g, lost):
+    mine = g.points.local(2)
+    mine.add(g.points[x % 3])
+    if single(mine):
+        g.points[x % 3].sum += x
+    else:
+        lost.add(x)
+
+
+def numbers(target, kind, *values):
+    made = morph.Collection(kind, device=target)
+    made.extend(values)
+    return made
+
+
+def test_foreach_over_numbers(target):
+    def run():
+        g = points(target, n=4, sum=i64, size=i32)
+        items, made = numbers(target, i64, 3, 1, 2, 1), numbers(target, i64)
+        morph.foreach(items, square, g, made, 10, where=lambda x: x != LIMIT)
+        assert list(items) == [3, 1, 2, 1] and items[1] == 1 and len(made) == 3
+        return values(g.points, "sum"), sorted(int(x) for x in made)
+
+    assert all(found == ([0, 20, 0, 30], [1, 1, 9]) for found in everywhere(target, run))
+
+
+@morph.kernel
+def total(p, numbers):
+    for x in numbers:
+        p.sum += x
+    for x in numbers[2:]:
+        p.sum += 1000 * i64(x > 0)
+
+
+def test_a_loop_over_numbers(target):
+    g = points(target, sum=i64)
+    morph.foreach(g.points, total, numbers(target, i32, 5, -1, 7, 9))
+    assert values(g.points, "sum") == [2020] * 4
+
+
+def test_numbers_that_claim_rows(target):
+    """An item lasts from gather to commit and abort."""
+
+    def run():
+        g = points(target, n=3, sum=i64)
+        now, lost = numbers(target, i64, *range(1, 20)), numbers(target, i64)
+        while not now.empty:
+            morph.foreach(now, own, g, lost)
+            now, lost = lost, now
+            lost.clear()
+        return values(g.points, "sum")
+
+    want = [sum(x for x in range(1, 20) if x % 3 == r) for r in range(3)]
+    assert all(found == want for found in everywhere(target, run))
+
+
+@morph.func
+def positive(x):
+    return x > 0
+
+
+@morph.kernel
+def step_down(x, p, then):
+    atomic_add(p.sum, i64(x))
+    if x > 1:
+        then.add(x / 2)
+
+
+@morph.program
+def falling(p, now, then, least):
+    while not now.empty:
+        morph.foreach(now, step_down, p, then, where=positive)
+        now, then = then, now
+        then.clear()
+    morph.foreach(then, step_down, p, now, where=lambda x: x > least)
+
+
+def test_numbers_in_a_program(target):
+    for run in (falling, falling.eager):
+        g = points(target, sum=i64)
+        run(g.points[1], numbers(target, f64, 8.0, -3.0, 2.5), numbers(target, f64), 0.5)
+        assert values(g.points, "sum") == [0, 8 + 4 + 2 + 1 + 2 + 1, 0, 0]
+
+
+@morph.kernel
+def take_two(p, numbers):
+    for _ in range(2):
+        entry = numbers.take()
+        if entry is not None:
+            p.sum += entry.item
+
+
+def test_numbers_are_taken_as_entries(target):
+    g = points(target, n=3, sum=i64)
+    some = numbers(target, i64, 1, 20, 300)
+    morph.foreach(g.points, take_two, some)
+    assert sum(values(g.points, "sum")) == 321 and some.empty
+
+
+def test_numbers_on_the_host(target):
+    made = morph.Collection(f64, device=target)
+    made.add(1.5)
+    made.extend([2, 3.5])
+    assert [*made] == [1.5, 2.0, 3.5] and made[-1 + 1] == 1.5
+    assert made.device.to_host(made.items).tolist() == [1.5, 2.0, 3.5]
+    again = pickle.loads(pickle.dumps(made))
+    assert [*again] == [1.5, 2.0, 3.5] and again.table is None
+    with pytest.raises(TypeError, match="reals among integers|cannot"):
+        numbers(target, i64).add(1.5)
+    with pytest.raises(TypeError, match="a collection without a table needs a device"):
+        morph.Collection(i64)
+    with pytest.raises(TypeError, match="of rows of a table or of numbers, not of 3"):
+        morph.Collection(3)
+
+
+@morph.kernel
+def outside(x, g):
+    g.points[x].sum = 1
+
+
+def test_checks_name_the_entry(target):
+    g = points(target, sum=i64)
+    with pytest.raises(morph.CheckError, match=r"row 9 of points does not exist.*collection\[1\]"):
+        morph.foreach(numbers(target, i64, 1, 9), outside, g, check=True)

@@ -107,10 +107,16 @@ class Loops(Assignments):
             self._for_edges(node, var, x, start, reverse, pos)
         elif isinstance(x, ObjectValue) and x.type.kind in ("table", "collection"):
             t = self.builder.item_type(x.type.slot)
-            body = self._loop(node, {var: t})
+            bound, entry = self.builder.bound_type(t), var
+            if bound != t:
+                entry = self.temporary(t)
+            body = self._loop(node, {entry: t, var: bound})
+            if bound != t:
+                number = self.builder.bound(ir.Var(name=entry, type=t, pos=pos))
+                body = (ir.Assign(name=var, value=number, pos=pos), *body)
             self.out.append(
                 ir.ForRows(
-                    slot=x.type.slot, var=var, start=start, reverse=reverse, body=body, pos=pos
+                    slot=x.type.slot, var=entry, start=start, reverse=reverse, body=body, pos=pos
                 )
             )
         elif isinstance(x, ir.Expr) and isinstance(x.type, Local | Vector | Rows):

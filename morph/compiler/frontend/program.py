@@ -428,7 +428,8 @@ class ProgramChecker(Checker):
         if len(node.args.args) != 1:
             reject("where is a lambda of the item", self.pos(node), "it has one parameter")
         name = f"{kernel.name}_where"
-        params: dict[str, Value | Type] = {spelled(node.args.args[0].arg): item}
+        bound = self.builder.bound_type(item)
+        params: dict[str, Value | Type] = {spelled(node.args.args[0].arg): bound}
         outer = {n: p for n, p in self.params.items() if n not in params}
         inner = _Filter(self, node, self.builder.unique(name), params, outer)
         func = inner.function()
@@ -436,7 +437,7 @@ class ProgramChecker(Checker):
             reject("a filter may not change anything", func.pos, "do it in the kernel")
         self.builder.funcs[func.name] = func
         passed = tuple(ir.Var(name=n, type=t, pos=pos) for n, t in inner.extra.items())
-        return self._with_filter(kernel, func), passed
+        return self._with_filter(kernel, self.builder.filter(func, item)), passed
 
     def _with_filter(self, kernel: ir.Kernel, func: ir.Func) -> ir.Kernel:
         filtered = replace(kernel, name=self.builder.unique(kernel.name), where=func.name)

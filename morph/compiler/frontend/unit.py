@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from operator import is_, itemgetter
 from typing import Any, TypeVar
 
@@ -105,11 +106,23 @@ class Builder:
 
     def item_type(self, slot: str) -> Type:
         """What a loop over a table or collection binds."""
-        item = self.stores[slot].column("item")
-        columns = len(self.stores[slot].columns)
-        if self.stores[slot].kind == "collection" and item is not None and columns == 1:
-            return item.elem
-        return Handle(slot)
+        store = self.stores[slot]
+        return store.columns[0].elem if store.lists_rows else Handle(slot)
+
+    def bound_type(self, item: Type) -> Type:
+        """The type of what users see of an item: of an entry of a number, the number."""
+        listed = self.stores[item.slot].listed if isinstance(item, Handle) else None
+        return listed if isinstance(listed, Scalar) else item
+
+    def bound(self, item: ir.Expr) -> ir.Expr:
+        """What users see of an item."""
+        t = self.bound_type(item.type)
+        if t == item.type:
+            return item
+        assert isinstance(item.type, Handle)
+        slot = item.type.slot
+        place = ir.Place(slot=slot, column="item", row=item, index=None, type=t, pos=item.pos)
+        return ir.Load(place=place, type=t, pos=item.pos)
 
     def effects(self, func: ir.Func) -> set[type[ir.Node]]:
         """The kinds of effect in a function and all it calls."""
@@ -225,14 +238,15 @@ class Builder:
                 pos,
                 "foreach(items, kernel, *args): the item comes by itself",
             )
-        values: list[Value] = [ir.Var(name=spelled(want[0]), type=item, pos=pos), *args]
-        key = (definition, tuple(_key(a) for a in values))
+        bound = ir.Var(name=spelled(want[0]), type=self.bound_type(item), pos=pos)
+        values: list[Value] = [bound, *args]
+        key = (definition, item, tuple(_key(a) for a in values))
         if key in self._done:
             done = self._done[key]
             assert isinstance(done, ir.Kernel)
             return done
         params, name = _params(want, values), self.unique(definition.name)
-        kernel = checked(lambda hints: Checker(self, definition, name, params, hints).kernel())
+        kernel = checked(lambda hints: Checker(self, definition, name, params, hints).kernel(item))
         kernel = place_reserves(kernel, self)
         self._done[key] = kernel
         self.funcs[name] = kernel
@@ -241,12 +255,36 @@ class Builder:
     def where(self, definition: Definition, item: Type) -> ir.Func:
         """Specialise a filter of one parameter that gives a bool."""
         pos = definition.source.pos(definition.source.tree)
-        func = self.function(definition, [ir.Var(name="item", type=item, pos=pos)], pos)
+        bound = ir.Var(name="item", type=self.bound_type(item), pos=pos)
+        func = self.function(definition, [bound], pos)
         if self.writes_shared(func):
             reject("a filter may not change anything", func.pos, "do it in the kernel")
         if func.result != BOOL:
             reject("a filter gives a bool_", func.pos, "return the condition")
-        return func
+        return self.filter(func, item)
+
+    def filter(self, func: ir.Func, item: Type) -> ir.Func:
+        """A function of what users see of an item as one of the item."""
+        if self.bound_type(item) == item:
+            return func
+        entry, found = (
+            ir.Var(name=n, type=t, pos=func.pos) for n, t in (("entry", item), ("found", BOOL))
+        )
+        more = [(f"{n}_", t) for n, t in func.params[1:]]
+        rest = tuple(ir.Var(name=n, type=t, pos=func.pos) for n, t in more)
+        call = ir.Call(func=func.name, args=(self.bound(entry), *rest), type=BOOL, pos=func.pos)
+        body = (
+            ir.Assign(name="found", value=call, pos=func.pos), ir.Return(value=found, pos=func.pos),
+        )  # fmt: skip
+        made = replace(
+            func,
+            name=self.unique(func.name),
+            locals=(("found", BOOL),),
+            body=body,
+            params=(("entry", item), *more),
+        )
+        self.funcs[made.name] = made
+        return made
 
     def unique(self, name: str) -> str:
         """A name that no other function of the unit has."""
@@ -353,23 +391,36 @@ class Checker(Statements):
                 )
         return self._finish(ir.Func, body, pos)
 
-    def kernel(self) -> ir.Kernel:
+    def kernel(self, item: Type) -> ir.Kernel:
         """Check a ``@kernel``."""
         assert isinstance(self.source.tree, ast.FunctionDef)
-        first = self._own_params()
+        first = self._own_params(item)
         body = (*first, *self.block(self.source.tree.body))
         return self._finish(ir.Kernel, body, self.source.pos(self.source.tree))
 
-    def _own_params(self) -> ir.Body:
-        """Make locals of the parameters that the kernel assigns, so that they last until commit."""
+    def _own_params(self, item: Type) -> ir.Body:
+        """Make locals of the parameters that the kernel assigns, so that they last until commit.
+
+        And of an item that is no row: what the step gives is its entry.
+        """
         assigned = {spelled(n) for n in self.assigned_somewhere}
+        first = next(iter(self.params))
+        given = {n: p for n, p in self.params.items() if isinstance(p, Type)} | {first: item}
+        if given[first] != self.params[first]:
+            assigned |= {first}
         own = {n: p for n, p in self.params.items() if isinstance(p, Type) and n in assigned}
-        self.params = {f"{n}_given_" if n in own else n: p for n, p in self.params.items()}
+        self.params = {
+            f"{n}_given_" if n in own else n: given.get(n, p) for n, p in self.params.items()
+        }
         self.locals = {n: p for n, p in self.locals.items() if n not in own} | own
         pos = self.source.pos(self.source.tree)
         return tuple(
-            ir.Assign(name=n, value=ir.Var(name=f"{n}_given_", type=t, pos=pos), pos=pos)
-            for n, t in own.items()
+            ir.Assign(
+                name=n,
+                pos=pos,
+                value=self.builder.bound(ir.Var(name=f"{n}_given_", type=given[n], pos=pos)),
+            )
+            for n in own
         )
 
     def _finish(self, cls: type[F], body: ir.Body, pos: Pos) -> F:
