@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from morph import generate
 from morph.cli import main
 from morph.io import read_edges, read_graph, write_graph
+from morph.io.graph.formats import ROWS
 
 
 def run(*args):
@@ -88,8 +89,8 @@ def test_too_large_a_graph_is_one_line(monkeypatch, tmp_path):
     assert "morph: out of memory: a graph of 1000000 points and 200000000 edges" in result.stderr
 
 
-@pytest.mark.parametrize("first", ["g.gr", "g.sgr", "g.egr", "g.graph", "g.mtx", "g.npz", "g.wel"])
-@pytest.mark.parametrize("second", ["h.gr", "h.sgr", "h.egr", "h.graph", "h.mtx.xz", "h.npz", "h"])
+@pytest.mark.parametrize("first", [f"g{row.suffixes[0]}" for row in ROWS])
+@pytest.mark.parametrize("second", [*(f"h{row.suffixes[0]}" for row in ROWS), "h.mtx.xz", "h"])
 def test_convert(first, second, tmp_path):
     made = generate.uniform(30, 60, weight=(1, 99))
     write_graph(made, tmp_path / first)

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from morph.compiler.codegen.unit import source
-from morph.compiler.frontend.program import RESULT, Cut, check_claims, cut
-from morph.compiler.frontend.scope import plain, spelled
-from morph.compiler.frontend.unit import Builder
+from morph.compiler.frontend.builder import Builder
+from morph.compiler.frontend.functions import check_claims, specialise_filter, specialise_kernel
+from morph.compiler.frontend.program import RESULT, Cut, cut
 from morph.compiler.frontend.values import ObjectValue, PythonValue, Value
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.spelling import ir_name, user_name
 from morph.compiler.passes.work_sharing import lists
 from morph.data.row import Row
 from morph.language.definition import Definition, definition_of
@@ -241,7 +242,7 @@ def cells(where: Any) -> tuple[Any, ...]:
 def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
     """Give the arguments their slots; and what else of them the unit depends on."""
     definition = request.what.definition
-    names = [spelled(n) for n in definition.source.params]
+    names = [ir_name(n) for n in definition.source.params]
     if request.what.kind == "kernel":
         names = names[1:]
     args = request.args
@@ -250,7 +251,7 @@ def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
         reject(
             f"{definition.name!r} takes {len(names)} arguments{after}, not {len(args)}",
             definition.source.pos(definition.source.tree),
-            f"they are {', '.join(map(plain, names))}" if names else "call it with none",
+            f"they are {', '.join(map(user_name, names))}" if names else "call it with none",
         )
     slots = Slots()
     for arg, name in zip(args, names, strict=True):  # graphs first: they name their tables
@@ -312,7 +313,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
     definition = request.what.definition
     pos = definition.source.pos(definition.source.tree)
     fused = request.what.kind == "program"
-    names = [spelled(n) for n in definition.source.params][0 if fused else 1 :]
+    names = [ir_name(n) for n in definition.source.params][0 if fused else 1 :]
     values: list[Value] = []
     scalars: dict[str, Scalar] = {}
     getters: dict[str, Origin] = {}
@@ -360,7 +361,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
     if fused:
         _check_adjacency(unit)
     made = Compiled(unit, getters, request.device, request.what.interruptible)
-    made.dependencies = builder.dependencies
+    made.dependencies = builder.dependencies.checks
     return made
 
 
@@ -382,11 +383,11 @@ def _step(
     domain = slots.of(request.items, "items")
     assert domain is not None
     item = builder.item_type(domain.slot)
-    k = builder.kernel(request.what.definition, item, values, pos)
+    k = specialise_kernel(builder, request.what.definition, item, values, pos)
     args = tuple(v for v in values if isinstance(v, ir.Expr)) + closures(k, "kernel")
     where_args: tuple[ir.Expr, ...] = ()
     if request.where is not None:
-        test = builder.where(filter_of(request.where), item)
+        test = specialise_filter(builder, filter_of(request.where), item)
         where_args = closures(test, "where")
         k = replace(k, where=test.name)
         del builder.funcs[k.name]
