@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 
+import numpy as np
 import pytest
 from small import points, values
 from targets import everywhere
@@ -270,3 +271,138 @@ def test_checks_name_the_entry(target):
     g = points(target, sum=i64)
     with pytest.raises(morph.CheckError, match=r"row 9 of points does not exist.*collection\[1\]"):
         morph.foreach(numbers(target, i64, 1, 9), outside, g, check=True)
+
+
+# --- NumPy arrays --------------------------------------------------------------------------------
+
+
+def fixed(values, dtype):
+    made = np.array(values, dtype)
+    made.flags.writeable = False
+    return made
+
+
+TABLE = fixed([5, 7, 11, 13], i32)
+CORNERS = fixed([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], f64)
+
+
+@morph.kernel
+def look_up(p):
+    p.sum = TABLE[p.id % len(TABLE)]
+    p.share = CORNERS[p.id % 3].x + CORNERS[p.id % 3][p.id % 2]
+
+
+@morph.func
+def small(p):
+    return TABLE[p.id] < 11
+
+
+def test_kernels_read_arrays(target):
+    def run():
+        g = points(target, n=5, sum=i64, share=f64)
+        morph.foreach(g.points, look_up)
+        return values(g.points, "sum"), values(g.points, "share")
+
+    want = [5, 7, 11, 13, 5], [2.0, 7.0, 10.0, 3.0, 6.0]
+    assert all(found == want for found in everywhere(target, run))
+
+
+def test_a_filter_reads_an_array(target):
+    g = points(target, sum=i64)
+    morph.foreach(g.points, look_up_only, where=small)
+    morph.foreach(g.points, look_up_only, where=lambda p: TABLE[p.id] == 13)
+    assert values(g.points, "sum") == [5, 7, 0, 13]
+
+
+@morph.kernel
+def look_up_only(p):
+    p.sum = TABLE[p.id]
+
+
+@morph.program
+def looking(g, n):
+    while n > 0:
+        morph.foreach(g.points, add_up)
+        n -= 1
+
+
+@morph.kernel
+def add_up(p):
+    p.sum += TABLE[p.id]
+
+
+def test_a_program_reads_an_array(target):
+    for run in (looking, looking.eager):
+        g = points(target, sum=i64)
+        run(g, 3)
+        assert values(g.points, "sum") == [15, 21, 33, 39]
+
+
+def reader(array):
+    @morph.kernel
+    def read(p):
+        p.sum = array[p.id]
+
+    return read
+
+
+def test_arrays_of_closures_and_changed_globals(target):
+    global TABLE
+    g = points(target, sum=i64)
+    for start in (0, 10):
+        morph.foreach(g.points, reader(fixed(range(start, start + 4), i64)))
+        assert values(g.points, "sum") == list(range(start, start + 4))
+    morph.foreach(g.points, look_up_only)
+    old, TABLE = TABLE, fixed([1, 2, 3, 4], i32)
+    morph.foreach(g.points, look_up_only)
+    TABLE = old
+    assert values(g.points, "sum") == [1, 2, 3, 4]
+    view = fixed(range(8), i64)[::2]
+    morph.foreach(g.points, reader(view))
+    assert values(g.points, "sum") == [0, 2, 4, 6]
+
+
+@morph.kernel
+def put(p):
+    TABLE[p.id] = 1
+
+
+@morph.kernel
+def raise_one(p):
+    atomic_add(CORNERS[p.id][0], 1.0)
+
+
+@morph.kernel
+def lock(p):
+    if single(TABLE[p.id]):
+        p.sum = 1
+
+
+@morph.kernel
+def shape(p):
+    p.sum = TABLE.size
+
+
+@pytest.mark.parametrize(
+    ("kernel", "problem"),
+    [
+        (put, "kernels only read NumPy arrays"),
+        (raise_one, "kernels only read NumPy arrays"),
+        (lock, "kernels only read NumPy arrays"),
+        (shape, "a NumPy array has no 'size' in a kernel"),
+        (reader(np.zeros(4)), "the NumPy array 'array' can change"),
+        (reader(np.broadcast_to(np.zeros(1), 4)), "the NumPy array 'array' can change"),
+        (reader(fixed([[[1]]], i64)), "the NumPy array 'array' has 3 dimensions"),
+        (reader(fixed(["a"], "U1")), "the NumPy array 'array' is of <U1"),
+    ],
+)
+def test_arrays_that_are_refused(target, kernel, problem):
+    g = points(target, sum=i64)
+    with pytest.raises(LanguageError, match=problem):
+        morph.foreach(g.points, kernel)
+
+
+def test_checks_find_an_index_outside_of_an_array(target):
+    g = points(target, n=5, sum=i64)
+    with pytest.raises(morph.CheckError, match="row 4 of TABLE does not exist: there are 4 rows"):
+        morph.foreach(g.points, look_up_only, check=True)

@@ -253,7 +253,7 @@ def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
             definition.source.pos(definition.source.tree),
             f"they are {', '.join(map(user_name, names))}" if names else "call it with none",
         )
-    slots = Slots()
+    slots = Slots(request.device)
     for arg, name in zip(args, names, strict=True):  # graphs first: they name their tables
         if isinstance(arg, OBJECTS):
             slots.of(arg, name)

@@ -95,7 +95,8 @@ def _store(c: Context, at: ir.Expr, x: ir.Expr, pos: Pos) -> None:
     if isinstance(at, ir.Load):
         value = coerce(x, at.type, f"column {at.place.column!r}")
         c.note_write(pos)
-        c.out.append(ir.Write(place=at.place, value=value, pos=pos))
+        place = c.builder.writable(at.place, pos)
+        c.out.append(ir.Write(place=place, value=value, pos=pos))
         return
     if _is_row(at):
         _copy_row(c, at, x, pos)

@@ -10,6 +10,8 @@ from morph.compiler.frontend.values import ObjectValue, Value
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name
 from morph.compiler.passes.effects import Effects
+from morph.language.errors import reject
+from morph.language.position import Pos
 from morph.language.types import GraphInfo, Handle, Object, Scalar, Store, Type
 
 
@@ -32,6 +34,7 @@ class Builder:
     ) -> None:
         self.stores, self.graphs, self.find = stores, graphs, find
         self.captured: set[str] = set()  # slots of objects that functions captured
+        self.arrays: set[str] = set()  # slots of NumPy arrays
         self.funcs: dict[str, ir.Func] = {}
         self.effects = Effects(self.funcs)
         self.closures: dict[str, tuple[Scalar, str]] = {}  # parameters read from closures
@@ -46,7 +49,14 @@ class Builder:
         t = self.find(obj, name)
         if t is not None:
             self.captured.add(t.slot)
+            self.arrays |= {t.slot} if t.kind == "array" else set()
         return t
+
+    def writable(self, place: ir.Place, pos: Pos) -> ir.Place:
+        """A place that an item changes."""
+        if place.slot in self.arrays:
+            reject("kernels only read NumPy arrays", pos, "keep what changes in a column")
+        return place
 
     def item_type(self, slot: str) -> Type:
         """The type of the variable of a loop over a table or collection."""

@@ -46,6 +46,10 @@ def check_subscript(c: Context, node: ast.Subscript) -> Value:
     if isinstance(x, ObjectValue) and x.type.kind == "table":
         i = c.integer(c.expr(node.slice), "row")
         return ir.Cast(x=i, type=Handle(x.type.slot), pos=pos)
+    if isinstance(x, ObjectValue) and x.type.kind == "array":
+        i = c.integer(c.expr(node.slice), "index")
+        row = Handle(x.type.slot)
+        return of_row(c, ir.Cast(x=i, type=row, pos=pos), row, "value", pos)
     if isinstance(x, Iterator):
         return check_neighbour(c, x, node.slice, pos)
     if not isinstance(x, ir.Expr):
@@ -157,6 +161,8 @@ def _of_object(c: Context, x: ObjectValue, name: str, pos: Pos) -> Value:
             size = ir.StoreSize(slot=slot, type=I64, pos=pos)
             zero = ir.Const(value=0, type=I64, pos=pos)
             return ir.Compare(op="==", x=size, y=zero, type=BOOL, pos=pos)
+        case "array", _:
+            reject(f"a NumPy array has no {name!r} in a kernel", pos, "a[i] and len(a)")
         case "flag", "raised":
             return ir.Raised(slot=slot, type=BOOL, pos=pos)
     return Method(pos, x, name)
