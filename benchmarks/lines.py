@@ -30,8 +30,9 @@ PROGRAMS = {
     "examples/falcon/sssp_optimised": "SSSP",
     "examples/falcon/mst_worklist": "MST",
     **{row.function.__module__.replace(".", "/"): SAME.get(row.name) for row in ROWS},
-    "morph/algorithms/refinement/refine cavity kernels": "DMR",
-    "morph/algorithms/triangulation/triangulate delaunay insertion segments carve crossings": None,
+    "morph/algorithms/refinement/refine quality steiner cavity kernels": "DMR",
+    "morph/algorithms/triangulation/triangulate half_edges delaunay insertion segments exterior "
+    "intersections": None,
 }
 
 

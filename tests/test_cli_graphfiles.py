@@ -80,9 +80,9 @@ def test_generate_refused(words, message, tmp_path, monkeypatch):
 
 
 def test_too_large_a_graph_is_one_line(monkeypatch, tmp_path):
-    from morph.runtime.device import Device
+    from morph.runtime.cpu.device import HostDevice
 
-    monkeypatch.setattr(Device, "free", lambda self: 10**9)
+    monkeypatch.setattr(HostDevice, "free", lambda self: 10**9)
     words = ["generate", "uniform", 10**6, 10**8, "-o", tmp_path / "g.gr"]
     result = CliRunner().invoke(main, [str(w) for w in words])
     assert result.exit_code == 1

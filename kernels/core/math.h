@@ -14,65 +14,17 @@ template <class T> MORPH_FN T wrap_mul(T x, Value<T> y) { return T(Wraps<T>(x) *
 template <class T> MORPH_FN constexpr bool is_float() { return T(0.5) != T(0); }
 template <> MORPH_FN constexpr bool is_float<f16>() { return true; }
 
-#ifdef __CUDACC__
-#define MORPH_MATH(NAME, F32, F64)                     \
-    MORPH_FN f32 NAME(f32 x) { return F32(x); }        \
-    MORPH_FN f64 NAME(f64 x) { return F64(x); }        \
-    MORPH_FN f16 NAME(f16 x) { return f16(F32(f32(x))); }
-MORPH_FN f32 remainder_of(f32 x, f32 y) { return fmodf(x, y); }
-MORPH_FN f64 remainder_of(f64 x, f64 y) { return fmod(x, y); }
-MORPH_FN i32 popcount(u32 x) { return __popc(x); }
-MORPH_FN i32 popcount(u64 x) { return __popcll(x); }
-MORPH_FN i32 trailing_zeros(u32 x) { return __ffs(x) - 1; }  // of what is not 0, as is the next
-MORPH_FN i32 trailing_zeros(u64 x) { return __ffsll(x) - 1; }
-MORPH_FN i32 leading_zeros(u32 x) { return __clz(x); }
-MORPH_FN i32 leading_zeros(u64 x) { return __clzll(x); }
-MORPH_MATH(sqrt_of, sqrtf, sqrt)
-MORPH_MATH(exp_of, expf, exp)
-MORPH_MATH(log_of, logf, log)
-MORPH_MATH(floor_of, floorf, floor)
-MORPH_MATH(ceil_of, ceilf, ceil)
-MORPH_MATH(rint_of, rintf, rint)
-MORPH_MATH(sin_of, sinf, sin)
-MORPH_MATH(cos_of, cosf, cos)
-MORPH_MATH(tan_of, tanf, tan)
-MORPH_FN f32 atan2_of(f32 y, f32 x) { return atan2f(y, x); }
-MORPH_FN f64 atan2_of(f64 y, f64 x) { return atan2(y, x); }
-MORPH_FN f32 float_power(f32 x, f32 y) { return powf(x, y); }
-MORPH_FN f64 float_power(f64 x, f64 y) { return pow(x, y); }
-MORPH_FN f32 fused(f32 x, f32 y, f32 z) { return __fmaf_rn(x, y, z); }  // x * y + z, rounded once
-MORPH_FN f64 exp2_of(f64 x) { return exp2(x); }
-MORPH_FN f64 log2_of(f64 x) { return log2(x); }
-#else
-#define MORPH_MATH(NAME)                                                  \
-    MORPH_FN f32 NAME##_of(f32 x) { return __builtin_##NAME##f(x); }      \
-    MORPH_FN f64 NAME##_of(f64 x) { return __builtin_##NAME(x); }         \
-    MORPH_FN f16 NAME##_of(f16 x) { return f16(__builtin_##NAME##f(x)); }
-MORPH_FN f32 remainder_of(f32 x, f32 y) { return __builtin_fmodf(x, y); }
-MORPH_FN f64 remainder_of(f64 x, f64 y) { return __builtin_fmod(x, y); }
-MORPH_FN i32 popcount(u32 x) { return __builtin_popcount(x); }
-MORPH_FN i32 popcount(u64 x) { return __builtin_popcountll(x); }
-MORPH_FN i32 trailing_zeros(u32 x) { return __builtin_ctz(x); }
-MORPH_FN i32 trailing_zeros(u64 x) { return __builtin_ctzll(x); }
-MORPH_FN i32 leading_zeros(u32 x) { return __builtin_clz(x); }
-MORPH_FN i32 leading_zeros(u64 x) { return __builtin_clzll(x); }
-MORPH_MATH(sqrt)
-MORPH_MATH(exp)
-MORPH_MATH(log)
-MORPH_MATH(floor)
-MORPH_MATH(ceil)
-MORPH_MATH(rint)
-MORPH_MATH(sin)
-MORPH_MATH(cos)
-MORPH_MATH(tan)
-MORPH_FN f32 atan2_of(f32 y, f32 x) { return __builtin_atan2f(y, x); }
-MORPH_FN f64 atan2_of(f64 y, f64 x) { return __builtin_atan2(y, x); }
-MORPH_FN f32 float_power(f32 x, f32 y) { return __builtin_powf(x, y); }
-MORPH_FN f64 float_power(f64 x, f64 y) { return __builtin_pow(x, y); }
-MORPH_FN f32 fused(f32 x, f32 y, f32 z) { return __builtin_fmaf(x, y, z); }
-MORPH_FN f64 exp2_of(f64 x) { return __builtin_exp2(x); }
-MORPH_FN f64 log2_of(f64 x) { return __builtin_log2(x); }
-#endif
+// The same of f16, in f32.
+#define MORPH_HALF(NAME) MORPH_FN f16 NAME(f16 x) { return f16(NAME(f32(x))); }
+MORPH_HALF(sqrt_of)
+MORPH_HALF(exp_of)
+MORPH_HALF(log_of)
+MORPH_HALF(floor_of)
+MORPH_HALF(ceil_of)
+MORPH_HALF(rint_of)
+MORPH_HALF(sin_of)
+MORPH_HALF(cos_of)
+MORPH_HALF(tan_of)
 
 // Of f32, exp2 and log2 are sums and products that IEEE 754 defines, so all targets give the same bits;
 // within 1 ulp.  Minimax polynomials of (2^x - 1) / x and log2(1 + x) / x.  Below 2^-126 exp2 gives 0.
@@ -169,12 +121,11 @@ template <class T, class F> MORPH_FN T to_int(F x) {
     constexpr i32 BITS = 8 * sizeof(T) - SIGNED;
     constexpr T MOST = SIGNED ? T(~(Bits<T>(1) << (8 * sizeof(T) - 1))) : T(-1);
     constexpr F PAST = F(u64(1) << (BITS - 1)) * F(2), LOW = SIGNED ? -PAST : F(0);
-#ifdef __CUDACC__
-    if constexpr (sizeof(T) == 4 && sizeof(F) == 4) return T(x);  // the instruction does just that
-    if constexpr (sizeof(T) >= 4) return x == x ? T(x) : T(0);
-#endif
-#if defined(__x86_64__) && !defined(__CUDACC__)
-    if constexpr (SIGNED && sizeof(T) >= 4) {  // the instruction gives the least where T has none
+    if constexpr (TARGET_GPU && sizeof(T) == 4 && sizeof(F) == 4) {
+        return T(x);  // the instruction does just that
+    } else if constexpr (TARGET_GPU && sizeof(T) >= 4) {
+        return x == x ? T(x) : T(0);
+    } else if constexpr (CONVERTS_TO_LEAST && SIGNED && sizeof(T) >= 4) {
         T found = T(x);
         if (__builtin_expect(found == T(~MOST), false)) {  // of bits, so that loops are vectorised
             Bits<F> bits = to_bits(x);
@@ -183,7 +134,6 @@ template <class T, class F> MORPH_FN T to_int(F x) {
         }
         return found;
     }
-#endif
     F inside = x > LOW ? x : LOW;
     T found = T(inside < PAST ? inside : F(0));
     found = x >= PAST ? MOST : found;
@@ -224,9 +174,8 @@ template <class T> MORPH_FN i32 ctz_of(T x) {  // of 0 the number of bits, as ha
     else return trailing_zeros(u32(Bits<T>(x)));
 }
 template <class T> MORPH_FN i32 clz_of(T x) {
-    if (x == T(0)) return 8 * sizeof(T);
-    if constexpr (sizeof(T) == 8) return leading_zeros(u64(x));
-    else return leading_zeros(u32(Bits<T>(x))) - i32(32 - 8 * sizeof(T));
+    if constexpr (sizeof(T) < 8) return leading_zeros(u32(Bits<T>(x))) - i32(32 - 8 * sizeof(T));
+    else return u64(x) >> 32 ? leading_zeros(u32(u64(x) >> 32)) : 32 + leading_zeros(u32(x));
 }
 // The sum, or the end of the type's range that it would pass.
 template <class T> MORPH_FN T sat_add_of(T x, T y) {

@@ -40,8 +40,6 @@ CELL: dict[str, Any] = {
     "twice": np.int64,
     "out": vec(np.int64, 3),
 }
-# changes that one thread of a CPU makes (LEAST_ITEMS in kernels/schedule/team.h), or one GPU block
-SMALL = {"cuda": 256}
 
 
 def nobody() -> None:
@@ -419,7 +417,7 @@ class Adjacency:
                 kept.save()
                 self.kept = nobody
         weight = weight_of(self.edges)
-        small = SMALL.get(self.points.device.kind, 500)
+        small = self.points.device.serial_items
         key = count > small, None if weight is None else weight.dtype, told
         if key not in self._batches:
             for other in [k for k in self._batches if k[1] != key[1]]:

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,17 +31,12 @@ from morph.language.intrinsics import from_dtype
 from morph.language.position import Pos
 from morph.language.source import read
 from morph.language.types import BOOL, F64, I32, I64, Handle, Scalar, Type
+from morph.launch.kernels import Launchable
 from morph.launch.scratch import STATUS
 from morph.launch.slots import OBJECTS, Slots
-from morph.runtime import backends
 from morph.runtime.device import Device
 from morph.runtime.timing import counting
 
-if TYPE_CHECKING:
-    from morph.launch.foreach import Kernel, Program
-
-# Bytes of an item's own: on a CPU thread's stack (less there), on a GPU for all items in flight.
-LARGEST = {"cuda": 1 << 17}
 Where = Callable[[Any], Any] | None
 Origin = int | tuple[str, str]  # an argument, or a number in the closure of "kernel" or "where"
 FORMATS = {
@@ -54,7 +49,7 @@ FORMATS = {
 class Request:
     """One call of ``foreach`` or of a program, before anything is known of it."""
 
-    what: Kernel | Program
+    what: Launchable
     items: Any
     args: tuple[Any, ...]
     where: Where
@@ -70,7 +65,7 @@ class Compiled:
     def __init__(
         self, unit: ir.Unit, getters: dict[str, Origin], device: Device, interruptible: bool
     ) -> None:
-        size, most = abi.local_bytes(unit), LARGEST.get(device.kind, 1 << 20)
+        size, most = abi.local_bytes(unit), device.local_limit
         if size > most:
             raise MemoryError(
                 f"{unit.name.removeprefix('morph_')!r} needs {size} bytes an item for its local "
@@ -135,7 +130,7 @@ class Compiled:
         key = (faults, seed)
         if self._binary is None or self._binary[0] != key:
             with counting("compile"):
-                self._binary = (key, backends.load(self.unit, self, faults, self.device, seed))
+                self._binary = (key, self.device.load(self.unit, self, faults, seed))
         return self._binary[1]
 
     def edit(self, text: str, faults: bool, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""What a CPU thread takes of lists at once, as C++; see ``kernels/storage/stock.h``."""
+"""What a CPU thread takes of lists at once, as C++; see ``kernels/target_cpu.h``."""
 
 from __future__ import annotations
 

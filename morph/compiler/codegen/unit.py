@@ -24,11 +24,12 @@ from morph.compiler.passes.plan import FunctionPlan
 from morph.compiler.passes.plan import cooperative as cooperative
 from morph.language.types import Local
 
-HEADERS = """core/types core/words core/half core/math core/atomics storage/column schedule/pool
-             schedule/stop schedule/team storage/stock storage/store storage/collection
-             schedule/single storage/set storage/graph geometry/predicates schedule/stage
-             schedule/hubs schedule/room schedule/balance schedule/ahead schedule/sweep
-             schedule/launch schedule/together""".split()
+HEADERS = """core/scalars core/words target core/types core/half core/math core/atomics
+             storage/column schedule/team storage/store storage/collection schedule/single
+             storage/set storage/graph geometry/predicates schedule/stage schedule/hubs
+             schedule/room schedule/balance schedule/ahead schedule/sweep schedule/launch
+             schedule/together""".split()
+TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}#endif\n"  # in place of "target"
 MOST_TOTALS = 4  # as the prelude says
 
 
@@ -37,10 +38,12 @@ def prelude(checked: bool = False) -> str:
     """The device runtime: the headers of ``kernels/``, in order; of a checked unit one more."""
     package = Path(__file__).parents[2]  # a wheel has them inside, a checkout beside the package
     folder = next(f for f in (package / "kernels", package.parent / "kernels") if f.is_dir())
-    texts = [(folder / f"{h}.h").read_text() for h in HEADERS]
+    texts = {h.stem: h.read_text() for h in folder.rglob("*.h")}
+    texts["target"] = TARGETS.format(**texts)
+    found = [texts[Path(h).name] for h in HEADERS]
     if checked:
-        texts = ["#define MORPH_CHECKED", *texts, (folder / "core" / "check.h").read_text()]
-    return "\n".join(texts)
+        found = ["#define MORPH_CHECKED", *found, texts["check"]]
+    return "\n".join(found)
 
 
 def source(unit: ir.Unit) -> str:
