@@ -79,7 +79,9 @@ def test_algorithms(units):
 
 
 @pytest.mark.unchecked
-@pytest.mark.parametrize("name", ["test_builtins", "test_domains", "test_neighbours"])
+@pytest.mark.parametrize(
+    "name", ["test_builtins", "test_domains", "test_locals", "test_neighbours"]
+)
 def test_language(units, name):
     """The kernels of tests of the language: each test of it runs on the CPU."""
     module = importlib.import_module(name)

@@ -6,7 +6,13 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-from morph.compiler.frontend.arguments import arity, constant_int, make_local, no_keywords
+from morph.compiler.frontend.arguments import (
+    arity,
+    constant_int,
+    field_type,
+    make_local,
+    no_keywords,
+)
 from morph.compiler.frontend.atomics import OPERATIONS, check_atomic, check_prefetch
 from morph.compiler.frontend.context import Context
 from morph.compiler.frontend.operators import binary
@@ -24,7 +30,7 @@ from morph.compiler.frontend.values import (
 )
 from morph.compiler.ir import nodes as ir
 from morph.language.errors import reject
-from morph.language.intrinsics import FUNCTIONS, RANDOM, scalar_of
+from morph.language.intrinsics import FUNCTIONS, RANDOM, StructType, scalar_of
 from morph.language.types import (
     BOOL,
     F64,
@@ -37,6 +43,7 @@ from morph.language.types import (
     Nothing,
     Rows,
     Scalar,
+    Struct,
     Tuple,
     Type,
     Vector,
@@ -99,14 +106,26 @@ def _check_reversed(c: Context, node: ast.Call, name: str) -> Value:
 
 
 def _check_local(c: Context, node: ast.Call, name: str) -> ir.Expr:
-    """``local(dtype, capacity)``."""
+    """``local(dtype, capacity)``, ``local((dtype, n), capacity)``, ``local(struct, capacity)``."""
     arity(c, node, name, 2)
-    t = c.value(node.args[0])
-    elem = scalar_of(t.value) if isinstance(t, PythonValue) else None
+    given, pos, size = node.args[0], c.pos(node), 0
+    if isinstance(given, ast.Tuple) and len(given.elts) == 2:
+        size = constant_int(c, given.elts[1], "vector size")
+        given = given.elts[0]
+    t = c.value(given)
+    value = t.value if isinstance(t, PythonValue) else None
+    elem: Type | None = scalar_of(value)
+    if isinstance(value, StructType) and not size:
+        fields = [(field, field_type(value, field, pos)) for field in value.annotations]
+        known = tuple((field, kind) for field, kind in fields if kind is not None)
+        if len(known) < len(fields):
+            hint = "keep the rows in a local collection of their own"
+            reject(f"{value.name} has rows of tables that are not known here", pos, hint)
+        elem = Struct(value.name, known)
     if elem is None:
         hint = "rows: g.points.local(capacity)"
-        reject("local takes a dtype and a capacity", c.pos(node), hint)
-    return make_local(c, node, elem)
+        reject("local takes a dtype and a capacity", pos, hint)
+    return make_local(c, node, Vector(elem, size) if size else elem)
 
 
 def _check_vector(c: Context, node: ast.Call, name: str) -> ir.Expr:

@@ -120,6 +120,8 @@ def comparison(op: str, x: ir.Expr, y: ir.Expr, pos: Pos) -> ir.Expr:
         if not isinstance(y.type, Local | Vector):
             problem = f"`in` looks into local collections and vectors, not {y.type}"
             reject(problem, pos, "of others, mark the rows in a column")
+        if isinstance(y.type.elem, Vector | Struct):
+            reject(f"{y.type.elem} cannot be compared", pos, "compare its parts")
         value = coerce(x, y.type.elem, "element")
         inside = ir.Contains(x=y, value=value, type=BOOL, pos=pos)
         return inside if op == "in" else ir.Unary(op="not", x=inside, type=BOOL, pos=pos)
