@@ -17,7 +17,7 @@ __all__ = [  # what `morph.prelude` has
     "atomic_min", "atomic_or", "atomic_sub", "atomic_xor", "barrier", "ceil", "clz", "cos",
     "ctz", "exp", "exp2", "exponent", "floor", "incircle", "local", "log", "log2", "orient2d",
     "philox", "popcount", "prefetch", "random_f32", "random_f64", "random_u32", "random_u64",
-    "sat_add", "sin", "single", "sqrt", "struct", "tan", "vector",
+    "sat_add", "sin", "single", "sqrt", "static", "struct", "tan", "vector",
 ]  # fmt: skip
 
 
@@ -106,6 +106,7 @@ incircle = Intrinsic("incircle", "incircle(a, b, c, d): 1 if d is inside circle 
 prefetch = Intrinsic(
     "prefetch", "prefetch(place): a column place is soon used; a hint for a CPU, on a GPU nothing."
 )
+static = Intrinsic("static", "def f(p, n: static): the value of n is compiled in.")
 popcount = Intrinsic("popcount", "popcount(x): number of one bits of an integer.")
 ctz = Intrinsic("ctz", "ctz(x): number of zero bits below the lowest one bit of an integer.")
 clz = Intrinsic("clz", "clz(x): number of zero bits above the highest one bit of an integer.")

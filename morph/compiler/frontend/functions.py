@@ -26,7 +26,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
 from morph.compiler.passes.liveness import read_first
 from morph.compiler.passes.reservations import place_reservations
-from morph.language.definition import Definition
+from morph.language.definition import Definition, static_params
 from morph.language.errors import reject
 from morph.language.intrinsics import scalar_of
 from morph.language.position import Pos
@@ -169,6 +169,24 @@ def check_claims(kernel: ir.Kernel, name: str, pos: Pos) -> None:
         reject(f"{user_name(name)!r} has no single(collection)", pos, hint)
 
 
+def _built_in(v: Value) -> ir.Const | None:
+    """The constant that is passed for a static parameter."""
+    return v.value if isinstance(v, PythonValue) and isinstance(v.value, ir.Const) else None
+
+
+def fix_statics(definition: Definition, args: list[Value], first: int = 0) -> list[Value]:
+    """Arguments, from parameter ``first`` on, of which those that are static are built in."""
+    fixed = list(args)
+    for i in static_params(definition.source.function):
+        a = args[i - first] if first <= i < len(args) + first else None
+        if isinstance(a, ir.Const):
+            fixed[i - first] = PythonValue(a.pos, a)
+        elif a is not None and not _built_in(a):
+            problem = f"{definition.source.params[i]!r} is static, and this is no constant"
+            reject(problem, a.pos, "a literal, a global number, or another static parameter")
+    return fixed
+
+
 def _foreign(builder: Builder, definition: Definition, params: Params) -> ir.Func:
     """A ``@func`` whose body is C++."""
     source = definition.source
@@ -189,6 +207,8 @@ def _key(v: Value) -> Any:
         return default(v.type)
     if isinstance(v, ObjectValue):
         return v.type
+    if known := _built_in(v):
+        return ("static", known.type, repr(known.value))
     if isinstance(v, PythonValue):
         return ("python", id(v.value))
     return id(v)
@@ -196,7 +216,7 @@ def _key(v: Value) -> Any:
 
 def _params(names: list[str], values: list[Value]) -> Params:
     return {
-        ir_name(n): default(v.type) if isinstance(v, ir.Expr) else v
+        ir_name(n): default(v.type) if isinstance(v, ir.Expr) else _built_in(v) or v
         for n, v in zip(names, values, strict=True)
     }
 
@@ -228,6 +248,7 @@ def call_function(c: Context, definition: Definition, args: list[Value], pos: Po
     for a in args:
         if isinstance(a, ir.MakeLocal):
             reject("a local collection is passed by its name", a.pos, "assign it first")
+    args = fix_statics(definition, args)
     func = specialise(c.builder, definition, args, pos)
     effects, passed = c.builder.effects, list[ir.Expr]()
     kept = [a for a in args if not isinstance(a, PythonValue)]
