@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from typing import NoReturn
 
 from morph.compiler.frontend.arguments import arity, no_keywords
 from morph.compiler.frontend.branches import Arm, chain, condition
@@ -16,22 +15,6 @@ from morph.language.errors import reject
 from morph.language.types import NOTHING, Handle, Local, Nothing, Tuple
 
 RESULT = "return"  # the hint for the type of a function's result; no local can have this name
-OUTSIDE = {
-    "Try": "kernels raise nothing", "With": "only the host uses `with`",
-    "Import": "import at the top of the file", "FunctionDef": "define a @func outside",
-    "ImportFrom": "import at the top of the file", "Match": "write if and elif",
-    "Global": "pass it as an argument", "Raise": "report through a column or a flag",
-    "Nonlocal": "pass it as an argument", "Assert": "report through a column or a flag",
-    "ClassDef": "declare a @struct outside", "Delete": "a row goes with row.delete()",
-}  # fmt: skip
-
-
-def refuse_statement(c: Context, node: ast.stmt) -> NoReturn:
-    """Refuse a statement that the language lacks."""
-    kind = type(node).__name__
-    name = kind.lower().replace("def", "").replace("from", "")
-    hint = OUTSIDE.get(kind, "see the reference for what a statement may be")
-    reject(f"{name} is outside the language", c.pos(node), hint)
 
 
 def check_statement(c: Context, node: ast.stmt) -> None:
@@ -96,10 +79,6 @@ def _extension(c: Context, node: ast.expr) -> ast.For | None:
     for new in (item, bound, add, add.func, loop, loop.body[0]):
         ast.copy_location(new, node)
     return loop
-
-
-def check_pass(c: Context, node: ast.Pass) -> None:
-    """Do nothing."""
 
 
 def check_if(c: Context, node: ast.If) -> None:
