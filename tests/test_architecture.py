@@ -117,8 +117,6 @@ LARGER = {
     "algorithms.sat.surveys.sweep_short": (45, 17, 10),
     "algorithms.sat.surveys.sweep_long": (37, 12, 10),
     "algorithms.sat.surveys.propagate": (12, 5, 11),
-    "cli.meshes.refine": (63, 9, 17),
-    "cli.sat.sat": (47, 9, 11),
     "operators.worklists.run": (18, 6, 9),
     "updates.changes._apply": (64, 15, 3),
     "updates.direct.carry_out": (77, 17, 5),
