@@ -19,13 +19,13 @@ from morph.compiler.codegen.unit import source
 from morph.compiler.frontend.builder import Builder
 from morph.compiler.frontend.functions import check_claims, specialise_filter, specialise_kernel
 from morph.compiler.frontend.program import RESULT, Cut, cut
-from morph.compiler.frontend.values import ObjectValue, PythonValue, Value
+from morph.compiler.frontend.values import ObjectValue, PythonValue, Value, constant
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
 from morph.compiler.passes.work_sharing import lists
 from morph.data.row import Row
-from morph.language.definition import Definition
+from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
 from morph.language.intrinsics import from_dtype
 from morph.language.position import Pos
@@ -217,7 +217,8 @@ def by_steps(compiled: Compiled, objects: Mapping[str, Any]) -> bool:
 
 def place(where: Any) -> tuple[Any, int]:
     """The code of a filter and what its globals are: equal code may stand in two modules."""
-    return (where.__code__, id(where.__globals__)) if where is not None else (None, 0)
+    made = definition_of(where)
+    return (made, 0) if made or where is None else (where.__code__, id(where.__globals__))
 
 
 def cells(where: Any) -> tuple[Any, ...]:
@@ -247,13 +248,15 @@ def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
             definition.source.pos(definition.source.tree),
             f"they are {', '.join(map(user_name, names))}" if names else "call it with none",
         )
-    slots = Slots()
+    slots = Slots(request.device)
     for arg, name in zip(args, names, strict=True):  # graphs first: they name their tables
         if isinstance(arg, OBJECTS):
             slots.of(arg, name)
     kinds: list[Any] = []
-    for arg, name in zip(args, names, strict=True):
-        if isinstance(arg, OBJECTS):
+    for i, (arg, name) in enumerate(zip(args, names, strict=True)):
+        if i in request.what.statics:
+            kinds.append((type(arg), repr(arg)))
+        elif isinstance(arg, OBJECTS):
             kinds.append(slots.of(arg, name))
         elif isinstance(arg, Row):
             row = slots.of(arg.table, f"{name}s")
@@ -290,6 +293,14 @@ def _scalar_type(value: Any, name: str) -> Scalar:
     return found
 
 
+def _static(value: Any, name: str, pos: Pos) -> ir.Const:
+    """The constant that a static parameter stands for."""
+    _scalar_type(value, name)
+    made = constant(value, pos)
+    assert made is not None
+    return made
+
+
 def _let_rows_die(unit: ir.Unit, slots: Slots) -> bool:
     """Let tables have dead rows before a kernel that deletes is compiled; true if that is new."""
     names = {n.slot for n in ir.walk(unit.funcs) if isinstance(n, ir.Delete)}
@@ -322,6 +333,8 @@ def _compile(request: Request, slots: Slots) -> Compiled:
             scalars[key], getters[key] = I32, i
             index = ir.Var(name=name if fused else key, type=I32, pos=pos)
             values.append(ir.Cast(x=index, type=Handle(row.slot), pos=pos))
+        elif i in request.what.statics:
+            values.append(PythonValue(pos, _static(arg, name, pos)))
         elif callable(arg):
             values.append(PythonValue(pos, arg))
         else:
@@ -446,6 +459,8 @@ _filters: weakref.WeakKeyDictionary[Any, Definition] = weakref.WeakKeyDictionary
 
 def filter_of(where: Any) -> Definition:
     """The definition of a filter; parsed once for all lambdas of one place in the text."""
+    if made := definition_of(where):
+        return made
     code = where.__code__
     if code not in _filters:
         _filters[code] = Definition("where", read(where))

@@ -64,6 +64,8 @@ def launch_for(
         key = shape.key(args, id(items), together, balance, checked)
     else:
         key = shape.key(args, id(items), together, balance, checked, *place(where), cells(where))
+    if what.statics:
+        key = (*key, *(repr(args[i]) for i in what.statics if i < len(args)))
     found = what.launches.get(key)
     if found is not None and found.fits():
         return None if found.by_steps() else found
