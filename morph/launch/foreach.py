@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from morph.data.versions import Outdated
+from morph.language.bundles import flat
 from morph.language.definition import Definition
 from morph.language.lines import keep
 from morph.language.source import read
@@ -359,7 +360,7 @@ def foreach(
         raise TypeError(f"where is a lambda of the item, not {where!r}")
     if balance not in BALANCE:
         raise ValueError(f"balance is one of {', '.join(map(repr, BALANCE))}, not {balance!r}")
-    if ahead is not None and not any(ahead is x for x in args):
+    if ahead is not None and not any(ahead is x for x in flat(args)):
         raise ValueError(f"ahead is one of the collections that the kernel is given, not {ahead!r}")
     checks = is_checked(check)
     try:

@@ -23,6 +23,7 @@ from morph.data.store import CAPACITY, COUNT, HEAD
 from morph.data.table import Table
 from morph.data.versions import Outdated, latest
 from morph.graph.deletion import Before, begin_launch, end_launch, recover
+from morph.language.bundles import flat, is_bundle
 from morph.language.depth import deep
 from morph.language.errors import LanguageError
 from morph.language.intrinsics import to_dtype
@@ -47,15 +48,16 @@ VERSION, CALL = attrgetter("version"), weakref.ref.__call__
 
 _binding = threading.RLock()  # one thread compiles at a time
 _PLAIN = {int, float, bool, *(np.dtype(c).type for c in "?bhilBHILefd")}
-_shapes: dict[tuple[type, ...], Shape] = {}
+_shapes: dict[Any, Shape] = {}  # by types of arguments, and those of the fields of bundles
 
 
 class Shape:
     """Of arguments of some types, which are which: objects count by identity, numbers by type."""
 
-    __slots__ = ("functions", "objects", "odd")
+    __slots__ = ("bundles", "functions", "objects", "odd")
 
     def __init__(self, types: tuple[type, ...]) -> None:
+        self.bundles = any(map(is_bundle, types))
         objects = [i for i, t in enumerate(types) if issubclass(t, OBJECTS)]
         functions = [i for i, t in enumerate(types) if i not in objects and _is_called(t)]
         self.objects, self.functions = picker(objects), picker(functions)
@@ -77,12 +79,17 @@ def launch_for(
     shape = _shapes.get(types)
     if shape is None:
         shape = _shapes[types] = Shape(types)
+    objects = args
+    if shape.bundles:
+        objects = flat(args)
+        shape = _shape_with_bundles(types, objects)
     if items is None:
-        key = shape.key(args)
+        key = shape.key(objects)
     elif where is None:
-        key = shape.key(args, id(items), together, balance, checked)
+        key = shape.key(objects, id(items), together, balance, checked)
     else:
-        key = shape.key(args, id(items), together, balance, checked, *place(where), cells(where))
+        options = together, balance, checked
+        key = shape.key(objects, id(items), *options, *place(where), cells(where))
     found = what.launches.get(key)
     if found is not None and found.fits():
         return None if found.by_steps() else found
@@ -103,9 +110,18 @@ def launch_for(
         what.launches.pop(key, None)
         while len(what.launches) >= KEPT:
             del what.launches[next(iter(what.launches))]
-        what.launches[key] = launch = Launch(what, compiled, slots)
+        what.launches[key] = launch = Launch(what, compiled, slots, objects is not args)
         launch.checked = latest.epoch
         return launch
+
+
+def _shape_with_bundles(types: tuple[type, ...], objects: tuple[Any, ...]) -> Shape:
+    """The shape of arguments of which some are bundles: ``objects`` are they, flat."""
+    key = types, tuple(map(type, objects))
+    found = _shapes.get(key)
+    if found is None:
+        found = _shapes[key] = Shape(key[1])
+    return found
 
 
 def accept(what: Program, args: tuple[Any, ...]) -> None:
@@ -153,7 +169,7 @@ def _device(items: Any, args: tuple[Any, ...]) -> Device:
 
 
 def _objects(items: Any, args: tuple[Any, ...]) -> list[Any]:
-    objects = [x.table if isinstance(x, Row) else x for x in (items, *args)]
+    objects = [x.table if isinstance(x, Row) else x for x in (items, *flat(args))]
     return [x for x in objects if isinstance(x, OBJECTS)]
 
 
@@ -175,8 +191,10 @@ class Launch:
         `morph.data.versions.latest` when the versions were last compared.
     """
 
-    def __init__(self, what: Kernel | Program, compiled: Compiled, slots: Slots) -> None:
-        self.what = what
+    def __init__(
+        self, what: Kernel | Program, compiled: Compiled, slots: Slots, bundles: bool
+    ) -> None:
+        self.what, self.bundles = what, bundles
         self.device = compiled.device
         self.scratch = scratch(compiled.device)
         self.near = self.device.kind != "cuda"  # in the host's memory, its counters too
@@ -282,6 +300,8 @@ class Launch:
         """
         compiled, shared = self.compiled, self.scratch
         numbers = compiled.numbers
+        if self.bundles:
+            args = flat(args)
         values = self._values(args, where) if numbers is None else numbers(args)
         with self.lock, shared.lock:
             if shared.running:

@@ -16,6 +16,7 @@ from morph.compiler.frontend.values import (
     common,
     default,
     describe,
+    flattened,
     operand,
 )
 from morph.compiler.ir import nodes as ir
@@ -234,7 +235,8 @@ class Calls(Methods):
                 reject("a local collection is passed by its name", a.pos, "assign it first")
         func = self.builder.function(definition, args, pos)
         passed = []
-        taken = [a for a in args if not isinstance(a, PythonValue)]  # functions are built in
+        # functions are built in
+        taken = [a for a in flattened(args) if not isinstance(a, PythonValue)]
         for a, (name, want) in zip(taken, func.params, strict=True):
             if isinstance(a, ir.Expr):
                 if isinstance(a, ir.Var) and a.name in self.claimed:

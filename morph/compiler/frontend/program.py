@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from morph.compiler.frontend.scope import Flow, plain, spelled
 from morph.compiler.frontend.unit import Builder, Checker, checked
 from morph.compiler.frontend.values import (
+    Bundle,
     Method,
     ObjectValue,
     PythonValue,
@@ -23,6 +24,7 @@ from morph.compiler.frontend.values import (
     coerce,
     default,
     describe,
+    flattened,
 )
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.double_buffering import Unlike, Way, check_alike, check_fit, ways
@@ -372,7 +374,7 @@ class ProgramChecker(Checker):
             found = replace(found, name=name, ahead=ahead)
             self.builder.funcs[name] = found
         types = [t for _, t in found.params[1:] if not isinstance(t, Object)]
-        numbers = [a for a in args if isinstance(a, ir.Expr)]
+        numbers = [a for a in flattened(args) if isinstance(a, ir.Expr)]
         passed = tuple(coerce(a, t, "argument") for a, t in zip(numbers, types, strict=True))
         self.step(
             ir.Foreach(
@@ -501,6 +503,9 @@ class _Filter(Checker):
         p = self.outer.get(name)
         if isinstance(p, ObjectValue | PythonValue):
             return p
+        if isinstance(p, Bundle):
+            reject("a filter can use the program's scalars, not a named tuple", self.pos(node),
+                   "assign the field to a variable first")  # fmt: skip
         x = self.program.expr(node)  # it may have no value yet
         if not isinstance(x.type, Scalar):
             reject(f"a filter can use the program's scalars, not {x.type}", self.pos(node),

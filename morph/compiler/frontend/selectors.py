@@ -8,6 +8,7 @@ from types import ModuleType
 
 from morph.compiler.frontend.expressions import Expressions
 from morph.compiler.frontend.values import (
+    Bundle,
     Chain,
     Iterator,
     Method,
@@ -111,6 +112,11 @@ class Parts(Expressions):
             reject(what, pos, "modules give functions and constants")
         if isinstance(x, ObjectValue):
             return self._member(x, name, pos)
+        if isinstance(x, Bundle):
+            fields = dict(x.fields)
+            if name not in fields:
+                reject(f"the named tuple has no {name!r}", pos, f"it has {', '.join(fields)}")
+            return replace(fields[name], pos=pos)
         if not isinstance(x, ir.Expr):
             reject(f"{describe(x)} has no {name!r}", pos, "loop over it, or call it")
         t = x.type

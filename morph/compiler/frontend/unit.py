@@ -12,6 +12,7 @@ from morph.compiler.frontend.reservations import SHARED, place_reserves
 from morph.compiler.frontend.scope import Flow, Retype, plain, spelled
 from morph.compiler.frontend.statements import Statements
 from morph.compiler.frontend.values import (
+    Bundle,
     ObjectValue,
     PythonValue,
     Value,
@@ -21,6 +22,7 @@ from morph.compiler.frontend.values import (
 )
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.liveness import read_first
+from morph.language.bundles import field_name
 from morph.language.definition import Definition
 from morph.language.errors import reject
 from morph.language.intrinsics import scalar_of
@@ -189,8 +191,10 @@ class Builder:
             what = f"{definition.name!r} takes {len(want)} arguments, not {len(args)}"
             reject(what, pos, f"they are {', '.join(want)}" if want else "call it with none")
         for a in args:
-            if not isinstance(a, ir.Expr | ObjectValue | PythonValue):
+            if not isinstance(a, ir.Expr | ObjectValue | PythonValue | Bundle):
                 reject(f"{describe(a)} cannot be an argument", a.pos, "pass the row; loop there")
+            if isinstance(a, Bundle) and definition.cpp is not None:
+                reject("a named tuple cannot be an argument of C++", pos, "pass its fields")
             if isinstance(a, ir.Expr) and has_none(a.type):
                 reject("None has no table here", a.pos, "pass a row, or a variable that was one")
         types = tuple(_key(a) for a in args)
@@ -285,14 +289,34 @@ def _key(v: Value) -> Any:
         return v.type
     if isinstance(v, PythonValue):
         return ("python", id(v.value))
+    if isinstance(v, Bundle):
+        return tuple((f, _key(x)) for f, x in v.fields)
     return id(v)
 
 
 def _params(names: list[str], values: list[Value]) -> dict[str, Value | Type]:
-    return {
-        spelled(n): default(v.type) if isinstance(v, ir.Expr) else v
-        for n, v in zip(names, values, strict=True)
-    }
+    found: dict[str, Value | Type] = {}
+    for n, v in zip(names, values, strict=True):
+        found |= parameter(spelled(n), v)
+    return found
+
+
+def parameter(name: str, v: Value) -> dict[str, Value | Type]:
+    """A parameter by its name; behind a bundle, its fields, which are parameters too."""
+    if isinstance(v, ir.Expr):
+        return {name: default(v.type)}
+    if not isinstance(v, Bundle):
+        return {name: v}
+    more: dict[str, Value | Type] = {}
+    fields: list[tuple[str, Value]] = []
+    for f, x in v.fields:
+        own = field_name(name, f)
+        more |= parameter(own, x)
+        found = more[own]
+        fields.append(
+            (f, ir.Var(name=own, type=found, pos=v.pos) if isinstance(found, Type) else found)
+        )
+    return {name: Bundle(v.pos, tuple(fields)), **more}
 
 
 def checked(check: Callable[[dict[str, Type]], T]) -> T:
