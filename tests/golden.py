@@ -62,7 +62,7 @@ class Recorder:
             self._interpret(values)
 
         def call(self: Program, *args: Any) -> Any:
-            found = launcher.launch_for(self, None, args, None)
+            found, _ = launcher.launch_for(self, None, args, None)
             if found is None:  # it runs kernel by kernel on every device
                 return self.__wrapped__(*args)
             recorder.compiled(found.compiled)

@@ -124,15 +124,6 @@ LARGER = {
     "compiler.frontend.reservations.known": (53, 19, 3),
     "compiler.ir.abi.fields": (122, 44, 1),
     "operators.worklists.run": (18, 6, 9),
-    "updates.changes._apply": (64, 15, 3),
-    "updates.direct.carry_out": (77, 17, 5),
-    "updates.in_place.enact": (21, 10, 17),
-    "updates.in_place.offer_all": (4, 3, 9),
-    "updates.in_place.drop_all": (4, 3, 9),
-    "updates.in_place.write_all": (19, 9, 13),
-    "updates.in_place.change": (74, 20, 33),
-    "updates.resolve.resolve": (69, 26, 24),
-    "updates.resolve.judge": (11, 5, 9),
 }
 
 

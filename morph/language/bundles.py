@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+Flatten = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 
 def is_bundle(kind: type) -> bool:
@@ -11,7 +13,7 @@ def is_bundle(kind: type) -> bool:
     return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
-def flat(args: Iterable[Any]) -> tuple[Any, ...]:
+def flat(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments with the fields of bundles in the places of these, at all depths."""
     found: list[Any] = []
     for a in args:
@@ -20,6 +22,13 @@ def flat(args: Iterable[Any]) -> tuple[Any, ...]:
         else:
             found.append(a)
     return tuple(found)
+
+
+def flattener(types: Sequence[type]) -> Flatten:
+    """Give what puts fields in the places of bundles, at one depth, of arguments of some types."""
+    parts = (f"*a[{i}], " if is_bundle(t) else f"a[{i}], " for i, t in enumerate(types))
+    made: Flatten = eval(f"lambda a: ({''.join(parts)})")
+    return made
 
 
 def flat_names(names: Sequence[str], args: Sequence[Any]) -> tuple[str, ...]:
@@ -31,6 +40,11 @@ def flat_names(names: Sequence[str], args: Sequence[Any]) -> tuple[str, ...]:
         else:
             found.append(name)
     return tuple(found)
+
+
+def own_name(name: str) -> str:
+    """The name of a parameter, or of the field that it holds."""
+    return name[:-1].rpartition("__")[2] if name.endswith("_") else name
 
 
 def field_name(name: str, field: str) -> str:

@@ -24,7 +24,7 @@ from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.work_sharing import lists
 from morph.data.row import Row
-from morph.language.bundles import flat, flat_names, is_bundle
+from morph.language.bundles import flat, flat_names, is_bundle, own_name
 from morph.language.definition import Definition
 from morph.language.errors import reject
 from morph.language.intrinsics import from_dtype
@@ -256,13 +256,13 @@ def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
     slots = Slots()
     for arg, name in zip(args, names, strict=True):  # graphs first: they name their tables
         if isinstance(arg, OBJECTS):
-            slots.of(arg, name)
+            slots.of(arg, own_name(name))
     kinds: list[Any] = [names]
     for arg, name in zip(args, names, strict=True):
         if isinstance(arg, OBJECTS):
-            kinds.append(slots.of(arg, name))
+            kinds.append(slots.of(arg, own_name(name)))
         elif isinstance(arg, Row):
-            row = slots.of(arg.table, f"{name}s")
+            row = slots.of(arg.table, f"{own_name(name)}s")
             assert row is not None
             kinds.append(Handle(row.slot))
         elif callable(arg):
@@ -319,12 +319,12 @@ def _compile(request: Request, slots: Slots) -> Compiled:
     getters: dict[str, Origin] = {}
     flat_args = flat(request.args)
     for i, (arg, name) in enumerate(zip(flat_args, flat_names(names, request.args), strict=True)):
-        t = slots.of(arg, name)
+        t = slots.of(arg, own_name(name))
         key = f"{name}_arg_"  # no store's field is called so
         if t is not None:
             values.append(ObjectValue(pos, t))
         elif isinstance(arg, Row):
-            row = slots.of(arg.table, f"{name}s")
+            row = slots.of(arg.table, f"{own_name(name)}s")
             assert row is not None
             scalars[key], getters[key] = I32, i
             index = ir.Var(name=name if fused else key, type=I32, pos=pos)

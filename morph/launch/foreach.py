@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 BALANCE = ("auto", "thread", "warp", "grid")
 
 
-def launch_for(*request: Any) -> Launch | None:  # noqa: F811
+def launch_for(*request: Any) -> tuple[Launch | None, tuple[Any, ...]]:  # noqa: F811
     """Import the compiler, which takes half of ``import morph``, at the first launch."""
     global launch_for
     from morph.launch.launcher import launch_for  # noqa: PLC0415
@@ -193,8 +193,8 @@ class Program(Function):
         if is_checked():
             return self.eager(*args)
         try:
-            launch = launch_for(self, None, args, None)
-            return self._interpreted(args) if launch is None else launch.run(args, None)
+            launch, given = launch_for(self, None, args, None)
+            return self._interpreted(args) if launch is None else launch.run(given, None)
         except Outdated:
             return self(*args)
 
@@ -206,8 +206,10 @@ class Program(Function):
         if is_checked():
             return self.eager(*args)
         try:
-            launch = launch_for(self, None, args, None)
-            return self._interpreted(args) if launch is None else launch.run(args, None, alone=True)
+            launch, given = launch_for(self, None, args, None)
+            if launch is None:
+                return self._interpreted(args)
+            return launch.run(given, None, alone=True)
         except Outdated:
             return self.alone(*args)
 
@@ -364,9 +366,9 @@ def foreach(
         raise ValueError(f"ahead is one of the collections that the kernel is given, not {ahead!r}")
     checks = is_checked(check)
     try:
-        launch = launch_for(kernel, items, args, where, bool(together), balance, checks)
+        launch, given = launch_for(kernel, items, args, where, bool(together), balance, checks)
         assert launch is not None
-        launch.run(args, where)
+        launch.run(given, where)
     except Outdated:
         options: dict[str, Any] = {"together": together, "balance": balance, "check": check}
         foreach(items, kernel, *args, where=where, **options)

@@ -23,7 +23,7 @@ from morph.data.store import CAPACITY, COUNT, HEAD
 from morph.data.table import Table
 from morph.data.versions import Outdated, latest
 from morph.graph.deletion import Before, begin_launch, end_launch, recover
-from morph.language.bundles import flat, is_bundle
+from morph.language.bundles import flat, flattener, is_bundle
 from morph.language.depth import deep
 from morph.language.errors import LanguageError
 from morph.language.intrinsics import to_dtype
@@ -48,16 +48,17 @@ VERSION, CALL = attrgetter("version"), weakref.ref.__call__
 
 _binding = threading.RLock()  # one thread compiles at a time
 _PLAIN = {int, float, bool, *(np.dtype(c).type for c in "?bhilBHILefd")}
-_shapes: dict[Any, Shape] = {}  # by types of arguments, and those of the fields of bundles
+_shapes: dict[tuple[type, ...], Shape] = {}
 
 
 class Shape:
     """Of arguments of some types, which are which: objects count by identity, numbers by type."""
 
-    __slots__ = ("bundles", "functions", "objects", "odd")
+    __slots__ = ("fields", "flatten", "functions", "objects", "odd")
 
     def __init__(self, types: tuple[type, ...]) -> None:
-        self.bundles = any(map(is_bundle, types))
+        self.fields: dict[tuple[type, ...], Shape] = {}  # without bundles
+        self.flatten = flattener(types) if any(map(is_bundle, types)) else None
         objects = [i for i, t in enumerate(types) if issubclass(t, OBJECTS)]
         functions = [i for i, t in enumerate(types) if i not in objects and _is_called(t)]
         self.objects, self.functions = picker(objects), picker(functions)
@@ -73,54 +74,54 @@ class Shape:
 def launch_for(
     what: Kernel | Program, items: Any, args: tuple[Any, ...], where: Where,
     together: bool = False, balance: str = "auto", checked: bool = False,
-) -> Launch | None:  # fmt: skip
-    """The launch that fits the arguments: a known one, or a new one.  None: run eagerly."""
+) -> tuple[Launch | None, tuple[Any, ...]]:  # fmt: skip
+    """The launch that fits the arguments, and these without bundles.  No launch: run eagerly."""
     types = tuple(map(type, args))
     shape = _shapes.get(types)
     if shape is None:
         shape = _shapes[types] = Shape(types)
-    objects = args
-    if shape.bundles:
-        objects = flat(args)
-        shape = _shape_with_bundles(types, objects)
+    given = args
+    while shape.flatten is not None:
+        args = shape.flatten(args)
+        shape = _shape_of_fields(args, shape)
     if items is None:
-        key = shape.key(objects)
+        key = shape.key(args)
     elif where is None:
-        key = shape.key(objects, id(items), together, balance, checked)
+        key = shape.key(args, id(items), together, balance, checked)
     else:
         options = together, balance, checked
-        key = shape.key(objects, id(items), *options, *place(where), cells(where))
+        key = shape.key(args, id(items), *options, *place(where), cells(where))
     found = what.launches.get(key)
     if found is not None and found.fits():
-        return None if found.by_steps() else found
+        return None if found.by_steps() else found, args
     if what.kind == "kernel" and not isinstance(items, Table | Collection):
         raise TypeError(f"foreach runs over a table or a collection, not {items!r}")
     device = _device(items, args)
     with lock_of(_objects(items, args)), _binding, deep():
         found = what.launches.get(key)
         if found is not None and found.fits():  # another thread was first
-            return None if found.by_steps() else found
-        request = Request(what, items, args, where, device, together, balance, checked)
+            return None if found.by_steps() else found, args
+        request = Request(what, items, given, where, device, together, balance, checked)
         compiled, slots = _accepted(request)
         if what.kind == "program" and device.kind == "python":
-            return None
+            return None, args
         _same_device(slots.objects.values(), device)
         if by_steps(compiled, slots.objects):
-            return None
+            return None, args
         what.launches.pop(key, None)
         while len(what.launches) >= KEPT:
             del what.launches[next(iter(what.launches))]
-        what.launches[key] = launch = Launch(what, compiled, slots, objects is not args)
+        what.launches[key] = launch = Launch(what, compiled, slots)
         launch.checked = latest.epoch
-        return launch
+        return launch, args
 
 
-def _shape_with_bundles(types: tuple[type, ...], objects: tuple[Any, ...]) -> Shape:
-    """The shape of arguments of which some are bundles: ``objects`` are they, flat."""
-    key = types, tuple(map(type, objects))
-    found = _shapes.get(key)
+def _shape_of_fields(args: tuple[Any, ...], bundled: Shape) -> Shape:
+    """The shape of arguments that were ``bundled`` before."""
+    types = tuple(map(type, args))
+    found = bundled.fields.get(types)
     if found is None:
-        found = _shapes[key] = Shape(key[1])
+        found = bundled.fields[types] = Shape(types)
     return found
 
 
@@ -191,10 +192,8 @@ class Launch:
         `morph.data.versions.latest` when the versions were last compared.
     """
 
-    def __init__(
-        self, what: Kernel | Program, compiled: Compiled, slots: Slots, bundles: bool
-    ) -> None:
-        self.what, self.bundles = what, bundles
+    def __init__(self, what: Kernel | Program, compiled: Compiled, slots: Slots) -> None:
+        self.what = what
         self.device = compiled.device
         self.scratch = scratch(compiled.device)
         self.near = self.device.kind != "cuda"  # in the host's memory, its counters too
@@ -300,8 +299,6 @@ class Launch:
         """
         compiled, shared = self.compiled, self.scratch
         numbers = compiled.numbers
-        if self.bundles:
-            args = flat(args)
         values = self._values(args, where) if numbers is None else numbers(args)
         with self.lock, shared.lock:
             if shared.running:

@@ -6,6 +6,7 @@ import ast
 
 from morph.compiler.frontend.methods import Methods
 from morph.compiler.frontend.values import (
+    Bundle,
     Method,
     ObjectValue,
     PythonValue,
@@ -20,6 +21,7 @@ from morph.compiler.frontend.values import (
     operand,
 )
 from morph.compiler.ir import nodes as ir
+from morph.language.bundles import is_bundle
 from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
 from morph.language.intrinsics import FLOAT_FUNCTIONS, StructType, name_of, scalar_of
@@ -62,6 +64,12 @@ class Calls(Methods):
             return self._user(definition, [self.value(a) for a in node.args], pos)
         if isinstance(f.value, StructType):
             return self._struct(node, f.value, pos)
+        if isinstance(f.value, type) and is_bundle(f.value):
+            self._no_keywords(node)
+            fields: tuple[str, ...] = f.value._fields  # type: ignore[attr-defined]
+            self._arity(node, len(fields), len(fields), f.value.__name__)
+            values = (self.value(a) for a in node.args)
+            return Bundle(pos, tuple(zip(fields, values, strict=True)))
         scalar = scalar_of(f.value)
         if scalar is not None:
             self._no_keywords(node)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import weakref
 from collections.abc import Callable
-from operator import is_, itemgetter
 from typing import Any, TypeVar
 
 from morph.compiler.frontend.reservations import SHARED, place_reserves
@@ -18,6 +17,7 @@ from morph.compiler.frontend.values import (
     Value,
     default,
     describe,
+    flattened,
     has_none,
 )
 from morph.compiler.ir import nodes as ir
@@ -45,24 +45,30 @@ F = TypeVar("F", bound=ir.Func)
 
 
 class Names:
-    """Globals of one module that were compiled in: one call looks at all of them."""
+    """Globals of one module that were compiled in: one call looks at all of them.
+
+    The call is a function of that module, since CPython caches its accesses to globals.
+    """
 
     def __init__(self, home: dict[str, Any]) -> None:
         self.home, self.names, self.values = home, list[str](), list[Any]()
-        self.now: Callable[[Any], Any] = tuple
+        self._same: Callable[[], bool] | None = None
 
     def add(self, name: str, value: Any) -> None:
         """Note one more."""
         self.names.append(name)
         self.values.append(value)
-        # of a single one, itemgetter would give no tuple
-        self.now = itemgetter(*self.names, self.names[0])
+        self._same = None
 
     def hold(self) -> bool:
         """Whether all have their values still."""
+        if self._same is None:
+            given = ", ".join(f"value_{i}_=values_[{i}]" for i in range(len(self.names)))
+            same = " and ".join(f"{n} is value_{i}_" for i, n in enumerate(self.names))
+            self._same = eval(f"lambda {given}: {same}", self.home, {"values_": self.values})
         try:
-            return all(map(is_, self.now(self.home), self.values))
-        except KeyError:
+            return self._same()
+        except NameError:
             return False
 
 
@@ -190,11 +196,11 @@ class Builder:
         if len(args) != len(want):
             what = f"{definition.name!r} takes {len(want)} arguments, not {len(args)}"
             reject(what, pos, f"they are {', '.join(want)}" if want else "call it with none")
-        for a in args:
-            if not isinstance(a, ir.Expr | ObjectValue | PythonValue | Bundle):
+        if definition.cpp is not None and any(isinstance(a, Bundle) for a in args):
+            reject("a named tuple cannot be an argument of C++", pos, "pass its fields")
+        for a in flattened(args):
+            if not isinstance(a, ir.Expr | ObjectValue | PythonValue):
                 reject(f"{describe(a)} cannot be an argument", a.pos, "pass the row; loop there")
-            if isinstance(a, Bundle) and definition.cpp is not None:
-                reject("a named tuple cannot be an argument of C++", pos, "pass its fields")
             if isinstance(a, ir.Expr) and has_none(a.type):
                 reject("None has no table here", a.pos, "pass a row, or a variable that was one")
         types = tuple(_key(a) for a in args)
