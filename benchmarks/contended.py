@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from inputs import load
 
 import morph
 from morph import generate
+from morph.algorithms.registry import ROWS, Algorithm
 
 Case = Callable[[], Any]
 
@@ -52,20 +54,21 @@ def following(g: morph.Graph, size: int) -> Case:
     return batch
 
 
+def arguments_of(row: Algorithm) -> dict[str, Any]:
+    """The arguments of the row's first benchmark; of sources, the first two vertices."""
+    benchmark = row.benchmarks[0]
+    return {**benchmark.arguments, **({"sources": [0, 1]} if benchmark.sources else {})}
+
+
 def cases(scale: int, side: int, triangles: int, variables: int) -> Iterator[tuple[str, Case]]:
     """What is measured, by name."""
     with tempfile.TemporaryDirectory() as folder:
         names = f"rmat{scale}", f"grid{side}", "grid100"
         rmat, grid, small = (load(name, Path(folder)).graph("cpu") for name in names)
-    for name, g in ((f"rmat{scale}", rmat), (f"grid{side}", grid)):
-        yield f"bfs {name}", lambda g=g: morph.bfs(g, 0)
-        yield f"sssp {name}", lambda g=g: morph.sssp(g, 0)
-        yield f"connected_components {name}", lambda g=g: morph.connected_components(g)
-        yield f"mst {name}", lambda g=g: morph.mst(g)
-        yield f"core_number {name}", lambda g=g: morph.core_number(g)
-        yield f"triangle_count {name}", lambda g=g: morph.triangle_count(g)
-        yield f"pagerank {name}", lambda g=g: morph.pagerank(g, tolerance=0.0, iterations=20)
-    yield f"betweenness rmat{scale}", lambda: morph.betweenness(rmat, [0, 1])
+    graphs = {"rmat": (f"rmat{scale}", rmat), "grid": (f"grid{side}", grid)}
+    for row in ROWS:
+        for name, g in (graphs[kind] for kind in row.inputs.split()):
+            yield f"{row.function.__name__} {name}", partial(row.function, g, **arguments_of(row))
     yield "bfs grid100", lambda: morph.bfs(small, 0)
     yield "sssp grid100", lambda: morph.sssp(small, 0)
     yield "pagerank grid100", lambda: morph.pagerank(small)

@@ -19,8 +19,9 @@ import numpy as np
 
 from morph import Graph, generate
 from morph.io import read_edges, read_graph, write_graph
+from morph.io.graph.formats import ROWS
 
-NAMES = ["g.gr", "g.sgr", "g.egr", "g.graph", "g.mtx", "g.wel", "g.npz"]
+NAMES = [f"g{row.suffixes[0]}" for row in ROWS]
 
 
 def best(make: Callable[[], object]) -> float:

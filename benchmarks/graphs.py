@@ -26,99 +26,44 @@ from typing import Any
 import numpy as np
 from common import devices, table
 from inputs import Input, load
-from peers import (
-    BETWEENNESS,
-    ITERATIONS,
-    PAGERANK,
-    PEERS,
-    PREDECESSORS,
-    SAMPLED,
-    SINGLE,
-    Way,
-    answers,
-    between,
-    installed,
-    same,
-    version,
-)
+from peers import PEERS, Way, answer_of, installed, same, version
 from ratios import plot
 
 import morph
 from morph import validate
-from morph.launch.launcher import threads
+from morph.algorithms.registry import ROWS, Algorithm, Benchmark
+from morph.launch.threads import get_num_threads as threads
 from morph.prelude import bool_
 from morph.runtime.timing import synchronize
 
 PATIENCE = 2.0  # seconds; what takes longer is run once
 
 
-@dataclass(frozen=True)
-class Algorithm:
-    """``solve(g, source)``, what checks it, and the bytes that have to be moved.
+class Case:
+    """A measured call of the registry on a graph."""
 
-    An arc is 4 bytes, the id of its target, and as many of its weight; a point 8 of its offset, and
-    what is written of it.  ``times``: how often every arc is read.
-    """
+    def __init__(self, row: Algorithm, benchmark: Benchmark) -> None:
+        self.row, self.costs = row, benchmark
+        self.name = row.function.__name__ + benchmark.variant
 
-    solve: Callable[[morph.Graph, int], Any]
-    judge: Callable[[morph.Graph, Any, int], None]
-    arc: int
-    point: int
-    times: int = 1
-    levels: Callable[[Any], int] | None = None
-    reached: bool = False  # from a source: what it does not reach is not read
+    def solve(self, g: morph.Graph, source: Any) -> Any:
+        """Run the algorithm from a source, if it has sources."""
+        return self.row.function(g, **self.arguments(source))
+
+    def arguments(self, source: Any) -> dict[str, Any]:
+        """The arguments of the function."""
+        name = "source" if self.row.has_source else "sources" if self.costs.sources else None
+        return {**self.costs.arguments, **({name: source} if name else {})}
+
+    def check(self, g: morph.Graph, found: Any, source: Any) -> None:
+        """Raise an error if the answer is wrong."""
+        given = self.row.answer(found, self.arguments(source))
+        if self.row.tolerance is not None:
+            given["tolerance"] = self.row.tolerance(found)
+        getattr(validate, self.row.function.__name__)(g, **given)
 
 
-def _betweenness(g: morph.Graph, sources: np.ndarray) -> Any:
-    return morph.betweenness(g, sources)
-
-
-ALGORITHMS = {
-    "bfs": Algorithm(
-        morph.bfs,
-        lambda g, f, s: validate.bfs(g, f.distance, f.predecessor, source=s),
-        4, 8 + 4, levels=lambda f: f.levels, reached=True,
-    ),
-    "sssp": Algorithm(
-        morph.sssp, lambda g, f, s: validate.sssp(g, f.distance, source=s), 8, 8 + 4, reached=True
-    ),
-    PREDECESSORS: Algorithm(
-        lambda g, s: morph.sssp(g, s, predecessors=True),
-        lambda g, f, s: validate.sssp(g, f.distance, f.predecessor, source=s),
-        8, 8 + 8, reached=True,
-    ),
-    "connected_components": Algorithm(
-        lambda g, _: morph.connected_components(g),
-        lambda g, f, _: validate.connected_components(g, f.label),
-        4, 8 + 4,
-    ),
-    "mst": Algorithm(lambda g, _: morph.mst(g), lambda g, f, _: validate.mst(g, f.edges), 8, 8),
-    "core_number": Algorithm(
-        lambda g, _: morph.core_number(g),
-        lambda g, f, _: validate.core_number(g, f.core),
-        4, 8 + 4,
-    ),
-    "triangle_count": Algorithm(
-        lambda g, _: morph.triangle_count(g),
-        lambda g, f, _: validate.triangle_count(g, f.triangles, f.total),
-        4, 8 + 8,
-    ),
-    PAGERANK: Algorithm(  # 8 bytes an arc: the id, and a share of single precision
-        lambda g, _: morph.pagerank(g, tolerance=0.0, iterations=ITERATIONS),
-        lambda g, f, _: validate.pagerank(g, f.rank, tolerance=f.error),
-        8, 8, ITERATIONS, levels=lambda f: f.iterations,
-    ),
-    SINGLE: Algorithm(
-        lambda g, _: morph.pagerank(g, tolerance=0.0, iterations=ITERATIONS, dtype="f4"),
-        lambda g, f, _: validate.pagerank(g, f.rank, tolerance=f.error + 1e-5),
-        8, 8, ITERATIONS, levels=lambda f: f.iterations,
-    ),
-    BETWEENNESS: Algorithm(  # there and back
-        _betweenness,
-        lambda g, f, _: validate.betweenness(g, f.centrality, f.sources),
-        4, 8 + 8, 2 * SAMPLED,
-    ),
-}  # fmt: skip
+CASES = {case.name: case for row in ROWS for b in row.benchmarks for case in [Case(row, b)]}
 
 
 @dataclass
@@ -213,28 +158,29 @@ def measure(graph: Input, options: argparse.Namespace, names: list[str]) -> list
     made: dict[str, Any] = {}
     results = []
     graphs = {device: graph.graph(device) for device in devices(options.device)}
-    comparable, sampled = answers(graph), between(graph)
     for what in options.only:
-        algorithm = ALGORITHMS[what]
+        case = CASES[what]
+        costs, from_source = case.costs, case.row.has_source
+        comparable = answer_of(graph, case.row)
         wanted = {what: [0]}
-        if options.sources and what in ("bfs", "sssp"):
+        if options.sources and from_source and not costs.variant:
             wanted[f"{what}, {options.sources} sources"] = graph.sources(options.sources)
         for title, sources in wanted.items():
-            if what == BETWEENNESS:
-                sources = [sampled]
+            if costs.sources:
+                sources = [np.array(graph.sources(costs.sources))]
             lines, truth = [], None
             for device, g in graphs.items():
-                algorithm.solve(g, sources[0])  # compiles, which is no run that takes long
-                took, found = timed(lambda s: algorithm.solve(g, s), sources, options.repeat)
+                case.solve(g, sources[0])  # compiles, which is no run that takes long
+                took, found = timed(lambda s: case.solve(g, s), sources, options.repeat)
                 if graph.arcs <= options.validate * 1e6:
-                    algorithm.judge(g, found[0], sources[0])
-                truth = [comparable[what](one) for one in found]
-                arcs, points = reach(graph, truth if algorithm.reached else None)
-                levels = [algorithm.levels(one) for one in found] if algorithm.levels else [None]
+                    case.check(g, found[0], sources[0])
+                truth = [comparable(one) for one in found]
+                arcs, points = reach(graph, truth if from_source else None)
+                levels = [getattr(one, costs.steps) for one in found] if costs.steps else [None]
                 lines.append(
                     Result(
-                        graph.name, title, device, took, arcs * algorithm.times,
-                        (arcs * algorithm.arc + points * algorithm.point) * algorithm.times,
+                        graph.name, title, device, took, arcs * costs.passes,
+                        (arcs * costs.arc_bytes + points * costs.vertex_bytes) * costs.passes,
                         sorted(levels)[len(levels) // 2],
                     )
                 )  # fmt: skip
@@ -292,7 +238,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("inputs", nargs="*", default=["rmat18", "grid1000"])
     parser.add_argument("--device", default="all", help="cpu, cuda or all, the default")
-    parser.add_argument("--only", nargs="+", default=list(ALGORITHMS), choices=list(ALGORITHMS))
+    parser.add_argument("--only", nargs="+", default=list(CASES), choices=list(CASES))
     parser.add_argument("--peers", nargs="*", choices=list(PEERS), help="those installed")
     parser.add_argument("--slow", action="store_true", help="NetworkX, too")
     parser.add_argument("--repeat", type=int, default=5)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from common import table
 
+from morph.algorithms.registry import ROWS
+
 ROOT = Path(__file__).parent.parent
 # Falcon for CPUs, Falcon for GPUs, Galois, LonestarGPU
 TABLE_VII = {
@@ -17,6 +19,7 @@ TABLE_VII = {
     "MST": (113, 103, 590, 420),
     "DMR": (302, 308, 1011, 860),
 }
+SAME = {name.lower(): name for name in TABLE_VII}  # algorithms of the registry
 # what to count, several files together, and which row of the table does the same
 PROGRAMS = {
     "examples/falcon/bfs_unoptimised": "BFS",
@@ -26,16 +29,10 @@ PROGRAMS = {
     "examples/falcon/sssp_unoptimised": "SSSP",
     "examples/falcon/sssp_optimised": "SSSP",
     "examples/falcon/mst_worklist": "MST",
-    "morph/algorithms/graph/bfs": "BFS",
-    "morph/algorithms/graph/sssp": "SSSP",
-    "morph/algorithms/graph/mst": "MST",
-    "morph/algorithms/graph/components": None,
-    "morph/algorithms/graph/cores": None,
-    "morph/algorithms/graph/triangles": None,
-    "morph/algorithms/graph/pagerank": None,
-    "morph/algorithms/graph/betweenness": None,
-    "morph/algorithms/refinement/refine cavity kernels": "DMR",
-    "morph/algorithms/triangulation/triangulate delaunay insertion segments carve crossings": None,
+    **{row.function.__module__.replace(".", "/"): SAME.get(row.name) for row in ROWS},
+    "morph/algorithms/refinement/refine quality steiner cavity kernels": "DMR",
+    "morph/algorithms/triangulation/triangulate half_edges delaunay insertion segments exterior "
+    "intersections": None,
 }
 
 

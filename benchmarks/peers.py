@@ -17,9 +17,10 @@ import numpy as np
 from inputs import Input
 
 import morph
-from morph.launch.launcher import threads
+from morph.algorithms.registry import Algorithm
+from morph.launch.threads import get_num_threads as threads
 
-ITERATIONS, SAMPLED = 20, 4  # of PageRank; sources of betweenness
+ITERATIONS, SAMPLED = 20, 4  # as in the registry: of PageRank; sources of betweenness
 PAGERANK = f"pagerank, {ITERATIONS} iterations"
 SINGLE = f"{PAGERANK}, float32"
 BETWEENNESS = f"betweenness, {SAMPLED} sources"
@@ -380,21 +381,17 @@ def version(name: str) -> str:
     return f"{name} {getattr(importlib.import_module(PEERS[name][0]), '__version__', '?')}"
 
 
-def answers(graph: Input) -> dict[str, Callable[[Any], Any]]:
-    """What makes comparable answers of Morph's results."""
+def answer_of(graph: Input, row: Algorithm) -> Callable[[Any], Any]:
+    """What makes a comparable answer of Morph's results."""
     host = morph.device("cpu").to_host
-    return {
-        "bfs": lambda f: distances(host(f.distance)),
-        "sssp": lambda f: distances(host(f.distance)),
-        PREDECESSORS: lambda f: distances(host(f.distance)),
-        "connected_components": lambda f: host(f.label),
-        "mst": lambda f: float(f.weight),
-        "core_number": lambda f: host(f.core),
-        "triangle_count": lambda f: f.total,
-        PAGERANK: lambda f: shares(host(f.rank)),
-        SINGLE: lambda f: shares(host(f.rank)),
-        BETWEENNESS: lambda f: passed(graph, host(f.centrality)),
+    known: dict[str, Callable[[Any], Any]] = {
+        "distance": lambda f: distances(host(f.distance)),
+        "edges": lambda f: float(f.weight),
+        "triangles": lambda f: f.total,
+        "rank": lambda f: shares(host(f.rank)),
+        "centrality": lambda f: passed(graph, host(f.centrality)),
     }
+    return known.get(row.main, lambda f: host(getattr(f, row.main)))
 
 
 def same(what: str, one: Any, other: Any) -> bool:

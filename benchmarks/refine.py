@@ -16,7 +16,7 @@ from common import devices, table
 
 import morph
 from morph.algorithms.refinement.refine import refine_with_report
-from morph.launch.launcher import threads
+from morph.launch.threads import get_num_threads as threads
 from morph.runtime.timing import synchronize
 
 try:
@@ -68,7 +68,7 @@ def loop_time() -> list[float]:
     import importlib
 
     module = importlib.import_module("morph.algorithms.refinement.refine")
-    inner, spent = module.mend, []
+    inner, spent = module.run_rounds, []
 
     def timed(*args):
         synchronize()
@@ -78,7 +78,7 @@ def loop_time() -> list[float]:
         spent.append(time.perf_counter() - start)
         return result
 
-    module.mend = timed
+    module.run_rounds = timed
     return spent
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from morph.compiler.ir.abi import Status
 from morph.launch import launcher
+from morph.launch import threads as limits
 from morph.launch.scratch import scratch
 from morph.runtime.device import Device, device
 
@@ -72,9 +73,9 @@ def item_order(seed: int) -> Iterator[None]:
 @contextlib.contextmanager
 def team(threads: int) -> Iterator[None]:
     """Use this many threads on the cpu device, over few items too, for objects new inside."""
-    before = launcher._threads, launcher.faults
-    launcher._threads, launcher.faults = threads, True  # builds for tests share out single items
+    before = limits._limit, launcher.faults
+    limits._limit, launcher.faults = threads, True  # builds for tests share out single items
     try:
         yield
     finally:
-        launcher._threads, launcher.faults = before
+        limits._limit, launcher.faults = before

@@ -13,6 +13,7 @@ import numpy as np
 
 import morph
 from morph.algorithms.graph import sssp, triangles
+from morph.algorithms.registry import ROWS
 from morph.graph import gapped
 from morph.launch.foreach import Kernel, Program
 from morph.prelude import atomic_min
@@ -57,7 +58,8 @@ def graphs() -> None:
     with mock.patch.object(sssp, "DENSE", 0):
         morph.sssp(g)
     g = morph.Graph.from_edges(*ends, weight=weight, n=5)
-    morph.connected_components(g), morph.core_number(g), morph.triangle_count(g), morph.bfs(g)
+    for row in ROWS:
+        row.function(g, **row.arguments_of({}), **row.complete)
     for dtype in (np.float64, np.float32):
         morph.pagerank(g, dtype=dtype), morph.pagerank(g, weighted=True, dtype=dtype)
     morph.betweenness(g, sources=[0])

@@ -29,9 +29,11 @@ from quotes import remade
 import morph
 from morph.compiler.codegen.unit import prelude, source
 from morph.compiler.ir import nodes as ir
-from morph.launch import binding, launcher
+from morph.launch import binding, launcher, lookup
 from morph.launch.foreach import Program
-from morph.runtime import device, small_copies
+from morph.runtime import device
+from morph.runtime.cuda import device as cuda
+from morph.runtime.cuda import small_copies
 from morph.runtime.interpreter import launch as interpreter
 from morph.runtime.toolchain import cache
 from morph.testing import team
@@ -59,10 +61,10 @@ class Recorder:
 
         def interpret(self: launcher.Launch, values: Any, alone: bool) -> None:
             recorder.compiled(self.compiled)
-            self._interpret(values)
+            launcher.InterpretedLaunch._launch(self, values, alone)
 
         def call(self: Program, *args: Any) -> Any:
-            found, _ = launcher.launch_for(self, None, args, None)
+            found, _ = lookup.launch_for(self, None, args, None)
             if found is None:  # it runs kernel by kernel on every device
                 return self.__wrapped__(*args)
             recorder.compiled(found.compiled)
@@ -78,7 +80,7 @@ class Recorder:
         binding.Compiled.binary = interpreted_binary  # type: ignore[method-assign]
         launcher.Launch._launch = interpret  # type: ignore[method-assign]
         Program.__call__ = Program.alone = call  # type: ignore[method-assign]
-        device._cuda = no_gpu
+        cuda.find = no_gpu
 
     def compiled(self, made: binding.Compiled) -> None:
         """Record a unit that is launched."""

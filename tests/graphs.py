@@ -7,9 +7,14 @@ from typing import Any
 import networkx as nx
 import numpy as np
 from hypothesis import strategies as st
+from targets import host
 
 import morph
+from morph import validate
+from morph.algorithms.registry import ROWS, Algorithm
 
+CASES = [(row, options) for row in ROWS for options in row.examples]
+"""The rows of the registry, with options of each."""
 WEIGHTS = st.integers(0, 50)
 Edges = tuple[int, np.ndarray, np.ndarray, np.ndarray]
 
@@ -48,6 +53,24 @@ def simple(edges: Edges) -> Any:
     graph = lightest(edges, undirected=True)
     graph.remove_edges_from(list(nx.selfloop_edges(graph)))
     return graph
+
+
+def solve(row: Algorithm, graph: Any, **options: Any) -> Any:
+    """Run an algorithm with options of its command."""
+    return row.function(graph, **row.arguments_of(options))
+
+
+def main_field(row: Algorithm, found: Any) -> np.ndarray:
+    """The main array of a result."""
+    return host(getattr(found, row.main))
+
+
+def check(row: Algorithm, graph: Any, found: Any, **options: Any) -> None:
+    """Give a result to its checker."""
+    given = row.answer(found, row.arguments_of(options))
+    if row.tolerance is not None:
+        given["tolerance"] = row.tolerance(found)
+    getattr(validate, row.function.__name__)(graph, **given)
 
 
 def grid(side: int) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ import numpy as np
 from morph.compiler.codegen.unit import source
 from morph.compiler.ir import abi
 from morph.compiler.ir.abi import Meta, State, Status, cname
-from morph.runtime import cpu
+from morph.runtime.cpu import launch as cpu
 
 THREADS = (1, 2, 4)
 MANY = 1 << 20  # items: enough to open a parallel region

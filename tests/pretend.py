@@ -13,9 +13,10 @@ import numpy as np
 
 from morph.compiler.ir import abi
 from morph.launch import scratch
-from morph.runtime import backends, cpu
-from morph.runtime.device import ALIGN, Device
-from morph.runtime.small_copies import IOTA
+from morph.runtime.backend import IOTA
+from morph.runtime.cpu import launch as cpu
+from morph.runtime.cpu.device import ALIGN, HostDevice
+from morph.runtime.cuda.device import CudaDevice
 
 
 def _check(x: Any) -> None:
@@ -99,21 +100,26 @@ class Module:
         return call
 
 
-class Pretended(Device):
+class Pretended(HostDevice):
     """The device."""
 
-    __slots__ = ()
+    on_host = False
+    local_limit, bulk = CudaDevice.local_limit, CudaDevice.bulk
+    serial_items, throughput = CudaDevice.serial_items, CudaDevice.throughput
 
     def __init__(self) -> None:
         super().__init__("cuda", 7, Module())
-
-    def active(self) -> Any:
-        return Device.active(Device("cpu", 0, np))
 
     def buffer(self, nbytes: int) -> Any:
         raw = np.zeros(nbytes + ALIGN, np.uint8)
         start = -raw.__array_interface__["data"][0] % ALIGN
         return raw[start : start + nbytes].view(There)
+
+    def asarray(self, x: Any, dtype: Any = None) -> Any:
+        return self.xp.asarray(x, dtype)
+
+    def copy(self, x: Any) -> Any:
+        return self.xp.array(x)
 
     def put(self, *writes: Any) -> None:
         for array, values in writes:
@@ -124,25 +130,17 @@ class Pretended(Device):
     def prepared(self, writes: Any, seeds: Any = None) -> Any:
         return Prepared(self, writes, seeds)
 
-    def copies(self, *arrays: Any) -> Any:
-        return [x.copy() for x in arrays]
+    def load(self, unit: Any, code: Any, faults: bool, seed: int) -> Any:
+        return Launch(cpu.load(unit, code.text, faults), unit, self)
 
-    def fetch(self, x: Any) -> Any:
-        return x.get()
-
-    def answer(self, told: Any) -> Any:
-        return Device.answer(Device("cpu", 0, np), told.view(np.ndarray))
+    def report(self, values: Any) -> Any:
+        return super().report(values.view(np.ndarray))
 
     def free(self) -> None:
         return None
 
     def strided(self, buffer: Any, offset: int, shape: Any, dtype: Any, strides: Any) -> Any:
-        made = np.ndarray(shape, dtype, buffer=buffer.view(np.ndarray), offset=offset,
-                          strides=strides)  # fmt: skip
-        return made.view(There)
-
-    def pointer(self, x: Any) -> int:
-        return int(x.__array_interface__["data"][0])
+        return super().strided(buffer.view(np.ndarray), offset, shape, dtype, strides).view(There)
 
 
 class Prepared:
@@ -167,28 +165,19 @@ class Launch:
 
     threads = 64
 
-    def __init__(self, launch: cpu.Launch, unit: Any, on: Device) -> None:
+    def __init__(self, launch: cpu.HostLaunch, unit: Any, on: Pretended) -> None:
         self.launch, self.on = launch, on
         self.replay = [f.kind for f in abi.fields(unit)].index("replay")
 
     def __call__(self, words: Any, items: int, alone: bool = False) -> None:
         """Run the unit on the CPU, which wants its state cleared."""
         if not words[self.replay]:
-            scratch.scratch(self.on).told.view(np.ndarray)[scratch.STATUS :] = 0
+            scratch.scratch(self.on).results.view(np.ndarray)[scratch.STATUS :] = 0
         self.launch(words, items)
 
 
 def pretended(monkeypatch: Any) -> Pretended:
-    """Give the device, and have its kernels compiled for the CPU."""
-    device, load = Pretended(), backends.load
-
-    def load_here(unit: Any, code: Any, faults: bool, on: Device, seed: int = 0) -> Any:
-        if isinstance(on, Pretended):
-            return Launch(cpu.load(unit, code.text, faults), unit, on)
-        return load(unit, code, faults, on, seed)
-
-    monkeypatch.setattr(backends, "load", load_here)
-    scratch._scratch.pop(device.name, None)
-    scratch.scratch(device)
-    scratch.used.pop(device.name)  # there is nothing to wait for
+    """Give the device, whose kernels are compiled for the CPU."""
+    device = Pretended()
+    monkeypatch.setitem(scratch._scratch, device.name, scratch.Scratch(device))
     return device

@@ -6,9 +6,11 @@ A comment above a code block says what the block is:
     <!-- IR of advance -->                   the typed tree of its kernel
     <!-- C++ of advance: struct Args -->     paragraphs of the generated text, by how they begin
     <!-- words of advance -->                the fields of its arguments
+    <!-- table algorithms -->                a table of a registry
 
 A paragraph is cut short before the line that holds what stands after ` ... `.
-`python tests/quotes.py` writes the blocks anew after a change of the compiler.
+`python tests/quotes.py` writes the blocks and tables again after a change of the compiler or of
+a registry.
 """
 
 from __future__ import annotations
@@ -21,10 +23,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from morph.algorithms.registry import ROWS as algorithm_rows
 from morph.compiler.ir import nodes as ir
+from morph.io.formats import ROWS as file_rows
+from morph.io.graph.formats import ROWS as graph_rows
 
 DOCS = Path(__file__).parent.parent / "docs"
-PAGES = (DOCS / "ARCHITECTURE.md", DOCS / "internals.md")
+NAMES = ("ARCHITECTURE.md", "internals.md", "files.md", "../README.md")
+PAGES = tuple(DOCS / name for name in NAMES)
+TABLE = re.compile(r"<!-- table (.+?) -->\n(?:\|.*\n)*")
 KINDS = r"file|IR of|C\+\+ of|words of"
 BLOCK = re.compile(rf"<!-- ({KINDS}) (.+?) -->\n```([\w+]*)\n(.*?)```\n", re.DOTALL)
 
@@ -47,7 +54,47 @@ def remade() -> dict[Path, str]:
                 text = "\n".join(lines).replace(f"{folder}/", "") + "\n"
             return f"<!-- {kind} {what} -->\n```{language}\n{text}```\n"
 
-        return {page: BLOCK.sub(block, page.read_text()) for page in PAGES}
+        return {page: TABLE.sub(table, BLOCK.sub(block, page.read_text())) for page in PAGES}
+
+
+def table(found: re.Match[str]) -> str:
+    """A table of a registry: its head, and a row for each of the registry's."""
+    head, *rows = TABLES[found[1]]()
+    lines = (f"| {' | '.join(cells)} |\n" for cells in (head, *rows))
+    return f"<!-- table {found[1]} -->\n{next(lines)}|{'---|' * len(head)}\n{''.join(lines)}"
+
+
+def algorithms() -> Iterator[tuple[str, ...]]:
+    """The graph algorithms."""
+    yield "function", "purpose", "result", "command"
+    for row in algorithm_rows:
+        finds = (row.function.__doc__ or "").partition("\n")[0].replace("``", "`")
+        arrays = ", ".join(f"`{name}`" for name in row.result.split())
+        yield f"`{row.function.__name__}`", finds.rstrip("."), arrays, f"`morph {row.name}`"
+
+
+def graph_formats() -> Iterator[tuple[str, ...]]:
+    """The formats of graphs."""
+    yield "suffix", "`format`", "contents", "weights", "edges"
+    for row in graph_rows:
+        yield f"`{' '.join(row.suffixes)}`", f"`{row.name}`", row.about, row.weights, row.edges
+
+
+def mesh_formats() -> Iterator[tuple[str, ...]]:
+    """The files of meshes."""
+    yield "file", "contents", "read", "write"
+    for row in file_rows:
+        if "mesh" in row.kind:
+            shown = [f"`{suffix}`" for suffix in row.suffixes[: row.common]]
+            shown += ["others"] if len(row.suffixes) > row.common else []
+            yield ", ".join(shown), row.about, row.reader, row.writer
+
+
+TABLES = {
+    "algorithms": algorithms,
+    "graph formats": graph_formats,
+    "mesh formats": mesh_formats,
+}
 
 
 def _compiled(made: Any) -> Any:
@@ -75,7 +122,7 @@ def words(made: Any, _: str) -> list[str]:
     found = []
     for i, f in enumerate(_compiled(made).fields):
         source = ".".join(x for x in (f.slot, f.column) if x)
-        found.append(f"{i:2}  {f.ctype:<18} {f.name:<22} {f.kind:<10} {source}".rstrip())
+        found.append(f"{i:2}  {f.ctype():<18} {f.name:<22} {f.kind:<10} {source}".rstrip())
     return found
 
 

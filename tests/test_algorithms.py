@@ -157,13 +157,6 @@ def test_large_graphs_with_many_threads(device):
     assert found.components == nx.number_connected_components(graph)
 
 
-def test_the_users_graph_is_left_as_it_was(target):
-    g = morph.Graph.from_edges([0, 1], [1, 2], weight=np.array([1, 2]), device=target)
-    before = [(name, list(t.columns)) for name, t in g.tables.items()]
-    morph.bfs(g), morph.sssp(g), morph.mst(g), morph.pagerank(g), morph.betweenness(g)
-    assert [(name, list(t.columns)) for name, t in g.tables.items()] == before
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [

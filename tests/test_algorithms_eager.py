@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from unittest import mock
 
 import numpy as np
 import pytest
+from every_unit import launched
 from targets import host
 
 import morph
+from morph.algorithms.registry import ROWS
 from morph.launch.foreach import Program
 
-ALGORITHMS = {  # those that are programs, and what they are given
-    "bfs": dict(source=0),
-    "sssp": dict(source=0, predecessors=True),
-    "connected_components": {},
-    "mst": {},
-    "pagerank": dict(iterations=30),
-    "betweenness": dict(sources=[0, 7, 19]),
-    "core_number": {},
-}
+
+def has_program(row):
+    module = sys.modules[row.function.__module__]
+    return any(isinstance(x, Program) for x in launched(vars(module)).values())
+
+
+PROGRAMS = [row for row in ROWS if has_program(row)]
 
 
 def graph_on(target):
@@ -30,19 +31,24 @@ def graph_on(target):
     return morph.Graph.from_edges(*chain, weight=weight, n=80, symmetrize=True, device=target)
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_programs_run_eagerly_give_the_same(name, target):
+def test_which_are_programs():
+    assert {row.name for row in ROWS} - {row.name for row in PROGRAMS} == {"triangles"}
+
+
+@pytest.mark.parametrize("row", PROGRAMS, ids=lambda row: row.name)
+def test_programs_run_eagerly_give_the_same(row, target):
     if target == "python":
         pytest.skip("programs always run eagerly there")
-    g, run = graph_on(target), getattr(morph, name)
-    fused, eager, asked = run(g, **ALGORITHMS[name]), None, []
+    g, arguments = graph_on(target), {**row.arguments_of({}), **row.complete}
+    arguments |= row.benchmarks[0].arguments  # which end after so many iterations
+    fused, eager, asked = row.function(g, **arguments), None, []
 
     def eagerly(program, *args):
         asked.append(program)
         return program.eager(*args)
 
     with mock.patch.multiple(Program, __call__=eagerly, alone=eagerly):
-        eager = run(g, **ALGORITHMS[name])
+        eager = row.function(g, **arguments)
     assert asked, "it has no program"
     for field, one, other in zip(fused._fields, fused, eager, strict=True):
         one, other = host(one), host(other)

@@ -116,16 +116,6 @@ def test_deleted_points_are_in_nothing(target):
     assert morph.triangle_count(g).total == 0
 
 
-def test_the_graph_is_left_as_it_was(target):
-    g = morph.Graph.from_edges([0, 1], [1, 2], weight=[1, 2], device=target)
-    g.points.add("label", np.int32, fill=7)
-    before = [(name, list(t.columns)) for name, t in g.tables.items()]
-    morph.connected_components(g), morph.core_number(g), morph.k_core(g, 1)
-    morph.triangle_count(g)
-    assert [(name, list(t.columns)) for name, t in g.tables.items()] == before
-    assert host(g.points.label).tolist() == [7] * 3
-
-
 def test_bad_arguments():
     g = morph.Graph.from_edges([0], [1])
     with pytest.raises(ValueError, match="k is 0 or more, not -1"):

@@ -1,4 +1,4 @@
-"""The GPU's barrier of kernels/schedule/team.h, emulated: a thread of the host for each of a GPU's.
+"""The GPU's barrier of kernels/target_cuda.h, emulated: a thread of the host for each of a GPU's.
 
 Blocks are groups of threads that meet at `__syncthreads`.  Every thread must learn at every barrier
 what the master told there, and all must learn at one barrier that the host has asked for a stop.
@@ -6,7 +6,6 @@ what the master told there, and all must learn at one barrier that the host has 
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 
@@ -22,7 +21,6 @@ STUBS = """
 #include <cstdlib>
 #include <thread>
 #include <vector>
-#define __CUDACC__
 #define MORPH_FN inline
 #define __shared__ static thread_local
 typedef int i32;
@@ -58,6 +56,9 @@ template <class T> T load(const T* p) {
     return __atomic_load_n(p, __ATOMIC_RELAXED);
 }
 template <class A> void add_totals(const A&) {}
+template <class T, class X> void store(T* p, X x) { __atomic_store_n(p, T(x), __ATOMIC_RELAXED); }
+static u32 add_release(u32* p, u32 x) { return __atomic_fetch_add(p, x, __ATOMIC_SEQ_CST); }
+static void acquire() {}
 """
 
 MAIN = """
@@ -111,16 +112,12 @@ int main(int, char** given) {
 
 def emulation(change=lambda text: text) -> str:
     """One text of the GPU's half of the team, with stubs for what CUDA has."""
-    text = "".join((KERNELS / "schedule" / f"{h}.h").read_text() for h in ("stop", "team"))
-    text = re.sub(r"MORPH_FN void acquire\(\) \{ asm.*", "MORPH_FN void acquire() {}", text)
-    added = "{ return __atomic_fetch_add(p, x, __ATOMIC_SEQ_CST); }"
-    head = "MORPH_FN u32 add_release(u32* p, u32 x) "
-    text, n = re.subn(re.escape(head) + r"\{\n.*?\n\}", head + added, text, count=1, flags=re.S)
-    assert n == 1 and "asm" not in text.partition("#else")[0]
-    text = re.sub(r"template <class T> MORPH_FN .*?\bstore\(.*", "", text)
-    stored = "__atomic_store_n(p, T(x), __ATOMIC_RELAXED);"
-    stores = f"template <class T, class X> void store(T* p, X x) {{ {stored} }}\n"
-    return STUBS + stores + change(text) + MAIN
+    text = (KERNELS / "target_cuda.h").read_text()
+    text = text[
+        text.index("// --- the barrier of a grid") : text.index("// The items first + thread")
+    ]
+    assert "arrive" in text and "asm" not in text
+    return STUBS + change(text + (KERNELS / "schedule" / "team.h").read_text()) + MAIN
 
 
 def outcome(tmp_path: Path, text: str, *sizes: int) -> int | None:
@@ -144,10 +141,10 @@ def test_a_stop_seen_in_the_released_word_is_noticed(tmp_path):
     """The obvious way, which lets blocks leave at different barriers, fails here."""
 
     def naive(text: str) -> str:
-        seen = "return (t.sense & (RELEASED | STOP)) == (RELEASED | STOP);"
+        seen = "return (t.sense & (T::RELEASED | T::STOP)) == (T::RELEASED | T::STOP);"
         assert seen in text
-        return text.replace(seen, "return t.sense & STOP;").replace(
-            "if (t.sense & RELEASED && !(t.sense & STOP)", "if (!(t.sense & STOP)"
+        return text.replace(seen, "return t.sense & T::STOP;").replace(
+            "if (t.sense & T::RELEASED && !(t.sense & T::STOP)", "if (!(t.sense & T::STOP)"
         )
 
     assert outcome(tmp_path, emulation(naive), 4, 1, 60) != 0

@@ -42,21 +42,7 @@ def has_gpu():
 def test_help_and_version():
     assert "refine" in morph("--help").stdout
     assert morph("--version").stdout.startswith("morph, version ")
-    for name in (
-        "triangulate",
-        "refine",
-        "bfs",
-        "sssp",
-        "mst",
-        "pagerank",
-        "components",
-        "core",
-        "triangles",
-        "betweenness",
-        "info",
-        "check",
-        "cache",
-    ):
+    for name in COMMANDS:
         result = morph(name, "--help")
         assert (result.exit_code, result.stderr) == (0, "")
     result = morph()

@@ -12,7 +12,7 @@ from morph.data.store import Word
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, f16, f32, f64, i32, u8, vec
-from morph.runtime.device import Device
+from morph.runtime.cpu.device import HostDevice
 
 
 def points(n, device="cpu"):
@@ -303,7 +303,7 @@ def test_compact_fails_as_a_whole(monkeypatch):
 
         with monkeypatch.context() as m:
             for kind in ("buffer", "zeros", "full"):
-                m.setattr(Device, kind, failing(getattr(Device, kind)))
+                m.setattr(HostDevice, kind, failing(getattr(HostDevice, kind)))
             try:
                 g.compact()
             except MemoryError:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import morph
-from morph.launch import launcher
+from morph.launch import launcher, threads
+from morph.launch import scratch as shared
 from morph.launch.scratch import scratch
 from morph.prelude import atomic_add, f64, i64
 from morph.runtime.device import device
@@ -74,7 +75,7 @@ def test_the_default_is_the_environments_then_the_cores(monkeypatch):
     assert morph.get_num_threads() == 3
     monkeypatch.delenv("OMP_NUM_THREADS")
     morph.set_num_threads(None)
-    assert morph.get_num_threads() == launcher._cores()
+    assert morph.get_num_threads() == threads._cores()
     monkeypatch.setenv("OMP_NUM_THREADS", "100000")
     morph.set_num_threads(None)
     assert morph.get_num_threads() == 256
@@ -138,7 +139,7 @@ def test_a_forked_process_has_threads_of_its_own():
 
 
 def has_pool() -> bool:
-    """Whether the process has a pool: kernels/schedule/pool.h says where its address stands."""
+    """Whether the process has a pool: kernels/target_cpu.h says where its address stands."""
     return bool(scratch(device("cpu")).barrier[16:18].any())
 
 
@@ -159,14 +160,14 @@ def test_threads_under_a_limit_are_available_again_when_it_ends():
     with team(4):
         count(made(1000), 3)  # the pool exists
     address = int(scratch(device("cpu")).barrier[16:18].view(np.uint64)[0])
-    limit = launcher._Limit.from_address(address + 63 & ~63)
+    limit = shared._Limit.from_address(address + 63 & ~63)
     limit.limit, limit.rested = 2, time.clock_gettime_ns(time.CLOCK_MONOTONIC) + 10**10
-    assert launcher.available_threads() == 2
+    assert shared.available_threads() == 2
     morph.set_num_threads(1)
-    assert launcher.available_threads() == 1
+    assert shared.available_threads() == 1
     morph.set_num_threads(4)
     limit.rested = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - 1
-    assert launcher.available_threads() == 4
+    assert shared.available_threads() == 4
     t = made(100_000)
     count(t, 20)
     assert (t.x[:] == 20).all() and limit.limit != 2
@@ -178,7 +179,7 @@ def test_a_launch_has_one_number_of_threads(monkeypatch):
     t = made(100)
     morph.foreach(t, step)
     numbers, prepared = iter([9] + [1] * 100), []
-    monkeypatch.setattr(launcher, "threads", lambda: next(numbers))
+    monkeypatch.setattr(launcher, "get_num_threads", lambda: next(numbers))
     have = type(scratch(device("cpu"))).have
     monkeypatch.setattr(
         type(scratch(device("cpu"))), "have",
@@ -197,8 +198,8 @@ def test_the_number_may_be_set_back_while_it_is_read(monkeypatch):
             return "2"
 
     morph.set_num_threads(None)
-    monkeypatch.setattr(launcher.os, "environ", Reset())
-    assert launcher.threads() == 2
+    monkeypatch.setattr(threads.os, "environ", Reset())
+    assert morph.get_num_threads() == 2
 
 
 @morph.kernel

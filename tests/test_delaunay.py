@@ -11,7 +11,11 @@ from scipy.spatial import Delaunay
 import morph
 from morph.algorithms.triangulation import delaunay
 from morph.algorithms.triangulation.delaunay import HULL, delaunay_tables
-from morph.algorithms.triangulation.hilbert import along_curve, rounds, spread
+from morph.algorithms.triangulation.insertion_order import (
+    hilbert_order,
+    insertion_rounds,
+    strided_blocks,
+)
 from morph.mesh.validation import orientation
 from morph.testing import fail_allocation, team
 
@@ -31,26 +35,26 @@ def arrays(points, target):
     g = delaunay_tables(points, target)
     host = g.device.to_host
     assert np.array_equal(host(g.points.xy.array), points)
-    return (host(a.array) for a in (g.triangles.node, g.triangles.twin, g.points.same))
+    return (host(a.array) for a in (g.triangles.node, g.triangles.opposite, g.points.same))
 
 
 def judged(points, target):
     """Triangulate, and hold the result against all that is promised; gives the triangles."""
     points = np.asarray(points, float)
-    node, twin, same = arrays(points, target)
+    node, opposite, same = arrays(points, target)
 
     _, rows, which = np.unique(points, axis=0, return_index=True, return_inverse=True)
     first = rows[which.ravel()]  # unique gives the least row of each
     assert np.array_equal(same, np.where(first == np.arange(len(points)), -1, first))
     assert np.array_equal(np.unique(node), np.sort(rows))  # every other point is a corner
 
-    t, k = np.nonzero(twin >= 0)
-    assert np.array_equal(twin[twin[t, k] >> 2, twin[t, k] & 3], 4 * t + k)
-    assert (twin[twin < 0] == HULL).all()
-    mesh = morph.Mesh(points, np.ascontiguousarray(node), np.where(twin < 0, -1, twin >> 2))
+    t, k = np.nonzero(opposite >= 0)
+    assert np.array_equal(opposite[opposite[t, k] >> 2, opposite[t, k] & 3], 4 * t + k)
+    assert (opposite[opposite < 0] == HULL).all()
+    mesh = morph.Mesh(points, np.ascontiguousarray(node), np.where(opposite < 0, -1, opposite >> 2))
     assert [v for v in mesh.violations() if v.name != "duplicate-point"] == []
 
-    t, k = np.nonzero(twin < 0)
+    t, k = np.nonzero(opposite < 0)
     begin, end = node[t, (k + 1) % 3], node[t, (k + 2) % 3]
     assert len(node) == 2 * len(rows) - 2 - len(begin)  # Euler: one polygon, no holes
     after = dict(zip(begin.tolist(), end.tolist(), strict=True))
@@ -206,14 +210,14 @@ def test_the_curve_visits_neighbours(target):
     cells = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
     table = morph.Table("points", target, xy=(np.float64, 2))
     table.extend(xy=np.random.default_rng(0).permutation(cells))
-    order = table.device.to_host(along_curve(table))
+    order = table.device.to_host(hilbert_order(table))
     path = table.device.to_host(table.xy.array)[order]
     assert (np.abs(np.diff(path, axis=0)).sum(axis=1) == 1).all()
 
 
 @given(n=st.integers(1, 300))
 def test_rounds(n):
-    levels, parent = rounds(morph.device("cpu"), n)
+    levels, parent = insertion_rounds(morph.device("cpu"), n)
     assert np.array_equal(np.sort(np.concatenate(levels)), np.arange(n))
     done = levels[0]
     assert len(done) == 1 and parent[done[0]] == done[0]
@@ -225,7 +229,7 @@ def test_rounds(n):
 
 @given(n=st.integers(0, 300), together=st.integers(1, 20), apart=st.integers(1, 9))
 def test_spread(n, together, apart):
-    out = spread(np.arange(n), together, apart)
+    out = strided_blocks(np.arange(n), together, apart)
     assert np.array_equal(np.sort(out), np.arange(n))
     whole = n // (together * apart) * apart
     for turn in out[: whole * together].reshape(-1, together):

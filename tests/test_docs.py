@@ -1,4 +1,4 @@
-"""The pages: quoted code is what the compiler makes, examples run, links lead somewhere."""
+"""The pages: quoted code and tables are up to date, examples run, links lead somewhere."""
 
 import re
 import subprocess

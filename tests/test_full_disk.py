@@ -11,6 +11,7 @@ import pytest
 
 import morph
 from morph import io
+from morph.io.graph.formats import ROWS as GRAPHS
 from morph.io.text import files
 
 N = 300
@@ -38,14 +39,15 @@ def checkpoint(path):
 
 
 def saved(path):
+    from morph.algorithms.registry import ALGORITHMS
     from morph.cli.graphs import save_answer
 
-    save_answer(str(path), "bfs", {}, {"distance": np.arange(10 * N)})
+    save_answer(str(path), ALGORITHMS["bfs"], {"distance": np.arange(10 * N)})
 
 
 WRITERS = {
-    **{f"graph.{s}": lambda p: io.write_graph(graph(), p)
-       for s in ("gr", "sgr", "egr", "mtx", "npz", "txt", "wel.gz", "mtx.xz", "txt.bz2")},
+    **{f"graph{row.suffixes[0]}": lambda p: io.write_graph(graph(), p) for row in GRAPHS},
+    **{f"graph.{s}": lambda p: io.write_graph(graph(), p) for s in ("wel.gz", "mtx.xz", "txt.bz2")},
     "graph.graph": lambda p: io.write_graph(
         morph.Graph.from_edges(np.arange(N - 1), np.arange(1, N), directed=False), p),
     "graph.snapshot": lambda p: io.write_snapshot(p, graph()),

@@ -10,7 +10,7 @@ from scipy.spatial import cKDTree
 
 from morph import generate
 from morph.generate import GRAPH500, GTGRAPH
-from morph.runtime.device import Device
+from morph.runtime.cpu.device import HostDevice
 
 
 def arcs(g):
@@ -185,7 +185,7 @@ def test_refused(make, message):
 
 
 def test_refused_for_want_of_memory(monkeypatch):
-    monkeypatch.setattr(Device, "free", lambda self: 10**9)
+    monkeypatch.setattr(HostDevice, "free", lambda self: 10**9)
     with pytest.raises(MemoryError, match="a graph of 1048576 points and 200000000 edges takes"):
         generate.uniform(1 << 20, 10**8)
 

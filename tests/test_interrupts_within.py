@@ -74,7 +74,7 @@ class Interrupts:
         return False
 
 
-FILES = ("device", "small_copies", "transfer")
+FILES = ("device", "cpu/device", "cuda/device", "cuda/small_copies", "transfer")
 NAMES = ("data", "graph", "updates", "launch/launcher.py", *(f"runtime/{f}.py" for f in FILES))
 MOST = 20 if os.environ.get("CI") else 50  # interrupts of an operation
 PLACES = tuple(os.path.join(FOLDER, name) for name in NAMES)

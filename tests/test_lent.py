@@ -13,6 +13,7 @@ from targets import host
 import morph
 from morph.algorithms.graph.temporary import columns
 from morph.prelude import i32
+from morph.runtime.cpu.device import HostDevice
 
 WHERE = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 FILL = {"dist": (i32, 7)}
@@ -121,7 +122,7 @@ def test_what_is_kept_names_no_rows_that_are_gone():
 
 @pytest.mark.parametrize("last", [0, 1, 2])
 def test_columns_for_which_there_is_no_memory_leave_nothing(last, monkeypatch):
-    g, buffer, calls = path("cpu"), morph.runtime.device.Device.buffer, []
+    g, buffer, calls = path("cpu"), HostDevice.buffer, []
     for name in ("dist", "step"):
         g.points.add(name, i32, fill=3)
 
@@ -131,7 +132,7 @@ def test_columns_for_which_there_is_no_memory_leave_nothing(last, monkeypatch):
             raise MemoryError
         return buffer(device, nbytes)
 
-    monkeypatch.setattr(morph.runtime.device.Device, "buffer", full)
+    monkeypatch.setattr(HostDevice, "buffer", full)
     with pytest.raises(MemoryError):
         morph.bfs(g)
     calls.clear()

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from morph.graph import Graph, adjacency, arrange
-from morph.runtime.device import Device, device
+from morph.runtime.cpu.device import HostDevice
+from morph.runtime.device import device
 
 INTEGERS = [np.int8, np.int32, np.uint32, np.int64, np.uint64]
 
@@ -210,7 +211,7 @@ def test_the_peak_is_at_most_half_more_than_the_graph(kind):
 
 
 def test_too_large_graphs_are_refused_before_anything_is_allocated(monkeypatch):
-    monkeypatch.setattr(Device, "free", lambda self: 10**9)
+    monkeypatch.setattr(HostDevice, "free", lambda self: 10**9)
     many = np.broadcast_to(np.int32(0), 2**27)
     said = r"a graph of 1 points and 134217728 edges takes up to 1\.21 GB .*cpu has 1 GB free"
     with pytest.raises(MemoryError, match=said):
@@ -221,11 +222,11 @@ def test_too_large_graphs_are_refused_before_anything_is_allocated(monkeypatch):
         Graph.from_edges(many, np.broadcast_to(np.int32(1), 2**27), symmetrize=True)
     weight = np.zeros(2**25)  # what is kept needs no room
     parts = ([0, 2**25], np.zeros(2**25, np.int32), weight)
-    monkeypatch.setattr(Device, "free", lambda self: 5 * 10**8)
+    monkeypatch.setattr(HostDevice, "free", lambda self: 5 * 10**8)
     with pytest.raises(MemoryError, match="takes up to 0.604 GB"):
         Graph.from_csr(*parts)
     assert Graph.from_csr(*parts, copy=False).edges.weight.array is not None
-    monkeypatch.setattr(Device, "free", lambda self: None)
+    monkeypatch.setattr(HostDevice, "free", lambda self: None)
     assert len(Graph.from_edges(many[:5], many[:5]).edges) == 5
 
 

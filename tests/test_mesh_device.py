@@ -12,6 +12,7 @@ from scipy.spatial import Delaunay
 
 import morph
 from morph.mesh import Mesh, MeshError
+from morph.runtime.cuda.device import CudaDevice
 
 device_module = sys.modules["morph.runtime.device"]  # morph.device is the function
 ARRAYS = [f.name for f in dataclasses.fields(Mesh) if f.name != "base"]
@@ -23,7 +24,7 @@ def xp(request, monkeypatch):
     if request.param == "cupy":
         return pytest.importorskip("cupy")
     module = Module()
-    known = {**device_module._known, "cuda:0": device_module.Device("cuda", 0, module)}
+    known = {**device_module._known, "cuda:0": CudaDevice("cuda", 0, module)}
     monkeypatch.setattr(device_module, "_known", known)
     return module
 

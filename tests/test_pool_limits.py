@@ -1,4 +1,4 @@
-"""The limit of a CPU team's size (kernels/schedule/pool.h), with clocks that the test sets."""
+"""The limit of a CPU team's size (kernels/target_cpu.h), with clocks that the test sets."""
 
 from __future__ import annotations
 
@@ -10,21 +10,13 @@ import pytest
 
 from morph.runtime.toolchain import cpu
 
+KERNELS = Path(__file__).parent.parent / "kernels"
+HEADERS = "core/scalars core/words target_cpu core/types core/half core/math core/atomics".split()
 STUBS = """
 #include <cstdio>
 #include <initializer_list>
-#define MORPH_FN inline
-#define MORPH_COLD inline
-#define MORPH_EXPORT extern "C"
-typedef int i32;
-typedef unsigned u32;
-typedef long long i64;
-typedef unsigned long long u64;
-template <class T> T min_of(T a, T b) { return a < b ? a : b; }
-template <class T> T max_of(T a, T b) { return a > b ? a : b; }
-template <class T> T load(const T* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
-template <class T, class X> void store(T* p, X x) { __atomic_store_n(p, T(x), __ATOMIC_RELAXED); }
-static i64 now_wall = 1ll << 50, now_processor = 0;
+static long long now_wall = 1ll << 50, now_processor = 0;
+static int now_runnable = 0;
 """
 
 MAIN = """
@@ -93,11 +85,35 @@ static void wake_latencies_are_no_lost_time() {
 // A thread computes for no longer than it runs, nor while it waits.
 static void waiting_is_not_computing() {
     pool->busy = 0;
-    start_clocks();
+    start_clocks(2);
     now_wall += 10 * MS, now_processor += 9 * MS, clocks.waited = 7 * MS;
     CHECK(measure() == MS && pool->busy == 3 * MS);
     now_wall += 10 * MS, now_processor += 2 * MS, clocks.slept = 5 * MS;
     CHECK(measure() == 3 * MS && pool->busy == 5 * MS);
+}
+static void cores_of_other_processes_are_left_to_them() {
+    pool->cores = 16, pool->workers = 15, pool->asleep = 15;
+    now_runnable = 9, count_free_cores();  // this thread and eight of others
+    CHECK(allowed(16) == 8 && allowed(2) == 2);
+    pool->asleep = 0, now_runnable = 16, count_free_cores();
+    CHECK(allowed(16) == 8);  // counted a moment ago
+    now_wall += COUNT_INTERVAL, count_free_cores();
+    CHECK(allowed(16) == 16);  // its own workers spin
+    now_wall += COUNT_INTERVAL, now_runnable = 90, count_free_cores();
+    CHECK(allowed(16) == 1);
+    limit_teams(12, MS);
+    now_wall += COUNT_INTERVAL, now_runnable = 1, count_free_cores();
+    CHECK(allowed(16) == 12);  // the count was no reason for a limit
+    now_wall += COUNT_INTERVAL, now_runnable = 0, count_free_cores();
+    CHECK(allowed(8) == 8 && pool->free == 0);  // nothing is known
+}
+static void teams_that_add_pay_later() {
+    for (i32 k = 0; k < 4; k++) team(MS, 4 * MS);
+    CHECK(allowed(16) == 16);
+    for (i32 k = 0; k < 8; k++) worth = WORTH_ADDING, team(MS, 4 * MS);
+    CHECK(allowed(16) == 16 && worth == WORTH);
+    worth = WORTH_ADDING, team(MS, 4 * MS);
+    CHECK(allowed(16) == 1);
 }
 int main() {
     static u32 words[2];
@@ -109,13 +125,39 @@ int main() {
 """
 
 
+@pytest.mark.skipif(not Path("/proc/loadavg").exists(), reason="needs Linux's procfs")
+def test_runnable_threads(tmp_path):
+    """The fourth field of /proc/loadavg, before the stroke."""
+    text = "".join((KERNELS / f"{h}.h").read_text() for h in HEADERS)
+    file = tmp_path / "loadavg"
+    text = text.replace("/proc/loadavg", str(file))
+    main = "int main() { return runnable_threads(); }"
+    source, binary = tmp_path / "pool.cpp", tmp_path / "pool"
+    source.write_text(STUBS + text + main)
+    command = [*cpu.compiler().command, "-std=c++17", "-O1", "-w", "-pthread", source, "-o", binary]
+    subprocess.run(command, check=True)
+    assert subprocess.run([binary], timeout=60).returncode == 0  # there is no such file
+    for given, found in {
+        "0.20 12.18 0.12 3/301 4711\n": 3,
+        "0.00 0.01 0.05 104/999 1\n": 104,
+    }.items():
+        file.write_text(given)
+        assert subprocess.run([binary], timeout=60).returncode == found
+    file.write_text("")
+    assert subprocess.run([binary], timeout=60).returncode == 0
+
+
 @pytest.mark.parametrize("name", re.findall(r"static void (\w+)\(\)", MAIN))
 def test_limits(name, tmp_path):
-    text = (Path(__file__).parent.parent / "kernels" / "schedule" / "pool.h").read_text()
+    text = "".join((KERNELS / f"{h}.h").read_text() for h in HEADERS)
     for clock in ("wall", "processor"):
         was = rf"MORPH_FN i64 {clock}_time\(\) \{{ return nanoseconds\(\d+\); \}}"
         text, n = re.subn(was, f"MORPH_FN i64 {clock}_time() {{ return now_{clock}; }}", text)
         assert n == 2
+    function = r"MORPH_COLD i32 runnable_threads\(\) \{.*?\n\}"
+    stub = "MORPH_COLD i32 runnable_threads() { return now_runnable; }"
+    text, n = re.subn(function, stub, text, flags=re.DOTALL)
+    assert n == 1
     source, binary = tmp_path / "pool.cpp", tmp_path / "pool"
     source.write_text(STUBS + text + MAIN.replace("NAME", name))
     command = [*cpu.compiler().command, "-std=c++17", "-O1", "-w", "-pthread", source, "-o", binary]

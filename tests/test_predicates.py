@@ -5,19 +5,16 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from morph.compiler.codegen.unit import prelude
 from morph.runtime.toolchain import cpu as host
 from morph.runtime.toolchain import cuda
 
-KERNELS = Path(__file__).parent.parent / "kernels"
-HEADERS = ("core/types", "geometry/predicates")
-PREDICATES = "".join((KERNELS / f"{name}.h").read_text() for name in HEADERS)
 AT = """
 MORPH_FN Vec<f64, 2> point(const f64* x, i64 i) { return {x[2 * i], x[2 * i + 1]}; }
 MORPH_FN i32 sign(i64 k, const f64* x, i64 i) {
@@ -38,7 +35,7 @@ void signs(i64 k, i64 n, const f64* x, i32* out) {
 }
 #endif
 """
-TEXT = PREDICATES + AT + ENTRY
+TEXT = prelude() + AT + ENTRY
 Signs = Callable[[np.ndarray], np.ndarray]
 
 

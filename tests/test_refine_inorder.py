@@ -20,9 +20,9 @@ from test_refine import MESHES, judge, square
 
 import morph
 from morph import testing
-from morph.algorithms.refinement.deterministic import Births
+from morph.algorithms.refinement.deterministic import DeterministicRounds
 from morph.algorithms.refinement.refine import refine_with_report
-from morph.algorithms.triangulation.ties import settled
+from morph.algorithms.triangulation.canonical import canonical
 from morph.cli import main
 
 ARRAYS = [f.name for f in fields(morph.Mesh) if f.name != "base"]
@@ -115,13 +115,23 @@ def test_coasts(device, name):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_no_point_is_left_after_a_small_round(device):
+    mesh = morph.Mesh.read(MESHES / "italy.node")
+    run = lambda d: morph.refine(mesh, 30, max_points=50, deterministic=True, device=d)  # noqa: E731
+    found, fine = in_every_way(device, run)
+    assert len(found) == 1
+    assert len(fine.points) == len(mesh.points) + 50
+    fine.check()
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_small_rounds_are_not_launched_one_by_one(device, monkeypatch):
     """A coast takes many rounds of a few items: launches from the host took ten times as long."""
     launches = []
     for name in ("_small_rounds", "_round"):
-        run = getattr(Births, name)
+        run = getattr(DeterministicRounds, name)
         counted = lambda *args, run=run: launches.append(run) or run(*args)  # noqa: E731
-        monkeypatch.setattr(Births, name, counted)
+        monkeypatch.setattr(DeterministicRounds, name, counted)
     mesh = morph.Mesh.read(MESHES / "canada.node")
     result = refine_with_report(mesh, 28, deterministic=True, device=device)
     assert result.rounds > 100
@@ -186,7 +196,7 @@ def test_ties_are_settled_from_any_start(target, side, seed):
             area = u[:, 0] * v[:, 1] - u[:, 1] * v[:, 0]
             t = t[area != 0]
             t[area[area != 0] < 0] = t[area[area != 0] < 0][:, [0, 2, 1]]
-            made = settled(morph.Mesh(p, t), morph.device(target))
+            made = canonical(morph.Mesh(p, t), morph.device(target))
             made.check()
             found.add(made.triangles.tobytes())
         assert len(found) == 1

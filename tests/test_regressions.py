@@ -21,7 +21,8 @@ from morph import (
     testing,
 )
 from morph.compiler.ir.abi import Status
-from morph.launch import launcher
+from morph.launch import threads
+from morph.launch.scratch import scratch as scratch_of
 from morph.prelude import f64, i32, i64, local, single
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -168,8 +169,8 @@ def test_a_forked_process_can_launch():
 def test_threads_are_counted_where_processes_are_not_bound_to_cores(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(launcher, "_threads", 0)
-    assert launcher.threads() == os.cpu_count()
+    monkeypatch.setattr(threads, "_limit", 0)
+    assert threads.get_num_threads() == os.cpu_count()
 
 
 @pytest.mark.gpu
@@ -343,7 +344,7 @@ def test_rounds_of_claims_begin_again_before_they_overflow():
         if single(pair):
             r.won += 1
 
-    scratch = launcher.scratch(device("cpu"))
+    scratch = scratch_of(device("cpu"))
     scratch.status[Status.ROUND] = 2**26 - 40
     g = Graph("cpu")
     g.points.add("won", i32)

@@ -15,7 +15,7 @@ import morph
 from morph.compiler.codegen.unit import entry, prelude
 from morph.launch import binding
 from morph.launch.checked import is_checked
-from morph.runtime import small_copies
+from morph.runtime.cuda import small_copies
 from morph.runtime.toolchain import cuda
 from morph.testing import team
 

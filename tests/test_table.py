@@ -1,5 +1,8 @@
 """Tables: columns, layouts, values of rows."""
 
+import importlib
+import inspect
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +14,8 @@ from morph.data.store import Word
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import NAMES, Ref, Vec, f32, f64, i8, i16, i32, u8, u64, vec
-from morph.runtime.device import DeviceError, device
+from morph.runtime.backend import BACKENDS, Backend
+from morph.runtime.device import Device, DeviceError, device
 
 DTYPES = list(NAMES)
 
@@ -34,6 +38,22 @@ def test_devices():
         device(0)
     with pytest.raises(DeviceError, match="cuda:99"):
         device("cuda:99")
+
+
+@pytest.mark.parametrize("kind", BACKENDS)
+def test_every_backend_implements_the_protocol(kind):
+    package = {"python": "interpreter"}.get(kind, kind)
+    module = importlib.import_module(f"morph.runtime.{package}.device")
+    (made,) = {c for c in vars(module).values() if isinstance(c, type) and issubclass(c, Device)
+               and c.__module__ == module.__name__}  # fmt: skip
+    methods = [n for n, x in vars(Backend).items() if inspect.isfunction(x) and n[0] != "_"]
+    assert len(methods) > 15
+    for name in methods:
+        assert getattr(made, name) is not vars(Backend)[name], name
+        here, there = (inspect.signature(getattr(c, name)) for c in (made, Backend))
+        assert [*here.parameters.values()] == [*there.parameters.values()], name
+    for name in Backend.__annotations__.keys() - {"kind", "name", "index", "xp"}:
+        assert type(getattr(made, name)) in (bool, int), name
 
 
 def test_host_arrays_start_on_a_cache_line():

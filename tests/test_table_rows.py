@@ -10,7 +10,7 @@ from small import contents, snapshot
 from morph.data.store import Word
 from morph.data.table import Table
 from morph.language.dtypes import NAMES, Ref, f32, f64, i32, i64, vec
-from morph.runtime.device import Device
+from morph.runtime.cpu.device import HostDevice
 
 DTYPES = list(NAMES)
 
@@ -183,7 +183,7 @@ def test_every_allocation_may_fail(monkeypatch, packed):
             before = snapshot(t)
             with monkeypatch.context() as m:
                 for kind in ("buffer", "zeros", "full"):
-                    m.setattr(Device, kind, failing(getattr(Device, kind)))
+                    m.setattr(HostDevice, kind, failing(getattr(HostDevice, kind)))
                 try:
                     operation(t)
                 except MemoryError:

@@ -8,6 +8,7 @@ import pytest
 
 import morph
 from morph import validate
+from morph.algorithms.registry import ROWS
 from morph.prelude import atomic_add
 
 WORKERS = 4
@@ -101,10 +102,8 @@ def test_algorithms_and_batches_take_turns(target):
         for _ in range(rounds):
             found = (morph.sssp, morph.bfs, morph.connected_components, morph.core_number)[k](g)
             assert host(g, found[0]).shape == (50,)
-        morph.mst(g)
-        morph.pagerank(g, weighted=True)
-        morph.betweenness(g, [1, 2])
-        morph.triangle_count(g)
+        for row in ROWS:
+            row.function(g, **row.arguments_of(row.examples[-1]))
 
     together(*each(change), *each(ask))
     validate.index(g)

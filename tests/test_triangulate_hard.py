@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from targets import everywhere, host, tries
 
 import morph
-from morph.algorithms.triangulation.crossings import crossing, split_crossings
 from morph.algorithms.triangulation.delaunay import delaunay_tables
+from morph.algorithms.triangulation.intersections import intersection, split_intersections
 from morph.algorithms.triangulation.segments import insert_segments
 from morph.testing import fail_allocation
 
@@ -81,7 +81,7 @@ def test_every_allocation_can_fail(target):
         g = delaunay_tables(points, target)
         with fail_allocation(n, target) as fault:
             insert_segments(g, ends)
-            split = split_crossings(g)
+            split = split_intersections(g)
         return canonical(host(g.triangles.node)), set(map(tuple, split.pieces.tolist())), fault
 
     want, n, fired = insert(10**6)[:2], 1, True
@@ -196,7 +196,7 @@ def test_a_crossing_is_rounded_once(numbers):
     t = ((cx - ax) * (dy - cy) - (cy - ay) * (dx - cx)) / below
     s = ((cx - ax) * (by - ay) - (cy - ay) * (bx - ax)) / below
     if 0 <= t <= 1 and 0 <= s <= 1:
-        assert crossing(a, b, c, d) == [float(ax + t * (bx - ax)), float(ay + t * (by - ay))]
+        assert intersection(a, b, c, d) == [float(ax + t * (bx - ax)), float(ay + t * (by - ay))]
 
 
 def test_duplicates(target):

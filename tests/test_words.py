@@ -5,7 +5,8 @@ import ctypes
 import numpy as np
 import pytest
 
-from morph.runtime import small_copies
+from morph.runtime.backend import IOTA, Seeds
+from morph.runtime.cuda import small_copies
 from morph.runtime.toolchain import cpu
 
 BLOCK, BLOCKS = 4, 3
@@ -58,9 +59,9 @@ def made(n, dtype):
 def test_rows_that_something_begins_with_are_written_last(rows):
     dist, before, item = made(50, np.uint32), made(50, np.int16), made(50, np.int32)
     beside, own, meta = made(50, np.float64), made(50, np.int32), made(8, np.int64)
-    fills = [(dist, 2**32 - 1), (before, -1), (own, small_copies.IOTA)]
-    seeds = small_copies.Seeds(meta, item, [(beside, 0.5)], [(dist, 7), (before, 5)])
-    prepared = small_copies.Prepared(Here(), fills, seeds)
+    fills = [(dist, 2**32 - 1), (before, -1), (own, IOTA)]
+    seeds = Seeds(meta, item, [(beside, 0.5)], [(dist, 7), (before, 5)])
+    prepared = small_copies.CudaWriter(Here(), fills, seeds)
     assert prepared.fits
     for _ in range(2):
         for a in (dist, before, item, beside, own, meta):
@@ -77,9 +78,9 @@ def test_rows_that_something_begins_with_are_written_last(rows):
 
 
 def test_of_no_rows_nothing_is_launched():
-    small_copies.Prepared(None, [(made(0, np.int32), 7)], None).write(None, None)
+    small_copies.CudaWriter(None, [(made(0, np.int32), 7)], None).write(None, None)
 
 
 def test_what_does_not_fit_in_one_launch_is_said_to():
     many = [(made(5, np.int32), k) for k in range(small_copies.COMMANDS + 1)]
-    assert not small_copies.Prepared(Here(), many, None).fits
+    assert not small_copies.CudaWriter(Here(), many, None).fits

@@ -7,97 +7,7 @@
 // A read-modify-write that would change nothing touches nothing: it reads first, which is two to three
 // times as fast as the atomic.
 
-enum Mode { LIVE, SETTLED, FIXED };
-
 template <class T> MORPH_FN T load_settled(const T* p) { return from_bits<T>(*(const Bits<T>*)p); }
-
-#ifdef __CUDACC__
-
-#define MORPH_LOAD(T, BITS, REGISTER)                                                            \
-    MORPH_FN T load_word(const T* p) {                                                           \
-        REGISTER v;                                                                              \
-        asm volatile("ld.relaxed.gpu.global." #BITS " %0, [%1];" : MORPH_OUT(v) : "l"(p) : "memory"); \
-        return T(v);                                                                             \
-    }
-#define MORPH_OUT(v) "=r"(v)
-MORPH_LOAD(u8, u8, u32)
-MORPH_LOAD(u32, u32, u32)
-#undef MORPH_OUT
-#define MORPH_OUT(v) "=h"(v)
-MORPH_LOAD(u16, u16, u16)
-#undef MORPH_OUT
-#define MORPH_OUT(v) "=l"(v)
-MORPH_LOAD(u64, u64, u64)
-
-template <class T> MORPH_FN T load(const T* p) { return from_bits<T>(load_word((const Bits<T>*)p)); }
-template <class T> MORPH_FN T load_fixed(const T* p) { return from_bits<T>(__ldg((const Bits<T>*)p)); }
-
-// Two or four words, aligned to their size; each is read as one word would be.
-template <Mode MODE> MORPH_FN void load_words(const u8* p, u32& x, u32& y) {
-    if constexpr (MODE == LIVE) {
-        asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "l"(p) : "memory");
-    } else {
-        uint2 v = MODE == SETTLED ? *(const uint2*)p : __ldg((const uint2*)p);
-        x = v.x, y = v.y;
-    }
-}
-template <Mode MODE> MORPH_FN void load_words(const u8* p, u32& x, u32& y, u32& z, u32& w) {
-    if constexpr (MODE == LIVE) {
-        asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(x), "=r"(y), "=r"(z), "=r"(w) : "l"(p) : "memory");
-    } else {
-        uint4 v = MODE == SETTLED ? *(const uint4*)p : __ldg((const uint4*)p);
-        x = v.x, y = v.y, z = v.z, w = v.w;
-    }
-}
-template <class T> MORPH_FN void store(T* p, Value<T> v) { *p = v; }
-
-MORPH_FN u32 swap_word(u32* p, u32 old, u32 v) { return atomicCAS(p, old, v); }
-MORPH_FN u64 swap_word(u64* p, u64 old, u64 v) { return atomicCAS(p, old, v); }
-MORPH_FN u16 swap_word(u16* p, u16 old, u16 v) { return atomicCAS(p, old, v); }
-MORPH_FN u8 swap_word(u8* p, u8 old, u8 v) {  // by the aligned word that holds the byte
-    u32* word = (u32*)((u64)p & ~u64(3));
-    u32 shift = 8 * (u32)((u64)p & 3);
-    for (u32 seen = load(word);;) {
-        u8 byte = u8(seen >> shift);
-        if (byte != old) return byte;
-        u32 was = atomicCAS(word, seen, (seen & ~(255u << shift)) | (u32)v << shift);
-        if (was == seen) return old;
-        seen = was;
-    }
-}
-
-#else
-
-// Whether several threads run.  One alone needs no locked instruction, each of which costs as much as
-// twenty others.  It changes only between teams, when one thread runs.
-static bool crowd = false;
-
-template <class T> MORPH_FN T load(const T* p) {
-    return from_bits<T>(__atomic_load_n((const Bits<T>*)p, __ATOMIC_RELAXED));
-}
-template <class T> MORPH_FN T load_fixed(const T* p) { return *p; }
-template <class T> MORPH_FN void store(T* p, Value<T> v) {
-    __atomic_store_n((Bits<T>*)p, to_bits(v), __ATOMIC_RELAXED);
-}
-template <class W> MORPH_FN W swap_word(W* p, W old, W v) {
-    if (!crowd) {
-        W seen = *p;
-        if (seen == old) *p = v;
-        return seen;
-    }
-    __atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-    return old;
-}
-
-#endif
-
-// What will soon be read.
-template <class T> MORPH_FN void fetch_ahead(const T* p) {
-#ifndef __CUDACC__
-    __builtin_prefetch(p);
-#endif
-}
 
 // Puts v at p if `old` is there, bit for bit; gives what was there.
 template <class T> MORPH_FN T swap_if(T* p, T old, T v) {
@@ -129,57 +39,28 @@ template <class Op, class T> MORPH_FN T fetch(Op, Own<T> own, T v) {
 }
 
 // Any operation on any type.
-template <class Op, class T> MORPH_FN T fetch(Op, T* p, T v) {
-#ifndef __CUDACC__
-    if (!crowd) return fetch(Op(), Own<T>{p}, v);
-#endif
-    for (T old = load(p);;) {
-        T next = Op::of(old, v);
-        if (same_bits(next, old)) return old;
-        T seen = swap_if(p, old, next);
-        if (same_bits(seen, old)) return old;
-        old = seen;
+template <class Op, class T> MORPH_FN T fetch(Op, T* p, Value<T> v) {
+    if constexpr (NativeOf<Op, T>::HOW == DIRECT) {
+        return native_fetch((Op*)nullptr, p, v);
+    } else if constexpr (NativeOf<Op, T>::HOW == TESTED) {
+        T old = load(p);
+        return Op::of(old, v) == old ? old : native_fetch((Op*)nullptr, p, v);
+    } else {
+        if (single_threaded()) return fetch(Op(), Own<T>{p}, v);
+        for (T old = load(p);;) {
+            T next = Op::of(old, v);
+            if (same_bits(next, old)) return old;
+            T seen = swap_if(p, old, next);
+            if (same_bits(seen, old)) return old;
+            old = seen;
+        }
     }
 }
-
-#ifdef __CUDACC__
-#define MORPH_NATIVE(OP, T, U, NAME) \
-    MORPH_FN T fetch(OP, T* p, T v) { return (T)NAME((U*)p, (U)v); }
-#define MORPH_NATIVE_TESTED(OP, T, NAME)                            \
-    MORPH_FN T fetch(OP, T* p, T v) {                               \
-        T old = load(p);                                            \
-        return OP::of(old, v) == old ? old : NAME(p, v);            \
-    }
-#define MORPH_NATIVE_WORD(T, U)          \
-    MORPH_NATIVE(Plus, T, U, atomicAdd)  \
-    MORPH_NATIVE(Put, T, U, atomicExch)  \
-    MORPH_NATIVE_TESTED(Min, T, atomicMin) \
-    MORPH_NATIVE_TESTED(Max, T, atomicMax) \
-    MORPH_NATIVE_TESTED(And, T, atomicAnd) \
-    MORPH_NATIVE_TESTED(Or, T, atomicOr) \
-    MORPH_NATIVE(Xor, T, U, atomicXor)   \
-    MORPH_FN T fetch(Minus, T* p, T v) { return (T)atomicAdd((U*)p, U(0) - (U)v); }
-MORPH_NATIVE_WORD(i32, u32)
-MORPH_NATIVE_WORD(u32, u32)
-MORPH_NATIVE_WORD(i64, u64)
-MORPH_NATIVE_WORD(u64, u64)
-MORPH_NATIVE(Plus, f32, f32, atomicAdd)
-MORPH_NATIVE(Plus, f64, f64, atomicAdd)
-#else
-template <class T> MORPH_FN T add_word(T* p, T v) {
-    if (crowd) return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
-    T old = *p;
-    *p = old + v;
-    return old;
+// The same, without reading first whether anything would change.
+template <class Op, class T> MORPH_FN T fetch_untested(Op, T* p, Value<T> v) {
+    if constexpr (NativeOf<Op, T>::HOW != BY_SWAP) return native_fetch((Op*)nullptr, p, v);
+    else return fetch(Op(), p, v);
 }
-#define MORPH_NATIVE_WORD(T)                                               \
-    MORPH_FN T fetch(Plus, T* p, T v) { return add_word(p, v); }           \
-    MORPH_FN T fetch(Minus, T* p, T v) { return add_word(p, T(T(0) - v)); }
-MORPH_NATIVE_WORD(i32)
-MORPH_NATIVE_WORD(u32)
-MORPH_NATIVE_WORD(i64)
-MORPH_NATIVE_WORD(u64)
-#endif
 
 // A flag is only ever raised here, so whoever sees it raised need not write.
 MORPH_FN void raise_flag(i32* flag) {
@@ -208,10 +89,10 @@ MORPH_ATOMIC(atomic_exch, Put)
 // Lowers or raises a place that nothing does anything else to in this step, and nobody asks what was there.
 // What L1 has, however old, tells whether it is of any use: all may want the same few places.
 template <class Op, class T> MORPH_FN void move_to(Op op, T* p, Value<T> v) {
-#ifdef __CUDACC__
-    T old = load_settled(p);
-    if (same_bits(Op::of(old, T(v)), old)) return;
-#endif
+    if constexpr (TARGET_GPU) {
+        T old = load_settled(p);
+        if (same_bits(Op::of(old, T(v)), old)) return;
+    }
     fetch(op, p, T(v));
 }
 template <class Op, class T> MORPH_FN void move_to(Op op, Own<T> p, Value<T> v) { fetch(op, p, T(v)); }
@@ -219,77 +100,59 @@ template <class Op, class T> MORPH_FN void move_to(Op op, Own<T> p, Value<T> v) 
 // What a warp (on a CPU: a thread) has to add to the places that all add to, until it comes to a barrier, or to
 // its end.  A unit numbers these places; `Args` has the `TOTALS` of them, and `add_total(i, sum)` adds to the i-th.
 constexpr i32 MOST_TOTALS = 4;
-#ifdef __CUDACC__
 struct Total {
-    u32 low, high;  // there is no addition of 64 bits in shared memory
+    u32 low, high;  // there is no addition of 64 bits in a GPU's shared memory
 };
-MORPH_FN Total* totals() {
-    __shared__ Total sums[256 / 32][MOST_TOTALS];
-    return sums[threadIdx.x / 32];
+MORPH_FN Total* totals() {  // of a warp
+    MORPH_SHARED Total sums[256 / 32][MOST_TOTALS];
+    return sums[warp_of_block()];
 }
 template <class A> MORPH_FN void no_totals(const A&) {  // by all lanes
     if constexpr (A::TOTALS > 0) {
-        if ((threadIdx.x & 31) < A::TOTALS) totals()[threadIdx.x & 31] = {0, 0};
-        __syncwarp();
+        if (lane_id() < A::TOTALS) totals()[lane_id()] = {0, 0};
+        sync_warp();
     }
 }
 template <class A> MORPH_FN void add_totals(const A& a) {  // by all lanes
-    if constexpr (A::TOTALS > 0) {
-        __syncwarp();
-        i32 i = threadIdx.x & 31;
+    if constexpr (A::TOTALS == 0) {
+    } else if constexpr (TARGET_GPU) {
+        sync_warp();
+        i32 i = lane_id();
         Total sum = i < A::TOTALS ? totals()[i] : Total{0, 0};
         if (sum.low | sum.high) a.add_total(i, u64(sum.high) << 32 | sum.low), totals()[i] = {0, 0};
-        __syncwarp();
-    }
-}
-#else
-static __thread u64 totals[MOST_TOTALS];
-template <class A> MORPH_FN void add_totals(const A& a) {
-    if constexpr (A::TOTALS > 0) {
+        sync_warp();
+    } else {
         for (i32 i = 0; i < A::TOTALS; i++)
-            if (totals[i]) a.add_total(i, totals[i]), totals[i] = 0;
+            if (u64& sum = thread_total(i); sum) a.add_total(i, sum), sum = 0;
     }
 }
-#endif
 
 // Adds to one place for all, and nobody asks what was there: if it is the WHICH-th of the unit, to what is added
 // at the end.  A GPU's warp adds once, what its lanes do.
 template <i32 WHICH, class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
-#ifdef __CUDACC__
-    u32 mask = __activemask();
-    u64 x = u64(v), sum = __reduce_add_sync(mask, u32(x) & 0x3ffffff);
-    if (__reduce_or_sync(mask, u32(x >> 26) | u32(x >> 58))) {
-        sum += u64(__reduce_add_sync(mask, u32(x >> 26) & 0x3ffffff)) << 26;
-        sum += u64(__reduce_add_sync(mask, u32(x >> 52))) << 52;
+    if constexpr (!TARGET_GPU) {
+        if constexpr (WHICH < MOST_TOTALS) thread_total(WHICH) += u64(T(v));
+        else fetch(Plus(), p, T(v));
+        return;
     }
-    if ((threadIdx.x & 31) != __ffs(mask) - 1) return;
+    u32 mask = active_lanes();
+    u64 x = u64(v), sum = add_lanes(mask, u32(x) & 0x3ffffff);
+    if (or_lanes(mask, u32(x >> 26) | u32(x >> 58))) {
+        sum += u64(add_lanes(mask, u32(x >> 26) & 0x3ffffff)) << 26;
+        sum += u64(add_lanes(mask, u32(x >> 52))) << 52;
+    }
+    if (lane_id() != first_lane(mask)) return;
     if constexpr (WHICH < MOST_TOTALS) {
         Total& total = totals()[WHICH];
-        u32 low = u32(sum), high = u32(sum >> 32) + (atomicAdd(&total.low, low) > ~low);
-        if (high) atomicAdd(&total.high, high);
+        u32 low = u32(sum), high = u32(sum >> 32) + (fetch(Plus(), &total.low, low) > ~low);
+        if (high) fetch(Plus(), &total.high, high);
     } else fetch(Plus(), p, T(sum));
-#else
-    if constexpr (WHICH < MOST_TOTALS) totals[WHICH] += u64(T(v));
-    else fetch(Plus(), p, T(v));
-#endif
 }
 template <i32 WHICH, class T> MORPH_FN void add_for_all(Own<T> p, Value<T> v) { fetch(Plus(), p, T(v)); }
 
 // Addition that nobody waits for.
 template <class T> MORPH_FN void add_to(T* p, Value<T> v) { atomic_add(p, v); }
 template <class T> MORPH_FN void add_to(Own<T> p, Value<T> v) { fetch(Plus(), p, T(v)); }
-#ifdef __CUDACC__
-#define MORPH_RED(T, BITS, REGISTER)                                                                   \
-    MORPH_FN void add_to(T* p, T v) {                                                                  \
-        asm volatile("red.relaxed.gpu.global.add." #BITS " [%0], %1;" ::"l"(p), REGISTER(v) : "memory"); \
-    }
-MORPH_RED(i32, u32, "r")
-MORPH_RED(u32, u32, "r")
-MORPH_RED(i64, u64, "l")
-MORPH_RED(u64, u64, "l")
-MORPH_RED(f32, f32, "f")
-MORPH_RED(f64, f64, "d")
-#endif
 
 template <class T> MORPH_FN T swap_if(Own<T> own, T old, T v) {
     T seen = *own.p;

@@ -39,14 +39,6 @@ struct Shadow {
     i32 width;
 };
 
-MORPH_FN void full_fence() {
-#ifdef __CUDACC__
-    __threadfence();
-#else
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-#endif
-}
-
 struct Found {
     i32 kind, site;
     i64 item, row, value, limit, other, other_site;

@@ -14,41 +14,13 @@ template <class T> MORPH_FN T wrap_mul(T x, Value<T> y) { return T(Wraps<T>(x) *
 template <class T> MORPH_FN constexpr bool is_float() { return T(0.5) != T(0); }
 template <> MORPH_FN constexpr bool is_float<f16>() { return true; }
 
-#ifdef __CUDACC__
-#define MORPH_MATH(NAME, F32, F64)                     \
-    MORPH_FN f32 NAME(f32 x) { return F32(x); }        \
-    MORPH_FN f64 NAME(f64 x) { return F64(x); }        \
-    MORPH_FN f16 NAME(f16 x) { return f16(F32(f32(x))); }
-MORPH_FN f32 remainder_of(f32 x, f32 y) { return fmodf(x, y); }
-MORPH_FN f64 remainder_of(f64 x, f64 y) { return fmod(x, y); }
-MORPH_FN i32 popcount(u32 x) { return __popc(x); }
-MORPH_FN i32 popcount(u64 x) { return __popcll(x); }
-MORPH_MATH(sqrt_of, sqrtf, sqrt)
-MORPH_MATH(exp_of, expf, exp)
-MORPH_MATH(log_of, logf, log)
-MORPH_MATH(floor_of, floorf, floor)
-MORPH_MATH(ceil_of, ceilf, ceil)
-MORPH_FN f32 fused(f32 x, f32 y, f32 z) { return __fmaf_rn(x, y, z); }  // x * y + z, rounded once
-MORPH_FN f64 exp2_of(f64 x) { return exp2(x); }
-MORPH_FN f64 log2_of(f64 x) { return log2(x); }
-#else
-#define MORPH_MATH(NAME)                                                  \
-    MORPH_FN f32 NAME##_of(f32 x) { return __builtin_##NAME##f(x); }      \
-    MORPH_FN f64 NAME##_of(f64 x) { return __builtin_##NAME(x); }         \
-    MORPH_FN f16 NAME##_of(f16 x) { return f16(__builtin_##NAME##f(x)); }
-MORPH_FN f32 remainder_of(f32 x, f32 y) { return __builtin_fmodf(x, y); }
-MORPH_FN f64 remainder_of(f64 x, f64 y) { return __builtin_fmod(x, y); }
-MORPH_FN i32 popcount(u32 x) { return __builtin_popcount(x); }
-MORPH_FN i32 popcount(u64 x) { return __builtin_popcountll(x); }
-MORPH_MATH(sqrt)
-MORPH_MATH(exp)
-MORPH_MATH(log)
-MORPH_MATH(floor)
-MORPH_MATH(ceil)
-MORPH_FN f32 fused(f32 x, f32 y, f32 z) { return __builtin_fmaf(x, y, z); }
-MORPH_FN f64 exp2_of(f64 x) { return __builtin_exp2(x); }
-MORPH_FN f64 log2_of(f64 x) { return __builtin_log2(x); }
-#endif
+// The same of f16, in f32.
+#define MORPH_HALF(NAME) MORPH_FN f16 NAME(f16 x) { return f16(NAME(f32(x))); }
+MORPH_HALF(sqrt_of)
+MORPH_HALF(exp_of)
+MORPH_HALF(log_of)
+MORPH_HALF(floor_of)
+MORPH_HALF(ceil_of)
 
 // Of f32, exp2 and log2 are sums and products that IEEE 754 defines, so all targets give the same bits;
 // within 1 ulp.  Minimax polynomials of (2^x - 1) / x and log2(1 + x) / x.  Below 2^-126 exp2 gives 0.
@@ -145,12 +117,11 @@ template <class T, class F> MORPH_FN T to_int(F x) {
     constexpr i32 BITS = 8 * sizeof(T) - SIGNED;
     constexpr T MOST = SIGNED ? T(~(Bits<T>(1) << (8 * sizeof(T) - 1))) : T(-1);
     constexpr F PAST = F(u64(1) << (BITS - 1)) * F(2), LOW = SIGNED ? -PAST : F(0);
-#ifdef __CUDACC__
-    if constexpr (sizeof(T) == 4 && sizeof(F) == 4) return T(x);  // the instruction does just that
-    if constexpr (sizeof(T) >= 4) return x == x ? T(x) : T(0);
-#endif
-#if defined(__x86_64__) && !defined(__CUDACC__)
-    if constexpr (SIGNED && sizeof(T) >= 4) {  // the instruction gives the least where T has none
+    if constexpr (TARGET_GPU && sizeof(T) == 4 && sizeof(F) == 4) {
+        return T(x);  // the instruction does just that
+    } else if constexpr (TARGET_GPU && sizeof(T) >= 4) {
+        return x == x ? T(x) : T(0);
+    } else if constexpr (CONVERTS_TO_LEAST && SIGNED && sizeof(T) >= 4) {
         T found = T(x);
         if (__builtin_expect(found == T(~MOST), false)) {  // of bits, so that loops are vectorised
             Bits<F> bits = to_bits(x);
@@ -159,7 +130,6 @@ template <class T, class F> MORPH_FN T to_int(F x) {
         }
         return found;
     }
-#endif
     F inside = x > LOW ? x : LOW;
     T found = T(inside < PAST ? inside : F(0));
     found = x >= PAST ? MOST : found;

@@ -17,12 +17,6 @@
 // from the lowest, a window at a time: usually one window, and a quarter of a kilobyte, is enough.
 // Points whose differences are exact (any lattice) are moved to the origin first: 12 terms, not 48.
 
-#ifdef __CUDACC__
-#define MORPH_EXACT __device__ __noinline__
-#else
-#define MORPH_EXACT __attribute__((noinline, unused)) static
-#endif
-
 constexpr i32 EXACT_BITS = 27;    // of a digit: two digits hold a double's 53 bits
 constexpr i32 EXACT_WINDOW = 16;  // digits summed at a time
 constexpr u64 EXACT_MASK = (u64(1) << EXACT_BITS) - 1;
@@ -84,7 +78,7 @@ MORPH_FN void exact_add(i64* window, i32 first_digit, i32 low, f64 p, f64 q, f64
 
 // The sign of sum over k of (-1)^k |p_k|^2 orient(the other three points), for k from `first` to 3:
 // incircle if `first` is 0, minus orient2d of a, b, c if it is 3 and d = (1, 0).
-MORPH_EXACT i32 exact_sign(f64 ax, f64 ay, f64 bx, f64 by, f64 cx, f64 cy, f64 dx, f64 dy,
+MORPH_OUTLINED i32 exact_sign(f64 ax, f64 ay, f64 bx, f64 by, f64 cx, f64 cy, f64 dx, f64 dy,
                            i32 first) {
     f64 x[8] = {ax, ay, bx, by, cx, cy, dx, dy};
     i32 origin = first == 0 ? 6 : 4;

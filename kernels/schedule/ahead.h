@@ -13,21 +13,16 @@
 #if defined(MORPH_FAULTS)  // tests: small lists have room
 constexpr i32 AHEAD = 3, AHEAD_ROOM = 2, AHEAD_MOST = 8, TURN_ROW = 3;
 constexpr i64 ALONE_AHEAD = 3;
-#elif defined(__CUDACC__)
-constexpr i32 AHEAD = 16;       // rounds of entries that a warp runs so
-constexpr i32 AHEAD_ROOM = 32;  // of a queue: one of two that take turns
+#else
+constexpr i32 AHEAD = TARGET_GPU ? 16 : 1024;           // rounds of entries that a warp runs so; items of a thread
+constexpr i64 ALONE_AHEAD = 1 << 14;                    // items of a thread alone, if others wait for it
+constexpr i32 AHEAD_ROOM = TARGET_GPU ? 32 : 1 << 20;   // of a queue: one of two of a warp, at most of a thread
 constexpr i32 AHEAD_MOST = 8;   // items of a tile; if there are more, all warps have enough to do
 constexpr i32 TURN_ROW = 64;    // entries of a row whose item some lanes have for their own
-#else
-constexpr i32 AHEAD = 1024;          // items that a thread runs so
-constexpr i64 ALONE_AHEAD = 1 << 14;  // the same if others wait for it
-constexpr i32 AHEAD_ROOM = 1 << 20;  // of a queue, at most
 #endif
 
-#ifdef __CUDACC__
-
 // Where a warp lays what it adds; beside it the rows of these items, if the step knows them (ROWS_AHEAD).
-struct Ahead {
+struct WarpAhead {
     struct Row {
         i64 begin;
         i32 size, item;  // if there are more entries, more than any turn has
@@ -37,32 +32,51 @@ struct Ahead {
     Entries row;    // of what is added next, which is `to`; not looked at before it is added
     i32 to = -1;
     static MORPH_FN i32& taken() {
-        __shared__ i32 counts[256 / 32];
-        return counts[threadIdx.x / 32];
+        MORPH_SHARED i32 counts[256 / 32];
+        return counts[warp_of_block()];
     }
     static MORPH_FN Row* rows(i32 side) {
-        __shared__ uint4 words[256 / 32][2 * AHEAD_ROOM];
-        return (Row*)words[threadIdx.x / 32] + side * AHEAD_ROOM;
+        struct alignas(16) Aligned {
+            u32 word[4];
+        };
+        MORPH_SHARED Aligned words[256 / 32][2 * AHEAD_ROOM];
+        return (Row*)words[warp_of_block()] + side * AHEAD_ROOM;
     }
     MORPH_FN void open(i64 queue, i32 turn, i32 places) {  // by all lanes
         first = i32(queue) + turn * AHEAD_ROOM, room = places, side = turn;
-        if ((threadIdx.x & 31) == 0) taken() = 0;
-        __syncwarp();
+        if (lane_id() == 0) taken() = 0;
+        sync_warp();
     }
     MORPH_FN i32 size() const {
-        __syncwarp();
+        sync_warp();
         i32 n = taken();
-        __syncwarp();
+        sync_warp();
         return n < room ? n : room;
     }
     MORPH_FN i32 place() const {
         if (!room) return -1;
-        i32 k = atomicAdd(&taken(), 1);
+        i32 k = fetch(Plus(), &taken(), 1);
         if (k >= room) return -1;
         rows(side)[k] = {row.begin, i32(min_of(row.end - row.begin, i64(1 << 25))), to};
         return first + k;
     }
 };
+
+// A thread's queue: the items first, first + 1, ... of the list's memory.
+struct Queue {
+    i64 next, end;
+    i32 place() {
+        if (next < end) return i32(next++);
+        close();
+        return -1;
+    }
+    void close() { end = 0; }  // for good: what is added later is not run before what was
+};
+struct ThreadAhead {
+    Queue* queue = nullptr;
+    i32 place() const { return queue ? queue->place() : -1; }
+};
+typedef Choose<TARGET_GPU, WarpAhead, ThreadAhead> Ahead;
 
 // Where a warp's queues begin, the `number` of them, and how often it may fill one: not if they do not fit.
 template <class A, class R, class Step> struct Queues {
@@ -82,7 +96,7 @@ template <class T> MORPH_FN T under_way(const T& x) {
         MORPH_FN Words() {}
     } all;
     all.value = x;
-    MORPH_UNROLL_ALL for (i32 i = 0; i < i32(sizeof(T) / 4); i++) asm volatile("" : "+r"(all.word[i]));
+    MORPH_UNROLL_ALL for (i32 i = 0; i < i32(sizeof(T) / 4); i++) pin(all.word[i]);
     return all.value;
 }
 
@@ -98,12 +112,12 @@ template <class A, class Step, class I> MORPH_FN bool open_turn(const A& a, cons
 // and where entries lead is on its way before the filter is asked.  A lone warp waits for every instruction.
 // `open` tells how many rounds it takes.
 template <class A, class R, class Step, class I, class Open>
-MORPH_FN void run_turn(const A& a, R& t, const Step& s, I& it, const Ahead::Row* rows, i32 size, Runner<Step>& by,
+MORPH_FN void run_turn(const A& a, R& t, const Step& s, I& it, const WarpAhead::Row* rows, i32 size, Runner<Step>& by,
                        const Open& open) {
-    i32 bits = __clz(size - 1) - 27, lanes = 1 << bits, whose = lane_id() >> bits, first = lane_id() & (lanes - 1);
-    Ahead::Row part = whose < size ? rows[whose] : Ahead::Row{0, 0, 0};
+    i32 bits = leading_zeros(size - 1) - 27, lanes = 1 << bits, whose = lane_id() >> bits, first = lane_id() & (lanes - 1);
+    WarpAhead::Row part = whose < size ? rows[whose] : WarpAhead::Row{0, 0, 0};
     constexpr i32 MOST = Step::LIMIT ? TURN_ROW : 0;
-    i32 most = __reduce_max_sync(ALL_LANES, part.size), rounds = (most + lanes - 1) >> bits;
+    i32 most = max_of_lanes(part.size), rounds = (most + lanes - 1) >> bits;
     if (rounds > UNDER_WAY || most > MOST) {
         open(UNDER_WAY);
         return tile(a, t, s, it, open_turn(a, s, it, size), by);
@@ -123,7 +137,7 @@ MORPH_FN void run_turn(const A& a, R& t, const Step& s, I& it, const Ahead::Row*
     typename Step::Rest rest{};
     bool came = here && s.head(a, it, row, live, rest);
     if (!here) it.failed = 0;  // it has ended; its lane helps
-    if (!(__ballot_sync(ALL_LANES, came) >> whose & 1)) part.size = 0;
+    if (!(ballot(ALL_LANES, came) >> whose & 1)) part.size = 0;
     typename Step::Live its = from_lane(live, whose);
     if constexpr (Step::BATCHED) {
         if (rounds && !by.has_room(a, s, rounds)) {
@@ -141,7 +155,7 @@ MORPH_FN void run_turn(const A& a, R& t, const Step& s, I& it, const Ahead::Row*
             bearer(by, it).ahead.to = reached.end;
             s.entry(a, bearer(by, it), its, reached, sums);
         }
-        __syncwarp();
+        sync_warp();
     }
     end_item(a, it);
 }
@@ -157,18 +171,18 @@ MORPH_FN void run_queue(const A& a, R& t, const Step& s, I& it, i64 queue, i32 d
             return;
         }
         turn ^= 1;
-        Ahead& added = bearer(by, next).ahead;
+        auto& added = bearer(by, next).ahead;
         auto open = [&](i32 rounds) {
             depth -= max_of(rounds, 1);
             added.open(queue, turn, depth > 0 && !failed ? AHEAD_ROOM : 0);
         };
         if constexpr (Step::ROWS_AHEAD) {
-            run_turn(a, t, s, next, Ahead::rows(turn ^ 1), n, by, open);
+            run_turn(a, t, s, next, WarpAhead::rows(turn ^ 1), n, by, open);
         } else {
             open(1);
             tile(a, t, s, next, open_turn(a, s, next, n), by);
         }
-        failed |= __any_sync(ALL_LANES, next.failed | by.it.failed);
+        failed |= any_lane(next.failed | by.it.failed);
         n = added.size();
     }
 }
@@ -181,7 +195,7 @@ MORPH_FN void run_ahead(const A& a, R& t, const Step& s, I& it, bool mine, i32 s
     i32 depth = size <= AHEAD_MOST ? queues.depth : 0;
     bearer(by, it).ahead.open(queues.first, 0, depth ? AHEAD_ROOM : 0);
     tile(a, t, s, it, mine && open(a, t, s, it), by);
-    run_queue(a, t, s, it, queues.first, depth, __any_sync(ALL_LANES, it.failed | by.it.failed), by);
+    run_queue(a, t, s, it, queues.first, depth, any_lane(it.failed | by.it.failed), by);
 }
 
 // The same for what a warp adds while it runs its part of the rows that all share.
@@ -191,25 +205,10 @@ template <class A, class R, class Step> MORPH_FN void open_queue(const A& a, con
 }
 template <class A, class R, class Step> MORPH_FN void end_queue(const A& a, R& t, const Step& s, Runner<Step>& by) {
     Queues<A, R, Step> queues(a, t, s, s.behind(a, t), warp_id());
-    run_queue(a, t, s, by.it, queues.first, queues.depth, __any_sync(ALL_LANES, by.it.failed), by);
+    run_queue(a, t, s, by.it, queues.first, queues.depth, any_lane(by.it.failed), by);
 }
 
-#else
-
-// A thread's queue: the items first, first + 1, ... of the list's memory.
-struct Queue {
-    i64 next, end;
-    i32 place() {
-        if (next < end) return i32(next++);
-        close();
-        return -1;
-    }
-    void close() { end = 0; }  // for good: what is added later is not run before what was
-};
-struct Ahead {
-    Queue* queue = nullptr;
-    i32 place() const { return queue ? queue->place() : -1; }
-};
+// --- on a CPU -------------------------------------------------------------------------------------
 
 // Runs the items, and what follows from them.
 template <class A, class R, class Step>
@@ -242,40 +241,24 @@ MORPH_LOOP void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last)
     stocks.flush();
 }
 
-#endif
-
 // A place that an entry lowers or raises: while few items are run it is not asked first whether that does anything.
-#ifdef __CUDACC__
 template <class T> struct Few {
     T* p;
     bool few;
 };
-template <class T> MORPH_FN Few<T> few(const Ahead& queue, T* p) { return {p, queue.room != 0}; }
-template <class T> MORPH_FN T at_once(Min, T* p, T v) { return fetch(Min(), p, v); }
-template <class T> MORPH_FN T at_once(Max, T* p, T v) { return fetch(Max(), p, v); }
-#define MORPH_AT_ONCE(T)                                                   \
-    MORPH_FN T at_once(Min, T* p, T v) { return atomicMin(p, v); }         \
-    MORPH_FN T at_once(Max, T* p, T v) { return atomicMax(p, v); }
-MORPH_AT_ONCE(i32)
-MORPH_AT_ONCE(u32)
-MORPH_AT_ONCE(i64)
-MORPH_AT_ONCE(u64)
+template <class T> MORPH_FN Few<T> few(const WarpAhead& queue, T* p) { return {p, queue.room != 0}; }
+template <class T> MORPH_FN T* few(const ThreadAhead&, T* p) { return p; }
 template <class Op, class T> MORPH_FN T fetch(Op op, Few<T> x, T v) {
-    return x.few ? at_once(op, x.p, v) : fetch(op, x.p, v);
+    return x.few ? fetch_untested(op, x.p, v) : fetch(op, x.p, v);
 }
 MORPH_ATOMIC_AT(atomic_min, Min, Few<T>)
 MORPH_ATOMIC_AT(atomic_max, Max, Few<T>)
-#else
-template <class T> MORPH_FN T* few(const Ahead&, T* p) { return p; }
-#endif
 
 // What an item is in its list.
-template <class C> MORPH_FN i32 item_of(const Ahead& queue, const C& column, i64 row) {
-#ifdef __CUDACC__
-    if (queue.item >= 0) return queue.item;
-#endif
-    return column.get(row);
+template <class C> MORPH_FN i32 item_of(const WarpAhead& queue, const C& column, i64 row) {
+    return queue.item >= 0 ? queue.item : column.get(row);
 }
+template <class C> MORPH_FN i32 item_of(const ThreadAhead&, const C& column, i64 row) { return column.get(row); }
 
 // A place for what is added: in the queue, or in the list.
 struct Place {

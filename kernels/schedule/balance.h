@@ -18,12 +18,7 @@
 // rows, those that follow one another on consecutive lanes.  Rows longer than LIMIT are put on a list
 // (see hubs.h).
 
-#ifdef __CUDACC__
-
 constexpr i32 UNDER_WAY = 4;  // entries of each lane of which it is read together what they lead to
-
-// Warps of a block far apart: few items, or heavy ones side by side, are spread over all blocks.
-MORPH_FN i64 warp_id() { return i64(threadIdx.x / 32) * gridDim.x + blockIdx.x; }
 
 template <class T> MORPH_FN T from_lane(const T& x, i32 lane) {
     constexpr i32 N = __is_empty(T) ? 0 : (sizeof(T) + 3) / 4;
@@ -33,12 +28,12 @@ template <class T> MORPH_FN T from_lane(const T& x, i32 lane) {
         MORPH_FN Words() {}
     } give, take;
     give.value = x;
-    MORPH_UNROLL_ALL for (i32 i = 0; i < N; i++) take.word[i] = __shfl_sync(ALL_LANES, give.word[i], lane);
+    MORPH_UNROLL_ALL for (i32 i = 0; i < N; i++) take.word[i] = shuffle(ALL_LANES, give.word[i], lane);
     return take.value;
 }
 template <class T> MORPH_FN T sum_up_to(T x) {  // over the lanes up to this one
     MORPH_UNROLL_ALL for (i32 by = 1; by < 32; by *= 2) {
-        T below = __shfl_up_sync(ALL_LANES, x, by);
+        T below = shuffle_up(x, by);
         if (lane_id() >= by) x += below;
     }
     return x;
@@ -46,7 +41,7 @@ template <class T> MORPH_FN T sum_up_to(T x) {  // over the lanes up to this one
 template <class T> MORPH_FN T sum_of_row(T x, i32 row) {  // over those of the same row up to this lane
     MORPH_UNROLL_ALL for (i32 by = 1; by < 32; by *= 2) {
         T below = from_lane(x, (lane_id() - by) & 31);
-        i32 its = __shfl_up_sync(ALL_LANES, row, by);
+        i32 its = shuffle_up(row, by);
         if (lane_id() >= by && its == row) x.add(below);
     }
     return x;
@@ -62,7 +57,7 @@ template <class T, i32 N> MORPH_FN T one_of_few(const T (&x)[N], i32 at) {
 MORPH_FN i32 owner_of(i32 upto, i32 i) {
     i32 lane = 0;
     MORPH_UNROLL_ALL for (i32 by = 16; by; by /= 2)
-        if (__shfl_sync(ALL_LANES, upto, lane + by - 1) <= i) lane += by;
+        if (shuffle(ALL_LANES, upto, lane + by - 1) <= i) lane += by;
     return lane;
 }
 
@@ -71,11 +66,11 @@ template <class A, class R, class Step>
 MORPH_FN bool list_hubs(const A& a, const R& t, const Step&, Entries& row, const typename Step::Live& live,
                         typename Step::I& it, const typename Step::Rest& rest) {
     bool hub = row.end - row.begin > Step::LIMIT;
-    if (!__any_sync(ALL_LANES, hub)) return false;
+    if (!any_lane(hub)) return false;
     Hubs<Step> hubs(a, t, true);
     i64 mine = hub ? hubs.count(row) : 0, upto = sum_up_to(mine), before = -1;
     if (lane_id() == 31 && !hubs.full()) before = fetch(Plus(), hubs.words + LISTED, upto);
-    before = __shfl_sync(ALL_LANES, before, 31);
+    before = shuffle(ALL_LANES, before, 31);
     if (before < 0 || !hub) return false;
     hubs.put(a, t, before + upto - mine, row, live, it, rest);
     row.end = row.begin;
@@ -88,7 +83,7 @@ MORPH_FN void park(const A& a, const R& t, const Step&, Entries& row, const type
     Hubs<Step> hubs(a, t, true);
     i64 mine = row.begin < row.end ? hubs.count(row) : 0, upto = sum_up_to(mine), before = 0;
     if (lane_id() == 31 && upto) before = fetch(Plus(), hubs.words + LISTED, upto);
-    before = __shfl_sync(ALL_LANES, before, 31) + upto - mine;
+    before = shuffle(ALL_LANES, before, 31) + upto - mine;
     if (mine) hubs.put(before, row, live);
     row.begin = row.end;
 }
@@ -115,11 +110,11 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, Runner<Ste
     typename Step::Rest rest{};
     bool came = here && s.head(a, it, row, live, rest);
     if (!here) it.failed = 0;  // it has ended; its lane helps
-    __syncwarp();
+    sync_warp();
     if constexpr (Step::LIMIT < NO_LIST) came &= !list_hubs(a, t, s, row, live, it, rest);
-    while (__any_sync(ALL_LANES, row.begin < row.end)) {  // once, unless 32 bits cannot count them
+    while (any_lane(row.begin < row.end)) {  // once, unless 32 bits cannot count them
         i32 mine = i32(min_of(row.end - row.begin, i64(1 << 25))), upto = sum_up_to(mine);
-        i32 all = __shfl_sync(ALL_LANES, upto, 31);
+        i32 all = shuffle(ALL_LANES, upto, 31);
         i64 shift = row.begin - (upto - mine);
         row.begin += mine;
         typename Step::Reach next[UNDER_WAY]{};
@@ -131,7 +126,7 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, Runner<Ste
                 MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++)
                     if (base + 32 * j < all) {
                         owner[j] = owner_of(upto, i + 32 * j);
-                        i64 k = __shfl_sync(ALL_LANES, shift, owner[j]) + i + 32 * j;
+                        i64 k = shuffle(ALL_LANES, shift, owner[j]) + i + 32 * j;
                         if (i + 32 * j < all) next[j] = s.reach(a, k);
                     }
             }
@@ -148,7 +143,7 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, Runner<Ste
             typename Step::Sums sums;
             if constexpr (Step::ROWS_AHEAD) lead_on(a, s, bearer(by, it), reached, i < all);
             if (i < all) s.entry(a, bearer(by, it), its, reached, sums);
-            __syncwarp();
+            sync_warp();
             if constexpr (Step::WHOLE) {
                 sums = sum_of_row(sums, whose);
                 i32 last = min_of(upto, base + 32) - 1;  // of the row's entries so far
@@ -166,7 +161,7 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, Runner<Ste
 // Tiles of 1 to 8 items, while not all warps have one (each costs a few atomics on the same words), then
 // of as many as leave none without.  Items that run ahead become more, so their tiles begin with 1 or 2.
 template <class A, class R, class Step>
-MORPH_FN void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) {
+MORPH_FN void each_spread_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last) {
     i64 warps = t.threads / 32, all = (last - first + warps - 1) / warps;
     i64 few = (8 * (last - first) + warps - 1) / warps;
     i32 size = all > 8 ? i32(min_of(all, i64(32))) : i32(max_of(all, min_of(few, i64(Step::AHEAD ? 2 : 8))));
@@ -192,8 +187,8 @@ template <class F> MORPH_FN i64 last_of(i64 n, const F& holds) {
     i64 first = 0;
     while (n > 1) {
         i64 apart = (n + 31) / 32, i = lane_id() * apart;
-        u32 those = __ballot_sync(ALL_LANES, i < n && holds(first + i));
-        i64 skipped = (__popc(those) - 1) * apart;
+        u32 those = ballot(ALL_LANES, i < n && holds(first + i));
+        i64 skipped = (popcount(those) - 1) * apart;
         first += skipped;
         n = min_of(apart, n - skipped);
     }
@@ -237,23 +232,19 @@ template <class A, class R, class Step> MORPH_FN void run_listed(const A& a, R& 
             typename Step::Reach reached = one_of_few(next, at);
             if constexpr (Step::ROWS_AHEAD) lead_on(a, s, by.it, reached, k < end);
             if (k < end) s.entry(a, by.it, live, reached, sums);
-            __syncwarp();
+            sync_warp();
         }
         if constexpr (Step::WHOLE) {
             sums = sum_of_row(sums, 0);
             if (lane_id() == 31) end_chunks(a, s, hub.waiting, sums, upto - chunk);
-            __syncwarp();
+            sync_warp();
         }
         chunk = upto;
     }
     if constexpr (Step::AHEAD) end_queue(a, t, s, by);
     by.end(a, s);
 }
-template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t, const Step& s) {
-    if constexpr (Step::REPLAYS) run_listed(a, t, s);
-}
-
-#else
+// --- on a CPU -------------------------------------------------------------------------------------
 
 template <class A, class R, class Step>
 MORPH_FN bool list_hub(const A& a, const R& t, const Step&, const Entries& row, const typename Step::Live& live,
@@ -300,7 +291,7 @@ MORPH_FN void run_spread(const A& a, const R& t, const Step& s, I& it, Runner<St
 
 // Runs the items; long rows are put on the list.  One thread alone has nobody to share them with.
 template <class A, class R, class Step>
-MORPH_LOOP void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) {
+MORPH_LOOP void each_spread_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
     Runner<Step> by(a, t, s);
     typename Step::I::Stocks stocks;
     stocks.serve(by.it);
@@ -318,7 +309,7 @@ MORPH_LOOP void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last
     stocks.flush();
 }
 
-template <class Step> MORPH_FN i64 hub_of(const Hub<Step>* hubs, i64 n, i64 chunk) {
+template <class Step> MORPH_FN i64 hub_found_by_halving(const Hub<Step>* hubs, i64 n, i64 chunk) {
     i64 first = 0;
     while (n > 1) {
         i64 half = n / 2;
@@ -331,7 +322,7 @@ template <class Step> MORPH_FN i64 hub_of(const Hub<Step>* hubs, i64 n, i64 chun
 
 // What is on the list, chunk by chunk, from a cursor.  Who finds no room takes all that is left, and puts it
 // on the other side.
-template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t, const Step& s) {
+template <class A, class R, class Step> MORPH_FN void run_listed_on_threads(const A& a, R& t, const Step& s) {
     Hubs<Step> hubs(a, t, false);
     i64 n = hubs.size();
     if (!n) return;
@@ -341,7 +332,7 @@ template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t,
     if (!alone(t)) stocks.serve(by.it);
     for (i64 chunk; (chunk = fetch(Plus(), a.cursor, by.it.failed ? all : i64(1))) < all;) {
         if (t.thread == 0) poll(a.cursor);
-        i64 h = hub_of(hubs.at, n, chunk);
+        i64 h = hub_found_by_halving(hubs.at, n, chunk);
         Hub<Step>& hub = hubs.at[h];
         typename Step::Sums sums;
         i64 k = hub.row.begin + (chunk - hub.chunk) * CHUNK, end = min_of(hub.row.end, k + CHUNK);
@@ -360,4 +351,12 @@ template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t,
     stocks.flush();
 }
 
-#endif
+template <class A, class R, class Step>
+MORPH_HOT void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    if constexpr (TARGET_GPU) each_spread_on_warps(a, t, s, first, last);
+    else each_spread_on_threads(a, t, s, first, last);
+}
+template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t, const Step& s) {
+    if constexpr (!TARGET_GPU) run_listed_on_threads(a, t, s);
+    else if constexpr (Step::REPLAYS) run_listed(a, t, s);
+}

@@ -23,10 +23,8 @@ struct Most { template <class T> static MORPH_FN T of(T x, T v) { return max_of(
 constexpr i64 NO_LIST = ~0ull >> 1;  // as LIMIT: no row is as long
 #if defined(MORPH_FAULTS)  // tests: small graphs have hubs, and more than there is room for
 constexpr i64 HUB = 2, CHUNK = 2, MOST_HUBS = 5;
-#elif defined(__CUDACC__)
-constexpr i64 HUB = 64, CHUNK = 32, MOST_HUBS = NO_LIST;
 #else
-constexpr i64 HUB = 1024, CHUNK = 512, MOST_HUBS = NO_LIST;
+constexpr i64 HUB = TARGET_GPU ? 64 : 1024, CHUNK = HUB / 2, MOST_HUBS = NO_LIST;
 #endif
 
 // Words of `hubs`: rows << 32 | chunks, of those being put there and of those being run; the bytes of a

@@ -40,21 +40,19 @@ MORPH_LOOP void each_in_turn(const A& a, R& t, const Step& s, i64 first, i64 las
     stocks.flush();
 }
 
-#ifdef __CUDACC__
-
 constexpr i32 SIEVE = 8;  // items of each lane that a warp looks at before it runs any
 
 // The warp's own; one for all steps of a unit, however many there are.
 MORPH_FN unsigned short* sieve_queue() {
-    __shared__ unsigned short queues[256 / 32][32 * SIEVE];
-    return queues[threadIdx.x / 32];
+    MORPH_SHARED unsigned short queues[256 / 32][32 * SIEVE];
+    return queues[warp_of_block()];
 }
 
 // A warp looks at `each` items a lane, from `base` on, and queues those that pass; gives their number.
 template <class I, class A, class R, class Passes, class... Rooms>
 MORPH_FN i32 sift(const A& a, const R& t, i64 base, i64 last, i32 each, const Passes& passes, Rooms&... rooms) {
     unsigned short* queue = sieve_queue();
-    i32 lane = threadIdx.x & 31, found = 0;
+    i32 lane = lane_id(), found = 0;
     u32 pass = 0;
     MORPH_UNROLL for (i32 k = 0; k < each; k++) {  // what they read is under way together
         I it(a, t, base + 32 * k + lane, rooms...);
@@ -62,11 +60,11 @@ MORPH_FN i32 sift(const A& a, const R& t, i64 base, i64 last, i32 each, const Pa
     }
     for (i32 k = 0; k < each; k++) {
         bool here = pass >> k & 1;
-        u32 those = __ballot_sync(~0u, here);
-        if (here) queue[found + __popc(those & ((1u << lane) - 1))] = 32 * k + lane;
-        found += __popc(those);
+        u32 those = ballot(ALL_LANES, here);
+        if (here) queue[found + popcount(those & ((1u << lane) - 1))] = 32 * k + lane;
+        found += popcount(those);
     }
-    __syncwarp();
+    sync_warp();
     return found;
 }
 
@@ -78,7 +76,7 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
     unsigned short* queue = sieve_queue();
     i64 warps = t.threads / 32, parts = (last - first + 32 * SIEVE - 1) / (32 * SIEVE);
     Runner<Step> by(a, t, s, min_of(parts, warps));
-    i32 lane = threadIdx.x & 31;
+    i32 lane = lane_id();
     for (i64 base = first + t.thread / 32 * (32 * SIEVE); base < last; base += i64(t.threads) * SIEVE) {
         if (by.it.failed) {
             for (i32 k = 0; k < SIEVE && !t.replay; k++) {
@@ -100,13 +98,13 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
                 end_item(a, it);
             }
         }
-        __syncwarp();
+        sync_warp();
     }
     by.end(a, s);
 }
 
 template <class A, class R, class Step>
-MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
+MORPH_FN void each_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if constexpr (Step::SPREADS) {
         if constexpr (Step::SWEEPS) {
             if (!Step::REPLAYS || !t.replay) return each_sweep(a, t, s, first, last);
@@ -117,7 +115,7 @@ MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
             if constexpr (Step::FILTERS) {
                 if (last - first > i64(t.threads) * SIEVE / 2) return each_that_passes(a, t, s, first, last);
             }
-            each_spread(a, t, s, first, last);
+            each_spread_on_warps(a, t, s, first, last);
         }
     } else {
         if (t.replay) first = 0;
@@ -131,8 +129,7 @@ MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
 // A number for each thread, like its own, but of a block's and then of a warp's threads far apart: few
 // items are spread over all warps, so that those of one warp do not wait for each other's branches.
 MORPH_FN i32 apart(const Team& t) {
-    i32 lane = threadIdx.x & 31, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    return (lane * warps + warp) * gridDim.x + blockIdx.x;
+    return (lane_id() * warps_of_block() + warp_of_block()) * block_count() + block_id();
 }
 
 // Writes the places of the items that pass to a.queue; gives their number, behind a barrier.
@@ -142,15 +139,15 @@ MORPH_FN i64 sift_all(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typename I::Rooms rooms;
     unsigned short* queue = sieve_queue();
     i64 share = (last - first + t.threads - 1) / t.threads;
-    i32 lane = threadIdx.x & 31, each = share < SIEVE ? i32(share) : SIEVE;
+    i32 lane = lane_id(), each = share < SIEVE ? i32(share) : SIEVE;
     for (i64 base = first + t.thread / 32 * (32 * each); base < last; base += i64(t.threads) * each) {
         i32 found = sift<I>(a, t, base, last, each, [&](I& it) {
             return t.replay ? is_pending(a.pending, it.position) : open(a, t, s, it);
         }, rooms);
         i64 at = lane ? 0 : fetch(Plus(), a.cursor + 1, i64(found));
-        at = __shfl_sync(~0u, at, 0);
+        at = shuffle(ALL_LANES, at, 0);
         for (i32 k = lane; k < found; k += 32) a.queue[at + k] = u32(base - first) + queue[k];
-        __syncwarp();
+        sync_warp();
     }
     barrier(a, t);
     return load(a.cursor + 1);
@@ -161,7 +158,7 @@ MORPH_FN i64 sift_all(const A& a, R& t, const Step& s, i64 first, i64 last) {
 // round lie apart: neighbours in a list are neighbours in the graph, and would want the same rows.  The
 // barrier after the last round is the one at the end of the step.
 template <class A, class R, class Step>
-MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
+MORPH_FN void claims_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (t.replay) first = 0;
     i64 n = last - first;
     bool sifted = n > t.threads;
@@ -186,30 +183,7 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     }
 }
 
-// Gives true to one thread of the last block to end: all that the others did can be seen.
-template <class A> MORPH_FN bool last_out(const A& a) {
-    __syncthreads();
-    if (threadIdx.x) return false;
-    u32 old = add_release((u32*)a.cursor, 1);
-    if (old != gridDim.x - 1) return false;
-    store(a.cursor, 0);
-    return true;
-}
-
-#define MORPH_ENTRY(NAME)                                                                     \
-    extern "C" __global__ void __launch_bounds__(256, BLOCKS) NAME(const __grid_constant__ Args a) { \
-        Run t(a, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x);              \
-        no_totals(a);                                                                         \
-        if (PREPARES) {                                                                       \
-            if (arrive(a, t)) prepare(a);                                                     \
-            depart(a, t);                                                                     \
-        }                                                                                     \
-        run(a, t);                                                                            \
-        add_totals(a);                                                                        \
-        if (SETTLES && last_out(a)) settle(a, t);                                             \
-    }
-
-#else
+// --- on a CPU -------------------------------------------------------------------------------------
 
 // One thread alone runs the kernel as it is written; what it adds and may run ahead follows the list.
 template <class A, class R, class Step>
@@ -219,11 +193,11 @@ MORPH_LOOP void each_alone(const A& shared, const R& run, const Step& step, i64 
     const Step s = step;
     i64 end = load(s.list(a, t) + CAPACITY);
     if (t.replay) last = end;
-    i64 most = crew > 1 ? ALONE_AHEAD : end, wait = crew > 1 ? narrow<Step>() : end;  // others might help
+    i64 most = team_size() > 1 ? ALONE_AHEAD : end, wait = team_size() > 1 ? narrow<Step>() : end;  // others might help
     Queue queue{last, t.replay ? 0 : min_of(end, last + most)};
     typename Step::I::Stocks stocks;
     s.take_all(a, t, stocks);
-    for (i64 i = first; i < queue.next && !cut; poll(a.cursor))
+    for (i64 i = first; i < queue.next && !step_is_cut(); poll(a.cursor))
         for (i64 upto = i + 4096; i < queue.next && i < upto; i++) {
             typename Step::I it(a, t, i);
             it.ahead.queue = &queue;
@@ -237,25 +211,23 @@ MORPH_LOOP void each_alone(const A& shared, const R& run, const Step& step, i64 
 }
 
 template <class A, class R, class Step>
-MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
+MORPH_FN void each_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (t.replay) first = 0;
     auto in_turn = [&](i64 from, i64 upto) { each_in_turn(a, t, s, from, upto); };
     if constexpr (Step::SPREADS) {
         if constexpr (Step::AHEAD) alone(t) ? each_alone(a, t, s, first, last) : each_ahead(a, t, s, first, last);
         else if (alone(t)) in_pieces(a, first, last, in_turn);
-        else each_spread(a, t, s, first, last);
+        else each_spread_on_threads(a, t, s, first, last);
     } else {
         if (alone(t)) in_pieces(a, first, last, in_turn);
         else in_turn(first, last);
     }
 }
 
-MORPH_EXPORT void* malloc(decltype(sizeof 0));
-MORPH_EXPORT void free(void*);
 struct Here {
     void* at;
 };
-inline void* operator new(decltype(sizeof 0), Here here) noexcept { return here.at; }
+MORPH_FN void* operator new(decltype(sizeof 0), Here here) noexcept { return here.at; }
 
 // An item that waits for its commit.
 template <class I> struct Kept {
@@ -270,7 +242,7 @@ template <class I> struct Kept {
 // are in flight at once; those taken together lie 16 places apart.  One thread alone needs no
 // claims: it is always the only one.
 template <class A, class R, class Step>
-MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
+MORPH_FN void claims_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;
     constexpr i32 CHUNK = 32, APART = 16;
     if (t.replay) first = 0;
@@ -291,7 +263,7 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
     }
     i64 quarter = (last - first) / (4 * t.threads);
     i32 size = quarter < LEAST_BATCH ? LEAST_BATCH : quarter > 1024 ? 1024 : i32(quarter);
-    Kept<I>* batch = (Kept<I>*)malloc(sizeof(Kept<I>) * (size + CHUNK));
+    Kept<I>* batch = (Kept<I>*)allocate(sizeof(Kept<I>) * (size + CHUNK));
     i64 columns = (last - first + APART - 1) / APART, places = columns * APART;
     Share share(a, t, 0, places, CHUNK);
     for (bool more = first < last; more;) {
@@ -320,37 +292,16 @@ MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
             depart(a, t);
         }
     }
-    free(batch);
+    deallocate(batch);
 }
 
-// What each thread does is compiled once, for a team of any size.
-static bool again = false;  // a program goes on with a team of another size
-#define MORPH_ENTRY(NAME)                                                                       \
-    __attribute__((noinline)) void member(const void* args, i32 thread, i32 threads) {          \
-        const Args& a = *(const Args*)args;                                                     \
-        Run t(a, thread, threads);                                                              \
-        run(a, t);                                                                              \
-        add_totals(a);                                                                          \
-        if (t.thread != 0) return end_work(t);                                                  \
-        await_workers(a, t);                                                                    \
-        if (SETTLES) settle(a, t);                                                              \
-        rewind(a);                                                                              \
-        again = t.left && !stopped;                                                             \
-    }                                                                                           \
-    MORPH_EXPORT void NAME(const Args* a, i64 items) {                                          \
-        begin_launch(*a);                                                                       \
-        if (PREPARES) prepare(*a);                                                              \
-        if (crew > 1 && items < LEAST_ITEMS && !heavy(*a)) full = crew = 1;                     \
-        bool one = PHASES || crew <= 1;                                                         \
-        do {                                                                                    \
-            crowd = !one;                                                                       \
-            bool team = !one && run_team(member, a, crew);                                      \
-            crowd = false;                                                                      \
-            if (!one) crew = allowed(full);                                                     \
-            if (!team) member(a, 0, 1);                                                         \
-            one = crew <= 1 || (team && PHASES);                                                \
-        } while (again);                                                                        \
-        end_launch();                                                                           \
-    }
-
-#endif
+template <class A, class R, class Step>
+MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    if constexpr (TARGET_GPU) each_on_warps(a, t, s, first, last);
+    else each_on_threads(a, t, s, first, last);
+}
+template <class A, class R, class Step>
+MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    if constexpr (TARGET_GPU) claims_on_warps(a, t, s, first, last);
+    else claims_on_threads(a, t, s, first, last);
+}

@@ -15,10 +15,8 @@
 
 #if defined(MORPH_FAULTS)  // tests: batches end, too
 constexpr i32 BATCH = 2;
-#elif defined(__CUDACC__)
-constexpr i32 BATCH = 4;   // as many entries of each lane
 #else
-constexpr i32 BATCH = 64;  // as many entries
+constexpr i32 BATCH = TARGET_GPU ? 4 : 64;  // as many entries of each lane
 #endif
 constexpr i64 SHARED_OUT = 8;  // shares are such a part of the room, at most
 
@@ -31,14 +29,10 @@ MORPH_FN i32 take_room(i64* meta, i32 least, i32 most, i64 apart) {
     return taken;
 }
 
-#ifdef __CUDACC__
-
-constexpr u32 ALL_LANES = ~0u;
-MORPH_FN i32 lane_id() { return threadIdx.x & 31; }
-MORPH_FN i32 sum_of_lanes(i32 x) { return i32(__reduce_add_sync(ALL_LANES, u32(x))); }
+MORPH_FN i32 sum_of_lanes(i32 x) { return i32(add_lanes(ALL_LANES, u32(x))); }
 
 // A warp that runs entries: `it` has the room, `it.failed` says that there was no more.
-template <class Step> struct Runner {
+template <class Step, bool GPU = TARGET_GPU> struct Runner {
     typename Step::I it;
     i64 sharers = 0;   // how many warps have a share, and a part of the room
     bool late = false;  // when they have had it
@@ -63,7 +57,7 @@ template <class Step> struct Runner {
     template <class A> MORPH_FN bool has_room(const A& a, const Step& s, i32 entries = 1) {
         bool lacks = it.failed;
         s.rooms(a, it, [&](i64*, i32& room, i32 each, i32) { lacks |= room < each * entries; });
-        return !__any_sync(ALL_LANES, lacks) || (!it.failed && more_room(a, s, entries));
+        return !any_lane(lacks) || (!it.failed && more_room(a, s, entries));
     }
     template <class A> MORPH_FN bool more_room(const A& a, const Step& s, i32 entries) {  // lane n asks store n
         i64 *at = nullptr, aside = 0;
@@ -82,12 +76,12 @@ template <class Step> struct Runner {
         }
         n = 0;
         s.rooms(a, it, [&](i64*, i32& room, i32, i32) {
-            i32 all = __shfl_sync(ALL_LANES, held, n++);
+            i32 all = shuffle(ALL_LANES, held, n++);
             room = all / 32 + (lane_id() < all % 32);
         });
         s.carry(a, it, max_of(BATCH, entries));
-        u32 those = __ballot_sync(ALL_LANES, none);
-        if (those) it.failed = __shfl_sync(ALL_LANES, blame, __ffs(those) - 1) + 1;
+        u32 those = ballot(ALL_LANES, none);
+        if (those) it.failed = shuffle(ALL_LANES, blame, first_lane(those)) + 1;
         return !those;
     }
     // Gives back what it has taken and not used, and says whether it failed.
@@ -104,13 +98,11 @@ template <class Step> struct Runner {
     }
 };
 
-#else
-
-// A thread that runs entries.
-template <class Step> struct Runner {
+// A thread of a CPU that runs entries.
+template <class Step> struct Runner<Step, false> {
     typename Step::I it;
 
-    template <class A, class R> MORPH_FN Runner(const A& a, const R& t, const Step&) : it(a, t, -1) {}
+    template <class A, class R> MORPH_FN Runner(const A& a, const R& t, const Step&, i64 = 0) : it(a, t, -1) {}
     template <class A> MORPH_FN bool has_room(const A& a, const Step& s) {  // for an entry
         s.rooms(a, it, [&](i64* meta, Room& room, i32 each, i32 number) {
             if (room >= each || it.failed) return;
@@ -122,5 +114,3 @@ template <class Step> struct Runner {
     }
     template <class A> MORPH_FN void end(const A& a, const Step&) { end_item(a, it); }
 };
-
-#endif

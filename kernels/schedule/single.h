@@ -17,20 +17,11 @@ MORPH_FN u64 claim_key(u32 round, i32 priority, i64 position) {
 }
 template <class T> MORPH_FN i32 clamp_priority(T p) { return p < T(0) ? 0 : p > T(63) ? 63 : i32(p); }
 
-#ifdef __CUDACC__
-constexpr i32 AT_ONCE = 8;
-#else
-constexpr i32 AT_ONCE = 1;
-#endif
+constexpr i32 AT_ONCE = TARGET_GPU ? 8 : 1;
 
 template <class O, class L> MORPH_FN void claim(const O& owner, const L& rows, u64 key) {
-    for (i32 i = 0; i < rows.n; i++) {
-#ifdef __CUDACC__
-        if (rows.v[i] >= 0) atomicMin(owner.at(rows.v[i]), key);  // read nothing back: none waits
-#else
-        if (rows.v[i] >= 0) fetch(Min(), owner.at(rows.v[i]), key);
-#endif
-    }
+    for (i32 i = 0; i < rows.n; i++)
+        if (rows.v[i] >= 0) fetch_untested(Min(), owner.at(rows.v[i]), key);  // reads nothing back: none waits
 }
 // Whether the owners of all rows are as they should be.  All are read, whatever the first ones say, and
 // on a GPU eight at a time: first their places in the item's memory, then they are under way together.

@@ -11,8 +11,6 @@
 //
 // `begin(a, i)` of the Step is where the row of point i begins, in the adjacency.
 
-#ifdef __CUDACC__
-
 #if defined(MORPH_FAULTS)  // tests: small graphs have rows of each kind
 constexpr i32 IN_FLIGHT = 2, SHORT_ROW = 2;
 constexpr i64 ROW_COST = 1;
@@ -33,9 +31,9 @@ MORPH_FN typename Step::Sums sum_rows(const A& a, const Step& s, I& it, const ty
                                       i32 low, i32 high, i32 n) {
     typename Step::Reach next[IN_FLIGHT];
     typename Step::Sums mine, open;  // of this lane's row; of the row that all lanes are in
-    i32 most = __reduce_max_sync(ALL_LANES, high - low);
+    i32 most = max_of_lanes(high - low);
     if (most <= SHORT_ROW && 16 * most <= n) {  // hardly a lane waits for another
-        for (i32 k = low; __any_sync(ALL_LANES, k < high); k += IN_FLIGHT) {
+        for (i32 k = low; any_lane(k < high); k += IN_FLIGHT) {
             typename Step::Sums sums[IN_FLIGHT];
             MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++)
                 if (k + j < high) next[j] = s.reach(a, base + k + j);
@@ -72,13 +70,13 @@ MORPH_FN typename Step::Sums sum_rows(const A& a, const Step& s, I& it, const ty
             i32 from = at + 32 * j;
             if (from >= n) break;
             bool begins = low < high && low >= from && low < from + 32;
-            u32 starts = __reduce_or_sync(ALL_LANES, begins ? 1u << (low - from) : 0u);
+            u32 starts = or_lanes(ALL_LANES, begins ? 1u << (low - from) : 0u);
             if (starts && opened) close(from);
             if (starts <= 1) {  // one row has all of these
                 open.add(sums[j]), opened = true;
                 continue;
             }
-            i32 begin = 31 - __clz((starts | 1) & ((2u << lane_id()) - 1));
+            i32 begin = 31 - leading_zeros((starts | 1) & ((2u << lane_id()) - 1));
             MORPH_UNROLL_ALL for (i32 by = 1; by < 32; by *= 2) {
                 typename Step::Sums below = from_lane(sums[j], (lane_id() - by) & 31);
                 if (lane_id() - by >= begin) sums[j].add(below);
@@ -110,8 +108,8 @@ template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& 
         next = at + ROW_COST + (high - low);
         high = here ? min_of(high, low + max_of(to - at - ROW_COST, i64(0))) : high;
         low = here ? min_of(high, low + max_of(from - at - ROW_COST, i64(0))) : high;
-        i32 rows = __popc(__ballot_sync(ALL_LANES, here));
-        i64 base = __shfl_sync(ALL_LANES, low, 0), end = __shfl_sync(ALL_LANES, high, rows - 1);
+        i32 rows = popcount(ballot(ALL_LANES, here));
+        i64 base = shuffle(ALL_LANES, low, 0), end = shuffle(ALL_LANES, high, rows - 1);
         if (!here) low = high = end;
         Entries whole;
         typename Step::Live live{};
@@ -127,13 +125,13 @@ template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& 
             s.tail(a, it, rest);
             end_item(a, it);
         }
-        more = rows == 32 && __shfl_sync(ALL_LANES, next, 31) < to && i + 32 < last;
+        more = rows == 32 && shuffle(ALL_LANES, next, 31) < to && i + 32 < last;
     }
     if (lane_id() == 0) sums_before[warp] = before;  // the first lane had that row
     barrier(a, t);
-    u32 those = __ballot_sync(ALL_LANES, waits);
+    u32 those = ballot(ALL_LANES, waits);
     if (!those) return;
-    next = __shfl_sync(ALL_LANES, next, __ffs(those) - 1);
+    next = shuffle(ALL_LANES, next, first_lane(those));
     Sums others;
     for (i64 w = warp + 1 + lane_id(); w < warps && all * w / warps < next; w += 32) others.add(sums_before[w]);
     others = sum_of_all(others);
@@ -143,5 +141,3 @@ template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& 
     s.tail(a, it, rest);
     end_item(a, it);
 }
-
-#endif

@@ -40,36 +40,27 @@ MORPH_FN void decide(const A& a, R& t, const Step& s, I& it) {
     if (t.told ? !it.key : !won) fetch(Or(), a.lost + it.position / 32, 1u << it.position % 32);
 }
 
-#ifdef __CUDACC__
-
-// The host sees to it that there is a thread for every item.
-template <class A, class R, class Step>
-MORPH_FN void claims_together(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    if (t.replay) first = 0;
-    t.round++;
-    typename Step::I::Rooms rooms;
-    typename Step::I it(a, t, first + apart(t), rooms);
-    bool competes = it.position < last && compete(a, t, s, it);
-    meet(a, t);
-    if (competes) decide(a, t, s, it);
-}
-
-#else
-
-// One thread may come to all items: memory that it does not touch costs nothing.
+// On a GPU the host sees to it that there is a thread for every item.  One thread of a CPU may come to all items: memory
+// that it does not touch costs nothing.
 template <class A, class R, class Step>
 MORPH_FN void claims_together(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;
     if (t.replay) first = 0;
     t.round++;
-    Kept<I>* batch = (Kept<I>*)malloc(sizeof(Kept<I>) * (last - first + 1));
-    i64 n = 0;
-    for (Share share(a, t, first, last, 32); share.next();)
-        for (i64 i = share.begin; i < share.end; i++)
-            n += compete(a, t, s, batch[n].make(a, t, i));
-    meet(a, t);
-    for (i64 k = 0; k < n; k++) decide(a, t, s, batch[k].it);
-    free(batch);
+    if constexpr (TARGET_GPU) {
+        typename I::Rooms rooms;
+        I it(a, t, first + apart(t), rooms);
+        bool competes = it.position < last && compete(a, t, s, it);
+        meet(a, t);
+        if (competes) decide(a, t, s, it);
+    } else {
+        Kept<I>* batch = (Kept<I>*)allocate(sizeof(Kept<I>) * (last - first + 1));
+        i64 n = 0;
+        for (Share share(a, t, first, last, 32); share.next();)
+            for (i64 i = share.begin; i < share.end; i++)
+                n += compete(a, t, s, batch[n].make(a, t, i));
+        meet(a, t);
+        for (i64 k = 0; k < n; k++) decide(a, t, s, batch[k].it);
+        deallocate(batch);
+    }
 }
-
-#endif

@@ -9,10 +9,10 @@ template <Mode MODE, class T> MORPH_FN T read(const T* p) {
     else return load_fixed(p);
 }
 
-#ifdef __CUDACC__
+template <Mode MODE, i32 STRIDE, i32 LOW, i32 HIGH, bool GPU = TARGET_GPU> struct Span;
 
 // Bytes LOW to HIGH of a record, read at once; records are STRIDE bytes long, a multiple of 8.
-template <Mode MODE, i32 STRIDE, i32 LOW, i32 HIGH> struct Span {
+template <Mode MODE, i32 STRIDE, i32 LOW, i32 HIGH> struct Span<MODE, STRIDE, LOW, HIGH, true> {
     static constexpr i32 BY_8 = (HIGH + 7) / 8 - LOW / 8, BY_16 = (HIGH + 15) / 16 - LOW / 16;
     static constexpr i32 WIDTH = STRIDE % 16 == 0 && BY_16 < BY_8 ? 16 : 8;
     static constexpr i32 FIRST = LOW / WIDTH * WIDTH, LAST = (HIGH + WIDTH - 1) / WIDTH * WIDTH;
@@ -39,9 +39,7 @@ template <Mode MODE, i32 STRIDE, i32 LOW, i32 HIGH> struct Span {
     }
 };
 
-#else
-
-template <Mode MODE, i32 STRIDE, i32 LOW, i32 HIGH> struct Span {
+template <Mode MODE, i32 STRIDE, i32 LOW, i32 HIGH> struct Span<MODE, STRIDE, LOW, HIGH, false> {
     const u8* record;
 
     explicit MORPH_FN Span(const u8* record) : record(record) {}
@@ -55,8 +53,6 @@ template <Mode MODE, i32 STRIDE, i32 LOW, i32 HIGH> struct Span {
         return x;
     }
 };
-
-#endif
 
 // Bytes LOW to HIGH of a record, multiples of 4, written by as few stores; records are STRIDE bytes
 // long, a multiple of 8.
@@ -76,13 +72,7 @@ template <i32 STRIDE, i32 LOW, i32 HIGH> struct Pack {
         constexpr i32 N = BY_16 ? 16 : AT % 8 == 0 && AT + 8 <= HIGH ? 8 : 4;
         u32* p = (u32*)(record + AT);
         const u32* w = word + (AT - LOW) / 4;
-#ifdef __CUDACC__
-        if constexpr (N == 16) *(uint4*)p = make_uint4(w[0], w[1], w[2], w[3]);
-        else if constexpr (N == 8) *(uint2*)p = make_uint2(w[0], w[1]);
-        else *p = w[0];
-#else
-        for (i32 k = 0; k < N / 4; k++) store(p + k, w[k]);
-#endif
+        store_words<N>(p, w);
         if constexpr (AT + N < HIGH) write<AT + N>(record);
     }
 };

@@ -24,23 +24,23 @@ struct Reached {  // what an entry of the adjacency leads to
 // that what they read is under way together.
 template <class Reach, class Test>
 MORPH_FN i64 find_first(i64 first, i64 last, const Reach& reach, const Test& test) {
-#ifdef __CUDACC__
-    constexpr i32 AT_ONCE = 4;
-    for (i64 k = first; k < last; k += AT_ONCE) {
-        Reached r[AT_ONCE];
-        bool hit[AT_ONCE];
-        MORPH_UNROLL_ALL for (i32 j = 0; j < AT_ONCE; j++)
-            if (k + j < last) r[j] = reach(k + j);
-        MORPH_UNROLL_ALL for (i32 j = 0; j < AT_ONCE; j++) hit[j] = k + j < last && test(r[j].edge, r[j].end);
-        MORPH_UNROLL_ALL for (i32 j = 0; j < AT_ONCE; j++)
-            if (hit[j]) return k + j;
+    if constexpr (TARGET_GPU) {
+        constexpr i32 AT_ONCE = 4;
+        for (i64 k = first; k < last; k += AT_ONCE) {
+            Reached r[AT_ONCE];
+            bool hit[AT_ONCE];
+            MORPH_UNROLL_ALL for (i32 j = 0; j < AT_ONCE; j++)
+                if (k + j < last) r[j] = reach(k + j);
+            MORPH_UNROLL_ALL for (i32 j = 0; j < AT_ONCE; j++) hit[j] = k + j < last && test(r[j].edge, r[j].end);
+            MORPH_UNROLL_ALL for (i32 j = 0; j < AT_ONCE; j++)
+                if (hit[j]) return k + j;
+        }
+    } else {
+        for (i64 k = first; k < last; k++) {
+            Reached r = reach(k);
+            if (test(r.edge, r.end)) return k;
+        }
     }
-#else
-    for (i64 k = first; k < last; k++) {
-        Reached r = reach(k);
-        if (test(r.edge, r.end)) return k;
-    }
-#endif
     return last;
 }
 

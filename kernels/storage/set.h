@@ -7,10 +7,9 @@
 //         PODC 2016, with ids in place of random ranks.
 
 template <Mode MODE> MORPH_FN i32 parent_of(const i32* parent, i32 x) {
-#ifdef __CUDACC__
-    if constexpr (MODE == SETTLED) return load_settled(parent + x);  // halving aside nobody writes: L1's will do
-#endif
-    return load(parent + x);
+    // halving aside nobody writes: what L1 has will do
+    if constexpr (TARGET_GPU && MODE == SETTLED) return load_settled(parent + x);
+    else return load(parent + x);
 }
 
 // SETTLED: nobody joins sets meanwhile.

@@ -25,46 +25,6 @@ struct ItemBase {
     }
 };
 
-#ifdef __CUDACC__
-typedef i32 Room;  // rows that an item has reserved
-
-// Adds every active lane's count (from 0) with one atomic, or takes it off; gives each lane the value
-// before its own part.  In two steps, so that several sums can be under way at once.
-struct Together {
-    u32 mask;
-    i32 leader;
-    i64 before, old;
-    MORPH_FN Together(i64* p, i32 count, i32 sign) : mask(__activemask()), before(0), old(0) {
-        i32 lane = threadIdx.x & 31;
-        leader = __ffs(mask) - 1;
-        i64 total = 0;
-        u32 any = __reduce_or_sync(mask, u32(count));
-        for (i32 bit = 0; any >> bit; bit++) {
-            u32 lanes = __ballot_sync(mask, count >> bit & 1);
-            before += i64(__popc(lanes & ((1u << lane) - 1))) << bit;
-            total += i64(__popc(lanes)) << bit;
-        }
-        before *= sign;
-        if (lane == leader) old = fetch(Plus(), p, total * sign);
-    }
-    MORPH_FN i64 value() const { return __shfl_sync(mask, old, leader) + before; }
-    MORPH_FN i32 row() const { return __shfl_sync(mask, i32(old), leader) + i32(before); }
-};
-// The same when nobody wants the value.
-MORPH_FN void add_up(i64* p, i32 count) {
-    u32 mask = __activemask();
-    u32 low = __reduce_add_sync(mask, u32(count) & 0xffff), high = __reduce_add_sync(mask, u32(count) >> 16);
-    if ((threadIdx.x & 31) == __ffs(mask) - 1) fetch(Plus(), p, i64(low) + (i64(high) << 16));
-}
-#else
-struct Together {
-    i64 old;
-    MORPH_FN Together(i64* p, i32 count, i32 sign) : old(fetch(Plus(), p, i64(count) * sign)) {}
-    MORPH_FN i64 value() const { return old; }
-    MORPH_FN i32 row() const { return i32(old); }
-};
-MORPH_FN void add_up(i64* p, i32 count) { fetch(Plus(), p, i64(count)); }
-#endif
 MORPH_FN i64 add_together(i64* p, i32 count) { return Together(p, count, 1).value(); }
 
 // Test only: make the n-th reservation fail.
@@ -117,30 +77,23 @@ struct Ask {
 // Takes room in several stores, or fails the item; what was taken is given back at its end.
 MORPH_HOT bool reserve(ItemBase& it, const Ask& a) {
     if (a.count <= 0) return true;
-#ifndef __CUDACC__
-    if (a.room.stock && a.n()) {
-        if (a.room.stock->gives(a.meta, a.n(), a.room)) return true;
-        if (a.room.stock->all) {  // there is no other room
-            it.failed = a.store + 1;
-            return false;
-        }
+    if (i32 found = reserve_cached(a.meta, a.n(), a.room)) {
+        if (found < 0) it.failed = a.store + 1;
+        return found > 0;
     }
-#endif
     return a.end(a.begin(), it);
 }
 MORPH_HOT bool reserve(ItemBase& it, const Ask& a, const Ask& b) {
-#ifndef __CUDACC__
-    return reserve(it, a) & reserve(it, b);
-#endif
+    if constexpr (!TARGET_GPU) return reserve(it, a) & reserve(it, b);
     Together x = a.begin(), y = b.begin();
     return a.end(x, it) & b.end(y, it);
 }
 template <class... More>
 MORPH_HOT bool reserve(ItemBase& it, const Ask& a, const Ask& b, const Ask& c, const More&... more) {
-#ifndef __CUDACC__
-    if constexpr (sizeof...(More) > 0) return reserve(it, a, b) & reserve(it, c, more...);
-    return reserve(it, a, b) & reserve(it, c);
-#endif
+    if constexpr (!TARGET_GPU) {
+        if constexpr (sizeof...(More) > 0) return reserve(it, a, b) & reserve(it, c, more...);
+        else return reserve(it, a, b) & reserve(it, c);
+    }
     Together x = a.begin(), y = b.begin(), z = c.begin();
     bool rest = true;
     if constexpr (sizeof...(More) > 0) rest = reserve(it, more...);
@@ -152,13 +105,7 @@ MORPH_FN i64 reusable(const i64* meta) { return load(meta + COMMITTED) - load(me
 
 // At the end of an item: gives back what it did not use.
 MORPH_HOT void give_back(i64* meta, const Room& room) {
-#ifndef __CUDACC__
-    if (room.stock) {
-        if (room) room.stock->keep(meta, room);
-        return;
-    }
-#endif
-    if (room) add_up(meta + BUDGET, room);
+    if (!keep_cached(meta, room) && room) add_up(meta + BUDGET, room);
 }
 
 // A power of two less one that covers the capacity.
@@ -167,27 +114,6 @@ MORPH_FN i64 ring_mask(const i64* meta) {
     for (i32 s = 1; s < 64; s *= 2) n |= n >> s;
     return n < 0 ? 0 : n;
 }
-
-// `n` consecutive slots at the end of a store; several stores can be asked before one is waited for.
-struct Slots {
-#ifdef __CUDACC__
-    Together taken;
-    MORPH_FN Slots(i64* meta, i32 n, i32& room) : taken(meta + COUNT, n, 1) { room -= n; }
-    MORPH_FN i32 first() const { return taken.row(); }
-#else
-    i32 row;
-    MORPH_HOT Slots(i64* meta, i32 n, Room& room) {
-        if (room.stock && room.stock->all) {
-            row = room.stock->own_slots(n);
-        } else {
-            row = n == 1 && room.stock ? room.stock->slot(meta, room) : -1;
-            if (row < 0) row = Together(meta + COUNT, n, 1).row();
-        }
-        room -= n;
-    }
-    MORPH_FN i32 first() const { return row; }
-#endif
-};
 
 // One row: a deleted one if there is any, else at the end.
 MORPH_FN i32 new_row(i64* meta, const i32* free, Room& room) {

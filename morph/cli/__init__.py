@@ -15,19 +15,13 @@ from typing import Any
 import click
 
 from morph import __version__
+from morph.algorithms.registry import ALGORITHMS
 from morph.cli import letters
 from morph.cli.common import complain, process_age
 from morph.language.messages import shortened
 
 COMMANDS = {
-    "betweenness": (
-        "graphs:betweenness_command",
-        "Find the share of shortest paths that pass through each vertex of GRAPH.",
-    ),
-    "bfs": (
-        "graphs:bfs_command",
-        "Count the edges from the source to every vertex of GRAPH; -1 where no path leads.",
-    ),
+    **{row.name: ("graphs:command_of", row.summary) for row in ALGORITHMS.values()},
     "cache": (
         "system:cache_command",
         "Show the cache of compiled kernels, or clear it; MORPH_CACHE moves it.",
@@ -36,47 +30,24 @@ COMMANDS = {
         "checks:check",
         "Check a mesh in exact arithmetic, or an answer about a graph or a formula.",
     ),
-    "components": (
-        "graphs:components",
-        "Find which vertices of GRAPH hang together, edges counting both ways.",
-    ),
     "convert": (
         "graphfiles:convert",
         "Write the graph of file IN to file OUT, whose suffix names the format.",
     ),
-    "core": (
-        "graphs:core",
-        "Find the core number of every vertex of GRAPH, edges counting both ways, each line one.",
-    ),
     "generate": ("graphfiles:generate_group", "Make a graph or a formula and write it."),
     "info": ("system:info", "Show versions, devices, compiler and cache."),
-    "mst": (
-        "graphs:mst_command",
-        "Find a minimum spanning forest of GRAPH, whose edges count both ways.",
-    ),
-    "pagerank": (
-        "graphs:pagerank_command",
-        "Rank the vertices of GRAPH by the links into them; ranks sum to 1.",
-    ),
     "refine": (
         "meshes:refine",
         "Refine the mesh IN until its angles, areas and edges are as asked.",
     ),
     "sat": ("sat:sat", "Look for a model of a formula in DIMACS CNF; made for large random k-SAT."),
-    "sssp": (
-        "updates:sssp_command",
-        "Find the shortest paths from the source to every vertex of GRAPH.",
-    ),
-    "triangles": (
-        "graphs:triangles",
-        "Count the triangles at every vertex of GRAPH, edges counting both ways and once.",
-    ),
+    "sssp": ("updates:sssp_command", ALGORITHMS["sssp"].summary),
     "triangulate": (
         "meshes:triangulate",
         "Triangulate IN: a .poly file (points, segments, holes, regions) or a .node file (points).",
     ),
 }
-"""Module and function of each command, and the first sentence of its help.
+"""A command, or a function of a name that makes one, and the first sentence of its help.
 
 A command's module is imported when the command is named.
 """
@@ -91,7 +62,8 @@ class Row(click.Command):
 
     def load(self) -> click.Command:
         """Import the command."""
-        command: click.Command = _load(self.place)
+        found: Any = _load(self.place)
+        command: click.Command = found if isinstance(found, click.Command) else found(self.name)
         return command
 
 

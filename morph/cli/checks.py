@@ -9,26 +9,21 @@ import click
 import numpy as np
 
 from morph import validate
+from morph.algorithms.registry import ALGORITHMS
 from morph.algorithms.sat.simplify import simplify
 from morph.cli.common import BadInput, bad_input, json_option, print_report
 from morph.cli.graphs import check_sources, graph_of
 from morph.data.formula import Formula
 from morph.io import read_cnf, read_edges, read_mesh
+from morph.io.sat.cnf import CNF
 from morph.io.sat.models import read_answer
 from morph.io.text.files import split_compression
-
-MAIN = {
-    "bfs": "distance", "sssp": "distance", "components": "label", "core": "core",
-    "triangles": "triangles", "mst": "edges", "pagerank": "rank", "betweenness": "centrality",
-}  # fmt: skip
-CHECKERS = {"components": "connected_components", "core": "core_number",
-            "triangles": "triangle_count"}  # fmt: skip
 
 
 @click.command()
 @click.argument("checked", metavar="MESH|GRAPH|CNF")
 @click.argument("answer", metavar="ANSWER", required=False)
-@click.option("--as", "algorithm", type=click.Choice(list(MAIN)),
+@click.option("--as", "algorithm", type=click.Choice(list(ALGORITHMS)),
               help="What the array in a .npy is the answer of.")  # fmt: skip
 @click.option("--source", type=int, multiple=True, metavar="S",
               help="What it started at, if not at 0; an .npz tells itself.")  # fmt: skip
@@ -46,7 +41,7 @@ def check(
         if algorithm or source:
             raise BadInput("--as and --source are of an answer: morph check GRAPH ANSWER")
         _check_mesh(checked, as_json)
-    elif split_compression(checked)[0].lower().endswith((".cnf", ".dimacs")):
+    elif split_compression(checked)[0].lower().endswith(CNF.suffixes):
         if algorithm or source:
             raise BadInput("--as and --source are of an answer about a graph")
         _check_model(checked, answer, as_json)
@@ -77,15 +72,16 @@ def _check_answer(
     path: str, answer: str, algorithm: str | None, source: tuple[int, ...], as_json: bool
 ) -> None:
     algorithm, given = _read(answer, algorithm)
+    row = ALGORITHMS[algorithm]
     if source:
-        given["sources" if algorithm == "betweenness" else "source"] = np.array(source)
+        given[row.source] = np.array(source)
     edges = read_edges(path)
     check_sources(edges, source)
-    graph = graph_of(path, edges, algorithm, "cpu")
-    if algorithm == "mst" and graph.edge_order is not None:  # positions in the file are told
+    graph = graph_of(path, edges, row, "cpu")
+    if row.main == "edges" and graph.edge_order is not None:
         given["edges"] = _ids(np.asarray(graph.edge_order), given["edges"])
     try:
-        getattr(validate, CHECKERS.get(algorithm, algorithm))(graph, **given)
+        getattr(validate, row.function.__name__)(graph, **given)
         message = ""
     except validate.WrongAnswer as error:
         message = str(error)
@@ -136,16 +132,20 @@ def _read(path: str, algorithm: str | None) -> tuple[str, dict[str, Any]]:
     except (ValueError, EOFError, BadZipFile) as error:  # NumPy's advice would be to trust it
         raise BadInput(
             f"{path} is no .npz or .npy with an answer about a graph (the name of a formula ends in"
-            " .cnf or .dimacs)"
+            f" {' or '.join(CNF.suffixes)})"
         ) from error
     if isinstance(saved, np.ndarray):
         if algorithm is None:
-            raise BadInput(f"{path}: --as tells what the array is: {', '.join(MAIN)}")
-        return algorithm, {MAIN[algorithm]: saved}
+            raise BadInput(f"{path}: --as tells what the array is: {', '.join(ALGORITHMS)}")
+        return algorithm, {ALGORITHMS[algorithm].main: saved}
     with saved:
         given = {name: a if a.ndim else a.item() for name, a in saved.items()}
     told = given.pop("algorithm", algorithm)
-    if told not in MAIN or MAIN[told] not in given or algorithm not in (None, told):
+    if (
+        told not in ALGORITHMS
+        or ALGORITHMS[told].main not in given
+        or algorithm not in (None, told)
+    ):
         raise BadInput(f"{path} holds {', '.join(given) or 'nothing'} of {told}")
     return told, given
 

@@ -30,10 +30,10 @@ def complain(message: str, code: int) -> int:
 
 @contextmanager
 def bad_input(prefix: str = "") -> Iterator[None]:
-    """Turn a `ValueError` into one line that begins with ``prefix``."""
+    """Turn an error of a value into one line that begins with ``prefix``."""
     try:
         yield
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise BadInput(f"{prefix}{error}") from error
 
 

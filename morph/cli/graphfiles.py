@@ -13,9 +13,11 @@ from morph.cli.common import BadInput, check_writable, json_option, print_report
 from morph.graph import Graph
 from morph.io import FormatError, read_edges, write_cnf, write_graph
 from morph.io.graph.edges import both_ways
+from morph.io.graph.formats import FORMATS
 from morph.io.graph.graphs import format_of
 
-_FORMATS = "dimacs, galois, ecl, metis, mtx, npz or edges"
+_FORMATS = f"{', '.join(list(FORMATS)[:-1])} or {list(FORMATS)[-1]}"
+_SUFFIXES = " ".join(s for row in FORMATS.values() for s in row.suffixes[: row.common])
 
 
 def _check_output(option: str, path: str, form: str | None) -> None:
@@ -43,7 +45,7 @@ def _made(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
     command = click.option(
         "-o", "--output", required=True, metavar="FILE",
-        help="Where to write: .gr .sgr .egr .graph .mtx .npz .txt .el .wel, and .gz behind them.",
+        help=f"Where to write: {_SUFFIXES}, and .gz behind them.",
     )(command)  # fmt: skip
     command = click.option(
         "--seed", type=click.IntRange(0), default=0, show_default=True, metavar="S"

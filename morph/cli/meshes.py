@@ -11,7 +11,7 @@ import numpy as np
 
 from morph.algorithms.refinement.parameters import region_limits, regions_of
 from morph.algorithms.refinement.refine import refine_with_report
-from morph.algorithms.triangulation.ties import settled
+from morph.algorithms.triangulation.canonical import canonical
 from morph.cli.common import (
     BadInput,
     device_of,
@@ -312,7 +312,7 @@ def _sizes(text: str, n: int) -> Any:
 def _settled(name: str, mesh: Mesh, where: Device) -> Mesh:
     """The triangulation that no order of insertion decides."""
     try:
-        return settled(mesh, where)
+        return canonical(mesh, where)
     except ValueError as error:
         raise BadInput(f"{name}: {error}") from error
 

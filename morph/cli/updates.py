@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -15,18 +15,25 @@ import numpy as np
 from morph import validate
 from morph.algorithms.dynamic.dynamic import DynamicSSSP
 from morph.algorithms.dynamic.following import Update
-from morph.algorithms.graph.sssp import sssp
-from morph.cli.common import BadInput, check_writable, device_of, print_report, standard_input
+from morph.algorithms.graph.sssp import Sssp, sssp
+from morph.algorithms.registry import ALGORITHMS, Algorithm, Arguments
+from morph.cli.common import (
+    BadInput,
+    bad_input,
+    check_writable,
+    device_of,
+    print_report,
+    standard_input,
+)
 from morph.cli.graphs import (
-    Answer,
-    Asked,
+    Call,
     check_sources,
-    count_reached,
-    graph_command,
     graph_of,
+    make_command,
+    on_host,
     run_and_report,
     save_answer,
-    source_option,
+    source_of,
 )
 from morph.graph import Graph
 from morph.io import FormatError, read_edges
@@ -242,9 +249,8 @@ def rows_of(applied: Any) -> list[int]:
 
 
 def follow(
-    dynamic: DynamicSSSP, count: int, lines: Iterable[bytes], path: str, size: int | None,
-    verify: bool, quiet: bool, log: Log,
-) -> list[Report]:  # fmt: skip
+    dynamic: DynamicSSSP, count: int, lines: Iterable[bytes], asked: Updates, log: Log, quiet: bool
+) -> list[Report]:
     """Apply all batches of a file or stream; of a file those that the log has are passed over.
 
     Parameters
@@ -254,14 +260,10 @@ def follow(
         Edges of the graph's file.
     lines : iterable of bytes
         What `lines_of` gave.
-    path : str
-    size : int, optional
-        Lines after which a batch ends.
-    verify : bool
-        Compute everything anew after each batch, and compare.
+    asked : Updates
+    log : Log
     quiet : bool
         Say nothing of each batch.
-    log : Log
 
     Returns
     -------
@@ -273,6 +275,7 @@ def follow(
     BadInput
         If the file has fewer batches than the log.
     """
+    path = asked.updates
     graph = dynamic.graph
     name = "standard input" if path == "-" else path
     numbers, reports = Numbers(graph, count), list[Report]()
@@ -280,7 +283,7 @@ def follow(
         numbers.note(*inserted)
     passed = 0 if path == "-" else log.number
     batches = read_updates(
-        lines, name, len(graph.points), graph.edges.weight.dtype, graph.directed, size
+        lines, name, len(graph.points), graph.edges.weight.dtype, graph.directed, asked.batch
     )
     for batch in batches:
         if passed:
@@ -297,7 +300,7 @@ def follow(
         reports.append(report)
         if not quiet:
             click.echo(_in_words(log.number + len(reports), report))
-        if verify:
+        if asked.verify:
             _verify(dynamic, f"{name}:{batch.last}")
     if passed:
         raise BadInput(f"{name}: the log has {log.number} batches, {passed} more than this file")
@@ -376,106 +379,94 @@ def _verify(dynamic: DynamicSSSP, where: str) -> None:
     validate.sssp(graph, found, dynamic.predecessor, source=dynamic.sources)
 
 
-@click.command("sssp")
-@source_option
-@click.option("--cutoff", type=click.FloatRange(0), help="Go no farther than this.")
-@click.option(
-    "--updates", metavar="FILE",
-    help="Then apply batches of '+ u v w', '- u v [id]', '= u v w [id]' lines, parted by blank"
-    " lines, and keep the distances exact; '-' reads them as they come.",
+OPTIONS = (
+    click.option(
+        "--updates", metavar="FILE",
+        help="Then apply batches of '+ u v w', '- u v [id]', '= u v w [id]' lines, parted by blank"
+        " lines, and keep the distances exact; '-' reads them as they come.",
+    ),
+    click.option("--batch", type=click.IntRange(1), metavar="N", help="End a batch after N lines."),
+    click.option(
+        "--verify", is_flag=True, help="Compute everything anew after each batch; compare."
+    ),
+    click.option(
+        "--log", metavar="PATH",
+        help="Keep the graph in PATH, and each batch, before it is told of, in PATH.log.",
+    ),
+    click.option(
+        "--resume", is_flag=True,
+        help="Go on with --log, if it is there: the batches that it has are passed over in FILE;"
+        " '-' is to send those that come next.",
+    ),
 )  # fmt: skip
-@click.option("--batch", type=click.IntRange(1), metavar="N", help="End a batch after N lines.")
-@click.option("--verify", is_flag=True, help="Compute everything anew after each batch; compare.")
-@click.option(
-    "--log", metavar="PATH",
-    help="Keep the graph in PATH, and each batch, before it is told of, in PATH.log.",
-)  # fmt: skip
-@click.option(
-    "--resume", is_flag=True,
-    help="Go on with --log, if it is there: the batches that it has are passed over in FILE; '-' is"
-    " to send those that come next.",
-)  # fmt: skip
-@graph_command
-def sssp_command(
-    graph_in: str, source: tuple[int, ...], cutoff: float | None, updates: str | None,
-    batch: int | None, verify: bool, log: str | None, resume: bool, output: str | None,
-    spec: str, as_json: bool,
-) -> None:  # fmt: skip
-    """Find the shortest paths from the source to every vertex of GRAPH.
 
-    Edges without weights have length 1.  Where no path leads, the distance is the largest 64-bit
-    integer, or infinity if weights are not integers.
-    """
-    asked: Asked = {"source": list(source), "cutoff": cutoff}
-    whole = output is not None and output.endswith(".npz")
-    if updates is None and (batch is not None or verify or log is not None):
+
+class Updates(NamedTuple):
+    """Values of `OPTIONS`."""
+
+    updates: str
+    batch: int | None
+    verify: bool
+    log: str | None
+    resume: bool
+
+
+def _run(row: Algorithm, call: Call, options: Arguments) -> None:
+    """Find shortest paths once, or follow updates."""
+    asked = Updates(*(options.pop(name) for name in Updates._fields))
+    if asked.updates is None and (asked.batch is not None or asked.verify or asked.log is not None):
         raise BadInput("--batch, --verify and --log belong to --updates")
-    if resume and log is None:
+    if asked.resume and asked.log is None:
         raise BadInput("--resume belongs to --log")
-    if updates is not None:
-        if cutoff is not None:
-            raise BadInput("--cutoff and --updates exclude each other")
-        kept = log, resume
-        _follow_updates(graph_in, source, updates, batch, verify, kept, output, spec, as_json)
-        return
-
-    def solve(graph: Graph) -> Answer:
-        try:
-            found = sssp(graph, **asked, predecessors=whole)
-        except OverflowError as error:
-            raise BadInput(f"{graph_in}: {error}") from error
-        distance = found.distance
-        far = np.inf if distance.dtype.kind == "f" else np.iinfo(distance.dtype).max
-        arrays = {"distance": distance} | ({"predecessor": found.predecessor} if whole else {})
-        return arrays, count_reached(distance, far)
-
-    run_and_report("sssp", graph_in, source, output, spec, as_json, asked, solve)
+    if asked.updates is None:
+        run_and_report(row, call, options)
+    elif options["cutoff"] is not None:
+        raise BadInput("--cutoff and --updates exclude each other")
+    else:
+        _follow_updates(row, call, options, asked)
 
 
-def _follow_updates(
-    path: str, sources: tuple[int, ...], updates: str, size: int | None, verify: bool,
-    kept: tuple[str | None, bool], out: str | None, spec: str, as_json: bool,
-) -> None:  # fmt: skip
+sssp_command = make_command(ALGORITHMS["sssp"], _run, OPTIONS)
+
+
+def _follow_updates(row: Algorithm, call: Call, options: Arguments, asked: Updates) -> None:
     """Shortest paths of a graph that changes: read, follow, save, report."""
-    where = device_of(spec)
-    check_writable("-o", out)
-    log = Log(*kept, path, updates, out)
-    with closing(log), lines_of(updates) as stream:
+    path, sources, where = call.path, options["source"], device_of(call.device)
+    check_writable("-o", call.output)
+    log = Log(asked.log, asked.resume, path, asked.updates, call.output)
+    with closing(log), lines_of(asked.updates) as stream:
         edges = read_edges(path)
         check_sources(edges, sources)
-        origin = {} if kept[0] is None else origin_of(edges, sources)
+        origin = {} if asked.log is None else origin_of(edges, sources)
         if edges.weight is None:  # updates may set weights
             edges = dataclasses.replace(edges, weight=np.ones(len(edges.src), np.int32))
-        log.read(lambda: graph_of(path, edges, "sssp", where), where, origin)
-        graph = log.graph
-        try:
-            dynamic = DynamicSSSP(graph, list(sources))
-        except (ValueError, OverflowError) as error:
-            raise BadInput(f"{path}: {error}") from error
+        log.read(lambda: graph_of(path, edges, row, where), where, origin)
+        with bad_input(f"{path}: "):
+            dynamic = DynamicSSSP(log.graph, list(sources))
         log.begin()
-        batches = follow(dynamic, len(edges.src), stream, updates, size, verify, as_json, log)
-    distance = np.asarray(graph.device.to_host(dynamic.distance))
-    arrays = {"distance": distance}
-    if out is not None:
-        if out.endswith(".npz"):
-            arrays["predecessor"] = np.asarray(graph.device.to_host(dynamic.predecessor))
-        save_answer(out, "sssp", {"source": list(sources)}, arrays)
-    far = np.inf if distance.dtype.kind == "f" else np.iinfo(distance.dtype).max
-    result = count_reached(distance, far)
-    times = {"graph_and_repair": round(sum(b["seconds"] for b in batches), 6)}
-    report: dict[str, Any] = {"vertices": edges.n, "edges": graph.edges.live, **result}
-    report["source"] = sources[0] if len(sources) == 1 else list(sources)
-    if kept[0] is not None:
+        batches = follow(dynamic, len(edges.src), stream, asked, log, call.as_json)
+    predecessor = dynamic.predecessor if call.complete else None
+    found = on_host(log.graph, Sssp(dynamic.distance, predecessor))
+    save_answer(call.output, row, row.answer(found, {"source": list(sources)}))
+    arcs, result = log.graph.edges.live, row.report(found)
+    report: dict[str, Any] = {"vertices": edges.n, "edges": arcs, **result, **source_of(options)}
+    if asked.log is not None:
         report["resumed_after"] = log.number
-    report |= {"batches": batches, "verified": verify, "times": times, "device": where.name}
-    shown = ", ".join(f"{key} {value:,}" for key, value in result.items())
-    counts = ", ".join(
+    times = {"graph_and_repair": round(sum(b["seconds"] for b in batches), 6)}
+    report |= {"batches": batches, "verified": asked.verify, "times": times, "device": where.name}
+    lines = [
+        f"{edges.n:,} vertices, {arcs:,} arcs",
+        ", ".join(f"{key} {value:,}" for key, value in result.items()),
+        _summary(batches),
+        f"{where.name}: {times['graph_and_repair']:.3f} s",
+    ]
+    print_report(report, call.as_json, lines)
+
+
+def _summary(batches: list[Report]) -> str:
+    """Say what all batches did."""
+    totals = (
         f"{sum(b[what] for b in batches):,} {what}" for what in ("inserted", "deleted", "changed")
     )
-    again = sum(b["decision"] == "recomputed" for b in batches)
-    lines = [
-        f"{edges.n:,} vertices, {graph.edges.live:,} arcs", shown,
-        f"{len(batches):,} batches ({again:,} recomputed): {counts}",
-        f"{where.name}: {times['graph_and_repair']:.3f} s",
-    ]  # fmt: skip
-    print_report(report, as_json, lines)
+    recomputed = sum(b["decision"] == "recomputed" for b in batches)
+    return f"{len(batches):,} batches ({recomputed:,} recomputed): {', '.join(totals)}"

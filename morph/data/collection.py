@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from morph.data.column import ColumnView
 from morph.data.compaction import squeeze, translate
 from morph.data.conversion import bind, check_ids, prepare
+from morph.data.layout import Column
 from morph.data.pickles import reduced
 from morph.data.row import Row, as_id
 from morph.data.store import BUDGET, CAPACITY, COUNT, HEAD, Store
 from morph.data.table import Table
 from morph.data.versions import exclusive, moved, renew
 from morph.language.dtypes import Ref
+from morph.runtime.backend import FEW, IOTA
 from morph.runtime.device import Array, Device, device, is_host
-from morph.runtime.small_copies import FEW, IOTA
-
-if TYPE_CHECKING:
-    from morph.data.column import Column
 
 
 class Collection(Store):
@@ -120,7 +118,7 @@ class Collection(Store):
     def _append(self, n: int, checked: Mapping[str, Array]) -> None:
         _, last = self.span()
         self._room(last + n)
-        few = self.device.kind == "cuda" and n <= FEW and all(map(is_host, checked.values()))
+        few = not self.device.on_host and n <= FEW and all(map(is_host, checked.values()))
         few = few and not any(c.size for c in self.columns.values())
         if few:  # by one kernel, with the counters
             writes = [
@@ -146,7 +144,7 @@ class Collection(Store):
 
     def cleared(self) -> list[tuple[Any, Any]]:
         """Do so on the host; gives what is to be written, as `Device.put` has it."""
-        if self.device.kind != "cuda":
+        if self.device.on_host:
             self.words[COUNT] = self.words[HEAD] = 0
             self._settle(self.words)
             return []
@@ -157,7 +155,7 @@ class Collection(Store):
 
         What they were before need not be fetched.
         """
-        words = self.meta if self.device.kind != "cuda" else np.zeros(8, np.int64)
+        words = self.meta if self.device.on_host else np.zeros(8, np.int64)
         words[COUNT], words[HEAD], words[CAPACITY] = n, 0, self.capacity
         words[BUDGET] = self.capacity - n
         object.__setattr__(self, "_words", words)  # `Store.__setattr__` is for columns

@@ -8,23 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from morph.data.column import Record
+from morph.data.layout import Record
+from morph.data.protocols import StoreLike, TableLike
 from morph.runtime.device import Array
-
-if TYPE_CHECKING:
-    from morph.data.store import Store
-    from morph.data.table import Table
 
 
 def compact(
-    chosen: Iterable[Table],
-    tables: Iterable[Table],
+    chosen: Iterable[TableLike],
+    tables: Iterable[TableLike],
     follow: Callable[[], None],
-    order: Mapping[Table, Array] | None = None,
+    order: Mapping[Any, Array] | None = None,
 ) -> bool:
     """Renumber the rows of ``chosen`` so that the live ones are 0, 1, 2, ...
 
@@ -47,8 +44,8 @@ def compact(
     for t in chosen:
         if t.graph is not None:
             t.graph.kept.clear()  # its lists may hold rows that were truncated since
-    keeps: dict[Table, Array] = {}
-    maps: dict[Table, Array] = {}
+    keeps: dict[TableLike, Array] = {}
+    maps: dict[TableLike, Array] = {}
     for t in chosen:
         keep = order[t] if t in order else t.ids()
         with t.device.active():
@@ -82,7 +79,7 @@ def carry_out(commits: Iterable[Callable[[], None]]) -> None:
         raise
 
 
-def _table(t: Table, keep: Array | None, maps: Mapping[Table, Array]) -> Callable[[], None]:
+def _table(t: TableLike, keep: Array | None, maps: Mapping[Any, Array]) -> Callable[[], None]:
     """Prepare one table: its kept rows if it is renumbered, and its references."""
     xp, count = t.device.xp, len(t)
     moved = {}
@@ -109,7 +106,7 @@ def translate(xp: Any, ids: Array, new_id: Array) -> Array:
     return xp.where(ids >= 0, new_id[xp.maximum(ids, 0)], np.int32(-1))
 
 
-def squeeze(store: Store, keep: Array, moved: Mapping[str, Array]) -> list[Record]:
+def squeeze(store: StoreLike, keep: Array, moved: Mapping[str, Array]) -> list[Record]:
     """Give new records with the rows ``keep`` in front, columns ``moved`` replaced."""
     records = []
     for old in store._records:

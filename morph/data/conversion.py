@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from morph.data.column import Column, ColumnView
+from morph.data.column import ColumnView
+from morph.data.layout import Column
+from morph.data.protocols import StoreLike, TableLike
 from morph.data.row import Row, as_id
 from morph.language.dtypes import ID_LIMIT, NAMES, Spec
 from morph.language.messages import shown
-from morph.runtime.device import Array, is_host
-
-if TYPE_CHECKING:
-    from morph.data.store import Store
-    from morph.data.table import Table
+from morph.runtime.arrays import Array, gpu_array, is_host
 
 
 def column_from(name: str, spec: Spec, fill: Any) -> Column:
@@ -35,7 +32,7 @@ def column_from(name: str, spec: Spec, fill: Any) -> Column:
     return column
 
 
-def raw(value: Any, column: Column, target: Store | None, where: str) -> Array:
+def raw(value: Any, column: Column, target: StoreLike | None, where: str) -> Array:
     """Give anything array-like as an array where it lies, rows as their ids; types checked.
 
     Raises
@@ -47,7 +44,7 @@ def raw(value: Any, column: Column, target: Store | None, where: str) -> Array:
     if isinstance(value, ColumnView):
         a = value.array
     elif not is_host(value):
-        a = value if hasattr(value, "get") else importlib.import_module("cupy").asarray(value)
+        a = gpu_array(value)
     else:
         if column.ref and (value is None or isinstance(value, (Row, list, tuple))):
             value = _ids(value, target, where)
@@ -78,7 +75,7 @@ def _big(value: Any, a: Array, column: Column, where: str) -> Array:
     return a if column.ref and a.size else exact.astype(column.dtype)
 
 
-def _ids(value: Any, target: Store | None, where: str) -> Any:
+def _ids(value: Any, target: StoreLike | None, where: str) -> Any:
     """Replace rows and None in nested lists by ids."""
     if isinstance(value, (list, tuple)):
         if all(type(v) is int for v in value):
@@ -144,7 +141,7 @@ def check_ids(a: Array, rows: int, where: str, table: str, lowest: int = 0) -> N
     raise ValueError(f"{where}[{position}] = {int(a[at])} is not a row of {table} ({rows} rows)")
 
 
-def check_alive(target: Table, a: Array, where: str, unless: Array | None = None) -> None:
+def check_alive(target: TableLike, a: Array, where: str, unless: Array | None = None) -> None:
     """Refuse ids of deleted rows, but where ``unless`` holds; -1 is no row.
 
     Raises
@@ -163,14 +160,14 @@ def check_alive(target: Table, a: Array, where: str, unless: Array | None = None
         raise ValueError(f"{where}{at} = {int(a.reshape(-1)[k % a.size])} is a deleted point")
 
 
-def converted(store: Store, column: Column, value: Any) -> Array:
+def converted(store: StoreLike, column: Column, value: Any) -> Array:
     """Give ``value``, checked, as an array of the column's type, where it lies."""
     where = f"{store.name}.{column.name}"
     target = store.target(column) if column.ref else None
     return cast(raw(value, column, target, where), column, rows_of(target), where)
 
 
-def bind(store: Store, values: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+def bind(store: StoreLike, values: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
     """Match one row's positional values with columns in order, and its named ones by name."""
     if len(values) > len(store.columns):
         raise TypeError(f"{store.name} has {len(store.columns)} columns, not {len(values)}")
@@ -188,7 +185,7 @@ def bind(store: Store, values: tuple[Any, ...], named: Mapping[str, Any]) -> dic
 
 
 def prepare(
-    store: Store, n: int | None, given: Mapping[str, Any], fresh: int | None = None
+    store: StoreLike, n: int | None, given: Mapping[str, Any], fresh: int | None = None
 ) -> tuple[int, dict[str, Array]]:
     """Check and convert the columns of ``n`` rows; None takes ``n`` from the arrays.
 
@@ -234,7 +231,7 @@ def prepare(
     return n, out
 
 
-def rows_of(target: Table | None) -> int:
+def rows_of(target: TableLike | None) -> int:
     """How many rows may be referred to."""
     return ID_LIMIT if target is None else len(target)
 

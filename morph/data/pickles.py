@@ -7,16 +7,16 @@ graph, and what refers to it, holds the graph, so all that is pickled together s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from morph.data.protocols import TableLike
 from morph.language.dtypes import Ref
+from morph.runtime.device import Array, Device
 
-if TYPE_CHECKING:
-    from morph.data.collection import Collection, Flag, Set
-    from morph.data.table import Table
-    from morph.runtime.device import Array, Device
+Made = TypeVar("Made")
 
 
 class State(NamedTuple):
@@ -75,7 +75,7 @@ def refill(store: Any, state: State) -> None:
     store._changed()
 
 
-def add_columns(table: Table, state: State) -> None:
+def add_columns(table: TableLike, state: State) -> None:
     """Give a table the columns of another one that it has not."""
     for name, dtype, size, ref, fill in state.columns:
         if name not in table.columns:
@@ -98,13 +98,14 @@ def reduced(x: Any) -> tuple[Any, ...]:
         return rebuilt_table, (type(x), x.name, x.device, state_of(x))
 
 
-def table_of(graph: Any, name: str) -> Table:
+def table_of(graph: Any, name: str) -> Any:
     """Give a table of a graph."""
-    table: Table = graph.tables[name]
-    return table
+    return graph.tables[name]
 
 
-def rebuilt_table(kind: type[Table], name: str, device: Device, state: State) -> Table:
+def rebuilt_table(
+    kind: Callable[[str, Device], TableLike], name: str, device: Device, state: State
+) -> TableLike:
     """Make a table outside any graph."""
     table = kind(name, device)
     add_columns(table, state)
@@ -113,9 +114,9 @@ def rebuilt_table(kind: type[Table], name: str, device: Device, state: State) ->
 
 
 def rebuilt_collection(
-    kind: type[Collection], table: Table | None, targets: dict[str, Any], name: str,
+    kind: Callable[..., Made], table: TableLike | None, targets: dict[str, Any], name: str,
     device: Device, state: State,
-) -> Collection:  # fmt: skip
+) -> Made:  # fmt: skip
     """Make a collection of rows of the same tables."""
     specs: dict[str, Any] = {}
     for column, dtype, size, ref, _ in state.columns:
@@ -131,7 +132,7 @@ def rebuilt_collection(
     return collection
 
 
-def rebuilt_set(kind: type[Set], table: Table, parent: Array) -> Set:
+def rebuilt_set(kind: Callable[[TableLike], Any], table: TableLike, parent: Array) -> Any:
     """Make sets of the rows of a table."""
     made = kind(table)
     with made.device.active():
@@ -139,7 +140,7 @@ def rebuilt_set(kind: type[Set], table: Table, parent: Array) -> Set:
     return made
 
 
-def rebuilt_flag(kind: type[Flag], device: Device, raised: bool) -> Flag:
+def rebuilt_flag(kind: Callable[[Device], Any], device: Device, raised: bool) -> Any:
     """Make a flag."""
     flag = kind(device)
     if raised:

@@ -10,22 +10,19 @@ phases is amortised like that of growth.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from morph.data.layout import Column
+from morph.data.protocols import TableLike
 from morph.data.store import COMMITTED, HEAD, TAIL
 from morph.data.versions import latest
 from morph.runtime.device import Array
 
-if TYPE_CHECKING:
-    from morph.data.column import Column
-    from morph.data.table import Table
-
 SHARE = 4  # a table also grows if less than 1 / SHARE of its capacity was released
 
 
-def referred(table: Table) -> bool:
+def referred(table: TableLike) -> bool:
     """Whether anything may refer to rows of a table, apart from the ends of edges.
 
     The ends of edges do not count: edges of deleted points are deleted.
@@ -37,7 +34,7 @@ def referred(table: Table) -> bool:
     return table._known[1]
 
 
-def _columns(table: Table) -> Iterator[tuple[Table, Column]]:
+def _columns(table: TableLike) -> Iterator[tuple[TableLike, Column]]:
     """The reference columns of the graph's tables that refer to a table."""
     tables = [table] if table.graph is None else table.graph.tables.values()
     for t in tables:
@@ -47,20 +44,20 @@ def _columns(table: Table) -> Iterator[tuple[Table, Column]]:
                 yield t, c
 
 
-def reusable(table: Table) -> int:
+def reusable(table: TableLike) -> int:
     """The number of deleted rows that may be reused now."""
     words: list[int] = table.words.tolist()
     return max(words[COMMITTED] - words[HEAD], 0)
 
 
-def release(table: Table) -> None:
+def release(table: TableLike) -> None:
     """Release all quarantined rows if nothing can refer to the table."""
     words = table.words
     if words[TAIL] > words[COMMITTED] and not referred(table):
         table.settle()
 
 
-def reclaim(table: Table) -> int:
+def reclaim(table: TableLike) -> int:
     """Release the quarantined rows that no reference denotes; return their number.
 
     References are those of live rows, of entries not yet taken, and of sets with several members.
@@ -86,7 +83,7 @@ def reclaim(table: Table) -> int:
     return released
 
 
-def _marks(table: Table) -> Array:
+def _marks(table: TableLike) -> Array:
     """Which rows references denote, shape (len(table),), bool."""
     marks = table.device.zeros(max(len(table), 1), np.bool_)
     for t, c in _columns(table):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from morph.data.layout import Column
+from morph.data.protocols import StoreLike
 from morph.runtime.device import is_host
-
-if TYPE_CHECKING:
-    from morph.data.column import Column
-    from morph.data.store import Store
 
 
 class Row:
@@ -26,10 +24,10 @@ class Row:
 
     __slots__ = ("id", "table")
 
-    table: Store
+    table: StoreLike
     id: int
 
-    def __init__(self, table: Store, id: int) -> None:
+    def __init__(self, table: StoreLike, id: int) -> None:
         object.__setattr__(self, "table", table)
         object.__setattr__(self, "id", id)
 
@@ -81,7 +79,7 @@ class Vector:
 
     __slots__ = ("_column", "_id", "_table")
 
-    def __init__(self, table: Store, column: Column, id: int) -> None:
+    def __init__(self, table: StoreLike, column: Column, id: int) -> None:
         self._table = table
         self._column = column
         self._id = id
@@ -163,11 +161,11 @@ class Elements(Vector, NDArrayOperatorsMixin):
         return repr(self.__array__())
 
 
-def _vector_of(kind: type[Vector], store: Store, column: str, id: int) -> Vector:
+def _vector_of(kind: type[Vector], store: StoreLike, column: str, id: int) -> Vector:
     return kind(store, store.columns[column], id)
 
 
-def read(store: Store, column: Column, row: int) -> Any:
+def read(store: StoreLike, column: Column, row: int) -> Any:
     """One row's value: a NumPy scalar, a view of a vector, or references as rows."""
     if column.ref:
         return Refs(store, column, row) if column.size else as_row(store, column, column.array[row])
@@ -177,7 +175,7 @@ def read(store: Store, column: Column, row: int) -> Any:
     return value if is_host(value) else Elements(store, column, row)
 
 
-def as_row(store: Store, column: Column, id: Any) -> Any:
+def as_row(store: StoreLike, column: Column, id: Any) -> Any:
     """What a reference reads as: None, a `Row`, or the id if its table is not known."""
     id = int(id)
     if id < 0:
@@ -186,7 +184,7 @@ def as_row(store: Store, column: Column, id: Any) -> Any:
     return id if target is None else Row(target, id)
 
 
-def as_id(value: Any, target: Store | None, where: str) -> int:
+def as_id(value: Any, target: StoreLike | None, where: str) -> int:
     """Give the id of a `Row`, None or integer.
 
     Raises

@@ -8,19 +8,18 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from morph.data.column import Column, ColumnView, Record, few_places, record
+from morph.data.column import ColumnView, few_places
 from morph.data.conversion import column_from, converted
+from morph.data.layout import Column, Record, record
+from morph.data.protocols import TableLike
 from morph.data.row import Row
 from morph.data.versions import exclusive, moved, renew
 from morph.language.dtypes import ID_LIMIT, checked_capacity, parse
 from morph.runtime.device import Array, Device, is_host
-
-if TYPE_CHECKING:
-    from morph.data.table import Table
 
 
 class Word(IntEnum):
@@ -80,7 +79,7 @@ class Store:
         self._fills: Array = None
         self.meta = device.zeros(8, np.int64)
         # On the host the words are the meta array itself; of a GPU's, a copy until `touched`.
-        words = np.zeros(8, np.int64) if device.kind == "cuda" else self.meta
+        words = self.meta if device.on_host else np.zeros(8, np.int64)
         words[CAPACITY] = words[BUDGET] = self.capacity
         self._words: np.ndarray[Any, Any] | None = words
         self._push()
@@ -278,7 +277,7 @@ class Store:
         """Say that there is no such column, and which there are."""
         return f"{self.name} has no column {name!r}; it has {', '.join(self.columns) or 'none'}"
 
-    def target(self, column: Column) -> Table | None:
+    def target(self, column: Column) -> TableLike | None:
         """The table that a reference column refers to, None if it is not known."""
         raise AssertionError("a store is a table or a collection")
 
@@ -436,7 +435,7 @@ class Store:
                 array[key] = value
                 return
         a = converted(self, column, value)
-        if self.device.kind == "cuda" and a.ndim == 0 and is_host(a) and array.ndim == 1:
+        if not self.device.on_host and a.ndim == 0 and is_host(a) and array.ndim == 1:
             if (places := few_places(array, key)) is not None:
                 self.device.put(*((place, a[()]) for place in places))
                 return

@@ -5,13 +5,14 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from morph.data.column import Record
+from morph.data.column import ColumnView
 from morph.data.compaction import compact
 from morph.data.conversion import bind, check_alive, check_ids, converted, prepare
+from morph.data.layout import Column, Record
 from morph.data.pickles import reduced
 from morph.data.reclaim import SHARE, reclaim, referred, release
 from morph.data.row import Row, as_id
@@ -19,9 +20,6 @@ from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL, Sto
 from morph.data.temporary import Lent
 from morph.data.versions import exclusive
 from morph.runtime.device import Array, Device, device
-
-if TYPE_CHECKING:
-    from morph.data.column import Column, ColumnView
 
 
 class Table(Store):

@@ -8,12 +8,10 @@ version included.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from morph.data.protocols import TableLike
 from morph.data.versions import renew
-
-if TYPE_CHECKING:
-    from morph.data.table import Table
 
 
 class Lent:
@@ -26,7 +24,7 @@ class Lent:
         By column name.
     """
 
-    def __init__(self, table: Table, specs: Mapping[str, tuple[Any, Any]]) -> None:
+    def __init__(self, table: TableLike, specs: Mapping[str, tuple[Any, Any]]) -> None:
         self.table, self.specs = table, dict(specs)
         self.columns: dict[str, Any] = {}
         self.records: list[Any] = []
@@ -77,7 +75,7 @@ class Lent:
                     self.aside.append((other, name))
                     table.rename(name, other)
                 self.columns[name] = None  # from here on whoever has the name is lent
-                table.add(name, dtype, fill=fill)
+                table.add_column(name, dtype, fill)
                 self.columns[name] = table.columns[name]
         except BaseException:
             self._remove()

@@ -47,8 +47,6 @@ REPORT: dict[str, Any] = {
     "left_out": vec(np.int64, 3),
 }
 NO_IDS = EdgeIds(0, 0, 0, 0, 0)  # no edges are inserted
-# changes that one thread of a CPU makes (LEAST_ITEMS in kernels/schedule/team.h), or one GPU block
-SMALL = {"cuda": 256}
 
 
 def nobody() -> None:
@@ -416,7 +414,7 @@ class Adjacency:
                 kept.save()
                 self.kept = nobody
         weight = weight_of(self.edges)
-        small = SMALL.get(self.points.device.kind, 500)
+        small = self.points.device.serial_items
         key = count > small, None if weight is None else weight.dtype, told
         if key not in self._batches:
             for other in [k for k in self._batches if k[1] != key[1]]:

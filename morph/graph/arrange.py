@@ -77,7 +77,7 @@ def require_room(
 
 def keeps(device: Device, given: Any, a: Array, dtype: Any, keep: bool) -> bool:
     """Whether `own` would take ``a`` as it is."""
-    host, dtype = device.kind != "cuda", np.dtype(dtype)
+    host, dtype = device.on_host, np.dtype(dtype)
     fresh = isinstance(given, (list, tuple, range)) or (not host and isinstance(given, np.ndarray))
     fits = a.dtype == dtype and a.flags.c_contiguous
     # kernels change single bytes by the word around them: a narrow array might end before it does
@@ -125,7 +125,7 @@ def spread(device: Device, offsets: Array, m: int) -> Array:
     xp, n = device.xp, offsets.size - 1
     out = empty(device, m, np.int32)
     with device.active():
-        if device.kind != "cuda":
+        if device.on_host:
             part = max(PART, m // GROUPS)
             cuts = np.searchsorted(offsets, np.arange(0, m + part, part), "left")
             for lo, hi in zip(cuts[:-1], cuts[1:], strict=True):

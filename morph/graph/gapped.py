@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.data.column import Column
+from morph.data.layout import Column
 from morph.data.store import COUNT
 from morph.data.table import Table
 from morph.language.dtypes import ID_LIMIT, vec
@@ -25,7 +25,6 @@ GONE, NAMED, INSERTED = 1, 2, 3  # what a batch does to an edge
 # the inserts, if there was no memory for them before.
 ALL, INDEX, INSERTS = 0, 1, 2
 
-PART = {"cuda": 1 << 26}  # entries looked at together
 LEAST = 1 << 10  # entries of an arena's spare end
 ROW = ("begin", "size")  # struct LooseRow of kernels/storage/graph.h: all that other kernels read
 WORK = ("room", "goal", "come", "gone")  # the last three of rows that a batch is changing; else 0
@@ -159,7 +158,7 @@ class Loose:
             at[:] = -1
             edge, end = (made.entries.columns[c].array for c in ("edge", "end"))
             shift, m = begin - offsets[:-1], int(offsets[-1])
-            part = PART.get(device.kind, 1 << 20)
+            part = device.bulk
             for first in range(0, m, part):
                 k = xp.arange(first, min(first + part, m))
                 e = k if ids is None else ids[first : first + part]
@@ -213,7 +212,7 @@ class Loose:
             m = int(offsets[n])
             ids = device.empty(m, np.int32)
             edge, shift = self.entries.columns["edge"].array, begin - offsets[:-1]
-            part = PART.get(device.kind, 1 << 20)
+            part = device.bulk
             for first in range(0, m, part):
                 k = xp.arange(first, min(first + part, m))
                 owner = xp.searchsorted(offsets[1:], k, side="right")
@@ -281,7 +280,7 @@ def batch_table(device: Device, capacity: int, weight: Any) -> Table:
     if weight is not None:
         made.add("given", weight), made.add("weight", weight)
         given, found = [*given, "given"], [*found, "weight"]
-    made.pack(found, ("keep", "far", "at"), *([given] if device.kind == "cuda" else []))
+    made.pack(found, ("keep", "far", "at"), *([] if device.on_host else [given]))
     fill(made)
     return made
 
@@ -340,7 +339,7 @@ def load(table: Table, fate: int, ids: Array, near: Any, far: Any) -> None:
     count = int(ids.size)
     room_for(table, count)
     with table.device.active():
-        if table.device.kind == "cuda" and all(map(is_host, (ids, near, far))):
+        if not table.device.on_host and all(map(is_host, (ids, near, far))):
             rec = table._records[0]
             row = np.zeros((count, rec.stride // 4), np.int32)
             edge, end, what = (rec.offset(c) // 4 for c in ("edge", "end", "fate"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from itertools import chain
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from morph.graph.edgelist import numbers_of
 from morph.language.messages import shown
-from morph.runtime.device import Array
+from morph.runtime.arrays import Array, array_module
 
 
 def library_of(graph: Any) -> str | None:
@@ -33,7 +32,7 @@ def is_symmetric(csr: Any, weight: bool) -> bool:
     """
     n = csr.shape[0]
     counts = csr.indptr[1:] - csr.indptr[:-1]
-    xp: Any = np if isinstance(csr.indptr, np.ndarray) else importlib.import_module("cupy")
+    xp = array_module(csr.indptr)
     columns = csr.indices
     if columns.size and not (int(columns.min()) >= 0 and int(columns.max()) < n):
         return False  # what is wrong with it is said when the graph is made

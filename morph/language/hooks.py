@@ -1,33 +1,42 @@
-"""Functions that a layer calls and a higher layer provides, such as the reader behind `Mesh.read`.
+"""Functions called by name, whose module is imported at the first call.
 
-The layer declares a hook; `morph.providers` names its provider, whose module is imported at the
-first call.
+A layer declares a hook for a function of a higher layer (the reader behind `Mesh.read`), which
+`morph.providers` names; or for a function of its own that ``import morph`` need not load, such as
+the compiler or the classes of a device, which the declaration names.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 Result = TypeVar("Result")
 
 
 class Hook(Generic[Result]):
-    """A function that a higher layer provides."""
+    """A function named ``"module:function"``."""
 
     __slots__ = ("function", "module", "names")
 
-    def __init__(self) -> None:
-        self.module = self.function = ""
+    def __init__(self, provider: str = "") -> None:
         self.names: dict[str, Any] | None = None  # of the module, once it is imported
+        self.bind(provider)
 
     def bind(self, provider: str) -> None:
         """Name the provider: ``"module:function"``."""
         self.module, _, self.function = provider.partition(":")
 
+    def provider(self) -> Callable[..., Result]:
+        """Return the provider, as its module names it now."""
+        if self.names is None:
+            self.names = vars(importlib.import_module(self.module))
+        found: Callable[..., Result] = self.names[self.function]
+        return found
+
     def __call__(self, *args: Any, **options: Any) -> Result:
         """Call the provider."""
         if self.names is None:
-            self.names = vars(importlib.import_module(self.module))
+            return self.provider()(*args, **options)
         result: Result = self.names[self.function](*args, **options)
         return result

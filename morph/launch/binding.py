@@ -11,17 +11,23 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from morph.compiler.codegen.unit import source
-from morph.compiler.frontend.program import RESULT, Cut, check_claims, cut
-from morph.compiler.frontend.scope import plain, spelled
-from morph.compiler.frontend.unit import Builder, parameter
+from morph.compiler.frontend.builder import Builder
+from morph.compiler.frontend.functions import (
+    check_claims,
+    parameter,
+    specialise_filter,
+    specialise_kernel,
+)
+from morph.compiler.frontend.program import RESULT, Cut, cut
 from morph.compiler.frontend.values import Bundle, ObjectValue, PythonValue, Value, flattened
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.spelling import ir_name, user_name
 from morph.compiler.passes.work_sharing import lists
 from morph.data.row import Row
 from morph.language.bundles import flat, flat_names, is_bundle, own_name
@@ -31,17 +37,12 @@ from morph.language.intrinsics import from_dtype
 from morph.language.position import Pos
 from morph.language.source import read
 from morph.language.types import BOOL, F64, I32, I64, Handle, Scalar, Type
+from morph.launch.kernels import Launchable
 from morph.launch.scratch import STATUS
 from morph.launch.slots import OBJECTS, Slots
-from morph.runtime import backends
 from morph.runtime.device import Device
 from morph.runtime.timing import counting
 
-if TYPE_CHECKING:
-    from morph.launch.foreach import Kernel, Program
-
-# Bytes of an item's own: on a CPU thread's stack (less there), on a GPU for all items in flight.
-LARGEST = {"cuda": 1 << 17}
 Where = Callable[[Any], Any] | None
 Origin = int | tuple[str, str]  # an argument, or a number in the closure of "kernel" or "where"
 FORMATS = {
@@ -54,7 +55,7 @@ FORMATS = {
 class Request:
     """One call of ``foreach`` or of a program, before anything is known of it."""
 
-    what: Kernel | Program
+    what: Launchable
     items: Any
     args: tuple[Any, ...]
     where: Where
@@ -70,7 +71,7 @@ class Compiled:
     def __init__(
         self, unit: ir.Unit, getters: dict[str, Origin], device: Device, interruptible: bool
     ) -> None:
-        size, most = abi.local_bytes(unit), LARGEST.get(device.kind, 1 << 20)
+        size, most = abi.local_bytes(unit), device.local_limit
         if size > most:
             raise MemoryError(
                 f"{unit.name.removeprefix('morph_')!r} needs {size} bytes an item for its local "
@@ -135,7 +136,7 @@ class Compiled:
         key = (faults, seed)
         if self._binary is None or self._binary[0] != key:
             with counting("compile"):
-                self._binary = (key, backends.load(self.unit, self, faults, self.device, seed))
+                self._binary = (key, self.device.load(self.unit, self, faults, seed))
         return self._binary[1]
 
     def edit(self, text: str, faults: bool, seed: int) -> None:
@@ -241,7 +242,7 @@ def cells(where: Any) -> tuple[Any, ...]:
 def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
     """Give the arguments their slots; and what else of them the unit depends on."""
     definition = request.what.definition
-    names: Sequence[str] = [spelled(n) for n in definition.source.params]
+    names: Sequence[str] = [ir_name(n) for n in definition.source.params]
     if request.what.kind == "kernel":
         names = names[1:]
     args = request.args
@@ -250,7 +251,7 @@ def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
         reject(
             f"{definition.name!r} takes {len(names)} arguments{after}, not {len(args)}",
             definition.source.pos(definition.source.tree),
-            f"they are {', '.join(map(plain, names))}" if names else "call it with none",
+            f"they are {', '.join(map(user_name, names))}" if names else "call it with none",
         )
     names, args = flat_names(names, args), flat(args)
     slots = Slots()
@@ -313,7 +314,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
     definition = request.what.definition
     pos = definition.source.pos(definition.source.tree)
     fused = request.what.kind == "program"
-    names = [spelled(n) for n in definition.source.params][0 if fused else 1 :]
+    names = [ir_name(n) for n in definition.source.params][0 if fused else 1 :]
     values: list[Value] = []
     scalars: dict[str, Scalar] = {}
     getters: dict[str, Origin] = {}
@@ -363,7 +364,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
     if fused:
         _check_adjacency(unit)
     made = Compiled(unit, getters, request.device, request.what.interruptible)
-    made.dependencies = builder.dependencies
+    made.dependencies = builder.dependencies.checks
     return made
 
 
@@ -385,11 +386,11 @@ def _step(
     domain = slots.of(request.items, "items")
     assert domain is not None
     item = builder.item_type(domain.slot)
-    k = builder.kernel(request.what.definition, item, values, pos)
+    k = specialise_kernel(builder, request.what.definition, item, values, pos)
     args = tuple(v for v in flattened(values) if isinstance(v, ir.Expr)) + closures(k, "kernel")
     where_args: tuple[ir.Expr, ...] = ()
     if request.where is not None:
-        test = builder.where(filter_of(request.where), item)
+        test = specialise_filter(builder, filter_of(request.where), item)
         where_args = closures(test, "where")
         k = replace(k, where=test.name)
         del builder.funcs[k.name]
@@ -416,7 +417,7 @@ def _bundled(args: tuple[Any, ...], values: list[Value], pos: Pos) -> list[Value
 
 
 def _program(
-    builder: Builder, definition: Definition, names: list[str], values: list[Value]
+    builder: Builder, definition: Definition, names: Sequence[str], values: list[Value]
 ) -> Cut:
     params: dict[str, Value | Type] = {}
     for name, v in zip(names, values, strict=True):

@@ -1,192 +1,45 @@
-"""Kernels, functions and programs: where the compiler, the build and the run meet.
-
-`foreach` finds (or makes) the compiled unit that fits its arguments, fills the unit's argument
-words, launches it, and, if a store was too small, grows it and replays just the items that did not
-run.
-"""
+"""Decorators of the language and `foreach`, which finds a launch for its arguments and runs it."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import Any, overload
 
 from morph.data.versions import Outdated
 from morph.language.bundles import flat
-from morph.language.definition import Definition
-from morph.language.lines import keep
-from morph.language.source import read
+from morph.language.hooks import Hook
 from morph.launch.checked import checked, is_checked
+from morph.launch.kernels import Function, Kernel, Launchable
+from morph.launch.threads import get_num_threads, set_num_threads
 from morph.runtime.timing import timing
-
-if TYPE_CHECKING:
-    from morph.launch.launcher import Launch
-
 
 BALANCE = ("auto", "thread", "warp", "grid")
 
+# the compiler takes half of the time of `import morph`, so it is imported at the first launch
+_launch_for: Hook[Any] = Hook("morph.launch.lookup:launch_for")
+_accept: Hook[None] = Hook("morph.launch.lookup:accept")
+_available_threads: Hook[int] = Hook("morph.launch.scratch:available_threads")
 
-def launch_for(*request: Any) -> tuple[Launch | None, tuple[Any, ...]]:  # noqa: F811
-    """Import the compiler, which takes half of ``import morph``, at the first launch."""
+
+def _first_launch_for(*request: Any) -> Any:
     global launch_for
-    from morph.launch.launcher import launch_for  # noqa: PLC0415
-
+    launch_for = _launch_for.provider()  # spares a call at each launch
     return launch_for(*request)
+
+
+launch_for: Callable[..., Any] = _first_launch_for
 
 
 def available_threads() -> int:
     """Give how many CPU threads a launch has now; fewer while other processes use the cores."""
-    from morph.launch.launcher import available_threads as given  # noqa: PLC0415
-
-    return given()
+    return _available_threads()
 
 
-def get_num_threads() -> int:
-    """Give how many threads a launch on the CPU uses at most.
-
-    Returns
-    -------
-    int
-        What `set_num_threads` set; else the environment variable ``OMP_NUM_THREADS``; else the
-        number of cores that this process may run on.
-    """
-    from morph.launch.launcher import threads  # noqa: PLC0415
-
-    return threads()
-
-
-def set_num_threads(n: int | None) -> None:
-    """Set how many threads a launch on the CPU uses at most, from the next one on.
-
-    Parameters
-    ----------
-    n : int or None
-        1 to 256; None for the default, see `get_num_threads`.
-
-    Raises
-    ------
-    TypeError
-        If ``n`` is neither.
-    ValueError
-        If it is out of range.
-
-    Notes
-    -----
-    A launch uses fewer threads where it has little to do, and while other processes use the cores.
-    """
-    from morph.launch.launcher import set_threads  # noqa: PLC0415
-
-    set_threads(n)
-
-
-class Function:
-    """A function of the language; made by `func`, called only from kernels.
-
-    Attributes
-    ----------
-    interruptible : bool
-        Whether signal handlers run while it is launched, and end the launch if they raise.
-    """
-
-    kind = "func"
-    interruptible = True
-
-    def __init__(self, function: Callable[..., Any], cpp: str | None = None) -> None:
-        if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
-            raise TypeError(f"@{self.kind} decorates a function made by `def`, not {function!r}")
-        self.__wrapped__, self.cpp = function, cpp
-        self.__name__ = getattr(function, "__name__", "?")
-        self.__module__, self.__qualname__ = function.__module__, function.__qualname__
-        self.__doc__ = function.__doc__
-        self._definition: Definition | None = None
-        self._lines = keep(function)
-
-    @property
-    def definition(self) -> Definition:
-        """The parsed source; read when first needed."""
-        if self._definition is None:
-            assert isinstance(self.__wrapped__, FunctionType)
-            self._definition = Definition(self.kind, read(self.__wrapped__, self._lines), self.cpp)
-        return self._definition
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self
-
-    def __reduce__(self) -> str:
-        """Give `pickle` the name, as of a function: who loads it imports the module."""
-        found: Any = sys.modules.get(self.__module__)
-        for part in self.__qualname__.split("."):
-            found = getattr(found, part, None)
-        if found is not self:
-            raise TypeError(
-                f"@{self.kind} {self.__qualname__} of {self.__module__} cannot be pickled: only"
-                " what a module defines under its name, outside functions, can"
-            )
-        return str(self.__qualname__)
-
-    def __call__(self, *args: Any) -> Any:
-        """Refuse: only kernels call functions of the language."""
-        raise TypeError(
-            f"{self.__name__} is a @{self.kind}: it runs inside kernels, not on the host"
-        )
-
-    def __repr__(self) -> str:
-        return f"<morph {self.kind} {self.__name__}>"
-
-
-class Kernel(Function):
-    """What `foreach` runs for each item of a table or collection; made by `kernel`."""
-
-    kind = "kernel"
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)
-        self.launches: dict[Any, Launch] = {}
-
-    def __call__(self, *args: Any) -> Any:
-        """Refuse: a kernel runs through `foreach`."""
-        raise TypeError(
-            f"{self.__name__} is a @kernel: run it with foreach(items, {self.__name__}, ...)"
-        )
-
-    def source(self, target: str = "cpu") -> str:
-        """The C++ that was generated for the latest launch.
-
-        Parameters
-        ----------
-        target : {"cpu", "cuda"}
-            With ``"cpu"`` or ``"cuda"``: one text serves both; the target names the prelude's side.
-
-        Raises
-        ------
-        ValueError
-            If the kernel has not been launched yet, or ``target`` is neither.
-        """
-        return _source(self, target)
-
-    def edit(self, text: str) -> None:
-        """Replace the generated text of the latest launch, for debugging.
-
-        Parameters
-        ----------
-        text : str
-            C++ with the same entry and ``struct Args`` as `source` printed.
-        """
-        _latest(self).edit(text)
-
-
-class Program(Function):
+class Program(Launchable):
     """A loop over kernels that runs as one launch; made by `program`."""
 
     kind = "program"
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)
-        self.launches: dict[Any, Launch] = {}
 
     def __call__(self, *args: Any) -> Any:
         """Run fused; on the ``python`` device, or if it is `checked`, eagerly."""
@@ -215,37 +68,13 @@ class Program(Function):
 
     def eager(self, *args: Any) -> Any:
         """Run as plain Python, launch by launch; what is accepted, and the result, is the same."""
-        from morph.launch.launcher import accept  # noqa: PLC0415
-
-        accept(self, args)
+        _accept(self, args)
         return self._interpreted(args)
 
     def _interpreted(self, args: tuple[Any, ...]) -> Any:
         """Run as plain Python; the result is a Python scalar, as that of a fused launch."""
         result = self.__wrapped__(*args)
         return result.item() if hasattr(result, "item") else result
-
-    def source(self, target: str = "cpu") -> str:
-        """The C++ that was generated for the latest run; see `Kernel.source`."""
-        return _source(self, target)
-
-    def edit(self, text: str) -> None:
-        """Replace the generated text; see `Kernel.edit`."""
-        _latest(self).edit(text)
-
-
-def _latest(what: Kernel | Program) -> Launch:
-    if not what.launches:
-        raise ValueError(
-            f"{what.__name__} has not been launched yet: its code follows from its arguments"
-        )
-    return list(what.launches.values())[-1]
-
-
-def _source(what: Kernel | Program, target: str) -> str:
-    if target not in ("cpu", "cuda"):
-        raise ValueError(f"target is 'cpu' or 'cuda', not {target!r}")
-    return _latest(what).compiled.text
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:

@@ -1,9 +1,11 @@
-"""What launches on a device share: a little memory for status, barriers and lists of their own."""
+"""Memory that all launches on a device share: status, barrier, high-degree list, bitmaps."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
+import time
 import weakref
 from functools import cached_property
 from typing import Any
@@ -12,25 +14,29 @@ import numpy as np
 
 from morph.compiler.ir.abi import Status
 from morph.data.store import HIDDEN
+from morph.launch.threads import get_num_threads
 from morph.launch.violations import Checks
-from morph.runtime.device import Device
+from morph.runtime.device import Device, device
 from morph.runtime.timing import used
 
 HUB = 64  # bytes of a row on the list, of which something is left
 STATUS, STATE = 64, 192  # words of the status, and of a program's state
-STOP = 32  # index in ``barrier`` of the request to stop a GPU's launch; see kernels/schedule/stop.h
-ROUNDS = 1 << 25  # of claims, then they count from 0 again: a key has room for twice as many
+STOP = 32  # index in ``barrier`` of the request to stop a GPU's launch; see kernels/target_cuda.h
+POOL_WORD = (
+    16  # index in ``barrier`` of the address of the CPU's thread pool; see target_cpu.h there
+)
+ROUNDS = 1 << 25  # of claims, then they count from 0 again: a key has bits for twice as many
 
 
 class Scratch:
-    """What every launch on a device shares: status, barrier and work-sharing words, replay bits.
+    """Memory that all launches on a device share, so one host thread at a time launches there.
 
-    So one thread of the host at a time launches on a device, and holds ``lock``.
+    That thread holds ``lock``.
 
     Attributes
     ----------
     version : int
-        Another one whenever any of the arrays is another.
+        Changes whenever one of the arrays is replaced.
     """
 
     def __init__(self, device: Device) -> None:
@@ -39,9 +45,9 @@ class Scratch:
         self.dirty = False  # a launch that can fail has begun, and not ended as it should
         self.running = False  # a launch is under way; one thread at a time launches
         self.claimed: weakref.WeakSet[Any] = weakref.WeakSet()  # stores whose rows have owners
-        self.told = device.zeros(STATUS + STATE, np.int64)  # fetched together
-        self.status = self.told[:STATUS]
-        self.answer = device.answer(self.told)
+        self.results = device.zeros(STATUS + STATE, np.int64)  # fetched together
+        self.status = self.results[:STATUS]
+        self.report = device.report(self.results)
         self.barrier = device.zeros(64, np.uint32)
         self.cursor = device.zeros(64, np.int64)
         self.hubs = self._list(0)
@@ -56,11 +62,11 @@ class Scratch:
         return Checks(self.device)
 
     def have(self, items: int, edges: int, threads: int) -> None:
-        """Have room for a launch over so many items; bits that are set stay.
+        """Allocate for a launch over so many items; bits that are set stay.
 
-        There is a zeroed bit for each item, and on a GPU a word; and a list for the long rows of so
-        many ``edges``, each of which has 64 or more (below 0: it needs none).  A thread may leave a
-        row there for which there was no room, and overrun the list by one.
+        There is a zeroed bit for each item, and on a GPU an element of the queue; and a list for
+        the high-degree vertices of so many ``edges``, each with 64 or more (below 0: the launch
+        needs no list).  A thread that could not reserve a place may overrun the list by one.
         """
         words = -(-items // 32)
         for kind, bits in self.bits.items():
@@ -69,24 +75,24 @@ class Scratch:
                 bigger[: bits.size] = bits
                 self.version += 1  # before, as everywhere here: an interrupt may come in between
                 self.bits[kind] = bigger
-        if self.device.kind == "cuda" and items > self.queue.size:
+        if not self.device.on_host and items > self.queue.size:
             self.version += 1
             self.queue = self.device.zeros(max(items, 2 * self.queue.size), np.uint32)
         if edges >= 0:
             self._have(8 * (1024 + edges // 64) + 3 * HUB * threads)
 
     def keep_hubs(self, threads: int) -> None:
-        """Have as many places again for the rows that wait on the list."""
+        """Double the capacity of the list for the entries that wait on it."""
         waiting = int(self.device.to_host(self.hubs[:1])[0]) >> 32
         self._have((waiting + 4 * threads) * HUB)
 
     def arrays(self) -> dict[str, Any]:
-        """What there is, by the words of a unit that have the addresses."""
+        """The arrays, by the field of the argument block that holds the address."""
         return {"status": self.status, "barrier": self.barrier, "cursor": self.cursor,
                 "hubs": self.hubs, "queue": self.queue, **self.bits}  # fmt: skip
 
     def _have(self, side: int) -> None:
-        """Have so many bytes on each side of the list; what is there stays."""
+        """Allocate so many bytes on each side of the list; entries stay."""
         old = 4 * (self.hubs.size - 8)
         if side <= old:
             return
@@ -106,13 +112,13 @@ class Scratch:
         return made
 
     def state_for(self, words: int) -> Any:
-        """Words where a program keeps its state while it runs."""
+        """Memory where a program keeps its state while it runs."""
         if words > STATE:
             return self.device.zeros(words, np.int64)
-        return self.told[STATUS : STATUS + words]
+        return self.results[STATUS : STATUS + words]
 
     def begin(self) -> None:
-        """Start from clean words, whatever stopped the launch before (memory, an interrupt)."""
+        """Clear the status, whatever stopped the previous launch (memory, an interrupt)."""
         if self.dirty:
             with self.device.active():
                 self.status[[Status.FAILED, Status.LOCAL]] = 0
@@ -125,12 +131,10 @@ class Scratch:
     def stop(self) -> None:
         """End the running launch at its next barrier, and wait for its end."""
         self.dirty = True
-        if self.device.kind == "cuda":
-            self.answer.stop(self.barrier[STOP:])
-            self.device.put((self.barrier, 0))
+        self.report.stop(self.barrier, STOP)
 
     def recount(self) -> None:
-        """Count rounds of claims from 0 again: nobody owns anything."""
+        """Count rounds of claims from 0 again: no row has an owner."""
         with self.device.active():
             for store in self.claimed:
                 store.hidden("owner")[:] = HIDDEN["owner"][1]
@@ -148,11 +152,29 @@ def scratch(device: Device) -> Scratch:
     return _scratch[device.name]
 
 
+class _Limit(ctypes.Structure):
+    """The first fields of ``Pool`` in kernels/target_cpu.h."""
+
+    _fields_ = (("rested", ctypes.c_int64), ("limit", ctypes.c_int32), ("free", ctypes.c_int32))
+
+
+def available_threads() -> int:
+    """How many CPU threads a launch has now: fewer while other processes use the cores."""
+    most = get_num_threads()
+    address = int(scratch(device("cpu")).barrier[POOL_WORD : POOL_WORD + 2].view(np.uint64)[0])
+    if not address:
+        return most
+    now = _Limit.from_address(address + 63 & ~63)
+    most = min(now.free or most, most)
+    resting = now.limit and time.clock_gettime_ns(time.CLOCK_MONOTONIC) < now.rested
+    return min(now.limit, most) if resting else most
+
+
 def _forked() -> None:
     """In a child process: its other threads are gone, and so are their launches."""
     for s in _scratch.values():
         s.lock, s.dirty, s.running = threading.RLock(), True, False
-        if s.device.kind != "cuda":
+        if s.device.on_host:
             s.barrier[:] = 0
             s.cursor[:] = 0
 

@@ -6,13 +6,30 @@ An array that fits is given back as it is; nothing is copied that need not be.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from morph.language.messages import shortened, shown
 from morph.runtime.device import Array, Device, device, is_host
+
+
+class MeshArrays(Protocol):
+    """The arrays of a `Mesh`."""
+
+    points: Array
+    triangles: Array
+    neighbors: Array
+    segments: Array
+    segment_markers: Array
+    point_markers: Array
+    point_attributes: Array
+    triangle_attributes: Array
+
+    @property
+    def device(self) -> Device:
+        """Where they lie."""
 
 
 def home(arrays: dict[str, Any]) -> Device:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from morph.mesh.validation import MeshError, Violation
+from morph.mesh.errors import MeshError, Violation
 from morph.runtime.device import Array
 
 WORD_BITS = 63  # of a packed, signed sort key

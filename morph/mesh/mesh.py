@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from morph.language.hooks import Hook
 from morph.mesh.arrays import array_of, as_array, as_indices, first_number, home
+from morph.mesh.errors import MeshError as MeshError
+from morph.mesh.errors import Violation
 from morph.mesh.halfedges import edge_keys as edge_keys
 from morph.mesh.halfedges import find_neighbors as find_neighbors
 from morph.mesh.halfedges import hull_edges
 from morph.mesh.quality import Quality, Shapes, chunks, measure
-from morph.mesh.validation import MeshError as MeshError
-from morph.mesh.validation import Violation, violations
+from morph.mesh.validation import violations
 from morph.mesh.voronoi import Voronoi, voronoi
 from morph.runtime.device import Array, Device, device
 
@@ -96,9 +97,9 @@ class Mesh:
     def __post_init__(self) -> None:
         where = home({f.name: getattr(self, f.name) for f in fields(self) if f.name != "base"})
         with where.active():
-            self._settle(where)
+            self._complete(where)
 
-    def _settle(self, where: Device) -> None:
+    def _complete(self, where: Device) -> None:
         """Check every array, and work out those that are missing."""
         xp = where.xp
         self.points = as_array("points", self.points, np.float64, ("any", 2), xp)

@@ -7,58 +7,21 @@ judged.  Cost: O(m log m) for m triangles.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.language.messages import shortened
+from morph.mesh.arrays import MeshArrays
+from morph.mesh.errors import Violation
 from morph.mesh.overlap import covered_twice, crossing_hull, crowded_corners, one_row_each
 from morph.mesh.signs import incircle as incircle
 from morph.mesh.signs import orientation as orientation
 
-if TYPE_CHECKING:
-    from morph.mesh import Mesh
-
 Ids = NDArray[Any]
 
 
-class Violation(NamedTuple):
-    """One invariant that a mesh breaks.
-
-    Attributes
-    ----------
-    name : str
-        The invariant, as listed at `violations`.
-    message : str
-        What is wrong, with the first offender.
-    ids : (k,) int64 array
-        All offenders: rows of the array that ``name`` speaks of.
-    """
-
-    name: str
-    message: str
-    ids: NDArray[np.int64]
-
-
-class MeshError(ValueError):
-    """Arrays that make no mesh, or a mesh that breaks its invariants.
-
-    Attributes
-    ----------
-    violations : list of Violation
-        Every invariant that is broken.
-    """
-
-    def __init__(self, found: list[Violation]) -> None:
-        super().__init__(found)
-        self.violations = found
-
-    def __str__(self) -> str:
-        return shortened("; ".join(f"{v.name}: {v.message}" for v in self.violations))
-
-
-def violations(mesh: Mesh, conforming: bool = False) -> list[Violation]:
+def violations(mesh: MeshArrays, conforming: bool = False) -> list[Violation]:
     """Hold a mesh against every invariant it should keep.
 
     ``finite``
@@ -117,7 +80,7 @@ def _report(
         out.append(Violation(name, f"{first}{more}", np.asarray(ids, np.int64)))
 
 
-def _arrays(mesh: Mesh) -> list[Violation]:
+def _arrays(mesh: MeshArrays) -> list[Violation]:
     out: list[Violation] = []
     n, m, s = len(mesh.points), len(mesh.triangles), len(mesh.segments)
     shapes = {
@@ -154,7 +117,7 @@ def _arrays(mesh: Mesh) -> list[Violation]:
     return out
 
 
-def _triangles(mesh: Mesh) -> list[Violation]:
+def _triangles(mesh: MeshArrays) -> list[Violation]:
     out: list[Violation] = []
     t = mesh.triangles
     n = len(mesh.points)
@@ -185,7 +148,7 @@ def _triangles(mesh: Mesh) -> list[Violation]:
     return out
 
 
-def _overlaps(mesh: Mesh) -> list[Violation]:
+def _overlaps(mesh: MeshArrays) -> list[Violation]:
     out: list[Violation] = []
     p, t = mesh.points, mesh.triangles
     owner, k = np.nonzero(mesh.neighbors < 0)
@@ -214,7 +177,7 @@ def _overlaps(mesh: Mesh) -> list[Violation]:
     return out
 
 
-def _neighbors(mesh: Mesh) -> list[Violation]:
+def _neighbors(mesh: MeshArrays) -> list[Violation]:
     out: list[Violation] = []
     t, neighbors = mesh.triangles, mesh.neighbors
     rows = np.arange(len(t))
@@ -267,7 +230,7 @@ def _among(keys: NDArray[np.int64], table: NDArray[np.int64]) -> NDArray[np.bool
     return found
 
 
-def _segments(mesh: Mesh) -> list[Violation]:
+def _segments(mesh: MeshArrays) -> list[Violation]:
     out: list[Violation] = []
     n, t, s = len(mesh.points), mesh.triangles, mesh.segments
     segments = _undirected(s[:, 0], s[:, 1], n)
@@ -303,7 +266,7 @@ def _segments(mesh: Mesh) -> list[Violation]:
     return out
 
 
-def _points(mesh: Mesh) -> list[Violation]:
+def _points(mesh: MeshArrays) -> list[Violation]:
     out: list[Violation] = []
     used = np.zeros(len(mesh.points), bool)
     used[mesh.triangles] = True
@@ -336,7 +299,7 @@ def repeated_points(points: NDArray[np.float64]) -> NDArray[np.int64]:
     return ranked
 
 
-def _delaunay(mesh: Mesh, segments: bool) -> list[Violation]:
+def _delaunay(mesh: MeshArrays, segments: bool) -> list[Violation]:
     """Corners in the circle of a triangle behind a segment, or behind any other edge."""
     out: list[Violation] = []
     t, n = mesh.triangles, len(mesh.points)

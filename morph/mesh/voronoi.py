@@ -7,14 +7,12 @@ its circumcentre is computed in exact arithmetic, one by one; such triangles are
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from morph.mesh.arrays import MeshArrays
 from morph.runtime.device import Array, Device
-
-if TYPE_CHECKING:
-    from morph.mesh.mesh import Mesh
 
 THIN = 2.0**-20  # part of its two products that the determinant of a thin triangle is at most
 
@@ -45,7 +43,7 @@ class Voronoi(NamedTuple):
     attributes: Array
 
 
-def voronoi(mesh: Mesh) -> Voronoi:
+def voronoi(mesh: MeshArrays) -> Voronoi:
     """Work out the dual of a mesh, where its arrays lie."""
     where = mesh.device
     xp, t, neighbors = where.xp, mesh.triangles, mesh.neighbors
@@ -67,7 +65,7 @@ def voronoi(mesh: Mesh) -> Voronoi:
         )
 
 
-def _circumcentres(mesh: Mesh, where: Device) -> tuple[Array, Array]:
+def _circumcentres(mesh: MeshArrays, where: Device) -> tuple[Array, Array]:
     """Circumcentres of all triangles, and the points' attributes there."""
     xp, t, points = where.xp, mesh.triangles, mesh.points
     with np.errstate(all="ignore"):

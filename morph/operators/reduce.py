@@ -40,7 +40,7 @@ def reduce(column: ColumnView, op: str | Function) -> Any:
     if isinstance(op, str):
         return reduce_column(column, op)
     store = column.store
-    live = column.array[store.alive] if getattr(store, "deletes", False) else column.array
+    live = column.array[store.alive] if isinstance(store, Table) and store.deletes else column.array
     n = len(live)
     if n == 0:
         raise ValueError(f"{column!r} is empty, and {op!r} has no neutral element")

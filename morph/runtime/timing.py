@@ -1,4 +1,4 @@
-"""Where the time goes: compiling, transfers between devices, and the rest."""
+"""Seconds spent on compiling, on transfers between devices, and on the rest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from morph.runtime.device import Device
 
 spent = {"compile": 0.0, "transfer": 0.0}
 _within = threading.local()  # seconds counted inside of what is being counted
-used: dict[str, Device] = {}  # devices that something was launched on
+used: dict[str, Device] = {}  # devices with launches, by name
 
 
 class Timing:
@@ -63,8 +63,6 @@ def counting(what: str) -> Iterator[None]:
 
 
 def synchronize() -> None:
-    """Wait for every GPU that has been used."""
+    """Wait for all launches on the devices that have been used."""
     for device in used.values():
-        if device.kind == "cuda":
-            with device.active():
-                device.xp.cuda.runtime.deviceSynchronize()
+        device.synchronize()

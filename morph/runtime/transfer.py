@@ -1,6 +1,6 @@
-"""Large arrays from a GPU to the host: by pinned memory, while threads copy what has arrived.
+"""Large arrays from a GPU to the host: by pinned memory, from which threads copy chunks.
 
-A copy straight into new memory waits for the system to hand out its pages, one after another.
+A copy straight into new memory waits for the operating system to map its pages, one after another.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def _row(device: Device, a: Any, where: str, column: Any = None) -> Any:
         a = a.reshape(1, *a.shape)
     if a.ndim != wanted:
         raise ValueError(f"{where} has shape {a.shape}: expected {wanted} dimension(s)")
-    if device.kind == "cuda" and is_host(a) != (a.size <= FEW):
+    if not device.on_host and is_host(a) != (a.size <= FEW):
         return device.asarray(a) if is_host(a) else device.to_host(a)
     return a
 

@@ -14,7 +14,8 @@ from weakref import ref
 
 import numpy as np
 
-from morph.data.column import Column, ColumnView
+from morph.data.column import ColumnView
+from morph.data.layout import Column
 from morph.data.reclaim import SHARE, reclaim, referred, reusable
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL
 from morph.graph.applied import Applied
@@ -347,7 +348,7 @@ def _fill_in(table: Table, batch: Plain) -> None:
     names = [c for c in ("a", "b", "given") if c in table.columns]
     columns = [table.columns[c].array for c in names]
     staged = None
-    if device.kind == "cuda" and given <= STAGED:
+    if not device.on_host and given <= STAGED:
         if all(is_host(a) for p in batch.parts for a in p or () if a is not None):
             rec = table._records[2]  # of what is given, so that it goes there at once
             staged = np.zeros(given * rec.stride, np.uint8)

@@ -242,7 +242,7 @@ class Dynamic:
 
     def _patience(self, count: int) -> int:
         """How many points are repaired by few threads, after so many changes."""
-        if self.graph.device.kind != "cuda":
+        if self.graph.device.on_host:
             return ALONE
         return BLOCK if count <= BLOCK else len(self._tree)
 

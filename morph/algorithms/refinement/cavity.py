@@ -1,432 +1,181 @@
-"""What refinement asks of triangles and segments, and what a new point replaces.
+"""Cavities: the triangles whose circumcircles contain a new point, and the fan that replaces them.
 
-All of it is functions of the language.  Options are columns: a goal without ``sized`` asks for no
-sizes, a triangle without ``origin`` has no limit of its own, and what asks for them is not compiled
-(`hasattr`).  An edge is coded 4 * triangle + side, and ``twin[k]`` of a triangle is the code of its
-side k seen from behind; that of a segment is inverted, and HULL if nothing lies behind.
+Functions of the language (Bowyer 1981; Watson 1981; constrained: Shewchuk 2002).
 """
 
 from __future__ import annotations
 
-from morph.algorithms.triangulation.delaunay import HULL
+from morph.algorithms.refinement.quality import (
+    BUCKETS,
+    Corner,
+    bucket_of,
+    corner_of,
+    cross,
+    in_lens,
+    is_encroached,
+    is_flat,
+    may_split,
+)
+from morph.algorithms.refinement.steiner import corner_across
+from morph.algorithms.triangulation.half_edges import HULL, behind
+from morph.language.dtypes import Ref
 from morph.launch.foreach import func
-from morph.prelude import exponent, f64, i32, incircle, local, orient2d, sqrt, vector
+from morph.prelude import bool_, f64, i8, i32, i64, incircle, local, orient2d, struct, vector
 
-LEVELS = 120  # priorities by the squared shortest edge, the last level for the longest edges:
-FINE_LEVELS = 96  # the last so many are half an octave each, the others four octaves each
-DIGITS = 2.0**-53  # times a coordinate: one half to one unit in its last place
-NONE, KEPT, MISFIT = -1, -2, -3  # no segment was met; one that must stay whole; no room for x
-
-# --- geometry ------------------------------------------------------------------------------------
+# no segment was met; one that must stay whole; no digits left for the point
+NONE, KEPT, MISFIT = -1, -2, -3
 
 
-@func
-def dot(u, v):
-    return u.x * v.x + u.y * v.y
+@struct
+class Insertion:
+    """A point to insert, once its cavity is known.
 
-
-@func
-def cross(u, v):
-    return u.x * v.y - u.y * v.x
-
-
-@func
-def shortest_side(a, b, c):
-    """The vertex of a triangle, 0 to 2, at which its shortest edge begins, counter-clockwise."""
-    ab, bc, ca = b - a, c - b, a - c
-    if dot(ab, ab) <= dot(bc, bc) and dot(ab, ab) <= dot(ca, ca):
-        return i32(0)
-    return i32(1) if dot(bc, bc) <= dot(ca, ca) else i32(2)
-
-
-@func
-def circumcentre(u, v):
-    """The circumcentre of the triangle 0, u, v."""
-    uu, vv = dot(u, u), dot(v, v)
-    k = 0.5 / cross(u, v)
-    return vector((v.y * uu - u.y * vv) * k, (u.x * vv - v.x * uu) * k)
-
-
-@func
-def leave_petal(c, d, u, middle, radius):
-    """The last point of the segment from c to d in the petal of the edge from 0 to u; c is in it.
-
-    The petal is the disk that contains the points left of u that see u at the minimum angle or a
-    larger one.  Its centre is ``middle`` times the length of u away from the midpoint of u, and its
-    radius is ``radius`` times that length.
+    ``on`` is the segment that it splits, or None; ``size`` the edge length wanted there;
+    ``second`` the place in the boundary at which the far side of that segment begins, or -1;
+    ``walled`` tells whether a segment is at the boundary or split.
     """
-    f, e = c - vector(0.5 * u.x - middle * u.y, 0.5 * u.y + middle * u.x), d - c
-    ee, ef = dot(e, e), dot(e, f)
-    rest = dot(f, f) - radius * radius * dot(u, u)
-    part = 0.0
-    if ee > 0.0 and rest < 0.0:
-        part = min((sqrt(ef * ef - ee * rest) - ef) / ee, 1.0)
-    return c + e * part
+
+    xy: (f64, 2)  # type: ignore[syntax]
+    on: Ref("segments")  # type: ignore[valid-type]
+    size: f64  # type: ignore[valid-type]
+    second: i64  # type: ignore[valid-type]
+    walled: bool_
+
+
+# --- the cavity ----------------------------------------------------------------------------------
 
 
 @func
-def steiner_point(g, t, goal):
-    """The Steiner point of a bad triangle t: in a petal, as far from all vertices as possible.
-
-    In a new triangle over the shortest edge, the angle at the new point is large enough if the
-    point is in the petal of this edge.  The point of the petal that is farthest from all vertices
-    is on an edge of the Voronoi diagram.  If the circumcentre is outside of the petal, the point is
-    the top of the petal (the off-centre), on the bisector of the shortest edge; else it is on the
-    bisector of one of the other edges, between the circumcentres of t and of the neighbour there
-    (Erten, Ungor 2009).
-    """
-    node, twin = t.node, t.twin
-    a, b, c = node[0].xy, node[1].xy, node[2].xy
-    i = shortest_side(a, b, c)
-    p, q, r = node[i].xy, node[(i + 1) % 3].xy, node[(i + 2) % 3].xy
-    u, v = q - p, r - p
-    best = circumcentre(u, v)
-    far = dot(best, best)
-    top = vector(0.5 * u.x - goal.reach * u.y, 0.5 * u.y + goal.reach * u.x)
-    if not far <= dot(top, top):  # `not <=`: the circumcentre of a flat triangle is NaN
-        return p + top
-    if 4.0 * (1.0 - goal.cos2) * far > dot(u, u):  # else the angle is good, but t is too large
-        middle = (goal.reach * goal.reach - 0.25) / (2.0 * goal.reach)
-        radius = goal.reach - middle
-        centre = best
-        for k in range(2):
-            edge = twin[(i + k) % 3]
-            if edge >= 0:
-                w = opposite(g, edge)
-                if k == 0:
-                    next = circumcentre(w - q, r - q) + u
-                else:
-                    next = circumcentre(r - p, w - p)
-                x = leave_petal(centre, next, u, middle, radius)
-                from_p, from_q = dot(x, x), dot(x - u, x - u)
-                if min(from_p, from_q) > far:
-                    far, best = min(from_p, from_q), x
-    return p + best
+def across(opposite, edge):
+    """The half-edge behind a side; if it is a segment, the side's own half-edge, complemented."""
+    return opposite if opposite >= 0 else ~edge
 
 
 @func
-def other_point(t, tries):
-    """A point to try instead: the circumcentre first, then the middle of the longest edge."""
-    a, b, c = t.node[0].xy, t.node[1].xy, t.node[2].xy
-    u, v, w = b - a, c - b, a - c
-    if tries == 1:
-        return a + circumcentre(u, c - a)
-    uu, vv, ww = dot(u, u), dot(v, v), dot(w, w)
-    if uu >= vv and uu >= ww:
-        return a + u * 0.5
-    return b + v * 0.5 if vv >= ww else c + w * 0.5
-
-
-# --- what is asked -------------------------------------------------------------------------------
-
-
-@func
-def too_long(p, q, size, other):
-    """Whether the edge pq is longer than the mean of the sizes wanted at its ends."""
-    d, mean = q - p, 0.5 * (size + other)
-    return dot(d, d) > mean * mean
-
-
-@func
-def too_large(x, p, q, size, a, b, limit, goal):
-    """Whether the triangle x, a, b at x, p, q has too much area, or an edge too long."""
-    large = abs(cross(p - x, q - x)) > 2.0 * limit
-    if hasattr(goal, "sized"):
-        large = large or too_long(x, p, size, a.wanted) or too_long(p, q, a.wanted, b.wanted)
-        large = large or too_long(q, x, b.wanted, size)
-    return large
-
-
-@func
-def spans_small_angle(p, s, q, t):
-    """Whether p and q lie on segments s and t that meet below 60 degrees, equally far from where.
-
-    Such an edge is as long as the input lets it be; splitting it would go on for ever
-    (Miller, Pav, Walkington 2003).
-    """
-    if s is None or t is None or s == t:
-        return False
-    w = s.a if s.a == t.a or s.a == t.b else s.b
-    if w != t.a and w != t.b:
-        return False
-    d, e, f = p - w.xy, q - w.xy, q - p
-    far = dot(d, d)
-    return far < 1.001 * dot(e, e) and dot(e, e) < 1.001 * far and dot(f, f) < far
-
-
-@func
-def level_of(least, goal):
-    """The urgency of a triangle whose shortest edge is this long, squared.
-
-    ``goal.first`` is the most urgent; if the order is strict, it is for encroached segments alone.
-    """
-    v = least * goal.scale
-    low = goal.first + 1 if hasattr(goal, "strict") else goal.first
-    fine = exponent(v * v)
-    coarse = (fine + i32(FINE_LEVELS)) >> 3
-    fine = fine if coarse >= 0 else coarse - i32(FINE_LEVELS)
-    return min(max(fine + i32(LEVELS - 1), low), i32(LEVELS - 1))
-
-
-@func
-def largest(p, q, r):
-    """The largest absolute value of the coordinates of three points."""
-    return max(abs(p.x), abs(q.x), abs(r.x), abs(p.y), abs(q.y), abs(r.y))
-
-
-@func
-def is_narrow(d, product, least, most, goal):
-    """Whether an angle is too small, given the precision of coordinates up to ``most``.
-
-    ``d`` is the dot product of the sides of the angle, ``product`` the product of their squared
-    lengths, ``least`` the squared length of the opposite edge.  If that edge is a few units in the
-    last place long, rounding a new point may change the angle by degrees, and triangles of that
-    size would be refined endlessly; there 26.45 degrees suffice, for which termination is proven
-    (Miller, Pav, Walkington 2003).
-    """
-    return d * d > min(goal.cos2 + most * DIGITS / sqrt(least), goal.proven) * product
-
-
-@func
-def is_flat(p, q, r, goal):
-    """Whether a triangle's height is below the coordinates' precision or the floor of sizes.
-
-    Short triangles may be four times as flat: they end on the grid of coordinates.
-    """
-    u, v, w = q - p, r - q, p - r
-    twice = cross(u, v)
-    most = largest(p, q, r) * DIGITS
-    longest = max(dot(u, u), dot(v, v), dot(w, w))
-    part = 1.0 if longest > 2.0**20 * most * most else 0.0625
-    return twice * twice < max(part * most * most, goal.floor) * longest
-
-
-@func
-def grade(x, on, size, a, b, p, q, limit, goal):
-    """The level of a triangle x, a, b if it has a small angle or is large; LEVELS if it is good.
-
-    p and q are where a and b lie.
-    x may be a point not yet inserted: it is on the segment ``on`` and has the given size.
-    """
-    ab, bx, xa = q - p, x - q, p - x
-    lab, lbx, lxa = dot(ab, ab), dot(bx, bx), dot(xa, xa)
-    d, product, least = dot(xa, bx), lxa * lbx, lab  # at the corner opposite the shortest edge
-    if lbx < lab and lbx <= lxa:
-        d, product, least = dot(xa, ab), lxa * lab, lbx
-    elif lxa < lab:
-        d, product, least = dot(ab, bx), lab * lbx, lxa
-    bad = d * d > goal.cos2 * product
-    if bad:
-        bad = is_narrow(d, product, least, largest(x, p, q), goal)
-    if bad:
-        if least == lab:
-            bad = not spans_small_angle(p, a.on, q, b.on)
-        elif least == lbx:
-            bad = not spans_small_angle(q, b.on, x, on)
-        else:
-            bad = not spans_small_angle(x, on, p, a.on)
-    bad = (bad or too_large(x, p, q, size, a, b, limit, goal)) and not is_flat(x, p, q, goal)
-    return level_of(least, goal) if bad else i32(LEVELS)
-
-
-# --- segments ------------------------------------------------------------------------------------
-
-
-@func
-def may_split(twin, goal):
-    """Whether the segment with this twin may get points."""
-    if hasattr(goal, "keep_all"):
-        return False
-    elif hasattr(goal, "keep_hull"):
-        return twin != HULL
-    else:
-        return True
-
-
-@func
-def in_lens(a, b, x, lens):
-    """Whether x is in the diametral lens of ab.
-
-    Points of the lens see ab at an obtuse angle whose squared cosine is ``lens`` or more.
-    """
-    u, v = a - x, b - x
-    d = dot(u, v)
-    return d < 0.0 and d * d >= lens * dot(u, u) * dot(v, v)
-
-
-@func
-def encroaches(a, b, x, goal):
-    """Whether a visible vertex x encroaches on the segment ab, so that ab must be split.
-
-    For a conforming mesh: x is in the diametral circle (Ruppert 1995).  Otherwise: x is in the
-    diametral lens; outside of the lens the angles at ab are large enough (Chew 1993; Shewchuk
-    2002).
-    """
-    if hasattr(goal, "conforming"):
-        return dot(a - x, b - x) < 0.0
-    else:
-        return in_lens(a, b, x, goal.lens)
-
-
-@func
-def encroached_side(t, goal):
-    """The side of t that is a segment to be split, its corner opposite encroaching; or -1."""
-    node, twin = t.node, t.twin
-    if twin[0] < 0 or twin[1] < 0 or twin[2] < 0:
-        a, b, c = node[0].xy, node[1].xy, node[2].xy
-        k = i32(-1)  # no more than one corner is obtuse
-        if encroaches(b, c, a, goal):
-            k = i32(0)
-        elif encroaches(c, a, b, goal):
-            k = i32(1)
-        elif encroaches(a, b, c, goal):
-            k = i32(2)
-        if k >= 0 and twin[k] < 0 and may_split(twin[k], goal) and not is_flat(a, b, c, goal):
-            return k
-    return i32(-1)
-
-
-@func
-def behind(twin):
-    """The code of what lies behind a side that is no hull."""
-    return twin if twin >= 0 else ~twin
-
-
-@func
-def split_point(g, t, k):
-    """Where to split a piece of a segment, side k of t: its middle, or a shell around an end.
-
-    Shells are circles of power-of-two radius around corners that one triangle spans: pieces beside
-    the corner become equally long, and encroach on each other no more (Ruppert 1995).
-    """
-    node, twin = t.node, t.twin
-    i, j = (k + 1) % 3, (k + 2) % 3
-    a, b = node[i], node[j]
-    at_a, at_b = twin[j] < 0, twin[i] < 0  # whether the triangle's next side is a segment, too
-    if twin[k] != HULL:
-        beyond = behind(twin[k])
-        other, h = g.triangles[beyond >> 2].twin, beyond & 3
-        at_a, at_b = at_a or other[(h + 1) % 3] < 0, at_b or other[(h + 2) % 3] < 0
-    first, second = at_a and a.on is None, at_b and b.on is None
-    d = b.xy - a.xy
-    part = 0.5
-    if first or second:
-        length = sqrt(dot(d, d))
-        shell = 1.0
-        while length > 3.0 * shell:
-            shell *= 2.0
-        while length < 1.5 * shell:
-            shell *= 0.5
-        part = shell / length if first else 1.0 - shell / length
-    return a.xy + d * part
-
-
-# --- cavities ------------------------------------------------------------------------------------
-
-
-@func
-def across(twin, own):
-    """What lies across a side: the twin, or of a segment the side's own code, inverted."""
-    return twin if twin >= 0 else ~own
-
-
-@func
-def opposite(g, edge):
-    """Where the corner opposite a side lies."""
-    code = behind(edge)
-    return g.triangles[code >> 2].node[code & 3].xy
-
-
-@func
-def holds(edge, p, q, r, x):
-    """Whether x is in the circle of what lies across the side pq, at r; not if pq is a segment."""
+def circle_across(edge, p, q, r, x):
+    """Whether x is in the circle of the triangle across pq, with corner r; not across segments."""
     return edge >= 0 and incircle(q, p, r, x) > 0
 
 
 @func
-def marked(end, inside):
+def signed(end, inside):
     return i32(end) if inside else ~i32(end)
 
 
 @func
-def grow_cavity(g, x, seed, side, cavity, rim, begin, walls, origins, ring, goal):
-    """Collect the triangles whose circle holds x, and what is around them.
+def segment_at_boundary(edge, opposite, p, q, x, splits, params):
+    """Whether x may be inserted in a cavity with the segment pq at its boundary.
 
-    Depth first, counter-clockwise: from all sides of the seed (``side`` < 0), or from the end of
-    one side, a segment that x splits, around to its beginning.  Each edge of the rim adds its twin
-    to ``rim``, its first vertex to ``begin``, its segment if it is one to ``walls``, the triangle
-    behind it to ``ring``.  Gives the code of the first segment met that x encroaches on and that
-    may be split; else KEPT, MISFIT, if x lies in no circle or behind a wall, or NONE.
+    Gives the half-edge if the segment has to be split instead, MISFIT or KEPT if neither it may nor
+    the point fits, or NONE.
     """
-    edges = local(i32, 128)  # still to be looked at
-    ends = local(i32, 128)  # and where each ends; inverted where the rim is found there
-    node, twin = seed.node, seed.twin
-    k = i32(1) if side < 0 else i32(side)
-    code, i, j = i32(seed) * 4, (k + 1) % 3, (k + 2) % 3
+    if splits:
+        return i32(NONE) if orient2d(p, q, x) > 0 else i32(MISFIT)
+    if may_split(opposite, params):
+        return edge if is_encroached(p, q, x, params) or orient2d(p, q, x) <= 0 else i32(NONE)
+    return i32(KEPT) if in_lens(p, q, x, params.lens) or orient2d(p, q, x) <= 0 else i32(NONE)
+
+
+@func
+def grow_cavity(g, x, start, cavity, boundary, vertices, segments, params):
+    """Collect the triangles whose circumcircle contains x, and the boundary of their union.
+
+    The search is depth-first and counter-clockwise.  It begins with all sides of a triangle,
+    ``start`` = 4 * triangle + 3, or at the end of a segment that x splits, a half-edge, and goes
+    around to its beginning.  Each edge of the boundary adds its ``opposite`` to ``boundary``, its
+    first vertex to ``vertices``, and a segment its half-edge in the cavity to ``segments``.
+
+    Gives the half-edge of the first segment found on which x encroaches and that may be split;
+    otherwise KEPT, MISFIT (x is in no circle, or behind a segment), or NONE.
+    """
+    edges = local(i32, 128)  # still to be crossed
+    ends = local(i32, 128)  # where each ends; complemented if it is an edge of the boundary
+    t, code = g.triangles[start >> 2], start & ~3
+    splits = (start & 3) < 3
+    k = start & 3 if splits else i32(1)
+    node, opposite = t.node, t.opposite
+    i, j = (k + 1) % 3, (k + 2) % 3
     a, b, c = node[j], node[k], node[i]
     pa, pb, pc = a.xy, b.xy, c.xy
     if incircle(pa, pb, pc, x) <= 0:
         return i32(MISFIT)  # rounded out of its own circle
-    found = i32(NONE)
-    cavity.add(seed)
-    if side < 0:
-        edge = across(twin[k], code + k)
+    met = i32(NONE)
+    cavity.add(t)
+    if not splits:
+        edge = across(opposite[k], code + k)
         edges.add(edge)
-        ends.add(marked(a, holds(edge, pc, pa, opposite(g, edge), x)))
-    last, edge = across(twin[j], code + j), across(twin[i], code + i)
-    pu, pv = opposite(g, last), opposite(g, edge)
+        ends.add(signed(a, circle_across(edge, pc, pa, corner_across(g, edge), x)))
+    last, edge = across(opposite[j], code + j), across(opposite[i], code + i)
+    pu, pv = corner_across(g, last), corner_across(g, edge)
     edges.add(last)
-    ends.add(marked(c, holds(last, pb, pc, pu, x)))
-    inside = holds(edge, pa, pb, pv, x)
+    ends.add(signed(c, circle_across(last, pb, pc, pu, x)))
+    inside = circle_across(edge, pa, pb, pv, x)
     while True:
         while not inside:
-            if edge >= 0:
-                n = g.triangles[edge >> 2]
-                rim.add(edge)
-                ring.add(n)
-                if hasattr(seed, "origin"):
-                    origins.add(g.triangles[n.twin[edge & 3] >> 2].origin)
-            else:
-                own = ~edge
-                s, k = g.triangles[own >> 2], own & 3
-                beyond = s.twin[k]
-                if side >= 0:
-                    if orient2d(a.xy, b.xy, x) <= 0:
-                        return i32(MISFIT)
-                elif may_split(beyond, goal):
-                    if encroaches(a.xy, b.xy, x, goal) or orient2d(a.xy, b.xy, x) <= 0:
-                        return own
-                elif in_lens(a.xy, b.xy, x, goal.lens) or orient2d(a.xy, b.xy, x) <= 0:
-                    found = i32(KEPT)
-                rim.add(beyond)
-                walls.add(s.wall[k])
-                if beyond != HULL:
-                    ring.add(g.triangles[~beyond >> 2])
-                if hasattr(seed, "origin"):
-                    origins.add(s.origin)
-            begin.add(a)
+            outer = edge
+            if edge < 0:
+                outer = g.triangles[~edge >> 2].opposite[~edge & 3]
+                found = segment_at_boundary(~edge, outer, a.xy, b.xy, x, splits, params)
+                if found >= 0 or found == MISFIT:
+                    return found
+                met = min(met, found)
+                segments.add(~edge)
+            boundary.add(outer)
+            vertices.add(a)
             if edges.size == 0:
-                return found
+                return met
             a, edge, end = b, edges.pop(), ends.pop()
             inside = end >= 0
             b = g.points[behind(end)]
         n, k = g.triangles[edge >> 2], edge & 3
-        node, twin = n.node, n.twin
+        node, opposite = n.node, n.opposite
         d = node[k]
         pa, pb, pd = a.xy, b.xy, d.xy
         cavity.add(n)
         code, i, j = edge - k, (k + 1) % 3, (k + 2) % 3
-        last, edge = across(twin[j], code + j), across(twin[i], code + i)
-        pu, pv = opposite(g, last), opposite(g, edge)  # under way together
+        last, edge = across(opposite[j], code + j), across(opposite[i], code + i)
+        pu, pv = corner_across(g, last), corner_across(g, edge)  # loaded together
         edges.add(last)
-        ends.add(marked(b, holds(last, pd, pb, pu, x)))
-        inside = holds(edge, pa, pd, pv, x)
+        ends.add(signed(b, circle_across(last, pd, pb, pu, x)))
+        inside = circle_across(edge, pa, pd, pv, x)
         b = d
 
 
 @func
-def size_at(x, cavity):
-    """The size wanted at x, linear in the triangle of the cavity that holds it."""
+def close_boundary(g, split, second, vertices):
+    """Add the end of the last edge: the first vertex, or that of a segment on the hull."""
+    if split >= 0 and second < 0:
+        vertices.add(g.triangles[split >> 2].node[((split & 3) + 1) % 3])
+    else:
+        vertices.add(vertices[0])
+
+
+@func
+def add_neighbours(g, boundary, segments, neighbours, origins):
+    """Collect the triangles behind the boundary, and the input triangles in front of it.
+
+    Half-edges in ``segments`` are replaced by the rows of their segments.
+    """
+    w = i64(0)
+    for edge in boundary:
+        if edge >= 0:
+            n = g.triangles[edge >> 2]
+            neighbours.add(n)
+            if hasattr(n, "origin"):
+                origins.add(g.triangles[n.opposite[edge & 3] >> 2].origin)
+        else:
+            t, k = g.triangles[segments[w] >> 2], segments[w] & 3
+            segments[w] = i32(t.segment[k])
+            w += 1
+            if edge != HULL:
+                neighbours.add(g.triangles[~edge >> 2])
+            if hasattr(t, "origin"):
+                origins.add(t.origin)
+
+
+@func
+def size_in_cavity(x, cavity):
+    """The size wanted at x, linear in the triangle of the cavity that contains it."""
     best, size = f64(0.0), f64(0.0)
     first = True
     for s in cavity:
@@ -434,7 +183,7 @@ def size_at(x, cavity):
         u, v, w = a.xy - x, b.xy - x, c.xy - x
         i, j, k = cross(v, w), cross(w, u), cross(u, v)
         least = min(i, j, k)
-        if first or least > best:  # positive in the one that holds x
+        if first or least > best:  # positive in the triangle that contains x
             first, best = False, least
             i, j, k = max(i, 0.0), max(j, 0.0), max(k, 0.0)
             sum = i + j + k
@@ -442,27 +191,115 @@ def size_at(x, cavity):
     return size
 
 
-@func
-def input_at(g, x, p, q, near):
-    """The input triangle that holds the middle of the triangle x, p, q, looked for from ``near``.
+# --- the fan -------------------------------------------------------------------------------------
 
-    The walk crosses an edge that the middle lies behind, each time; where a concavity stops it, or
-    it turns in a circle, as it may where edges are constrained, the answer is ``near``.
+
+@func
+def ends_on_segment(new, i, size):
+    """Whether the second edge at the new point, of triangle i of the fan, is a split segment."""
+    return new.on is not None and (i + 1 == size or i + 1 == new.second)
+
+
+@func
+def begins_on_segment(new, i):
+    """Whether the first edge at the new point, of triangle i of the fan, is a split segment."""
+    return new.on is not None and (i == 0 or i == new.second)
+
+
+@func
+def has_encroached_side(x, p, q, outer, right, left, params):
+    """Whether a corner of xpq encroaches on the side opposite, where that one may be split."""
+    hit = (outer and is_encroached(p, q, x, params)) or (right and is_encroached(q, x, p, params))
+    return (hit or (left and is_encroached(x, p, q, params))) and not is_flat(x, p, q, params)
+
+
+@func
+def input_triangle(x, p, q, start):
+    """The input triangle that contains the centre of the triangle xpq, found by a walk.
+
+    Each step crosses an edge that the centre lies behind; where a concavity stops the walk, or it
+    turns in a circle, as it may where edges are constrained, the answer is ``start``.
     """
-    middle = (x + p + q) * (1.0 / 3.0)
-    o = g.inputs[near]
+    centre = (x + p + q) * (1.0 / 3.0)
+    t = start
     for _ in range(64):
-        a, b, c = o.corner
-        if orient2d(a.xy, b.xy, middle) < 0:
+        a, b, c = t.corner
+        if orient2d(a.xy, b.xy, centre) < 0:
             k = 2
-        elif orient2d(b.xy, c.xy, middle) < 0:
+        elif orient2d(b.xy, c.xy, centre) < 0:
             k = 0
-        elif orient2d(c.xy, a.xy, middle) < 0:
+        elif orient2d(c.xy, a.xy, centre) < 0:
             k = 1
         else:
-            return i32(o)
-        beside = o.nbr[k]
-        if beside is None:
-            return near
-        o = g.inputs[beside.id]
-    return near
+            return t
+        n = t.nbr[k]
+        if n is None:
+            return start
+        t = n
+    return start
+
+
+@func
+def find_buckets(new, boundary, vertices, origins, buckets, bucket, params):
+    """Find the bucket of each triangle of the fan.
+
+    Gives how many go to buckets up to ``bucket``, and how many bad ones to later buckets.
+    """
+    x = Corner(new.xy, new.on, new.size)
+    now, later = i64(0), i64(0)
+    a = corner_of(vertices[0])
+    for i in range(boundary.size):
+        b = corner_of(vertices[i + 1])
+        max_area = params.area
+        if hasattr(params, "has_limits"):
+            origins[i] = input_triangle(x.xy, a.xy, b.xy, origins[i])
+            max_area = origins[i].limit
+        found = bucket_of(x, a, b, max_area, params)
+        if new.walled:
+            outer = boundary[i] < 0 and may_split(boundary[i], params)
+            right, left = ends_on_segment(new, i, boundary.size), begins_on_segment(new, i)
+            if has_encroached_side(x.xy, a.xy, b.xy, outer, right, left, params):
+                found = params.first_bucket
+            elif found < BUCKETS and not hasattr(params, "segments_first"):
+                found = params.first_bucket
+        a = b
+        buckets.add(i8(found))
+        if found <= bucket:
+            now += 1
+        elif found < BUCKETS:
+            later += 1
+    return now, later
+
+
+@func
+def fan_triangle(cavity, extra, i):
+    """Triangle i of the fan: the rows of the cavity are used first."""
+    return cavity[i] if i < cavity.size else extra[i - cavity.size]
+
+
+@func
+def retriangulate(g, p, new, cavity, extra, boundary, vertices, segments):
+    """Replace the triangles of the cavity by a fan around p."""
+    size = boundary.size
+    w = i64(0)
+    before, t = fan_triangle(cavity, extra, size - 1), cavity[0]
+    for i in range(size):
+        after = fan_triangle(cavity, extra, i + 1 if i + 1 < size else 0)
+        edge, here = boundary[i], i32(t) * 4
+        right, left = i32(after) * 4 + 2, i32(before) * 4 + 1
+        if ends_on_segment(new, i, size):
+            right = ~right if new.second >= 0 else i32(HULL)
+            t.segment[1] = new.on
+        if begins_on_segment(new, i):
+            left = ~left if new.second >= 0 else i32(HULL)
+            t.segment[2] = new.on
+        t.node = vector(p, vertices[i], vertices[i + 1])
+        t.opposite = vector(edge, right, left)
+        if edge >= 0:
+            g.triangles[edge >> 2].opposite[edge & 3] = here
+        else:
+            t.segment[0] = g.segments[segments[w]]
+            w += 1
+            if edge != HULL:
+                g.triangles[~edge >> 2].opposite[~edge & 3] = ~here
+        before, t = t, after

@@ -1,38 +1,48 @@
-"""Mending triangles: the kernels of `morph.algorithms.refinement.refine`.
+"""The kernels of `morph.algorithms.refinement.refine`, and the program that runs rounds of them.
 
-A kernel's item plans what mends its triangle, claims all that this changes, and changes it.  Bad
-triangles wait in ``far`` until their level is due: the shortest edges first, which makes the fewest
-triangles; those due are in ``near``.
+An item is an entry of a worklist: a triangle, its first vertex when it was enqueued (the *stamp*),
+and its priority bucket.  A triangle is rewritten with the new point as first vertex, so an entry
+with another stamp is stale: its triangle is gone, and whichever item replaced it has examined what
+is there now.  Bad triangles are in ``waiting`` until their bucket becomes active, the shortest
+edges first, which adds the fewest triangles; ``active`` and ``following`` are the worklists of this
+round and of the next one.
 """
 
 from __future__ import annotations
 
 from morph.algorithms.refinement.cavity import (
     KEPT,
-    LEVELS,
     MISFIT,
     NONE,
-    behind,
+    Insertion,
+    add_neighbours,
+    close_boundary,
+    fan_triangle,
+    find_buckets,
+    grow_cavity,
+    retriangulate,
+    size_in_cavity,
+)
+from morph.algorithms.refinement.quality import (
+    BUCKETS,
+    bucket_of,
+    bucket_of_length,
+    corner_of,
     dot,
     encroached_side,
-    encroaches,
-    grade,
-    grow_cavity,
-    input_at,
     is_flat,
     is_narrow,
     largest,
-    level_of,
-    may_split,
-    other_point,
-    shortest_side,
-    size_at,
     spans_small_angle,
-    split_point,
-    steiner_point,
     too_large,
 )
-from morph.algorithms.triangulation.delaunay import HULL
+from morph.algorithms.refinement.steiner import (
+    fallback_point,
+    off_centre,
+    shortest_side,
+    split_point,
+)
+from morph.algorithms.triangulation.half_edges import HULL, behind, half_edge
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import (
     atomic_add,
@@ -44,77 +54,43 @@ from morph.prelude import (
     local,
     orient2d,
     single,
-    vector,
 )
 
-# why a triangle is left as it is; `find_left` counts by place in this list
+# why a triangle is left as it is; `count_unmet` counts by place in this list
 REASONS = ("floor", "small input angle", "boundary kept", "no digits left", "budget")
 FLOOR, INPUT_ANGLE, BOUNDARY, DIGITS, BUDGET = range(5)
 
 
 @kernel
-def find_flaw(t, g, flaw):
-    """Whether a triangle breaks what refinement relies on: orientation, neighbours, Delaunay."""
-    node, twin = t.node, t.twin
+def find_defect(t, g, defect):
+    """Check what refinement relies on: orientation, neighbours, Delaunay."""
+    node, opposite = t.node, t.opposite
     a, b, c = node[0].xy, node[1].xy, node[2].xy
     good = orient2d(a, b, c) > 0
     for k in range(3):
-        if twin[k] == HULL:
-            good = good and t.wall[k] is not None
+        if opposite[k] == HULL:
+            good = good and t.segment[k] is not None
         else:
-            edge = behind(twin[k])
+            edge = behind(opposite[k])
             n, j = g.triangles[edge >> 2], edge & 3
-            here = i32(t) * 4 + k
-            good = good and n.twin[j] == (here if twin[k] >= 0 else ~here)
-            if twin[k] >= 0:
+            here = half_edge(t, k)
+            good = good and n.opposite[j] == (here if opposite[k] >= 0 else ~here)
+            if opposite[k] >= 0:
                 good = good and incircle(a, b, c, n.node[j].xy) <= 0
     if not good:
-        flaw.set()
+        defect.set()
 
 
-# --- which triangles -----------------------------------------------------------------------------
-
-
-@func
-def limit_of(t, g, goal):
-    """The largest area that t may have."""
-    return g.inputs[t.origin].limit if hasattr(goal, "limited") else goal.area
+# --- worklists -----------------------------------------------------------------------------------
 
 
 @func
-def level_at(t, g, goal):
-    """The level of t, the first if a segment at its side is to be split; LEVELS if all is good."""
-    a, b, c = t.node
-    size = a.wanted if hasattr(a, "wanted") else 0.0
-    level = grade(a.xy, a.on, size, b, c, b.xy, c.xy, limit_of(t, g, goal), goal)
-    return goal.first if encroached_side(t, goal) >= 0 else level
-
-
-@func
-def is_large(t, g, goal):
-    a, b, c = t.node
-    size = a.wanted if hasattr(a, "wanted") else 0.0
-    return too_large(a.xy, b.xy, c.xy, size, b, c, limit_of(t, g, goal), goal)
-
-
-@kernel
-def find_bad(t, far, g, goal):
-    level = level_at(t, g, goal)
-    if level < LEVELS:
-        if not hasattr(goal, "strict"):
-            twin = t.twin
-            if twin[0] < 0 or twin[1] < 0 or twin[2] < 0:
-                level = goal.first  # what is done at the hull late makes a long tail
-        note(far, t, t.node[0], i8(level), i64(0))
-
-
-@func
-def note(work, t, apex, level, order):
-    """Add t to a worklist, to be mended while ``apex`` is its first vertex."""
-    if hasattr(apex, "birth"):  # see `morph.algorithms.refinement.deterministic`
-        work.add(t, apex=apex, level=level, order=order)
+def enqueue(work, t, stamp, bucket, order):
+    """Add a triangle whose first vertex is ``stamp`` to a worklist."""
+    if hasattr(stamp, "stable_id"):  # see `morph.algorithms.refinement.deterministic`
+        work.add(t, stamp=stamp, bucket=bucket, order=order)
     else:
-        work.add(t, apex=apex, level=level)
+        work.add(t, stamp=stamp, bucket=bucket)
 
 
 @func
@@ -122,265 +98,277 @@ def order_of(item):
     return item.order if hasattr(item, "order") else i64(0)
 
 
-@kernel
-def promote(item, near):
-    note(near, item.item, item.apex, item.level, order_of(item))
+@func
+def write_entry(entry, t, stamp, bucket, order):
+    """Write a new entry of a worklist."""
+    entry.item = t
+    entry.stamp = stamp
+    entry.bucket = bucket
+    if hasattr(entry, "order"):
+        entry.order = order
 
 
 @kernel
-def look(item, urgent):
+def copy_entry(item, work):
+    enqueue(work, item.item, item.stamp, item.bucket, order_of(item))
+
+
+@kernel
+def signal_urgent(item, urgent):
     urgent.set()
 
 
+@func
+def max_area_of(t, params):
+    return t.origin.limit if hasattr(params, "has_limits") else params.area
+
+
 @kernel
-def postpone(item, again):
-    note(again, item.item, item.apex, item.level, order_of(item))
+def find_bad(t, waiting, params):
+    """Enqueue a triangle that is bad or has an encroached segment."""
+    a, b, c = t.node
+    bucket = bucket_of(corner_of(a), corner_of(b), corner_of(c), max_area_of(t, params), params)
+    if encroached_side(t, params) >= 0:
+        bucket = params.first_bucket
+    if bucket < BUCKETS:
+        if not hasattr(params, "segments_first"):
+            opposite = t.opposite
+            if opposite[0] < 0 or opposite[1] < 0 or opposite[2] < 0:
+                bucket = params.first_bucket  # late changes at the hull take many small rounds
+        enqueue(waiting, t, t.node[0], i8(bucket), i64(0))
 
 
-# --- mending one ---------------------------------------------------------------------------------
+# --- one triangle --------------------------------------------------------------------------------
 
 
 @func
-def plan(g, t, cavity, rim, begin, walls, origins, ring, goal):
-    """Find the point that mends t, and collect what it replaces.
+def plan_insertion(g, t, cavity, boundary, vertices, segments, params):
+    """Find the point to insert for t and its cavity: an off-centre, or a point of a segment.
 
-    Returns the point; the edge it splits, or NONE; where in the rim the other side of that edge
-    begins (-1: nothing lies there); and NONE, or why it does not fit in: KEPT or MISFIT.
+    The segment is an encroached side of t, or the first one found that the off-centre encroaches
+    on.  Gives the point; the half-edge that it splits, or NONE; where in the boundary the far side
+    of that segment begins (-1: nothing lies there); and NONE, or why there is no point: KEPT or
+    MISFIT.
     """
-    x = t.node[0].xy
-    seed, side = t, i32(-1)
-    cut, other, turn = i32(NONE), i32(HULL), i64(-1)
+    x, start = t.node[0].xy, half_edge(t, 3)
+    split, opposite, second = i32(NONE), i32(HULL), i64(-1)
     tries = 0
-    met = encroached_side(t, goal)
+    met = encroached_side(t, params)
     if met >= 0:
         met += i32(t) * 4
     else:
-        x = steiner_point(g, t, goal)
+        x = off_centre(g, t, params)
     while True:
         if met < 0:
-            met = grow_cavity(g, x, seed, side, cavity, rim, begin, walls, origins, ring, goal)
+            met = grow_cavity(g, x, start, cavity, boundary, vertices, segments, params)
         if met >= 0:  # split that segment instead
-            cut, seed, side = met, g.triangles[met >> 2], met & 3
-            x = split_point(g, seed, side)
-            other, met = seed.twin[side], i32(NONE)
+            split, start = met, met
+            x = split_point(g, split)
+            opposite, met = g.triangles[split >> 2].opposite[split & 3], i32(NONE)
             cavity.clear()
-            rim.clear()
-            begin.clear()
-            walls.clear()
-            origins.clear()
-            ring.clear()
-        elif met == MISFIT and cut == NONE and tries < 2:  # rounding moved x out of the circle
+            boundary.clear()
+            vertices.clear()
+            segments.clear()
+        elif met == MISFIT and split == NONE and tries < 2:  # rounding moved x out of the circle
             tries += 1
-            x, met = other_point(t, tries), i32(NONE)
-        elif met == NONE and other != HULL and turn < 0:  # then what is behind it
-            turn, seed, side = rim.size, g.triangles[~other >> 2], ~other & 3
+            x, met = fallback_point(t, tries), i32(NONE)
+        elif met == NONE and opposite != HULL and second < 0:  # the cavity behind the segment
+            second, start = boundary.size, ~opposite
         else:
             break
-    return x, cut, turn, met
+    return x, split, second, met
 
 
 @func
-def encroached(x, p, q, outer, right, left, goal):
-    """Whether a corner of x, p, q encroaches on the side opposite, one that may be split."""
-    hit = (outer and encroaches(p, q, x, goal)) or (right and encroaches(q, x, p, goal))
-    return (hit or (left and encroaches(x, p, q, goal))) and not is_flat(x, p, q, goal)
-
-
-@func
-def pays(goal):
-    """Whether the budget has a point left; takes it."""
-    if hasattr(goal, "left"):
-        return atomic_sub(goal.left, 1) > 0
+def takes_point(params):
+    """Take a point from those that may still be added, if there is one."""
+    if hasattr(params, "points_left"):
+        return atomic_sub(params.points_left, 1) > 0
     else:
         return True
 
 
+@func
+def insert_vertex(g, new, item):
+    p = g.points.new(xy=new.xy, on=new.on)
+    if hasattr(p, "stable_id"):
+        p.stable_id = item.stable_id
+    if hasattr(p, "wanted"):
+        p.wanted = new.size
+    return p
+
+
+@func
+def order_in_fan(item, i):
+    return (item.stable_id << 16) + i if hasattr(item, "stable_id") else i64(0)
+
+
 @kernel
-def mend_one(item, g, level, again, far, goal):
+def refine_triangle(item, g, bucket, following, waiting, params):
+    """Remove a bad triangle by a new point, or split an encroached segment."""
     t = item.item
     cavity = g.triangles.local(128)
-    rim = local(i32, 128)
-    begin = g.points.local(128)
-    walls = g.segments.local(128)
-    origins = local(i32, 128)
-    ring = g.triangles.local(128)
-    x, cut, turn, met = plan(g, t, cavity, rim, begin, walls, origins, ring, goal)
+    boundary = local(i32, 128)
+    vertices = g.points.local(128)
+    segments = local(i32, 128)
+    x, split, second, met = plan_insertion(g, t, cavity, boundary, vertices, segments, params)
     if met != NONE:
-        return  # `find_left` tells why
-    wall, last = None, None
-    if cut >= 0:
-        s, k = g.triangles[cut >> 2], cut & 3
-        wall, last = s.wall[k], s.node[(k + 1) % 3]
-    size = rim.size
-    closed = cut < 0 or turn >= 0  # else x lies on the hull
-    wanted = size_at(x, cavity) if hasattr(last, "wanted") else 0.0
-    walled = walls.size > 0 or cut >= 0
-    grades = local(i8, 128)
-    now, later = i64(0), i64(0)
-    a = begin[0]
-    p = a.xy
-    for i in range(size):
-        b = begin[i + 1 if i + 1 < size else 0]
-        if i + 1 == size and not closed:
-            b = last
-        q = b.xy
-        limit = goal.area
-        if hasattr(goal, "limited"):
-            origins[i] = input_at(g, x, p, q, origins[i])
-            limit = g.inputs[origins[i]].limit
-        due = grade(x, wall, wanted, a, b, p, q, limit, goal)
-        if walled:
-            edge = rim[i]
-            open_rim = edge < 0 and may_split(edge, goal)
-            ends = cut >= 0 and (i + 1 == size or i + 1 == turn)
-            begins = cut >= 0 and (i == 0 or i == turn)
-            if encroached(x, p, q, open_rim, ends, begins, goal):
-                due = goal.first
-            elif due < LEVELS and not hasattr(goal, "strict"):
-                due = goal.first
-        a, p = b, q
-        grades.add(i8(due))
-        if due <= level:
-            now += 1
-        elif due < LEVELS:
-            later += 1
-    kept = cut >= 0  # and then t may be there still
-    if kept:
-        kept = t not in cavity
-        now += i64(1) if kept else i64(0)
-    if single(cavity, guard=ring, priority=i32(item.level) - (LEVELS - 64)):  # it has 6 bits
-        if pays(goal):
-            new = g.points.new(xy=x, on=wall)
-            if hasattr(new, "birth"):
-                new.birth = item.birth
-            if hasattr(new, "wanted"):
-                new.wanted = wanted
-            extra = g.triangles.new_rows(size - cavity.size, fill=False)
-            soon = again.new_rows(now, fill=False)
-            late = far.new_rows(later, fill=False)
-            m, n, w = i64(0), i64(0), i64(0)
-            before, s, a = extra[size - cavity.size - 1], cavity[0], begin[0]
-            for i in range(size):
-                next = i + 1 if i + 1 < size else 0
-                b, edge, due = begin[next], rim[i], i32(grades[i])
-                after = cavity[min(next, cavity.size - 1)]
-                if next >= cavity.size:
-                    after = extra[next - cavity.size]
-                if next == 0 and not closed:
-                    b = last
-                here, right, left = i32(s) * 4, i32(after) * 4 + 2, i32(before) * 4 + 1
-                if cut >= 0:
-                    if i + 1 == size or i + 1 == turn:
-                        right = ~right if turn >= 0 else i32(HULL)
-                        s.wall[1] = wall
-                    if i == 0 or i == turn:
-                        left = ~left if turn >= 0 else i32(HULL)
-                        s.wall[2] = wall
-                s.node = vector(new, a, b)
-                s.twin = vector(edge, right, left)
+        return  # `count_unmet` counts why
+    on = None
+    if split >= 0:
+        on = g.triangles[split >> 2].segment[split & 3]
+    size = size_in_cavity(x, cavity) if hasattr(t.node[0], "wanted") else 0.0
+    new = Insertion(x, on, size, second, segments.size > 0 or split >= 0)
+    neighbours = g.triangles.local(128)
+    origins = g.inputs.local(128)
+    buckets = local(i8, 128)
+    close_boundary(g, split, second, vertices)
+    add_neighbours(g, boundary, segments, neighbours, origins)
+    now, later = find_buckets(new, boundary, vertices, origins, buckets, bucket, params)
+    stays = split >= 0 and t not in cavity
+    if stays:
+        now += 1
+    if single(cavity, guard=neighbours, priority=i32(item.bucket) - (BUCKETS - 64)):  # 6 bits
+        if takes_point(params):
+            p = insert_vertex(g, new, item)
+            extra = g.triangles.new_rows(boundary.size - cavity.size, fill=False)
+            soon = following.new_rows(now, fill=False)
+            late = waiting.new_rows(later, fill=False)
+            retriangulate(g, p, new, cavity, extra, boundary, vertices, segments)
+            m, n = i64(0), i64(0)
+            for i in range(boundary.size):
+                s, found = fan_triangle(cavity, extra, i), i32(buckets[i])
                 if hasattr(s, "origin"):
                     s.origin = origins[i]
-                if edge >= 0:
-                    g.triangles[edge >> 2].twin[edge & 3] = here
-                else:
-                    s.wall[0] = walls[w]
-                    w += 1
-                    if edge != HULL:
-                        g.triangles[~edge >> 2].twin[~edge & 3] = ~here
-                if due <= level:
-                    e = soon[m]
+                if found <= bucket:
+                    write_entry(soon[m], s, p, i8(found), order_in_fan(item, i))
                     m += 1
-                    e.item = s
-                    e.apex = new
-                    e.level = i8(due)
-                    if hasattr(e, "order"):
-                        e.order = (item.birth << 16) + i
-                elif due < LEVELS:
-                    f = late[n]
+                elif found < BUCKETS:
+                    write_entry(late[n], s, p, i8(found), order_in_fan(item, i))
                     n += 1
-                    f.item = s
-                    f.apex = new
-                    f.level = i8(due)
-                    if hasattr(f, "order"):
-                        f.order = (item.birth << 16) + i
-                before, s, a = s, after, b
-            if kept:
-                e = soon[m]
-                e.item = t
-                e.apex = item.apex
-                e.level = item.level
-                if hasattr(e, "order"):
-                    e.order = item.order
+            if stays:
+                write_entry(soon[m], t, item.stamp, item.bucket, order_of(item))
     else:
-        note(again, t, item.apex, item.level, order_of(item))
-
-
-@program
-def mend(g, near, again, far, urgent, goal, most, part, least, turns):
-    """Mend what is bad, the most urgent first, in at most so many rounds; return their number.
-
-    The next level is begun when fewer are near than ``most``, and than a part of all so far.
-
-    Where segments matter, the order is strict: encroached ones first, and more levels.  Else points
-    are put beside segments that are about to be split, and make many more.
-    A triangle is written anew with its new point as first vertex: an entry with another apex is of
-    one that is gone, and whoever replaced it has judged what stands there now.
-    """
-    rounds = 0
-    level, first = goal.level, goal.first
-    while rounds < turns and (not near.empty or level < LEVELS - 1):
-        if hasattr(goal, "left"):
-            if goal.left <= 0:
-                break
-        few = min(most, max(len(far) // part, least))
-        while len(near) < few and level < LEVELS - 1:
-            level = max(level + 1, first)
-            foreach(far, promote, near, where=lambda i: i.level == level)
-        due = i32(LEVELS)
-        if hasattr(goal, "strict"):
-            foreach(near, look, urgent, where=lambda i: i.level == 0 and i.item.node[0] == i.apex)
-            if urgent.take():
-                due = i32(0)
-                foreach(near, postpone, again, where=lambda i: i.level != 0)
-        foreach(
-            near, mend_one, g, level, again, far, goal,
-            where=lambda i: i.level <= due and i.item.node[0] == i.apex,
-        )  # fmt: skip
-        near, again = again, near
-        again.clear()
-        rounds += 1
-    goal.level = level
-    return rounds
+        enqueue(following, t, item.stamp, item.bucket, order_of(item))
 
 
 @kernel
-def find_left(t, g, far, counts, goal):
-    """Count a triangle that is not as asked, by reason; what can be mended goes to ``far``."""
+def count_unmet(t, g, waiting, counts, params):
+    """Count a bad triangle by the reason why it stays; enqueue it if it can be refined."""
     i = shortest_side(t.node[0].xy, t.node[1].xy, t.node[2].xy)
     p, q, r = t.node[i], t.node[(i + 1) % 3], t.node[(i + 2) % 3]
     u, v, e = p.xy - r.xy, q.xy - r.xy, q.xy - p.xy
-    least = dot(e, e)
-    narrow, large = dot(u, v) ** 2 > goal.cos2 * (dot(u, u) * dot(v, v)), is_large(t, g, goal)
-    k = encroached_side(t, goal)
-    if narrow or large or k >= 0:
+    least, product = dot(e, e), dot(u, u) * dot(v, v)
+    a, b, c = corner_of(t.node[0]), corner_of(t.node[1]), corner_of(t.node[2])
+    narrow, large = (
+        dot(u, v) ** 2 > params.cos2 * product,
+        too_large(a, b, c, max_area_of(t, params), params),
+    )
+    side = encroached_side(t, params)
+    if narrow or large or side >= 0:
         most = largest(p.xy, q.xy, r.xy)
-        small = not large and not is_narrow(dot(u, v), dot(u, u) * dot(v, v), least, most, goal)
+        small = not large and not is_narrow(dot(u, v), product, least, most, params)
         why = -1
-        if k < 0 and not large and spans_small_angle(p.xy, p.on, q.xy, q.on):
+        if side < 0 and not large and spans_small_angle(corner_of(p), corner_of(q)):
             why = INPUT_ANGLE
-        elif k < 0 and (small or is_flat(p.xy, q.xy, r.xy, goal)):
+        elif side < 0 and (small or is_flat(p.xy, q.xy, r.xy, params)):
             why = FLOOR
         else:
             cavity = g.triangles.local(128)
-            rim = local(i32, 128)
-            begin = g.points.local(128)
-            walls = g.segments.local(128)
-            origins = local(i32, 128)
-            ring = g.triangles.local(128)
-            x, cut, turn, met = plan(g, t, cavity, rim, begin, walls, origins, ring, goal)
+            boundary = local(i32, 128)
+            vertices = g.points.local(128)
+            segments = local(i32, 128)
+            x, split, second, met = plan_insertion(
+                g, t, cavity, boundary, vertices, segments, params
+            )
             why = BOUNDARY if met == KEPT else (DIGITS if met == MISFIT else BUDGET)
         if why == BUDGET:
-            due = goal.first if k >= 0 else level_of(least, goal)
-            note(far, t, t.node[0], i8(due), i64(0))
+            bucket = params.first_bucket if side >= 0 else bucket_of_length(least, params)
+            enqueue(waiting, t, t.node[0], i8(bucket), i64(0))
         if narrow or large:
             atomic_add(counts.n[why], 1)
+
+
+# --- rounds --------------------------------------------------------------------------------------
+
+
+@kernel
+def copy_by_order(item, selected, ranked, first):
+    """Copy an item to the row of ``ranked`` at its rank; its new point's id is first + rank."""
+    rank = i64(0)
+    for other in selected:
+        if other.order < item.order:
+            rank += 1
+    row = ranked[rank]
+    write_entry(row, item.item, item.stamp, item.bucket, item.order)
+    row.stable_id = first + rank
+
+
+@program
+def run_rounds(g, active, following, waiting, selected, urgent, params, turns):
+    """Refine the active triangles in at most ``turns`` rounds; gives the number of rounds.
+
+    The next bucket becomes active when fewer triangles are active than ``params.most``, and than a
+    portion of all bad triangles so far.  Where segments matter, encroached ones come first: points
+    beside segments that will be split add many triangles.
+
+    A deterministic round sorts its items by order.  The program returns before a round that has
+    more items than ``g.ranked`` rows, for whose new rows the tables might lack capacity, or that
+    might add too many points.
+    """
+    rounds = 0
+    bucket = params.bucket
+    if hasattr(params, "next_id"):
+        next_id, capacity = params.next_id, params.item_capacity
+    while rounds < turns and (not active.empty or bucket < BUCKETS - 1):
+        few = min(params.most, max(len(waiting) // params.portion, params.least))
+        while len(active) < few and bucket < BUCKETS - 1:
+            bucket = max(bucket + 1, params.first_bucket)
+            foreach(waiting, copy_entry, active, where=lambda i: i.bucket == bucket)
+        needed = i64(1)
+        if hasattr(params, "next_id"):
+            needed = len(active)
+            capacity -= needed
+            rows = len(waiting) + len(g.triangles) + 3 * needed
+            if needed > len(g.ranked) or capacity < 0 or rows > params.waiting_capacity:
+                break
+        if hasattr(params, "points_left"):
+            if params.points_left < needed:
+                break
+        last = i32(BUCKETS)
+        if hasattr(params, "segments_first"):
+            foreach(
+                active, signal_urgent, urgent,
+                where=lambda i: i.bucket == 0 and i.item.node[0] == i.stamp,
+            )  # fmt: skip
+            if urgent.take():
+                last = i32(0)
+                foreach(
+                    active, copy_entry, following,
+                    where=lambda i: i.bucket != 0
+                    and (not hasattr(i, "order") or i.item.node[0] == i.stamp),
+                )  # fmt: skip
+        if hasattr(params, "next_id"):
+            foreach(
+                active, copy_entry, selected,
+                where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp,
+            )  # fmt: skip
+            foreach(selected, copy_by_order, selected, g.ranked, next_id)
+            foreach(
+                g.ranked, refine_triangle, g, bucket, following, waiting, params,
+                where=lambda i: i.stable_id >= next_id, together=True,
+            )  # fmt: skip
+            next_id += len(selected)
+            selected.clear()
+        else:
+            foreach(
+                active, refine_triangle, g, bucket, following, waiting, params,
+                where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp,
+            )  # fmt: skip
+        active, following = following, active
+        following.clear()
+        rounds += 1
+    params.bucket = bucket
+    if hasattr(params, "next_id"):
+        params.next_id = next_id
+    return rounds

@@ -1,22 +1,24 @@
-"""What the caller asks of a refined mesh, checked and brought to the form that kernels read."""
+"""Options of refinement, checked and converted to the form that kernels read."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from morph.algorithms.refinement.cavity import LEVELS
-from morph.algorithms.triangulation.options import choice, number, whole_number
-from morph.algorithms.triangulation.tables import walls_of
+from morph.algorithms.refinement.quality import BUCKETS
+from morph.algorithms.triangulation.exterior import unite
+from morph.algorithms.triangulation.options import choice, integer, number
+from morph.algorithms.triangulation.tables import bounds, to_tables
 from morph.algorithms.triangulation.triangulate import triangulate
 from morph.data.collection import Set
 from morph.data.table import Table
-from morph.language.dtypes import Ref, vec
+from morph.language.dtypes import vec
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, kernel
 from morph.mesh import Mesh
@@ -26,103 +28,101 @@ from morph.runtime.device import Device
 
 MAX_ANGLE = 34.0
 PROVEN_ANGLE = 26.45  # up to here, refinement is proven to end (Miller, Pav, Walkington 2003)
-STRICT_ANGLE = 30.0  # above it the order matters: 3 to 10 % fewer triangles on a GPU
-SMALL = 10_000  # triangles of a mesh whose points may be graded as a coast: order is cheap there
-MANY_SEGMENTS = 16  # one for so many triangles: the order in which they are mended matters
-FEW_LEVELS = 24  # enough for points without segments, and each costs a look at what waits
+# encroached segments come first above this angle (3 to 10 % fewer triangles on a GPU), in small
+# meshes, which may be graded like a coast, and if at most so many triangles are there per segment
+STRICT_ANGLE = 30.0
+SMALL = 10_000
+MANY_SEGMENTS = 16
+FEW_BUCKETS = 24  # enough otherwise, and each costs a pass over the waiting triangles
 BOUNDARIES = ("split", "keep-hull", "keep-all")
+# so few active triangles, or this portion of all so far, that the next bucket becomes active: more
+# conflict with each other, and make more triangles; fewer leave a GPU idle
+FEW = {"cuda": (16000, 8), "cpu": (2000, 64), "python": (2000, 64)}
+SEGMENTS_PORTION = 256  # the portion where segments come first
 UNLIMITED = 1 << 62
-FAR = 1e150  # instead of an infinite size, which cannot be interpolated
+HUGE = 1e150  # instead of an infinite size, which cannot be interpolated
 
 Floats = NDArray[np.float64]
 SizeField = Callable[[Floats], ArrayLike]
 
 
-def bounds(mesh: Mesh) -> Floats:
-    """Return the lowest and the highest coordinates, shape (2, 2), on the host."""
-    where = mesh.device
-    with where.active():
-        x, y = mesh.points[:, 0], mesh.points[:, 1]  # one by one: NumPy is many times as fast then
-        ends = where.xp.stack([x.min(), y.min(), x.max(), y.max()]).reshape(2, 2)
-        return np.asarray(where.to_host(ends))
+@dataclass(frozen=True)
+class Request:
+    """What the caller asks of the mesh, checked.
 
-
-def scale_of(mesh: Mesh) -> float:
-    """Return the power of two that brings coordinates to where their fourth powers are numbers.
-
-    Products by it are exact, so a mesh is refined alike at 1e-100 and at 1.
-
-    Raises
-    ------
-    ValueError
-        If coordinates are beyond 1e140, or nothing is as large as 1e-140, or the smallest of them
-        would lose digits.
+    Attributes
+    ----------
+    max_area : float
+        Of all triangles; infinite if it is not limited, or for each by itself (``has_limits``).
+    has_limits, has_sizes : bool
+        Whether ``inputs.limit`` and ``points.wanted`` are there.
     """
-    box = bounds(mesh)
-    most, extent = float(np.abs(box).max()), float((box[1] - box[0]).max())
-    if not (extent >= 1e-140 and most <= 1e140):
-        raise ValueError(
-            f"coordinates up to {most:g}, {extent:g} apart: refinement needs them within 1e140,"
-            " and at least 1e-140 apart"
-        )
-    if 2.0**-40 < extent and most < 2.0**40:
-        return 1.0
-    scale = 2.0 ** -math.frexp(most)[1]
-    if not bool((mesh.points * scale / scale == mesh.points).all()):
-        raise ValueError(f"coordinates up to {most:g} and others near 0 do not fit one scale")
-    return scale
+
+    min_angle: float
+    max_area: float
+    has_limits: bool
+    has_sizes: bool
+    boundary: str
+    max_points: int | None
+    conforming: bool
+    deterministic: bool
 
 
-def goals_of(
-    mesh: Mesh,
-    min_angle: float,
-    max_area: float,
-    boundary: str,
-    max_points: int | None,
-    scale: float,
-    where: Device,
-    conforming: bool = False,
-    limited: bool = False,
-    sized: bool = False,
-) -> Table:
+def parameters_of(mesh: Mesh, asked: Request, scale: float, where: Device) -> Table:
     """Make the row of numbers that kernels compare with; an option not used is no column."""
-    cosine = math.cos(math.radians(min_angle))
-    cos2 = cosine**2 if min_angle else 2.0
+    cosine = math.cos(math.radians(asked.min_angle))
+    # min_angle = 0 asks nothing, however the cosine of a flat angle is rounded
+    cos2 = cosine**2 if asked.min_angle else 2.0
     box = bounds(mesh) * scale
     extent = box[1] - box[0]
     area = float(extent.prod()) / len(mesh.triangles)
     columns: dict[str, Any] = {
-        # min_angle = 0 asks nothing, however the cosine of a flat angle is rounded
         "cos2": cos2,
         "proven": max(cos2, math.cos(math.radians(PROVEN_ANGLE)) ** 2),
-        "area": max_area * scale * scale,
+        "area": asked.max_area * scale * scale,
         "reach": 0.475 * math.sqrt((1 + cosine) / max(1 - cosine, 1e-9)),
         "floor": float(extent.max() * 2.0**-128) ** 2,  # fourth powers of lengths are numbers
         "scale": 0.5 / max(area, 1e-300),
         # a point from which a segment is seen so cannot have angles as asked at its ends
-        "lens": math.cos(math.radians(2 * min_angle)) ** 2,
+        "lens": math.cos(math.radians(2 * asked.min_angle)) ** 2,
     }
-    # coasts: their features differ by many octaves, and most triangles lie beside a segment
-    many = MANY_SEGMENTS * len(mesh.segments) > len(mesh.triangles)
-    small = len(mesh.triangles) < SMALL and math.isinf(max_area) and not (limited or sized)
-    strict = min_angle > STRICT_ANGLE or many or small
     types: dict[str, Any] = dict.fromkeys(columns, f64)
+    segments_first = _segments_first(mesh, asked)
+    most, portion = FEW["cpu" if asked.deterministic else where.kind]
     for name, wanted, kind, value in (
-        ("level", True, i32, -1),
-        ("first", True, i32, 0 if strict else LEVELS - FEW_LEVELS),
-        ("strict", strict, i32, 1),
-        ("limited", limited, i32, 1),
-        ("sized", sized, i32, 1),
-        ("conforming", conforming, i32, 1),
-        ("keep_hull", boundary == "keep-hull", i32, 1),
-        ("keep_all", boundary == "keep-all", i32, 1),
-        ("left", max_points is not None, i64, max_points),
+        ("bucket", True, i32, -1),
+        ("first_bucket", True, i32, 0 if segments_first else BUCKETS - FEW_BUCKETS),
+        ("most", True, i64, most),
+        ("portion", True, i64, SEGMENTS_PORTION if segments_first else portion),
+        ("least", True, i64, 1 if segments_first else 64),
+        ("segments_first", segments_first, i32, 1),
+        ("has_limits", asked.has_limits, i32, 1),
+        ("has_sizes", asked.has_sizes, i32, 1),
+        ("conforming", asked.conforming, i32, 1),
+        ("keep_hull", asked.boundary == "keep-hull", i32, 1),
+        ("keep_all", asked.boundary == "keep-all", i32, 1),
+        ("points_left", asked.max_points is not None, i64, asked.max_points),
+        # the id of the next point; items for whose rows tables have capacity; that of ``waiting``
+        ("next_id", asked.deterministic, i64, len(mesh.points)),
+        ("item_capacity", asked.deterministic, i64, 0),
+        ("waiting_capacity", asked.deterministic, i64, 0),
     ):
         if wanted:
             types[name], columns[name] = kind, value
-    goals = Table("goals", where, **types)
-    goals.new(**columns)
-    return goals
+    parameters = Table("parameters", where, **types)
+    parameters.new(**columns)
+    return parameters
+
+
+def _segments_first(mesh: Mesh, asked: Request) -> bool:
+    """Whether encroached segments are split before all else, and the order is finer.
+
+    In coasts, features differ by many octaves, and most triangles lie beside a segment.
+    """
+    unlimited = math.isinf(asked.max_area) and not (asked.has_limits or asked.has_sizes)
+    small = len(mesh.triangles) < SMALL and unlimited
+    many = MANY_SEGMENTS * len(mesh.segments) > len(mesh.triangles)
+    return asked.min_angle > STRICT_ANGLE or many or small
 
 
 def check_options(min_angle: float, boundary: str, max_points: int | None) -> None:
@@ -135,7 +135,7 @@ def check_options(min_angle: float, boundary: str, max_points: int | None) -> No
     if not 0 <= number("min_angle", min_angle) <= MAX_ANGLE:
         raise ValueError(f"min_angle is from 0 to {MAX_ANGLE:g} degrees, not {shown(min_angle)}")
     choice("boundary", boundary, BOUNDARIES)
-    if max_points is not None and not 0 <= whole_number("max_points", max_points) < UNLIMITED:
+    if max_points is not None and not 0 <= integer("max_points", max_points) < UNLIMITED:
         raise ValueError(f"max_points must be 0 or more, not {shown(max_points)}")
 
 
@@ -169,47 +169,35 @@ def area_limits(
 
 
 @kernel
-def join(t, parts):
-    """Unite a triangle with those behind its open sides."""
-    for k in range(3):
-        if t.open[k] is not None:
-            parts.union(t, t.open[k])
-
-
-@kernel
-def find_places(t, places, points):
-    """Note for each place a triangle that holds it."""
-    a, b, c = points[t.corner[0]], points[t.corner[1]], points[t.corner[2]]
-    for p in places:
+def find_containing(t, seeds):
+    """Write the row of a triangle to each seed that it contains."""
+    a, b, c = t.node
+    for p in seeds:
         if (
             orient2d(a.xy, b.xy, p.xy) >= 0
             and orient2d(b.xy, c.xy, p.xy) >= 0
             and orient2d(c.xy, a.xy, p.xy) >= 0
         ):
-            atomic_max(p.within, t.id)
+            atomic_max(p.triangle, t.id)
 
 
 def regions_of(mesh: Mesh, where: Device) -> NDArray[np.int64]:
     """Give the row in ``mesh.regions`` that each triangle belongs to, or -1.
 
-    A region is all that no segment separates from its point; of two points in one, the later
-    counts, and a point outside of the mesh has no effect.
+    A region is the part of the mesh that no segment separates from its seed; of two seeds in a
+    part, the later one counts, and a seed outside of the mesh has no effect.
     """
     rows = np.full(len(mesh.triangles), -1, np.int64)
     if not len(mesh.regions):
         return rows
-    mesh = mesh.to("cpu")
-    points = Table("corners", where, xy=vec(f64, 2))
-    points.extend(xy=mesh.points)
-    cells = Table("cells", where, corner=Ref("corners")[3], open=Ref("cells")[3])
-    places = Table("places", where, xy=vec(f64, 2), within=i32)
-    cells.extend(corner=mesh.triangles, open=np.where(walls_of(mesh) < 0, mesh.neighbors, -1))
-    places.extend(xy=mesh.regions[:, :2], within=np.full(len(mesh.regions), -1, np.int32))
-    parts = Set(cells)
-    foreach(cells, join, parts)
-    foreach(cells, find_places, places, points)
+    g = to_tables(mesh, where)
+    seeds = Table("seeds", where, xy=vec(f64, 2), triangle=i32)
+    seeds.extend(len(mesh.regions), xy=mesh.regions[:, :2], triangle=-1)
+    parts = Set(g.triangles)
+    foreach(g.triangles, unite, g, parts)
+    foreach(g.triangles, find_containing, seeds)
     label = where.to_host(parts.labels())
-    for row, t in enumerate(where.to_host(places.within.array).tolist()):
+    for row, t in enumerate(where.to_host(seeds.triangle.array).tolist()):
         if t >= 0:
             rows[label == label[t]] = row
     return rows
@@ -234,15 +222,15 @@ def sizes_at_points(mesh: Mesh, size: SizeField | ArrayLike | None) -> Floats | 
         return None
     points = mesh.device.to_host(mesh.points)
     if callable(size):
-        return asked(size, points)
+        return field_values(size, points)
     sizes = real_array("size", size)
     if sizes.ndim == 0:
         sizes = np.full(len(points), sizes)
     return _positive(sizes, points, "size")
 
 
-def asked(field: SizeField, points: Floats) -> Floats:
-    """Ask a size field for its values at ``points``, shape (k, 2), on the host."""
+def field_values(field: SizeField, points: Floats) -> Floats:
+    """Evaluate a size field at ``points``, shape (k, 2), on the host."""
     values = real_array("size(points)", field(points.copy()))
     return _positive(values, points, "size(points)")
 
@@ -258,7 +246,7 @@ def _positive(values: Floats, points: Floats, what: str) -> Floats:
     return values
 
 
-def triangulated(source: Any, where: Device) -> Mesh:
+def as_mesh(source: Any, where: Device) -> Mesh:
     """Return a mesh as it is, read one from a file, or triangulate what is none yet."""
     if isinstance(source, Mesh):
         return source

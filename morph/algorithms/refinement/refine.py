@@ -1,17 +1,18 @@
 """Delaunay refinement: add points to a triangulation until it is as fine and as round as asked.
 
-A bad triangle, one with a small angle, a large area or a long edge, is destroyed by inserting a
-point as far from all vertices as one that improves it can be (Erten, Ungor 2009): the *cavity*, all
-triangles whose circumcircle holds the point, is replaced by a fan around it.  A segment with a
-visible vertex in its diametral lens is split first of all; a point that would encroach on one so
-(or lie behind it) is not inserted, and the segment is split instead (Chew 1993; Shewchuk 2002), at
-its middle or, next to an input vertex, on concentric shells of power-of-two radius, so that small
-input angles end.  If the mesh is to be conforming Delaunay, the circle over a segment takes the
-place of its lens (Ruppert 1995).  Cavities are refined in
-parallel: an item claims its cavity with ``single`` and guards the ring around it
-(Unnikrishnan et al., Falcon, figures 37 to 39; claims as in Blelloch et al. 2012).
+A bad triangle, one with a small angle, a large area or a long edge, is removed by inserting a point
+as far from all vertices as a point that improves it can be (Erten, Ungor 2009): the *cavity*, all
+triangles whose circumcircle contains the point, is replaced by a fan around it.  A segment is
+encroached if a visible vertex is in its diametral lens; a point that would encroach on a segment,
+or lies behind it, is not inserted, and the segment is split instead (Chew 1993; Shewchuk 2002), at
+its middle or, next to an input vertex, on concentric shells of power-of-two radius, so that
+refinement terminates at small input angles.  If the mesh is to be conforming Delaunay, the
+diametral circle of a segment replaces its lens (Ruppert 1995).  Cavities are retriangulated in
+parallel: an item claims its cavity with ``single`` and guards the neighbour triangles (Unnikrishnan
+et al., Falcon, figures 37 to 39; claims as in Blelloch et al. 2012).
 
-Work is about 10 triangles read for each of the output; rounds grow with the logarithm of the size.
+About 10 triangles are read for each one of the output; the number of rounds grows with the
+logarithm of the size.
 """
 
 from __future__ import annotations
@@ -23,23 +24,35 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from morph.algorithms.refinement.cavity import LEVELS
-from morph.algorithms.refinement.deterministic import Births
-from morph.algorithms.refinement.kernels import REASONS, find_bad, find_flaw, find_left, mend
+from morph.algorithms.refinement.deterministic import DeterministicRounds
+from morph.algorithms.refinement.kernels import (
+    REASONS,
+    count_unmet,
+    find_bad,
+    find_defect,
+    run_rounds,
+)
 from morph.algorithms.refinement.parameters import (
-    FAR,
+    HUGE,
+    Request,
     SizeField,
     area_limits,
-    asked,
+    as_mesh,
     check_options,
-    goals_of,
-    scale_of,
+    field_values,
+    parameters_of,
     sizes_at_points,
-    triangulated,
 )
+from morph.algorithms.refinement.quality import BUCKETS
+from morph.algorithms.triangulation.canonical import canonical
 from morph.algorithms.triangulation.options import function, truth
-from morph.algorithms.triangulation.tables import graph_of, interpolated, mesh_of, rows_of
-from morph.algorithms.triangulation.ties import settled
+from morph.algorithms.triangulation.tables import (
+    from_tables,
+    interpolated,
+    rows_of,
+    scale_of,
+    to_tables,
+)
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
@@ -55,10 +68,6 @@ if TYPE_CHECKING:
     from morph.data.row import Row
 
 
-# so few bad triangles in work, or this part of all so far, that the next level is begun: more are
-# in each other's way, and make more triangles; fewer leave a GPU idle
-FEW = {"cuda": (16000, 8), "cpu": (2000, 64), "python": (2000, 64)}
-STRICT = 256  # the part where the order is strict
 MANY = 1 << 40  # rounds
 
 
@@ -170,7 +179,7 @@ def refine_with_report(
     device: str | Device = "auto",
     progress: Progress | None = None,
 ) -> Refined:
-    """Refine as `refine` does, and tell how it went and what could not be met.
+    """Refine as `refine` does; report the number of rounds and what could not be met.
 
     Returns
     -------
@@ -182,90 +191,89 @@ def refine_with_report(
     max_points = None if max_points is None else int(max_points)
     function("progress", progress)
     where = device_of(device)
-    mesh = triangulated(source, where)
+    mesh = as_mesh(source, where)
     if deterministic and mesh is not source:
-        mesh = settled(mesh, where)
+        mesh = canonical(mesh, where)
     area, limits = area_limits(mesh, max_area, where)
     sizes = sizes_at_points(mesh, size)
     if not len(mesh.triangles):
         return Refined(mesh, 0, 0, {})
     scale = scale_of(mesh)
     with counting("transfer"):
-        g = graph_of(mesh, where, scale, limits, sizes)
-    flaw = Flag(g)
-    foreach(g.triangles, find_flaw, g, flaw)
-    if flaw:
+        g = to_tables(mesh, where, scale, limits, sizes)
+    defect = Flag(g)
+    foreach(g.triangles, find_defect, g, defect)
+    if defect:
         mesh.check()  # says what is wrong
         raise MeshError(mesh.violations())
-    options = {"limited": limits is not None, "sized": sizes is not None, "conforming": conforming}
-    goal = goals_of(mesh, min_angle, area, boundary, max_points, scale, where, **options)[0]
-    rounds, left = _mend(
-        g, goal, deterministic, progress, lambda known: _measure(g, mesh, size, sizes, scale, known)
+    has_limits, has_sizes = limits is not None, sizes is not None
+    asked = Request(
+        min_angle, area, has_limits, has_sizes, boundary, max_points, conforming, deterministic
+    )
+    params = parameters_of(mesh, asked, scale, where)[0]
+    rounds, left = _refine(
+        g, params, progress, lambda known: _measure(g, mesh, size, sizes, scale, known)
     )
     with counting("transfer"):
-        fine = mesh_of(g, mesh, scale)
+        fine = from_tables(g, mesh, scale)
     unmet = {reason: n for reason, n in zip(REASONS, left, strict=True) if n}
     return Refined(fine, rounds, len(fine.points) - len(mesh.points), unmet)
 
 
-def _mend(
-    g: Graph,
-    goal: Row,
-    deterministic: bool,
-    progress: Progress | None,
-    measure: Callable[[int], int],
+def _refine(
+    g: Graph, params: Row, progress: Progress | None, measure: Callable[[int], int]
 ) -> tuple[int, list[int]]:
-    """Refine until nothing is left that can be mended; return rounds, and what is left by reason.
+    """Refine until no triangle can be improved; return rounds, and what is left by reason.
 
-    What was given up for what stood beside it is looked at again; so is all when sizes at new
-    points, interpolated until then, are measured.
+    A triangle may be given up because of its surroundings, which change: so all are examined again,
+    also when the sizes at new points, interpolated until then, are measured.
     """
     m = len(g.triangles)
-    kinds: dict[str, Any] = {"apex": Ref(g.points), "level": i8}
+    deterministic = "next_id" in params.table.columns
+    kinds: dict[str, Any] = {"stamp": Ref(g.points), "bucket": i8}
     kinds |= {"order": i64} if deterministic else {}
-    near, again, far = (Collection(g.triangles, capacity=c, **kinds) for c in (m, m, 2 * m))
-    for work in (near, again):
-        work.pack("item", "apex", "level")
-    births, urgent = Births(g) if deterministic else None, Flag(g)
+    active, following, waiting = (
+        Collection(g.triangles, capacity=c, **kinds) for c in (m, m, 2 * m)
+    )
+    for work in (active, following):
+        work.pack("item", "stamp", "bucket")
+    ordered, urgent = DeterministicRounds(g, params) if deterministic else None, Flag(g)
     counts = Table("counts", g.device, n=vec(i32, len(REASONS)))
     counts.new()
     rounds, known = 0, len(g.points)
-    foreach(g.triangles, find_bad, far, g, goal)
+    foreach(g.triangles, find_bad, waiting, params)
     while True:
-        most, part = FEW["cpu" if deterministic else g.device.kind]
-        least = 64
-        if "strict" in goal.table.columns:
-            part, least = STRICT, 1
-        if births is not None:
-            births.number(far)
-        goal.level = -1
-        while not (near.empty and goal.level == LEVELS - 1) and _affords(goal):
+        if ordered is not None:
+            ordered.sort(waiting)
+        params.bucket = -1
+        while not (active.empty and params.bucket == BUCKETS - 1) and _has_points(params):
             turns = 1 if progress else MANY
-            if births is not None:
-                rounds += births.mend(near, again, far, goal, (most, part, least), turns, urgent)
+            if ordered is not None:
+                rounds += ordered.run(active, following, waiting, urgent, turns)
             else:
-                rounds += mend(g, near, again, far, urgent, goal, most, part, least, turns)
-            if near.empty:
-                near, again = again, near
+                rounds += run_rounds(g, active, following, waiting, active, urgent, params, turns)
+            if active.empty:
+                active, following = following, active
             if progress is not None:
-                progress(rounds, len(near) + _waiting(far, goal.level), len(g.triangles))
+                left = len(active) + _count_waiting(waiting, params.bucket)
+                progress(rounds, left, len(g.triangles))
         known = measure(known)
-        for work in (near, again, far):
+        for work in (active, following, waiting):
             work.clear()
         counts.n[:] = 0
-        foreach(g.triangles, find_left, g, far, counts[0], goal)
-        if far.empty or not _affords(goal):
-            left: list[int] = g.device.to_host(counts.n.array)[0].tolist()
-            return rounds, left
+        foreach(g.triangles, count_unmet, g, waiting, counts[0], params)
+        if waiting.empty or not _has_points(params):
+            unmet: list[int] = g.device.to_host(counts.n.array)[0].tolist()
+            return rounds, unmet
 
 
-def _waiting(far: Collection, level: int) -> int:
-    """How many entries are not due yet."""
-    return int((far.level.array > level).sum())
+def _count_waiting(waiting: Collection, bucket: int) -> int:
+    """The number of entries whose bucket is not active yet."""
+    return int((waiting.bucket.array > bucket).sum())
 
 
-def _affords(goal: Row) -> bool:
-    return "left" not in goal.table.columns or goal.left > 0
+def _has_points(params: Row) -> bool:
+    return "points_left" not in params.table.columns or params.points_left > 0
 
 
 def _measure(g: Graph, mesh: Mesh, size: Any, sizes: Any, scale: float, known: int) -> int:
@@ -277,11 +285,11 @@ def _measure(g: Graph, mesh: Mesh, size: Any, sizes: Any, scale: float, known: i
             point = g.device.xp.arange(n)[rows.point]
         xy = host(g.points.xy.array[rows.point]) / scale
         if callable(size):
-            new = asked(size, xy[known:])
+            new = field_values(size, xy[known:])
         else:
             origin = host(g.triangles.origin.array[rows.triangle])
             new = interpolated(mesh, sizes[:, None], xy, host(rows.node), origin)[known:, 0]
         wanted = np.empty(n - known)
-        wanted[host(point)[known:] - known] = np.minimum(new, FAR) * scale
+        wanted[host(point)[known:] - known] = np.minimum(new, HUGE) * scale
         g.points.wanted[known:] = wanted
     return n

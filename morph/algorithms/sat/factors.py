@@ -56,7 +56,7 @@ class Factors:
         self.graph = g = Graph(device)
         self.scale, self.sums = scale, sums
         self.turn = 0
-        self.ahead = AHEAD if device.kind == "cpu" else 0
+        self.ahead = AHEAD if device.on_host and not device.interprets else 0
         # flags that stay: a launch is known by the objects that it is given
         self.moving, self.fixed, self.broken = (Flag(device) for _ in range(3))
         for name in ("sums_a", "sums_b", "sums_c"):

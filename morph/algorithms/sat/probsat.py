@@ -278,7 +278,7 @@ class Search:
 
         On a CPU a launch is cut short at ``end``, as `time.monotonic` tells it.
         """
-        whole = end == math.inf or self.device.kind == "cuda"
+        whole = end == math.inf or not self.device.on_host
         part, last, tried = STEPS if whole else 2, step + STEPS, 0
         while True:
             descend(self.graph, self.slots, self.odds, self.now, self.then, self.chosen, self.run,
@@ -323,7 +323,7 @@ class Search:
 
     def on_host(self) -> Search:
         """Give the same formula on the host; this one, if it lies there."""
-        if self.device.kind != "cuda":
+        if self.device.on_host:
             return self
         rows = (self.device.to_host(a) for a in self.graph.csr())
         return Search(self.formula, device_of("cpu"), tuple(rows))
@@ -435,7 +435,7 @@ def walksat(
             toil += int(side.run.work[0])
             if left > MANY:
                 model = where.asarray(side.model())
-                side = wide = wide or (Search(formula, where) if where.kind == "cuda" else side)
+                side = wide = wide or (side if where.on_host else Search(formula, where))
                 left, together = wide.load(model), True
         flips += made
     found = where.to_host(side.model())

@@ -33,8 +33,9 @@ FLIPS, FLIPS_EACH = 10_000_000, 100  # of a long local search: in all, and more 
 FIRST = (500_000, 20_000), (2_000_000, 100_000), (FLIPS, 1_000_000)
 REST_EACH, ALL_EACH = 2, 4  # flips a variable of a short one: of the rest, of the whole formula
 FEW, FEW_OF = 10, 2000  # unsatisfied clauses, or one for so many variables: worth a long search
-# Upper bound of the seconds a literal to make the tables of a formula, which is uninterruptible
-BUILD = {"cuda": 1e-8, "cpu": 3e-7, "python": 1e-5}
+# Upper bound of the seconds a literal to make the tables of a formula, which is uninterruptible:
+# on the host, and the updates that the device makes
+BUILD, UPDATES = 1e-8, 0.6
 RESERVE = 0.2  # part of the time that is reserved for the last local search
 FIRST_SHARE, COMPLETE_SHARE = 0.4, 0.5  # of the time before that, for local search and CaDiCaL
 EMPTY = "unit propagation ends in an empty clause"
@@ -72,6 +73,11 @@ class Call(Protocol):
 
     def spend(self, phase: str, started: float) -> None:
         """Add the time since ``started`` to a phase."""
+
+
+def build_seconds(where: Device, formula: Formula) -> float:
+    """Bound the time to make the tables of a formula."""
+    return (BUILD + UPDATES / where.throughput) * formula.literals.size
 
 
 def _random(formula: Formula, seed: int) -> NDArray[np.bool_]:
@@ -300,7 +306,7 @@ class Search:
 
     def _build(self, formula: Formula) -> float:
         """Give the seconds to keep for the tables of a formula, if there is a limit of time."""
-        return BUILD[self.where.kind] * formula.literals.size if self.limited else float("-inf")
+        return build_seconds(self.where, formula) if self.limited else float("-inf")
 
     def _left(self) -> float:
         return float(self.until - monotonic())

@@ -261,7 +261,7 @@ def simplify(formula: Formula, device: Any = "cpu", check: Check = lambda: None)
     Simplified
     """
     chosen = device_of(device)
-    where = chosen if chosen.kind == "python" else device_of("cpu")
+    where = chosen if chosen.on_host else device_of("cpu")
     model = np.zeros(formula.variables, bool)
     try:
         clause, code, _ = cleaned(formula, where)

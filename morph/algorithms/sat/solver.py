@@ -15,7 +15,6 @@ from morph import validate
 from morph.algorithms.sat.cadical import available
 from morph.algorithms.sat.rounds import Round
 from morph.algorithms.sat.search import (
-    BUILD,
     EMPTY,
     RESERVE,
     SATISFIABLE,
@@ -24,6 +23,7 @@ from morph.algorithms.sat.search import (
     Progress,
     Search,
     Settings,
+    build_seconds,
 )
 from morph.algorithms.sat.simplify import Part, Simplified, simplify
 from morph.data.conversion import number, truth
@@ -304,9 +304,10 @@ class _Solver:
         started, formula = monotonic(), self.formula
         model = np.zeros(formula.variables, bool)
         plan = Simplified(model, [Part(formula, slice(None))], False, [], 0, 1)
-        kind = "python" if self.settings.where.kind == "python" else "cpu"  # it runs on the host
+        where = self.settings.where
+        host = where if where.on_host else device_of("cpu")
         usable = (1 - RESERVE) * (self.end - started)
-        if _is_regular(formula) or BUILD[kind] * formula.literals.size > usable:
+        if _is_regular(formula) or build_seconds(host, formula) > usable:
             return plan
         with suppress(OutOfTime), deadline(started + usable):
             plan = simplify(formula, self.settings.where, lambda: time_left("simplify"))

@@ -30,8 +30,6 @@ from morph.prelude import atomic_add, exp2, f32, i32, i64, log2, prefetch, vecto
 IN_REGISTERS = 8  # literals of a clause; longer ones are gone through twice
 LEAST = 2.0**-CERTAIN
 INERTIA = 0.0, 0.5, 0.75  # of messages, one after the other, as long as they do not converge
-# Messages of a launch, after which the host looks at the clock: a fraction of a second.
-LAUNCH = {"cuda": 2**33, "cpu": 2**21, "python": 2**14}
 
 
 @func
@@ -300,7 +298,8 @@ def converge(
     run = propagation(f.width if f.width <= IN_REGISTERS else 0, f.sums, f.ahead)
     unit, scale = np.float32(1 / f.scale), np.float32(f.scale)
     held = np.float32(tolerance * (1 - inertia)), np.float32(inertia)
-    at_once = most if end == float("inf") else LAUNCH[g.device.kind] // len(g.entries) + 1
+    # between two looks at the clock
+    at_once = most if end == float("inf") else g.device.throughput // len(g.entries) + 1
     sweeps, made, part = 0, 0, 0
     while made == part and sweeps < most and (not sweeps or perf_counter() < end):
         part = min(at_once, most - sweeps)

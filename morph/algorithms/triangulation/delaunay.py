@@ -1,8 +1,9 @@
 """Delaunay triangulation of points: no point lies inside the circumcircle of a triangle.
 
-Points are inserted in parallel (`insertion`), in rounds that double (`hilbert`), into a
-triangulation closed at infinity, whose ghosts are dropped at the end.  Signs are exact, so it is
-right for points of any finite size; polygons of points on one circle are cut up in some way.
+Points are inserted in parallel (`insertion`), in rounds of doubling size (`insertion_order`), into
+a triangulation closed at infinity, whose ghost triangles are dropped at the end.  Predicates are
+exact, for coordinates of any finite size; cocircular points are triangulated in one of the possible
+ways.
 
 O(n log n) expected for any points; O(log n) rounds.
 """
@@ -13,8 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from morph.algorithms.triangulation.hilbert import along_curve, rounds, spread
-from morph.algorithms.triangulation.insertion import ghost_side, insert_all, insert_in_turn
+from morph.algorithms.triangulation.half_edges import HULL
+from morph.algorithms.triangulation.insertion import ghost_side, insert_all, insert_sequentially
+from morph.algorithms.triangulation.insertion_order import (
+    hilbert_order,
+    insertion_rounds,
+    strided_blocks,
+)
 from morph.data.collection import Collection
 from morph.data.table import Table
 from morph.graph import Graph
@@ -24,13 +30,12 @@ from morph.prelude import atomic_min, f64, i32, orient2d, vector
 from morph.runtime.device import Device
 from morph.runtime.device import device as find_device
 
-HULL = -(2**31)  # the twin of an edge that has nothing behind it
-TEAM = 4  # threads that claim triangles are faster than one that need not, from here on
-ALONE = 2**14  # points inserted one after another, before there is room for a CPU's threads
-FEW = 6  # rounds, of 32 points, before there is room for a GPU's
-PIECE = 2**15  # points that one item inserts: an interrupt waits for its end
-BATCH = 1024  # items that a CPU thread has under way at once
-APART = 16  # how far apart they lie in the order, lest neighbours want the same triangles
+TEAM = 4  # from so many threads on, claiming triangles is faster than one thread without claims
+SEQUENTIAL = 2**14  # points inserted one after another, before several CPU threads find enough work
+FIRST_ROUNDS = 6  # rounds, of 32 points, inserted one after another before a GPU's threads start
+CHUNK = 2**15  # points that one item inserts: it cannot be interrupted
+BATCH = 1024  # items that a CPU thread gathers before it claims
+STRIDE = 16  # their distance in the order, so that few compete for the same triangles
 
 # --- the first triangle --------------------------------------------------------------------------
 
@@ -58,53 +63,57 @@ def make_first(start, a, g):
     t, u = 2 * i32(a), 2 * i32(a) + 1
     v, w = 2 * i32(b), 2 * i32(b) + 1
     g.triangles[t].node = vector(a, b, c)
-    g.triangles[t].twin = vector(4 * u, 4 * v, 4 * w)
+    g.triangles[t].opposite = vector(4 * u, 4 * v, 4 * w)
     g.triangles[u].node = vector(None, c, b)
-    g.triangles[u].twin = vector(4 * t, 4 * w + 2, 4 * v + 1)
+    g.triangles[u].opposite = vector(4 * t, 4 * w + 2, 4 * v + 1)
     g.triangles[v].node = vector(None, a, c)
-    g.triangles[v].twin = vector(4 * t + 1, 4 * u + 2, 4 * w + 1)
+    g.triangles[v].opposite = vector(4 * t + 1, 4 * u + 2, 4 * w + 1)
     g.triangles[w].node = vector(None, b, a)
-    g.triangles[w].twin = vector(4 * t + 2, 4 * v + 2, 4 * u + 1)
-    a.at = g.triangles[t]
-    b.at = g.triangles[t]
-    c.at = g.triangles[t]
+    g.triangles[w].opposite = vector(4 * t + 2, 4 * v + 2, 4 * u + 1)
+    a.triangle = g.triangles[t]
+    b.triangle = g.triangles[t]
+    c.triangle = g.triangles[t]
 
 
 # --- the result ----------------------------------------------------------------------------------
 
 
 @kernel
-def cut_off(t, g, ghosts):
-    """Collect the ghosts, and rows not in use; what is before a ghost is the hull."""
+def find_ghosts(t, g, ghosts):
+    """Collect ghosts and unused rows; a side with a ghost behind it is on the hull."""
     side = ghost_side(t)
     if side >= 0:
         ghosts.add(t)
         if side < 3:
-            edge = t.twin[side]
-            g.triangles[edge >> 2].twin[edge & 3] = HULL
+            edge = t.opposite[side]
+            g.triangles[edge >> 2].opposite[edge & 3] = HULL
 
 
 @func
-def moved(edge, end, places):
-    """The code of an edge, of a triangle that may move from beyond the end."""
+def moved_half_edge(edge, end, places):
+    """The code of a half-edge after triangles from row ``end`` on have moved."""
     row = edge >> 2
-    return edge if row < end else 4 * places[row - end].goal + (edge & 3)
+    return edge if row < end else 4 * places[row - end].new_row + (edge & 3)
 
 
 @kernel
 def renumber(t, end, places):
-    """Name corners as the input does, and neighbours by where they will be."""
+    """Number corners as in the input, and neighbours by the rows they will have."""
     a, b, c = t.node
     if a is not None and b is not None and c is not None:
-        d, e, f = t.twin
+        d, e, f = t.opposite
         t.node = vector(a.parent, b.parent, c.parent)
-        t.twin = vector(moved(d, end, places), moved(e, end, places), moved(f, end, places))
+        t.opposite = vector(
+            moved_half_edge(d, end, places),
+            moved_half_edge(e, end, places),
+            moved_half_edge(f, end, places),
+        )
 
 
 @kernel
 def move(entry):
-    entry.goal.node = entry.item.node
-    entry.goal.twin = entry.item.twin
+    entry.new_row.node = entry.item.node
+    entry.new_row.opposite = entry.item.opposite
 
 
 def delaunay_tables(points: Any, device: str | Device = "auto") -> Graph:
@@ -122,9 +131,9 @@ def delaunay_tables(points: Any, device: str | Device = "auto") -> Graph:
         ``points``: ``xy``, row i is point i of the input; ``same``, the first point with the same
         coordinates if that is another one, else None.  A point with a ``same`` is no corner.
 
-        ``triangles``: ``node``, three rows of ``points``, counter-clockwise, and ``twin``, i32[3],
-        packed into one record.  Side k is opposite corner k and runs from ``node[k + 1]`` to
-        ``node[k + 2]``; ``twin[k]`` is 4 * triangle + side of the same edge seen from the triangle
+        ``triangles``: ``node``, three rows of ``points``, counter-clockwise, and ``opposite``,
+        i32[3], packed into one record.  Side k is opposite corner k and runs from ``node[k + 1]``
+        to ``node[k + 2]``; ``opposite[k]`` is 4 * triangle + side of the same edge in the triangle
         behind it, -2**31 at the hull.  The triangles fill the convex hull; every row is in use,
         neighbours in space mostly in near rows.  The triangulation is Delaunay, exactly; of points
         on one circle it is one of the possible ones.
@@ -150,70 +159,70 @@ def delaunay_tables(points: Any, device: str | Device = "auto") -> Graph:
     g = Graph(where)
     g.points.add("xy", vec(f64, 2))
     g.points.extend(xy=xy)
-    order = along_curve(g.points)
-    levels, parent = rounds(where, n)
+    order = hilbert_order(g.points)
+    rounds, parent = insertion_rounds(where, n)
     g.points.add("parent", Ref("points"))
-    g.add_table("triangles", node=Ref("points")[3], twin=(i32, 3))
-    g.triangles.pack("node", "twin")
+    g.add_table("triangles", node=Ref("points")[3], opposite=(i32, 3))
+    g.triangles.pack("node", "opposite")
     g.triangles.extend(2 * n)
-    g.points.add("at", Ref("triangles"))
+    g.points.add("triangle", Ref("triangles"))
     with where.active():
         g.points.xy.array[:] = xp.take(xy, order, axis=0)
         g.points.parent.array[:] = parent
     start = Table("start", where, second=i32, third=i32)
     start.extend(1, second=n, third=n)
-    root = g.points[int(levels[0][0])]
+    root = g.points[int(rounds[0][0])]
     foreach(g.points, find_second, root, start[0])
     if start[0].second < n:
         foreach(g.points, find_third, root, start[0], g)
     if start[0].third == n:
         raise ValueError("points: all lie on one line")
     foreach(start, make_first, root, g)
-    copies = Collection(g.points, capacity=n, of=Ref(g.points))
-    _insert(g, levels, copies, start)
-    _name_corners(g, order, copies)
+    duplicates = Collection(g.points, capacity=n, of=Ref(g.points))
+    _insert(g, rounds, duplicates, start)
+    _name_corners(g, order, duplicates)
     _drop_ghosts(g)
     g.points.xy[:] = xy
-    for name in ("parent", "at"):
+    for name in ("parent", "triangle"):
         g.points.drop(name)
     return g
 
 
-def _insert(g: Graph, levels: list[Any], copies: Collection, one: Table) -> None:
-    """Insert all points, as many at once as there is room and are threads for."""
+def _insert(g: Graph, rounds: list[Any], duplicates: Collection, one: Table) -> None:
+    """Insert all points: the first ones by one thread, then as many at once as pays."""
     where, n = g.device, len(g.points)
     join = where.xp.concatenate
     team = available_threads()
-    if where.kind != "cpu":
-        few, lists = FEW, levels[FEW:]
+    if where.interprets or not where.on_host:
+        few, lists = FIRST_ROUNDS, rounds[FIRST_ROUNDS:]
     elif team == 1:
-        few, lists = 0, [join(levels)]
+        few, lists = 0, [join(rounds)]
     else:
-        few = sum(team < TEAM or len(level) <= ALONE // 2 for level in levels)
-        rest = [spread(level, BATCH * team, APART) for level in levels[few:]]
+        few = sum(team < TEAM or len(round) <= SEQUENTIAL // 2 for round in rounds)
+        rest = [strided_blocks(round, BATCH * team, STRIDE) for round in rounds[few:]]
         lists = [join(rest)] if rest else []
     with where.active():
-        work, again, large = (Collection(g.points, capacity=c) for c in (n, n, 0))
-        early = join(levels[:few]) if few else work.items
-        for start in range(0, len(early), PIECE):
+        work, retry, large = (Collection(g.points, capacity=c) for c in (n, n, 0))
+        early = join(rounds[:few]) if few else work.items
+        for start in range(0, len(early), CHUNK):
             work.clear()
-            work.extend(early[start : start + PIECE])
-            foreach(one, insert_in_turn, g, work, copies)
+            work.extend(early[start : start + CHUNK])
+            foreach(one, insert_sequentially, g, work, duplicates)
         for items in lists:
             work.clear()
             work.extend(items)
-            insert_all(g, work, again, large, copies, one)
+            insert_all(g, work, retry, large, duplicates, one)
 
 
-def _name_corners(g: Graph, order: Any, copies: Collection) -> None:
+def _name_corners(g: Graph, order: Any, duplicates: Collection) -> None:
     """Let ``parent`` be each point's row in the input, the first of those with its coordinates."""
     where = g.device
     xp = where.xp
     g.points.add("same", Ref("points"))
     with where.active():
         name = order.astype(np.int32)
-        if len(copies):
-            later, corner = copies.items, copies.of.array
+        if len(duplicates):
+            later, corner = duplicates.items, duplicates.of.array
             rows = xp.concatenate([order[later], order[corner]])
             xp.minimum.at(name, corner, name[later])
             first = name[xp.concatenate([corner, corner])]
@@ -222,24 +231,24 @@ def _name_corners(g: Graph, order: Any, copies: Collection) -> None:
 
 
 def _drop_ghosts(g: Graph) -> None:
-    """Number corners as the input does, and let the last triangles take the rows of ghosts."""
+    """Number corners as in the input, and move the last triangles to the rows of ghosts."""
     where = g.device
     xp = where.xp
     rows = len(g.triangles)
     ghosts = Collection(g.triangles, capacity=rows // 256 + 64)
-    foreach(g.triangles, cut_off, g, ghosts)
+    foreach(g.triangles, find_ghosts, g, ghosts)
     end = rows - len(ghosts)
-    places = Table("places", where, goal=i32)
+    places = Table("places", where, new_row=i32)
     places.extend(len(ghosts))
-    moves = Collection(g.triangles, goal=Ref(g.triangles))
+    moves = Collection(g.triangles, new_row=Ref(g.triangles))
     with where.active():
         unused = xp.sort(ghosts.items)
         stays = xp.ones(rows - end, np.bool_)
         stays[unused[unused >= end] - end] = False
         last = xp.flatnonzero(stays).astype(np.int32)
         free = unused[unused < end]
-        places.goal.array[last] = free
-        moves.extend(last + end, goal=free)
+        places.new_row.array[last] = free
+        moves.extend(last + end, new_row=free)
     foreach(g.triangles, renumber, end, places)
     foreach(moves, move)
     g.triangles.truncate(end)

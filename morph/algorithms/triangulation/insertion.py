@@ -1,18 +1,18 @@
 """Insertion of points into a Delaunay triangulation, in parallel.
 
-The *cavity* of a point, all triangles whose circumcircle holds it, is replaced by a fan around it
-(Bowyer 1981; Watson 1981).  An item walks to the triangle that holds its point (Devillers, Pion,
-Teillaud 2002), collects the cavity, claims it with ``single`` and guards the ring around it; losers
-come again.  A point of a large cavity waits until no other is under way, and makes its fan by flips
-(Lawson 1977), which need no memory.
+The *cavity* of a point, all triangles whose circumcircle contains it, is replaced by a fan around
+it (Bowyer 1981; Watson 1981).  An item walks to the triangle that contains its point (Devillers,
+Pion, Teillaud 2002), collects the cavity, claims it with ``single`` and guards the neighbour
+triangles; items whose claim fails are enqueued again.  A point with a large cavity is inserted
+later, by one thread, and its fan is made by flips (Lawson 1977), which need no memory.
 
-The plane is closed by one point at infinity, None: behind each hull edge lies a *ghost* triangle
+The plane is closed by one point at infinity, None: behind each hull edge is a *ghost* triangle
 whose circle is the half-plane beyond (Guibas, Stolfi 1985), so that no point is outside.  Then an
-insertion always makes two triangles more, which have their rows, 2 p and 2 p + 1: nothing is
-allocated, and what lies near in space lies near in memory.
+insertion always adds two triangles, for which rows 2 p and 2 p + 1 are reserved: nothing is
+allocated, and triangles near in space are near in memory.
 
-Tables: ``points`` with ``xy``, ``parent`` (a near one inserted before) and ``at`` (a triangle near
-it, None until it is inserted); ``triangles`` with ``node`` and ``twin``.
+Tables: ``points`` with ``xy``, ``parent`` (a near one inserted before) and ``triangle`` (one near
+it, None until it is inserted); ``triangles`` with ``node`` and ``opposite``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import i32, incircle, local, orient2d, single, vector
 
-LIMIT = 60  # triangles of a cavity that an item holds; two rows for a fan more make 62
+MAX_CAVITY = 60  # triangles in a cavity that an item replaces; with the two new rows 62
 
 # --- geometry ------------------------------------------------------------------------------------
 
@@ -37,7 +37,7 @@ def beyond(u, v, x):
 
 
 @func
-def circle_holds(t, x):
+def in_circle(t, x):
     """Whether x lies inside the circumcircle of triangle t."""
     a, b, c = t.node
     if a is None:
@@ -62,40 +62,40 @@ def ghost_side(t):
 
 
 @func
-def after(side):
+def next_side(side):
     return 0 if side == 2 else side + 1
 
 
 @func
-def locate(g, p):
-    """Walk to the triangle that holds p, or to a ghost whose hull edge p lies beyond."""
+def containing_triangle(g, p):
+    """Walk to the triangle that contains p, or to a ghost whose hull edge p lies beyond."""
     x = p.xy
     q = p.parent
-    while q.at is None:  # it has lost, too
+    while q.triangle is None:  # not inserted yet, either
         q = q.parent
-    t = q.at
-    came = ghost_side(t)
-    if came >= 0:
-        t = g.triangles[t.twin[came] >> 2]
-        came = -1
+    t = q.triangle
+    entered = ghost_side(t)
+    if entered >= 0:
+        t = g.triangles[t.opposite[entered] >> 2]
+        entered = -1
     while True:
         a, b, c = t.node
         if a is None or b is None or c is None:
             return t
-        if came != 0 and orient2d(b.xy, c.xy, x) < 0:
-            edge = t.twin[0]
-        elif came != 1 and orient2d(c.xy, a.xy, x) < 0:
-            edge = t.twin[1]
-        elif came != 2 and orient2d(a.xy, b.xy, x) < 0:
-            edge = t.twin[2]
+        if entered != 0 and orient2d(b.xy, c.xy, x) < 0:
+            edge = t.opposite[0]
+        elif entered != 1 and orient2d(c.xy, a.xy, x) < 0:
+            edge = t.opposite[1]
+        elif entered != 2 and orient2d(a.xy, b.xy, x) < 0:
+            edge = t.opposite[2]
         else:
             return t
         t = g.triangles[edge >> 2]
-        came = edge & 3
+        entered = edge & 3
 
 
 @func
-def vertex_at(t, x):
+def coincident_corner(t, x):
     """The corner of t that lies at x, or None."""
     found = None
     for q in t.node:
@@ -106,122 +106,122 @@ def vertex_at(t, x):
 
 
 @func
-def grow_cavity(g, x, seed, cavity, rim, ring):
-    """Collect the triangles whose circle holds x; false if there are too many.
+def grow_cavity(g, x, seed, cavity, boundary, neighbours):
+    """Collect the triangles whose circumcircle contains x; false if there are too many.
 
-    Around them, counter-clockwise: the edges as seen from outside, and the triangles behind.
+    ``boundary`` and ``neighbours`` are the half-edges and triangles around them, counter-clockwise.
     """
     stack = local(i32, 64)
     cavity.add(seed)
-    stack.add(seed.twin[2])
-    stack.add(seed.twin[1])
-    stack.add(seed.twin[0])
+    stack.add(seed.opposite[2])
+    stack.add(seed.opposite[1])
+    stack.add(seed.opposite[0])
     while stack.size > 0:
         edge = stack.pop()
         t = g.triangles[edge >> 2]
         side = edge & 3
-        if circle_holds(t, x):
-            if cavity.size >= LIMIT:
+        if in_circle(t, x):
+            if cavity.size >= MAX_CAVITY:
                 return False
             cavity.add(t)
-            stack.add(t.twin[after(after(side))])
-            stack.add(t.twin[after(side)])
+            stack.add(t.opposite[next_side(next_side(side))])
+            stack.add(t.opposite[next_side(side)])
         else:
-            rim.add(edge)
-            ring.add(t)
+            boundary.add(edge)
+            neighbours.add(t)
     return True
 
 
 @func
-def make_fan(g, p, cavity, rim):
-    """Put triangles around p in place of the cavity."""
-    size = rim.size
+def fill_cavity(g, p, cavity, boundary):
+    """Replace the cavity by a fan around p."""
+    size = boundary.size
     before = cavity[size - 1]
     t = cavity[0]
     for i in range(size):
         next = cavity[0] if i + 1 == size else cavity[i + 1]
-        edge = rim[i]
+        edge = boundary[i]
         side = edge & 3
         behind = g.triangles[edge >> 2]
-        t.node = vector(p, behind.node[after(after(side))], behind.node[after(side)])
-        t.twin = vector(edge, 4 * i32(next) + 2, 4 * i32(before) + 1)
-        behind.twin[side] = 4 * i32(t)
+        t.node = vector(p, behind.node[next_side(next_side(side))], behind.node[next_side(side)])
+        t.opposite = vector(edge, 4 * i32(next) + 2, 4 * i32(before) + 1)
+        behind.opposite[side] = 4 * i32(t)
         before = t
         t = next
-    p.at = t
+    p.triangle = t
     q = p.parent
     # race: q may be inserted in this step; every triangle that is written is at q
-    if q.at is not None:  # else it is not inserted yet
-        q.at = t  # race: likewise
+    if q.triangle is not None:  # else it is not inserted yet
+        q.triangle = t  # race: likewise
 
 
 @kernel
-def insert(p, g, again, large, copies):
-    if p.at is not None:
+def insert(p, g, retry, large, duplicates):
+    if p.triangle is not None:
         return
     x = p.xy
-    seed = locate(g, p)
-    same = vertex_at(seed, x)
+    seed = containing_triangle(g, p)
+    same = coincident_corner(seed, x)
     cavity = g.triangles.local(64)
-    rim = local(i32, 64)
-    ring = g.triangles.local(64)
+    boundary = local(i32, 64)
+    neighbours = g.triangles.local(64)
     if same is not None:
-        copies.add(p, same)
-        p.at = seed  # race: `locate` for a point whose parent is p starts here or at an ancestor
-    elif not grow_cavity(g, x, seed, cavity, rim, ring):
+        duplicates.add(p, same)
+        p.triangle = seed  # race: walks to points whose parent is p start here or at an ancestor
+    elif not grow_cavity(g, x, seed, cavity, boundary, neighbours):
         large.add(p)
     else:
-        cavity.add(g.triangles[2 * p.id])  # two rows that wait for p
+        cavity.add(g.triangles[2 * p.id])  # the two rows reserved for p
         cavity.add(g.triangles[2 * p.id + 1])
-        if single(cavity, guard=ring):
-            make_fan(g, p, cavity, rim)
+        if single(cavity, guard=neighbours):
+            fill_cavity(g, p, cavity, boundary)
         else:
-            again.add(p)
+            retry.add(p)
 
 
 @kernel
-def insert_in_turn(one, g, work, copies):
+def insert_sequentially(one, g, work, duplicates):
     """Insert points one after another."""
     for p in work:
-        if p.at is None:
-            seed = locate(g, p)
-            same = vertex_at(seed, p.xy)
+        if p.triangle is None:
+            seed = containing_triangle(g, p)
+            same = coincident_corner(seed, p.xy)
             if same is None:
-                dig(g, p, seed)
+                insert_by_flips(g, p, seed)
             else:
-                copies.add(p, same)
-                p.at = seed
+                duplicates.add(p, same)
+                p.triangle = seed
 
 
 @func
-def dig(g, p, t):
+def insert_by_flips(g, p, t):
     """Make the fan around p by flips."""
     split(t, p, g.triangles[2 * p.id], g.triangles[2 * p.id + 1], g)
     first = t.node[1]
     while True:
-        edge = t.twin[0]
-        if circle_holds(g.triangles[edge >> 2], p.xy):
+        edge = t.opposite[0]
+        if in_circle(g.triangles[edge >> 2], p.xy):
             flip(t, edge, p, g)
         else:
-            t = g.triangles[t.twin[1] >> 2]
+            t = g.triangles[t.opposite[1] >> 2]
             if t.node[1] == first:
                 break
-    p.at = t
+    p.triangle = t
 
 
 @func
 def write(t, p, a, b, outer, next, before, g):
     """Make t the triangle of p and ab, with edge ``outer`` behind ab, in the fan around p."""
     t.node = vector(p, a, b)
-    t.twin = vector(outer, 4 * i32(next) + 2, 4 * i32(before) + 1)
-    g.triangles[outer >> 2].twin[outer & 3] = 4 * i32(t)
+    t.opposite = vector(outer, 4 * i32(next) + 2, 4 * i32(before) + 1)
+    g.triangles[outer >> 2].opposite[outer & 3] = 4 * i32(t)
 
 
 @func
 def split(t, p, u, v, g):
     """Cut triangle t into three around p, the others in rows u and v."""
     a, b, c = t.node
-    side_a, side_b, side_c = t.twin
+    side_a, side_b, side_c = t.opposite
     write(t, p, a, b, side_c, u, v, g)
     write(u, p, b, c, side_a, v, t, g)
     write(v, p, c, a, side_b, t, u, g)
@@ -229,23 +229,23 @@ def split(t, p, u, v, g):
 
 @func
 def flip(s, edge, p, g):
-    """Turn the edge between s, of the fan around p, and what is behind, which joins the fan."""
+    """Flip an edge of s, of the fan around p: the triangle behind the edge joins the fan."""
     t = g.triangles[edge >> 2]
     side = edge & 3
     a, b, d = s.node[1], s.node[2], t.node[side]
-    before, next = g.triangles[s.twin[2] >> 2], g.triangles[s.twin[1] >> 2]
-    left, right = t.twin[after(side)], t.twin[after(after(side))]
+    before, next = g.triangles[s.opposite[2] >> 2], g.triangles[s.opposite[1] >> 2]
+    left, right = t.opposite[next_side(side)], t.opposite[next_side(next_side(side))]
     write(s, p, a, d, left, t, before, g)
     write(t, p, d, b, right, next, s, g)
-    next.twin[2] = 4 * i32(t) + 1
+    next.opposite[2] = 4 * i32(t) + 1
 
 
 @program
-def insert_all(g, work, again, large, copies, one):
+def insert_all(g, work, retry, large, duplicates, one):
     while not work.empty:
-        foreach(work, insert, g, again, large, copies)
+        foreach(work, insert, g, retry, large, duplicates)
         if not large.empty:
-            foreach(one, insert_in_turn, g, large, copies)
+            foreach(one, insert_sequentially, g, large, duplicates)
             large.clear()
-        work, again = again, work
-        again.clear()
+        work, retry = retry, work
+        retry.clear()

@@ -16,26 +16,26 @@ def number(name: str, value: Any) -> Any:
     ValueError
         If the value is none: text, a complex number, a truth value, an array.
     """
-    plain = value.item() if getattr(value, "ndim", None) == 0 else value
-    if isinstance(plain, bool) or not isinstance(plain, numbers.Real):
+    scalar = value.item() if getattr(value, "ndim", None) == 0 else value
+    if isinstance(scalar, bool) or not isinstance(scalar, numbers.Real):
         raise ValueError(f"{name} is a number, not {shown(value)}")
-    return plain
+    return scalar
 
 
-def whole_number(name: str, value: Any) -> int:
+def integer(name: str, value: Any) -> int:
     """Return an integer; `ValueError` if the value is none."""
-    plain = value.item() if getattr(value, "ndim", None) == 0 else value
-    if isinstance(plain, bool) or not isinstance(plain, numbers.Integral):
+    scalar = value.item() if getattr(value, "ndim", None) == 0 else value
+    if isinstance(scalar, bool) or not isinstance(scalar, numbers.Integral):
         raise ValueError(f"{name} is an integer, not {shown(value)}")
-    return int(plain)
+    return int(scalar)
 
 
 def truth(name: str, value: Any) -> bool:
     """Return True or False; `ValueError` if the value is neither."""
-    plain = value.item() if getattr(value, "ndim", None) == 0 else value
-    if not isinstance(plain, int) or plain not in (0, 1):
+    scalar = value.item() if getattr(value, "ndim", None) == 0 else value
+    if not isinstance(scalar, int) or scalar not in (0, 1):
         raise ValueError(f"{name} is True or False, not {shown(value)}")
-    return bool(plain)
+    return bool(scalar)
 
 
 def choice(name: str, value: Any, known: tuple[str, ...]) -> str:

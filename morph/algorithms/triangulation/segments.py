@@ -1,19 +1,19 @@
 """Constrained Delaunay triangulation: segments become edges of a Delaunay triangulation.
 
-A segment that is no edge crosses a *channel* of triangles.  These are replaced by the Delaunay
-triangulations of the two polygons that they leave on either side of it, made top down: to a base
-edge belongs the corner whose circle through its ends holds no other (Anglada 1997).  If the
-triangulation was constrained Delaunay before, it is so again: nothing has to be flipped.
+A segment that is no edge crosses a *channel* of triangles.  The channel is replaced by the Delaunay
+triangulations of the two polygons at both sides of the segment, made top down: to a base edge
+belongs the corner whose circle through its ends contains no other corner (Anglada 1997).  If the
+triangulation was constrained Delaunay before, it is so again, without flips.
 
-In parallel: every segment claims its channel with an atomic minimum of (round, rank); one that got
-all of it, and whose neighbours no stronger one wants, rebuilds it, alone and in place.  Ranks are
-a random permutation, so that few rounds are needed (Blelloch et al. 2012).  It ends: the strongest
-segment of a round is recovered as far as the next point that lies on it, or meets a constrained
-edge and is given up; points and edges are finite.  Channels have any length: what an item notes
-about its channel lies in rows of a table, three more than edges crossed; each channel is rebuilt
-but once.
+In parallel: each segment claims its channel with an atomic minimum of (round, priority); a segment
+that owns all of it, and whose neighbour triangles no smaller key has claimed, retriangulates it in
+place.  Priorities are a random permutation, so that few rounds are needed (Blelloch et al. 2012).
+This terminates: the segment with the least key of a round is recovered up to the next point that
+lies on it, or meets a constrained edge and is given up; points and edges are finite.  A channel may
+have any length: its boundary is recorded in rows of a table, three more than edges crossed; each
+channel is retriangulated once.
 
-Decisions are exact.  A segment that passes through a point ends there, and goes on from it.
+Predicates are exact.  A segment that passes through a point is split there.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from typing import Any
 
 import numpy as np
 
-from morph.algorithms.triangulation.delaunay import HULL
+from morph.algorithms.triangulation.half_edges import HULL, behind, half_edge
 from morph.data.collection import Collection
 from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, atomic_min, i32, i64, incircle, orient2d, vector
 
-FREE = 2**31 - 1  # by: no segment has asked for this edge
-FIRST_AGE = 2**30 - 1  # ages fall from round to round, so that newer claims win
+FREE = 2**31 - 1  # in `by`: no segment contains this edge
+FIRST_KEY = 2**30 - 1  # keys of rounds decrease, so that newer claims win
 UNCLAIMED = 2**62
 
 
@@ -38,18 +38,7 @@ UNCLAIMED = 2**62
 
 
 @func
-def behind(twin):
-    """The code of an edge seen from the other side, constrained or not."""
-    return twin if twin >= 0 else ~twin
-
-
-@func
-def code(t, side):
-    return i32(t) * 4 + i32(side)
-
-
-@func
-def ahead(a, x, v):
+def same_direction(a, x, v):
     """Whether v, on the line from a to x and not at a, lies on the side of x."""
     if x.x != a.x:
         return (v.x > a.x) == (x.x > a.x)
@@ -57,54 +46,54 @@ def ahead(a, x, v):
 
 
 @func
-def leave(g, a, x):
-    """The first edge on the way from point a to x.
+def first_edge(g, a, x):
+    """The first edge that the ray from vertex a to x meets.
 
-    Either the edge opposite a that the way crosses, and None; or the edge from a that the way runs
-    along, and its other end; or -1, if the way leaves the hull at a.
+    Either the edge opposite a that it crosses, and None; or the edge from a that it runs along, and
+    its other end; or -1, if it leaves the hull at a.
     """
-    start = a.at
+    start = a.half_edge
     t, k = g.triangles[start >> 2], start & 3
     edge = i32(-1)
     end = None
-    turn = i32(1)
-    while edge < 0 and turn < 3:
+    direction = i32(1)
+    while edge < 0 and direction < 3:
         b, c = t.node[(k + 1) % 3], t.node[(k + 2) % 3]
         right, left = orient2d(a.xy, x, b.xy), orient2d(a.xy, x, c.xy)
-        if right == 0 and ahead(a.xy, x, b.xy):
-            edge = code(t, (k + 2) % 3)
+        if right == 0 and same_direction(a.xy, x, b.xy):
+            edge = half_edge(t, (k + 2) % 3)
             end = b
-        elif left == 0 and ahead(a.xy, x, c.xy):
-            edge = code(t, (k + 1) % 3)
+        elif left == 0 and same_direction(a.xy, x, c.xy):
+            edge = half_edge(t, (k + 1) % 3)
             end = c
         elif right < 0 and left > 0:
-            edge = code(t, k)
+            edge = half_edge(t, k)
         else:
-            o = t.twin[(k + turn) % 3]
-            if o == HULL:  # once more from the start, clockwise
-                turn += 1
+            o = t.opposite[(k + direction) % 3]
+            if o == HULL:  # again from the start, clockwise
+                direction += 1
                 t, k = g.triangles[start >> 2], start & 3
-                o = t.twin[(k + 2) % 3]
+                o = t.opposite[(k + 2) % 3]
             if o == HULL:
-                turn = i32(3)
+                direction = i32(3)
             else:
                 o = behind(o)
-                t, k = g.triangles[o >> 2], ((o & 3) + turn) % 3
+                t, k = g.triangles[o >> 2], ((o & 3) + direction) % 3
     return edge, end
 
 
 @func
-def onward(g, a, b, edge):
-    """Cross an edge on the way from a to b: its code behind, the apex there, the apex's side."""
-    o = behind(g.triangles[edge >> 2].twin[edge & 3])
+def cross_edge(g, a, b, edge):
+    """Cross an edge from a to b: the half-edge behind, the vertex opposite, and its side of ab."""
+    o = behind(g.triangles[edge >> 2].opposite[edge & 3])
     v = g.triangles[o >> 2].node[o & 3]
     side = i32(0) if v == b else orient2d(a.xy, b.xy, v.xy)
     return o, v, side
 
 
 @func
-def next_edge(o, side):
-    """The edge by which a way leaves the triangle it entered at code o: right of a left apex."""
+def exit_edge(o, side):
+    """The edge by which a walk leaves a triangle that it entered at o: right of a left vertex."""
     return (o & ~3) + ((o & 3) + (i32(1) if side > 0 else i32(2))) % 3
 
 
@@ -112,16 +101,16 @@ def next_edge(o, side):
 
 
 @kernel
-def index(t):
+def index_corners(t):
     for k in range(3):
         p = t.node[k]
-        p.at = code(t, k)  # race: a corner of any triangle there will do
+        p.half_edge = half_edge(t, k)  # race: a corner of any triangle there will do
         atomic_add(p.degree, 1)
 
 
 @kernel
-def aim(s):
-    if s.b.degree < s.a.degree:  # to leave a hub each segment turns around it
+def orient(s):
+    if s.b.degree < s.a.degree:  # the first edge is searched around a, in time of its degree
         a = s.a
         s.a = s.b
         s.b = a
@@ -133,63 +122,63 @@ def aim(s):
 
 @func
 def constrain(g, edge, s):
-    """Mark both sides of an edge; others may do so at the same time."""
+    """Mark both sides of an edge; other items may do so at the same time."""
     t, k = g.triangles[edge >> 2], edge & 3
     atomic_min(t.by[k], i32(s))
-    if t.twin[k] != HULL:
-        o = behind(t.twin[k])
+    if t.opposite[k] != HULL:
+        o = behind(t.opposite[k])
         n = g.triangles[o >> 2]
-        t.twin[k] = ~o  # race: all write the same, and readers take either sign
-        n.twin[o & 3] = ~edge  # race: likewise
+        t.opposite[k] = ~o  # race: all write the same, and readers take either sign
+        n.opposite[o & 3] = ~edge  # race: likewise
         atomic_min(n.by[o & 3], i32(s))
 
 
 @kernel
-def follow(s, g, found):
-    """Mark the edges that are there, as far as the segment runs along them."""
+def follow_edges(s, g, remaining):
+    """Mark edges that the segment runs along; enqueue it where it leaves them."""
     a = s.now
-    edge, end = leave(g, a, s.b.xy)
+    edge, end = first_edge(g, a, s.b.xy)
     while end is not None:
         constrain(g, edge, s)
         if end == s.b:
             s.now = end
             return
         a = end
-        edge, end = leave(g, a, s.b.xy)
+        edge, end = first_edge(g, a, s.b.xy)
     s.now = a
     s.first = edge
-    found.add(s)
+    remaining.add(s)
 
 
 @kernel
-def claim(s, g, age):
-    """Claim the channel that comes next."""
-    key = i64(age) << 32 | i64(s.rank)
+def claim(s, g, round_key):
+    """Claim the next channel of the segment."""
+    key = i64(round_key) << 32 | i64(s.priority)
     edge = s.first
     atomic_min(g.triangles[edge >> 2].claim, key)
     side = i32(1)
-    while side != 0 and g.triangles[edge >> 2].twin[edge & 3] >= 0:
-        o, v, side = onward(g, s.now, s.b, edge)
+    while side != 0 and g.triangles[edge >> 2].opposite[edge & 3] >= 0:
+        o, v, side = cross_edge(g, s.now, s.b, edge)
         atomic_min(g.triangles[o >> 2].claim, key)
-        edge = next_edge(o, side)
+        edge = exit_edge(o, side)
 
 
 @func
 def uncontested(g, t, key):
-    """Whether a triangle is claimed by this key, and none around it by a stronger one."""
+    """Whether a triangle is claimed by this key, and no neighbour by a smaller one."""
     if t.claim != key:
         return False
     for k in range(3):
-        if t.twin[k] != HULL:
-            if g.triangles[behind(t.twin[k]) >> 2].claim < key:
+        if t.opposite[k] != HULL:
+            if g.triangles[behind(t.opposite[k]) >> 2].claim < key:
                 return False
     return True
 
 
 @kernel
-def judge(s, g, age, winners, again, blocked):
-    """Whether the channel is the segment's own, and no stronger one wants what surrounds it."""
-    key = i64(age) << 32 | i64(s.rank)
+def check_claims(s, g, round_key, winners, retry, blocked):
+    """Check whether the segment owns its channel, and no smaller key has claimed a neighbour."""
+    key = i64(round_key) << 32 | i64(s.priority)
     edge = s.first
     mine = uncontested(g, g.triangles[edge >> 2], key)
     end = s.b
@@ -198,12 +187,12 @@ def judge(s, g, age, winners, again, blocked):
     side = i32(1)
     while side != 0 and met == FREE:
         t = g.triangles[edge >> 2]
-        if t.twin[edge & 3] < 0:
+        if t.opposite[edge & 3] < 0:
             met = t.by[edge & 3]
         else:
-            o, end, side = onward(g, s.now, s.b, edge)
+            o, end, side = cross_edge(g, s.now, s.b, edge)
             mine = mine and uncontested(g, g.triangles[o >> 2], key)
-            edge = next_edge(o, side)
+            edge = exit_edge(o, side)
             count += 1
     s.count = count
     s.end = end
@@ -213,132 +202,158 @@ def judge(s, g, age, winners, again, blocked):
     elif mine:
         winners.add(s)
     else:
-        again.add(s)
+        retry.add(s)
 
 
 @func
-def note(cell, t, side):
-    """Put an edge of the channel's rim, and what lies behind it, into a cell."""
-    cell.point = t.node[(side + 1) % 3]
-    cell.outer = t.twin[side]
-    cell.by = t.by[side]
-    cell.edge = code(t, side)
+def record_edge(row, t, side):
+    """Write an edge of the channel's boundary, and what lies behind it, into a row."""
+    row.vertex = t.node[(side + 1) % 3]
+    row.opposite = t.opposite[side]
+    row.by = t.by[side]
+    row.edge = half_edge(t, side)
 
 
 @func
-def attach(g, cell, t, side):
-    """Make an edge of the rim side `side` of triangle t."""
-    t.by[side] = cell.by
-    constrained = cell.outer < 0
-    here = code(t, side)
-    there = i32(-1)
-    if cell.mate is not None:  # the channel lies on both sides: whoever comes second links
-        cell.edge = here
-        there = cell.mate.edge
-    elif cell.outer != HULL:
-        there = behind(cell.outer)
-    else:
-        t.twin[side] = HULL
-    if there >= 0:
-        t.twin[side] = ~there if constrained else there
-        g.triangles[there >> 2].twin[there & 3] = ~here if constrained else here
+def trace_boundary(s, g, boundary):
+    """Record the boundary of a channel, counter-clockwise from the beginning of the segment.
 
-
-@kernel
-def rebuild(s, g, cells, age, again):
-    """Retriangulate both sides of a channel that is the segment's own."""
-    n = s.count + 3
-    rim = cells.new_rows(n)  # counter-clockwise from the segment's beginning
-    # the way once more: edges at its right from the front, at its left from the back
+    Edges at the right of the segment are added in front, edges at its left from the back.  Gives
+    the place of the segment's end.
+    """
     t, k = g.triangles[s.first >> 2], s.first & 3
-    note(rim[0], t, (k + 2) % 3)
-    note(rim[n - 1], t, (k + 1) % 3)
-    rim[0].old = t
-    right, left = 1, n - 1
+    right, left = 1, boundary.size - 1
+    record_edge(boundary[0], t, (k + 2) % 3)
+    record_edge(boundary[left], t, (k + 1) % 3)
+    boundary[0].old = t
     edge = s.first
     for i in range(s.count):
-        o, v, side = onward(g, s.now, s.b, edge)
-        edge = next_edge(o, side)
+        o, v, side = cross_edge(g, s.now, s.b, edge)
+        edge = exit_edge(o, side)
         t, k = g.triangles[o >> 2], o & 3
-        rim[i + 1].old = t
+        boundary[i + 1].old = t
         if side <= 0:
-            note(rim[right], t, (k + 1) % 3)
+            record_edge(boundary[right], t, (k + 1) % 3)
             right += 1
         if side >= 0:
             left -= 1
-            note(rim[left], t, (k + 2) % 3)
-    # an edge of the rim may have the channel on both sides
-    for i in range(n):
-        g.triangles[rim[i].edge >> 2].twin[rim[i].edge & 3] = i32(i)
-    key = i64(age) << 32 | i64(s.rank)
-    for cell in rim:
-        if cell.outer != HULL:
-            o = behind(cell.outer)
+            record_edge(boundary[left], t, (k + 2) % 3)
+    return right
+
+
+@func
+def pair_edges(g, boundary, key):
+    """Find the edges that have the channel on both sides: each is twice in the boundary."""
+    for i in range(boundary.size):
+        g.triangles[boundary[i].edge >> 2].opposite[boundary[i].edge & 3] = i32(i)
+    for row in boundary:
+        if row.opposite != HULL:
+            o = behind(row.opposite)
             if g.triangles[o >> 2].claim == key:
-                cell.mate = rim[g.triangles[o >> 2].twin[o & 3]]
-        cell.edge = -1
-    # polygons still to be triangulated: base from rim[high] to rim[low], behind it a triangle
-    rim[0].high = i32(right)
-    rim[0].made = rim[0].old
-    rim[0].base = ~code(rim[1].old, 2)
-    rim[right].high = i32(n)
-    rim[right].made = rim[1].old
-    rim[right].base = ~code(rim[0].old, 2)
-    rim[right].below = -1
-    rim[0].below = i32(right)
+                row.mate = boundary[g.triangles[o >> 2].opposite[o & 3]]
+        row.edge = -1
+
+
+@func
+def link_edge(g, row, t, side):
+    """Make an edge of the boundary side ``side`` of triangle t."""
+    t.by[side] = row.by
+    constrained = row.opposite < 0
+    here = half_edge(t, side)
+    other = i32(-1)
+    if row.mate is not None:  # the second of the two links both
+        row.edge = here
+        other = row.mate.edge
+    elif row.opposite != HULL:
+        other = behind(row.opposite)
+    else:
+        t.opposite[side] = HULL
+    if other >= 0:
+        t.opposite[side] = ~other if constrained else other
+        g.triangles[other >> 2].opposite[other & 3] = ~here if constrained else here
+
+
+@func
+def push_polygon(row, end, triangle, base, below):
+    """Put the polygon from a row to row ``end``, over a base edge, on the stack."""
+    row.end = i32(end)
+    row.triangle = triangle
+    row.base = base
+    row.below = i32(below)
+
+
+@func
+def corner_over(boundary, a, b, first, end):
+    """The place of the corner of a polygon whose circle through ab contains no other corner."""
+    best = first + 1
+    for i in range(first + 2, end):
+        if incircle(a.xy, b.xy, boundary[best].vertex.xy, boundary[i].vertex.xy) > 0:
+            best = i32(i)
+    return best
+
+
+@func
+def triangulate_polygons(s, g, boundary, right):
+    """Triangulate the polygons at both sides of the segment, in the rows of the channel."""
+    n = boundary.size
+    push_polygon(boundary[right], n, boundary[1].old, ~half_edge(boundary[0].old, 2), -1)
+    push_polygon(boundary[0], right, boundary[0].old, ~half_edge(boundary[1].old, 2), i32(right))
     used = 2
     top = i32(0)
     while top >= 0:
-        low = rim[top]
-        first, high = top, low.high
+        low = boundary[top]
+        first, end = top, low.end
         top = low.below
-        a, b = rim[high % n].point, low.point
-        best = first + 1
-        for i in range(first + 2, high):
-            if incircle(a.xy, b.xy, rim[best].point.xy, rim[i].point.xy) > 0:
-                best = i32(i)
-        c = rim[best].point
-        t = low.made
+        a, b = boundary[end % n].vertex, low.vertex
+        best = corner_over(boundary, a, b, first, end)
+        c = boundary[best].vertex
+        t = low.triangle
         t.node = vector(a, b, c)
-        t.twin[2] = low.base
+        t.opposite[2] = low.base
         t.by[2] = i32(s) if low.base < 0 else FREE
-        a.at = code(t, 0)  # race: a corner of any triangle there will do
-        b.at = code(t, 1)  # race: likewise
-        c.at = code(t, 2)  # race: likewise
+        a.half_edge = half_edge(t, 0)  # race: a corner of any triangle there will do
+        b.half_edge = half_edge(t, 1)  # race: likewise
+        c.half_edge = half_edge(t, 2)  # race: likewise
         for j in range(2):
-            begin = first if j == 0 else best
-            stop = best if j == 0 else high
-            if stop == begin + 1:
-                attach(g, rim[begin], t, j)
+            start = first if j == 0 else best
+            stop = best if j == 0 else end
+            if stop == start + 1:
+                link_edge(g, boundary[start], t, j)
             else:
-                child = rim[used].old
+                child = boundary[used].old
                 used += 1
-                rim[begin].made = child
-                rim[begin].high = stop
-                rim[begin].base = code(t, j)
-                rim[begin].below = top
-                top = begin
-                t.twin[j] = code(child, 2)
+                push_polygon(boundary[start], stop, child, half_edge(t, j), top)
+                top = start
+                t.opposite[j] = half_edge(child, 2)
                 t.by[j] = FREE
+
+
+@kernel
+def retriangulate(s, g, channel_edges, round_key, retry):
+    """Replace the triangles of a channel that is the segment's own."""
+    boundary = channel_edges.new_rows(s.count + 3)
+    right = trace_boundary(s, g, boundary)
+    pair_edges(g, boundary, i64(round_key) << 32 | i64(s.priority))
+    triangulate_polygons(s, g, boundary, right)
     s.now = s.end
     if s.end != s.b:
-        again.add(s)
+        retry.add(s)
 
 
 @program
-def recover(g, cells, work, again, found, winners, blocked):
-    age = FIRST_AGE
+def recover(g, channel_edges, work, retry, remaining, winners, blocked):
+    round_key = FIRST_KEY
     while not work.empty:
-        foreach(work, follow, g, found)
-        foreach(found, claim, g, age)
-        foreach(found, judge, g, age, winners, again, blocked)
-        foreach(winners, rebuild, g, cells, age, again)
-        work, again = again, work
-        again.clear()
-        found.clear()
+        foreach(work, follow_edges, g, remaining)
+        foreach(remaining, claim, g, round_key)
+        foreach(remaining, check_claims, g, round_key, winners, retry, blocked)
+        foreach(winners, retriangulate, g, channel_edges, round_key, retry)
+        work, retry = retry, work
+        retry.clear()
+        remaining.clear()
         winners.clear()
-        age -= 1
-    return FIRST_AGE - age
+        round_key -= 1
+    return FIRST_KEY - round_key
 
 
 def insert_segments(g: Graph, ends: Any) -> Collection:
@@ -361,24 +376,33 @@ def insert_segments(g: Graph, ends: Any) -> Collection:
     point, triangle = Ref("points"), Ref("triangles")
     g.triangles.add("by", (i32, 3), fill=FREE)
     g.triangles.add("claim", i64, fill=UNCLAIMED)
-    g.points.add("at", i32, fill=-1)
+    g.points.add("half_edge", i32, fill=-1)
     g.points.add("degree", i32)
     n = len(ends)
     g.add_table(
-        "chords", a=point, b=point, now=point, end=point, first=i32, count=i32, met=i32, rank=i32
+        "chords",
+        a=point,
+        b=point,
+        now=point,
+        end=point,
+        first=i32,
+        count=i32,
+        met=i32,
+        priority=i32,
     )
     g.add_table(
-        "cells", point=point, outer=i32, by=i32, edge=i32, mate=Ref("cells"), old=triangle,
-        made=triangle, high=i32, base=i32, below=i32, capacity=min(8 * n, len(g.triangles)),
+        "channel_edges", vertex=point, opposite=i32, by=i32, edge=i32, mate=Ref("channel_edges"),
+        old=triangle, triangle=triangle, end=i32, base=i32, below=i32,
+        capacity=min(8 * n, len(g.triangles)),
     )  # fmt: skip
-    rank = np.random.default_rng(n).permutation(n).astype(np.int32)
-    g.chords.extend(a=ends[:, 0], b=ends[:, 1], rank=rank)
-    foreach(g.triangles, index)
-    foreach(g.chords, aim)
-    work, again, found, winners, blocked = (
+    priority = np.random.default_rng(n).permutation(n).astype(np.int32)
+    g.chords.extend(a=ends[:, 0], b=ends[:, 1], priority=priority)
+    foreach(g.triangles, index_corners)
+    foreach(g.chords, orient)
+    work, retry, remaining, winners, blocked = (
         Collection(g.chords, capacity=c) for c in (n, n, n, n, 0)
     )
     with g.device.active():  # in the order of rows of triangles, which is one of places
-        work.extend(g.points.at.array[g.chords.a.array].argsort())
-    recover(g, g.cells, work, again, found, winners, blocked)
+        work.extend(g.points.half_edge.array[g.chords.a.array].argsort())
+    recover(g, g.channel_edges, work, retry, remaining, winners, blocked)
     return blocked

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from morph.algorithms.triangulation.delaunay import HULL
+from morph.algorithms.triangulation.half_edges import HULL, half_edge
 from morph.data.collection import Flag
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
@@ -19,16 +21,16 @@ MOST = 1 << 29  # triangles, the codes of whose sides fit in 31 bits
 
 
 @kernel
-def link(t, g):
-    """Code what lies behind each side."""
-    twin = vector(i32(HULL), i32(HULL), i32(HULL))
+def link_opposites(t, g):
+    """Write the opposite half-edge of each side."""
+    opposite = vector(i32(HULL), i32(HULL), i32(HULL))
     for k in range(3):
         n = g.inputs[t.id].nbr[k]
         if n is not None:
             back = g.inputs[n.id].nbr
-            side = i32(0) if back[0] == t else (i32(1) if back[1] == t else i32(2))
-            twin[k] = i32(n) * 4 + side
-    t.twin = twin
+            side = 0 if back[0].id == t.id else (1 if back[1].id == t.id else 2)
+            opposite[k] = half_edge(n, side)
+    t.opposite = opposite
 
 
 @func
@@ -40,37 +42,72 @@ def line_between(lines, a, b):
 
 
 @kernel
-def constrain(t, g, lines):
+def mark_segments(t, g, lines):
     """Mark the sides of t that are segments."""
     for k in range(3):
         e = line_between(lines, t.node[(k + 1) % 3], t.node[(k + 2) % 3])
         if e is not None:
-            t.wall[k] = g.segments[e.weight]
+            t.segment[k] = g.segments[e.weight]
             e.found = True  # race: the same value
-            if t.twin[k] >= 0:
-                t.twin[k] = ~t.twin[k]
+            if t.opposite[k] >= 0:
+                t.opposite[k] = ~t.opposite[k]
 
 
 @kernel
-def find_lost(e, lines, lost):
-    """Whether a segment is no edge of any triangle; of equal ones, the first was looked for."""
+def find_missing(e, lines, missing):
+    """Whether a segment is no edge of any triangle; of equal ones, the first was marked."""
     first = lines.edge(e.src, e.dst)
     back = lines.edge(e.dst, e.src)
     if not (first.found or (back is not None and back.found)):
-        lost.set()
+        missing.set()
 
 
-def graph_of(
+def bounds(mesh: Mesh) -> NDArray[np.float64]:
+    """Return the lowest and the highest coordinates, shape (2, 2), on the host."""
+    where = mesh.device
+    with where.active():
+        x, y = mesh.points[:, 0], mesh.points[:, 1]  # one by one: NumPy is many times as fast then
+        ends = where.xp.stack([x.min(), y.min(), x.max(), y.max()]).reshape(2, 2)
+        return np.asarray(where.to_host(ends))
+
+
+def scale_of(mesh: Mesh) -> float:
+    """Return the power of two that brings coordinates to where their fourth powers are numbers.
+
+    Products by it are exact, so a mesh is refined alike at 1e-100 and at 1.
+
+    Raises
+    ------
+    ValueError
+        If coordinates are beyond 1e140, or nothing is as large as 1e-140, or the smallest of them
+        would lose digits.
+    """
+    box = bounds(mesh)
+    most, extent = float(np.abs(box).max()), float((box[1] - box[0]).max())
+    if not (extent >= 1e-140 and most <= 1e140):
+        raise ValueError(
+            f"coordinates up to {most:g}, {extent:g} apart: refinement needs them within 1e140,"
+            " and at least 1e-140 apart"
+        )
+    if 2.0**-40 < extent and most < 2.0**40:
+        return 1.0
+    scale = 2.0 ** -math.frexp(most)[1]
+    if not bool((mesh.points * scale / scale == mesh.points).all()):
+        raise ValueError(f"coordinates up to {most:g} and others near 0 do not fit one scale")
+    return scale
+
+
+def to_tables(
     mesh: Mesh,
     device: str | Device,
     scale: float = 1.0,
     limits: Any = None,
     sizes: Any = None,
 ) -> Graph:
-    """Put a mesh into tables: points, segments, triangles with their twins and walls.
+    """Convert a mesh to tables: points, segments, triangles with half-edges and segments.
 
-    Side k of a triangle has as twin 4 * triangle + side of what lies behind it, inverted if a
-    segment does, then ``wall[k]``, or HULL if nothing lies there.
+    ``opposite`` of a triangle is described in `half_edges`; ``segment[k]`` is the segment at side
+    k, or None.
 
     Parameters
     ----------
@@ -95,22 +132,22 @@ def graph_of(
     g.points.add("on", Ref("segments"))
     g.points.pack("xy", "on")
     g.add_table(
-        "triangles", node=Ref("points")[3], twin=(i32, 3), wall=Ref("segments")[3],
-        pack=("node", "twin"),
+        "triangles", node=Ref("points")[3], opposite=(i32, 3), segment=Ref("segments")[3],
+        pack=("node", "opposite"),
     )  # fmt: skip
     g.triangles.limit_rows(MOST)
     g.points.resize(3 * n)
     g.triangles.resize(max(m, min(3 * m, MOST)))
     g.points.extend(xy=g.device.asarray(mesh.points) * scale if scale != 1.0 else mesh.points)
     g.triangles.extend(node=mesh.triangles)
-    g.add_table("inputs", nbr=Ref("triangles")[3])
+    g.add_table("inputs", nbr=Ref("inputs")[3])
     g.inputs.extend(nbr=mesh.neighbors)
     if limits is not None:
         g.inputs.add("limit", f64)
         g.inputs.add("corner", Ref("points")[3])
         g.inputs.limit, g.inputs.corner = limits * scale * scale, mesh.triangles
     if limits is not None or _carries(mesh) or sizes is not None:
-        g.triangles.add("origin", i32)
+        g.triangles.add("origin", Ref("inputs"))
         g.triangles.origin = g.device.xp.arange(m, dtype=np.int32)
     if sizes is not None:
         g.points.add("wanted", f64)
@@ -120,22 +157,22 @@ def graph_of(
     row = g.device.xp.arange(len(a), dtype=np.int32)  # edges are sorted: theirs is another
     lines = Graph.from_edges(a, b, row, n, device=g.device)
     lines.edges.add("found", bool_)
-    foreach(g.triangles, link, g)
-    foreach(g.triangles, constrain, g, lines)
-    lost = Flag(g)
-    foreach(lines.edges, find_lost, lines, lost)
-    if lost:
+    foreach(g.triangles, link_opposites, g)
+    foreach(g.triangles, mark_segments, g, lines)
+    missing = Flag(g)
+    foreach(lines.edges, find_missing, lines, missing)
+    if missing:
         mesh.check()  # says which
         raise ValueError("a segment is no edge of the mesh")
     return g
 
 
 def _carries(mesh: Mesh) -> bool:
-    """Whether anything of the input is handed down to new points or triangles."""
+    """Whether new points or triangles have attributes."""
     return bool(mesh.point_attributes.shape[1] or mesh.triangle_attributes.shape[1])
 
 
-def walls_of(mesh: Mesh) -> Any:
+def segment_of_sides(mesh: Mesh) -> Any:
     """For each side of each triangle its segment, or -1; shape (m, 3), int32."""
     ends = mesh.triangles[:, [[1, 2], [2, 0], [0, 1]]].astype(np.int64)
     n = len(mesh.points)
@@ -147,7 +184,7 @@ def walls_of(mesh: Mesh) -> Any:
     return np.where(found, order[at], -1).astype(np.int32)
 
 
-def mesh_of(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
+def from_tables(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
     """Read a mesh back from its tables, to where the source lies.
 
     Points of the source keep their very bits.
@@ -156,13 +193,13 @@ def mesh_of(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
     xp = device.xp
     rows = rows_of(g)
     with device.active():
-        node, nbr, twin, wall = rows.node, rows.nbr, rows.twin, rows.wall
-        t, k = xp.nonzero((twin < 0) & (nbr < xp.arange(len(node))[:, None]))
+        node, nbr, opposite, segment = rows.node, rows.nbr, rows.opposite, rows.segment
+        t, k = xp.nonzero((opposite < 0) & (nbr < xp.arange(len(node))[:, None]))
         segments = xp.stack([node[t, (k + 1) % 3], node[t, (k + 2) % 3]], axis=1)
         marker = g.segments.marker.array
         on = g.points.on.array[rows.point][len(source.points) :]
         added = xp.where(on >= 0, marker[xp.maximum(on, 0)], 0).astype(np.int32)
-        segment_markers = marker[wall[t, k]]
+        segment_markers = marker[segment[t, k]]
         point_markers = xp.concatenate([device.asarray(source.point_markers), added])
         _mark_hull(segments, segment_markers, point_markers, nbr[t, k] < 0, xp)
         arrays: dict[str, Any] = {
@@ -194,43 +231,45 @@ def _mark_hull(segments: Any, segment_markers: Any, point_markers: Any, hull: An
 
 
 class Rows(NamedTuple):
-    """Triangles on their device, and which rows the points and they have there.
+    """Triangles on their device, and the rows of points and triangles there.
 
-    As they are, or, if points have a birth, in an order that follows from that alone.
+    As they are, or, if points have a deterministic id, in the order that the ids define.
     """
 
     point: Any
     triangle: Any
     node: Any
     nbr: Any
-    twin: Any
-    wall: Any
+    opposite: Any
+    segment: Any
 
 
 def rows_of(g: Graph) -> Rows:
-    """Give the triangles of a graph; ``twin`` tells only which sides are segments."""
+    """Give the triangles of a graph; ``opposite`` says only which sides are segments."""
     xp = g.device.xp
     with g.device.active():
-        node, twin, wall = (getattr(g.triangles, name).array for name in ("node", "twin", "wall"))
-        nbr = xp.where(twin >= 0, twin >> 2, xp.where(twin == HULL, -1, ~twin >> 2))
-        if "birth" not in g.points.columns:
-            return Rows(slice(None), slice(None), node, nbr, twin, wall)
-        point = xp.argsort(g.points.birth.array)
+        node, opposite, segment = (
+            getattr(g.triangles, name).array for name in ("node", "opposite", "segment")
+        )
+        nbr = xp.where(opposite >= 0, opposite >> 2, xp.where(opposite == HULL, -1, ~opposite >> 2))
+        if "stable_id" not in g.points.columns:
+            return Rows(slice(None), slice(None), node, nbr, opposite, segment)
+        point = xp.argsort(g.points.stable_id.array)
         number = xp.empty(len(point), np.int32)
         number[point] = xp.arange(len(point), dtype=np.int32)
-        triangle, *sides = in_order(xp, number[node], nbr, twin, wall)
+        triangle, *sides = sorted_triangles(xp, number[node], nbr, opposite, segment)
         return Rows(point, triangle, *sides)
 
 
-def in_order(xp: Any, node: Any, nbr: Any, *sides: Any) -> tuple[Any, ...]:
-    """Turn triangles so that the least point comes first, and sort them.
+def sorted_triangles(xp: Any, node: Any, nbr: Any, *sides: Any) -> tuple[Any, ...]:
+    """Rotate triangles so that the least point comes first, and sort them.
 
-    Returns which row each was before, and the arrays, all of shape (m, 3).
+    Returns the former row of each, and the arrays, all of shape (m, 3).
     """
     a, b, c = node[:, 0], node[:, 1], node[:, 2]
     least = xp.where((a < b) & (a < c), 0, xp.where(b < c, 1, 2))
-    turn = xp.asarray([[0, 1, 2], [1, 2, 0], [2, 0, 1]])[least]
-    node, nbr, *more = (xp.take_along_axis(x, turn, axis=1) for x in (node, nbr, *sides))
+    rotation = xp.asarray([[0, 1, 2], [1, 2, 0], [2, 0, 1]])[least]
+    node, nbr, *more = (xp.take_along_axis(x, rotation, axis=1) for x in (node, nbr, *sides))
     # no two triangles share a directed edge: the sort of one key is many times as fast as lexsort
     rows = xp.argsort(node[:, 0].astype(np.int64) << 32 | node[:, 1])
     number = xp.full(len(rows) + 1, -1, np.int32)  # no neighbour, -1, stays so
@@ -240,9 +279,9 @@ def in_order(xp: Any, node: Any, nbr: Any, *sides: Any) -> tuple[Any, ...]:
 
 
 def interpolated(source: Mesh, old: Any, xy: Any, node: Any, origin: Any) -> Any:
-    """Values at all points: at new ones, linear in the input triangle that holds them.
+    """Values at all points: at new ones, linear in the input triangle that contains them.
 
-    Each is looked for by a walk from an input triangle near it (Devillers, Pion, Teillaud 2002).
+    It is found by a walk from an input triangle near it (Devillers, Pion, Teillaud 2002).
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """From points and segments to a constrained Delaunay triangulation of the domain they bound.
 
-The points are triangulated (`delaunay`), segments inserted (`segments`), where they cross split
-(`crossings`), and holes and concavities carved out (`carve`); all of it on the device, all
-decisions exact.  Conventions are those of Triangle (Shewchuk 1996).
+The points are triangulated (`delaunay`), segments inserted (`segments`) and split where they cross
+(`intersections`), and holes and concavities removed (`exterior`); all of it on the device, with
+exact predicates.  Conventions are those of Triangle (Shewchuk 1996).
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.algorithms.triangulation.carve import carve
-from morph.algorithms.triangulation.crossings import split_crossings
-from morph.algorithms.triangulation.delaunay import HULL, delaunay_tables
+from morph.algorithms.triangulation.delaunay import delaunay_tables
+from morph.algorithms.triangulation.exterior import remove_exterior
+from morph.algorithms.triangulation.half_edges import HULL
+from morph.algorithms.triangulation.intersections import split_intersections
 from morph.algorithms.triangulation.options import choice, function, truth
 from morph.algorithms.triangulation.segments import FREE, insert_segments
 from morph.graph import Graph
@@ -91,25 +92,25 @@ def triangulate(
     """
     choice("crossing", crossing, ("refuse", "split"))
     choice("duplicates", duplicates, ("refuse", "merge"))
-    hull, tell = truth("hull", hull), function("progress", progress) or _silent
+    hull, report = truth("hull", hull), function("progress", progress) or _silent
     named = {"segments": segments, "holes": holes, "regions": regions}
     named["segment_markers"] = segment_markers
     graph = _graph(source, named, merge=duplicates == "merge")
     where = find_device(device)
     n = len(graph.points)
-    # of edges that several segments want, the least row decides: those with a marker come first
+    # the least row of the segments along an edge decides: those with a marker come first
     of = np.argsort(graph.segment_markers == 0, kind="stable").astype(np.int32)
     ends = graph.segments[of]
     points, attributes = graph.points, graph.point_attributes
     while True:
-        tell("points", len(points))
+        report("points", len(points))
         g = delaunay_tables(points, where)
         same = where.to_host(g.points.same.array)
         if duplicates == "refuse":
             _refuse_duplicates(same[:n])
         if not (len(ends) or len(graph.holes) or len(graph.regions)):
             return _mesh(g, graph, attributes, same, of, None, None)
-        tell("segments", len(ends))
+        report("segments", len(ends))
         ends = np.where(same[ends] >= 0, same[ends], ends)
         proper = ends[:, 0] != ends[:, 1]
         if not proper.all():
@@ -120,12 +121,12 @@ def triangulate(
             break
         if crossing == "refuse":
             _refuse_crossing(g, blocked.items, of)
-        split = split_crossings(g)
+        split = split_intersections(g)
         attributes = np.concatenate([attributes, _between(points, attributes, split)])
         points = np.concatenate([points, split.points])
         ends, of = split.pieces, of[split.of]
-    tell("domain", len(g.triangles))
-    kept, region = carve(g, graph.holes, graph.regions, hull)
+    report("domain", len(g.triangles))
+    kept, region = remove_exterior(g, graph.holes, graph.regions, hull)
     return _mesh(g, graph, attributes, same, of, kept, region)
 
 
@@ -192,20 +193,24 @@ def _between(points: Any, attributes: Any, split: Any) -> Any:
 def _mesh(
     g: Graph, graph: Pslg, attributes: Any, same: Any, of: Any, kept: Any, region: Any
 ) -> Mesh:
-    """Read the domain from its tables; new points that were others' coordinates go."""
+    """Read the domain from its tables; drop new points at the coordinates of others."""
     host = g.device.to_host
-    xy, node, twin = (host(x.array) for x in (g.points.xy, g.triangles.node, g.triangles.twin))
+    xy, node, opposite = (
+        host(x.array) for x in (g.points.xy, g.triangles.node, g.triangles.opposite)
+    )
     by = host(g.triangles.by.array) if kept is not None else np.full_like(node, FREE)
     n = len(graph.points)
     stays = np.ones(len(xy), bool)
     stays[n:] = same[n:] < 0
     if not stays.all():
         node = (np.cumsum(stays, dtype=np.int32) - 1)[node]
-    neighbors = np.where(twin == HULL, np.int32(-1), np.where(twin < 0, ~twin, twin) >> 2)
-    constrained = twin < 0
+    neighbors = np.where(
+        opposite == HULL, np.int32(-1), np.where(opposite < 0, ~opposite, opposite) >> 2
+    )
+    constrained = opposite < 0
     if kept is not None and not kept.all():
-        place = np.where(kept, np.cumsum(kept, dtype=np.int32) - 1, -1).astype(np.int32)
-        neighbors = np.where(neighbors >= 0, place[neighbors], -1)[kept]
+        row = np.where(kept, np.cumsum(kept, dtype=np.int32) - 1, -1).astype(np.int32)
+        neighbors = np.where(neighbors >= 0, row[neighbors], -1)[kept]
         node, by, constrained = node[kept], by[kept], constrained[kept]
         region = region[kept]
     t, k = np.nonzero(constrained & (neighbors < np.arange(len(node))[:, None]))

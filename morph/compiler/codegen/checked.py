@@ -6,17 +6,17 @@ is full.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
-from morph.compiler.codegen.expressions import WRAPPING
+from morph.compiler.codegen.expressions import WRAPPING, Scope
 from morph.compiler.codegen.names import Names
 from morph.compiler.codegen.statements import Body, heads
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import deaths, shadow
 from morph.compiler.ir.sites import Kind, Sites, ends
 from morph.compiler.passes.liveness import PARENT
-from morph.language.types import Handle, Local, Scalar, Type, Vector
+from morph.compiler.passes.plan import BodyPlan
+from morph.language.types import Handle, Local, Scalar, Vector
 
 SILENT = -1  # the site of what is computed in advance: there a violation is none
 WITH_CHECK = {"+": "check_add", "-": "check_sub", "*": "check_mul", "<<": "check_shift"}
@@ -26,16 +26,12 @@ assert WITH_CHECK.keys() - {"<<"} == WRAPPING.keys() and len(Kind) == 7
 class Checked(Body):
     """The text of one function body that checks what it does."""
 
-    finds = False
     loop: ir.ForEdges  # whose head is printed
 
-    def __init__(
-        self, names: Names, resolve: Callable[[str], str], flag: Callable[[str], str], launch: str,
-        types: dict[str, Type], gives: str = "",
-    ) -> None:  # fmt: skip
-        super().__init__(names, resolve, flag, launch, types, gives)
-        assert names.sites is not None
-        self.sites: Sites = names.sites
+    def __init__(self, names: Names, scope: Scope, body: BodyPlan) -> None:
+        super().__init__(names, scope, body)
+        assert self.plan.sites is not None
+        self.sites: Sites = self.plan.sites
         self.silent = False
         self.computed: set[str] = set()  # C++ locals that hold the value of an expression
 
@@ -129,19 +125,19 @@ class Checked(Body):
         assert of is not None
         return f"{self._site(e)}, {self.live(of)}, a.{self.names.prefix[e.slot]}_parent"
 
+    def target(self, e: ir.Atomic) -> str:
+        """What an atomic changes."""
+        return f"check_at({self._access(e, e.place)})"
+
     def _effect(self, e: ir.Expr) -> str:
         match e:
-            case ir.Atomic():
-                flag = f", {self.flag(e.flag)}" if e.flag else ""
-                place = f"check_at({self._access(e, e.place)})"
-                return f"atomic_{e.op}({place}{self.args(e.args)}{flag})"
             case ir.Delete():
                 prefix = self.names.prefix[e.slot]
                 s, where = f"a.{prefix}", f"{self._site(e)}, {self.live(e.slot)}"
                 where = f"{where}, a.{deaths(prefix)}"
                 return f"check_delete({where}, {s}_meta, {s}_free, {s}_dead, {self.expr(e.row)})"
             case ir.SetFind():
-                mode = "LIVE" if (e.slot, PARENT) in self.moving else "SETTLED"
+                mode = "LIVE" if (e.slot, PARENT) in self.body_plan.unstable else "SETTLED"
                 return f"check_find<{mode}>({self._set_rows(e)}, {self.expr(e.x)})"
             case ir.SetUnion():
                 return f"check_union({self._set_rows(e)}{self.args((e.x, e.y))})"
@@ -166,7 +162,7 @@ class Checked(Body):
                 self._make(makes)
             else:
                 self.stmt(s)
-            if any(self._grows(x) for x in heads(s)):
+            if not s.leaves and any(self._grows(x) for x in heads(s)):
                 self._leave()
 
     def _operands_first(self, s: ir.Stmt) -> ir.Stmt:

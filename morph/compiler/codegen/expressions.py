@@ -6,11 +6,13 @@ local, a value that lives from gather to commit, a program's variable): each bod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from morph.compiler.codegen.names import Names, constant
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.liveness import PARENT
+from morph.compiler.passes.plan import BodyPlan
 from morph.language.types import I64, Object, Scalar, Type, Vector
 
 BUILTINS = {
@@ -23,18 +25,24 @@ OPERATORS = {"//": "floor_div", "%": "floor_mod", "<<": "shift_left", ">>": "shi
 WRAPPING = {"+": "wrap_add", "-": "wrap_sub", "*": "wrap_mul"}
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What names mean where a body is printed."""
+
+    resolve: Callable[[str], str]  # a local
+    flag: Callable[[str], str]  # a flag's slot: the address of the word to write, or read
+    launch: str  # what single(row) compares
+    types: Mapping[str, Type]
+    gives: str = ""  # what a bare return gives back
+
+
 class Expressions:
     """The expressions of one function body."""
 
-    def __init__(
-        self, names: Names, resolve: Callable[[str], str], flag: Callable[[str], str], launch: str
-    ) -> None:
-        self.names = names
-        self.resolve = resolve  # a local's name to what it is here
-        self.flag = flag  # a flag's slot to the address of the word to write, or look at
-        self.launch = launch  # what single(row) compares
-        self.moving = names.changed  # columns that others may change while this runs
-        self.item, self.standing = "", frozenset[tuple[str, str]]()  # see `liveness.standing`
+    def __init__(self, names: Names, scope: Scope, body: BodyPlan) -> None:
+        self.names, self.plan, self.body_plan = names, names.plan, body
+        self.resolve, self.flag, self.launch = scope.resolve, scope.flag, scope.launch
+        self.types, self.gives = scope.types, scope.gives
 
     def sub(self, e: ir.Expr) -> str:
         """An operand."""
@@ -62,14 +70,20 @@ class Expressions:
         """Row and index."""
         return self.expr(p.row) + (f", {self.expr(p.index)}" if p.index is not None else "")
 
+    def is_stable(self, p: ir.Place) -> bool:
+        """Whether no other thread changes a place while the body runs."""
+        return (p.slot, p.column) not in self.body_plan.unstable or self._at_item(p)
+
+    def _at_item(self, p: ir.Place) -> bool:
+        mine = isinstance(p.row, ir.Var) and p.row.name == self.body_plan.item
+        return mine and (p.slot, p.column) in self.body_plan.stable
+
     def load(self, p: ir.Place) -> str:
         """The value at a place."""
         column = self.names.column(p.slot, p.column)
-        mine = isinstance(p.row, ir.Var) and p.row.name == self.item
-        moving = self.moving - self.standing if mine else self.moving
-        if (p.slot, p.column) in self.names.changed - moving:
+        if (p.slot, p.column) in self.plan.changed and self.is_stable(p):
             column += ".settled()"
-        if mine and p.column == "item" and (p.slot, "item") in self.standing:
+        if p.column == "item" and self._at_item(p):
             return f"item_of(it.ahead, {column}, {self.expr(p.row)})"
         if isinstance(p.type, Vector) and p.index is None:
             return f"{column}.vec<{p.type.size}>({self.expr(p.row)})"
@@ -83,6 +97,10 @@ class Expressions:
     def address(self, p: ir.Place) -> str:
         """The address of a place."""
         return f"{self.names.column(p.slot, p.column)}.at({self.place_args(p)})"
+
+    def target(self, e: ir.Atomic) -> str:
+        """What an atomic changes."""
+        return self.address(e.place)
 
     def expr(self, e: ir.Expr) -> str:
         """An expression; whoever nests it adds parentheses."""
@@ -174,12 +192,12 @@ class Expressions:
         match e:
             case ir.Atomic():
                 flag = f", {self.flag(e.flag)}" if e.flag else ""
-                return f"atomic_{e.op}({self.address(e.place)}{self.args(e.args)}{flag})"
+                return f"atomic_{e.op}({self.target(e)}{self.args(e.args)}{flag})"
             case ir.Delete():
                 s = f"a.{self.names.prefix[e.slot]}"
                 return f"delete_row({s}_meta, {s}_free, {s}_dead, {self.expr(e.row)})"
             case ir.SetFind():
-                mode = "LIVE" if (e.slot, PARENT) in self.moving else "SETTLED"
+                mode = "LIVE" if (e.slot, PARENT) in self.body_plan.unstable else "SETTLED"
                 return f"set_find<{mode}>(a.{self.names.prefix[e.slot]}_parent, {self.expr(e.x)})"
             case ir.SetUnion():
                 return f"set_union(a.{self.names.prefix[e.slot]}_parent{self.args((e.x, e.y))})"

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from functools import cache
 
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.abi import CTYPE, column_part, prefixes, reborn
-from morph.compiler.ir.sites import Sites
+from morph.compiler.ir.abi import CTYPE, column_part, prefixes
 from morph.compiler.ir.spelling import spell, spell_global
-from morph.compiler.passes.liveness import only_added_to
+from morph.compiler.passes.plan import Plan
 from morph.language.types import (
     Handle,
     Local,
@@ -52,6 +51,7 @@ PARTS = [
     "entry",
     "tail",
 ]
+UNBOUNDED = {float("inf"): "infinity()", float("-inf"): "-infinity()"}
 TEMPORARY = re.compile(r"(b|both|c|e|k|n|p|r|rows|s|skip|v|w|x)\d+_")  # made by `Body.temp`
 TOKEN = re.compile(r"[A-Za-z_]\w*|\S")
 CALL = re.compile(r"\b([A-Za-z_]\w*)[(<]")
@@ -79,8 +79,9 @@ def prelude_names(prelude: str) -> tuple[frozenset[str], frozenset[str]]:
 class Names:
     """The C++ spelling of everything that the functions of one unit name."""
 
-    def __init__(self, unit: ir.Unit, prelude: str, changed: frozenset[tuple[str, str]]) -> None:
-        self.unit, self.changed = unit, changed
+    def __init__(self, plan: Plan, prelude: str) -> None:
+        unit = plan.unit
+        self.plan, self.unit = plan, unit
         self.prefix = prefixes(unit)
         self.stores: dict[str, Store] = {s.slot: s for s in unit.stores}
         self.graphs = {g.slot: g for g in unit.graphs}
@@ -95,15 +96,6 @@ class Names:
         self.members = {w for w in words if len(w) > 1} | MEMBERS | rooms
         self.scalars = {n for n, _ in unit.scalars}
         self.structs: dict[str, str] = {}  # name -> definition, in the order of use
-        self.snapshot = False  # loops begin and end as of the last barrier
-        self.swapped = frozenset(s for way in unit.ways[:1] for s, _ in way)
-        self.apart: frozenset[str] = frozenset()  # stores that hand out consecutive rows
-        self.reborn = reborn(unit)
-        self.grows: frozenset[str] = frozenset()  # functions that add to a local collection
-        self.pure: set[str] = set()  # functions that use nothing of the item
-        self.totals: list[str] = []  # what adds to the places that all add to
-        self.added = only_added_to(unit)  # where these may lie
-        self.sites = Sites(unit) if unit.checked else None
 
     def _function(self, f: ir.Func) -> str:
         """A name for a function such that it and the names of its parts are no others'."""
@@ -169,25 +161,26 @@ class Names:
                 return self._struct(name, [(self.spell(n), f) for n, f in t.fields])
             case Tuple():
                 parts = [(f"_{i}", x) for i, x in enumerate(t.items)]
-                name = "_".join(re.sub(r"\W+", "_", self.type(x)).strip("_") for x in t.items)
-                return self._struct(f"Tuple_{name}", parts)
+                return self._struct(f"Tuple_{'_'.join(map(self._word, t.items))}", parts)
             case Nothing():
                 return "void"
         raise AssertionError(f"{t} is no value")
 
-    def total(self, add: str) -> int:
-        """The number of a place that all add to; those behind MOST_TOTALS are added to at once."""
-        if add not in self.totals:
-            self.totals.append(add)
-        return self.totals.index(add)
+    def _word(self, t: Type) -> str:
+        """A type as part of the name of a tuple."""
+        if isinstance(t, Vector):
+            return f"Vec_{self._word(t.elem)}_{t.size}"
+        return self.type(t).strip("_")
 
     def call(self, func: str, args: str) -> str:
         """A call of a user's function."""
-        return f"{self.funcs[func]}(a{'' if func in self.pure else ', it'}{args})"
+        return (
+            f"{self.funcs[func]}(a{', it' if self.plan.functions[func].takes_item else ''}{args})"
+        )
 
     def room(self, t: Local, name: str) -> str:
         """The memory of a local collection, apart from it: its size can then be in a register."""
-        return f"    {self.type(t.elem)} {name}[{t.capacity * self.unit.local_scale}];"
+        return f"{self.type(t.elem)} {name}[{t.capacity * self.unit.local_scale}];"
 
     def _struct(self, name: str, parts: Sequence[tuple[str, Type]]) -> str:
         members = " ".join(f"{self.type(t)} {n};" for n, t in parts)
@@ -206,13 +199,13 @@ class Names:
 
     def base(self, slot: str) -> str:
         """What the names of all other words of a slot begin with."""
-        return f"{'way' if slot in self.swapped else 'a'}.{self.prefix[slot]}"
+        return f"{'way' if slot in self.plan.swapped else 'a'}.{self.prefix[slot]}"
 
     def extent(self, slot: str) -> tuple[str, str]:
         """Where the rows or items of a store begin and end, as of the last barrier."""
         meta = f"{self.base(slot)}_meta"
-        first, last = ("FROM", "TO") if self.snapshot else ("HEAD", "COUNT")
-        load = "load_settled" if self.snapshot else "load"
+        first, last = ("FROM", "TO") if self.plan.snapshot else ("HEAD", "COUNT")
+        load = "load_settled" if self.plan.snapshot else "load"
         begin = f"{load}({meta} + {first})" if self.stores[slot].kind == "collection" else "0"
         return begin, f"{load}({meta} + {last})"
 
@@ -251,9 +244,7 @@ def constant(e: ir.Const) -> str:
     if isinstance(t, Scalar | Weak) and t.kind == "f":
         name = CTYPE[t.name] if isinstance(t, Scalar) else "f64"
         v = float(v)
-        text = "not_a_number()" if v != v else repr(v)
-        if text in ("inf", "-inf"):
-            text = text.replace("inf", "infinity()")
+        text = "not_a_number()" if v != v else UNBOUNDED.get(v, repr(v))
         return text if name == "f64" else f"{name}({text})"
     if isinstance(t, Scalar) and t.kind == "b":
         return "true" if v else "false"

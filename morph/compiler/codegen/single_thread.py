@@ -1,4 +1,4 @@
-"""A kernel as one CPU thread runs it that nobody disturbs: no atomics, no locked instruction.
+"""A kernel as a CPU thread runs it that no other thread disturbs: without atomic instructions.
 
 That is the whole of a kernel whose last loop is shared: several threads run its parts, see
 `shared_loops`.  A GPU has no use for it.
@@ -6,27 +6,17 @@ That is the whole of a kernel whose last loop is shared: several threads run its
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
 from morph.language.types import Handle
 
-if TYPE_CHECKING:
-    from morph.compiler.codegen.unit import Emission
 
+class SingleThreaded(Body):
+    """A body that one thread runs alone."""
 
-def whole(e: Emission, f: ir.Func) -> type[Body]:
-    """What prints the body of a function."""
-    steps = [s for b in e.unit.blocks for s in b.steps if isinstance(s, ir.Foreach)]
-    shared = all(s.balance != "thread" for s in steps if s.kernel == f.name)
-    return Alone if f.name in e.spreads and shared else Body
-
-
-class Alone(Body):
-    """A body that one thread alone runs."""
-
-    row = ""  # where the rows of the loop's points are told
+    row = ""  # where the rows of the loop's points are described
     points = ""
 
     def _for(self, s: Any) -> None:
@@ -35,19 +25,16 @@ class Alone(Body):
             self.points = f"{s.graph}.points"
         super()._for(s)
 
-    def load(self, p: ir.Place) -> str:
-        """The value at a place: nobody else changes it."""
-        kept, self.moving = self.moving, frozenset()
-        text = super().load(p)
-        self.moving = kept
-        return text
+    def is_stable(self, p: ir.Place) -> bool:
+        """Every place is."""
+        return True
 
-    def _effect(self, e: ir.Expr) -> str:
-        text = super()._effect(e)
-        return text.replace(".at(", ".own(", 1) if isinstance(e, ir.Atomic) else text
+    def target(self, e: ir.Atomic) -> str:
+        """The place, for a plain read and write."""
+        return f"{self.names.column(e.place.slot, e.place.column)}.own({self.place_args(e.place)})"
 
     def _new(self, target: str, e: ir.New | ir.Add, made: str, ahead: str = "") -> None:
-        """The row of what is added will soon be read, out of turn."""
+        """The row of a point that is added will soon be read, out of order."""
         super()._new(target, e, made, ahead)
         item = dict(e.values).get("item")
         if isinstance(item, ir.Var) and item.type == Handle(self.points):

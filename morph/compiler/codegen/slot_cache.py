@@ -1,24 +1,9 @@
-"""What a CPU thread takes of lists at once, as C++; see ``kernels/storage/stock.h``."""
+"""What a CPU thread takes of lists at once, as C++; see ``kernels/target_cpu.h``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from morph.compiler.ir import nodes as ir
-
-if TYPE_CHECKING:
-    from morph.compiler.codegen.unit import Emission
-
-
-SERVED = 8  # lists, at most
-
-
-def served(e: Emission) -> list[str]:
-    """The lists of which CPU threads take several slots at once; handed out rows stay in place."""
-    if e.unit.checked:
-        return []
-    lists = [s for s in e.rooms if e.names.stores[s].kind == "collection"]
-    return [s for s in lists if s not in e.names.apart][:SERVED]
+from morph.compiler.codegen.emission import Emission
+from morph.compiler.passes.plan import StepPlan
 
 
 def list_name(e: Emission, slot: str) -> str:
@@ -28,7 +13,7 @@ def list_name(e: Emission, slot: str) -> str:
 
 def stocks(e: Emission) -> None:
     """What a CPU thread takes of lists at once."""
-    lists = [(e.names.prefix[s], list_name(e, s)) for s in e.served]
+    lists = [(e.names.prefix[s], list_name(e, s)) for s in e.plan.cached]
     e.put("", "struct Stocks {  // what a thread has taken of lists at once, on a CPU")
     if lists:
         e.put("#ifndef __CUDACC__", f"    Stock {', '.join(name for _, name in lists)};")
@@ -43,12 +28,10 @@ def stocks(e: Emission) -> None:
     e.put("    MORPH_FN void flush() {}", *(["#endif"] if lists else []), "};")
 
 
-def take_all(e: Emission, s: ir.Foreach) -> list[str]:
+def take_all(e: Emission, s: StepPlan) -> list[str]:
     """Of a step: a thread that is alone takes all there is of the lists that it adds to."""
-    needs = [n.slot for n in e.step_nodes(s) if isinstance(n, ir.Need)]
-    lists = [x for x in e.served if x in needs]
-    takes = [f"    stocks.{list_name(e, x)}.take_all({e.names.base(x)}_meta);" for x in lists]
-    body = [f"    {x}" for x in e.way(takes, "t")]
+    takes = [f"    stocks.{list_name(e, x)}.take_all({e.names.base(x)}_meta);" for x in s.fills]
+    body = [f"    {x}" for x in e.way(takes, "t", s.fills)]
     return [
         "    MORPH_FN void take_all(const Args& a, const Run& t, Stocks& stocks) const {",
         *(["#ifndef __CUDACC__", *body, "#endif"] if takes else []),
@@ -58,11 +41,11 @@ def take_all(e: Emission, s: ir.Foreach) -> list[str]:
 
 def close_gaps(e: Emission, slot: str) -> list[str]:
     """Before the master looks at a list: its last items move to slots that nobody used."""
-    if slot not in e.served:
+    if slot not in e.plan.cached:
         return []
     moves = []
     for c in e.names.stores[slot].columns:
-        if (slot, c.name) in e.names.changed:
+        if (slot, c.name) in e.plan.changed:
             x = e.names.column(slot, c.name)
             one = f"{x}.set(to, {{}}{x}.get(from{{}}));"
             if c.size:

@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
-from morph.compiler.codegen.expressions import Expressions, ends_before
+from morph.compiler.codegen.expressions import Expressions, Scope, ends_before
 from morph.compiler.codegen.names import TEMPORARY, Names, constant
-from morph.compiler.codegen.search import find, sought
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import CTYPE
-from morph.compiler.passes.liveness import Columns
-from morph.language.types import I64, Column, Local, Scalar, Store, Type, Vector
+from morph.compiler.passes.plan import BodyPlan, Plan, total_place
+from morph.language.types import I64, Column, Local, Store, Vector
 
 
 class Body(Expressions):
     """The text of one function body."""
 
-    finds = True  # a loop that looks for an edge may ask of several at once
-
-    def __init__(
-        self, names: Names, resolve: Callable[[str], str], flag: Callable[[str], str], launch: str,
-        types: dict[str, Type], gives: str = "",
-    ) -> None:  # fmt: skip
-        super().__init__(names, resolve, flag, launch)
-        self.types = types
-        self.gives = gives  # what a bare return gives back
+    def __init__(self, names: Names, scope: Scope, body: BodyPlan) -> None:
+        super().__init__(names, scope, body)
         self.lines: list[str] = []
         self.depth = 1
         self.count = 0
-        self.ahead: tuple[str, str] | None = None  # see `runs_ahead`
-        self.one_way: Columns = frozenset()  # see `liveness.one_way`
-        self.fixed: dict[str, ir.Const] = {}  # locals that are constants
         self.at: tuple[str, int] | None = None  # the user's line that the next line stands for
 
     def put(self, line: str) -> None:
@@ -135,8 +123,8 @@ class Body(Expressions):
         slot, row, columns = places[0].slot, places[0].row, [self._column(p) for p in places]
         low, high = min(self._extent(p)[0] for p in places), max(self._extent(p)[1] for p in places)
         names = {(slot, c.name) for c in columns}
-        mode = "SETTLED" if names & self.names.changed else "FIXED"
-        mode = "LIVE" if names & self.moving else mode
+        mode = "SETTLED" if names & self.plan.changed else "FIXED"
+        mode = "LIVE" if names & self.body_plan.unstable else mode
         span, first = self.temp("w"), self.names.column(slot, columns[0].name)
         self.place(places[0].pos)
         kind = f"Span<{mode}, {columns[0].stride}, {low}, {high}>"
@@ -179,7 +167,7 @@ class Body(Expressions):
     def _reuses(self, e: ir.New | ir.NewRows | ir.Add) -> bool:
         """Whether a deleted row may be taken."""
         deletes = self.names.stores[e.slot].deletes
-        return isinstance(e, ir.New) and deletes and e.slot not in self.names.apart
+        return isinstance(e, ir.New) and deletes and e.slot not in self.plan.consecutive
 
     def _loads(self, e: ir.Expr) -> bool:
         return any(isinstance(n, ir.Load | ir.Call | ir.StoreSize) for n in ir.walk(e))
@@ -210,7 +198,8 @@ class Body(Expressions):
                 self._new(target, e, f"{slots}.first()", f"{slots}.ahead")
 
     def _may_run_ahead(self, e: ir.Expr) -> bool:
-        return self.ahead is not None and isinstance(e, ir.Add) and e.slot == self.ahead[0]
+        ahead = self.body_plan.ahead
+        return ahead is not None and isinstance(e, ir.Add) and e.slot == ahead[0]
 
     def stmt(self, s: ir.Stmt) -> None:
         """One statement."""
@@ -255,26 +244,15 @@ class Body(Expressions):
                 raise AssertionError(f"no such statement: {type(s).__name__}")
 
     def _unasked(self, e: ir.Atomic) -> str:
-        """How a place changes when nobody asks what was there; nothing if as ever."""
-        if e.op == "add":
-            return self._adds_for_all(e.place) or "add_to("
-        one_way = (e.place.slot, e.place.column) in self.one_way
-        return f"move_to({e.op.capitalize()}(), " if one_way else ""
-
-    def _adds_for_all(self, p: ir.Place) -> str:
-        """How to add to a place that is an integer, and the same one for all items."""
-        row = self.fixed.get(p.row.name) if isinstance(p.row, ir.Var) else None
-        if not isinstance(p.type, Scalar) or p.type.kind not in "iu" or p.type.bits < 32:
-            return ""
-        if row is None or not (p.index is None or isinstance(p.index, ir.Const)):
-            return ""
-        index = "" if p.index is None else f", {p.index.value}"
-        which = "MOST_TOTALS"
-        if (p.slot, p.column) in self.names.added:
-            kind = CTYPE[p.type.name]
-            place = f"{self.names.column(p.slot, p.column)}.at({int(row.value)}{index})"
-            which = str(self.names.total(f"fetch(Plus(), {place}, {kind}(sum));"))
-        return f"add_for_all<{which}>("
+        """How a place changes whose value before is not used; nothing if in no special way."""
+        if e.op != "add":
+            one_way = (e.place.slot, e.place.column) in self.body_plan.one_way
+            return f"move_to({e.op.capitalize()}(), " if one_way else ""
+        place = total_place(e, self.body_plan.constants)
+        if place is None:
+            return "add_to("
+        totals = self.plan.totals
+        return f"add_for_all<{totals.index(place) if place in totals else 'MOST_TOTALS'}>("
 
     def _if(self, s: ir.If) -> None:
         cond = self.expr(s.cond)
@@ -294,7 +272,7 @@ class Body(Expressions):
         self.put("}")
 
     def _grows(self, node: object) -> bool:
-        return adds(node, self.names.grows)
+        return grows(node, self.plan)
 
     def _value(self, target: str, e: ir.Expr) -> None:
         give = f"{target} = " if target else ""
@@ -306,7 +284,7 @@ class Body(Expressions):
                 self._new(target, e, f"new_row({s}_meta, {s}_free, {room})")
             case ir.Take():
                 k, s = self.temp("k"), self.names.base(e.slot)
-                end = "TO" if self.names.snapshot else "COUNT"
+                end = "TO" if self.plan.snapshot else "COUNT"
                 plain = self.names.plain(e.slot)
                 item = f"{k} < 0 ? -1 : {s}_item.get({k})" if plain else f"i32({k})"
                 self.put(f"i64 {k} = take({s}_meta, {end});")
@@ -324,8 +302,8 @@ class Body(Expressions):
         self.put(f"i32 {row} = {made};")
         for name, text in given.items():
             column = n.column(store.slot, name)
-            if self.ahead and self._may_run_ahead(e):
-                column = f"({ahead} ? {n.column(self.ahead[1], name)} : {column})"
+            if (other := self.body_plan.ahead) and self._may_run_ahead(e):
+                column = f"({ahead} ? {n.column(other[1], name)} : {column})"
             self.put(f"{column}.set({row}, {text});")
         if isinstance(e, ir.New):
             self._fill(store, row, set(given))
@@ -343,7 +321,7 @@ class Body(Expressions):
             elif c.name not in given:
                 self.put(f"{at}.fill<{max(c.size, 1)}>({row}, {s}_fill + {offset});")
             offset += max(c.size, 1) * c.dtype.bits // 8
-        if store.slot in self.names.reborn:
+        if store.slot in self.plan.recycled:
             self.put(f"bear({s}_dead, {s}_born, {row}, {self.launch});")
         elif store.deletes:
             self.put(f"store({s}_dead + {row}, 0);")
@@ -353,7 +331,7 @@ class Body(Expressions):
         rows, row = self.temp("rows"), self.temp("r")
         self.put(f"const Rows {rows} = {{{slots}.first(), {count}}};")
         given = set() if e.fill else {c.name for c in store.columns}
-        if e.fill or store.slot in self.names.reborn or store.deletes:
+        if e.fill or store.slot in self.plan.recycled or store.deletes:
             self.put(f"for (i32 {row} = {rows}.first; {row} < {rows}.first + {rows}.n; {row}++) {{")
             self.depth += 1
             self._fill(store, row, given)
@@ -378,7 +356,7 @@ class Body(Expressions):
         """How much room is needed in a store."""
         slot, meta = need.slot, f"{self.names.base(need.slot)}_meta"
         apart = ""
-        if slot in self.names.apart and self.names.stores[slot].deletes:
+        if slot in self.plan.consecutive and self.names.stores[slot].deletes:
             apart = f", reusable({meta})"
         room = f"it.{self.names.prefix[slot]}_room"
         return f"Ask{{{meta}, {self.expr(need.count)}, {room}, {self.names.index[slot]}{apart}}}"
@@ -452,7 +430,8 @@ class Body(Expressions):
         return self.names.end(s.graph, direction, entry, edge)
 
     def _for_edges(self, s: ir.ForEdges) -> None:
-        if self.finds and (test := sought(s)) and find(self, s, test):
+        if id(s) in self.plan.searches and self.body_plan.live.isdisjoint((s.edge, s.var)):
+            self._find_first(s)
             return
         n, g = self.names, f"a.{self.names.prefix[s.graph]}"
         skip = ""
@@ -482,28 +461,50 @@ class Body(Expressions):
             self.put(f"if ({edge} == {skip}) continue;")
         self._bound(s.body, [(s.var, end)])
 
+    def _find_first(self, s: ir.ForEdges) -> None:
+        """A loop that searches for the first edge with a property."""
+        n, edge, var = self.names, self.resolve(s.edge), self.resolve(s.var) if s.var else "_"
+        (test,) = s.body
+        assert isinstance(test, ir.If)
+        point = self.expr(s.point)
+        if not isinstance(s.point, ir.Var | ir.Const):
+            whole, point = point, self.temp("p")
+            self.put(f"const i32 {point} = {whole};")
+        row = f"a.{n.prefix[s.graph]}_{s.direction}_offset, {point}"
+        first, last, k = self.temp("b"), self.temp("e"), self.temp("k")
+        self.put(f"const i64 {first} = row_begin({row}), {last} = row_end({row});")
+        given = n.edge(s.graph, s.direction, "k")
+        end = n.end(s.graph, s.direction, "k", "edge") if s.var else "-1"
+        self.put(f"i64 {k} = find_first({first}, {last}, [&](i64 k) {{")
+        self.put(f"    i32 edge = {given};")
+        self.put(f"    return Reached{{edge, {end}}};")
+        self.put(f"}}, [&](i32 {edge}, i32 {var}) {{")
+        self.place(test.cond.pos)
+        self.put(f"    return {self.expr(test.cond)};")
+        self.put("});")
+        found = f"{k}found_"
+        self.put(f"const bool {found} = {k} < {last};")
+        self.put(f"if (!{found}) {k} = {last} - 1;  // the loop's locals are then of the last")
+        self.put(f"if ({first} <= {k}) {{")
+        self.put(f"    {edge} = {n.edge(s.graph, s.direction, k)};")
+        if s.var:
+            self.put(f"    {var} = {n.end(s.graph, s.direction, k, edge)};")
+        self.put("}")
+        self.block(f"if ({found})", test.then[:-1])
+
 
 def heads(s: ir.Stmt) -> list[object]:
     """What a statement computes and `Body.stmt` does not check; not what is in its bodies."""
-    match s:
-        case ir.While():
-            return [s.cond]
-        case ir.ForRange():
-            return [s.start, s.stop]
-        case ir.ForItems():
-            return [s.x, s.start]
-        case ir.ForEdges():
-            return [s.point, s.start, s.skip]
-        case ir.ForRows():
-            return [s.start]
-        case ir.If() | ir.Return() | ir.Eval(value=ir.LocalAdd()):
-            return []
-    return [s]
+    if isinstance(s, ir.If | ir.Return) or (
+        isinstance(s, ir.Eval) and isinstance(s.value, ir.LocalAdd)
+    ):
+        return []
+    return ir.operands(s) if ir.bodies(s) else [s]
 
 
-def adds(node: object, grows: frozenset[str] = frozenset()) -> bool:
-    """Whether anything below adds to a local collection, itself or in a function of ``grows``."""
+def grows(node: object, plan: Plan) -> bool:
+    """Whether anything below adds to a local collection, itself or in a function that it calls."""
     return any(
-        isinstance(n, ir.LocalAdd) or (isinstance(n, ir.Call) and n.func in grows)
+        isinstance(n, ir.LocalAdd) or (isinstance(n, ir.Call) and plan.functions[n.func].grows)
         for n in ir.walk(node)
     )

@@ -2,54 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from morph.compiler.codegen.emission import Emission
 from morph.compiler.codegen.shared_loops import step_members
 from morph.compiler.ir import nodes as ir
-from morph.language.types import Handle, Local, Object, Scalar, Type
-
-if TYPE_CHECKING:
-    from morph.compiler.codegen.unit import Emission
+from morph.compiler.passes.plan import StepPlan
+from morph.language.types import Handle, Local, Object, Type
 
 
-def step_text(e: Emission, s: ir.Foreach, name: str) -> list[str]:
+def step_text(e: Emission, step: StepPlan) -> list[str]:
     """The struct of a step; ``kernels/schedule/launch.h`` says what it has to have."""
-    k, n = e.kernels[s.kernel], e.names
+    s, n, name = step.node, e.names, f"Step{step.name}"
+    assert isinstance(s, ir.Foreach)
+    plan = e.plan.functions[s.kernel]
+    k = plan.func
+    assert isinstance(k, ir.Kernel)
     func = n.funcs[k.name]
     item = f"{func}_item" if k.commit is not None else "Item"
-    where = e.funcs[k.where] if k.where else None
+    where = e.plan.functions[k.where].func if k.where else None
     params = _values(k)[1:]
     tests = _values(where)[1:] if where else []
-    args = "".join(f", x{i}" for i in range(len(params)))
-    given = "".join(f", w{i}" for i in range(len(tests)))
+    xs, ws = [f"x{i}" for i in range(len(params))], [f"w{i}" for i in range(len(tests))]
+    args, given = "".join(f", {x}" for x in xs), "".join(f", {w}" for w in ws)
     about = f"foreach {s.slot}: {k.name}" + (f", where {where.name}" if where else "")
     lines = [f"struct {name} {{  // {about}", f"    typedef {item} I;"]
-    for (_, t), x in zip((*params, *tests), (args + given).split(", ")[1:], strict=True):
+    for (_, t), x in zip((*params, *tests), (*xs, *ws), strict=True):
         lines.append(f"    {n.type(t)} {x};")
     lines.append(f"    static constexpr bool FILTERS = {'true' if where else 'false'};")
-    adds = "true" if _fetch_adds(e, k) else "false"
+    adds = "true" if step.fetch_adds else "false"
     lines.append(f"    static constexpr bool FETCH_ADDS = {adds};")
     alive, found = [], []
     if n.stores[s.slot].deletes:
         alive.append(f"!is_dead({n.base(s.slot)}_dead, it.position)")
-    if s.slot in n.reborn:
+    if s.slot in e.plan.recycled:
         launch = "it.launch" if e.unit.fused else "i32(a.launch)"
         alive.append(f"!is_born(a.{e.names.prefix[s.slot]}_born, it.position, {launch})")
     if n.plain(s.slot):
-        column, stands = n.column(s.slot, "item"), (s.slot, "item") in e.standing.get(k.name, ())
+        column, stands = n.column(s.slot, "item"), (s.slot, "item") in plan.whole.stable
         row = f"item_of(it.ahead, {column}.settled(), it.position)"
         found.append(f"    it.row = {row if stands else f'{column}.get(it.position)'};")
     if where:
         alive.append(f"{n.call(where.name, f', it.row{given}')} && !it.failed")
     opened = ["    find(a, it);"] if found else []
     opened.append(f"    return {' && '.join(alive) or 'true'};")
-    for head, body in (("void find", found), ("bool open", opened)):
+    for head, body in (("void find", e.way(found, "it", [s.slot])), ("bool open", opened)):
         lines.append(f"    MORPH_FN {head}(const Args& a, I& it) const {{")
-        lines += [*(f"    {x}" for x in e.way(body, "it")), "    }"]
+        lines += [*(f"    {x}" for x in body), "    }"]
     call, head = f"(a, it, it.row{args});", "(const Args& a, I& it) const"
     if k.commit is None:
         lines.append(f"    MORPH_FN void run{head} {{ {func}{call} }}")
-        lines += step_members(e, s, args)
+        lines += step_members(e, step, args)
     else:
         lines.append(f"    MORPH_FN bool run{head} {{ return {func}{call} }}")
         behind = "it.step++; " if e.unit.checked else ""  # the barrier, that is another step
@@ -59,37 +60,28 @@ def step_text(e: Emission, s: ir.Foreach, name: str) -> list[str]:
     return [*lines, "};", ""]
 
 
-def _fetch_adds(e: Emission, k: ir.Kernel) -> bool:
-    """Whether items add to places floats, or use the value before: slow for several threads."""
-    nodes = list(ir.walk(e.reached(k.name)))
-    unused = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
-    adds = (n for n in nodes if isinstance(n, ir.Atomic) and n.op in ("add", "sub"))
-
-    def is_float(t: Type) -> bool:
-        return isinstance(t, Scalar) and t.kind == "f"
-
-    return any(id(n) not in unused or is_float(n.place.type) for n in adds)
-
-
 def _claims(e: Emission, k: ir.Kernel, given: str) -> list[str]:
     """How an item claims its collection, and whether it has won."""
     types = dict(k.params) | dict(k.locals)
     claim = next(n for n in ir.walk(k) if isinstance(n, ir.Claim))
 
+    stores = []
+
     def rows(name: str) -> str:
         t = types[name]
         assert isinstance(t, Local) and isinstance(t.elem, Handle)
+        stores.append(t.elem.slot)
         return f"({e.names.base(t.elem.slot)}_owner, it.{e.names.member(name)}, it.key)"
 
     wins = f"owns{rows(claim.items)}"
     if claim.guard:
         wins += f" & unchallenged{rows(claim.guard)}"
-    lines = []
+    lines: list[str] = []
     for head, does in (
         ("void claim", f"::claim{rows(claim.items)}"),
         ("bool wins", f"return {wins}"),
     ):
-        body = " ".join(x.strip() for x in e.way([f"{does};"], "it"))
+        body = " ".join(x.strip() for x in e.way([f"{does};"], "it", stores))
         lines.append(f"    MORPH_FN {head}{given} {{ {body} }}")
     return lines
 

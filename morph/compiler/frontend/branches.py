@@ -1,4 +1,4 @@
-"""Checking what decides: ``and``, ``or``, chains of comparisons, ``a if c else b``, ``elif``."""
+"""Expressions that decide: ``and``, ``or``, chains of comparisons, ``a if c else b``, ``elif``."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from morph.compiler.frontend.context import Context
+from morph.compiler.frontend.operators import OPS, comparison
 from morph.compiler.frontend.values import Value, meet, truth
 from morph.compiler.ir import nodes as ir
 from morph.language.errors import reject
 from morph.language.position import Pos
-from morph.language.types import BOOL, Local, Type
+from morph.language.types import BOOL, Local
 
-OPS: dict[type[ast.AST], str] = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
-    ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
-    ast.Pow: "**", ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
-    ast.GtE: ">=", ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
-    ast.USub: "-", ast.Invert: "~", ast.Not: "not", ast.UAdd: "+",
-}  # fmt: skip
 CHAIN = 40  # ifs in one another's ``else``
 
 
@@ -32,179 +27,153 @@ class Arm:
     pos: Pos
 
 
-class Branches:
-    """The part of the checker that knows what is evaluated under which condition."""
+def condition(c: Context, node: ast.expr) -> ir.Expr:
+    """An expression of which only the truth matters."""
+    if not isinstance(node, ast.BoolOp):
+        return truth(c.expr(node))
+    op = "and" if isinstance(node.op, ast.And) else "or"
+    result = condition(c, node.values[0])
+    for value in node.values[1:]:
+        result = _short(c, op, result, lambda v=value: condition(c, v), c.pos(node))  # type: ignore[misc]
+        result = c.bounded(result)
+    return result
 
-    out: list[ir.Stmt]
 
-    def pos(self, node: ast.AST) -> Pos:
-        """Where a node stands in the user's file."""
-        raise AssertionError("the checker of expressions has these")
+def check_boolop(c: Context, node: ast.BoolOp) -> Value:
+    """``x and y``, ``x or y`` as a value: of numbers one of the two, as in Python."""
+    op = "and" if isinstance(node.op, ast.And) else "or"
+    result = c.expr(node.values[0])
+    for value in node.values[1:]:
+        result = c.bounded(_either(c, op, result, value, c.pos(node)))
+    return result
 
-    def expr(self, node: ast.expr) -> ir.Expr:
-        """An expression that must be a value."""
-        raise AssertionError
 
-    def exprs(self, nodes: Sequence[ast.expr]) -> list[ir.Expr]:
-        """Several values, left to right."""
-        raise AssertionError
+def _either(c: Context, op: str, x: ir.Expr, node: ast.expr, pos: Pos) -> ir.Expr:
+    true = truth(x)
+    if isinstance(true, ir.Const):
+        return x if true.value == (op == "or") else c.expr(node)
+    with c.collect() as inner:
+        y = c.expr(node)
+    if x.type == y.type == BOOL:
 
-    def bounded(self, x: ir.Expr) -> ir.Expr:
-        """A value of few nodes."""
-        raise AssertionError
+        def rest() -> ir.Expr:
+            c.out += inner
+            return y
 
-    def bind(self, x: ir.Expr) -> ir.Expr:
-        """Evaluate now."""
-        raise AssertionError
+        return _short(c, op, x, rest, pos)
+    truth(y)
+    x = c.bind(x)
+    cond, (x, y) = truth(x), meet(x, y, pos)
+    if op == "or":
+        return _choice(c, [Arm((), cond, (), pos)], [x], tuple(inner), y)
+    return _choice(c, [Arm((), cond, tuple(inner), pos)], [y], (), x)
 
-    def temporary(self, t: Type) -> str:
-        """A fresh local."""
-        raise AssertionError
 
-    def comparison(self, op: str, x: ir.Expr, y: ir.Expr, pos: Pos) -> ir.Expr:
-        """``x op y`` as a bool."""
-        raise AssertionError
-
-    def condition(self, node: ast.expr) -> ir.Expr:
-        """An expression of which only the truth matters."""
-        if not isinstance(node, ast.BoolOp):
-            return truth(self.expr(node))
-        op = "and" if isinstance(node.op, ast.And) else "or"
-        result = self.condition(node.values[0])
-        for value in node.values[1:]:
-            result = self.short(op, result, lambda v=value: self.condition(v), self.pos(node))  # type: ignore[misc]
-            result = self.bounded(result)
-        return result
-
-    def _boolop_expr(self, node: ast.BoolOp) -> Value:
-        op = "and" if isinstance(node.op, ast.And) else "or"
-        result = self.expr(node.values[0])
-        for value in node.values[1:]:
-            result = self.bounded(self._either(op, result, value, self.pos(node)))
-        return result
-
-    def _either(self, op: str, x: ir.Expr, node: ast.expr, pos: Pos) -> ir.Expr:
-        """``x op node`` as a value: of numbers one of the two, as in Python."""
-        true = truth(x)
-        if isinstance(true, ir.Const):
-            return x if true.value == (op == "or") else self.expr(node)
-        outer, self.out = self.out, []
-        y = self.expr(node)
-        inner, self.out = self.out, outer
-        if x.type == y.type == BOOL:
-
-            def rest() -> ir.Expr:
-                self.out += inner
-                return y
-
-            return self.short(op, x, rest, pos)
-        truth(y)
-        x = self.bind(x)
-        cond, (x, y) = truth(x), meet(x, y, pos)
-        if op == "or":
-            return self.choice([Arm((), cond, (), pos)], [x], tuple(inner), y)
-        return self.choice([Arm((), cond, tuple(inner), pos)], [y], (), x)
-
-    def short(self, op: str, x: ir.Expr, rest: Callable[[], ir.Expr], pos: Pos) -> ir.Expr:
-        """``x op rest``, where ``rest`` is evaluated only if ``x`` does not decide."""
-        if isinstance(x, ir.Const):
-            return x if x.value == (op == "or") else rest()
-        outer, self.out = self.out, []
+def _short(c: Context, op: str, x: ir.Expr, rest: Callable[[], ir.Expr], pos: Pos) -> ir.Expr:
+    """``x op rest``, where ``rest`` is evaluated only if ``x`` does not decide."""
+    if isinstance(x, ir.Const):
+        return x if x.value == (op == "or") else rest()
+    with c.collect() as inner:
         y = rest()
-        inner, self.out = self.out, outer
-        if not inner:
-            return ir.Logic(op=op, x=x, y=y, type=BOOL, pos=pos)
-        name = self.temporary(BOOL)
-        self.out.append(ir.Assign(name=name, value=x, pos=pos))
-        result = ir.Var(name=name, type=BOOL, pos=pos)
-        body = (*inner, ir.Assign(name=name, value=y, pos=pos))
-        then, orelse = (body, ()) if op == "and" else ((), body)
-        self.out.append(ir.If(cond=result, then=then, orelse=orelse, pos=pos))
-        return result
+    if not inner:
+        return ir.Logic(op=op, x=x, y=y, type=BOOL, pos=pos)
+    name = c.temporary(BOOL)
+    c.out.append(ir.Assign(name=name, value=x, pos=pos))
+    result = ir.Var(name=name, type=BOOL, pos=pos)
+    body = (*inner, ir.Assign(name=name, value=y, pos=pos))
+    then, orelse = (body, ()) if op == "and" else ((), body)
+    c.out.append(ir.If(cond=result, then=then, orelse=orelse, pos=pos))
+    return result
 
-    def _compare_expr(self, node: ast.Compare) -> Value:
-        pos = self.pos(node)
-        if len(node.ops) == 1:
-            x, y = self.exprs([node.left, node.comparators[0]])
-            return self.comparison(OPS[type(node.ops[0])], x, y, pos)
-        x, y = (self.bind(e) for e in self.exprs([node.left, node.comparators[0]]))
-        result = self.comparison(OPS[type(node.ops[0])], x, y, pos)
-        terms = [y]
-        for op, right in zip(node.ops[1:], node.comparators[1:], strict=True):
 
-            def rest(op: ast.cmpop = op, right: ast.expr = right) -> ir.Expr:
-                terms.append(self.expr(right))
-                if right is not node.comparators[-1]:
-                    terms[-1] = self.bind(terms[-1])
-                return self.comparison(OPS[type(op)], terms[-2], terms[-1], pos)
+def check_compare(c: Context, node: ast.Compare) -> Value:
+    """``x < y``, and ``x < y < z``, whose operands are each evaluated once."""
+    pos = c.pos(node)
+    x, y = c.exprs([node.left, node.comparators[0]])
+    if len(node.ops) > 1:
+        x, y = c.bind(x), c.bind(y)
+    result = comparison(OPS[type(node.ops[0])], x, y, pos)
+    terms = [y]
+    for op, right in zip(node.ops[1:], node.comparators[1:], strict=True):
 
-            result = self.bounded(self.short("and", result, rest, pos))
-        return result
+        def rest(op: ast.cmpop = op, right: ast.expr = right) -> ir.Expr:
+            terms.append(c.expr(right))
+            if right is not node.comparators[-1]:
+                terms[-1] = c.bind(terms[-1])
+            return comparison(OPS[type(op)], terms[-2], terms[-1], pos)
 
-    def _ifexp_expr(self, node: ast.IfExp) -> Value:
-        outer, pos = self.out, self.pos(node)
-        arms: list[Arm] = []
-        values: list[ir.Expr] = []
-        other: ast.expr = node
-        self.out = []
+        result = c.bounded(_short(c, "and", result, rest, pos))
+    return result
+
+
+def check_ifexp(c: Context, node: ast.IfExp) -> Value:
+    """``a if c else b``; a chain of them is one chain of ifs."""
+    pos = c.pos(node)
+    arms: list[Arm] = []
+    values: list[ir.Expr] = []
+    other: ast.expr = node
+    with c.collect() as last:
         while isinstance(other, ast.IfExp):
-            cond = self.condition(other.test)
+            cond = condition(c, other.test)
             if isinstance(cond, ir.Const):
                 other = other.body if cond.value else other.orelse
                 continue
-            before, self.out = tuple(self.out), []
-            values.append(self.expr(other.body))
-            arms.append(Arm(before, cond, tuple(self.out), self.pos(other)))
-            self.out, other = [], other.orelse
-        result = self.expr(other)
-        last, self.out = tuple(self.out), outer
-        if not arms:
-            self.out += last
-            return result
-        self.out += arms[0].before
-        arms[0] = replace(arms[0], before=())
-        for i in reversed(range(len(arms))):  # all meet in one type
-            values[i], result = meet(values[i], result, arms[i].pos)
-        values = [meet(x, result, a.pos)[0] for x, a in zip(values, arms, strict=True)]
-        if isinstance(result.type, Local):
-            reject("a local collection has one name", pos, "use an `if` statement")
-        return self.choice(arms, values, last, result)
+            before = tuple(last)
+            last.clear()
+            with c.collect() as then:
+                values.append(c.expr(other.body))
+            arms.append(Arm(before, cond, tuple(then), c.pos(other)))
+            other = other.orelse
+        result = c.expr(other)
+    if not arms:
+        c.out += last
+        return result
+    c.out += arms[0].before
+    arms[0] = replace(arms[0], before=())
+    for i in reversed(range(len(arms))):  # all meet in one type
+        values[i], result = meet(values[i], result, arms[i].pos)
+    values = [meet(x, result, a.pos)[0] for x, a in zip(values, arms, strict=True)]
+    if isinstance(result.type, Local):
+        reject("a local collection has one name", pos, "use an `if` statement")
+    return _choice(c, arms, values, tuple(last), result)
 
-    def choice(
-        self, arms: list[Arm], values: list[ir.Expr], last: ir.Body, result: ir.Expr
-    ) -> ir.Expr:
-        """The value of the first arm whose condition holds, else ``result`` after ``last``."""
-        pos = arms[0].pos
-        if len(arms) <= CHAIN and not last and not any(a.before or a.then for a in arms):
-            for x, a in reversed(list(zip(values, arms, strict=True))):
-                result = ir.Select(cond=a.cond, x=x, y=result, type=result.type, pos=a.pos)
-            return result
-        name = self.temporary(result.type)
 
-        def given(before: ir.Body, x: ir.Expr) -> ir.Body:
-            return (*before, ir.Assign(name=name, value=x, pos=pos))
+def _choice(
+    c: Context, arms: list[Arm], values: list[ir.Expr], last: ir.Body, result: ir.Expr
+) -> ir.Expr:
+    """The value of the first arm whose condition holds, else ``result`` after ``last``."""
+    pos = arms[0].pos
+    if len(arms) <= CHAIN and not last and not any(a.before or a.then for a in arms):
+        for x, a in reversed(list(zip(values, arms, strict=True))):
+            result = ir.Select(cond=a.cond, x=x, y=result, type=result.type, pos=a.pos)
+        return result
+    name = c.temporary(result.type)
 
-        arms = [replace(a, then=given(a.then, x)) for a, x in zip(arms, values, strict=True)]
-        self.out += self.chain(arms, given(last, result))
-        return ir.Var(name=name, type=result.type, pos=pos)
+    def given(before: ir.Body, x: ir.Expr) -> ir.Body:
+        return (*before, ir.Assign(name=name, value=x, pos=pos))
 
-    def chain(self, arms: Sequence[Arm], last: ir.Body) -> ir.Body:
-        """``if``, ``elif`` and so on, and what is left; a long chain in several nests of ifs."""
-        parts = [arms[i : i + CHAIN] for i in range(0, len(arms), CHAIN)]
-        if len(parts) <= 1:
-            return _nest(arms, last)
-        left = ir.Var(name=self.temporary(BOOL), type=BOOL, pos=arms[0].pos)
+    arms = [replace(a, then=given(a.then, x)) for a, x in zip(arms, values, strict=True)]
+    c.out += chain(c, arms, given(last, result))
+    return ir.Var(name=name, type=result.type, pos=pos)
 
-        def say(value: bool) -> ir.Stmt:
-            x = ir.Const(value=value, type=BOOL, pos=left.pos)
-            return ir.Assign(name=left.name, value=x, pos=left.pos)
 
-        done: list[ir.Stmt] = [say(True)]
-        for part in parts:
-            rest = last if part is parts[-1] else (say(True),)
-            then = (say(False), *_nest(part, rest))
-            done.append(ir.If(cond=left, then=then, orelse=(), pos=part[0].pos))
-        return tuple(done)
+def chain(c: Context, arms: Sequence[Arm], last: ir.Body) -> ir.Body:
+    """``if``, ``elif`` and so on, and ``else``; a long chain in several nests of ifs."""
+    parts = [arms[i : i + CHAIN] for i in range(0, len(arms), CHAIN)]
+    if len(parts) <= 1:
+        return _nest(arms, last)
+    left = ir.Var(name=c.temporary(BOOL), type=BOOL, pos=arms[0].pos)
+
+    def set_left(value: bool) -> ir.Stmt:
+        x = ir.Const(value=value, type=BOOL, pos=left.pos)
+        return ir.Assign(name=left.name, value=x, pos=left.pos)
+
+    done: list[ir.Stmt] = [set_left(True)]
+    for part in parts:
+        rest = last if part is parts[-1] else (set_left(True),)
+        then = (set_left(False), *_nest(part, rest))
+        done.append(ir.If(cond=left, then=then, orelse=(), pos=part[0].pos))
+    return tuple(done)
 
 
 def _nest(arms: Sequence[Arm], last: ir.Body) -> ir.Body:

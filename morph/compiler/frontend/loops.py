@@ -1,241 +1,154 @@
-"""Checking loops: `while`, and `for` over ranges, edges, rows and items."""
+"""Loops: ``while``, and ``for`` over ranges, edges, rows and items."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import replace
 
-from morph.compiler.frontend.assignments import Assignments
-from morph.compiler.frontend.scope import Edges, Flow, Loop, Retype, join, plain, spelled
-from morph.compiler.frontend.values import (
-    Chain,
-    Iterator,
-    ObjectValue,
-    PythonValue,
-    Slice,
-    describe,
-)
+from morph.compiler.frontend.branches import condition
+from morph.compiler.frontend.calls import is_call
+from morph.compiler.frontend.context import Context
+from morph.compiler.frontend.scope import BoundEdge, Edges, Flow, Loop, Retype, join
+from morph.compiler.frontend.statements import check_block
+from morph.compiler.frontend.values import Chain, Iterator, ObjectValue, Slice, describe
 from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.spelling import ir_name, user_name
 from morph.language.errors import reject
-from morph.language.intrinsics import name_of
-from morph.language.position import Pos
 from morph.language.types import BOOL, I64, U64, Handle, Local, Nothing, Rows, Type, Vector
 
 
-class Loops(Assignments):
-    """The part of the checker that turns loops into IR."""
+def check_while(c: Context, node: ast.While) -> None:
+    """``while cond: ...``."""
+    no_else(c, node)
+    pos, start, loop = c.pos(node), c.path(), Loop()
+    c.loops.append(loop)
+    c.edges = edges = _without(c.edges, _assigned(node.body))
+    c.flow = start.copy()
+    with c.collect() as before:
+        cond = condition(c, node.test)
+        body = check_block(c, node.body)
+    c.loops.pop()
+    c.edges = edges
+    wrote = (c.flow.wrote if c.flow else None) or loop.wrote
+    always = isinstance(cond, ir.Const) and bool(cond.value)
+    if before:
+        stop = ir.If(cond=cond, then=(), orelse=(ir.Break(pos=pos),), pos=pos)
+        body = (*before, stop, *body)
+        cond = ir.Const(value=True, type=BOOL, pos=pos)
+    c.out.append(ir.While(cond=cond, body=body, pos=pos))
+    after: Flow | None = None if always else Flow(start.assigned, start.wrote or wrote)
+    for flow in loop.breaks:
+        after = join(after, flow)
+    if after is not None and after.wrote is None:
+        after.wrote = wrote
+    c.flow = after
 
-    def block(self, body: list[ast.stmt]) -> ir.Body:
-        """A list of statements, in a list of their own."""
-        raise AssertionError("the checker of statements has it")
 
-    def _while_stmt(self, node: ast.While) -> None:
-        self._no_else(node)
-        pos = self.pos(node)
-        start = self.flow
-        assert start is not None
-        outer, self.out = self.out, []
-        loop = Loop()
-        self.loops.append(loop)
-        self.edges = edges = _without(self.edges, _assigned(node.body))
-        self.flow = start.copy()
-        cond = self.condition(node.test)
-        before = self.out
-        body = self.block(node.body)
-        self.loops.pop()
-        self.edges = edges
-        self.out = outer
-        wrote = (self.flow.wrote if self.flow else None) or loop.wrote
-        always = isinstance(cond, ir.Const) and bool(cond.value)
-        if before:
-            stop = ir.If(cond=cond, then=(), orelse=(ir.Break(pos=pos),), pos=pos)
-            body = (*before, stop, *body)
-            cond = ir.Const(value=True, type=BOOL, pos=pos)
-        self.out.append(ir.While(cond=cond, body=body, pos=pos))
-        after: Flow | None = None if always else Flow(start.assigned, start.wrote or wrote)
-        for b in loop.breaks:
-            after = join(after, b)
-        if after is not None and after.wrote is None:
-            after.wrote = wrote
-        self.flow = after
+def no_else(c: Context, node: ast.While | ast.For) -> None:
+    """Refuse the ``else`` of a loop."""
+    if node.orelse:
+        reject("a loop has no `else`", c.pos(node.orelse[0]), "set a local before `break`")
 
-    def _no_else(self, node: ast.While | ast.For) -> None:
-        if node.orelse:
-            reject("a loop has no `else`", self.pos(node.orelse[0]), "set a local before `break`")
 
-    def _break_stmt(self, node: ast.Break) -> None:
-        self.loops[-1].breaks.append(self.flow)
-        self.out.append(ir.Break(pos=self.pos(node)))
-        self.flow = None
+def check_break(c: Context, node: ast.Break) -> None:
+    """``break``."""
+    c.loops[-1].breaks.append(c.flow)
+    c.out.append(ir.Break(pos=c.pos(node)))
+    c.flow = None
 
-    def _continue_stmt(self, node: ast.Continue) -> None:
-        if self.flow is not None:
-            self.loops[-1].wrote = self.loops[-1].wrote or self.flow.wrote
-        self.out.append(ir.Continue(pos=self.pos(node)))
-        self.flow = None
 
-    # --- loops over things -----------------------------------------------------------------------
+def check_continue(c: Context, node: ast.Continue) -> None:
+    """``continue``."""
+    if c.flow is not None:
+        c.loops[-1].wrote = c.loops[-1].wrote or c.flow.wrote
+    c.out.append(ir.Continue(pos=c.pos(node)))
+    c.flow = None
 
-    def _for_stmt(self, node: ast.For) -> None:
-        self._no_else(node)
-        pos = self.pos(node)
-        if not isinstance(node.target, ast.Name):
-            reject("a loop binds one name", self.pos(node.target), "count in a local of its own")
-        if self.calls(node.iter, "range"):
-            assert isinstance(node.iter, ast.Call)
-            self._for_range(node, node.iter, pos)
-            return
-        x = self.value(node.iter)
-        start: ir.Expr | None = None
-        reverse = False
-        if isinstance(x, Slice):
-            start, reverse = x.start, x.reverse
-            x = x.x
-        var = spelled(node.target.id)
-        if isinstance(x, Chain):
+
+def check_for(c: Context, node: ast.For) -> None:
+    """``for var in ...``."""
+    no_else(c, node)
+    pos = c.pos(node)
+    if not isinstance(node.target, ast.Name):
+        reject("a loop binds one name", c.pos(node.target), "count in a local of its own")
+    if is_call(c, node.iter, "range"):
+        assert isinstance(node.iter, ast.Call)
+        _over_range(c, node, node.iter)
+        return
+    x, var = c.value(node.iter), ir_name(node.target.id)
+    part = x if isinstance(x, Slice) else Slice(x.pos, x, None, False)
+    start, reverse = part.start, part.reverse
+    match part.x:
+        case Chain(first=first, second=second):
             if start is not None or reverse or _breaks(node.body):
-                reject(
-                    "an edge's nbrs are two loops: no `break`, reversed or [start:]",
-                    pos,
-                    "loop over nbr1, then nbr2",
-                )
-            for side in (x.first, x.second):
-                self._for_edges(node, var, side, start, reverse, pos)
-        elif isinstance(x, Iterator):
-            self._for_edges(node, var, x, start, reverse, pos)
-        elif isinstance(x, ObjectValue) and x.type.kind in ("table", "collection"):
-            t = self.builder.item_type(x.type.slot)
-            body = self._loop(node, {var: t})
-            self.out.append(
-                ir.ForRows(
-                    slot=x.type.slot, var=var, start=start, reverse=reverse, body=body, pos=pos
-                )
+                problem = "an edge's nbrs are two loops: no `break`, reversed or [start:]"
+                reject(problem, pos, "loop over nbr1, then nbr2")
+            _over_edges(c, node, var, first, part)
+            _over_edges(c, node, var, second, part)
+        case Iterator() as x:
+            _over_edges(c, node, var, x, part)
+        case ObjectValue(type=t) if t.kind in ("table", "collection"):
+            body = _body(c, node, c.builder.item_type(t.slot))
+            c.out.append(
+                ir.ForRows(slot=t.slot, var=var, start=start, reverse=reverse, body=body, pos=pos)
             )
-        elif isinstance(x, ir.Expr) and isinstance(x.type, Local | Vector | Rows):
-            elem = Handle(x.type.slot) if isinstance(x.type, Rows) else x.type.elem
-            x = x if isinstance(x.type, Local) else self._fixed(x, node)
-            body = self._loop(node, {var: elem})
-            self.out.append(
+        case ir.Expr(type=Local() | Vector() | Rows() as t) as x:
+            x = x if isinstance(t, Local) else _fixed(c, x, node)
+            body = _body(c, node, Handle(t.slot) if isinstance(t, Rows) else t.elem)
+            c.out.append(
                 ir.ForItems(x=x, var=var, start=start, reverse=reverse, body=body, pos=pos)
             )
-        else:
-            reject(
-                f"a loop cannot run over {describe(x)}",
-                self.pos(node.iter),
-                "it runs over range(...), neighbours, tables, collections and vectors",
-            )
-
-    def _for_edges(
-        self, node: ast.For, var: str, x: Iterator, start: ir.Expr | None, reverse: bool, pos: Pos
-    ) -> None:
-        point = self.bind(x.point)
-        edges = Handle(f"{x.graph}.edges")
-        if x.bind == "edge":
-            body = self._loop(node, {var: edges})
-            edge, other = var, None
-        else:
-            edge, other = f"{var}_edge_", var
-            self.locals[edge] = edges
-            assert isinstance(point, ir.Var | ir.Const)
-            source = point.name if isinstance(point, ir.Var) else ""
-            body = self._loop(
-                node, {var: Handle(f"{x.graph}.points")}, (var, (x.graph, source, edge))
-            )
-        self.out.append(
-            ir.ForEdges(
-                graph=x.graph,
-                point=point,
-                direction=x.direction,
-                edge=edge,
-                var=other,
-                start=start,
-                reverse=reverse,
-                skip=x.skip,
-                body=body,
-                pos=pos,
-            )  # fmt: skip
-        )
-
-    def _fixed(self, x: ir.Expr, node: ast.For) -> ir.Expr:
-        """What a loop runs over, as it was when the loop began."""
-        if isinstance(x, ir.Var) and x.name in _changed(node.body):
-            copy = self.temporary(x.type)
-            self.out.append(ir.Assign(name=copy, value=x, pos=x.pos))
-            return ir.Var(name=copy, type=x.type, pos=x.pos)
-        return self.bind(x)
-
-    def calls(self, node: ast.expr, name: str) -> bool:
-        """Whether an expression is a call of a builtin, by whatever name it was imported."""
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
-            return False
-        f = node.func
-        if isinstance(f, ast.Attribute) and not isinstance(f.value, ast.Name):
-            return False
-        found = self.value(f)
-        return isinstance(found, PythonValue) and name_of(found.value) == name
-
-    def _for_range(self, node: ast.For, call: ast.Call, pos: Pos) -> None:
-        assert isinstance(node.target, ast.Name)
-        if not 1 <= len(call.args) <= 3 or call.keywords:
-            reject("range takes 1 to 3 integers", self.pos(call), "range(start, stop, step)")
-        args = [self.integer(_at_most(x), "range") for x in self.exprs(call.args)]
-        zero = ir.Const(value=0, type=I64, pos=pos)
-        start, stop = (zero, args[0]) if len(args) == 1 else (args[0], args[1])
-        step = args[2] if len(args) == 3 else ir.Const(value=1, type=I64, pos=pos)
-        if not isinstance(step, ir.Const) or step.value == 0:
-            reject(
-                "the step of a range is a nonzero constant",
-                self.pos(call.args[-1]),
-                "use a `while` loop",
-            )
-        var = spelled(node.target.id)
-        body = self._loop(node, {var: I64})
-        self.out.append(
-            ir.ForRange(var=var, start=start, stop=stop, step=int(step.value), body=body, pos=pos)
-        )
-
-    def _loop(
-        self,
-        node: ast.For,
-        binds: dict[str, Type],
-        edge: tuple[str, tuple[str, str, str]] | None = None,
-    ) -> ir.Body:
-        start = self.flow
-        assert start is not None
-        for name, t in binds.items():
-            param = self.params.get(name)
-            have = self.locals.get(name) or self.hints.get(name) or param
-            if isinstance(have, Nothing) and isinstance(t, Handle):
-                raise Retype(name, t)
-            if have is not None and have != t:
-                what = str(have) if isinstance(have, Type) else describe(have)
-                reject(
-                    f"{plain(name)!r} is {what} elsewhere, {t} here",
-                    self.pos(node.target),
-                    "use another name",
-                )
-            if name not in self.params:
-                self.locals[name] = t
-        loop = Loop()
-        self.loops.append(loop)
-        self.flow = replace(start, assigned=start.assigned | set(binds))
-        assigned = _assigned(node.body)
-        edges = _without(self.edges, assigned | set(binds))
-        self.edges = dict(edges)
-        if edge is not None and edge[1][1] not in assigned | {edge[0]}:
-            self.edges[edge[0]] = edge[1]
-        body = self.block(node.body)
-        self.loops.pop()
-        wrote = (self.flow.wrote if self.flow else None) or loop.wrote
-        for b in loop.breaks:
-            wrote = wrote or (b.wrote if b else None)
-        self.edges = edges
-        self.flow = Flow(start.assigned, start.wrote or wrote)
-        return body
+        case x:
+            hint = "it runs over range(...), neighbours, tables, collections and vectors"
+            reject(f"a loop cannot run over {describe(x)}", c.pos(node.iter), hint)
 
 
-def _at_most(x: ir.Expr) -> ir.Expr:
+def _over_edges(c: Context, node: ast.For, var: str, x: Iterator, part: Slice) -> None:
+    """A loop over the edges at a point, or over their other ends."""
+    point, edges = c.bind(x.point), Handle(f"{x.graph}.edges")
+    if x.bind == "edge":
+        edge, other = var, None
+        body = _body(c, node, edges)
+    else:
+        edge, other = f"{var}_edge_", var
+        c.locals[edge] = edges
+        bound = BoundEdge(x.graph, point.name if isinstance(point, ir.Var) else "", edge)
+        body = _body(c, node, Handle(f"{x.graph}.points"), bound)
+    c.out.append(
+        ir.ForEdges(
+            graph=x.graph,
+            point=point,
+            direction=x.direction,
+            edge=edge,
+            var=other,
+            start=part.start,
+            reverse=part.reverse,
+            skip=x.skip,
+            body=body,
+            pos=c.pos(node),
+        )  # fmt: skip
+    )
+
+
+def _over_range(c: Context, node: ast.For, call: ast.Call) -> None:
+    assert isinstance(node.target, ast.Name)
+    var, pos = ir_name(node.target.id), c.pos(node)
+    if not 1 <= len(call.args) <= 3 or call.keywords:
+        reject("range takes 1 to 3 integers", c.pos(call), "range(start, stop, step)")
+    args = [c.integer(_bounded(x), "range") for x in c.exprs(call.args)]
+    zero = ir.Const(value=0, type=I64, pos=pos)
+    start, stop = (zero, args[0]) if len(args) == 1 else (args[0], args[1])
+    step = args[2] if len(args) == 3 else ir.Const(value=1, type=I64, pos=pos)
+    if not isinstance(step, ir.Const) or step.value == 0:
+        hint = "use a `while` loop"
+        reject("the step of a range is a nonzero constant", c.pos(call.args[-1]), hint)
+    body = _body(c, node, I64)
+    c.out.append(
+        ir.ForRange(var=var, start=start, stop=stop, step=int(step.value), body=body, pos=pos)
+    )
+
+
+def _bounded(x: ir.Expr) -> ir.Expr:
     """A bound of a range: one of u64 that i64 cannot hold is the largest that it can."""
     if x.type != U64 or isinstance(x, ir.Const):
         return x
@@ -243,10 +156,45 @@ def _at_most(x: ir.Expr) -> ir.Expr:
     return ir.Builtin(name="min", args=(x, most), type=U64, pos=x.pos)
 
 
+def _fixed(c: Context, x: ir.Expr, node: ast.For) -> ir.Expr:
+    """The values that a loop runs over, as they were when the loop began."""
+    changed = isinstance(x, ir.Var) and x.name in _changed(node.body)
+    return c.copy(x) if changed else c.bind(x)
+
+
+def _body(c: Context, node: ast.For, t: Type, bound: BoundEdge | None = None) -> ir.Body:
+    """The body of a loop whose variable has type ``t``, and may be the end of an edge."""
+    assert isinstance(node.target, ast.Name)
+    name, start, loop = ir_name(node.target.id), c.path(), Loop()
+    known = c.locals.get(name) or c.hints.get(name) or c.params.get(name)
+    if isinstance(known, Nothing) and isinstance(t, Handle):
+        raise Retype(name, t)
+    if known is not None and known != t:
+        kind = str(known) if isinstance(known, Type) else describe(known)
+        problem = f"{user_name(name)!r} is {kind} elsewhere, {t} here"
+        reject(problem, c.pos(node.target), "use another name")
+    if name not in c.params:
+        c.locals[name] = t
+    c.loops.append(loop)
+    c.flow = Flow(start.assigned | {name}, start.wrote)
+    assigned = _assigned(node.body) | {name}
+    c.edges = edges = _without(c.edges, assigned)
+    if bound is not None and bound.point not in assigned:
+        c.edges = {**edges, name: bound}
+    body = check_block(c, node.body)
+    c.loops.pop()
+    wrote = (c.flow.wrote if c.flow else None) or loop.wrote
+    for flow in loop.breaks:
+        wrote = wrote or (flow.wrote if flow else None)
+    c.edges = edges
+    c.flow = Flow(start.assigned, start.wrote or wrote)
+    return body
+
+
 def _assigned(body: Sequence[ast.stmt]) -> set[str]:
-    """The names that statements assign; who writes a column of a row assigns none."""
+    """The names that statements assign; writing a column of a row assigns none."""
     return {
-        spelled(n.id)
+        ir_name(n.id)
         for stmt in body
         for n in ast.walk(stmt)
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
@@ -256,7 +204,7 @@ def _assigned(body: Sequence[ast.stmt]) -> set[str]:
 def _changed(body: Sequence[ast.stmt]) -> set[str]:
     """The names whose values statements change, if these are vectors: by an element, too."""
     return _assigned(body) | {
-        spelled(n.value.id)
+        ir_name(n.value.id)
         for stmt in body
         for n in ast.walk(stmt)
         if isinstance(n, ast.Attribute | ast.Subscript)
@@ -267,7 +215,7 @@ def _changed(body: Sequence[ast.stmt]) -> set[str]:
 
 def _without(edges: Edges, names: set[str]) -> Edges:
     """The edges of loops whose variable and whose point are none of ``names``."""
-    return {k: e for k, e in edges.items() if k not in names and e[1] not in names}
+    return {k: e for k, e in edges.items() if k not in names and e.point not in names}
 
 
 def _breaks(body: Sequence[ast.stmt]) -> bool:

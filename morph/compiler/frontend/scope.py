@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from morph.language.position import Pos
 from morph.language.types import Type
 
-Edges = dict[str, tuple[str, str, str]]  # by a loop's variable: the graph, its point's, its edge's
+
+class BoundEdge(NamedTuple):
+    """The edge that a loop over neighbours is at."""
+
+    graph: str
+    point: str  # the variable whose neighbours the loop visits
+    edge: str  # the variable of the edge
+
+
+Edges = dict[str, BoundEdge]  # by the variable of the loop
 
 
 @dataclass(slots=True)
@@ -43,13 +53,3 @@ class Retype(Exception):
     def __init__(self, name: str, type: Type) -> None:
         super().__init__(name)
         self.name, self.type = name, type
-
-
-def spelled(name: str) -> str:
-    """The name that a user's local gets in the IR; never that of a temporary, as in ``t0_``."""
-    return name + "_" if name.endswith("_") else name
-
-
-def plain(name: str) -> str:
-    """The user's own spelling, for messages."""
-    return name[:-1] if name.endswith("_") else name

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Any
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.sites import Sites
@@ -57,11 +58,47 @@ class Field:
     """One word of ``Args``: an address, or a scalar in the low bytes."""
 
     name: str
-    ctype: str
+    value: str  # its C++ type; of a column, that of its values
     kind: str
     slot: str = ""
     column: str = ""
+    layout: str = ""  # of a column: bytes from row to row, and offset in its record
     way: int = -1  # of a collection that is swapped: the way in which ``slot`` has this name
+
+    def ctype(self, const: bool = False) -> str:
+        """The C++ type; ``const`` if nothing writes the column."""
+        qualifier = "const " if const else ""
+        return f"Col<{qualifier}{self.value}, {self.layout}>" if self.layout else self.value
+
+
+# The arrays that a store or graph has beside its columns: C++ type of the address.
+ARRAYS = {
+    "meta": "i64*",  # Meta
+    "dead": "u8*",  # by row, whether it is deleted
+    "born": "i32*",  # by row, the launch that made it
+    "free": "i32*",  # ring of deleted rows
+    "fill": "const u8*",  # one row's fills, each at a multiple of 8 bytes
+    "owner": "u64",  # by row, the strongest claim
+    "lock": "i32*",  # by row, the launch in which it was locked
+    "parent": "i32*",  # of a union-find structure
+    "flag": "i32*",
+    "offset": "const i64*",  # of a graph in one direction: where the edges of points begin
+    "edge": "const i32*",  # by entry, the edge
+    "end": "const i32*",  # by entry, the other end, in gapped rows
+}
+# The arguments of every unit, in order: C++ type.
+COMMON = {
+    "status": "i64*",  # Status
+    "pending": "u32*",  # one bit per item that must be executed again
+    "replay": "i64",  # run only the pending items
+    "launch": "i64",  # number of this launch, for single(row)
+    "threads": "i64",  # CPU threads to use
+    "barrier": "u32*",  # the team's barrier words
+    "cursor": "i64*",  # the team's work-sharing words, zero between launches
+    "state": "i64*",  # State; null unless fused
+    "hubs": "i64*",  # the list of long rows; see kernels/schedule/hubs.h
+    "report": "i64*",  # status and state for the host; may be null
+}
 
 
 def cname(slot: str) -> str:
@@ -71,8 +108,8 @@ def cname(slot: str) -> str:
 
 
 # what else of a store stands in Args: a column of that name gets a "_"
-WORDS = frozenset("meta dead born free fill owner lock parent flag".split())
 ADJACENCY = [f"{d}_{w}" for d in ("out", "in") for w in ("offset", "edge", "end")]
+WORDS = list(ARRAYS)[:9]
 METHODS = frozenset({"add_total"})  # of Args
 
 
@@ -137,131 +174,130 @@ def together(unit: ir.Unit) -> bool:
     return any(n.together for n in ir.walk(unit.blocks) if isinstance(n, ir.Foreach))
 
 
+class _Used:
+    """The fields that nodes of a unit need."""
+
+    def __init__(self, unit: ir.Unit) -> None:
+        self.fields: dict[Field, None] = {}
+        self.prefix = prefixes(unit)
+        self.stores = {s.slot: s for s in unit.stores}
+        self.graphs = {g.slot: g for g in unit.graphs}
+
+    def column(self, slot: str, name: str) -> None:
+        """A column."""
+        c = self.stores[slot].column(name)
+        assert c is not None, (slot, name)
+        layout = f"{c.stride}, {c.offset}" if c.offset else f"{c.stride}"
+        cname = f"{self.prefix[slot]}_{column_part(name)}"
+        self.fields[Field(cname, CTYPE[c.dtype.name], "column", slot, name, layout)] = None
+
+    def array(self, slot: str, kind: str, value: str = "", layout: str = "") -> None:
+        """Another array of a store or graph."""
+        value = value or ARRAYS[kind.rpartition("_")[2]]
+        self.fields[Field(f"{self.prefix[slot]}_{kind}", value, kind, slot, layout=layout)] = None
+
+    def rows(self, slot: str) -> None:
+        """What tells the rows of a store."""
+        self.array(slot, "meta")
+        if self.stores[slot].kind == "collection" and self.stores[slot].column("item"):
+            self.column(slot, "item")
+        if self.stores[slot].deletes:
+            self.array(slot, "dead")
+
+    def new(self, slot: str) -> None:
+        """What new rows need."""
+        self.rows(slot)
+        if self.stores[slot].kind == "table":
+            self.array(slot, "free")
+            self.array(slot, "fill")
+        for c in self.stores[slot].columns:
+            self.column(slot, c.name)
+
+    def adjacency(self, graph: str, direction: str) -> None:
+        """The edges at points of a graph."""
+        g = self.graphs[graph]
+        for d in ("out", "in") if direction == "all" else (direction,):
+            self.array(graph, f"{d}_offset", "const LooseRow*" if g.loose else "")
+            if g.loose or d == "in" or not g.out_identity:
+                self.array(graph, f"{d}_edge")
+            if g.loose:
+                self.array(graph, f"{d}_end")
+            else:
+                self.column(dict(g.tables)["edges"], "dst" if d == "out" else "src")
+
+    def free(self, slot: str) -> None:
+        """What deleting rows needs."""
+        self.rows(slot)
+        self.array(slot, "free")
+
+    def node(self, n: Any) -> None:
+        """What a node needs, by its trait ``arguments``."""
+        match n.arguments:
+            case "column":
+                self.column(n.slot, n.column)
+            case "adjacency":
+                self.adjacency(n.graph, n.direction)
+            case "need" if not n.local:
+                self.rows(n.slot)
+            case "raised" if n.flag:
+                self.array(n.flag, "flag")
+            case "ahead" if n.ahead:
+                self.new(n.ahead[1])
+            case "rows" | "new" | "free" as how:
+                getattr(self, how)(n.slot)
+            case "parent" | "flag" | "lock" as kind:
+                self.array(n.slot, kind)
+
+    def owners(self, f: ir.Func) -> None:
+        """Who has claimed rows."""
+        types = dict(f.locals) | dict(f.params)
+        for name in sorted(ir.used(n for n in ir.walk(f) if isinstance(n, ir.Claim))):
+            kind = types[name]
+            if isinstance(kind, Local) and isinstance(kind.elem, Handle):
+                slot = kind.elem.slot
+                self.array(slot, "owner", layout=str(self.stores[slot].owner_stride))
+
+    def checks(self, unit: ir.Unit) -> None:
+        """What checks of accesses need."""
+        sites = Sites(unit)
+        for slot in sites.rows(self.stores):
+            self.rows(slot)
+        for slot, name in sites.tracked:
+            words = shadow(self.prefix[slot], name)
+            self.fields[Field(words, "u64*", "shadow", slot, name)] = None
+        for slot in sites.deleting:
+            self.fields[Field(deaths(self.prefix[slot]), "u64*", "deaths", slot)] = None
+
+
 def fields(unit: ir.Unit) -> tuple[Field, ...]:
     """What the unit's code touches, in the order of ``struct Args``.
 
     Last come the words of swapped collections, once for each way to bind them.
     """
-    used: dict[Field, None] = {}
-    prefix = prefixes(unit)
-    stores = {s.slot: s for s in unit.stores}
-    graphs = {g.slot: g for g in unit.graphs}
-
-    def column(slot: str, name: str) -> None:
-        col = stores[slot].column(name)
-        assert col is not None, (slot, name)
-        apart = f", {col.offset}" if col.offset else ""
-        ctype = f"Col<{CTYPE[col.dtype.name]}, {col.stride}{apart}>"
-        used[Field(f"{prefix[slot]}_{column_part(name)}", ctype, "column", slot, name)] = None
-
-    def word(slot: str, kind: str, ctype: str) -> None:
-        used[Field(f"{prefix[slot]}_{kind}", ctype, kind, slot)] = None
-
-    def rows(slot: str) -> None:
-        word(slot, "meta", "i64*")
-        if stores[slot].kind == "collection" and stores[slot].column("item"):
-            column(slot, "item")
-        if stores[slot].deletes:
-            word(slot, "dead", "u8*")
-
-    def new(slot: str) -> None:
-        rows(slot)
-        if stores[slot].kind == "table":
-            word(slot, "free", "i32*")
-            word(slot, "fill", "const u8*")
-        for c in stores[slot].columns:
-            column(slot, c.name)
-
-    def adjacency(graph: str, direction: str) -> None:
-        g = graphs[graph]
-        edges = dict(g.tables)["edges"]
-        for d in ("out", "in") if direction == "all" else (direction,):
-            if g.loose:
-                word(graph, f"{d}_offset", "const LooseRow*")
-                word(graph, f"{d}_edge", "const i32*")
-                word(graph, f"{d}_end", "const i32*")
-                continue
-            word(graph, f"{d}_offset", "const i64*")
-            if d == "in" or not g.out_identity:
-                word(graph, f"{d}_edge", "const i32*")
-            column(edges, "dst" if d == "out" else "src")
-
+    found = _Used(unit)
     for n in ir.walk((unit.funcs, unit.blocks)):
-        match n:
-            case ir.Place():
-                column(n.slot, n.column)
-            case ir.Dead():
-                rows(n.slot)
-            case ir.New() | ir.NewRows() | ir.Add():
-                new(n.slot)
-            case ir.Delete():
-                rows(n.slot)
-                word(n.slot, "free", "i32*")
-            case ir.Take() | ir.StoreSize() | ir.ForRows() | ir.Foreach() | ir.Clear():
-                rows(n.slot)
-            case ir.Degree():
-                adjacency(n.graph, n.direction)
-            case ir.FindEdge():
-                adjacency(n.graph, "out")
-            case ir.ForEdges():
-                adjacency(n.graph, n.direction)
-            case ir.SetFind() | ir.SetUnion():
-                word(n.slot, "parent", "i32*")
-            case ir.FlagSet() | ir.TakeFlag() | ir.Raised():
-                word(n.slot, "flag", "i32*")
-            case ir.Lock():
-                word(n.slot, "lock", "i32*")
-            case ir.Need(local=False):
-                rows(n.slot)
-            case ir.Kernel(ahead=(_, slot)):
-                new(slot)
-            case _:
-                pass
-        if isinstance(n, ir.Atomic) and n.flag:
-            word(n.flag, "flag", "i32*")
+        found.node(n)
     for f in unit.funcs:
-        for claim in (n for n in ir.walk(f) if isinstance(n, ir.Claim)):
-            types = dict(f.locals) | dict(f.params)
-            for name in (claim.items, claim.guard):
-                kind = types[name] if name else None
-                if isinstance(kind, Local) and isinstance(kind.elem, Handle):
-                    stride = stores[kind.elem.slot].owner_stride
-                    word(kind.elem.slot, "owner", f"Col<u64, {stride}>")
-    for slot in sorted(reborn(unit)):
-        word(slot, "born", "i32*")
+        found.owners(f)
+    for slot in reborn(unit):
+        found.array(slot, "born")
     if unit.checked:
-        sites = Sites(unit)
-        for slot in sites.rows(stores):
-            rows(slot)
-        for slot, name in sites.tracked:
-            used[Field(shadow(prefix[slot], name), "u64*", "shadow", slot, name)] = None
-        for slot in sites.deleting:
-            used[Field(deaths(prefix[slot]), "u64*", "deaths", slot)] = None
+        found.checks(unit)
+    used = found.fields
     for name, scalar in unit.scalars:
         used[Field(name, f"alignas(8) {CTYPE[scalar.name]}", "scalar", column=name)] = None
     exchanged = alike(unit)
     for field in list(used):  # whatever a kernel does to one of them, it does to all
         for other in exchanged.get(field.slot, ()):
-            name = prefix[other] + field.name.removeprefix(prefix[field.slot])
+            name = found.prefix[other] + field.name.removeprefix(found.prefix[field.slot])
             used[replace(field, name=name, slot=other)] = None
-    common: tuple[Field, ...] = (
-        Field("status", "i64*", "status"),  # Status
-        Field("pending", "u32*", "pending"),  # one bit per item that must be replayed
-        Field("replay", "i64", "replay"),  # run only the pending items
-        Field("launch", "i64", "launch"),  # number of this launch, for single(row)
-        Field("threads", "i64", "threads"),  # CPU threads to use
-        Field("barrier", "u32*", "barrier"),  # the team's barrier words
-        Field("cursor", "i64*", "cursor"),  # the team's work-sharing words, zero between launches
-        Field("state", "i64*", "state"),  # State; null unless fused
-        Field("hubs", "i64*", "hubs"),  # the list of long rows; see kernels/schedule/balance.h
-        Field("report", "i64*", "report"),  # status and state for the host's eyes; may be null
-    )
+    common = dict(COMMON)
     if unit.checked:
-        common += (Field("check", "i64*", "check"),)  # the violation, see kernels/core/check.h
+        common["check"] = "i64*"  # the violation, see kernels/core/check.h
     if together(unit):
-        common += (Field("lost", "u32*", "lost"),)  # one bit per item that does not claim again
+        common["lost"] = "u32*"  # one bit per item that does not claim again
     if claims(unit):
-        common += (Field("queue", "u32*", "queue"),)  # on a GPU, one word per item: those that pass
+        common["queue"] = "u32*"  # on a GPU, one word per item: those that pass
     listed = sorted(used, key=lambda f: (f.slot, f.kind != "column", f.name))
     fixed = (f for f in listed if f.slot not in exchanged)
     swapped = (
@@ -270,7 +306,7 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         for f in listed
         if f.slot in exchanged
     )
-    return (*fixed, *common, *swapped)
+    return (*fixed, *(Field(name, value, name) for name, value in common.items()), *swapped)
 
 
 def local_bytes(unit: ir.Unit) -> int:

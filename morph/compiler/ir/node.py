@@ -1,20 +1,46 @@
-"""What every node of the intermediate language has, and the walk over a tree of them."""
+"""Traits of the nodes of the intermediate language, and walks over trees of nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 from morph.language.position import Pos
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """Anything in the tree."""
+    """Anything in the tree.
+
+    A kind of node declares its traits in its class.  Passes and walkers ask for traits, so that a
+    new kind needs no change in them.
+    """
 
     pos: Pos
+
+    effect: ClassVar[bool] = False  # stands only as the whole value of an Assign or in an Eval
+    loop: ClassVar[bool] = False  # runs its body any number of times
+    leaves: ClassVar[bool] = False  # the statement behind it is not reached
+    synchronises: ClassVar[bool] = False  # all threads meet at a barrier behind it
+    reads: ClassVar[bool] = False  # takes the value at its place
+    writes: ClassVar[bool] = False  # changes the value at its place
+    varies: ClassVar[bool] = False  # its value may change while other threads run
+    allocates: ClassVar[bool] = False  # takes new rows of the store in its slot
+    resizes: ClassVar[bool] = False  # changes the counters of the store in its slot
+    counts: ClassVar[bool] = False  # runs over the store in its slot, or asks for its size
+    fails: ClassVar[bool] = False  # may end the item before it has changed anything
+    sequential: ClassVar[bool] = False  # cannot be done for one iteration apart from the others
+    site: ClassVar[bool] = False  # may violate a rule of the language: the checked mode checks it
+    per_item: ClassVar[bool] = False  # uses what an item carries beside its locals
+    binds: ClassVar[tuple[str, ...]] = ()  # fields with names of locals that it gives a value
+    uses: ClassVar[tuple[str, ...]] = ()  # fields with names of locals that it reads or changes
+    indices: ClassVar[tuple[str, ...]] = ()  # fields with rows, indices and numbers of rows
+    arguments: ClassVar[str] = ""  # which fields of the argument block it needs; see `abi.fields`
+
+
+N = TypeVar("N", bound=Node)
 
 
 def walk(node: object) -> Iterator[Node]:
@@ -30,8 +56,60 @@ def walk(node: object) -> Iterator[Node]:
             stack.extend([getattr(top, name) for name in _below(kind)])
 
 
+def bodies(node: Node) -> list[Any]:
+    """The bodies of a statement: what it runs, perhaps, or several times."""
+    kind: Any = type(node)
+    return [body for name in _bodies(kind) if (body := getattr(node, name)) is not None]
+
+
+def operands(node: Node) -> list[Any]:
+    """All that a node has below it except its bodies."""
+    kind: Any = type(node)
+    return [getattr(node, name) for name in reversed(_below(kind)) if name not in _bodies(kind)]
+
+
+def rewrite_bodies(node: N, change: Callable[[Any], Any]) -> N:
+    """The same statement with its bodies changed."""
+    kind: Any = type(node)
+    changed = {name: change(getattr(node, name)) for name in _bodies(kind)}
+    return replace(node, **changed) if changed else node
+
+
+def slots(nodes: Iterable[Node], *traits: str) -> set[str]:
+    """The stores of all nodes that have one of some traits."""
+    found: Any = (n for n in nodes if any(getattr(n, trait) for trait in traits))
+    return {n.slot for n in found}
+
+
+def accesses(nodes: Iterable[Node]) -> list[Any]:
+    """Those nodes that read or write at their place."""
+    return [n for n in nodes if n.reads or n.writes]
+
+
+def columns(nodes: Iterable[Node], *traits: str) -> set[tuple[str, str]]:
+    """The columns, each with its slot, at the places of all nodes that have one of some traits."""
+    found = (n.place for n in accesses(nodes) if any(getattr(n, trait) for trait in traits))
+    return {(p.slot, p.column) for p in found}
+
+
+def bound(nodes: Iterable[Node]) -> set[str]:
+    """The locals that nodes give a value."""
+    return {x for n in nodes for name in n.binds if (x := getattr(n, name)) is not None}
+
+
+def used(nodes: Iterable[Node]) -> set[str]:
+    """The locals that nodes read, or change in place."""
+    return {x for n in nodes for name in n.uses if (x := getattr(n, name)) is not None}
+
+
 @cache
 def _below(kind: type[Node]) -> tuple[str, ...]:
     """The fields of a kind of node that can hold nodes, last first."""
     plain = ("pos", "type", "name", "op", "slot", "column", "graph", "params", "locals", "stores")
     return tuple(f.name for f in reversed(fields(kind)) if f.name not in plain)
+
+
+@cache
+def _bodies(kind: type[Node]) -> tuple[str, ...]:
+    """The fields of a kind of node that are bodies."""
+    return tuple(f.name for f in fields(kind) if str(f.type).startswith("Body"))

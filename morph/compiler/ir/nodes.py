@@ -11,6 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from morph.compiler.ir.node import Node as Node
+from morph.compiler.ir.node import accesses as accesses
+from morph.compiler.ir.node import bodies as bodies
+from morph.compiler.ir.node import bound as bound
+from morph.compiler.ir.node import columns as columns
+from morph.compiler.ir.node import operands as operands
+from morph.compiler.ir.node import rewrite_bodies as rewrite_bodies
+from morph.compiler.ir.node import slots as slots
+from morph.compiler.ir.node import used as used
 from morph.compiler.ir.node import walk as walk
 from morph.language.position import Pos as Pos
 from morph.language.types import GraphInfo, Scalar, Store, Type
@@ -34,6 +42,7 @@ class Const(Expr):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Var(Expr):
     """A local, a parameter, or a program's state variable."""
+    uses = ("name",)
     name: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +99,8 @@ class Builtin(Expr):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place(Node):
     """Value ``index`` (None: the scalar) of a column at a row of the store in ``slot``."""
+    indices = ("row", "index")
+    arguments = "column"
     slot: str
     column: str
     row: Expr
@@ -99,11 +110,15 @@ class Place(Node):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load(Expr):
     """The value at a place."""
+    varies = reads = site = True
     place: Place
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dead(Expr):
     """Whether a row of a table is deleted."""
+    indices = ("row",)
+    varies = site = True
+    arguments = "rows"
     slot: str
     row: Expr
 
@@ -115,10 +130,12 @@ class Make(Expr):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MakeLocal(Expr):
     """A new, empty per-item collection; only as the whole value of an ``Assign``."""
+    sequential = True
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item(Expr):
     """``x[i]`` of a vector, a local collection or new rows."""
+    indices = ("index",)
     x: Expr
     index: Expr
 
@@ -142,16 +159,23 @@ class Contains(Expr):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSize(Expr):
     """Rows of a table in use (dead ones too), or items of a collection."""
+    counts = True
+    arguments = "rows"
     slot: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised(Expr):
     """Whether a flag is known to be raised by now: like a `Load` of what others may change."""
+    varies = True
+    arguments = "flag"
     slot: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degree(Expr):
     """Number of out (``out``) or in (``in``) edges of a point of graph ``graph``."""
+    indices = ("point",)
+    site = True
+    arguments = "adjacency"
     graph: str
     point: Expr
     direction: str
@@ -159,6 +183,10 @@ class Degree(Expr):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindEdge(Expr):
     """The first edge from ``x`` to ``y`` in adjacency order, or -1."""
+    indices = ("x", "y")
+    site = True
+    arguments = "adjacency"
+    direction = "out"
     graph: str
     x: Expr
     y: Expr
@@ -169,6 +197,8 @@ class Atomic(Expr):
 
     Raises ``flag`` if the place changed.
     """
+    effect = writes = site = True
+    arguments = "raised"
     op: str
     place: Place
     args: tuple[Expr, ...]
@@ -177,12 +207,17 @@ class Atomic(Expr):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class New(Expr):
     """*effect*.  A new row, some columns set (one value, or a vector), the others at their fill."""
+    effect = allocates = resizes = per_item = True
+    arguments = "new"
     slot: str
     values: tuple[tuple[str, Expr], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRows(Expr):
     """*effect*.  ``count`` consecutive new rows, every column at its fill, or anything."""
+    indices = ("count",)
+    effect = allocates = resizes = per_item = sequential = True
+    arguments = "new"
     slot: str
     count: Expr
     fill: bool = True
@@ -190,12 +225,17 @@ class NewRows(Expr):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete(Expr):
     """*effect*.  Mark a row dead; deleting a dead row does nothing."""
+    indices = ("row",)
+    effect = resizes = site = True
+    arguments = "free"
     slot: str
     row: Expr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Add(Expr):
     """*effect*.  Append an item (its columns by name) to the collection in ``slot``."""
+    effect = allocates = resizes = per_item = True
+    arguments = "new"
     slot: str
     values: tuple[tuple[str, Expr], ...]
 
@@ -206,17 +246,25 @@ class Take(Expr):
     Gives its ``item`` (or the entry's handle, if the collection carries columns), -1 if none is
     left.
     """
+    effect = resizes = sequential = True
+    arguments = "rows"
     slot: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetFind(Expr):
     """*effect*.  The representative of a point: the smallest id joined to it."""
+    indices = ("x",)
+    effect = site = True
+    arguments = "parent"
     slot: str
     x: Expr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetUnion(Expr):
     """*effect*.  Join two points; true if they were apart."""
+    indices = ("x", "y")
+    effect = site = True
+    arguments = "parent"
     slot: str
     x: Expr
     y: Expr
@@ -224,46 +272,54 @@ class SetUnion(Expr):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock(Expr):
     """*effect*.  ``single(row)``: true for the first item of this launch that asks for the row."""
+    indices = ("row",)
+    effect = site = True
+    arguments = "lock"
     slot: str
     row: Expr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockPlace(Expr):
     """*effect*.  ``single(row.column)``: true for the one item that turns the place from 0 to 1."""
+    effect = writes = site = True
     place: Place
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefetch(Expr):
     """*effect*.  A hint that a place will soon be read or written."""
+    effect = site = True
     place: Place
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlagSet(Expr):
     """*effect*.  Raise (or lower) a flag."""
+    effect = True
+    arguments = "flag"
     slot: str
     value: bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalAdd(Expr):
     """*effect*.  Append to the local collection ``name``; full means the item fails."""
+    effect = fails = per_item = sequential = True
+    uses = ("name",)
     name: str
     value: Expr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalPop(Expr):
     """*effect*.  Remove and give the last value of the local collection ``name``."""
+    effect = sequential = site = True
+    uses = ("name",)
     name: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalClear(Expr):
     """*effect*.  Empty the local collection ``name``."""
+    effect = sequential = True
+    uses = ("name",)
     name: str
 
-
-EFFECTS = (
-    Atomic, New, NewRows, Delete, Add, Take, SetFind, SetUnion, Lock, LockPlace, Prefetch, FlagSet,
-    LocalAdd, LocalPop, LocalClear,
-)
 
 
 # --- statements ----------------------------------------------------------------------------------
@@ -278,12 +334,16 @@ Body = tuple[Stmt, ...]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign(Stmt):
     """Give a local a value; its type is the same at every assignment."""
+    binds = ("name",)
     name: str
     value: Expr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetItem(Stmt):
     """``name[index] = value`` of a local vector or local collection."""
+    indices = ("index",)
+    site = True
+    uses = ("name",)
     name: str
     index: Expr
     value: Expr
@@ -291,6 +351,7 @@ class SetItem(Stmt):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetField(Stmt):
     """``name.field = value`` of a local struct; ``index`` is the field's position."""
+    uses = ("name",)
     name: str
     index: int
     value: Expr
@@ -298,6 +359,7 @@ class SetField(Stmt):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write(Stmt):
     """Plain store to a place; with no index, a vector column takes a whole vector."""
+    writes = site = True
     place: Place
     value: Expr
 
@@ -316,12 +378,15 @@ class If(Stmt):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class While(Stmt):
     """``while cond: body``."""
+    loop = True
     cond: Expr
     body: Body
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForRange(Stmt):
     """``for var in range(start, stop, step)``; ``step`` is a nonzero constant."""
+    loop = True
+    binds = ("var",)
     var: str
     start: Expr
     stop: Expr
@@ -336,6 +401,10 @@ class ForEdges(Stmt):
     the other end, if not None.  ``direction`` is ``out``, ``in`` or ``all`` (out, then in).  Skips
     the edge ``skip``.
     """
+    indices = ("point", "start")
+    loop = site = True
+    binds = ("edge", "var")
+    arguments = "adjacency"
     graph: str
     point: Expr
     direction: str
@@ -349,6 +418,10 @@ class ForEdges(Stmt):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForRows(Stmt):
     """The live rows of a table, or the items of a collection (``var`` is as in ``foreach``)."""
+    indices = ("start",)
+    loop = counts = True
+    binds = ("var",)
+    arguments = "rows"
     slot: str
     var: str
     start: Expr | None
@@ -358,6 +431,9 @@ class ForRows(Stmt):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForItems(Stmt):
     """The values of a local collection, vector or new rows; the size is read at every step."""
+    indices = ("start",)
+    loop = True
+    binds = ("var",)
     x: Expr
     var: str
     start: Expr | None
@@ -367,31 +443,44 @@ class ForItems(Stmt):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Break(Stmt):
     """Leave the innermost loop."""
+    leaves = True
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continue(Stmt):
     """Go on with the innermost loop."""
+    leaves = True
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Return(Stmt):
     """Leave the function."""
+    leaves = sequential = True
     value: Expr | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need(Node):
     """At most ``count`` rows of the store in ``slot``, or values of the ``local`` collection."""
+    uses = ("collection",)
+    arguments = "need"
     slot: str
     count: Expr
     local: bool = False
 
+    @property
+    def collection(self) -> str | None:
+        """The local collection that needs capacity."""
+        return self.slot if self.local else None
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve(Stmt):
     """Take room for everything the item will allocate from here on, or fail the item."""
+    fails = per_item = sequential = True
     needs: tuple[Need, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim(Stmt):
     """The end of ``gather``: claim the rows in ``items``, guard those in ``guard``."""
+    leaves = per_item = sequential = site = True
+    uses = ("items", "guard")
     items: str
     guard: str | None
     priority: Expr | None
@@ -420,6 +509,7 @@ class Kernel(Func):
     A kernel with ``single(collection)`` has its body end in ``Claim`` on the paths that reach it;
     ``commit`` and ``abort`` then follow, and use the locals named in ``live``.
     """
+    arguments = "ahead"
     commit: Body | None = None
     abort: Body | None = None
     live: tuple[str, ...] = ()
@@ -435,6 +525,8 @@ class Foreach(Node):
     over an item's edges, if it can be shared (see `passes.work_sharing`): ``thread`` one,
     ``warp`` those of a warp, ``grid`` all; ``auto`` all if it is long.
     """
+    synchronises = counts = True
+    arguments = "rows"
     slot: str
     kernel: str
     args: tuple[Expr, ...]
@@ -445,17 +537,22 @@ class Foreach(Node):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneThread(Node):
     """Statements that a single thread runs, then a barrier."""
+    synchronises = True
     body: Body
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeFlag(Node):
     """``var = flag.take()``: read and lower, the same answer for every thread."""
+    binds = ("var",)
+    arguments = "flag"
     var: str
     slot: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clear(Node):
     """Empty a collection, then a barrier."""
+    synchronises = True
+    arguments = "rows"
     slot: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,9 +56,6 @@ class Kind(IntEnum):
     RACE = 7
 
 
-ACCESSES = (ir.Load, ir.Write, ir.Atomic, ir.LockPlace)
-ROWS = (ir.Degree, ir.FindEdge, ir.Dead, ir.Delete, ir.Lock, ir.SetFind, ir.SetUnion, ir.Prefetch)
-ALWAYS = (*ACCESSES, *ROWS, ir.SetItem, ir.LocalPop, ir.ForEdges, ir.Claim)
 OPERATORS = ("+", "-", "*", "<<")
 
 
@@ -149,8 +146,8 @@ class Sites:
 def accesses(n: ir.Node) -> tuple[tuple[str, str], ...]:
     """The columns that a node reads or writes, each with its slot; the ends of edges among them."""
     match n:
-        case ir.Load() | ir.Write() | ir.Atomic() | ir.LockPlace():
-            return ((n.place.slot, n.place.column),)
+        case _ if n.reads or n.writes:
+            return tuple(ir.columns([n], "reads", "writes"))
         case ir.ForEdges() if n.var is not None:
             return ends(n.graph, n.direction)
         case ir.FindEdge():
@@ -190,7 +187,7 @@ def is_site(n: ir.Node) -> bool:
             return not (isinstance(n.x.type, Vector) and isinstance(n.index, ir.Const))
         case ir.Cast(type=Handle()):
             return not _fits(n.x)
-    return isinstance(n, ALWAYS)
+    return n.site
 
 
 def _fits(x: ir.Expr) -> bool:
@@ -206,28 +203,9 @@ def _fits(x: ir.Expr) -> bool:
 
 def indices(n: ir.Node) -> list[ir.Expr | None]:
     """The expressions that a node uses as rows, indices and numbers of rows."""
-    match n:
-        case ir.Place():
-            return [n.row, n.index]
-        case ir.Item() | ir.SetItem():
-            return [n.index]
-        case ir.Dead() | ir.Delete() | ir.Lock():
-            return [n.row]
-        case ir.Degree():
-            return [n.point]
-        case ir.ForEdges():
-            return [n.point, n.start]
-        case ir.ForRows() | ir.ForItems():
-            return [n.start]
-        case ir.FindEdge() | ir.SetUnion():
-            return [n.x, n.y]
-        case ir.SetFind():
-            return [n.x]
-        case ir.NewRows():
-            return [n.count]
-        case ir.Cast(type=Handle()):
-            return [n.x]
-    return []
+    if isinstance(n, ir.Cast):
+        return [n.x] if isinstance(n.type, Handle) else []
+    return [getattr(n, name) for name in n.indices]
 
 
 def index_arithmetic(unit: ir.Unit) -> set[int]:
@@ -426,8 +404,8 @@ def _count(n: int, what: str) -> str:
 
 
 def _what(n: ir.Node, short: Callable[[str], str]) -> str:
-    if isinstance(n, ACCESSES):
-        return f"column {short(n.place.column)!r} has"
+    for _, column in ir.columns([n], "reads", "writes"):
+        return f"column {short(column)!r} has"
     if isinstance(n, ir.Item):
         kinds = {"Vector": "the vector has", "Rows": "the new rows have"}
         return kinds.get(type(n.x.type).__name__, "the local collection has")

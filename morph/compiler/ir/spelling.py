@@ -1,4 +1,7 @@
-"""User names as C++ identifiers that differ from keywords, macros and names of the C++ text."""
+"""User names in the IR, and as C++ identifiers.
+
+The identifiers differ from keywords, macros and names of the C++ text.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,16 @@ LIBRARY = frozenset(
 GLOBALS = re.compile(
     r"(Step|s|end|alone)\d+_\d+$|[xw]\d+$|morph_|atomic[A-Z]|\w+2(double|int|ll|uint|ull)$"
 )
+
+
+def ir_name(name: str) -> str:
+    """The name of a user's local in the IR; never that of a temporary, as in ``t0_``."""
+    return name + "_" if name.endswith("_") else name
+
+
+def user_name(name: str) -> str:
+    """The user's own spelling of a name in the IR, for messages."""
+    return name[:-1] if name.endswith("_") else name
 
 
 def ascii_name(name: str) -> str:

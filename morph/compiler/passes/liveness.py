@@ -9,7 +9,6 @@ from morph.compiler.ir import nodes as ir
 
 Columns = frozenset[tuple[str, str]]
 PARENT = "parent"  # of a set's rows, as if it were a column
-NAMES = (ir.Var, ir.LocalAdd, ir.LocalPop, ir.LocalClear, ir.SetItem, ir.SetField)
 
 
 def read_first(body: ir.Body) -> set[str]:
@@ -22,63 +21,37 @@ def read_first(body: ir.Body) -> set[str]:
 def _follow(body: ir.Body, known: set[str], found: set[str]) -> set[str] | None:
     """Add what is read first; give what is known behind the body, None if nothing comes there."""
 
-    def read(*nodes: object) -> None:
-        every = list(ir.walk(nodes))
-        names = {n.name for n in every if isinstance(n, NAMES)}
-        names |= {n.slot for n in every if isinstance(n, ir.Need) and n.local}
-        found.update(names - known)
+    def read(node: object) -> None:
+        found.update(ir.used(ir.walk(node)) - known)
 
     for s in body:
-        match s:
-            case ir.Assign():
-                read(s.value)
-                known.add(s.name)
-            case ir.If():
-                read(s.cond)
-                ends = [_follow(b, set(known), found) for b in (s.then, s.orelse)]
-                reached = [e for e in ends if e is not None]
-                if not reached:
-                    return None
-                known = set.intersection(*reached)
-            case ir.While():
-                read(s.cond)
-                _follow(s.body, set(known), found)
-            case ir.ForRange():
-                read(s.start, s.stop)
-                _follow(s.body, known | {s.var}, found)
-            case ir.ForEdges():
-                read(s.point, s.start, s.skip)
-                _follow(s.body, known | {s.edge, s.var or s.edge}, found)
-            case ir.ForRows():
-                read(s.start)
-                _follow(s.body, known | {s.var}, found)
-            case ir.ForItems():
-                read(s.x, s.start)
-                _follow(s.body, known | {s.var}, found)
-            case ir.Return() | ir.Break() | ir.Continue() | ir.Claim():
-                read(s)
+        if isinstance(s, ir.If):
+            read(s.cond)
+            ends = [_follow(b, set(known), found) for b in (s.then, s.orelse)]
+            reached = [e for e in ends if e is not None]
+            if not reached:
                 return None
-            case _:
-                read(s)
+            known = set.intersection(*reached)
+        elif s.loop:
+            read(tuple(ir.operands(s)))
+            for b in ir.bodies(s):
+                _follow(b, known | ir.bound([s]), found)
+        else:
+            read(s)
+            if s.leaves:
+                return None
+            known |= ir.bound([s])
     return known
 
 
 def changed(unit: ir.Unit, nodes: Iterable[ir.Node]) -> Columns:
     """The columns that nodes of a unit may write."""
-    found: set[tuple[str, str]] = set()
-    stores = {s.slot: s for s in unit.stores}
-    for n in nodes:
-        match n:
-            case ir.Write() | ir.Atomic() | ir.LockPlace():
-                found.add((n.place.slot, n.place.column))
-            case ir.New() | ir.NewRows() | ir.Add():
-                found |= {(n.slot, c.name) for c in stores[n.slot].columns}
-            case ir.Kernel(ahead=(_, slot)):
-                found |= {(slot, c.name) for c in stores[slot].columns}
-            case ir.SetUnion():
-                found.add((n.slot, PARENT))
-            case _:
-                pass
+    nodes = list(nodes)
+    grown = ir.slots(nodes, "allocates")
+    grown |= {n.ahead[1] for n in nodes if isinstance(n, ir.Kernel) and n.ahead}
+    found = ir.columns(nodes, "writes")
+    found |= {(s.slot, c.name) for s in unit.stores if s.slot in grown for c in s.columns}
+    found |= {(n.slot, PARENT) for n in nodes if isinstance(n, ir.SetUnion)}
     together = abi.alike(unit)
     return frozenset(found | {(s, c) for slot, c in found for s in together.get(slot, ())})
 
@@ -109,13 +82,6 @@ def moving(unit: ir.Unit, reached: Callable[[str], tuple[ir.Func, ...]]) -> dict
     return found | dict.fromkeys((f.name for call in uniform for f in reached(call)), every)
 
 
-def given_a_value(body: ir.Body) -> set[str]:
-    """The locals that a body gives a value, those of its loops among them."""
-    kinds = (ir.Assign, ir.ForRange, ir.ForEdges, ir.ForRows, ir.ForItems)
-    nodes = [n for n in ir.walk(body) if isinstance(n, kinds)]
-    return {x for n in nodes for x in (getattr(n, k, None) for k in ("name", "var", "edge")) if x}
-
-
 def standing(unit: ir.Unit, ahead: Iterable[str]) -> dict[str, Columns]:
     """By function that is called with an item of a list, the columns that stand still at that item.
 
@@ -123,8 +89,7 @@ def standing(unit: ir.Unit, ahead: Iterable[str]) -> dict[str, Columns]:
     items of the list itself are there since the last barrier.
     """
     nodes = list(ir.walk((unit.funcs, unit.blocks)))
-    writes = (n for n in nodes if isinstance(n, ir.Write | ir.Atomic | ir.LockPlace))
-    written = changed(unit, writes)
+    written = changed(unit, (n for n in nodes if n.writes))
     stores, funcs = {s.slot: s for s in unit.stores}, {f.name: f for f in unit.funcs}
     found: dict[str, Columns] = {}
     for s in nodes:
@@ -133,7 +98,7 @@ def standing(unit: ir.Unit, ahead: Iterable[str]) -> dict[str, Columns]:
             k = funcs[s.kernel]
             assert isinstance(k, ir.Kernel)
             for f in (k, *([funcs[k.where]] if k.where else ())):
-                kept = f.params[0][0] not in given_a_value(f.body)
+                kept = f.params[0][0] not in ir.bound(ir.walk(f.body))
                 found[f.name] = found.get(f.name, columns) & columns if kept else frozenset()
     return found
 
@@ -152,12 +117,12 @@ def one_way(unit: ir.Unit, funcs: Iterable[ir.Func]) -> Columns:
 def only_added_to(unit: ir.Unit) -> Columns:
     """The columns of tables that functions add to, with nobody asking, and do nothing else to."""
     nodes = list(ir.walk(unit.funcs))
-    at = [n for n in nodes if isinstance(n, ir.Load | ir.Write | ir.Atomic | ir.LockPlace)]
+    at = ir.accesses(nodes)
     alone = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
     adds = {id(n) for n in at if isinstance(n, ir.Atomic) and n.op == "add" and not n.flag}
-    found = {(n.place.slot, n.place.column) for n in at if id(n) in adds & alone}
-    others = {(n.place.slot, n.place.column) for n in at if id(n) not in adds & alone}
-    made = {n.slot for n in nodes if isinstance(n, ir.New | ir.NewRows)}
+    found = ir.columns((n for n in at if id(n) in adds & alone), "writes")
+    others = ir.columns((n for n in at if id(n) not in adds & alone), "reads", "writes")
+    made = ir.slots(nodes, "allocates")
     tables = {s.slot for s in unit.stores if s.kind == "table"} - made
     return frozenset((slot, c) for slot, c in found - others if slot in tables)
 
@@ -165,15 +130,12 @@ def only_added_to(unit: ir.Unit) -> Columns:
 def constants(f: ir.Func) -> dict[str, ir.Const]:
     """The locals of a function that are given one value, a constant: which."""
     given: dict[str, list[ir.Expr]] = {}
+    nodes = list(ir.walk(f))
+    for n in nodes:
+        if isinstance(n, ir.Assign):
+            given.setdefault(n.name, []).append(n.value)
     taken = {name for name, _ in f.params}
-    for n in ir.walk(f):
-        match n:
-            case ir.Assign():
-                given.setdefault(n.name, []).append(n.value)
-            case ir.ForRange() | ir.ForRows() | ir.ForItems():
-                taken.add(n.var)
-            case ir.ForEdges():
-                taken |= {x for x in (n.edge, n.var) if x is not None}
+    taken |= ir.bound(n for n in nodes if not isinstance(n, ir.Assign))
     once = {name: _constant(x) for name, (x, *others) in given.items() if not others}
     return {name: x for name, x in once.items() if x is not None and name not in taken}
 
@@ -184,12 +146,5 @@ def _constant(x: ir.Expr) -> ir.Const | None:
 
 def named(body: ir.Body) -> set[str]:
     """The locals that a body names."""
-    found: set[str] = set()
-    for n in ir.walk(body):
-        for attribute in ("name", "var", "edge", "items", "guard"):
-            name = getattr(n, attribute, None)
-            if isinstance(name, str):
-                found.add(name)
-        if isinstance(n, ir.Need) and n.local:
-            found.add(n.slot)
-    return found
+    nodes = list(ir.walk(body))
+    return ir.bound(nodes) | ir.used(nodes)

@@ -18,51 +18,49 @@ from dataclasses import dataclass, replace
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.liveness import read_first
-from morph.language.types import Handle, Local, Object, Scalar, Store
+from morph.language.types import Column, Handle, Local, Object, Scalar, Store
 
 LISTS = ("auto", "grid")  # choices by which long rows are shared out over all threads
 CHOICES = ("auto", "thread", "warp", "grid")
-LOOPS = (ir.While, ir.ForRange, ir.ForEdges, ir.ForRows, ir.ForItems)
 Loop = ir.ForEdges | ir.ForRows
 LIVE = 32  # bytes of locals that are kept for what is left of a row
 STAGE = 4096 - 64  # bytes of a warp's memory for entries on their way; see kernels/schedule/stage.h
 SUMS = ("min", "max", "add", "sub", "and", "or", "xor")  # in any order the same
-REFUSED = (
-    ir.Return, ir.Reserve, ir.Claim, ir.Take, ir.NewRows,
-    ir.MakeLocal, ir.LocalAdd, ir.LocalPop, ir.LocalClear,
-)  # fmt: skip
-AT = (ir.Load, ir.Write, ir.Atomic, ir.LockPlace)
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """A kernel as it falls apart, and what its parts hand on.
+class SharedLoop:
+    """The parts of a kernel, and the locals that they hand on.
 
-    ``live`` are the locals (the item among them) that the entries read, ``rest`` those that the
-    tail reads or the entries sum up; ``sums`` says by ``+``, ``min`` or ``max``; ``room`` is how
-    many rows of each store an entry may take, ``batched`` whether whoever runs entries takes it;
-    ``pure`` says that head and entries change nothing, that every item comes to its loop, and that
-    the head reads nothing that tails of other items write.
+    Attributes
+    ----------
+    live_in : the locals (the item among them) that the body reads
+    live_out : the locals that the epilogue reads or the body reduces to
+    reductions : locals of outside with ``+``, ``min`` or ``max``, to which iterations only add
+    capacity : how many rows of each store an iteration may take
+    batched : whether the threads that run the body reserve that capacity, not the item
+    pure : prologue and body change nothing, every item comes to its loop, and the prologue reads
+        nothing that epilogues of other items write
     """
 
-    head: ir.Body  # up to and with the loop
+    prologue: ir.Body  # up to and with the loop
     loop: Loop
-    entry: ir.Body
-    tail: ir.Body
-    live: tuple[str, ...]
-    rest: tuple[str, ...]
-    sums: tuple[tuple[str, str], ...]
-    room: tuple[tuple[str, int], ...]
+    body: ir.Body
+    epilogue: ir.Body
+    live_in: tuple[str, ...]
+    live_out: tuple[str, ...]
+    reductions: tuple[tuple[str, str], ...]
+    capacity: tuple[tuple[str, int], ...]
     batched: bool = False
     pure: bool = False
 
     @property
-    def whole(self) -> bool:
-        """Whether an item has to know when all its entries have run."""
-        return bool(self.tail or self.sums)
+    def completes(self) -> bool:
+        """Whether something is left to do when all iterations of an item have run."""
+        return bool(self.epilogue or self.reductions)
 
 
-def spreads(unit: ir.Unit) -> dict[str, Spread]:
+def spreads(unit: ir.Unit) -> dict[str, SharedLoop]:
     """The loops that are shared out, by the name of their kernel; none where all is checked."""
     if unit.checked:
         return {}
@@ -79,7 +77,7 @@ def spreads(unit: ir.Unit) -> dict[str, Spread]:
     }
 
 
-def _in_batches(s: Spread, kernel: ir.Func, funcs: Mapping[str, ir.Func]) -> bool:
+def _in_batches(s: SharedLoop, kernel: ir.Func, funcs: Mapping[str, ir.Func]) -> bool:
     """Whether the room of the entries need not be reserved by their item.
 
     Then nothing else in the kernel takes of it, no tail waits, and what is left of a row that found
@@ -87,32 +85,35 @@ def _in_batches(s: Spread, kernel: ir.Func, funcs: Mapping[str, ir.Func]) -> boo
     """
     types = dict(kernel.params) | dict(kernel.locals)
     inside = {id(n) for n in ir.walk(s.loop)}
-    outside = [n for n in ir.walk((s.head, s.tail)) if id(n) not in inside]
+    outside = [n for n in ir.walk((s.prologue, s.epilogue)) if id(n) not in inside]
     called = [n.func for n in outside if isinstance(n, ir.Call)]
     outside += [n for f in called for n in ir.walk(_reached(f, funcs))]
-    slots = {slot for slot, _ in s.room}
-    taken = {n.slot for n in outside if isinstance(n, ir.New | ir.NewRows | ir.Add)}
-    live = bytes_of(8 if isinstance(t := types[n], Scalar) and t.bits > 32 else 4 for n in s.live)
-    plain = all(isinstance(types[n], Scalar | Handle) for n in s.live)
-    return bool(slots) and not s.whole and not slots & taken and plain and live <= LIVE
+    slots = {slot for slot, _ in s.capacity}
+    taken = ir.slots(outside, "allocates")
+    live = bytes_of(
+        8 if isinstance(t := types[n], Scalar) and t.bits > 32 else 4 for n in s.live_in
+    )
+    plain = all(isinstance(types[n], Scalar | Handle) for n in s.live_in)
+    return bool(slots) and not s.completes and not slots & taken and plain and live <= LIVE
 
 
-def staged(s: Spread, stores: Mapping[str, Store]) -> dict[str, tuple[int, int]]:
+def staged(s: SharedLoop, stores: Mapping[str, Store]) -> dict[str, tuple[int, int]]:
     """Lists whose new entries can wait a while: where they do so in a warp's memory, and how many.
 
     Nobody asks where an entry came to lie, and its columns are plain.
     """
-    evals = {id(n.value) for n in ir.walk(s.entry) if isinstance(n, ir.Eval)}
-    asked = {n.slot for n in ir.walk(s.entry) if isinstance(n, ir.Add) and id(n) not in evals}
-    asked |= {n.slot for n in ir.walk(s.entry) if isinstance(n, ir.New)}
+    evals = {id(n.value) for n in ir.walk(s.body) if isinstance(n, ir.Eval)}
+    made = [n for n in ir.walk(s.body) if n.allocates]
+    kept = [n for n in made if not (isinstance(n, ir.Add) and id(n) in evals)]
+    asked = ir.slots(kept, "allocates")
     slots = [
         slot
-        for slot, _ in s.room
+        for slot, _ in s.capacity
         if slot not in asked and not any(c.size for c in stores[slot].columns)
     ]
     sizes = {slot: entry_bytes(stores[slot]) for slot in slots}
     places = STAGE // max(sum(sizes.values()), 1)
-    if not s.batched or any(n * 128 > places for _, n in s.room):
+    if not s.batched or any(n * 128 > places for _, n in s.capacity):
         return {}
     found, at = {}, 0
     for slot, size in sizes.items():
@@ -133,6 +134,59 @@ def bytes_of(sizes: Iterable[int]) -> int:
         at = -(-at // size) * size + size
         widest = max(widest, size)
     return -(-at // widest) * widest
+
+
+def over(loop: Loop) -> str:
+    """The table whose rows a loop goes through."""
+    return f"{loop.graph}.edges" if isinstance(loop, ir.ForEdges) else loop.slot
+
+
+def of_edge(p: ir.Place, loop: Loop, columns: Iterable[str]) -> bool:
+    """Whether a place is one of some columns of the edge, or row, that a loop has come to."""
+    row = isinstance(p.row, ir.Var) and p.row.name == bound(loop)[0]
+    return row and p.index is None and p.slot == over(loop) and p.column in columns
+
+
+def read_early(
+    s: SharedLoop, stores: Mapping[str, Store], unstable: Set[tuple[str, str]],
+    reached: Iterable[ir.Func],
+) -> dict[str, Column]:  # fmt: skip
+    """The columns of an edge, or row, that an iteration reads in any case, and no other one writes.
+
+    They are read together with the end of the edge, before earlier iterations have run.  What the
+    iteration writes itself, it has to have read before, and for the last time.
+    """
+    slot, first = over(s.loop), list[ir.Node]()
+    for x in s.body:
+        first += ir.walk(x.cond if isinstance(x, ir.If) else x)
+        if isinstance(x, ir.If | ir.Return):
+            break
+    if any(n.loop for n in first):
+        return {}
+    plain = {c.name: c for c in stores[slot].columns if not c.size and c.record < 0}
+    row, nodes = bound(s.loop)[0], list(ir.walk(tuple(reached)))
+    for name in [x for x in plain if (slot, x) in unstable]:
+        at = [n for n in ir.accesses(nodes) if _column(n) == (slot, name)]
+        if not _reads_then_writes(at, row, first, s.body):
+            del plain[name]
+    loads = [n.place for n in first if isinstance(n, ir.Load)]
+    assigned = any(isinstance(n, ir.Assign) and n.name == row for n in ir.walk(s.body))
+    found = {p.column for p in loads if of_edge(p, s.loop, plain)} if not assigned else set()
+    return {name: plain[name] for name in sorted(found)}
+
+
+def _reads_then_writes(
+    at: Iterable[ir.Load | ir.Write], row: str, first: Iterable[ir.Node], body: ir.Body
+) -> bool:
+    """Whether accesses are of an iteration's own row alone: it reads first, and then writes."""
+    before, inside = ({id(n) for n in x} for x in (first, ir.walk(body)))
+    return all(
+        isinstance(n.place.row, ir.Var)
+        and n.place.row.name == row
+        and (isinstance(n, ir.Load) and id(n) in before)
+        | (isinstance(n, ir.Write) and id(n) in inside - before)
+        for n in at
+    )
 
 
 def _reached(name: str, funcs: Mapping[str, ir.Func]) -> tuple[ir.Func, ...]:
@@ -167,8 +221,10 @@ def runs_ahead(unit: ir.Unit) -> dict[str, tuple[str, str]]:
         for f in kernels
         if f.ahead
         and f.name in found
-        and not found[f.name].whole
-        and not any(dict(f.params + f.locals)[n] == Handle(f.ahead[1]) for n in found[f.name].live)
+        and not found[f.name].completes
+        and not any(
+            dict(f.params + f.locals)[n] == Handle(f.ahead[1]) for n in found[f.name].live_in
+        )
         and not any(isinstance(n, ir.Add) and n.slot == f.ahead[1] for n in ir.walk(f))
     }
 
@@ -182,10 +238,10 @@ def lists(unit: ir.Unit) -> bool:
 
 def bound(loop: Loop) -> list[str]:
     """The locals that a loop gives a value, its edge first."""
-    return [n for n in (getattr(loop, "edge", None), loop.var) if n is not None]
+    return [n for name in loop.binds if (n := getattr(loop, name)) is not None]
 
 
-def spread(kernel: ir.Func, funcs: Mapping[str, ir.Func], tables: Set[str]) -> Spread | None:
+def spread(kernel: ir.Func, funcs: Mapping[str, ir.Func], tables: Set[str]) -> SharedLoop | None:
     """The parts of a kernel whose last loop can be shared out, if it has one."""
     if not isinstance(kernel, ir.Kernel) or kernel.commit is not None:
         return None
@@ -231,12 +287,12 @@ class _Loop:
         self.sums = {n: how for n in self.outer & self.assigned if (how := self._summed(n))}
         self.own = {bound(loop)[0], *self._made()} - {n for n in self.given if n in self.assigned}
 
-    def spread(self, head: ir.Body) -> Spread:
+    def spread(self, head: ir.Body) -> SharedLoop:
         """The parts, given the first."""
         params = {n for n, _ in self.kernel.params[1:]}
         kept = {n for n in self.types if n not in params}
         live, rest = (self.outer - self.sums.keys()) & kept, (self.after | self.sums.keys()) & kept
-        return Spread(
+        return SharedLoop(
             head, self.loop, _leave(self.loop.body), self.tail, tuple(sorted(live)),
             tuple(sorted(rest)), tuple(sorted(self.sums.items())),
             tuple(_room(self.loop.body).items()), pure=self._is_pure(head),
@@ -247,32 +303,33 @@ class _Loop:
         own = [*ir.walk(head[:-1]), *self.nodes]
         calls = dict.fromkeys(n.func for n in own if isinstance(n, ir.Call))
         below = [f for name in calls for f in _reached(name, self.funcs)]
-        acts = (*ir.EFFECTS, ir.Write, ir.MakeLocal)
+
+        def acts(n: ir.Node) -> bool:
+            return n.effect or n.writes or isinstance(n, ir.MakeLocal)
+
         return (
             head[-1] is self.loop
             and not self._sees_others(head)
-            and not any(isinstance(n, (*acts, *REFUSED)) for n in own)
+            and not any(acts(n) or n.sequential for n in own)
             and not any(f.cpp is not None for f in below)
-            and not any(isinstance(n, acts) for f in below for n in ir.walk(f.body))
+            and not any(acts(n) for f in below for n in ir.walk(f.body))
         )
 
     def _sees_others(self, head: ir.Body) -> bool:
         """Whether the head reads what tails of others write: warps of one row might differ."""
         if any(isinstance(n, ir.Raised) for n in self._all(head[:-1])):
             return True
-        reads = self._places(head[:-1], (ir.Load,))
-        writes = self._places(self.tail, (ir.Write, ir.Atomic, ir.LockPlace))
+        reads = self._places(head[:-1], "reads")
+        writes = self._places(self.tail, "writes")
         return any(not (reads[c] and writes[c]) for c in reads.keys() & writes.keys())
 
-    def _places(
-        self, body: ir.Body, kinds: tuple[type[ir.Node], ...]
-    ) -> dict[tuple[str, str], bool]:
+    def _places(self, body: ir.Body, trait: str) -> dict[tuple[str, str], bool]:
         """The columns that a body reads or writes, and whether only at the item itself."""
         own, found = list(ir.walk(body)), dict[tuple[str, str], bool]()
         below = self._all(body)[len(own) :]
         for n, here in (*((n, True) for n in own), *((n, False) for n in below)):
-            if isinstance(n, kinds) and isinstance(n, AT):
-                row, column = n.place.row, _at(n)
+            for column in ir.columns([n], trait):
+                row = ir.accesses([n])[0].place.row
                 here = here and isinstance(row, ir.Var) and row.name == self.kernel.params[0][0]
                 found[column] = here and found.get(column, True)
         return found
@@ -297,7 +354,7 @@ class _Loop:
         handed_on |= (self.assigned | self.given) & self.after - self.sums.keys()
         return (
             plain
-            and not any(isinstance(n, REFUSED) for n in self.nodes)
+            and not any(n.sequential for n in self.nodes)
             and not _breaks(loop.body)
             and not handed_on
             and not any(isinstance(self.types.get(n), Local | Object) for n in self._names())
@@ -317,7 +374,7 @@ class _Loop:
             return ""
         found: set[str] = set()
         uses = sum(isinstance(n, ir.Var) and n.name == name for n in self.nodes)
-        sets = [n for n in self.nodes if getattr(n, "name", getattr(n, "var", None)) == name]
+        sets = [n for n in self.nodes if name in ir.bound([n]) | ir.used([n])]
         for n in sets:
             match n:
                 case ir.Var():
@@ -365,7 +422,7 @@ class _Loop:
         if any(f.cpp is not None for f in called):
             return False
         below = (n for n in self._below() if not isinstance(n, ir.Prefetch))
-        return not any(isinstance(n, (*ir.EFFECTS, ir.Write)) for n in below)
+        return not any(n.effect or n.writes for n in below)
 
     def _shared(self, *exprs: ir.Expr | None) -> bool:
         """Whether an expression is the same for all entries, columns aside."""
@@ -391,7 +448,8 @@ class _Loop:
 
     def _sums(self, x: ir.Atomic) -> bool:
         """Whether an atomic at a place of all entries only adds to it: nobody asks in between."""
-        same = [n for n in (*self.nodes, *self._below()) if isinstance(n, AT) and _at(n) == _at(x)]
+        every = ir.accesses((*self.nodes, *self._below()))
+        same = [n for n in every if _column(n) == _column(x)]
         alone = any(isinstance(s, ir.Eval) and s.value is x for s in self.nodes)
         return x.op in SUMS and alone and all(getattr(n, "op", "") == x.op for n in same)
 
@@ -400,14 +458,14 @@ class _Loop:
         written: dict[tuple[str, str], list[ir.Write]] = {}
         for n in self.nodes:
             if isinstance(n, ir.Write):
-                written.setdefault(_at(n), []).append(n)
-        moved = {_at(n) for n in self.nodes if isinstance(n, ir.Write | ir.Atomic)}
+                written.setdefault(_column(n), []).append(n)
+        moved = ir.columns(self.nodes, "writes")
         if isinstance(self.loop, ir.ForEdges):
             if moved & {(f"{self.loop.graph}.edges", end) for end in ("src", "dst")}:
                 return False
-        every = [n for n in (*self.nodes, *self._below()) if isinstance(n, AT)]
+        every = ir.accesses((*self.nodes, *self._below()))
         for column, writes in written.items():
-            touched = [n for n in every if _at(n) == column]
+            touched = [n for n in every if _column(n) == column]
             if not all(self._owned(n.place) for n in touched):
                 first = writes[0].value
                 one = len(writes) == 1 and self._is_one(first)
@@ -423,24 +481,17 @@ class _Loop:
 
     def _is_one(self, value: ir.Expr) -> bool:
         """Whether a value is the same for all entries and at all times."""
-        looks = (ir.Load, ir.Call, ir.Dead, ir.Raised, *ir.EFFECTS)
-        return self._shared(value) and not any(isinstance(n, looks) for n in ir.walk(value))
+        nodes = list(ir.walk(value))
+        changes = any(n.varies or n.effect or isinstance(n, ir.Call) for n in nodes)
+        return self._shared(value) and not changes
 
 
 def _assigned(nodes: list[ir.Node]) -> set[str]:
-    found: set[str] = set()
-    for n in nodes:
-        match n:
-            case ir.Assign() | ir.SetItem() | ir.SetField():
-                found.add(n.name)
-            case ir.ForRange() | ir.ForRows() | ir.ForItems():
-                found.add(n.var)
-            case ir.ForEdges():
-                found |= {n.edge, n.var or n.edge}
-    return found
+    changed = (n for n in nodes if isinstance(n, ir.SetItem | ir.SetField))
+    return ir.bound(nodes) | ir.used(changed)
 
 
-def _at(n: ir.Load | ir.Write | ir.Atomic | ir.LockPlace) -> tuple[str, str]:
+def _column(n: ir.Load | ir.Write | ir.Atomic | ir.LockPlace) -> tuple[str, str]:
     """The column that a node reads or writes."""
     return n.place.slot, n.place.column
 
@@ -448,7 +499,7 @@ def _at(n: ir.Load | ir.Write | ir.Atomic | ir.LockPlace) -> tuple[str, str]:
 def _breaks(body: ir.Body) -> bool:
     """Whether a body leaves the loop that it is the body of."""
     for s in body:
-        if isinstance(s, ir.Break) or (isinstance(s, ir.If) and _breaks((*s.then, *s.orelse))):
+        if isinstance(s, ir.Break) or (not s.loop and any(map(_breaks, ir.bodies(s)))):
             return True
     return False
 
@@ -459,14 +510,14 @@ def _leave(body: ir.Body) -> ir.Body:
     for s in body:
         if isinstance(s, ir.Continue):
             s = ir.Return(value=None, pos=s.pos)
-        elif isinstance(s, ir.If):
-            s = replace(s, then=_leave(s.then), orelse=_leave(s.orelse))
+        elif not s.loop:
+            s = ir.rewrite_bodies(s, _leave)
         done.append(s)
     return tuple(done)
 
 
 def _allocates_in_loops(body: ir.Body) -> bool:
-    return any(_room(s.body) for s in ir.walk(body) if isinstance(s, LOOPS))
+    return any(_room(b) for s in ir.walk(body) if s.loop for b in ir.bodies(s))
 
 
 def _room(body: ir.Body) -> dict[str, int]:
@@ -477,7 +528,7 @@ def _room(body: ir.Body) -> dict[str, int]:
         if isinstance(s, ir.If):
             a, b = _room(s.then), _room(s.orelse)
             found = {k: max(a.get(k, 0), b.get(k, 0)) for k in {**a, **b}}
-        elif not isinstance(s, LOOPS):
+        elif not s.loop:
             for n in ir.walk(s):
                 if isinstance(n, ir.New | ir.Add):
                     found[n.slot] = found.get(n.slot, 0) + 1

@@ -26,6 +26,7 @@ from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.io.text.files import lock_file, replacing, split_compression
+from morph.io.text.formats import Format
 from morph.io.text.scanner import FormatError, StrPath
 from morph.language.dtypes import NAMES, Ref, vec
 from morph.runtime.device import Device
@@ -207,6 +208,13 @@ def _contents(graph: Graph) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         if a is not None:
             arrays[name] = host(a)
     return about, arrays
+
+
+SNAPSHOT_FORMAT = Format(
+    kind="snapshot", name="snapshot", suffixes=(),
+    about="all tables of a graph, ids and capacities; with a log beside it, a `Journal`",
+    reader="`read_snapshot`", writer="`write_snapshot`",
+)  # fmt: skip
 
 
 def check_name(path: StrPath) -> None:

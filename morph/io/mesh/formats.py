@@ -1,19 +1,60 @@
-"""What the suffix of a name asks for: Triangle's mesh files, or a format that meshio knows."""
+"""The registry of mesh formats, one row each; Triangle's files and meshio's by the suffix."""
 
 from __future__ import annotations
 
 import os
 
+from morph.io.text.formats import Format
 from morph.io.text.scanner import StrPath
 from morph.language.messages import shortened
 
-TRIANGLE = (".node", ".ele", ".poly")
-MESHIO = (
-    ".avs", ".bdf", ".cgns", ".dat", ".dato", ".dato.gz", ".e", ".ex2", ".exo", ".f3grid", ".fem",
-    ".h5m", ".hmf", ".inp", ".mdpa", ".med", ".mesh", ".meshb", ".msh", ".nas", ".obj", ".off",
-    ".ply", ".post", ".post.gz", ".stl", ".su2", ".svg", ".tec", ".ugrid", ".vol", ".vol.gz",
-    ".vtk", ".vtu", ".wkt", ".xdmf", ".xmf", ".xml",
+ROWS = (
+    Format(
+        kind="mesh", name="node", suffixes=(".node",), about="vertices, attributes, markers",
+        reader="`read_mesh`, `read_pslg`", writer="`write_mesh`",
+    ),
+    Format(
+        kind="mesh", name="ele", suffixes=(".ele",),
+        about="triangles of 3 or 6 nodes, attributes",
+        reader="`read_mesh`", writer="`write_mesh(..., order=2)` for 6",
+    ),
+    Format(
+        kind="mesh", name="poly", suffixes=(".poly",),
+        about="segments, holes, regions; vertices, or 0 and then those of the `.node` file",
+        reader="`read_mesh`, `read_pslg`", writer="`write_mesh`, `write_pslg`",
+    ),
+    Format(
+        kind="part of a mesh", name="area", suffixes=(".area",),
+        about="the largest area of each triangle", reader="`read_area`", writer="`write_area`",
+    ),
+    Format(
+        kind="part of a mesh", name="neigh", suffixes=(".neigh",),
+        about="the triangles opposite each triangle's corners",
+        reader="`read_neigh`", writer="`write_mesh(..., neighbors=True)`, `write_neigh`",
+    ),
+    Format(
+        kind="part of a mesh", name="edge", suffixes=(".edge",), about="edges with markers",
+        reader="`read_edge`", writer="`write_mesh(..., edges=True)`, `write_edge`",
+    ),
+    Format(
+        kind="part of a mesh", name="voronoi", suffixes=(".v.node", ".v.edge"), common=2,
+        about="the Voronoi diagram: vertices with attributes, edges and rays",
+        reader="", writer="`write_mesh(..., voronoi=True)`",
+    ),
+    Format(
+        kind="mesh", name="meshio", common=3,
+        suffixes=(
+            ".msh", ".vtu", ".vtk", ".avs", ".bdf", ".cgns", ".dat", ".dato", ".dato.gz", ".e",
+            ".ex2", ".exo", ".f3grid", ".fem", ".h5m", ".hmf", ".inp", ".mdpa", ".med", ".mesh",
+            ".meshb", ".nas", ".obj", ".off", ".ply", ".post", ".post.gz", ".stl", ".su2", ".svg",
+            ".tec", ".ugrid", ".vol", ".vol.gz", ".wkt", ".xdmf", ".xmf", ".xml",
+        ),
+        about="triangles, lines, data",
+        reader="`read_mesh`, `from_meshio`", writer="`write_mesh`, `to_meshio`",
+    ),
 )  # fmt: skip
+MESHIO = ROWS[-1].suffixes
+TRIANGLE = tuple(s for row in ROWS[:-1] if row.kind == "mesh" for s in row.suffixes)
 
 
 def suffix_of(path: StrPath) -> str:
@@ -39,7 +80,8 @@ def is_foreign(path: StrPath) -> bool:
         return False
     raise ValueError(
         f"{shortened(os.fspath(path), 60)}: no mesh format has the suffix {shortened(suffix, 20)};"
-        " Triangle's files have .node .ele .poly or none, meshio's .msh .vtu .vtk and more"
+        f" Triangle's files have {' '.join(TRIANGLE)} or none, meshio's"
+        f" {' '.join(MESHIO[: ROWS[-1].common])} and more"
     )
 
 

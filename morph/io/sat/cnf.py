@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from morph.data.formula import Formula
 from morph.io.text import clauses as compiled
 from morph.io.text.files import decompressed, read_bytes, write_chunks
+from morph.io.text.formats import Format
 from morph.io.text.scanner import FormatError, StrPath
 from morph.language.dtypes import ID_LIMIT
 
@@ -29,6 +30,10 @@ _COUNT = re.compile(rb"[0-9]+")
 _WORD = re.compile(rb"\S+")
 
 Parsed = tuple[NDArray[np.int64], NDArray[np.int32], int, int]
+CNF = Format(
+    kind="formula", name="cnf", suffixes=(".cnf", ".dimacs"), common=2, compressed=True,
+    about="clauses, DIMACS CNF", reader="`read_cnf`", writer="`write_cnf`",
+)  # fmt: skip
 
 
 class CnfWarning(UserWarning):

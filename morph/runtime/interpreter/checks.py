@@ -1,35 +1,36 @@
-"""The checked mode of the interpreter: what an item may touch, and who else has in this step."""
+"""The checked mode of the interpreter: rules for each access of an item, and races in a step."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.sites import LARGEST_HANDLE, Kind, Sites, Violation
-from morph.language.types import Handle, Scalar
-
-if TYPE_CHECKING:
-    from morph.runtime.interpreter.memory import BoundStore, Item
-
+from morph.language.types import Handle, Scalar, Store
 
 Mark = tuple[int, int]  # an item and a site
 
 
 class Stopped(Exception):
-    """The item has violated a rule, and goes no further."""
+    """The item has violated a rule and ends."""
 
 
 class Checks:
-    """The rules, and what was found."""
+    """The rules, and the violation found.
+
+    Attributes
+    ----------
+    position, row : int
+        The position of the item that runs, and its row.
+    """
 
     def __init__(self, unit: ir.Unit) -> None:
         self.sites = Sites(unit)
         self.found: Violation | None
-        self.item: Item
-        self.row = -1
+        self.position = self.row = -1
         self.begin()
 
     def begin(self) -> None:
@@ -52,30 +53,29 @@ class Checks:
     def stop(self, kind: Kind, node: ir.Node, value: int = 0, limit: int = 0) -> NoReturn:
         """End the item."""
         site = self.sites.number[id(node)]
-        self.record(Violation(kind, site, self.item.position, self.row, value, limit))
+        self.record(Violation(kind, site, self.position, self.row, value, limit))
         raise Stopped
 
     # --- rows ------------------------------------------------------------------------------------
 
-    def check_live(self, store: BoundStore, row: int, node: ir.Node) -> None:
-        """Stop at a row that is deleted, unless another item has deleted it in this launch."""
-        died = self.deaths.get((store.slot, row), self.item.position)
-        if store.is_dead(row) and died == self.item.position:
+    def check_deleted(self, slot: str, row: int, node: ir.Node) -> None:
+        """Stop at a deleted row, unless another item has deleted the row in this launch."""
+        if self.deaths.get((slot, row), self.position) == self.position:
             self.stop(Kind.DELETED_ROW, node, row)
 
     # --- races -----------------------------------------------------------------------------------
 
-    def access(self, node: ir.Node, store: BoundStore, column: str, at: Any) -> None:
+    def access(self, node: ir.Node, store: Store, column: str, at: Any) -> None:
         """Note an access of a place, or of all values of a row."""
         if not self.sites.races(node, (store.slot, column)):
             return
-        size = max(next(c.size for c in store.info.columns if c.name == column), 1)
+        size = max(next(c.size for c in store.columns if c.name == column), 1)
         row, js = (at[0], (at[1],)) if isinstance(at, tuple) else (at, range(size))
         for j in js:
             self._access(node, (store.slot, column, row * size + j))
 
     def _access(self, node: ir.Node, place: tuple[str, str, int]) -> None:
-        mine = self.item.position, self.sites.number[id(node)]
+        mine = self.position, self.sites.number[id(node)]
         writers, readers = self.writers[place], self.readers[place]
         if isinstance(node, ir.Write):
             _leave_mark(writers, mine)

@@ -170,7 +170,7 @@ class Expressions:
                 memory.outside(Kind.NO_INDEX, node, i, array.shape[1], what)
             at = r if index is None else (r, i)
             if checks is not None:
-                checks.access(node, store, column, at)
+                checks.access(node, store.info, column, at)
             return array, at
 
         return place
@@ -228,7 +228,7 @@ class Expressions:
         """Note that the end of an edge is read."""
         if self.memory.checks is not None:
             store = self.memory.stores[f"{node.graph}.edges"]
-            self.memory.checks.access(node, store, column, edge)
+            self.memory.checks.access(node, store.info, column, edge)
 
     def _findedge(self, n: ir.FindEdge) -> Code:
         x, y, edges = self.expr(n.x), self.expr(n.y), self.edges

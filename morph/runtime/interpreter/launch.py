@@ -193,7 +193,8 @@ class Interpreter:
         memory = self.memory
         memory.item = item
         if memory.checks is not None:
-            memory.checks.item, memory.checks.row = item, item.env[self.params[0]]
+            checks = memory.checks
+            checks.position, checks.row = item.position, item.env[self.params[0]]
         try:
             signal: Signal | None = code(item.env)
         except Untouched:

@@ -73,8 +73,8 @@ class BoundStore:
             if self.checks is not None:
                 self.checks.stop(Kind.NO_ROW, node, row, self.count)
             outside(f"row {row} of {self.slot}", self.count, node.pos)
-        if live and self.checks is not None:
-            self.checks.check_live(self, row, node)
+        if live and self.checks is not None and self.is_dead(row):
+            self.checks.check_deleted(self.slot, row, node)
         return row
 
     def item_value(self, position: int) -> int:

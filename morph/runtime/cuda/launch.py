@@ -1,17 +1,16 @@
-"""From a cubin to launches on a CUDA device."""
+"""Launches of a cubin on a GPU."""
 
 from __future__ import annotations
 
 import ctypes
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from morph.compiler.codegen.unit import cooperative, entry, prelude
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.work_sharing import lists, spreads
+from morph.runtime.arrays import import_cupy
+from morph.runtime.backend import ArgumentBlock
 from morph.runtime.toolchain import cuda
 
 BLOCK = 256  # threads; the prelude's entry says so too
@@ -19,25 +18,23 @@ CLAIM_BLOCKS = 2  # a multiprocessor: more items in flight only conflict more
 FUSED_BLOCKS = 4  # a multiprocessor: more make the barrier slower
 WAVES = 32  # blocks a multiprocessor without barriers: enough to even out heavy items
 
-Words = npt.NDArray[np.uint64]
 _streams: dict[int, int] = {}  # by device, the stream of the latest launch
 
 
-class Launch:
-    """What runs one compiled unit on one device, on CuPy's current stream.
+class CudaLaunch:
+    """Runs one compiled unit on one GPU, on CuPy's current stream.
 
     A unit with barriers is launched cooperatively, in as many blocks as fit the device at once.
     """
 
     __slots__ = (
-        "_blocks", "_context", "_current_context", "_current_stream", "_device", "_function",
-        "_lanes", "_launch", "_least", "_module", "_parameters", "_pointers", "_set_context",
-        "_synchronize", "_words", "threads",
+        "_arguments", "_blocks", "_context", "_current_context", "_current_stream", "_device",
+        "_function", "_lanes", "_launch", "_least", "_module", "_parameters", "_pointers",
+        "_set_context", "_synchronize", "threads",
     )  # fmt: skip
 
     def __init__(self, cubin: bytes, unit: ir.Unit, device: Any) -> None:
-        import cupy  # noqa: PLC0415
-
+        cupy = import_cupy()
         driver = cupy.cuda.driver
         with device:
             self._module = cupy.cuda.function.Module()
@@ -58,26 +55,20 @@ class Launch:
         self._current_stream = cupy.cuda.get_current_stream
         self._current_context, self._set_context = driver.ctxGetCurrent, driver.ctxSetCurrent
         self._synchronize = cupy.cuda.runtime.deviceSynchronize
-        self._words: Words | None = None
+        self._arguments: ArgumentBlock | None = None
         self._parameters = (ctypes.c_void_p * 1)()
         address = ctypes.addressof(self._parameters)
         self._pointers = (address,) if grid_wide else (address, 0)
 
-    def __call__(self, words: Words, items: int, alone: bool = False) -> None:
-        """Launch the unit; it runs asynchronously.
+    def __call__(self, arguments: ArgumentBlock, items: int, alone: bool = False) -> None:
+        """Launch the unit asynchronously, see `morph.runtime.backend.Launch`.
 
-        Parameters
-        ----------
-        words : ndarray of uint64, shape (number of fields,)
-            The arguments, in the order of `morph.compiler.ir.abi.fields`; C-contiguous.  Copied.
-        items : int
-            At least as many as any step of the unit has.
-        alone : bool
-            By one block, whose threads need not wait for others.
+        The driver copies the arguments.  ``alone`` launches one block, whose threads need not wait
+        for others.
         """
-        if words is not self._words:
-            self._words = words
-            self._parameters[0] = words.ctypes.data
+        if arguments is not self._arguments:
+            self._arguments = arguments
+            self._parameters[0] = arguments.ctypes.data
         if self._current_context() != self._context:
             with self._device:
                 self._set_context(self._context)  # a new thread has none
@@ -95,8 +86,8 @@ class Launch:
         self._launch(self._function, blocks, 1, 1, BLOCK, 1, 1, 0, stream, *self._pointers)
 
 
-def load(unit: ir.Unit, text: str, faults: bool = False, device_index: int = 0) -> Launch:
-    """Compile a unit's text for a device and give what launches it.
+def load(unit: ir.Unit, text: str, faults: bool = False, device_index: int = 0) -> CudaLaunch:
+    """Compile a unit's text for a GPU and return what launches it.
 
     Parameters
     ----------
@@ -111,18 +102,15 @@ def load(unit: ir.Unit, text: str, faults: bool = False, device_index: int = 0) 
 
     Returns
     -------
-    Launch
-        To be called with the argument words.
+    CudaLaunch
 
     Raises
     ------
     morph.runtime.toolchain.CompileError, morph.runtime.toolchain.CompilerNotFound
         As `morph.runtime.toolchain.cuda.build`.
     """
-    import cupy  # noqa: PLC0415
-
-    device = cupy.cuda.Device(device_index)
+    device = import_cupy().cuda.Device(device_index)
     defines = ("MORPH_FAULTS",) if faults else ()
     arch = f"sm_{device.compute_capability}"
     cubin = cuda.build(prelude(unit.checked) + text, arch, name=entry(unit), defines=defines)
-    return Launch(cubin, unit, device)
+    return CudaLaunch(cubin, unit, device)

@@ -1,11 +1,11 @@
-"""The Delaunay triangulation that no order of insertion decides.
+"""The canonical Delaunay triangulation, which does not depend on the order of insertion.
 
-Points on one circle have several; which one comes out depends on who came first.  Here each such
-polygon is triangulated as a fan from its first point, as if points were lifted off the plane a
-little, earlier ones infinitely more than later ones ("pulling", Lee 1991): of two triangles that
-share an edge and lie on one circle, that diagonal is kept which has the first of their four points.
-Where this holds everywhere the triangulation is unique, and flips lead to it in whatever order.
-Triangles and segments are sorted, too.
+Cocircular points have several triangulations, and the order of insertion decides which one results.
+Here each cocircular polygon is triangulated as a fan from its first point, as if points were lifted
+off the plane a little, earlier ones infinitely more than later ones ("pulling", Lee 1991): of the
+two diagonals of two cocircular triangles, the one at the first of the four points is kept.  Where
+this holds everywhere the triangulation is unique, and flips in any order lead to it.  Triangles and
+segments are sorted, too.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from morph.algorithms.refinement.parameters import scale_of
-from morph.algorithms.triangulation.tables import in_order, walls_of
+from morph.algorithms.triangulation.tables import scale_of, segment_of_sides, sorted_triangles
 from morph.data.collection import Collection
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
@@ -33,8 +32,8 @@ def side_of(s, t):
 
 
 @func
-def is_late(t, k):
-    """Whether the edge at side k of t is one of two diagonals, and not that of the first point."""
+def needs_flip(t, k):
+    """Whether side k of t is a diagonal of cocircular points that does not end at the first one."""
     n = t.nbr[k]
     if n is None or t.fixed[k]:
         return False
@@ -44,31 +43,31 @@ def is_late(t, k):
 
 
 @kernel
-def find_late(t, late):
-    if is_late(t, 0) or is_late(t, 1) or is_late(t, 2):
-        late.add(t)
+def find_flips(t, candidates):
+    if needs_flip(t, 0) or needs_flip(t, 1) or needs_flip(t, 2):
+        candidates.add(t)
 
 
 @kernel
-def flip(t, g, again):
+def flip(t, g, flipped):
     pair = g.triangles.local(2)
-    ring = g.triangles.local(4)
+    neighbours = g.triangles.local(4)
     k = i64(0)
-    while k < 3 and not is_late(t, k):
+    while k < 3 and not needs_flip(t, k):
         k += 1
     if k < 3:
         n = t.nbr[k]
         j = side_of(n, t)
         pair.add(t)
         pair.add(n)
-        ring.add(t.nbr[(k + 1) % 3])
-        ring.add(t.nbr[(k + 2) % 3])
-        ring.add(n.nbr[(j + 1) % 3])
-        ring.add(n.nbr[(j + 2) % 3])
-        if single(pair, guard=ring):
+        neighbours.add(t.nbr[(k + 1) % 3])
+        neighbours.add(t.nbr[(k + 2) % 3])
+        neighbours.add(n.nbr[(j + 1) % 3])
+        neighbours.add(n.nbr[(j + 2) % 3])
+        if single(pair, guard=neighbours):
             a, b = t.node[(k + 1) % 3], t.node[(k + 2) % 3]
             c, d = t.node[k], n.node[j]
-            bc, ca, ad, db = ring[0], ring[1], ring[2], ring[3]
+            bc, ca, ad, db = neighbours[0], neighbours[1], neighbours[2], neighbours[3]
             fbc, fca = t.fixed[(k + 1) % 3], t.fixed[(k + 2) % 3]
             fad, fdb = n.fixed[(j + 1) % 3], n.fixed[(j + 2) % 3]
             t.node, n.node = vector(c, a, d), vector(d, b, c)
@@ -78,22 +77,22 @@ def flip(t, g, again):
                 ad.nbr[side_of(ad, n)] = t
             if bc is not None:
                 bc.nbr[side_of(bc, t)] = n
-            again.add(t)
-            again.add(n)
+            flipped.add(t)
+            flipped.add(n)
         else:
-            again.add(t)
+            flipped.add(t)
 
 
 @program
-def flip_all(g, late, again):
-    while not late.empty:
-        foreach(late, flip, g, again)
-        late, again = again, late
-        again.clear()
+def flip_all(g, candidates, flipped):
+    while not candidates.empty:
+        foreach(candidates, flip, g, flipped)
+        candidates, flipped = flipped, candidates
+        flipped.clear()
 
 
-def settled(mesh: Mesh, device: Device) -> Mesh:
-    """Bring a constrained Delaunay triangulation to the form that follows from its points alone.
+def canonical(mesh: Mesh, device: Device) -> Mesh:
+    """Flip and sort a constrained Delaunay triangulation to the form that its points define.
 
     Parameters
     ----------
@@ -113,13 +112,13 @@ def settled(mesh: Mesh, device: Device) -> Mesh:
     g.points.add("xy", vec(f64, 2))
     g.add_table("triangles", node=Ref("points")[3], nbr=Ref("triangles")[3], fixed=vec(bool_, 3))
     g.points.extend(xy=mesh.points * scale)
-    g.triangles.extend(node=mesh.triangles, nbr=mesh.neighbors, fixed=walls_of(mesh) >= 0)
-    late, again = Collection(g.triangles), Collection(g.triangles)
-    foreach(g.triangles, find_late, late)
-    flip_all(g, late, again)
+    g.triangles.extend(node=mesh.triangles, nbr=mesh.neighbors, fixed=segment_of_sides(mesh) >= 0)
+    candidates, flipped = Collection(g.triangles), Collection(g.triangles)
+    foreach(g.triangles, find_flips, candidates)
+    flip_all(g, candidates, flipped)
     host = device.to_host
     sides = (host(g.triangles.node.array), host(g.triangles.nbr.array))
-    rows, node, nbr = in_order(np, *sides)
+    rows, node, nbr = sorted_triangles(np, *sides)
     ends = np.sort(mesh.segments, axis=1)
     order = np.lexsort((ends[:, 1], ends[:, 0]))
     return replace(

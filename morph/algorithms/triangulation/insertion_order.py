@@ -1,10 +1,11 @@
-"""The order in which to insert points: rounds that double, along a Hilbert curve inside each.
+"""The insertion order of points: rounds of doubling size, each along a Hilbert curve (BRIO).
 
-Points are sorted along a Hilbert curve (by ranks instead of coordinates where these crowd
-together).  Of each two neighbours in that order one, by a coin, is left for the last round; the
-other, its *parent*, belongs to an earlier one.  Those are paired again, and so on.  So the points
-up to any round are a random sample, evenly spread (Amenta, Choi, Rote, Incremental constructions
-con BRIO, 2003), and near each point lies one that was inserted before: a walk can begin there.
+Points are sorted along a Hilbert curve (by the ranks of their coordinates where many have the same
+cell).  Of each two neighbours in that order a random one is inserted in the last round; the other,
+its *parent*, in an earlier one.  The parents are paired in the same way, and so on.  So the points
+up to any round are an evenly distributed random sample (Amenta, Choi, Rote, Incremental
+constructions con BRIO, 2003), and near each point is one that was inserted before, at which a walk
+can begin.
 
 O(n) but for sorting.
 """
@@ -25,7 +26,7 @@ FULL = 2**BITS - 1
 
 
 @func
-def interleaved(x):
+def with_zero_bits(x):
     """The bits of x, each followed by a zero."""
     x = (x | (x << 16)) & 0x0000FFFF0000FFFF
     x = (x | (x << 8)) & 0x00FF00FF00FF00FF
@@ -36,7 +37,7 @@ def interleaved(x):
 
 @func
 def hilbert(x, y):
-    """Give the place of a cell on the Hilbert curve, by a prefix scan of the curve's turns."""
+    """Give the position of a cell on the Hilbert curve, by a prefix scan of its orientations."""
     a = x ^ y
     b = FULL ^ a
     c = FULL ^ (x | y)
@@ -54,7 +55,7 @@ def hilbert(x, y):
     a, b = g ^ (g >> 1), h ^ (h >> 1)
     low = x ^ y
     high = b | (FULL ^ (low | a))
-    return (interleaved(high) << 1) | interleaved(low)
+    return (with_zero_bits(high) << 1) | with_zero_bits(low)
 
 
 @kernel
@@ -73,7 +74,7 @@ def _keys(points: Table) -> Any:
     return points.key.array
 
 
-def along_curve(points: Table) -> Any:
+def hilbert_order(points: Table) -> Any:
     """Sort points along a Hilbert curve.
 
     Parameters
@@ -103,8 +104,8 @@ def along_curve(points: Table) -> Any:
     return order
 
 
-def rounds(device: Device, n: int) -> tuple[list[Any], Any]:
-    """Deal ``n`` points out into rounds.
+def insertion_rounds(device: Device, n: int) -> tuple[list[Any], Any]:
+    """Distribute ``n`` points to rounds.
 
     Parameters
     ----------
@@ -115,8 +116,7 @@ def rounds(device: Device, n: int) -> tuple[list[Any], Any]:
     Returns
     -------
     list of (k,) int32 arrays of the device
-        The first has point 0 or a coin's choice alone, each next about as many as all before;
-        numbers ascend in each.
+        The first has one point, each next one about as many as all before; numbers ascend in each.
     (n,) int32 array of the device
         Of each point its parent, which is in an earlier round and near on the curve; of the first
         itself.
@@ -124,21 +124,21 @@ def rounds(device: Device, n: int) -> tuple[list[Any], Any]:
     xp = device.xp
     with device.active():
         coins = device.asarray(np.random.default_rng(n).integers(0, 2, n, np.uint8))
-        rest = xp.arange(n, dtype=np.int32)
-        parent = rest.copy()
+        remaining = xp.arange(n, dtype=np.int32)
+        parent = remaining.copy()
         out = []
-        while len(rest) > 1:
-            m = len(rest) // 2
+        while len(remaining) > 1:
+            m = len(remaining) // 2
             coin = coins[:m] == 1
-            even, odd = rest[0 : 2 * m : 2], rest[1 : 2 * m : 2]
-            keep, leave = xp.where(coin, odd, even), xp.where(coin, even, odd)
-            parent[leave] = keep
-            out.append(leave)
-            rest = xp.concatenate([keep, rest[2 * m :]])
-        return [rest, *out[::-1]], parent
+            even, odd = remaining[0 : 2 * m : 2], remaining[1 : 2 * m : 2]
+            kept, deferred = xp.where(coin, odd, even), xp.where(coin, even, odd)
+            parent[deferred] = kept
+            out.append(deferred)
+            remaining = xp.concatenate([kept, remaining[2 * m :]])
+        return [remaining, *out[::-1]], parent
 
 
-def spread(items: Any, together: int, apart: int) -> Any:
+def strided_blocks(items: Any, width: int, stride: int) -> Any:
     """Reorder a list so that ``together`` items in turn come from ``together * apart`` neighbours.
 
     Parameters
@@ -152,8 +152,8 @@ def spread(items: Any, together: int, apart: int) -> Any:
     (n,) array
         Blocks of ``together * apart`` stay together; from each every ``apart``-th is taken in turn.
     """
-    whole = len(items) // (together * apart) * (together * apart)
-    blocks = items[:whole].reshape(-1, together, apart).transpose(0, 2, 1).ravel()
-    rest = items[whole:]
-    turns = -(-len(rest) // together)
-    return np.concatenate([blocks, *(rest[i::turns] for i in range(turns))])
+    even_part = len(items) // (width * stride) * (width * stride)
+    blocks = items[:even_part].reshape(-1, width, stride).transpose(0, 2, 1).ravel()
+    remaining = items[even_part:]
+    turns = -(-len(remaining) // width)
+    return np.concatenate([blocks, *(remaining[i::turns] for i in range(turns))])

@@ -1,9 +1,10 @@
-"""What is the domain: holes and concavities are carved out of a triangulation, regions numbered.
+"""Removal of holes and of the exterior from a constrained triangulation; regions are numbered.
 
-Triangles that share an edge that is not constrained belong together: one sweep of a concurrent
-union-find joins them, where a flood would take as many rounds as the domain is deep.  A place (of a
-hole or region) is found by a straight walk from a point near it (Devillers, Pion, Teillaud 2002).
-O(m a(m)) for m triangles and O(sqrt(m)) for each place.
+A part of the triangulation is a connected component of triangles across edges without segments.
+One sweep of a concurrent union-find finds all parts; a flood fill would take as many rounds as the
+domain is deep.  The triangle that contains a seed (of a hole or region) is found by a straight walk
+from a nearby point (Devillers, Pion, Teillaud 2002).
+O(m a(m)) for m triangles and O(sqrt(m)) for each seed.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from morph.algorithms.triangulation.delaunay import HULL
-from morph.algorithms.triangulation.segments import FREE, behind, code, leave, next_edge
+from morph.algorithms.triangulation.half_edges import HULL, behind, half_edge
+from morph.algorithms.triangulation.segments import FREE, exit_edge, first_edge
 from morph.data.collection import Set
 from morph.data.table import Table
 from morph.graph import Graph
@@ -21,49 +22,49 @@ from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import atomic_max, bool_, f64, i32, orient2d
 
-SAMPLE = 1000  # points among which walks begin
+SAMPLE = 1000  # points at which walks may begin
 
 # --- parts ---------------------------------------------------------------------------------------
 
 
 @kernel
-def join(t, g, parts):
+def unite(t, g, parts):
     for k in range(3):
-        if t.twin[k] >= 0:
-            parts.union(t, g.triangles[t.twin[k] >> 2])
+        if t.opposite[k] >= 0:
+            parts.union(t, g.triangles[t.opposite[k] >> 2])
 
 
 @kernel
-def open_hull(t, parts):
-    """The parts that no input segment keeps from what is outside of the hull."""
+def mark_exterior(t, parts):
+    """Mark parts that extend to an edge of the hull that no input segment contains."""
     for k in range(3):
-        if t.twin[k] == HULL and t.by[k] == FREE:
+        if t.opposite[k] == HULL and t.by[k] == FREE:
             part = parts.find(t)
             part.outside = True  # race: the same value
 
 
 @kernel
-def dig(place, parts):
-    if place.home is not None:
-        part = parts.find(place.home)
+def mark_hole(seed, parts):
+    if seed.triangle is not None:
+        part = parts.find(seed.triangle)
         part.hole = True  # race: the same value
 
 
 @kernel
-def settle(place, parts):
-    if place.home is not None:
-        atomic_max(parts.find(place.home).region, i32(place))
+def mark_region(seed, parts):
+    if seed.triangle is not None:
+        atomic_max(parts.find(seed.triangle).region, i32(seed))
 
 
 @kernel
-def spread(t, parts):
+def copy_labels(t, parts):
     part = parts.find(t)
-    t.outside = part.outside  # race: the representative, which others read, writes what it has
+    t.outside = part.outside  # race: the representative, which others read, writes its own value
     t.hole = part.hole  # race: likewise
     t.region = part.region  # race: likewise
 
 
-# --- places --------------------------------------------------------------------------------------
+# --- seeds ---------------------------------------------------------------------------------------
 
 
 @func
@@ -75,40 +76,40 @@ def beyond(a, v, x):
 
 
 @func
-def bound(g, a):
+def has_constrained_edge(g, a):
     """Whether a constrained edge ends at point a."""
-    t, k = g.triangles[a.at >> 2], a.at & 3
+    t, k = g.triangles[a.half_edge >> 2], a.half_edge & 3
     while True:
-        o = t.twin[(k + 1) % 3]
+        o = t.opposite[(k + 1) % 3]
         if o < 0:
             return True
         t, k = g.triangles[o >> 2], ((o & 3) + 1) % 3
-        if code(t, k) == a.at:
+        if half_edge(t, k) == a.half_edge:
             return False
 
 
 @func
-def ambiguous(g, t, x):
+def is_on_segment(g, t, x):
     """Whether x, in triangle t, lies on a constrained edge or at an end of one."""
     for k in range(3):
         a, b, c = t.node[k], t.node[(k + 1) % 3], t.node[(k + 2) % 3]
         if a.xy.x == x.x and a.xy.y == x.y:
-            return bound(g, a)
-        if t.twin[k] < 0 and orient2d(b.xy, c.xy, x) == 0:
+            return has_constrained_edge(g, a)
+        if t.opposite[k] < 0 and orient2d(b.xy, c.xy, x) == 0:
             return True
     return False
 
 
 @kernel
-def locate(place, g):
-    """Find the triangle that holds a place, if one does."""
-    x = place.xy
-    a = place.start
+def walk_to_seed(seed, g):
+    """Find the triangle that contains a seed, if one does, by a straight walk from its start."""
+    x = seed.xy
+    a = seed.start
     edge = i32(-1)  # the edge to cross; -1 at point a
-    home = i32(-1)
-    while home < 0:
+    triangle = i32(-1)
+    while triangle < 0:
         if edge < 0:
-            edge, v = leave(g, a, x)
+            edge, v = first_edge(g, a, x)
             if edge < 0:
                 return
             if v is not None:
@@ -116,41 +117,41 @@ def locate(place, g):
                     a = v
                     edge = -1
                 else:
-                    home = edge >> 2
+                    triangle = edge >> 2
         else:
             t, k = g.triangles[edge >> 2], edge & 3
             if orient2d(t.node[(k + 1) % 3].xy, t.node[(k + 2) % 3].xy, x) >= 0:
-                home = edge >> 2
-            elif t.twin[k] == HULL:
+                triangle = edge >> 2
+            elif t.opposite[k] == HULL:
                 return
             else:
-                o = behind(t.twin[k])
+                o = behind(t.opposite[k])
                 v = g.triangles[o >> 2].node[o & 3]
                 side = orient2d(a.xy, x, v.xy)
                 if side != 0:
-                    edge = next_edge(o, side)
+                    edge = exit_edge(o, side)
                 elif beyond(a.xy, v.xy, x):
                     a = v
                     edge = -1
                 else:
-                    home = o >> 2
-    place.home = g.triangles[home]
-    place.doubtful = ambiguous(g, g.triangles[home], x)
+                    triangle = o >> 2
+    seed.triangle = g.triangles[triangle]
+    seed.on_segment = is_on_segment(g, g.triangles[triangle], x)
 
 
-def find_places(g: Graph, name: str, xy: Any) -> Table:
-    """Locate places: ``home``, a triangle or None, ``doubtful`` if on a constrained edge."""
-    places = g.add_table(
-        name, xy=vec(f64, 2), start=Ref("points"), home=Ref("triangles"), doubtful=bool_
+def find_seeds(g: Graph, name: str, xy: Any) -> Table:
+    """Locate seeds: ``triangle``, or None, and ``on_segment`` if on a constrained edge."""
+    seeds = g.add_table(
+        name, xy=vec(f64, 2), start=Ref("points"), triangle=Ref("triangles"), on_segment=bool_
     )
     host = g.device.to_host
     step = -(-len(g.triangles) // SAMPLE)
     sample = host(g.triangles.node.array[::step, 0])
     points = host(g.points.xy.array[sample])
     start = [sample[_nearest(points, x)] for x in xy]
-    places.extend(xy=xy, start=np.array(start, np.int32))
-    foreach(places, locate, g)
-    return places
+    seeds.extend(xy=xy, start=np.array(start, np.int32))
+    foreach(seeds, walk_to_seed, g)
+    return seeds
 
 
 def _nearest(points: Any, x: Any) -> int:
@@ -159,15 +160,15 @@ def _nearest(points: Any, x: Any) -> int:
         return int(np.abs(points - x).max(axis=1).argmin())
 
 
-def carve(g: Graph, holes: Any, regions: Any, hull: bool) -> tuple[Any, Any]:
-    """Tell which triangles are in the domain, and in which region.
+def remove_exterior(g: Graph, holes: Any, regions: Any, hull: bool) -> tuple[Any, Any]:
+    """Find which triangles are in the domain, and in which region.
 
     Parameters
     ----------
     g : Graph
         As `insert_segments` leaves it.
     holes, regions : (h, 2) and (r, any) float64 arrays
-        Places; what lies outside of the triangulation has no effect.
+        Seeds; those outside of the triangulation have no effect.
     hull : bool
         Whether everything inside the hull, but for the holes, is in the domain.
 
@@ -185,20 +186,20 @@ def carve(g: Graph, holes: Any, regions: Any, hull: bool) -> tuple[Any, Any]:
     for name, fill in (("outside", False), ("hole", False), ("region", -1)):
         g.triangles.add(name, i32 if name == "region" else bool_, fill=fill)
     parts = Set(g.triangles)
-    foreach(g.triangles, join, g, parts)
+    foreach(g.triangles, unite, g, parts)
     if not hull:
-        foreach(g.triangles, open_hull, parts)
-    for what, given, mark in (("holes", holes, dig), ("regions", regions, settle)):
+        foreach(g.triangles, mark_exterior, parts)
+    for what, given, mark in (("holes", holes, mark_hole), ("regions", regions, mark_region)):
         if not len(given):
             continue
-        places = find_places(g, what, given[:, :2])
-        wrong = np.flatnonzero(g.device.to_host(places.doubtful.array))
+        seeds = find_seeds(g, what, given[:, :2])
+        wrong = np.flatnonzero(g.device.to_host(seeds.on_segment.array))
         if len(wrong):
             row = int(wrong[0])
             where = given[row, :2].tolist()
             raise ValueError(f"{what}[{row}] = {where}: it lies on a segment or on the hull")
-        foreach(places, mark, parts)
-    foreach(g.triangles, spread, parts)
+        foreach(seeds, mark, parts)
+    foreach(g.triangles, copy_labels, parts)
     outside, hole, region = (
         g.device.to_host(getattr(g.triangles, name).array) for name in ("outside", "hole", "region")
     )

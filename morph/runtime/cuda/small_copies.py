@@ -1,8 +1,8 @@
-"""A few values to a GPU by one kernel, a few words back by one transfer.
+"""Small copies: a few values to a GPU by one kernel, a few back by one transfer.
 
-What a launch needs before it, and what is asked after it, is small: columns at their fill, counters
-of lists, a source.  CuPy takes a kernel or a copy for each.  Here they are the arguments of one
-kernel, which the driver copies when it is launched: nothing is waited for.
+The values that a launch needs and returns are few: columns at their fill, counters of lists, a
+source.  CuPy launches a kernel or a copy for each.  Here all of them are arguments of one kernel;
+the driver copies arguments at the launch, so the host does not wait.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from time import perf_counter, sleep
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from morph.runtime.arrays import import_cupy
+from morph.runtime.backend import IOTA, Seeds, Write
 from morph.runtime.toolchain import cuda
 
-COMMANDS, WORDS = 24, 128  # of one launch: 1,800 bytes of arguments
-FEW = 16  # values that are written one by one
-MOST = 4  # rows that something begins with, written along with all else
+COMMANDS, VALUES = 24, 128  # of one launch: 1,800 bytes of arguments
+MOST = 4  # seed rows, written by the same launch
 SMALL = 4096  # bytes that are fetched through pinned memory
 BLOCK, BLOCKS = 256, 528
-EACH = 1 << 8  # every row has a value of its own
-FROM = 1 << 9  # it is read from an array, whose address is the word
-OWN = 1 << 10  # every row gets its own number
-SPOT = 1 << 11  # one place, that of row `count`: whoever else writes this row does so before
-IOTA = object()  # for a value: each row's own number
+EACH = 1 << 8  # one value per element
+FROM = 1 << 9  # values are read from an array, whose address is the command's value
+OWN = 1 << 10  # every element gets its own index
+SPOT = 1 << 11  # one element, that of row `count`; the thread that fills this row writes it last
 TO_DEVICE, TO_HOST = 1, 2  # cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost
 NOT_READY = 600  # CUDA_ERROR_NOT_READY
 SHORT = 0.01  # seconds; a longer wait sleeps in between
@@ -44,7 +44,7 @@ struct Command {{
 struct Commands {{
     u64 n;
     Command command[{COMMANDS}];
-    u64 word[{WORDS}];
+    u64 word[{VALUES}];
 }};
 extern "C" __global__ void put(const __grid_constant__ Commands a) {{
     long long first = blockIdx.x * (long long)blockDim.x + threadIdx.x, step = gridDim.x * (long long)blockDim.x;
@@ -76,73 +76,66 @@ extern "C" __global__ void put(const __grid_constant__ Commands a) {{
 }}
 """  # noqa: E501
 
-Write = tuple[Any, Any]
-"""An array of one dimension on the device, and what to write there: a value, or one for each.
-
-Or `IOTA`, or an array of the device: both of one type and size, contiguous, at multiples of 8.
-"""
-
 
 class Commands:
     """The arguments of one launch."""
 
     def __init__(self) -> None:
-        self.arguments = np.zeros(1 + 4 * COMMANDS + WORDS, np.int64)
+        self.arguments = np.zeros(1 + 4 * COMMANDS + VALUES, np.int64)
         self.commands = self.arguments[1 : 1 + 4 * COMMANDS].reshape(-1, 4)
-        self.words = self.arguments[1 + 4 * COMMANDS :]
+        self.values = self.arguments[1 + 4 * COMMANDS :]
         self.pointers = (ctypes.c_void_p * 1)(self.arguments.ctypes.data)
         self.given = ctypes.addressof(self.pointers)
         self.clear()
 
     def clear(self) -> None:
-        """Do nothing so far."""
+        """Remove all commands."""
         self.n = self.at = self.largest = 0
 
     def add(self, array: Any, values: Any) -> bool:
-        """Write values to an array; False if there is no room for that."""
+        """Write values to an array; False if the launch has no space for them."""
         count, kind = array.size, array.dtype
         if not count:
             return True
         if hasattr(values, "__cuda_array_interface__"):
-            if not self.word(values.data.ptr, FROM, array.data.ptr, array.nbytes):
+            if not self.single(values.data.ptr, FROM, array.data.ptr, array.nbytes):
                 return False
             self.largest = max(self.largest, array.nbytes // 8 + 1)
             return True
         each = isinstance(values, np.ndarray) and values.ndim > 0
         k = count if each else 1
-        if self.n == COMMANDS or self.at + k > WORDS:
+        if self.n == COMMANDS or self.at + k > VALUES:
             return False
         how = kind.itemsize | (EACH if each else 0)
         if values is IOTA:
             how |= OWN
         else:
-            self.words[self.at : self.at + k].view(kind)[:: 8 // kind.itemsize] = values
+            self.values[self.at : self.at + k].view(kind)[:: 8 // kind.itemsize] = values
         self.command(array.data.ptr, count, array.strides[0], how | self.at << 32)
         self.at += k
         return True
 
-    def word(self, x: int, how: int, at: int, count: int, stride: int = 0) -> bool:
-        """Add a command with a word of its own; False if there is no room."""
-        if self.n == COMMANDS or self.at == WORDS:
+    def single(self, x: int, how: int, at: int, count: int, stride: int = 0) -> bool:
+        """Add a command with one value; False if the launch has no space for it."""
+        if self.n == COMMANDS or self.at == VALUES:
             return False
-        self.words[self.at] = x
+        self.values[self.at] = x
         self.commands[self.n] = at, count, stride, how | self.at << 32
         self.n, self.at = self.n + 1, self.at + 1
         return True
 
     def command(self, at: int, count: int, stride: int, how: int) -> None:
-        """Add a command, for which there is room."""
+        """Add a command; the caller has checked that there is space."""
         self.commands[self.n] = at, count, stride, how
         self.n += 1
         self.largest = max(self.largest, count)
 
 
-class Words:
-    """What writes and fetches a little on one GPU; on CuPy's current stream."""
+class SmallCopies:
+    """Writes to and reads from one GPU, on CuPy's current stream."""
 
     def __init__(self, index: int) -> None:
-        import cupy  # noqa: PLC0415
-
+        cupy = import_cupy()
         self.device = cupy.cuda.Device(index)
         self.lock = threading.Lock()
         with self.device:
@@ -162,7 +155,7 @@ class Words:
         self.commands = Commands()
 
     def put(self, writes: Sequence[Write]) -> None:
-        """Write values to arrays; no two of them may share a place."""
+        """Write values to arrays; two writes may not overlap."""
         with self.lock:
             c = self.commands
             c.clear()
@@ -170,8 +163,8 @@ class Words:
                 if not c.add(array, values):
                     self.start(c)
                     c.clear()
-                    alone = c.add(array, values)
-                    assert alone, "that many values are no few"
+                    added = c.add(array, values)
+                    assert added, "too many values for a small copy"
             if c.n:
                 self.start(c)
 
@@ -190,13 +183,13 @@ class Words:
 
     @contextmanager
     def elsewhere(self) -> Iterator[None]:
-        """Work on this GPU where another one is current, or none: a new thread has none."""
+        """Make this GPU current in a thread where another one is, or none (a new thread)."""
         with self.device:
             self.set_current(self.context)
             yield
 
     def fetch(self, array: Any) -> np.ndarray[Any, Any]:
-        """Give a copy of an array, C-contiguous and small, on the host."""
+        """Copy a small C-contiguous array to the host."""
         with self.lock:
             if self.current() == self.context:
                 self.transfer(self.landing, array.data.ptr, array.nbytes)
@@ -207,20 +200,20 @@ class Words:
             return landed.reshape(array.shape).copy()
 
     def transfer(self, to: int, at: int, size: int) -> None:
-        """Wait for a copy of some bytes to pinned memory; or, if there are none, for the stream."""
+        """Copy ``size`` bytes to pinned memory and wait for the stream; 0 bytes: only wait."""
         stream = self.stream().ptr
         if size:
             self.copy(to, at, size, TO_HOST, stream)
         self.wait(stream)
 
-    def wait_in_turns(self) -> None:
+    def poll(self) -> None:
         """Wait for the stream, and let signal handlers run meanwhile."""
         stream, begin = self.stream().ptr, perf_counter()
         while (code := self.query(stream)) == NOT_READY:
             if (past := perf_counter() - begin) > SHORT:
                 sleep(min(past / 200, 0.005))
         if code:
-            self.wait(stream)  # raises what is wrong
+            self.wait(stream)  # raises the error
 
 
 @cache
@@ -231,83 +224,63 @@ def _stream_query() -> Any:
     return library.cuStreamQuery
 
 
-class Answer:
-    """What a GPU tells the host when a launch has ended: a few words in the host's memory.
+class CudaReport:
+    """Reads an array after each launch, through pinned memory: see `morph.runtime.backend.Report`.
 
-    Attributes
-    ----------
-    address : int
-        Where a launch may write them itself.
-    words : memoryview of int64
-        Those of the latest launch.
+    A fused program writes its state to ``address`` itself.
     """
 
-    def __init__(self, words: Words, told: Any) -> None:
-        self.on, self.told = words, told.data.ptr
-        with words.elsewhere():
-            self.pinned = words.pin(told.nbytes)
-        self.size, self.address = told.nbytes, self.pinned.ptr
-        self.words = np.frombuffer(self.pinned, np.int64, told.size).data
+    def __init__(self, on: SmallCopies, values: Any) -> None:
+        self.on, self.source = on, values.data.ptr
+        with on.elsewhere():
+            self.pinned = on.pin(values.nbytes)
+        self.size, self.address = values.nbytes, self.pinned.ptr
+        self.values = np.frombuffer(self.pinned, np.int64, values.size).data
 
-    def hear(self, written: bool, interruptible: bool = True) -> memoryview:
-        """Wait for the launch; give its words, those of the device unless it has ``written`` them.
-
-        They are there until the next launch.  If ``interruptible``, signal handlers run meanwhile.
-        """
+    def wait(self, written: bool, interruptible: bool = True) -> memoryview:
+        """Wait for the launch and return the values."""
         on, size = self.on, 0 if written else self.size
         if on.current() == on.context:
-            self._hear(size, interruptible)
+            self._wait(size, interruptible)
         else:
             with on.elsewhere():
-                self._hear(size, interruptible)
-        return self.words
+                self._wait(size, interruptible)
+        return self.values
 
-    def _hear(self, size: int, interruptible: bool) -> None:
+    def _wait(self, size: int, interruptible: bool) -> None:
         if interruptible:
-            self.on.wait_in_turns()
+            self.on.poll()
         if size or not interruptible:
-            self.on.transfer(self.address, self.told, size)
+            self.on.transfer(self.address, self.source, size)
 
-    def stop(self, word: Any) -> None:
-        """Write 1 to ``word``, which the launch under way looks at, and wait for the launch."""
+    def stop(self, barrier: Any, word: int) -> None:
+        """Write 1 to a word of the barrier, which a running launch polls; wait; clear all words."""
         on, one = self.on, np.ones(1, np.uint32)
         with on.elsewhere():
             beside = on.new_stream(non_blocking=True)
-            on.copy(word.data.ptr, one.ctypes.data, 4, TO_DEVICE, beside.ptr)
+            on.copy(barrier[word:].data.ptr, one.ctypes.data, 4, TO_DEVICE, beside.ptr)
             on.wait(beside.ptr)
             on.wait(on.stream().ptr)
+        on.put([(barrier, 0)])
 
 
-class Seeds(NamedTuple):
-    """What begins with some rows of a table: a list of them, and columns of theirs.
-
-    ``counters`` and ``item`` are the list's, ``beside`` what its entries hold else, ``columns``
-    what the rows hold: arrays and the value that each gets.
-    """
-
-    counters: Any
-    item: Any
-    beside: list[Write]
-    columns: list[Write]
-
-
-class Prepared:
-    """Writes that are made again and again, alike but for the rows that something begins with."""
+class CudaWriter:
+    """Writes the same values again and again by one kernel, see `morph.runtime.backend.Writer`."""
 
     most = MOST
 
-    def __init__(self, on: Words, writes: Sequence[Write], seeds: Seeds | None) -> None:
-        self.on, self.made = on, (made := Commands())
-        self.fits = all([made.add(*w) for w in writes])  # else they take several launches
-        self.fixed = made.n, made.at, made.largest
+    def __init__(self, on: SmallCopies, writes: Sequence[Write], seeds: Seeds | None) -> None:
+        self.on, self.commands = on, (c := Commands())
+        self.fits = all([c.add(*w) for w in writes])  # else they take several launches
+        self.fixed = c.n, c.at, c.largest
         self.seeds = seeds
         if seeds is not None:
             needs = 2 + len(seeds.beside) + MOST * len(seeds.columns)
-            self.fits &= made.n + needs <= COMMANDS and made.at + 8 + MOST + needs <= WORDS
+            self.fits &= c.n + needs <= COMMANDS and c.at + 8 + MOST + needs <= VALUES
 
     def write(self, rows: Any, counters: Any) -> None:
-        """Write all; the ``rows`` are at most `most`, the list's counters what they shall be."""
-        c, seeds = self.made, self.seeds
+        """Make the writes, then those of the seeds at ``rows``."""
+        c, seeds = self.commands, self.seeds
         if seeds is not None:
             c.n, c.at, c.largest = self.fixed
             c.add(seeds.counters, counters)
@@ -316,10 +289,10 @@ class Prepared:
                 c.add(array[: len(rows)], value)
             for array, value in seeds.columns:
                 size, at = array.dtype.itemsize, array.data.ptr
-                c.words[c.at : c.at + 1].view(array.dtype)[0] = value
+                c.values[c.at : c.at + 1].view(array.dtype)[0] = value
                 for row in rows.tolist():
                     c.commands[c.n] = at + row * array.strides[0], row, 0, size | SPOT | c.at << 32
                     c.n += 1
                 c.at += 1
-        if c.n:  # else all of it is of no rows
+        if c.n:  # else all arrays are empty
             self.on.start(c)

@@ -1,4 +1,4 @@
-"""From a shared library to launches on the CPU."""
+"""Launches of a shared library on the CPU."""
 
 from __future__ import annotations
 
@@ -6,31 +6,27 @@ import ctypes
 import threading
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from morph.compiler.codegen.unit import entry, prelude
 from morph.compiler.ir import nodes as ir
+from morph.runtime.backend import ArgumentBlock
 from morph.runtime.toolchain import cpu
-
-Words = npt.NDArray[np.uint64]
 
 
 class Interpreter(ctypes.Structure):
-    """Functions of Python's C interface; as in ``kernels/schedule/stop.h``."""
+    """Functions of Python's C interface; as in ``kernels/target_cpu.h``."""
 
     _fields_ = [(n, ctypes.c_void_p) for n in ("release", "acquire", "handle_signals", "thread")]
 
 
-class Launch:
-    """What runs one compiled unit on the CPU.
+class HostLaunch:
+    """Runs one compiled unit on the CPU.
 
     A call releases the interpreter's lock, and raises what a signal handler raises meanwhile.  The
-    unit decides on its own how many of the threads in ``words`` it uses: one for few items, fewer
-    while other processes use the cores.
+    unit uses at most as many threads as the arguments say: one for few items, fewer while other
+    processes use the cores.
     """
 
-    __slots__ = ("_address", "_function", "_library", "_words")
+    __slots__ = ("_address", "_arguments", "_function", "_library")
 
     def __init__(self, library: ctypes.PyDLL, name: str, interruptible: bool) -> None:
         self._library = library  # keeps the code loaded
@@ -46,28 +42,21 @@ class Launch:
         self._function: Any = library[name]
         self._function.argtypes = (ctypes.c_void_p, ctypes.c_int64)
         self._function.restype = None
-        self._words: Words | None = None
+        self._arguments: ArgumentBlock | None = None
         self._address = 0
 
-    def __call__(self, words: Words, items: int, alone: bool = False) -> None:
-        """Run the unit.
+    def __call__(self, arguments: ArgumentBlock, items: int, alone: bool = False) -> None:
+        """Run the unit, see `morph.runtime.backend.Launch`.
 
-        Parameters
-        ----------
-        words : ndarray of uint64, shape (number of fields,)
-            The arguments, in the order of `morph.compiler.ir.abi.fields`; C-contiguous.
-        items : int
-            At least as many as any step of the unit has.
-        alone : bool
-            As the threads in ``words`` say, too.
+        The number of threads in the arguments holds, whether ``alone`` or not.
         """
-        if words is not self._words:
-            self._words, self._address = words, words.ctypes.data
+        if arguments is not self._arguments:
+            self._arguments, self._address = arguments, arguments.ctypes.data
         self._function(self._address, items)
 
 
-def load(unit: ir.Unit, text: str, faults: bool = False, interruptible: bool = True) -> Launch:
-    """Compile a unit's text and give what launches it.
+def load(unit: ir.Unit, text: str, faults: bool = False, interruptible: bool = True) -> HostLaunch:
+    """Compile a unit's text and return what launches it.
 
     Parameters
     ----------
@@ -82,8 +71,7 @@ def load(unit: ir.Unit, text: str, faults: bool = False, interruptible: bool = T
 
     Returns
     -------
-    Launch
-        To be called with the argument words.
+    HostLaunch
 
     Raises
     ------
@@ -93,4 +81,4 @@ def load(unit: ir.Unit, text: str, faults: bool = False, interruptible: bool = T
     name = entry(unit)
     defines = ("MORPH_FAULTS",) * faults
     path = cpu.build(prelude(unit.checked) + text, name=name, defines=defines)
-    return Launch(ctypes.PyDLL(str(path)), name, interruptible)
+    return HostLaunch(ctypes.PyDLL(str(path)), name, interruptible)

@@ -1,0 +1,947 @@
+// What differs between targets, on CPU cores: macros, memory, atomics, mathematics, the thread pool, signals, the barrier
+// of a team, and the entry of a unit.  target_cuda.h defines the same names.
+
+constexpr bool TARGET_GPU = false;
+#if defined(__x86_64__)
+constexpr bool CONVERTS_TO_LEAST = true;  // whether a float out of range becomes the least integer
+#else
+constexpr bool CONVERTS_TO_LEAST = false;
+#endif
+
+#define MORPH_FN inline
+#define MORPH_HOT inline __attribute__((always_inline))  // so that an item and its room are registers
+#define MORPH_LOOP static __attribute__((noinline))  // a function of its own, with its own registers
+#define MORPH_BODY static inline  // of a kernel: part of its loop, if that is the only one
+#define MORPH_COLD static __attribute__((noinline, cold))  // takes no address of such
+#define MORPH_CALL static inline __attribute__((unused))
+#define MORPH_OUTLINED __attribute__((noinline, unused)) static
+#define MORPH_UNROLL
+#define MORPH_UNROLL_ALL
+#define MORPH_UNROLL_NONE
+#define MORPH_SHARED static
+#define MORPH_EXPORT extern "C" __attribute__((visibility("default")))
+#pragma GCC visibility push(hidden)  // two kernels in one process never see each other's functions
+
+template <class T> MORPH_FN Bits<T> to_bits(T x);
+template <class T> MORPH_FN T from_bits(Bits<T> x);
+template <class T> MORPH_FN T min_of(T x, T y);
+template <class T> MORPH_FN T max_of(T x, T y);
+
+// --- mathematics and half precision ---------------------------------------------------------------
+
+#define MORPH_MATH(NAME)                                             \
+    MORPH_FN f32 NAME##_of(f32 x) { return __builtin_##NAME##f(x); } \
+    MORPH_FN f64 NAME##_of(f64 x) { return __builtin_##NAME(x); }
+MORPH_MATH(sqrt)
+MORPH_MATH(exp)
+MORPH_MATH(log)
+MORPH_MATH(floor)
+MORPH_MATH(ceil)
+MORPH_FN f32 remainder_of(f32 x, f32 y) { return __builtin_fmodf(x, y); }
+MORPH_FN f64 remainder_of(f64 x, f64 y) { return __builtin_fmod(x, y); }
+MORPH_FN i32 popcount(u32 x) { return __builtin_popcount(x); }
+MORPH_FN i32 popcount(u64 x) { return __builtin_popcountll(x); }
+MORPH_FN i32 leading_zeros(u32 x) { return x ? __builtin_clz(x) : 32; }
+MORPH_FN f32 fused(f32 x, f32 y, f32 z) { return __builtin_fmaf(x, y, z); }  // x * y + z, rounded once
+MORPH_FN f64 exp2_of(f64 x) { return __builtin_exp2(x); }
+MORPH_FN f64 log2_of(f64 x) { return __builtin_log2(x); }
+
+// The half nearest to a double, without hardware: `unit` is the weight of the lowest bit kept.
+MORPH_FN u16 to_half(f64 x) {
+    u64 b = to_bits(x);
+    u16 sign = u16(b >> 48) & 0x8000;
+    b &= ~(u64(1) << 63);
+    if (b > 0x7ff0000000000000ull) return sign | 0x7e00;
+    if (b >= 0x40f0000000000000ull) return sign | 0x7c00;  // 65536 and more
+    i32 shift = 42;
+    u64 m = b - (u64(1008) << 52);
+    if (b < 0x3f10000000000000ull) {  // below 2^-14: no implicit bit in the half
+        shift = 1051 - i32(b >> 52);
+        if (shift > 53) return sign;
+        m = (b & ((u64(1) << 52) - 1)) | u64(1) << 52;
+    }
+    u64 kept = m >> shift, rest = m & ((u64(1) << shift) - 1), middle = u64(1) << (shift - 1);
+    if (rest > middle || (rest == middle && (kept & 1))) kept++;
+    return sign | u16(kept);
+}
+
+MORPH_FN u16 to_half(f32 x) { return to_half(f64(x)); }
+MORPH_FN f32 from_half(u16 h) {
+    u32 sign = u32(h & 0x8000) << 16, e = (h >> 10) & 31, m = h & 0x3ff;
+    if (e == 0) return from_bits<f32>(sign | to_bits(f32(m) * f32(1.0 / 16777216.0)));
+    return from_bits<f32>(sign | (e == 31 ? 255u : e + 112) << 23 | m << 13);
+}
+
+// --- memory ---------------------------------------------------------------------------------------
+
+template <class T> MORPH_FN T load(const T* p) {
+    return from_bits<T>(__atomic_load_n((const Bits<T>*)p, __ATOMIC_RELAXED));
+}
+template <class T> MORPH_FN T load_fixed(const T* p) { return *p; }
+template <class T> MORPH_FN void store(T* p, Value<T> v) {
+    __atomic_store_n((Bits<T>*)p, to_bits(v), __ATOMIC_RELAXED);
+}
+template <i32 BYTES> MORPH_FN void store_words(u32* p, const u32* w) {
+    for (i32 k = 0; k < BYTES / 4; k++) store(p + k, w[k]);
+}
+template <class T> MORPH_FN void fetch_ahead(const T* p) { __builtin_prefetch(p); }
+MORPH_EXPORT void* malloc(decltype(sizeof 0));
+MORPH_EXPORT void* calloc(decltype(sizeof 0), decltype(sizeof 0));
+MORPH_EXPORT void free(void*);
+MORPH_FN void* allocate(i64 bytes) { return malloc(bytes); }
+MORPH_FN void deallocate(void* memory) { free(memory); }
+
+MORPH_FN void acquire() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }  // after relaxed polling
+MORPH_FN void publish() { __atomic_thread_fence(__ATOMIC_RELEASE); }  // before a relaxed store
+MORPH_FN void full_fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
+// --- atomics --------------------------------------------------------------------------------------
+
+// Whether several threads run.  One alone needs no locked instruction, each of which costs as much as
+// twenty others.  It changes only between teams, when one thread runs.
+static bool crowd = false;
+MORPH_FN bool single_threaded() { return !crowd; }
+
+template <class W> MORPH_FN W swap_word(W* p, W old, W v) {
+    if (!crowd) {
+        W seen = *p;
+        if (seen == old) *p = v;
+        return seen;
+    }
+    __atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return old;
+}
+template <class T> MORPH_FN T add_word(T* p, T v) {
+    if (crowd) return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
+    T old = *p;
+    *p = old + v;
+    return old;
+}
+#define MORPH_NATIVE_WORD(T)                                                           \
+    MORPH_FN T native_fetch(Plus*, T* p, T v) { return add_word(p, v); }               \
+    MORPH_FN T native_fetch(Minus*, T* p, T v) { return add_word(p, T(T(0) - v)); }    \
+    template <> struct NativeOf<Plus, T> { enum { HOW = DIRECT }; };                             \
+    template <> struct NativeOf<Minus, T> { enum { HOW = DIRECT }; };
+MORPH_NATIVE_WORD(i32)
+MORPH_NATIVE_WORD(u32)
+MORPH_NATIVE_WORD(i64)
+MORPH_NATIVE_WORD(u64)
+MORPH_FN u32 add_release(u32* p, u32 x) { return __atomic_fetch_add(p, x, __ATOMIC_ACQ_REL); }
+
+// What a thread has to add to the places that all add to.
+static __thread u64 thread_totals[4];
+MORPH_FN u64& thread_total(i32 i) { return thread_totals[i]; }
+
+// --- lanes: a warp is one thread, and no unit instantiates what needs more of them ----------------
+
+constexpr u32 ALL_LANES = 1;
+template <Mode MODE> void load_words(const u8* p, u32& x, u32& y);
+template <Mode MODE> void load_words(const u8* p, u32& x, u32& y, u32& z, u32& w);
+MORPH_FN i32 lane_id() { return 0; }
+MORPH_FN i32 warp_of_block() { return 0; }
+MORPH_FN i32 warps_of_block() { return 1; }
+MORPH_FN i32 block_id() { return 0; }
+MORPH_FN i32 block_count() { return 1; }
+MORPH_FN i64 warp_id() { return 0; }
+MORPH_FN u32 active_lanes() { return 1; }
+MORPH_FN i32 first_lane(u32) { return 0; }
+MORPH_FN void sync_warp() {}
+MORPH_FN u32 ballot(u32, bool x) { return x; }
+MORPH_FN bool any_lane(bool x) { return x; }
+template <class T> MORPH_FN T shuffle(u32, T x, i32) { return x; }
+template <class T> MORPH_FN T shuffle_up(T x, i32) { return x; }
+MORPH_FN u32 add_lanes(u32, u32 x) { return x; }
+MORPH_FN u32 or_lanes(u32, u32 x) { return x; }
+MORPH_FN i32 max_of_lanes(i32 x) { return x; }
+MORPH_FN void pin(u32&) {}
+
+// --- threads --------------------------------------------------------------------------------------
+//
+// A pool that all units of the process share, bounded spinning followed by a futex, and the limit
+// of a team's size while a team does not pay or other processes use the cores.
+//
+// A waiting thread spins for 1 ms, or 50 us if competing processes were detected within the last second, then sleeps:
+// spinning longer could take the core from the thread that it waits for.  A team consists of the workers that answer
+// within PATIENCE, so a worker without a core delays no launch; the other threads run its items.
+// Each limit holds for REST times the time lost, so that attempts with all threads cost about 1/REST of the time:
+//   A thread for which others had to sleep compares its processor time with the clock.  If the thread was ready but
+//   did not run, other processes use the cores, and teams have three quarters as many threads.
+//   A team pays if its threads compute for `worth` times as long, in all, as the team takes; an item takes a thread of a
+//   team up to `worth` times as long as a single thread.  If teams lost LATE more than they gained, one thread runs.
+// A team has no more threads than the machine has cores without runnable threads of other processes, where the kernel
+// counts runnable threads (Linux): at a barrier a thread that shares its core delays all others by a scheduler's slice.
+
+#if defined(__linux__) || defined(__APPLE__)
+constexpr bool THREADED = true;
+struct TimeSpec {
+    long seconds, nanoseconds;
+};
+MORPH_EXPORT int clock_gettime(int, TimeSpec*);
+MORPH_EXPORT int pthread_create(void**, const void*, void* (*)(void*), void*);
+MORPH_EXPORT int pthread_detach(void*);
+MORPH_EXPORT void* pthread_self(void);
+MORPH_EXPORT int usleep(unsigned);
+MORPH_EXPORT long syscall(long, ...);
+MORPH_EXPORT int open(const char*, int, ...);
+MORPH_EXPORT long read(int, void*, decltype(sizeof 0));
+MORPH_EXPORT int close(int);
+MORPH_EXPORT long sysconf(int);
+MORPH_FN i64 nanoseconds(int clock) {
+    TimeSpec t;
+    clock_gettime(clock, &t);
+    return i64(t.seconds) * 1000000000 + t.nanoseconds;
+}
+#ifdef __linux__
+MORPH_FN i64 wall_time() { return nanoseconds(1); }
+MORPH_FN i64 processor_time() { return nanoseconds(3); }  // of this thread
+MORPH_FN i64 online_cores() { return sysconf(84); }  // _SC_NPROCESSORS_ONLN
+#else
+MORPH_FN i64 wall_time() { return nanoseconds(6); }
+MORPH_FN i64 processor_time() { return nanoseconds(16); }
+MORPH_FN i64 online_cores() { return 0; }
+#endif
+#else
+constexpr bool THREADED = false;
+MORPH_FN i64 wall_time() { return 0; }
+MORPH_FN i64 processor_time() { return 0; }
+MORPH_FN i64 online_cores() { return 0; }
+MORPH_FN int pthread_create(void**, const void*, void* (*)(void*), void*) { return 1; }
+MORPH_FN int pthread_detach(void*) { return 0; }
+MORPH_FN void* pthread_self() { return nullptr; }
+#endif
+
+#if defined(__linux__) && defined(__x86_64__)
+constexpr long FUTEX = 202;
+#elif defined(__linux__) && (defined(__aarch64__) || defined(__riscv))
+constexpr long FUTEX = 98;
+#elif defined(__linux__) && defined(__powerpc64__)
+constexpr long FUTEX = 221;
+#elif defined(__linux__) && defined(__s390x__)
+constexpr long FUTEX = 238;
+#else
+constexpr long FUTEX = 0;  // no futex: poll, sleeping 50 us at a time
+#endif
+constexpr i64 LONGEST_SLEEP = 50000000;  // nanoseconds; then the thread polls for signals
+
+// Sleep while *p is `seen`, until wake(p) or for at most LONGEST_SLEEP; may return spuriously.
+MORPH_COLD void sleep_while(u32* p, u32 seen) {
+#if defined(__linux__) || defined(__APPLE__)
+    if constexpr (FUTEX != 0) {
+        TimeSpec most = {0, long(LONGEST_SLEEP)};
+        syscall(FUTEX, p, 128, seen, &most, nullptr, 0);  // FUTEX_WAIT | FUTEX_PRIVATE_FLAG
+    } else {
+        usleep(50);
+    }
+#endif
+}
+MORPH_COLD void wake(u32* p, i32 threads) {
+#if defined(__linux__)
+    if constexpr (FUTEX != 0) syscall(FUTEX, p, 129, threads, nullptr, nullptr, 0);  // FUTEX_WAKE
+#endif
+}
+
+// A clock that is cheap to read, with about 1 to 5 ticks a nanosecond.
+MORPH_FN u64 ticks() {
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#else
+    return u64(wall_time());
+#endif
+}
+MORPH_FN void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("isb" ::: "memory");
+#endif
+}
+
+constexpr i32 MOST_THREADS = 256;
+#ifdef MORPH_FAULTS  // tests: every team has all its threads, and waiting threads sleep soon
+constexpr i32 SPINS = 20, SHORT_SPINS = 20;
+constexpr i64 PATIENCE = 1ll << 40, MORE = 0, LATE = 1ll << 40;
+#else
+constexpr i32 SPINS = 40000, SHORT_SPINS = 2000;  // of about 25 ns each
+constexpr i64 PATIENCE = 100000, MORE = 25000;    // nanoseconds to wait for answers: in all; and for each thread
+constexpr i64 LATE = 1000000;  // nanoseconds; idle cores wake 16 threads sooner, and a competitor keeps a core longer
+#endif
+constexpr i32 NOTED_SPINS = 16;  // longer waits are subtracted from the time for which a thread computes
+constexpr i32 POOL_WORD = 16;  // index in `barrier` of the pool's address
+constexpr i64 REST = 30, LONGEST_REST = 2000000000;  // times the time lost; nanoseconds
+constexpr i64 WORTH = 15, WORTH_ADDING = 45;         // tenths; of steps that add to shared places
+constexpr i64 COUNT_INTERVAL = 5000000;              // nanoseconds between counts of runnable threads
+constexpr i64 WINDOW = 8000000;                      // nanoseconds between decisions whether a long-lived team pays
+constexpr u64 MEASURED = 1 << 21;                    // ticks between measurements of a thread: 0.5 to 2 ms
+
+struct Pool {
+    i64 rested;  // these three are read by the host, too
+    i32 limit;   // largest size of a team until the time `rested`; 0: no limit
+    i32 free;    // number of cores for a team when runnable threads were last counted; 0: unknown
+    i64 counted, cores;  // the time of that count; the cores of the machine
+    alignas(64) u32 bell;  // futex: the number of the latest call for a team
+    u32 asleep;            // number of workers that sleep on `bell`
+    alignas(64) u64 seats;  // number of the call << 32 | workers requested << 16 | workers that have answered
+    alignas(64) u32 start;  // futex: the number of the call whose team is complete
+    u32 seated;             // number of workers of that team that sleep on `start`
+    i32 team;               // number of threads of that team
+    void (*run)(const void*, i32, i32);
+    const void* args;
+    alignas(64) u32 done;  // futex: workers of the team that have returned from `run`
+    u32 awaited;           // whether the caller sleeps on `done`
+    alignas(64) i32 workers;  // number of worker threads created
+    i64 contended;  // the time at which competing processes were last detected
+    i64 from;       // the time from which `busy` counts
+    i64 debt;       // time that teams lost beside a single thread, less what they gained; not below 0
+    alignas(64) i64 busy;  // time for which the team's threads have computed
+};
+static Pool* pool = nullptr;
+static i32 full = 1;    // number of threads that the launch may use
+static i32 crew = 1;    // number of threads of a team at present
+static i32 wanted = 1;  // number of threads from the next step on; written only while a single thread runs
+static i64 worth = WORTH;  // of the team's steps
+struct Clocks {  // of a thread in a team: clocks at its last measurement; since then time slept, and waited in all
+    i64 wall, processor, slept, waited;
+    u64 ticks;
+    i32 spins;  // before the thread sleeps
+};
+static __thread Clocks clocks;
+
+// Joins the team that is being formed, if it is not complete; returns the thread's number, or 0.
+MORPH_FN i32 take_seat(Pool* p, u32 call) {
+    for (u64 c = __atomic_load_n(&p->seats, __ATOMIC_ACQUIRE); u32(c >> 32) == call;) {
+        if ((c & 0xffff) >= (c >> 16 & 0xffff)) return 0;
+        if (__atomic_compare_exchange_n(&p->seats, &c, c + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            return i32(c & 0xffff) + 1;
+    }
+    return 0;
+}
+// The number of spins before a thread sleeps: fewer while other processes need the cores.
+MORPH_FN i32 spins_now(const Pool* p) {
+    return wall_time() - load(&p->contended) < 1000000000 ? SHORT_SPINS : SPINS;
+}
+static void* work_forever(void* given) {
+    Pool* p = (Pool*)given;
+    for (u32 seen = 0;;) {
+        u32 call = __atomic_load_n(&p->bell, __ATOMIC_ACQUIRE);
+        i32 most = spins_now(p);
+        for (i32 spins = 0; call == seen; call = __atomic_load_n(&p->bell, __ATOMIC_ACQUIRE)) {
+            if (spins++ < most) {
+                pause();
+                continue;
+            }
+            __atomic_fetch_add(&p->asleep, 1, __ATOMIC_SEQ_CST);
+            sleep_while(&p->bell, seen);
+            __atomic_fetch_sub(&p->asleep, 1, __ATOMIC_SEQ_CST);
+        }
+        seen = call;
+        i32 seat = take_seat(p, call);
+        if (!seat) continue;
+        for (i32 spins = 0; __atomic_load_n(&p->start, __ATOMIC_ACQUIRE) != call; spins++) {
+            if (spins < SHORT_SPINS) {
+                pause();
+                continue;
+            }
+            __atomic_fetch_add(&p->seated, 1, __ATOMIC_SEQ_CST);
+            sleep_while(&p->start, call - 1);
+            __atomic_fetch_sub(&p->seated, 1, __ATOMIC_SEQ_CST);
+        }
+        u32 others = u32(p->team) - 1;
+        p->run(p->args, seat, p->team);
+        bool last = __atomic_add_fetch(&p->done, 1, __ATOMIC_SEQ_CST) == others;
+        if (last && __atomic_load_n(&p->awaited, __ATOMIC_SEQ_CST)) wake(&p->done, 1);
+    }
+    return nullptr;
+}
+
+// Finds or creates the pool of the process; its address is in memory that all units share.
+MORPH_COLD void find_pool(u32* shared) {
+    Pool** at = (Pool**)shared;
+    bool first = !*at;
+    if (first) *at = (Pool*)calloc(2, sizeof(Pool));
+    pool = (Pool*)(((u64)*at + 63) & ~u64(63));
+    if (first) pool->cores = online_cores();
+}
+
+#if defined(__linux__) && !defined(MORPH_FAULTS)
+// The number of runnable threads of the machine, or 0.
+MORPH_COLD i32 runnable_threads() {
+    char text[64];  // like "0.20 0.18 0.12 3/301 4711": 3 threads
+    i32 file = open("/proc/loadavg", 0x80000, 0), fields = 0, n = 0;
+    if (file < 0) return 0;
+    i64 size = read(file, text, sizeof(text));
+    close(file);
+    for (i64 k = 0; k < size && fields < 4; k++) {
+        if (fields == 3 && text[k] >= '0' && text[k] <= '9') n = 10 * n + (text[k] - '0');
+        else fields += text[k] == ' ' || fields == 3;
+    }
+    return n;
+}
+#else
+MORPH_FN i32 runnable_threads() { return 0; }
+#endif
+// Counts the cores for a team.  No thread of the pool waits at a barrier: all workers that do not sleep are runnable.
+MORPH_FN void count_free_cores() {
+    i64 now = wall_time();
+    if (now - load(&pool->counted) < COUNT_INTERVAL) return;
+    i32 runnable = runnable_threads(), own = 1 + pool->workers - i32(load(&pool->asleep));
+    store(&pool->free, runnable ? max_of(i32(pool->cores) - max_of(runnable - own, 0), 1) : 0);
+    store(&pool->counted, now);
+}
+// The smaller of `most` and the limit.
+MORPH_FN i32 limited(i32 most) {
+    i32 limit = load(&pool->limit);
+    if (!limit) return most;
+    if (wall_time() < load(&pool->rested)) return min_of(limit, most);
+    store(&pool->limit, 0);
+    return most;
+}
+// The number of threads that a team may have now.
+MORPH_FN i32 allowed(i32 most) {
+    i32 free = load(&pool->free);
+    return limited(free ? min_of(free, most) : most);
+}
+// Limits teams to `limit` threads for REST times the time lost.
+MORPH_FN void limit_teams(i32 limit, i64 lost) {
+    store(&pool->limit, limited(max_of(limit, 1)));
+    store(&pool->rested, max_of(load(&pool->rested), wall_time() + min_of(REST * lost, LONGEST_REST)));
+}
+// Limits teams if a ready thread of a team of n threads did not run for as long as competing processes keep a core.
+MORPH_FN void note_lost_time(i32 n, i64 lost) {
+    if (lost < LATE) return;
+    store(&pool->contended, wall_time());
+    limit_teams(n * 3 / 4, lost);
+}
+MORPH_FN void start_clocks(i32 threads) {
+    if (threads > 1) clocks = {wall_time(), processor_time(), 0, 0, ticks(), spins_now(pool)};
+}
+// Adds the time for which this thread has computed since its last measurement to the team's; returns the time for
+// which the thread was ready but did not run.
+MORPH_COLD i64 measure() {
+    i64 wall = wall_time(), processor = processor_time();
+    i64 passed = wall - clocks.wall, ran = processor - clocks.processor;
+    i64 busy = min_of(ran, passed - clocks.waited);  // each is an upper bound
+    if (busy > 0) __atomic_fetch_add(&pool->busy, busy, __ATOMIC_RELAXED);
+    i64 lost = passed - ran - clocks.slept;
+    clocks = {wall, processor, 0, 0, ticks(), clocks.spins};
+    return lost;
+}
+// Decides whether teams pay.  Called by the only thread that runs.
+MORPH_COLD void judge_team(i64 now) {
+    i64 busy = __atomic_exchange_n(&pool->busy, 0, __ATOMIC_RELAXED), lost = now - pool->from - busy * 10 / worth;
+    pool->from = now, worth = WORTH;
+    pool->debt = max_of(pool->debt + lost, i64(0));
+    if (pool->debt < LATE) return;
+    limit_teams(1, pool->debt);
+    pool->debt = 0;
+}
+
+// Runs `run(args, i, n)` on the calling thread and n - 1 workers, or on fewer if fewer answer.  Returns false, and has
+// run nothing, if no worker answers.
+static bool run_team(void (*run)(const void*, i32, i32), const void* args, i32 n) {
+    i64 patience = PATIENCE + MORE * n, from = wall_time(), now = from;
+    u32 call = pool->bell + 1;
+    if (!call) call = 1;
+    pool->run = run, pool->args = args;
+    __atomic_store_n(&pool->seats, u64(call) << 32 | u64(n - 1) << 16, __ATOMIC_RELEASE);
+    __atomic_exchange_n(&pool->bell, call, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&pool->asleep, __ATOMIC_SEQ_CST)) wake(&pool->bell, n - 1);
+    for (; pool->workers < n - 1; pool->workers++, patience += PATIENCE) {
+        void* thread;
+        if (pthread_create(&thread, nullptr, work_forever, pool)) break;
+        pthread_detach(thread);
+        from = wall_time();
+    }
+    u64 c = __atomic_load_n(&pool->seats, __ATOMIC_ACQUIRE);
+    for (; i32(c & 0xffff) < min_of(n - 1, pool->workers) && now - from < patience; now = wall_time()) {
+        for (i32 k = 0; k < 8; k++) pause();
+        c = __atomic_load_n(&pool->seats, __ATOMIC_ACQUIRE);
+    }
+    while (!__atomic_compare_exchange_n(&pool->seats, &c, (c & ~u64(0xffff0000)) | (c & 0xffff) << 16, false,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {}
+    pool->team = wanted = i32(c & 0xffff) + 1;
+    pool->done = 0;
+    pool->from = from, pool->busy = 0;
+    if (pool->team < n) limit_teams(pool->team, now - from);
+    __atomic_exchange_n(&pool->start, call, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&pool->seated, __ATOMIC_SEQ_CST)) wake(&pool->start, n);
+    if (pool->team > 1) run(args, 0, pool->team);
+    judge_team(wall_time());
+    return pool->team > 1;
+}
+
+// --- signals --------------------------------------------------------------------------------------
+//
+// Interrupting a launch: by Ctrl-C, or any other signal whose Python handler raises an exception.
+//
+// The CPU thread that launched runs signal handlers about every 50 ms: at barriers, and between chunks of items.
+// If a handler raises, the master of the next barrier sets `stopped`, which all threads read before they begin a step.
+// If no barrier follows within another 50 ms, the step is cut short: its remaining items do not run.
+
+// Functions of Python's C API, set by the host; if they are null, signals wait for the end of the launch.
+struct Interpreter {
+    void* (*release)();  // PyEval_SaveThread
+    void (*acquire)(void*);  // PyEval_RestoreThread
+    int (*handle_signals)();  // PyErr_CheckSignals
+    void* thread;  // the main thread, the only one in which handlers run
+};
+MORPH_EXPORT Interpreter morph_interpreter;
+Interpreter morph_interpreter;
+
+#if defined(__x86_64__)
+constexpr u64 POLL_INTERVAL = 1 << 27;  // ticks: 30 to 130 ms
+#else
+constexpr u64 POLL_INTERVAL = 1 << 25;  // nanoseconds
+#endif
+constexpr i64 PAST_ALL_ITEMS = 1ll << 40;
+static void* released = nullptr;
+static u64 handled = 0;       // the time, in ticks, at which handlers last ran
+static u32 stopping = 0;      // whether a handler has raised
+static bool cut = false;      // whether the step is cut short; used by the thread that launched only
+static bool stopped = false;  // whether all threads leave before the next step; written by the master at a barrier
+
+MORPH_COLD void handle_signals(i64* cursor) {
+    handled = ticks();
+    if (stopping) {
+        if (!cut) __atomic_fetch_add(cursor, PAST_ALL_ITEMS, __ATOMIC_RELAXED);
+        cut = true;
+        return;
+    }
+    if (!morph_interpreter.handle_signals || morph_interpreter.thread != pthread_self()) return;
+    morph_interpreter.acquire(released);
+    int raised = morph_interpreter.handle_signals();
+    released = morph_interpreter.release();
+    if (raised) store(&stopping, 1);
+}
+// Called by the thread that launched.
+MORPH_FN void poll(i64* cursor) {
+    if (ticks() - handled > POLL_INTERVAL) handle_signals(cursor);
+}
+
+template <class A> MORPH_FN void begin_launch(const A& a) {
+    if (morph_interpreter.release) released = morph_interpreter.release();
+    handled = ticks();
+    stopping = 0, stopped = cut = false;
+    full = crew = THREADED ? i32(a.threads) : 1;
+    if (full <= 1) return;
+    find_pool(a.barrier + POOL_WORD);
+    count_free_cores();
+    crew = allowed(full);
+}
+MORPH_FN void end_launch() {
+    if (morph_interpreter.acquire) morph_interpreter.acquire(released);
+}
+
+MORPH_FN bool step_is_cut() { return cut; }
+MORPH_FN i32 team_size() { return crew; }
+
+// --- the barrier of a team ------------------------------------------------------------------------
+
+template <class T> MORPH_FN i32 members(const T& t) { return t.threads; }
+template <class T> MORPH_FN bool alone(const T& t) { return t.threads == 1; }
+template <class T> MORPH_FN bool speaks(const T&) { return true; }
+template <class T> MORPH_FN bool leads(const T& t) { return t.thread == 0; }
+MORPH_FN void gather_block() {}
+MORPH_FN bool any_of_block(bool x) { return x; }
+template <class A> MORPH_FN void rewind(const A& a) { store(a.cursor, 0); }  // by the master
+
+template <class T> MORPH_FN bool stops(const T&) { return stopped; }
+
+// From how much work on (items and their edges) a team is worth its start and its barriers, and below how much it
+// is no longer.  An item takes each thread of a team about 1.96 times as long as one alone: it locks, and wants
+// lines that others have; 4.5 times if it adds floats to places, or uses the value before.
+#ifdef MORPH_FAULTS  // tests: threads meet over few items too
+constexpr i32 LEAST_ITEMS = 2, LEAST_BATCH = 2;
+MORPH_FN i64 least_chunk() { return 1; }
+template <class Step> MORPH_FN i64 wide() { return 4; }
+template <class Step> MORPH_FN i64 narrow() { return 3; }
+#else
+constexpr i32 LEAST_ITEMS = 512, LEAST_BATCH = 64;
+constexpr i64 LEAST_WORK = 1024, NEVER = 1ll << 50;
+MORPH_FN i64 least_chunk() { return crew > 32 ? 4 : crew > 4 ? 128 / crew : 32; }
+template <class Step> MORPH_FN i64 wide() {
+    constexpr i32 slower = Step::FETCH_ADDS ? 450 : 196;  // hundredths
+    return 100 * crew > slower ? LEAST_WORK * 100 * crew / (100 * crew - slower) : NEVER;
+}
+template <class Step> MORPH_FN i64 narrow() { return wide<Step>() / 4; }
+#endif
+
+// How much a step has to do: its items, and the edges of some of them, which stand for all.
+template <class A, class R, class Step> MORPH_FN i64 work(const A& a, const R& t, const Step& s, i64 first, i64 last) {
+    i64 n = last - first, edges = 0, most = wide<Step>();
+    if constexpr (Step::SPREADS) {
+        i64 apart = n / 64 + 1;
+        for (i64 i = first; n < most && i < last; i += apart) edges += s.entries(a, t, i) * apart;
+    }
+    return n + edges;
+}
+// Whether a step of a program is for a team of another size: one thread runs small ones alone, and is
+// spared barriers and locked instructions.
+template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    if (stopped) return true;
+    if (t.threads > 1 && t.threads != wanted) return t.left = true;
+    if (crew <= 1 || t.replay) return false;
+    i64 n = work(a, t, s, first, last);
+    t.left = t.threads == 1 ? n >= wide<Step>() : n < narrow<Step>();
+    if (Step::FETCH_ADDS && !t.left && t.threads > 1) store(&worth, WORTH_ADDING);
+    return t.left;
+}
+// The same for programs whose small steps run on all threads, too.
+template <class A, class R> MORPH_FN bool resizes(const A&, R& t) {
+    if (stopped) return true;
+    return t.left = t.threads > 1 ? t.threads != wanted : crew > 1 && !t.replay;
+}
+
+// The number of items that a thread takes at once: large only after a small chunk was quick, since signals wait.
+constexpr u64 QUICK = 1 << 18;  // ticks
+struct Pace {
+    i64 chunk;
+    u64 from;  // time, in ticks, at which the chunk began
+};
+MORPH_COLD Pace next_pace(Pace pace, i64 faster, i64* polled) {
+    if (polled) poll(polled);
+    if (pace.chunk >= faster) return pace;
+    u64 now = ticks();
+    return {now - pace.from < QUICK ? faster : pace.chunk, now};
+}
+
+// Chunks from a cursor, so that a thread with heavy items takes fewer.
+struct Share {
+    i64 begin, end, first, last, most;
+    Pace pace;
+    i64* cursor;
+    bool alone, polls;
+    static constexpr i32 step = 1;
+    template <class A, class T> MORPH_FN Share(const A& a, const T& t, i64 first, i64 last, i64 limit = 8192)
+        : begin(first), end(first), first(first), last(last), cursor(a.cursor), alone(t.threads == 1),
+          polls(t.thread == 0) {
+        most = max_of(min_of((last - first) / (8 * t.threads), limit), least_chunk());
+        pace = {most < 256 ? most : most / 32, 0};
+        if (most >= 256 && !alone) pace.from = ticks();
+    }
+    MORPH_FN bool next() {
+        if (!alone && begin < end) pace = next_pace(pace, most, polls ? cursor : nullptr);
+        begin = alone ? end : first + add_word(cursor, pace.chunk);
+        end = alone || begin + pace.chunk > last ? last : begin + pace.chunk;
+        return begin < end;
+    }
+};
+// The same for a single thread: runs all items in chunks.
+template <class A, class F> MORPH_FN void in_pieces(const A& a, i64 first, i64 last, const F& run) {
+    Pace pace = {1024, last - first > 1024 ? ticks() : 0};
+    for (i64 i = first; i < last && !cut;) {
+        i64 upto = i + pace.chunk < last ? i + pace.chunk : last;
+        run(i, upto);
+        if (upto < last) pace = next_pace(pace, min_of(16 * pace.chunk, i64(1 << 18)), a.cursor);
+        i = upto;
+    }
+}
+
+static u32 single_barriers = 0;        // number of barriers of a single thread
+static i64 released_at = 0;  // time at which sleeping threads were last woken at the barrier
+
+// The barrier of a single thread.
+template <class A> MORPH_FN void barrier_alone(const A& a) {
+    if ((++single_barriers & 15) == 0) {
+        poll(a.cursor);
+        if (full > 1) {
+            count_free_cores();
+            crew = allowed(full);
+        }
+    }
+    if (stopping) stopped = true;
+}
+// Called by the master of a team's barrier, which was ready but did not run for the time `lost`.
+template <class T> MORPH_FN void update_team(T& t, i64 lost) {
+    if (load(&stopping)) stopped = true;
+    if (t.sense & T::SLEEPS) note_lost_time(t.threads, lost);
+    if (clocks.wall - pool->from > WINDOW) judge_team(clocks.wall);
+    if (load(&pool->limit)) wanted = allowed(full);
+}
+template <class A, class T> MORPH_COLD void sleep_at_barrier(const A& a, T& t, u32 now) {
+    if (!(now & T::SLEEPS) && !__atomic_compare_exchange_n(a.barrier, &now, now | T::SLEEPS, false, __ATOMIC_RELAXED,
+                                                        __ATOMIC_RELAXED))
+        return;
+    i64 from = wall_time();
+    sleep_while(a.barrier, now | T::SLEEPS);
+    i64 until = wall_time(), woken = (load(a.barrier) ^ t.sense) & T::RELEASED ? load(&released_at) : until;
+    clocks.slept += max_of(woken - from, i64(0));
+    if (woken > from) note_lost_time(t.threads, until - woken);
+    if (t.thread == 0) poll(a.cursor);
+}
+
+// Wait for all.  Gives true to the last thread to come, the master, which alone runs on; the others continue to depart.
+template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
+    add_totals(a);
+    t.told = false;
+    if (alone(t)) {
+        barrier_alone(a);
+        return t.master = true;
+    }
+    if (t.thread == 0) poll(a.cursor);
+    i64 lost = ticks() - clocks.ticks > MEASURED ? measure() : 0;
+    t.sense = add_release(a.barrier, T::ARRIVAL);
+    t.master = (t.sense & ~(T::RELEASED | T::TOLD | T::SLEEPS)) == T::ARRIVAL * u32(members(t) - 1);
+    if (t.master) update_team(t, lost);
+    return t.master;
+}
+template <class A, class T> MORPH_FN void depart(const A& a, T& t) {
+    if (alone(t)) {
+    } else if (t.master) {
+        if (load(a.barrier) & T::SLEEPS) store(&released_at, wall_time());
+        u32 released = ((t.sense & T::RELEASED) ^ T::RELEASED) | (t.told ? T::TOLD : 0);
+        if (__atomic_exchange_n(a.barrier, released, __ATOMIC_ACQ_REL) & T::SLEEPS) wake(a.barrier, t.threads);
+    } else {
+        u32 now;
+        i64 from = 0;
+        for (i32 spins = 0; !(((now = load(a.barrier)) ^ t.sense) & T::RELEASED); spins++) {
+            if (spins == NOTED_SPINS) from = wall_time();
+            if (spins < clocks.spins) pause();
+            else sleep_at_barrier(a, t, now);
+        }
+        acquire();
+        if (from) clocks.waited += wall_time() - from;
+        t.told = now & T::TOLD;
+    }
+    t.master = t.looked = t.took = false;
+}
+// The end of a team: the thread that launched waits until the workers have returned.  Afterwards workers access no
+// memory of the launch, since its arguments may be freed.
+template <class A, class T> MORPH_FN void await_workers(const A& a, T& t) {
+    if (alone(t)) return barrier_alone(a);
+    poll(a.cursor);
+    measure();
+    u32 now, others = u32(t.threads) - 1;
+    for (i32 spins = 0; (now = __atomic_load_n(&pool->done, __ATOMIC_ACQUIRE)) != others; spins++) {
+        if (spins < clocks.spins) {
+            pause();
+            continue;
+        }
+        __atomic_exchange_n(&pool->awaited, 1, __ATOMIC_SEQ_CST);
+        sleep_while(&pool->done, now);
+        poll(a.cursor);
+    }
+    store(&pool->awaited, 0);
+    if (load(&stopping)) stopped = true;
+}
+template <class T> MORPH_FN void end_work(T& t) {
+    i64 lost = measure();
+    if (load(&pool->awaited)) note_lost_time(t.threads, lost);
+}
+// Wait for all, when there is nothing to do in between.
+template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
+    if (arrive(a, t)) rewind(a);
+    depart(a, t);
+}
+// A word of a program's state.
+template <class A> MORPH_FN i64 kept(const A& a, i32 word) { return load(a.state + word); }
+template <class A> MORPH_FN i64* host_report(const A&) { return nullptr; }
+
+// --- what a thread has reserved -------------------------------------------------------------------
+//
+// What a thread has taken of a list at once, so that threads do not wait for each other's
+// counts at every item.  A GPU's warp takes for 32 items at once as it is.
+//
+// Invariant, as everywhere: COUNT, what is reserved or kept, and BUDGET together never exceed CAPACITY.
+// Slots in hand are counted in COUNT, so what was kept has paid for them; who uses one gives what it had
+// reserved for itself in exchange.  Slots that nobody used are gaps; the master closes them before it
+// settles the list: its last items move there.  So lists alone are served: rows of tables stay.
+
+struct Stocks;  // of all lists of a unit
+
+#if defined(MORPH_FAULTS)  // tests: small lists have gaps
+constexpr i32 AT_A_TIME = 2, PLENTY = 4;
+#else
+constexpr i32 AT_A_TIME = 256, PLENTY = 1024;
+#endif
+
+struct Gap {
+    i64* meta;
+    i64 at, end;
+};
+constexpr i32 MOST_GAPS = 1 << 12, MOST_SERVED = 256;  // threads, of at most 8 lists, in 2 loops a step
+static Gap gaps[MOST_GAPS];
+static i32 gap_count = 0;
+
+struct Room;
+struct Stock {
+    i64* meta = nullptr;
+    i64 kept = 0;  // reserved, and for no item
+    i64 at = 0, end = 0;  // slots in hand
+    bool all = false;  // it has taken all there is, being alone; what items reserve stays in it
+    bool gives(i64* meta, i32 n, Room& room);
+    bool take(i64* meta, i32 n);
+    void take_all(i64* meta);
+    i32 own_slots(i32 n);
+    i32 slot(i64* meta, Room& room);
+    void keep(i64* meta, i32 n);
+    void flush();
+};
+// Rows that an item has reserved.
+struct Room {
+    i32 n = 0;
+    Stock* stock = nullptr;
+    operator i32() const { return n; }
+    void operator+=(i32 more) { n += more; }
+    void operator-=(i32 less) { n -= less; }
+};
+
+// Reserves for an item; false: it has to ask for exactly what it needs.
+MORPH_HOT bool Stock::gives(i64* of, i32 n, Room& room) {
+    if (all) {
+        if (kept < i64(room.n) + n) return false;
+    } else {
+        if (kept < n && !take(of, n)) return false;
+        kept -= n;
+    }
+    room += n;
+    return true;
+}
+MORPH_HOT bool Stock::take(i64* of, i32 n) {
+    meta = of;
+    i64 more = n + AT_A_TIME;
+    if (load(meta + BUDGET) < more + i64(PLENTY) * crew) return false;
+    if (add_word(meta + BUDGET, -more) < more) {
+        add_word(meta + BUDGET, more);
+        return false;
+    }
+    kept += more;
+    return true;
+}
+// One thread alone: its counts are in registers while it runs.
+MORPH_HOT void Stock::take_all(i64* of) {
+    all = true;
+    meta = of;
+    kept = load(meta + BUDGET);
+    at = load(meta + COUNT);
+    store(meta + BUDGET, 0);
+}
+MORPH_HOT i32 Stock::own_slots(i32 n) {
+    kept -= n;
+    at += n;
+    return i32(at - n);
+}
+// A slot for what an item has reserved, or -1: there is none in hand, and nothing else to pay one with.
+MORPH_HOT i32 Stock::slot(i64* of, Room& room) {
+    if (at == end) {
+        meta = of;
+        i64 spare = kept + room.n - 1;
+        i32 more = spare < AT_A_TIME ? i32(spare) : AT_A_TIME;
+        if (more <= 0) return -1;
+        at = add_word(meta + COUNT, i64(more));
+        end = at + more;
+        i32 paid = kept < more ? i32(kept) : more;
+        kept -= paid, room -= more - paid;
+    }
+    kept++;
+    return i32(at++);
+}
+// What an item has not used; of much, others get the most.
+MORPH_HOT void Stock::keep(i64* of, i32 n) {
+    if (all) return;
+    meta = of;
+    kept += n;
+    if (kept <= 4 * AT_A_TIME) return;
+    add_word(meta + BUDGET, kept - AT_A_TIME);
+    kept = AT_A_TIME;
+}
+// At the end of a thread's items.
+MORPH_HOT void Stock::flush() {
+    if (all) store(meta + COUNT, at);
+    if (at < end) gaps[__atomic_fetch_add(&gap_count, 1, __ATOMIC_RELAXED)] = {meta, at, end};
+    if (kept) add_word(meta + BUDGET, kept);
+    *this = Stock();
+}
+
+// By the master: has a list's last items move to its gaps, by `move(to, from)`.
+template <class Move> MORPH_FN void close_gaps(i64* meta, const Move& move) {
+    i32 n = 0, others = 0;
+    static Gap mine[MOST_GAPS];
+    for (i32 k = 0; k < gap_count; k++) {
+        Gap gap = gaps[k];
+        if (gap.meta != meta) {
+            gaps[others++] = gap;
+            continue;
+        }
+        i32 i = n++;  // in order of their places
+        for (; i > 0 && mine[i - 1].at > gap.at; i--) mine[i] = mine[i - 1];
+        mine[i] = gap;
+    }
+    gap_count = others;
+    i64 from = load(meta + COUNT), count = from;
+    for (i32 k = 0; k < n; k++) count -= mine[k].end - mine[k].at;
+    i32 last = n - 1;
+    for (i32 k = 0; k < n; k++)
+        for (i64 to = mine[k].at; to < mine[k].end && to < count; to++) {
+            for (from--; last >= 0 && from < mine[last].end;) {  // from the end, past other gaps
+                if (from < mine[last].at) last--;
+                else from = mine[last].at - 1;
+            }
+            move(to, from);
+        }
+    if (n) store(meta + COUNT, count);
+}
+
+// Reserves from what the thread has taken: 1 if that was enough, -1 if there is no more, 0 to ask the store.
+MORPH_HOT i32 reserve_cached(i64* meta, i32 n, Room& room) {
+    if (!room.stock || !n) return 0;
+    return room.stock->gives(meta, n, room) ? 1 : room.stock->all ? -1 : 0;
+}
+MORPH_HOT bool keep_cached(i64* meta, const Room& room) {
+    if (!room.stock) return false;
+    if (room) room.stock->keep(meta, room);
+    return true;
+}
+
+struct Together {
+    i64 old;
+    MORPH_FN Together(i64* p, i32 count, i32 sign) : old(add_word(p, i64(count) * sign)) {}
+    MORPH_FN i64 value() const { return old; }
+    MORPH_FN i32 row() const { return i32(old); }
+};
+MORPH_FN void add_up(i64* p, i32 count) { add_word(p, i64(count)); }
+// `n` consecutive slots at the end of a store.
+struct Slots {
+    i32 row;
+    MORPH_HOT Slots(i64* meta, i32 n, Room& room) {
+        if (room.stock && room.stock->all) {
+            row = room.stock->own_slots(n);
+        } else {
+            row = n == 1 && room.stock ? room.stock->slot(meta, room) : -1;
+            if (row < 0) row = Together(meta + COUNT, n, 1).row();
+        }
+        room -= n;
+    }
+    MORPH_FN i32 first() const { return row; }
+};
+
+// --- entry ----------------------------------------------------------------------------------------
+
+// What each thread does is compiled once, for a team of any size.
+static bool again = false;  // a program goes on with a team of another size
+#define MORPH_ENTRY(NAME)                                                                       \
+    __attribute__((noinline)) void member(const void* args, i32 thread, i32 threads) {          \
+        const Args& a = *(const Args*)args;                                                     \
+        Run t(a, thread, threads);                                                              \
+        run(a, t);                                                                              \
+        add_totals(a);                                                                          \
+        if (t.thread != 0) return end_work(t);                                                  \
+        await_workers(a, t);                                                                    \
+        if (SETTLES) settle(a, t);                                                              \
+        rewind(a);                                                                              \
+        again = t.left && !stopped;                                                             \
+    }                                                                                           \
+    MORPH_EXPORT void NAME(const Args* a, i64 items) {                                          \
+        begin_launch(*a);                                                                       \
+        if (PREPARES) prepare(*a);                                                              \
+        if (crew > 1 && items < LEAST_ITEMS && !heavy(*a)) full = crew = 1;                     \
+        bool one = PHASES || crew <= 1;                                                         \
+        do {                                                                                    \
+            crowd = !one;                                                                       \
+            bool team = !one && run_team(member, a, crew);                                      \
+            crowd = false;                                                                      \
+            if (!one) count_free_cores(), crew = allowed(full);                                 \
+            if (!team) member(a, 0, 1);                                                         \
+            one = crew <= 1 || (team && PHASES);                                                \
+        } while (again);                                                                        \
+        end_launch();                                                                           \
+    }

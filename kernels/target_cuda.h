@@ -1,0 +1,370 @@
+// What differs between targets, on a CUDA GPU: macros, memory, atomics, mathematics, lanes of a warp, the barrier of a
+// grid, and the entry of a unit.  target_cpu.h defines the same names.
+
+constexpr bool TARGET_GPU = true;
+constexpr bool CONVERTS_TO_LEAST = false;  // whether a float out of range becomes the least integer
+
+#define MORPH_FN __device__ __forceinline__
+#define MORPH_CALL static __device__ __noinline__  // large, and called from several places
+#define MORPH_OUTLINED __device__ __noinline__
+#define MORPH_HOT MORPH_FN
+#define MORPH_COLD MORPH_FN
+#define MORPH_LOOP MORPH_FN
+#define MORPH_BODY MORPH_FN
+#define MORPH_UNROLL _Pragma("unroll 4")
+#define MORPH_UNROLL_ALL _Pragma("unroll")
+#define MORPH_UNROLL_NONE _Pragma("unroll 1")
+#define MORPH_SHARED __shared__
+
+template <class T> MORPH_FN Bits<T> to_bits(T x);
+template <class T> MORPH_FN T from_bits(Bits<T> x);
+
+// --- mathematics and half precision ---------------------------------------------------------------
+
+#define MORPH_MATH(NAME, F32, F64)              \
+    MORPH_FN f32 NAME(f32 x) { return F32(x); } \
+    MORPH_FN f64 NAME(f64 x) { return F64(x); }
+MORPH_MATH(sqrt_of, sqrtf, sqrt)
+MORPH_MATH(exp_of, expf, exp)
+MORPH_MATH(log_of, logf, log)
+MORPH_MATH(floor_of, floorf, floor)
+MORPH_MATH(ceil_of, ceilf, ceil)
+MORPH_FN f32 remainder_of(f32 x, f32 y) { return fmodf(x, y); }
+MORPH_FN f64 remainder_of(f64 x, f64 y) { return fmod(x, y); }
+MORPH_FN i32 popcount(u32 x) { return __popc(x); }
+MORPH_FN i32 popcount(u64 x) { return __popcll(x); }
+MORPH_FN i32 leading_zeros(u32 x) { return __clz(x); }
+MORPH_FN f32 fused(f32 x, f32 y, f32 z) { return __fmaf_rn(x, y, z); }  // x * y + z, rounded once
+MORPH_FN f64 exp2_of(f64 x) { return exp2(x); }
+MORPH_FN f64 log2_of(f64 x) { return log2(x); }
+
+MORPH_FN u16 to_half(f32 x) {
+    u16 bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+}
+MORPH_FN u16 to_half(f64 x) {
+    u16 bits;
+    asm("cvt.rn.f16.f64 %0, %1;" : "=h"(bits) : "d"(x));
+    return bits;
+}
+MORPH_FN f32 from_half(u16 bits) {
+    f32 x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+}
+
+// --- memory ---------------------------------------------------------------------------------------
+
+#define MORPH_LOAD(T, BITS, REGISTER)                                                            \
+    MORPH_FN T load_word(const T* p) {                                                           \
+        REGISTER v;                                                                              \
+        asm volatile("ld.relaxed.gpu.global." #BITS " %0, [%1];" : MORPH_OUT(v) : "l"(p) : "memory"); \
+        return T(v);                                                                             \
+    }
+#define MORPH_OUT(v) "=r"(v)
+MORPH_LOAD(u8, u8, u32)
+MORPH_LOAD(u32, u32, u32)
+#undef MORPH_OUT
+#define MORPH_OUT(v) "=h"(v)
+MORPH_LOAD(u16, u16, u16)
+#undef MORPH_OUT
+#define MORPH_OUT(v) "=l"(v)
+MORPH_LOAD(u64, u64, u64)
+
+template <class T> MORPH_FN T load(const T* p) { return from_bits<T>(load_word((const Bits<T>*)p)); }
+template <class T> MORPH_FN T load_fixed(const T* p) { return from_bits<T>(__ldg((const Bits<T>*)p)); }
+template <class T> MORPH_FN void store(T* p, Value<T> v) { *p = v; }
+template <class T> MORPH_FN void fetch_ahead(const T*) {}  // a prefetch
+
+// Two or four words, aligned to their size; each is read as one word would be.
+template <Mode MODE> MORPH_FN void load_words(const u8* p, u32& x, u32& y) {
+    if constexpr (MODE == LIVE) {
+        asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "l"(p) : "memory");
+    } else {
+        uint2 v = MODE == SETTLED ? *(const uint2*)p : __ldg((const uint2*)p);
+        x = v.x, y = v.y;
+    }
+}
+template <Mode MODE> MORPH_FN void load_words(const u8* p, u32& x, u32& y, u32& z, u32& w) {
+    if constexpr (MODE == LIVE) {
+        asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(x), "=r"(y), "=r"(z), "=r"(w) : "l"(p) : "memory");
+    } else {
+        uint4 v = MODE == SETTLED ? *(const uint4*)p : __ldg((const uint4*)p);
+        x = v.x, y = v.y, z = v.z, w = v.w;
+    }
+}
+template <i32 BYTES> MORPH_FN void store_words(u32* p, const u32* w) {
+    if constexpr (BYTES == 16) *(uint4*)p = make_uint4(w[0], w[1], w[2], w[3]);
+    else if constexpr (BYTES == 8) *(uint2*)p = make_uint2(w[0], w[1]);
+    else *p = w[0];
+}
+
+MORPH_FN void acquire() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }  // after relaxed polling
+MORPH_FN void publish() { acquire(); }                                       // before a relaxed store
+MORPH_FN void full_fence() { __threadfence(); }
+MORPH_FN void* allocate(i64) { return nullptr; }  // of the CPU, as all that follows
+MORPH_FN void deallocate(void*) {}
+MORPH_FN u64& thread_total(i32) { return *(u64*)nullptr; }
+MORPH_FN void poll(i64*) {}
+MORPH_FN bool step_is_cut() { return false; }
+MORPH_FN i32 team_size() { return 1; }
+template <class Step> MORPH_FN i64 narrow() { return 0; }
+constexpr i32 LEAST_BATCH = 1;
+
+// --- atomics --------------------------------------------------------------------------------------
+
+MORPH_FN bool single_threaded() { return false; }
+MORPH_FN u32 swap_word(u32* p, u32 old, u32 v) { return atomicCAS(p, old, v); }
+MORPH_FN u64 swap_word(u64* p, u64 old, u64 v) { return atomicCAS(p, old, v); }
+MORPH_FN u16 swap_word(u16* p, u16 old, u16 v) { return atomicCAS(p, old, v); }
+MORPH_FN u8 swap_word(u8* p, u8 old, u8 v) {  // by the aligned word that holds the byte
+    u32* word = (u32*)((u64)p & ~u64(3));
+    u32 shift = 8 * (u32)((u64)p & 3);
+    for (u32 seen = load(word);;) {
+        u8 byte = u8(seen >> shift);
+        if (byte != old) return byte;
+        u32 was = atomicCAS(word, seen, (seen & ~(255u << shift)) | (u32)v << shift);
+        if (was == seen) return old;
+        seen = was;
+    }
+}
+
+#define MORPH_NATIVE(KIND, OP, T, U, NAME)                                              \
+    MORPH_FN T native_fetch(OP*, T* p, T v) { return (T)NAME((U*)p, (U)v); }            \
+    template <> struct NativeOf<OP, T> { enum { HOW = KIND }; };
+#define MORPH_NATIVE_WORD(T, U)                                                         \
+    MORPH_NATIVE(DIRECT, Plus, T, U, atomicAdd)                                         \
+    MORPH_NATIVE(DIRECT, Put, T, U, atomicExch)                                         \
+    MORPH_NATIVE(TESTED, Min, T, T, atomicMin)                                          \
+    MORPH_NATIVE(TESTED, Max, T, T, atomicMax)                                          \
+    MORPH_NATIVE(TESTED, And, T, T, atomicAnd)                                          \
+    MORPH_NATIVE(TESTED, Or, T, T, atomicOr)                                            \
+    MORPH_NATIVE(DIRECT, Xor, T, U, atomicXor)                                          \
+    MORPH_FN T native_fetch(Minus*, T* p, T v) { return (T)atomicAdd((U*)p, U(0) - (U)v); } \
+    template <> struct NativeOf<Minus, T> { enum { HOW = DIRECT }; };
+MORPH_NATIVE_WORD(i32, u32)
+MORPH_NATIVE_WORD(u32, u32)
+MORPH_NATIVE_WORD(i64, u64)
+MORPH_NATIVE_WORD(u64, u64)
+MORPH_NATIVE(DIRECT, Plus, f32, f32, atomicAdd)
+MORPH_NATIVE(DIRECT, Plus, f64, f64, atomicAdd)
+
+MORPH_FN u32 add_release(u32* p, u32 x) {
+    u32 v;
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(v) : "l"(p), "r"(x) : "memory");
+    return v;
+}
+// Addition without a return value.
+#define MORPH_RED(T, BITS, REGISTER)                                                                   \
+    MORPH_FN void add_to(T* p, T v) {                                                                  \
+        asm volatile("red.relaxed.gpu.global.add." #BITS " [%0], %1;" ::"l"(p), REGISTER(v) : "memory"); \
+    }
+MORPH_RED(i32, u32, "r")
+MORPH_RED(u32, u32, "r")
+MORPH_RED(i64, u64, "l")
+MORPH_RED(u64, u64, "l")
+MORPH_RED(f32, f32, "f")
+MORPH_RED(f64, f64, "d")
+
+// --- lanes, warps, blocks ---------------------------------------------------------------------------
+
+constexpr u32 ALL_LANES = ~0u;
+MORPH_FN i32 lane_id() { return threadIdx.x & 31; }
+MORPH_FN i32 warp_of_block() { return threadIdx.x / 32; }
+MORPH_FN i32 warps_of_block() { return blockDim.x / 32; }
+MORPH_FN i32 block_id() { return blockIdx.x; }
+MORPH_FN i32 block_count() { return gridDim.x; }
+// Warps of a block far apart: few items, or heavy ones side by side, are spread over all blocks.
+MORPH_FN i64 warp_id() { return i64(threadIdx.x / 32) * gridDim.x + blockIdx.x; }
+MORPH_FN u32 active_lanes() { return __activemask(); }
+MORPH_FN i32 first_lane(u32 lanes) { return __ffs(lanes) - 1; }
+MORPH_FN void sync_warp() { __syncwarp(); }
+MORPH_FN u32 ballot(u32 lanes, i32 x) { return __ballot_sync(lanes, x); }
+MORPH_FN i32 any_lane(i32 x) { return __any_sync(ALL_LANES, x); }
+template <class T> MORPH_FN T shuffle(u32 lanes, T x, i32 lane) { return __shfl_sync(lanes, x, lane); }
+template <class T> MORPH_FN T shuffle_up(T x, i32 by) { return __shfl_up_sync(ALL_LANES, x, by); }
+MORPH_FN u32 add_lanes(u32 lanes, u32 x) { return __reduce_add_sync(lanes, x); }
+MORPH_FN u32 or_lanes(u32 lanes, u32 x) { return __reduce_or_sync(lanes, x); }
+MORPH_FN i32 max_of_lanes(i32 x) { return __reduce_max_sync(ALL_LANES, x); }
+// A register that the compiler may neither load later nor again.
+MORPH_FN void pin(u32& x) { asm volatile("" : "+r"(x)); }
+
+// --- the barrier of a grid ------------------------------------------------------------------------
+
+constexpr i32 STOP_WORD = 32;         // index in `barrier` of the host's request to stop
+constexpr u32 POLL_CYCLES = 1 << 24;  // cycles
+
+template <class T> MORPH_FN i32 members(const T&) { return gridDim.x; }
+template <class T> MORPH_FN bool alone(const T&) { return false; }  // whether there is no other thread
+template <class T> MORPH_FN bool speaks(const T&) { return threadIdx.x == 0; }  // for its block
+template <class T> MORPH_FN bool leads(const T&) { return blockIdx.x == 0; }
+MORPH_FN void gather_block() { __syncthreads(); }
+MORPH_FN bool any_of_block(bool x) { return __syncthreads_or(x); }
+template <class A> MORPH_FN void rewind(const A&) {}
+MORPH_FN void start_clocks(i32) {}
+// Whether the program ends here: tested between its blocks of steps.
+template <class T> MORPH_FN bool stops(const T& t) { return t.stop; }
+template <class A, class R> MORPH_FN bool resizes(const A&, R&) { return false; }
+template <class A, class R, class Step> MORPH_FN bool leaves(const A&, R&, const Step&, i64, i64) { return false; }
+// A word of a program's state: of the launch before, unless this launch continues that one.
+template <class A> MORPH_FN i64 kept(const A& a, i32 word) { return a.replay ? load(a.state + word) : 0; }
+template <class A> MORPH_FN i64* host_report(const A& a) { return a.report; }
+
+// Whether block 0 polls the host's request now.  Called by its first thread; `looked` is uninitialised, so the first
+// poll is at once or some milliseconds later.
+MORPH_FN bool is_due() {
+    __shared__ u32 looked;
+    u32 now = u32(clock());
+    if (now - looked < POLL_CYCLES) return false;
+    looked = now;
+    return true;
+}
+template <class A> MORPH_FN bool asked_to_stop(const A& a) { return load(a.barrier + STOP_WORD) != 0; }
+// Called by the first thread of block 0 after its release from a barrier.
+template <class A, class T> MORPH_FN void pass_on_stop(const A& a, const T& t) {
+    if (t.sense & T::RELEASED && !(t.sense & T::STOP) && asked_to_stop(a)) add_release(a.barrier, T::STOP);
+}
+// Whether all blocks see the request, by the word's value at this block's arrival.
+template <class T> MORPH_FN bool sees_stop(const T& t) {
+    return (t.sense & (T::RELEASED | T::STOP)) == (T::RELEASED | T::STOP);
+}
+
+// Wait for all.  Gives true to the last thread to come, the master, which alone runs on; the others continue to depart.
+template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
+    add_totals(a);
+    gather_block();
+    t.master = t.told = false;
+    if (!speaks(t)) return false;
+    if (members(t) == 1) {
+        t.sense = is_due() && asked_to_stop(a) ? T::RELEASED | T::STOP : 0;
+        return t.master = true;
+    }
+    t.sense = add_release(a.barrier, T::ARRIVAL);
+    return t.master = (t.sense & ~(T::RELEASED | T::TOLD | T::STOP)) == T::ARRIVAL * u32(members(t) - 1);
+}
+template <class A, class T> MORPH_FN bool await_release(const A& a, T& t) {  // what the master told
+    u32 now;
+    while (!(((now = load(a.barrier)) ^ t.sense) & T::RELEASED)) {}
+    acquire();
+    return now & T::TOLD;
+}
+template <class A, class T> MORPH_FN void depart(const A& a, T& t) {
+    if (members(t) > 1 && speaks(t)) {
+        bool due = leads(t) && is_due();
+        if (t.master) {
+            u32 released = ((t.sense & T::RELEASED) ^ T::RELEASED) | (t.sense & T::STOP);
+            add_release(a.barrier, (t.told ? released | T::TOLD : released) - (t.sense + T::ARRIVAL));
+        } else {
+            t.told = await_release(a, t);
+        }
+        if (due) pass_on_stop(a, t);
+    }
+    bool stop = sees_stop(t);
+    if (any_of_block(t.told | stop)) {
+        t.stop |= any_of_block(stop);
+        t.told = any_of_block(t.told);
+    }
+    t.master = t.looked = t.took = false;
+}
+// Wait for all, when there is nothing to do in between.
+template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
+    add_totals(a);
+    gather_block();
+    if (members(t) > 1 && speaks(t)) {
+        // the last arrival flips the sign, by a carry through the count; some may have yet to read what was told
+        u32 release = T::RELEASED - T::ARRIVAL * u32(members(t) - 1);
+        t.sense = add_release(a.barrier, leads(t) ? release : T::ARRIVAL);
+        bool due = leads(t) && is_due();
+        await_release(a, t);
+        if (due) pass_on_stop(a, t);
+    } else if (speaks(t) && members(t) == 1) {
+        t.sense = is_due() && asked_to_stop(a) ? T::RELEASED | T::STOP : 0;
+    }
+    t.looked = t.took = t.told = false;
+    t.stop |= any_of_block(sees_stop(t));
+}
+
+// The items first + thread, first + thread + threads, ...
+struct Share {
+    i64 begin, end;
+    i32 step;
+    bool fresh = true;
+    template <class A, class T> MORPH_FN Share(const A&, const T& t, i64 first, i64 last, i64 = 0)
+        : begin(first + t.thread), end(last), step(t.threads) {}
+    MORPH_FN bool next() {
+        bool was = fresh;
+        fresh = false;
+        return was;
+    }
+};
+
+// --- what a thread has reserved -------------------------------------------------------------------
+
+typedef i32 Room;  // rows that an item has reserved
+
+struct Stocks;  // of all lists of a unit
+template <class Move> MORPH_FN void close_gaps(i64*, const Move&) {}
+MORPH_FN i32 reserve_cached(i64*, i32, Room&) { return 0; }
+MORPH_FN bool keep_cached(i64*, const Room&) { return false; }
+
+// Adds every active lane's count (from 0) with one atomic, or takes it off; gives each lane the value
+// before its own part.  In two steps, so that several sums can be under way at once.
+struct Together {
+    u32 mask;
+    i32 leader;
+    i64 before, old;
+    MORPH_FN Together(i64* p, i32 count, i32 sign) : mask(__activemask()), before(0), old(0) {
+        i32 lane = threadIdx.x & 31;
+        leader = __ffs(mask) - 1;
+        i64 total = 0;
+        u32 any = __reduce_or_sync(mask, u32(count));
+        for (i32 bit = 0; any >> bit; bit++) {
+            u32 lanes = __ballot_sync(mask, count >> bit & 1);
+            before += i64(__popc(lanes & ((1u << lane) - 1))) << bit;
+            total += i64(__popc(lanes)) << bit;
+        }
+        before *= sign;
+        if (lane == leader) old = native_fetch((Plus*)nullptr, p, total * sign);
+    }
+    MORPH_FN i64 value() const { return __shfl_sync(mask, old, leader) + before; }
+    MORPH_FN i32 row() const { return __shfl_sync(mask, i32(old), leader) + i32(before); }
+};
+// The same without the value.
+MORPH_FN void add_up(i64* p, i32 count) {
+    u32 mask = __activemask();
+    u32 low = __reduce_add_sync(mask, u32(count) & 0xffff), high = __reduce_add_sync(mask, u32(count) >> 16);
+    if ((threadIdx.x & 31) == __ffs(mask) - 1) native_fetch((Plus*)nullptr, p, i64(low) + (i64(high) << 16));
+}
+// `n` consecutive slots at the end of a store; several stores can be asked before one is waited for.
+struct Slots {
+    Together taken;
+    MORPH_FN Slots(i64* meta, i32 n, i32& room) : taken(meta + COUNT, n, 1) { room -= n; }
+    MORPH_FN i32 first() const { return taken.row(); }
+};
+
+// --- entry ----------------------------------------------------------------------------------------
+
+// Gives true to one thread of the last block to end: all that the others did can be seen.
+template <class A> MORPH_FN bool last_out(const A& a) {
+    __syncthreads();
+    if (threadIdx.x) return false;
+    u32 old = add_release((u32*)a.cursor, 1);
+    if (old != gridDim.x - 1) return false;
+    store(a.cursor, 0);
+    return true;
+}
+
+#define MORPH_ENTRY(NAME)                                                                     \
+    extern "C" __global__ void __launch_bounds__(256, BLOCKS) NAME(const __grid_constant__ Args a) { \
+        Run t(a, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x);              \
+        no_totals(a);                                                                         \
+        if (PREPARES) {                                                                       \
+            if (arrive(a, t)) prepare(a);                                                     \
+            depart(a, t);                                                                     \
+        }                                                                                     \
+        run(a, t);                                                                            \
+        add_totals(a);                                                                        \
+        if (SETTLES && last_out(a)) settle(a, t);                                             \
+    }

@@ -1,0 +1,211 @@
+"""Quality: whether a triangle is bad and how urgent it is, and whether a segment is encroached.
+
+Functions of the language.  An option that is not used is no column of ``params``, and what would
+read it is not compiled (`hasattr`).
+"""
+
+from __future__ import annotations
+
+from morph.algorithms.triangulation.half_edges import HULL
+from morph.language.dtypes import Ref
+from morph.launch.foreach import func
+from morph.prelude import exponent, f64, i32, sqrt, struct
+
+BUCKETS = 120  # priorities by the squared shortest edge, the last bucket for the longest edges:
+FINE_BUCKETS = 96  # the last so many are half an octave each, the others four octaves each
+DIGITS = 2.0**-53  # times a coordinate: one half to one unit in its last place
+
+
+@struct
+class Corner:
+    """A vertex, or a point that is not inserted yet.
+
+    ``on`` is the segment in whose interior it lies, or None; ``size`` the edge length wanted there.
+    """
+
+    xy: (f64, 2)  # type: ignore[syntax]
+    on: Ref("segments")  # type: ignore[valid-type]
+    size: f64  # type: ignore[valid-type]
+
+
+@func
+def corner_of(p):
+    return Corner(p.xy, p.on, p.wanted if hasattr(p, "wanted") else 0.0)
+
+
+@func
+def dot(u, v):
+    return u.x * v.x + u.y * v.y
+
+
+@func
+def cross(u, v):
+    return u.x * v.y - u.y * v.x
+
+
+# --- triangles -----------------------------------------------------------------------------------
+
+
+@func
+def too_long(a, b):
+    """Whether the edge ab is longer than the mean of the sizes wanted at its ends."""
+    d, mean = b.xy - a.xy, 0.5 * (a.size + b.size)
+    return dot(d, d) > mean * mean
+
+
+@func
+def too_large(a, b, c, max_area, params):
+    """Whether the triangle abc has too much area, or an edge too long."""
+    large = abs(cross(b.xy - a.xy, c.xy - a.xy)) > 2.0 * max_area
+    if hasattr(params, "has_sizes"):
+        large = large or too_long(a, b) or too_long(b, c)
+        large = large or too_long(c, a)
+    return large
+
+
+@func
+def spans_small_angle(a, b):
+    """Whether a and b lie on two segments that meet below 60 degrees, equally far from where.
+
+    Such an edge is as long as the input permits; refinement would not terminate there
+    (Miller, Pav, Walkington 2003).
+    """
+    s, t = a.on, b.on
+    if s is None or t is None or s == t:
+        return False
+    w = s.a if s.a == t.a or s.a == t.b else s.b
+    if w != t.a and w != t.b:
+        return False
+    d, e, f = a.xy - w.xy, b.xy - w.xy, b.xy - a.xy
+    dd = dot(d, d)
+    return dd < 1.001 * dot(e, e) and dot(e, e) < 1.001 * dd and dot(f, f) < dd
+
+
+@func
+def bucket_of_length(least, params):
+    """The bucket of a triangle whose shortest edge has this squared length.
+
+    ``params.first_bucket`` is the most urgent; with ``segments_first`` it is for encroached
+    segments alone.
+    """
+    v = least * params.scale
+    low = params.first_bucket + 1 if hasattr(params, "segments_first") else params.first_bucket
+    fine = exponent(v * v)
+    coarse = (fine + i32(FINE_BUCKETS)) >> 3
+    fine = fine if coarse >= 0 else coarse - i32(FINE_BUCKETS)
+    return min(max(fine + i32(BUCKETS - 1), low), i32(BUCKETS - 1))
+
+
+@func
+def largest(p, q, r):
+    """The largest absolute value of the coordinates of three points."""
+    return max(abs(p.x), abs(q.x), abs(r.x), abs(p.y), abs(q.y), abs(r.y))
+
+
+@func
+def is_narrow(d, product, least, most, params):
+    """Whether an angle is too small, given the precision of coordinates up to ``most``.
+
+    ``d`` is the dot product of the sides of the angle, ``product`` the product of their squared
+    lengths, ``least`` the squared length of the opposite edge.  If that edge is a few units in the
+    last place long, rounding a new point may change the angle by degrees, and triangles of that
+    size would be refined endlessly; there 26.45 degrees suffice, for which termination is proven
+    (Miller, Pav, Walkington 2003).
+    """
+    return d * d > min(params.cos2 + most * DIGITS / sqrt(least), params.proven) * product
+
+
+@func
+def is_flat(p, q, r, params):
+    """Whether a triangle's height is below the coordinates' precision or the least size.
+
+    Short triangles may be four times as flat: they end on the grid of coordinates.
+    """
+    u, v, w = q - p, r - q, p - r
+    twice = cross(u, v)
+    most = largest(p, q, r) * DIGITS
+    longest = max(dot(u, u), dot(v, v), dot(w, w))
+    portion = 1.0 if longest > 2.0**20 * most * most else 0.0625
+    return twice * twice < max(portion * most * most, params.floor) * longest
+
+
+@func
+def bucket_of(a, b, c, max_area, params):
+    """The bucket of the triangle abc if it has a small angle or is too large, or BUCKETS."""
+    ab, bc, ca = b.xy - a.xy, c.xy - b.xy, a.xy - c.xy
+    lab, lbc, lca = dot(ab, ab), dot(bc, bc), dot(ca, ca)
+    d, product, least = dot(ab, ca), lab * lca, lbc  # at the corner opposite the shortest edge
+    if lca < lbc and lca <= lab:
+        d, product, least = dot(ab, bc), lab * lbc, lca
+    elif lab < lbc:
+        d, product, least = dot(bc, ca), lbc * lca, lab
+    bad = d * d > params.cos2 * product
+    if bad:
+        bad = is_narrow(d, product, least, largest(a.xy, b.xy, c.xy), params)
+    if bad:
+        if least == lbc:
+            bad = not spans_small_angle(b, c)
+        elif least == lca:
+            bad = not spans_small_angle(c, a)
+        else:
+            bad = not spans_small_angle(a, b)
+    bad = (bad or too_large(a, b, c, max_area, params)) and not is_flat(a.xy, b.xy, c.xy, params)
+    return bucket_of_length(least, params) if bad else i32(BUCKETS)
+
+
+# --- segments ------------------------------------------------------------------------------------
+
+
+@func
+def may_split(opposite, params):
+    """Whether the segment with this ``opposite`` may be split."""
+    if hasattr(params, "keep_all"):
+        return False
+    elif hasattr(params, "keep_hull"):
+        return opposite != HULL
+    else:
+        return True
+
+
+@func
+def in_lens(a, b, x, lens):
+    """Whether x is in the diametral lens of ab.
+
+    Points of the lens see ab at an obtuse angle whose squared cosine is ``lens`` or more.
+    """
+    u, v = a - x, b - x
+    d = dot(u, v)
+    return d < 0.0 and d * d >= lens * dot(u, u) * dot(v, v)
+
+
+@func
+def is_encroached(a, b, x, params):
+    """Whether a visible vertex x encroaches on the segment ab, so that ab must be split.
+
+    For a conforming mesh: x is in the diametral circle (Ruppert 1995).  Otherwise: x is in the
+    diametral lens; outside of the lens the angles at ab are large enough (Chew 1993; Shewchuk
+    2002).
+    """
+    if hasattr(params, "conforming"):
+        return dot(a - x, b - x) < 0.0
+    else:
+        return in_lens(a, b, x, params.lens)
+
+
+@func
+def encroached_side(t, params):
+    """The side of t that is a segment to be split, its corner opposite encroaching; or -1."""
+    node, opposite = t.node, t.opposite
+    if opposite[0] < 0 or opposite[1] < 0 or opposite[2] < 0:
+        a, b, c = node[0].xy, node[1].xy, node[2].xy
+        k = i32(-1)  # no more than one corner is obtuse
+        if is_encroached(b, c, a, params):
+            k = i32(0)
+        elif is_encroached(c, a, b, params):
+            k = i32(1)
+        elif is_encroached(a, b, c, params):
+            k = i32(2)
+        if k >= 0 and opposite[k] < 0 and may_split(opposite[k], params):
+            if not is_flat(a, b, c, params):
+                return k
+    return i32(-1)

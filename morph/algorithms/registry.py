@@ -1,0 +1,284 @@
+"""The registry of graph algorithms: one row each.
+
+The command line, ``morph check``, the benchmarks, the tests of all algorithms and the table in
+README.md read it.  The function of a row and its checker in `morph.validate` have one name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.algorithms.graph.betweenness import betweenness
+from morph.algorithms.graph.bfs import bfs
+from morph.algorithms.graph.components import connected_components
+from morph.algorithms.graph.cores import core_number
+from morph.algorithms.graph.mst import mst
+from morph.algorithms.graph.pagerank import pagerank
+from morph.algorithms.graph.sssp import sssp
+from morph.algorithms.graph.triangles import triangle_count
+
+Arguments = dict[str, Any]
+"""Arguments of a function by name."""
+
+
+class Option(NamedTuple):
+    """An option of a command: ``--name``."""
+
+    name: str
+    help: str
+    type: type = bool  # bool: a flag
+    least: float | None = None
+    most: float | None = None
+    default: Any = None
+    metavar: str | None = None
+    repeated: bool = False  # its value is a tuple
+
+
+class Benchmark(NamedTuple):
+    """A measured call, and the memory traffic that it needs at least."""
+
+    arc_bytes: int  # read of each arc: 4 of its target, and its weight
+    vertex_bytes: int  # 8 of the vertex's offset, and what is written
+    variant: str = ""  # follows the function's name
+    arguments: Mapping[str, Any] = {}
+    sources: int = 0  # vertices to draw as argument ``sources``
+    passes: int = 1  # over all arcs
+    steps: str | None = None  # field of the result: launches in sequence
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A row.
+
+    Attributes
+    ----------
+    name : str
+        On the command line and in saved answers.
+    function : callable
+        Public, of a graph and options.
+    help : str
+        Of the command; its first paragraph stands in ``morph --help``.
+    result : str
+        Fields of the result that are arrays or that the checker takes, the main one first.  A field
+        ``edges`` holds ids of edges; a file has their positions in the graph's file.
+    conditions : str
+        Arguments that the checker takes, too.
+    report : callable
+        What the command prints of a result whose arrays are on the host.
+    benchmarks : tuple of Benchmark
+        The first is measured on busy machines, too.
+    options : tuple of Option
+        Of the command.
+    arguments : callable
+        Arguments of the function by the values of the options; a `ValueError` refuses them.
+    complete : dict
+        Further arguments that fill all fields of the result.
+    source : str
+        The checker's argument that ``morph check --source`` gives.
+    weights : str
+        What weights must be: ``"numbers"``, ``"nonnegative"``, or anything.
+    tolerance : callable, optional
+        The checker's tolerance for a result that was stopped early.
+    inputs : str
+        Graphs of `benchmarks/contended.py`.
+    examples : tuple of dict
+        Values of options for tests; vertices are below 7.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    help: str
+    result: str
+    conditions: str
+    report: Callable[[Any], dict[str, Any]]
+    benchmarks: tuple[Benchmark, ...]
+    options: tuple[Option, ...]
+    arguments: Callable[..., Arguments]
+    complete: Mapping[str, Any] = field(default_factory=dict)
+    source: str = "source"
+    weights: str = ""
+    tolerance: Callable[[Any], float] | None = None
+    inputs: str = "rmat grid"
+    examples: tuple[Mapping[str, Any], ...] = ({},)
+
+    @property
+    def main(self) -> str:
+        """The field of the result that a ``.npy`` holds."""
+        return self.result.split()[0]
+
+    @property
+    def summary(self) -> str:
+        """The first paragraph of the help."""
+        return self.help.partition("\n\n")[0].replace("\n", " ")
+
+    @property
+    def has_source(self) -> bool:
+        """Whether the search starts at ``--source``."""
+        return self.options[0] is SOURCE
+
+    def arguments_of(self, options: Mapping[str, Any]) -> Arguments:
+        """Give the arguments of the function by options, some of which may be missing."""
+        defaults = {o.name: o.default for o in self.options}
+        return self.arguments(**defaults | dict(options))
+
+    def answer(self, found: Any, arguments: Mapping[str, Any]) -> Arguments:
+        """Give the arguments of the checker, as the command saves them, the main array first."""
+        fields = {name: getattr(found, name) for name in self.result.split()}
+        asked = {name: arguments.get(name) for name in self.conditions.split()}
+        return {name: value for name, value in (fields | asked).items() if value is not None}
+
+
+def _without_source(source: tuple[int, ...], **options: Any) -> Arguments:
+    return options
+
+
+def _from_source(source: tuple[int, ...], **options: Any) -> Arguments:
+    return {"source": list(source), **options}
+
+
+def _sampled(source: tuple[int, ...], sample: int | None, raw: bool) -> Arguments:
+    if source and sample is not None:
+        raise ValueError("--source and --sample exclude each other")
+    return {"sources": list(source) or sample, "normalized": not raw}
+
+
+def distances(distance: Any) -> dict[str, Any]:
+    """Count the vertices reached, and find the farthest."""
+    unreached = np.inf if distance.dtype.kind == "f" else np.iinfo(distance.dtype).max
+    near = distance[(distance != unreached) & (distance >= 0)]
+    return {"reached": len(near), "farthest": near.max().item() if len(near) else 0}
+
+
+def _largest(values: Any, name: str) -> dict[str, Any]:
+    if not len(values):
+        return {}
+    values = np.nan_to_num(values)
+    return {"top": int(values.argmax()), name: values.max().item()}
+
+
+SOURCE = Option(
+    "source", "The vertex to start at; of several, distances are to the nearest.", int,
+    default=(0,), metavar="S", repeated=True,
+)  # fmt: skip
+NO_SOURCE = Option(
+    "source", "A vertex; it makes no difference to the result.", int, default=(),
+    metavar="S", repeated=True,
+)  # fmt: skip
+
+ROWS = (
+    Algorithm(
+        "bfs", bfs,
+        "Count the edges from the source to every vertex of GRAPH; -1 where no path leads.",
+        result="distance predecessor", conditions="source cutoff",
+        report=lambda found: distances(found.distance),
+        options=(SOURCE, Option("cutoff", "Go no farther than this.", int, least=0)),
+        arguments=_from_source,
+        examples=({}, {"source": (0, 6), "cutoff": 2}),
+        benchmarks=(Benchmark(4, 8 + 4, steps="levels"),),
+    ),
+    Algorithm(
+        "sssp", sssp,
+        "Find the shortest paths from the source to every vertex of GRAPH.\n\n"
+        "Edges without weights have length 1.  Where no path leads, the distance is the largest"
+        " 64-bit integer, or infinity if weights are not integers.",
+        result="distance predecessor", conditions="source cutoff",
+        report=lambda found: distances(found.distance),
+        options=(SOURCE, Option("cutoff", "Go no farther than this.", float, least=0)),
+        arguments=_from_source, complete={"predecessors": True}, weights="nonnegative",
+        examples=({}, {"source": (1,), "cutoff": 6}),
+        benchmarks=(
+            Benchmark(8, 8 + 4),
+            Benchmark(8, 8 + 8, ", predecessors", {"predecessors": True}),
+        ),
+    ),
+    Algorithm(
+        "components", connected_components,
+        "Find which vertices of GRAPH hang together, edges counting both ways.\n\n"
+        "The result is the smallest vertex of each one's component.",
+        result="label", conditions="",
+        report=lambda found: {
+            "components": found.components,
+            "largest": int(np.bincount(found.label, minlength=1).max()),
+        },
+        options=(NO_SOURCE,), arguments=_without_source,
+        benchmarks=(Benchmark(4, 8 + 4),),
+    ),
+    Algorithm(
+        "core", core_number,
+        "Find the core number of every vertex of GRAPH, edges counting both ways, each line one.",
+        result="core", conditions="",
+        report=lambda found: {
+            "largest": found.largest,
+            "vertices_in_it": int((found.core == found.largest).sum()),
+        },
+        options=(NO_SOURCE,), arguments=_without_source,
+        benchmarks=(Benchmark(4, 8 + 4),),
+    ),
+    Algorithm(
+        "triangles", triangle_count,
+        "Count the triangles at every vertex of GRAPH, edges counting both ways and once.",
+        result="triangles total", conditions="",
+        report=lambda found: {"total": found.total},
+        options=(NO_SOURCE,), arguments=_without_source,
+        benchmarks=(Benchmark(4, 8 + 8),),
+    ),
+    Algorithm(
+        "mst", mst,
+        "Find a minimum spanning forest of GRAPH, whose edges count both ways.\n\n"
+        "The result is the positions of its edges in the file, counting from 0.",
+        result="edges", conditions="",
+        report=lambda found: {
+            "weight": np.asarray(found.weight).item(), "components": int(found.components)
+        },
+        options=(NO_SOURCE,), arguments=_without_source, weights="numbers",
+        benchmarks=(Benchmark(8, 8),),
+    ),
+    Algorithm(
+        "pagerank", pagerank,
+        "Rank the vertices of GRAPH by the links into them; ranks sum to 1.",
+        result="rank", conditions="damping weighted",
+        report=lambda found: _largest(found.rank, "top_rank"),
+        options=(
+            NO_SOURCE,
+            Option("damping", "Probability of following a link.", float, 0, 1, default=0.85),
+            Option(
+                "weighted", "Follow links in proportion to their weights, 1 if there are none.",
+                default=False,
+            ),
+        ),
+        arguments=_without_source,
+        tolerance=lambda found: found.error + (1e-5 if found.rank.dtype.itemsize == 4 else 1e-9),
+        examples=({}, {"weighted": True, "damping": 0.7}),
+        benchmarks=(  # 8 bytes an arc: the id, and a share of single precision
+            Benchmark(8, 8, ", 20 iterations", {"tolerance": 0.0, "iterations": 20}, passes=20,
+                      steps="iterations"),
+            Benchmark(8, 8, ", 20 iterations, float32",
+                      {"tolerance": 0.0, "iterations": 20, "dtype": "f4"}, passes=20,
+                      steps="iterations"),
+        ),
+    ),
+    Algorithm(
+        "betweenness", betweenness,
+        "Find the share of shortest paths that pass through each vertex of GRAPH.",
+        result="centrality sources", conditions="normalized",
+        report=lambda found: _largest(found.centrality, "top_betweenness"),
+        options=(
+            Option("source", "Only paths from these vertices, scaled to all.", int, default=(),
+                   metavar="S", repeated=True),
+            Option("sample", "Only paths from so many vertices, drawn at random, scaled to all.",
+                   int, least=1, metavar="K"),
+            Option("raw", "Count paths, instead of dividing by all pairs.", default=False),
+        ),
+        arguments=_sampled, source="sources", inputs="rmat",
+        examples=({}, {"sample": 4, "raw": True}, {"source": (0, 2, 5)}),
+        benchmarks=(  # forwards and backwards
+            Benchmark(4, 8 + 8, ", 4 sources", sources=4, passes=2 * 4),
+        ),
+    ),
+)  # fmt: skip
+ALGORITHMS = {row.name: row for row in ROWS}
+"""The rows by name, in the order in which messages list them."""

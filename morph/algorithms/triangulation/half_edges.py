@@ -1,0 +1,23 @@
+"""Half-edges: side k of a triangle, opposite corner k, has the code 4 * triangle + k.
+
+Column ``opposite`` of a triangle has for each side the half-edge of the same edge in the triangle
+behind: its complement if the edge is a segment, HULL if there is no triangle.
+"""
+
+from __future__ import annotations
+
+from morph.launch.foreach import func
+from morph.prelude import i32
+
+HULL = -(2**31)
+
+
+@func
+def half_edge(t, side):
+    return i32(t) * 4 + i32(side)
+
+
+@func
+def behind(opposite):
+    """The half-edge behind a side, which is not on the hull."""
+    return opposite if opposite >= 0 else ~opposite

@@ -1,0 +1,126 @@
+"""What all parts of a unit's text share: plan, names, lines, and how a body is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+from morph.compiler.codegen.checked import Checked
+from morph.compiler.codegen.expressions import Scope
+from morph.compiler.codegen.names import Names
+from morph.compiler.codegen.statements import Body
+from morph.compiler.ir import nodes as ir
+from morph.compiler.passes.plan import BodyPlan, Plan
+from morph.language.types import Local, Object, Type
+
+
+class Emission:
+    """The emission of one unit."""
+
+    def __init__(self, plan: Plan, prelude: str) -> None:
+        self.plan, self.unit = plan, plan.unit
+        self.names = Names(plan, prelude)
+        self.lines: list[str] = []
+
+    def put(self, *lines: str) -> None:
+        """Add lines."""
+        self.lines += lines
+
+    def way(self, lines: list[str], of: str, stores: Collection[str]) -> list[str]:
+        """Lines that name ``stores``, behind the words of swapped collections if some are."""
+        uses = lines and not self.plan.swapped.isdisjoint(stores)
+        return [f"    const Way& way = a.ways[{of}.way];", *lines] if uses else lines
+
+    def flag(self, slot: str) -> str:
+        """The word of a flag that an item raises, or looks at."""
+        return f"{'it' if self.unit.fused else 'a'}.{self.names.prefix[slot]}_flag"
+
+    def from_state(self, i: int, t: Type, kept: bool = False) -> str:
+        """A program's variable, from its word; ``kept`` if a launch may begin with it."""
+        ctype = self.names.type(t)
+        word = f"kept(a, VARS + {i})" if kept else f"load(a.state + VARS + {i})"
+        return f"from_bits<{ctype}>(Bits<{ctype}>({word}))"
+
+    def signature(self, params: Collection[tuple[str, Type]]) -> str:
+        """Parameters of a function, each behind a comma; objects take no place."""
+        return "".join(
+            f", {self.names.type(t)}{'&' if isinstance(t, Local) else ''} {self.names.spell(n)}"
+            for n, t in params
+            if not isinstance(t, Object)
+        )
+
+    def define(
+        self, f: ir.Func, head: str, body: ir.Body, plan: BodyPlan,
+        live: Mapping[str, str] | None = None, gives: str = "",
+        make: Callable[..., Body] = Body, kind: str = "MORPH_BODY",
+    ) -> None:  # fmt: skip
+        """A function; the locals that are ``live`` are members of what they are given with."""
+        types = dict(f.params) | dict(f.locals)
+        names, members = self.names, live or {}
+
+        def resolve(name: str) -> str:
+            if name in members:
+                return f"{members[name]}.{names.member(name)}"
+            argument = name not in types and name in names.scalars
+            return f"a.{names.spell(name)}" if argument else names.spell(name)
+
+        launch = "it.launch" if self.unit.fused else "i32(a.launch)"
+        scope = Scope(resolve, self.flag, launch, types, gives)
+        b = (Checked if self.unit.checked else make)(names, scope, plan)
+        for n, t in plan.locals:
+            if isinstance(t, Local):
+                room = b.temp("v")
+                b.put(names.room(t, room))
+                b.put(f"{names.type(t)} {names.spell(n)}({room});")
+            else:
+                b.put(f"{names.type(t)} {names.spell(n)}{{}};")
+        b.body(body)
+        if gives == " false" and plan.ends:
+            b.put("return false;")
+        way = ["    const Way& way = a.ways[it.way];"] if plan.swapped else []
+        self.put("", f"{kind} {head} {{", *way, *b.lines, "}")
+
+    def uniform(self) -> Body:
+        """A body that every thread runs alike."""
+        return Body(self.names, self._uniform_scope(), self.uniform_plan())
+
+    def uniform_plan(self) -> BodyPlan:
+        """No place is stable between steps."""
+        state = frozenset(n for n, _ in self.unit.state)
+        return BodyPlan(unstable=self.plan.changed, live=state)
+
+    def one_thread(self) -> Body:
+        """A body that one thread of a program runs, as an item."""
+        scope = replace(self._uniform_scope(), flag=self.flag, launch="it.launch")
+        return Body(self.names, scope, self.uniform_plan())
+
+    def _uniform_scope(self) -> Scope:
+        state, names = dict(self.unit.state), self.names
+
+        def resolve(name: str) -> str:
+            return f"t.{names.member(name)}" if name in state else f"a.{names.spell(name)}"
+
+        def flag(slot: str) -> str:
+            return f"a.{names.prefix[slot]}_flag + t.{names.prefix[slot]}_turn"
+
+        return Scope(resolve, flag, "t.launch", state)
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def step_args(self, s: ir.Foreach) -> str:
+        """What a step is made of: its kernel's numbers and its filter's."""
+        b = self.uniform()
+        given = (x for x in (*s.args, *s.where_args) if not isinstance(x.type, Object))
+        return f"{{{', '.join(b.expr(x) for x in given)}}}"
+
+    def step_call(self, function: str, s: ir.Foreach, made: str) -> str:
+        """A call of a function of `kernels/schedule/launch.h` with a step and its extent."""
+        first, last = self.names.extent(s.slot)
+        return f"{function}(a, t, {made}, {first}, {last})"
+
+    def runs(self, s: ir.Foreach, made: str) -> str:
+        """The statement that runs a foreach."""
+        kernel = self.plan.functions[s.kernel].func
+        claims = isinstance(kernel, ir.Kernel) and kernel.commit is not None
+        together = "_together" if s.together else ""
+        return self.step_call(f"{'claims' if claims else 'each'}{together}", s, made) + ";"

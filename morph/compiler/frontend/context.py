@@ -1,0 +1,179 @@
+"""The state of checking one function, and what all constructs use: dispatch and emission of IR.
+
+Checking an expression may append statements to ``Context.out`` first: effects are bound to
+temporaries, in Python's order of evaluation, so that the expression that remains is pure.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from morph.compiler.frontend.builder import Builder
+from morph.compiler.frontend.scope import Edges, Flow, Loop
+from morph.compiler.frontend.values import Method, Value, cast, default, describe
+from morph.compiler.ir import nodes as ir
+from morph.language.definition import Definition
+from morph.language.errors import reject
+from morph.language.position import Pos
+from morph.language.source import Source
+from morph.language.types import I64, NOTHING, Object, Scalar, Type, Weak
+
+LARGE = 200  # nodes of an expression
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Which function checks which construct; the entry for ``ast.AST`` refuses all others."""
+
+    expressions: Mapping[type[ast.AST], Callable[[Context, Any], Value]]
+    statements: Mapping[type[ast.AST], Callable[[Any, Any], None]]  # of a context and the node
+    methods: Mapping[tuple[str, str], Callable[[Context, ast.Call, Object], Value]]  # (kind, name)
+    call: Callable[[Context, Definition, list[Value], Pos], ir.Expr]  # of a @func
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """One function being checked; ``out`` and ``flow`` belong to the present path."""
+
+    builder: Builder
+    definition: Definition
+    rules: Rules
+    params: dict[str, Value | Type]
+    hints: dict[str, Type] = field(default_factory=dict)  # types of locals that begin as None
+    # the scope
+    locals: dict[str, Type] = field(init=False)
+    stored: frozenset[str] = field(init=False)  # names that some statement assigns
+    extra: dict[str, Type] = field(default_factory=dict)  # parameters for numbers from outside
+    nones: dict[str, Pos] = field(default_factory=dict)  # where a local was given None first
+    loops: list[Loop] = field(default_factory=list)
+    edges: Edges = field(default_factory=dict)  # while the variables of their loops are unchanged
+    # the present path
+    flow: Flow | None = field(init=False)
+    out: list[ir.Stmt] = field(default_factory=list)
+    temporaries: int = 0
+    kept: set[str] = field(default_factory=set)  # temporaries that are read more than once
+    # results
+    result: Type | None = None
+    claim: Pos | None = None  # of single(collection)
+    claimed: frozenset[str] = frozenset()  # the collection, in the branch that owns its rows
+    commit: ir.Body | None = None
+    abort: ir.Body | None = None
+
+    def __post_init__(self) -> None:
+        self.locals = {n: p for n, p in self.params.items() if isinstance(p, Type)}
+        self.flow = Flow(frozenset(self.params))
+        names = (n for n in ast.walk(self.source.tree) if isinstance(n, ast.Name))
+        self.stored = frozenset(n.id for n in names if isinstance(n.ctx, ast.Store))
+
+    @property
+    def source(self) -> Source:
+        """The function's tree and the names it can see."""
+        return self.definition.source
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether the function is a ``@kernel``."""
+        return self.definition.kind == "kernel"
+
+    def pos(self, node: ast.AST) -> Pos:
+        """The position of a node in the user's file."""
+        return self.source.pos(node)
+
+    def path(self) -> Flow:
+        """The state of a path that has not ended."""
+        assert self.flow is not None
+        return self.flow
+
+    # --- expressions -----------------------------------------------------------------------------
+
+    def value(self, node: ast.expr) -> Value:
+        """Any expression: a value of the IR, or something known while compiling."""
+        rules = self.rules.expressions
+        return rules.get(type(node), rules[ast.AST])(self, node)
+
+    def expr(self, node: ast.expr) -> ir.Expr:
+        """An expression that must be a value of the IR."""
+        v = self.value(node)
+        if isinstance(v, ir.Expr):
+            return self.bounded(v)
+        if isinstance(v, Method) and isinstance(v.receiver, ir.Expr):
+            reject(f"{v.name!r} is a method", v.pos, f"call it: {v.name}()")
+        reject(f"{describe(v)} is not a value", self.pos(node), "use one of its members")
+
+    def exprs(self, nodes: Sequence[ast.expr]) -> list[ir.Expr]:
+        """Several values, left to right; a later effect cannot change an earlier value."""
+        done: list[ir.Expr] = []
+        for node in nodes:
+            with self.collect() as later:
+                x = self.expr(node)
+            if later:
+                done = [self.bind(y) for y in done]
+            self.out += later
+            done.append(x)
+        return done
+
+    def integer(self, x: ir.Expr, role: str) -> ir.Expr:
+        """An index or a count, as int64."""
+        if isinstance(x.type, Weak | Scalar) and x.type.kind in "iu":
+            return cast(x, I64)
+        reject(f"{role} must be an integer, not {x.type}", x.pos, "cast it: i64(...)")
+
+    # --- emission --------------------------------------------------------------------------------
+
+    @contextmanager
+    def collect(self) -> Iterator[list[ir.Stmt]]:
+        """Collect the statements that are appended meanwhile in a list of their own."""
+        outer, self.out = self.out, []
+        yield self.out
+        self.out = outer
+
+    def temporary(self, t: Type) -> str:
+        """A fresh local."""
+        name = f"t{self.temporaries}_"
+        self.temporaries += 1
+        self.locals[name] = default(t)
+        return name
+
+    def copy(self, x: ir.Expr) -> ir.Var:
+        """Evaluate now, into a temporary."""
+        name = self.temporary(x.type)
+        self.out.append(ir.Assign(name=name, value=x, pos=x.pos))
+        return ir.Var(name=name, type=x.type, pos=x.pos)
+
+    def bind(self, x: ir.Expr) -> ir.Expr:
+        """Evaluate now: an expression that can be repeated and is not changed by later effects."""
+        return x if isinstance(x, ir.Const | ir.Var | ir.MakeLocal) else self.copy(x)
+
+    def bounded(self, x: ir.Expr) -> ir.Expr:
+        """A value of at most `LARGE` nodes: a larger one is evaluated now.
+
+        Every later pass, and a C++ compiler's limit of brackets, can rely on shallow expressions.
+        """
+        large = next(islice(ir.walk(x), LARGE, None), None) is not None
+        return self.bind(x) if large else x
+
+    def evaluate_before(self, x: ir.Expr, later: list[ir.Stmt]) -> ir.Expr:
+        """Append statements, and give the value that ``x`` had before them."""
+        if later:
+            x = self.bind(x)
+        self.out += later
+        return x
+
+    def effect(self, x: ir.Expr, shared: bool = True) -> ir.Expr:
+        """Run an effect now; its value is a temporary."""
+        if shared:
+            self.note_write(x.pos)
+        if x.type == NOTHING:
+            self.out.append(ir.Eval(value=x, pos=x.pos))
+            return ir.Const(value=-1, type=NOTHING, pos=x.pos)
+        return self.bind(x)
+
+    def note_write(self, pos: Pos) -> None:
+        """Note that the present path changes shared state."""
+        if self.flow is not None and self.flow.wrote is None:
+            self.flow.wrote = pos

@@ -1,0 +1,70 @@
+"""Values from outside of functions that were compiled in, and whether they are the same still."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+
+class Globals:
+    """Globals of one module that were compiled in: one call compares all of them.
+
+    The call is a function of that module, since CPython caches its accesses to globals.
+    """
+
+    def __init__(self, home: dict[str, Any]) -> None:
+        self.home, self.names, self.values = home, list[str](), list[Any]()
+        self._same: Callable[[], bool] | None = None
+
+    def add(self, name: str, value: Any) -> None:
+        """Note one more."""
+        self.names.append(name)
+        self.values.append(value)
+        self._same = None
+
+    def hold(self) -> bool:
+        """Whether all have their values still."""
+        if self._same is None:
+            given = ", ".join(f"value_{i}_=values_[{i}]" for i in range(len(self.names)))
+            same = " and ".join(f"{n} is value_{i}_" for i, n in enumerate(self.names))
+            self._same = eval(f"lambda {given}: {same}", self.home, {"values_": self.values})
+        try:
+            return self._same()
+        except NameError:
+            return False
+
+
+class Dependencies:
+    """A unit is valid while all ``checks`` hold."""
+
+    def __init__(self) -> None:
+        self.checks: list[Callable[[], bool]] = []
+        self._keys: set[Any] = set()
+        self._modules: dict[int, Globals] = {}
+
+    def add(
+        self, again: Callable[[], Any], value: Any, key: Any = None,
+        home: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        """Note that the unit is valid only while ``again()`` gives this same value.
+
+        A value with a ``key`` is noted once: every launch compares all of them.  ``home`` has the
+        value under the name that ends the key.
+        """
+        if key is not None:
+            if key in self._keys:
+                return
+            self._keys.add(key)
+            if home is not None and key[1] in home:
+                if id(home) not in self._modules:
+                    self._modules[id(home)] = names = Globals(home)
+                    self.checks.append(names.hold)
+                self._modules[id(home)].add(key[1], value)
+                return
+        try:
+            weak = weakref.ref(value)
+        except TypeError:
+            self.checks.append(lambda: again() is value)
+        else:
+            self.checks.append(lambda: again() is weak())

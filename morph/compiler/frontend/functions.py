@@ -1,0 +1,323 @@
+"""Functions of a unit, specialised to the types of their arguments, each checked once."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from morph.compiler.frontend import branches, calls, expressions, loops, selectors, statements
+from morph.compiler.frontend.assignments import check_assign, check_augassign, refuse_annotation
+from morph.compiler.frontend.builder import Builder
+from morph.compiler.frontend.context import Context, Rules
+from morph.compiler.frontend.methods import METHODS, refuse_claimed
+from morph.compiler.frontend.scope import Retype
+from morph.compiler.frontend.single import check_if_or_single
+from morph.compiler.frontend.values import (
+    Bundle,
+    ObjectValue,
+    PythonValue,
+    Value,
+    coerce,
+    default,
+    describe,
+    flattened,
+    has_none,
+)
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.spelling import ir_name, user_name
+from morph.compiler.passes.liveness import read_first
+from morph.compiler.passes.reservations import place_reservations
+from morph.language.bundles import field_name
+from morph.language.definition import Definition
+from morph.language.errors import reject
+from morph.language.intrinsics import scalar_of
+from morph.language.position import Pos
+from morph.language.types import BOOL, NOTHING, Local, Nothing, Type
+
+T = TypeVar("T")
+F = TypeVar("F", bound=ir.Func)
+Params = dict[str, Value | Type]
+
+EXPRESSIONS: Mapping[type[ast.AST], Callable[[Context, Any], Value]] = {
+    ast.Constant: expressions.check_constant,
+    ast.Name: expressions.check_name,
+    ast.Tuple: expressions.check_tuple,
+    ast.UnaryOp: expressions.check_unaryop,
+    ast.BinOp: expressions.check_binop,
+    ast.BoolOp: branches.check_boolop,
+    ast.Compare: branches.check_compare,
+    ast.IfExp: branches.check_ifexp,
+    ast.Attribute: selectors.check_attribute,
+    ast.Subscript: selectors.check_subscript,
+    ast.Call: calls.check_call,
+    ast.AST: expressions.refuse_expression,
+}
+STATEMENTS: Mapping[type[ast.AST], Callable[[Any, Any], None]] = {
+    ast.Assign: check_assign,
+    ast.AugAssign: check_augassign,
+    ast.AnnAssign: refuse_annotation,
+    ast.If: check_if_or_single,
+    ast.While: loops.check_while,
+    ast.For: loops.check_for,
+    ast.Break: loops.check_break,
+    ast.Continue: loops.check_continue,
+    ast.Return: statements.check_return,
+    ast.Expr: statements.check_expr,
+    ast.Pass: statements.check_pass,
+    ast.AST: statements.refuse_statement,
+}
+
+
+# --- specialisation ------------------------------------------------------------------------------
+
+
+def specialise(builder: Builder, definition: Definition, args: list[Value], pos: Pos) -> ir.Func:
+    """Specialise a ``@func`` to its arguments' types."""
+    names = definition.source.params
+    if len(args) != len(names):
+        problem = f"{definition.name!r} takes {len(names)} arguments, not {len(args)}"
+        reject(problem, pos, f"they are {', '.join(names)}" if names else "call it with none")
+    if definition.cpp is not None and any(isinstance(a, Bundle) for a in args):
+        reject("a named tuple cannot be an argument of C++", pos, "pass its fields")
+    for a in flattened(args):
+        if not isinstance(a, ir.Expr | ObjectValue | PythonValue):
+            reject(f"{describe(a)} cannot be an argument", a.pos, "pass the row; loop there")
+        if isinstance(a, ir.Expr) and has_none(a.type):
+            reject("None has no table here", a.pos, "pass a row, or a variable that was one")
+    key = (definition, tuple(_key(a) for a in args))
+    if key in builder.specialised:
+        return builder.specialised[key]
+    if key in builder.active:
+        hint = "recursion is outside the language: use a loop"
+        reject(f"{definition.name!r} calls itself", pos, hint)
+    builder.active.append(key)
+    params = _params(names, args)
+    if definition.cpp is not None:
+        func = _foreign(builder, definition, params)
+    else:
+        name = builder.unique(definition.name)
+        func = retyped(
+            lambda hints: check_function(_context(builder, definition, params, hints), name)
+        )
+    builder.active.pop()
+    builder.specialised[key] = builder.funcs[func.name] = func
+    return func
+
+
+def specialise_kernel(
+    builder: Builder, definition: Definition, item: Type, args: list[Value], pos: Pos
+) -> ir.Kernel:
+    """Specialise a kernel; ``item`` is the type of its first parameter."""
+    names = definition.source.params
+    if len(args) + 1 != len(names):
+        reject(
+            f"{definition.name!r} takes the item and {len(names) - 1} more; "
+            f"foreach gives the item and {len(args)} more",
+            pos,
+            "foreach(items, kernel, *args): the item comes by itself",
+        )
+    values: list[Value] = [ir.Var(name=ir_name(names[0]), type=item, pos=pos), *args]
+    key = (definition, tuple(_key(a) for a in values))
+    if key not in builder.specialised:
+        params, name = _params(names, values), builder.unique(definition.name)
+        checked = retyped(
+            lambda hints: _check_kernel(_context(builder, definition, params, hints), name)
+        )
+        placed = place_reservations(checked, builder.stores, builder.effects)
+        builder.specialised[key] = builder.funcs[name] = placed
+    kernel = builder.specialised[key]
+    assert isinstance(kernel, ir.Kernel)
+    return kernel
+
+
+def specialise_filter(builder: Builder, definition: Definition, item: Type) -> ir.Func:
+    """Specialise a filter of one parameter that gives a bool."""
+    pos = definition.source.pos(definition.source.tree)
+    func = specialise(builder, definition, [ir.Var(name="item", type=item, pos=pos)], pos)
+    check_unchanging(builder, func)
+    if func.result != BOOL:
+        reject("a filter gives a bool_", func.pos, "return the condition")
+    return func
+
+
+def check_unchanging(builder: Builder, func: ir.Func) -> None:
+    """Refuse a filter that changes shared state."""
+    if builder.effects.writes_shared(func):
+        reject("a filter may not change anything", func.pos, "do it in the kernel")
+
+
+def check_claims(kernel: ir.Kernel, name: str, pos: Pos) -> None:
+    """Refuse ``together=True`` for a kernel that does not claim."""
+    if kernel.commit is None:
+        hint = "all others' items do not wait for each other: leave out together=True"
+        reject(f"{user_name(name)!r} has no single(collection)", pos, hint)
+
+
+def _foreign(builder: Builder, definition: Definition, params: Params) -> ir.Func:
+    """A ``@func`` whose body is C++."""
+    source = definition.source
+    returns = source.function.__annotations__.get("return")
+    returns = eval(returns, source.function.__globals__) if isinstance(returns, str) else returns
+    result = NOTHING if returns is None else scalar_of(returns)
+    pos = source.pos(source.tree)
+    if result is None:
+        reject("@func(cpp=...) is annotated with the scalar type it returns", pos, "-> f64, say")
+    return ir.Func(
+        name=builder.unique(source.name), params=_typed(params), result=result, locals=(), body=(),
+        cpp=definition.cpp, pos=pos,
+    )  # fmt: skip
+
+
+def _key(v: Value) -> Any:
+    if isinstance(v, ir.Expr):
+        return default(v.type)
+    if isinstance(v, ObjectValue):
+        return v.type
+    if isinstance(v, PythonValue):
+        return ("python", id(v.value))
+    if isinstance(v, Bundle):
+        return tuple((f, _key(x)) for f, x in v.fields)
+    return id(v)
+
+
+def _params(names: list[str], values: list[Value]) -> Params:
+    found: Params = {}
+    for n, v in zip(names, values, strict=True):
+        found |= parameter(ir_name(n), v)
+    return found
+
+
+def parameter(name: str, v: Value) -> Params:
+    """A parameter by its name; behind a bundle, its fields, which are parameters too."""
+    if isinstance(v, ir.Expr):
+        return {name: default(v.type)}
+    if not isinstance(v, Bundle):
+        return {name: v}
+    more: Params = {}
+    fields: list[tuple[str, Value]] = []
+    for f, x in v.fields:
+        own = field_name(name, f)
+        more |= parameter(own, x)
+        t = more[own]
+        fields.append((f, ir.Var(name=own, type=t, pos=v.pos) if isinstance(t, Type) else t))
+    return {name: Bundle(v.pos, tuple(fields)), **more}
+
+
+def _typed(params: Params) -> tuple[tuple[str, Type], ...]:
+    """The parameters that a function keeps: functions, and other Python objects, are built in."""
+    return tuple(
+        (n, p.type if isinstance(p, ObjectValue) else p)
+        for n, p in params.items()
+        if isinstance(p, ObjectValue | Type)
+    )
+
+
+def retyped(check: Callable[[dict[str, Type]], T]) -> T:
+    """Check, again if a ``None`` turns out to be of some table: the hints then say of which."""
+    hints: dict[str, Type] = {}
+    while True:
+        try:
+            return check(hints)
+        except Retype as name:
+            hints[name.name] = name.type
+
+
+# --- one function --------------------------------------------------------------------------------
+
+
+def call_function(c: Context, definition: Definition, args: list[Value], pos: Pos) -> ir.Expr:
+    """A call of a ``@func``."""
+    for a in args:
+        if isinstance(a, ir.MakeLocal):
+            reject("a local collection is passed by its name", a.pos, "assign it first")
+    func = specialise(c.builder, definition, args, pos)
+    effects, passed = c.builder.effects, list[ir.Expr]()
+    kept = [a for a in flattened(args) if not isinstance(a, PythonValue)]
+    for a, (name, t) in zip(kept, func.params, strict=True):
+        if isinstance(a, ir.Expr):
+            if isinstance(a, ir.Var) and a.name in c.claimed:
+                if (changed := effects.change_of(func, name)) is not None:
+                    refuse_claimed(a.name, changed)
+            passed.append(a if isinstance(t, Local) else coerce(a, t, f"argument {name!r}"))
+    call = ir.Call(func=func.name, args=tuple(passed), type=func.result, pos=pos)
+    if effects.has_effect(func):
+        return c.effect(call, shared=effects.writes_shared(func))
+    return call
+
+
+KERNEL = Rules(EXPRESSIONS, STATEMENTS, METHODS, call_function)
+
+
+def _context(
+    builder: Builder, definition: Definition, params: Params, hints: dict[str, Type]
+) -> Context:
+    return Context(builder=builder, definition=definition, rules=KERNEL, params=params, hints=hints)
+
+
+def check_function(c: Context, name: str) -> ir.Func:
+    """Check a ``@func`` or a filter."""
+    tree, pos = c.source.tree, c.pos(c.source.tree)
+    if isinstance(tree, ast.Lambda):
+        with c.collect() as body:
+            value = branches.condition(c, tree.body)
+        c.result = default(value.type)
+        return _finish(c, ir.Func, name, (*body, ir.Return(value=value, pos=value.pos)))
+    done = statements.check_block(c, tree.body)
+    if c.flow is not None and c.result not in (None, NOTHING):
+        problem = f"{c.source.name!r} may end without a value"
+        reject(problem, pos, f"return {c.result} on every path")
+    return _finish(c, ir.Func, name, done)
+
+
+def _check_kernel(c: Context, name: str) -> ir.Kernel:
+    tree = c.source.tree
+    assert isinstance(tree, ast.FunctionDef)
+    first = _own_params(c)
+    body = (*first, *statements.check_block(c, tree.body))
+    given = {s.name for s in ir.walk(body) if isinstance(s, ir.Assign)} | _bound(body)
+    used = read_first(c.commit or ()) | read_first(c.abort or ())
+    claim = next((n for n in ir.walk(body) if isinstance(n, ir.Claim)), None)
+    kept = {claim.items, claim.guard} if claim else set()
+    live = tuple(n for n in c.locals if n not in c.params and (n in used & given or n in kept))
+    return _finish(c, ir.Kernel, name, body, commit=c.commit, abort=c.abort, live=live)
+
+
+def _own_params(c: Context) -> ir.Body:
+    """Make locals of the parameters that the kernel assigns, so that they last until commit."""
+    assigned = {ir_name(n) for n in c.stored}
+    own = {n: p for n, p in c.params.items() if isinstance(p, Type) and n in assigned}
+    c.params = {f"{n}_given_" if n in own else n: p for n, p in c.params.items()}
+    c.locals = {n: p for n, p in c.locals.items() if n not in own} | own
+    pos = c.pos(c.source.tree)
+    return tuple(
+        ir.Assign(name=n, value=ir.Var(name=f"{n}_given_", type=t, pos=pos), pos=pos)
+        for n, t in own.items()
+    )
+
+
+def _finish(c: Context, cls: type[F], name: str, body: ir.Body, **more: Any) -> F:
+    """The function, once all of its body is checked."""
+    params, pos = {**c.params, **c.extra}, c.pos(c.source.tree)
+    locals_ = {n: t for n, t in c.locals.items() if n not in params}
+    for n, t in locals_.items():
+        if isinstance(t, Nothing):
+            reject(f"{user_name(n)!r} is only ever None", c.nones[n], "write None itself")
+    if c.result not in (None, NOTHING) and has_none(c.result):
+        problem = f"a part of what {c.source.name!r} returns is only ever None"
+        reject(problem, pos, "return a row there on some path")
+    return cls(
+        name=name, params=_typed(params), result=c.result or NOTHING,
+        locals=tuple(locals_.items()), body=body, pos=pos, **more,
+    )  # fmt: skip
+
+
+def _bound(body: ir.Body) -> set[str]:
+    """The variables of loops."""
+    names: set[str] = set()
+    for s in ir.walk(body):
+        if isinstance(s, ir.ForRange | ir.ForRows | ir.ForItems):
+            names.add(s.var)
+        if isinstance(s, ir.ForEdges):
+            names |= {s.edge, *([s.var] if s.var else [])}
+    return names

@@ -1,0 +1,309 @@
+"""Statements of a ``@program``: ``foreach``, effects of one thread, collections that are swapped.
+
+A program is uniform: every thread runs the same control flow over the same scalars.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+from morph.compiler.frontend import statements
+from morph.compiler.frontend.assignments import check_assign
+from morph.compiler.frontend.calls import callee, is_call
+from morph.compiler.frontend.context import Context, Rules
+from morph.compiler.frontend.expressions import check_name
+from morph.compiler.frontend.functions import (
+    KERNEL,
+    Params,
+    check_claims,
+    check_function,
+    check_unchanging,
+    specialise_kernel,
+)
+from morph.compiler.frontend.methods import METHODS
+from morph.compiler.frontend.values import (
+    Bundle,
+    ObjectValue,
+    PythonValue,
+    Value,
+    coerce,
+    describe,
+    flattened,
+)
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.spelling import ir_name, user_name
+from morph.compiler.passes.double_buffering import Unlike, check_alike
+from morph.compiler.passes.work_sharing import CHOICES, can_run_ahead
+from morph.language.definition import Definition, definition_of
+from morph.language.errors import reject
+from morph.language.position import Pos
+from morph.language.types import BOOL, NOTHING, Object, Scalar, Type
+
+OF_ITEMS = (
+    ir.Atomic, ir.Lock, ir.LockPlace, ir.Take, ir.SetFind, ir.SetUnion, ir.Prefetch,
+)  # fmt: skip
+Step = ir.Assign | ir.Foreach | ir.OneThread | ir.TakeFlag | ir.Clear
+
+
+@dataclass(slots=True, kw_only=True)
+class ProgramContext(Context):
+    """A program being checked; ``out`` holds steps beside statements.
+
+    ``params`` says what each name stands for at present, ``declared`` what it did at first.  With
+    ``follow`` the compiler knows this at every point of the program, and no swap remains.
+    """
+
+    follow: bool
+    declared: Params = field(init=False)
+
+    def __post_init__(self) -> None:
+        Context.__post_init__(self)
+        self.declared = dict(self.params)
+
+    def step(self, s: Step) -> None:
+        """Append a step."""
+        self.out.append(s)  # type: ignore[arg-type]
+
+    def steps(self) -> tuple[Step, ...]:
+        """What has been checked since the last call, as steps of a block."""
+        done: list[Step] = []
+        for s in self.out:
+            if isinstance(s, ir.If):
+                reject("an effect that may not happen", s.pos, "write it in an `if` statement")
+            if isinstance(s, ir.Eval | ir.Write | ir.SetItem | ir.SetField):
+                s = ir.OneThread(body=(s,), pos=s.pos)  # type: ignore[assignment]
+            if isinstance(s, ir.OneThread) and done and isinstance(done[-1], ir.OneThread):
+                done[-1] = replace(done[-1], body=(*done[-1].body, *s.body))
+            else:
+                assert isinstance(s, Step)
+                done.append(s)
+        self.out = []
+        return tuple(done)
+
+    def effect(self, x: ir.Expr, shared: bool = True) -> ir.Expr:
+        """An effect of the program itself, by one thread."""
+        if isinstance(x, OF_ITEMS):
+            hint = "a program is one: assign, or use a kernel"
+            reject("this is for the items of a foreach", x.pos, hint)
+        if isinstance(x, ir.Add | ir.New | ir.NewRows | ir.Delete):
+            hint = "do it before the program, or in a kernel"
+            reject("a program does not add or delete", x.pos, hint)
+        self.out.append(ir.Eval(value=x, pos=x.pos))
+        return ir.Const(value=-1, type=NOTHING, pos=x.pos)
+
+
+# --- statements and methods ----------------------------------------------------------------------
+
+
+def refuse_for(c: Context, node: ast.For) -> NoReturn:
+    """``for``."""
+    hint = "`for` is for kernels; here count with a scalar"
+    reject("a program loops with `while`", c.pos(node), hint)
+
+
+def check_step(c: ProgramContext, node: ast.Expr) -> None:
+    """``foreach(...)``, ``barrier()``, or another expression for its effect."""
+    if is_call(c, node.value, "barrier"):
+        c.step(ir.OneThread(body=(), pos=c.pos(node)))
+    elif runs(c, node):
+        assert isinstance(node.value, ast.Call)
+        _foreach(c, node.value)
+    else:
+        statements.check_expr(c, node)
+
+
+def runs(c: Context, stmt: ast.stmt) -> bool:
+    """Whether a statement is a ``foreach``."""
+    return isinstance(stmt, ast.Expr) and hasattr(callee(c, stmt.value), "morph_foreach")
+
+
+def check_rebinding(c: ProgramContext, node: ast.Assign) -> None:
+    """``a, b = b, a`` of collections, or another assignment."""
+    target, value = node.targets[0], node.value
+    pairs = [(target, value)]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        pairs = list(zip(target.elts, value.elts, strict=False))
+    names = [ir_name(t.id) for t, _ in pairs if isinstance(t, ast.Name)]
+    if not any(isinstance(c.params.get(n), ObjectValue) for n in names):
+        check_assign(c, node)
+        return
+    objects = [c.value(v) for _, v in pairs]
+    if len(node.targets) > 1 or len(names) != len(pairs):
+        reject("collections are swapped by themselves", c.pos(node), "a, b = b, a")
+    for name, obj in zip(names, objects, strict=True):
+        _rebind(c, name, obj, c.pos(node))
+
+
+def _rebind(c: ProgramContext, name: str, obj: Value, pos: Pos) -> None:
+    old = c.params.get(name)
+    if not isinstance(old, ObjectValue) or not isinstance(obj, ObjectValue) or (
+        obj.type.kind != old.type.kind
+    ):  # fmt: skip
+        kind = describe(old) if isinstance(old, ObjectValue) else "no object"
+        problem = f"{user_name(name)!r} is {kind}, but the value is {describe(obj)}"
+        reject(problem, pos, "swap parameters of one kind: a, b = b, a")
+    if not c.follow and old.type != obj.type:
+        a, b = (c.builder.stores.get(o.type.slot) for o in (old, obj))
+        if a is None or b is None:
+            raise Unlike
+        check_alike(a, b, c.builder.captured)
+    c.params[name] = obj
+
+
+def _take_flag(c: Context, node: ast.Call, t: Object) -> ir.Expr:
+    name, pos = c.temporary(BOOL), c.pos(node)
+    c.out.append(ir.TakeFlag(var=name, slot=t.slot, pos=pos))  # type: ignore[arg-type]
+    return ir.Var(name=name, type=BOOL, pos=pos)
+
+
+def _clear(c: Context, node: ast.Call, t: Object) -> ir.Expr:
+    pos = c.pos(node)
+    c.out.append(ir.Clear(slot=t.slot, pos=pos))  # type: ignore[arg-type]
+    return ir.Const(value=-1, type=NOTHING, pos=pos)
+
+
+def refuse_call(c: Context, definition: Definition, args: list[Value], pos: Pos) -> NoReturn:
+    """A call of a ``@func``."""
+    reject(
+        f"{definition.name!r} is a @func, and a program calls none",
+        pos,
+        "call it in a kernel; a program is plain Python when it runs eagerly",
+    )
+
+
+PROGRAM = Rules(
+    KERNEL.expressions,
+    {**KERNEL.statements, ast.For: refuse_for, ast.Expr: check_step, ast.Assign: check_rebinding},
+    {**METHODS, ("flag", "take"): _take_flag, ("collection", "clear"): _clear},
+    refuse_call,
+)
+
+
+# --- foreach -------------------------------------------------------------------------------------
+
+
+def _foreach(c: ProgramContext, call: ast.Call) -> None:
+    pos, builder = c.pos(call), c.builder
+    if len(call.args) < 2:
+        problem = "foreach takes a table or collection, a kernel, and its arguments"
+        reject(problem, pos, "foreach(g.points, kernel, g)")
+    domain, f = c.value(call.args[0]), c.value(call.args[1])
+    if not isinstance(domain, ObjectValue) or domain.type.kind not in ("table", "collection"):
+        problem = f"foreach runs over a table or collection, not {describe(domain)}"
+        reject(problem, pos, "g.points, say")
+    definition = definition_of(f.value) if isinstance(f, PythonValue) else None
+    if definition is None or definition.kind != "kernel":
+        reject(f"foreach runs a @kernel, not {describe(f)}", pos, "decorate it")
+    args = [c.value(a) for a in call.args[2:]]
+    item = builder.item_type(domain.type.slot)
+    kernel = specialise_kernel(builder, definition, item, args, pos)
+    where_args: tuple[ir.Expr, ...] = ()
+    balance, ahead, together = "auto", None, False
+    for k in call.keywords:
+        if k.arg == "balance":
+            balance = _balance(c, k.value)
+        elif k.arg == "together":
+            together = _together(c, definition, kernel, k.value)
+        elif k.arg == "ahead":
+            ahead = _ahead(c, domain, k.value)
+        elif k.arg == "where":
+            kernel, where_args = _filtered(c, kernel, k.value, item, pos)
+        else:
+            hint = "it has where, balance, ahead and together"
+            reject(f"foreach has no keyword {k.arg!r}", pos, hint)
+    if ahead:  # a copy of its own
+        name = kernel.name if kernel.where else builder.unique(kernel.name)
+        kernel = replace(kernel, name=name, ahead=ahead)
+        builder.funcs[name] = kernel
+    types = [t for _, t in kernel.params[1:] if not isinstance(t, Object)]
+    numbers = [a for a in flattened(args) if isinstance(a, ir.Expr)]
+    passed = tuple(coerce(a, t, "argument") for a, t in zip(numbers, types, strict=True))
+    c.step(
+        ir.Foreach(
+            slot=domain.type.slot,
+            kernel=kernel.name,
+            args=passed,
+            where_args=where_args,
+            together=together,
+            balance=balance,
+            pos=pos,
+        )  # fmt: skip
+    )
+
+
+def _balance(c: Context, node: ast.expr) -> str:
+    value = node.value if isinstance(node, ast.Constant) else None
+    if value not in CHOICES:
+        listed = ", ".join(f'"{choice}"' for choice in CHOICES)
+        reject("balance is one of a few words", c.pos(node), f"write {listed}")
+    return str(value)
+
+
+def _together(c: Context, definition: Definition, kernel: ir.Kernel, node: ast.expr) -> bool:
+    """Whether all items of the step claim in one round."""
+    value = node.value if isinstance(node, ast.Constant) else None
+    if not isinstance(value, bool):
+        reject("together is True or False", c.pos(node), "write together=True")
+    if value:
+        check_claims(kernel, definition.name, c.pos(node))
+    return value
+
+
+def _ahead(c: Context, domain: ObjectValue, node: ast.expr) -> tuple[str, str]:
+    """The collection whose items run before the barrier, and the one that holds them meanwhile."""
+    then, stores = c.value(node), c.builder.stores
+    a = stores.get(domain.type.slot)
+    b = stores.get(then.type.slot) if isinstance(then, ObjectValue) else None
+    if a is None or b is None or not can_run_ahead(a, b):
+        problem = f"what is added to {describe(then)} is no item like those of {describe(domain)}"
+        reject(problem, c.pos(node), "ahead= takes another collection of the same rows and columns")
+    return b.slot, a.slot
+
+
+def _filtered(
+    c: ProgramContext, kernel: ir.Kernel, node: ast.expr, item: Type, pos: Pos
+) -> tuple[ir.Kernel, tuple[ir.Expr, ...]]:
+    """A kernel with a filter, and the arguments that the filter takes."""
+    if not isinstance(node, ast.Lambda):
+        reject("where is a lambda of the item", c.pos(node), "where=lambda p: p.updated")
+    if len(node.args.args) != 1:
+        reject("where is a lambda of the item", c.pos(node), "it has one parameter")
+    builder, params = c.builder, {ir_name(node.args.args[0].arg): item}
+    inner = Context(
+        builder=builder,
+        definition=Definition("where", replace(c.source, tree=node)),
+        rules=replace(KERNEL, expressions={**KERNEL.expressions, ast.Name: _name_in_filter(c)}),
+        params=dict(params),
+    )
+    func = check_function(inner, builder.unique(f"{kernel.name}_where"))
+    check_unchanging(builder, func)
+    builder.funcs[func.name] = func
+    filtered = replace(kernel, name=builder.unique(kernel.name), where=func.name)
+    builder.funcs[filtered.name] = filtered
+    return filtered, tuple(ir.Var(name=n, type=t, pos=pos) for n, t in inner.extra.items())
+
+
+def _name_in_filter(program: ProgramContext) -> Callable[[Context, ast.Name], Value]:
+    """Names in a filter: it sees the program's objects, and its scalars as parameters."""
+
+    def check(c: Context, node: ast.Name) -> Value:
+        name = ir_name(node.id)
+        if name in c.params or not (name in program.params or name in program.locals):
+            return check_name(c, node)
+        p = program.params.get(name)
+        if isinstance(p, ObjectValue | PythonValue):
+            return p
+        if isinstance(p, Bundle):
+            reject("a filter can use the program's scalars, not a named tuple", c.pos(node),
+                   "assign the field to a variable first")  # fmt: skip
+        x = program.expr(node)  # it may have no value yet
+        if not isinstance(x.type, Scalar):
+            problem = f"a filter can use the program's scalars, not {x.type}"
+            reject(problem, c.pos(node), "keep what it needs in a column")
+        c.extra[name] = x.type
+        return replace(x, pos=c.pos(node))
+
+    return check

@@ -1,0 +1,91 @@
+"""Effects of a unit's functions: what a call may change, directly or through further calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from morph.compiler.ir import nodes as ir
+from morph.language.position import Pos
+from morph.language.types import NOTHING, Local, Object
+
+# What changes state that other items can see.
+SHARED = frozenset({
+    ir.Write, ir.Atomic, ir.New, ir.NewRows, ir.Delete, ir.Add, ir.Take, ir.SetUnion, ir.Lock,
+    ir.LockPlace, ir.FlagSet,
+})  # fmt: skip
+Kinds = frozenset[type[ir.Node]]
+
+
+class Effects:
+    """Effects of functions; ``funcs``, by name, may grow while functions are checked."""
+
+    def __init__(self, funcs: Mapping[str, ir.Func]) -> None:
+        self.funcs = funcs
+        self._known: dict[str, tuple[ir.Func, Kinds]] = {}
+
+    def kinds(self, func: ir.Func) -> Kinds:
+        """The kinds of effect in a function and all it calls."""
+        known = self._known.get(func.name)
+        if known is None or known[0] is not func:
+            params, nodes = dict(func.params), list(ir.walk(func))
+            kinds = frozenset(
+                type(n)
+                for n in nodes
+                if n.effect
+                or n.writes
+                or (isinstance(n, ir.SetItem) and isinstance(params.get(n.name), Local))
+            )
+            called = {n.func for n in nodes if isinstance(n, ir.Call)}
+            known = func, kinds.union(*(self.kinds(self.funcs[name]) for name in called))
+            self._known[func.name] = known
+        return known[1]
+
+    def has_effect(self, func: ir.Func) -> bool:
+        """Whether a call has to stand as a statement."""
+        return bool(self.kinds(func)) or func.result == NOTHING or func.cpp is not None
+
+    def writes_shared(self, func: ir.Func) -> bool:
+        """Whether a call changes anything that other items can see."""
+        return not self.kinds(func).isdisjoint(SHARED) or func.cpp is not None
+
+    def changes_shared(self, node: object) -> bool:
+        """Whether anything below a node changes state that other items can see."""
+        return any(
+            type(n) in SHARED or (isinstance(n, ir.Call) and self.writes_shared(self.funcs[n.func]))
+            for n in ir.walk(node)
+        )
+
+    def reached(self, func: ir.Func) -> list[ir.Node]:
+        """The nodes of a function and of all that it calls."""
+        todo, seen, nodes = [func], {func.name}, list[ir.Node]()
+        while todo:
+            inner = list(ir.walk(todo.pop()))
+            nodes += inner
+            called = {n.func for n in inner if isinstance(n, ir.Call)} - seen
+            seen |= called
+            todo += [self.funcs[name] for name in called]
+        return nodes
+
+    def passed(self, call: ir.Call, name: str) -> Iterator[tuple[ir.Func, str]]:
+        """The called function, and each of its parameters that is given the variable ``name``."""
+        func = self.funcs[call.func]
+        for param, a in zip(value_params(func), call.args, strict=True):
+            if isinstance(a, ir.Var) and a.name == name:
+                yield func, param
+
+    def change_of(self, func: ir.Func, param: str) -> Pos | None:
+        """Where a call changes the local collection that it is given as ``param``, if it does."""
+        for n in ir.walk(func.body):
+            match n:
+                case ir.LocalAdd() | ir.LocalClear() | ir.SetItem() if n.name == param:
+                    return n.pos
+                case ir.Call():
+                    for called, name in self.passed(n, param):
+                        if (pos := self.change_of(called, name)) is not None:
+                            return pos
+        return None
+
+
+def value_params(func: ir.Func) -> list[str]:
+    """The parameters that take arguments when called: all but objects."""
+    return [n for n, t in func.params if not isinstance(t, Object)]

@@ -1,0 +1,537 @@
+"""The plan of a unit: every decision that its text depends on, made once and frozen.
+
+`plan` takes a checked unit and decides, in this order:
+
+1. for the whole unit (`Plan`): which columns are const, which stores keep their size until the next
+   barrier, which need reservations or per-thread slot caches, how many blocks a GPU runs at once;
+2. for each function (`FunctionPlan`): whether it is inlined, whether it needs the item, and whether
+   its last loop is shared among threads (`Sharing`, see `work_sharing`);
+3. for each text that a function becomes (`BodyPlan`): the whole function, the commit of a kernel
+   that claims, or prologue, body and epilogue of a shared loop: which loads are barrier-stable,
+   which atomics need no loop, which locals are declared;
+4. for each step of a program (`StepPlan`): what happens at its barrier and which variants exist.
+
+`codegen` prints a plan.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from morph.compiler.ir import abi
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.sites import Sites
+from morph.compiler.passes import search, steps
+from morph.compiler.passes.double_buffering import swapped
+from morph.compiler.passes.liveness import (
+    Columns,
+    changed,
+    constants,
+    moving,
+    named,
+    one_way,
+    only_added_to,
+    standing,
+)
+from morph.compiler.passes.work_sharing import (
+    LISTS,
+    SharedLoop,
+    bound,
+    lists,
+    read_early,
+    runs_ahead,
+    spreads,
+    staged,
+)
+from morph.language.types import Column, Scalar, Type
+
+CACHED = 8  # collections with a slot cache, at most
+INLINE = 60  # nodes up to which a function called from several places is copied to each
+FEW, SOME, MANY = 2, 3, 4  # blocks of 256 threads: 128, 80, 64 registers a thread
+NAMES_STORE = (
+    "column",
+    "rows",
+    "new",
+    "need",
+)  # arguments of nodes whose text names words of a collection
+
+Total = tuple[str, str, int, int | None, Scalar]  # slot, column, row, index, type
+
+
+@dataclass(frozen=True, slots=True)
+class BodyPlan:
+    """How one text accesses memory and which locals it declares."""
+
+    unstable: Columns  # columns that other threads may change while it runs
+    locals: tuple[tuple[str, Type], ...] = ()  # declared in the text
+    live: frozenset[str] = frozenset()  # locals of the kernel that live outside of the text
+    constants: Mapping[str, ir.Const] = field(default_factory=dict)  # locals with one value
+    one_way: Columns = frozenset()  # columns that the function changes by minima or maxima alone
+    item: str = ""  # the item of a collection
+    stable: Columns = frozenset()  # columns that do not change at the item
+    ahead: tuple[str, str] | None = None  # see `runs_ahead`
+    swapped: bool = False  # names a collection that the program swaps
+    ends: bool = True  # control may reach its end
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """A shared loop and the texts that its kernel becomes."""
+
+    loop: SharedLoop
+    staged: Mapping[str, tuple[int, int]]  # by collection, place and size of its staging buffer
+    early: Mapping[str, Column]  # columns that are read together with the end of the edge
+    prologue: BodyPlan
+    body: BodyPlan
+    epilogue: BodyPlan
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionPlan:
+    """One function or kernel."""
+
+    func: ir.Func
+    reached: tuple[ir.Func, ...]  # the function and all that it calls
+    grows: bool  # adds to a local collection, itself or in a function that it calls
+    takes_item: bool  # uses what an item carries beside its locals
+    called: bool  # a call, for copies at every call would cost more to compile than they gain
+    live: tuple[str, ...]  # locals that live from gather to commit
+    whole: BodyPlan
+    commit: BodyPlan | None
+    abort: BodyPlan | None
+    sharing: Sharing | None
+    single_threaded: bool  # the whole function is run by one CPU thread alone
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """One step between two barriers."""
+
+    name: str  # "BLOCK_NUMBER"
+    number: int  # in its block
+    node: ir.Node
+    clears: tuple[str, ...]  # collections that are cleared at its barrier
+    resized: tuple[str, ...]  # stores whose counters are published at its barrier
+    can_fail: bool
+    stores: frozenset[str]  # named by the statements that one thread runs
+    assigned: frozenset[str]  # program variables that one thread computes
+    looks: bool  # its own expressions read what steps may write, or call functions
+    varies: bool = False  # its arguments read what the step may write
+    sharing: Sharing | None = None
+    lists_rows: bool = False  # long rows are put on a list, which all threads share
+    fetch_adds: bool = False  # adds floats, or uses the value before: slow for several threads
+    own_row: bool = False  # a shared loop goes through the row of the item itself
+    sweeps: bool = False  # see kernels/schedule/sweep.h
+    rows_ahead: bool = False  # where an item of a list leads is known before it runs
+    fills: tuple[
+        str, ...
+    ] = ()  # cached collections of which a thread that is alone takes all slots
+
+    @property
+    def settles(self) -> bool:
+        """Whether the last thread at the barrier has work to do there."""
+        waits = isinstance(self.node, ir.Foreach | ir.OneThread | ir.Clear)
+        return waits and bool(self.resized or self.clears or self.can_fail or self.lists_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPlan:
+    """One block of a program: its steps, then a jump."""
+
+    node: ir.Block
+    steps: tuple[StepPlan, ...]  # without a `Clear` that joins the step before it
+    looks: bool  # the condition of its jump reads what steps may write, or calls functions
+    swapped: bool  # its text names a collection that the program swaps
+    permutations: tuple[int, ...]  # by number of a buffer permutation, that behind the block
+    resumes: int  # the last step at which a launch may be resumed, or -1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that codegen needs to know of a unit."""
+
+    unit: ir.Unit
+    functions: Mapping[str, FunctionPlan]
+    blocks: tuple[BlockPlan, ...]
+    sites: Sites | None  # of a checked unit
+    changed: Columns  # columns that a kernel may write; all others are const
+    snapshot: bool  # sizes of stores are those at the last barrier
+    settles: bool  # counters are published when the launch ends
+    consecutive: frozenset[str]  # stores that hand out several rows at once
+    recycled: frozenset[str]  # tables that reuse rows during a step over them
+    swapped: frozenset[str]  # collections that the program swaps
+    flags: tuple[str, ...]
+    reserved: tuple[str, ...]  # stores of which items reserve capacity
+    cached: tuple[str, ...]  # collections with a slot cache for each CPU thread
+    totals: tuple[Total, ...]  # places to which all items add
+    resized: tuple[str, ...]  # stores whose counters functions change
+    reports_failure: bool  # an item may fail
+    claims: bool
+    runs_ahead: bool
+    locks: bool
+    resident: int  # blocks of a GPU's multiprocessor at once: so many registers has each thread
+    heavy: bool  # few items may have work for several CPU threads
+    varies: bool  # expressions that every thread computes read what steps may write
+    calls: bool  # and call functions
+    laps: bool  # a loop of the program has no barrier
+    searches: frozenset[int]  # loops, by id, that search for the first edge with a property
+
+    @property
+    def shares(self) -> bool:
+        """Whether a loop of the unit is shared."""
+        return any(f.sharing for f in self.functions.values())
+
+
+def cooperative(unit: ir.Unit) -> bool:
+    """Whether the unit has a barrier, so that all its blocks must run at once."""
+    return prepares(unit) or lists(unit)
+
+
+def prepares(unit: ir.Unit) -> bool:
+    """Whether stores begin and end as of the last barrier, the first of which is before all."""
+    nodes = list(ir.walk((unit.funcs, unit.blocks)))
+    added = {n.slot for n in nodes if isinstance(n, ir.Add)}
+    taken = {n.slot for n in nodes if isinstance(n, ir.Take)}
+    read_and_changed = (ir.slots(nodes, "allocates") | taken) & ir.slots(nodes, "counts")
+    return unit.fused or abi.claims(unit) or bool(read_and_changed or added & taken)
+
+
+def plan(unit: ir.Unit) -> Plan:
+    """Decide how a unit becomes text."""
+    return _Planner(unit).plan()
+
+
+class _Planner:
+    """What the decisions have in common."""
+
+    def __init__(self, unit: ir.Unit) -> None:
+        self.unit = unit
+        self.nodes = list(ir.walk((unit.funcs, unit.blocks)))
+        self.stores = {s.slot: s for s in unit.stores}
+        self.funcs = {f.name: f for f in unit.funcs}
+        self.kernels = {f.name: f for f in unit.funcs if isinstance(f, ir.Kernel)}
+        self.sites = Sites(unit) if unit.checked else None
+        self.reached = {name: self._reached(name) for name in self.funcs}
+        self.swapped = frozenset(s for way in unit.ways[:1] for s, _ in way)
+        self.consecutive = frozenset(n.slot for n in self.nodes if isinstance(n, ir.NewRows))
+        self.recycled = abi.reborn(unit)
+        self.changed = changed(unit, self.nodes)
+        self.moving = moving(unit, self.reached.__getitem__)
+        self.shared, self.ahead = spreads(unit), runs_ahead(unit)
+        self.stable = standing(unit, self.ahead)
+        self.added = only_added_to(unit)
+        self.calls = Counter(n.func for n in self.nodes if isinstance(n, ir.Call))
+        needs = {n.slot for n in self.nodes if isinstance(n, ir.Need) and not n.local}
+        self.reserved = tuple(sorted(ir.slots(self.nodes, "allocates") | needs))
+        self.cached = self._cached()
+
+    def plan(self) -> Plan:
+        """All decisions."""
+        unit, nodes = self.unit, self.nodes
+        functions: dict[str, FunctionPlan] = {}
+        for f in unit.funcs:
+            functions[f.name] = self._function(f, functions)
+        blocks = tuple(self._block(b, block, functions) for b, block in enumerate(unit.blocks))
+        resized = ir.slots(ir.walk(unit.funcs), "resizes")
+        claims = abi.claims(unit)
+        uniform = self._below(steps.uniform(unit))
+        flags = {n.slot for n in nodes if n.arguments == "flag"}  # type: ignore[attr-defined]
+        flags |= {n.flag for n in nodes if isinstance(n, ir.Atomic) and n.flag}
+        return Plan(
+            unit=unit,
+            functions=functions,
+            blocks=blocks,
+            sites=self.sites,
+            changed=self.changed,
+            snapshot=prepares(unit),
+            settles=bool(resized) or unit.fused or claims,
+            consecutive=self.consecutive,
+            recycled=self.recycled,
+            swapped=self.swapped,
+            flags=tuple(sorted(flags)),
+            reserved=self.reserved,
+            cached=self.cached,
+            totals=self._totals(),
+            resized=tuple(sorted(resized)),
+            reports_failure=any(n.fails for n in nodes),
+            claims=claims,
+            runs_ahead=bool(self.ahead),
+            locks=bool(self.recycled) or any(isinstance(n, ir.Lock) for n in nodes),
+            resident=self._resident(claims, any(s.sweeps for b in blocks for s in b.steps)),
+            # checked, items of one thread alone would never meet: each would claim alone
+            heavy=bool(self.shared) or (unit.checked and claims),
+            varies=any(n.varies for n in uniform),
+            calls=any(isinstance(n, ir.Call) for n in ir.walk(steps.uniform(unit))),
+            searches=frozenset(
+                id(n)
+                for n in nodes
+                if isinstance(n, ir.ForEdges) and not unit.checked and search.condition(n)
+            ),
+            laps=unit.fused and steps.loops_without_barrier(unit),
+        )
+
+    # --- the unit --------------------------------------------------------------------------------
+
+    def _reached(self, name: str) -> tuple[ir.Func, ...]:
+        seen: dict[str, ir.Func] = {}
+        todo = [name]
+        while todo:
+            f = self.funcs[todo.pop()]
+            if f.name not in seen:
+                seen[f.name] = f
+                todo += [n.func for n in ir.walk(f) if isinstance(n, ir.Call)]
+        return tuple(seen.values())
+
+    def _cached(self) -> tuple[str, ...]:
+        """Collections of which CPU threads take several slots at once.
+
+        Rows that are handed out several at a time stay where they are.
+        """
+        collections = [s for s in self.reserved if self.stores[s].kind == "collection"]
+        found = [s for s in collections if s not in self.consecutive]
+        return () if self.unit.checked else tuple(found[:CACHED])
+
+    def _resident(self, claims: bool, sweeps: bool) -> int:
+        """How many blocks are to fit on a multiprocessor.
+
+        More hide more latency where edges are shared.  Claims only conflict more; asynchronous
+        execution and 64-bit reductions need registers.
+        """
+        local = any(isinstance(n, ir.MakeLocal) for n in ir.walk(self.unit.funcs))
+        if claims or self.ahead or local or not self.shared:
+            return FEW
+        if not sweeps:
+            return MANY
+        loads = [
+            n.type
+            for s in self.shared.values()
+            if s.pure
+            for n in ir.walk(s.body)
+            if isinstance(n, ir.Load)
+        ]
+        return FEW if any(isinstance(t, Scalar) and t.bits > 32 for t in loads) else SOME
+
+    def _totals(self) -> tuple[Total, ...]:
+        """The places to which all items add, without using the value before."""
+        if self.unit.checked:
+            return ()
+        found: dict[Total, None] = {}
+        for f in self.unit.funcs:
+            rows = constants(f)
+            for n in ir.walk(f):
+                if isinstance(n, ir.Eval) and (place := total_place(n.value, rows)):
+                    if place[:2] in self.added:
+                        found[place] = None
+        return tuple(found)
+
+    # --- functions -------------------------------------------------------------------------------
+
+    def _function(self, f: ir.Func, known: Mapping[str, FunctionPlan]) -> FunctionPlan:
+        claims = isinstance(f, ir.Kernel) and f.commit is not None
+        live = _live(f) if isinstance(f, ir.Kernel) and claims else ()
+        text = partial(self._text, f, live=live)
+        large = self.calls[f.name] > 1 and sum(1 for _ in ir.walk(f.body)) > INLINE
+        on = [s for s in ir.walk(self.unit.blocks) if isinstance(s, ir.Foreach)]
+        whole = text(f.body)
+        commit = abort = None
+        if isinstance(f, ir.Kernel) and f.commit is not None:
+            unstable = self.moving[f"{f.name}_commit"]
+            commit = text(f.commit, unstable=unstable)
+            abort = text(f.abort or (), unstable=unstable)
+        return FunctionPlan(
+            func=f,
+            reached=self.reached[f.name],
+            grows=any(isinstance(n, ir.LocalAdd) for n in ir.walk(self.reached[f.name])),
+            takes_item=self._takes_item(f, whole, known),
+            called=not isinstance(f, ir.Kernel) and large,
+            live=live,
+            whole=whole,
+            commit=commit,
+            abort=abort,
+            sharing=self._sharing(f),
+            single_threaded=f.name in self.shared
+            and all(s.balance != "thread" for s in on if s.kernel == f.name),
+        )
+
+    def _text(
+        self, f: ir.Func, body: ir.Body, live: Sequence[str] = (), nodes: Iterable[ir.Node] = (),
+        unstable: Columns | None = None, hidden: Sequence[str] = (),
+    ) -> BodyPlan:  # fmt: skip
+        """The plan of a text with the statements ``body``.
+
+        ``live`` are locals that are members of what the text is given, ``hidden`` its parameters;
+        ``nodes`` those that it prints, if not all.
+        """
+        mine, ahead = named(body) - {*live, *hidden}, self.ahead.get(f.name)
+        touched = _stores(nodes or ir.walk(body))
+        if ahead and ahead[0] in touched:
+            touched |= {ahead[1]}
+        stable = self.stable.get(f.name)
+        kernel = isinstance(f, ir.Kernel)
+        return BodyPlan(
+            unstable=self.moving[f.name] if unstable is None else unstable,
+            locals=tuple(x for x in f.locals if x[0] in mine),
+            live=frozenset(live),
+            constants=constants(f),
+            one_way=one_way(self.unit, self.reached[f.name]) if kernel else frozenset(),
+            item=f.params[0][0] if stable is not None else "",
+            stable=stable or frozenset(),
+            ahead=ahead,
+            swapped=bool(touched & self.swapped),
+            ends=not (body and body[-1].leaves),
+        )
+
+    def _takes_item(self, f: ir.Func, whole: BodyPlan, known: Mapping[str, FunctionPlan]) -> bool:
+        """Whether a function uses what an item carries: reservations, failure, flags, locks."""
+        if isinstance(f, ir.Kernel) or f.cpp is not None or whole.swapped:
+            return True
+        returned = {id(n) for s in ir.walk(f.body) if isinstance(s, ir.Return) for n in ir.walk(s)}
+
+        def uses(n: ir.Node) -> bool:
+            match n:
+                case ir.Call():
+                    leaves = self.unit.checked and id(n) not in returned
+                    return leaves or known[n.func].takes_item
+                case ir.Raised() | ir.FlagSet() | ir.Lock():
+                    return self.unit.fused or self._is_site(n)
+                case ir.Atomic():
+                    return (self.unit.fused and n.flag is not None) or self._is_site(n)
+                case ir.Load(place=p) if p.column == "item" and (p.slot, "item") in whole.stable:
+                    return isinstance(p.row, ir.Var) and p.row.name == whole.item
+            return n.per_item or self._is_site(n)
+
+        return any(uses(n) for n in ir.walk(f.body))
+
+    def _is_site(self, n: ir.Node) -> bool:
+        return self.sites is not None and id(n) in self.sites.number
+
+    def _sharing(self, f: ir.Func) -> Sharing | None:
+        if f.name not in self.shared:
+            return None
+        s, kernel = self.shared[f.name], self.kernels[f.name]
+        where = self.reached[kernel.where] if kernel.where else ()
+        buffers = staged(s, self.stores)
+        inside = {id(n) for n in ir.walk(s.loop.body)}
+        batched = {slot for slot, _ in s.capacity} if s.batched else set()
+        before = [n for n in ir.walk(s.prologue) if id(n) not in inside]
+        before = [n for n in before if not (isinstance(n, ir.Need) and n.slot in batched)]
+        inner = [n for n in ir.walk(s.body) if not (isinstance(n, ir.Add) and n.slot in buffers)]
+        if f.name in self.ahead:
+            inner += [n for n in ir.walk(s.body) if n.allocates]
+        ends = not (s.prologue and s.prologue[-1] is s.loop)
+        member = (*s.live_in, *(x for x, _ in s.reductions))
+        return Sharing(
+            loop=s,
+            staged=buffers,
+            early=read_early(s, self.stores, self.moving[f.name], (*self.reached[f.name], *where)),
+            prologue=replace(self._text(f, s.prologue, nodes=before), ends=ends),
+            body=replace(
+                self._text(f, s.body, live=member, nodes=inner, hidden=bound(s.loop)),
+                item="", stable=frozenset(),
+            ),
+            epilogue=self._text(f, s.epilogue, live=s.live_out),
+        )  # fmt: skip
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def _below(self, step: object) -> list[ir.Node]:
+        """Everything that a step can run."""
+        roots = [n.func for n in ir.walk(step) if isinstance(n, ir.Call)]
+        if isinstance(step, ir.Foreach):
+            where = self.kernels[step.kernel].where
+            roots += [step.kernel, *([where] if where else [])]
+        return list(ir.walk((step, tuple(f for r in roots for f in self.reached[r]))))
+
+    def _block(
+        self, number: int, block: ir.Block, functions: Mapping[str, FunctionPlan]
+    ) -> BlockPlan:
+        found = {
+            k: self._step(number, k, s, clears, functions)
+            for k, (s, clears) in steps.joined(block.steps).items()
+        }
+        can_resume = [k for k, s in found.items() if s.can_fail or isinstance(s.node, ir.Foreach)]
+        uniform = steps.uniform(replace(self.unit, blocks=(block,)))
+        domains = {s.slot for s in block.steps if isinstance(s, ir.Foreach)}
+        ways = self.unit.ways
+        after = [swapped(way, block.swap) for way in ways] if block.swap else []
+        return BlockPlan(
+            node=block,
+            steps=tuple(found.values()),
+            looks=any(n.varies or isinstance(n, ir.Call) for n in ir.walk(block.cond)),
+            swapped=bool((_stores(ir.walk(uniform)) | domains) & self.swapped),
+            permutations=tuple(ways.index(w) if w in ways else 0 for w in after),
+            resumes=max(can_resume, default=-1),
+        )
+
+    def _step(
+        self, block: int, number: int, s: ir.Node, clears: Sequence[str],
+        functions: Mapping[str, FunctionPlan],
+    ) -> StepPlan:  # fmt: skip
+        nodes = self._below(s)
+        found = StepPlan(
+            name=f"{block}_{number}",
+            number=number,
+            node=s,
+            clears=tuple(clears),
+            resized=tuple(sorted(ir.slots(nodes, "resizes"))),
+            can_fail=isinstance(s, ir.Foreach | ir.OneThread) and any(n.fails for n in nodes),
+            stores=frozenset(_stores(ir.walk(s))),
+            assigned=frozenset(ir.bound(ir.walk(s)) if isinstance(s, ir.OneThread) else ()),
+            looks=any(n.varies or isinstance(n, ir.Call) for n in ir.walk(s)),
+        )
+        if not isinstance(s, ir.Foreach):
+            return found
+        kernel = self.kernels[s.kernel]
+        sharing = functions[s.kernel].sharing if s.balance != "thread" else None
+        needs = {n.slot for n in nodes if isinstance(n, ir.Need)}
+        own_row = sharing is not None and steps.is_own_row(
+            s, kernel, sharing.loop.loop, self.stores
+        )
+        ahead = sharing is not None and s.kernel in self.ahead and own_row
+        return replace(
+            found,
+            varies=any(n.varies for n in self._below((*s.args, *s.where_args))),
+            sharing=sharing,
+            lists_rows=sharing is not None and s.balance in LISTS,
+            fetch_adds=steps.fetch_adds(self.reached[s.kernel]),
+            own_row=own_row,
+            sweeps=sharing is not None and steps.sweeps(s, kernel, sharing.loop, self.unit),
+            rows_ahead=ahead
+            and steps.leads_ahead(
+                kernel, sharing.loop.loop, self.ahead[s.kernel][0],  # type: ignore[union-attr]
+                (s.slot, "item") in self.stable[s.kernel],
+            ),
+            fills=tuple(x for x in self.cached if x in needs),
+        )  # fmt: skip
+
+
+def total_place(e: ir.Expr, rows: Mapping[str, ir.Const]) -> Total | None:
+    """The integer place that is the same for all items and to which an atomic adds."""
+    if not (isinstance(e, ir.Atomic) and e.op == "add" and e.flag is None):
+        return None
+    p = e.place
+    row = rows.get(p.row.name) if isinstance(p.row, ir.Var) else None
+    if not isinstance(p.type, Scalar) or p.type.kind not in "iu" or p.type.bits < 32:
+        return None
+    if row is None or not (p.index is None or isinstance(p.index, ir.Const)):
+        return None
+    index = None if p.index is None else int(p.index.value)
+    return p.slot, p.column, int(row.value), index, p.type
+
+
+def _live(k: ir.Kernel) -> tuple[str, ...]:
+    """The locals that live from gather to commit, those with the claimed rows among them."""
+    claims = (c for c in ir.walk(k) if isinstance(c, ir.Claim))
+    params = {n for n, _ in k.params}
+    found = dict.fromkeys((*k.live, *sorted(ir.used(claims))))
+    return tuple(n for n in found if n not in params)
+
+
+def _stores(nodes: Iterable[ir.Node]) -> set[str]:
+    """The stores whose words a text names."""
+    found = [n for n in nodes if n.arguments in NAMES_STORE]
+    found = [n for n in found if not (isinstance(n, ir.Need) and n.local)]
+    return {n.slot for n in found}  # type: ignore[attr-defined]

@@ -1,0 +1,412 @@
+"""Where an item reserves capacity for what it will allocate, and how much.
+
+An item whose allocation fails must have changed nothing.  So before its first change of shared
+state an item reserves an upper bound of everything that it may allocate from there on: each
+allocation counts once, of two branches the larger, the body of a loop times its iterations.  Unused
+capacity is given back when the item ends.  A bound that is not known at that point is an error at
+the line.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.spelling import user_name
+from morph.compiler.passes.effects import Effects, value_params
+from morph.language.errors import reject
+from morph.language.position import Pos
+from morph.language.types import BOOL, I64, Handle, Local, Rows, Scalar, Store, Vector
+
+Counted = tuple[str, bool]  # a slot or local collection, and whether it is local
+Bounds = dict[Counted, ir.Expr]  # the most that is allocated in each
+
+
+def place_reservations(
+    kernel: ir.Kernel, stores: Mapping[str, Store], effects: Effects
+) -> ir.Kernel:
+    """Put the ``Reserve`` statements into a kernel."""
+    r = _Reservations(kernel, stores, effects)
+    body = r.placed(kernel.body)
+    commit = r.placed(kernel.commit) if kernel.commit is not None else None
+    abort = r.placed(kernel.abort) if kernel.abort is not None else None
+    return replace(kernel, body=body, commit=commit, abort=abort)
+
+
+class _Reservations:
+    """A kernel, and what it and the functions that it calls change."""
+
+    def __init__(self, kernel: ir.Kernel, stores: Mapping[str, Store], effects: Effects) -> None:
+        self.kernel, self.stores, self.effects = kernel, stores, effects
+        self.only: Counted | None = None  # count the additions to this local collection only
+        nodes = effects.reached(kernel)
+        self.grows = any(isinstance(n, ir.LocalAdd) for n in nodes)
+        places = [n.place for n in nodes if isinstance(n, ir.Write | ir.Atomic | ir.LockPlace)]
+        self.written = {(p.slot, p.column) for p in places}
+        self.grown = {n.slot for n in nodes if isinstance(n, ir.New | ir.NewRows | ir.Add)}
+
+    def placed(self, body: ir.Body) -> ir.Body:
+        """Reserve before the first change, as deep as the ifs allow."""
+        changes = self.effects.changes_shared
+        first = next((i for i, s in enumerate(body) if changes(s)), None)
+        if first is None:
+            return body
+        s, tail = body[first], body[first:]
+        if isinstance(s, ir.If) and not changes(tail[1:]):
+            s = replace(s, then=self.placed(s.then), orelse=self.placed(s.orelse))
+            return (*body[:first], s, *tail[1:])
+        bounds = _Region(self, self.kernel, tail).body(tail)
+        if not bounds and not self.grows:
+            return body
+        needs = tuple(
+            ir.Need(slot=name, count=count, local=is_local, pos=s.pos)
+            for (name, is_local), count in bounds.items()
+        )
+        return (*body[:first], ir.Reserve(needs=needs, pos=s.pos), *tail)
+
+
+def _definitions(node: object) -> dict[str, list[ir.Expr | None]]:
+    """What each local is assigned below; None for a value that is no expression."""
+    values: dict[str, list[ir.Expr | None]] = defaultdict(list)
+    for n in ir.walk(node):
+        match n:
+            case ir.Assign():
+                values[n.name].append(n.value)
+            case ir.ForRange() | ir.ForRows() | ir.ForItems():
+                values[n.var].append(None)
+            case ir.ForEdges():
+                for v in (n.edge, n.var):
+                    if v:
+                        values[v].append(None)
+            case ir.SetItem() | ir.SetField() | ir.LocalAdd() | ir.LocalPop() | ir.LocalClear():
+                values[n.name].append(None)
+    return dict(values)
+
+
+class _Region:
+    """The most that a region can allocate, as expressions that are known where it begins.
+
+    A called function is a region of its own, whose ``outer`` is the caller's, and whose parameters
+    stand for the caller's ``args``.
+    """
+
+    def __init__(
+        self,
+        facts: _Reservations,
+        func: ir.Func,
+        region: ir.Body,
+        outer: _Region | None = None,
+        args: tuple[ir.Expr, ...] = (),
+    ) -> None:
+        self.facts, self.func, self.region, self.outer = facts, func, region, outer
+        self.args = dict(zip(value_params(func), args, strict=True)) if outer else {}
+        self.assigned = _definitions(region)
+        parts = (func.body, func.commit, func.abort) if isinstance(func, ir.Kernel) else func.body
+        self.definitions = _definitions(parts)
+        self.growing: tuple[str, ...] = ()  # local collections whose growth is being computed
+
+    # --- statements ------------------------------------------------------------------------------
+
+    def body(self, body: ir.Body) -> Bounds:
+        """The bounds of statements run one after another."""
+        total: Bounds = {}
+        for s in body:
+            for k, v in self.stmt(s).items():
+                total[k] = _add(total[k], v) if k in total else v
+        return total
+
+    def stmt(self, s: ir.Stmt) -> Bounds:
+        """The bounds of one statement."""
+        match s:
+            case ir.Assign(value=value) | ir.Eval(value=value):
+                return self.effect(value)
+            case ir.If():
+                a, b = self.body(s.then), self.body(s.orelse)
+                return {k: _max(a.get(k), b.get(k)) for k in {**a, **b}}
+            case ir.While():
+                if inner := self.body(s.body):
+                    name = next(iter(inner))[0]
+                    reject(
+                        f"how often this loop allocates in {name!r} is not known beforehand",
+                        s.pos,
+                        "use a `for` over a range or collection, or collect first, then allocate",
+                    )
+                return {}
+            case ir.ForRange() | ir.ForEdges() | ir.ForRows() | ir.ForItems():
+                inner = self.body(s.body)
+                count = self.iterations(s) if inner else None
+                return {k: _mul(count, v) for k, v in inner.items() if count is not None}
+        return {}
+
+    def iterations(self, s: ir.ForRange | ir.ForEdges | ir.ForRows | ir.ForItems) -> ir.Expr:
+        """How often a loop runs at most."""
+        pos = s.pos
+        match s:
+            case ir.ForRange():
+                span = _sub(s.stop, s.start) if s.step > 0 else _sub(s.start, s.stop)
+                step, one = min(abs(s.step), 2**63 - 1), _int(1, pos)
+                trips = span if step == 1 else _add(_div(_sub(span, one), step), one)
+                return _max(self.known(trips, pos), _int(0, pos))
+            case ir.ForEdges():
+                graph, point, direction = s.graph, s.point, s.direction
+                degree = ir.Degree(graph=graph, point=point, direction=direction, type=I64, pos=pos)
+                return self.known(degree, pos)
+            case ir.ForRows():
+                return self.known(ir.StoreSize(slot=s.slot, type=I64, pos=pos), pos)
+        if isinstance(s.x.type, Vector):
+            return _int(s.x.type.size, pos)
+        return self.known(ir.LocalSize(x=s.x, type=I64, pos=pos), pos)
+
+    def effect(self, x: ir.Expr) -> Bounds:
+        """The bounds of an expression that stands alone."""
+        only = self.facts.only
+        match x:
+            case ir.Call():
+                return self.call(x)
+            case ir.LocalAdd():
+                owner, name = self.owner(x.name)
+                key = (owner.key(name), True)
+                return {key: _int(1, x.pos)} if only in (None, key) else {}
+            case ir.New() | ir.Add() if only is None:
+                return {(x.slot, False): _int(1, x.pos)}
+            case ir.NewRows() if only is None:
+                return {(x.slot, False): self.known(x.count, x.pos)}
+        return {}
+
+    def call(self, x: ir.Call) -> Bounds:
+        """The bounds of a called function, in the caller's terms."""
+        func = self.facts.effects.funcs[x.func]
+        inner = _Region(self.facts, func, func.body, self, x.args)
+        bounds = inner.body(func.body)
+        for name, t in func.locals:  # its own local collections have a fixed capacity
+            count = bounds.pop((inner.key(name), True), None)
+            if count is not None and isinstance(t, Local):
+                if not isinstance(count, ir.Const) or count.value > t.capacity:
+                    reject(
+                        f"{user_name(name)!r} may overflow after the item's first change",
+                        x.pos,
+                        "call this before anything is written, or pass the collection in",
+                    )
+        return bounds
+
+    def key(self, name: str) -> str:
+        """The name under which capacity in a local collection is counted."""
+        return name if self.outer is None else f"{self.func.name}:{name}"
+
+    def owner(self, name: str) -> tuple[_Region, str]:
+        """Where a local collection was made, and its name there."""
+        arg = self.args.get(name)
+        if self.outer is None or arg is None:
+            return self, name
+        assert isinstance(arg, ir.Var)
+        return self.outer.owner(arg.name)
+
+    # --- values ----------------------------------------------------------------------------------
+
+    def known(self, x: ir.Expr, pos: Pos, exact: bool = False) -> ir.Expr:
+        """The value of ``x``, or (unless ``exact``) a bound above it, where the region begins."""
+        match x:
+            case ir.Const():
+                return x
+            case ir.StoreSize() if x.slot not in self.facts.grown:
+                return x
+            case ir.Var():
+                return self.variable(x, pos, exact)
+            case ir.LocalSize(x=ir.Var() as v):
+                return self.size(v, pos, exact)
+            case ir.Builtin():
+                same = exact or x.name not in ("min", "max")
+                return replace(x, args=tuple(self.known(a, pos, same) for a in x.args))
+            case ir.Item(x=ir.Var() as v) if v.name not in self.assigned:
+                items, i = self.known(v, pos, True), self.known(x.index, pos, True)
+                fixed = isinstance(v.type, Vector) and isinstance(i, ir.Const)
+                size = ir.LocalSize(x=items, type=I64, pos=pos)
+                item = replace(x, x=items, index=i)
+                return item if fixed else _if(_in_range(i, size), item)
+            case ir.Load(place=p) if (p.slot, p.column) not in self.facts.written:
+                row = self.known(p.row, pos, True)
+                index = self.known(p.index, pos, True) if p.index is not None else None
+                load = replace(x, place=replace(p, row=row, index=index))
+                return self.guarded(self.indexed(load), p.slot, row)
+        operands = _operands(x, exact)
+        if operands is None:
+            self.unknown(pos)
+        known: dict[str, Any] = {f: self.known(getattr(x, f), pos, e) for f, e in operands.items()}
+        x = replace(x, **known)
+        return self.guarded(x, f"{x.graph}.points", x.point) if isinstance(x, ir.Degree) else x
+
+    def variable(self, x: ir.Var, pos: Pos, exact: bool) -> ir.Expr:
+        """A variable: as it is if the region leaves it alone, else through its one definition."""
+        if x.name not in self.assigned:
+            if x.name in self.args:
+                assert self.outer is not None
+                return self.outer.known(self.args[x.name], pos, exact)
+            return x
+        value, *others = self.definitions[x.name]
+        if value is not None and not others and x.name not in dict(self.func.params):
+            return self.known(value, pos, exact)
+        self.unknown(pos)
+
+    def size(self, v: ir.Var, pos: Pos, exact: bool) -> ir.Expr:
+        """The number of new rows, or the most that a local collection holds in the region."""
+        if isinstance(v.type, Rows):
+            made = self.definitions.get(v.name, [])
+            if len(made) == 1 and isinstance(made[0], ir.NewRows):
+                return self.known(made[0].count, pos, exact)
+            self.unknown(pos)
+        owner, name = self.owner(v.name)
+        size: ir.Expr = _int(0, pos)
+        if owner.outer is None and not any(
+            isinstance(d, ir.MakeLocal) for d in owner.assigned.get(name, [])
+        ):
+            size = ir.LocalSize(x=replace(v, name=name), type=I64, pos=pos)
+        if exact and (name in owner.assigned or owner.adds(name)):
+            self.unknown(pos)
+        growth = owner.growth(name, pos)
+        return size if growth is None else _add(size, growth)
+
+    def growth(self, name: str, pos: Pos) -> ir.Expr | None:
+        """How many values the region adds to a local collection."""
+        if name in self.growing:
+            problem = "grows in a loop over itself: how much is not known beforehand"
+            hint = "bound the loop by something that does not grow"
+            reject(f"{user_name(name)!r} {problem}", pos, hint)
+        key, before = (self.key(name), True), self.facts.only
+        self.growing, self.facts.only = (*self.growing, name), key
+        growth = self.body(self.region).get(key) if self.adds(name) else None
+        self.growing, self.facts.only = self.growing[:-1], before
+        return growth
+
+    def adds(self, name: str) -> bool:
+        """Whether the region adds to a local collection."""
+        effects = self.facts.effects
+        for n in ir.walk(self.region):
+            if isinstance(n, ir.LocalAdd) and n.name == name:
+                return True
+            if isinstance(n, ir.Call):
+                if any(effects.change_of(func, param) for func, param in effects.passed(n, name)):
+                    return True
+        return False
+
+    def unknown(self, pos: Pos) -> NoReturn:
+        """Reject: the bound depends on what the region itself computes."""
+        reject(
+            "how many rows this allocates is not known before the item's first change",
+            pos,
+            "compute the count before anything is written",
+        )
+
+    # --- reads that may be invalid where the region begins ---------------------------------------
+
+    def indexed(self, x: ir.Load) -> ir.Expr:
+        """A load whose index is checked: the program may use it under a condition only."""
+        p = x.place
+        if p.index is None or isinstance(p.index, ir.Const):
+            return x
+        column = self.facts.stores[p.slot].column(p.column)
+        assert column is not None
+        return _if(_in_range(p.index, _int(column.size, x.pos)), x)
+
+    def computed(self, row: ir.Expr, seen: frozenset[str] = frozenset()) -> bool:
+        """Whether a row may have any number; one of a `Ref` column or a loop exists, or is None."""
+        match row:
+            case ir.Var():
+                made = self.definitions.get(row.name, []) if row.name not in seen else []
+                seen |= {row.name}
+                return any(x is not None and self.computed(x, seen) for x in made)
+            case ir.Select():
+                return self.computed(row.x, seen) or self.computed(row.y, seen)
+        return not isinstance(row, ir.Load | ir.Const)
+
+    def guarded(self, x: ir.Expr, slot: str, row: ir.Expr) -> ir.Expr:
+        """A read of a row that may not exist where the region begins: then it is not used."""
+        item = self.facts.kernel.params[0][0]
+        if isinstance(row, ir.Var) and row.name == item:
+            return x
+        if not self.computed(row) or self.facts.stores[slot].kind != "table":
+            none = ir.Const(value=-1, type=row.type, pos=x.pos)
+            return _if(ir.Compare(op="!=", x=row, y=none, type=BOOL, pos=x.pos), x)
+        number = ir.Cast(x=row, type=I64, pos=x.pos)
+        size = ir.StoreSize(slot=slot, type=I64, pos=x.pos)
+        return _if(_in_range(number, size), x)
+
+
+def _operands(x: ir.Expr, exact: bool) -> dict[str, bool] | None:
+    """The fields to bound for a bound of ``x``, and whether exactly; None if there is no bound."""
+    match x:
+        case ir.Binary(op="+"):
+            return {"x": exact, "y": exact}
+        case ir.Binary(op="-"):
+            return {"x": exact, "y": True}
+        case ir.Binary(op="*" | "//", y=ir.Const(value=n)) if n > 0:
+            return {"x": exact}
+        case ir.Binary() | ir.Compare() | ir.Logic():
+            return {"x": True, "y": True}
+        case ir.Cast() if x.type == I64:
+            return {"x": exact}
+        case ir.Unary() | ir.Cast() | ir.Field():
+            return {"x": True}
+        case ir.Select():
+            return {"cond": True, "x": exact, "y": exact}
+        case ir.Degree():
+            return {"point": True}
+    return None
+
+
+def _if(cond: ir.Expr, x: ir.Expr) -> ir.Expr:
+    """The value of ``x`` under a condition, else zero or None."""
+    if not isinstance(x.type, Scalar | Handle):
+        return x
+    least = ir.Const(value=-1 if isinstance(x.type, Handle) else 0, type=x.type, pos=x.pos)
+    return ir.Select(cond=cond, x=x, y=least, type=x.type, pos=x.pos)
+
+
+def _in_range(i: ir.Expr, size: ir.Expr) -> ir.Expr:
+    above = ir.Compare(op=">=", x=i, y=_int(0, i.pos), type=BOOL, pos=i.pos)
+    below = ir.Compare(op="<", x=i, y=size, type=BOOL, pos=i.pos)
+    return ir.Logic(op="and", x=above, y=below, type=BOOL, pos=i.pos)
+
+
+# --- arithmetic, constants folded ----------------------------------------------------------------
+
+
+def _int(n: int, pos: Pos) -> ir.Expr:
+    return ir.Const(value=n, type=I64, pos=pos)
+
+
+def _fold(op: str, x: ir.Expr, y: ir.Expr) -> ir.Expr:
+    if isinstance(x, ir.Const) and isinstance(y, ir.Const):
+        a, b = int(x.value), int(y.value)
+        return _int({"+": a + b, "-": a - b, "*": a * b, "//": a // b if b else 0}[op], x.pos)
+    return ir.Binary(op=op, x=x, y=y, type=I64, pos=x.pos)
+
+
+def _add(x: ir.Expr, y: ir.Expr) -> ir.Expr:
+    return _fold("+", x, y)
+
+
+def _sub(x: ir.Expr, y: ir.Expr) -> ir.Expr:
+    return x if isinstance(y, ir.Const) and y.value == 0 else _fold("-", x, y)
+
+
+def _mul(x: ir.Expr, y: ir.Expr) -> ir.Expr:
+    return x if isinstance(y, ir.Const) and y.value == 1 else _fold("*", x, y)
+
+
+def _div(x: ir.Expr, n: int) -> ir.Expr:
+    return _fold("//", x, _int(n, x.pos))
+
+
+def _max(x: ir.Expr | None, y: ir.Expr | None) -> ir.Expr:
+    if x is None or y is None:
+        either = x or y
+        assert either is not None
+        return either
+    if isinstance(x, ir.Const) and isinstance(y, ir.Const):
+        return x if x.value >= y.value else y
+    if x == y:
+        return x
+    return ir.Builtin(name="max", args=(x, y), type=I64, pos=x.pos)

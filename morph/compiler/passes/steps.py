@@ -1,0 +1,112 @@
+"""What is known of the steps of a unit, and of the code between them that every thread runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from morph.compiler.ir import nodes as ir
+from morph.compiler.passes.work_sharing import Loop, SharedLoop
+from morph.language.types import Handle, Scalar, Store
+
+
+def uniform(unit: ir.Unit) -> tuple[ir.Node, ...]:
+    """The expressions that every thread computes alike."""
+    found: list[ir.Node] = []
+    for b in unit.blocks:
+        found += [b.cond] if b.cond is not None else []
+        for s in b.steps:
+            found += [s.value] if isinstance(s, ir.Assign) else []
+            found += [*s.args, *s.where_args] if isinstance(s, ir.Foreach) else []
+    return tuple(found)
+
+
+def joined(steps: Sequence[ir.Node]) -> dict[int, tuple[ir.Node, list[str]]]:
+    """Steps by number, each with the collections that are cleared at its own barrier.
+
+    A `Clear` joins the step before it, and may overtake what does not ask for a size.
+    """
+    found: dict[int, tuple[ir.Node, list[str]]] = {}
+    last: list[str] | None = None
+    for k, s in enumerate(steps):
+        if isinstance(s, ir.Clear) and last is not None:
+            last.append(s.slot)
+            continue
+        found[k] = (s, [s.slot] if isinstance(s, ir.Clear) else [])
+        asks = any(isinstance(n, ir.StoreSize | ir.Call) for n in ir.walk(s))
+        if not isinstance(s, ir.Assign):
+            last = found[k][1] if not isinstance(s, ir.TakeFlag) else None
+        elif asks:
+            last = None
+    return found
+
+
+def loops_without_barrier(unit: ir.Unit) -> bool:
+    """Whether a loop of the program has no barrier, at which it could be told to end."""
+    left = {
+        i: {b.goto, b.orelse if b.cond is not None else b.goto}
+        for i, b in enumerate(unit.blocks)
+        if not any(s.synchronises for s in b.steps)
+    }
+    while ends := [i for i, after in left.items() if not after & left.keys()]:
+        for i in ends:
+            del left[i]
+    return bool(left)
+
+
+def fetch_adds(reached: Iterable[ir.Func]) -> bool:
+    """Whether items add to places floats, or use the value before: slow for several threads."""
+    nodes = list(ir.walk(tuple(reached)))
+    unused = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
+    adds = (n for n in nodes if isinstance(n, ir.Atomic) and n.op in ("add", "sub"))
+    types = ((id(n) in unused, n.place.type) for n in adds)
+    return any(not quiet or (isinstance(t, Scalar) and t.kind == "f") for quiet, t in types)
+
+
+def is_own_row(s: ir.Foreach, k: ir.Kernel, loop: Loop, stores: Mapping[str, Store]) -> bool:
+    """Whether a loop runs over the edges of the item, or of the point that an entry stands for."""
+    if not isinstance(loop, ir.ForEdges):
+        return False
+    point, given = loop.point, dict[str, list[ir.Expr]]()
+    item, kind = k.params[0]
+    for n in ir.walk(k.body):
+        if isinstance(n, ir.Assign):
+            given.setdefault(n.name, []).append(n.value)
+    loops = ir.bound(n for n in ir.walk(k.body) if not isinstance(n, ir.Assign))
+    while isinstance(point, ir.Var) and len(given.get(point.name, ())) == 1:
+        if point.name in loops:  # a loop changes it
+            return False
+        point = given[point.name][0]
+    collection = stores[s.slot].kind == "collection"
+    if isinstance(point, ir.Load):
+        row = point.place.row
+        its = collection and (point.place.slot, point.place.column) == (s.slot, "item")
+        return its and isinstance(row, ir.Var) and row.name == item
+    entry = collection and kind == Handle(s.slot)
+    return not entry and isinstance(point, ir.Var) and point.name == item
+
+
+def leads_ahead(k: ir.Kernel, loop: Loop, then: str, stable: bool) -> bool:
+    """Whether each item that an iteration adds to ``then`` is the point where its edge leads."""
+    adds = [n for n in ir.walk(k.body) if isinstance(n, ir.Add) and n.slot == then]
+    items = [dict(n.values)["item"] for n in adds]
+    return (
+        isinstance(loop, ir.ForEdges)
+        and loop.start is None
+        and loop.var not in ir.bound(ir.walk(loop.body))
+        and {id(n) for n in adds} <= {id(n) for n in ir.walk(loop.body)}  # not before the loop
+        and all(isinstance(x, ir.Var) and x.name == loop.var for x in items)
+        and stable
+    )
+
+
+def sweeps(s: ir.Foreach, k: ir.Kernel, shared: SharedLoop, unit: ir.Unit) -> bool:
+    """Whether items are points and reductions over their packed rows the whole: see sweep.h."""
+    loop, item = shared.loop, k.params[0][0]
+    if not (isinstance(loop, ir.ForEdges) and isinstance(loop.point, ir.Var)):
+        return False
+    g = next(g for g in unit.graphs if g.slot == loop.graph)
+    begins = loop.start is None and not g.loose and dict(g.tables)["points"] == s.slot
+    given = any(isinstance(n, ir.Assign) and n.name == item for n in ir.walk(k.body))
+    whole = begins and loop.point.name == item and not given
+    alone = shared.pure and shared.completes and s.balance == "auto" and k.where is None
+    return whole and alone

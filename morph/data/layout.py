@@ -1,0 +1,101 @@
+"""How the columns of a store lie in memory: each alone, or several packed row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from morph.language.dtypes import NAMES
+from morph.runtime.device import Array, Device
+
+SECTOR = 32  # bytes the GPU fetches at once
+
+
+@dataclass(slots=True, eq=False)
+class Column:
+    """One column of a store.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+    size : int
+        Values in a row; 0 for a scalar.
+    ref : str or None
+        Name of the table that the values refer to.
+    fill : numpy scalar or array, shape () or (size,)
+        What a new row holds.
+    stride : int
+        Bytes from one row to the next.
+    array : array, shape (capacity,) or (capacity, size)
+        The memory itself.  Growth replaces it: do not keep it.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    size: int
+    ref: str | None
+    fill: Any
+    stride: int = 0
+    array: Array = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values in one row."""
+        return max(self.size, 1) * int(self.dtype.itemsize)
+
+    def __repr__(self) -> str:
+        kind = f"Ref({self.ref!r})" if self.ref else NAMES[self.dtype]
+        return f"{self.name}: {kind}" + (f"[{self.size}]" if self.size else "")
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """Memory that holds one column, or several packed row by row."""
+
+    names: tuple[str, ...]
+    offsets: tuple[int, ...]
+    stride: int
+    packed: bool
+    spare: int = -1  # where 8 bytes are left over, if there are
+    buffer: Array = None
+
+    def view(self, device: Device, column: Column, buffer: Array) -> Array:
+        """Give ``column`` as it lies in ``buffer``, over the whole capacity."""
+        rows = buffer.size // self.stride
+        offset = self.offset(column.name)
+        shape = (rows, column.size) if column.size else (rows,)
+        strides = (self.stride, column.dtype.itemsize)[: len(shape)]
+        return device.strided(buffer, offset, shape, column.dtype, strides)
+
+    def offset(self, name: str) -> int:
+        """How far behind the begin of a row column ``name`` lies."""
+        return self.offsets[self.names.index(name)]
+
+    def spares(self, device: Device, buffer: Array) -> Array:
+        """Give what is left over in ``buffer``, as a word a row."""
+        rows = buffer.size // self.stride
+        return device.strided(buffer, self.spare, (rows,), np.dtype(np.uint64), (self.stride,))
+
+
+def record(columns: Sequence[Column], packed: bool) -> Record:
+    """Lay out columns: one alone, or several in a record.
+
+    A record's values are aligned to their size; the record is rounded up to a power of two, or
+    above 32 bytes to whole sectors, so that no row of up to 32 bytes straddles two sectors.
+    """
+    if not packed:
+        (column,) = columns
+        return Record((column.name,), (0,), column.nbytes, packed=False)
+    order = sorted(columns, key=lambda c: -c.dtype.itemsize)  # widest first leaves no holes
+    offsets, end = [], 0
+    for c in order:
+        offsets.append(end)
+        end += c.nbytes
+    stride = 1 << (end - 1).bit_length() if end <= SECTOR else -(-end // SECTOR) * SECTOR
+    spare = -(-end // 8) * 8
+    if spare + 8 > stride:
+        spare = -1
+    return Record(tuple(c.name for c in order), tuple(offsets), stride, packed=True, spare=spare)

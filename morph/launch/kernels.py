@@ -1,0 +1,133 @@
+"""Functions of the language as host objects: what `func` and `kernel` make."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, Self
+
+from morph.language.definition import Definition
+from morph.language.lines import keep
+from morph.language.source import read
+
+TARGETS = ("cpu", "cuda")  # of generated C++
+
+
+class Function:
+    """A function of the language; made by `func`, called only from kernels.
+
+    Attributes
+    ----------
+    interruptible : bool
+        Whether signal handlers run while it is launched, and end the launch if they raise.
+    """
+
+    kind = "func"
+    interruptible = True
+
+    def __init__(self, function: Callable[..., Any], cpp: str | None = None) -> None:
+        if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
+            raise TypeError(f"@{self.kind} decorates a function made by `def`, not {function!r}")
+        self.__wrapped__, self.cpp = function, cpp
+        self.__name__ = getattr(function, "__name__", "?")
+        self.__module__, self.__qualname__ = function.__module__, function.__qualname__
+        self.__doc__ = function.__doc__
+        self._definition: Definition | None = None
+        self._lines = keep(function)
+
+    @property
+    def definition(self) -> Definition:
+        """The parsed source; read when first needed."""
+        if self._definition is None:
+            assert isinstance(self.__wrapped__, FunctionType)
+            self._definition = Definition(self.kind, read(self.__wrapped__, self._lines), self.cpp)
+        return self._definition
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> str:
+        """Give `pickle` the name, as of a function: who loads it imports the module."""
+        found: Any = sys.modules.get(self.__module__)
+        for part in self.__qualname__.split("."):
+            found = getattr(found, part, None)
+        if found is not self:
+            raise TypeError(
+                f"@{self.kind} {self.__qualname__} of {self.__module__} cannot be pickled: only"
+                " what a module defines under its name, outside functions, can"
+            )
+        return str(self.__qualname__)
+
+    def __call__(self, *args: Any) -> Any:
+        """Refuse: only kernels call functions of the language."""
+        raise TypeError(
+            f"{self.__name__} is a @{self.kind}: it runs inside kernels, not on the host"
+        )
+
+    def __repr__(self) -> str:
+        return f"<morph {self.kind} {self.__name__}>"
+
+
+class Launchable(Function):
+    """A function that the host launches: a kernel or a program.
+
+    Attributes
+    ----------
+    launches : dict
+        By key of the arguments, each `morph.launch.launcher.Launch` bound so far; the latest last.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self.launches: dict[Any, Any] = {}
+
+    def source(self, target: str = "cpu") -> str:
+        """The C++ that was generated for the latest launch.
+
+        Parameters
+        ----------
+        target : {"cpu", "cuda"}
+            With ``"cpu"`` or ``"cuda"``: one text serves both; the target names the prelude's side.
+
+        Raises
+        ------
+        ValueError
+            If nothing has been launched yet, or ``target`` is neither.
+        """
+        if target not in TARGETS:
+            raise ValueError(f"target is 'cpu' or 'cuda', not {target!r}")
+        text: str = self._latest().compiled.text
+        return text
+
+    def edit(self, text: str) -> None:
+        """Replace the generated text of the latest launch, for debugging.
+
+        Parameters
+        ----------
+        text : str
+            C++ with the same entry and ``struct Args`` as `source` printed.
+        """
+        self._latest().edit(text)
+
+    def _latest(self) -> Any:
+        if not self.launches:
+            raise ValueError(
+                f"{self.__name__} has not been launched yet: its code follows from its arguments"
+            )
+        return list(self.launches.values())[-1]
+
+
+class Kernel(Launchable):
+    """What `foreach` runs for each item of a table or collection; made by `kernel`."""
+
+    kind = "kernel"
+
+    def __call__(self, *args: Any) -> Any:
+        """Refuse: a kernel runs through `foreach`."""
+        raise TypeError(
+            f"{self.__name__} is a @kernel: run it with foreach(items, {self.__name__}, ...)"
+        )

@@ -1,0 +1,162 @@
+"""Finds the launch that fits the arguments of a call, or binds a new one."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from morph.data.collection import Collection
+from morph.data.row import Row
+from morph.data.table import Table
+from morph.data.versions import latest
+from morph.language.bundles import flat, flattener, is_bundle
+from morph.language.depth import deep
+from morph.language.errors import LanguageError
+from morph.launch.binding import Compiled, Request, Where, bind, by_steps, cells, picker, place
+from morph.launch.kernels import Launchable
+from morph.launch.launcher import InterpretedLaunch, Launch
+from morph.launch.locks import lock_of
+from morph.launch.slots import OBJECTS, Slots
+from morph.runtime.device import Device
+
+MOST_LAUNCHES = 64  # bound launches that one kernel remembers
+_binding = threading.RLock()  # one thread compiles at a time
+_PLAIN = {int, float, bool, *(np.dtype(c).type for c in "?bhilBHILefd")}
+_shapes: dict[tuple[type, ...], Shape] = {}
+
+
+class Shape:
+    """Of arguments of some types, which are which: objects count by identity, numbers by type."""
+
+    __slots__ = ("fields", "flatten", "functions", "objects", "others")
+
+    def __init__(self, types: tuple[type, ...]) -> None:
+        self.fields: dict[tuple[type, ...], Shape] = {}  # without bundles
+        self.flatten = flattener(types) if any(map(is_bundle, types)) else None
+        objects = [i for i, t in enumerate(types) if issubclass(t, OBJECTS)]
+        functions = [i for i, t in enumerate(types) if i not in objects and _is_called(t)]
+        self.objects, self.functions = picker(objects), picker(functions)
+        known = {*objects, *functions, *(i for i, t in enumerate(types) if t in _PLAIN)}
+        self.others = [i for i in range(len(types)) if i not in known]
+
+    def key(self, args: tuple[Any, ...], *more: Any) -> tuple[Any, ...]:
+        """What else than types tells these arguments from others."""
+        key = (self, *more, *self.functions(args), *map(id, self.objects(args)))
+        return (*key, *(_other_key(args[i]) for i in self.others)) if self.others else key
+
+
+def launch_for(
+    what: Launchable, items: Any, args: tuple[Any, ...], where: Where,
+    together: bool = False, balance: str = "auto", checked: bool = False,
+) -> tuple[Launch | None, tuple[Any, ...]]:  # fmt: skip
+    """The launch that fits the arguments, and these without bundles.  No launch: run eagerly."""
+    types = tuple(map(type, args))
+    shape = _shapes.get(types)
+    if shape is None:
+        shape = _shapes[types] = Shape(types)
+    given = args
+    while shape.flatten is not None:
+        args = shape.flatten(args)
+        shape = _shape_of_fields(args, shape)
+    if items is None:
+        key = shape.key(args)
+    elif where is None:
+        key = shape.key(args, id(items), together, balance, checked)
+    else:
+        options = together, balance, checked
+        key = shape.key(args, id(items), *options, *place(where), cells(where))
+    found = what.launches.get(key)
+    if found is not None and found.fits():
+        return None if found.by_steps() else found, args
+    if what.kind == "kernel" and not isinstance(items, Table | Collection):
+        raise TypeError(f"foreach runs over a table or a collection, not {items!r}")
+    device = _device(items, args)
+    with lock_of(_objects(items, args)), _binding, deep():
+        found = what.launches.get(key)
+        if found is not None and found.fits():  # another thread was first
+            return None if found.by_steps() else found, args
+        request = Request(what, items, given, where, device, together, balance, checked)
+        compiled, slots = _accepted(request)
+        if what.kind == "program" and device.interprets:
+            return None, args
+        _same_device(slots.objects.values(), device)
+        if by_steps(compiled, slots.objects):
+            return None, args
+        what.launches.pop(key, None)
+        while len(what.launches) >= MOST_LAUNCHES:
+            del what.launches[next(iter(what.launches))]
+        bound = InterpretedLaunch if device.interprets else Launch
+        what.launches[key] = launch = bound(what, compiled, slots)
+        launch.checked = latest.epoch
+        return launch, args
+
+
+def _shape_of_fields(args: tuple[Any, ...], bundled: Shape) -> Shape:
+    """The shape of arguments that were ``bundled`` before."""
+    types = tuple(map(type, args))
+    found = bundled.fields.get(types)
+    if found is None:
+        found = bundled.fields[types] = Shape(types)
+    return found
+
+
+def accept(what: Launchable, args: tuple[Any, ...]) -> None:
+    """Refuse a program that does not compile, before it runs as plain Python."""
+    with _binding, deep():
+        _accepted(Request(what, None, args, None, _device(None, args)))
+
+
+def _accepted(request: Request) -> tuple[Compiled, Slots]:
+    """Bind a request; the traceback of an error leaves out the compiler's frames."""
+    try:
+        return bind(request)
+    except LanguageError as error:
+        raise LanguageError(error.problem, error.pos, error.hint) from None
+    except RecursionError:
+        source = request.what.definition.source
+        problem = f"{source.name!r} is nested too deeply"
+        raise LanguageError(problem, source.pos(source.tree), "split it into functions") from None
+
+
+def _is_called(t: type) -> bool:
+    """Whether objects of a type are functions."""
+    return any("__call__" in vars(base) for base in t.__mro__)
+
+
+def _other_key(a: Any) -> Any:
+    """What of a row the unit depends on; anything else is refused when it is bound."""
+    return id(a.table) if isinstance(a, Row) else None
+
+
+def _device(items: Any, args: tuple[Any, ...]) -> Device:
+    objects = _objects(items, args)
+    if not objects:
+        raise TypeError("a program needs a graph, table or collection among its arguments")
+    device: Device = objects[0].device
+    _same_device(objects, device)
+    return device
+
+
+def _objects(items: Any, args: tuple[Any, ...]) -> list[Any]:
+    objects = [x.table if isinstance(x, Row) else x for x in (items, *flat(args))]
+    return [x for x in objects if isinstance(x, OBJECTS)]
+
+
+def _same_device(objects: Iterable[Any], device: Device) -> None:
+    for x in objects:
+        if x.device != device:
+            raise TypeError(f"{x!r} is on {x.device.name}, but the launch is on {device.name}")
+
+
+def _forked() -> None:
+    """In a child process: its other threads are gone."""
+    global _binding
+    _binding = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

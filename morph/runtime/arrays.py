@@ -1,0 +1,57 @@
+"""Arrays of any library as NumPy's, in host memory, or CuPy's, in GPU memory."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from morph.runtime.transfer import LARGE, fetch
+
+Array = Any
+"""An array of a device: NumPy's in host memory, CuPy's on a CUDA device."""
+
+_DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
+
+
+def is_host(x: Any) -> bool:
+    """Whether an array lies in host memory."""
+    return not hasattr(x, "__cuda_array_interface__")
+
+
+def import_cupy() -> Any:
+    """Return CuPy, an optional package."""
+    return importlib.import_module("cupy")
+
+
+def array_module(x: Array) -> Any:
+    """Return the module whose functions take an array: NumPy or CuPy."""
+    return np if isinstance(x, np.ndarray) else import_cupy()
+
+
+def imported(x: Any) -> Any:
+    """Return an object known by ``__dlpack__`` alone as an array over the same memory."""
+    if not hasattr(x, "__dlpack__") or hasattr(x, "__array__"):
+        return x
+    if hasattr(x, "__array_interface__") or hasattr(x, "__cuda_array_interface__"):
+        return x
+    on_gpu = int(x.__dlpack_device__()[0]) in _DLPACK_CUDA
+    return (import_cupy() if on_gpu else np).from_dlpack(x)
+
+
+def gpu_array(x: Any) -> Array:
+    """Return an array in GPU memory, of any library, as CuPy's, without a copy."""
+    return x if hasattr(x, "get") else import_cupy().asarray(x)
+
+
+def to_host(x: Any) -> np.ndarray[Any, Any]:
+    """Return anything array-like, of any library and device, as a NumPy array."""
+    x = imported(x)
+    if is_host(x):
+        return np.asarray(x)
+    x = gpu_array(x)
+    fetched: np.ndarray[Any, Any] = (
+        fetch(x) if x.nbytes >= LARGE and x.flags.c_contiguous else x.get()
+    )
+    return fetched

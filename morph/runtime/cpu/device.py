@@ -1,0 +1,148 @@
+"""Arrays in host memory: NumPy's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from morph.language.dtypes import ID_LIMIT
+from morph.language.hooks import Hook
+from morph.runtime import arrays
+from morph.runtime.arrays import Array, is_host
+from morph.runtime.backend import IOTA, Launch, Seeds, Write
+from morph.runtime.device import Device
+
+if TYPE_CHECKING:
+    from morph.compiler.ir import nodes as ir
+
+ALIGN = 64  # bytes; a cache line, and two sectors of GPU memory
+_UNCHANGED: AbstractContextManager[None] = nullcontext()
+_load: Hook[Launch] = Hook("morph.runtime.cpu.launch:load")
+
+
+class HostDevice(Device):
+    """The host's memory and its CPU."""
+
+    on_host = True
+    interprets = False
+    local_limit = 1 << 20  # a thread's stack is larger
+    bulk = 1 << 20
+    serial_items = 500  # just below LEAST_ITEMS in kernels/schedule/team.h
+    throughput = 1 << 21
+
+    def active(self) -> AbstractContextManager[Any]:
+        """Do nothing: there is one host."""
+        return _UNCHANGED
+
+    def buffer(self, nbytes: int) -> Array:
+        """Allocate zeroed bytes that start on a cache line, shape (nbytes,), uint8."""
+        raw = np.zeros(nbytes + ALIGN, np.uint8)
+        start = -self.pointer(raw) % ALIGN
+        return raw[start : start + nbytes]
+
+    def free(self) -> int | None:
+        """Count the bytes that Linux can still give to this process, control groups included."""
+        try:
+            lines = Path("/proc/meminfo").read_text().splitlines()
+            free = next(int(x.split()[1]) for x in lines if x.startswith("MemAvailable")) << 10
+        except (OSError, StopIteration):
+            return None
+        with suppress(OSError, ValueError):  # no limit: the file is missing, or says "max"
+            group = Path("/sys/fs/cgroup")
+            limit = int((group / "memory.max").read_text())
+            used = int((group / "memory.current").read_text())
+            cached = (group / "memory.stat").read_text().split()
+            given_back = int(cached[cached.index("inactive_file") + 1])
+            free = min(free, limit - used + given_back)
+        return free
+
+    def strided(
+        self, buffer: Array, offset: int, shape: tuple[int, ...], dtype: Any, strides: Any
+    ) -> Array:
+        """View bytes as an array that starts at ``offset`` and steps by ``strides``."""
+        return np.ndarray(shape, dtype, buffer=buffer, offset=offset, strides=strides)
+
+    def pointer(self, x: Array) -> int:
+        """Return the address of the first element of an array."""
+        return int(x.__array_interface__["data"][0])
+
+    def asarray(self, x: Any, dtype: Any = None) -> Array:
+        """Return anything array-like as a NumPy array, copied only if it must be."""
+        if type(x) is np.ndarray:
+            return x if dtype is None else np.asarray(x, dtype)
+        return np.asarray(self.to_host(x), dtype)
+
+    def copy(self, x: Any) -> Array:
+        """Return a contiguous copy of anything array-like."""
+        return np.array(x) if is_host(x) else self.to_host(x)
+
+    def copies(self, *sources: Array) -> list[Array]:
+        """Copy arrays."""
+        return [x.copy() for x in sources]
+
+    def to_host(self, x: Any) -> np.ndarray[Any, Any]:
+        """Return anything array-like as a NumPy array; waits for a GPU's array."""
+        return x if type(x) is np.ndarray else arrays.to_host(x)
+
+    def put(self, *writes: Write) -> None:
+        """Write values to arrays; two writes may not overlap."""
+        for array, values in writes:
+            array[:] = np.arange(array.size) if values is IOTA else values
+
+    def prepared(self, writes: Sequence[Write], seeds: Sequence[Any] | None = None) -> HostWriter:
+        """Prepare writes that an algorithm makes at each of its calls."""
+        return HostWriter(self, writes, None if seeds is None else Seeds(*seeds))
+
+    def load(self, unit: ir.Unit, code: Any, faults: bool, seed: int) -> Any:
+        """Compile a unit and return what launches it."""
+        return _load(unit, code.text, faults, code.interruptible)
+
+    def report(self, values: Array) -> HostReport:
+        """Return what reads an int64 array: in place."""
+        return HostReport(values)
+
+    def synchronize(self) -> None:
+        """Do nothing: a launch has ended when the call returns."""
+
+
+class HostWriter:
+    """Writes the same values again and again, see `morph.runtime.backend.Writer`."""
+
+    fits, most = True, ID_LIMIT
+
+    def __init__(self, on: Device, writes: Sequence[Write], seeds: Seeds | None) -> None:
+        self.on, self.writes, self.seeds = on, writes, seeds
+
+    def write(self, rows: Any, counters: Any) -> None:
+        """Make the writes; ``counters`` are those of the list already, which the host shares."""
+        self.on.put(*self.writes)
+        if self.seeds is not None:
+            k = len(rows)
+            self.seeds.item[:k] = rows
+            for array, x in self.seeds.beside:
+                array[:k] = x
+            for array, x in self.seeds.columns:
+                array[rows] = x
+
+
+class HostReport:
+    """Reads values in place: no launch has to write them a second time."""
+
+    def __init__(self, values: Array) -> None:
+        self.values, self.address = memoryview(values), 0
+
+    def wait(self, written: bool, interruptible: bool = True) -> memoryview:
+        """Return the values."""
+        return self.values
+
+    def stop(self, barrier: Array, word: int) -> None:
+        """Do nothing: a launch has ended when the call returns."""
+
+
+def find(index: int) -> HostDevice:
+    """Return the device ``cpu``."""
+    return HostDevice("cpu", index, np)

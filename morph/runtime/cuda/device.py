@@ -1,0 +1,140 @@
+"""Arrays in GPU memory: CuPy's."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from morph.language.hooks import Hook
+from morph.runtime import arrays
+from morph.runtime.arrays import Array, import_cupy, is_host
+from morph.runtime.backend import Launch, Seeds, Write
+from morph.runtime.cuda.small_copies import SMALL, CudaReport, CudaWriter, SmallCopies
+from morph.runtime.device import Device, DeviceError
+
+if TYPE_CHECKING:
+    from morph.compiler.ir import nodes as ir
+
+_CURRENT: AbstractContextManager[None] = nullcontext()
+_load: Hook[Launch] = Hook("morph.runtime.cuda.launch:load")
+
+
+class CudaDevice(Device):
+    """One NVIDIA GPU; its array module is CuPy."""
+
+    on_host = False
+    interprets = False
+    local_limit = 1 << 17  # of GPU memory, for all items in flight
+    bulk = 1 << 26
+    serial_items = 256  # a block has as many threads
+    throughput = 1 << 33
+
+    def active(self) -> AbstractContextManager[Any]:
+        """Make this the current GPU within a ``with`` block."""
+        if self.xp.cuda.runtime.getDevice() == self.index:
+            return _CURRENT
+        return self.xp.cuda.Device(self.index)  # type: ignore[no-any-return]
+
+    def buffer(self, nbytes: int) -> Array:
+        """Allocate zeroed bytes, shape (nbytes,), uint8: CuPy's pool aligns to 512."""
+        return self.zeros(nbytes, np.uint8)
+
+    def free(self) -> int | None:
+        """Count the bytes that can still be allocated, those in CuPy's pool included."""
+        with self.active():
+            free = self.xp.cuda.runtime.memGetInfo()[0]
+            return int(free + self.xp.get_default_memory_pool().free_bytes())
+
+    def strided(
+        self, buffer: Array, offset: int, shape: tuple[int, ...], dtype: Any, strides: Any
+    ) -> Array:
+        """View bytes as an array that starts at ``offset`` and steps by ``strides``."""
+        with self.active():
+            return self.xp.ndarray(shape, dtype, memptr=buffer.data + offset, strides=strides)
+
+    def pointer(self, x: Array) -> int:
+        """Return the address of the first element of an array."""
+        return int(x.data.ptr)
+
+    def asarray(self, x: Any, dtype: Any = None) -> Array:
+        """Return anything array-like as an array of this GPU, copied only if it must be."""
+        x = arrays.imported(x)
+        with self.active():
+            return self.xp.asarray(x, dtype)
+
+    def copy(self, x: Any) -> Array:
+        """Return a contiguous copy of anything array-like on this GPU."""
+        with self.active():
+            return self.xp.array(x)
+
+    def copies(self, *sources: Array) -> list[Array]:
+        """Copy contiguous one-dimensional arrays of this GPU, by one kernel."""
+        with self.active():
+            if any(x.data.ptr % 8 for x in sources):
+                return [x.copy() for x in sources]
+            made = [self.xp.empty(x.size, x.dtype) for x in sources]
+        self.put(*zip(made, sources, strict=True))
+        return made
+
+    def to_host(self, x: Any) -> np.ndarray[Any, Any]:
+        """Return anything array-like as a NumPy array; waits for a GPU's array."""
+        if type(x) is np.ndarray:
+            return x
+        small = not is_host(x) and hasattr(x, "get") and 0 < x.nbytes <= SMALL
+        if small and x.flags.c_contiguous and x.device.id == self.index:
+            return _small_copies(self.index).fetch(x)
+        return arrays.to_host(x)
+
+    def put(self, *writes: Write) -> None:
+        """Write values to arrays by one kernel; two writes may not overlap."""
+        _small_copies(self.index).put(writes)
+
+    def prepared(self, writes: Sequence[Write], seeds: Sequence[Any] | None = None) -> CudaWriter:
+        """Prepare writes, as one kernel, that an algorithm makes at each of its calls."""
+        return CudaWriter(
+            _small_copies(self.index), writes, None if seeds is None else Seeds(*seeds)
+        )
+
+    def load(self, unit: ir.Unit, code: Any, faults: bool, seed: int) -> Any:
+        """Compile a unit and return what launches it."""
+        return _load(unit, code.text, faults, self.index)
+
+    def report(self, values: Array) -> CudaReport:
+        """Return what reads an int64 array: in pinned memory."""
+        return CudaReport(_small_copies(self.index), values)
+
+    def synchronize(self) -> None:
+        """Wait until all launches have ended."""
+        with self.active():
+            self.xp.cuda.runtime.deviceSynchronize()
+
+
+@cache
+def _small_copies(index: int) -> SmallCopies:
+    return SmallCopies(index)
+
+
+def find(index: int) -> CudaDevice:
+    """Return one GPU.
+
+    Raises
+    ------
+    DeviceError
+        If CuPy is not installed, the driver does not answer, or there are fewer GPUs.
+    """
+    name = f"cuda:{index}"
+    if importlib.util.find_spec("cupy") is None:
+        raise DeviceError(f"{name} needs CuPy: pip install 'morph-engine[gpu]'")
+    try:
+        cupy = import_cupy()
+        count = cupy.cuda.runtime.getDeviceCount()
+    except Exception as e:  # a broken install and a missing driver fail in many ways
+        raise DeviceError(f"{name} does not answer: {e}") from e
+    if index >= count:
+        raise DeviceError(f"{name} does not exist: this machine has {count} GPU(s)")
+    return CudaDevice("cuda", index, cupy)

@@ -1,0 +1,31 @@
+"""The device ``python``: arrays in host memory, units interpreted item by item."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from morph.language.hooks import Hook
+from morph.runtime.cpu.device import HostDevice
+
+if TYPE_CHECKING:
+    from morph.compiler.ir import nodes as ir
+
+_load: Hook[Any] = Hook("morph.runtime.interpreter.launch:load")
+
+
+class InterpretedDevice(HostDevice):
+    """The host's memory and the interpreter."""
+
+    interprets = True
+    throughput = 1 << 14
+
+    def load(self, unit: ir.Unit, code: Any, faults: bool, seed: int) -> Any:
+        """Translate a unit into closures; ``code.text`` is not generated."""
+        return _load(unit, seed)
+
+
+def find(index: int) -> InterpretedDevice:
+    """Return the device ``python``."""
+    return InterpretedDevice("python", index, np)
