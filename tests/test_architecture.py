@@ -100,15 +100,6 @@ ACYCLIC = ("morph.data", "morph.launch", "morph.runtime", "morph.language")
 # when its function shrinks.
 LIMITS = (60, 15, 8)
 LARGER = {
-    "algorithms.dynamic.repair.walk": (11, 5, 9),
-    "algorithms.dynamic.repair.pull": (14, 5, 10),
-    "algorithms.dynamic.repair.offer": (13, 6, 9),
-    "algorithms.dynamic.repair.push": (14, 7, 10),
-    "algorithms.dynamic.repair.repair": (57, 14, 23),
-    "algorithms.dynamic.repair.hang": (8, 3, 9),
-    "algorithms.graph.bfs.search": (45, 11, 9),
-    "algorithms.graph.sssp.settle": (30, 7, 12),
-    "algorithms.graph.sssp.search": (20, 7, 12),
     "algorithms.sat.fields.backtrack": (71, 14, 4),
     "algorithms.sat.probsat.descend": (12, 2, 12),
     "algorithms.sat.probsat.walksat": (62, 17, 3),

@@ -26,7 +26,7 @@ few = settings(max_examples=8, suppress_health_check=list(HealthCheck))
 def early(monkeypatch, request):
     """Let points be inserted in parallel from the start, unless there are many."""
     if "many" not in request.node.name:
-        monkeypatch.setattr(delaunay, "FEW", 2)
+        monkeypatch.setattr(delaunay, "FIRST_ROUNDS", 2)
         monkeypatch.setattr(delaunay, "ALONE", 8)
 
 
