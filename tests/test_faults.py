@@ -305,7 +305,7 @@ def test_from_no_room_at_all(target, scene, monkeypatch):
     """Every store has room for just what is in it, and grows by one row at a time."""
     want = scene(target)
     by_one = {"grow": lambda s, minimum=0: s.resize(s.capacity + 1)}
-    by_one["_room"] = lambda s, rows: s.resize(max(rows, s.capacity))
+    by_one["_ensure_capacity"] = lambda s, rows: s.resize(max(rows, s.capacity))
     for name, method in by_one.items():
         monkeypatch.setattr(Store, name, method)
     assert scene(target) == want

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from small import points, rows, values
 
+from morph.compiler.ir import nodes as ir
 from morph.language.dtypes import Ref, vec
 from morph.language.errors import LanguageError
 from morph.launch.foreach import foreach, func, kernel
@@ -301,6 +302,42 @@ def test_functions_structs_vectors(target):
     t = rows(target, a=i64, b=i64, w=f64, v=vec(np.float64, 2))
     foreach(t, structured)
     assert [values(t, c) for c in "abwv"] == [[43005], [4], [3.5], [[2.0, 5.0]]]
+
+
+@kernel
+def popping(r):
+    out = local(i64, 4)
+    fill(out, 4)
+    v = vector(out.pop(), 5)  # the value is no dtype
+    r.a, r.b = v[0], out.size
+
+
+def test_the_first_value_of_a_vector_is_evaluated_once(target):
+    t = rows(target, a=i64, b=i64)
+    foreach(t, popping)
+    assert [values(t, c) for c in "ab"] == [[9], [3]]
+
+
+@func(cpp="return x;")
+def foreign(x) -> i64:
+    return x
+
+
+@func
+def calls_foreign(x):
+    return foreign(x)
+
+
+@kernel
+def for_its_effect(r):
+    calls_foreign(r.a)
+
+
+def test_a_function_that_calls_cxx_may_have_an_effect():
+    foreach(rows("cpu", a=i64), for_its_effect)
+    unit = list(for_its_effect.launches.values())[-1].compiled.unit
+    assert [f.name for f in unit.funcs] == ["foreign", "calls_foreign", "for_its_effect"]
+    assert isinstance(unit.funcs[-1].body[-1], ir.Eval)
 
 
 # --- types ---------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def levels(g, source=0):
 @pytest.mark.parametrize("where", WHERE)
 def test_columns_come_back_as_they_were(where):
     g = path(where)
-    lent = g.points.lent(**FILL)
+    lent = g.points.temporary_columns(**FILL)
     assert not lent.fits()
     with lent:
         there = g.points.version
@@ -53,7 +53,7 @@ def test_columns_come_back_as_they_were(where):
 @pytest.mark.parametrize("where", WHERE)
 def test_columns_that_do_not_fit_are_made_anew(where):
     g = path(where)
-    lent = g.points.lent(**FILL)
+    lent = g.points.temporary_columns(**FILL)
     with lent:
         g.points.extend(20)  # they move
     assert not lent.fits() and "dist" not in g.points.columns
@@ -104,7 +104,7 @@ def test_a_call_that_fails_keeps_nothing(where):
     morph.bfs(g)
     with pytest.raises(ValueError, match="not a vertex"):
         morph.bfs(g, 99)
-    with pytest.raises(ZeroDivisionError), g.points.lent(**FILL):
+    with pytest.raises(ZeroDivisionError), g.points.temporary_columns(**FILL):
         raise ZeroDivisionError
     assert not g.points.columns
     assert host(morph.bfs(g, 5).distance).tolist() == [5, 4, 3, 2, 1, 0]
@@ -136,7 +136,10 @@ def test_columns_for_which_there_is_no_memory_leave_nothing(last, monkeypatch):
     with pytest.raises(MemoryError):
         morph.bfs(g)
     calls.clear()
-    with pytest.raises(MemoryError), g.points.lent(dist=(i32, 1), other=(i32, 2), step=(i32, 4)):
+    with (
+        pytest.raises(MemoryError),
+        g.points.temporary_columns(dist=(i32, 1), other=(i32, 2), step=(i32, 4)),
+    ):
         pass
     assert list(g.points.columns) == ["dist", "step"]
     assert (g.points.dist[0], g.points.step[5]) == (3, 3)

@@ -228,7 +228,7 @@ def test_time_is_kept_whatever_the_header_says():
 
 
 def test_nothing_is_begun_that_cannot_end_in_time(monkeypatch):
-    monkeypatch.setattr(search, "BUILD", dict.fromkeys(search.BUILD, 1.0))
+    monkeypatch.setattr(search, "BUILD", 1.0)
     formula = generate.random_ksat(3, 2000, 4.0, 1)
     found = survey.solve(formula, device="cpu", time=2.0)
     assert found.status == "UNKNOWN" and found.attempts == 0 and found.flips == 0
@@ -246,8 +246,8 @@ def long_formula(n=600_000, seed=0):
 def test_simplification_keeps_to_the_time(monkeypatch):
     formula = long_formula()
     survey.solve(long_formula(100), device="cpu", time=60.0)  # all is compiled
-    for build, limit in ((search.BUILD["cpu"], 0.4), (0.0, 0.4)):  # too long; begun and given up
-        monkeypatch.setitem(search.BUILD, "cpu", build)
+    for updates, limit in ((search.UPDATES, 0.4), (0.0, 0.4)):  # too long; begun and given up
+        monkeypatch.setattr(search, "UPDATES", updates)
         used = time.process_time()
         found = survey.solve(formula, device="cpu", time=limit, complete=False, method="search")
         assert time.process_time() - used < 1.2

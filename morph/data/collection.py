@@ -117,7 +117,7 @@ class Collection(Store):
 
     def _append(self, n: int, checked: Mapping[str, Array]) -> None:
         _, last = self.span()
-        self._room(last + n)
+        self._ensure_capacity(last + n)
         few = not self.device.on_host and n <= FEW and all(map(is_host, checked.values()))
         few = few and not any(c.size for c in self.columns.values())
         if few:  # by one kernel, with the counters
@@ -131,7 +131,7 @@ class Collection(Store):
         words, after = self.words, self.words.copy()
         after[COUNT] += n
         self._settle(after)
-        words[:] = after  # at once: an interrupt in between would leave a wrong budget
+        words[:] = after  # at once: an interrupt in between would leave a wrong BUDGET
         if few:
             self.device.put(*writes, (self.meta, words))
         else:
@@ -143,7 +143,7 @@ class Collection(Store):
         self.device.put(*self.cleared())
 
     def cleared(self) -> list[tuple[Any, Any]]:
-        """Do so on the host; gives what is to be written, as `Device.put` has it."""
+        """Clear the host's counters; return the writes for `Device.put` that clear a GPU's."""
         if self.device.on_host:
             self.words[COUNT] = self.words[HEAD] = 0
             self._settle(self.words)
@@ -151,9 +151,9 @@ class Collection(Store):
         return [(self.meta, self.have(0))]
 
     def have(self, n: int) -> np.ndarray[Any, Any]:
-        """Note that the first ``n`` entries are all there is; gives the counters, to be written.
+        """Set the host's counters to ``n`` entries; return them, to be written to the device.
 
-        What they were before need not be fetched.
+        The device's counters are not fetched.
         """
         words = self.meta if self.device.on_host else np.zeros(8, np.int64)
         words[COUNT], words[HEAD], words[CAPACITY] = n, 0, self.capacity
@@ -330,7 +330,7 @@ class Set:
         self.device.put(*self.cleared())
 
     def cleared(self) -> list[tuple[Any, Any]]:
-        """Give what is to be written for that, as `Device.put` has it."""
+        """Return the writes, for `Device.put`, of `reset`."""
         return [(self._parent, IOTA)]
 
     @exclusive
@@ -351,10 +351,10 @@ class Set:
         return self.device.pointer(self._parent)
 
     def touched(self) -> None:
-        """Nothing is remembered about the sets, so nothing to forget."""
+        """Do nothing: the host has no copy of the sets."""
 
     def settle(self) -> None:
-        """There are no counters to bring in order."""
+        """Do nothing: there are no counters."""
 
     def references(self, table: Table) -> Iterator[Array]:
         """The rows in sets of several members."""
@@ -453,10 +453,10 @@ class Flag:
         return self.device.pointer(self._words)
 
     def touched(self) -> None:
-        """Nothing is remembered about the flag, so nothing to forget."""
+        """Do nothing: the host has no copy of the flag."""
 
     def settle(self) -> None:
-        """There are no counters to bring in order."""
+        """Do nothing: there are no counters."""
 
     def __reduce__(self) -> Any:
         return reduced(self)

@@ -43,7 +43,7 @@ class ColumnView(NDArrayOperatorsMixin):
 
     Reads and writes like an array, takes part in arithmetic, and gives its memory without a copy
     as `array`.  Arrays taken from it keep the memory that they had: after the table grew, is
-    compacted or packed anew they are old copies, and writing to them changes nothing.  The view
+    compacted or packed again they are old copies, and writing to them changes nothing.  The view
     itself looks the memory up at every use.
     """
 

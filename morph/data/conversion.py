@@ -94,7 +94,7 @@ def cast(a: Array, column: Column, rows: int, where: str) -> Array:
     ValueError
         If a reference is out of range.
     OverflowError
-        If an integer does not fit, or what is finite would become infinite.
+        If an integer does not fit, or a finite number would become infinite.
     """
     if column.ref:
         check_ids(a, rows, where, column.ref, lowest=-1)
@@ -110,7 +110,7 @@ def cast(a: Array, column: Column, rows: int, where: str) -> Array:
 
 
 def _real(a: Array, column: Column, where: str) -> Array:
-    """Convert to a float of less range; what is finite stays so."""
+    """Convert to a float of less range; refuse finite numbers that become infinite."""
     with np.errstate(over="ignore"):
         made = a.astype(column.dtype)
     if bool(abs(made).max() == np.inf) or bool((made != made).any()):  # NaN hides the largest

@@ -59,7 +59,7 @@ class Record:
     offsets: tuple[int, ...]
     stride: int
     packed: bool
-    spare: int = -1  # where 8 bytes are left over, if there are
+    spare: int = -1  # offset of 8 unused bytes, or -1
     buffer: Array = None
 
     def view(self, device: Device, column: Column, buffer: Array) -> Array:
@@ -71,11 +71,11 @@ class Record:
         return device.strided(buffer, offset, shape, column.dtype, strides)
 
     def offset(self, name: str) -> int:
-        """How far behind the begin of a row column ``name`` lies."""
+        """The offset of column ``name`` in a row, in bytes."""
         return self.offsets[self.names.index(name)]
 
     def spares(self, device: Device, buffer: Array) -> Array:
-        """Give what is left over in ``buffer``, as a word a row."""
+        """Give the unused 8 bytes of each row in ``buffer`` as an array of uint64."""
         rows = buffer.size // self.stride
         return device.strided(buffer, self.spare, (rows,), np.dtype(np.uint64), (self.stride,))
 

@@ -54,7 +54,7 @@ class Store:
     capacity : int
         Rows there is memory for.
     version : int
-        Increases whenever an address, a stride, or what is known of the columns changes.
+        Changes with each address, stride and property of the columns.
     meta : array, shape (8,), int64
         Counters, on the device; the words are those of `Word`.
     """
@@ -99,12 +99,12 @@ class Store:
             self.device.put((self.meta, self._words))
 
     def touched(self) -> None:
-        """Forget what is known of the counters: a kernel may have changed them."""
+        """Invalidate the host's copy of the counters: a kernel may have changed them."""
         if self._words is not self.meta:
             object.__setattr__(self, "_words", None)  # `Store.__setattr__` is for columns
 
     def settle(self) -> None:
-        """Bring the counters in order as a kernel's end does, after something else changed them."""
+        """Recompute BUDGET and HEAD, as the end of a kernel does, after changes by the host."""
         self._settle(self.words)
         self._push()
 
@@ -165,7 +165,7 @@ class Store:
 
     @exclusive
     def rename(self, old: str, new: str) -> None:
-        """Call a column otherwise; its values, its place and its memory stay.
+        """Rename a column; its values, order and memory stay.
 
         Raises
         ------
@@ -216,7 +216,7 @@ class Store:
 
     @exclusive
     def pack(self, *groups: str | Iterable[str]) -> None:
-        """Choose the layout anew: no kernel and no result depends on it.
+        """Choose another layout; neither kernels nor results depend on it.
 
         Parameters
         ----------
@@ -257,7 +257,7 @@ class Store:
         self._changed()
 
     def _filled(self, rec: Record) -> Record:
-        """Give a record its memory, one row at least so that it has an address."""
+        """Allocate a record's memory, at least one row so that it has an address."""
         rec.buffer = self.device.buffer(max(self.capacity, 1) * rec.stride)
         return rec
 
@@ -297,7 +297,7 @@ class Store:
         most = max(self._most, minimum)  # an impossible minimum is refused by resize
         self.resize(min(max(2 * self.capacity, minimum, SMALLEST), most))
 
-    def _make_room(self, more: int) -> None:
+    def _extend_capacity(self, more: int) -> None:
         """Provide capacity for ``more`` rows beyond the present one; raises as `grow`."""
         self.grow(self.capacity + more)
 
@@ -331,7 +331,7 @@ class Store:
             for rec in self._records:
                 buffers.append(self.device.buffer(max(capacity, 1) * rec.stride))
                 buffers[-1][: last * rec.stride] = rec.buffer[: last * rec.stride]
-            kept = self._hidden.keys() - {"owner"}  # nobody owns anything between launches
+            kept = self._hidden.keys() - {"owner"}  # no row has an owner between launches
             hidden = {kind: self._hidden_array(kind, capacity) for kind in kept}
             for kind, array in hidden.items():
                 keep = min(array.size, self.capacity, capacity)
@@ -349,7 +349,7 @@ class Store:
         self, buffers: list[Array], capacity: int, hidden: dict[str, Array],
         words: np.ndarray[Any, Any],
     ) -> None:  # fmt: skip
-        """Have this memory from now on."""
+        """Replace the memory of the columns."""
         for rec, buffer in zip(self._records, buffers, strict=True):
             rec.buffer = buffer
         self.capacity = capacity
@@ -362,8 +362,8 @@ class Store:
     def _resized(self, capacity: int, hidden: dict[str, Array]) -> None:
         """Prepare what else depends on the capacity; may fail, changes nothing."""
 
-    def _room(self, rows: int) -> None:
-        """Have capacity for ``rows`` rows: exactly at first, then at least doubling."""
+    def _ensure_capacity(self, rows: int) -> None:
+        """Provide capacity for ``rows`` rows: exactly at first, then at least doubling."""
         if rows > self.capacity:
             self.resize(max(rows, min(2 * self.capacity, self._most)))
 

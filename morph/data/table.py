@@ -17,7 +17,7 @@ from morph.data.pickles import reduced
 from morph.data.reclaim import SHARE, reclaim, referred, release
 from morph.data.row import Row, as_id
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL, Store
-from morph.data.temporary import Lent
+from morph.data.temporary import TemporaryColumns
 from morph.data.versions import exclusive
 from morph.runtime.device import Array, Device, device
 
@@ -68,8 +68,8 @@ class Table(Store):
     ) -> None:
         self.deletes = False
         self.graph: Any = None  # the Graph that has it
-        # While a launch runs: where the ring of deleted rows ended before it.  Rows deleted by the
-        # launch are not reused in it, since its adjacency still leads to them.
+        # During a launch: TAIL of the ring before the launch.  Rows that the launch deletes are not
+        # reused in it, since its adjacency still leads to them.
         self._held: int | None = None
         self._known = -1, False  # `latest.epoch`, and whether anything could refer to the rows then
         # Collections and sets that refer to the rows, for growth and compaction.
@@ -101,17 +101,17 @@ class Table(Store):
         """
         return self.add_column(name, spec, fill)
 
-    def lent(self, **specs: tuple[Any, Any]) -> Lent:
-        """Give columns for the time of a ``with`` block; any named so already step aside.
+    def temporary_columns(self, **specs: tuple[Any, Any]) -> TemporaryColumns:
+        """Give columns for a ``with`` block; they shadow other columns of these names.
 
-        Entered again, it has them in the same memory, anew at their fill.
+        Each entry uses the same memory and sets the columns to their fills.
 
         Parameters
         ----------
         **specs : (dtype, fill)
             By column name.
         """
-        return Lent(self, specs)
+        return TemporaryColumns(self, specs)
 
     # --- rows ------------------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class Table(Store):
         _, checked = prepare(self, 1, given, fresh=0 if again else 1)
         self._check_ends(checked)
         if not again and len(self) == self.capacity:
-            self._make_room(1)
+            self._extend_capacity(1)
             if again := self._reuses():
                 _, checked = prepare(self, 1, given, fresh=0)
         words, after = self.words, self.words.copy()
@@ -213,7 +213,7 @@ class Table(Store):
         n, checked = prepare(self, None if n is None else int(n), arrays)
         self._check_ends(checked)
         first = len(self)
-        self._room(first + n)
+        self._ensure_capacity(first + n)
         with self.device.active():
             self._write(first, n, checked)
         after = self.words.copy()
@@ -471,7 +471,7 @@ class Table(Store):
         release(self)
         return bool(self.words[HEAD] < self.words[COMMITTED])
 
-    def _make_room(self, more: int) -> None:
+    def _extend_capacity(self, more: int) -> None:
         """Provide capacity for ``more`` rows: release deleted ones, or, if these are few, grow.
 
         Raises
@@ -481,8 +481,8 @@ class Table(Store):
         """
         released = reclaim(self) if self.deletes else 0
         enough = released >= max(more, self.capacity // SHARE)
-        if not enough and not (released and self.capacity >= self._most):  # what is there may do
-            super()._make_room(more)
+        if not enough and not (released and self.capacity >= self._most):  # those may suffice
+            super()._extend_capacity(more)
 
     def _hidden_array(self, kind: str, capacity: int) -> Array:
         if kind == "free":  # asked for by a kernel that only allocates: nothing is ever in it

@@ -1,8 +1,8 @@
-"""Columns that a table has for a time, again and again, in the same memory.
+"""Temporary columns of a table, attached for each call of an algorithm, always in the same memory.
 
-Adding a column costs an allocation, and a launch bound before no longer fits.  Columns that are
-put aside, and taken back when nothing else has changed, leave the table just as it was, its
-version included.
+Adding a column costs an allocation and invalidates the launches that are bound to the table.
+Detached columns keep their memory; if the table has not changed otherwise, attaching them again
+restores the table's former version, so that those launches are valid again.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from morph.data.protocols import TableLike
 from morph.data.versions import renew
 
 
-class Lent:
-    """Columns of a table for the time of a ``with`` block; the user's of these names step aside.
+class TemporaryColumns:
+    """Columns of a table within a ``with`` block; they shadow the user's columns of these names.
 
     Parameters
     ----------
@@ -28,81 +28,82 @@ class Lent:
         self.table, self.specs = table, dict(specs)
         self.columns: dict[str, Any] = {}
         self.records: list[Any] = []
-        self.aside: list[tuple[str, str]] = []
-        self.there = self.gone = (0, None)  # the table's version and fills, with them and without
+        self.shadowed: list[tuple[str, str]] = []
+        # the table's version and fills, with these columns and without them
+        self.attached = self.detached = (0, None)
 
     def fits(self) -> bool:
-        """Whether the columns can be taken back: nothing has changed since."""
-        return bool(self.columns) and self.table.version == self.gone[0]
+        """Whether the columns can be attached again: the table has not changed since."""
+        return bool(self.columns) and self.table.version == self.detached[0]
 
     @property
-    def there_now(self) -> bool:
-        """Whether the table has them."""
+    def is_attached(self) -> bool:
+        """Whether the table has the columns."""
         now = self.table.columns
         return bool(self.columns) and all(now.get(n) is c for n, c in self.columns.items())
 
     def __enter__(self) -> None:
         if self.fits():
-            self.take_back()
+            self.attach()
             self.table.device.put(*self.writes())
         else:
             self.add()
 
-    def take_back(self) -> None:
-        """Have the columns again, whatever they hold by now."""
+    def attach(self) -> None:
+        """Attach the columns again, with their last contents."""
         table = self.table
-        self.gone = table.version, table._fills
+        self.detached = table.version, table._fills
         table._records += self.records
         table.columns.update(self.columns)
-        table._fills = self.there[1]
-        renew(table, self.there[0])
+        table._fills = self.attached[1]
+        renew(table, self.attached[0])
 
     def writes(self) -> list[tuple[Any, Any]]:
-        """What is to be written so that they are anew, as `Device.put` has it."""
+        """The writes, for `Device.put`, that set the columns to their fills."""
         first, last = self.table.span()
         return [(self.columns[name].array[first:last], f) for name, (_, f) in self.specs.items()]
 
     def add(self) -> None:
-        """Have columns in memory of their own."""
-        table, self.columns, self.records, self.aside = self.table, {}, [], []
-        self.gone = table.version, table._fills
+        """Allocate the columns."""
+        table, self.columns, self.records, self.shadowed = self.table, {}, [], []
+        self.detached = table.version, table._fills
         try:
             for name, (dtype, fill) in self.specs.items():
                 if name in table.columns:
                     other = name + "_"
                     while other in table.columns:
                         other += "_"
-                    self.aside.append((other, name))
+                    self.shadowed.append((other, name))
                     table.rename(name, other)
-                self.columns[name] = None  # from here on whoever has the name is lent
+                self.columns[name] = None  # from here on a column of this name is temporary
                 table.add_column(name, dtype, fill)
                 self.columns[name] = table.columns[name]
         except BaseException:
             self._remove()
             raise
-        self.there = table.version, None
+        self.attached = table.version, None
         names = set(self.columns)
         self.records = [r for r in table._records if names & set(r.names)]
 
     def __exit__(self, *problem: object) -> None:
         table = self.table
-        if table.version == self.there[0] and not self.aside:
-            self.there = table.version, table._fills
+        if table.version == self.attached[0] and not self.shadowed:
+            self.attached = table.version, table._fills
             for name in self.columns:
                 del table.columns[name]
             others = len(table._records) - len(self.records)
-            table._records = table._records[:others]  # nothing came after them
-            table._fills = self.gone[1]
-            renew(table, self.gone[0])
+            table._records = table._records[:others]  # no record was added after them
+            table._fills = self.detached[1]
+            renew(table, self.detached[0])
             return
         self._remove()
 
     def _remove(self) -> None:
-        """Take the columns out of the table, as far as they are there."""
+        """Drop those of the columns that the table has."""
         table = self.table
         for name in self.columns.keys() & table.columns.keys():
             table.drop(name)
-        for other, name in self.aside:
+        for other, name in self.shadowed:
             if other in table.columns:
                 table.rename(other, name)
         self.columns, self.records = {}, []

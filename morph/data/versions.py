@@ -1,7 +1,7 @@
-"""Versions: what somebody knows of an object holds while its version is the same.
+"""Modification counters: a cached fact about an object is valid while its version is unchanged.
 
-A launch knows addresses of some ten objects.  It need not ask each of them again: `latest.epoch`
-is another whenever any object is new or has another version.
+A launch caches addresses of some ten objects.  `latest.epoch` changes whenever any object is new or
+has another version, so a launch compares one number, and versions only if this has changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Outdated(Exception):
 
 
 class Latest:
-    """What is so of all objects."""
+    """The modification counter of all objects together."""
 
     __slots__ = ("epoch",)
 
@@ -33,10 +33,10 @@ latest = Latest()
 
 
 def renew(x: Any, version: int | None = None) -> None:
-    """Give an object a version that nothing has had; or one that it had when it was just as now."""
-    moved()  # lest an interrupt come in between
+    """Give an object a new version, or the one of an earlier state that is restored."""
+    moved()  # before, too: an interrupt may come in between
     x.version = next(_numbers) if version is None else version
-    moved()  # whoever looked at the versions meanwhile saw the old one
+    moved()  # threads that compared versions meanwhile have seen the old one
 
 
 def moved() -> None:

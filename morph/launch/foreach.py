@@ -52,10 +52,7 @@ class Program(Launchable):
             return self(*args)
 
     def alone(self, *args: Any) -> Any:
-        """Run by one thread of a CPU, or one block of a GPU: others would wait for so little work.
-
-        In what is computed, and on another device, as a plain call.
-        """
+        """Run by one CPU thread or one GPU block: faster for little work, with the same results."""
         if is_checked():
             return self.eager(*args)
         try:
@@ -67,7 +64,7 @@ class Program(Launchable):
             return self.alone(*args)
 
     def eager(self, *args: Any) -> Any:
-        """Run as plain Python, launch by launch; what is accepted, and the result, is the same."""
+        """Run as plain Python, launch by launch; accepts the same programs."""
         _accept(self, args)
         return self._interpreted(args)
 
@@ -156,16 +153,16 @@ def foreach(
     where : callable, optional
         A lambda of the item; items for which it is false are passed over.
     together : bool
-        Of a kernel with ``single(collection)``: all items gather and claim before any goes on, so
-        that who wins depends on their positions in ``items`` and not on the number of threads.
+        Of a kernel with ``single(collection)``: all items gather and claim before any commits, so
+        that the winners depend on positions in ``items`` and not on the number of threads.
     balance : {"auto", "thread", "warp", "grid"}
         How many threads share the edges of one item, where the kernel ends in a loop over them that
         can be shared: one; those of a warp; all; or, by default, as many as there are edges for.
         The result is the same.
     ahead : Collection, optional
         One that the kernel adds to, with rows and columns like those of ``items``: in a program,
-        what is added to it may be run at once, by whoever added it, and is then not in it.  So what
-        the program computes must not depend on which items run in which step.
+        the thread that adds an item may run it at once instead.  So the result of the program must
+        not depend on which items run in which step.
     check : bool, optional
         Check every access, see `checked`; by default as the block around it, or MORPH_CHECK.
 

@@ -51,7 +51,7 @@ class Function:
         return self
 
     def __reduce__(self) -> str:
-        """Give `pickle` the name, as of a function: who loads it imports the module."""
+        """Give `pickle` the name, as of a function: loading imports the module."""
         found: Any = sys.modules.get(self.__module__)
         for part in self.__qualname__.split("."):
             found = getattr(found, part, None)

@@ -360,7 +360,7 @@ class Launch:
             if full:
                 obj = objects[stands_for.get(store.slot, store.slot)]
                 obj.touched()
-                obj._make_room(failed)
+                obj._extend_capacity(failed)
         narrow = status[Status.LOCAL]
         status[[Status.FAILED, Status.LOCAL]] = 0
         status[Status.STORES :] = 0

@@ -30,7 +30,10 @@ _shapes: dict[tuple[type, ...], Shape] = {}
 
 
 class Shape:
-    """Of arguments of some types, which are which: objects count by identity, numbers by type."""
+    """Positions of objects, functions and others among arguments of given types.
+
+    A launch depends on the identity of objects and functions, and on the types of numbers.
+    """
 
     __slots__ = ("fields", "flatten", "functions", "objects", "others")
 
@@ -44,7 +47,7 @@ class Shape:
         self.others = [i for i in range(len(types)) if i not in known]
 
     def key(self, args: tuple[Any, ...], *more: Any) -> tuple[Any, ...]:
-        """What else than types tells these arguments from others."""
+        """The key of a launch: the types, and the identity of objects and functions."""
         key = (self, *more, *self.functions(args), *map(id, self.objects(args)))
         return (*key, *(_other_key(args[i]) for i in self.others)) if self.others else key
 
@@ -128,7 +131,7 @@ def _is_called(t: type) -> bool:
 
 
 def _other_key(a: Any) -> Any:
-    """What of a row the unit depends on; anything else is refused when it is bound."""
+    """The identity of a row's table; other arguments are refused when the launch is bound."""
     return id(a.table) if isinstance(a, Row) else None
 
 

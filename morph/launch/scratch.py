@@ -22,7 +22,7 @@ from morph.runtime.timing import used
 HUB = 64  # bytes of a row on the list, of which something is left
 STATUS, STATE = 64, 192  # words of the status, and of a program's state
 STOP = 32  # index in ``barrier`` of the request to stop a GPU's launch; see kernels/target_cuda.h
-POOL_WORD = 16  # index in ``barrier`` of the address of the CPU's thread pool; see target_cpu.h there
+POOL_WORD = 16  # index in ``barrier`` of the address of the thread pool; see kernels/target_cpu.h
 ROUNDS = 1 << 25  # of claims, then they count from 0 again: a key has bits for twice as many
 
 

@@ -15,7 +15,7 @@ OBJECTS = (Graph, Table, Collection, Set, Flag)
 
 
 class Slots:
-    """The objects of one launch, by slot, and what the compiler is told of them."""
+    """The objects of one launch, by slot, and their descriptions for the compiler."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {}
@@ -51,7 +51,7 @@ class Slots:
             self.stores[slot] = self._store(slot, obj)
 
     def _unique(self, name: str, parts: Iterable[str] = ()) -> str:
-        """A slot like ``name`` whose C++ name, and its parts' names, nobody has."""
+        """A slot like ``name`` whose C++ name, and its parts' names, are not taken."""
         taken = {s.replace(".", "_") for s in self.objects}
         n, found = 1, name
         while taken & {found, *(f"{found}_{p}" for p in parts)}:

@@ -51,17 +51,14 @@ class Device(Backend):
         return device, (self.name,)
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
-        """Allocate an array with unspecified contents."""
         with self.active():
             return self.xp.empty(shape, dtype)
 
     def zeros(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
-        """Allocate an array of zeros."""
         with self.active():
             return self.xp.zeros(shape, dtype)
 
     def full(self, shape: int | tuple[int, ...], value: Any, dtype: Any) -> Array:
-        """Allocate an array filled with ``value``."""
         with self.active():
             return self.xp.full(shape, value, dtype)
 

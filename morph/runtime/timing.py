@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from morph.runtime.device import Device
 
 spent = {"compile": 0.0, "transfer": 0.0}
-_within = threading.local()  # seconds counted inside of what is being counted
+_within = threading.local()  # seconds of nested counting
 used: dict[str, Device] = {}  # devices with launches, by name
 
 

@@ -32,7 +32,7 @@ class Workspace:
         seed: Mapping[str, Any],
     ) -> None:  # fmt: skip
         self.graph, self.key, self.make, self.seed = graph, key, make, seed
-        self.lent = [graph.tables[t].lent(**s) for t, s in specs.items() if s]
+        self.lent = [graph.tables[t].temporary_columns(**s) for t, s in specs.items() if s]
         self.objects: list[Any] | None = None  # until the first call
         self.starts: Any = None
         self.prepared: Any = None
@@ -62,7 +62,7 @@ class Workspace:
     def _leave(self) -> None:
         try:
             for x in self.lent:
-                if x.there_now:
+                if x.is_attached:
                     x.__exit__()
         finally:
             self.graph._lock.release()
@@ -88,7 +88,7 @@ class Workspace:
         if count and count > objects[0].capacity:
             objects[0].resize(count)
         for x in self.lent:
-            x.take_back()
+            x.attach()
         known = [x.table.span() for x in self.lent] + [x.version for x in objects]
         if known != self.known:
             self._prepare()
@@ -190,7 +190,7 @@ def columns(table: Table, **specs: tuple[Any, Any]) -> Iterator[None]:
         By column name.
     """
     assert table.graph is not None
-    with table.graph._lock, table.lent(**specs):
+    with table.graph._lock, table.temporary_columns(**specs):
         yield
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
-from typing import NoReturn
 
 from morph.compiler.frontend.context import Context
 from morph.compiler.frontend.methods import refuse_claimed
@@ -162,9 +161,3 @@ def check_augassign(c: Context, node: ast.AugAssign) -> None:
     with c.collect() as later:
         y = c.expr(node.value)
     _store(c, at, binary(c, op, c.evaluate_before(at, later), y, pos), pos)
-
-
-def refuse_annotation(c: Context, node: ast.AnnAssign) -> NoReturn:
-    """``x: t = value``."""
-    hint = "types follow from the first value"
-    reject("annotations are outside the language", c.pos(node), hint)

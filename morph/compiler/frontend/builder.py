@@ -1,4 +1,4 @@
-"""One unit being built: its objects, its functions, and what it takes from outside of them."""
+"""One unit being built: its objects, its functions, and the values that were compiled in."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -19,26 +19,6 @@ from morph.language.errors import reject
 from morph.language.intrinsics import name_of
 from morph.language.position import Pos
 from morph.language.types import BOOL, Local, Scalar, Tuple, Type
-
-COMPREHENSION = "a comprehension", "write a loop"
-OUTSIDE: dict[str, tuple[str, str]] = {
-    "NamedExpr": ("an assignment inside an expression", "assign on a line of its own"),
-    "JoinedStr": ("an f-string", "there is no text inside kernels"),
-    "Lambda": ("a lambda", "write a @func"),
-    "List": ("a list", "local(dtype, capacity) grows; vector(x, y) has a fixed size"),
-    "Dict": ("a dict", "keep it in a column, or use a @struct"),
-    "Set": ("a set display", "use a local collection"),
-    "Starred": ("*", "write the values out"),
-    "ListComp": COMPREHENSION, "SetComp": COMPREHENSION, "DictComp": COMPREHENSION,
-    "GeneratorExp": COMPREHENSION,
-}  # fmt: skip
-
-
-def refuse_expression(c: Context, node: ast.expr) -> NoReturn:
-    """Refuse an expression that the language lacks."""
-    kind = type(node).__name__
-    name, hint = OUTSIDE.get(kind, (kind.lower(), "write a loop"))
-    reject(f"{name} is outside the language", c.pos(node), hint)
 
 
 def check_constant(c: Context, node: ast.Constant) -> Value:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from morph.compiler.frontend import branches, calls, expressions, loops, selectors, statements
-from morph.compiler.frontend.assignments import check_assign, check_augassign, refuse_annotation
+from morph.compiler.frontend.assignments import check_assign, check_augassign
 from morph.compiler.frontend.builder import Builder
 from morph.compiler.frontend.context import Context, Rules
 from morph.compiler.frontend.methods import METHODS, refuse_claimed
+from morph.compiler.frontend.outside import refuse
 from morph.compiler.frontend.scope import Retype
 from morph.compiler.frontend.single import check_if_or_single
 from morph.compiler.frontend.values import (
@@ -51,12 +52,11 @@ EXPRESSIONS: Mapping[type[ast.AST], Callable[[Context, Any], Value]] = {
     ast.Attribute: selectors.check_attribute,
     ast.Subscript: selectors.check_subscript,
     ast.Call: calls.check_call,
-    ast.AST: expressions.refuse_expression,
+    ast.AST: refuse,
 }
 STATEMENTS: Mapping[type[ast.AST], Callable[[Any, Any], None]] = {
     ast.Assign: check_assign,
     ast.AugAssign: check_augassign,
-    ast.AnnAssign: refuse_annotation,
     ast.If: check_if_or_single,
     ast.While: loops.check_while,
     ast.For: loops.check_for,
@@ -64,8 +64,8 @@ STATEMENTS: Mapping[type[ast.AST], Callable[[Any, Any], None]] = {
     ast.Continue: loops.check_continue,
     ast.Return: statements.check_return,
     ast.Expr: statements.check_expr,
-    ast.Pass: statements.check_pass,
-    ast.AST: statements.refuse_statement,
+    ast.Pass: lambda c, node: None,
+    ast.AST: refuse,
 }
 
 
@@ -275,7 +275,7 @@ def _check_kernel(c: Context, name: str) -> ir.Kernel:
     assert isinstance(tree, ast.FunctionDef)
     first = _own_params(c)
     body = (*first, *statements.check_block(c, tree.body))
-    given = {s.name for s in ir.walk(body) if isinstance(s, ir.Assign)} | _bound(body)
+    given = ir.bound(ir.walk(body))
     used = read_first(c.commit or ()) | read_first(c.abort or ())
     claim = next((n for n in ir.walk(body) if isinstance(n, ir.Claim)), None)
     kept = {claim.items, claim.guard} if claim else set()
@@ -310,14 +310,3 @@ def _finish(c: Context, cls: type[F], name: str, body: ir.Body, **more: Any) -> 
         name=name, params=_typed(params), result=c.result or NOTHING,
         locals=tuple(locals_.items()), body=body, pos=pos, **more,
     )  # fmt: skip
-
-
-def _bound(body: ir.Body) -> set[str]:
-    """The variables of loops."""
-    names: set[str] = set()
-    for s in ir.walk(body):
-        if isinstance(s, ir.ForRange | ir.ForRows | ir.ForItems):
-            names.add(s.var)
-        if isinstance(s, ir.ForEdges):
-            names |= {s.edge, *([s.var] if s.var else [])}
-    return names

@@ -108,7 +108,7 @@ def _check_local(c: Context, node: ast.Call, name: str) -> ir.Expr:
 def _check_vector(c: Context, node: ast.Call, name: str) -> ir.Expr:
     """``vector(dtype, n)`` of zeros, or ``vector(x, y, ...)``."""
     pos = c.pos(node)
-    if len(node.args) == 2:
+    if len(node.args) == 2 and _is_dotted(node.args[0]):  # else evaluated twice
         dtype = c.value(node.args[0])
         if isinstance(dtype, PythonValue) and (scalar := scalar_of(dtype.value)) is not None:
             zero = ir.Const(value=0, type=scalar, pos=pos)
@@ -129,6 +129,13 @@ def _check_vector(c: Context, node: ast.Call, name: str) -> ir.Expr:
         assert isinstance(t, Scalar)
         parts = tuple(operand(a, t) for a in args)
     return ir.Make(parts=parts, type=Vector(t, len(parts)), pos=pos)
+
+
+def _is_dotted(node: ast.expr) -> bool:
+    """Whether an expression is a name, or attributes of one, as in ``np.float32``."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
 
 
 def _check_predicate(c: Context, node: ast.Call, name: str) -> ir.Expr:

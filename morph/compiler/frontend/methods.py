@@ -21,6 +21,7 @@ def check_method(c: Context, node: ast.Call, f: Method) -> Value:
     """``receiver.name(...)``."""
     x, name, pos = f.receiver, f.name, c.pos(node)
     if isinstance(x, ir.Expr):
+        no_keywords(c, node)
         if isinstance(x.type, Handle):
             arity(c, node, "delete", 0)
             return c.effect(ir.Delete(slot=x.type.slot, row=x, type=NOTHING, pos=pos))

@@ -1,10 +1,9 @@
 """From a ``@program`` to blocks: one launch instead of one for every ``foreach``.
 
 There is one block for each program point: the statements that remain.  Inside a block a swap of
-collections gives the names other meanings; at its end the names mean what they were declared to be,
-and the collections have changed places.  Where collections cannot (see `double_buffering`), a
-program point is also what each name stands for, so that each block knows its collections and no
-swap remains.
+collections changes the meanings of names; at its end the names have their initial meanings, and the
+collections have changed places.  Where collections cannot (see `double_buffering`), a program point
+includes the meanings of the names, so that each block knows its collections and no swap remains.
 """
 
 from __future__ import annotations
@@ -133,7 +132,7 @@ class _Blocks:
 
     def point(self, point: Point, params: Params, flow: Flow) -> int:
         """The number of the block of a program point, which may have to be checked (again)."""
-        if not self.c.follow:  # names mean again what they were declared to be
+        if not self.c.follow:  # names have their initial meanings again
             objects = {n: p for n, p in self.c.declared.items() if isinstance(p, ObjectValue)}
             params = {**params, **objects}
         while point and isinstance(point[0], tuple) and point[0][1] == len(point[0][0]):

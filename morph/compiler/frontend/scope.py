@@ -1,4 +1,4 @@
-"""What is true at one point of a function: which locals have a value, and whether it wrote."""
+"""The state at one point of a function: assigned locals, the first write, enclosing loops."""
 
 from __future__ import annotations
 

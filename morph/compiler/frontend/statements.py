@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from typing import NoReturn
 
 from morph.compiler.frontend.branches import Arm, chain, condition
 from morph.compiler.frontend.calls import is_call
@@ -15,22 +14,6 @@ from morph.language.errors import reject
 from morph.language.types import NOTHING, Handle, Local, Nothing, Tuple
 
 RESULT = "return"  # the hint for the type of a function's result; no local can have this name
-OUTSIDE = {
-    "Try": "kernels raise nothing", "With": "only the host uses `with`",
-    "Import": "import at the top of the file", "FunctionDef": "define a @func outside",
-    "ImportFrom": "import at the top of the file", "Match": "write if and elif",
-    "Global": "pass it as an argument", "Raise": "report through a column or a flag",
-    "Nonlocal": "pass it as an argument", "Assert": "report through a column or a flag",
-    "ClassDef": "declare a @struct outside", "Delete": "a row goes with row.delete()",
-}  # fmt: skip
-
-
-def refuse_statement(c: Context, node: ast.stmt) -> NoReturn:
-    """Refuse a statement that the language lacks."""
-    kind = type(node).__name__
-    name = kind.lower().replace("def", "").replace("from", "")
-    hint = OUTSIDE.get(kind, "see the reference for what a statement may be")
-    reject(f"{name} is outside the language", c.pos(node), hint)
 
 
 def check_statement(c: Context, node: ast.stmt) -> None:
@@ -70,10 +53,6 @@ def check_expr(c: Context, node: ast.Expr) -> None:
         del c.locals[x.name]
     elif last is None and not isinstance(x, ir.Call):
         reject("this expression does nothing", c.pos(node), "call it, or assign its value")
-
-
-def check_pass(c: Context, node: ast.Pass) -> None:
-    """Do nothing."""
 
 
 def check_if(c: Context, node: ast.If) -> None:

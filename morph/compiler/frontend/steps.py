@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from morph.compiler.frontend import statements
+from morph.compiler.frontend.arguments import arity
 from morph.compiler.frontend.assignments import check_assign
 from morph.compiler.frontend.calls import callee, is_call
 from morph.compiler.frontend.context import Context, Rules
@@ -52,8 +53,8 @@ Step = ir.Assign | ir.Foreach | ir.OneThread | ir.TakeFlag | ir.Clear
 class ProgramContext(Context):
     """A program being checked; ``out`` holds steps beside statements.
 
-    ``params`` says what each name stands for at present, ``declared`` what it did at first.  With
-    ``follow`` the compiler knows this at every point of the program, and no swap remains.
+    ``params`` has the present meaning of each name, ``declared`` the initial one.  With ``follow``
+    the compiler knows the meanings at every point of the program, and no swap remains.
     """
 
     follow: bool
@@ -154,12 +155,14 @@ def _rebind(c: ProgramContext, name: str, obj: Value, pos: Pos) -> None:
 
 
 def _take_flag(c: Context, node: ast.Call, t: Object) -> ir.Expr:
+    arity(c, node, "take", 0)
     name, pos = c.temporary(BOOL), c.pos(node)
     c.out.append(ir.TakeFlag(var=name, slot=t.slot, pos=pos))  # type: ignore[arg-type]
     return ir.Var(name=name, type=BOOL, pos=pos)
 
 
 def _clear(c: Context, node: ast.Call, t: Object) -> ir.Expr:
+    arity(c, node, "clear", 0)
     pos = c.pos(node)
     c.out.append(ir.Clear(slot=t.slot, pos=pos))  # type: ignore[arg-type]
     return ir.Const(value=-1, type=NOTHING, pos=pos)

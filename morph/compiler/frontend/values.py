@@ -133,7 +133,7 @@ def default(t: Type) -> Type:
 
 
 def cast(x: ir.Expr, to: Type) -> ir.Expr:
-    """Convert without a question; literals become constants of the type."""
+    """Convert to any type; literals become constants of the type."""
     if x.type == to:
         return x
     if isinstance(x, ir.Const) and isinstance(to, Scalar):
@@ -149,31 +149,31 @@ def cast(x: ir.Expr, to: Type) -> ir.Expr:
     return ir.Cast(x=x, type=to, pos=x.pos)
 
 
-def coerce(x: ir.Expr, to: Type, what: str) -> ir.Expr:
-    """Convert where nothing can be lost; otherwise reject and say which cast would do."""
-    have = x.type
-    if have == to:
+def coerce(x: ir.Expr, to: Type, role: str) -> ir.Expr:
+    """Convert where nothing can be lost; otherwise reject, and suggest a cast."""
+    t = x.type
+    if t == to:
         return x
-    if isinstance(to, Scalar) and isinstance(have, Weak):
-        return _literal(x, to, what)
-    if isinstance(to, Handle) and isinstance(have, Nothing):
+    if isinstance(to, Scalar) and isinstance(t, Weak):
+        return _literal(x, to, role)
+    if isinstance(to, Handle) and isinstance(t, Nothing):
         return ir.Const(value=-1, type=to, pos=x.pos)
-    if isinstance(to, Scalar) and isinstance(have, Scalar):
-        if np.can_cast(to_dtype(have), to_dtype(to), "safe"):
+    if isinstance(to, Scalar) and isinstance(t, Scalar):
+        if np.can_cast(to_dtype(t), to_dtype(to), "safe"):
             return cast(x, to)
         reject(
-            f"{what} is {to}, but the value is {have}",
+            f"{role} is {to}, but the value is {t}",
             x.pos,
             f"nothing is narrowed silently: write {to}(...)",
         )
-    if isinstance(x, ir.Make) and len(wants := parts_of(to)) == len(x.parts):
-        if isinstance(have, Tuple if isinstance(to, Tuple) else Vector):
-            parts = tuple(coerce(p, w, what) for p, w in zip(x.parts, wants, strict=True))
+    if isinstance(x, ir.Make) and len(types := parts_of(to)) == len(x.parts):
+        if isinstance(t, Tuple if isinstance(to, Tuple) else Vector):
+            parts = tuple(coerce(p, part, role) for p, part in zip(x.parts, types, strict=True))
             return ir.Make(parts=parts, type=to, pos=x.pos)
     hint = f"{to.name}(...) casts" if isinstance(to, Scalar) else "the two types must be the same"
     if isinstance(to, Handle):
         hint = f"it refers to rows of {to.slot}; of a number i, write table[i]"
-    reject(f"{what} is {to}, but the value is {have}", x.pos, hint)
+    reject(f"{role} is {to}, but the value is {t}", x.pos, hint)
 
 
 def parts_of(t: Type) -> tuple[Type, ...]:
@@ -193,14 +193,14 @@ def _outside(x: ir.Const, to: Scalar) -> NoReturn:
     reject(f"{x.value} does not fit {to}", x.pos, f"{to} holds {info.min} to {info.max}")
 
 
-def _literal(x: ir.Expr, to: Scalar, what: str) -> ir.Expr:
+def _literal(x: ir.Expr, to: Scalar, role: str) -> ir.Expr:
     assert isinstance(x, ir.Const)
     value = x.value
     if to.kind == "b":
-        reject(f"{what} is bool_, but the value is a number", x.pos, "write True or False")
+        reject(f"{role} is bool_, but the value is a number", x.pos, "write True or False")
     if to.kind in "iu":
         if isinstance(x.type, Weak) and x.type.kind == "f":
-            reject(f"{what} is {to}, but the value is a float", x.pos, f"write {to}(...)")
+            reject(f"{role} is {to}, but the value is a float", x.pos, f"write {to}(...)")
         info = np.iinfo(to_dtype(to))
         if not info.min <= value <= info.max:
             _outside(x, to)
@@ -223,9 +223,9 @@ def common(x: ir.Expr, y: ir.Expr, pos: Pos) -> Scalar:
             return I64 if weak.kind == "i" else F64
         return F64 if weak.kind == "f" and strong.kind != "f" else strong
     assert isinstance(a, Scalar) and isinstance(b, Scalar)
-    found = from_dtype(np.promote_types(to_dtype(a), to_dtype(b)))
-    assert found is not None
-    return found
+    t = from_dtype(np.promote_types(to_dtype(a), to_dtype(b)))
+    assert t is not None
+    return t
 
 
 def meet(x: ir.Expr, y: ir.Expr, pos: Pos) -> tuple[ir.Expr, ir.Expr]:

@@ -26,6 +26,7 @@ class Node:
     synchronises: ClassVar[bool] = False  # all threads meet at a barrier behind it
     reads: ClassVar[bool] = False  # takes the value at its place
     writes: ClassVar[bool] = False  # changes the value at its place
+    shared: ClassVar[bool] = False  # changes state that other items can see
     varies: ClassVar[bool] = False  # its value may change while other threads run
     allocates: ClassVar[bool] = False  # takes new rows of the store in its slot
     resizes: ClassVar[bool] = False  # changes the counters of the store in its slot

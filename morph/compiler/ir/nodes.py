@@ -197,7 +197,7 @@ class Atomic(Expr):
 
     Raises ``flag`` if the place changed.
     """
-    effect = writes = site = True
+    effect = writes = site = shared = True
     arguments = "raised"
     op: str
     place: Place
@@ -207,7 +207,7 @@ class Atomic(Expr):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class New(Expr):
     """*effect*.  A new row, some columns set (one value, or a vector), the others at their fill."""
-    effect = allocates = resizes = per_item = True
+    effect = allocates = resizes = per_item = shared = True
     arguments = "new"
     slot: str
     values: tuple[tuple[str, Expr], ...]
@@ -216,7 +216,7 @@ class New(Expr):
 class NewRows(Expr):
     """*effect*.  ``count`` consecutive new rows, every column at its fill, or anything."""
     indices = ("count",)
-    effect = allocates = resizes = per_item = sequential = True
+    effect = allocates = resizes = per_item = sequential = shared = True
     arguments = "new"
     slot: str
     count: Expr
@@ -226,7 +226,7 @@ class NewRows(Expr):
 class Delete(Expr):
     """*effect*.  Mark a row dead; deleting a dead row does nothing."""
     indices = ("row",)
-    effect = resizes = site = True
+    effect = resizes = site = shared = True
     arguments = "free"
     slot: str
     row: Expr
@@ -234,7 +234,7 @@ class Delete(Expr):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Add(Expr):
     """*effect*.  Append an item (its columns by name) to the collection in ``slot``."""
-    effect = allocates = resizes = per_item = True
+    effect = allocates = resizes = per_item = shared = True
     arguments = "new"
     slot: str
     values: tuple[tuple[str, Expr], ...]
@@ -246,7 +246,7 @@ class Take(Expr):
     Gives its ``item`` (or the entry's handle, if the collection carries columns), -1 if none is
     left.
     """
-    effect = resizes = sequential = True
+    effect = resizes = sequential = shared = True
     arguments = "rows"
     slot: str
 
@@ -263,7 +263,7 @@ class SetFind(Expr):
 class SetUnion(Expr):
     """*effect*.  Join two points; true if they were apart."""
     indices = ("x", "y")
-    effect = site = True
+    effect = site = shared = True
     arguments = "parent"
     slot: str
     x: Expr
@@ -273,7 +273,7 @@ class SetUnion(Expr):
 class Lock(Expr):
     """*effect*.  ``single(row)``: true for the first item of this launch that asks for the row."""
     indices = ("row",)
-    effect = site = True
+    effect = site = shared = True
     arguments = "lock"
     slot: str
     row: Expr
@@ -281,7 +281,7 @@ class Lock(Expr):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockPlace(Expr):
     """*effect*.  ``single(row.column)``: true for the one item that turns the place from 0 to 1."""
-    effect = writes = site = True
+    effect = writes = site = shared = True
     place: Place
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,7 +293,7 @@ class Prefetch(Expr):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlagSet(Expr):
     """*effect*.  Raise (or lower) a flag."""
-    effect = True
+    effect = shared = True
     arguments = "flag"
     slot: str
     value: bool
@@ -359,7 +359,7 @@ class SetField(Stmt):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write(Stmt):
     """Plain store to a place; with no index, a vector column takes a whole vector."""
-    writes = site = True
+    writes = site = shared = True
     place: Place
     value: Expr
 

@@ -1,4 +1,4 @@
-"""Analyses of the IR: work sharing, liveness, buffers that are swapped.
+"""Analyses of the IR, and what follows from them: reservations, work sharing, plans.
 
 Imports ``language`` and ``compiler.ir``.
 """

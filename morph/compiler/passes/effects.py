@@ -8,50 +8,41 @@ from morph.compiler.ir import nodes as ir
 from morph.language.position import Pos
 from morph.language.types import NOTHING, Local, Object
 
-# What changes state that other items can see.
-SHARED = frozenset({
-    ir.Write, ir.Atomic, ir.New, ir.NewRows, ir.Delete, ir.Add, ir.Take, ir.SetUnion, ir.Lock,
-    ir.LockPlace, ir.FlagSet,
-})  # fmt: skip
-Kinds = frozenset[type[ir.Node]]
-
 
 class Effects:
     """Effects of functions; ``funcs``, by name, may grow while functions are checked."""
 
     def __init__(self, funcs: Mapping[str, ir.Func]) -> None:
         self.funcs = funcs
-        self._known: dict[str, tuple[ir.Func, Kinds]] = {}
+        self._known: dict[str, tuple[ir.Func, bool, bool]] = {}
 
-    def kinds(self, func: ir.Func) -> Kinds:
-        """The kinds of effect in a function and all it calls."""
+    def _of(self, func: ir.Func) -> tuple[ir.Func, bool, bool]:
+        """Whether a call does more than give a value, and whether other items can see that."""
         known = self._known.get(func.name)
         if known is None or known[0] is not func:
-            params, nodes = dict(func.params), list(ir.walk(func))
-            kinds = frozenset(
-                type(n)
-                for n in nodes
-                if n.effect
-                or n.writes
-                or (isinstance(n, ir.SetItem) and isinstance(params.get(n.name), Local))
-            )
-            called = {n.func for n in nodes if isinstance(n, ir.Call)}
-            known = func, kinds.union(*(self.kinds(self.funcs[name]) for name in called))
-            self._known[func.name] = known
-        return known[1]
+            nodes, params = list(ir.walk(func)), dict(func.params)
+            acts = shared = func.cpp is not None
+            for n in nodes:
+                local = isinstance(n, ir.SetItem) and isinstance(params.get(n.name), Local)
+                acts, shared = acts or n.effect or n.writes or local, shared or n.shared
+            for name in {n.func for n in nodes if isinstance(n, ir.Call)}:
+                _, inner_acts, inner_shared = self._of(self.funcs[name])
+                acts, shared = acts or inner_acts, shared or inner_shared
+            self._known[func.name] = known = func, acts, shared
+        return known
 
     def has_effect(self, func: ir.Func) -> bool:
         """Whether a call has to stand as a statement."""
-        return bool(self.kinds(func)) or func.result == NOTHING or func.cpp is not None
+        return self._of(func)[1] or func.result == NOTHING
 
     def writes_shared(self, func: ir.Func) -> bool:
-        """Whether a call changes anything that other items can see."""
-        return not self.kinds(func).isdisjoint(SHARED) or func.cpp is not None
+        """Whether a call changes state that other items can see."""
+        return self._of(func)[2]
 
     def changes_shared(self, node: object) -> bool:
         """Whether anything below a node changes state that other items can see."""
         return any(
-            type(n) in SHARED or (isinstance(n, ir.Call) and self.writes_shared(self.funcs[n.func]))
+            n.shared or (isinstance(n, ir.Call) and self.writes_shared(self.funcs[n.func]))
             for n in ir.walk(node)
         )
 

@@ -18,6 +18,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import user_name
 from morph.compiler.passes.effects import Effects, value_params
 from morph.language.errors import reject
+from morph.language.intrinsics import BINARY
 from morph.language.position import Pos
 from morph.language.types import BOOL, I64, Handle, Local, Rows, Scalar, Store, Vector
 
@@ -44,9 +45,7 @@ class _Reservations:
         self.only: Counted | None = None  # count the additions to this local collection only
         nodes = effects.reached(kernel)
         self.grows = any(isinstance(n, ir.LocalAdd) for n in nodes)
-        places = [n.place for n in nodes if isinstance(n, ir.Write | ir.Atomic | ir.LockPlace)]
-        self.written = {(p.slot, p.column) for p in places}
-        self.grown = {n.slot for n in nodes if isinstance(n, ir.New | ir.NewRows | ir.Add)}
+        self.written, self.grown = ir.columns(nodes, "writes"), ir.slots(nodes, "allocates")
 
     def placed(self, body: ir.Body) -> ir.Body:
         """Reserve before the first change, as deep as the ifs allow."""
@@ -72,17 +71,10 @@ def _definitions(node: object) -> dict[str, list[ir.Expr | None]]:
     """What each local is assigned below; None for a value that is no expression."""
     values: dict[str, list[ir.Expr | None]] = defaultdict(list)
     for n in ir.walk(node):
-        match n:
-            case ir.Assign():
-                values[n.name].append(n.value)
-            case ir.ForRange() | ir.ForRows() | ir.ForItems():
-                values[n.var].append(None)
-            case ir.ForEdges():
-                for v in (n.edge, n.var):
-                    if v:
-                        values[v].append(None)
-            case ir.SetItem() | ir.SetField() | ir.LocalAdd() | ir.LocalPop() | ir.LocalClear():
-                values[n.name].append(None)
+        if isinstance(n, ir.SetItem | ir.SetField | ir.LocalAdd | ir.LocalPop | ir.LocalClear):
+            values[n.name].append(None)
+        for name in ir.bound([n]):
+            values[name].append(n.value if isinstance(n, ir.Assign) else None)
     return dict(values)
 
 
@@ -115,7 +107,7 @@ class _Region:
         total: Bounds = {}
         for s in body:
             for k, v in self.stmt(s).items():
-                total[k] = _add(total[k], v) if k in total else v
+                total[k] = _fold("+", total[k], v) if k in total else v
         return total
 
     def stmt(self, s: ir.Stmt) -> Bounds:
@@ -125,7 +117,7 @@ class _Region:
                 return self.effect(value)
             case ir.If():
                 a, b = self.body(s.then), self.body(s.orelse)
-                return {k: _max(a.get(k), b.get(k)) for k in {**a, **b}}
+                return {**a, **b, **{k: _max(a[k], b[k]) for k in a if k in b}}
             case ir.While():
                 if inner := self.body(s.body):
                     name = next(iter(inner))[0]
@@ -138,7 +130,7 @@ class _Region:
             case ir.ForRange() | ir.ForEdges() | ir.ForRows() | ir.ForItems():
                 inner = self.body(s.body)
                 count = self.iterations(s) if inner else None
-                return {k: _mul(count, v) for k, v in inner.items() if count is not None}
+                return {k: _fold("*", count, v) for k, v in inner.items() if count is not None}
         return {}
 
     def iterations(self, s: ir.ForRange | ir.ForEdges | ir.ForRows | ir.ForItems) -> ir.Expr:
@@ -146,10 +138,11 @@ class _Region:
         pos = s.pos
         match s:
             case ir.ForRange():
-                span = _sub(s.stop, s.start) if s.step > 0 else _sub(s.start, s.stop)
-                step, one = min(abs(s.step), 2**63 - 1), _int(1, pos)
-                trips = span if step == 1 else _add(_div(_sub(span, one), step), one)
-                return _max(self.known(trips, pos), _int(0, pos))
+                span = _fold("-", s.stop, s.start) if s.step > 0 else _fold("-", s.start, s.stop)
+                step, one = _int(min(abs(s.step), 2**63 - 1), pos), _int(1, pos)
+                if step != one:
+                    span = _fold("+", _fold("//", _fold("-", span, one), step), one)
+                return _max(self.known(span, pos), _int(0, pos))
             case ir.ForEdges():
                 graph, point, direction = s.graph, s.point, s.direction
                 degree = ir.Degree(graph=graph, point=point, direction=direction, type=I64, pos=pos)
@@ -266,7 +259,7 @@ class _Region:
         if exact and (name in owner.assigned or owner.adds(name)):
             self.unknown(pos)
         growth = owner.growth(name, pos)
-        return size if growth is None else _add(size, growth)
+        return size if growth is None else _fold("+", size, growth)
 
     def growth(self, name: str, pos: Pos) -> ir.Expr | None:
         """How many values the region adds to a local collection."""
@@ -370,43 +363,20 @@ def _in_range(i: ir.Expr, size: ir.Expr) -> ir.Expr:
     return ir.Logic(op="and", x=above, y=below, type=BOOL, pos=i.pos)
 
 
-# --- arithmetic, constants folded ----------------------------------------------------------------
-
-
 def _int(n: int, pos: Pos) -> ir.Expr:
     return ir.Const(value=n, type=I64, pos=pos)
 
 
 def _fold(op: str, x: ir.Expr, y: ir.Expr) -> ir.Expr:
+    """``x op y``, computed now if both are constants."""
+    if isinstance(y, ir.Const) and (op, y.value) in (("-", 0), ("*", 1)):
+        return x
     if isinstance(x, ir.Const) and isinstance(y, ir.Const):
-        a, b = int(x.value), int(y.value)
-        return _int({"+": a + b, "-": a - b, "*": a * b, "//": a // b if b else 0}[op], x.pos)
+        return _int(int(BINARY[op](x.value, y.value)), x.pos)
     return ir.Binary(op=op, x=x, y=y, type=I64, pos=x.pos)
 
 
-def _add(x: ir.Expr, y: ir.Expr) -> ir.Expr:
-    return _fold("+", x, y)
-
-
-def _sub(x: ir.Expr, y: ir.Expr) -> ir.Expr:
-    return x if isinstance(y, ir.Const) and y.value == 0 else _fold("-", x, y)
-
-
-def _mul(x: ir.Expr, y: ir.Expr) -> ir.Expr:
-    return x if isinstance(y, ir.Const) and y.value == 1 else _fold("*", x, y)
-
-
-def _div(x: ir.Expr, n: int) -> ir.Expr:
-    return _fold("//", x, _int(n, x.pos))
-
-
-def _max(x: ir.Expr | None, y: ir.Expr | None) -> ir.Expr:
-    if x is None or y is None:
-        either = x or y
-        assert either is not None
-        return either
+def _max(x: ir.Expr, y: ir.Expr) -> ir.Expr:
     if isinstance(x, ir.Const) and isinstance(y, ir.Const):
         return x if x.value >= y.value else y
-    if x == y:
-        return x
-    return ir.Builtin(name="max", args=(x, y), type=I64, pos=x.pos)
+    return x if x == y else ir.Builtin(name="max", args=(x, y), type=I64, pos=x.pos)

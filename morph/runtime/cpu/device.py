@@ -31,15 +31,13 @@ class HostDevice(Device):
     interprets = False
     local_limit = 1 << 20  # a thread's stack is larger
     bulk = 1 << 20
-    serial_items = 500  # just below LEAST_ITEMS in kernels/schedule/team.h
+    serial_items = 500  # just below LEAST_ITEMS in kernels/target_cpu.h
     throughput = 1 << 21
 
     def active(self) -> AbstractContextManager[Any]:
-        """Do nothing: there is one host."""
         return _UNCHANGED
 
     def buffer(self, nbytes: int) -> Array:
-        """Allocate zeroed bytes that start on a cache line, shape (nbytes,), uint8."""
         raw = np.zeros(nbytes + ALIGN, np.uint8)
         start = -self.pointer(raw) % ALIGN
         return raw[start : start + nbytes]
@@ -67,42 +65,33 @@ class HostDevice(Device):
         return np.ndarray(shape, dtype, buffer=buffer, offset=offset, strides=strides)
 
     def pointer(self, x: Array) -> int:
-        """Return the address of the first element of an array."""
         return int(x.__array_interface__["data"][0])
 
     def asarray(self, x: Any, dtype: Any = None) -> Array:
-        """Return anything array-like as a NumPy array, copied only if it must be."""
         if type(x) is np.ndarray:
             return x if dtype is None else np.asarray(x, dtype)
         return np.asarray(self.to_host(x), dtype)
 
     def copy(self, x: Any) -> Array:
-        """Return a contiguous copy of anything array-like."""
         return np.array(x) if is_host(x) else self.to_host(x)
 
     def copies(self, *sources: Array) -> list[Array]:
-        """Copy arrays."""
         return [x.copy() for x in sources]
 
     def to_host(self, x: Any) -> np.ndarray[Any, Any]:
-        """Return anything array-like as a NumPy array; waits for a GPU's array."""
         return x if type(x) is np.ndarray else arrays.to_host(x)
 
     def put(self, *writes: Write) -> None:
-        """Write values to arrays; two writes may not overlap."""
         for array, values in writes:
             array[:] = np.arange(array.size) if values is IOTA else values
 
     def prepared(self, writes: Sequence[Write], seeds: Sequence[Any] | None = None) -> HostWriter:
-        """Prepare writes that an algorithm makes at each of its calls."""
         return HostWriter(self, writes, None if seeds is None else Seeds(*seeds))
 
     def load(self, unit: ir.Unit, code: Any, faults: bool, seed: int) -> Any:
-        """Compile a unit and return what launches it."""
         return _load(unit, code.text, faults, code.interruptible)
 
     def report(self, values: Array) -> HostReport:
-        """Return what reads an int64 array: in place."""
         return HostReport(values)
 
     def synchronize(self) -> None:
@@ -118,7 +107,7 @@ class HostWriter:
         self.on, self.writes, self.seeds = on, writes, seeds
 
     def write(self, rows: Any, counters: Any) -> None:
-        """Make the writes; ``counters`` are those of the list already, which the host shares."""
+        """Make the writes; ``counters`` are the list's own, which the host has set already."""
         self.on.put(*self.writes)
         if self.seeds is not None:
             k = len(rows)
@@ -136,7 +125,6 @@ class HostReport:
         self.values, self.address = memoryview(values), 0
 
     def wait(self, written: bool, interruptible: bool = True) -> memoryview:
-        """Return the values."""
         return self.values
 
     def stop(self, barrier: Array, word: int) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from morph.language.hooks import Hook
 from morph.runtime import arrays
-from morph.runtime.arrays import Array, import_cupy, is_host
+from morph.runtime.arrays import Array, gpu_array, import_cupy, is_host
 from morph.runtime.backend import Launch, Seeds, Write
 from morph.runtime.cuda.small_copies import SMALL, CudaReport, CudaWriter, SmallCopies
 from morph.runtime.device import Device, DeviceError
@@ -35,17 +35,14 @@ class CudaDevice(Device):
     throughput = 1 << 33
 
     def active(self) -> AbstractContextManager[Any]:
-        """Make this the current GPU within a ``with`` block."""
         if self.xp.cuda.runtime.getDevice() == self.index:
             return _CURRENT
         return self.xp.cuda.Device(self.index)  # type: ignore[no-any-return]
 
     def buffer(self, nbytes: int) -> Array:
-        """Allocate zeroed bytes, shape (nbytes,), uint8: CuPy's pool aligns to 512."""
-        return self.zeros(nbytes, np.uint8)
+        return self.zeros(nbytes, np.uint8)  # CuPy's pool aligns to 512 bytes
 
     def free(self) -> int | None:
-        """Count the bytes that can still be allocated, those in CuPy's pool included."""
         with self.active():
             free = self.xp.cuda.runtime.memGetInfo()[0]
             return int(free + self.xp.get_default_memory_pool().free_bytes())
@@ -58,22 +55,18 @@ class CudaDevice(Device):
             return self.xp.ndarray(shape, dtype, memptr=buffer.data + offset, strides=strides)
 
     def pointer(self, x: Array) -> int:
-        """Return the address of the first element of an array."""
         return int(x.data.ptr)
 
     def asarray(self, x: Any, dtype: Any = None) -> Array:
-        """Return anything array-like as an array of this GPU, copied only if it must be."""
         x = arrays.imported(x)
         with self.active():
             return self.xp.asarray(x, dtype)
 
     def copy(self, x: Any) -> Array:
-        """Return a contiguous copy of anything array-like on this GPU."""
         with self.active():
             return self.xp.array(x)
 
     def copies(self, *sources: Array) -> list[Array]:
-        """Copy contiguous one-dimensional arrays of this GPU, by one kernel."""
         with self.active():
             if any(x.data.ptr % 8 for x in sources):
                 return [x.copy() for x in sources]
@@ -82,34 +75,31 @@ class CudaDevice(Device):
         return made
 
     def to_host(self, x: Any) -> np.ndarray[Any, Any]:
-        """Return anything array-like as a NumPy array; waits for a GPU's array."""
         if type(x) is np.ndarray:
             return x
-        small = not is_host(x) and hasattr(x, "get") and 0 < x.nbytes <= SMALL
-        if small and x.flags.c_contiguous and x.device.id == self.index:
-            return _small_copies(self.index).fetch(x)
+        x = arrays.imported(x)
+        if not is_host(x):
+            x = gpu_array(x)
+            small = 0 < x.nbytes <= SMALL and x.flags.c_contiguous
+            if small and x.device.id == self.index:
+                return _small_copies(self.index).fetch(x)
         return arrays.to_host(x)
 
     def put(self, *writes: Write) -> None:
-        """Write values to arrays by one kernel; two writes may not overlap."""
         _small_copies(self.index).put(writes)
 
     def prepared(self, writes: Sequence[Write], seeds: Sequence[Any] | None = None) -> CudaWriter:
-        """Prepare writes, as one kernel, that an algorithm makes at each of its calls."""
         return CudaWriter(
             _small_copies(self.index), writes, None if seeds is None else Seeds(*seeds)
         )
 
     def load(self, unit: ir.Unit, code: Any, faults: bool, seed: int) -> Any:
-        """Compile a unit and return what launches it."""
         return _load(unit, code.text, faults, self.index)
 
     def report(self, values: Array) -> CudaReport:
-        """Return what reads an int64 array: in pinned memory."""
         return CudaReport(_small_copies(self.index), values)
 
     def synchronize(self) -> None:
-        """Wait until all launches have ended."""
         with self.active():
             self.xp.cuda.runtime.deviceSynchronize()
 

@@ -22,7 +22,6 @@ class InterpretedDevice(HostDevice):
     throughput = 1 << 14
 
     def load(self, unit: ir.Unit, code: Any, faults: bool, seed: int) -> Any:
-        """Translate a unit into closures; ``code.text`` is not generated."""
         return _load(unit, seed)
 
 

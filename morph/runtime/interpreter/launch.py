@@ -155,7 +155,7 @@ class Interpreter:
         if not waiting:
             return
         memory, status = self.memory, self.memory.status
-        if self.together and status[Status.FAILED]:  # nobody goes on
+        if self.together and status[Status.FAILED]:  # no item commits
             status[Status.FAILED] += len(waiting)
             for item in waiting:
                 memory.pending.add(item.position)

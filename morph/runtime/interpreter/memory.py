@@ -1,4 +1,4 @@
-"""What an interpreted kernel touches: stores, adjacency, and the room that items reserve."""
+"""The memory of an interpreted kernel: stores, adjacency, and the capacity that items reserve."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = (
 
 
 class Untouched(Exception):
-    """The item cannot run in the room there is; it has changed nothing and is replayed."""
+    """The item cannot reserve capacity; it has changed nothing and is executed again later."""
 
 
 class Item:
-    """One item of a foreach: its locals, and what it has reserved and not used."""
+    """One item of a foreach: its locals, and the reserved rows that it has not used."""
 
     __slots__ = ("claim", "env", "position", "reserved", "taken")
 
@@ -83,8 +83,8 @@ class BoundStore:
             return int(self.columns["item"][position])
         return position
 
-    def room(self, count: int) -> bool:
-        """Take ``count`` from the budget, if it has as much."""
+    def reserve(self, count: int) -> bool:
+        """Subtract ``count`` from BUDGET, unless BUDGET is less."""
         least = int(self.meta[BUDGET])
         if self.consecutive:
             least -= int(self.meta[COMMITTED] - self.meta[HEAD])
@@ -153,7 +153,7 @@ class BoundStore:
         return self.item_value(position)
 
     def settle(self) -> None:
-        """Bring the budget in order at the end of a step."""
+        """Recompute BUDGET at the end of a step."""
         meta = self.meta
         if self.info.kind == "table":
             meta[BUDGET] = meta[COMMITTED] - meta[HEAD] + meta[CAPACITY] - meta[COUNT]
@@ -182,7 +182,7 @@ class Memory:
     def bind(
         self, stores: dict[str, Any], graphs: dict[str, Any], status: Any, replay: bool
     ) -> None:
-        """Take everything a launch touches; an item that has a lock keeps it when others replay."""
+        """Bind the host objects; locks held by items stay held when deferred items run again."""
         self.status = status
         for slot, store in self.stores.items():
             store.bind(stores[slot])
@@ -210,12 +210,12 @@ class Memory:
         outside(what, limit, node.pos)
 
     def delete(self, store: BoundStore, row: int) -> None:
-        """Mark a row dead; who did so is noted for the checks."""
+        """Mark a row dead; the checks note the item that did so."""
         if self.checks is not None and not store.is_dead(row):
             self.checks.deaths[store.slot, row] = self.item.position
         store.delete(row)
 
-    # --- room ------------------------------------------------------------------------------------
+    # --- reservations ----------------------------------------------------------------------------
 
     def injected(self) -> bool:
         """Whether a test wants just this attempt to fail."""
@@ -225,7 +225,7 @@ class Memory:
         return left == 1
 
     def reserve(self, needs: list[tuple[BoundStore | LocalItems, int]]) -> None:
-        """Take room for all the needs, or fail the item with none taken."""
+        """Reserve capacity for all the needs, or fail the item with none reserved."""
         fail = self.injected()
         taken: list[tuple[BoundStore, int]] = []
         for where, count in needs:
@@ -233,7 +233,7 @@ class Memory:
                 if fail or len(where) + count > where.capacity:
                     self.status[Status.LOCAL] = 1
                     fail = True
-            elif fail or not where.room(count):
+            elif fail or not where.reserve(count):
                 self.status[Status.STORES + where.index] = 1
                 fail = True
             else:
@@ -258,7 +258,7 @@ class Memory:
         self.item.taken[store] = left
 
     def release(self, item: Item) -> None:
-        """Give back what the item reserved and did not use."""
+        """Return the rows that the item reserved and did not use."""
         for store, count in item.taken.items():
             store.meta[BUDGET] += count
         item.taken.clear()
