@@ -258,7 +258,7 @@ def test_rejections(target):
 
 def test_a_field_of_no_kind_is_refused(target):
     t, *_ = tables(target)
-    with pytest.raises(TypeError, match="is a str; kernels take graphs"):
+    with pytest.raises(TypeError, match="'rows' is a str; kernels take graphs"):
         foreach(t, misspelt, Side("x", 1))
 
 

@@ -48,6 +48,7 @@ class Pair:
 """
 
 ARRAYS = {"FIXED": np.arange(3), "OPEN": np.arange(3), "DEEP": np.zeros((1, 1, 1))}
+ARRAYS["THIN"] = np.zeros((3, 0))
 ARRAYS["FIXED"].flags.writeable = False
 
 KERNEL = "@kernel\ndef k(p, g, coll, flag, sets, n):\n"

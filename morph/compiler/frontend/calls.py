@@ -25,6 +25,8 @@ from morph.language.errors import reject
 from morph.language.intrinsics import StructType, name_of, scalar_of
 from morph.language.types import I32, Handle, Scalar, Struct, Weak
 
+KERNEL_ONLY = ("popcount", "ctz", "clz", "sat_add", "exponent")  # plain Python lacks them
+
 
 def check_call(c: Context, node: ast.Call) -> Value:
     """``f(...)``."""
@@ -57,6 +59,8 @@ def check_call(c: Context, node: ast.Call) -> Value:
             pos,
             "decorate your own functions with @func; see the reference for the builtins",
         )
+    if c.definition.kind == "program" and name in KERNEL_ONLY:
+        reject(f"{name} is not for programs", pos, "call it in a kernel")
     return check_intrinsic(c, node, name)
 
 
