@@ -9,7 +9,8 @@ from targets import everywhere
 import morph
 import morph.prelude
 from morph.language.errors import LanguageError
-from morph.prelude import atomic_add, f32, f64, i64, local, static, static as fixed, vector
+from morph.prelude import atomic_add, f32, f64, i64, local, static, vector
+from morph.prelude import static as fixed
 
 ROUNDS = 2
 

@@ -44,7 +44,7 @@ def check_call(c: Context, node: ast.Call) -> Value:
                 pos,
                 "kernels are run by foreach; a function called from a kernel is a @func",
             )
-        return c.rules.call(c, definition, [c.value(a) for a in node.args], pos)
+        return c.rules.call(c, definition, c.arguments(node.args), pos)
     if isinstance(f.value, StructType):
         return _struct(c, node, f.value)
     if isinstance(f.value, type) and is_bundle(f.value):
@@ -68,7 +68,7 @@ def _bundle(c: Context, node: ast.Call, kind: Any) -> Bundle:
     """``Side(rows, entries)``, for an argument."""
     no_keywords(c, node)
     arity(c, node, kind.__name__, len(kind._fields))
-    values = (c.value(a) for a in node.args)
+    values = c.arguments(node.args)
     return Bundle(c.pos(node), tuple(zip(kind._fields, values, strict=True)))
 
 
