@@ -16,7 +16,7 @@ def bind() -> None:
     pslg.write_pslg.bind("morph.io:write_pslg")
     adjacency.look_up.bind("morph.updates.resolve:look_up")
     adjacency.change.bind("morph.updates.in_place:change")
-    adjacency.lay_anew.bind("morph.updates.in_place:lay_anew")
+    adjacency.copy_entries.bind("morph.updates.in_place:copy_entries")
     graph.apply.bind("morph.updates.changes:apply")
     graph.pair_up.bind("morph.updates.changes:pair_up")
     applied.rows_of.bind("morph.updates.direct:rows_of")

@@ -91,6 +91,7 @@ def batches() -> None:
             roomy.apply(deletes=([0], [1]))
             roomy.adjacency("in"), roomy.apply(([0, 0], [1, 1], [1, 1]), [1])
             roomy.apply(deletes=([0], [1]))
+            assert roomy.apply(deletes=([0], [2])).absent
             assert roomy.loose
             morph.bfs(roomy), morph.sssp(roomy), morph.pagerank(roomy), morph.core_number(roomy)
 

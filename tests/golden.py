@@ -64,7 +64,7 @@ class Recorder:
             launcher.InterpretedLaunch._launch(self, values, alone)
 
         def call(self: Program, *args: Any) -> Any:
-            found = lookup.launch_for(self, None, args, None)
+            found, _ = lookup.launch_for(self, None, args, None)
             if found is None:  # it runs kernel by kernel on every device
                 return self.__wrapped__(*args)
             recorder.compiled(found.compiled)

@@ -100,15 +100,6 @@ ACYCLIC = ("morph.data", "morph.launch", "morph.runtime", "morph.language")
 # when its function shrinks.
 LIMITS = (60, 15, 8)
 LARGER = {
-    "algorithms.dynamic.repair.walk": (11, 5, 9),
-    "algorithms.dynamic.repair.pull": (14, 5, 10),
-    "algorithms.dynamic.repair.offer": (13, 6, 9),
-    "algorithms.dynamic.repair.push": (14, 7, 10),
-    "algorithms.dynamic.repair.repair": (57, 14, 23),
-    "algorithms.dynamic.repair.hang": (8, 3, 9),
-    "algorithms.graph.bfs.search": (45, 11, 9),
-    "algorithms.graph.sssp.settle": (30, 7, 12),
-    "algorithms.graph.sssp.search": (20, 7, 12),
     "algorithms.sat.fields.backtrack": (71, 14, 4),
     "algorithms.sat.probsat.descend": (12, 2, 12),
     "algorithms.sat.probsat.walksat": (62, 17, 3),
@@ -121,15 +112,6 @@ LARGER = {
     "compiler.codegen.expressions.expr": (58, 24, 1),
     "compiler.codegen.statements.stmt": (38, 17, 1),
     "operators.worklists.run": (18, 6, 9),
-    "updates.changes._apply": (64, 15, 3),
-    "updates.direct.carry_out": (77, 17, 5),
-    "updates.in_place.enact": (21, 10, 17),
-    "updates.in_place.offer_all": (4, 3, 9),
-    "updates.in_place.drop_all": (4, 3, 9),
-    "updates.in_place.write_all": (19, 9, 13),
-    "updates.in_place.change": (74, 20, 33),
-    "updates.resolve.resolve": (69, 26, 24),
-    "updates.resolve.judge": (11, 5, 9),
 }
 
 

@@ -8,14 +8,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.data.conversion import check_ids
-from morph.data.store import COUNT, TAIL
+from morph.data.store import COUNT
 from morph.data.table import Table
 from morph.data.versions import latest
 from morph.graph.gapped import (
+    ALL,
     GONE,
+    INDEX,
     INSERTED,
     INSERTS,
+    Counts,
+    EdgeIds,
     Loose,
+    Sides,
+    Single,
+    Tables,
     arc_view,
     batch_table,
     load,
@@ -27,19 +34,19 @@ from morph.language.hooks import Hook
 from morph.runtime.device import Array, Device
 
 change: Hook[int] = Hook()  # updates.in_place
-lay_anew: Hook[None] = Hook()  # updates.in_place
+copy_entries: Hook[None] = Hook()  # updates.in_place
 
 look_up: Hook[None] = Hook()  # updates.resolve
 
-ROWS = 1  # of `updates.in_place`: what becomes of the edges is known
 PART = 1 << 20  # keys looked at together
-# what `updates.in_place.change` tells of a batch
-CELL: dict[str, Any] = {
-    "odd": np.int64,
+# what `updates.in_place.change` reports of a batch
+REPORT: dict[str, Any] = {
+    "reason": np.int64,
     "stamp": np.int64,
-    "twice": np.int64,
-    "out": vec(np.int64, 3),
+    "repeated": np.int64,
+    "left_out": vec(np.int64, 3),
 }
+NO_IDS = EdgeIds(0, 0, 0, 0, 0)  # no edges are inserted
 
 
 def nobody() -> None:
@@ -124,10 +131,9 @@ class Bound(NamedTuple):
     epoch: int  # `morph.data.versions.latest` before it was looked up
     table: Table | None
     back: Array | None
-    objects: tuple[Any, ...] = ()
-    numbers: tuple[int, ...] = ()
-    sides: int = 0
-    no_weight: Any = 0
+    tables: Tables | None = None
+    sides: Sides | None = None
+    no_single: Single = Single(0, 0, 0)
 
 
 class Adjacency:
@@ -146,7 +152,7 @@ class Adjacency:
     """
 
     __slots__ = (
-        "_arcs", "_arcs_of", "_back", "_batches", "_bound", "_built", "_cell", "_loose", "_none",
+        "_arcs", "_arcs_of", "_back", "_batches", "_bound", "_built", "_loose", "_none", "_report",
         "edges", "kept", "loose", "moves", "points", "sorted_by", "stamp", "whole",
     )  # fmt: skip
 
@@ -162,7 +168,7 @@ class Adjacency:
         self._arcs: Table | None = None
         self._arcs_of: tuple[Any, ...] = ()
         self._back: Array | None = None
-        self._cell = Table("cell", points.device, **CELL)
+        self._report = Table("report", points.device, **REPORT)
         self._none: Loose | None = None
         self._bound = Bound(-1, None, None)
         self.kept: Callable[[], Any] = nobody  # who may ask for the records of the latest batch
@@ -291,44 +297,40 @@ class Adjacency:
             return False
         before, count = self.moves, int(ids.size)
         table = self._known(INSERTED, ids, src, dst)
-        self.carry_out(table, (count, count, 0, 0, 0, 0), (0, 0, 0), None, ROWS)
+        self.change(table, Counts(count, 0, 0, 0, 0), NO_IDS, None, INDEX)
         return self.moves != before
 
     def remove(self, ids: Array, src: Array, dst: Array) -> None:
         """Take edges out of loose rows, in place."""
         if self._loose:
             table, count = self._known(GONE, ids, src, dst), int(ids.size)
-            self.carry_out(table, (count, count, count, 0, 0, 0), (0, 0, 0), None, ROWS)
+            self.change(table, Counts(count, count, 0, 0, 0), NO_IDS, None, INDEX)
 
     def find(self, src: Array, dst: Array, after: Array) -> Array:
         """Give the least edge above ``after`` of each pair, in loose rows; -1 if there is none."""
         count = int(src.size)
         table = self._known(GONE, after, src, dst)
         table.columns["keep"].array[:count, 0] = after
-        args = [x for s in self._sides() for x in (s.rows, s.entries)]
-        look_up(table, *args, len(self._loose))
+        look_up(table, self._sides())
         return table.columns["edge"].array[:count].copy()
 
-    def carry_out(
-        self, table: Table, counts: tuple[int, ...], places: tuple[int, ...], back: Array | None,
-        begin: int, flags: int = 0, alone: tuple[Any, Any, Any] | None = None,
+    def change(
+        self, table: Table, counts: Counts, ids: EdgeIds, back: Array | None,
+        part: int = ALL, flags: int = 0, single: Single | None = None,
     ) -> int:  # fmt: skip
-        """Run `updates.in_place.change`, and make room for what is inserted until there is enough.
+        """Run `updates.in_place.change`, and get memory for the inserts until there is enough.
 
         Parameters
         ----------
         table : Table
             What `table_for` gave, filled.
-        counts : tuple of int
-            Rows, of them given, deletes, updates; arcs to insert; and which of deletes and updates
-            are named by ends.
-        places : tuple of int
-            The first id never used, and how many dead ones are used before; head of their ring.
+        counts : Counts
+        ids : EdgeIds
         back : array or None
             Each edge's reverse.
-        begin, flags : int
+        part, flags : int
             See there.
-        alone : tuple, optional
+        single : Single, optional
             What was given, if that is a single change and does not lie in the table.
 
         Returns
@@ -336,40 +338,33 @@ class Adjacency:
         int
             0; -2 if some were named twice (see `left_out`); or below 0 why nothing was done.
         """
-        edges = self.edges
         self.stamp += 1
-        a0, b0, weight0 = alone or (0, 0, None)
         while True:
             bound = self._bound
             if bound.epoch != latest.epoch or bound.table is not table or bound.back is not back:
                 bound = self._bound = self._bind(table, back)
-            words = edges.words
             short: int = change(
-                *bound.objects, *counts, int(self.points.words[COUNT]), int(words[COUNT]), *places,
-                int(words[TAIL]), *bound.numbers, flags, bound.sides, begin, self.stamp,
-                a0, b0, bound.no_weight if weight0 is None else weight0,
+                bound.tables, bound.sides, counts, ids, flags, part, self.stamp,
+                single or bound.no_single,
             )  # fmt: skip
             if short <= 0:
                 break
             ends = {d: rows.limit - rows.top for d, rows in self._loose.items()}
             self._enlarge(min(ends, key=ends.__getitem__), short, back)  # else all grow each time
-            begin = INSERTS
+            part = INSERTS
         self._built.clear()
         return short
 
     def _bind(self, table: Table, back: Array | None) -> Bound:
         """What `updates.in_place.change` is called with, while no object has another version."""
-        epoch, edges = latest.epoch, self.edges
-        if not len(self._cell):
-            self._cell.extend(1)
-        one, two = self._sides()
-        objects = (table, self.arcs(back), self._cell, one.rows, one.entries, one.places, one.arena,
-                   two.rows, two.entries, two.places, two.arena)  # fmt: skip
-        mask = edges.hidden("free").size - 1 if edges.deletes else 0
+        epoch = latest.epoch
+        if not len(self._report):
+            self._report.extend(1)
+        ring = self.edges.hidden("free").size if self.edges.deletes else 1
+        tables = Tables(table, self.arcs(back), self._report, ring - 1)
         weight = table.columns.get("given")
-        no_weight = 0 if weight is None else weight.dtype.type(0)
-        numbers = mask, one.limit, two.limit
-        return Bound(epoch, table, back, objects, numbers, len(self._loose), no_weight)
+        no_single = Single(0, 0, 0 if weight is None else weight.dtype.type(0))
+        return Bound(epoch, table, back, tables, self._sides(), no_single)
 
     def arcs(self, back: Array | None) -> Table:
         """What kernels of batches write of the edges, see `gapped.arc_view`."""
@@ -381,11 +376,12 @@ class Adjacency:
 
     def began(self) -> bool:
         """Whether the latest batch has changed anything."""
-        return len(self._cell) > 0 and int(self._cell.stamp[0]) == self.stamp
+        return len(self._report) > 0 and int(self._report.stamp[0]) == self.stamp
 
     def left_out(self) -> tuple[int, int, int]:
         """How many changes the latest batch left out; the deletes, and weights of what is gone."""
-        out, gone, absent = self.points.device.to_host(self._cell.columns["out"].array)[0].tolist()
+        found = self._report.columns["left_out"].array
+        out, gone, absent = self.points.device.to_host(found)[0].tolist()
         return out, gone, absent
 
     def refresh(self) -> None:
@@ -393,12 +389,13 @@ class Adjacency:
         if self.loose:
             self._built.clear()
 
-    def _sides(self) -> tuple[Loose, Loose]:
-        """The rows of both directions; where there is one alone, nothing stands for the other."""
+    def _sides(self) -> Sides:
+        """The rows of both directions; where there is one alone, empty ones stand for the other."""
         if self._none is None:
             self._none = Loose(self.points.device, 1, 1)
         sides = [self.rows(d) for d in ("out", "in") if d in self._loose]
-        return sides[0], sides[1] if len(sides) > 1 else self._none
+        one, two = (*sides, self._none)[:2]
+        return Sides(*one.side(), *two.side(), one.limit, two.limit, len(sides))
 
     def _known(self, fate: int, ids: Array, src: Any, dst: Any) -> Table:
         """A batch of edges that are known."""
@@ -437,8 +434,9 @@ class Adjacency:
         top, need = rows.shares()
         if 3 * need < 2 * top:
             self._loose[direction] = rows.laid_out()
-            turn, count = int(direction == "in"), int(self.edges.words[COUNT])
-            lay_anew(rows, self._loose[direction], self.arcs(back), count, turn)
+            old, new = rows.side(), self._loose[direction].side()
+            count, destination = int(self.edges.words[COUNT]), int(direction == "in")
+            copy_entries(old, new, self.arcs(back), count, destination)
             return
         if rows.limit == ID_LIMIT:
             raise MemoryError("the index with room would have more than 2^31 entries")

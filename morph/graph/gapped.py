@@ -10,7 +10,7 @@ and its other end, so a sweep reads memory in order.  The kernels that change ro
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,11 +21,78 @@ from morph.language.dtypes import ID_LIMIT, vec
 from morph.runtime.device import Array, Device, is_host
 
 GONE, NAMED, INSERTED = 1, 2, 3  # what a batch does to an edge
-INSERTS = 2  # the part of a batch's program that inserts
+# Where the program of a batch begins: with all of it; with the index, if the edges are known; with
+# the inserts, if there was no memory for them before.
+ALL, INDEX, INSERTS = 0, 1, 2
 
 LEAST = 1 << 10  # entries of an arena's spare end
 ROW = ("begin", "size")  # struct LooseRow of kernels/storage/graph.h: all that other kernels read
 WORK = ("room", "goal", "come", "gone")  # the last three of rows that a batch is changing; else 0
+
+
+class Side(NamedTuple):
+    """One direction of an index, for kernels: the tables of `Loose`."""
+
+    rows: Table
+    entries: Table
+    places: Table
+    arena: Table
+
+
+class Sides(NamedTuple):
+    """The directions of an index, for kernels: two of `Side`, or one and what stands for another.
+
+    Flat, since a launch looks at the types of the fields of each bundle within bundles.
+    """
+
+    rows: Table
+    entries: Table
+    places: Table
+    arena: Table
+    rows2: Table
+    entries2: Table
+    places2: Table
+    arena2: Table
+    limit: int  # entries there is memory for
+    limit2: int
+    sides: int
+
+
+class Tables(NamedTuple):
+    """What kernels of a batch write beside the index."""
+
+    batch: Table  # see `batch_table`
+    arcs: Table  # see `arc_view`
+    report: Table  # see `Adjacency`
+    mask: int  # the capacity of the ring of deleted edges, less 1
+
+
+class Counts(NamedTuple):
+    """How many changes a batch has of each kind."""
+
+    given: int  # changes; with reverses its table has as many more rows
+    deletes: int
+    updates: int
+    arcs: int  # to insert, reverses included
+    by_ends: int  # which are named by their ends: GONE, NAMED
+
+
+class EdgeIds(NamedTuple):
+    """Counters of the tables of points and edges, and the ids that new edges get."""
+
+    points: int
+    edges: int  # the first id never used
+    reused: int  # how many ids of deleted edges are used before that
+    head: int  # of the ring of these ids
+    tail: int
+
+
+class Single(NamedTuple):
+    """A change as arguments of a launch: an id or two ends, and a weight."""
+
+    a: int
+    b: int
+    weight: Any
 
 
 class Loose:
@@ -181,6 +248,10 @@ class Loose:
     def limit(self) -> int:
         """Entries there is memory for."""
         return self.entries.capacity
+
+    def side(self) -> Side:
+        """The tables, as one argument of kernels."""
+        return Side(self.rows, self.entries, self.places, self.arena)
 
 
 def room_of(size: Array, had: Array | None = None) -> Array:

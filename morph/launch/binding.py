@@ -17,14 +17,20 @@ import numpy as np
 
 from morph.compiler.codegen.unit import source
 from morph.compiler.frontend.builder import Builder
-from morph.compiler.frontend.functions import check_claims, specialise_filter, specialise_kernel
+from morph.compiler.frontend.functions import (
+    check_claims,
+    parameter,
+    specialise_filter,
+    specialise_kernel,
+)
 from morph.compiler.frontend.program import RESULT, Cut, cut
-from morph.compiler.frontend.values import ObjectValue, PythonValue, Value
+from morph.compiler.frontend.values import Bundle, ObjectValue, PythonValue, Value, flattened
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
 from morph.compiler.passes.work_sharing import lists
 from morph.data.row import Row
+from morph.language.bundles import flat, flat_names, is_bundle, own_name
 from morph.language.definition import Definition
 from morph.language.errors import reject
 from morph.language.intrinsics import from_dtype
@@ -236,7 +242,7 @@ def cells(where: Any) -> tuple[Any, ...]:
 def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
     """Give the arguments their slots; and what else of them the unit depends on."""
     definition = request.what.definition
-    names = [ir_name(n) for n in definition.source.params]
+    names: Sequence[str] = [ir_name(n) for n in definition.source.params]
     if request.what.kind == "kernel":
         names = names[1:]
     args = request.args
@@ -247,16 +253,17 @@ def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
             definition.source.pos(definition.source.tree),
             f"they are {', '.join(map(user_name, names))}" if names else "call it with none",
         )
+    names, args = flat_names(names, args), flat(args)
     slots = Slots()
     for arg, name in zip(args, names, strict=True):  # graphs first: they name their tables
         if isinstance(arg, OBJECTS):
-            slots.of(arg, name)
-    kinds: list[Any] = []
+            slots.of(arg, own_name(name))
+    kinds: list[Any] = [names]
     for arg, name in zip(args, names, strict=True):
         if isinstance(arg, OBJECTS):
-            kinds.append(slots.of(arg, name))
+            kinds.append(slots.of(arg, own_name(name)))
         elif isinstance(arg, Row):
-            row = slots.of(arg.table, f"{name}s")
+            row = slots.of(arg.table, f"{own_name(name)}s")
             assert row is not None
             kinds.append(Handle(row.slot))
         elif callable(arg):
@@ -311,13 +318,14 @@ def _compile(request: Request, slots: Slots) -> Compiled:
     values: list[Value] = []
     scalars: dict[str, Scalar] = {}
     getters: dict[str, Origin] = {}
-    for i, (arg, name) in enumerate(zip(request.args, names, strict=True)):
-        t = slots.of(arg, name)
+    flat_args = flat(request.args)
+    for i, (arg, name) in enumerate(zip(flat_args, flat_names(names, request.args), strict=True)):
+        t = slots.of(arg, own_name(name))
         key = f"{name}_arg_"  # no store's field is called so
         if t is not None:
             values.append(ObjectValue(pos, t))
         elif isinstance(arg, Row):
-            row = slots.of(arg.table, f"{name}s")
+            row = slots.of(arg.table, f"{own_name(name)}s")
             assert row is not None
             scalars[key], getters[key] = I32, i
             index = ir.Var(name=name if fused else key, type=I32, pos=pos)
@@ -327,8 +335,9 @@ def _compile(request: Request, slots: Slots) -> Compiled:
         else:
             scalars[key], getters[key] = _scalar_type(arg, name), i
             values.append(ir.Var(name=name if fused else key, type=scalars[key], pos=pos))
+    values = _bundled(request.args, values, pos)
     if fused:
-        state, blocks, ways = _program(builder, definition, dict(zip(names, values, strict=True)))
+        state, blocks, ways = _program(builder, definition, names, values)
     else:
         state, ways = (), ()
         blocks = (_step(builder, request, slots, values, scalars, getters, pos),)
@@ -378,7 +387,7 @@ def _step(
     assert domain is not None
     item = builder.item_type(domain.slot)
     k = specialise_kernel(builder, request.what.definition, item, values, pos)
-    args = tuple(v for v in values if isinstance(v, ir.Expr)) + closures(k, "kernel")
+    args = tuple(v for v in flattened(values) if isinstance(v, ir.Expr)) + closures(k, "kernel")
     where_args: tuple[ir.Expr, ...] = ()
     if request.where is not None:
         test = specialise_filter(builder, filter_of(request.where), item)
@@ -395,10 +404,24 @@ def _step(
     return ir.Block(steps=(step,), cond=None, goto=-1, pos=pos)
 
 
-def _program(builder: Builder, definition: Definition, values: dict[str, Value]) -> Cut:
-    params: dict[str, Value | Type] = {
-        n: (v.type if isinstance(v, ir.Expr) else v) for n, v in values.items()
-    }
+def _bundled(args: tuple[Any, ...], values: list[Value], pos: Pos) -> list[Value]:
+    """Values of arguments, which are given flat; those of a bundle's fields together."""
+    rest = iter(values)
+
+    def value(a: Any) -> Value:
+        if not is_bundle(type(a)):
+            return next(rest)
+        return Bundle(pos, tuple((f, value(x)) for f, x in zip(a._fields, a, strict=True)))
+
+    return list(map(value, args))
+
+
+def _program(
+    builder: Builder, definition: Definition, names: Sequence[str], values: list[Value]
+) -> Cut:
+    params: dict[str, Value | Type] = {}
+    for name, v in zip(names, values, strict=True):
+        params |= parameter(name, v)
     builder.inline = True
     return cut(builder, definition, params)
 

@@ -7,6 +7,7 @@ from types import FunctionType
 from typing import Any, overload
 
 from morph.data.versions import Outdated
+from morph.language.bundles import flat
 from morph.language.hooks import Hook
 from morph.launch.checked import checked, is_checked
 from morph.launch.kernels import Function, Kernel, Launchable
@@ -45,8 +46,8 @@ class Program(Launchable):
         if is_checked():
             return self.eager(*args)
         try:
-            launch = launch_for(self, None, args, None)
-            return self._interpreted(args) if launch is None else launch.run(args, None)
+            launch, given = launch_for(self, None, args, None)
+            return self._interpreted(args) if launch is None else launch.run(given, None)
         except Outdated:
             return self(*args)
 
@@ -55,8 +56,10 @@ class Program(Launchable):
         if is_checked():
             return self.eager(*args)
         try:
-            launch = launch_for(self, None, args, None)
-            return self._interpreted(args) if launch is None else launch.run(args, None, alone=True)
+            launch, given = launch_for(self, None, args, None)
+            if launch is None:
+                return self._interpreted(args)
+            return launch.run(given, None, alone=True)
         except Outdated:
             return self.alone(*args)
 
@@ -185,13 +188,13 @@ def foreach(
         raise TypeError(f"where is a lambda of the item, not {where!r}")
     if balance not in BALANCE:
         raise ValueError(f"balance is one of {', '.join(map(repr, BALANCE))}, not {balance!r}")
-    if ahead is not None and not any(ahead is x for x in args):
+    if ahead is not None and not any(ahead is x for x in flat(args)):
         raise ValueError(f"ahead is one of the collections that the kernel is given, not {ahead!r}")
     checks = is_checked(check)
     try:
-        launch = launch_for(kernel, items, args, where, bool(together), balance, checks)
+        launch, given = launch_for(kernel, items, args, where, bool(together), balance, checks)
         assert launch is not None
-        launch.run(args, where)
+        launch.run(given, where)
     except Outdated:
         options: dict[str, Any] = {"together": together, "balance": balance, "check": check}
         foreach(items, kernel, *args, where=where, **options)

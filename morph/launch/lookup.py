@@ -13,6 +13,7 @@ from morph.data.collection import Collection
 from morph.data.row import Row
 from morph.data.table import Table
 from morph.data.versions import latest
+from morph.language.bundles import flat, flattener, is_bundle
 from morph.language.depth import deep
 from morph.language.errors import LanguageError
 from morph.launch.binding import Compiled, Request, Where, bind, by_steps, cells, picker, place
@@ -34,9 +35,11 @@ class Shape:
     A launch depends on the identity of objects and functions, and on the types of numbers.
     """
 
-    __slots__ = ("functions", "objects", "others")
+    __slots__ = ("fields", "flatten", "functions", "objects", "others")
 
     def __init__(self, types: tuple[type, ...]) -> None:
+        self.fields: dict[tuple[type, ...], Shape] = {}  # without bundles
+        self.flatten = flattener(types) if any(map(is_bundle, types)) else None
         objects = [i for i, t in enumerate(types) if issubclass(t, OBJECTS)]
         functions = [i for i, t in enumerate(types) if i not in objects and _is_called(t)]
         self.objects, self.functions = picker(objects), picker(functions)
@@ -52,42 +55,56 @@ class Shape:
 def launch_for(
     what: Launchable, items: Any, args: tuple[Any, ...], where: Where,
     together: bool = False, balance: str = "auto", checked: bool = False,
-) -> Launch | None:  # fmt: skip
-    """The launch that fits the arguments: a known one, or a new one.  None: run eagerly."""
+) -> tuple[Launch | None, tuple[Any, ...]]:  # fmt: skip
+    """The launch that fits the arguments, and these without bundles.  No launch: run eagerly."""
     types = tuple(map(type, args))
     shape = _shapes.get(types)
     if shape is None:
         shape = _shapes[types] = Shape(types)
+    given = args
+    while shape.flatten is not None:
+        args = shape.flatten(args)
+        shape = _shape_of_fields(args, shape)
     if items is None:
         key = shape.key(args)
     elif where is None:
         key = shape.key(args, id(items), together, balance, checked)
     else:
-        key = shape.key(args, id(items), together, balance, checked, *place(where), cells(where))
+        options = together, balance, checked
+        key = shape.key(args, id(items), *options, *place(where), cells(where))
     found = what.launches.get(key)
     if found is not None and found.fits():
-        return None if found.by_steps() else found
+        return None if found.by_steps() else found, args
     if what.kind == "kernel" and not isinstance(items, Table | Collection):
         raise TypeError(f"foreach runs over a table or a collection, not {items!r}")
     device = _device(items, args)
     with lock_of(_objects(items, args)), _binding, deep():
         found = what.launches.get(key)
         if found is not None and found.fits():  # another thread was first
-            return None if found.by_steps() else found
-        request = Request(what, items, args, where, device, together, balance, checked)
+            return None if found.by_steps() else found, args
+        request = Request(what, items, given, where, device, together, balance, checked)
         compiled, slots = _accepted(request)
         if what.kind == "program" and device.interprets:
-            return None
+            return None, args
         _same_device(slots.objects.values(), device)
         if by_steps(compiled, slots.objects):
-            return None
+            return None, args
         what.launches.pop(key, None)
         while len(what.launches) >= MOST_LAUNCHES:
             del what.launches[next(iter(what.launches))]
         bound = InterpretedLaunch if device.interprets else Launch
         what.launches[key] = launch = bound(what, compiled, slots)
         launch.checked = latest.epoch
-        return launch
+        return launch, args
+
+
+def _shape_of_fields(args: tuple[Any, ...], bundled: Shape) -> Shape:
+    """The shape of arguments that were ``bundled`` before."""
+    types = tuple(map(type, args))
+    found = bundled.fields.get(types)
+    if found is None:
+        found = bundled.fields[types] = Shape(types)
+    return found
 
 
 def accept(what: Launchable, args: tuple[Any, ...]) -> None:
@@ -128,7 +145,7 @@ def _device(items: Any, args: tuple[Any, ...]) -> Device:
 
 
 def _objects(items: Any, args: tuple[Any, ...]) -> list[Any]:
-    objects = [x.table if isinstance(x, Row) else x for x in (items, *args)]
+    objects = [x.table if isinstance(x, Row) else x for x in (items, *flat(args))]
     return [x for x in objects if isinstance(x, OBJECTS)]
 
 

@@ -7,7 +7,7 @@ has changed nothing then; what is written in place after that is put back if any
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,7 @@ def apply(
 ) -> Applied:  # fmt: skip
     """Do what `Graph.apply` promises."""
     g.may_change()
-    told = None if then is None else _quietly(g, then)
+    then = None if then is None else _unchangeable(g, then)
     with g.device.active():
         plain = None
         if points is None or getattr(points, "size", 1) == 0:
@@ -38,81 +38,77 @@ def apply(
         if plain is not None:
             moves = (plain.counts[0] + plain.counts[2]) * (1 if g.directed else 2)
             if _follows(g, moves) and g._adjacency.has_out:
-                done = direct.carry_out(g, plain, nonnegative, told)
+                done = direct.carry_out(g, plain, nonnegative, then)
                 if done is not None:
                     return done
-        return _apply(g, Batch.of(g, inserts, deletes, updates, points, nonnegative), told)
+        return _apply(g, Batch.of(g, inserts, deletes, updates, points, nonnegative), then)
 
 
-def _quietly(g: Graph, then: Callable[[Applied], object]) -> Callable[[Applied], object]:
-    """Call it while nobody may change the graph."""
+def _unchangeable(g: Graph, then: Callable[[Applied], object]) -> Callable[[Applied], object]:
+    """A call of ``then`` during which the graph cannot be changed."""
 
-    def told(applied: Applied) -> None:
+    def call(applied: Applied) -> None:
         try:
             g.telling = True
             then(applied)
         finally:
             g.telling = False
 
-    return told
+    return call
 
 
-def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
-    xp, edges, columns = g.device.xp, g.edges, g.edges.columns
+class Resolved(NamedTuple):
+    """The rows that a batch means, all on the graph's device."""
+
+    points: Array  # to delete
+    gone: Array  # edges to delete, ascending
+    order: Array  # the same as they are mentioned, since their ids are used again in this order
+    changed: Array  # edges that get other weights
+    values: Array | None  # these weights
+    absent: int
+    repeated: int
+
+
+def _resolve(g: Graph, batch: Batch) -> Resolved:
+    """Find the rows that a batch means; nothing has changed if this raises."""
     back = None if g.directed else g.reverses()
-    held = g._pairs
     points, absent, repeated = (
         points_to_delete(g, batch) if batch.points.size else (batch.points, 0, 0)
     )
-    gone, order, more = edges_to_delete(g, batch.deletes, points, back)
-    absent, repeated = absent + more[0], repeated + more[1]
-    changed, values, more = edges_to_update(g, batch.updates, gone, back)
-    absent, repeated = absent + more[0], repeated + more[1]
-    asarray = g.device.asarray
-    points, gone, changed, order = map(asarray, (points, gone, changed, order))
-    values = values if values is None else asarray(values)
+    gone, order, deletes = edges_to_delete(g, batch.deletes, points, back)
+    changed, values, updates = edges_to_update(g, batch.updates, gone, back)
+    points, gone, changed, order = map(g.device.asarray, (points, gone, changed, order))
+    absent, repeated = absent + deletes[0] + updates[0], repeated + deletes[1] + updates[1]
+    values = values if values is None else g.device.asarray(values)
+    return Resolved(points, gone, order, changed, values, absent, repeated)
+
+
+def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
+    """Apply a batch on the host, or have the index follow it, or be built again."""
+    edges, named = g.edges, _resolve(g, batch)
+    reverses = g._pairs
     given = _with_reverses(g, batch)
     total = int(given["src"].size) if given else 0
-    if gone.size:
+    if named.gone.size:
         edges.allow_deletes()
-    if points.size:
+    if named.points.size:
         g.points.allow_deletes()
-    capacity = edges.capacity
-    undo, moves = list[Callable[[], None]](), total + int(gone.size)
+    capacity, undo = edges.capacity, list[Callable[[], None]]()
     try:
         first, again = direct.places(edges, total)
-        ids, fresh = _ids(edges, first, again, total), total - again
-        loose = _follows(g, moves)
-        weighted = "weight" in columns
-        old = _of(columns["weight"].array, changed) if weighted else None
-        applied = Applied(
-            ids, gone, _of(columns["src"].array, gone), _of(columns["dst"].array, gone),
-            _of(columns["weight"].array, gone) if weighted else None,
-            changed, old, old if values is None else values, points, absent, repeated,
-            g, batch.count, _since=g.changes,
-        )  # fmt: skip
-        for table, dead in ((edges, order), (g.points, points)):
-            if dead.size:
-                _bury(table, dead, undo)
-        if changed.size and weighted:
-            weight = columns["weight"]
-            undo.append(lambda: _put(weight.array, changed, old))
-            weight.array[changed] = values
-        if total:
-            _insert(edges, ids, fresh, given, undo)
-        if moves or points.size:
-            undo.append(_pairs_back(g, held, gone, ids))
-            if held is not None:
-                held[gone] = -1
-            if total:
-                g._forget_order(ids)
-                held = held if held is None else _paired(xp, edges, held, ids, batch)
+        ids = _ids(edges, first, again, total)
+        loose = _follows(g, total + int(named.gone.size))
+        applied = _record(g, named, ids, batch.count)
+        _write(g, named, applied, given, total - again, undo)
+        if total or named.gone.size or named.points.size:
+            undo.append(_reverses_back(g, reverses, named.gone, ids))
+            reverses = _new_reverses(g, batch, reverses, named.gone, ids)
             if loose:
-                _follow(g, applied, given, fresh == total)
+                _follow(g, applied, given, not again)
             else:
                 g.structure_changed()
-            g._pairs = held
-        elif changed.size:
+            g._pairs = reverses
+        elif named.changed.size:
             g.changes += 1
         applied._changes = g.changes
         if then is not None:
@@ -123,6 +119,36 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
         direct.shrink(edges, capacity)
         raise
     return applied
+
+
+def _record(g: Graph, named: Resolved, ids: Array, given: int) -> Applied:
+    """What the batch is going to do."""
+    columns, gone, changed = g.edges.columns, named.gone, named.changed
+    weight = columns["weight"].array if "weight" in columns else None
+    old = None if weight is None else _of(weight, changed)
+    return Applied(
+        ids, gone, _of(columns["src"].array, gone), _of(columns["dst"].array, gone),
+        None if weight is None else _of(weight, gone),
+        changed, old, old if named.values is None else named.values, named.points,
+        named.absent, named.repeated, g, given, _since=g.changes,
+    )  # fmt: skip
+
+
+def _write(
+    g: Graph, named: Resolved, done: Applied, given: dict[str, Array], fresh: int,
+    undo: list[Callable[[], None]],
+) -> None:  # fmt: skip
+    """Delete rows, set weights, and insert edges, of which ``fresh`` have new ids."""
+    edges = g.edges
+    for table, dead in ((edges, named.order), (g.points, named.points)):
+        if dead.size:
+            _delete(table, dead, undo)
+    if named.changed.size and "weight" in edges.columns:
+        weight = edges.columns["weight"]
+        undo.append(lambda: _put(weight.array, named.changed, done.old_weight))
+        weight.array[named.changed] = named.values
+    if done.inserted.size:
+        _insert(edges, done.inserted, fresh, given, undo)
 
 
 def _follows(g: Graph, count: int) -> bool:
@@ -190,14 +216,14 @@ def _insert(
     again = ids[: count - fresh]
     words = edges.words
 
-    def put_back() -> None:
+    def restore() -> None:
         if again.size:
             edges.hidden("dead")[again] = 1
         edges.words[:] = before
         edges.words[CAPACITY] = edges.capacity
         edges.settle()
 
-    undo.append(put_back)
+    undo.append(restore)
     if again.size:
         edges.hidden("dead")[again] = 0
     words[COUNT] += fresh
@@ -205,18 +231,18 @@ def _insert(
     edges.settle()
 
 
-def _bury(table: Table, ids: Array, undo: list[Any]) -> None:
-    """Mark rows dead."""
+def _delete(table: Table, ids: Array, undo: list[Any]) -> None:
+    """Mark rows deleted."""
     before, xp = table.words.copy(), table.device.xp
     dead, ring = table.hidden("dead"), table.hidden("free")
 
-    def put_back() -> None:
+    def restore() -> None:
         table.hidden("dead")[ids] = 0  # which is another array if it was resized meanwhile
         table.words[:] = before
         table.words[CAPACITY] = table.capacity
         table.settle()
 
-    undo.append(put_back)
+    undo.append(restore)
     tail = int(before[TAIL])
     ring[xp.arange(tail, tail + ids.size) & (ring.size - 1)] = ids
     dead[ids] = 1
@@ -241,12 +267,22 @@ def _with_reverses(g: Graph, batch: Batch) -> dict[str, Array]:
     }
 
 
-def _paired(xp: Any, edges: Table, held: Array, ids: Array, batch: Batch) -> Array:
-    """Each edge's reverse, when ``ids`` have come: the arcs given, then those back."""
-    longer = held
-    if held.size < len(edges):
+def _new_reverses(
+    g: Graph, batch: Batch, reverses: Array | None, gone: Array, ids: Array
+) -> Array | None:
+    """Each edge's reverse, when ``gone`` are deleted and ``ids`` inserted: first those given."""
+    if ids.size:
+        g._forget_order(ids)
+    if reverses is None:
+        return None
+    edges, xp = g.edges, g.device.xp
+    reverses[gone] = -1
+    if not ids.size:
+        return reverses
+    longer = reverses
+    if reverses.size < len(edges):
         longer = xp.full(edges.capacity, -1, np.int32)
-        longer[: held.size] = held
+        longer[: reverses.size] = reverses
     given = ids[: batch.count]
     longer[given] = given
     no_loop = edges.device.asarray(batch.inserts["src"] != batch.inserts["dst"])
@@ -256,17 +292,17 @@ def _paired(xp: Any, edges: Table, held: Array, ids: Array, batch: Batch) -> Arr
     return longer
 
 
-def _pairs_back(g: Graph, held: Array | None, gone: Array, ids: Array) -> Callable[[], None]:
-    """What puts the reverses back, that edges ``gone`` had, and ``ids`` had not."""
-    before = None if held is None else held[gone]
+def _reverses_back(g: Graph, reverses: Array | None, gone: Array, ids: Array) -> Callable[[], None]:
+    """What restores the reverses: edges ``gone`` had some, and ``ids`` had none."""
+    before = None if reverses is None else reverses[gone]
 
-    def put_back() -> None:
-        if held is not None:
-            held[ids[ids < held.size]] = -1
-            held[gone] = before
-        g.structure_changed(held)
+    def restore() -> None:
+        if reverses is not None:
+            reverses[ids[ids < reverses.size]] = -1
+            reverses[gone] = before
+        g.structure_changed(reverses)
 
-    return put_back
+    return restore
 
 
 def pair_up(g: Graph) -> Array:

@@ -19,19 +19,28 @@ from morph.data.layout import Column
 from morph.data.reclaim import SHARE, reclaim, referred, reusable
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL
 from morph.graph.applied import Applied
-from morph.graph.gapped import GONE, INSERTED, NAMED, weight_of
+from morph.graph.gapped import GONE, INSERTED, NAMED, Counts, EdgeIds, Single, weight_of
 from morph.language.dtypes import ID_LIMIT
 from morph.runtime.device import Array, is_host
 from morph.updates.batch import none, rounded
+from morph.updates.resolve import (
+    EDGES_DELETED,
+    LOOP,
+    LOOPS_COUNTED,
+    NONNEGATIVE,
+    POINTS_DELETED,
+    REFERRED,
+    REPEATED,
+    SINGLE,
+    UNDIRECTED,
+    WRITES_EDGES,
+)
 
 if TYPE_CHECKING:
     from morph.data.table import Table
     from morph.graph import Graph
 
 STAGED = 1 << 14  # changes that go to a GPU in one copy
-# as in `resolve`
-TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE, ALONE, KEPT = 1, 2, 4, 8, 16, 32, 64, 128
-TWICE, LOOP = -2, -3
 
 Part = tuple[Array, Array | None, Array | None]
 """Ids, or ends; weights."""
@@ -144,91 +153,126 @@ def _weighted(
 # --- one batch -----------------------------------------------------------------------------------
 
 
+class Prepared(NamedTuple):
+    """A batch whose memory is reserved: what its launch is given, and what `Applied` will be."""
+
+    table: Table
+    counts: Counts
+    ids: EdgeIds
+    back: Array | None
+    flags: int
+    single: Single | None
+    before: list[int]  # counters of the edges' table
+    moves: int  # `Adjacency.moves` before
+    applied: Applied
+
+
 def carry_out(
     g: Graph, batch: Plain, nonnegative: bool, then: Callable[[Applied], object] | None,
     loops: Array | None = None,
 ) -> Applied | None:  # fmt: skip
-    """Apply a batch to a graph whose index is loose; None if it is odd: nothing has changed.
+    """Apply a batch to a graph whose index is gapped; None, with nothing changed, if it cannot.
 
     ``loops`` counts those among the edges to insert, of a graph that is not directed, up to each.
     """
-    edges, index = g.edges, g._adjacency
-    gone, named, come = batch.counts
-    given, turned = gone + named + come, not g.directed
-    total = 2 * given if turned else given
-    fresh = come + come * turned - (0 if loops is None else int(loops[-1]))
-    back = None
-    if turned:
-        back = g._pairs if g._pairs is not None else g.reverses()
-    if gone:
+    edges = g.edges
+    if batch.counts[0]:
         edges.allow_deletes()
     capacity = edges.capacity
     try:
-        first, again = places(edges, fresh)
-        before: list[int] = edges.words.tolist()
-        if back is not None and fresh and back.size < first + fresh - again:
-            back = g.device.full(edges.capacity, -1, np.int32)
-            held = g.reverses()
-            back[: held.size] = held
-            g._pairs = back
-        table = index.table_for(total)
-        alone = _alone(batch) if given == 1 else None
-        if alone is None:
-            _fill_in(table, batch)
-        if loops is not None:
-            table.columns["at"].array[gone + named : given, 1] = g.device.asarray(loops)
-        flags = WHOLE | (turned * TURNED) | (nonnegative * NONNEGATIVE)
-        flags |= (edges.deletes * DEAD) | (g.points.deletes * LOST)
-        flags |= (LOOPS * (loops is not None)) | (ALONE * (alone is not None))
-        flags |= KEPT * (not gone or referred(edges))
-        moves = index.moves
-        done = Applied.__new__(Applied)
-        done._graph, done._given, done._present, done._since = g, come, -1, g.changes
-        done.points, done.absent, done.repeated = none(g.device), 0, 0
+        run = _prepare(g, batch, nonnegative, loops)
     except BaseException:
         shrink(edges, capacity)
         raise
     try:
-        head = min(before[HEAD], before[COMMITTED])
-        counts = total, given, gone, named, fresh, batch.by
-        code = index.carry_out(table, counts, (first, again, head), back, 0, flags, alone)
-        if code in (0, TWICE):
-            spared = 0
-            if code == TWICE:
-                out, spared, done.absent = index.left_out()
-                done.repeated = out - done.absent
-            if edges.words is not edges.meta and (fresh or gone):  # else the program wrote them
-                after = before.copy()
-                after[COUNT] += fresh - again
-                after[HEAD] = head + again
-                after[TAIL] += (gone - spared) * (1 + turned)
-                if not flags & KEPT:
-                    after[COMMITTED] = after[TAIL]
-                after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
-                edges.words[:] = after
-            done._batch = kept = Kept(g, table, batch.counts, first, fresh, again, code == TWICE)
-            index.kept = ref(kept)
-            if again or first < g._made:
-                g._forget_order(done.inserted)
-            if fresh or gone:
-                g.out_identity = False
-                if index.moves != moves:
-                    g.moved()
-            g.changes += 1
-            done._changes = g.changes
+        code = g._adjacency.change(
+            run.table, run.counts, run.ids, run.back, flags=run.flags, single=run.single
+        )
+        if code in (0, -REPEATED):
+            _publish(g, batch, run, code == -REPEATED)
             if then is not None:
-                then(done)
-            return done
+                then(run.applied)
+            return run.applied
     except BaseException:
-        _put_back(g, table, before, batch.counts, back)
+        _put_back(g, run.table, run.before, batch.counts, run.back)
         shrink(edges, capacity)
         raise
     shrink(edges, capacity)
-    if code == LOOP and batch.parts[2] is not None:
+    if code == -LOOP and batch.parts[2] is not None:
         src, dst, _ = batch.parts[2]
         loops = (src == dst).astype(np.int32).cumsum(dtype=np.int32)
         return carry_out(g, batch, nonnegative, then, loops)
     return None
+
+
+def _prepare(g: Graph, batch: Plain, nonnegative: bool, loops: Array | None) -> Prepared:
+    """Reserve memory for a batch, and copy it to where its launch reads it."""
+    edges, index = g.edges, g._adjacency
+    gone, named, come = batch.counts
+    given, undirected = gone + named + come, not g.directed
+    fresh = come + come * undirected - (0 if loops is None else int(loops[-1]))
+    back = None
+    if undirected:
+        back = g._pairs if g._pairs is not None else g.reverses()
+    first, again = places(edges, fresh) if fresh else (int(edges.words[COUNT]), 0)
+    before: list[int] = edges.words.tolist()
+    if back is not None and fresh and back.size < first + fresh - again:
+        back = _longer_reverses(g)
+    counts = Counts(given, gone, named, fresh, batch.by)
+    table = index.table_for(2 * given if undirected else given)
+    single = _single(table, batch) if given == 1 else None
+    if single is None:
+        _fill_in(table, batch)
+    if loops is not None:
+        table.columns["at"].array[gone + named : given, 1] = g.device.asarray(loops)
+    flags = WRITES_EDGES | (undirected * UNDIRECTED) | (nonnegative * NONNEGATIVE)
+    flags |= (edges.deletes * EDGES_DELETED) | (g.points.deletes * POINTS_DELETED)
+    flags |= (LOOPS_COUNTED * (loops is not None)) | (SINGLE * (single is not None))
+    flags |= REFERRED * (not gone or referred(edges))
+    ids = EdgeIds(
+        int(g.points.words[COUNT]), before[COUNT], again,
+        min(before[HEAD], before[COMMITTED]), before[TAIL],
+    )  # fmt: skip
+    done = Applied.__new__(Applied)
+    done._graph, done._given, done._present, done._since = g, come, -1, g.changes
+    done.points, done.absent, done.repeated = none(g.device), 0, 0
+    return Prepared(table, counts, ids, back, flags, single, before, index.moves, done)
+
+
+def _longer_reverses(g: Graph) -> Array:
+    """Reverses with memory for as many edges as their table has."""
+    longer, held = g.device.full(g.edges.capacity, -1, np.int32), g.reverses()
+    longer[: held.size] = held
+    g._pairs = longer
+    return longer
+
+
+def _publish(g: Graph, batch: Plain, run: Prepared, repeated: bool) -> None:
+    """Have the graph and `Applied` know what a launch has changed."""
+    edges, index, done, ids = g.edges, g._adjacency, run.applied, run.ids
+    gone, fresh, again, spared = batch.counts[0], run.counts.arcs, ids.reused, 0
+    if repeated:
+        out, spared, done.absent = index.left_out()
+        done.repeated = out - done.absent
+    if edges.words is not edges.meta and (fresh or gone):  # else the program wrote them
+        after = run.before.copy()
+        after[COUNT] += fresh - again
+        after[HEAD] = ids.head + again
+        after[TAIL] += (gone - spared) * (1 if g.directed else 2)
+        if not run.flags & REFERRED:
+            after[COMMITTED] = after[TAIL]
+        after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
+        edges.words[:] = after
+    done._batch = kept = Kept(g, run.table, batch.counts, ids, fresh, repeated)
+    index.kept = ref(kept)
+    if again or ids.edges < g._made:
+        g._forget_order(done.inserted)
+    if fresh or gone:
+        g.out_identity = False
+        if index.moves != run.moves:
+            g.moved()
+    g.changes += 1
+    done._changes = g.changes
 
 
 def places(edges: Table, count: int) -> tuple[int, int]:
@@ -281,7 +325,7 @@ def shrink(edges: Table, capacity: int) -> None:
             edges.resize(capacity)
 
 
-def _alone(batch: Plain) -> tuple[Any, Any, Any] | None:
+def _single(table: Table, batch: Plain) -> Single | None:
     """A single change, as arguments of the program; None if it lies on a GPU."""
     for part in batch.parts:
         if part is not None and part[0].size:
@@ -292,7 +336,10 @@ def _alone(batch: Plain) -> tuple[Any, Any, Any] | None:
     first, second = a.item(), 0 if b is None else b.item()
     if first > ID_LIMIT or second > ID_LIMIT:  # no id, nor perhaps a number that the program takes
         return None
-    return first, second, None if weight is None else weight[0]
+    if weight is not None:
+        return Single(first, second, weight[0])
+    given = table.columns.get("given")
+    return Single(first, second, 0 if given is None else given.dtype.type(0))
 
 
 def _fill_in(table: Table, batch: Plain) -> None:
@@ -355,11 +402,11 @@ class Kept:
     )  # fmt: skip
 
     def __init__(
-        self, g: Graph, table: Table, counts: tuple[int, int, int],
-        first: int, fresh: int, again: int, holes: bool,
+        self, g: Graph, table: Table, counts: tuple[int, int, int], ids: EdgeIds, fresh: int,
+        holes: bool,
     ) -> None:  # fmt: skip
         self.graph, self.table, self.counts = g, table, counts
-        self.first, self.fresh, self.again, self.holes = first, fresh, again, holes
+        self.first, self.again, self.fresh, self.holes = ids.edges, ids.reused, fresh, holes
         self.stamp = g._adjacency.stamp
         self.total = sum(counts) * (1 if g.directed else 2)
         self.raw: Array = None

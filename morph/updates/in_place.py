@@ -1,15 +1,18 @@
-"""Kernels that carry out a batch of changes of edges in place, in one launch.
+"""Kernels that apply a batch of changes of edges in place, in one launch.
 
 Problem: a batch names edges to delete, edges that get another weight, and edges to insert; the
 table of edges, their reverses and the entries of points (`graph.gapped`) are to follow.
-Method: each change finds its edge, and whether it may be carried out (`resolve`); if one may not,
-nothing is, and the host tells why.  Items of one row number themselves by an atomic.  Deletes: the
-last entries of a row that stay take the places, before them, of those that go: both count
-themselves, and meet by number through the row's end.  Inserts: the first of a row finds room for
-all of them, at the arena's end if its own is used up; then all write, and share in copying a row
-that moves.  A single change has its rows to itself, and fewer steps.
+Method: each change finds its edge, and whether it is valid (`resolve`); if one is not, nothing is
+changed, and the host says why.  Changes of one row number themselves by an atomic.  Deletes: the
+last entries of a row that stay move to the gaps before them: entries and gaps are numbered, and
+meet by number in the row's end.  Inserts: the first of a row reserves entries for all of them, at
+the arena's end if the row's capacity is used up; then all write, and share in copying a row that
+moves.  A single change has its rows to itself, and fewer steps.
 Cost: some 10 random accesses an edge and direction, and a barrier for each step, whatever the size
 of the graph; a row that moves is copied, which growth by a half makes rare.
+
+The kernels take bundles of `graph.gapped`; ``side`` is a `Side`, and ``direction`` its number:
+0 puts edges at their source, 1 at their destination.
 """
 
 from __future__ import annotations
@@ -18,109 +21,115 @@ from typing import Any
 
 from morph.data.store import Word
 from morph.data.table import Table
-from morph.graph.gapped import GONE, INSERTED, INSERTS, NAMED
+from morph.graph.gapped import ALL, GONE, INSERTED, INSERTS, NAMED, Side
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, i32, i64, u8
 from morph.updates.resolve import (
-    DEAD,
-    KEPT,
+    EDGES_DELETED,
     PART,
-    TURNED,
-    TWICE,
-    WHOLE,
+    REFERRED,
+    REPEATED,
+    UNDIRECTED,
+    WRITES_EDGES,
+    add_before,
+    bid,
     claim,
-    elect,
-    judge,
+    drop_repeated,
     resolve,
-    spread,
-    tally,
+    sum_parts,
     unclaim,
 )
 
 COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = map(int, Word)
 
-# where it begins: with all of it; with rows alone, whose edges are known; with what is inserted
-ALL, ROWS = 0, 1
-
-# The kernels know a direction by `turn`: 0 puts edges at their source, 1 at their destination.
-
 
 @func
-def is_one(b, total, fate):
-    """Whether an item is one of the batch, and of those.
+def in_each_direction(b, step, index):
+    """Run a step of a change at its source, and at its destination if that has rows."""
+    step(b, Side(index.rows, index.entries, index.places, index.arena), 0)
+    if index.sides > 1:
+        step(b, Side(index.rows2, index.entries2, index.places2, index.arena2), 1)
 
-    Asked within a kernel, which makes half the text that a filter does: on a GPU a small batch
+
+@kernel
+def run_step(b, step, fate, index, rows):
+    """Run a step of the changes with one fate.
+
+    The fate is compared here, which makes half the text that a filter does: on a GPU a small batch
     waits for instructions more than for anything else.
     """
-    return b.id < total and b.fate == fate
+    if b.id < rows and b.fate == fate:
+        in_each_direction(b, step, index)
 
 
 # --- deletes, and new weights --------------------------------------------------------------------
 
 
 @func
-def mark(b, rows, entries, places, turn):
-    b.rank[turn] = -1
-    if places[b.edge].at >= 0:
-        row = rows[b.end[turn]]
-        b.rank[turn] = atomic_add(row.gone, 1)
-        entries[row.begin + places[b.edge].at].edge = -1
+def open_gap(b, side, direction):
+    """Mark an entry as a gap, and number it within its row."""
+    b.rank[direction] = -1
+    if side.places[b.edge].at >= 0:
+        row = side.rows[b.end[direction]]
+        b.rank[direction] = atomic_add(row.gone, 1)
+        side.entries[row.begin + side.places[b.edge].at].edge = -1
 
 
 @func
-def take_out(b, rows, entries, places, turn):
-    """Do all of it at once, where nobody else changes the row."""
-    at = places[b.edge].at
+def remove_entry(b, side, direction):
+    """Remove an entry of a row that no other change of the batch uses."""
+    at = side.places[b.edge].at
     if at >= 0:
-        row = rows[b.end[turn]]
+        row = side.rows[b.end[direction]]
         last = row.begin + row.size - 1
-        e = entries[last].edge
-        entries[row.begin + at].edge = e
-        entries[row.begin + at].end = entries[last].end
-        places[e].at = at
-        places[b.edge].at = -1
+        e = side.entries[last].edge
+        side.entries[row.begin + at].edge = e
+        side.entries[row.begin + at].end = side.entries[last].end
+        side.places[e].at = at
+        side.places[b.edge].at = -1
         row.size -= 1
 
 
 @func
-def lift(b, rows, entries, turn):
-    """Take up an entry of the row's end, if it stays."""
-    b.keep[turn] = -1
-    if b.rank[turn] >= 0:
-        row = rows[b.end[turn]]
-        k = row.begin + row.size - row.gone + b.rank[turn]
-        b.keep[turn] = entries[k].edge
-        b.far[turn] = entries[k].end
-        if b.keep[turn] >= 0:
-            b.at[turn] = atomic_add(row.come, 1)
+def take_last(b, side, direction):
+    """Take an entry beyond the row's new size, and number it, unless it is a gap."""
+    b.keep[direction] = -1
+    if b.rank[direction] >= 0:
+        row = side.rows[b.end[direction]]
+        k = row.begin + row.size - row.gone + b.rank[direction]
+        b.keep[direction] = side.entries[k].edge
+        b.far[direction] = side.entries[k].end
+        if b.keep[direction] >= 0:
+            b.at[direction] = atomic_add(row.come, 1)
 
 
 @func
-def offer(b, rows, entries, places, turn):
-    """Write one's place, if it is before the row's new end, where those taken up find it."""
-    if b.rank[turn] >= 0:
-        row = rows[b.end[turn]]
-        at, left = places[b.edge].at, row.size - row.gone
+def list_gap(b, side, direction):
+    """List a gap below the row's new size, by its number, where `fill_gap` reads it."""
+    if b.rank[direction] >= 0:
+        row = side.rows[b.end[direction]]
+        at, left = side.places[b.edge].at, row.size - row.gone
         if at < left:
             k = atomic_add(row.goal, 1)
-            entries[row.begin + left + k].edge = at
-        places[b.edge].at = -1
+            side.entries[row.begin + left + k].edge = at
+        side.places[b.edge].at = -1
 
 
 @func
-def drop(b, rows, entries, places, turn):
-    if b.rank[turn] >= 0 and b.keep[turn] >= 0:
-        row = rows[b.end[turn]]
-        at = entries[row.begin + row.size - row.gone + b.at[turn]].edge
-        entries[row.begin + at].edge = b.keep[turn]
-        entries[row.begin + at].end = b.far[turn]
-        places[b.keep[turn]].at = at
+def fill_gap(b, side, direction):
+    """Write the entry that was taken to the gap of the same number."""
+    if b.rank[direction] >= 0 and b.keep[direction] >= 0:
+        row = side.rows[b.end[direction]]
+        at = side.entries[row.begin + row.size - row.gone + b.at[direction]].edge
+        side.entries[row.begin + at].edge = b.keep[direction]
+        side.entries[row.begin + at].end = b.far[direction]
+        side.places[b.keep[direction]].at = at
 
 
 @func
-def shorten(b, rows, turn):
-    if b.rank[turn] == 0:
-        row = rows[b.end[turn]]
+def shorten_row(b, side, direction):
+    if b.rank[direction] == 0:
+        row = side.rows[b.end[direction]]
         row.size -= row.gone
         row.gone = 0
         row.come = 0
@@ -128,294 +137,219 @@ def shorten(b, rows, turn):
 
 
 @kernel
-def enact(b, batch, arcs, rows, entries, places, rows2, entries2, places2, total, k, gone, spared,
-          tail, mask, flags, sides):  # fmt: skip
+def change_named(b, tables, index, counts, ids, spared, rows, flags):
+    """Set a weight, or delete an edge: mark it deleted, and open gaps where its entries are."""
     e = b.edge
-    if is_one(b, total, NAMED):
+    if b.id < rows and b.fate == NAMED:
         if hasattr(b, "given"):
-            arcs[e].weight = b.given
-    elif is_one(b, total, GONE):
-        if flags & WHOLE:
-            i = i64(b.id)
-            at = i if i < k else gone - spared + i - k
+            tables.arcs[e].weight = b.given
+    elif b.id < rows and b.fate == GONE:
+        if flags & WRITES_EDGES:
+            i, arcs = i64(b.id), counts.deletes - spared
+            at = i if i < counts.given else arcs + i - counts.given
             if spared > 0:  # without gaps
-                at -= batch[i if i < k else i - k].at[0]
-            arcs[(tail + at) & mask].ring = e
-            arcs[e].died = u8(1)
-            if flags & TURNED:
-                arcs[e].back = -1
-        if k == 1:
-            take_out(b, rows, entries, places, 0)
-            if sides > 1:
-                take_out(b, rows2, entries2, places2, 1)
+                at -= tables.batch[i if i < counts.given else i - counts.given].at[0]
+            tables.arcs[(ids.tail + at) & tables.mask].ring = e
+            tables.arcs[e].died = u8(1)
+            if flags & UNDIRECTED:
+                tables.arcs[e].back = -1
+        if counts.given == 1:
+            in_each_direction(b, remove_entry, index)
         else:
-            mark(b, rows, entries, places, 0)
-            if sides > 1:
-                mark(b, rows2, entries2, places2, 1)
-
-
-@kernel
-def lift_all(b, rows, entries, rows2, entries2, sides, total):
-    if is_one(b, total, GONE):
-        lift(b, rows, entries, 0)
-        if sides > 1:
-            lift(b, rows2, entries2, 1)
-
-
-@kernel
-def offer_all(b, rows, entries, places, rows2, entries2, places2, sides, total):
-    if is_one(b, total, GONE):
-        offer(b, rows, entries, places, 0)
-        if sides > 1:
-            offer(b, rows2, entries2, places2, 1)
-
-
-@kernel
-def drop_all(b, rows, entries, places, rows2, entries2, places2, sides, total):
-    if is_one(b, total, GONE):
-        drop(b, rows, entries, places, 0)
-        if sides > 1:
-            drop(b, rows2, entries2, places2, 1)
-
-
-@kernel
-def shorten_all(b, rows, rows2, sides, total):
-    if is_one(b, total, GONE):
-        shorten(b, rows, 0)
-        if sides > 1:
-            shorten(b, rows2, 1)
+            in_each_direction(b, open_gap, index)
 
 
 # --- inserts -------------------------------------------------------------------------------------
 
 
 @func
-def roomy(n):
-    """Give the room that a row of n entries gets when it moves."""
+def capacity_of(n):
+    """Give the capacity that a row of n entries gets when it moves."""
     return i32(min(i64(n) + i64(n) // 4 + 4, 2147483647))
 
 
 @func
-def find_room(b, rows, arena, turn):
-    if b.rank[turn] == 0:
-        row = rows[b.end[turn]]
-        need = row.size + row.come
-        row.goal = row.begin
-        if need > row.room:
-            row.goal = i32(atomic_add(arena[0].top, i64(roomy(need))))  # unread beyond the limit
+def number_insert(b, side, direction):
+    b.rank[direction] = atomic_add(side.rows[b.end[direction]].come, 1)
 
 
 @func
-def forget(b, rows, turn):
-    row = rows[b.end[turn]]
+def reserve_entries(b, side, direction):
+    """Find where the row will lie: at the arena's end if its capacity is too small."""
+    if b.rank[direction] == 0:
+        row = side.rows[b.end[direction]]
+        need = row.size + row.come
+        row.goal = row.begin
+        if need > row.room:
+            # unread beyond the limit
+            row.goal = i32(atomic_add(side.arena[0].top, i64(capacity_of(need))))
+
+
+@func
+def clear_counters(b, side, direction):
+    row = side.rows[b.end[direction]]
     row.come = 0  # race: all write 0
     row.goal = 0  # race: all write 0
 
 
 @func
-def write(b, rows, entries, places, turn):
-    row = rows[b.end[turn]]
-    rank, size, to, begin = b.rank[turn], row.size, row.goal, row.begin
-    if to != begin:  # each of those that come copies a part
+def write_entry(b, side, direction):
+    """Write a new entry, and copy a part of the row if it moves."""
+    row = side.rows[b.end[direction]]
+    rank, size, to, begin = b.rank[direction], row.size, row.goal, row.begin
+    if to != begin:
         first = i64(size) * rank // row.come
         last = i64(size) * (rank + 1) // row.come
         for k in range(first, last):
-            entries[to + k].edge = entries[begin + k].edge
-            entries[to + k].end = entries[begin + k].end
-    entries[to + size + rank].edge = b.edge
-    entries[to + size + rank].end = b.end[1 - turn]
-    places[b.edge].at = size + rank
+            side.entries[to + k].edge = side.entries[begin + k].edge
+            side.entries[to + k].end = side.entries[begin + k].end
+    side.entries[to + size + rank].edge = b.edge
+    side.entries[to + size + rank].end = b.end[1 - direction]
+    side.places[b.edge].at = size + rank
 
 
 @func
-def settle(b, rows, turn):
-    if b.rank[turn] == 0:
-        row = rows[b.end[turn]]
+def lengthen_row(b, side, direction):
+    if b.rank[direction] == 0:
+        row = side.rows[b.end[direction]]
         if row.goal != row.begin:
             row.begin = row.goal
-            row.room = roomy(row.size + row.come)
+            row.room = capacity_of(row.size + row.come)
         row.size += row.come
         row.come = 0
         row.goal = 0
 
 
 @kernel
-def number_all(b, rows, arena, rows2, arena2, k, sides, total):
-    if is_one(b, total, INSERTED):
-        b.rank[0] = atomic_add(rows[b.end[0]].come, 1)
-        if sides > 1:
-            b.rank[1] = atomic_add(rows2[b.end[1]].come, 1)
-        if k == 1:  # nobody else changes these rows
-            find_room(b, rows, arena, 0)
-            if sides > 1:
-                find_room(b, rows2, arena2, 1)
+def number_inserts(b, index, counts, rows):
+    if b.id < rows and b.fate == INSERTED:
+        in_each_direction(b, number_insert, index)
+        if counts.given == 1:  # no other change of these rows
+            in_each_direction(b, reserve_entries, index)
 
 
 @kernel
-def find_room_all(b, rows, arena, rows2, arena2, sides, total):
-    if is_one(b, total, INSERTED):
-        find_room(b, rows, arena, 0)
-        if sides > 1:
-            find_room(b, rows2, arena2, 1)
-
-
-@kernel
-def forget_all(b, rows, rows2, sides, total):
-    if is_one(b, total, INSERTED):
-        forget(b, rows, 0)
-        if sides > 1:
-            forget(b, rows2, 1)
-
-
-@kernel
-def write_all(
-    b, batch, arcs, rows, entries, places, rows2, entries2, places2, k, flags, sides, total
-):
-    if is_one(b, total, INSERTED):
-        if flags & WHOLE:
-            arc = arcs[b.edge]
+def write_inserts(b, tables, index, counts, rows, flags):
+    """Write new edges, to their table and as entries."""
+    if b.id < rows and b.fate == INSERTED:
+        if flags & WRITES_EDGES:
+            arc = tables.arcs[b.edge]
             arc.src = b.end[0]
             arc.dst = b.end[1]
             if hasattr(b, "given"):
                 arc.weight = b.given
-            if flags & DEAD:
+            if flags & EDGES_DELETED:
                 arc.died = u8(0)
-            if flags & TURNED:
-                i = i64(b.id)
-                arc.back = batch[i + k if i < k else i - k].edge if b.end[0] != b.end[1] else b.edge
-        write(b, rows, entries, places, 0)
-        if sides > 1:
-            write(b, rows2, entries2, places2, 1)
-        if k == 1:
-            settle(b, rows, 0)
-            if sides > 1:
-                settle(b, rows2, 1)
-
-
-@kernel
-def settle_all(b, rows, rows2, sides, total):
-    if is_one(b, total, INSERTED):
-        settle(b, rows, 0)
-        if sides > 1:
-            settle(b, rows2, 1)
+            if flags & UNDIRECTED:
+                i, k = i64(b.id), counts.given
+                back = tables.batch[i + k if i < k else i - k].edge
+                arc.back = back if b.end[0] != b.end[1] else b.edge
+        in_each_direction(b, write_entry, index)
+        if counts.given == 1:
+            in_each_direction(b, lengthen_row, index)
 
 
 # --- rows laid out anew --------------------------------------------------------------------------
 
 
 @kernel
-def lay(place, m, arcs, rows, entries, fresh, arena, turn):
-    """Copy an edge's entry to its row as it lies now; places that nobody set yet are of no use."""
+def copy_entry(place, edges, arcs, old, new, direction):
+    """Copy an edge's entry to where its row lies now; places that are not set yet are ignored."""
     e = i32(place.id)
-    if e < m and place.at >= 0:
-        near, far = arcs[e].src, arcs[e].dst
-        if turn:
-            near, far = far, near
+    if e < edges and place.at >= 0:
+        near, end = arcs[e].src, arcs[e].dst
+        if direction:
+            near, end = end, near
         if near >= 0:
-            row = rows[near]
-            if place.at < row.size and entries[row.begin + place.at].edge == e:
-                k = fresh[near].begin + place.at
-                arena[k].edge = e
-                arena[k].end = far
+            row = old.rows[near]
+            if place.at < row.size and old.entries[row.begin + place.at].edge == e:
+                k = new.rows[near].begin + place.at
+                new.entries[k].edge = e
+                new.entries[k].end = end
 
 
-def lay_anew(old: Any, new: Any, arcs: Table, m: int, turn: int) -> None:
-    """Fill rows that `Loose.laid_out` gave, of edges below ``m``; ``turn`` says which end."""
-    foreach(old.places, lay, i32(m), arcs, old.rows, old.entries, new.rows, new.entries, turn)
+def copy_entries(old: Any, new: Any, arcs: Table, edges: int, direction: int) -> None:
+    """Fill rows that `Loose.laid_out` gave, of edges below ``edges``."""
+    foreach(old.places, copy_entry, i32(edges), arcs, old, new, direction)
 
 
 # --- a batch -------------------------------------------------------------------------------------
 
 
 @program
-def change(batch, arcs, cell, rows, entries, places, arena, rows2, entries2, places2, arena2,
-           total, k, gone, named, come, by, n, m, first, again, head, tail, mask, limit, limit2,
-           flags, sides, begin, stamp, a0, b0, weight0):  # fmt: skip
-    """Carry out what lies in ``batch``: k changes, deletes first, inserts last.
+def change(tables, index, counts, ids, flags, part, stamp, single):
+    """Apply what lies in ``tables.batch``: ``counts.given`` changes, deletes first, inserts last.
 
-    A single one may come as ``a0``, ``b0`` and ``weight0`` instead, if ``flags`` say so.
+    A single one may come as ``single`` instead, if ``flags`` say so.
 
-    Give 0; or minus `TWICE`, if some changes name what others do, and are left out, with no
-    ``fate``: ``cell[0].out`` has how many, how many of them are deletes, and how many are weights
-    of what is deleted.  Or, if nothing has changed, minus why: `ODD`, a change may not be carried
-    out, or is none; `LOOP`, one is inserted, and ``at`` does not tell of it.  Or how many entries
-    there is no memory for: then all but the inserts has been done.  ``cell[0].stamp`` is ``stamp``
-    from the first change on, ``twice`` if some are left out.
+    Give 0; or minus `REPEATED`, if some changes name the edges of others, and are left out, with no
+    ``fate``: ``left_out`` has how many, how many of them are deletes, and how many are weights of
+    deleted edges.  Or, if nothing has changed, minus why: `INVALID`, a change is not valid; `LOOP`,
+    a loop is inserted, and ``at`` does not count them.  Or how many entries there is no memory for:
+    then all but the inserts has been done.  ``stamp`` is that of the batch from the first change
+    on, ``repeated`` if some are left out.
     """
-    out, spared = i64(0), i64(0)
-    if begin == ALL:
-        cell[0].odd = 0
-        foreach(batch, resolve, batch, arcs, cell, rows, entries, places, rows2, entries2,
-                k, gone, named, by, n, m, first, again, head, mask, flags, sides,
-                a0, b0, weight0)  # fmt: skip
-        if gone + named > 1:
-            if cell[0].odd == 0:
-                foreach(batch, claim, places, cell, k)
-                twice = cell[0].odd
-                if twice != 0:
-                    cell[0].odd = 0
-                    cell[0].twice = stamp
-                    foreach(batch, elect, places, k, gone, named)
-                    foreach(batch, judge, batch, places, cell, k, gone, named, by, flags)
-                foreach(batch, unclaim, places, k)
-                if twice != 0:
-                    step = 1
-                    while step < gone + named:
-                        foreach(batch, tally, batch, step, gone + named)
-                        step *= PART
-                    while step > PART:
-                        step = step // PART
-                        foreach(batch, spread, batch, step // PART, gone + named)
-                    out = batch[gone + named - 1].at[0]
-                    if gone > 0:
-                        spared = batch[gone - 1].at[0]
-                    cell[0].out[0] = out
-                    cell[0].out[1] = spared
-                    cell[0].out[2] = batch[gone + named - 1].at[1]
-        if cell[0].odd != 0:
-            return -cell[0].odd
-        cell[0].stamp = stamp
-    elif cell[0].twice == stamp:  # it is called again
-        out = cell[0].out[0]
-        spared = cell[0].out[1]
-    if begin != INSERTS:
-        if gone + named > 0:
-            foreach(batch, enact, batch, arcs, rows, entries, places, rows2, entries2, places2,
-                    total, k, gone, spared, tail, mask, flags, sides)  # fmt: skip
-        if gone > 0 and k > 1:
-            foreach(batch, lift_all, rows, entries, rows2, entries2, sides, total)
-            foreach(batch, offer_all, rows, entries, places, rows2, entries2, places2, sides, total)
-            foreach(batch, drop_all, rows, entries, places, rows2, entries2, places2, sides, total)
-            foreach(batch, shorten_all, rows, rows2, sides, total)
-    if k > gone + named:
-        top = arena[0].top
-        top2 = arena2[0].top
-        foreach(batch, number_all, rows, arena, rows2, arena2, k, sides, total)
-        if k > 1:
-            foreach(batch, find_room_all, rows, arena, rows2, arena2, sides, total)
-        wanted = arena[0].top
-        wanted2 = arena2[0].top
-        if wanted > limit or wanted2 > limit2:
-            foreach(batch, forget_all, rows, rows2, sides, total)
-            arena[0].top = top
-            arena2[0].top = top2
-            return max(wanted - limit, wanted2 - limit2)
-        foreach(batch, write_all, batch, arcs, rows, entries, places, rows2, entries2, places2,
-                k, flags, sides, total)  # fmt: skip
-        if k > 1:
-            foreach(batch, settle_all, rows, rows2, sides, total)
-    if flags & WHOLE:  # the counters of the edges' table, as `Table.settle` has them
-        fresh = come - again
-        tail2 = tail + total // k * (gone - spared)
-        arcs[COUNT].word = m + fresh
-        arcs[HEAD].word = head + again
-        arcs[TAIL].word = tail2
-        committed = tail2
-        if flags & KEPT:  # references may denote edges: the host decides which rows are reused
-            committed = arcs[COMMITTED].word
-        arcs[COMMITTED].word = committed
-        arcs[BUDGET].word = committed - head - again + arcs[CAPACITY].word - m - fresh
-    return -TWICE if out > 0 else 0
+    named, out, spared = counts.deletes + counts.updates, i64(0), i64(0)
+    rows = counts.given * 2 if flags & UNDIRECTED else counts.given
+    if part == ALL:
+        tables.report[0].reason = 0
+        foreach(tables.batch, resolve, tables, index, counts, ids, flags, single)
+        if named > 1 and tables.report[0].reason == 0:
+            foreach(tables.batch, claim, index.places, tables.report, counts)
+            if tables.report[0].reason != 0:
+                tables.report[0].reason = 0
+                tables.report[0].repeated = stamp
+                foreach(tables.batch, bid, index.places, counts)
+                foreach(tables.batch, drop_repeated, tables, index.places, counts, flags)
+                step = 1
+                while step < named:
+                    foreach(tables.batch, sum_parts, tables.batch, step, named)
+                    step *= PART
+                while step > PART:
+                    step = step // PART
+                    foreach(tables.batch, add_before, tables.batch, step // PART, named)
+                out = tables.batch[named - 1].at[0]
+                spared = tables.batch[counts.deletes - 1].at[0] if counts.deletes > 0 else 0
+                tables.report[0].left_out[0] = out
+                tables.report[0].left_out[1] = spared
+                tables.report[0].left_out[2] = tables.batch[named - 1].at[1]
+            foreach(tables.batch, unclaim, index.places, counts)
+        if tables.report[0].reason != 0:
+            return -tables.report[0].reason
+        tables.report[0].stamp = stamp
+    elif tables.report[0].repeated == stamp:  # the batch goes on where memory was lacking
+        out, spared = tables.report[0].left_out[0], tables.report[0].left_out[1]
+    if part != INSERTS and named > 0:
+        foreach(tables.batch, change_named, tables, index, counts, ids, spared, rows, flags)
+        if counts.deletes > 0 and counts.given > 1:
+            foreach(tables.batch, run_step, take_last, GONE, index, rows)
+            foreach(tables.batch, run_step, list_gap, GONE, index, rows)
+            foreach(tables.batch, run_step, fill_gap, GONE, index, rows)
+            foreach(tables.batch, run_step, shorten_row, GONE, index, rows)
+    if counts.given > named:
+        top, top2 = index.arena[0].top, index.arena2[0].top
+        foreach(tables.batch, number_inserts, index, counts, rows)
+        if counts.given > 1:
+            foreach(tables.batch, run_step, reserve_entries, INSERTED, index, rows)
+        short = max(index.arena[0].top - index.limit, index.arena2[0].top - index.limit2)
+        if short > 0:
+            foreach(tables.batch, run_step, clear_counters, INSERTED, index, rows)
+            index.arena[0].top, index.arena2[0].top = top, top2
+            return short
+        foreach(tables.batch, write_inserts, tables, index, counts, rows, flags)
+        if counts.given > 1:
+            foreach(tables.batch, run_step, lengthen_row, INSERTED, index, rows)
+    if flags & WRITES_EDGES:  # the counters of the edges' table, as `Table.settle` has them
+        tail = ids.tail + rows // counts.given * (counts.deletes - spared)
+        # with references to edges the host decides which ids are reused
+        committed = tables.arcs[COMMITTED].word if flags & REFERRED else tail
+        tables.arcs[COUNT].word = ids.edges + counts.arcs - ids.reused
+        tables.arcs[HEAD].word = ids.head + ids.reused
+        tables.arcs[TAIL].word = tail
+        tables.arcs[COMMITTED].word = committed
+        unused = tables.arcs[CAPACITY].word - ids.edges - counts.arcs
+        tables.arcs[BUDGET].word = committed - ids.head + unused
+    return -REPEATED if out > 0 else 0
 
 
 change.interruptible = False  # half a batch could not be put back

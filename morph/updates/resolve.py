@@ -1,12 +1,16 @@
-"""Kernels that find which edges a batch means, and whether it may be carried out.
+"""Kernels that find the edges of a batch, and whether the batch may be applied.
 
-Problem: each change names an edge by its id or by its ends, and some may name the same one; of
-deletes the first counts, of new weights the last, and what is left out leaves no gap.
-Method: each finds its edge and notes what is odd.  All claim their edges by one atomic.  Only if
-some were claimed before, the changes bid for theirs by an atomic maximum of their numbers, whoever
-loses is taken off the batch, and a scan tells each delete how many of those before it are off.
-Cost: a search for a pair through the shorter of its two rows; one atomic for a change, and another
-and a scan, by parts of 64, of a batch that names an edge twice.
+Problem: each change names an edge by its id or by its ends, and several may name the same one; of
+deletes the first counts, of new weights the last, and the edges left out leave no gap.
+Method: each change finds its edge and reports if the change is invalid.  All changes claim their
+edges by one atomic.  Only if an edge was claimed twice, the changes bid for their edges by an
+atomic maximum of their ranks, the others are removed from the batch, and a scan counts for each
+delete how many removed ones precede it.
+Cost: a search for a pair through the shorter of its two rows; one atomic a change, and for a batch
+that names an edge twice another one and a scan, by parts of 64.
+
+The kernels take bundles of `graph.gapped`: ``tables`` (`Tables`), ``index`` (`Sides`),
+``counts`` (`Counts`), ``ids`` (`EdgeIds`), ``single`` (`Single`).
 """
 
 from __future__ import annotations
@@ -18,18 +22,25 @@ from morph.graph.gapped import GONE, INSERTED, NAMED
 from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import atomic_exch, atomic_max, i32, i64, vector
 
-# what the program is told
-TURNED, DEAD, LOST, NONNEGATIVE, LOOPS, WHOLE, ALONE, KEPT = 1, 2, 4, 8, 16, 32, 64, 128
-ODD, TWICE, LOOP = 1, 2, 3  # what it answers
-PART = 64  # changes that one item of a scan adds up
+# Flags of a batch.
+UNDIRECTED = 1  # each edge has a reverse, which is changed along with it
+EDGES_DELETED, POINTS_DELETED = 2, 4  # there are columns that tell deleted edges, deleted points
+NONNEGATIVE = 8  # weights below 0 are invalid
+LOOPS_COUNTED = 16  # ``at`` has the number of loops among the inserts before each
+WRITES_EDGES = 32  # the table of edges is changed too, and not only the index
+SINGLE = 64  # the only change is an argument of the program
+REFERRED = 128  # references may denote edges: the host decides which ids are reused
+# Why a batch is not applied, or not as it is.
+INVALID, REPEATED, LOOP = 1, 2, 3
+PART = 64  # changes that one item of a scan sums up
 
 
 @func
-def least(row, entries, far, after):
+def least(row, entries, end, after):
     """Give the least edge above ``after`` from a row to a point, -1 if there is none."""
     best = i32(-1)
     for k in range(row.begin, row.begin + row.size):
-        if entries[k].end == far:
+        if entries[k].end == end:
             e = entries[k].edge
             if e > after and (best < 0 or e < best):
                 best = e
@@ -37,18 +48,18 @@ def least(row, entries, far, after):
 
 
 @func
-def between(u, v, after, rows, entries, rows2, entries2, sides):
-    """Give the least edge above ``after`` from u to v, looked for where there are fewer."""
+def between(u, v, after, index):
+    """Give the least edge above ``after`` from u to v, found in the shorter of two rows."""
     found = i32(-1)
-    if sides > 1 and rows2[v].size < rows[u].size:
-        found = least(rows2[v], entries2, u, after)
+    if index.sides > 1 and index.rows2[v].size < index.rows[u].size:
+        found = least(index.rows2[v], index.entries2, u, after)
     else:
-        found = least(rows[u], entries, v, after)
+        found = least(index.rows[u], index.entries, v, after)
     return found
 
 
 @func
-def may_be(b):
+def is_nonnegative(b):
     """Whether a weight is no less than 0, and a number."""
     if hasattr(b, "given"):
         return b.given >= 0
@@ -56,122 +67,159 @@ def may_be(b):
         return True
 
 
-@kernel
-def resolve(b, batch, arcs, cell, rows, entries, places, rows2, entries2, k, gone, named, by,
-            n, m, first, again, head, mask, flags, sides, a0, b0, weight0):  # fmt: skip
-    """Find the edge that a change means, and its reverse in the row ``k`` further on."""
-    i = i64(b.id)
-    if i >= k:
-        return
-    if flags & ALONE:
-        b.a = a0
-        b.b = b0
-        if hasattr(b, "given"):
-            b.given = weight0
-    e, f, u, v = i32(-1), i32(-1), i32(0), i32(0)
-    fate = i32(INSERTED)
-    good = True
-    if i < gone + named:
-        fate = i32(GONE if i < gone else NAMED)
-        if by & fate:
-            if 0 <= b.a and b.a < n and 0 <= b.b and b.b < n:
-                u, v = i32(b.a), i32(b.b)
-                if flags & TURNED and v < u:
-                    u, v = v, u
-                e = between(u, v, i32(-1), rows, entries, rows2, entries2, sides)
-        elif 0 <= b.a and b.a < m:
-            e = i32(b.a)
-            if flags & DEAD:
-                if arcs[e].died != 0:
-                    e = i32(-1)
-        good = e >= 0
-        if good:
-            u, v = arcs[e].src, arcs[e].dst
-            if flags & TURNED:
-                f = arcs[e].back
-                good = f >= 0 and f != e
-            low = min(e, f) if flags & TURNED and good else e
-            b.keep = vector(low, places[low].at)
-            if hasattr(b, "weight"):
-                b.weight = arcs[e].weight
-    else:
-        good = 0 <= b.a and b.a < n and 0 <= b.b and b.b < n
-        if good:
+@func
+def are_points(b, ids):
+    """Whether both ends that a change names are ids of points."""
+    return 0 <= b.a and b.a < ids.points and 0 <= b.b and b.b < ids.points
+
+
+@func
+def named_edge(b, by_ends, arcs, index, ids, flags):
+    """Give the edge that a delete or a new weight names, -1 if there is none."""
+    e = i32(-1)
+    if by_ends:
+        if are_points(b, ids):
             u, v = i32(b.a), i32(b.b)
-            if u == v and flags & TURNED and not flags & LOOPS:
-                # for the arcs back are not numbered as they come
-                cell[0].odd = LOOP  # race: every reason is valid
-            if flags & LOST:
-                good = good and arcs[u].lost == 0 and arcs[v].lost == 0
-        at = i - gone - named
-        e = i32(first + at - again)
-        if at < again:
-            e = arcs[(head + at) & mask].ring
-        if flags & TURNED:
-            at += k - gone - named
-            if flags & LOOPS:
-                at -= b.at[1]
-            f = i32(first + at - again)
-            if at < again:
-                f = arcs[(head + at) & mask].ring
-            if u == v:
-                f = i32(-1)
+            if flags & UNDIRECTED and v < u:
+                u, v = v, u
+            e = between(u, v, i32(-1), index)
+    elif 0 <= b.a and b.a < ids.edges:
+        e = i32(b.a)
+        if flags & EDGES_DELETED:
+            if arcs[e].died != 0:
+                e = i32(-1)
+    return e
+
+
+@func
+def resolve_named(b, by_ends, tables, index, ids, flags):
+    """Find the edge that a delete or a new weight names; give it, its reverse, and if it is valid.
+
+    Its ends go to ``end``, its weight to ``weight``; the edge that stands for both arcs, and what
+    its place holds, to ``keep``.
+    """
+    e, f = named_edge(b, by_ends, tables.arcs, index, ids, flags), i32(-1)
+    valid = e >= 0
+    b.end = vector(i32(0), i32(0))
+    if valid:
+        b.end = vector(tables.arcs[e].src, tables.arcs[e].dst)
+        if flags & UNDIRECTED:
+            f = tables.arcs[e].back
+            valid = f >= 0 and f != e
+        low = min(e, f) if flags & UNDIRECTED and valid else e
+        b.keep = vector(low, index.places[low].at)
+        if hasattr(b, "weight"):
+            b.weight = tables.arcs[e].weight
+    return e, f, valid
+
+
+@func
+def insert_id(at, tables, ids):
+    """Give the id of the insert of this number: first ids of deleted edges, then new ones."""
+    e = i32(ids.edges + at - ids.reused)
+    if at < ids.reused:
+        e = tables.arcs[(ids.head + at) & tables.mask].ring
+    return e
+
+
+@func
+def resolve_insert(b, at, inserts, tables, ids, flags):
+    """Give the ids of an edge to insert and of its reverse, and whether it is valid."""
+    u, v, f = i32(0), i32(0), i32(-1)
+    valid = are_points(b, ids)
+    if valid:
+        u, v = i32(b.a), i32(b.b)
+        if u == v and flags & UNDIRECTED and not flags & LOOPS_COUNTED:
+            # reverses of edges that are no loops have consecutive ids
+            tables.report[0].reason = LOOP  # race: every reason is valid
+        if flags & POINTS_DELETED:
+            valid = valid and tables.arcs[u].lost == 0 and tables.arcs[v].lost == 0
+    b.end = vector(u, v)
+    e = insert_id(at, tables, ids)
+    if flags & UNDIRECTED:
+        back = at + inserts
+        if flags & LOOPS_COUNTED:
+            back -= b.at[1]
+        f = insert_id(back, tables, ids)
+        if u == v:
+            f = i32(-1)
+    return e, f, valid
+
+
+@kernel
+def resolve(b, tables, index, counts, ids, flags, single):
+    """Find the edge that a change means, and its reverse, ``counts.given`` rows further on."""
+    i = i64(b.id)
+    if i >= counts.given:
+        return
+    if flags & SINGLE:
+        b.a = single.a
+        b.b = single.b
+        if hasattr(b, "given"):
+            b.given = single.weight
+    fate = i32(INSERTED)
+    named = counts.deletes + counts.updates
+    if i < named:
+        fate = i32(GONE if i < counts.deletes else NAMED)
+        e, f, valid = resolve_named(b, counts.by_ends & fate, tables, index, ids, flags)
+    else:
+        e, f, valid = resolve_insert(b, i - named, counts.given - named, tables, ids, flags)
     if flags & NONNEGATIVE and fate != GONE:
-        good = good and may_be(b)
-    if not good:
-        cell[0].odd = ODD  # race: every reason is valid
+        valid = valid and is_nonnegative(b)
+    if not valid:
+        tables.report[0].reason = INVALID  # race: every reason is valid
     b.fate = fate
     b.edge = e
-    b.end = vector(u, v)
-    if flags & TURNED:
-        t = batch[i + k]
+    if flags & UNDIRECTED:
+        t = tables.batch[i + counts.given]
         t.fate = fate if f >= 0 else i32(0)
         t.edge = f
-        t.end = vector(v, u)
+        t.end = vector(b.end[1], b.end[0])
         if hasattr(b, "weight"):
-            t.weight = arcs[f].weight if i < gone + named and good else b.weight
+            t.weight = tables.arcs[f].weight if i < named and valid else b.weight
             t.given = b.given
 
 
 @kernel
-def claim(b, places, cell, k):
-    if b.id < k and b.fate < INSERTED:
+def claim(b, places, report, counts):
+    if b.id < counts.given and b.fate < INSERTED:
         if atomic_exch(places[b.keep[0]].at, -2) == -2:  # an edge that is named twice
-            cell[0].odd = TWICE  # race: the same value
+            report[0].reason = REPEATED  # race: the same value
 
 
 @func
-def rank_of(i, gone, named):
-    """Whose claim is the highest: of deletes the first, above all updates, of these the last."""
-    return i32(gone + named - 1 - i if i < gone else i - gone)
+def rank(i, counts):
+    """Of the changes that name one edge the highest counts: the first delete, else the last."""
+    highest = counts.deletes + counts.updates - 1
+    return i32(highest - i if i < counts.deletes else i - counts.deletes)
 
 
 @kernel
-def elect(b, places, k, gone, named):
-    if b.id < k and b.fate < INSERTED:
-        atomic_max(places[b.keep[0]].at, rank_of(i64(b.id), gone, named))
+def bid(b, places, counts):
+    if b.id < counts.given and b.fate < INSERTED:
+        atomic_max(places[b.keep[0]].at, rank(i64(b.id), counts))
 
 
 @kernel
-def judge(b, batch, places, cell, k, gone, named, by, flags):
-    """Leave out who lost an edge that is named twice; ``at`` is 1 then, and if it is to go."""
-    if b.id < k and b.fate < INSERTED:
+def drop_repeated(b, tables, places, counts, flags):
+    """Leave out changes whose edge another one got; ``at`` is 1 then, and if the edge goes."""
+    if b.id < counts.given and b.fate < INSERTED:
         i, best = i64(b.id), i64(places[b.keep[0]].at)
         b.at = vector(i32(0), i32(0))
-        if rank_of(i, gone, named) != best:
-            goes = i >= gone and best >= named
+        if rank(i, counts) != best:
+            goes = i >= counts.deletes and best >= counts.updates
             # the k-th mention of a pair means its k-th edge; a pair's weight, one that stays
-            if by & GONE and i < gone or by & NAMED and goes:
-                cell[0].odd = ODD  # race: the same value
+            if counts.by_ends & GONE and i < counts.deletes or counts.by_ends & NAMED and goes:
+                tables.report[0].reason = INVALID  # race: the same value
             b.at = vector(i32(1), i32(1 if goes else 0))
             b.fate = 0
-            if flags & TURNED:
-                batch[i + k].fate = 0
+            if flags & UNDIRECTED:
+                tables.batch[i + counts.given].fate = 0
 
 
 @kernel
-def tally(b, batch, step, count):
-    """Sum up the ``at`` of each part of PART steps; the last of a step has all of it."""
+def sum_parts(b, batch, step, count):
+    """Scan the ``at`` of each part of PART steps: the last of a step has the sum so far."""
     first = i64(b.id) * step * PART
     out, absent = i32(0), i32(0)
     for q in range(min(PART, (count - first) // step)):
@@ -182,8 +230,8 @@ def tally(b, batch, step, count):
 
 
 @kernel
-def spread(b, batch, step, count):
-    """Add what is before a part, which is known, to all that end a step in it but the last."""
+def add_before(b, batch, step, count):
+    """Add the sum before a part, which is known, to all that end a step in it but the last."""
     first = i64(b.id) * step * PART
     if 0 < first and first < count:
         before = batch[first - 1]
@@ -193,16 +241,16 @@ def spread(b, batch, step, count):
 
 
 @kernel
-def unclaim(b, places, k):
-    if b.id < k and b.fate < INSERTED:  # whoever has lost it, too
+def unclaim(b, places, counts):
+    if b.id < counts.given and b.fate < INSERTED:  # changes that lost their edge, too
         places[b.keep[0]].at = b.keep[1]  # race: all that name an edge have kept the same
 
 
 @kernel
-def look(b, rows, entries, rows2, entries2, sides):
-    b.edge = between(b.end[0], b.end[1], b.keep[0], rows, entries, rows2, entries2, sides)
+def find_edge(b, index):
+    b.edge = between(b.end[0], b.end[1], b.keep[0], index)
 
 
-def look_up(batch: Table, *args: Any) -> None:
+def look_up(batch: Table, index: Any) -> None:
     """Find the least edge between ``end``, above ``keep[0]``, for each row of a batch."""
-    foreach(batch, look, *args)
+    foreach(batch, find_edge, index)

@@ -223,11 +223,8 @@ class Dynamic:
         rounds, stage, patience = 0, 0, min(self._patience(count), most)
         while True:
             run = repair.repair.alone if patience < most else repair.repair
-            result = run(
-                self.graph, self._tree, changes, count, *lists, self._log, self._loose, self._cell,
-                self._lost, self._cost, self._start, self._far, self._most, self._window,
-                stage, patience, most, self._batch,
-            )  # fmt: skip
+            batch = repair.Batch(changes, count, self._window, stage, patience, most, self._batch)
+            result = run(self._problem(), batch, *lists)
             if result >= 0:
                 result, affected = divmod(result, repair.ABOVE)
                 rounds += result // 4
@@ -239,6 +236,12 @@ class Dynamic:
         if result % 4:
             self._refuse_overflow()
         return "repaired", affected, rounds
+
+    def _problem(self) -> repair.Problem:
+        return repair.Problem(
+            self.graph, self._tree, self._cost, self._start, self._far, self._most, self._log,
+            self._loose, self._cell, self._lost,
+        )  # fmt: skip
 
     def _patience(self, count: int) -> int:
         """How many points are repaired by few threads, after so many changes."""
@@ -285,10 +288,7 @@ class Dynamic:
             if predecessor is None:
                 before[:] = repair.NONE
                 self._log.extend(xp.arange(len(tree), dtype=np.int32))
-                repair.hang(
-                    self.graph, tree, self._log, self._now, self._then, self._loose, self._cost,
-                    self._start, self._far,
-                )  # fmt: skip
+                repair.set_parents(self._problem(), self._now, self._then)
                 self._log.clear()
             else:
                 before[:] = predecessor

@@ -4,13 +4,13 @@ Of every point v a value is kept that is the least of ``start(v)`` and ``value(u
 the edges e from u to v, and the u that gave it, its predecessor: distances, levels, and labels of
 components are such values.  The predecessors form a tree.  After a batch of changes
 
-- *cut*: who hangs on an edge that is gone, or costs more, is undone, and *walk*: so is all that
-  hangs below, found through the out-edges of what is undone;
-- *pull*: what is undone takes the best that its other in-neighbours offer;
-- *push*: whoever got a lower value, there or by a new or cheaper edge, offers it to its
-  out-neighbours, in the order of values (near-far, as in `sssp`);
-- *attach*: who changed finds its predecessor anew, first among those of lesser value, then,
-  where edges cost nothing, among those of equal value that hang already: so no circle arises.
+- *invalidate*: vertices whose tree edge was deleted or became heavier are invalidated, and then
+  their subtrees, found through the out-edges of invalidated vertices;
+- *recompute*: an invalidated vertex takes the least value that its in-neighbours give;
+- *relax*: vertices with a lower value, from there or by a new or cheaper edge, relax their
+  out-edges, in the order of values (near-far, as in `sssp`);
+- *set parents*: vertices that changed find a predecessor, first among those of lesser value, then,
+  where edges cost nothing, among those of equal value that have one: so no cycle arises.
 
 The pattern is Ramalingam and Reps' (J. Algorithms 1996), by trees as Frigioni et al. have it (J.
 Algorithms 2000).  Work: the points that change or hang below a cut, and their edges; nothing is
@@ -19,77 +19,109 @@ proportional to the graph.  One launch.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from morph.graph.applied import Applied
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_add, atomic_cas, atomic_exch, atomic_min, i32, i64
 
 GONE, NAMED, INSERTED = Applied.GONE, Applied.NAMED, Applied.INSERTED
-ABOVE = 2**32  # what is told beside the length of a list is a multiple of it
-NONE = 2**31 - 1  # the predecessor of a point that has changed, until it is attached
+ABOVE = 2**32  # the result beside the length of a list is a multiple of it
+NONE = 2**31 - 1  # the predecessor of a point that has changed, until it gets another one
+
+
+class Problem(NamedTuple):
+    """What is repaired, as one argument of kernels."""
+
+    graph: Any
+    tree: Any  # a row for each point: ``value``, ``predecessor``, ``kept`` (the value before)
+    cost: Any  # functions of the language
+    start: Any
+    far: Any  # the value of points that are not reached
+    most: Any  # the largest value
+    log: Any  # points that have changed, with their predecessor before
+    loose: Any  # points whose parent has the same value
+    cell: Any  # one row of accumulators
+    lost: Any  # raised if a sum was too large
+
+
+class Batch(NamedTuple):
+    """The changes to repair after, and how far to go."""
+
+    changes: Any  # see `Applied.rows`
+    rows: int  # of these that count
+    delta: Any  # how far values may lie apart that are relaxed in one step
+    stage: int  # where to begin: 0, or what the call before gave
+    patience: int  # entries of the log after which to stop
+    enough: int  # entries after which computing anew costs less
+    number: int
 
 
 @kernel
-def cut(c, g, tree, cost, now, log):
-    u, v = tree[c.end[0]], tree[c.end[1]]
+def cut(c, problem, now):
+    """Invalidate the end of a tree edge that was deleted or became heavier."""
+    u, v = problem.tree[c.end[0]], problem.tree[c.end[1]]
     dearer = True
     if c.fate == NAMED:
-        dearer = cost(g.edges[c.edge]) > cost(c)
-    if dearer and v.predecessor == u.id and u.value + cost(c) == v.value:
+        dearer = problem.cost(problem.graph.edges[c.edge]) > problem.cost(c)
+    if dearer and v.predecessor == u.id and u.value + problem.cost(c) == v.value:
         if atomic_cas(v.predecessor, u.id, NONE) == u.id:
             now.add(v)
-            log.add(v, predecessor=u.id, value=v.value)
+            problem.log.add(v, predecessor=u.id, value=v.value)
 
 
 @kernel
-def walk(v, g, tree, start, far, then, log, cell, enough):
-    if cell[0].walked > enough:  # all of these are in the log, so all is computed anew
+def invalidate_children(v, problem, then, enough):
+    if problem.cell[0].walked > enough:  # all of these are in the log, so all is computed anew
         return
-    p = g.points[v.id]
-    v.value = start(v, far)
-    atomic_add(cell[0].walked, i64(1))
+    p = problem.graph.points[v.id]
+    v.value = problem.start(v, problem.far)
+    atomic_add(problem.cell[0].walked, i64(1))
     for t in p.outnbrs:
-        child = tree[t.id]
+        child = problem.tree[t.id]
         if child.predecessor == p.id:
             if atomic_cas(child.predecessor, p.id, NONE) == p.id:
                 then.add(child)
-                log.add(child, predecessor=p.id, value=child.value)
+                problem.log.add(child, predecessor=p.id, value=child.value)
 
 
 @kernel
-def pull(entry, g, tree, cost, start, far, most, later, cell, lost):
+def recompute(entry, problem, later):
+    """Give an invalidated vertex the least value that its in-neighbours give."""
     v = entry.item
-    p = g.points[v.id]
-    least = start(v, far)
+    p = problem.graph.points[v.id]
+    least = problem.start(v, problem.far)
     for t in p.innbrs:
-        near = tree[t.id].value
-        if near <= most:
-            d = near + cost(g.edge(p, t))
-            if d > most or d < near:
-                lost.set()
+        near = problem.tree[t.id].value
+        if near <= problem.most:
+            d = near + problem.cost(problem.graph.edge(p, t))
+            if d > problem.most or d < near:
+                problem.lost.set()
             else:
                 least = min(least, d)
-    if least < far:
-        # race: before it and after a neighbour reads a bound of v; `push` lowers what is too large
+    if least < problem.far:
+        # race: before it and after a neighbour reads a bound of v; `relax` lowers what is too large
         v.value = least
         later.add(v, value=least)
-        atomic_min(cell[0].least, least)
+        atomic_min(problem.cell[0].least, least)
 
 
 @kernel
-def offer(c, g, tree, cost, most, later, log, cell, lost):
-    u, v = tree[c.end[0]], tree[c.end[1]]
+def relax_changed(c, problem, later):
+    """Relax an edge that was inserted, or whose weight was set."""
+    u, v = problem.tree[c.end[0]], problem.tree[c.end[1]]
     near = u.value
-    if near <= most:
-        d = near + cost(g.edges[c.edge])
-        if d > most or d < near:
-            lost.set()
+    if near <= problem.most:
+        d = near + problem.cost(problem.graph.edges[c.edge])
+        if d > problem.most or d < near:
+            problem.lost.set()
         elif atomic_min(v.value, d) > d:
             if v.predecessor != NONE:
                 before = atomic_exch(v.predecessor, NONE)
                 if before != NONE:
-                    log.add(v, predecessor=before, value=d)
+                    problem.log.add(v, predecessor=before, value=d)
             later.add(v, value=d)
-            atomic_min(cell[0].least, d)
+            atomic_min(problem.cell[0].least, d)
 
 
 @kernel
@@ -102,65 +134,68 @@ def split(entry, limit, near, rest, cell):
 
 
 @kernel
-def push(entry, g, tree, cost, limit, most, then, later, log, lost):
+def relax(entry, problem, limit, then, later):
     near = entry.value
-    p = g.points[entry.item.id]
+    p = problem.graph.points[entry.item.id]
     for t in p.outnbrs:
-        d = near + cost(g.edge(p, t))
-        if d > most or d < near:  # what wraps around is beyond all limits
-            lost.set()
-        elif atomic_min(tree[t.id].value, d) > d:
-            if tree[t.id].predecessor != NONE:
-                before = atomic_exch(tree[t.id].predecessor, NONE)
+        d = near + problem.cost(problem.graph.edge(p, t))
+        if d > problem.most or d < near:  # what wraps around is beyond all limits
+            problem.lost.set()
+        elif atomic_min(problem.tree[t.id].value, d) > d:
+            if problem.tree[t.id].predecessor != NONE:
+                before = atomic_exch(problem.tree[t.id].predecessor, NONE)
                 if before != NONE:
-                    log.add(tree[t.id], predecessor=before, value=d)
+                    problem.log.add(problem.tree[t.id], predecessor=before, value=d)
             if d <= limit:
-                then.add(tree[t.id], value=d)
+                then.add(problem.tree[t.id], value=d)
             else:
-                later.add(tree[t.id], value=d)
+                later.add(problem.tree[t.id], value=d)
 
 
 @kernel
-def attach(entry, g, tree, cost, start, far, loose):
+def set_parent(entry, problem):
     v = entry.item
-    p = g.points[v.id]
+    p = problem.graph.points[v.id]
     value = v.value
     before = i32(NONE)
     for t in p.innbrs:
-        near = tree[t.id].value
-        if near < value and near + cost(g.edge(p, t)) == value:
+        near = problem.tree[t.id].value
+        if near < value and near + problem.cost(problem.graph.edge(p, t)) == value:
             before = min(before, t.id)
     entry.value = v.kept  # to be put back from
-    if value == start(v, far):
+    if value == problem.start(v, problem.far):
         v.predecessor = -1
     elif before < NONE:
         v.predecessor = before
     else:
-        loose.add(v)
+        problem.loose.add(v)
 
 
 @kernel
-def attach_equal(v, g, tree, cost, now):
-    p = g.points[v.id]
+def set_equal_parent(v, problem, now):
+    p = problem.graph.points[v.id]
     value = v.value
     before = i32(NONE)
     for t in p.innbrs:
-        if tree[t.id].value == value and value + cost(g.edge(p, t)) == value:
-            if tree[t.id].predecessor != NONE:
+        parent = problem.tree[t.id]
+        if parent.value == value and value + problem.cost(problem.graph.edge(p, t)) == value:
+            if parent.predecessor != NONE:
                 before = min(before, t.id)
     if before < NONE:
-        v.predecessor = before  # race: who reads NONE still is reached from v by `attach_on`
+        # race: neighbours that read NONE still are reached from v by `set_children_of_equal`
+        v.predecessor = before
         now.add(v)
 
 
 @kernel
-def attach_on(v, g, tree, cost, then):
-    p = g.points[v.id]
+def set_children_of_equal(v, problem, then):
+    p = problem.graph.points[v.id]
     value = v.value
     for t in p.outnbrs:
-        if tree[t.id].value == value and value + cost(g.edge(p, t)) == value:
-            if atomic_cas(tree[t.id].predecessor, NONE, p.id) == NONE:
-                then.add(tree[t.id])
+        child = problem.tree[t.id]
+        if child.value == value and value + problem.cost(problem.graph.edge(p, t)) == value:
+            if atomic_cas(child.predecessor, NONE, p.id) == NONE:
+                then.add(child)
 
 
 @kernel
@@ -169,80 +204,78 @@ def keep(entry):
 
 
 @program
-def repair(g, tree, changes, count, now, then, near, following, later, rest, log, loose, cell, lost,
-           cost, start, far, most, delta, stage, patience, enough, batch):  # fmt: skip
+def repair(problem, batch, now, then, near, following, later, rest):
     """Give 4 * rounds, and 1 more if a sum was too large; times 2^32; and the entries of the log.
 
     Or, below 0, -4 * rounds, less 1 or 2: what stage to begin with when called again, with more
     patience (log entries); less 3 if these are more than ``enough``, and it cannot go on.
     """
-    rounds = 0
-    if stage == 0:
-        log.clear()
-        cell[0].ready = 0
-        cell[0].batch = batch
-        cell[0].walked = 0
-        foreach(changes, cut, g, tree, cost, now, log,
+    rounds, count, enough = 0, batch.rows, batch.enough
+    if batch.stage == 0:
+        problem.log.clear()
+        problem.cell[0].ready = 0
+        problem.cell[0].batch = batch.number
+        problem.cell[0].walked = 0
+        foreach(batch.changes, cut, problem, now,
                 where=lambda c: c.id < count and (c.fate == GONE or c.fate == NAMED))  # fmt: skip
-    if stage < 2:
+    if batch.stage < 2:
         while not now.empty:
-            foreach(now, walk, g, tree, start, far, then, log, cell, enough, ahead=then)
+            foreach(now, invalidate_children, problem, then, enough, ahead=then)
             now, then = then, now
             then.clear()
             rounds += 1
-            if len(log) > enough or cell[0].walked > enough:
+            if len(problem.log) > enough or problem.cell[0].walked > enough:
                 return -4 * rounds - 3
-            if len(log) > patience:
+            if len(problem.log) > batch.patience:
                 return -4 * rounds - 1
-        cell[0].least = far
-        foreach(log, pull, g, tree, cost, start, far, most, later, cell, lost)
-        foreach(changes, offer, g, tree, cost, most, later, log, cell, lost,
+        problem.cell[0].least = problem.far
+        foreach(problem.log, recompute, problem, later)
+        foreach(batch.changes, relax_changed, problem, later,
                 where=lambda c: c.id < count and c.fate > GONE)  # fmt: skip
-        cell[0].limit = cell[0].least
-    limit = cell[0].limit
+        problem.cell[0].limit = problem.cell[0].least
+    limit = problem.cell[0].limit
     while not (near.empty and later.empty):
         if near.empty:
-            limit = max(limit, min(limit, most - delta) + delta)
-            cell[0].least = most
-            foreach(later, split, limit, near, rest, cell,
+            limit = max(limit, min(limit, problem.most - batch.delta) + batch.delta)
+            problem.cell[0].least = problem.most
+            foreach(later, split, limit, near, rest, problem.cell,
                     where=lambda entry: entry.value == entry.item.value)  # fmt: skip
             later, rest = rest, later
             rest.clear()
             if near.empty:
-                limit = cell[0].least
+                limit = problem.cell[0].least
         while not near.empty:
-            foreach(near, push, g, tree, cost, limit, most, following, later, log, lost,
-                    ahead=following,
+            foreach(near, relax, problem, limit, following, later, ahead=following,
                     where=lambda entry: entry.value == entry.item.value)  # fmt: skip
             near, following = following, near
             following.clear()
             rounds += 1
-            if len(log) > patience:
-                cell[0].limit = limit
+            if len(problem.log) > batch.patience:
+                problem.cell[0].limit = limit
                 return -4 * rounds - 2
-    foreach(log, attach, g, tree, cost, start, far, loose)
-    while not loose.empty:
-        foreach(loose, attach_equal, g, tree, cost, now)
-        loose.clear()
+    foreach(problem.log, set_parent, problem)
+    while not problem.loose.empty:
+        foreach(problem.loose, set_equal_parent, problem, now)
+        problem.loose.clear()
         while not now.empty:
-            foreach(now, attach_on, g, tree, cost, then, ahead=then)
+            foreach(now, set_children_of_equal, problem, then, ahead=then)
             now, then = then, now
             then.clear()
-    cell[0].ready = 1
-    foreach(log, keep)
-    if lost.take():
-        return (4 * rounds + 1) * ABOVE + len(log)
-    return 4 * rounds * ABOVE + len(log)
+    problem.cell[0].ready = 1
+    foreach(problem.log, keep)
+    if problem.lost.take():
+        return (4 * rounds + 1) * ABOVE + len(problem.log)
+    return 4 * rounds * ABOVE + len(problem.log)
 
 
 @program
-def hang(g, tree, log, now, then, loose, cost, start, far):
-    """Find the predecessors of all that is in the log."""
-    foreach(log, attach, g, tree, cost, start, far, loose)
-    while not loose.empty:
-        foreach(loose, attach_equal, g, tree, cost, now)
-        loose.clear()
+def set_parents(problem, now, then):
+    """Find the predecessors of all points in the log."""
+    foreach(problem.log, set_parent, problem)
+    while not problem.loose.empty:
+        foreach(problem.loose, set_equal_parent, problem, now)
+        problem.loose.clear()
         while not now.empty:
-            foreach(now, attach_on, g, tree, cost, then, ahead=then)
+            foreach(now, set_children_of_equal, problem, then, ahead=then)
             now, then = then, now
             then.clear()

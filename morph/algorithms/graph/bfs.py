@@ -35,6 +35,15 @@ AT_ONCE = 32  # as many run at once
 UNSEEN = 255  # the byte of a point that is not found; else its level, up to DEEP
 
 
+class Search(NamedTuple):
+    """What a search works with beside its worklists, as one argument."""
+
+    graph: Any
+    found: Any  # one row: how many edges, and how many points that looked themselves
+    conflict: Any  # raised if a parent is none
+    both: bool  # whether the graph holds edges both ways
+
+
 class Bfs(NamedTuple):
     """Result of `bfs`: ``distance`` and ``predecessor``, shape (n,), int32; ``levels``, an int."""
 
@@ -69,12 +78,12 @@ def pull(p, level, step, found):
 
 
 @kernel
-def gather(p, now):
+def build_frontier(p, now):
     now.add(p)
 
 
 @kernel
-def see(p):
+def mark_visited(p):
     p.step = u8(0)
 
 
@@ -83,7 +92,7 @@ def lower(p, limit, then, far):
     level = p.dist + 1
     for t in p.outnbrs:
         if atomic_min(t.dist, level) > level:
-            # race: the last writer may not be the last to lower it; `look` finds such points
+            # race: the last writer may not be the last to lower it; `check_parent` finds these
             t.predecessor = p.id
             if level < limit:
                 then.add(t)
@@ -92,9 +101,9 @@ def lower(p, limit, then, far):
 
 
 @kernel
-def look(p, g, torn):
+def check_parent(p, g, conflict):
     if g.points[p.predecessor].dist + 1 != p.dist:
-        torn.set()
+        conflict.set()
 
 
 @kernel
@@ -105,10 +114,10 @@ def attach(p):
 
 
 @program
-def search(g, now, then, far, found, torn, level, cutoff, both):
+def search(now, then, far, s, level, cutoff):
     known = 0  # edges of the points found, before this level and with it
-    found[0].edges = 0
-    found[0].points = 0  # those that looked themselves
+    s.found[0].edges = 0
+    s.found[0].points = 0  # those that looked themselves
     size, listed = len(now), True
     pulls, seen = False, False  # seen: all bytes tell who is found
     while level < cutoff and size > 0:
@@ -116,26 +125,26 @@ def search(g, now, then, far, found, torn, level, cutoff, both):
         step = u8(min(level, DEEP))
         if not seen:
             pulls = False
-            if both and size * SMALL > len(g.points):
-                before, known = known, found[0].edges
-                pulls = (known - before) * UNFOUND > len(g.edges) - known
-            if pulls and level > DEEP and size * WIDE > len(g.points):
-                foreach(g.points, see, where=lambda p: p.dist < level)
+            if s.both and size * SMALL > len(s.graph.points):
+                before, known = known, s.found[0].edges
+                pulls = (known - before) * UNFOUND > len(s.graph.edges) - known
+            if pulls and level > DEEP and size * WIDE > len(s.graph.points):
+                foreach(s.graph.points, mark_visited, where=lambda p: p.dist < level)
                 seen = True
                 level -= 1
                 continue
         if pulls and (seen or level <= DEEP):
             seen = False
             now.clear()
-            size = found[0].points
-            foreach(g.points, pull, level, step, found, where=lambda p: p.step == UNSEEN)
-            size = found[0].points - size
+            size = s.found[0].points
+            foreach(s.graph.points, pull, level, step, s.found, where=lambda p: p.step == UNSEEN)
+            size = s.found[0].points - size
             listed = False
             continue
         if not listed:
-            foreach(g.points, gather, now, where=lambda p: p.dist == level - 1)
+            foreach(s.graph.points, build_frontier, now, where=lambda p: p.dist == level - 1)
             listed = True
-        if level > DEEP and size * WIDE <= len(g.points):
+        if level > DEEP and size * WIDE <= len(s.graph.points):
             level = min(level - 1, cutoff - AT_ONCE) + AT_ONCE
             while not now.empty:
                 foreach(now, lower, level, then, far, ahead=then)
@@ -143,14 +152,15 @@ def search(g, now, then, far, found, torn, level, cutoff, both):
                 then.clear()
             now, far = far, now
         else:
-            foreach(now, push, level, step, then, found)
+            foreach(now, push, level, step, then, s.found)
             now, then = then, now
             then.clear()
         size = len(now)
     if level > DEEP:
-        foreach(g.points, look, g, torn, where=lambda p: p.dist > DEEP and p.dist < FAR)
-        if torn.take():
-            foreach(g.points, attach, where=lambda p: p.dist >= DEEP and p.dist < FAR)
+        foreach(s.graph.points, check_parent, s.graph, s.conflict,
+                where=lambda p: p.dist > DEEP and p.dist < FAR)  # fmt: skip
+        if s.conflict.take():
+            foreach(s.graph.points, attach, where=lambda p: p.dist >= DEEP and p.dist < FAR)
     return level
 
 
@@ -197,7 +207,9 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
     columns = {"dist": (u32, FAR), "step": (u8, UNSEEN), "predecessor": (i32, -1)}
     zero = {"dist": 0, "step": 0}
     with workspace(graph, "bfs", make, None, starts, zero, **columns) as objects:
-        levels = search(graph, *objects, u32(0), most, not graph.directed)
+        *lists, found, conflict = objects
+        work = Search(graph, found, conflict, not graph.directed)
+        levels = search(*lists, work, u32(0), most)
         own = graph.points.columns
         distance, predecessor = graph.device.copies(
             own["dist"].array[:n].view(np.int32), own["predecessor"].array[:n]

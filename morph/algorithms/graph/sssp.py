@@ -73,13 +73,13 @@ def split(entry, limit, near, rest, cell):
 
 
 @kernel
-def ask(t, limit, unsettled):
+def check_target(t, limit, unsettled):
     if t.dist > limit:
         unsettled.set()
 
 
 @kernel
-def lighten(entry, g, limit, then, lost):
+def relax_light(entry, g, limit, then, lost):
     p, before = entry.item, entry.dist
     for t in p.outnbrs:
         d = before + g.weight(p, t)
@@ -91,7 +91,7 @@ def lighten(entry, g, limit, then, lost):
 
 
 @kernel
-def push(p, g, limit, most, lost):
+def push_heavy(p, g, limit, most, lost):
     before = p.dist
     for t in p.outnbrs:
         d = before + g.weight(p, t)
@@ -102,7 +102,7 @@ def push(p, g, limit, most, lost):
 
 
 @kernel
-def pull(p, g, limit, most, lost):
+def pull_heavy(p, g, limit, most, lost):
     least = p.dist
     for t in p.outnbrs:
         before = t.dist
@@ -130,82 +130,96 @@ def nearest(p, cell):
 
 
 @kernel
-def deal(p, limit, near, far):
+def fill_buckets(p, limit, near, far):
     if p.dist <= limit:
         near.add(p, dist=p.dist)
     else:
         far.add(p, dist=p.dist)
 
 
+class Search(NamedTuple):
+    """What a search works with beside its worklists, as one argument."""
+
+    graph: Any
+    cell: Any  # one row of accumulators
+    targets: Any  # points at which to stop
+    unsettled: Any  # raised if one of these is not settled
+    lost: Any  # raised if a distance was too large
+    delta: Any  # how far the limit of the near list moves
+    most: Any  # the largest distance
+
+
 @program
-def settle(g, near, then, far, cell, lost, limit, delta, most, step, buckets, both):
-    """Bucket by bucket, until few edges are left; gives the limit of what is near then."""
-    left, low = i64(len(g.edges)), limit
+def dense_phase(s, near, then, far, step, buckets, both):
+    """Bucket by bucket, until few edges are left; give the limit of the near list then."""
+    left, low, limit = i64(len(s.graph.edges)), step, step
     first = True
     while buckets > 0 and not near.empty:
         while not near.empty:
-            foreach(near, lighten, g, limit, then, lost,
+            foreach(near, relax_light, s.graph, limit, then, s.lost,
                     where=lambda entry: entry.dist == entry.item.dist)  # fmt: skip
             near, then = then, near
             then.clear()
         before = left
-        foreach(cell, count, g, limit)
-        left = cell[0].left
+        foreach(s.cell, count, s.graph, limit)
+        left = s.cell[0].left
         if both and left < (before - left) * 2:
-            foreach(g.points, pull, g, limit, most, lost, where=lambda p: p.dist > limit)
+            foreach(s.graph.points, pull_heavy, s.graph, limit, s.most, s.lost,
+                    where=lambda p: p.dist > limit)  # fmt: skip
         else:
-            foreach(g.points, push, g, limit, most, lost,
+            foreach(s.graph.points, push_heavy, s.graph, limit, s.most, s.lost,
                     where=lambda p: p.dist <= limit and (first or p.dist > low))  # fmt: skip
-        low, first = limit, False
-        cell[0].least = most
-        foreach(g.points, nearest, cell, where=lambda p: p.dist > low and p.dist <= most)
+        low, first, most = limit, False, s.most
+        s.cell[0].least = most
+        foreach(s.graph.points, nearest, s.cell, where=lambda p: p.dist > low and p.dist <= most)
         buckets -= 1
         reach = most
-        if left * FEW < len(g.edges):
+        if left * FEW < len(s.graph.edges):
             buckets = i64(0)
         if buckets == 0:
-            step = delta
-        limit = max(cell[0].least, min(cell[0].least, most - step) + step)
+            step = s.delta
+        limit = max(s.cell[0].least, min(s.cell[0].least, most - step) + step)
         if buckets > 0:
             reach = limit
-        foreach(g.points, deal, limit, near, far,
+        foreach(s.graph.points, fill_buckets, limit, near, far,
                 where=lambda p: p.dist > low and p.dist <= reach)  # fmt: skip
     return limit
 
 
 @program
-def search(g, near, then, far, rest, cell, targets, unsettled, lost, limit, delta, most):
+def search(s, near, then, far, rest, limit):
+    """Near-far; give the limit up to which all distances are final."""
     while True:
         while not near.empty:
-            foreach(near, relax, g, limit, most, then, far, lost, ahead=then,
+            foreach(near, relax, s.graph, limit, s.most, then, far, s.lost, ahead=then,
                     where=lambda entry: entry.dist == entry.item.dist)  # fmt: skip
             near, then = then, near
             then.clear()
         if far.empty:
-            return most
-        if not targets.empty:
-            foreach(targets, ask, limit, unsettled)
-            if not unsettled.take():
+            return s.most
+        if not s.targets.empty:
+            foreach(s.targets, check_target, limit, s.unsettled)
+            if not s.unsettled.take():
                 return limit
-        limit = max(limit, min(limit, most - delta) + delta)
-        cell[0].least = most
-        foreach(far, split, limit, near, rest, cell,
+        limit = max(limit, min(limit, s.most - s.delta) + s.delta)
+        s.cell[0].least = s.most
+        foreach(far, split, limit, near, rest, s.cell,
                 where=lambda entry: entry.dist == entry.item.dist)  # fmt: skip
         far, rest = rest, far
         rest.clear()
         if near.empty:
-            limit = cell[0].least
+            limit = s.cell[0].least
 
 
 @kernel
-def attach(p, g):
+def set_parent(p, g):
     for t in p.outnbrs:
         if p.dist < t.dist and p.dist + g.weight(p, t) == t.dist:
             atomic_min(t.predecessor, p.id)
 
 
 @kernel
-def attach_level(p, g, then):
+def set_equal_parent(p, g, then):
     for t in p.outnbrs:
         if p.dist == t.dist and p.dist + g.weight(p, t) == t.dist:
             if atomic_cas(t.predecessor, NONE, p.id) == NONE:
@@ -213,9 +227,9 @@ def attach_level(p, g, then):
 
 
 @program
-def attach_equals(g, now, then):
+def set_equal_parents(g, now, then):
     while not now.empty:
-        foreach(now, attach_level, g, then, ahead=then)
+        foreach(now, set_equal_parent, g, then, ahead=then)
         now, then = then, now
         then.clear()
 
@@ -318,21 +332,19 @@ def _solved(
     with workspace(graph, "sssp", make, edges, starts, {"dist": 0}, **names) as objects:
         if weight is not None:
             graph.edges.weight[:] = weight
-        near, aims, lost = objects[0], objects[5], objects[7]
+        *lists, cell, aims, unsettled, lost = objects
         if len(goals):
             aims.extend(goals)
         limits = delta * STEP / EDGES, delta * WIDE if dense else delta
         step, delta = (dtype.type(min(d if real else int(d), most)) for d in limits)
         limit, last = delta, dtype.type(most)
+        work = Search(graph, cell, aims, unsettled, lost, delta, last)
         if dense:
-            near, then, beyond = objects[:3]
             both = equal and not graph.directed
-            limit = settle(graph, near, then, beyond, objects[4], lost, step, delta, last, step,
-                           i64(BUCKETS), both)  # fmt: skip
-            if near.empty:  # they have changed places there
-                near, then = then, near
-            objects = [near, then, *objects[2:]]
-        limit = search(graph, *objects, dtype.type(limit), delta, last)
+            limit = dense_phase(work, *lists[:3], step, i64(BUCKETS), both)
+            if lists[0].empty:  # they have changed places there
+                lists[:2] = lists[1::-1]
+        limit = search(work, *lists, dtype.type(limit))
         dist = graph.points.dist.array
         with graph.device.active():
             if limit < last:  # stopped at the targets: what lies behind is not settled
@@ -364,13 +376,13 @@ def _predecessors(graph: Graph, starts: Any, far: Any) -> Any:
     """Give the point before each on a shortest path; distances are final."""
     xp, points = graph.device.xp, graph.points
     points.predecessor[starts] = -1
-    foreach(points, attach, graph, where=lambda p: p.dist < far)
+    foreach(points, set_parent, graph, where=lambda p: p.dist < far)
     found, dist = points.predecessor.array, points.dist.array
     with graph.device.active():
         if bool(((found == NONE) & (dist < far)).any()):  # edges that add nothing lead to these
             now, then = Collection(points), Collection(points)
             now.extend(xp.flatnonzero((found != NONE) & (dist < far)))
-            attach_equals(graph, now, then)
+            set_equal_parents(graph, now, then)
         return xp.where((found == NONE) | (dist == far), -1, found)  # a sum may be `far`
 
 

@@ -9,8 +9,17 @@ from morph.compiler.frontend.arguments import arity, no_keywords
 from morph.compiler.frontend.context import Context
 from morph.compiler.frontend.intrinsics import check_intrinsic
 from morph.compiler.frontend.methods import check_method
-from morph.compiler.frontend.values import Method, PythonValue, Value, cast, coerce, describe
+from morph.compiler.frontend.values import (
+    Bundle,
+    Method,
+    PythonValue,
+    Value,
+    cast,
+    coerce,
+    describe,
+)
 from morph.compiler.ir import nodes as ir
+from morph.language.bundles import is_bundle
 from morph.language.definition import definition_of
 from morph.language.errors import reject
 from morph.language.intrinsics import StructType, name_of, scalar_of
@@ -37,6 +46,8 @@ def check_call(c: Context, node: ast.Call) -> Value:
         return c.rules.call(c, definition, [c.value(a) for a in node.args], pos)
     if isinstance(f.value, StructType):
         return _struct(c, node, f.value)
+    if isinstance(f.value, type) and is_bundle(f.value):
+        return _bundle(c, node, f.value)
     scalar = scalar_of(f.value)
     if scalar is not None:
         return _cast(c, node, scalar)
@@ -48,6 +59,14 @@ def check_call(c: Context, node: ast.Call) -> Value:
             "decorate your own functions with @func; see the reference for the builtins",
         )
     return check_intrinsic(c, node, name)
+
+
+def _bundle(c: Context, node: ast.Call, kind: Any) -> Bundle:
+    """``Side(rows, entries)``, for an argument."""
+    no_keywords(c, node)
+    arity(c, node, kind.__name__, len(kind._fields))
+    values = (c.value(a) for a in node.args)
+    return Bundle(c.pos(node), tuple(zip(kind._fields, values, strict=True)))
 
 
 def callee(c: Context, node: ast.expr) -> Any:

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from operator import is_, itemgetter
 from typing import Any
 
 
 class Globals:
-    """Globals of one module that were compiled in: one call compares all of them."""
+    """Globals of one module that were compiled in: one call compares all of them.
+
+    The call is a function of that module, since CPython caches its accesses to globals.
+    """
 
     def __init__(self, home: dict[str, Any]) -> None:
         self.home, self.names, self.values = home, list[str](), list[Any]()
-        self.now: Callable[[Any], Any] = tuple
+        self._same: Callable[[], bool] | None = None
 
     def add(self, name: str, value: Any) -> None:
         """Note one more."""
         self.names.append(name)
         self.values.append(value)
-        # of a single one, itemgetter would give no tuple
-        self.now = itemgetter(*self.names, self.names[0])
+        self._same = None
 
     def hold(self) -> bool:
         """Whether all have their values still."""
+        if self._same is None:
+            given = ", ".join(f"value_{i}_=values_[{i}]" for i in range(len(self.names)))
+            same = " and ".join(f"{n} is value_{i}_" for i, n in enumerate(self.names))
+            self._same = eval(f"lambda {given}: {same}", self.home, {"values_": self.values})
         try:
-            return all(map(is_, self.now(self.home), self.values))
-        except KeyError:
+            return self._same()
+        except NameError:
             return False
 
 

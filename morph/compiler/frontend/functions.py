@@ -15,18 +15,21 @@ from morph.compiler.frontend.outside import refuse
 from morph.compiler.frontend.scope import Retype
 from morph.compiler.frontend.single import check_if_or_single
 from morph.compiler.frontend.values import (
+    Bundle,
     ObjectValue,
     PythonValue,
     Value,
     coerce,
     default,
     describe,
+    flattened,
     has_none,
 )
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
 from morph.compiler.passes.liveness import read_first
 from morph.compiler.passes.reservations import place_reservations
+from morph.language.bundles import field_name
 from morph.language.definition import Definition
 from morph.language.errors import reject
 from morph.language.intrinsics import scalar_of
@@ -75,7 +78,9 @@ def specialise(builder: Builder, definition: Definition, args: list[Value], pos:
     if len(args) != len(names):
         problem = f"{definition.name!r} takes {len(names)} arguments, not {len(args)}"
         reject(problem, pos, f"they are {', '.join(names)}" if names else "call it with none")
-    for a in args:
+    if definition.cpp is not None and any(isinstance(a, Bundle) for a in args):
+        reject("a named tuple cannot be an argument of C++", pos, "pass its fields")
+    for a in flattened(args):
         if not isinstance(a, ir.Expr | ObjectValue | PythonValue):
             reject(f"{describe(a)} cannot be an argument", a.pos, "pass the row; loop there")
         if isinstance(a, ir.Expr) and has_none(a.type):
@@ -171,14 +176,32 @@ def _key(v: Value) -> Any:
         return v.type
     if isinstance(v, PythonValue):
         return ("python", id(v.value))
+    if isinstance(v, Bundle):
+        return tuple((f, _key(x)) for f, x in v.fields)
     return id(v)
 
 
 def _params(names: list[str], values: list[Value]) -> Params:
-    return {
-        ir_name(n): default(v.type) if isinstance(v, ir.Expr) else v
-        for n, v in zip(names, values, strict=True)
-    }
+    found: Params = {}
+    for n, v in zip(names, values, strict=True):
+        found |= parameter(ir_name(n), v)
+    return found
+
+
+def parameter(name: str, v: Value) -> Params:
+    """A parameter by its name; behind a bundle, its fields, which are parameters too."""
+    if isinstance(v, ir.Expr):
+        return {name: default(v.type)}
+    if not isinstance(v, Bundle):
+        return {name: v}
+    more: Params = {}
+    fields: list[tuple[str, Value]] = []
+    for f, x in v.fields:
+        own = field_name(name, f)
+        more |= parameter(own, x)
+        t = more[own]
+        fields.append((f, ir.Var(name=own, type=t, pos=v.pos) if isinstance(t, Type) else t))
+    return {name: Bundle(v.pos, tuple(fields)), **more}
 
 
 def _typed(params: Params) -> tuple[tuple[str, Type], ...]:
@@ -210,7 +233,7 @@ def call_function(c: Context, definition: Definition, args: list[Value], pos: Po
             reject("a local collection is passed by its name", a.pos, "assign it first")
     func = specialise(c.builder, definition, args, pos)
     effects, passed = c.builder.effects, list[ir.Expr]()
-    kept = [a for a in args if not isinstance(a, PythonValue)]
+    kept = [a for a in flattened(args) if not isinstance(a, PythonValue)]
     for a, (name, t) in zip(kept, func.params, strict=True):
         if isinstance(a, ir.Expr):
             if isinstance(a, ir.Var) and a.name in c.claimed:

@@ -9,6 +9,7 @@ from types import ModuleType
 from morph.compiler.frontend.context import Context
 from morph.compiler.frontend.expressions import captured
 from morph.compiler.frontend.values import (
+    Bundle,
     Chain,
     Iterator,
     Method,
@@ -118,6 +119,11 @@ def check_attribute(c: Context, node: ast.Attribute) -> Value:
             reject(problem, pos, "modules give functions and constants")
         case ObjectValue():
             return _of_object(c, x, name, pos)
+        case Bundle(fields=given):
+            fields = dict(given)
+            if name not in fields:
+                reject(f"the named tuple has no {name!r}", pos, f"it has {', '.join(fields)}")
+            return replace(fields[name], pos=pos)
         case ir.Expr():
             return _of_value(c, x, name, pos)
     reject(f"{describe(x)} has no {name!r}", pos, "loop over it, or call it")

@@ -26,11 +26,13 @@ from morph.compiler.frontend.functions import (
 )
 from morph.compiler.frontend.methods import METHODS
 from morph.compiler.frontend.values import (
+    Bundle,
     ObjectValue,
     PythonValue,
     Value,
     coerce,
     describe,
+    flattened,
 )
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
@@ -220,7 +222,7 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
         kernel = replace(kernel, name=name, ahead=ahead)
         builder.funcs[name] = kernel
     types = [t for _, t in kernel.params[1:] if not isinstance(t, Object)]
-    numbers = [a for a in args if isinstance(a, ir.Expr)]
+    numbers = [a for a in flattened(args) if isinstance(a, ir.Expr)]
     passed = tuple(coerce(a, t, "argument") for a, t in zip(numbers, types, strict=True))
     c.step(
         ir.Foreach(
@@ -297,6 +299,9 @@ def _name_in_filter(program: ProgramContext) -> Callable[[Context, ast.Name], Va
         p = program.params.get(name)
         if isinstance(p, ObjectValue | PythonValue):
             return p
+        if isinstance(p, Bundle):
+            reject("a filter can use the program's scalars, not a named tuple", c.pos(node),
+                   "assign the field to a variable first")  # fmt: skip
         x = program.expr(node)  # it may have no value yet
         if not isinstance(x.type, Scalar):
             problem = f"a filter can use the program's scalars, not {x.type}"

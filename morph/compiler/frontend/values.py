@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NoReturn
@@ -50,6 +51,13 @@ class PythonValue(Static):
 
 
 @dataclass(frozen=True, slots=True)
+class Bundle(Static):
+    """A named tuple that is a parameter: its fields, which are parameters of their own."""
+
+    fields: tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Method(Static):
     """``receiver.name`` before it is called."""
 
@@ -90,6 +98,14 @@ class Chain(Static):
 Value = ir.Expr | Static
 
 
+def flattened(values: Iterable[Value]) -> list[Value]:
+    """Values with the fields of bundles in the places of these."""
+    found: list[Value] = []
+    for v in values:
+        found += flattened(x for _, x in v.fields) if isinstance(v, Bundle) else [v]
+    return found
+
+
 def describe(v: Value) -> str:
     """Name a value for a message."""
     match v:
@@ -99,6 +115,8 @@ def describe(v: Value) -> str:
             return str(t)
         case PythonValue(value=ModuleType() as x):
             return f"module {x.__name__!r}"
+        case Bundle() | PythonValue(value=tuple()):
+            return "a named tuple"
         case PythonValue(value=x):
             return f"{type(x).__name__} {getattr(x, '__name__', x)!r}"
         case Method(name=n):

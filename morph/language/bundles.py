@@ -1,0 +1,52 @@
+"""Bundles: named tuples as arguments, each field of which is a parameter of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Flatten = Callable[[tuple[Any, ...]], tuple[Any, ...]]
+
+
+def is_bundle(kind: type) -> bool:
+    """Whether objects of a type are named tuples."""
+    return issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+def flat(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments with the fields of bundles in the places of these, at all depths."""
+    found: list[Any] = []
+    for a in args:
+        if isinstance(a, tuple) and hasattr(a, "_fields"):
+            found += flat(a)
+        else:
+            found.append(a)
+    return tuple(found)
+
+
+def flattener(types: Sequence[type]) -> Flatten:
+    """Give what puts fields in the places of bundles, at one depth, of arguments of some types."""
+    parts = (f"*a[{i}], " if is_bundle(t) else f"a[{i}], " for i, t in enumerate(types))
+    made: Flatten = eval(f"lambda a: ({''.join(parts)})")
+    return made
+
+
+def flat_names(names: Sequence[str], args: Sequence[Any]) -> tuple[str, ...]:
+    """The names of the parameters that ``flat(args)`` are given to."""
+    found: list[str] = []
+    for name, a in zip(names, args, strict=True):
+        if is_bundle(type(a)):
+            found += flat_names([field_name(name, f) for f in a._fields], a)
+        else:
+            found.append(name)
+    return tuple(found)
+
+
+def own_name(name: str) -> str:
+    """The name of a parameter, or of the field that it holds."""
+    return name[:-1].rpartition("__")[2] if name.endswith("_") else name
+
+
+def field_name(name: str, field: str) -> str:
+    """The name of the parameter that holds a field: no name of a user ends in one underscore."""
+    return f"{name}__{field}_"

@@ -1,0 +1,232 @@
+"""Named tuples as parameters of kernels, functions and programs, on every target."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from targets import everywhere, host
+
+from morph import Collection, Flag, Graph, Table, foreach, func, kernel, program
+from morph.language.errors import LanguageError
+from morph.prelude import atomic_add, i32, i64
+
+
+class Side(NamedTuple):
+    rows: Any
+    shift: Any
+
+
+class Both(NamedTuple):
+    first: Side
+    second: Side
+    visit: Any
+    row: Any
+
+
+@func
+def twice(x):
+    return 2 * x
+
+
+@func
+def put(r, side, by):
+    side.rows[r.id].x += side.shift * by
+
+
+@kernel
+def put_both(r, both, n):
+    put(r, both.first, i64(1))
+    if n > 0:
+        put(r, both.second, both.visit(n))
+    atomic_add(both.row.x, r.id)
+
+
+@program
+def run(t, both, n):
+    step, low = 0, both.second.shift
+    while step < both.first.shift:
+        foreach(t, put_both, both, n, where=lambda r: r.id >= low)
+        step += 1
+    return step + both.second.shift
+
+
+def tables(target):
+    made = [Table(name, target, x=i64) for name in ("t", "u", "v", "w")]
+    for t in made:
+        t.extend(4)
+    return made
+
+
+def test_kernel(target):
+    def go():
+        t, u, v, w = tables(target)
+        bundle = Both(Side(u, 2), Side(v, np.int32(1)), twice, w[2])
+        foreach(t, put_both, bundle, 7)
+        foreach(t, put_both, bundle._replace(first=Side(w, 5)), 0)
+        return [host(x.x[:]).tolist() for x in (u, v, w)]
+
+    for found in everywhere(target, go):
+        assert found == [[2] * 4, [14] * 4, [5, 5, 17, 5]]
+
+
+@pytest.mark.parametrize("how", ["fused", "eager", "alone"])
+def test_program(target, how):
+    def go():
+        t, u, v, w = tables(target)
+        bundle = Both(Side(u, 2), Side(v, np.int32(1)), twice, w[0])
+        call = {"fused": run, "eager": run.eager, "alone": run.alone}[how]
+        return call(t, bundle, 3), [host(x.x[:]).tolist() for x in (u, v, w)]
+
+    for found in everywhere(target, go):
+        assert found == (3, [[0, 4, 4, 4], [0, 12, 12, 12], [12, 0, 0, 0]])
+
+
+def test_numbers_change_without_another_text(target):
+    t, u, v, w = tables(target)
+    for n in range(3):
+        foreach(t, put_both, Both(Side(u, n), Side(v, np.int32(0)), twice, w[0]), 1)
+    assert host(u.x[:]).tolist() == [3] * 4
+    launches = len(put_both.launches)
+    foreach(t, put_both, Both(Side(u, 7), Side(v, np.int32(0)), twice, w[0]), 1)
+    assert host(u.x[:]).tolist() == [10] * 4 and len(put_both.launches) == launches
+
+
+class Lists(NamedTuple):
+    now: Any
+    then: Any
+
+
+@kernel
+def follow(p, lists):
+    for t in p.outnbrs:
+        lists.then.add(t)
+
+
+@program
+def swapped_beside(g, now, then, lists):
+    foreach(now, follow, lists)
+    now, then = then, now
+    foreach(then, follow, lists)  # what `now` was
+    return 10 * len(lists.now) + len(lists.then)
+
+
+def test_fields_stay_when_names_are_swapped(target):
+    for call in (swapped_beside, swapped_beside.eager):
+        g = Graph.from_edges([0, 0, 1], [1, 2, 2], n=3, device=target)
+        now, then = Collection(g.points), Collection(g.points)
+        now.add(0)
+        assert call(g, now, then, Lists(now, then)) == 14
+        assert sorted(host(then.items).tolist()) == [1, 1, 2, 2]
+
+
+class Search(NamedTuple):
+    graph: Any
+    found: Any
+    limit: Any
+    lost: Any
+
+
+@kernel
+def search(p, s):
+    for t in p.outnbrs:
+        if s.graph.weight(p, t) < s.limit:
+            s.found.add(t)
+        else:
+            s.lost.set()
+
+
+def test_graph_collection_and_flag(target):
+    def go():
+        g = Graph.from_edges([0, 0, 1], [1, 2, 2], weight=[1, 5, 3], device=target)
+        found, lost = Collection(g.points), Flag(g)
+        foreach(g.points, search, Search(g, found, i32(4), lost))
+        return sorted(host(found.items).tolist()), lost.take()
+
+    for found in everywhere(target, go):
+        assert found == ([1, 2], True)
+
+
+def refused(target, what, *args):
+    t, *_ = tables(target)
+    with pytest.raises(LanguageError) as error:
+        foreach(t, what, *args)
+    return error.value.problem, error.value.hint
+
+
+CPP = func(cpp="return x;")
+
+
+@kernel
+def misspelt(r, side):
+    r.x = side.shfit
+
+
+@kernel
+def assigned(r, side):
+    side = r.x  # noqa: F841
+
+
+@kernel
+def field_assigned(r, side):
+    side.shift = r.x
+
+
+@kernel
+def added(r, side):
+    r.x = side + 1
+
+
+CAPTURED = Side(1, 2)
+
+
+@kernel
+def captured(r):
+    r.x = CAPTURED.shift
+
+
+@CPP
+def foreign(x) -> i64:
+    """Not called."""
+
+
+@kernel
+def to_cpp(r, side):
+    r.x = foreign(side)
+
+
+@kernel
+def moved(r, side):
+    r.x += side.shift
+
+
+@program
+def filtered(t, side):
+    foreach(t, moved, side, where=lambda r: r.x < side.shift)
+
+
+def test_rejections(target):
+    side = Side(1, 2)
+    found = refused(target, misspelt, side)
+    assert found == ("the named tuple has no 'shfit'", "it has rows, shift")
+    assert refused(target, assigned, side)[0] == "'side' is a named tuple and cannot be assigned"
+    assert refused(target, field_assigned, side)[0] == "cannot assign to i64"
+    assert refused(target, added, side)[0] == "a named tuple is not a value"
+    t, *_ = tables(target)
+    with pytest.raises(LanguageError, match="the program's scalars, not a named tuple"):
+        filtered(t, side)
+    assert refused(target, captured)[0] == "a named tuple has no 'shift' in the language"
+    assert refused(target, to_cpp, side)[0] == "a named tuple cannot be an argument of C++"
+
+
+def test_a_field_of_no_kind_is_refused(target):
+    t, *_ = tables(target)
+    with pytest.raises(TypeError, match="is a str; kernels take graphs"):
+        foreach(t, misspelt, Side("x", 1))
+
+
+def test_arguments_are_counted_as_written(target):
+    assert (
+        refused(target, misspelt, 1, 2)[0] == "'misspelt' takes 1 arguments after the item, not 2"
+    )
