@@ -19,6 +19,7 @@ import numpy as np
 
 from morph.data.collection import Flag
 from morph.data.formula import Formula
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach, func, kernel
@@ -45,22 +46,22 @@ class Factors:
         ``origin``, their variable or clause in the formula, from 0.
     scale : float
         Units of a message in one bit.
-    turn : int
-        Which of three columns holds the sums of messages, by sign: ``sums_a``, ``sums_b``,
-        ``sums_c``.
+    sum_type : dtype
+        That of a sum of messages.
+    sums : list of Table
+        Three tables with a row ``by_sign`` for each variable: the sums of its messages, those that
+        the next sweep adds up, and those that it clears.
     ahead : int
-        How many clauses before their turn variables are fetched; 0 on a GPU.
+        How many clauses before its use the data of a variable are prefetched; 0 on a GPU.
     """
 
-    def __init__(self, device: Device, scale: int, sums: Any) -> None:
+    def __init__(self, device: Device, scale: int, sum_type: Any) -> None:
         self.graph = g = Graph(device)
-        self.scale, self.sums = scale, sums
-        self.turn = 0
+        self.scale, self.sum_type = scale, sum_type
+        self.sums = [Table("sums", device, by_sign=vec(sum_type, 2)) for _ in range(3)]
         self.ahead = AHEAD if device.on_host and not device.interprets else 0
-        # flags that stay: a launch is known by the objects that it is given
+        # made once: launches are found again by the identity of their arguments
         self.moving, self.fixed, self.broken = (Flag(device) for _ in range(3))
-        for name in ("sums_a", "sums_b", "sums_c"):
-            g.points.add(name, vec(sums, 2))
         for name in ("origin", "value", "choice", "fresh", "certain"):
             g.points.add(name, i32, fill=-1 if name == "value" else 0)
         g.add_table("clauses", origin=i32, length=i32, source=i32)
@@ -74,18 +75,23 @@ class Factors:
 
     def like(self) -> Factors:
         """Give tables of the same kind, without rows."""
-        return Factors(self.graph.device, self.scale, self.sums)
+        return Factors(self.graph.device, self.scale, self.sum_type)
 
     def resize(self, n: int, counts: list[int]) -> None:
         """Have n variables, and ``counts[k]`` literals in slot k, whose contents are not set."""
         g = self.graph
-        sizes = n, counts[0] if counts else 0, sum(counts), len(counts)
-        for table, size in zip((g.points, g.clauses, g.entries, g.slots), sizes, strict=True):
+        sizes = n, counts[0] if counts else 0, sum(counts), len(counts), n, n, n
+        tables = g.points, g.clauses, g.entries, g.slots, *self.sums
+        for table, size in zip(tables, sizes, strict=True):
             table.truncate(0)
             table.extend(size)
         g.slots.count[:] = np.array(counts, np.int32)
         g.slots.first[:] = np.cumsum([0, *counts[:-1]], dtype=np.int32)[: len(counts)]
-        self.turn = 0
+
+    def exchange(self, sweeps: int) -> None:
+        """Exchange the roles of the sums as some sweeps have done."""
+        k = sweeps % 3
+        self.sums = self.sums[k:] + self.sums[:k]
 
 
 @func
@@ -101,12 +107,12 @@ def mixed(a, b, seed):
 
 
 @kernel
-def begin(c, g, seed, scale, ahead):
+def begin(c, g, sums, seed, scale, ahead):
     """Give a clause's messages their first value, the survey being uniform at random."""
     s = 0
     if ahead > 0:
         while s < len(g.slots) and c.id + ahead < g.slots[s].count:
-            prefetch(g.entries[g.slots[s].first + c.id + ahead].variable.sums_a)
+            prefetch(sums[g.entries[g.slots[s].first + c.id + ahead].variable.id].by_sign)
             s += 1
     s = 0
     while s < len(g.slots) and c.id < g.slots[s].count:
@@ -118,7 +124,7 @@ def begin(c, g, seed, scale, ahead):
         if e.message < 0:
             sign = 1
         e.message = ~own if sign == 1 else own
-        atomic_add(v.sums_a[sign], own)
+        atomic_add(sums[v.id].by_sign[sign], own)
         s += 1
 
 
@@ -139,7 +145,7 @@ def measure(c, g):
 
 
 @kernel
-def move(c, g, old, ahead):
+def move(c, g, sums, old, ahead):
     """Take over what is left of a clause, and sum up its messages."""
     if ahead > 0:
         s = 0
@@ -154,7 +160,7 @@ def move(c, g, old, ahead):
             while s < len(old.slots) and near < old.slots[s].count:
                 fresh = old.entries[old.slots[s].first + near].variable.fresh
                 if fresh >= 0:
-                    prefetch(g.points[fresh].sums_a)
+                    prefetch(sums[fresh].by_sign)
                 s += 1
     was = old.clauses[c.source]
     c.origin = was.origin
@@ -167,7 +173,7 @@ def move(c, g, old, ahead):
             to.variable = g.points[fresh]
             to.message = message
             negated = message >> 31
-            atomic_add(g.points[fresh].sums_a[-negated], message ^ negated)
+            atomic_add(sums[fresh].by_sign[-negated], message ^ negated)
             k += 1
         s += 1
 
@@ -207,8 +213,7 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
         place = xp.asarray(np.cumsum([0, *counts[:-1]], dtype=np.int64))[slot]
         place += rank[clause]
         degree = int(xp.bincount(code, minlength=1).max()) if code.size else 1
-        scale, sums = _scale(degree)
-        f = Factors(device, scale, sums)
+        f = Factors(device, *_scale(degree))
         f.resize(n, counts)
         g = f.graph
         g.points.origin[:] = xp.arange(n, dtype=np.int32)
@@ -218,7 +223,8 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
         g.entries.variable[:] = placed >> 1
         g.entries.message[:] = -(placed & 1)
     if seed is not None:
-        foreach(g.clauses, begin, g, np.uint32(seed % 2**32), np.float32(f.scale), f.ahead)
+        of = np.uint32(seed % 2**32), np.float32(f.scale), f.ahead
+        foreach(g.clauses, begin, g, f.sums[0], *of)
     return f
 
 
@@ -306,7 +312,7 @@ def reduced(f: Factors, into: Factors) -> None:
         into.resize(int(names.size), counts)
         into.graph.points.origin[:] = names
         into.graph.clauses.source[:] = order.astype(np.int32)
-    foreach(into.graph.clauses, move, into.graph, g, f.ahead)
+    foreach(into.graph.clauses, move, into.graph, into.sums[0], g, f.ahead)
 
 
 def rest_of(f: Factors) -> tuple[Formula, Any]:

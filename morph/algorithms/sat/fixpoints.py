@@ -228,7 +228,7 @@ class _State:
         own = np.rint(-np.log2(np.maximum(1 - eta, 2.0**-CERTAIN)) * f.scale).astype(np.int64)
         sums = np.bincount(2 * self.variable + self.negated, own, 2 * self.formula.variables)
         f.graph.entries.message[:] = np.where(self.negated, ~own, own).astype(np.int32)
-        f.graph.points.sums_a[:] = sums.astype(f.sums).reshape(-1, 2)
+        f.sums[0].by_sign[:] = sums.astype(f.sum_type).reshape(-1, 2)
 
     def iterate(
         self, tolerance: float, most: int, inertia: float, record: bool
