@@ -57,10 +57,8 @@ class Case:
 
     def check(self, g: morph.Graph, found: Any, source: Any) -> None:
         """Raise an error if the answer is wrong."""
-        given = self.row.answer(found, self.arguments(source))
-        if self.row.tolerance is not None:
-            given["tolerance"] = self.row.tolerance(found)
-        getattr(validate, self.row.function.__name__)(g, **given)
+        claims = self.row.claims(found, self.arguments(source))
+        getattr(validate, self.row.function.__name__)(g, **claims)
 
 
 CASES = {case.name: case for row in ROWS for b in row.benchmarks for case in [Case(row, b)]}
@@ -175,7 +173,7 @@ def measure(graph: Input, options: argparse.Namespace, names: list[str]) -> list
                 if graph.arcs <= options.validate * 1e6:
                     case.check(g, found[0], sources[0])
                 truth = [comparable(one) for one in found]
-                arcs, points = reach(graph, truth if from_source else None)
+                arcs, points = reach(graph, truth if case.row.main == "distance" else None)
                 levels = [getattr(one, costs.steps) for one in found] if costs.steps else [None]
                 lines.append(
                     Result(

@@ -881,16 +881,7 @@ template <class Move> MORPH_FN void close_gaps(i64* meta, const Move& move) {
     if (n) store(meta + COUNT, count);
 }
 
-// Reserves from what the thread has taken: 1 if that was enough, -1 if there is no more, 0 to ask the store.
-MORPH_HOT i32 reserve_cached(i64* meta, i32 n, Room& room) {
-    if (!room.stock || !n) return 0;
-    return room.stock->gives(meta, n, room) ? 1 : room.stock->all ? -1 : 0;
-}
-MORPH_HOT bool keep_cached(i64* meta, const Room& room) {
-    if (!room.stock) return false;
-    if (room) room.stock->keep(meta, room);
-    return true;
-}
+MORPH_HOT Stock* cache_of(const Room& room) { return room.stock; }
 
 struct Together {
     i64 old;

@@ -306,8 +306,12 @@ typedef i32 Room;  // rows that an item has reserved
 
 struct Stocks;  // of all lists of a unit
 template <class Move> MORPH_FN void close_gaps(i64*, const Move&) {}
-MORPH_FN i32 reserve_cached(i64*, i32, Room&) { return 0; }
-MORPH_FN bool keep_cached(i64*, const Room&) { return false; }
+struct Stock {  // of a CPU's thread
+    bool all;
+    MORPH_FN bool gives(i64*, i32, Room&) { return false; }
+    MORPH_FN void keep(i64*, i32) {}
+};
+MORPH_FN Stock* cache_of(const Room&) { return nullptr; }
 
 // Adds every active lane's count (from 0) with one atomic, or takes it off; gives each lane the value
 // before its own part.  In two steps, so that several sums can be under way at once.

@@ -67,10 +67,8 @@ def main_field(row: Algorithm, found: Any) -> np.ndarray:
 
 def check(row: Algorithm, graph: Any, found: Any, **options: Any) -> None:
     """Give a result to its checker."""
-    given = row.answer(found, row.arguments_of(options))
-    if row.tolerance is not None:
-        given["tolerance"] = row.tolerance(found)
-    getattr(validate, row.function.__name__)(graph, **given)
+    claims = row.claims(found, row.arguments_of(options))
+    getattr(validate, row.function.__name__)(graph, **claims)
 
 
 def grid(side: int) -> tuple[np.ndarray, np.ndarray]:

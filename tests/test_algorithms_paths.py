@@ -286,6 +286,7 @@ def test_fused_equals_eager(target, edges):
             lists[0].add(0)
             found = morph.Table("found", g.device, edges=i64, points=i64)
             found.new()
-            levels = run(g, *lists, found, morph.Flag(g), u32(0), u32(99), False)
+            work = bfs_module.Search(g, found, morph.Flag(g), False)
+            levels = run(*lists, work, u32(0), u32(99))
             results.append((levels, host(g.points.dist.array).tolist()))
     assert results[0] == results[1]

@@ -32,6 +32,7 @@ SOLVERS = {"search", "solver"}
 LAYERS = {
     "language": "language",
     "prelude": "language",
+    "compiler.ir.layout": "",  # of arrays that host and kernels share
     "compiler.ir": "language compiler.ir",
     "compiler.passes": "language compiler.ir compiler.passes",
     "compiler.frontend": "language compiler.ir compiler.passes compiler.frontend",
@@ -46,8 +47,8 @@ LAYERS = {
     "runtime.interpreter": "language compiler.ir runtime.backend runtime.cpu.device"
     " runtime.interpreter",  # independent of codegen
     "runtime": "language compiler.ir compiler.passes compiler.codegen runtime",
-    "data": "language runtime data",
-    "graph": f"{BELOW_LAUNCH}",
+    "data": "language compiler.ir.layout runtime data",
+    "graph": f"{BELOW_LAUNCH} compiler.ir.layout",
     "launch": f"{BELOW_LAUNCH} compiler launch",
     "operators": "data launch prelude operators",
     "updates": f"{BELOW_LAUNCH} launch prelude updates",
@@ -100,10 +101,6 @@ ACYCLIC = ("morph.data", "morph.launch", "morph.runtime", "morph.language")
 # when its function shrinks.
 LIMITS = (60, 15, 8)
 LARGER = {
-    "cli.meshes.refine": (63, 9, 17),
-    "cli.sat.sat": (47, 9, 11),
-    "compiler.codegen.expressions.expr": (58, 24, 1),
-    "compiler.codegen.statements.stmt": (38, 17, 1),
     "operators.worklists.run": (18, 6, 9),
 }
 

@@ -121,6 +121,30 @@ def test_fields_stay_when_names_are_swapped(target):
         assert sorted(host(then.items).tolist()) == [1, 1, 2, 2]
 
 
+@kernel
+def put_one(r, side, n):
+    put(r, side, n)
+
+
+@kernel
+def put_made(r, both, n):
+    put(r, Side(both.second.rows, both.first.shift), n)
+
+
+@program
+def made(t, both, n):
+    foreach(t, put_made, both, n)
+    foreach(t, put_one, Side(both.first.rows, n + 1), n)
+    return n
+
+
+def test_bundles_made_in_kernels_and_programs(target):
+    for call in (made, made.eager):
+        t, u, v, w = tables(target)
+        assert call(t, Both(Side(u, 2), Side(v, 9), twice, w[0]), 3) == 3
+        assert host(u.x[:]).tolist() == [12] * 4 and host(v.x[:]).tolist() == [6] * 4
+
+
 class Search(NamedTuple):
     graph: Any
     found: Any
@@ -178,6 +202,16 @@ def added(r, side):
     r.x = side + 1
 
 
+@kernel
+def too_few(r, side):
+    put(r, Side(side.rows), 1)
+
+
+@kernel
+def by_name(r, side):
+    put(r, Side(rows=side.rows, shift=1), 1)
+
+
 CAPTURED = Side(1, 2)
 
 
@@ -213,7 +247,9 @@ def test_rejections(target):
     assert refused(target, assigned, side)[0] == "'side' is a named tuple and cannot be assigned"
     assert refused(target, field_assigned, side)[0] == "cannot assign to i64"
     assert refused(target, added, side)[0] == "a named tuple is not a value"
-    t, *_ = tables(target)
+    t, u, *_ = tables(target)
+    assert refused(target, too_few, side)[0] == "Side takes 2 arguments, not 1"
+    assert refused(target, by_name, side)[0] == "keyword arguments do not go here"
     with pytest.raises(LanguageError, match="the program's scalars, not a named tuple"):
         filtered(t, side)
     assert refused(target, captured)[0] == "a named tuple has no 'shift' in the language"

@@ -208,6 +208,9 @@ def test_the_course_is_drawn(cnf, tmp_path):
     for name, begin in (("p.png", b"\x89PNG"), ("p.svg", b"<?xml")):
         result = morph("sat", cnf, "--plot", tmp_path / name, "--device", "cpu")
         assert result.exit_code == 10 and (tmp_path / name).read_bytes().startswith(begin)
+    result = morph("sat", cnf, "--plot", tmp_path / "p.foo", "--device", "cpu")  # before the search
+    assert result.exit_code == 2 and "the suffix is one of " in result.stderr
+    assert result.stdout == "" and result.stderr.count("\n") == 1
 
 
 def test_progress_is_for_terminals(tmp_path):

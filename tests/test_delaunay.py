@@ -27,7 +27,7 @@ def early(monkeypatch, request):
     """Let points be inserted in parallel from the start, unless there are many."""
     if "many" not in request.node.name:
         monkeypatch.setattr(delaunay, "FIRST_ROUNDS", 2)
-        monkeypatch.setattr(delaunay, "ALONE", 8)
+        monkeypatch.setattr(delaunay, "SEQUENTIAL", 8)
 
 
 def arrays(points, target):

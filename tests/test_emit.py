@@ -9,7 +9,8 @@ import units
 from machine import THREADS, Machine, collection_arrays, graph_arrays, meta
 
 from morph.compiler.codegen.unit import prelude, source
-from morph.compiler.ir.abi import Meta, State, Status
+from morph.compiler.ir import layout
+from morph.compiler.ir.layout import Meta, State, Status
 from morph.runtime.toolchain import cuda
 
 UNITS = units.ALL | unit_programs.ALL
@@ -92,12 +93,13 @@ def test_names_out_of_the_way():
     )
 
 
-def test_words_are_those_of_the_abi():
-    words = {}
-    for listed in re.findall(r"enum {(.*?)};", prelude()):
-        words |= {name: int(value) for name, value in re.findall(r"([A-Z]+) = (\d+)", listed)}
-    for enum in (Meta, Status, State):
-        assert {m.name: words[m.name] for m in enum} == {m.name: m.value for m in enum}
+def test_words_of_kernels_alone_clash_with_none():
+    for words, others in layout.KERNEL_WORDS.items():
+        assert not {int(w) for w in words} & {*others.values()}
+    text = prelude(checked=True)
+    assert layout.header(checked=True) in text and layout.header() in prelude()
+    for name in (*Meta.__members__, *State.__members__, *Status.__members__):
+        assert len(re.findall(rf"\b{name} = \d", text)) == 1  # declared nowhere else
 
 
 # --- compiling --------------------------------------------------------------------------------

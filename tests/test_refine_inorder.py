@@ -117,10 +117,11 @@ def test_coasts(device, name):
 @pytest.mark.parametrize("device", DEVICES)
 def test_no_point_is_left_after_a_small_round(device):
     mesh = morph.Mesh.read(MESHES / "italy.node")
-    run = lambda d: morph.refine(mesh, 30, max_points=50, deterministic=True, device=d)  # noqa: E731
+    n = len(mesh.triangles) // 9
+    run = lambda d: morph.refine(mesh, 30, max_points=n, deterministic=True, device=d)  # noqa: E731
     found, fine = in_every_way(device, run)
     assert len(found) == 1
-    assert len(fine.points) == len(mesh.points) + 50
+    assert len(fine.points) == len(mesh.points) + n
     fine.check()
 
 

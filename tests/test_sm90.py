@@ -5,8 +5,11 @@ The algorithms run on the CPU; the very texts of their launches are then given t
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import re
 import runpy
+from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 from every_unit import ROOT, batches, graphs, launched, meshes, modules, worklists
@@ -48,10 +51,16 @@ def compile_all(seen, wanted):
     functions = {re.sub(r"_\d+$", "", f.name) for c in seen for f in c.unit.funcs}
     functions |= {c.unit.name.removeprefix("morph_") for c in seen}
     assert seen and (is_checked() or wanted and wanted <= functions), wanted - functions
-    for text, unit in {c.text: c.unit for c in seen}.items():
-        name = entry(unit)
-        cubin = cuda.build(prelude(unit.checked) + text, "sm_90", name=name)
-        assert cubin[:4] == b"\x7fELF" and name.encode() in cubin
+    texts = {prelude(c.unit.checked) + c.text: entry(c.unit) for c in seen}
+    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
+        for name, cubin in zip(
+            texts.values(), pool.map(compile_one, texts, texts.values()), strict=True
+        ):
+            assert cubin[:4] == b"\x7fELF" and name.encode() in cubin
+
+
+def compile_one(text, name):
+    return cuda.build(text, "sm_90", name=name)
 
 
 @pytest.mark.unchecked  # NVRTC takes minutes for so many checked texts

@@ -99,7 +99,6 @@ template <class Op, class T> MORPH_FN void move_to(Op op, Own<T> p, Value<T> v) 
 
 // What a warp (on a CPU: a thread) has to add to the places that all add to, until it comes to a barrier, or to
 // its end.  A unit numbers these places; `Args` has the `TOTALS` of them, and `add_total(i, sum)` adds to the i-th.
-constexpr i32 MOST_TOTALS = 4;
 struct Total {
     u32 low, high;  // there is no addition of 64 bits in a GPU's shared memory
 };

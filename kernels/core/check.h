@@ -10,13 +10,6 @@
 // lowest items is among these words when the later of its two accesses is made, so which race is reported depends
 // on the accesses alone, not on the order in which threads make them.
 
-// Words of `check`; the same as `Word` in `morph/compiler/ir/sites.py`.
-enum { CHECK_LOCK, CHECK_KEY, CHECK_KIND, CHECK_SITE, CHECK_ITEM, CHECK_ROW, CHECK_VALUE, CHECK_LIMIT,
-       CHECK_OTHER, CHECK_OTHER_SITE, CHECK_SINK, CHECK_STEP,
-       CHECK_LAUNCH };
-enum Violation : i32 { NO_ROW = 1, NO_INDEX, DELETED_ROW, NO_VALUE, INDEX_OVERFLOW, NO_INTEGER, RACE };
-
-constexpr i32 SITE_BITS = 12, ITEM_BITS = 28;
 constexpr i64 RACES_LAST = i64(1) << 62;  // any other violation is reported before a race
 
 // The item and the site of a check.

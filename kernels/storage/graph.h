@@ -3,9 +3,6 @@
 // Of a graph that batches change, rows are loose: each tells where it begins and how many entries it has,
 // and has room for more; and entries have the other ends of their edges, too.  Entries are fewer than 2^31.
 
-struct LooseRow {  // a record of morph/graph/gapped.py
-    i32 begin, size;
-};
 MORPH_FN i64 row_begin(const LooseRow* row, i64 p) { return load_fixed(&row[p].begin); }
 MORPH_FN i64 row_end(const LooseRow* row, i64 p) { return i64(load_fixed(&row[p].begin)) + load_fixed(&row[p].size); }
 MORPH_FN i32 degree(const LooseRow* row, i64 p) { return load_fixed(&row[p].size); }

@@ -77,9 +77,12 @@ struct Ask {
 // Takes room in several stores, or fails the item; what was taken is given back at its end.
 MORPH_HOT bool reserve(ItemBase& it, const Ask& a) {
     if (a.count <= 0) return true;
-    if (i32 found = reserve_cached(a.meta, a.n(), a.room)) {
-        if (found < 0) it.failed = a.store + 1;
-        return found > 0;
+    if (cache_of(a.room) && a.n()) {
+        if (cache_of(a.room)->gives(a.meta, a.n(), a.room)) return true;
+        if (cache_of(a.room)->all) {  // there is no other room
+            it.failed = a.store + 1;
+            return false;
+        }
     }
     return a.end(a.begin(), it);
 }
@@ -105,7 +108,11 @@ MORPH_FN i64 reusable(const i64* meta) { return load(meta + COMMITTED) - load(me
 
 // At the end of an item: gives back what it did not use.
 MORPH_HOT void give_back(i64* meta, const Room& room) {
-    if (!keep_cached(meta, room) && room) add_up(meta + BUDGET, room);
+    if (cache_of(room)) {
+        if (room) cache_of(room)->keep(meta, room);
+        return;
+    }
+    if (room) add_up(meta + BUDGET, room);
 }
 
 // A power of two less one that covers the capacity.

@@ -131,6 +131,11 @@ class Algorithm:
         asked = {name: arguments.get(name) for name in self.conditions.split()}
         return {name: value for name, value in (fields | asked).items() if value is not None}
 
+    def claims(self, found: Any, arguments: Mapping[str, Any]) -> Arguments:
+        """Give the arguments of the checker for a result that may have been stopped early."""
+        answer = self.answer(found, arguments)
+        return answer | ({"tolerance": self.tolerance(found)} if self.tolerance else {})
+
 
 def _without_source(source: tuple[int, ...], **options: Any) -> Arguments:
     return options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
@@ -9,13 +10,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import click
 
 from morph.language.messages import shortened
 from morph.runtime.device import Device, device
 from morph.runtime.timing import Timing
+
+Some = TypeVar("Some")
 
 
 class BadInput(click.ClickException):
@@ -81,6 +84,12 @@ def process_age() -> float:
     return age if 0 <= age < 60 else 0.0
 
 
+def taken(kind: type[Some], options: dict[str, Any]) -> Some:
+    """Take the fields of a named tuple out of the options of a command."""
+    fields: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
+    return kind(*(options.pop(name) for name in fields))
+
+
 def check_writable(option: str, path: str | None) -> None:
     """Refuse a place that cannot be written before any work is done."""
     if path is None:
@@ -92,6 +101,19 @@ def check_writable(option: str, path: str | None) -> None:
         raise BadInput(f"{option}: the directory {folder} is not writable")
     if Path(path).is_dir():
         raise BadInput(f"{option}: {path} is a directory")
+
+
+def check_plot(path: str | None) -> None:
+    """Refuse a plot that Matplotlib cannot write."""
+    if path is None:
+        return
+    if importlib.util.find_spec("matplotlib") is None:
+        raise BadInput("--plot needs matplotlib: pip install matplotlib")
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    kinds = Figure().canvas.get_supported_filetypes()
+    if (os.path.splitext(path)[1][1:].lower() or "png") not in kinds:
+        raise BadInput(f"--plot: {path}: the suffix is one of {', '.join(sorted(kinds))}")
 
 
 def times_of(timing: Timing) -> dict[str, float]:
@@ -137,6 +159,17 @@ class Line:
             click.echo("\r" + " " * self.width + "\r", nl=False, err=True)
 
 
-def watched() -> bool:
-    """Tell whether somebody watches progress, not as in a pipe."""
-    return sys.stderr.isatty()
+Shown = TypeVar("Shown", bound=Line)
+
+
+@contextmanager
+def progress_on(kind: type[Shown]) -> Iterator[Shown | None]:
+    """Give a line for progress, cleared at the end; None if stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    line = kind()
+    try:
+        yield line
+    finally:
+        line.clear()

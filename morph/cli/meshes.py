@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
 
 from morph.algorithms.refinement.parameters import region_limits, regions_of
-from morph.algorithms.refinement.refine import refine_with_report
+from morph.algorithms.refinement.refine import Refined, refine_with_report
 from morph.algorithms.triangulation.canonical import canonical
 from morph.cli.common import (
     BadInput,
+    bad_input,
     device_of,
     device_option,
     in_words,
     json_option,
     print_report,
+    progress_on,
+    taken,
     times_of,
 )
 from morph.cli.meshfiles import (
+    Input,
     Outputs,
+    Progress,
     check_outputs,
     finite,
     has_triangles,
     output_options,
-    progress_line,
     read_graph,
     read_triangles,
     shape_lines,
@@ -62,27 +66,17 @@ class Degrees(click.FloatRange):
 @output_options
 @device_option
 @json_option
-def triangulate(
-    mesh_in: str,
-    hull: bool,
-    crossing: str | None,
-    duplicates: str | None,
-    repair: bool,
-    spec: str,
-    as_json: bool,
-    **written: Any,
-) -> None:
+def triangulate(mesh_in: str, spec: str, as_json: bool, **options: Any) -> None:
     """Triangulate IN: a .poly file (points, segments, holes, regions) or a .node file (points).
 
     Messages count points and segments from 0.
     """
     where = device_of(spec)
-    files = Outputs(**written)
+    files, asked = taken(Outputs, options), taken(Input, options)
     check_outputs(files)
-    graph = read_graph(mesh_in, repair, duplicates)
-    how = {"hull": hull, "crossing": crossing, "duplicates": duplicates, "device": where}
+    graph = read_graph(mesh_in, asked)
     with timing() as spent:
-        mesh = triangulated(mesh_in, graph, how)
+        mesh = triangulated(mesh_in, graph, asked, where)
     if files.jettison:
         mesh = mesh.compact()
     write_outputs(mesh, files)
@@ -166,25 +160,8 @@ def triangulate(
 @device_option
 @json_option
 def refine(
-    mesh_in: str,
-    min_angle: float,
-    areas: tuple[str, ...],
-    size: str | None,
-    attributes: bool,
-    keep: int,
-    max_points: int | None,
-    conforming: bool,
-    deterministic: bool,
-    poly: bool,
-    hull: bool,
-    crossing: str | None,
-    duplicates: str | None,
-    repair: bool,
-    long: bool,
-    spec: str,
-    as_json: bool,
-    **written: Any,
-) -> None:
+    mesh_in: str, poly: bool, long: bool, spec: str, as_json: bool, **options: Any
+) -> None:  # fmt: skip
     """Refine the mesh IN until its angles, areas and edges are as asked.
 
     IN is a base name, or its .node, .ele or .poly file; without an .ele file it is triangulated
@@ -192,45 +169,17 @@ def refine(
     20 degrees are asked for; -q 0 asks for none.
     """
     where = device_of(spec)
-    files = Outputs(**written)
+    files, given = taken(Outputs, options), taken(Input, options)
+    wanted = taken(Wanted, options)
     check_outputs(files)
-    wanted = [_area(text) for text in areas]
-    how = {"hull": hull or None, "crossing": crossing, "duplicates": duplicates}
+    areas = [_area(text) for text in wanted.areas]
     with timing() as spent:
-        if poly or not has_triangles(mesh_in):
-            graph = read_graph(mesh_in, repair, duplicates)
-            mesh = triangulated(mesh_in, graph, {**how, "device": where})
-            mesh.triangle_attributes = np.empty((len(mesh.triangles), 0))  # of regions: by -A only
-            if deterministic:
-                mesh = _settled(mesh_in, mesh, where)
-        else:
-            for name, value in how.items():
-                if value is not None:
-                    raise BadInput(f"--{name}: {mesh_in} has triangles; -p makes them anew")
-            mesh = read_triangles(mesh_in, repair)
-        limits = _limits(mesh_in, mesh, wanted, poly, where)
-        sizes = None if size is None else _sizes(size, len(mesh.points))
-        if attributes:
+        mesh = _mesh_of(mesh_in, poly, given, wanted.deterministic, where)
+        limits = _limits(mesh_in, mesh, areas, poly, where)
+        sizes = None if wanted.size is None else _sizes(wanted.size, len(mesh.points))
+        if wanted.attributes:
             _take_attributes(mesh_in, mesh, where)
-        progress = progress_line()
-        try:
-            done = refine_with_report(
-                mesh,
-                min_angle,
-                limits,
-                sizes,
-                boundary=("split", "keep-hull", "keep-all")[min(keep, 2)],
-                max_points=max_points,
-                conforming=conforming,
-                deterministic=deterministic,
-                device=where,
-                progress=None if progress is None else progress.round,
-            )
-        except ValueError as error:
-            raise BadInput(f"{mesh_in}: {error}") from error
-        finally:
-            if progress is not None:
-                progress.clear()
+        done = _refined(mesh_in, mesh, limits, sizes, wanted, where)
     out = done.mesh.compact() if files.jettison else done.mesh
     write_outputs(out, files)
     quality, times = out.quality(), times_of(spent)
@@ -254,6 +203,52 @@ def refine(
         lines += [f"{done.rounds} rounds", *shape_lines(quality)]
     lines += [f"not as asked: {n:,} triangles ({reason})" for reason, n in done.unmet.items()]
     print_report(report, as_json, lines)
+
+
+class Wanted(NamedTuple):
+    """Options of `refine` that say what mesh is wanted."""
+
+    min_angle: float
+    areas: tuple[str, ...]
+    size: str | None
+    attributes: bool
+    keep: int
+    max_points: int | None
+    conforming: bool
+    deterministic: bool
+
+
+def _mesh_of(path: str, poly: bool, given: Input, deterministic: bool, where: Device) -> Mesh:
+    """Read the triangles of IN, or make them."""
+    if not poly and has_triangles(path):
+        for name in given.named():
+            raise BadInput(f"--{name}: {path} has triangles; -p makes them anew")
+        return read_triangles(path, given.repair)
+    mesh = triangulated(path, read_graph(path, given), given, where)
+    mesh.triangle_attributes = np.empty((len(mesh.triangles), 0))  # of regions: by -A only
+    if not deterministic:
+        return mesh
+    with bad_input(f"{path}: "):
+        return canonical(mesh, where)
+
+
+def _refined(
+    path: str, mesh: Mesh, limits: Any, sizes: Any, wanted: Wanted, where: Device
+) -> Refined:
+    """Refine a mesh, and show the progress."""
+    with bad_input(f"{path}: "), progress_on(Progress) as line:
+        return refine_with_report(
+            mesh,
+            wanted.min_angle,
+            limits,
+            sizes,
+            boundary=("split", "keep-hull", "keep-all")[min(wanted.keep, 2)],
+            max_points=wanted.max_points,
+            conforming=wanted.conforming,
+            deterministic=wanted.deterministic,
+            device=where,
+            progress=None if line is None else line.round,
+        )
 
 
 def _area(text: str) -> float | str:
@@ -307,14 +302,6 @@ def _sizes(text: str, n: int) -> Any:
             " each vertex"
         )
     return sizes
-
-
-def _settled(name: str, mesh: Mesh, where: Device) -> Mesh:
-    """The triangulation that no order of insertion decides."""
-    try:
-        return canonical(mesh, where)
-    except ValueError as error:
-        raise BadInput(f"{name}: {error}") from error
 
 
 def _take_attributes(path: str, mesh: Mesh, where: Device) -> None:

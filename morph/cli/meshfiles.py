@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
 
 from morph.algorithms.triangulation.triangulate import triangulate
-from morph.cli.common import BadInput, Line, bad_input, check_writable, watched
+from morph.cli.common import BadInput, Line, bad_input, check_plot, check_writable, progress_on
 from morph.io import read_mesh, read_pslg, write_mesh
 from morph.io.mesh.bridges import import_meshio
 from morph.io.mesh.formats import is_foreign, is_foreign_file
 from morph.io.mesh.pslgs import file_base
-from morph.io.text.files import replacing
 from morph.mesh import Mesh, Pslg
 from morph.mesh.quality import Quality
+from morph.plotting.mesh import write_figure
+from morph.runtime.device import Device
 
 SIZES = ("points", "triangles", "segments")
 # arguments that messages of `morph.triangulate` advise, and the options that stand for them
@@ -88,9 +87,8 @@ def triangulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@dataclass(frozen=True)
-class Outputs:
-    """What `output_options` say."""
+class Outputs(NamedTuple):
+    """Values of `output_options`."""
 
     output: str | None
     plot: str | None
@@ -99,6 +97,21 @@ class Outputs:
     edges: bool
     voronoi: bool
     jettison: bool
+
+
+class Input(NamedTuple):
+    """Values of `triangulation_options`."""
+
+    hull: bool
+    crossing: str | None
+    duplicates: str | None
+    repair: bool
+
+    def named(self) -> dict[str, Any]:
+        """Give what is asked of `morph.triangulate`."""
+        asked = {"hull": self.hull or None, "crossing": self.crossing,
+                 "duplicates": self.duplicates}  # fmt: skip
+        return {name: value for name, value in asked.items() if value is not None}
 
 
 def check_outputs(files: Outputs) -> None:
@@ -114,14 +127,7 @@ def check_outputs(files: Outputs) -> None:
             raise BadInput(f"--{name} says how files are written: it needs -o")
         if getattr(files, name) and foreign and name in ("neigh", "edges", "voronoi"):
             raise BadInput(f"--{name} is for Triangle's files, not for {output}")
-    if plot is not None and importlib.util.find_spec("matplotlib") is None:
-        raise BadInput("--plot needs matplotlib: pip install matplotlib")
-    if plot is not None:
-        from matplotlib.figure import Figure  # noqa: PLC0415
-
-        kinds = Figure().canvas.get_supported_filetypes()
-        if (os.path.splitext(plot)[1][1:].lower() or "png") not in kinds:
-            raise BadInput(f"--plot: {plot}: the suffix is one of {', '.join(sorted(kinds))}")
+    check_plot(plot)
 
 
 def _is_foreign(output: str) -> bool:
@@ -140,9 +146,7 @@ def write_outputs(mesh: Mesh, files: Outputs) -> None:
         with bad_input("-o: "):
             write_mesh(mesh, files.output, order=2 if files.order2 else 1, **extra)
     if files.plot is not None:
-        kind = os.path.splitext(files.plot)[1][1:] or "png"
-        with replacing(files.plot) as (file,):
-            mesh.plot().savefig(file, format=kind, dpi=200)
+        write_figure(mesh.plot(), files.plot)
 
 
 def has_triangles(path: str) -> bool:
@@ -157,21 +161,18 @@ def read_triangles(path: str, repair: bool) -> Mesh:
         return read_mesh(path, repair=repair)
 
 
-def read_graph(path: str, repair: bool, duplicates: str | None) -> Pslg:
+def read_graph(path: str, asked: Input) -> Pslg:
     """Read what is to be triangulated: a ``.poly`` or ``.node`` file."""
     with bad_input():
-        return read_pslg(path, repair, "keep" if duplicates == "merge" else "refuse")
+        return read_pslg(path, asked.repair, "keep" if asked.duplicates == "merge" else "refuse")
 
 
-def triangulated(path: str, graph: Pslg, options: dict[str, Any]) -> Mesh:
+def triangulated(path: str, graph: Pslg, asked: Input, where: Device) -> Mesh:
     """Triangulate; what is wrong with the input is told with its name."""
-    progress = progress_line()
     try:
-        mesh = triangulate(
-            graph,
-            **{name: value for name, value in options.items() if value is not None},
-            progress=None if progress is None else progress.phase,
-        )
+        with progress_on(Progress) as line:
+            told = None if line is None else line.phase
+            mesh = triangulate(graph, **asked.named(), device=where, progress=told)
     except ValueError as error:
         message = str(error)
         for argument, option in OPTIONS.items():
@@ -179,9 +180,6 @@ def triangulated(path: str, graph: Pslg, options: dict[str, Any]) -> Mesh:
         if graph.base == 1 and re.search(r"\b(points|segments) \d+ and|^\w+\[\d", message):
             message += " (counted from 0)"
         raise BadInput(f"{path}: {message}") from error
-    finally:
-        if progress is not None:
-            progress.clear()
     mesh.base = graph.base
     return mesh
 
@@ -196,11 +194,6 @@ class Progress(Line):
     def phase(self, what: str, many: int) -> None:
         """Show what triangulation begins with."""
         self.write(f"triangulating: {many:,} {what if what != 'domain' else 'triangles'}")
-
-
-def progress_line() -> Progress | None:
-    """Give a line to show progress on; None if nobody watches."""
-    return Progress() if watched() else None
 
 
 def sizes_of(mesh: Mesh | Pslg) -> dict[str, int]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -14,23 +12,39 @@ from morph.algorithms.sat.solver import check_method
 from morph.cli.common import (
     BadInput,
     Line,
+    bad_input,
+    check_plot,
     check_writable,
     device_of,
     device_option,
     in_words,
     json_option,
     print_report,
+    progress_on,
     standard_input,
-    watched,
+    taken,
 )
 from morph.data.formula import Formula
 from morph.io import read_cnf
 from morph.io.sat.models import model_lines
-from morph.io.text.files import replacing
 from morph.plotting.curve import draw_decimation
+from morph.plotting.mesh import write_figure
 from morph.survey import Solution
 
 CODES = {"SATISFIABLE": 10, "UNSATISFIABLE": 20, "UNKNOWN": 0}
+
+
+class Asked(NamedTuple):
+    """Options of the solver."""
+
+    seed: int
+    seconds: float | None
+    max_rounds: int
+    method: str
+    given: tuple[str, ...]
+    complete: bool | None
+    strict: bool
+    plot: str | None
 
 
 class _Course(Line):
@@ -69,11 +83,7 @@ class _Course(Line):
 @click.option("--plot", metavar="PNG", help="Draw complexity against decimation.")
 @device_option
 @json_option
-def sat(
-    cnf: str, seed: int, seconds: float | None, max_rounds: int, method: str,
-    given: tuple[str, ...], complete: bool | None, strict: bool, plot: str | None,
-    spec: str, as_json: bool,
-) -> None:  # fmt: skip
+def sat(cnf: str, spec: str, as_json: bool, **options: Any) -> None:
     """Look for a model of a formula in DIMACS CNF; made for large random k-SAT.
 
     FILE.cnf may be `-`: standard input, compressed or not.
@@ -83,38 +93,31 @@ def sat(
     propagation, by clauses of two literals, or by CaDiCaL; 0: unknown.
     """
     started = click.get_current_context().find_root().obj or monotonic()
-    options = _options(given)
-    try:
-        check_method(method, options, complete)
-    except ValueError as error:
-        raise BadInput(str(error)) from error
+    asked = taken(Asked, options)
+    method_options = _options(asked.given)
+    with bad_input():
+        check_method(asked.method, method_options, asked.complete)
     where = device_of(spec)
-    if seconds != seconds:
+    if asked.seconds != asked.seconds:
         raise BadInput("--time is a number of seconds, not nan")
-    check_writable("--plot", plot)
-    if plot is not None and importlib.util.find_spec("matplotlib") is None:
-        raise BadInput("--plot needs matplotlib: pip install matplotlib")
+    check_writable("--plot", asked.plot)
+    check_plot(asked.plot)
     reading = monotonic()
-    formula = read_cnf(standard_input() if cnf == "-" else cnf, strict=strict)
+    formula = read_cnf(standard_input() if cnf == "-" else cnf, strict=asked.strict)
     cnf = "standard input" if cnf == "-" else cnf
     times = {"read": monotonic() - reading}
-    left = None if seconds is None else max(started + seconds - monotonic(), 1e-3)
-    course = _Course() if watched() else None
-    try:
+    left = None if asked.seconds is None else max(started + asked.seconds - monotonic(), 1e-3)
+    # a ValueError is what cannot be worked on, such as 2^30 variables
+    with bad_input(f"{cnf}: "), progress_on(_Course) as course:
         found = survey.solve(
-            formula, seed, time=left, device=where, max_rounds=max_rounds, method=method,
-            options=options, complete=complete,
+            formula, asked.seed, time=left, device=where, max_rounds=asked.max_rounds,
+            method=asked.method, options=method_options, complete=asked.complete,
             progress=None if course is None else course.tell,
         )  # fmt: skip
-    except ValueError as error:  # what cannot be worked on, such as 2^30 variables
-        raise BadInput(f"{cnf}: {error}") from error
-    finally:
-        if course is not None:
-            course.clear()
     times |= found.seconds
     report = {
         "status": found.status, "reason": found.reason, "variables": formula.variables,
-        "clauses": formula.clauses, "seed": seed, "device": where.name, **_numbers(found),
+        "clauses": formula.clauses, "seed": asked.seed, "device": where.name, **_numbers(found),
         "times": {phase: round(spent, 6) for phase, spent in times.items()},
     }  # fmt: skip
     if as_json:
@@ -124,8 +127,8 @@ def sat(
         click.echo(f"s {found.status}")
         if found.status == "SATISFIABLE":
             click.echo("\n".join(model_lines(found.model, formula.occurring())))
-    if plot is not None:
-        _plot(plot, found, formula.variables)
+    if asked.plot is not None:
+        write_figure(draw_decimation(found.rounds, formula.variables), asked.plot)
     raise click.exceptions.Exit(CODES[found.status])
 
 
@@ -199,9 +202,3 @@ def _comments(
         )
     lines += [in_words(times), found.reason]
     return [f"c {line}" for line in lines]
-
-
-def _plot(path: str, found: Solution, variables: int) -> None:
-    kind = os.path.splitext(path)[1][1:] or "png"
-    with replacing(path) as (file,):
-        draw_decimation(found.rounds, variables).savefig(file, format=kind, dpi=200)

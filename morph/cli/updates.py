@@ -24,6 +24,7 @@ from morph.cli.common import (
     device_of,
     print_report,
     standard_input,
+    taken,
 )
 from morph.cli.graphs import (
     Call,
@@ -48,7 +49,7 @@ Report = dict[str, Any]
 
 
 class Numbers:
-    """Numbers that people give edges: the k-th of the graph's file, then those inserted.
+    """Numbers of edges in files of updates: the k-th of the graph's file, then those inserted.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ class Numbers:
             found[k] = row
         return found
 
-    def note(self, rows: list[int], count: int) -> None:
+    def add(self, rows: list[int], count: int) -> None:
         """Number the edges that a batch inserted: so many, then their arcs back."""
         for row in rows[:count]:
             self._made[self.next], self._number[row] = row, self.next
@@ -126,16 +127,16 @@ def lines_of(path: str) -> Iterator[Iterable[bytes]]:
 
 
 class Log:
-    """A `Journal` of what is applied, begun or gone on with.
+    """A `Journal` of the batches, new or resumed.
 
     Parameters
     ----------
     path : str or None
         Of the snapshot; None keeps nothing.
     resume : bool
-        Go on with what is there; if nothing is, begin.
+        Resume a log if there is one.
     others : str or None
-        Files that are not to be written over: of updates, of the answer.
+        Files that the log must not overwrite: of updates, of the answer.
 
     Attributes
     ----------
@@ -177,23 +178,23 @@ class Log:
                            " go on with")  # fmt: skip
 
     def read(self, make: Callable[[], Graph], device: Device, origin: dict[str, Any]) -> None:
-        """Have the graph: made, or with all batches that were applied before.
+        """Make the graph, or restore it with all batches that the log has.
 
-        ``origin`` tells which graph it is, and what is asked of it.
+        ``origin`` identifies the graph's file and the sources.
         """
         self.origin = origin
         if self.path is None or not self._there:
             self.graph = make()
             return
-        self.journal = journal = Journal(self.path, device=device, told=self._told)
+        self.journal = journal = Journal(self.path, device=device, told=self._record)
         self.graph, self.number = journal.graph, len(self.inserted)
         before = journal.number - self.number
         known = {"vertices": len(self.graph.points), "arcs": self.graph._made, **journal.note}
         for key, value in origin.items():
             kept = known.get(key, value)  # logs written before have no note
             if kept != value:
-                raise BadInput(f"--log: {self.path} was begun with {_said(key, kept)}, not"
-                               f" {_said(key, value)}")  # fmt: skip
+                raise BadInput(f"--log: {self.path} was begun with {_described(key, kept)}, not"
+                               f" {_described(key, value)}")  # fmt: skip
         if before:  # what they inserted, and so the numbers of edges, is not known
             raise BadInput(f"--log: {self.path} is a checkpoint of batch {before}: it cannot be"
                            " resumed here")  # fmt: skip
@@ -203,7 +204,7 @@ class Log:
         if self.path is not None and self.journal is None:
             self.journal = Journal(self.path, self.graph, note=self.origin)
 
-    def _told(self, applied: Any) -> None:
+    def _record(self, applied: Any) -> None:
         self.inserted.append((rows_of(applied), applied.given))
 
     def apply(self, dynamic: DynamicSSSP, asked: dict[str, Any]) -> Update:
@@ -220,18 +221,18 @@ class Log:
 
 
 def origin_of(edges: EdgeArrays, sources: Sequence[int]) -> dict[str, Any]:
-    """Tell graphs apart, and what is asked of them."""
-    told = hashlib.blake2b(digest_size=16)
+    """Identify the edges of a file, and the sources."""
+    digest = hashlib.blake2b(digest_size=16)
     for a in (edges.src, edges.dst, edges.weight):
         if a is not None:
-            told.update(str(a.dtype).encode() + np.ascontiguousarray(a).tobytes())
+            digest.update(str(a.dtype).encode() + np.ascontiguousarray(a).tobytes())
     arcs = len(edges.src) + int(edges.undirected and (edges.src != edges.dst).sum())
     return {"vertices": edges.n, "arcs": arcs, "directed": not edges.undirected,
-            "edges": told.hexdigest(), "source": sorted(set(sources))}  # fmt: skip
+            "edges": digest.hexdigest(), "source": sorted(set(sources))}  # fmt: skip
 
 
-def _said(key: str, value: Any) -> str:
-    """What a log was begun with, in words."""
+def _described(key: str, value: Any) -> str:
+    """Describe an entry of a log's origin."""
     if key == "edges":
         return f"edges of checksum {value}"
     if key == "directed":
@@ -280,7 +281,7 @@ def follow(
     name = "standard input" if path == "-" else path
     numbers, reports = Numbers(graph, count), list[Report]()
     for inserted in log.inserted:
-        numbers.note(*inserted)
+        numbers.add(*inserted)
     passed = 0 if path == "-" else log.number
     batches = read_updates(
         lines, name, len(graph.points), graph.edges.weight.dtype, graph.directed, asked.batch
@@ -330,7 +331,7 @@ def _apply(
         done = log.apply(dynamic, asked)
     except OverflowError as error:
         raise BadInput(f"{path}:{batch.first}-{batch.last}: {error}") from error
-    numbers.note(rows_of(done.applied), len(batch.inserts))
+    numbers.add(rows_of(done.applied), len(batch.inserts))
     return done, absent
 
 
@@ -413,7 +414,7 @@ class Updates(NamedTuple):
 
 def _run(row: Algorithm, call: Call, options: Arguments) -> None:
     """Find shortest paths once, or follow updates."""
-    asked = Updates(*(options.pop(name) for name in Updates._fields))
+    asked = taken(Updates, options)
     if asked.updates is None and (asked.batch is not None or asked.verify or asked.log is not None):
         raise BadInput("--batch, --verify and --log belong to --updates")
     if asked.resume and asked.log is None:

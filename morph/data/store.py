@@ -7,11 +7,11 @@ import threading
 import unicodedata
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from enum import IntEnum
 from typing import Any, ClassVar
 
 import numpy as np
 
+from morph.compiler.ir.layout import STORE_ARRAYS, Meta
 from morph.data.column import ColumnView, few_places
 from morph.data.conversion import column_from, converted
 from morph.data.layout import Column, Record, record
@@ -21,24 +21,14 @@ from morph.data.versions import exclusive, moved, renew
 from morph.language.dtypes import ID_LIMIT, checked_capacity, parse
 from morph.runtime.device import Array, Device, is_host
 
-
-class Word(IntEnum):
-    """Words of a store's ``meta`` array (int64), as generated code knows them."""
-
-    COUNT = 0  # rows handed out (dead ones too), or end of a collection's items
-    CAPACITY = 1
-    HEAD = 2  # table: next slot of the free ring to reuse; collection: first item not taken
-    TAIL = 3  # end of the free ring
-    COMMITTED = 4  # end of those rows of the free ring that may be reused
-    BUDGET = 5  # rows that can still be reserved
-
-
+Word = Meta
 COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = Word
-HIDDEN: dict[str, tuple[Any, int]] = {  # arrays that only kernels see: type, and value of a new row
-    "dead": (np.uint8, 0),
-    "owner": (np.uint64, 2**64 - 1),
-    "lock": (np.int32, 0),
-    "born": (np.int32, 0),
+TYPES = {"u8": np.uint8, "i32": np.int32, "u64": np.uint64}
+# arrays that only kernels see: type, and value of a new row
+HIDDEN: dict[str, tuple[Any, int]] = {
+    kind: (TYPES[array.value], array.fill)
+    for kind, array in STORE_ARRAYS.items()
+    if array.fill is not None
 }
 SMALLEST = 16  # rows that an empty store grows to
 

@@ -1,6 +1,6 @@
 """Graphs: construction from arrays, packed and gapped CSR indices, deletion, interoperability.
 
-Imports ``language``, ``runtime`` and ``data``.
+Imports ``language``, ``compiler.ir.layout``, ``runtime`` and ``data``.
 """
 
 from morph.graph.graph import Graph as Graph

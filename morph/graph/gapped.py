@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from morph.compiler.ir.layout import GAPPED_ROW
 from morph.data.layout import Column
 from morph.data.store import COUNT
 from morph.data.table import Table
@@ -26,7 +27,6 @@ GONE, NAMED, INSERTED = 1, 2, 3  # what a batch does to an edge
 ALL, INDEX, INSERTS = 0, 1, 2
 
 LEAST = 1 << 10  # entries of an arena's spare end
-ROW = ("begin", "size")  # struct LooseRow of kernels/storage/graph.h: all that other kernels read
 WORK = ("room", "goal", "come", "gone")  # the last three of rows that a batch is changing; else 0
 
 
@@ -118,7 +118,7 @@ class Loose:
         self.device, narrow = device, np.int32
         self.rows = Table("rows", device, points, begin=narrow, size=narrow, room=narrow,
                           goal=narrow, come=narrow, gone=narrow)  # fmt: skip
-        self.rows.pack(ROW, WORK)
+        self.rows.pack(GAPPED_ROW, WORK)
         self.entries = Table("entries", device, 0, edge=narrow, end=narrow)
         self.places = Table("places", device, edges, at=narrow) if places is None else places
         self.arena = Table("arena", device, 1, top=np.int64)

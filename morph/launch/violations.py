@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.layout import CheckWord
 from morph.compiler.ir.sites import (
     CHECK_WORDS,
     SHADOW_WORDS,
@@ -15,7 +16,6 @@ from morph.compiler.ir.sites import (
     Kind,
     Sites,
     Violation,
-    Word,
     problem,
     race,
 )
@@ -35,7 +35,7 @@ class Checks:
     Attributes
     ----------
     words : array, shape (CHECK_WORDS,), int64
-        See `morph.compiler.ir.sites.Word`.
+        See `morph.compiler.ir.layout.CheckWord`.
     step : int
         The number of the next step.
     """
@@ -86,10 +86,10 @@ class Checks:
             self.shadows.clear()
             self.step = 1
         words = np.zeros(CHECK_WORDS, np.int64)
-        words[Word.KEY] = NOTHING
-        words[Word.STEP] = (self.step - 2 * rounds) % STEPS
+        words[CheckWord.KEY] = NOTHING
+        words[CheckWord.STEP] = (self.step - 2 * rounds) % STEPS
         self.launches += 1
-        words[Word.LAUNCH] = self.launches
+        words[CheckWord.LAUNCH] = self.launches
         self.device.put((self.words, words))
 
     def end(self, rounds: int) -> Violation | None:
@@ -97,10 +97,10 @@ class Checks:
         self.running = False
         self.step += 2 + 2 * rounds
         w = self.device.to_host(self.words)
-        if w[Word.KEY] == NOTHING:
+        if w[CheckWord.KEY] == NOTHING:
             return None
         kind, site, item, row, value, limit, other, other_site = (
-            int(x) for x in w[Word.KIND : Word.OTHER_SITE + 1]
+            int(x) for x in w[CheckWord.KIND : CheckWord.OTHER_SITE + 1]
         )
         return Violation(Kind(kind), site, item, row, value, limit, other, other_site)
 

@@ -80,10 +80,14 @@ def draw(
 
 
 def save(figure: Figure, path: StrPath) -> None:
-    """Save a figure in the format of the suffix, PNG without one; whole or not at all."""
-    suffix = Path(path).suffix
-    with replacing(path if suffix else f"{os.fspath(path)}.png") as (file,):
-        figure.savefig(file, format=suffix[1:].lower() or "png", dpi=200)
+    """Save a figure as `write_figure` does; a name without a suffix gets ``.png``."""
+    write_figure(figure, path if Path(path).suffix else f"{os.fspath(path)}.png")
+
+
+def write_figure(figure: Figure, path: StrPath) -> None:
+    """Write a figure in the format of the suffix, PNG without one; whole or not at all."""
+    with replacing(path) as (file,):
+        figure.savefig(file, format=Path(path).suffix[1:].lower() or "png", dpi=200)
 
 
 def _corners(mesh: Mesh) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -189,16 +189,6 @@ def takes_point(params):
 
 
 @func
-def insert_vertex(g, new, item):
-    p = g.points.new(xy=new.xy, on=new.on)
-    if hasattr(p, "stable_id"):
-        p.stable_id = item.stable_id
-    if hasattr(p, "wanted"):
-        p.wanted = new.size
-    return p
-
-
-@func
 def order_in_fan(item, i):
     return (item.stable_id << 16) + i if hasattr(item, "stable_id") else i64(0)
 
@@ -209,7 +199,7 @@ def refine_triangle(item, g, bucket, following, waiting, params):
     t = item.item
     cavity = g.triangles.local(128)
     boundary = local(i32, 128)
-    vertices = g.points.local(128)
+    vertices = g.points.local(129)  # with the end of the last edge
     segments = local(i32, 128)
     x, split, second, met = plan_insertion(g, t, cavity, boundary, vertices, segments, params)
     if met != NONE:
@@ -230,10 +220,14 @@ def refine_triangle(item, g, bucket, following, waiting, params):
         now += 1
     if single(cavity, guard=neighbours, priority=i32(item.bucket) - (BUCKETS - 64)):  # 6 bits
         if takes_point(params):
-            p = insert_vertex(g, new, item)
+            p = g.points.new(xy=new.xy, on=new.on)
             extra = g.triangles.new_rows(boundary.size - cavity.size, fill=False)
             soon = following.new_rows(now, fill=False)
             late = waiting.new_rows(later, fill=False)
+            if hasattr(p, "stable_id"):
+                p.stable_id = item.stable_id
+            if hasattr(p, "wanted"):
+                p.wanted = new.size
             retriangulate(g, p, new, cavity, extra, boundary, vertices, segments)
             m, n = i64(0), i64(0)
             for i in range(boundary.size):
@@ -276,7 +270,7 @@ def count_unmet(t, g, waiting, counts, params):
         else:
             cavity = g.triangles.local(128)
             boundary = local(i32, 128)
-            vertices = g.points.local(128)
+            vertices = g.points.local(129)  # with the end of the last edge
             segments = local(i32, 128)
             x, split, second, met = plan_insertion(
                 g, t, cavity, boundary, vertices, segments, params

@@ -4,7 +4,7 @@ A bad triangle, one with a small angle, a large area or a long edge, is removed 
 as far from all vertices as a point that improves it can be (Erten, Ungor 2009): the *cavity*, all
 triangles whose circumcircle contains the point, is replaced by a fan around it.  A segment is
 encroached if a visible vertex is in its diametral lens; a point that would encroach on a segment,
-or lies behind it, is not inserted, and the segment is split instead (Chew 1993; Shewchuk 2002), at
+or lies behind it, is not inserted, and the segment is split instead (Chew 1993; Shewchuk 2002): at
 its middle or, next to an input vertex, on concentric shells of power-of-two radius, so that
 refinement terminates at small input angles.  If the mesh is to be conforming Delaunay, the
 diametral circle of a segment replaces its lens (Ruppert 1995).  Cavities are retriangulated in
@@ -251,7 +251,8 @@ def _refine(
             if ordered is not None:
                 rounds += ordered.run(active, following, waiting, urgent, turns)
             else:
-                rounds += run_rounds(g, active, following, waiting, active, urgent, params, turns)
+                unused = g  # in place of the list of a deterministic round
+                rounds += run_rounds(g, active, following, waiting, unused, urgent, params, turns)
             if active.empty:
                 active, following = following, active
             if progress is not None:

@@ -14,7 +14,6 @@ from morph.compiler.codegen.statements import Body, heads
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import deaths, shadow
 from morph.compiler.ir.sites import Kind, Sites, ends
-from morph.compiler.passes.liveness import PARENT
 from morph.compiler.passes.plan import BodyPlan
 from morph.language.types import Handle, Local, Scalar, Vector
 
@@ -91,11 +90,8 @@ class Checked(Body):
             case ir.Dead():
                 return f"check_dead({self._site(e)}, {self.live(e.slot)}, {self.expr(e.row)})"
             case ir.FindEdge():
-                g = n.prefix[e.graph]
-                ids = "nullptr" if n.graphs[e.graph].out_identity else f"a.{g}_out_edge"
                 ((slot, column),) = ends(e.graph, "out")
-                where = f"{self._point(e)}, {self._words(e, slot, column)}"
-                where = f"{where}, a.{g}_out_offset, {ids}, {n.ends(e.graph, 'out')}"
+                where = f"{self._point(e)}, {self._words(e, slot, column)}, {self._edges(e)}"
                 return f"check_edge({where}{self.args((e.x, e.y))})"
         return super().expr(e)
 
@@ -114,11 +110,8 @@ class Checked(Body):
     def _point(self, e: ir.Degree | ir.FindEdge | ir.ForEdges) -> str:
         return f"{self._site(e)}, {self.live(self.sites.slot(e))}"
 
-    def _degree(self, e: ir.Degree) -> str:
-        directions = ("out", "in") if e.direction == "all" else (e.direction,)
-        rows = (f"a.{self.names.prefix[e.graph]}_{d}_offset" for d in directions)
-        counts = [f"check_degree({self._point(e)}, {r}, {self.expr(e.point)})" for r in rows]
-        return counts[0] if len(counts) == 1 else f"({' + '.join(counts)})"
+    def _degree(self, e: ir.Degree, row: str) -> str:
+        return f"check_degree({self._point(e)}, {row}, {self.expr(e.point)})"
 
     def _set_rows(self, e: ir.SetFind | ir.SetUnion) -> str:
         of = self.names.stores[e.slot].of
@@ -129,37 +122,38 @@ class Checked(Body):
         """What an atomic changes."""
         return f"check_at({self._access(e, e.place)})"
 
-    def _effect(self, e: ir.Expr) -> str:
-        match e:
-            case ir.Delete():
-                prefix = self.names.prefix[e.slot]
-                s, where = f"a.{prefix}", f"{self._site(e)}, {self.live(e.slot)}"
-                where = f"{where}, a.{deaths(prefix)}"
-                return f"check_delete({where}, {s}_meta, {s}_free, {s}_dead, {self.expr(e.row)})"
-            case ir.SetFind():
-                mode = "LIVE" if (e.slot, PARENT) in self.body_plan.unstable else "SETTLED"
-                return f"check_find<{mode}>({self._set_rows(e)}, {self.expr(e.x)})"
-            case ir.SetUnion():
-                return f"check_union({self._set_rows(e)}{self.args((e.x, e.y))})"
-            case ir.Lock():
-                lock = f"{self.names.base(e.slot)}_lock, {self.expr(e.row)}, {self.launch}"
-                return f"check_lock({self._site(e)}, {self.live(e.slot)}, {lock})"
-            case ir.LockPlace():
-                return f"lock_place(check_at({self._access(e, e.place)}))"
-            case ir.Prefetch():
-                p = e.place
-                return f"has_row({self._site(e)}, {self.live(p.slot)}, {self.expr(p.row)})"
-            case ir.LocalPop():
-                return f"check_pop({self._site(e)}, {self.resolve(e.name)})"
-        return super()._effect(e)
+    def _expr_delete(self, e: ir.Delete) -> str:
+        prefix = self.names.prefix[e.slot]
+        s, where = f"a.{prefix}", f"{self._site(e)}, {self.live(e.slot)}, a.{deaths(prefix)}"
+        return f"check_delete({where}, {s}_meta, {s}_free, {s}_dead, {self.expr(e.row)})"
+
+    def _expr_setfind(self, e: ir.SetFind) -> str:
+        return f"check_find<{self._find_mode(e)}>({self._set_rows(e)}, {self.expr(e.x)})"
+
+    def _expr_setunion(self, e: ir.SetUnion) -> str:
+        return f"check_union({self._set_rows(e)}{self.args((e.x, e.y))})"
+
+    def _expr_lock(self, e: ir.Lock) -> str:
+        lock = f"{self.names.base(e.slot)}_lock, {self.expr(e.row)}, {self.launch}"
+        return f"check_lock({self._site(e)}, {self.live(e.slot)}, {lock})"
+
+    def _expr_lockplace(self, e: ir.LockPlace) -> str:
+        return f"lock_place(check_at({self._access(e, e.place)}))"
+
+    def _expr_prefetch(self, e: ir.Prefetch) -> str:
+        p = e.place
+        return f"has_row({self._site(e)}, {self.live(p.slot)}, {self.expr(p.row)})"
+
+    def _expr_localpop(self, e: ir.LocalPop) -> str:
+        return f"check_pop({self._site(e)}, {self.resolve(e.name)})"
 
     # --- statements ------------------------------------------------------------------------------
 
     def body(self, body: ir.Body) -> None:
         """Statements, one after another; an item that has violated a rule leaves."""
         for s in map(self._operands_first, body):
-            if makes := self._makes((s,)):
-                self._make(makes)
+            if makes := self._allocations((s,)):
+                self._allocate(makes)
             else:
                 self.stmt(s)
             if not s.leaves and any(self._grows(x) for x in heads(s)):
@@ -202,34 +196,28 @@ class Checked(Body):
     def _unasked(self, e: ir.Atomic) -> str:
         return ""
 
-    def stmt(self, s: ir.Stmt) -> None:
-        """One statement, checked if it is a site."""
-        match s:
-            case ir.SetItem():
-                self.place(s.pos)
-                i, name = self.temp("k"), self.resolve(s.name)
-                self.put(f"const i64 {i} = {self.expr(s.index)};")
-                self.put(f"check_put({self._site(s)}, {name}, {i}, {self.expr(s.value)});")
-            case ir.Write(place=p):
-                self.place(s.pos)
-                t = s.value.type
-                whole = isinstance(t, Vector) and p.index is None
-                size = f"_vec<{t.size}>" if isinstance(t, Vector) and whole else ""
-                self.put(f"check_set{size}({self._access(s, p)}, {self.expr(s.value)});")
-            case ir.Claim():
-                self.place(s.pos)
-                for name in (x for x in (s.items, s.guard) if x):
-                    t = self.types[name]
-                    assert isinstance(t, Local) and isinstance(t.elem, Handle)
-                    claim = f"{self._site(s)}, {self.live(t.elem.slot)}, {self.resolve(name)}"
-                    self.put(f"if (!check_claim({claim})) return{self.gives};")
-                super().stmt(s)
-            case _:
-                super().stmt(s)
+    def _stmt_setitem(self, s: ir.SetItem) -> None:
+        i, name = self.temp("k"), self.resolve(s.name)
+        self.put(f"const i64 {i} = {self.expr(s.index)};")
+        self.put(f"check_put({self._site(s)}, {name}, {i}, {self.expr(s.value)});")
 
-    def _reserve(self, s: ir.Reserve) -> None:
+    def _stmt_write(self, s: ir.Write) -> None:
+        t, p = s.value.type, s.place
+        whole = isinstance(t, Vector) and p.index is None
+        size = f"_vec<{t.size}>" if isinstance(t, Vector) and whole else ""
+        self.put(f"check_set{size}({self._access(s, p)}, {self.expr(s.value)});")
+
+    def _stmt_claim(self, s: ir.Claim) -> None:
+        for name in (x for x in (s.items, s.guard) if x):
+            t = self.types[name]
+            assert isinstance(t, Local) and isinstance(t.elem, Handle)
+            claim = f"{self._site(s)}, {self.live(t.elem.slot)}, {self.resolve(name)}"
+            self.put(f"if (!check_claim({claim})) return{self.gives};")
+        super()._stmt_claim(s)
+
+    def _stmt_reserve(self, s: ir.Reserve) -> None:
         self.silent = True
-        super()._reserve(s)
+        super()._stmt_reserve(s)
         self.silent = False
 
     def _end(self, s: ir.ForEdges, direction: str, entry: str, edge: str) -> str:
@@ -239,7 +227,7 @@ class Checked(Body):
             return end
         return f"check_end({self._site(node)}, {self._words(node, slot, column)}, {edge}, {end})"
 
-    def _for_edges(self, s: ir.ForEdges) -> None:
+    def _stmt_foredges(self, s: ir.ForEdges) -> None:
         point = self.temp("p")
         self.computed.add(point)
         self.put(f"const i32 {point} = {self.expr(s.point)};")
@@ -247,4 +235,4 @@ class Checked(Body):
         var = ir.Var(name=point, type=s.point.type, pos=s.pos)
         self.loop = s
         start = self._first(s.start) if s.start is not None else None
-        super()._for_edges(replace(s, point=var, start=start))
+        super()._stmt_foredges(replace(s, point=var, start=start))

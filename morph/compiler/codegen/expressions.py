@@ -103,67 +103,17 @@ class Expressions:
         return self.address(e.place)
 
     def expr(self, e: ir.Expr) -> str:
-        """An expression; whoever nests it adds parentheses."""
-        n = self.names
-        match e:
-            case ir.Const():
-                return constant(e)
-            case ir.Var():
-                return self.resolve(e.name)
-            case ir.Unary():
-                return self._unary(e)
-            case ir.Binary():
-                return self._binary(e)
-            case ir.Compare():
-                return f"{self.sub(e.x)} {e.op} {self.sub(e.y)}"
-            case ir.Logic():
-                return f"{self.sub(e.x)} {'&&' if e.op == 'and' else '||'} {self.sub(e.y)}"
-            case ir.Select():
-                return f"{self.sub(e.cond)} ? {self.sub(e.x)} : {self.sub(e.y)}"
-            case ir.Cast():
-                kind = "to_int<{}>" if truncates(e) else "{}"
-                return f"{kind.format(n.type(e.type))}({self.expr(e.x)})"
-            case ir.Call():
-                return n.call(e.func, self.args(e.args))
-            case ir.Builtin():
-                call = f"{BUILTINS.get(e.name, e.name)}({self.args(e.args)[2:]})"
-                given = "i32" if e.name in SIGNS else n.type(e.args[0].type)
-                return self.number(call, e.type, given)
-            case ir.Load():
-                return self.load(e.place)
-            case ir.Dead():
-                if not n.stores[e.slot].deletes:
-                    return "false"
-                return f"is_dead({n.base(e.slot)}_dead, {self.expr(e.row)})"
-            case ir.Make():
-                parts = ", ".join(self.expr(x) for x in e.parts)
-                return n.type(e.type) + ("{{%s}}" if isinstance(e.type, Vector) else "{%s}") % parts
-            case ir.Item():
-                if isinstance(e.x.type, Vector) and not isinstance(e.index, ir.Const):
-                    return f"{self.sub(e.x)}.pick({self.expr(e.index)})"
-                return f"{self.sub(e.x)}[{self.expr(e.index)}]"
-            case ir.Field():
-                return f"{self.sub(e.x)}.{n.field(e.x.type, e.index)}"
-            case ir.LocalSize():
-                size = str(e.x.type.size) if isinstance(e.x.type, Vector) else f"{self.sub(e.x)}.n"
-                return self.number(size, e.type, "i32")
-            case ir.Contains():
-                return f"contains({self.expr(e.x)}, {self.expr(e.value)})"
-            case ir.StoreSize():
-                begin, end = n.extent(e.slot)
-                return self.number(f"({end} - {begin})" if begin != "0" else end, e.type, "i64")
-            case ir.Raised():
-                return f"is_raised({self.flag(e.slot)})"
-            case ir.Degree():
-                return self.number(self._degree(e), e.type, "i32")
-            case ir.FindEdge():
-                g = self.names.prefix[e.graph]
-                ids = "nullptr" if n.graphs[e.graph].out_identity else f"a.{g}_out_edge"
-                where = f"a.{g}_out_offset, {ids}, {n.ends(e.graph, 'out')}"
-                return f"find_edge({where}{self.args((e.x, e.y))})"
-        return self._effect(e)
+        """An expression, by the method of its class; without the parentheses of an operand."""
+        text: str = getattr(self, f"_expr_{type(e).__name__.lower()}")(e)
+        return text
 
-    def _unary(self, e: ir.Unary) -> str:
+    def _expr_const(self, e: ir.Const) -> str:
+        return constant(e)
+
+    def _expr_var(self, e: ir.Var) -> str:
+        return self.resolve(e.name)
+
+    def _expr_unary(self, e: ir.Unary) -> str:
         t = self.names.type(e.type)
         if wraps(e) and t != "bool":
             return f"wrap_sub({t}(0), {self.expr(e.x)})"
@@ -173,7 +123,7 @@ class Expressions:
             return f"!{x}"
         return f"{t}({e.op}{x})" if narrow(e.type) else f"{e.op}{x}"
 
-    def _binary(self, e: ir.Binary) -> str:
+    def _expr_binary(self, e: ir.Binary) -> str:
         if e.op in OPERATORS:
             return f"{OPERATORS[e.op]}({self.expr(e.x)}, {self.expr(e.y)})"
         if wraps(e):
@@ -182,42 +132,124 @@ class Expressions:
         text = f"{self.sub(e.x)} {e.op} {self.sub(e.y)}"
         return f"{self.names.type(e.type)}({text})" if narrow(e.type) else text
 
-    def _degree(self, e: ir.Degree) -> str:
-        directions = ("out", "in") if e.direction == "all" else (e.direction,)
-        point = self.expr(e.point)
-        counts = [f"degree(a.{self.names.prefix[e.graph]}_{d}_offset, {point})" for d in directions]
-        return counts[0] if len(counts) == 1 else f"({counts[0]} + {counts[1]})"
+    def _expr_compare(self, e: ir.Compare) -> str:
+        return f"{self.sub(e.x)} {e.op} {self.sub(e.y)}"
 
-    def _effect(self, e: ir.Expr) -> str:
-        match e:
-            case ir.Atomic():
-                flag = f", {self.flag(e.flag)}" if e.flag else ""
-                return f"atomic_{e.op}({self.target(e)}{self.args(e.args)}{flag})"
-            case ir.Delete():
-                s = f"a.{self.names.prefix[e.slot]}"
-                return f"delete_row({s}_meta, {s}_free, {s}_dead, {self.expr(e.row)})"
-            case ir.SetFind():
-                mode = "LIVE" if (e.slot, PARENT) in self.body_plan.unstable else "SETTLED"
-                return f"set_find<{mode}>(a.{self.names.prefix[e.slot]}_parent, {self.expr(e.x)})"
-            case ir.SetUnion():
-                return f"set_union(a.{self.names.prefix[e.slot]}_parent{self.args((e.x, e.y))})"
-            case ir.Lock():
-                base = self.names.base(e.slot)
-                return f"lock_row({base}_lock, {self.expr(e.row)}, {self.launch})"
-            case ir.LockPlace():
-                return f"lock_place({self.address(e.place)})"
-            case ir.Prefetch():
-                return f"fetch_ahead({self.address(e.place)})"
-            case ir.FlagSet():
-                flag = self.flag(e.slot)
-                return f"raise_flag({flag})" if e.value else f"store({flag}, 0)"
-            case ir.LocalAdd():
-                return f"{self.resolve(e.name)}.add({self.expr(e.value)}, it, a.status)"
-            case ir.LocalPop():
-                return f"{self.resolve(e.name)}.pop()"
-            case ir.LocalClear():
-                return f"{self.resolve(e.name)}.n = 0"
-        raise AssertionError(f"{type(e).__name__} stands where it cannot")
+    def _expr_logic(self, e: ir.Logic) -> str:
+        return f"{self.sub(e.x)} {'&&' if e.op == 'and' else '||'} {self.sub(e.y)}"
+
+    def _expr_select(self, e: ir.Select) -> str:
+        return f"{self.sub(e.cond)} ? {self.sub(e.x)} : {self.sub(e.y)}"
+
+    def _expr_cast(self, e: ir.Cast) -> str:
+        t, x = self.names.type(e.type), self.expr(e.x)
+        return f"to_int<{t}>({x})" if truncates(e) else f"{t}({x})"
+
+    def _expr_call(self, e: ir.Call) -> str:
+        return self.names.call(e.func, self.args(e.args))
+
+    def _expr_builtin(self, e: ir.Builtin) -> str:
+        args = ", ".join(self.expr(x) for x in e.args)
+        given = "i32" if e.name in SIGNS else self.names.type(e.args[0].type)
+        return self.number(f"{BUILTINS.get(e.name, e.name)}({args})", e.type, given)
+
+    def _expr_load(self, e: ir.Load) -> str:
+        return self.load(e.place)
+
+    def _expr_dead(self, e: ir.Dead) -> str:
+        if not self.names.stores[e.slot].deletes:
+            return "false"
+        return f"is_dead({self.names.base(e.slot)}_dead, {self.expr(e.row)})"
+
+    def _expr_make(self, e: ir.Make) -> str:
+        parts = ", ".join(self.expr(x) for x in e.parts)
+        parts = f"{{{parts}}}" if isinstance(e.type, Vector) else parts
+        return f"{self.names.type(e.type)}{{{parts}}}"
+
+    def _expr_item(self, e: ir.Item) -> str:
+        if isinstance(e.x.type, Vector) and not isinstance(e.index, ir.Const):
+            return f"{self.sub(e.x)}.pick({self.expr(e.index)})"
+        return f"{self.sub(e.x)}[{self.expr(e.index)}]"
+
+    def _expr_field(self, e: ir.Field) -> str:
+        return f"{self.sub(e.x)}.{self.names.field(e.x.type, e.index)}"
+
+    def _expr_localsize(self, e: ir.LocalSize) -> str:
+        size = str(e.x.type.size) if isinstance(e.x.type, Vector) else f"{self.sub(e.x)}.n"
+        return self.number(size, e.type, "i32")
+
+    def _expr_contains(self, e: ir.Contains) -> str:
+        return f"contains({self.expr(e.x)}, {self.expr(e.value)})"
+
+    def _expr_storesize(self, e: ir.StoreSize) -> str:
+        begin, end = self.names.extent(e.slot)
+        return self.number(f"({end} - {begin})" if begin != "0" else end, e.type, "i64")
+
+    def _expr_raised(self, e: ir.Raised) -> str:
+        return f"is_raised({self.flag(e.slot)})"
+
+    def _expr_degree(self, e: ir.Degree) -> str:
+        directions = ("out", "in") if e.direction == "all" else (e.direction,)
+        rows = (f"a.{self.names.prefix[e.graph]}_{d}_offset" for d in directions)
+        counts = [self._degree(e, row) for row in rows]
+        text = counts[0] if len(counts) == 1 else f"({counts[0]} + {counts[1]})"
+        return self.number(text, e.type, "i32")
+
+    def _degree(self, e: ir.Degree, row: str) -> str:
+        """The number of edges in one direction."""
+        return f"degree({row}, {self.expr(e.point)})"
+
+    def _expr_findedge(self, e: ir.FindEdge) -> str:
+        return f"find_edge({self._edges(e)}{self.args((e.x, e.y))})"
+
+    def _edges(self, e: ir.FindEdge) -> str:
+        """The out-edges of a graph, as arguments."""
+        n, g = self.names, f"a.{self.names.prefix[e.graph]}_out"
+        ids = "nullptr" if n.graphs[e.graph].out_identity else f"{g}_edge"
+        return f"{g}_offset, {ids}, {n.ends(e.graph, 'out')}"
+
+    # --- effects ---------------------------------------------------------------------------------
+
+    def _expr_atomic(self, e: ir.Atomic) -> str:
+        flag = f", {self.flag(e.flag)}" if e.flag else ""
+        return f"atomic_{e.op}({self.target(e)}{self.args(e.args)}{flag})"
+
+    def _expr_delete(self, e: ir.Delete) -> str:
+        s = f"a.{self.names.prefix[e.slot]}"
+        return f"delete_row({s}_meta, {s}_free, {s}_dead, {self.expr(e.row)})"
+
+    def _find_mode(self, e: ir.SetFind) -> str:
+        return "LIVE" if (e.slot, PARENT) in self.body_plan.unstable else "SETTLED"
+
+    def _expr_setfind(self, e: ir.SetFind) -> str:
+        parent = f"a.{self.names.prefix[e.slot]}_parent"
+        return f"set_find<{self._find_mode(e)}>({parent}, {self.expr(e.x)})"
+
+    def _expr_setunion(self, e: ir.SetUnion) -> str:
+        return f"set_union(a.{self.names.prefix[e.slot]}_parent{self.args((e.x, e.y))})"
+
+    def _expr_lock(self, e: ir.Lock) -> str:
+        lock = f"{self.names.base(e.slot)}_lock"
+        return f"lock_row({lock}, {self.expr(e.row)}, {self.launch})"
+
+    def _expr_lockplace(self, e: ir.LockPlace) -> str:
+        return f"lock_place({self.address(e.place)})"
+
+    def _expr_prefetch(self, e: ir.Prefetch) -> str:
+        return f"fetch_ahead({self.address(e.place)})"
+
+    def _expr_flagset(self, e: ir.FlagSet) -> str:
+        flag = self.flag(e.slot)
+        return f"raise_flag({flag})" if e.value else f"store({flag}, 0)"
+
+    def _expr_localadd(self, e: ir.LocalAdd) -> str:
+        return f"{self.resolve(e.name)}.add({self.expr(e.value)}, it, a.status)"
+
+    def _expr_localpop(self, e: ir.LocalPop) -> str:
+        return f"{self.resolve(e.name)}.pop()"
+
+    def _expr_localclear(self, e: ir.LocalClear) -> str:
+        return f"{self.resolve(e.name)}.n = 0"
 
 
 def wraps(e: ir.Binary | ir.Unary) -> bool:

@@ -32,17 +32,24 @@ class Prologue(Body):
         super().__init__(names, scope, body)
         self.shared = shared
 
-    def _for(self, s: Any) -> None:
+    def _stmt_foredges(self, s: ir.ForEdges) -> None:
         if s is not self.shared.loop:
-            super()._for(s)
+            super()._stmt_foredges(s)
             return
-        if isinstance(s, ir.ForEdges):
-            row = f"a.{self.names.prefix[s.graph]}_{s.direction}_offset, {self.expr(s.point)}"
-            self.put(f"row_ = {{row_begin({row}), row_end({row})}};")
-        else:
-            self.put(f"row_ = {{{', '.join(self.names.extent(s.slot))}}};")
-        if s.start is not None:
-            self.put(f"row_.begin = min_of(row_.begin + {self.skipped(s.start)}, row_.end);")
+        row = f"a.{self.names.prefix[s.graph]}_{s.direction}_offset, {self.expr(s.point)}"
+        self._hand_on(f"{{row_begin({row}), row_end({row})}}", s.start)
+
+    def _stmt_forrows(self, s: ir.ForRows) -> None:
+        if s is not self.shared.loop:
+            super()._stmt_forrows(s)
+            return
+        self._hand_on(f"{{{', '.join(self.names.extent(s.slot))}}}", s.start)
+
+    def _hand_on(self, row: str, start: ir.Expr | None) -> None:
+        """Give the entries of the loop and the locals that the other parts read."""
+        self.put(f"row_ = {row};")
+        if start is not None:
+            self.put(f"row_.begin = min_of(row_.begin + {self.skipped(start)}, row_.end);")
         for name, locals_ in (("live_", self.shared.live_in), ("rest_", self.shared.live_out)):
             for n in locals_:
                 self.put(f"{name}.{self.names.member(n)} = {self.resolve(n)};")
@@ -53,12 +60,12 @@ class Prologue(Body):
             self.put(f"it.{self.names.prefix[slot]}_room -= {each}i32(row_.end - row_.begin);")
         self.put("return true;")
 
-    def _reserve(self, s: ir.Reserve) -> None:
+    def _stmt_reserve(self, s: ir.Reserve) -> None:
         """Reserve for all but the entries, if these do so themselves."""
         taken = [slot for slot, _ in self.shared.capacity] if self.shared.batched else []
         rest = tuple(n for n in s.needs if n.local or n.slot not in taken)
         if rest or not taken:
-            super()._reserve(replace(s, needs=rest))
+            super()._stmt_reserve(replace(s, needs=rest))
         else:  # in tests it can fail all the same
             blame = self.names.index[taken[0]]
             self.put(f"if (!may_reserve(a.status, it, {blame})) return{self.gives};")
@@ -91,11 +98,11 @@ class LoopBody(Body):
         few = self.body_plan.ahead is not None and e.op in ("min", "max")
         return f"few(it.ahead, {place})" if few else place
 
-    def _make(self, makes: list[tuple[str, ir.New | ir.NewRows | ir.Add]]) -> None:
+    def _allocate(self, makes: list[tuple[str, ir.New | ir.NewRows | ir.Add]]) -> None:
         """Lay down what can wait; the rest as ever."""
         for name, e in makes:
             if not isinstance(e, ir.Add) or e.slot not in self.stage:
-                super()._make([(name, e)])
+                super()._allocate([(name, e)])
                 continue
             self.place(e.pos)
             given = {c: self.expr(x) for c, x in e.values}

@@ -6,8 +6,6 @@ That is the whole of a kernel whose last loop is shared: several threads run its
 
 from __future__ import annotations
 
-from typing import Any
-
 from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
 from morph.language.types import Handle
@@ -19,11 +17,10 @@ class SingleThreaded(Body):
     row = ""  # where the rows of the loop's points are described
     points = ""
 
-    def _for(self, s: Any) -> None:
-        if isinstance(s, ir.ForEdges):
-            self.row = f"a.{self.names.prefix[s.graph]}_{s.direction}_offset"
-            self.points = f"{s.graph}.points"
-        super()._for(s)
+    def _stmt_foredges(self, s: ir.ForEdges) -> None:
+        self.row = f"a.{self.names.prefix[s.graph]}_{s.direction}_offset"
+        self.points = f"{s.graph}.points"
+        super()._stmt_foredges(s)
 
     def is_stable(self, p: ir.Place) -> bool:
         """Every place is."""

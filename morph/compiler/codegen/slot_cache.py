@@ -1,4 +1,4 @@
-"""What a CPU thread takes of lists at once, as C++; see ``kernels/target_cpu.h``."""
+"""Slot caches: free slots of collections that a CPU thread takes at once; see target_cpu.h."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from morph.compiler.codegen.emission import Emission
 from morph.compiler.passes.plan import StepPlan
 
 
-def list_name(e: Emission, slot: str) -> str:
-    """What a list's stock is called."""
+def cache_name(e: Emission, slot: str) -> str:
+    """The member that is the slot cache of a collection."""
     return e.names.member(e.names.prefix[slot])
 
 
-def stocks(e: Emission) -> None:
-    """What a CPU thread takes of lists at once."""
-    lists = [(e.names.prefix[s], list_name(e, s)) for s in e.plan.cached]
+def slot_caches(e: Emission) -> None:
+    """The slot caches of a thread."""
+    lists = [(e.names.prefix[s], cache_name(e, s)) for s in e.plan.cached]
     e.put("", "struct Stocks {  // what a thread has taken of lists at once, on a CPU")
     if lists:
         e.put("#ifndef __CUDACC__", f"    Stock {', '.join(name for _, name in lists)};")
@@ -30,7 +30,7 @@ def stocks(e: Emission) -> None:
 
 def take_all(e: Emission, s: StepPlan) -> list[str]:
     """Of a step: a thread that is alone takes all there is of the lists that it adds to."""
-    takes = [f"    stocks.{list_name(e, x)}.take_all({e.names.base(x)}_meta);" for x in s.fills]
+    takes = [f"    stocks.{cache_name(e, x)}.take_all({e.names.base(x)}_meta);" for x in s.fills]
     body = [f"    {x}" for x in e.way(takes, "t", s.fills)]
     return [
         "    MORPH_FN void take_all(const Args& a, const Run& t, Stocks& stocks) const {",
@@ -40,7 +40,7 @@ def take_all(e: Emission, s: StepPlan) -> list[str]:
 
 
 def close_gaps(e: Emission, slot: str) -> list[str]:
-    """Before the master looks at a list: its last items move to slots that nobody used."""
+    """At a barrier, before a list is published: its last items move to its unused slots."""
     if slot not in e.plan.cached:
         return []
     moves = []

@@ -53,13 +53,13 @@ class Body(Expressions):
         i = 0
         while i < len(body):
             reads, writes = self._reads(body[i:]), self._writes(body[i:])
-            makes = self._makes(body[i:])
+            makes = self._allocations(body[i:])
             if len(reads) > 1:
                 self._read(reads)
             elif len(writes) > 1:
                 self._write(writes)
             elif makes:
-                self._make(makes)
+                self._allocate(makes)
             else:
                 self.stmt(body[i])
                 if any(self._grows(x) for x in heads(body[i])):
@@ -149,7 +149,7 @@ class Body(Expressions):
             self.put(f"{pack}.put<{c.offset}>({value});")
         self.put(f"{pack}.write({self.names.column(p.slot, p.column)}.record({self.expr(p.row)}));")
 
-    def _makes(self, body: ir.Body) -> list[tuple[str, ir.New | ir.NewRows | ir.Add]]:
+    def _allocations(self, body: ir.Body) -> list[tuple[str, ir.New | ir.NewRows | ir.Add]]:
         """The allocations at the end of a store that the statements begin with."""
         found: list[tuple[str, ir.New | ir.NewRows | ir.Add]] = []
         for s in body:
@@ -172,7 +172,7 @@ class Body(Expressions):
     def _loads(self, e: ir.Expr) -> bool:
         return any(isinstance(n, ir.Load | ir.Call | ir.StoreSize) for n in ir.walk(e))
 
-    def _make(self, makes: list[tuple[str, ir.New | ir.NewRows | ir.Add]]) -> None:
+    def _allocate(self, makes: list[tuple[str, ir.New | ir.NewRows | ir.Add]]) -> None:
         """Ask every store for its rows, then wait for them: the answers are under way together."""
         asked = []
         for name, e in makes:
@@ -202,46 +202,49 @@ class Body(Expressions):
         return ahead is not None and isinstance(e, ir.Add) and e.slot == ahead[0]
 
     def stmt(self, s: ir.Stmt) -> None:
-        """One statement."""
+        """One statement, by the method of its class."""
         self.place(s.pos)
-        match s:
-            case ir.Assign():
-                self._value(self.resolve(s.name), s.value)
-            case ir.Eval(value=ir.LocalAdd()):
-                self.put(f"if (!{self.expr(s.value)}) return{self.gives};")
-            case ir.Eval():
-                self._value("", s.value)
-            case ir.SetItem():
-                self.put(f"{self.resolve(s.name)}[{self.expr(s.index)}] = {self.expr(s.value)};")
-            case ir.SetField():
-                part = self.names.field(self.types[s.name], s.index)
-                self.put(f"{self.resolve(s.name)}.{part} = {self.expr(s.value)};")
-            case ir.Write():
-                column = self.names.column(s.place.slot, s.place.column)
-                self.put(f"{column}.set({self.place_args(s.place)}, {self.expr(s.value)});")
-            case ir.If():
-                self._if(s)
-            case ir.While():
-                cond = self.expr(s.cond)
-                alive = f"({cond}) && !it.failed" if self._grows(s.cond) else cond
-                self.block(f"while ({alive})", s.body)
-            case ir.ForRange() | ir.ForEdges() | ir.ForRows() | ir.ForItems():
-                self._for(s)
-            case ir.Break():
-                self.put("break;")
-            case ir.Continue():
-                self.put("continue;")
-            case ir.Return():
-                value = f" {self.expr(s.value)}" if s.value is not None else self.gives
-                self.put(f"return{value};")
-            case ir.Reserve():
-                self._reserve(s)
-            case ir.Claim():
-                if s.priority is not None:
-                    self.put(f"it.priority = clamp_priority({self.expr(s.priority)});")
-                self.put("return true;")
-            case _:
-                raise AssertionError(f"no such statement: {type(s).__name__}")
+        getattr(self, f"_stmt_{type(s).__name__.lower()}")(s)
+
+    def _stmt_assign(self, s: ir.Assign) -> None:
+        self._value(self.resolve(s.name), s.value)
+
+    def _stmt_eval(self, s: ir.Eval) -> None:
+        if isinstance(s.value, ir.LocalAdd):
+            self.put(f"if (!{self.expr(s.value)}) return{self.gives};")
+        else:
+            self._value("", s.value)
+
+    def _stmt_setitem(self, s: ir.SetItem) -> None:
+        self.put(f"{self.resolve(s.name)}[{self.expr(s.index)}] = {self.expr(s.value)};")
+
+    def _stmt_setfield(self, s: ir.SetField) -> None:
+        part = self.names.field(self.types[s.name], s.index)
+        self.put(f"{self.resolve(s.name)}.{part} = {self.expr(s.value)};")
+
+    def _stmt_write(self, s: ir.Write) -> None:
+        column = self.names.column(s.place.slot, s.place.column)
+        self.put(f"{column}.set({self.place_args(s.place)}, {self.expr(s.value)});")
+
+    def _stmt_while(self, s: ir.While) -> None:
+        cond = self.expr(s.cond)
+        alive = f"({cond}) && !it.failed" if self._grows(s.cond) else cond
+        self.block(f"while ({alive})", s.body)
+
+    def _stmt_break(self, s: ir.Break) -> None:
+        self.put("break;")
+
+    def _stmt_continue(self, s: ir.Continue) -> None:
+        self.put("continue;")
+
+    def _stmt_return(self, s: ir.Return) -> None:
+        value = f" {self.expr(s.value)}" if s.value is not None else self.gives
+        self.put(f"return{value};")
+
+    def _stmt_claim(self, s: ir.Claim) -> None:
+        if s.priority is not None:
+            self.put(f"it.priority = clamp_priority({self.expr(s.priority)});")
+        self.put("return true;")
 
     def _unasked(self, e: ir.Atomic) -> str:
         """How a place changes whose value before is not used; nothing if in no special way."""
@@ -254,7 +257,7 @@ class Body(Expressions):
         totals = self.plan.totals
         return f"add_for_all<{totals.index(place) if place in totals else 'MOST_TOTALS'}>("
 
-    def _if(self, s: ir.If) -> None:
+    def _stmt_if(self, s: ir.If) -> None:
         cond = self.expr(s.cond)
         if self._grows(s.cond):
             cond, whole = self.temp("c"), cond
@@ -340,7 +343,7 @@ class Body(Expressions):
         if target:
             self.put(f"{target} = {rows};")
 
-    def _reserve(self, s: ir.Reserve) -> None:
+    def _stmt_reserve(self, s: ir.Reserve) -> None:
         stores = [n.slot for n in s.needs if not n.local]
         blame = self.names.index[stores[0]] if stores else -2
         self.put(f"if (!may_reserve(a.status, it, {blame})) return{self.gives};")
@@ -363,28 +366,23 @@ class Body(Expressions):
 
     # --- loops -----------------------------------------------------------------------------------
 
-    def _for(self, s: ir.ForRange | ir.ForEdges | ir.ForRows | ir.ForItems) -> None:
-        match s:
-            case ir.ForRange():
-                self._for_range(s)
-            case ir.ForEdges():
-                self._for_edges(s)
-            case ir.ForRows():
-                first, last = self.names.extent(s.slot)
-                k = self._counted(s, first, last)
-                if self.names.stores[s.slot].deletes:
-                    self.put(f"if (is_dead({self.names.base(s.slot)}_dead, {k})) continue;")
-                plain = self.names.plain(s.slot)
-                item = f"{self.names.column(s.slot, 'item')}.get({k})" if plain else f"i32({k})"
-                self._bound(s.body, [(s.var, item)])
-            case ir.ForItems():
-                x = self.expr(s.x)
-                if not isinstance(s.x, ir.Var):
-                    whole, x = x, self.temp("x")
-                    self.put(f"const auto {x} = {whole};")
-                size = str(s.x.type.size) if isinstance(s.x.type, Vector) else f"{x}.n"
-                k = self._counted(s, "0", size, live=isinstance(s.x.type, Local))
-                self._bound(s.body, [(s.var, f"{x}[{k}]")])
+    def _stmt_forrows(self, s: ir.ForRows) -> None:
+        first, last = self.names.extent(s.slot)
+        k = self._counted(s, first, last)
+        if self.names.stores[s.slot].deletes:
+            self.put(f"if (is_dead({self.names.base(s.slot)}_dead, {k})) continue;")
+        plain = self.names.plain(s.slot)
+        item = f"{self.names.column(s.slot, 'item')}.get({k})" if plain else f"i32({k})"
+        self._bound(s.body, [(s.var, item)])
+
+    def _stmt_foritems(self, s: ir.ForItems) -> None:
+        x = self.expr(s.x)
+        if not isinstance(s.x, ir.Var):
+            whole, x = x, self.temp("x")
+            self.put(f"const auto {x} = {whole};")
+        size = str(s.x.type.size) if isinstance(s.x.type, Vector) else f"{x}.n"
+        k = self._counted(s, "0", size, live=isinstance(s.x.type, Local))
+        self._bound(s.body, [(s.var, f"{x}[{k}]")])
 
     def _bound(self, body: ir.Body, names: list[tuple[str | None, str]]) -> None:
         """The inside of a loop whose head is open, its variables first."""
@@ -413,7 +411,7 @@ class Body(Expressions):
         self.depth += 1
         return k
 
-    def _for_range(self, s: ir.ForRange) -> None:
+    def _stmt_forrange(self, s: ir.ForRange) -> None:
         k, end, var = self.temp("k"), self.temp("e"), self.resolve(s.var)
         t, more = self.names.type(s.start.type), "<" if s.step > 0 else ">"
         step = f"{k} += {s.step}" if s.step != 1 else f"{k}++"
@@ -429,7 +427,7 @@ class Body(Expressions):
         """The other end of an edge."""
         return self.names.end(s.graph, direction, entry, edge)
 
-    def _for_edges(self, s: ir.ForEdges) -> None:
+    def _stmt_foredges(self, s: ir.ForEdges) -> None:
         if id(s) in self.plan.searches and self.body_plan.live.isdisjoint((s.edge, s.var)):
             self._find_first(s)
             return

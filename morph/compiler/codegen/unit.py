@@ -13,10 +13,10 @@ from morph.compiler.codegen.emission import Emission
 from morph.compiler.codegen.program import emit_program, settled
 from morph.compiler.codegen.shared_loops import shared_functions, shared_structs
 from morph.compiler.codegen.single_thread import SingleThreaded
-from morph.compiler.codegen.slot_cache import stocks
+from morph.compiler.codegen.slot_cache import slot_caches
 from morph.compiler.codegen.statements import Body
 from morph.compiler.codegen.steps import step_text
-from morph.compiler.ir import abi
+from morph.compiler.ir import abi, layout
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ascii_name
 from morph.compiler.passes import plan as planning
@@ -24,13 +24,12 @@ from morph.compiler.passes.plan import FunctionPlan
 from morph.compiler.passes.plan import cooperative as cooperative
 from morph.language.types import Local
 
-HEADERS = """core/scalars core/words target core/types core/half core/math core/atomics
+HEADERS = """core/scalars layout target core/types core/half core/math core/atomics
              storage/column schedule/team storage/store storage/collection schedule/single
              storage/set storage/graph geometry/predicates schedule/stage schedule/hubs
              schedule/room schedule/balance schedule/ahead schedule/sweep schedule/launch
              schedule/together""".split()
 TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}#endif\n"  # in place of "target"
-MOST_TOTALS = 4  # as the prelude says
 
 
 @cache
@@ -39,6 +38,7 @@ def prelude(checked: bool = False) -> str:
     package = Path(__file__).parents[2]  # a wheel has them inside, a checkout beside the package
     folder = next(f for f in (package / "kernels", package.parent / "kernels") if f.is_dir())
     texts = {h.stem: h.read_text() for h in folder.rglob("*.h")}
+    texts["layout"] = layout.header(checked)
     texts["target"] = TARGETS.format(**texts)
     found = [texts[Path(h).name] for h in HEADERS]
     if checked:
@@ -71,7 +71,7 @@ def source(unit: ir.Unit) -> str:
     _arguments(e)
     _run(e)
     _item(e)
-    stocks(e)
+    slot_caches(e)
     for f in e.plan.functions.values():
         if f.commit is not None:
             _live(e, f)
@@ -101,7 +101,7 @@ def _arguments(e: Emission) -> None:
     e.put("struct Args {", *declared(-1))
     if e.unit.ways:
         e.put(f"    Way ways[{len(e.unit.ways)}];")
-    totals = e.plan.totals[:MOST_TOTALS]
+    totals = e.plan.totals[: layout.MOST_TOTALS]
     e.put(f"    enum {{ TOTALS = {len(totals)} }};  // places that all add to")
     if totals:
         e.put("    MORPH_FN void add_total(i32 i, u64 sum) const {")

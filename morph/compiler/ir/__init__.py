@@ -1,4 +1,4 @@
-"""The intermediate representation: nodes, checked sites, layout of the argument block.
+"""The intermediate representation: nodes and traits, checked sites, layouts of arrays.
 
 Imports ``language``.
 """

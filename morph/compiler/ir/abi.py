@@ -6,10 +6,20 @@ The emitter prints these fields as ``struct Args``; the binder fills them in the
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from typing import Any
 
 from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.layout import (
+    ARGUMENTS,
+    CHECKED_ARGUMENT,
+    CLAIMS_ARGUMENT,
+    GRAPH_ARRAYS,
+    STORE_ARRAYS,
+    TOGETHER_ARGUMENT,
+)
+from morph.compiler.ir.layout import Meta as Meta
+from morph.compiler.ir.layout import State as State
+from morph.compiler.ir.layout import Status as Status
 from morph.compiler.ir.sites import Sites
 from morph.compiler.ir.spelling import ascii_name, clashes, spell
 from morph.language.types import Handle, Local, Scalar, Struct, Tuple, Type, Vector
@@ -18,39 +28,6 @@ CTYPE = {
     "bool_": "bool", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "u8": "u8",
     "u16": "u16", "u32": "u32", "u64": "u64", "f16": "f16", "f32": "f32", "f64": "f64",
 }  # fmt: skip
-
-
-class Meta(IntEnum):
-    """Words of a store's ``meta`` array (int64)."""
-
-    COUNT = 0  # rows handed out (dead ones too), or end of a collection's items
-    CAPACITY = 1
-    HEAD = 2  # table: next slot of the free ring to reuse; collection: first item not taken
-    TAIL = 3  # end of the free ring: deleted rows are pushed here
-    COMMITTED = 4  # end of those rows of the free ring that may be reused
-    BUDGET = 5  # rows that can still be reserved
-
-
-class Status(IntEnum):
-    """Words of the ``status`` array (int64)."""
-
-    ERROR = 0  # 0, or what went wrong
-    LINE = 1  # and on which line of the user's file
-    FAILED = 2  # how many items were left untouched and must be replayed
-    LOCAL = 3  # a local collection was too small
-    ROUND = 4  # the last round of claims
-    INJECT = 5  # test only: fail this many-th reservation from now (0: never)
-    STORES = 8  # from here on, one word per store of the unit: it must grow
-
-
-class State(IntEnum):
-    """Words of a program's ``state`` array (int64); its variables follow."""
-
-    BLOCK = 0
-    STEP = 1
-    REPLAY = 2
-    WAY = 4  # what the swapped collections stand for: an index into the unit's ``ways``
-    VARS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,36 +48,6 @@ class Field:
         return f"Col<{qualifier}{self.value}, {self.layout}>" if self.layout else self.value
 
 
-# The arrays that a store or graph has beside its columns: C++ type of the address.
-ARRAYS = {
-    "meta": "i64*",  # Meta
-    "dead": "u8*",  # by row, whether it is deleted
-    "born": "i32*",  # by row, the launch that made it
-    "free": "i32*",  # ring of deleted rows
-    "fill": "const u8*",  # one row's fills, each at a multiple of 8 bytes
-    "owner": "u64",  # by row, the strongest claim
-    "lock": "i32*",  # by row, the launch in which it was locked
-    "parent": "i32*",  # of a union-find structure
-    "flag": "i32*",
-    "offset": "const i64*",  # of a graph in one direction: where the edges of points begin
-    "edge": "const i32*",  # by entry, the edge
-    "end": "const i32*",  # by entry, the other end, in gapped rows
-}
-# The arguments of every unit, in order: C++ type.
-COMMON = {
-    "status": "i64*",  # Status
-    "pending": "u32*",  # one bit per item that must be executed again
-    "replay": "i64",  # run only the pending items
-    "launch": "i64",  # number of this launch, for single(row)
-    "threads": "i64",  # CPU threads to use
-    "barrier": "u32*",  # the team's barrier words
-    "cursor": "i64*",  # the team's work-sharing words, zero between launches
-    "state": "i64*",  # State; null unless fused
-    "hubs": "i64*",  # the list of long rows; see kernels/schedule/hubs.h
-    "report": "i64*",  # status and state for the host; may be null
-}
-
-
 def cname(slot: str) -> str:
     """The C++ name of a slot, unless another slot's columns clash with it; see `prefixes`."""
     name = ascii_name(slot.replace(".", "_"))
@@ -108,19 +55,20 @@ def cname(slot: str) -> str:
 
 
 # what else of a store stands in Args: a column of that name gets a "_"
-ADJACENCY = [f"{d}_{w}" for d in ("out", "in") for w in ("offset", "edge", "end")]
-WORDS = list(ARRAYS)[:9]
+ADJACENCY = [f"{d}_{w}" for d in ("out", "in") for w in GRAPH_ARRAYS]
 METHODS = frozenset({"add_total"})  # of Args
 
 
 def column_part(column: str) -> str:
     """The end of the C++ name of a column."""
-    return f"{ascii_name(column)}{'_' if column in WORDS or column.endswith('_') else ''}"
+    return f"{ascii_name(column)}{'_' if column in STORE_ARRAYS or column.endswith('_') else ''}"
 
 
 def prefixes(unit: ir.Unit) -> dict[str, str]:
     """What the C++ names of all words of each slot begin with: no two words share a name."""
-    parts = {s.slot: [*WORDS, *(column_part(c.name) for c in s.columns)] for s in unit.stores}
+    parts = {
+        s.slot: [*STORE_ARRAYS, *(column_part(c.name) for c in s.columns)] for s in unit.stores
+    }
     parts |= {g.slot: ADJACENCY for g in unit.graphs}
     taken = METHODS | {spell(n) for n, _ in unit.scalars}
     found: dict[str, str] = {}
@@ -193,7 +141,8 @@ class _Used:
 
     def array(self, slot: str, kind: str, value: str = "", layout: str = "") -> None:
         """Another array of a store or graph."""
-        value = value or ARRAYS[kind.rpartition("_")[2]]
+        arrays = STORE_ARRAYS | GRAPH_ARRAYS
+        value = value or arrays[kind.rpartition("_")[2]].address
         self.fields[Field(f"{self.prefix[slot]}_{kind}", value, kind, slot, layout=layout)] = None
 
     def rows(self, slot: str) -> None:
@@ -255,7 +204,9 @@ class _Used:
             kind = types[name]
             if isinstance(kind, Local) and isinstance(kind.elem, Handle):
                 slot = kind.elem.slot
-                self.array(slot, "owner", layout=str(self.stores[slot].owner_stride))
+                self.array(
+                    slot, "owner", STORE_ARRAYS["owner"].value, str(self.stores[slot].owner_stride)
+                )
 
     def checks(self, unit: ir.Unit) -> None:
         """What checks of accesses need."""
@@ -291,13 +242,12 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         for other in exchanged.get(field.slot, ()):
             name = found.prefix[other] + field.name.removeprefix(found.prefix[field.slot])
             used[replace(field, name=name, slot=other)] = None
-    common = dict(COMMON)
-    if unit.checked:
-        common["check"] = "i64*"  # the violation, see kernels/core/check.h
-    if together(unit):
-        common["lost"] = "u32*"  # one bit per item that does not claim again
-    if claims(unit):
-        common["queue"] = "u32*"  # on a GPU, one word per item: those that pass
+    common = (
+        ARGUMENTS
+        | (CHECKED_ARGUMENT if unit.checked else {})
+        | (TOGETHER_ARGUMENT if together(unit) else {})
+        | (CLAIMS_ARGUMENT if claims(unit) else {})
+    )
     listed = sorted(used, key=lambda f: (f.slot, f.kind != "column", f.name))
     fixed = (f for f in listed if f.slot not in exchanged)
     swapped = (

@@ -12,48 +12,19 @@ import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 
 from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.layout import SITE_BITS, STEP_BITS
+from morph.compiler.ir.layout import Kind as Kind
 from morph.language.lines import text_at
 from morph.language.types import Handle, Local, Object, Scalar, Store, Vector
 
 LARGEST_HANDLE = 2**31 - 1
-STEPS = 1 << 24  # number of different steps in a shadow word
-TRACKED_SITES = 1 << 12  # number of different sites in a shadow word
+STEPS = 1 << STEP_BITS  # number of different steps in a shadow word
+TRACKED_SITES = 1 << SITE_BITS  # number of different sites in a shadow word
 SHADOW_WORDS = 4  # of one value: the two lowest items that write it, and the two that read it
 CHECK_WORDS = 16
 DECLARED = re.compile(r"#\s*race:\s*\S")  # a reason has to follow
-
-
-class Word(IntEnum):
-    """Words of the ``check`` array (int64); the same as in `kernels/core/check.h`."""
-
-    LOCK = 0
-    KEY = 1
-    KIND = 2
-    SITE = 3
-    ITEM = 4
-    ROW = 5
-    VALUE = 6
-    LIMIT = 7
-    OTHER = 8
-    OTHER_SITE = 9
-    SINK = 10
-    STEP = 11
-    LAUNCH = 12
-
-
-class Kind(IntEnum):
-    """The rule that was violated; the same as in `kernels/core/check.h`."""
-
-    NO_ROW = 1
-    NO_INDEX = 2
-    DELETED_ROW = 3
-    NO_VALUE = 4
-    INDEX_OVERFLOW = 5
-    NO_INTEGER = 6
-    RACE = 7
 
 
 OPERATORS = ("+", "-", "*", "<<")

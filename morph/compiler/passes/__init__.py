@@ -1,4 +1,4 @@
-"""Analyses of the IR, and what follows from them: reservations, work sharing, plans.
+"""Analyses of the IR, and what follows from them: reservations, work sharing, the `plan`.
 
 Imports ``language`` and ``compiler.ir``.
 """

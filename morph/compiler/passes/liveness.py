@@ -85,7 +85,7 @@ def moving(unit: ir.Unit, reached: Callable[[str], tuple[ir.Func, ...]]) -> dict
 def standing(unit: ir.Unit, ahead: Iterable[str]) -> dict[str, Columns]:
     """By function that is called with an item of a list, the columns that stand still at that item.
 
-    Of kernels that run items ahead: whoever laid an item there is the one that runs it, and the
+    In asynchronous execution the thread that enqueued an item is the one that runs it, and the
     items of the list itself are there since the last barrier.
     """
     nodes = list(ir.walk((unit.funcs, unit.blocks)))
@@ -115,7 +115,7 @@ def one_way(unit: ir.Unit, funcs: Iterable[ir.Func]) -> Columns:
 
 
 def only_added_to(unit: ir.Unit) -> Columns:
-    """The columns of tables that functions add to, with nobody asking, and do nothing else to."""
+    """The columns of tables that functions only add to, without using the value before."""
     nodes = list(ir.walk(unit.funcs))
     at = ir.accesses(nodes)
     alone = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}

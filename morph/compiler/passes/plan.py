@@ -41,6 +41,7 @@ from morph.compiler.passes.work_sharing import (
     SharedLoop,
     bound,
     lists,
+    reached,
     read_early,
     runs_ahead,
     spreads,
@@ -51,12 +52,8 @@ from morph.language.types import Column, Scalar, Type
 CACHED = 8  # collections with a slot cache, at most
 INLINE = 60  # nodes up to which a function called from several places is copied to each
 FEW, SOME, MANY = 2, 3, 4  # blocks of 256 threads: 128, 80, 64 registers a thread
-NAMES_STORE = (
-    "column",
-    "rows",
-    "new",
-    "need",
-)  # arguments of nodes whose text names words of a collection
+# Values of the trait `arguments` of nodes whose text names arrays of a collection.
+NAMES_STORE = ("column", "rows", "new", "need")
 
 Total = tuple[str, str, int, int | None, Scalar]  # slot, column, row, index, type
 
@@ -214,7 +211,7 @@ class _Planner:
         self.funcs = {f.name: f for f in unit.funcs}
         self.kernels = {f.name: f for f in unit.funcs if isinstance(f, ir.Kernel)}
         self.sites = Sites(unit) if unit.checked else None
-        self.reached = {name: self._reached(name) for name in self.funcs}
+        self.reached = {name: reached(name, self.funcs) for name in self.funcs}
         self.swapped = frozenset(s for way in unit.ways[:1] for s, _ in way)
         self.consecutive = frozenset(n.slot for n in self.nodes if isinstance(n, ir.NewRows))
         self.recycled = abi.reborn(unit)
@@ -274,16 +271,6 @@ class _Planner:
         )
 
     # --- the unit --------------------------------------------------------------------------------
-
-    def _reached(self, name: str) -> tuple[ir.Func, ...]:
-        seen: dict[str, ir.Func] = {}
-        todo = [name]
-        while todo:
-            f = self.funcs[todo.pop()]
-            if f.name not in seen:
-                seen[f.name] = f
-                todo += [n.func for n in ir.walk(f) if isinstance(n, ir.Call)]
-        return tuple(seen.values())
 
     def _cached(self) -> tuple[str, ...]:
         """Collections of which CPU threads take several slots at once.

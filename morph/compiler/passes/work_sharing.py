@@ -1,14 +1,15 @@
-"""Which loop of a kernel can be run by several threads at once, entry by entry.
+"""Work sharing: which loop of a kernel several threads can run at once, edge by edge.
 
-The last loop over a point's neighbours or edges (where there is none, over a table's rows), if its
-iterations neither hand a local on nor write what another of them reads: then their order is of no
-account, and the entries of all items of a step can be shared out whatever row they are in.  The
-kernel falls into the *head*, all that comes before the loop, what is done for one *entry*, and the
-*tail*.
+The last loop over a point's neighbours or edges (where there is none, over a table's rows) is
+shared if its iterations neither pass a local on nor write what another of them reads: their order
+then does not matter, and threads share the edges of all items of a step, whatever row they are in.
+The kernel becomes a *prologue*, all that comes before the loop, the *body* of the loop, and an
+*epilogue*.
 
-Plain writes are for rows that belong to the entry alone (its edge or row, one it has made), or of
-one value that is the same for all.  An atomic at a place that all entries share gives nothing back.
-A local of outside may be a *sum*: the entries add to it, or take its minimum or maximum, no more.
+Plain writes are allowed to rows that belong to one iteration alone (its edge or row, one it has
+made), or of one value that is the same for all.  The value before an atomic at a place that all
+iterations change must not be used.  A local of outside may be a *reduction*: iterations add to it,
+or take its minimum or maximum, and do nothing else with it.
 """
 
 from __future__ import annotations
@@ -78,16 +79,16 @@ def spreads(unit: ir.Unit) -> dict[str, SharedLoop]:
 
 
 def _in_batches(s: SharedLoop, kernel: ir.Func, funcs: Mapping[str, ir.Func]) -> bool:
-    """Whether the room of the entries need not be reserved by their item.
+    """Whether the threads that run the body reserve its capacity, instead of the item.
 
-    Then nothing else in the kernel takes of it, no tail waits, and what is left of a row that found
-    no room is small enough to be kept.
+    Nothing else in the kernel may allocate in these stores, there is no epilogue, and the live-in
+    locals of a row whose rest waits for capacity are small enough to be stored.
     """
     types = dict(kernel.params) | dict(kernel.locals)
     inside = {id(n) for n in ir.walk(s.loop)}
     outside = [n for n in ir.walk((s.prologue, s.epilogue)) if id(n) not in inside]
     called = [n.func for n in outside if isinstance(n, ir.Call)]
-    outside += [n for f in called for n in ir.walk(_reached(f, funcs))]
+    outside += [n for f in called for n in ir.walk(reached(f, funcs))]
     slots = {slot for slot, _ in s.capacity}
     taken = ir.slots(outside, "allocates")
     live = bytes_of(
@@ -98,9 +99,9 @@ def _in_batches(s: SharedLoop, kernel: ir.Func, funcs: Mapping[str, ir.Func]) ->
 
 
 def staged(s: SharedLoop, stores: Mapping[str, Store]) -> dict[str, tuple[int, int]]:
-    """Lists whose new entries can wait a while: where they do so in a warp's memory, and how many.
+    """Collections with a staging buffer: its offset in a warp's memory and its size in entries.
 
-    Nobody asks where an entry came to lie, and its columns are plain.
+    The position of a new entry is not used, and its columns are scalars.
     """
     evals = {id(n.value) for n in ir.walk(s.body) if isinstance(n, ir.Eval)}
     made = [n for n in ir.walk(s.body) if n.allocates]
@@ -189,12 +190,12 @@ def _reads_then_writes(
     )
 
 
-def _reached(name: str, funcs: Mapping[str, ir.Func]) -> tuple[ir.Func, ...]:
+def reached(name: str, funcs: Mapping[str, ir.Func]) -> tuple[ir.Func, ...]:
     """A function and all that it calls."""
     seen = {name: funcs[name]}
     todo = [name]
     while todo:
-        for n in ir.walk(seen[todo.pop()].body):
+        for n in ir.walk(seen[todo.pop()]):
             if isinstance(n, ir.Call) and n.func not in seen:
                 seen[n.func] = funcs[n.func]
                 todo.append(n.func)
@@ -208,11 +209,11 @@ def can_run_ahead(items: Store, then: Store) -> bool:
 
 
 def runs_ahead(unit: ir.Unit) -> dict[str, tuple[str, str]]:
-    """By kernel, what it adds to and where that may lie instead until it has been run.
+    """By kernel that runs asynchronously: where it enqueues, and where entries lie until they run.
 
-    Nobody else may use the free room of the list that is being read, and whoever adds has to
-    know when an item has ended: there is a loop that is shared, and no tail.  What a long row's
-    entries read when all have met must not lie where others may lie by then.
+    They lie behind the entries of the list that is being read, so no other code may allocate
+    there.  A thread has to know when an item has ended: the loop is shared, without an epilogue.
+    No live-in local may be an entry of that list, for its slot may have been used again.
     """
     kernels = [f for f in unit.funcs if isinstance(f, ir.Kernel) and f.ahead]
     found = spreads(unit) if kernels else {}
@@ -302,7 +303,7 @@ class _Loop:
         """Whether nothing but the tail has an effect; the loop is behind all that comes before."""
         own = [*ir.walk(head[:-1]), *self.nodes]
         calls = dict.fromkeys(n.func for n in own if isinstance(n, ir.Call))
-        below = [f for name in calls for f in _reached(name, self.funcs)]
+        below = [f for name in calls for f in reached(name, self.funcs)]
 
         def acts(n: ir.Node) -> bool:
             return n.effect or n.writes or isinstance(n, ir.MakeLocal)
@@ -339,7 +340,7 @@ class _Loop:
         own = list(ir.walk(body))
         calls = dict.fromkeys(n.func for n in own if isinstance(n, ir.Call))
         return own + [
-            n for name in calls for f in _reached(name, self.funcs) for n in ir.walk(f.body)
+            n for name in calls for f in reached(name, self.funcs) for n in ir.walk(f.body)
         ]
 
     def holds(self) -> bool:
@@ -447,7 +448,7 @@ class _Loop:
         return True
 
     def _sums(self, x: ir.Atomic) -> bool:
-        """Whether an atomic at a place of all entries only adds to it: nobody asks in between."""
+        """Whether an atomic at a shared place only reduces: no iteration uses the value."""
         every = ir.accesses((*self.nodes, *self._below()))
         same = [n for n in every if _column(n) == _column(x)]
         alone = any(isinstance(s, ir.Eval) and s.value is x for s in self.nodes)

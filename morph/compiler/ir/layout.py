@@ -1,0 +1,154 @@
+"""Layouts of the arrays that the host and kernels share: the only declaration of each.
+
+The host indexes arrays by the enumerations below.  `header` is the C++ text that declares the same
+names to kernels; it stands in the prelude.  This module imports nothing of the compiler, so that
+the packages below the compiler can use it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Meta(IntEnum):
+    """Words of a store's ``meta`` array (int64)."""
+
+    COUNT = 0  # rows handed out (dead ones too), or end of a collection's items
+    CAPACITY = 1
+    HEAD = 2  # table: next slot of the free ring to reuse; collection: first item not taken
+    TAIL = 3  # end of the free ring: deleted rows are pushed here
+    COMMITTED = 4  # end of those rows of the free ring that may be reused
+    BUDGET = 5  # rows that can still be reserved
+
+
+class Status(IntEnum):
+    """Words of the ``status`` array (int64)."""
+
+    ERROR = 0  # 0, or what went wrong
+    LINE = 1  # and on which line of the user's file
+    FAILED = 2  # how many items were left untouched and must be replayed
+    LOCAL = 3  # a local collection was too small
+    ROUND = 4  # the last round of claims
+    INJECT = 5  # test only: fail this many-th reservation from now (0: never)
+    STORES = 8  # from here on, one word per store of the unit: it must grow
+
+
+class State(IntEnum):
+    """Words of a program's ``state`` array (int64); its variables follow."""
+
+    BLOCK = 0
+    STEP = 1
+    REPLAY = 2
+    WAY = 4  # the buffer permutation: an index into the unit's ``ways``
+    VARS = 5
+
+
+class CheckWord(IntEnum):
+    """Words of the ``check`` array (int64)."""
+
+    LOCK = 0
+    KEY = 1
+    KIND = 2
+    SITE = 3
+    ITEM = 4
+    ROW = 5
+    VALUE = 6
+    LIMIT = 7
+    OTHER = 8
+    OTHER_SITE = 9
+    SINK = 10
+    STEP = 11
+    LAUNCH = 12
+
+
+class Kind(IntEnum):
+    """The rule that a checked launch has violated."""
+
+    NO_ROW = 1
+    NO_INDEX = 2
+    DELETED_ROW = 3
+    NO_VALUE = 4
+    INDEX_OVERFLOW = 5
+    NO_INTEGER = 6
+    RACE = 7
+
+
+STEP_BITS, ITEM_BITS, SITE_BITS = 24, 28, 12  # of a shadow word
+MOST_TOTALS = 4  # places to which all items add and of which a block keeps sums of its own
+
+# Words that only kernels use: sizes as of the last barrier, the number of foreach steps of programs
+# with single(row), and what single(row) of the current step compares.
+KERNEL_WORDS: dict[type[IntEnum], dict[str, int]] = {
+    Meta: {"FROM": 6, "TO": 7},
+    Status: {"LOCKS": 6},
+    State: {"LAUNCH": 3},
+}
+GAPPED_ROW = ("begin", "size")  # 32-bit fields of a row of an adjacency that batches change
+
+
+class Array(NamedTuple):
+    """An array that a store or graph has beside its columns."""
+
+    value: str  # C++ type of its values
+    fill: int | None = None  # of an array that only kernels write: the value of a new row
+    const: bool = False
+
+    @property
+    def address(self) -> str:
+        """C++ type of its address."""
+        return f"{'const ' if self.const else ''}{self.value}*"
+
+
+STORE_ARRAYS = {
+    "meta": Array("i64"),  # see Meta
+    "dead": Array("u8", 0),  # by row, whether it is deleted
+    "born": Array("i32", 0),  # by row, the launch that made it
+    "free": Array("i32"),  # ring of deleted rows
+    "fill": Array("u8", const=True),  # one row's fills, each at a multiple of 8 bytes
+    "owner": Array("u64", 2**64 - 1),  # by row, the strongest claim
+    "lock": Array("i32", 0),  # by row, the launch in which it was locked
+    "parent": Array("i32"),  # of a union-find structure
+    "flag": Array("i32"),
+}
+GRAPH_ARRAYS = {  # in each direction
+    "offset": Array("i64", const=True),  # where the edges of a point begin
+    "edge": Array("i32", const=True),  # by entry, the edge
+    "end": Array("i32", const=True),  # by entry, the other end, in gapped rows
+}
+# The arguments of every unit, in order: C++ type.
+ARGUMENTS = {
+    "status": "i64*",  # see Status
+    "pending": "u32*",  # one bit per item that must be executed again
+    "replay": "i64",  # run only the pending items
+    "launch": "i64",  # number of this launch, for single(row)
+    "threads": "i64",  # CPU threads to use
+    "barrier": "u32*",  # the team's barrier words
+    "cursor": "i64*",  # the team's work-sharing words, zero between launches
+    "state": "i64*",  # see State; null unless fused
+    "hubs": "i64*",  # the list of long rows; see kernels/schedule/hubs.h
+    "report": "i64*",  # status and state for the host; may be null
+}
+CHECKED_ARGUMENT = {"check": "i64*"}  # the violation, see CheckWord
+TOGETHER_ARGUMENT = {"lost": "u32*"}  # one bit per item that does not claim again
+CLAIMS_ARGUMENT = {"queue": "u32*"}  # on a GPU, one word per item: those that pass
+
+
+def header(checked: bool = False) -> str:
+    """The layouts as C++, for the prelude; of a checked unit those of checks, too."""
+    lines = ["// Generated from morph/compiler/ir/layout.py: what host and kernels share."]
+    for words in (Meta, Status, State):
+        lines.append(f"enum {{ {_enumerators(words)} }};")
+    lines.append(f"struct LooseRow {{ i32 {', '.join(GAPPED_ROW)}; }};")
+    lines.append(f"constexpr i32 MOST_TOTALS = {MOST_TOTALS};")
+    if checked:
+        lines.append(f"enum {{ {_enumerators(CheckWord, 'CHECK_')} }};")
+        lines.append(f"enum Violation : i32 {{ {_enumerators(Kind)} }};")
+        lines.append(f"constexpr i32 SITE_BITS = {SITE_BITS}, ITEM_BITS = {ITEM_BITS};")
+    return "\n".join(lines) + "\n"
+
+
+def _enumerators(words: type[IntEnum], prefix: str = "") -> str:
+    values = {w.name: int(w) for w in words} | KERNEL_WORDS.get(words, {})
+    listed = sorted(values.items(), key=lambda item: item[1])
+    return ", ".join(f"{prefix}{name} = {value}" for name, value in listed)
