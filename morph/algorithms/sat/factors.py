@@ -7,8 +7,8 @@ clauses read consecutive memory, whatever the lengths.  A literal is a reference
 a message, the fixed-point logarithm of `morph.algorithms.sat.surveys`, complemented if it is
 negated.
 
-Fixing variables deletes points, literals and clauses: what is left is written into a second set of
-tables, in order, and the first stays as it was, to roll back to.  O(literals) each.
+Fixing variables deletes points, literals and clauses: the residual graph is written into a second
+set of tables, in order, and the first stays unchanged, to roll back to.  O(literals) each.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import atomic_add, f32, i32, i64, log2, prefetch, u32
 from morph.runtime.device import Device
 
-CERTAIN = 22  # bits: what is less likely than 2 ** -22 counts as impossible
+CERTAIN = 22  # bits: a probability below 2 ** -22 counts as zero
 LARGEST_SCALE, LEAST_SCALE = 20, 16  # of messages: log2 of the units in one bit
 BINS = 4096  # of the biases
-AHEAD = 16  # clauses: a CPU waits for what it reads of variables unless that is on its way
+AHEAD = 16  # clauses: so far ahead a CPU prefetches the data of variables
 
 
 class Contradiction(Exception):
-    """The formula has no solution, or none that agrees with what was fixed."""
+    """The formula has no model, or none that agrees with the values that were fixed."""
 
 
 class Factors:
-    """A factor graph, and where its sums are.
+    """A factor graph, and the sums of its messages.
 
     Attributes
     ----------
@@ -146,19 +146,19 @@ def measure(c, g):
 
 @kernel
 def move(c, g, sums, old, ahead):
-    """Take over what is left of a clause, and sum up its messages."""
+    """Copy the literals that are left of a clause, and sum up its messages."""
     if ahead > 0:
         s = 0
-        if c.id + 2 * ahead < len(g.clauses):  # where a literal goes to, which is asked first
-            far = g.clauses[c.id + 2 * ahead].source
-            while s < len(old.slots) and far < old.slots[s].count:
-                prefetch(old.entries[old.slots[s].first + far].variable.fresh)
+        if c.id + 2 * ahead < len(g.clauses):  # the new row of a variable, which is read first
+            later = g.clauses[c.id + 2 * ahead].source
+            while s < len(old.slots) and later < old.slots[s].count:
+                prefetch(old.entries[old.slots[s].first + later].variable.fresh)
                 s += 1
         s = 0
         if c.id + ahead < len(g.clauses):
-            near = g.clauses[c.id + ahead].source
-            while s < len(old.slots) and near < old.slots[s].count:
-                fresh = old.entries[old.slots[s].first + near].variable.fresh
+            soon = g.clauses[c.id + ahead].source
+            while s < len(old.slots) and soon < old.slots[s].count:
+                fresh = old.entries[old.slots[s].first + soon].variable.fresh
                 if fresh >= 0:
                     prefetch(sums[fresh].by_sign)
                 s += 1
@@ -262,7 +262,7 @@ def _owners(xp: Any, offsets: Any, size: int) -> Any:
 
 
 def stable_order(xp: Any, key: Any) -> Any:
-    """What sorts keys of 0 or more, equal ones as they come."""
+    """The stable order of keys of 0 or more."""
     if xp is not np:
         return xp.argsort(key)  # CuPy's is stable
     bits = int(key.size).bit_length()
@@ -290,7 +290,7 @@ def _scale(degree: int) -> tuple[int, Any]:
 
 
 def reduced(f: Factors, into: Factors) -> None:
-    """Write what is left of ``f`` when variables have their ``value`` into other tables."""
+    """Write the residual graph, given the ``value`` of variables, into other tables."""
     g, device = f.graph, f.graph.device
     xp = device.xp
     foreach(g.clauses, measure, g)

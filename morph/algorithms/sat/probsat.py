@@ -60,19 +60,14 @@ BUDGET, ATTEMPT = 512, 8
 
 
 class Problem(NamedTuple):
-    """The tables of a formula and its search, as one argument of kernels."""
+    """The tables of a search, as one argument of kernels."""
 
     graph: Any
     slots: Any  # literals, by clause
     odds: Any  # weight of a flip, by the number of clauses that it breaks
     shift: Any  # of the number of true literals in the state of a clause
-
-
-class Limits(NamedTuple):
-    """Where `descend` ends."""
-
-    step: int
-    flips: int
+    chosen: Any  # unsatisfied clauses, each with the variable that it chose and its claim
+    run: Any  # one row of results
 
 
 class Walk(NamedTuple):
@@ -156,14 +151,14 @@ def enlist(c, now):
 
 
 @kernel
-def choose(c, s, seed, step, chosen):
+def choose(c, s, seed, step):
     c.listed = False
     if c.state >> s.shift == 0:
         random = mixed(seed + u64(step) * 0x9E3779B97F4A7C15 + u64(c.id) * 0xD1342543DE82EF95)
         key = step << 32 | tie_break(c.id, seed, step)
         for k in range(c.first, c.first + c.size):
             atomic_max(variable_of(s, k).claim, key)
-        chosen.add(c, variable=drawn(c, s, random), key=key)
+        s.chosen.add(c, variable=drawn(c, s, random), key=key)
 
 
 @func
@@ -194,19 +189,19 @@ def flip(entry, s, then):
 
 
 @program
-def descend(s, now, then, chosen, run, seed, step, limits):
+def descend(s, now, then, seed, step, last, most):
     flips, count = i64(0), i64(MANY)
-    while step < limits.step and flips < limits.flips and count > FEW:
-        foreach(now, choose, s, seed, step, chosen)
+    while step < last and flips < most and count > FEW:
+        foreach(now, choose, s, seed, step)
         now.clear()
-        count = len(chosen)
-        foreach(chosen, flip, s, then)
-        chosen.clear()
+        count = len(s.chosen)
+        foreach(s.chosen, flip, s, then)
+        s.chosen.clear()
         flips += count
         now, then = then, now
         step += 1
-    run[0].unsatisfied = count
-    run[0].work = flips
+    s.run[0].unsatisfied = count
+    s.run[0].work = flips
 
 
 @kernel
@@ -281,11 +276,11 @@ class Search:
         b = np.arange(LAST + 1.0)
         base = BASES.get(longest, 5.4)
         odds.extend(weight=(0.9 + b) ** -2.06 if longest <= 3 else base**-b)
-        self.problem = Problem(self.graph, slots, odds, shift)
         self.now, self.then = (Collection(points) for _ in range(2))
-        self.chosen = Collection(points, variable=Ref(points), key=i64)
+        chosen = Collection(points, variable=Ref(points), key=i64)
         self.run = Table("run", where, unsatisfied=i64, random=u64, work=i64)
         self.run.extend(1)
+        self.problem = Problem(self.graph, slots, odds, shift, chosen, self.run)
         self.counted = 0
 
     def load(self, model: Any) -> int:
@@ -313,9 +308,8 @@ class Search:
         whole = end == math.inf or not self.device.on_host
         part, last, tried = STEPS if whole else 2, step + STEPS, 0
         while True:
-            limits = Limits(min(step + part, last), most - tried)
-            state = self.now, self.then, self.chosen, self.run
-            descend(self.problem, *state, u64(seed), step, limits)
+            limits = min(step + part, last), most - tried
+            descend(self.problem, self.now, self.then, u64(seed), step, *limits)
             step += part
             if step >= last:
                 break
