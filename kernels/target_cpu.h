@@ -37,11 +37,21 @@ MORPH_MATH(exp)
 MORPH_MATH(log)
 MORPH_MATH(floor)
 MORPH_MATH(ceil)
+MORPH_MATH(rint)
+MORPH_MATH(sin)
+MORPH_MATH(cos)
+MORPH_MATH(tan)
+MORPH_FN f32 atan2_of(f32 y, f32 x) { return __builtin_atan2f(y, x); }
+MORPH_FN f64 atan2_of(f64 y, f64 x) { return __builtin_atan2(y, x); }
+MORPH_FN f32 float_power(f32 x, f32 y) { return __builtin_powf(x, y); }
+MORPH_FN f64 float_power(f64 x, f64 y) { return __builtin_pow(x, y); }
 MORPH_FN f32 remainder_of(f32 x, f32 y) { return __builtin_fmodf(x, y); }
 MORPH_FN f64 remainder_of(f64 x, f64 y) { return __builtin_fmod(x, y); }
 MORPH_FN i32 popcount(u32 x) { return __builtin_popcount(x); }
 MORPH_FN i32 popcount(u64 x) { return __builtin_popcountll(x); }
 MORPH_FN i32 leading_zeros(u32 x) { return x ? __builtin_clz(x) : 32; }
+MORPH_FN i32 trailing_zeros(u32 x) { return __builtin_ctz(x); }  // x is not 0
+MORPH_FN i32 trailing_zeros(u64 x) { return __builtin_ctzll(x); }
 MORPH_FN f32 fused(f32 x, f32 y, f32 z) { return __builtin_fmaf(x, y, z); }  // x * y + z, rounded once
 MORPH_FN f64 exp2_of(f64 x) { return __builtin_exp2(x); }
 MORPH_FN f64 log2_of(f64 x) { return __builtin_log2(x); }

@@ -29,11 +29,21 @@ MORPH_MATH(exp_of, expf, exp)
 MORPH_MATH(log_of, logf, log)
 MORPH_MATH(floor_of, floorf, floor)
 MORPH_MATH(ceil_of, ceilf, ceil)
+MORPH_MATH(rint_of, rintf, rint)
+MORPH_MATH(sin_of, sinf, sin)
+MORPH_MATH(cos_of, cosf, cos)
+MORPH_MATH(tan_of, tanf, tan)
+MORPH_FN f32 atan2_of(f32 y, f32 x) { return atan2f(y, x); }
+MORPH_FN f64 atan2_of(f64 y, f64 x) { return atan2(y, x); }
+MORPH_FN f32 float_power(f32 x, f32 y) { return powf(x, y); }
+MORPH_FN f64 float_power(f64 x, f64 y) { return pow(x, y); }
 MORPH_FN f32 remainder_of(f32 x, f32 y) { return fmodf(x, y); }
 MORPH_FN f64 remainder_of(f64 x, f64 y) { return fmod(x, y); }
 MORPH_FN i32 popcount(u32 x) { return __popc(x); }
 MORPH_FN i32 popcount(u64 x) { return __popcll(x); }
 MORPH_FN i32 leading_zeros(u32 x) { return __clz(x); }
+MORPH_FN i32 trailing_zeros(u32 x) { return __ffs(x) - 1; }  // x is not 0
+MORPH_FN i32 trailing_zeros(u64 x) { return __ffsll(x) - 1; }
 MORPH_FN f32 fused(f32 x, f32 y, f32 z) { return __fmaf_rn(x, y, z); }  // x * y + z, rounded once
 MORPH_FN f64 exp2_of(f64 x) { return exp2(x); }
 MORPH_FN f64 log2_of(f64 x) { return log2(x); }

@@ -398,7 +398,7 @@ def test_what_runs_is_a_kernel_over_a_table():
         (lambda: foreach([1, 2], touch), "over a table or a collection, not \\[1, 2\\]"),
         (lambda: foreach(made.a, touch), "over a table or a collection, not rows.a"),
         (lambda: foreach(made, len), "runs a @kernel, not <built-in function len>"),
-        (lambda: foreach(made, touch, where=3), "where is a lambda of the item, not 3"),
+        (lambda: foreach(made, touch, where=3), "where is a lambda or a @func of the item, not 3"),
         (lambda: kernel(len), "@kernel decorates a function made by `def`, not <built-in"),
         (lambda: func(lambda x: x), "@func decorates a function made by `def`, not <function"),
     ]:

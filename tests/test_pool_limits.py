@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from morph.compiler.ir import layout
 from morph.runtime.toolchain import cpu
 
 KERNELS = Path(__file__).parent.parent / "kernels"
-HEADERS = "core/scalars core/words target_cpu core/types core/half core/math core/atomics".split()
+HEADERS = "target_cpu core/types core/half core/math core/atomics".split()
 STUBS = """
 #include <cstdio>
 #include <initializer_list>
@@ -125,10 +126,19 @@ int main() {
 """
 
 
+def headers() -> str:
+    """The headers that the pool needs, and the layouts between them."""
+    return (
+        (KERNELS / "core/scalars.h").read_text()
+        + layout.header()
+        + "".join((KERNELS / f"{h}.h").read_text() for h in HEADERS)
+    )
+
+
 @pytest.mark.skipif(not Path("/proc/loadavg").exists(), reason="needs Linux's procfs")
 def test_runnable_threads(tmp_path):
     """The fourth field of /proc/loadavg, before the stroke."""
-    text = "".join((KERNELS / f"{h}.h").read_text() for h in HEADERS)
+    text = headers()
     file = tmp_path / "loadavg"
     text = text.replace("/proc/loadavg", str(file))
     main = "int main() { return runnable_threads(); }"
@@ -149,7 +159,7 @@ def test_runnable_threads(tmp_path):
 
 @pytest.mark.parametrize("name", re.findall(r"static void (\w+)\(\)", MAIN))
 def test_limits(name, tmp_path):
-    text = "".join((KERNELS / f"{h}.h").read_text() for h in HEADERS)
+    text = headers()
     for clock in ("wall", "processor"):
         was = rf"MORPH_FN i64 {clock}_time\(\) \{{ return nanoseconds\(\d+\); \}}"
         text, n = re.subn(was, f"MORPH_FN i64 {clock}_time() {{ return now_{clock}; }}", text)

@@ -5,6 +5,7 @@ The algorithms run on the CPU; the very texts of their launches are then given t
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import re
@@ -84,6 +85,21 @@ def test_algorithms(units):
         morph.survey.reinforce(morph.generate.random_ksat(3, 40, 3, seed=1))
     assert any("is_raised(" in c.text for c in units)
     compile_all(units, {x.__name__ for m in modules() for x in launched(vars(m)).values()})
+
+
+@pytest.mark.unchecked
+@pytest.mark.parametrize(
+    "name", ["test_builtins", "test_domains", "test_locals", "test_neighbours", "test_static"]
+)
+def test_language(units, name):
+    """The kernels of tests of the language: each test of it runs on the CPU."""
+    module = importlib.import_module(name)
+    tests = [f for n, f in vars(module).items() if n.startswith("test_")]
+    for test in (f for f in tests if "target" in f.__code__.co_varnames):
+        marks = [m for m in getattr(test, "pytestmark", ()) if m.name == "parametrize"]
+        for value in marks[0].args[1] if marks else [()]:
+            test("cpu", *(value if isinstance(value, tuple) else (value,)))
+    compile_all(units, {n for n, k in launched(vars(module)).items() if k.launches})
 
 
 def test_what_writes_a_few_words():

@@ -21,6 +21,10 @@ MORPH_HALF(exp_of)
 MORPH_HALF(log_of)
 MORPH_HALF(floor_of)
 MORPH_HALF(ceil_of)
+MORPH_HALF(rint_of)
+MORPH_HALF(sin_of)
+MORPH_HALF(cos_of)
+MORPH_HALF(tan_of)
 
 // Of f32, exp2 and log2 are sums and products that IEEE 754 defines, so all targets give the same bits;
 // within 1 ulp.  Minimax polynomials of (2^x - 1) / x and log2(1 + x) / x.  Below 2^-126 exp2 gives 0.
@@ -163,4 +167,53 @@ template <class T> MORPH_FN i32 exponent_of(T x) {
 template <class T> MORPH_FN i32 popcount_of(T x) {
     if constexpr (sizeof(T) == 8) return popcount(u64(x));
     else return popcount(u32(Bits<T>(x)));
+}
+template <class T> MORPH_FN i32 ctz_of(T x) {  // of 0 the number of bits, as has clz
+    if (x == T(0)) return 8 * sizeof(T);
+    if constexpr (sizeof(T) == 8) return trailing_zeros(u64(x));
+    else return trailing_zeros(u32(Bits<T>(x)));
+}
+template <class T> MORPH_FN i32 clz_of(T x) {
+    if constexpr (sizeof(T) < 8) return leading_zeros(u32(Bits<T>(x))) - i32(32 - 8 * sizeof(T));
+    else return u64(x) >> 32 ? leading_zeros(u32(u64(x) >> 32)) : 32 + leading_zeros(u32(x));
+}
+// The sum, or the end of the type's range that it would pass.
+template <class T> MORPH_FN T sat_add_of(T x, T y) {
+    T sum = wrap_add(x, y);
+    if constexpr (T(-1) < T(0)) {
+        constexpr T LEAST = T(Bits<T>(1) << (8 * sizeof(T) - 1));
+        return T((x ^ sum) & (y ^ sum)) < T(0) ? x < T(0) ? LEAST : T(~LEAST) : sum;
+    } else {
+        return sum < x ? T(-1) : sum;
+    }
+}
+MORPH_FN f16 atan2_of(f16 y, f16 x) { return f16(atan2_of(f32(y), f32(x))); }
+MORPH_FN f16 float_power(f16 x, f16 y) { return f16(float_power(f32(x), f32(y))); }
+// x ** y.  Of integers it wraps; to a negative power, 1 and -1 alone are not rounded to 0.
+template <class T> MORPH_FN T pow_of(T x, T y) {
+    if constexpr (is_float<T>()) {
+        return float_power(x, y);
+    } else {
+        if (y < T(0)) return x == T(1) || x == T(-1) ? (y & 1 ? x : T(1)) : T(0);
+        T power = T(1);
+        for (; y != T(0); y = T(y >> 1), x = wrap_mul(x, x))
+            if (y & 1) power = wrap_mul(power, x);
+        return power;
+    }
+}
+// Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC 2011): random words that depend on nothing but these numbers.
+MORPH_FN Vec<u32, 4> philox_of(u64 key, u64 counter, u64 upper) {
+    u32 k = u32(key), l = u32(key >> 32);
+    u32 a = u32(counter), b = u32(counter >> 32), c = u32(upper), d = u32(upper >> 32);
+    MORPH_UNROLL_ALL for (i32 round = 0; round < 10; round++) {
+        u64 first = u64(0xd2511f53u) * a, second = u64(0xcd9e8d57u) * c;
+        a = u32(second >> 32) ^ b ^ k, b = u32(second);
+        c = u32(first >> 32) ^ d ^ l, d = u32(first);
+        k += 0x9e3779b9u, l += 0xbb67ae85u;
+    }
+    return {{a, b, c, d}};
+}
+MORPH_FN u64 random_of(u64 key, u64 counter, u64 upper) {
+    Vec<u32, 4> words = philox_of(key, counter, upper);
+    return u64(words[0]) << 32 | words[1];
 }

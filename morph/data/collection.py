@@ -17,18 +17,20 @@ from morph.data.store import BUDGET, CAPACITY, COUNT, HEAD, Store
 from morph.data.table import Table
 from morph.data.versions import exclusive, moved, renew
 from morph.language.dtypes import Ref
+from morph.language.intrinsics import scalar_of
 from morph.runtime.backend import FEW, IOTA
 from morph.runtime.device import Array, Device, device, is_host
 
 
 class Collection(Store):
-    """A growable list of rows of a table, with columns carried along; a worklist for kernels.
+    """A growable list of rows of a table, or of numbers; a worklist for kernels.
 
     Parameters
     ----------
-    table : Table, optional
-        The items are rows of this table, in column ``item``.  Without it an entry has only the
-        other columns, one of which refers to a table or ``device`` says where they live.
+    table : Table or scalar type, optional
+        The items are rows of this table, or numbers of this type, in column ``item``.  Without it
+        an entry has only the other columns, one of which refers to a table or ``device`` says
+        where they live.
     capacity : int
         Entries to have memory for; the collection grows when they are used up.
     device : str or Device, optional
@@ -50,15 +52,17 @@ class Collection(Store):
 
     def __init__(
         self,
-        table: Table | None = None,
+        table: Table | Any = None,
         *,
         capacity: int = 0,
         device: str | Device | None = None,
         name: str = "collection",
         **columns: Any,
     ) -> None:
+        if scalar_of(table) is not None:
+            table, columns = None, {"item": table, **columns}
         if table is not None and not isinstance(table, Table):
-            raise TypeError(f"a collection is of rows of a table, not of {table!r}")
+            raise TypeError(f"a collection is of rows of a table or of numbers, not of {table!r}")
         targets = [] if table is None else [table]
         targets += [s.table for s in columns.values() if isinstance(s, Ref) and s.table is not None]
         graphs = {id(t.graph or t) for t in targets}
@@ -186,19 +190,19 @@ class Collection(Store):
         return reduced(self)
 
     def __iter__(self) -> Iterator[Row]:
-        """The items as rows of the table; entries with their columns if there are others."""
-        if self.table is not None and len(self.columns) == 1:
-            table = self.table
-            return (Row(table, i) for i in self.device.to_host(self.items).tolist())
+        """The items, rows of the table or numbers; entries if there are other columns."""
+        if list(self.columns) == ["item"]:
+            table, items = self.table, self.device.to_host(self.items)
+            return iter(items) if table is None else (Row(table, i) for i in items.tolist())
         return (Row(self, i) for i in range(*self.span()))
 
-    def __getitem__(self, i: int) -> Row:
+    def __getitem__(self, i: int) -> Any:
         """The ``i``-th entry not yet taken, as iteration gives it."""
         first, last = self.span()
         if not 0 <= i < last - first:
             raise IndexError(f"{self.name} has {last - first} entries, not one at {i}")
         entry = Row(self, first + i)
-        return entry.item if self.table is not None and len(self.columns) == 1 else entry
+        return entry.item if list(self.columns) == ["item"] else entry
 
     def target(self, column: Column) -> Table | None:
         """The table that a reference column refers to, None if it is not known."""

@@ -17,9 +17,12 @@ class Row:
     """Row ``id`` of a table (or entry of a collection): its columns are attributes.
 
     A scalar reference reads as a `Row`, or None if it refers to nothing; vectors read as views of
-    the table's memory, NumPy arrays or, on a GPU, `Elements`.  A row is usable as an integer and
-    equals its id.  It does not keep a deleted row from being reused: it then stands for the new row
-    of that id.
+    the table's memory, NumPy arrays or, on a GPU, `Elements`; their first values are also ``x``,
+    ``y`` and ``z``.  Rows of points have ``outnbrs``, ``innbrs``, ``nbrs``, ``outedges``,
+    ``inedges``, ``edges``, lists of rows as kernels loop over them, and ``out_degree``,
+    ``in_degree``, ``degree``; rows of edges have ``nbr1``, ``nbr2``, ``nbrs``.  A row is usable as
+    an integer and equals its id.  It does not keep a deleted row from being reused: it then stands
+    for the new row of that id.
     """
 
     __slots__ = ("id", "table")
@@ -33,9 +36,13 @@ class Row:
 
     def __getattr__(self, name: str) -> Any:
         column = self.table.columns.get(name)
-        if column is None:
+        if column is not None:
+            return read(self.table, column, self.id)
+        graph = getattr(self.table, "graph", None)
+        found = graph.around(self, name) if graph is not None else None
+        if found is None:
             raise AttributeError(self.table.no_column(name))
-        return read(self.table, column, self.id)
+        return found
 
     def __setattr__(self, name: str, value: Any) -> None:
         column = self.table.columns.get(name)
@@ -72,6 +79,32 @@ class Row:
 
     def __repr__(self) -> str:
         return f"{self.table.name}[{self.id}]"
+
+
+def _coordinate(j: int) -> property:
+    def read(vector: Any) -> Any:
+        if j >= len(vector):
+            raise AttributeError(f"a vector of {len(vector)} values has no {'xyz'[j]!r}")
+        return vector[j]
+
+    def write(vector: Any, value: Any) -> None:
+        vector[j] = value
+
+    return property(read, write)
+
+
+class Coordinates:
+    """The names of the first three values of a vector."""
+
+    __slots__ = ()
+    x, y, z = map(_coordinate, range(3))
+
+
+class HostElements(Coordinates, np.ndarray[Any, Any]):
+    """A view of one row of a vector column in host memory."""
+
+    def __repr__(self) -> str:
+        return repr(self.view(np.ndarray))
 
 
 class Vector:
@@ -121,7 +154,7 @@ class Refs(Vector):
         return f"({', '.join(map(repr, self))})"
 
 
-class Elements(Vector, NDArrayOperatorsMixin):
+class Elements(Vector, Coordinates, NDArrayOperatorsMixin):
     """The numbers of one row in a vector column of a GPU; reads give NumPy scalars and arrays.
 
     Elements of a CuPy array would be arrays that change with the column.
@@ -172,7 +205,7 @@ def read(store: StoreLike, column: Column, row: int) -> Any:
     value = column.array[row]
     if not column.size:
         return store.device.to_host(value)[()]
-    return value if is_host(value) else Elements(store, column, row)
+    return value.view(HostElements) if is_host(value) else Elements(store, column, row)
 
 
 def as_row(store: StoreLike, column: Column, id: Any) -> Any:

@@ -388,6 +388,28 @@ class Graph(Making):
             hit = self.device.xp.flatnonzero(self.edges.columns["dst"].array[at] == v)
             return Row(self.edges, int(at[hit[0]])) if hit.size else None
 
+    @exclusive
+    def around(self, row: Row, name: str) -> Any:
+        """Give the rows or the degree of a point or edge that kernels know by ``name``, or None."""
+        both, back = ("all", "in") if self.directed else ("out", "out")
+        direction = {
+            "outnbrs": "out", "innbrs": back, "nbrs": both, "outedges": "out", "inedges": "in",
+            "edges": both, "out_degree": "out", "in_degree": back, "degree": both,
+        }.get(name)  # fmt: skip
+        if row.table is self.edges and name in ("nbr1", "nbr2", "nbrs"):
+            ends = {"nbr1": (row.src,), "nbr2": (row.dst,), "nbrs": (row.src, row.dst)}[name]
+            return [e for p in ends for e in self.around(p, "edges") if e != row]
+        if row.table is not self.points or direction is None:
+            return None
+        ids, table = [], self.points if name.endswith("nbrs") else self.edges
+        for d, end in (("out", "dst"), ("in", "src")):
+            if direction in (d, "all"):
+                at = self._adjacency.at(d, self._point(row))
+                with self.device.active():
+                    at = self.edges.columns[end].array[at] if table is self.points else at
+                ids += self.device.to_host(at).tolist()
+        return len(ids) if name.endswith("degree") else [Row(table, i) for i in ids]
+
     def weight(self, src: Any, dst: Any) -> Any:
         """Give the weight of `edge` (src, dst), 1 if edges have none.
 

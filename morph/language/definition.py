@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from morph.language.intrinsics import static
 from morph.language.source import Source
+
+
+def static_params(function: Any) -> tuple[int, ...]:
+    """The positions of a function's parameters that are annotated ``static``."""
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    notes = [function.__annotations__.get(n) for n in names]
+    return tuple(i for i, note in enumerate(notes) if note is static or note == "static")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

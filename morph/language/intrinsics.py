@@ -5,13 +5,62 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from morph.language.types import SCALARS, Scalar
+from morph.language.types import F32, F64, I32, SCALARS, U32, U64, Scalar
 
-FLOAT_FUNCTIONS = ("sqrt", "exp", "log", "floor", "ceil", "exp2", "log2")
+__all__ = [  # what `morph.prelude` has
+    "atan2", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max",
+    "atomic_min", "atomic_or", "atomic_sub", "atomic_xor", "barrier", "ceil", "clz", "cos",
+    "ctz", "exp", "exp2", "exponent", "floor", "incircle", "local", "log", "log2", "orient2d",
+    "philox", "popcount", "prefetch", "random_f32", "random_f64", "random_u32", "random_u64",
+    "sat_add", "sin", "single", "sqrt", "static", "struct", "tan", "vector",
+]  # fmt: skip
+
+
+class Signature(NamedTuple):
+    """The types of a pure function of numbers, all of one type."""
+
+    arguments: int = 1
+    kinds: str = "iuf"  # of the arguments
+    result: Scalar | None = None  # None: the arguments' type
+    converts: bool = False  # integers become f64; else those of another kind are rejected
+
+
+_FLOAT = Signature(kinds="f", converts=True)
+_BITS = Signature(kinds="iu", result=I32)
+FUNCTIONS = {
+    "abs": Signature(), "sqrt": _FLOAT, "exp": _FLOAT, "log": _FLOAT, "exp2": _FLOAT,
+    "log2": _FLOAT, "sin": _FLOAT, "cos": _FLOAT, "tan": _FLOAT, "floor": _FLOAT, "ceil": _FLOAT,
+    "round": _FLOAT, "atan2": _FLOAT._replace(arguments=2), "popcount": _BITS, "ctz": _BITS,
+    "clz": _BITS, "sat_add": Signature(2, "iu"), "exponent": Signature(kinds="f", result=I32),
+}  # fmt: skip
+
+
+def _philox(key: int, counter: int, upper: int = 0) -> list[int]:
+    """The four words of Philox4x32-10 for a key and a counter of 128 bits.
+
+    References
+    ----------
+    J. Salmon, M. Moraes, R. Dror, D. Shaw: Parallel random numbers: as easy as 1, 2, 3.  SC 2011.
+    """
+    most = 2**32 - 1
+    k, m = key & most, key >> 32 & most
+    a, b, c, d = counter & most, counter >> 32 & most, upper & most, upper >> 32 & most
+    for _ in range(10):
+        first, second = 0xD2511F53 * a, 0xCD9E8D57 * c
+        a, b, c, d = second >> 32 ^ b ^ k, second & most, first >> 32 ^ d ^ m, first & most
+        k, m = k + 0x9E3779B9 & most, m + 0xBB67AE85 & most
+    return [a, b, c, d]
+
+
+def _random(kind: Scalar, bits: int, *numbers: Any) -> Any:
+    first, second, *_ = _philox(*map(int, numbers))
+    number = to_dtype(kind).type((first << 32 | second) >> 64 - bits)
+    return number * number.dtype.type(2.0**-bits) if kind.kind == "f" else number
 
 
 class Intrinsic:
@@ -57,32 +106,44 @@ incircle = Intrinsic("incircle", "incircle(a, b, c, d): 1 if d is inside circle 
 prefetch = Intrinsic(
     "prefetch", "prefetch(place): a column place is soon used; a hint for a CPU, on a GPU nothing."
 )
+static = Intrinsic("static", "def f(p, n: static): the value of n is compiled in.")
 popcount = Intrinsic("popcount", "popcount(x): number of one bits of an integer.")
+ctz = Intrinsic("ctz", "ctz(x): number of zero bits below the lowest one bit of an integer.")
+clz = Intrinsic("clz", "clz(x): number of zero bits above the highest one bit of an integer.")
+sat_add = Intrinsic("sat_add", "sat_add(x, y): the sum of integers, within their type's range.")
 exponent = Intrinsic("exponent", "exponent(x): the e with 2**e <= abs(x) < 2**(e + 1), of a float.")
-sqrt, exp, log, floor, ceil, exp2, log2 = (
+sqrt, exp, log, floor, ceil, exp2, log2, sin, cos, tan = (
     Intrinsic(n, f"{n}(x): of a float, in its own precision.", getattr(np, n))
-    for n in FLOAT_FUNCTIONS
+    for n in ("sqrt", "exp", "log", "floor", "ceil", "exp2", "log2", "sin", "cos", "tan")
+)
+atan2 = Intrinsic("atan2", "atan2(y, x): the angle of (x, y), from -pi to pi.", np.arctan2)
+philox = Intrinsic(
+    "philox",
+    "philox(seed, counter, upper=0): four u32 of Philox4x32-10, the same on all devices.",
+    lambda *numbers: np.array(_philox(*map(int, numbers)), np.uint32),
+)
+RANDOM = {  # the type and the number of random bits
+    "random_u32": (U32, 32), "random_u64": (U64, 64), "random_f32": (F32, 24),
+    "random_f64": (F64, 53),
+}  # fmt: skip
+random_u32, random_u64, random_f32, random_f64 = (
+    Intrinsic(n, f"{n}(seed, counter, upper=0): " + doc, partial(_random, *RANDOM[n]))
+    for n, doc in zip(RANDOM, 2 * ["any number."] + 2 * ["at least 0 and below 1."], strict=True)
 )
 
-_ATOMIC_OBJECTS = (
-    atomic_min, atomic_max, atomic_add, atomic_sub, atomic_and, atomic_or, atomic_xor,
-    atomic_cas, atomic_exch,
-)  # fmt: skip
-
 _NAMES: dict[int, str] = {
-    id(obj): obj.name
-    for obj in (
-        *_ATOMIC_OBJECTS, single, local, vector, barrier, orient2d, incircle, popcount,
-        prefetch, exponent, sqrt, exp, log, floor, ceil, exp2, log2,
-    )
-}  # fmt: skip
+    id(obj): obj.name for obj in tuple(globals().values()) if isinstance(obj, Intrinsic)
+}
 _FOREIGN: tuple[tuple[Any, str], ...] = (
     (abs, "abs"), (min, "min"), (max, "max"), (len, "len"), (range, "range"),
     (reversed, "reversed"), (enumerate, "enumerate"), (hasattr, "hasattr"),
     (math.sqrt, "sqrt"), (math.exp, "exp"), (math.log, "log"), (math.floor, "floor"),
     (math.ceil, "ceil"), (np.sqrt, "sqrt"), (np.exp, "exp"), (np.log, "log"),
     (np.floor, "floor"), (np.ceil, "ceil"), (np.minimum, "min"), (np.maximum, "max"),
-    (np.abs, "abs"), (math.exp2, "exp2"), (math.log2, "log2"), (np.exp2, "exp2"), (np.log2, "log2"),
+    (np.abs, "abs"), (math.sin, "sin"), (math.cos, "cos"), (math.tan, "tan"), (np.sin, "sin"),
+    (np.cos, "cos"), (np.tan, "tan"), (math.atan2, "atan2"), (np.arctan2, "atan2"),
+    (round, "round"), (np.rint, "round"), (divmod, "divmod"),
+    (math.exp2, "exp2"), (math.log2, "log2"), (np.exp2, "exp2"), (np.log2, "log2"),
 )  # fmt: skip
 _NAMES.update((id(obj), name) for obj, name in _FOREIGN)
 

@@ -168,6 +168,18 @@ class Store:
         """Find a column by name."""
         return next((c for c in self.columns if c.name == name), None)
 
+    @property
+    def listed(self) -> Type | None:
+        """What a collection lists, rows or numbers; None if its entries have other columns."""
+        if self.kind != "collection" or [c.name for c in self.columns] != ["item"]:
+            return None
+        return self.columns[0].elem
+
+    @property
+    def lists_rows(self) -> bool:
+        """Whether an item is a row of a table, not an entry with columns."""
+        return isinstance(self.listed, Handle)
+
 
 @dataclass(frozen=True, slots=True)
 class GraphInfo:

@@ -24,14 +24,21 @@ from morph.compiler.frontend.functions import (
     specialise_kernel,
 )
 from morph.compiler.frontend.program import RESULT, Cut, cut
-from morph.compiler.frontend.values import Bundle, ObjectValue, PythonValue, Value, flattened
+from morph.compiler.frontend.values import (
+    Bundle,
+    ObjectValue,
+    PythonValue,
+    Value,
+    constant,
+    flattened,
+)
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
 from morph.compiler.passes.work_sharing import lists
 from morph.data.row import Row
 from morph.language.bundles import flat, flat_names, is_bundle, own_name
-from morph.language.definition import Definition
+from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
 from morph.language.intrinsics import from_dtype
 from morph.language.position import Pos
@@ -223,7 +230,8 @@ def by_steps(compiled: Compiled, objects: Mapping[str, Any]) -> bool:
 
 def place(where: Any) -> tuple[Any, int]:
     """The code of a filter and what its globals are: equal code may stand in two modules."""
-    return (where.__code__, id(where.__globals__)) if where is not None else (None, 0)
+    made = definition_of(where)
+    return (made, 0) if made or where is None else (where.__code__, id(where.__globals__))
 
 
 def cells(where: Any) -> tuple[Any, ...]:
@@ -253,14 +261,17 @@ def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
             definition.source.pos(definition.source.tree),
             f"they are {', '.join(map(user_name, names))}" if names else "call it with none",
         )
+    statics = {names[i]: _scalar_type(args[i], names[i]) for i in request.what.statics}
     names, args = flat_names(names, args), flat(args)
-    slots = Slots()
+    slots = Slots(request.device)
     for arg, name in zip(args, names, strict=True):  # graphs first: they name their tables
         if isinstance(arg, OBJECTS):
             slots.of(arg, own_name(name))
     kinds: list[Any] = [names]
     for arg, name in zip(args, names, strict=True):
-        if isinstance(arg, OBJECTS):
+        if name in statics:
+            kinds.append((type(arg), repr(arg)))
+        elif isinstance(arg, OBJECTS):
             kinds.append(slots.of(arg, own_name(name)))
         elif isinstance(arg, Row):
             row = slots.of(arg.table, f"{own_name(name)}s")
@@ -297,6 +308,14 @@ def _scalar_type(value: Any, name: str) -> Scalar:
     return found
 
 
+def _static(value: Any, name: str, pos: Pos) -> ir.Const:
+    """The constant that a static parameter stands for."""
+    _scalar_type(value, name)
+    made = constant(value, pos)
+    assert made is not None
+    return made
+
+
 def _let_rows_die(unit: ir.Unit, slots: Slots) -> bool:
     """Let tables have dead rows before a kernel that deletes is compiled; true if that is new."""
     names = {n.slot for n in ir.walk(unit.funcs) if isinstance(n, ir.Delete)}
@@ -318,7 +337,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
     values: list[Value] = []
     scalars: dict[str, Scalar] = {}
     getters: dict[str, Origin] = {}
-    flat_args = flat(request.args)
+    flat_args, statics = flat(request.args), {names[i] for i in request.what.statics}
     for i, (arg, name) in enumerate(zip(flat_args, flat_names(names, request.args), strict=True)):
         t = slots.of(arg, own_name(name))
         key = f"{name}_arg_"  # no store's field is called so
@@ -330,6 +349,8 @@ def _compile(request: Request, slots: Slots) -> Compiled:
             scalars[key], getters[key] = I32, i
             index = ir.Var(name=name if fused else key, type=I32, pos=pos)
             values.append(ir.Cast(x=index, type=Handle(row.slot), pos=pos))
+        elif name in statics:
+            values.append(PythonValue(pos, _static(arg, name, pos)))
         elif callable(arg):
             values.append(PythonValue(pos, arg))
         else:
@@ -469,6 +490,8 @@ _filters: weakref.WeakKeyDictionary[Any, Definition] = weakref.WeakKeyDictionary
 
 def filter_of(where: Any) -> Definition:
     """The definition of a filter; parsed once for all lambdas of one place in the text."""
+    if made := definition_of(where):
+        return made
     code = where.__code__
     if code not in _filters:
         _filters[code] = Definition("where", read(where))

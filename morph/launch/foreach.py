@@ -144,14 +144,14 @@ def foreach(
 
     Parameters
     ----------
-    items : Table or Collection
-        What to run over; deleted rows are passed over.
+    items : Table, Collection or Set
+        What to run over, a set for the rows of its table; deleted rows are passed over.
     kernel : Kernel
         Its first parameter is the item, the others are ``args``.
     *args : Graph, Table, Collection, Set, Flag, Function, or scalar
         All objects on the device of ``items``.
     where : callable, optional
-        A lambda of the item; items for which it is false are passed over.
+        A lambda or a `func` of the item; items for which it is false are passed over.
     together : bool
         Of a kernel with ``single(collection)``: all items gather and claim before any commits, so
         that the winners depend on positions in ``items`` and not on the number of threads.
@@ -184,8 +184,10 @@ def foreach(
     """
     if kernel.__class__ is not Kernel:
         raise TypeError(f"foreach runs a @kernel, not {kernel!r}")
-    if where is not None and where.__class__ is not FunctionType:
-        raise TypeError(f"where is a lambda of the item, not {where!r}")
+    if getattr(items, "kind", "") == "set":
+        items = items.table
+    if where is not None and where.__class__ not in (FunctionType, Function):
+        raise TypeError(f"where is a lambda or a @func of the item, not {where!r}")
     if balance not in BALANCE:
         raise ValueError(f"balance is one of {', '.join(map(repr, BALANCE))}, not {balance!r}")
     if ahead is not None and not any(ahead is x for x in flat(args)):

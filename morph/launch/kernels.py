@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Self
 
-from morph.language.definition import Definition
+from morph.language.definition import Definition, static_params
 from morph.language.lines import keep
 from morph.language.source import read
 
@@ -79,11 +79,14 @@ class Launchable(Function):
     ----------
     launches : dict
         By key of the arguments, each `morph.launch.launcher.Launch` bound so far; the latest last.
+    statics : tuple of int
+        The positions of the arguments, the item left out, whose values a kernel has compiled in.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self.launches: dict[Any, Any] = {}
+        self.statics = tuple(i - 1 for i in static_params(function) if self.kind == "kernel")
 
     def source(self, target: str = "cpu") -> str:
         """The C++ that was generated for the latest launch.

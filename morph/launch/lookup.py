@@ -72,6 +72,8 @@ def launch_for(
     else:
         options = together, balance, checked
         key = shape.key(args, id(items), *options, *place(where), cells(where))
+    if what.statics:
+        key = (*key, *(repr(given[i]) for i in what.statics if i < len(given)))
     found = what.launches.get(key)
     if found is not None and found.fits():
         return None if found.by_steps() else found, args

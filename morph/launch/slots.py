@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
 
 from morph.data.collection import Collection, Flag, Set
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.language.dtypes import NAMES
+from morph.language.dtypes import NAMES, vec
 from morph.language.types import SCALARS, Column, GraphInfo, Object, Store
+from morph.runtime.device import Device
 
 OBJECTS = (Graph, Table, Collection, Set, Flag)
+
+
+_arrays: dict[tuple[int, str], tuple[weakref.ref[Any], Table]] = {}
+
+
+def _held(array: np.ndarray[Any, Any], name: str, device: Device) -> Table:
+    """A table on a device whose column ``value`` is a captured array; made once."""
+    key = id(array), device.name
+    if key not in _arrays or _arrays[key][0]() is not array:
+        dtype = array.dtype.newbyteorder("=")
+        kind = dtype if array.ndim == 1 else vec(dtype, array.shape[1])
+        table = Table(name, device, value=kind)
+        table.extend(value=array)
+        _arrays[key] = weakref.ref(array, lambda _: _arrays.pop(key, None)), table
+    return _arrays[key][1]
 
 
 class Slots:
     """The objects of one launch, by slot, and their descriptions for the compiler."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: Device | None = None) -> None:
+        self.device = device  # where captured arrays are copied to
         self.objects: dict[str, Any] = {}
         self.stores: dict[str, Store] = {}
         self.graphs: dict[str, GraphInfo] = {}
@@ -25,6 +45,9 @@ class Slots:
 
     def of(self, obj: Any, name: str) -> Object | None:
         """Give an object its slot; None if it is no object of the engine."""
+        if isinstance(obj, np.ndarray) and self.device is not None:
+            held = self.of(_held(obj, name, self.device), name)
+            return Object("array", held.slot) if held is not None else None
         if not isinstance(obj, OBJECTS):
             return None
         if id(obj) not in self._slot:

@@ -131,9 +131,9 @@ def _text(unit: ir.Unit, sites: Sites, v: Violation, objects: Any, most: int) ->
     domain = objects[step.slot]
 
     def item(position: int) -> str:
-        if isinstance(domain, Table) or [*domain.columns] != ["item"]:
+        column = domain.columns.get("item")
+        if isinstance(domain, Table) or len(domain.columns) > 1 or not column.ref:
             return f"{short(domain.name)}[{position}]"
-        column = domain.columns["item"]
         row = int(domain.device.to_host(column.array[position : position + 1])[0])
         return f"{short(domain.target(column).name)}[{row}]"
 

@@ -15,12 +15,7 @@ from morph.compiler.passes.liveness import PARENT
 from morph.compiler.passes.plan import BodyPlan
 from morph.language.types import I64, Object, Scalar, Type, Vector
 
-BUILTINS = {
-    "abs": "abs_of", "min": "min_of", "max": "max_of", "sqrt": "sqrt_of", "floor": "floor_of",
-    "ceil": "ceil_of", "exp": "exp_of", "log": "log_of", "exp2": "exp2_of", "log2": "log2_of",
-    "exponent": "exponent_of", "popcount": "popcount_of",
-}  # fmt: skip
-SIGNS = ("exponent", "popcount", "orient2d", "incircle")  # give an i32, whatever they take
+BUILTINS = {"orient2d": "orient2d", "incircle": "incircle", "round": "rint_of"}  # others: abs_of
 OPERATORS = {"//": "floor_div", "%": "floor_mod", "<<": "shift_left", ">>": "shift_right"}
 WRAPPING = {"+": "wrap_add", "-": "wrap_sub", "*": "wrap_mul"}
 
@@ -150,8 +145,7 @@ class Expressions:
 
     def _expr_builtin(self, e: ir.Builtin) -> str:
         args = ", ".join(self.expr(x) for x in e.args)
-        given = "i32" if e.name in SIGNS else self.names.type(e.args[0].type)
-        return self.number(f"{BUILTINS.get(e.name, e.name)}({args})", e.type, given)
+        return f"{BUILTINS.get(e.name, f'{e.name}_of')}({args})"
 
     def _expr_load(self, e: ir.Load) -> str:
         return self.load(e.place)

@@ -229,8 +229,7 @@ class Names:
 
     def plain(self, slot: str) -> bool:
         """Whether an item of the store is the ``item`` of a collection, not its own row."""
-        s = self.stores[slot]
-        return s.kind == "collection" and [c.name for c in s.columns] == ["item"]
+        return self.stores[slot].lists_rows
 
 
 def numbered(name: str, k: int) -> str:

@@ -8,6 +8,8 @@ from morph.compiler.frontend.context import Context
 from morph.compiler.frontend.values import coerce
 from morph.compiler.ir import nodes as ir
 from morph.language.errors import reject
+from morph.language.intrinsics import StructType, scalar_of
+from morph.language.position import Pos
 from morph.language.types import Local, Store, Type, Vector
 
 
@@ -62,3 +64,20 @@ def column_values(c: Context, node: ast.Call, store: Store) -> tuple[tuple[str, 
         t: Type = Vector(column.elem, column.size) if column.size else column.elem
         values.append((name, coerce(x, t, f"column {name!r}")))
     return tuple(values)
+
+
+def field_type(struct: StructType, name: str, pos: Pos) -> Type | None:
+    """The type of a field; None for a reference, whose table the value decides."""
+    t = struct.annotations[name]
+    t = eval(t, struct.names) if isinstance(t, str) else t
+    if hasattr(t, "table") and not t.size:  # a Ref
+        return None
+    elem, size = t if isinstance(t, tuple) and len(t) == 2 else (t, 0)
+    scalar = scalar_of(elem)
+    if scalar is None:
+        reject(
+            f"field {name!r} of {struct.name} has no type of the language",
+            pos,
+            'annotate it with a dtype, (dtype, n) or Ref("table")',
+        )
+    return Vector(scalar, size) if size else scalar

@@ -10,7 +10,7 @@ from morph.compiler.frontend.context import Context
 from morph.compiler.frontend.methods import refuse_claimed
 from morph.compiler.frontend.operators import OPS, binary, part
 from morph.compiler.frontend.scope import Retype
-from morph.compiler.frontend.selectors import field
+from morph.compiler.frontend.selectors import field, of_row
 from morph.compiler.frontend.values import (
     Static,
     cast,
@@ -82,6 +82,8 @@ def _target(c: Context, node: ast.expr) -> ir.Expr:
     if isinstance(v, ir.Item | ir.Field) and isinstance(v.x, ir.Var):
         if not isinstance(v.x.type, Rows | Tuple):
             return v
+    if isinstance(v, ir.Expr) and _is_row(v):
+        return v
     problem = f"cannot assign to {type(node).__name__.lower() if v is None else describe(v)}"
     hint = "assign to a local, an element or field of a local, or a column of a row"
     reject(problem, c.pos(node), hint)
@@ -92,7 +94,11 @@ def _store(c: Context, at: ir.Expr, x: ir.Expr, pos: Pos) -> None:
     if isinstance(at, ir.Load):
         value = coerce(x, at.type, f"column {at.place.column!r}")
         c.note_write(pos)
-        c.out.append(ir.Write(place=at.place, value=value, pos=pos))
+        place = c.builder.writable(at.place, pos)
+        c.out.append(ir.Write(place=place, value=value, pos=pos))
+        return
+    if _is_row(at):
+        _copy_row(c, at, x, pos)
         return
     assert isinstance(at, ir.Item | ir.Field) and isinstance(at.x, ir.Var)
     name = at.x.name
@@ -106,6 +112,28 @@ def _store(c: Context, at: ir.Expr, x: ir.Expr, pos: Pos) -> None:
         refuse_claimed(name, pos)
     value = coerce(x, at.type, "element")
     c.out.append(ir.SetItem(name=name, index=at.index, value=value, pos=pos))
+
+
+def _is_row(x: ir.Expr) -> bool:
+    """Whether a target is ``table[i]``, or ``rows[i]`` of new rows."""
+    new = isinstance(x, ir.Item) and isinstance(x.x.type, Rows)
+    return new or (isinstance(x, ir.Cast) and isinstance(x.type, Handle))
+
+
+def _copy_row(c: Context, to: ir.Expr, x: ir.Expr, pos: Pos) -> None:
+    """``table[i] = row``: all columns of the row."""
+    assert isinstance(to.type, Handle)
+    stores, t = c.builder.stores, x.type
+    known = [stores[to.type.slot].columns, stores[t.slot].columns if isinstance(t, Handle) else ()]
+    kinds = [{column.name: (column.elem, column.size) for column in columns} for columns in known]
+    if kinds[0] != kinds[1]:
+        problem = f"a row of {to.type.slot} takes a row of the same columns, not {t}"
+        reject(problem, pos, "assign column by column")
+    rows = [(row, row.type) for row in (c.bind(to), c.bind(x))]
+    for name in kinds[0]:
+        at, value = (of_row(c, row, kind, name, pos) for row, kind in rows)  # type: ignore[arg-type]
+        assert isinstance(at, ir.Expr) and isinstance(value, ir.Expr)
+        _store(c, at, value, pos)
 
 
 def assign_name(c: Context, name: str, x: ir.Expr, pos: Pos) -> None:

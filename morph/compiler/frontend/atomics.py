@@ -49,7 +49,7 @@ def _place(c: Context, node: ast.expr, name: str) -> ir.Place:
     if isinstance(x.type, Vector):
         problem = f"{name} needs one value of the vector column {x.place.column!r}"
         reject(problem, c.pos(node), f"{x.place.column}[i]")
-    return x.place
+    return c.builder.writable(x.place, c.pos(node))
 
 
 def _flag(c: Context, node: ast.expr) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from morph.compiler.frontend.context import Context
+from morph.compiler.frontend.neighbours import check_membership
 from morph.compiler.frontend.operators import OPS, comparison
 from morph.compiler.frontend.values import Value, meet, truth
 from morph.compiler.ir import nodes as ir
@@ -89,6 +90,8 @@ def _short(c: Context, op: str, x: ir.Expr, rest: Callable[[], ir.Expr], pos: Po
 def check_compare(c: Context, node: ast.Compare) -> Value:
     """``x < y``, and ``x < y < z``, whose operands are each evaluated once."""
     pos = c.pos(node)
+    if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
+        return check_membership(c, OPS[type(node.ops[0])], node)
     x, y = c.exprs([node.left, node.comparators[0]])
     if len(node.ops) > 1:
         x, y = c.bind(x), c.bind(y)

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from morph.compiler.frontend.dependencies import Dependencies
+from morph.compiler.frontend.values import ObjectValue, Value
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name
 from morph.compiler.passes.effects import Effects
+from morph.language.errors import reject
+from morph.language.position import Pos
 from morph.language.types import GraphInfo, Handle, Object, Scalar, Store, Type
 
 
@@ -31,6 +34,7 @@ class Builder:
     ) -> None:
         self.stores, self.graphs, self.find = stores, graphs, find
         self.captured: set[str] = set()  # slots of objects that functions captured
+        self.arrays: set[str] = set()  # slots of NumPy arrays
         self.funcs: dict[str, ir.Func] = {}
         self.effects = Effects(self.funcs)
         self.closures: dict[str, tuple[Scalar, str]] = {}  # parameters read from closures
@@ -45,15 +49,42 @@ class Builder:
         t = self.find(obj, name)
         if t is not None:
             self.captured.add(t.slot)
+            self.arrays |= {t.slot} if t.kind == "array" else set()
         return t
+
+    def writable(self, place: ir.Place, pos: Pos) -> ir.Place:
+        """A place that an item changes."""
+        if place.slot in self.arrays:
+            reject("kernels only read NumPy arrays", pos, "keep what changes in a column")
+        return place
 
     def item_type(self, slot: str) -> Type:
         """The type of the variable of a loop over a table or collection."""
-        item = self.stores[slot].column("item")
-        columns = len(self.stores[slot].columns)
-        if self.stores[slot].kind == "collection" and item is not None and columns == 1:
-            return item.elem
-        return Handle(slot)
+        store = self.stores[slot]
+        return store.columns[0].elem if store.lists_rows else Handle(slot)
+
+    def domain(self, x: Value) -> Value:
+        """What a loop over ``x`` runs over: of a set, the rows of its table."""
+        if not isinstance(x, ObjectValue) or x.type.kind != "set":
+            return x
+        table = self.stores[x.type.slot].of
+        assert table is not None
+        return ObjectValue(x.pos, Object("table", table))
+
+    def bound_type(self, item: Type) -> Type:
+        """The type of what users see of an item: of an entry of a number, the number."""
+        listed = self.stores[item.slot].listed if isinstance(item, Handle) else None
+        return listed if isinstance(listed, Scalar) else item
+
+    def bound(self, item: ir.Expr) -> ir.Expr:
+        """What users see of an item."""
+        t = self.bound_type(item.type)
+        if t == item.type:
+            return item
+        assert isinstance(item.type, Handle)
+        slot = item.type.slot
+        place = ir.Place(slot=slot, column="item", row=item, index=None, type=t, pos=item.pos)
+        return ir.Load(place=place, type=t, pos=item.pos)
 
     def unique(self, name: str) -> str:
         """A name that no other function of the unit has."""

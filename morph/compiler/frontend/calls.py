@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from morph.compiler.frontend.arguments import arity, no_keywords
+from morph.compiler.frontend.arguments import arity, field_type, no_keywords
 from morph.compiler.frontend.context import Context
 from morph.compiler.frontend.intrinsics import check_intrinsic
 from morph.compiler.frontend.methods import check_method
@@ -23,8 +23,7 @@ from morph.language.bundles import is_bundle
 from morph.language.definition import definition_of
 from morph.language.errors import reject
 from morph.language.intrinsics import StructType, name_of, scalar_of
-from morph.language.position import Pos
-from morph.language.types import I32, Handle, Scalar, Struct, Type, Vector, Weak
+from morph.language.types import I32, Handle, Scalar, Struct, Weak
 
 
 def check_call(c: Context, node: ast.Call) -> Value:
@@ -103,7 +102,7 @@ def _struct(c: Context, node: ast.Call, struct: StructType) -> ir.Expr:
     values = dict(zip(given, c.exprs(list(given.values())), strict=True))
     parts = []
     for name in names:
-        x, t = values[name], _annotated(struct, name, pos)
+        x, t = values[name], field_type(struct, name, pos)
         if t is not None:
             x = coerce(x, t, f"{struct.name}.{name}")
         elif not isinstance(x.type, Handle):
@@ -112,20 +111,3 @@ def _struct(c: Context, node: ast.Call, struct: StructType) -> ir.Expr:
         parts.append(x)
     fields = tuple(zip(names, (p.type for p in parts), strict=True))
     return ir.Make(parts=tuple(parts), type=Struct(struct.name, fields), pos=pos)
-
-
-def _annotated(struct: StructType, name: str, pos: Pos) -> Type | None:
-    """The type of a field; None for a reference, whose table the value decides."""
-    t = struct.annotations[name]
-    t = eval(t, struct.names) if isinstance(t, str) else t
-    if hasattr(t, "table") and not t.size:  # a Ref
-        return None
-    elem, size = t if isinstance(t, tuple) and len(t) == 2 else (t, 0)
-    scalar = scalar_of(elem)
-    if scalar is None:
-        reject(
-            f"field {name!r} of {struct.name} has no type of the language",
-            pos,
-            'annotate it with a dtype, (dtype, n) or Ref("table")',
-        )
-    return Vector(scalar, size) if size else scalar

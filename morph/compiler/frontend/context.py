@@ -98,7 +98,10 @@ class Context:
 
     def expr(self, node: ast.expr) -> ir.Expr:
         """An expression that must be a value of the IR."""
-        v = self.value(node)
+        return self.evaluated(self.value(node), node)
+
+    def evaluated(self, v: Value, node: ast.expr) -> ir.Expr:
+        """The result of `value` for an expression that must be a value of the IR."""
         if isinstance(v, ir.Expr):
             return self.bounded(v)
         if isinstance(v, Method) and isinstance(v.receiver, ir.Expr):

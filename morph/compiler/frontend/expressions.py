@@ -16,7 +16,7 @@ from morph.compiler.frontend.values import ObjectValue, PythonValue, Value, cast
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name
 from morph.language.errors import reject
-from morph.language.intrinsics import name_of
+from morph.language.intrinsics import from_dtype, name_of
 from morph.language.position import Pos
 from morph.language.types import BOOL, Local, Scalar, Tuple, Type
 
@@ -58,6 +58,8 @@ def captured(
 ) -> Value:  # fmt: skip
     """The value of a name from outside of the function; ``again`` looks it up once more."""
     builder = c.builder
+    if isinstance(obj, np.ndarray):
+        _check_array(obj, name, pos)
     t = builder.capture(obj, ir_name(name))
     if t is not None:
         builder.dependencies.add(again, obj, key)
@@ -69,6 +71,24 @@ def captured(
         builder.dependencies.add(again, obj, key, c.source.function.__globals__)
     x = constant(obj, pos)
     return x if x is not None else PythonValue(pos, obj)
+
+
+def _check_array(array: np.ndarray[Any, Any], name: str, pos: Pos) -> None:
+    """Refuse an array that kernels cannot read, or that may change: they read a copy."""
+    what = f"the NumPy array {name!r}"
+    if from_dtype(array.dtype) is None:
+        reject(f"{what} is of {array.dtype}", pos, "the reference lists the data types")
+    if array.ndim not in (1, 2):
+        hint = "1, or 2 for vectors, whose size is the second"
+        reject(f"{what} has {array.ndim} dimensions", pos, hint)
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            problem = f"{what} can change, and a kernel keeps a copy of it"
+            reject(
+                problem, pos, f"{name}.flags.writeable = False, also of an array it is a view of"
+            )
+        base = base.base
 
 
 def _closure(c: Context, name: str, obj: Any, again: Callable[[], Any], pos: Pos) -> ir.Expr:

@@ -30,7 +30,7 @@ from morph.compiler.ir.spelling import ir_name, user_name
 from morph.compiler.passes.liveness import read_first
 from morph.compiler.passes.reservations import place_reservations
 from morph.language.bundles import field_name
-from morph.language.definition import Definition
+from morph.language.definition import Definition, static_params
 from morph.language.errors import reject
 from morph.language.intrinsics import scalar_of
 from morph.language.position import Pos
@@ -117,12 +117,13 @@ def specialise_kernel(
             pos,
             "foreach(items, kernel, *args): the item comes by itself",
         )
-    values: list[Value] = [ir.Var(name=ir_name(names[0]), type=item, pos=pos), *args]
-    key = (definition, tuple(_key(a) for a in values))
+    bound = ir.Var(name=ir_name(names[0]), type=builder.bound_type(item), pos=pos)
+    values: list[Value] = [bound, *args]
+    key = (definition, item, tuple(_key(a) for a in values))
     if key not in builder.specialised:
         params, name = _params(names, values), builder.unique(definition.name)
         checked = retyped(
-            lambda hints: _check_kernel(_context(builder, definition, params, hints), name)
+            lambda hints: _check_kernel(_context(builder, definition, params, hints), name, item)
         )
         placed = place_reservations(checked, builder.stores, builder.effects)
         builder.specialised[key] = builder.funcs[name] = placed
@@ -134,17 +135,36 @@ def specialise_kernel(
 def specialise_filter(builder: Builder, definition: Definition, item: Type) -> ir.Func:
     """Specialise a filter of one parameter that gives a bool."""
     pos = definition.source.pos(definition.source.tree)
-    func = specialise(builder, definition, [ir.Var(name="item", type=item, pos=pos)], pos)
-    check_unchanging(builder, func)
+    bound = ir.Var(name="item", type=builder.bound_type(item), pos=pos)
+    func = specialise(builder, definition, [bound], pos)
+    made = make_filter(builder, func, item)
     if func.result != BOOL:
         reject("a filter gives a bool_", func.pos, "return the condition")
-    return func
+    return made
 
 
-def check_unchanging(builder: Builder, func: ir.Func) -> None:
-    """Refuse a filter that changes shared state."""
+def make_filter(builder: Builder, func: ir.Func, item: Type) -> ir.Func:
+    """A filter of items, from a function of what users see of them that changes nothing."""
     if builder.effects.writes_shared(func):
         reject("a filter may not change anything", func.pos, "do it in the kernel")
+    if builder.bound_type(item) == item:
+        return func
+    entry = ir.Var(name="entry", type=item, pos=func.pos)
+    found = ir.Var(name="found", type=BOOL, pos=func.pos)
+    more = [(f"{n}_", t) for n, t in func.params[1:]]
+    rest = (ir.Var(name=n, type=t, pos=func.pos) for n, t in more)
+    args = (builder.bound(entry), *rest)
+    call = ir.Call(func=func.name, args=args, type=BOOL, pos=func.pos)
+    made = ir.Func(
+        name=builder.unique(func.name), params=((entry.name, item), *more), result=BOOL,
+        locals=((found.name, BOOL),), pos=func.pos,
+        body=(
+            ir.Assign(name=found.name, value=call, pos=func.pos),
+            ir.Return(value=found, pos=func.pos),
+        ),
+    )  # fmt: skip
+    builder.funcs[made.name] = made
+    return made
 
 
 def check_claims(kernel: ir.Kernel, name: str, pos: Pos) -> None:
@@ -152,6 +172,24 @@ def check_claims(kernel: ir.Kernel, name: str, pos: Pos) -> None:
     if kernel.commit is None:
         hint = "all others' items do not wait for each other: leave out together=True"
         reject(f"{user_name(name)!r} has no single(collection)", pos, hint)
+
+
+def _built_in(v: Value) -> ir.Const | None:
+    """The constant that is passed for a static parameter."""
+    return v.value if isinstance(v, PythonValue) and isinstance(v.value, ir.Const) else None
+
+
+def fix_statics(definition: Definition, args: list[Value], first: int = 0) -> list[Value]:
+    """Arguments, from parameter ``first`` on, of which those that are static are built in."""
+    fixed = list(args)
+    for i in static_params(definition.source.function):
+        a = args[i - first] if first <= i < len(args) + first else None
+        if isinstance(a, ir.Const):
+            fixed[i - first] = PythonValue(a.pos, a)
+        elif a is not None and not _built_in(a):
+            problem = f"{definition.source.params[i]!r} is static, and this is no constant"
+            reject(problem, a.pos, "a literal, a global number, or another static parameter")
+    return fixed
 
 
 def _foreign(builder: Builder, definition: Definition, params: Params) -> ir.Func:
@@ -174,6 +212,8 @@ def _key(v: Value) -> Any:
         return default(v.type)
     if isinstance(v, ObjectValue):
         return v.type
+    if known := _built_in(v):
+        return ("static", known.type, repr(known.value))
     if isinstance(v, PythonValue):
         return ("python", id(v.value))
     if isinstance(v, Bundle):
@@ -193,7 +233,7 @@ def parameter(name: str, v: Value) -> Params:
     if isinstance(v, ir.Expr):
         return {name: default(v.type)}
     if not isinstance(v, Bundle):
-        return {name: v}
+        return {name: _built_in(v) or v}
     more: Params = {}
     fields: list[tuple[str, Value]] = []
     for f, x in v.fields:
@@ -231,6 +271,7 @@ def call_function(c: Context, definition: Definition, args: list[Value], pos: Po
     for a in args:
         if isinstance(a, ir.MakeLocal):
             reject("a local collection is passed by its name", a.pos, "assign it first")
+    args = fix_statics(definition, args)
     func = specialise(c.builder, definition, args, pos)
     effects, passed = c.builder.effects, list[ir.Expr]()
     kept = [a for a in flattened(args) if not isinstance(a, PythonValue)]
@@ -270,10 +311,10 @@ def check_function(c: Context, name: str) -> ir.Func:
     return _finish(c, ir.Func, name, done)
 
 
-def _check_kernel(c: Context, name: str) -> ir.Kernel:
+def _check_kernel(c: Context, name: str, item: Type) -> ir.Kernel:
     tree = c.source.tree
     assert isinstance(tree, ast.FunctionDef)
-    first = _own_params(c)
+    first = _own_params(c, item)
     body = (*first, *statements.check_block(c, tree.body))
     given = ir.bound(ir.walk(body))
     used = read_first(c.commit or ()) | read_first(c.abort or ())
@@ -283,17 +324,21 @@ def _check_kernel(c: Context, name: str) -> ir.Kernel:
     return _finish(c, ir.Kernel, name, body, commit=c.commit, abort=c.abort, live=live)
 
 
-def _own_params(c: Context) -> ir.Body:
-    """Make locals of the parameters that the kernel assigns, so that they last until commit."""
-    assigned = {ir_name(n) for n in c.stored}
+def _own_params(c: Context, item: Type) -> ir.Body:
+    """Make locals of the parameters that the kernel assigns, so that they last until commit.
+
+    And of an item that is a number: a step gives its entry.
+    """
+    assigned, first = {ir_name(n) for n in c.stored}, next(iter(c.params))
+    if c.params[first] != item:
+        assigned.add(first)
     own = {n: p for n, p in c.params.items() if isinstance(p, Type) and n in assigned}
-    c.params = {f"{n}_given_" if n in own else n: p for n, p in c.params.items()}
+    given = own | ({first: item} if first in own else {})
+    c.params = {f"{n}_given_" if n in own else n: given.get(n, p) for n, p in c.params.items()}
     c.locals = {n: p for n, p in c.locals.items() if n not in own} | own
     pos = c.pos(c.source.tree)
-    return tuple(
-        ir.Assign(name=n, value=ir.Var(name=f"{n}_given_", type=t, pos=pos), pos=pos)
-        for n, t in own.items()
-    )
+    values = {n: ir.Var(name=f"{n}_given_", type=t, pos=pos) for n, t in given.items()}
+    return tuple(ir.Assign(name=n, value=c.builder.bound(x), pos=pos) for n, x in values.items())
 
 
 def _finish(c: Context, cls: type[F], name: str, body: ir.Body, **more: Any) -> F:

@@ -6,9 +6,16 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-from morph.compiler.frontend.arguments import arity, constant_int, make_local, no_keywords
+from morph.compiler.frontend.arguments import (
+    arity,
+    constant_int,
+    field_type,
+    make_local,
+    no_keywords,
+)
 from morph.compiler.frontend.atomics import OPERATIONS, check_atomic, check_prefetch
 from morph.compiler.frontend.context import Context
+from morph.compiler.frontend.operators import binary
 from morph.compiler.frontend.values import (
     ObjectValue,
     PythonValue,
@@ -23,17 +30,21 @@ from morph.compiler.frontend.values import (
 )
 from morph.compiler.ir import nodes as ir
 from morph.language.errors import reject
-from morph.language.intrinsics import FLOAT_FUNCTIONS, scalar_of
+from morph.language.intrinsics import FUNCTIONS, RANDOM, StructType, scalar_of
 from morph.language.types import (
     BOOL,
     F64,
     I32,
     I64,
+    U32,
+    U64,
     Handle,
     Local,
     Nothing,
     Rows,
     Scalar,
+    Struct,
+    Tuple,
     Type,
     Vector,
     Weak,
@@ -65,7 +76,7 @@ def _refuse_place(c: Context, node: ast.Call, name: str) -> NoReturn:
 def _check_len(c: Context, node: ast.Call, name: str) -> ir.Expr:
     arity(c, node, name, 1)
     x, pos = c.value(node.args[0]), c.pos(node)
-    if isinstance(x, ObjectValue) and x.type.kind in ("table", "collection"):
+    if isinstance(x, ObjectValue) and x.type.kind in ("table", "collection", "array"):
         return ir.StoreSize(slot=x.type.slot, type=I64, pos=pos)
     if isinstance(x, ir.Expr) and isinstance(x.type, Local | Rows):
         return ir.LocalSize(x=x, type=I64, pos=pos)
@@ -95,14 +106,26 @@ def _check_reversed(c: Context, node: ast.Call, name: str) -> Value:
 
 
 def _check_local(c: Context, node: ast.Call, name: str) -> ir.Expr:
-    """``local(dtype, capacity)``."""
+    """``local(dtype, capacity)``, ``local((dtype, n), capacity)``, ``local(struct, capacity)``."""
     arity(c, node, name, 2)
-    t = c.value(node.args[0])
-    elem = scalar_of(t.value) if isinstance(t, PythonValue) else None
+    given, pos, size = node.args[0], c.pos(node), 0
+    if isinstance(given, ast.Tuple) and len(given.elts) == 2:
+        size = constant_int(c, given.elts[1], "vector size")
+        given = given.elts[0]
+    t = c.value(given)
+    value = t.value if isinstance(t, PythonValue) else None
+    elem: Type | None = scalar_of(value)
+    if isinstance(value, StructType) and not size:
+        fields = [(field, field_type(value, field, pos)) for field in value.annotations]
+        known = tuple((field, kind) for field, kind in fields if kind is not None)
+        if len(known) < len(fields):
+            hint = "keep the rows in a local collection of their own"
+            reject(f"{value.name} has rows of tables that are not known here", pos, hint)
+        elem = Struct(value.name, known)
     if elem is None:
         hint = "rows: g.points.local(capacity)"
-        reject("local takes a dtype and a capacity", c.pos(node), hint)
-    return make_local(c, node, elem)
+        reject("local takes a dtype and a capacity", pos, hint)
+    return make_local(c, node, Vector(elem, size) if size else elem)
 
 
 def _check_vector(c: Context, node: ast.Call, name: str) -> ir.Expr:
@@ -160,24 +183,50 @@ def _check_extremum(c: Context, node: ast.Call, name: str) -> ir.Expr:
 
 
 def _check_pure(c: Context, node: ast.Call, name: str) -> ir.Expr:
-    """A function of one number."""
-    args, pos = c.exprs(node.args), c.pos(node)
-    if len(args) != 1:
-        reject(f"{name} takes 1 argument, not {len(args)}", pos, f"{name}(x)")
-    x = args[0]
-    if isinstance(x.type, Weak):
-        x = cast(x, default(x.type))
-    t = x.type
+    """A function of one or two numbers, by its signature."""
+    args, pos, signature = c.exprs(node.args), c.pos(node), FUNCTIONS[name]
+    if len(args) != (n := signature.arguments):
+        problem = f"{name} takes {n} argument{'s' * (n > 1)}, not {len(args)}"
+        reject(problem, pos, f"{name}({', '.join('xy'[:n])})")
+    t: Type = default(args[0].type) if n == 1 else common(args[0], args[1], pos)
     if not isinstance(t, Scalar) or t == BOOL:
-        reject(f"{name} does not apply to {x.type}", pos, "it takes a number")
-    if name in FLOAT_FUNCTIONS and t.kind != "f":
-        x = cast(x, F64)
-    if name == "popcount" and t.kind not in ("i", "u"):
-        reject(f"popcount applies to integers, not to {x.type}", pos, "cast it first")
-    if name == "exponent" and t.kind != "f":
-        reject(f"exponent applies to floats, not to {x.type}", pos, "cast it first")
-    result = I32 if name in ("popcount", "exponent") else x.type
-    return ir.Builtin(name=name, args=(x,), type=result, pos=pos)
+        reject(f"{name} does not apply to {args[0].type}", pos, "it takes a number")
+    if t.kind not in signature.kinds and not signature.converts:
+        kinds = "integers" if signature.kinds == "iu" else "floats"
+        reject(f"{name} applies to {kinds}, not to {t}", pos, "cast it first")
+    to = t if t.kind in signature.kinds else F64
+    args = [cast(operand(x, t), to) for x in args]
+    return ir.Builtin(name=name, args=tuple(args), type=signature.result or to, pos=pos)
+
+
+def _check_divmod(c: Context, node: ast.Call, name: str) -> ir.Expr:
+    """``divmod(x, y)``."""
+    args, pos = c.exprs(node.args), c.pos(node)
+    arity(c, node, name, 2)
+    x, y = (c.bind(a) for a in args)
+    parts = tuple(binary(c, op, x, y, pos) for op in ("//", "%"))
+    return ir.Make(parts=parts, type=Tuple(tuple(p.type for p in parts)), pos=pos)
+
+
+def _check_random(c: Context, node: ast.Call, name: str) -> ir.Expr:
+    """The words of Philox, or a number made of the highest bits of the first two."""
+    args, pos = c.exprs(node.args), c.pos(node)
+    arity(c, node, name, 2, 3)
+    for x in args:
+        if not isinstance(x.type, Scalar | Weak) or x.type.kind not in "iu":
+            reject(f"{name} takes integers, not {x.type}", x.pos, "cast it: i64(...)")
+    if len(args) == 2:
+        args = [*args, ir.Const(value=0, type=U64, pos=pos)]
+    given = tuple(cast(x, U64) for x in args)
+    if name == "philox":
+        return ir.Builtin(name=name, args=given, type=Vector(U32, 4), pos=pos)
+    number: ir.Expr = ir.Builtin(name="random", args=given, type=U64, pos=pos)
+    kind, bits = RANDOM[name]
+    if bits < 64:
+        spare = ir.Const(value=64 - bits, type=U64, pos=pos)
+        number = cast(binary(c, ">>", number, spare, pos), kind)
+    scale = ir.Const(value=2.0**-bits, type=kind, pos=pos)
+    return binary(c, "*", number, scale, pos) if kind.kind == "f" else number
 
 
 KEYWORDS = tuple(f"atomic_{op}" for op in OPERATIONS)  # those that take keyword arguments
@@ -194,4 +243,7 @@ INTRINSICS: Mapping[str, Callable[[Context, ast.Call, str], Value]] = {
     "incircle": _check_predicate,
     "min": _check_extremum,
     "max": _check_extremum,
+    "divmod": _check_divmod,
+    "philox": _check_random,
+    **dict.fromkeys(RANDOM, _check_random),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 
 from morph.compiler.frontend.branches import condition
 from morph.compiler.frontend.calls import is_call
@@ -77,6 +78,7 @@ def check_for(c: Context, node: ast.For) -> None:
         return
     x, var = c.value(node.iter), ir_name(node.target.id)
     part = x if isinstance(x, Slice) else Slice(x.pos, x, None, False)
+    part = replace(part, x=c.builder.domain(part.x))
     start, reverse = part.start, part.reverse
     match part.x:
         case Chain(first=first, second=second):
@@ -88,9 +90,15 @@ def check_for(c: Context, node: ast.For) -> None:
         case Iterator() as x:
             _over_edges(c, node, var, x, part)
         case ObjectValue(type=t) if t.kind in ("table", "collection"):
-            body = _body(c, node, c.builder.item_type(t.slot))
+            item = c.builder.item_type(t.slot)
+            bound = c.builder.bound_type(item)
+            entry = var if bound == item else c.temporary(item)
+            body = _body(c, node, bound)
+            if bound != item:
+                number = c.builder.bound(ir.Var(name=entry, type=item, pos=pos))
+                body = (ir.Assign(name=var, value=number, pos=pos), *body)
             c.out.append(
-                ir.ForRows(slot=t.slot, var=var, start=start, reverse=reverse, body=body, pos=pos)
+                ir.ForRows(slot=t.slot, var=entry, start=start, reverse=reverse, body=body, pos=pos)
             )
         case ir.Expr(type=Local() | Vector() | Rows() as t) as x:
             x = x if isinstance(t, Local) else _fixed(c, x, node)

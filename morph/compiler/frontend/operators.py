@@ -77,10 +77,14 @@ def _fold(op: str, x: ir.Const, y: ir.Const, pos: Pos) -> ir.Expr:
 
 
 def _power(c: Context, x: ir.Expr, y: ir.Expr, pos: Pos) -> ir.Expr:
+    for v in (x, y):
+        if not isinstance(v.type, Scalar | Weak):
+            reject(f"** applies to numbers, not to {v.type}", pos, "of a vector, take its parts")
     if not (isinstance(y, ir.Const) and isinstance(y.value, int) and 1 <= y.value <= 8):
-        reject("** takes a constant exponent from 1 to 8", pos, "other powers: exp(y * log(x))")
-    if not isinstance(x.type, Scalar | Weak):
-        reject(f"** applies to numbers, not to {x.type}", pos, "of a vector, take its parts")
+        t = common(x, y, pos)
+        if t == BOOL:
+            reject("** does not apply to bool_", pos, "cast first, as in i32(b)")
+        return ir.Builtin(name="pow", args=(operand(x, t), operand(y, t)), type=t, pos=pos)
     base = c.bind(x)
     result = base
     for _ in range(y.value - 1):
@@ -116,6 +120,8 @@ def comparison(op: str, x: ir.Expr, y: ir.Expr, pos: Pos) -> ir.Expr:
         if not isinstance(y.type, Local | Vector):
             problem = f"`in` looks into local collections and vectors, not {y.type}"
             reject(problem, pos, "of others, mark the rows in a column")
+        if isinstance(y.type.elem, Vector | Struct):
+            reject(f"{y.type.elem} cannot be compared", pos, "compare its parts")
         value = coerce(x, y.type.elem, "element")
         inside = ir.Contains(x=y, value=value, type=BOOL, pos=pos)
         return inside if op == "in" else ir.Unary(op="not", x=inside, type=BOOL, pos=pos)

@@ -8,6 +8,7 @@ from types import ModuleType
 
 from morph.compiler.frontend.context import Context
 from morph.compiler.frontend.expressions import captured
+from morph.compiler.frontend.neighbours import check_neighbour
 from morph.compiler.frontend.values import (
     Bundle,
     Chain,
@@ -46,6 +47,12 @@ def check_subscript(c: Context, node: ast.Subscript) -> Value:
     if isinstance(x, ObjectValue) and x.type.kind == "table":
         i = c.integer(c.expr(node.slice), "row")
         return ir.Cast(x=i, type=Handle(x.type.slot), pos=pos)
+    if isinstance(x, ObjectValue) and x.type.kind == "array":
+        i = c.integer(c.expr(node.slice), "index")
+        row = Handle(x.type.slot)
+        return of_row(c, ir.Cast(x=i, type=row, pos=pos), row, "value", pos)
+    if isinstance(x, Iterator):
+        return check_neighbour(c, x, node.slice, pos)
     if not isinstance(x, ir.Expr):
         reject(f"{describe(x)} has no items", pos, "tables, vectors and local collections do")
     with c.collect() as later:
@@ -132,7 +139,7 @@ def check_attribute(c: Context, node: ast.Attribute) -> Value:
 def _of_value(c: Context, x: ir.Expr, name: str, pos: Pos) -> Value:
     match x.type:
         case Handle() as t:
-            return _of_row(c, x, t, name, pos)
+            return of_row(c, x, t, name, pos)
         case Struct(fields=fields) as t:
             names = [n for n, _ in fields]
             if name not in names:
@@ -160,12 +167,15 @@ def _of_object(c: Context, x: ObjectValue, name: str, pos: Pos) -> Value:
             size = ir.StoreSize(slot=slot, type=I64, pos=pos)
             zero = ir.Const(value=0, type=I64, pos=pos)
             return ir.Compare(op="==", x=size, y=zero, type=BOOL, pos=pos)
+        case "array", _:
+            reject(f"a NumPy array has no {name!r} in a kernel", pos, "a[i] and len(a)")
         case "flag", "raised":
             return ir.Raised(slot=slot, type=BOOL, pos=pos)
     return Method(pos, x, name)
 
 
-def _of_row(c: Context, x: ir.Expr, t: Handle, name: str, pos: Pos) -> Value:
+def of_row(c: Context, x: ir.Expr, t: Handle, name: str, pos: Pos) -> Value:
+    """``row.name``: a column, the number of the row, its neighbours."""
     store = c.builder.stores[t.slot]
     column = store.column(name)
     if column is not None:
@@ -207,7 +217,7 @@ def _neighbours(
             return ir.Degree(graph=slot, point=x, direction=degrees[name], type=I64, pos=pos)
     if table == "edges" and name in ("nbr1", "nbr2", "nbrs"):
         x = c.bind(x)
-        src, dst = (_of_row(c, x, Handle(f"{slot}.edges"), end, pos) for end in ("src", "dst"))
+        src, dst = (of_row(c, x, Handle(f"{slot}.edges"), end, pos) for end in ("src", "dst"))
         assert isinstance(src, ir.Expr) and isinstance(dst, ir.Expr)
         ends = [Iterator(pos, slot, p, both, "edge", x) for p in (src, dst)]
         return Chain(pos, *ends) if name == "nbrs" else ends[name == "nbr2"]

@@ -36,7 +36,7 @@ def _single(c: Context, node: ast.If, call: ast.Call) -> None:
         reject(problem, pos, "a row goes to the first item that comes")
     lock: ir.Expr
     if isinstance(x, ir.Load) and not isinstance(x.type, Vector | Handle):
-        lock = ir.LockPlace(place=x.place, type=BOOL, pos=pos)
+        lock = ir.LockPlace(place=c.builder.writable(x.place, pos), type=BOOL, pos=pos)
     elif isinstance(x, ir.Expr) and isinstance(x.type, Handle):
         lock = ir.Lock(slot=x.type.slot, row=x, type=BOOL, pos=pos)
     else:

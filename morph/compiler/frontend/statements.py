@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 
+from morph.compiler.frontend.arguments import arity, no_keywords
 from morph.compiler.frontend.branches import Arm, chain, condition
 from morph.compiler.frontend.calls import is_call
 from morph.compiler.frontend.context import Context
 from morph.compiler.frontend.scope import Edges, Flow, Retype, join
-from morph.compiler.frontend.values import coerce, default, has_none, truth
+from morph.compiler.frontend.values import Method, ObjectValue, coerce, default, has_none, truth
 from morph.compiler.ir import nodes as ir
 from morph.language.errors import reject
 from morph.language.types import NOTHING, Handle, Local, Nothing, Tuple
@@ -45,6 +46,9 @@ def check_expr(c: Context, node: ast.Expr) -> None:
     """An expression for its effect."""
     if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
         return  # a docstring
+    if c.definition.kind != "program" and (loop := _extension(c, node.value)):
+        check_statement(c, loop)
+        return
     mark = len(c.out)
     x = c.value(node.value)
     last = c.out[-1] if len(c.out) > mark else None
@@ -53,6 +57,28 @@ def check_expr(c: Context, node: ast.Expr) -> None:
         del c.locals[x.name]
     elif last is None and not isinstance(x, ir.Call):
         reject("this expression does nothing", c.pos(node), "call it, or assign its value")
+
+
+def _extension(c: Context, node: ast.expr) -> ast.For | None:
+    """The loop that ``collection.extend(xs)`` stands for."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    f = c.value(node.func) if node.func.attr == "extend" else None
+    x = f.receiver if isinstance(f, Method) else None
+    if not (isinstance(x, ObjectValue) and x.type.kind == "collection"):
+        if not (isinstance(x, ir.Expr) and isinstance(x.type, Local)):
+            return None
+    no_keywords(c, node)
+    arity(c, node, "extend", 1)
+    if ast.dump(node.args[0]) == ast.dump(node.func.value):
+        reject("a collection cannot be extended by itself", c.pos(node), "loop over a copy")
+    each = f"each_{node.lineno}_{node.col_offset}"
+    item, bound = (ast.Name(id=each, ctx=ctx) for ctx in (ast.Load(), ast.Store()))
+    add = ast.Call(ast.Attribute(node.func.value, "add", ast.Load()), [item], [])
+    loop = ast.For(bound, node.args[0], [ast.Expr(add)], [])
+    for new in (item, bound, add, add.func, loop, loop.body[0]):
+        ast.copy_location(new, node)
+    return loop
 
 
 def check_if(c: Context, node: ast.If) -> None:

@@ -21,7 +21,9 @@ from morph.compiler.frontend.functions import (
     Params,
     check_claims,
     check_function,
-    check_unchanging,
+    fix_statics,
+    make_filter,
+    specialise_filter,
     specialise_kernel,
 )
 from morph.compiler.frontend.methods import METHODS
@@ -193,14 +195,14 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
     if len(call.args) < 2:
         problem = "foreach takes a table or collection, a kernel, and its arguments"
         reject(problem, pos, "foreach(g.points, kernel, g)")
-    domain, f = c.value(call.args[0]), c.value(call.args[1])
+    domain, f = builder.domain(c.value(call.args[0])), c.value(call.args[1])
     if not isinstance(domain, ObjectValue) or domain.type.kind not in ("table", "collection"):
         problem = f"foreach runs over a table or collection, not {describe(domain)}"
         reject(problem, pos, "g.points, say")
     definition = definition_of(f.value) if isinstance(f, PythonValue) else None
     if definition is None or definition.kind != "kernel":
         reject(f"foreach runs a @kernel, not {describe(f)}", pos, "decorate it")
-    args = [c.value(a) for a in call.args[2:]]
+    args = fix_statics(definition, [c.value(a) for a in call.args[2:]], 1)
     item = builder.item_type(domain.type.slot)
     kernel = specialise_kernel(builder, definition, item, args, pos)
     where_args: tuple[ir.Expr, ...] = ()
@@ -271,10 +273,15 @@ def _filtered(
 ) -> tuple[ir.Kernel, tuple[ir.Expr, ...]]:
     """A kernel with a filter, and the arguments that the filter takes."""
     if not isinstance(node, ast.Lambda):
-        reject("where is a lambda of the item", c.pos(node), "where=lambda p: p.updated")
+        f = c.value(node)
+        made = definition_of(f.value) if isinstance(f, PythonValue) else None
+        if made is None or made.kind != "func":
+            problem = "where is a lambda or a @func of the item"
+            reject(problem, c.pos(node), "where=lambda p: p.updated")
+        return _with_filter(c, kernel, specialise_filter(c.builder, made, item)), ()
     if len(node.args.args) != 1:
         reject("where is a lambda of the item", c.pos(node), "it has one parameter")
-    builder, params = c.builder, {ir_name(node.args.args[0].arg): item}
+    builder, params = c.builder, {ir_name(node.args.args[0].arg): c.builder.bound_type(item)}
     inner = Context(
         builder=builder,
         definition=Definition("where", replace(c.source, tree=node)),
@@ -282,11 +289,16 @@ def _filtered(
         params=dict(params),
     )
     func = check_function(inner, builder.unique(f"{kernel.name}_where"))
-    check_unchanging(builder, func)
     builder.funcs[func.name] = func
-    filtered = replace(kernel, name=builder.unique(kernel.name), where=func.name)
-    builder.funcs[filtered.name] = filtered
-    return filtered, tuple(ir.Var(name=n, type=t, pos=pos) for n, t in inner.extra.items())
+    passed = tuple(ir.Var(name=n, type=t, pos=pos) for n, t in inner.extra.items())
+    return _with_filter(c, kernel, make_filter(builder, func, item)), passed
+
+
+def _with_filter(c: Context, kernel: ir.Kernel, func: ir.Func) -> ir.Kernel:
+    """A copy of a kernel that has a filter."""
+    filtered = replace(kernel, name=c.builder.unique(kernel.name), where=func.name)
+    c.builder.funcs[filtered.name] = filtered
+    return filtered
 
 
 def _name_in_filter(program: ProgramContext) -> Callable[[Context, ast.Name], Value]:

@@ -79,7 +79,7 @@ class BoundStore:
 
     def item_value(self, position: int) -> int:
         """What a loop over the store binds: a row, a collection's item, or its entry."""
-        if self.info.kind == "collection" and tuple(self.columns) == ("item",):
+        if self.info.lists_rows:
             return int(self.columns["item"][position])
         return position
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from morph.language.intrinsics import philox, random_u64
 from morph.language.types import Handle, Nothing, Scalar, Type, Weak
 from morph.runtime.interpreter.powers import exp2, log2
 
@@ -124,8 +125,32 @@ def _log(x: Any) -> Any:
     return type(x)(math.log(x)) if x > 0 else np.log(x)
 
 
+def _of_library(f: Callable[[float], float]) -> Function:
+    """A function of the C library, as compiled code uses, that has no value of infinity."""
+    return lambda x: type(x)(f(x) if math.isfinite(x) else math.nan)
+
+
+def _power(x: Any, y: Any) -> Any:
+    if x.dtype.kind == "f":
+        return np.power(x, y)
+    if y < 0:
+        return type(x)(int(x) ** int(-int(y) % 2) if abs(int(x)) == 1 else 0)
+    return np.array(pow(int(x), int(y), 1 << 8 * x.itemsize)).astype(x.dtype)[()]
+
+
+def _saturated_sum(x: Any, y: Any) -> Any:
+    info = np.iinfo(x.dtype)
+    return type(x)(min(max(int(x) + int(y), int(info.min)), int(info.max)))
+
+
+def _bits(x: Any) -> int:
+    """The bits of a NumPy integer, as a number that is not negative."""
+    mask: int = (1 << 8 * x.itemsize) - 1
+    return int(x) & mask
+
+
 def _popcount(x: Any) -> Any:
-    return np.int32((int(x) & ((1 << 8 * x.itemsize) - 1)).bit_count())
+    return np.int32(_bits(x).bit_count())
 
 
 def exponent(x: Any) -> Any:
@@ -165,8 +190,19 @@ BUILTIN: dict[str, Function] = {
     "log": _log,
     "exp2": exp2,
     "log2": log2,
+    "sin": _of_library(math.sin),
+    "cos": _of_library(math.cos),
+    "tan": _of_library(math.tan),
+    "atan2": lambda y, x: type(y)(math.atan2(y, x)),
+    "pow": _power,
+    "round": np.rint,
     "exponent": exponent,
     "popcount": _popcount,
+    "ctz": lambda x: np.int32(len(f"{_bits(x):0{8 * x.itemsize}b}".split("1")[-1])),
+    "clz": lambda x: np.int32(8 * x.itemsize - _bits(x).bit_length()),
+    "sat_add": _saturated_sum,
+    "philox": lambda *numbers: tuple(philox(*numbers)),
+    "random": random_u64,
     "orient2d": determinant_sign,
     "incircle": determinant_sign,
 }
