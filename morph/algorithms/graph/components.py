@@ -115,7 +115,7 @@ def join(g, sets, votes, cell, both):
 
 @of_graph
 def connected_components(graph: Graph) -> Components:
-    """Find the connected components, edges counting both ways.
+    """Find the weakly connected components.
 
     Parameters
     ----------

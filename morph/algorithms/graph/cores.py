@@ -122,7 +122,7 @@ def _peel(graph: Graph, first: int, last: int) -> Any:
 
 @of_graph
 def core_number(graph: Graph) -> CoreNumber:
-    """Find the core number of every point, edges counting both ways.
+    """Find the core number of every point, ignoring edge directions.
 
     Parameters
     ----------

@@ -134,7 +134,7 @@ def _turned(graph: Graph) -> tuple[Graph, Any]:
 
 @of_graph
 def triangle_count(graph: Graph) -> TriangleCount:
-    """Count the triangles at every point and in all, edges counting both ways.
+    """Count the triangles at every point and in all, ignoring edge directions.
 
     Parameters
     ----------
