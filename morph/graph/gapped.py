@@ -1,11 +1,11 @@
-"""Adjacency with room in it, which batches change in place.
+"""Dynamic adjacency lists (CSR with gaps), which batches of edge changes update in place.
 
-Each point's entries lie in a row: `size` of them from `begin` on, with memory for `room`.  None of
-them is dead: whoever takes some out of a row closes the gaps at once.  A row that grows beyond its
-room is moved to the end of the arena.  What it leaves, and room that rows no longer need, is memory
-in vain; when the arena is full and a third of it is, rows are laid out anew.  Entries have the edge
-and its other end, so a sweep reads memory in order.  The kernels that change rows are in
-`updates.in_place`; `kernels/storage/graph.h` reads them.
+Each point has a row of entries in one arena: `size` entries from `begin` on, and capacity for
+`room`.  Rows have no tombstones: a deletion moves the row's last entries to the gaps.  A row that
+exceeds its capacity is moved to the end of the arena, which leaves unused memory, as do rows that
+shrink; when the arena is full and a third of it is unused, all rows are rebuilt.  An entry holds
+the edge and its other end, so a sweep reads memory in order.  The kernels that change rows are in
+`updates.in_place`; `kernels/storage/graph.h` reads rows.
 """
 
 from __future__ import annotations

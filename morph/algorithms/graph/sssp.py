@@ -40,9 +40,9 @@ from morph.prelude import atomic_cas, atomic_min, i32, i64
 NONE = 2**31 - 1  # no predecessor yet; the infinity of 32-bit distances
 DENSE = 8  # the mean degree from which `dense_phase` runs first
 STEP = 4  # its delta is the mean weight times this over the mean degree (near-far: EDGES)
-FEW = 16  # it ends when the unsettled vertices have less than a 16th of the edges,
-BUCKETS = 32  # or after this many buckets
-WIDE = 8  # the delta of near-far is this many times as large after a dense phase
+FEW = 16  # it ends when the unsettled vertices have less than a 16th of the edges
+WIDE = 8  # then the delta of near-far is this many times as large
+BUCKETS = 32  # `dense_phase` runs at most this many buckets
 NOWHERE = np.zeros(0, np.int32)  # no targets
 
 
