@@ -1,4 +1,4 @@
-"""The index from points to their edges, for NumPy and CuPy alike."""
+"""The adjacency index: CSR, or rows with spare capacity, by out- and in-edges; NumPy or CuPy."""
 
 from __future__ import annotations
 
@@ -425,9 +425,9 @@ class Adjacency:
         return self._batches[key]
 
     def _enlarge(self, direction: str, short: int, back: Array | None) -> None:
-        """Make room at an arena's end, of what is there in vain before it if that is much.
+        """Add capacity to an arena: rebuild the rows if over a third is unused, else grow it.
 
-        Rows keep the room that they grew to, or batches that come and go would move them each time.
+        Rows keep most of their capacity, so that alternating inserts and deletes do not move them.
         """
         self.moves += 1
         rows = self._loose[direction]
@@ -443,7 +443,7 @@ class Adjacency:
         rows.grow(min(rows.limit + max(rows.limit // 4, short), ID_LIMIT))
 
     def _with_room(self, direction: str) -> Loose | None:
-        """The built index of a direction, as rows with room."""
+        """The built index of a direction, as rows with spare capacity."""
         offsets, ids = self._built[direction]
         columns, names = self.edges.columns, ("src", "dst")
         near, far = (columns[c].array for c in (names if direction == "out" else names[::-1]))

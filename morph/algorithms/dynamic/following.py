@@ -159,15 +159,15 @@ class Dynamic:
 
     @exclusive
     def update(self, applied: Any) -> Update:
-        """Bring the values up to date after ``graph.apply``, which gave ``applied``.
+        """Update the values after ``graph.apply``, which returned ``applied``.
 
-        For several that follow one graph: the graph changes once, then each of them is told.
+        For several objects that share a graph: one applies the batch, the others call `update`.
 
         Raises
         ------
         ValueError
-            If the batch was another graph's, or a weight is negative or NaN.  The values are those
-            of before then, and computed anew when they are next asked for.
+            If the batch was another graph's, or a weight is negative or NaN.  The values are then
+            rolled back, and recomputed at the next use.
         """
         begin = perf_counter()
         if applied._graph is not self.graph:
