@@ -202,7 +202,7 @@ class Loose:
         return moved
 
     def packed(self, n: int) -> tuple[Array, Array]:
-        """Return CSR: offsets, shape (capacity of rows + 1,), int64; edge ids, shape (m,), int32."""
+        """Return offsets, shape (capacity of rows + 1,), int64; edge ids, shape (m,), int32."""
         xp, device = self.device.xp, self.device
         with device.active():
             rows = self.rows.columns
