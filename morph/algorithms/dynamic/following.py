@@ -57,10 +57,10 @@ class Update(NamedTuple):
 class Dynamic:
     """What `DynamicSSSP`, `DynamicBFS` and `DynamicComponents` have in common.
 
-    Subclasses say what an edge costs, what a point begins with, and how all is computed anew.
+    Subclasses define the cost of an edge, the start value of a point, and how to recompute all.
     """
 
-    share: float  # of all points: where computing anew costs as much, by measurement
+    share: float  # of all points: the measured break-even with recomputing all values
     _cost: Any  # functions of the language
     _start: Any
 
@@ -107,7 +107,7 @@ class Dynamic:
         """Refuse changes after which there is no answer."""
 
     def _check_weights(self, applied: Any) -> None:
-        """Refuse weights that `Graph.apply` was not told to refuse."""
+        """Raise an error for weights that `Graph.apply` accepts, but the algorithm does not."""
 
     # --- changes ---------------------------------------------------------------------------------
 

@@ -92,7 +92,7 @@ def peel(k, last, left, rest, soon, falling, then, whole):
             foreach(left, bounds, whole, where=lambda p: p.core < 0)
             if whole.most < 0:
                 break
-            k = max(k, i64(whole.least))  # nobody falls before
+            k = max(k, i64(whole.least))  # skip empty levels
             limit = min(k + more, min(last, i64(whole.most)))
             more = min(2 * more + 1, SOON)
             foreach(left, split, limit, soon, rest, where=lambda p: p.core < 0)
@@ -107,7 +107,7 @@ def _peel(graph: Graph, first: int, last: int) -> Any:
     def make() -> list[Any]:
         whole = Table("whole", graph.device, least=i32, most=i32)
         whole.extend(1)
-        room = (n, n, n + n // 4, n, n)  # all may fall soon, and whoever runs entries holds some
+        room = (n, n, n + n // 4, n, n)  # plus slots cached by threads
         return [*(Collection(graph.points, capacity=k) for k in room), whole]
 
     with workspace(graph, "cores", make, near=(i32, 0), core=(i32, -1)) as (*lists, whole):

@@ -139,7 +139,7 @@ def triangle_count(graph: Graph) -> TriangleCount:
     Parameters
     ----------
     graph : Graph, or what `Graph.of` takes
-        On any device.  Parallel edges, and edges held both ways, count once; edges from a point to
+        On any device.  Parallel edges, and both arcs of an edge, count once; edges from a point to
         itself do not count.
 
     Returns
