@@ -126,7 +126,7 @@ def _refuted(formula: Formula) -> bool:
 
 
 def _read(path: str, algorithm: str | None) -> tuple[str, dict[str, Any]]:
-    """Read what was saved: the algorithm, and arguments of its checker by name."""
+    """Read a saved result: the algorithm, and arguments of its checker by name."""
     try:
         saved = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, BadZipFile) as error:  # NumPy's advice would be to trust it

@@ -1,4 +1,4 @@
-"""What the commands share: options, errors, reports."""
+"""Shared by the commands: options, errors, reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Some = TypeVar("Some")
 
 
 class BadInput(click.ClickException):
-    """What the user gave cannot be used: one line, exit code 2."""
+    """Invalid input of the user: one line, exit code 2."""
 
 
 def complain(message: str, code: int) -> int:

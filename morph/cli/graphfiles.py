@@ -38,7 +38,7 @@ def generate_group() -> None:
 
 
 def _made(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what the kinds have in common."""
+    """Add the options that all kinds have."""
     command = json_option(command)
     command = click.option(
         "--format", "form", metavar="FORMAT", help=f"{_FORMATS}, whatever the suffix of FILE."
@@ -57,7 +57,7 @@ def _made(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _drawn(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what the kinds whose edges are drawn one by one have in common."""
+    """Add the options of the kinds whose edges are drawn one by one."""
     command = click.option(
         "--multi", is_flag=True, help="Keep loops and edges that were drawn twice."
     )(command)

@@ -46,11 +46,11 @@ from morph.launch.foreach import timing
 from morph.mesh import Mesh
 from morph.runtime.device import Device
 
-OWN = "own"  # what an option without its value stands for: limits that belong to IN
+OWN = "own"  # an option without its value: limits that belong to IN
 
 
 class Degrees(click.FloatRange):
-    """An angle; what else follows ``-q`` are other letters of Triangle."""
+    """An angle; other letters of Triangle may follow ``-q``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read the angle."""
@@ -153,7 +153,7 @@ def triangulate(mesh_in: str, spec: str, as_json: bool, **options: Any) -> None:
 @click.option(
     "--deterministic", is_flag=True, help="The same bytes for any number of threads and on a GPU."
 )
-@click.option("-p", "--poly", is_flag=True, help="Triangulate IN anew, even if it has triangles.")
+@click.option("-p", "--poly", is_flag=True, help="Triangulate IN even if it has triangles.")
 @triangulation_options
 @output_options
 @click.option("--report", "long", is_flag=True, help="Tell more of the mesh's quality.")

@@ -48,7 +48,7 @@ class Asked(NamedTuple):
 
 
 class _Course(Line):
-    """How far a search for a model is."""
+    """Progress of a search for a model."""
 
     stage = ""
 
@@ -79,7 +79,7 @@ class _Course(Line):
     default=None,
     help="Whether CaDiCaL (the extra sat) may be used; else if it is installed.",
 )
-@click.option("--strict", is_flag=True, help="Refuse what is not strict DIMACS.")
+@click.option("--strict", is_flag=True, help="Refuse files that are not strict DIMACS.")
 @click.option("--plot", metavar="PNG", help="Draw complexity against decimation.")
 @device_option
 @json_option
@@ -133,7 +133,7 @@ def sat(cnf: str, spec: str, as_json: bool, **options: Any) -> None:
 
 
 def _numbers(found: Solution) -> dict[str, int]:
-    """Give what is counted, by name."""
+    """Counters by name."""
     names = ("attempts", "rollbacks", "left", "left_clauses", "walked", "walked_clauses", "flips",
              "steps", "unsatisfied")  # fmt: skip
     counts = {name: int(getattr(found, name)) for name in names}
@@ -147,7 +147,7 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lists(formula: Formula, found: Solution) -> dict[str, Any]:
-    """Give what has many values: the model, or the best assignment and the clauses it fails."""
+    """Arrays: the model, or the best assignment and the clauses it fails."""
     names = formula.occurring().tolist() if found.model is not None else []
     literals = None if found.model is None else [v if found.model[v - 1] else -v for v in names]
     known = found.status == "SATISFIABLE"
@@ -176,7 +176,7 @@ def _options(given: tuple[str, ...]) -> dict[str, int | float]:
 def _comments(
     path: str, formula: Formula, found: Solution, report: dict[str, Any], times: dict[str, float]
 ) -> list[str]:
-    """Say what was done, in lines that solvers' readers pass over."""
+    """Describe the run in comment lines."""
     lines = [
         f"morph {__version__}, {report['device']}, seed {report['seed']}",
         f"{path}: {formula.variables:,} variables, {formula.clauses:,} clauses",

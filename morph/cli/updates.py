@@ -195,7 +195,7 @@ class Log:
             if kept != value:
                 raise BadInput(f"--log: {self.path} was begun with {_described(key, kept)}, not"
                                f" {_described(key, value)}")  # fmt: skip
-        if before:  # what they inserted, and so the numbers of edges, is not known
+        if before:  # their inserts, and so the numbers of edges, are not known
             raise BadInput(f"--log: {self.path} is a checkpoint of batch {before}: it cannot be"
                            " resumed here")  # fmt: skip
 
@@ -352,7 +352,7 @@ def _report(graph: Graph, done: Update, batch: UpdateBatch, absent: int) -> Repo
 
 
 def _edges(graph: Graph, src: Any, dst: Any) -> int:
-    """How many edges these arcs are."""
+    """Number of edges that these arcs represent."""
     loops = 0 if graph.directed or not src.size else int((src == dst).sum())
     return int(src.size) if graph.directed else (int(src.size) + loops) // 2
 
@@ -369,7 +369,7 @@ def _in_words(k: int, report: Report) -> str:
 
 
 def _verify(dynamic: DynamicSSSP, where: str) -> None:
-    """Compare with distances computed anew, and check the predecessors."""
+    """Compare with distances computed from scratch, and check the predecessors."""
     graph, found = dynamic.graph, dynamic.distance
     want = sssp(graph, dynamic.sources).distance
     differ = np.flatnonzero(np.asarray(graph.device.to_host(found != want)))
@@ -388,11 +388,11 @@ OPTIONS = (
     ),
     click.option("--batch", type=click.IntRange(1), metavar="N", help="End a batch after N lines."),
     click.option(
-        "--verify", is_flag=True, help="Compute everything anew after each batch; compare."
+        "--verify", is_flag=True, help="Recompute everything after each batch; compare."
     ),
     click.option(
         "--log", metavar="PATH",
-        help="Keep the graph in PATH, and each batch, before it is told of, in PATH.log.",
+        help="Keep the graph in PATH, and a write-ahead log of the batches in PATH.log.",
     ),
     click.option(
         "--resume", is_flag=True,
@@ -465,7 +465,7 @@ def _follow_updates(row: Algorithm, call: Call, options: Arguments, asked: Updat
 
 
 def _summary(batches: list[Report]) -> str:
-    """Say what all batches did."""
+    """Summarise all batches."""
     totals = (
         f"{sum(b[what] for b in batches):,} {what}" for what in ("inserted", "deleted", "changed")
     )

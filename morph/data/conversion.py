@@ -232,7 +232,7 @@ def prepare(
 
 
 def rows_of(target: TableLike | None) -> int:
-    """How many rows may be referred to."""
+    """Number of rows that references may denote."""
     return ID_LIMIT if target is None else len(target)
 
 

@@ -84,7 +84,7 @@ class Formula:
 
     @classmethod
     def of(cls, source: Any, variables: int | None = None) -> Formula:
-        """Make a formula of what holds one.
+        """Make a formula from an object that holds one.
 
         Parameters
         ----------
@@ -93,7 +93,7 @@ class Formula:
             CuPy's, is ``(offsets, literals)``; an array of shape (m, k) is m clauses of k literals.
             A clause is an iterable of integers.  PySAT's ``CNF`` is taken too.
         variables : int, optional
-            Else the largest that occurs, or what the file or the object says.
+            Else the largest that occurs, or the number in the file or object.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class Formula:
 
     @property
     def clauses(self) -> int:
-        """How many clauses there are."""
+        """Number of clauses."""
         return len(self.offsets) - 1
 
     def occurring(self) -> NDArray[np.int64]:

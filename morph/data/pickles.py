@@ -1,4 +1,4 @@
-"""What pickles of tables, collections, sets, flags and rows hold, and how these are made of it.
+"""Contents of pickles of tables, collections, sets, flags and rows, and how they are restored.
 
 Arrays are held on the host, and only the rows in use; the device is held by name.  A table of a
 graph, and what refers to it, holds the graph, so all that is pickled together stays together.
@@ -20,7 +20,7 @@ Made = TypeVar("Made")
 
 
 class State(NamedTuple):
-    """What a store holds.
+    """Contents of a store.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class State(NamedTuple):
 
 
 def state_of(store: Any) -> State:
-    """Give what a store holds, copied to the host."""
+    """Copy the contents of a store to the host."""
     _, last = store.span()
     host = store.device.to_host
     columns = [(c.name, c.dtype, c.size, c.ref, c.fill) for c in store.columns.values()]

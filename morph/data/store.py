@@ -1,4 +1,4 @@
-"""What tables and collections share: columns in memory, a counter of rows, growth."""
+"""Base of tables and collections: columns in memory, a counter of rows, growth."""
 
 from __future__ import annotations
 
@@ -350,7 +350,7 @@ class Store:
         self._changed()
 
     def _resized(self, capacity: int, hidden: dict[str, Array]) -> None:
-        """Prepare what else depends on the capacity; may fail, changes nothing."""
+        """Allocate other arrays that depend on the capacity; may fail, changes nothing."""
 
     def _ensure_capacity(self, rows: int) -> None:
         """Provide capacity for ``rows`` rows: exactly at first, then at least doubling."""

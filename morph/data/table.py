@@ -52,7 +52,7 @@ class Table(Store):
     a kernel) reuses it or `compact` renumbers the rows.  No row is reused while a live reference
     denotes it: a reference column of a live row, an entry of a collection, a set in which the row
     is not alone.  `Row` objects and integers are ids, not references.  The device memory behind a
-    table is replaced when it grows; see `ColumnView` for what this means for arrays taken before.
+    table is replaced when it grows; see `ColumnView` for arrays taken before.
     """
 
     kind: ClassVar[str] = "table"
@@ -128,7 +128,7 @@ class Table(Store):
 
     @property
     def live(self) -> int:
-        """How many rows are not deleted."""
+        """Number of rows that are not deleted."""
         w = self.words
         return int(w[COUNT] - (w[TAIL] - min(w[HEAD], w[COMMITTED])))
 
@@ -385,7 +385,7 @@ class Table(Store):
         return self.to(self.device)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Table:
-        if self.graph is not None:  # and what refers to it finds the graph's copy
+        if self.graph is not None:  # references to the table are bound to the graph's copy
             found: Table = deepcopy(self.graph, memo).tables[self.name]
             return found
         memo[id(self)] = copy = self.to(self.device)

@@ -1,6 +1,6 @@
 """From the arguments of a launch to a compiled unit: which object fills which slot, and the text.
 
-A unit depends on the types of its arguments, never on the objects: what was compiled for one graph
+A unit depends on the types of its arguments, never on the objects: code compiled for one graph
 serves every graph of the same columns.
 """
 
@@ -139,7 +139,7 @@ class Compiled:
         return self._text
 
     def binary(self, faults: bool, seed: int) -> Any:
-        """What launches the unit."""
+        """The launcher of the unit."""
         key = (faults, seed)
         if self._binary is None or self._binary[0] != key:
             with counting("compile"):
@@ -173,7 +173,7 @@ class Compiled:
 
 
 def picker(places: Sequence[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """Give what picks some of a call's arguments."""
+    """Return a function that selects some of a call's arguments."""
     if not places:
         return lambda args: ()
     if len(places) == 1:
@@ -182,7 +182,7 @@ def picker(places: Sequence[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]
 
 
 def _result(unit: ir.Unit) -> tuple[struct.Struct, int] | None:
-    """How to read what a program returns, and in which word of its state it lies."""
+    """Format of a program's return value, and its word in the program's state."""
     for i, (name, t) in enumerate(unit.state):
         if name == RESULT:
             assert isinstance(t, Scalar)
@@ -229,13 +229,13 @@ def by_steps(compiled: Compiled, objects: Mapping[str, Any]) -> bool:
 
 
 def place(where: Any) -> tuple[Any, int]:
-    """The code of a filter and what its globals are: equal code may stand in two modules."""
+    """The code of a filter and the identity of its globals: two modules may have equal code."""
     made = definition_of(where)
     return (made, 0) if made or where is None else (where.__code__, id(where.__globals__))
 
 
 def cells(where: Any) -> tuple[Any, ...]:
-    """What a unit knows of the closure of a filter: numbers by their type, all else by identity."""
+    """Key of the closure of a filter: types of numbers, identities of other objects."""
     found: list[Any] = []
     for cell in getattr(where, "__closure__", None) or ():
         try:
@@ -248,7 +248,7 @@ def cells(where: Any) -> tuple[Any, ...]:
 
 
 def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
-    """Give the arguments their slots; and what else of them the unit depends on."""
+    """Give the arguments their slots, and other properties that the unit depends on."""
     definition = request.what.definition
     names: Sequence[str] = [ir_name(n) for n in definition.source.params]
     if request.what.kind == "kernel":

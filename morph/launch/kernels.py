@@ -1,4 +1,4 @@
-"""Functions of the language as host objects: what `func` and `kernel` make."""
+"""Functions of the language as host objects, made by `func` and `kernel`."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Launchable(Function):
 
 
 class Kernel(Launchable):
-    """What `foreach` runs for each item of a table or collection; made by `kernel`."""
+    """Function that `foreach` runs for each item of a table or collection; made by `kernel`."""
 
     kind = "kernel"
 

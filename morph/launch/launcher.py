@@ -377,7 +377,7 @@ class Launch:
         return dict(ways[int(self.device.to_host(self.state)[State.WAY])]) if ways else {}
 
     def _result(self) -> Any:
-        """What the program returned: a Python scalar."""
+        """The program's return value: a Python scalar."""
         kind, at = self.compiled.result  # type: ignore[misc]
         if self.reported:
             return kind.unpack_from(self.scratch.report.values, 8 * (STATUS + at))[0]

@@ -157,7 +157,7 @@ class _Limit(ctypes.Structure):
 
 
 def available_threads() -> int:
-    """How many CPU threads a launch has now: fewer while other processes use the cores."""
+    """Number of CPU threads of a launch: fewer while other processes use the cores."""
     most = get_num_threads()
     address = int(scratch(device("cpu")).barrier[POOL_WORD : POOL_WORD + 2].view(np.uint64)[0])
     if not address:

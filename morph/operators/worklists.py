@@ -32,7 +32,7 @@ def advance(p, visit, into):
 
 @kernel
 def advance_once(p, visit, into):
-    """The same, but each neighbour at most once a step, whoever leads to it."""
+    """The same, but each neighbour at most once a step, whichever edge leads to it."""
     for t in p.outnbrs:
         if visit(p, t):
             if single(t):
@@ -60,7 +60,7 @@ def part(entry, limit, near, rest, cell):
     if entry.key > limit:
         rest.add(entry.item, key=entry.key)
         atomic_min(cell[0].least, entry.key)
-    else:  # what is not a number too: it would wait for ever
+    else:  # NaN too: it would wait for ever
         near.add(entry.item, key=entry.key)
 
 
@@ -95,7 +95,7 @@ def ordered(kernel: Kernel, adapts: bool) -> Program:
 def in_order(
     items: Collection, kernel: Kernel, graph: Any, *, key: str = "key", delta: Any = None
 ) -> int:
-    """Run a kernel over a worklist and what it adds, those with the smallest keys first.
+    """Run a kernel over a worklist and the items it adds, those with the smallest keys first.
 
     Parameters
     ----------

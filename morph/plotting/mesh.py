@@ -91,7 +91,7 @@ def write_figure(figure: Figure, path: StrPath) -> None:
 
 
 def _corners(mesh: Mesh) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Low and high corner of what is drawn; never the same in either coordinate."""
+    """Low and high corner of the drawing; never the same in either coordinate."""
     used = mesh.points[np.unique(mesh.triangles)] if len(mesh.triangles) else mesh.points
     if not len(used):
         return np.zeros(2), np.ones(2)
@@ -102,18 +102,18 @@ def _corners(mesh: Mesh) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 @dataclass
 class _Told:
-    """What colours tell: numbers of triangles or points, how they are coloured, their names."""
+    """Colouring: numbers of triangles or points, their colour map, their names."""
 
     values: NDArray[np.float64]
     cmap: Any
     norm: Any
     label: str | None = None  # of the scale; without it there is none
-    kinds: NDArray[np.float64] | None = None  # what 0, 1, 2, ... stand for
+    kinds: NDArray[np.float64] | None = None  # the values behind 0, 1, 2, ...
     at_points: bool = False
 
 
 def _told(mesh: Mesh, color: str, values: Any, label: str | None, cmap: str | None) -> _Told:
-    """Find what colours tell."""
+    """Choose the colouring."""
     from matplotlib import colormaps  # noqa: PLC0415
     from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm, Normalize  # noqa: PLC0415
 
@@ -156,7 +156,7 @@ def _told(mesh: Mesh, color: str, values: Any, label: str | None, cmap: str | No
 
 
 def _triangles(mesh: Mesh, told: _Told, ax: Axes, low: Any, high: Any) -> Any:
-    """Add the triangles to the axes; give what a scale of colours can be made for."""
+    """Add the triangles to the axes; return the artist for a colour bar."""
     from matplotlib.collections import PolyCollection  # noqa: PLC0415
     from matplotlib.tri import Triangulation  # noqa: PLC0415
 
@@ -210,7 +210,7 @@ def _segments(mesh: Mesh, ax: Axes, low: Any, high: Any) -> None:
 
 
 def _fineness(ax: Axes) -> float:
-    """How thin lines should be: 1 for axes as wide as those of a figure of our own."""
+    """Line width: 1 for axes as wide as those of a figure made here."""
     box = ax.get_window_extent()
     return float(min(max(box.width, box.height) / ax.figure.dpi / 9, 1.0))
 

@@ -1,4 +1,4 @@
-"""Triangles as pixels: the mean of what lies in each, for meshes too fine to draw one by one."""
+"""Triangles as pixels: the mean in each, for meshes too fine to draw one by one."""
 
 from __future__ import annotations
 

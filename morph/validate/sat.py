@@ -46,7 +46,7 @@ def satisfied(formula: Formula, model: Any) -> NDArray[np.bool_]:
         raise WrongAnswer("the model holds other numbers than 0 and 1")
     truth = given.astype(bool, copy=False)
     held = np.zeros(formula.clauses, bool)
-    sparse = formula.variables > formula.literals.size  # what does not occur is not looked at
+    sparse = formula.variables > formula.literals.size  # variables that do not occur are skipped
     true_of = None if sparse else np.concatenate([[False], truth, ~truth[::-1]])  # by literal
 
     def look(start: int) -> None:
@@ -177,7 +177,7 @@ def _dense(formula: Formula) -> tuple[Formula, Any]:
 
 
 def _implied(formula: Formula) -> Any:
-    """Give what unit propagation makes true, by literal + n; None if a clause comes to be empty."""
+    """Literals that unit propagation makes true, by literal + n; None if a clause becomes empty."""
     at, literals = formula.offsets, formula.literals.astype(np.int64)
     if (at[1:] == at[:-1]).any():
         return None

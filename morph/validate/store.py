@@ -1,4 +1,4 @@
-"""Whether a graph's index says what its edges say: both are read, and sorted side by side."""
+"""Checks a graph's index against its edges: both are read and sorted."""
 
 from __future__ import annotations
 

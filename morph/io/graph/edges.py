@@ -131,7 +131,7 @@ class Growing:
         self.size = end
 
     def whole(self, none: NDArray[Any]) -> NDArray[Any]:
-        """Give what was added, or ``none``; nothing can be added from then on."""
+        """Return the values added, or ``none``; no more can be added."""
         if self.array is None:
             return none if self.dtype is None else none.astype(self.dtype)
         self.array.resize(self.size, refcheck=False)

@@ -116,7 +116,7 @@ def read_graph(
         n=edges.n,
         symmetric=edges.symmetric,
         symmetrize=symmetrize or edges.undirected,
-        copy=False,  # these arrays are nobody else's
+        copy=False,  # no other reference to these arrays exists
         device=device,
     )
     for name, values in edges.points.items():

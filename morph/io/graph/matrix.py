@@ -24,7 +24,7 @@ _BANNER = (
 
 
 def read_matrix_market(path: StrPath, data: bytes) -> EdgeArrays:
-    """Read the bytes of an ``.mtx`` file as `scipy.io.mmread` does, but what is not a graph.
+    """Read the bytes of an ``.mtx`` file as `scipy.io.mmread` does, if it holds a graph.
 
     An entry of a symmetric matrix, in whichever triangle, is an undirected edge; one of a
     skew-symmetric matrix an arc, and one back of the negative weight.  Of a dense matrix
@@ -77,7 +77,7 @@ def _coordinates(scanner: Scanner, whole: bool, pattern: bool) -> EdgeArrays:
 
 
 def _dense(scanner: Scanner, whole: bool, symmetry: str) -> EdgeArrays:
-    """Read values column by column: all, or the lower triangle, or what is below the diagonal."""
+    """Read values column by column: all, or the lower triangle, or the part below the diagonal."""
     n, columns = scanner.header("size", ("number of rows", "number of columns"), (0, -1))
     _require_square(scanner, n, columns, scanner.line(scanner.pos - 1))
     first = int(symmetry == "skew-symmetric")

@@ -64,7 +64,7 @@ def read_metis(path: StrPath, data: Any) -> EdgeArrays:
         first = np.cumsum(part.count) - part.count  # word of each vertex
         for name, values in _of_points(head, first, words).items():
             points.setdefault(name, []).append(values)
-        if lead:  # what is of edges, behind what is of vertices
+        if lead:  # numbers of edges follow the numbers of vertices
             at = np.repeat(first + lead - each * (np.cumsum(degree) - degree), degree)
             at += each * np.arange(at.size)
             ends, of_ends = words[at], words[at + 1] if head.weights else None
@@ -223,7 +223,7 @@ def _of_points(head: _Header, first: Ints, words: Ints) -> dict[str, NDArray[Any
 def _fault(
     src: NDArray[Any], dst: NDArray[Any], weight: NDArray[Any] | None
 ) -> tuple[int, str] | None:
-    """Find what no METIS graph has, and a vertex at which it is: loops, weights, one-way edges.
+    """Find a fault and its vertex: loops, weights or one-way edges that METIS does not allow.
 
     Arcs are in order of ``src``.  Some vertices at a time, the arcs from them are compared with
     those that lead to them.

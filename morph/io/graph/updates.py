@@ -46,7 +46,7 @@ class Named:
 
 @dataclass(slots=True)
 class UpdateBatch:
-    """What is deleted, then changed, then inserted; and the first and last line."""
+    """Edges deleted, then changed, then inserted; and the first and last line."""
 
     deletes: Named
     updates: Named

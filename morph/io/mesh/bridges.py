@@ -256,7 +256,7 @@ def read_foreign(path: StrPath) -> Mesh:
     Raises
     ------
     ImportError
-        If meshio, or what it needs for the format, is not installed.
+        If meshio, or a package that it needs for the format, is not installed.
     FormatError
         If meshio cannot read the file, or it holds no triangle mesh.
     OSError
@@ -308,7 +308,7 @@ def write_foreign(mesh: Mesh, path: StrPath, order: int = 1) -> None:
     Raises
     ------
     ImportError
-        If meshio, or what it needs for the format, is not installed.
+        If meshio, or a package that it needs for the format, is not installed.
     ValueError
         If meshio cannot write such a mesh in this format.
     OSError
@@ -337,7 +337,7 @@ def write_foreign(mesh: Mesh, path: StrPath, order: int = 1) -> None:
 
 
 def _quietly(name: str, work: Any) -> tuple[Any, str]:
-    """Call meshio, which prints and exits; return the result, or None and what is wrong."""
+    """Call meshio, which prints and exits; return the result, or None and the problem."""
     said = StringIO()
     with ExitStack() as stack:
         stack.enter_context(redirect_stdout(said))

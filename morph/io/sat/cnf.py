@@ -37,7 +37,7 @@ CNF = Format(
 
 
 class CnfWarning(UserWarning):
-    """A header that does not fit what follows it, or is missing."""
+    """A header that does not match the clauses, or is missing."""
 
 
 def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
@@ -104,7 +104,7 @@ def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
 
 
 def _all_of(file: BinaryIO) -> tuple[str, bytes]:
-    """Give the name of an open file, and what it holds."""
+    """Return the name of an open file, and its contents."""
     name, data = getattr(file, "name", None), file.read() if hasattr(file, "read") else None
     if not isinstance(data, bytes):
         raise TypeError(f'{file!r} is no path, and no file opened with "rb"')

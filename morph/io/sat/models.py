@@ -20,16 +20,16 @@ _LITERAL = re.compile(rb"-?[0-9]{1,10}\Z")
 
 
 class Answer(NamedTuple):
-    """What a solver printed.
+    """Output of a solver.
 
     Attributes
     ----------
     status : str
         ``"SATISFIABLE"``, ``"UNSATISFIABLE"`` or ``"UNKNOWN"``.
     model : (n,) bool array or None
-        False where nothing is told.
+        False for variables without a value.
     missing : int
-        Variables of which nothing is told.
+        Variables without a value.
     """
 
     status: str
@@ -77,7 +77,7 @@ def read_answer(path: StrPath, variables: int, among: Any = None) -> Answer:
 
 
 def _take(path: StrPath, number: int, words: list[bytes], truth: NDArray[np.int8]) -> bool:
-    """Write down what literals say; gives whether a 0 ended them."""
+    """Record the values of literals; return whether a 0 ended them."""
     wrong = next((w for w in words if not _LITERAL.match(w)), None)
     if wrong is not None:
         raise FormatError(path, number, f"not a literal: {wrong[:40].decode('ascii', 'replace')!r}")

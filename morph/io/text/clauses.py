@@ -15,7 +15,7 @@ from morph.runtime.toolchain import BuildError, cpu
 LEAST = 1 << 21  # bytes that are worth a compiler's second, once
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
-_PART, _FIELDS = 1 << 13, 4  # clauses written at a time; what is told of a part
+_PART, _FIELDS = 1 << 13, 4  # clauses written at a time; numbers that describe a part
 
 
 @cache

@@ -40,7 +40,7 @@ class Checks:
         self.next_step()
 
     def next_step(self) -> None:
-        """A barrier: what was accessed before it is in order."""
+        """A barrier: accesses before it do not race with accesses after it."""
         # by place: the two lowest items, each with its lowest site, as in `kernels/core/check.h`
         self.writers: defaultdict[tuple[str, str, int], list[Mark]] = defaultdict(list)
         self.readers: defaultdict[tuple[str, str, int], list[Mark]] = defaultdict(list)
