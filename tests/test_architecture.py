@@ -243,7 +243,7 @@ def test_algorithms_use_public_names_only(module):
 
     types = {"Applied", "Device", "Function", "RepairWarning", "Row", "real_array"}
     public = {*morph.__all__, *vars(morph.prelude), *types, "counting", "exclusive", "number"}
-    public |= {"available_threads", "shortened", "shown", "truth", "whole"}
+    public |= {"available_threads", "shortened", "shown", "truth", "as_integer"}
     broken = [
         f"{MODULES[module].relative_to(ROOT)}:{line}: {used}.{name}"
         for used, name, line in own_imports(MODULES[module])

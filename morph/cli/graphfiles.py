@@ -12,7 +12,7 @@ from morph import generate
 from morph.cli.common import BadInput, check_writable, json_option, print_report
 from morph.graph import Graph
 from morph.io import FormatError, read_edges, write_cnf, write_graph
-from morph.io.graph.edges import both_ways
+from morph.io.graph.edges import arcs_of
 from morph.io.graph.formats import FORMATS
 from morph.io.graph.graphs import format_of
 
@@ -194,7 +194,7 @@ def convert(
     try:
         edges = read_edges(graph_in, read_as, weight_type)
         if symmetrize and not edges.symmetric:
-            src, dst, weight = both_ways(edges)
+            src, dst, weight = arcs_of(edges)
             edges = dataclasses.replace(edges, src=src, dst=dst, weight=weight, undirected=False)
         if edges_only:
             edges = dataclasses.replace(edges, points={})

@@ -16,7 +16,7 @@ from morph.cli.common import (
     check_writable,
     device_of,
     device_option,
-    in_words,
+    format_times,
     json_option,
     print_report,
     times_of,
@@ -136,7 +136,7 @@ def run_and_report(row: Algorithm, call: Call, options: Arguments) -> None:
     report |= {**source_of(options), "times": times, "device": where.name}
     shown = ", ".join(f"{key.replace('_', ' ')} {value:,}" for key, value in result.items())
     lines = [f"{edges.n:,} vertices, {len(edges.src):,} edges", shown]
-    print_report(report, call.as_json, [*lines, f"{where.name}: {in_words(times)}"])
+    print_report(report, call.as_json, [*lines, f"{where.name}: {format_times(times)}"])
 
 
 def source_of(options: Arguments) -> dict[str, Any]:

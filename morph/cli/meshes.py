@@ -17,7 +17,7 @@ from morph.cli.common import (
     bad_input,
     device_of,
     device_option,
-    in_words,
+    format_times,
     json_option,
     print_report,
     progress_on,
@@ -92,7 +92,7 @@ def triangulate(mesh_in: str, spec: str, as_json: bool, **options: Any) -> None:
         f"{len(graph.points):,} points, {len(graph.segments):,} segments became"
         f" {quality.triangles:,} triangles over {quality.points:,} points",
         f"angles {quality.min_angle:.2f} to {quality.max_angle:.2f} degrees, area {quality.area:g}",
-        f"{where.name}: {in_words(times)}",
+        f"{where.name}: {format_times(times)}",
     ]
     print_report(report, as_json, lines)
 
@@ -197,7 +197,7 @@ def refine(
         f"{len(mesh.triangles):,} triangles became {quality.triangles:,},"
         f" {len(mesh.points):,} points {quality.points:,}",
         f"angles {quality.min_angle:.2f} to {quality.max_angle:.2f} degrees, area {quality.area:g}",
-        f"{where.name}: {in_words(times)}",
+        f"{where.name}: {format_times(times)}",
     ]
     if long:
         lines += [f"{done.rounds} rounds", *shape_lines(quality)]

@@ -189,7 +189,7 @@ class Progress(Line):
 
     def round(self, rounds: int, bad: int, triangles: int) -> None:
         """Show how far refinement is."""
-        self.offer(f"round {rounds}: {bad:,} bad of {triangles:,} triangles")
+        self.write_throttled(f"round {rounds}: {bad:,} bad of {triangles:,} triangles")
 
     def phase(self, what: str, many: int) -> None:
         """Show the size of the input of triangulation."""

@@ -17,7 +17,7 @@ from morph.cli.common import (
     check_writable,
     device_of,
     device_option,
-    in_words,
+    format_times,
     json_option,
     print_report,
     progress_on,
@@ -50,14 +50,14 @@ class Asked(NamedTuple):
 class _Course(Line):
     """Progress of a search for a model."""
 
-    stage = ""
+    phase = ""
 
-    def tell(self, stage: str, numbers: dict[str, Any]) -> None:
+    def show_numbers(self, phase: str, numbers: dict[str, Any]) -> None:
         """Show numbers by name."""
         shown = (f"{v:,} {k}" if isinstance(v, int) else f"{k} {v:.3g}" for k, v in numbers.items())
-        show = self.offer if stage == self.stage else self.write
-        self.stage = stage
-        show(f"{stage}: {', '.join(shown)}")
+        show = self.write_throttled if phase == self.phase else self.write
+        self.phase = phase
+        show(f"{phase}: {', '.join(shown)}")
 
 
 @click.command()
@@ -112,7 +112,7 @@ def sat(cnf: str, spec: str, as_json: bool, **options: Any) -> None:
         found = survey.solve(
             formula, asked.seed, time=left, device=where, max_rounds=asked.max_rounds,
             method=asked.method, options=method_options, complete=asked.complete,
-            progress=None if course is None else course.tell,
+            progress=None if course is None else course.show_numbers,
         )  # fmt: skip
     times |= found.seconds
     report = {
@@ -140,7 +140,7 @@ def _numbers(found: Solution) -> dict[str, int]:
     return {**counts, "sweeps": sum(int(r.sweeps) for r in found.rounds)}
 
 
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
+def _json_values(values: dict[str, Any]) -> dict[str, Any]:
     """Give numbers as JSON has them: no NaN, which stands for a complexity that was not taken."""
     plain = {k: v.item() if hasattr(v, "item") else v for k, v in values.items()}
     return {k: None if v != v else v for k, v in plain.items()}
@@ -152,7 +152,7 @@ def _lists(formula: Formula, found: Solution) -> dict[str, Any]:
     literals = None if found.model is None else [v if found.model[v - 1] else -v for v in names]
     known = found.status == "SATISFIABLE"
     return {
-        "rounds": [_plain(r._asdict()) for r in found.rounds],
+        "rounds": [_json_values(r._asdict()) for r in found.rounds],
         "model": literals if known else None, "best": None if known else literals,
         "unsatisfied_clauses": found.unsatisfied_clauses.tolist(), "cycle": found.cycle,
     }  # fmt: skip
@@ -200,5 +200,5 @@ def _comments(
             f"local search: {found.walked:,} variables, {found.walked_clauses:,} clauses,"
             f" {found.flips:,} flips"
         )
-    lines += [in_words(times), found.reason]
+    lines += [format_times(times), found.reason]
     return [f"c {line}" for line in lines]

@@ -166,14 +166,14 @@ class Log:
             check_name(path)
         except ValueError as error:
             raise BadInput(f"--log: {error}") from error
-        self._there = Path(path).exists()
+        self._exists = Path(path).exists()
         mine = [Path(path).resolve(), Path(f"{path}.log").resolve()]
         for other in others:
             if other is not None and other != "-" and Path(other).resolve() in mine:
                 raise BadInput(f"--log: {other} is another file of this command")
-        if self._there and not resume:
+        if self._exists and not resume:
             raise BadInput(f"--log: {path} is there already: add --resume to go on with it")
-        if not self._there and Path(f"{path}.log").exists():
+        if not self._exists and Path(f"{path}.log").exists():
             raise BadInput(f"--log: {path}.log is there already, and no {path}: it is not a log to"
                            " go on with")  # fmt: skip
 
@@ -183,7 +183,7 @@ class Log:
         ``origin`` identifies the graph's file and the sources.
         """
         self.origin = origin
-        if self.path is None or not self._there:
+        if self.path is None or not self._exists:
             self.graph = make()
             return
         self.journal = journal = Journal(self.path, device=device, told=self._record)
@@ -300,7 +300,7 @@ def follow(
         report = _report(graph, done, batch, absent)
         reports.append(report)
         if not quiet:
-            click.echo(_in_words(log.number + len(reports), report))
+            click.echo(_format_update(log.number + len(reports), report))
         if asked.verify:
             _verify(dynamic, f"{name}:{batch.last}")
     if passed:
@@ -357,7 +357,7 @@ def _edges(graph: Graph, src: Any, dst: Any) -> int:
     return int(src.size) if graph.directed else (int(src.size) + loops) // 2
 
 
-def _in_words(k: int, report: Report) -> str:
+def _format_update(k: int, report: Report) -> str:
     counts = [
         f"{report[w]:,} {w}" for w in ("inserted", "deleted", "changed", "absent") if report[w]
     ]

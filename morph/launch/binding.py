@@ -102,7 +102,7 @@ class Compiled:
         self.origins = [getters[n] for n in scalars]
         given = [o for o in self.origins if isinstance(o, int)]
         self.numbers = picker(given) if len(given) == len(scalars) else None  # else: _values
-        self.run_words = 8 * self.index["replay"]  # `replay`, `launch` and `threads`
+        self.run_offset = 8 * self.index["replay"]  # `replay`, `launch` and `threads`
         self.result = _result(unit)
         self.claims = abi.claims(unit)
         nodes = list(ir.walk((unit.funcs, unit.blocks)))
@@ -206,7 +206,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         slots, kinds = _slots(request)
         key = (
             request.what.definition, request.device.name, kinds, tuple(slots.stores.items()),
-            tuple(slots.graphs.items()), *place(request.where), cells(request.where),
+            tuple(slots.graphs.items()), *filter_key(request.where), closure_key(request.where),
             request.together, request.balance, request.checked,
         )  # fmt: skip
         known = _compiled.get(key)
@@ -228,13 +228,13 @@ def by_steps(compiled: Compiled, objects: Mapping[str, Any]) -> bool:
     return any(objects[slot].deletes for slot in compiled.cuts)
 
 
-def place(where: Any) -> tuple[Any, int]:
+def filter_key(where: Any) -> tuple[Any, int]:
     """The code of a filter and the identity of its globals: two modules may have equal code."""
     made = definition_of(where)
     return (made, 0) if made or where is None else (where.__code__, id(where.__globals__))
 
 
-def cells(where: Any) -> tuple[Any, ...]:
+def closure_key(where: Any) -> tuple[Any, ...]:
     """Key of the closure of a filter: types of numbers, identities of other objects."""
     found: list[Any] = []
     for cell in getattr(where, "__closure__", None) or ():

@@ -123,7 +123,7 @@ def first_number(base: Any) -> int:
     return int(base)
 
 
-def spread(
+def row_elements(
     size: NDArray[np.int64], chunk: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Give (row, place) for every place below the size of each row.

@@ -49,7 +49,7 @@ def satisfied(formula: Formula, model: Any) -> NDArray[np.bool_]:
     sparse = formula.variables > formula.literals.size  # variables that do not occur are skipped
     true_of = None if sparse else np.concatenate([[False], truth, ~truth[::-1]])  # by literal
 
-    def look(start: int) -> None:
+    def check_part(start: int) -> None:
         at = formula.offsets[start : start + _PART + 1]
         literals, size = formula.literals[at[0] : at[-1]], at[1:] - at[:-1]
         if true_of is None:
@@ -68,10 +68,10 @@ def satisfied(formula: Formula, model: Any) -> NDArray[np.bool_]:
     starts = range(0, formula.clauses, _PART)
     if len(starts) < 4:
         for start in starts:
-            look(start)
+            check_part(start)
         return held
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # NumPy lets go of the lock
-        list(pool.map(look, starts))
+        list(pool.map(check_part, starts))
     return held
 
 

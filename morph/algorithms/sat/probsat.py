@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.data.collection import Collection
-from morph.data.conversion import number, whole
+from morph.data.conversion import as_integer, number
 from morph.data.formula import Formula
 from morph.data.table import Table
 from morph.graph import Graph
@@ -379,13 +379,13 @@ def walksat(
     formula = Formula.of(formula)
     n = formula.variables
     where = device_of(device)
-    max_flips = None if max_flips is None else min(whole(max_flips, "max_flips"), 2**62)
+    max_flips = None if max_flips is None else min(as_integer(max_flips, "max_flips"), 2**62)
     if time is not None:
         number(time, "time")
     for name, value in (("max_flips", max_flips), ("time", time)):
         if value is not None and not value >= 0:
             raise ValueError(f"{name} = {value}: expected 0 or more")
-    if not 0 <= (seed := whole(seed, "seed")) < 2**64:
+    if not 0 <= (seed := as_integer(seed, "seed")) < 2**64:
         raise ValueError(f"seed = {seed}: expected 0 to 2^64 - 1")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress is a function, not {shown(progress)}")

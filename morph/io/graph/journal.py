@@ -192,7 +192,7 @@ class Journal:
         file = self._writable()
         given = {"inserts": inserts, "deletes": deletes, "updates": updates}
         given["delete_points"] = delete_points
-        about, arrays = self._plain(given)
+        about, arrays = self._host_arrays(given)
         about["nonnegative"] = nonnegative
         entry = record(BATCH, self.number + 1, packed(about, arrays))
         kept: list[bool] = []
@@ -201,9 +201,9 @@ class Journal:
         def then(applied: object) -> None:
             if self._named and isinstance(applied, Applied):
                 arrays["inserted"] = self.graph.device.to_host(applied.inserted)
-                self._keep(file, record(BATCH, self.number + 1, packed(about, arrays)))
+                self._write_entry(file, record(BATCH, self.number + 1, packed(about, arrays)))
             else:
-                self._keep(file, entry)
+                self._write_entry(file, entry)
             kept.append(True)
 
         batch = inserts, deletes, updates, delete_points
@@ -248,7 +248,7 @@ class Journal:
             raise OSError(errno.ESTALE, what, os.fspath(self.log))
         return file
 
-    def _keep(self, file: RawIOBase, entry: bytes) -> None:
+    def _write_entry(self, file: RawIOBase, entry: bytes) -> None:
         """Bring a record to the disk, or leave the log as it is."""
         at = file.seek(0, os.SEEK_END)
         try:
@@ -302,7 +302,7 @@ class Journal:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _plain(self, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _host_arrays(self, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Convert the arguments to arrays on the host, and describe their shapes."""
         arrays: dict[str, NDArray[Any]] = {}
         shapes: dict[str, Any] = {}
@@ -334,7 +334,7 @@ class Journal:
                 break
         else:
             raise BlockingIOError(errno.EAGAIN, "checkpoints come too fast to read", str(self.path))
-        self._replay(memoryview(data), told)
+        self._apply_log(memoryview(data), told)
 
     def _log_bytes(self) -> bytes:
         try:
@@ -342,7 +342,7 @@ class Journal:
         except FileNotFoundError:  # of a readonly journal
             return b""
 
-    def _replay(self, data: memoryview, told: Callable[[Applied], object] | None) -> None:
+    def _apply_log(self, data: memoryview, told: Callable[[Applied], object] | None) -> None:
         end, before, known = 0, -1, self.number
         for number, body, after in records(data, BATCH):
             if before >= 0 and number != before + 1:

@@ -86,7 +86,7 @@ def map_bytes(path: StrPath) -> Any:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def read_head(path: StrPath, size: int) -> bytes:
+def read_start(path: StrPath, size: int) -> bytes:
     """Read the first ``size`` bytes of a file, or fewer if it is shorter, as `read_bytes` does."""
     with opened(path) as file:
         return file.read(size)

@@ -78,10 +78,10 @@ class Checks:
         mine = self.position, self.sites.number[id(node)]
         writers, readers = self.writers[place], self.readers[place]
         if isinstance(node, ir.Write):
-            _leave_mark(writers, mine)
+            _record_mark(writers, mine)
             others = (*writers, *readers)
         else:
-            _leave_mark(readers, mine)
+            _record_mark(readers, mine)
             others = (*writers,)
         for other in others:
             if other[0] != mine[0]:
@@ -124,7 +124,7 @@ class Checks:
         return result
 
 
-def _leave_mark(marks: list[Mark], mine: Mark) -> None:
+def _record_mark(marks: list[Mark], mine: Mark) -> None:
     """Keep the lowest site of each of the two lowest items."""
     least = dict(sorted([*marks, mine], reverse=True))
     marks[:] = sorted(least.items())[:2]

@@ -353,10 +353,10 @@ class Expressions:
     def _prefetch(self, n: ir.Prefetch) -> Code:
         store, row = self.memory.stores[n.place.slot], self.expr(n.place.row)
 
-        def look(env: Env) -> None:
+        def check_row(env: Env) -> None:
             store.check(row(env), n, live=False)  # a row that is none is an error here, too
 
-        return look
+        return check_row
 
     def _flagset(self, n: ir.FlagSet) -> Code:
         store, raised = self.memory.stores[n.slot], n.value

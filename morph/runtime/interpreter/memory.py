@@ -152,7 +152,7 @@ class BoundStore:
         self.meta[HEAD] += 1
         return self.item_value(position)
 
-    def settle(self) -> None:
+    def publish_counters(self) -> None:
         """Recompute BUDGET at the end of a step."""
         meta = self.meta
         if self.info.kind == "table":
@@ -176,17 +176,17 @@ class Memory:
         self.locks = sorted({n.slot for n in nodes if isinstance(n, ir.Lock)})
         self.adjacency: dict[tuple[str, str], tuple[Any, Any, Any]] = {}
         self.status: np.ndarray[Any, Any] = np.zeros(0, np.int64)
-        self.pending: set[int] = set()
+        self.deferred: set[int] = set()
         self.item = Item(-1, {})
 
     def bind(
-        self, stores: dict[str, Any], graphs: dict[str, Any], status: Any, replay: bool
+        self, stores: dict[str, Any], graphs: dict[str, Any], status: Any, reexecution: bool
     ) -> None:
         """Bind the host objects; locks held by items stay held when deferred items run again."""
         self.status = status
         for slot, store in self.stores.items():
             store.bind(stores[slot])
-        for slot in self.locks if not replay else ():
+        for slot in self.locks if not reexecution else ():
             stores[slot].hidden("lock")[:] = 0
         for graph, direction in self.walks:
             edges = self.stores[dict(self.graphs[graph].tables)["edges"]]

@@ -158,13 +158,13 @@ def store(
         checksum=hashlib.sha256(data).hexdigest(),
         suffix=suffix,
     )
-    keep(key, text)
+    write_text(key, text)
     os.replace(binary, entry.binary)
     _write(f"{key}.json", json.dumps(asdict(entry), indent=1))
     return entry
 
 
-def keep(key: str, text: str) -> Path:
+def write_text(key: str, text: str) -> Path:
     """Write the text of an entry, or of a build that failed, and return its path."""
     return _write(f"{key}.cpp", text)
 

@@ -116,7 +116,7 @@ def build(text: str, *, name: str = "", defines: tuple[str, ...] = ()) -> Path:
             made.unlink(missing_ok=True)
         checked = using if using.checked else _check(using)
         if checked.flags == using.flags:
-            source = cache.keep(key, text)
+            source = cache.write_text(key, text)
             raise CompileError(log.replace("<stdin>", str(source)), "cpu", source, name)
         using = checked
 

@@ -52,7 +52,7 @@ def build(
     time_left(f"compile {name}")
     cubin, log = _compile(text, flags, f"{key}.cpp")
     if not cubin:
-        source = cache.keep(key, text)
+        source = cache.write_text(key, text)
         raise CompileError(log.replace(source.name, str(source)), arch, source, name)
     made = cache.temporary("cubin")
     try:
