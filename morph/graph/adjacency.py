@@ -435,7 +435,7 @@ class Adjacency:
         if 3 * need < 2 * top:
             self._loose[direction] = rows.laid_out()
             old, new = rows.side(), self._loose[direction].side()
-            count, destination = int(self.edges.words[COUNT]), int(direction == "in")
+            count, destination = int(self.edges.host_meta[COUNT]), int(direction == "in")
             copy_entries(old, new, self.arcs(back), count, destination)
             return
         if rows.limit == ID_LIMIT:

@@ -262,8 +262,8 @@ def room_of(size: Array, had: Array | None = None) -> Array:
 
 def fill(table: Table) -> None:
     """Count all the rows there is memory for among those in use."""
-    table.words[COUNT] = table.capacity
-    table.settle()
+    table.host_meta[COUNT] = table.capacity
+    table.publish_counters()
 
 
 def batch_table(device: Device, capacity: int, weight: Any) -> Table:
@@ -325,12 +325,12 @@ def weight_of(edges: Table) -> Column | None:
 def room_for(table: Table, count: int) -> None:
     """Have a batch of so many rows; on a GPU those there is memory for are always in use."""
     if table.capacity < count:
-        table.words[COUNT] = 0
+        table.host_meta[COUNT] = 0
         try:
             table.resize(max(count, 16))
         finally:  # those of before, if there is no memory
             fill(table)
-    if table.words is table.meta:
+    if table.host_meta is table.meta:
         table.meta[COUNT] = count
 
 

@@ -16,7 +16,16 @@ from morph.data.versions import latest
 from morph.language.bundles import flat, flattener, is_bundle
 from morph.language.depth import deep
 from morph.language.errors import LanguageError
-from morph.launch.binding import Compiled, Request, Where, bind, by_steps, cells, picker, place
+from morph.launch.binding import (
+    Compiled,
+    Request,
+    Where,
+    bind,
+    by_steps,
+    closure_key,
+    filter_key,
+    picker,
+)
 from morph.launch.kernels import Launchable
 from morph.launch.launcher import InterpretedLaunch, Launch
 from morph.launch.locks import lock_of
@@ -71,7 +80,7 @@ def launch_for(
         key = shape.key(args, id(items), together, balance, checked)
     else:
         options = together, balance, checked
-        key = shape.key(args, id(items), *options, *place(where), cells(where))
+        key = shape.key(args, id(items), *options, *filter_key(where), closure_key(where))
     if what.statics:
         key = (*key, *(repr(given[i]) for i in what.statics if i < len(given)))
     found = what.launches.get(key)

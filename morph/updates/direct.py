@@ -214,8 +214,8 @@ def _prepare(g: Graph, batch: Plain, nonnegative: bool, loops: Array | None) -> 
     back = None
     if undirected:
         back = g._pairs if g._pairs is not None else g.reverses()
-    first, again = places(edges, fresh) if fresh else (int(edges.words[COUNT]), 0)
-    before: list[int] = edges.words.tolist()
+    first, again = places(edges, fresh) if fresh else (int(edges.host_meta[COUNT]), 0)
+    before: list[int] = edges.host_meta.tolist()
     if back is not None and fresh and back.size < first + fresh - again:
         back = _longer_reverses(g)
     counts = Counts(given, gone, named, fresh, batch.by)
@@ -230,7 +230,7 @@ def _prepare(g: Graph, batch: Plain, nonnegative: bool, loops: Array | None) -> 
     flags |= (LOOPS_COUNTED * (loops is not None)) | (SINGLE * (single is not None))
     flags |= REFERRED * (not gone or referred(edges))
     ids = EdgeIds(
-        int(g.points.words[COUNT]), before[COUNT], again,
+        int(g.points.host_meta[COUNT]), before[COUNT], again,
         min(before[HEAD], before[COMMITTED]), before[TAIL],
     )  # fmt: skip
     done = Applied.__new__(Applied)
@@ -254,7 +254,7 @@ def _publish(g: Graph, batch: Plain, run: Prepared, repeated: bool) -> None:
     if repeated:
         out, spared, done.absent = index.left_out()
         done.repeated = out - done.absent
-    if edges.words is not edges.meta and (fresh or gone):  # else the program wrote them
+    if edges.host_meta is not edges.meta and (fresh or gone):  # else the program wrote them
         after = run.before.copy()
         after[COUNT] += fresh - again
         after[HEAD] = ids.head + again
@@ -262,7 +262,7 @@ def _publish(g: Graph, batch: Plain, run: Prepared, repeated: bool) -> None:
         if not run.flags & REFERRED:
             after[COMMITTED] = after[TAIL]
         after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
-        edges.words[:] = after
+        edges.host_meta[:] = after
     done._batch = kept = Kept(g, run.table, batch.counts, ids, fresh, repeated)
     index.kept = ref(kept)
     if again or ids.edges < g._made:
@@ -285,8 +285,8 @@ def places(edges: Table, count: int) -> tuple[int, int]:
     again : int
         How many take the place of dead rows, the oldest in their ring, before that.
     """
-    words: list[int] = edges.words.tolist()
-    first, again, few = words[COUNT], 0, False
+    counters: list[int] = edges.host_meta.tolist()
+    first, again, few = counters[COUNT], 0, False
     if first + count > edges.capacity:
         if first + count - reusable(edges) > edges.capacity and edges.deletes:
             few = reclaim(edges) < edges.capacity // SHARE and referred(edges)
@@ -302,20 +302,20 @@ def place_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
 
     Collections and sets decide on which ids are reused, and they may have changed since.
     """
-    words, wanted = edges.words, edges.device.asarray(ids[ids < len(edges)])
-    again, head = int(wanted.size), min(int(words[HEAD]), int(words[COMMITTED]))
+    counters, wanted = edges.host_meta, edges.device.asarray(ids[ids < len(edges)])
+    again, head = int(wanted.size), min(int(counters[HEAD]), int(counters[COMMITTED]))
     rows = len(edges) + int(ids.size) - again
     if again or rows > edges.capacity:  # ids are reused when no other capacity is left
         edges.resize(rows)
-        words = edges.words
+        counters = edges.host_meta
     if edges.deletes:
         xp, ring = edges.device.xp, edges.hidden("free")
         with edges.device.active():
-            at = xp.arange(head, int(words[TAIL])) & (ring.size - 1)
+            at = xp.arange(head, int(counters[TAIL])) & (ring.size - 1)
             others = ring[at]
             ring[at] = xp.concatenate([wanted, others[~xp.isin(others, wanted)]])
-        words[COMMITTED] = head + again
-        edges._push()
+        counters[COMMITTED] = head + again
+        edges._send_counters()
 
 
 def shrink(edges: Table, capacity: int) -> None:
@@ -371,9 +371,9 @@ def _put_back(
 ) -> None:
     """Undo what has been done of a batch, if anything: the table of edges is as it was."""
     edges, index, xp = g.edges, g._adjacency, g.device.xp
-    edges.words[:] = before
-    edges.words[CAPACITY] = edges.capacity
-    edges.settle()
+    edges.host_meta[:] = before
+    edges.host_meta[CAPACITY] = edges.capacity
+    edges.publish_counters()
     if index.began():
         total = sum(counts) * (1 + (back is not None))
         edge, fate = (table.columns[c].array[:total] for c in ("edge", "fate"))

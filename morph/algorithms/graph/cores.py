@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from morph.algorithms.graph.temporary import of_graph, workspace
 from morph.data.collection import Collection
-from morph.data.conversion import whole
+from morph.data.conversion import as_integer
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
@@ -165,7 +165,7 @@ def k_core(graph: Graph, k: int) -> KCore:
     ValueError
         If it is negative.
     """
-    if (k := whole(k, "k")) < 0:
+    if (k := as_integer(k, "k")) < 0:
         raise ValueError(f"k is 0 or more, not {k}")
     last = min(k - 1, 2 * len(graph.edges))  # no degree is larger
     core = _peel(graph, last, last)

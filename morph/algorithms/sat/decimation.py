@@ -21,7 +21,7 @@ from morph.algorithms.sat.marginals import Marginals, choose, marginals, thresho
 from morph.algorithms.sat.rounds import Clock, Decimation, Round, histogram, refuted
 from morph.algorithms.sat.surveys import converge_patiently
 from morph.algorithms.sat.units import force_units, propagate_units
-from morph.data.conversion import number, whole
+from morph.data.conversion import as_integer, number
 from morph.data.formula import Formula
 from morph.data.table import Table
 from morph.language.messages import shown
@@ -151,11 +151,11 @@ def check_limits(seed: Any, max_seconds: Any, progress: Any = None, **counts: An
     if max_seconds != max_seconds:
         raise ValueError("max_seconds is a number of seconds, not nan")
     for name, count in counts.items():
-        if not 0 <= whole(count, name) < 2**32:
+        if not 0 <= as_integer(count, name) < 2**32:
             raise ValueError(f"{name} is from 0 to 2^32 - 1, not {shown(count)}")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress is a function, not {shown(progress)}")
-    return whole(seed, "seed")
+    return as_integer(seed, "seed")
 
 
 class Run:

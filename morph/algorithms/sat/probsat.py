@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.data.collection import Collection
-from morph.data.conversion import number, whole
+from morph.data.conversion import as_integer, number
 from morph.data.formula import Formula
 from morph.data.table import Table
 from morph.graph import Graph
@@ -404,7 +404,7 @@ def walksat(
     role of make versus break.  SAT 2012.
     """
     formula, where = Formula.of(formula), device_of(device)
-    max_flips = None if max_flips is None else min(whole(max_flips, "max_flips"), 2**62)
+    max_flips = None if max_flips is None else min(as_integer(max_flips, "max_flips"), 2**62)
     seed = _check(seed, max_flips, time, progress)
     n, empty = formula.variables, int((np.diff(formula.offsets) == 0).sum())
     most = max_flips if max_flips is not None else 100 * n + 10**7 if time is None else 2**62
@@ -431,7 +431,7 @@ def _check(seed: Any, max_flips: int | None, time: Any, progress: Any) -> int:
     for name, value in (("max_flips", max_flips), ("time", time)):
         if value is not None and not value >= 0:
             raise ValueError(f"{name} = {value}: expected 0 or more")
-    if not 0 <= (chosen := whole(seed, "seed")) < 2**64:
+    if not 0 <= (chosen := as_integer(seed, "seed")) < 2**64:
         raise ValueError(f"seed = {chosen}: expected 0 to 2^64 - 1")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress is a function, not {shown(progress)}")
