@@ -101,13 +101,6 @@ ACYCLIC = ("morph.data", "morph.launch", "morph.runtime", "morph.language")
 # when its function shrinks.
 LIMITS = (60, 15, 8)
 LARGER = {
-    "algorithms.sat.fields.backtrack": (71, 14, 4),
-    "algorithms.sat.probsat.descend": (12, 2, 12),
-    "algorithms.sat.probsat.walksat": (62, 17, 3),
-    "algorithms.sat.surveys.sweep": (92, 30, 4),
-    "algorithms.sat.surveys.sweep_short": (45, 17, 10),
-    "algorithms.sat.surveys.sweep_long": (37, 12, 10),
-    "algorithms.sat.surveys.propagate": (12, 5, 11),
     "operators.worklists.run": (18, 6, 9),
 }
 

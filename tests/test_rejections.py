@@ -23,6 +23,7 @@ from morph.launch.foreach import foreach, kernel
 
 HEAD = """
 import math
+from typing import NamedTuple
 import numpy as np
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel, program
@@ -45,6 +46,10 @@ def touch(p):
 class Pair:
     a: i32
     b: f32
+
+class Both(NamedTuple):
+    first: int
+    second: int
 """
 
 ARRAYS = {"FIXED": np.arange(3), "OPEN": np.arange(3), "DEEP": np.zeros((1, 1, 1))}
@@ -87,7 +92,7 @@ def run(text: str, kind: str = "python", eager: bool = False) -> None:
     flag, sets = Flag(g), Set(g.points)
     if "main" in names:
         main = names["main"]
-        (main.eager if eager else main)(g, coll, other, flag, sets, 3)
+        (main.eager if eager else main)(g, coll, other, flag, sets, 3, *names.get("more", ()))
     else:
         options = {name: names[name] for name in ("where", "together") if name in names}
         foreach(g.points, names["k"], g, coll, flag, sets, 3, **options)
@@ -96,7 +101,7 @@ def run(text: str, kind: str = "python", eager: bool = False) -> None:
 def split(case: str) -> tuple[str, int, int, int]:
     """A case's text without its caret line, and where that points: line, column, end."""
     text = case
-    if not text.startswith(("@", "def where", "where", "together")):
+    if not text.startswith(("@", "def where", "where", "together", "more")):
         start = PROGRAM if text.startswith("# program\n") else KERNEL
         text = start + textwrap.indent(text.removeprefix("# program\n"), "    ")
     lines = (HEAD + text + "\n").split("\n")
