@@ -1,8 +1,8 @@
-"""Batches that one launch carries out: what is given goes to the device, and nothing comes back.
+"""The fast path of batches: one launch, without copies from the device.
 
-Whether a change may be made, and what is named twice, is found there (`resolve`).  What is odd in
-any way is left to the way round (`batch`, `named`, `changes`), which says what is wrong, or counts
-what is not there; so nothing is decided here but what is plain.
+The changes are copied to the device, and validated and deduplicated by its kernels (`resolve`).
+Batches that the fast path cannot validate take the slow path on the host (`batch`, `named`,
+`changes`), which raises the errors, and counts the changes of edges that do not exist.
 """
 
 from __future__ import annotations
