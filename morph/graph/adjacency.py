@@ -416,13 +416,14 @@ class Adjacency:
         weight = weight_of(self.edges)
         small = self.points.device.serial_items
         key = count > small, None if weight is None else weight.dtype, told
-        if key not in self._batches:
+        table = self._batches.get(key)
+        if table is None:
             for other in [k for k in self._batches if k[1] != key[1]]:
                 del self._batches[other]
             capacity = 0 if key[0] else small
-            self._batches[key] = batch_table(self.points.device, capacity, key[1])
-        room_for(self._batches[key], count)
-        return self._batches[key]
+            self._batches[key] = table = batch_table(self.points.device, capacity, key[1])
+        room_for(table, count)
+        return table
 
     def _enlarge(self, direction: str, short: int, back: Array | None) -> None:
         """Add capacity to an arena: rebuild the rows if over a third is unused, else grow it.

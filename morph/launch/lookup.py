@@ -73,7 +73,10 @@ def launch_for(
     given = args
     while shape.flatten is not None:
         args = shape.flatten(args)
-        shape = _shape_of_fields(args, shape)
+        types, bundled = tuple(map(type, args)), shape
+        shape = bundled.fields.get(types)
+        if shape is None:
+            shape = bundled.fields[types] = Shape(types)
     if items is None:
         key = shape.key(args)
     elif where is None:
@@ -107,15 +110,6 @@ def launch_for(
         what.launches[key] = launch = bound(what, compiled, slots)
         launch.checked = latest.epoch
         return launch, args
-
-
-def _shape_of_fields(args: tuple[Any, ...], bundled: Shape) -> Shape:
-    """The shape of arguments that were ``bundled`` before."""
-    types = tuple(map(type, args))
-    found = bundled.fields.get(types)
-    if found is None:
-        found = bundled.fields[types] = Shape(types)
-    return found
 
 
 def accept(what: Launchable, args: tuple[Any, ...]) -> None:

@@ -19,7 +19,7 @@ from morph.data.layout import Column
 from morph.data.reclaim import SHARE, reclaim, referred, reusable
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL
 from morph.graph.applied import Applied
-from morph.graph.gapped import GONE, INSERTED, NAMED, Counts, EdgeIds, Single, weight_of
+from morph.graph.gapped import ALL, GONE, INSERTED, NAMED, Counts, EdgeIds, Single, weight_of
 from morph.language.dtypes import ID_LIMIT
 from morph.runtime.device import Array, is_host
 from morph.updates.batch import none, rounded
@@ -89,9 +89,12 @@ def plain(g: Graph, inserts: Any, deletes: Any, updates: Any) -> Plain | None:
             come = _weighted(g, come, inserts[2], weight, many=True)
         if come is None:
             return None
-    parts = gone, named, come
-    counts = [0 if p is None else int(p[0].size) for p in parts]
-    return Plain(parts, (counts[0], counts[1], counts[2]), by) if sum(counts) else None
+    counts = _count(gone), _count(named), _count(come)
+    return Plain((gone, named, come), counts, by) if sum(counts) else None
+
+
+def _count(part: Part | None) -> int:
+    return 0 if part is None else int(part[0].size)
 
 
 def _one(g: Graph, x: Any) -> Part | None:
@@ -154,7 +157,7 @@ def _weighted(
 
 
 class Prepared(NamedTuple):
-    """A batch whose memory is reserved: what its launch is given, and what `Applied` will be."""
+    """A batch whose memory is reserved: what its launch is given."""
 
     table: Table
     counts: Counts
@@ -163,8 +166,6 @@ class Prepared(NamedTuple):
     flags: int
     single: Single | None
     before: list[int]  # counters of the edges' table
-    moves: int  # `Adjacency.moves` before
-    applied: Applied
 
 
 def carry_out(
@@ -184,17 +185,17 @@ def carry_out(
     except BaseException:
         shrink(edges, capacity)
         raise
+    table, counts, ids, back, flags, single, before = run
+    moves = g._adjacency.moves
     try:
-        code = g._adjacency.change(
-            run.table, run.counts, run.ids, run.back, flags=run.flags, single=run.single
-        )
+        code = g._adjacency.change(table, counts, ids, back, ALL, flags, single)
         if code in (0, -REPEATED):
-            _publish(g, batch, run, code == -REPEATED)
+            done = _publish(g, batch, run, code == -REPEATED, g._adjacency.moves != moves)
             if then is not None:
-                then(run.applied)
-            return run.applied
+                then(done)
+            return done
     except BaseException:
-        _put_back(g, run.table, run.before, batch.counts, run.back)
+        _put_back(g, table, before, batch.counts, back)
         shrink(edges, capacity)
         raise
     shrink(edges, capacity)
@@ -214,9 +215,9 @@ def _prepare(g: Graph, batch: Plain, nonnegative: bool, loops: Array | None) -> 
     back = None
     if undirected:
         back = g._pairs if g._pairs is not None else g.reverses()
-    first, again = places(edges, fresh) if fresh else (int(edges.host_meta[COUNT]), 0)
+    again = places(edges, fresh)[1] if fresh else 0
     before: list[int] = edges.host_meta.tolist()
-    if back is not None and fresh and back.size < first + fresh - again:
+    if back is not None and fresh and back.size < before[COUNT] + fresh - again:
         back = _longer_reverses(g)
     counts = Counts(given, gone, named, fresh, batch.by)
     table = index.table_for(2 * given if undirected else given)
@@ -230,13 +231,10 @@ def _prepare(g: Graph, batch: Plain, nonnegative: bool, loops: Array | None) -> 
     flags |= (LOOPS_COUNTED * (loops is not None)) | (SINGLE * (single is not None))
     flags |= REFERRED * (not gone or referred(edges))
     ids = EdgeIds(
-        int(g.points.host_meta[COUNT]), before[COUNT], again,
+        g.points.host_meta.item(COUNT), before[COUNT], again,
         min(before[HEAD], before[COMMITTED]), before[TAIL],
     )  # fmt: skip
-    done = Applied.__new__(Applied)
-    done._graph, done._given, done._present, done._since = g, come, -1, g.changes
-    done.points, done.absent, done.repeated = none(g.device), 0, 0
-    return Prepared(table, counts, ids, back, flags, single, before, index.moves, done)
+    return Prepared(table, counts, ids, back, flags, single, before)
 
 
 def _longer_reverses(g: Graph) -> Array:
@@ -247,10 +245,13 @@ def _longer_reverses(g: Graph) -> Array:
     return longer
 
 
-def _publish(g: Graph, batch: Plain, run: Prepared, repeated: bool) -> None:
-    """Have the graph and `Applied` know what a launch has changed."""
-    edges, index, done, ids = g.edges, g._adjacency, run.applied, run.ids
+def _publish(g: Graph, batch: Plain, run: Prepared, repeated: bool, moved: bool) -> Applied:
+    """Have the graph and `Applied` know what a launch has changed; rows may have ``moved``."""
+    edges, index, ids = g.edges, g._adjacency, run.ids
     gone, fresh, again, spared = batch.counts[0], run.counts.arcs, ids.reused, 0
+    done = Applied.__new__(Applied)
+    done._graph, done._given, done._present, done._since = g, batch.counts[2], -1, g.changes
+    done.points, done.absent, done.repeated = none(g.device), 0, 0
     if repeated:
         out, spared, done.absent = index.left_out()
         done.repeated = out - done.absent
@@ -263,16 +264,17 @@ def _publish(g: Graph, batch: Plain, run: Prepared, repeated: bool) -> None:
             after[COMMITTED] = after[TAIL]
         after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
         edges.host_meta[:] = after
-    done._batch = kept = Kept(g, run.table, batch.counts, ids, fresh, repeated)
+    done._batch = kept = Kept(g, run, batch.counts, repeated)
     index.kept = ref(kept)
     if again or ids.edges < g._made:
         g._forget_order(done.inserted)
     if fresh or gone:
         g.out_identity = False
-        if index.moves != run.moves:
+        if moved:
             g.moved()
     g.changes += 1
     done._changes = g.changes
+    return done
 
 
 def places(edges: Table, count: int) -> tuple[int, int]:
@@ -401,14 +403,11 @@ class Kept:
         "table", "total",
     )  # fmt: skip
 
-    def __init__(
-        self, g: Graph, table: Table, counts: tuple[int, int, int], ids: EdgeIds, fresh: int,
-        holes: bool,
-    ) -> None:  # fmt: skip
-        self.graph, self.table, self.counts = g, table, counts
-        self.first, self.again, self.fresh, self.holes = ids.edges, ids.reused, fresh, holes
+    def __init__(self, g: Graph, run: Prepared, counts: tuple[int, int, int], holes: bool) -> None:
+        self.graph, self.table, self.counts, self.holes = g, run.table, counts, holes
+        self.first, self.again, self.fresh = run.ids.edges, run.ids.reused, run.counts.arcs
         self.stamp = g._adjacency.stamp
-        self.total = sum(counts) * (1 if g.directed else 2)
+        self.total = run.counts.given * (1 if g.directed else 2)
         self.raw: Array = None
         self.new: Array = None
 

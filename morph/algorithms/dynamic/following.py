@@ -82,6 +82,10 @@ class Dynamic:
         )
         self._log = Collection(tree, predecessor=i32, value=dtype)
         self._cell, self._lost = cell, Flag(device)
+        self._problem = repair.Problem(
+            graph, tree, self._cost, self._start, self._far, self._most, self._log, self._loose,
+            cell, self._lost,
+        )  # fmt: skip
         self._touched, self._batch = False, 0
         self._seen = -1
         self._saved: tuple[Any, Any] | None = None
@@ -224,7 +228,7 @@ class Dynamic:
         while True:
             run = repair.repair.alone if patience < most else repair.repair
             batch = repair.Batch(changes, count, self._window, stage, patience, most, self._batch)
-            result = run(self._problem(), batch, *lists)
+            result = run(self._problem, batch, *lists)
             if result >= 0:
                 result, affected = divmod(result, repair.ABOVE)
                 rounds += result // 4
@@ -236,12 +240,6 @@ class Dynamic:
         if result % 4:
             self._refuse_overflow()
         return "repaired", affected, rounds
-
-    def _problem(self) -> repair.Problem:
-        return repair.Problem(
-            self.graph, self._tree, self._cost, self._start, self._far, self._most, self._log,
-            self._loose, self._cell, self._lost,
-        )  # fmt: skip
 
     def _patience(self, count: int) -> int:
         """Return the log length up to which one thread or block repairs a batch of ``count``."""
@@ -288,7 +286,7 @@ class Dynamic:
             if predecessor is None:
                 before[:] = repair.NONE
                 self._log.extend(xp.arange(len(tree), dtype=np.int32))
-                repair.set_parents(self._problem(), self._now, self._then)
+                repair.set_parents(self._problem, self._now, self._then)
                 self._log.clear()
             else:
                 before[:] = predecessor
