@@ -109,11 +109,11 @@ MORPH_FN void full_fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 // Whether several threads run.  One alone needs no locked instruction, each of which costs as much as
 // twenty others.  It changes only between teams, when one thread runs.
-static bool crowd = false;
-MORPH_FN bool single_threaded() { return !crowd; }
+static bool multithreaded = false;
+MORPH_FN bool single_threaded() { return !multithreaded; }
 
 template <class W> MORPH_FN W swap_word(W* p, W old, W v) {
-    if (!crowd) {
+    if (!multithreaded) {
         W seen = *p;
         if (seen == old) *p = v;
         return seen;
@@ -122,7 +122,7 @@ template <class W> MORPH_FN W swap_word(W* p, W old, W v) {
     return old;
 }
 template <class T> MORPH_FN T add_word(T* p, T v) {
-    if (crowd) return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
+    if (multithreaded) return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
     T old = *p;
     *p = old + v;
     return old;
@@ -306,7 +306,7 @@ struct Pool {
 };
 static Pool* pool = nullptr;
 static i32 full = 1;    // number of threads that the launch may use
-static i32 crew = 1;    // number of threads of a team at present
+static i32 team_threads = 1;    // number of threads of a team at present
 static i32 wanted = 1;  // number of threads from the next step on; written only while a single thread runs
 static i64 worth = WORTH;  // of the team's steps
 struct Clocks {  // of a thread in a team: clocks at its last measurement; since then time slept, and waited in all
@@ -416,7 +416,7 @@ MORPH_FN void limit_teams(i32 limit, i64 lost) {
     store(&pool->rested, max_of(load(&pool->rested), wall_time() + min_of(REST * lost, LONGEST_REST)));
 }
 // Limits teams if a ready thread of a team of n threads did not run for as long as competing processes keep a core.
-MORPH_FN void note_lost_time(i32 n, i64 lost) {
+MORPH_FN void record_lost_time(i32 n, i64 lost) {
     if (lost < LATE) return;
     store(&pool->contended, wall_time());
     limit_teams(n * 3 / 4, lost);
@@ -436,7 +436,7 @@ MORPH_COLD i64 measure() {
     return lost;
 }
 // Decides whether teams pay.  Called by the only thread that runs.
-MORPH_COLD void judge_team(i64 now) {
+MORPH_COLD void evaluate_team(i64 now) {
     i64 busy = __atomic_exchange_n(&pool->busy, 0, __ATOMIC_RELAXED), lost = now - pool->from - busy * 10 / worth;
     pool->from = now, worth = WORTH;
     pool->debt = max_of(pool->debt + lost, i64(0));
@@ -475,7 +475,7 @@ static bool run_team(void (*run)(const void*, i32, i32), const void* args, i32 n
     __atomic_exchange_n(&pool->start, call, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&pool->seated, __ATOMIC_SEQ_CST)) wake(&pool->start, n);
     if (pool->team > 1) run(args, 0, pool->team);
-    judge_team(wall_time());
+    evaluate_team(wall_time());
     return pool->team > 1;
 }
 
@@ -531,18 +531,18 @@ template <class A> MORPH_FN void begin_launch(const A& a) {
     if (morph_interpreter.release) released = morph_interpreter.release();
     handled = ticks();
     stopping = 0, stopped = cut = false;
-    full = crew = THREADED ? i32(a.threads) : 1;
+    full = team_threads = THREADED ? i32(a.threads) : 1;
     if (full <= 1) return;
     find_pool(a.barrier + POOL_WORD);
     count_free_cores();
-    crew = allowed(full);
+    team_threads = allowed(full);
 }
 MORPH_FN void end_launch() {
     if (morph_interpreter.acquire) morph_interpreter.acquire(released);
 }
 
 MORPH_FN bool step_is_cut() { return cut; }
-MORPH_FN i32 team_size() { return crew; }
+MORPH_FN i32 team_size() { return team_threads; }
 
 // --- the barrier of a team ------------------------------------------------------------------------
 
@@ -567,10 +567,10 @@ template <class Step> MORPH_FN i64 narrow() { return 3; }
 #else
 constexpr i32 LEAST_ITEMS = 512, LEAST_BATCH = 64;
 constexpr i64 LEAST_WORK = 1024, NEVER = 1ll << 50;
-MORPH_FN i64 least_chunk() { return crew > 32 ? 4 : crew > 4 ? 128 / crew : 32; }
+MORPH_FN i64 least_chunk() { return team_threads > 32 ? 4 : team_threads > 4 ? 128 / team_threads : 32; }
 template <class Step> MORPH_FN i64 wide() {
     constexpr i32 slower = Step::FETCH_ADDS ? 450 : 196;  // hundredths
-    return 100 * crew > slower ? LEAST_WORK * 100 * crew / (100 * crew - slower) : NEVER;
+    return 100 * team_threads > slower ? LEAST_WORK * 100 * team_threads / (100 * team_threads - slower) : NEVER;
 }
 template <class Step> MORPH_FN i64 narrow() { return wide<Step>() / 4; }
 #endif
@@ -578,7 +578,7 @@ template <class Step> MORPH_FN i64 narrow() { return wide<Step>() / 4; }
 // How much a step has to do: its items, and the edges of some of them, which stand for all.
 template <class A, class R, class Step> MORPH_FN i64 work(const A& a, const R& t, const Step& s, i64 first, i64 last) {
     i64 n = last - first, edges = 0, most = wide<Step>();
-    if constexpr (Step::SPREADS) {
+    if constexpr (Step::WORK_SHARING) {
         i64 apart = n / 64 + 1;
         for (i64 i = first; n < most && i < last; i += apart) edges += s.entries(a, t, i) * apart;
     }
@@ -589,7 +589,7 @@ template <class A, class R, class Step> MORPH_FN i64 work(const A& a, const R& t
 template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (stopped) return true;
     if (t.threads > 1 && t.threads != wanted) return t.left = true;
-    if (crew <= 1 || t.replay) return false;
+    if (team_threads <= 1 || t.replay) return false;
     i64 n = work(a, t, s, first, last);
     t.left = t.threads == 1 ? n >= wide<Step>() : n < narrow<Step>();
     if (Step::FETCH_ADDS && !t.left && t.threads > 1) store(&worth, WORTH_ADDING);
@@ -598,7 +598,7 @@ template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, c
 // The same for programs whose small steps run on all threads, too.
 template <class A, class R> MORPH_FN bool resizes(const A&, R& t) {
     if (stopped) return true;
-    return t.left = t.threads > 1 ? t.threads != wanted : crew > 1 && !t.replay;
+    return t.left = t.threads > 1 ? t.threads != wanted : team_threads > 1 && !t.replay;
 }
 
 // The number of items that a thread takes at once: large only after a small chunk was quick, since signals wait.
@@ -655,7 +655,7 @@ template <class A> MORPH_FN void barrier_alone(const A& a) {
         poll(a.cursor);
         if (full > 1) {
             count_free_cores();
-            crew = allowed(full);
+            team_threads = allowed(full);
         }
     }
     if (stopping) stopped = true;
@@ -663,8 +663,8 @@ template <class A> MORPH_FN void barrier_alone(const A& a) {
 // Called by the master of a team's barrier, which was ready but did not run for the time `lost`.
 template <class T> MORPH_FN void update_team(T& t, i64 lost) {
     if (load(&stopping)) stopped = true;
-    if (t.sense & T::SLEEPS) note_lost_time(t.threads, lost);
-    if (clocks.wall - pool->from > WINDOW) judge_team(clocks.wall);
+    if (t.sense & T::SLEEPS) record_lost_time(t.threads, lost);
+    if (clocks.wall - pool->from > WINDOW) evaluate_team(clocks.wall);
     if (load(&pool->limit)) wanted = allowed(full);
 }
 template <class A, class T> MORPH_COLD void sleep_at_barrier(const A& a, T& t, u32 now) {
@@ -675,14 +675,14 @@ template <class A, class T> MORPH_COLD void sleep_at_barrier(const A& a, T& t, u
     sleep_while(a.barrier, now | T::SLEEPS);
     i64 until = wall_time(), woken = (load(a.barrier) ^ t.sense) & T::RELEASED ? load(&released_at) : until;
     clocks.slept += max_of(woken - from, i64(0));
-    if (woken > from) note_lost_time(t.threads, until - woken);
+    if (woken > from) record_lost_time(t.threads, until - woken);
     if (t.thread == 0) poll(a.cursor);
 }
 
 // Wait for all.  Gives true to the last thread to come, the master, which alone runs on; the others continue to depart.
 template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
     add_totals(a);
-    t.told = false;
+    t.broadcast_value = false;
     if (alone(t)) {
         barrier_alone(a);
         return t.master = true;
@@ -690,15 +690,15 @@ template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
     if (t.thread == 0) poll(a.cursor);
     i64 lost = ticks() - clocks.ticks > MEASURED ? measure() : 0;
     t.sense = add_release(a.barrier, T::ARRIVAL);
-    t.master = (t.sense & ~(T::RELEASED | T::TOLD | T::SLEEPS)) == T::ARRIVAL * u32(members(t) - 1);
+    t.master = (t.sense & ~(T::RELEASED | T::BROADCAST | T::SLEEPS)) == T::ARRIVAL * u32(members(t) - 1);
     if (t.master) update_team(t, lost);
     return t.master;
 }
-template <class A, class T> MORPH_FN void depart(const A& a, T& t) {
+template <class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
     if (alone(t)) {
     } else if (t.master) {
         if (load(a.barrier) & T::SLEEPS) store(&released_at, wall_time());
-        u32 released = ((t.sense & T::RELEASED) ^ T::RELEASED) | (t.told ? T::TOLD : 0);
+        u32 released = ((t.sense & T::RELEASED) ^ T::RELEASED) | (t.broadcast_value ? T::BROADCAST : 0);
         if (__atomic_exchange_n(a.barrier, released, __ATOMIC_ACQ_REL) & T::SLEEPS) wake(a.barrier, t.threads);
     } else {
         u32 now;
@@ -710,7 +710,7 @@ template <class A, class T> MORPH_FN void depart(const A& a, T& t) {
         }
         acquire();
         if (from) clocks.waited += wall_time() - from;
-        t.told = now & T::TOLD;
+        t.broadcast_value = now & T::BROADCAST;
     }
     t.master = t.looked = t.took = false;
 }
@@ -735,12 +735,12 @@ template <class A, class T> MORPH_FN void await_workers(const A& a, T& t) {
 }
 template <class T> MORPH_FN void end_work(T& t) {
     i64 lost = measure();
-    if (load(&pool->awaited)) note_lost_time(t.threads, lost);
+    if (load(&pool->awaited)) record_lost_time(t.threads, lost);
 }
 // Wait for all, when there is nothing to do in between.
 template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
     if (arrive(a, t)) rewind(a);
-    depart(a, t);
+    release_barrier(a, t);
 }
 // A word of a program's state.
 template <class A> MORPH_FN i64 kept(const A& a, i32 word) { return load(a.state + word); }
@@ -754,9 +754,9 @@ template <class A> MORPH_FN i64* host_report(const A&) { return nullptr; }
 // Invariant, as everywhere: COUNT, what is reserved or kept, and BUDGET together never exceed CAPACITY.
 // Slots in hand are counted in COUNT, so what was kept has paid for them; who uses one gives what it had
 // reserved for itself in exchange.  Slots that nobody used are gaps; the master closes them before it
-// settles the list: its last items move there.  So lists alone are served: rows of tables stay.
+// compacts the list: its last items move there.  So lists alone are cached: rows of tables stay.
 
-struct Stocks;  // of all lists of a unit
+struct SlotCaches;  // of all lists of a unit
 
 #if defined(MORPH_FAULTS)  // tests: small lists have gaps
 constexpr i32 AT_A_TIME = 2, PLENTY = 4;
@@ -768,35 +768,35 @@ struct Gap {
     i64* meta;
     i64 at, end;
 };
-constexpr i32 MOST_GAPS = 1 << 12, MOST_SERVED = 256;  // threads, of at most 8 lists, in 2 loops a step
+constexpr i32 MOST_GAPS = 1 << 12, MOST_CACHED = 256;  // threads, of at most 8 lists, in 2 loops a step
 static Gap gaps[MOST_GAPS];
 static i32 gap_count = 0;
 
-struct Room;
-struct Stock {
+struct Reservation;
+struct SlotCache {
     i64* meta = nullptr;
     i64 kept = 0;  // reserved, and for no item
     i64 at = 0, end = 0;  // slots in hand
     bool all = false;  // it has taken all there is, being alone; what items reserve stays in it
-    bool gives(i64* meta, i32 n, Room& room);
+    bool gives(i64* meta, i32 n, Reservation& room);
     bool take(i64* meta, i32 n);
     void take_all(i64* meta);
-    i32 own_slots(i32 n);
-    i32 slot(i64* meta, Room& room);
+    i32 cached_slots(i32 n);
+    i32 slot(i64* meta, Reservation& room);
     void keep(i64* meta, i32 n);
     void flush();
 };
 // Rows that an item has reserved.
-struct Room {
+struct Reservation {
     i32 n = 0;
-    Stock* stock = nullptr;
+    SlotCache* slot_cache = nullptr;
     operator i32() const { return n; }
     void operator+=(i32 more) { n += more; }
     void operator-=(i32 less) { n -= less; }
 };
 
 // Reserves for an item; false: it has to ask for exactly what it needs.
-MORPH_HOT bool Stock::gives(i64* of, i32 n, Room& room) {
+MORPH_HOT bool SlotCache::gives(i64* of, i32 n, Reservation& room) {
     if (all) {
         if (kept < i64(room.n) + n) return false;
     } else {
@@ -806,10 +806,10 @@ MORPH_HOT bool Stock::gives(i64* of, i32 n, Room& room) {
     room += n;
     return true;
 }
-MORPH_HOT bool Stock::take(i64* of, i32 n) {
+MORPH_HOT bool SlotCache::take(i64* of, i32 n) {
     meta = of;
     i64 more = n + AT_A_TIME;
-    if (load(meta + BUDGET) < more + i64(PLENTY) * crew) return false;
+    if (load(meta + BUDGET) < more + i64(PLENTY) * team_threads) return false;
     if (add_word(meta + BUDGET, -more) < more) {
         add_word(meta + BUDGET, more);
         return false;
@@ -818,20 +818,20 @@ MORPH_HOT bool Stock::take(i64* of, i32 n) {
     return true;
 }
 // One thread alone: its counts are in registers while it runs.
-MORPH_HOT void Stock::take_all(i64* of) {
+MORPH_HOT void SlotCache::take_all(i64* of) {
     all = true;
     meta = of;
     kept = load(meta + BUDGET);
     at = load(meta + COUNT);
     store(meta + BUDGET, 0);
 }
-MORPH_HOT i32 Stock::own_slots(i32 n) {
+MORPH_HOT i32 SlotCache::cached_slots(i32 n) {
     kept -= n;
     at += n;
     return i32(at - n);
 }
 // A slot for what an item has reserved, or -1: there is none in hand, and nothing else to pay one with.
-MORPH_HOT i32 Stock::slot(i64* of, Room& room) {
+MORPH_HOT i32 SlotCache::slot(i64* of, Reservation& room) {
     if (at == end) {
         meta = of;
         i64 spare = kept + room.n - 1;
@@ -846,7 +846,7 @@ MORPH_HOT i32 Stock::slot(i64* of, Room& room) {
     return i32(at++);
 }
 // What an item has not used; of much, others get the most.
-MORPH_HOT void Stock::keep(i64* of, i32 n) {
+MORPH_HOT void SlotCache::keep(i64* of, i32 n) {
     if (all) return;
     meta = of;
     kept += n;
@@ -855,11 +855,11 @@ MORPH_HOT void Stock::keep(i64* of, i32 n) {
     kept = AT_A_TIME;
 }
 // At the end of a thread's items.
-MORPH_HOT void Stock::flush() {
+MORPH_HOT void SlotCache::flush() {
     if (all) store(meta + COUNT, at);
     if (at < end) gaps[__atomic_fetch_add(&gap_count, 1, __ATOMIC_RELAXED)] = {meta, at, end};
     if (kept) add_word(meta + BUDGET, kept);
-    *this = Stock();
+    *this = SlotCache();
 }
 
 // By the master: has a list's last items move to its gaps, by `move(to, from)`.
@@ -891,11 +891,11 @@ template <class Move> MORPH_FN void close_gaps(i64* meta, const Move& move) {
     if (n) store(meta + COUNT, count);
 }
 
-MORPH_HOT Stock* cache_of(const Room& room) { return room.stock; }
+MORPH_HOT SlotCache* cache_of(const Reservation& room) { return room.slot_cache; }
 
-struct Together {
+struct AggregatedAdd {
     i64 old;
-    MORPH_FN Together(i64* p, i32 count, i32 sign) : old(add_word(p, i64(count) * sign)) {}
+    MORPH_FN AggregatedAdd(i64* p, i32 count, i32 sign) : old(add_word(p, i64(count) * sign)) {}
     MORPH_FN i64 value() const { return old; }
     MORPH_FN i32 row() const { return i32(old); }
 };
@@ -903,12 +903,12 @@ MORPH_FN void add_up(i64* p, i32 count) { add_word(p, i64(count)); }
 // `n` consecutive slots at the end of a store.
 struct Slots {
     i32 row;
-    MORPH_HOT Slots(i64* meta, i32 n, Room& room) {
-        if (room.stock && room.stock->all) {
-            row = room.stock->own_slots(n);
+    MORPH_HOT Slots(i64* meta, i32 n, Reservation& room) {
+        if (room.slot_cache && room.slot_cache->all) {
+            row = room.slot_cache->cached_slots(n);
         } else {
-            row = n == 1 && room.stock ? room.stock->slot(meta, room) : -1;
-            if (row < 0) row = Together(meta + COUNT, n, 1).row();
+            row = n == 1 && room.slot_cache ? room.slot_cache->slot(meta, room) : -1;
+            if (row < 0) row = AggregatedAdd(meta + COUNT, n, 1).row();
         }
         room -= n;
     }
@@ -927,22 +927,22 @@ static bool again = false;  // a program goes on with a team of another size
         add_totals(a);                                                                          \
         if (t.thread != 0) return end_work(t);                                                  \
         await_workers(a, t);                                                                    \
-        if (SETTLES) settle(a, t);                                                              \
+        if (PUBLISHES) publish_counters(a, t);                                                              \
         rewind(a);                                                                              \
         again = t.left && !stopped;                                                             \
     }                                                                                           \
     MORPH_EXPORT void NAME(const Args* a, i64 items) {                                          \
         begin_launch(*a);                                                                       \
         if (PREPARES) prepare(*a);                                                              \
-        if (crew > 1 && items < LEAST_ITEMS && !heavy(*a)) full = crew = 1;                     \
-        bool one = PHASES || crew <= 1;                                                         \
+        if (team_threads > 1 && items < LEAST_ITEMS && !heavy(*a)) full = team_threads = 1;                     \
+        bool one = PHASES || team_threads <= 1;                                                         \
         do {                                                                                    \
-            crowd = !one;                                                                       \
-            bool team = !one && run_team(member, a, crew);                                      \
-            crowd = false;                                                                      \
-            if (!one) count_free_cores(), crew = allowed(full);                                 \
+            multithreaded = !one;                                                                       \
+            bool team = !one && run_team(member, a, team_threads);                                      \
+            multithreaded = false;                                                                      \
+            if (!one) count_free_cores(), team_threads = allowed(full);                                 \
             if (!team) member(a, 0, 1);                                                         \
-            one = crew <= 1 || (team && PHASES);                                                \
+            one = team_threads <= 1 || (team && PHASES);                                                \
         } while (again);                                                                        \
         end_launch();                                                                           \
     }

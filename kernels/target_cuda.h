@@ -92,7 +92,7 @@ template <Mode MODE> MORPH_FN void load_words(const u8* p, u32& x, u32& y) {
     if constexpr (MODE == LIVE) {
         asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "l"(p) : "memory");
     } else {
-        uint2 v = MODE == SETTLED ? *(const uint2*)p : __ldg((const uint2*)p);
+        uint2 v = MODE == STABLE ? *(const uint2*)p : __ldg((const uint2*)p);
         x = v.x, y = v.y;
     }
 }
@@ -101,7 +101,7 @@ template <Mode MODE> MORPH_FN void load_words(const u8* p, u32& x, u32& y, u32& 
         asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                      : "=r"(x), "=r"(y), "=r"(z), "=r"(w) : "l"(p) : "memory");
     } else {
-        uint4 v = MODE == SETTLED ? *(const uint4*)p : __ldg((const uint4*)p);
+        uint4 v = MODE == STABLE ? *(const uint4*)p : __ldg((const uint4*)p);
         x = v.x, y = v.y, z = v.z, w = v.w;
     }
 }
@@ -245,36 +245,36 @@ template <class T> MORPH_FN bool sees_stop(const T& t) {
 template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
     add_totals(a);
     gather_block();
-    t.master = t.told = false;
+    t.master = t.broadcast_value = false;
     if (!speaks(t)) return false;
     if (members(t) == 1) {
         t.sense = is_due() && asked_to_stop(a) ? T::RELEASED | T::STOP : 0;
         return t.master = true;
     }
     t.sense = add_release(a.barrier, T::ARRIVAL);
-    return t.master = (t.sense & ~(T::RELEASED | T::TOLD | T::STOP)) == T::ARRIVAL * u32(members(t) - 1);
+    return t.master = (t.sense & ~(T::RELEASED | T::BROADCAST | T::STOP)) == T::ARRIVAL * u32(members(t) - 1);
 }
 template <class A, class T> MORPH_FN bool await_release(const A& a, T& t) {  // what the master told
     u32 now;
     while (!(((now = load(a.barrier)) ^ t.sense) & T::RELEASED)) {}
     acquire();
-    return now & T::TOLD;
+    return now & T::BROADCAST;
 }
-template <class A, class T> MORPH_FN void depart(const A& a, T& t) {
+template <class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
     if (members(t) > 1 && speaks(t)) {
         bool due = leads(t) && is_due();
         if (t.master) {
             u32 released = ((t.sense & T::RELEASED) ^ T::RELEASED) | (t.sense & T::STOP);
-            add_release(a.barrier, (t.told ? released | T::TOLD : released) - (t.sense + T::ARRIVAL));
+            add_release(a.barrier, (t.broadcast_value ? released | T::BROADCAST : released) - (t.sense + T::ARRIVAL));
         } else {
-            t.told = await_release(a, t);
+            t.broadcast_value = await_release(a, t);
         }
         if (due) pass_on_stop(a, t);
     }
     bool stop = sees_stop(t);
-    if (any_of_block(t.told | stop)) {
+    if (any_of_block(t.broadcast_value | stop)) {
         t.stop |= any_of_block(stop);
-        t.told = any_of_block(t.told);
+        t.broadcast_value = any_of_block(t.broadcast_value);
     }
     t.master = t.looked = t.took = false;
 }
@@ -292,7 +292,7 @@ template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
     } else if (speaks(t) && members(t) == 1) {
         t.sense = is_due() && asked_to_stop(a) ? T::RELEASED | T::STOP : 0;
     }
-    t.looked = t.took = t.told = false;
+    t.looked = t.took = t.broadcast_value = false;
     t.stop |= any_of_block(sees_stop(t));
 }
 
@@ -312,24 +312,24 @@ struct Share {
 
 // --- what a thread has reserved -------------------------------------------------------------------
 
-typedef i32 Room;  // rows that an item has reserved
+typedef i32 Reservation;  // rows that an item has reserved
 
-struct Stocks;  // of all lists of a unit
+struct SlotCaches;  // of all lists of a unit
 template <class Move> MORPH_FN void close_gaps(i64*, const Move&) {}
-struct Stock {  // of a CPU's thread
+struct SlotCache {  // of a CPU's thread
     bool all;
-    MORPH_FN bool gives(i64*, i32, Room&) { return false; }
+    MORPH_FN bool gives(i64*, i32, Reservation&) { return false; }
     MORPH_FN void keep(i64*, i32) {}
 };
-MORPH_FN Stock* cache_of(const Room&) { return nullptr; }
+MORPH_FN SlotCache* cache_of(const Reservation&) { return nullptr; }
 
 // Adds every active lane's count (from 0) with one atomic, or takes it off; gives each lane the value
 // before its own part.  In two steps, so that several sums can be under way at once.
-struct Together {
+struct AggregatedAdd {
     u32 mask;
     i32 leader;
     i64 before, old;
-    MORPH_FN Together(i64* p, i32 count, i32 sign) : mask(__activemask()), before(0), old(0) {
+    MORPH_FN AggregatedAdd(i64* p, i32 count, i32 sign) : mask(__activemask()), before(0), old(0) {
         i32 lane = threadIdx.x & 31;
         leader = __ffs(mask) - 1;
         i64 total = 0;
@@ -353,7 +353,7 @@ MORPH_FN void add_up(i64* p, i32 count) {
 }
 // `n` consecutive slots at the end of a store; several stores can be asked before one is waited for.
 struct Slots {
-    Together taken;
+    AggregatedAdd taken;
     MORPH_FN Slots(i64* meta, i32 n, i32& room) : taken(meta + COUNT, n, 1) { room -= n; }
     MORPH_FN i32 first() const { return taken.row(); }
 };
@@ -376,9 +376,9 @@ template <class A> MORPH_FN bool last_out(const A& a) {
         no_totals(a);                                                                         \
         if (PREPARES) {                                                                       \
             if (arrive(a, t)) prepare(a);                                                     \
-            depart(a, t);                                                                     \
+            release_barrier(a, t);                                                                     \
         }                                                                                     \
         run(a, t);                                                                            \
         add_totals(a);                                                                        \
-        if (SETTLES && last_out(a)) settle(a, t);                                             \
+        if (PUBLISHES && last_out(a)) publish_counters(a, t);                                             \
     }

@@ -1,4 +1,4 @@
-"""What tests turn: allocations that fail, the order of items, the number of threads."""
+"""Controls for tests: allocations that fail, the order of items, the number of threads."""
 
 from __future__ import annotations
 

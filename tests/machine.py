@@ -31,7 +31,7 @@ class Machine:
             "barrier": np.zeros(64, np.uint32),
             "cursor": np.zeros(64, np.int64),
             "state": np.zeros(State.VARS + len(unit.state), np.int64),
-            "hubs": np.array([0, 8 * 2044, *[0] * 4094], np.int64),
+            "high_degree": np.array([0, 8 * 2044, *[0] * 4094], np.int64),
             **arrays,
         }
         self.numbers = {"replay": 0, "launch": 1, "threads": 1, "report": 0}
@@ -68,7 +68,9 @@ class Machine:
         status[[Status.FAILED, Status.LOCAL]] = 0
         status[Status.STORES :] = 0
         pending = np.unpackbits(self["pending"].view(np.uint8)).sum()
-        waiting = self["hubs"][0] >> 32  # rows of which something is left: whoever ran them failed
+        waiting = (
+            self["high_degree"][0] >> 32
+        )  # rows of which something is left: whoever ran them failed
         assert failed > 0 if waiting else failed == pending
         return failed
 
@@ -78,7 +80,7 @@ class Machine:
         words = self[f"{name}_meta"]
         old = int(words[Meta.CAPACITY])
         for f in abi.fields(self.unit):
-            if f.slot == slot and f.kind in ("column", "dead", "born"):
+            if f.slot == slot and f.kind in ("column", "dead", "created"):
                 array = self[f.name]
                 self.arrays[f.name] = np.concatenate([array, np.zeros_like(array)])
             if f.slot == slot and f.kind == "free":

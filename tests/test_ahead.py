@@ -131,7 +131,7 @@ def test_every_allocation_can_fail(where, run):
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("capacity", [0, 40, 3000])
 def test_lists_that_grow_while_items_run_ahead(where, capacity):
-    """Room runs out in the middle of a queue; nobody's item is lost."""
+    """Reservation runs out in the middle of a queue; nobody's item is lost."""
     rng = np.random.default_rng(7)
     n, m = 600, 1800
     case = n, sorted((int(a), int(b)) for a, b in rng.integers(0, n, (m, 2)))
@@ -244,7 +244,7 @@ def test_columns_of_the_list_that_are_written(target):
     assert all(found == list(range(50)) for found in everywhere(target, run))
     if target == "cpu" and not is_checked():
         text = marked.source()
-        assert "current_dist.settled()" in text and "current_twice.settled()" not in text
+        assert "current_dist.stable()" in text and "current_twice.stable()" not in text
 
 
 @morph.kernel

@@ -286,7 +286,7 @@ def add_up(p):
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("where", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_large(where, choice):
-    """Hubs as they are: an R-MAT graph, with one point that has as many edges again."""
+    """HighDegreeList as they are: an R-MAT graph, with one point that has as many edges again."""
     rng, scale, m = np.random.default_rng(3), 12, 1 << 16
     n, src, dst = 1 << scale, np.zeros(m, np.int64), np.zeros(m, np.int64)
     for bit in range(scale):

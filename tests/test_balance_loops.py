@@ -32,12 +32,12 @@ def simple(p):
 
 @pytest.mark.unchecked  # loops of checked kernels are not shared
 def test_the_choice_is_in_the_text():
-    limits = {"auto": "LIMIT = HUB;", "warp": "LIMIT = NO_LIST;", "grid": "LIMIT = 0;"}
+    limits = {"auto": "LIMIT = HIGH_DEGREE;", "warp": "LIMIT = NO_LIST;", "grid": "LIMIT = 0;"}
     for choice in CHOICES:
         made = text(simple, choice=choice)
-        assert ("SPREADS = true" in made) == (choice != "thread")
-        assert ("run_hubs(" in made) == (choice in ("auto", "grid"))
-        assert limits.get(choice, "SPREADS = false") in made
+        assert ("WORK_SHARING = true" in made) == (choice != "thread")
+        assert ("run_high_degree_list(" in made) == (choice in ("auto", "grid"))
+        assert limits.get(choice, "WORK_SHARING = false") in made
 
 
 def test_choices_are_those_of_foreach():
@@ -186,7 +186,7 @@ def tells_what_it_saw(p):
 @pytest.mark.unchecked  # loops of checked kernels are not shared
 @pytest.mark.parametrize("kernel", [simple, marks, branches, goes_on, raises])
 def test_loops_that_are_shared(kernel):
-    assert "SPREADS = true" in text(kernel)
+    assert "WORK_SHARING = true" in text(kernel)
 
 
 @pytest.mark.unchecked  # loops of checked kernels are not shared
@@ -198,14 +198,14 @@ def test_loops_that_are_shared(kernel):
     ],
 )  # fmt: skip
 def test_loops_whose_order_counts(kernel):
-    assert "SPREADS = false" in text(kernel)
+    assert "WORK_SHARING = false" in text(kernel)
 
 
 @pytest.mark.unchecked  # loops of checked kernels are not shared
 def test_what_follows_a_loop_waits_for_all_of_it():
     sums("cpu", STAR, "auto")
     made = summing.source()
-    assert "WHOLE = true" in made and "run_hubs(" in made
+    assert "WHOLE = true" in made and "run_high_degree_list(" in made
     parts = made.partition("struct summing_sums {")[2].partition("};")[0]
     parts = re.sub(r"\b(total|low)_\b", r"\1", parts)  # a name that C++ text has already gets a "_"
     assert "f64 total = -0.0;" in parts and "low = min_of(low, x.low);" in parts

@@ -248,7 +248,7 @@ def test_rows_from_a_position_on(target, choice, case, k):
         counters_hold(log)
         found = zip(host(log.item).tolist(), host(log.by).tolist(), strict=True)
         spreads = choice != "thread" and not is_checked()
-        assert ("SPREADS = true" in late.source()) == spreads
+        assert ("WORK_SHARING = true" in late.source()) == spreads
         return sorted(found), host(g.points.met).tolist()
 
     want = [(p, e) for p, row in enumerate(rows) for e in row], [len(row) for row in rows]
@@ -328,7 +328,7 @@ def test_rows_that_are_shared(kernel):
     rows = morph.Table("rows", "cpu", x=i64)
     rows.extend(1)
     morph.foreach(rows, kernel, rows)
-    assert ("SPREADS = true" in kernel.source()) == (kernel is fills)
+    assert ("WORK_SHARING = true" in kernel.source()) == (kernel is fills)
 
 
 @morph.kernel

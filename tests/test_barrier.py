@@ -77,10 +77,10 @@ static void member(const Args& a, i32 block, i32 thread, u32 seed) {
         if (same >> 21 & 1) {
             barrier(a, t);
         } else {
-            if (arrive(a, t)) tell(t, says);
+            if (arrive(a, t)) broadcast(t, says);
             if (draw() % 4 == 0) std::this_thread::yield();
-            depart(a, t);
-            if (t.told != says) wrong++;
+            release_barrier(a, t);
+            if (t.broadcast_value != says) wrong++;
         }
         if (t.stop) {
             i32 first = -1;

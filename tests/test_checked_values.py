@@ -189,7 +189,7 @@ def counts_what_it_guards(p, g, made, limit):
 
 @pytest.mark.parametrize("check", [False, True])
 def test_a_reservation_reads_only_what_exists(g, check):
-    """Room is reserved before the condition is known under which rows and indices exist."""
+    """Reservation is reserved before the condition is known under which rows and indices exist."""
     made = morph.Collection(g.points)
     morph.foreach(g.points, counts_what_it_guards, g, made, 1, check=check)
     assert len(made) == 0 and host(g.points.a).tolist() == [1] * 4

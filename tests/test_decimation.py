@@ -145,7 +145,7 @@ def test_compaction_keeps_messages(target):
     assert sorted(map(sorted, rest.lists())) == sorted(map(sorted, [[3, 4], [1, -3], [4, 5]]))
     kept = messages(into)
     assert kept == {key: eta for key, eta in before.items() if key[0] in (1, 2, 4) and key[1]}
-    sums = host(into.graph.points.sums_a)
+    sums = host(into.sums[0].by_sign)
     assert sums.sum() == sum(round(-np.log2(1 - x) * f.scale) for x in kept.values())
 
 

@@ -34,7 +34,7 @@ MORPH_BODY void relax(const Args& a, Item& it, i32 p) {
     for (i64 k1_ = row_begin(a.g_out_offset, p), e2_ = row_end(a.g_out_offset, p); k1_ < e2_; k1_++) {
         e = edge_at(k1_);
         t = a.g_edges_dst.get(e);
-        atomic_min(a.g_points_dist.own(t), wrap_add(a.g_points_dist.settled().get(p), a.g_edges_weight.get(e)), a.changed_flag);
+        atomic_min(a.g_points_dist.own(t), wrap_add(a.g_points_dist.stable().get(p), a.g_edges_weight.get(e)), a.changed_flag);
     }
 }
 """  # noqa: E501
@@ -164,7 +164,7 @@ def rows_machine(count, capacity, most=2):
             rows_pair=np.zeros((capacity, 2), np.float32),
             rows_meta=meta(count, capacity),
             rows_dead=np.zeros(capacity, np.uint8),
-            rows_born=np.zeros(capacity, np.int32),
+            rows_created=np.zeros(capacity, np.int32),
             rows_free=np.zeros(capacity, np.int32),
         ),
         key[:count].copy(),

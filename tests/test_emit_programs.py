@@ -105,14 +105,21 @@ def test_a_level_costs_one_barrier():
     """
     text = source(unit_programs.bfs_worklists())
     run = text[text.index("void run(const Args& a, Run& t)") :]
-    run = re.sub(r" *while \(t.told && has_hubs\(a\)\) {.*?}\n", "", run, flags=re.DOTALL)
+    run = re.sub(
+        r" *while \(t.broadcast_value && has_high_degree_list\(a\)\) {.*?}\n",
+        "",
+        run,
+        flags=re.DOTALL,
+    )
     assert len(re.findall(r"\bend\d+_\d+\(", run)) == 2 and "barrier(" not in run
     ends = re.findall(r"MORPH_FN void end\d(.*?)\n}", text, re.DOTALL)
     assert len(ends) == 2
     for end in ends:  # the master loads all words before it stores any
         assert end.count("arrive(") == 1 and "if (!failed)" in end
-        words = [m.start() for m in re.finditer("CollectionWords|FAILED", end)]
-        assert len(words) == 3 and max(words) < min(end.index(".settle"), end.index(".clear"))
+        words = [m.start() for m in re.finditer("CollectionCounters|FAILED", end)]
+        assert len(words) == 3 and max(words) < min(
+            end.index(".publish_counters"), end.index(".clear")
+        )
 
 
 def test_a_size_is_asked_before_what_is_cleared_later():

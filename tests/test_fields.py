@@ -10,8 +10,8 @@ from surveys import cleaned, consistent, formulas, messages, plain, swept, units
 from targets import everywhere, host, tries
 
 import morph.algorithms.sat.fields as module
-from morph.algorithms.sat.fields import _held, _hold, backtrack, reinforce
-from morph.algorithms.sat.surveys import READ, converge
+from morph.algorithms.sat.fields import backtrack, fix_values, reinforce, with_fields
+from morph.algorithms.sat.surveys import converge
 from morph.data.formula import Formula
 from morph.generate import random_ksat
 from morph.runtime.device import device
@@ -58,9 +58,9 @@ def test_to_the_end():
 def test_a_field_is_as_good_as_a_value(target):
     """Surveys of held variables are those of the clauses without what they decide."""
     formula = Formula.of([[1, 2, 3], [-1, 4, 5], [2, -4, 3], [-2, -5, 3], [4, 5, 2], [1, 3]], 5)
-    f = _held(formula, device(target), 3)
+    f = with_fields(formula, device(target), 3)
     f.graph.points.value[:] = [1, -1, -1, -1, 0]
-    _hold(f)
+    fix_values(f)
     converge(f, 1e-9, 25)
     found = messages(f)
     left = {1: [4], 2: [2, 3, -4], 4: [2, 4]}  # what the values leave of the clauses
@@ -70,8 +70,8 @@ def test_a_field_is_as_good_as_a_value(target):
     for c in (0, 3, 5):  # satisfied: nobody else is warned
         assert all(found[c, abs(x) - 1] < 1e-5 for x in cleaned(formula)[c] if abs(x) not in (1, 5))
     f.graph.points.value[:] = -1
-    _hold(f)
-    total = host(getattr(f.graph.points, READ[f.turn].__name__)).sum()
+    fix_values(f)
+    total = host(f.sums[0].by_sign).sum()
     assert total == sum(round(-np.log2(1 - x) * f.scale) for x in messages(f).values())
 
 

@@ -65,8 +65,8 @@ def test_columns_stand_still_only_on_their_side_of_the_barrier():
     t = ring("cpu")
     morph.foreach(t, pair_up, t, i64(3))
     parts = pair_up.source().partition("void pair_up_commit")
-    assert ".mate.settled()" in parts[0].replace("t_mate", ".mate")
-    assert "settled()" not in parts[2].partition("pair_up_abort")[0]
+    assert ".mate.stable()" in parts[0].replace("t_mate", ".mate")
+    assert "stable()" not in parts[2].partition("pair_up_abort")[0]
 
 
 @morph.kernel
@@ -79,7 +79,7 @@ def step(p, t):
 def test_a_column_that_the_step_writes_is_read_as_it_changes():
     t = ring("cpu")
     morph.foreach(t, step, t)
-    assert "settled" not in step.source()
+    assert "stable()" not in step.source()
 
 
 @morph.program
@@ -107,7 +107,7 @@ def test_what_another_step_wrote_is_seen_behind_the_barrier(target):
     right = host(t.right)
     assert host(t.note).tolist() == right[right].tolist()
     if target != "python" and not is_checked():
-        assert "t_mate.settled()" in alternate.source()
+        assert "t_mate.stable()" in alternate.source()
 
 
 @pytest.mark.parametrize("hint", [0, 3])

@@ -107,9 +107,9 @@ class World:
         validate.index(g)
         for table in g.tables.values():
             assert table.live == len(table.ids()) and len(table) <= table.capacity
-            words = table.words
-            free = words[COMMITTED] - words[HEAD] + table.capacity - len(table)
-            assert words[BUDGET] == free
+            counters = table.host_meta
+            free = counters[COMMITTED] - counters[HEAD] + table.capacity - len(table)
+            assert counters[BUDGET] == free
         ids = host(g.edges.ids())
         src, dst, weight = (host(g.edges.columns[c].array)[ids] for c in ("src", "dst", "weight"))
         tag, alive = host(g.points.tag), host(g.points.alive)

@@ -222,10 +222,10 @@ def ring_of_claims(n: int, seed: int, guard: bool, priority: ir.Expr | None) -> 
     )
     rounds = 0
     while len(again):
-        size, end = len(again), int(again.words[Meta.COUNT])
+        size, end = len(again), int(again.host_meta[Meta.COUNT])
         run.all()
-        again.words[Meta.HEAD] = end  # the entries that were there have run
-        again.settle()
+        again.host_meta[Meta.HEAD] = end  # the entries that were there have run
+        again.publish_counters()
         assert len(again) < size  # somebody wins
         rounds += 1
     assert run.status[Status.ROUND] >= rounds

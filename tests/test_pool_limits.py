@@ -28,7 +28,7 @@ static i32 line = 0;
 static void team(i64 wall, i64 busy) {
     pool->from = now_wall, pool->busy = busy;
     now_wall += wall;
-    judge_team(now_wall);
+    evaluate_team(now_wall);
 }
 static void short_losses_add_up() {
     for (i32 k = 0; k < 9; k++) team(100 * US, 0);
@@ -58,7 +58,7 @@ static void attempts_cost_less_than_a_tenth() {
 }
 static void limits_do_not_become_longer() {
     for (i32 k = 0; k < 50; k++) {
-        note_lost_time(16, 3 * MS);
+        record_lost_time(16, 3 * MS);
         CHECK(allowed(16) == 12 && allowed(2) == 2);
         now_wall += 89 * MS;
         CHECK(allowed(16) == 12);
@@ -75,10 +75,10 @@ static void the_stricter_limit_holds() {
     CHECK(allowed(16) == 16);
 }
 static void wake_latencies_are_no_lost_time() {
-    note_lost_time(16, 900 * US);
+    record_lost_time(16, 900 * US);
     CHECK(allowed(16) == 16);
     CHECK(spins_now(pool) == SPINS);
-    note_lost_time(2, MS);
+    record_lost_time(2, MS);
     CHECK(allowed(16) == 1 && spins_now(pool) == SHORT_SPINS);
     now_wall += 1000 * MS;
     CHECK(allowed(16) == 16 && spins_now(pool) == SPINS);

@@ -66,7 +66,7 @@ def test_two_clauses_never_claim_alike():
     literals[[27_702, 28_006]] = 1
     search = Search(Formula(2, np.arange(28_008), literals), morph.device("cpu"))
     assert search.load(np.array([False, True])) == 2
-    assert search.flipped(1, 1, 1000)[0] == 1 and search.model().all()
+    assert search.descend(1, 1, 1000)[0] == 1 and search.model().all()
 
 
 @tries(8)
@@ -81,7 +81,7 @@ def test_what_is_kept_is_what_would_be_counted(target, formula, seed):
     def run():
         search, fresh = Search(formula, where), Search(formula, where)
         left = search.load(start)
-        together = left > 0 and search.flipped(seed, 1, 40)[0]
+        together = left > 0 and search.descend(seed, 1, 40)[0]
         if together:
             model = host(search.model())
             fresh.load(model)
@@ -89,7 +89,7 @@ def test_what_is_kept_is_what_would_be_counted(target, formula, seed):
         left = search.load(start)
         if left and target != "cuda":
             search.line_up(seed)
-            flips, left = search.walked(50)
+            flips, left = search.walk(50)
             assert flips <= 50
             assert left == fresh.load(host(search.model())) and kept(search) == kept(fresh)
             order, at = host(search.graph.points.order), host(search.graph.points.at)
@@ -232,7 +232,7 @@ def test_a_very_long_clause_does_not_hold_up():
     search = Search(Formula.of([i.tolist(), *pairs]), morph.device("cpu"))  # no model
     search.load(np.zeros(2 * n, bool))
     search.line_up(1)
-    flips, left = search.walked(probsat.FLIPS)
+    flips, left = search.walk(probsat.FLIPS)
     assert left and flips < probsat.WORK / n * 6
 
 

@@ -57,7 +57,7 @@ def test_local_search_goes_on_from_the_best_model_when_decimation_has_used_its_t
         calls.append((model, options["time"]))
         return made(formula, model, seed, **options)
 
-    monkeypatch.setattr(search, "WAYS", ((slow, {}),))
+    monkeypatch.setattr(search, "SEQUENCE", ((slow, {}),))
     monkeypatch.setattr(search, "walksat", walk)
     walk(formula, np.zeros(3000, bool), time=1.0, device="cpu")  # compiles
     calls.clear()

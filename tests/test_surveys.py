@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from surveys import cleaned, formulas, messages, models, swept, tree, units, weights
 from targets import everywhere, host, tries
 
-from morph.algorithms.sat import surveys
 from morph.algorithms.sat.factors import CERTAIN, Contradiction, _scale, factor_graph
 from morph.algorithms.sat.marginals import BINS, marginals, threshold
-from morph.algorithms.sat.surveys import converge, persist
+from morph.algorithms.sat.surveys import converge, converge_patiently
 from morph.algorithms.sat.units import propagate_units
 from morph.data.formula import Formula
 from morph.generate import random_ksat
@@ -69,12 +68,12 @@ def test_all_targets_and_threads_agree_to_the_bit(target):
 def test_the_clock_is_looked_at_between_launches(monkeypatch):
     formula = random_ksat(3, 200, 4.2, seed=5)
     whole, parts = (factor_graph(formula, device("cpu"), 3) for _ in range(2))
-    monkeypatch.setattr(surveys, "LAUNCH", {"cpu": 7 * formula.literals.size})
+    monkeypatch.setattr(type(device("cpu")), "throughput", 7 * formula.literals.size)
     assert converge(whole, 0.01, 400) == converge(parts, 0.01, 400, end=1e300)
     assert messages(whole) == messages(parts)
     late = factor_graph(formula, device("cpu"), 3)
     assert converge(late, 0.01, 400, end=0.0) == (8, False)
-    assert persist(late, 0.01, 400, 1.0, 1, 0.0) == (8, False, 1)
+    assert converge_patiently(late, 0.01, 400, 1.0, 1, 0.0) == (8, False, 1)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -152,7 +151,7 @@ def test_a_hub_needs_wide_sums(target):
     rows = [[1, v] for v in range(2, hub + 2)] + [[-1, 2], [-1, 3]]
     formula = Formula.of(rows, hub + 1)
     f = factor_graph(formula, device(target), 1)
-    assert (f.sums is np.int64) == (hub > 1488)
+    assert (f.sum_type is np.int64) == (hub > 1488)
     agrees(f, cleaned(formula), 1.0, 1)
     assert _scale(1)[0] == 2**20
 

@@ -198,10 +198,10 @@ def test_what_was_told_can_be_read_late():
     (release,) = re.findall(r"u32 release = (.+);", prelude())
     release = release.replace("T::", "")
     for n in (2, 3, 264):
-        for word in (0, bits["TOLD"], bits["RELEASED"], bits["RELEASED"] | bits["TOLD"]):
+        for word in (0, bits["BROADCAST"], bits["RELEASED"], bits["RELEASED"] | bits["BROADCAST"]):
             names = {"u32": int, "members": lambda t, n=n: n, "t": None, **bits}
             now = (word + eval(release, names)) % 2**32
             for _ in range(n - 1):
-                assert (now ^ word) & (bits["TOLD"] | bits["RELEASED"]) == 0
+                assert (now ^ word) & (bits["BROADCAST"] | bits["RELEASED"]) == 0
                 now = (now + bits["ARRIVAL"]) % 2**32
             assert now == word ^ bits["RELEASED"]

@@ -1,13 +1,13 @@
 // Shared memory: relaxed loads and stores, compare-and-swap on any type, read-modify-write.
 //
 // What others may change meanwhile is read through `load`: served by L2, in the order written.  What
-// changes only on the other side of a barrier, through `load_settled`: a plain load, which may be served
+// changes only on the other side of a barrier, through `load_stable`: a plain load, which may be served
 // by L1 or from a register up to the next barrier, whose fence drops stale lines.  What the unit never
 // changes, through `load_fixed`.
 // A read-modify-write that would change nothing touches nothing: it reads first, which is two to three
 // times as fast as the atomic.
 
-template <class T> MORPH_FN T load_settled(const T* p) { return from_bits<T>(*(const Bits<T>*)p); }
+template <class T> MORPH_FN T load_stable(const T* p) { return from_bits<T>(*(const Bits<T>*)p); }
 
 // Puts v at p if `old` is there, bit for bit; gives what was there.
 template <class T> MORPH_FN T swap_if(T* p, T old, T v) {
@@ -90,7 +90,7 @@ MORPH_ATOMIC(atomic_exch, Put)
 // What L1 has, however old, tells whether it is of any use: all may want the same few places.
 template <class Op, class T> MORPH_FN void move_to(Op op, T* p, Value<T> v) {
     if constexpr (TARGET_GPU) {
-        T old = load_settled(p);
+        T old = load_stable(p);
         if (same_bits(Op::of(old, T(v)), old)) return;
     }
     fetch(op, p, T(v));

@@ -95,7 +95,7 @@ template <class I> MORPH_FN void race(const At<I>& at, u64 mine, u64 other, i64 
                      RACES_LAST + (item << SITE_BITS) + (low & SITE));
 }
 // Keeps in p[0] and p[1] the least words of the two first items that have been there in this step.
-MORPH_FN void leave_mark(u64* p, u64 mine) {
+MORPH_FN void record_mark(u64* p, u64 mine) {
     for (i32 k = 0; k < 2; k++) {
         u64 old = load(p + k);
         while (!same_step(old, mine) || mine < old) {
@@ -111,19 +111,19 @@ template <class I> MORPH_FN void compare_marks(const At<I>& at, u64 mine, const 
     for (i32 k = 0; k < n; k++)
         if (u64 other = load(p + k); conflicts(other, mine)) race(at, mine, other, place);
 }
-template <class I> MORPH_CALL void note_read(const At<I>& at, const Shadow& s, i64 row, i64 j = 0) {
+template <class I> MORPH_CALL void record_read(const At<I>& at, const Shadow& s, i64 row, i64 j = 0) {
     if (!s.words) return;
     i64 place = row * s.width + j;
     u64 mine = shadow_word(at), *p = s.words + 4 * place;
-    leave_mark(p + 2, mine);
+    record_mark(p + 2, mine);
     full_fence();
     compare_marks(at, mine, p, 2, place);
 }
-template <class I> MORPH_CALL void note_write(const At<I>& at, const Shadow& s, i64 row, i64 j = 0) {
+template <class I> MORPH_CALL void record_write(const At<I>& at, const Shadow& s, i64 row, i64 j = 0) {
     if (!s.words) return;
     i64 place = row * s.width + j;
     u64 mine = shadow_word(at), *p = s.words + 4 * place;
-    leave_mark(p, mine);
+    record_mark(p, mine);
     full_fence();
     compare_marks(at, mine, p, 4, place);
 }
@@ -164,39 +164,39 @@ template <class I> MORPH_FN bool has_index(const At<I>& at, i64 i, i64 n) {
 template <class C, class I>
 MORPH_CALL typename C::V check_get(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row) {
     if (!lives(at, live, row)) return typename C::V();
-    note_read(at, s, row);
+    record_read(at, s, row);
     return column.get(row);
 }
 template <class C, class I>
 MORPH_CALL typename C::V check_get(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row, i64 j) {
     if (!lives(at, live, row) || !has_index(at, j, s.width)) return typename C::V();
-    note_read(at, s, row, j);
+    record_read(at, s, row, j);
     return column.get(row, j);
 }
 template <i32 N, class C, class I>
 MORPH_CALL Vec<typename C::V, N> check_vec(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row) {
     if (!lives(at, live, row)) return {};
-    for (i32 j = 0; j < N; j++) note_read(at, s, row, j);
+    for (i32 j = 0; j < N; j++) record_read(at, s, row, j);
     return column.template vec<N>(row);
 }
 template <class C, class I>
 MORPH_CALL void check_set(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row, typename C::V x) {
     if (!lives(at, live, row)) return;
-    note_write(at, s, row);
+    record_write(at, s, row);
     column.set(row, x);
 }
 template <class C, class I>
 MORPH_CALL void check_set(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row, i64 j,
                         typename C::V x) {
     if (!lives(at, live, row) || !has_index(at, j, s.width)) return;
-    note_write(at, s, row, j);
+    record_write(at, s, row, j);
     column.set(row, j, x);
 }
 template <i32 N, class C, class I>
 MORPH_CALL void check_set_vec(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row,
                             const Vec<typename C::V, N>& x) {
     if (!lives(at, live, row)) return;
-    for (i32 j = 0; j < N; j++) note_write(at, s, row, j);
+    for (i32 j = 0; j < N; j++) record_write(at, s, row, j);
     column.set(row, x);
 }
 // The address of a value for an atomic; after a violation, the address of a word that is never read.
@@ -204,7 +204,7 @@ template <class C, class I>
 MORPH_CALL typename C::V* check_at(const At<I>& at, const Live& live, const Shadow& s, const C& column, i64 row,
                                  i64 j = 0) {
     if (!lives(at, live, row) || !has_index(at, j, s.width)) return (typename C::V*)(at.check + CHECK_SINK);
-    note_read(at, s, row, j);
+    record_read(at, s, row, j);
     return column.at(row, j);
 }
 template <class I> MORPH_FN bool check_dead(const At<I>& at, const Live& live, i64 row) {
@@ -236,13 +236,13 @@ MORPH_CALL i32 check_edge(const At<I>& at, const Live& live, const Shadow& s, co
     i32 found = find_edge(offset, edge, end, x, y);
     for (i64 k = row_begin(offset, x), last = s.words ? row_end(offset, x) : k; k < last; k++) {
         i32 e = edge ? edge_at(edge, k) : i32(k);
-        note_read(at, s, e);
+        record_read(at, s, e);
         if (e == found) break;
     }
     return found;
 }
 template <class I> MORPH_FN i32 check_end(const At<I>& at, const Shadow& s, i32 edge, i32 end) {
-    note_read(at, s, edge);
+    record_read(at, s, edge);
     return end;
 }
 template <Mode MODE, class I> MORPH_FN i32 check_find(const At<I>& at, const Live& live, i32* parent, i32 x) {

@@ -31,7 +31,7 @@ template <class T, class F> struct Choice<false, T, F> { typedef F type; };
 template <bool FIRST, class T, class F> using Choose = typename Choice<FIRST, T, F>::type;
 
 // How a place is read: other threads may change it now; only on the other side of a barrier; never in the unit.
-enum Mode { LIVE, SETTLED, FIXED };
+enum Mode { LIVE, STABLE, FIXED };
 
 // Operations of atomics.h.  NativeOf says whether the target has one as an instruction for a type, and whether it is
 // faster to read first and do nothing if nothing would change.

@@ -11,14 +11,14 @@
 // finds it: from then on its warp or thread lays nothing into the queue, and in a replay nobody runs ahead.
 
 #if defined(MORPH_FAULTS)  // tests: small lists have room
-constexpr i32 AHEAD = 3, AHEAD_ROOM = 2, AHEAD_MOST = 8, TURN_ROW = 3;
+constexpr i32 AHEAD = 3, AHEAD_CAPACITY = 2, AHEAD_MOST = 8, BATCH_ROW = 3;
 constexpr i64 ALONE_AHEAD = 3;
 #else
 constexpr i32 AHEAD = TARGET_GPU ? 16 : 1024;           // rounds of entries that a warp runs so; items of a thread
 constexpr i64 ALONE_AHEAD = 1 << 14;                    // items of a thread alone, if others wait for it
-constexpr i32 AHEAD_ROOM = TARGET_GPU ? 32 : 1 << 20;   // of a queue: one of two of a warp, at most of a thread
+constexpr i32 AHEAD_CAPACITY = TARGET_GPU ? 32 : 1 << 20;   // of a queue: one of two of a warp, at most of a thread
 constexpr i32 AHEAD_MOST = 8;   // items of a tile; if there are more, all warps have enough to do
-constexpr i32 TURN_ROW = 64;    // entries of a row whose item some lanes have for their own
+constexpr i32 BATCH_ROW = 64;    // entries of a row whose item some lanes have for their own
 #endif
 
 // Where a warp lays what it adds; beside it the rows of these items, if the step knows them (ROWS_AHEAD).
@@ -39,11 +39,11 @@ struct WarpAhead {
         struct alignas(16) Aligned {
             u32 word[4];
         };
-        MORPH_SHARED Aligned words[256 / 32][2 * AHEAD_ROOM];
-        return (Row*)words[warp_of_block()] + side * AHEAD_ROOM;
+        MORPH_SHARED Aligned words[256 / 32][2 * AHEAD_CAPACITY];
+        return (Row*)words[warp_of_block()] + side * AHEAD_CAPACITY;
     }
     MORPH_FN void open(i64 queue, i32 turn, i32 places) {  // by all lanes
-        first = i32(queue) + turn * AHEAD_ROOM, room = places, side = turn;
+        first = i32(queue) + turn * AHEAD_CAPACITY, room = places, side = turn;
         if (lane_id() == 0) taken() = 0;
         sync_warp();
     }
@@ -82,9 +82,9 @@ typedef Choose<TARGET_GPU, WarpAhead, ThreadAhead> Ahead;
 template <class A, class R, class Step> struct Queues {
     i64 first;
     i32 depth;
-    MORPH_FN Queues(const A& a, const R& t, const Step& s, i64 last, i64 number) : first(last + number * 2 * AHEAD_ROOM) {
-        i64 end = t.replay ? 0 : load_settled(s.list(a, t) + CAPACITY);
-        depth = first + 2 * AHEAD_ROOM <= end ? AHEAD : 0;
+    MORPH_FN Queues(const A& a, const R& t, const Step& s, i64 last, i64 number) : first(last + number * 2 * AHEAD_CAPACITY) {
+        i64 end = t.replay ? 0 : load_stable(s.list(a, t) + CAPACITY);
+        depth = first + 2 * AHEAD_CAPACITY <= end ? AHEAD : 0;
     }
 };
 
@@ -101,7 +101,7 @@ template <class T> MORPH_FN T under_way(const T& x) {
 }
 
 // Whether a lane has an item that passes, of the first lanes' own.
-template <class A, class Step, class I> MORPH_FN bool open_turn(const A& a, const Step& s, I& it, i32 size) {
+template <class A, class Step, class I> MORPH_FN bool open_batch(const A& a, const Step& s, I& it, i32 size) {
     if (lane_id() >= size) return false;
     if (s.open(a, it)) return true;
     end_item(a, it);
@@ -112,26 +112,26 @@ template <class A, class Step, class I> MORPH_FN bool open_turn(const A& a, cons
 // and where entries lead is on its way before the filter is asked.  A lone warp waits for every instruction.
 // `open` tells how many rounds it takes.
 template <class A, class R, class Step, class I, class Open>
-MORPH_FN void run_turn(const A& a, R& t, const Step& s, I& it, const WarpAhead::Row* rows, i32 size, Runner<Step>& by,
+MORPH_FN void run_batch(const A& a, R& t, const Step& s, I& it, const WarpAhead::Row* rows, i32 size, Runner<Step>& by,
                        const Open& open) {
     i32 bits = leading_zeros(size - 1) - 27, lanes = 1 << bits, whose = lane_id() >> bits, first = lane_id() & (lanes - 1);
     WarpAhead::Row part = whose < size ? rows[whose] : WarpAhead::Row{0, 0, 0};
-    constexpr i32 MOST = Step::LIMIT ? TURN_ROW : 0;
+    constexpr i32 MOST = Step::LIMIT ? BATCH_ROW : 0;
     i32 most = max_of_lanes(part.size), rounds = (most + lanes - 1) >> bits;
-    if (rounds > UNDER_WAY || most > MOST) {
-        open(UNDER_WAY);
-        return tile(a, t, s, it, open_turn(a, s, it, size), by);
+    if (rounds > PREFETCHED || most > MOST) {
+        open(PREFETCHED);
+        return tile(a, t, s, it, open_batch(a, s, it, size), by);
     }
-    typename Step::Reach next[UNDER_WAY]{};
+    typename Step::Reach next[PREFETCHED]{};
     part.begin += first, part.size -= first;  // this lane's first entry, and how many there are from it on
     if (part.size > 0) next[0] = under_way(s.reach(a, part.begin));
     if (rounds > 1) {
-        MORPH_UNROLL_ALL for (i32 j = 1; j < UNDER_WAY; j++)
+        MORPH_UNROLL_ALL for (i32 j = 1; j < PREFETCHED; j++)
             if (j * lanes < part.size) next[j] = under_way(s.reach(a, part.begin + j * lanes));
     }
     open(rounds);
     if (lane_id() < size) it.ahead.item = rows[lane_id()].item;
-    bool here = open_turn(a, s, it, size);
+    bool here = open_batch(a, s, it, size);
     Entries row;
     typename Step::Live live{};
     typename Step::Rest rest{};
@@ -140,11 +140,11 @@ MORPH_FN void run_turn(const A& a, R& t, const Step& s, I& it, const WarpAhead::
     if (!(ballot(ALL_LANES, came) >> whose & 1)) part.size = 0;
     typename Step::Live its = from_lane(live, whose);
     if constexpr (Step::BATCHED) {
-        if (rounds && !by.has_room(a, s, rounds)) {
+        if (rounds && !by.has_capacity(a, s, rounds)) {
             rounds = 0;
             row = Entries();
             if (came) row.begin = rows[lane_id()].begin, row.end = row.begin + rows[lane_id()].size;
-            park(a, t, s, row, live);
+            defer(a, t, s, row, live);
         }
     }
     MORPH_UNROLL_NONE for (i32 j = 0; j < rounds; j++) {
@@ -165,7 +165,7 @@ template <class A, class R, class Step, class I>
 MORPH_FN void run_queue(const A& a, R& t, const Step& s, I& it, i64 queue, i32 depth, bool failed, Runner<Step>& by) {
     i32 turn = 0;
     for (i32 n = bearer(by, it).ahead.size(); n;) {
-        I next(a, t, queue + turn * AHEAD_ROOM + lane_id());
+        I next(a, t, queue + turn * AHEAD_CAPACITY + lane_id());
         if (by.it.failed) {
             if (lane_id() < n) leave(a.status, a.pending, next);
             return;
@@ -174,13 +174,13 @@ MORPH_FN void run_queue(const A& a, R& t, const Step& s, I& it, i64 queue, i32 d
         auto& added = bearer(by, next).ahead;
         auto open = [&](i32 rounds) {
             depth -= max_of(rounds, 1);
-            added.open(queue, turn, depth > 0 && !failed ? AHEAD_ROOM : 0);
+            added.open(queue, turn, depth > 0 && !failed ? AHEAD_CAPACITY : 0);
         };
         if constexpr (Step::ROWS_AHEAD) {
-            run_turn(a, t, s, next, WarpAhead::rows(turn ^ 1), n, by, open);
+            run_batch(a, t, s, next, WarpAhead::rows(turn ^ 1), n, by, open);
         } else {
             open(1);
-            tile(a, t, s, next, open_turn(a, s, next, n), by);
+            tile(a, t, s, next, open_batch(a, s, next, n), by);
         }
         failed |= any_lane(next.failed | by.it.failed);
         n = added.size();
@@ -193,7 +193,7 @@ MORPH_FN void run_ahead(const A& a, R& t, const Step& s, I& it, bool mine, i32 s
                         Runner<Step>& by) {
     Queues<A, R, Step> queues(a, t, s, last, number);
     i32 depth = size <= AHEAD_MOST ? queues.depth : 0;
-    bearer(by, it).ahead.open(queues.first, 0, depth ? AHEAD_ROOM : 0);
+    bearer(by, it).ahead.open(queues.first, 0, depth ? AHEAD_CAPACITY : 0);
     tile(a, t, s, it, mine && open(a, t, s, it), by);
     run_queue(a, t, s, it, queues.first, depth, any_lane(it.failed | by.it.failed), by);
 }
@@ -201,7 +201,7 @@ MORPH_FN void run_ahead(const A& a, R& t, const Step& s, I& it, bool mine, i32 s
 // The same for what a warp adds while it runs its part of the rows that all share.
 template <class A, class R, class Step> MORPH_FN void open_queue(const A& a, const R& t, const Step& s, Runner<Step>& by) {
     Queues<A, R, Step> queues(a, t, s, s.behind(a, t), warp_id());
-    by.it.ahead.open(queues.first, 0, queues.depth ? AHEAD_ROOM : 0);
+    by.it.ahead.open(queues.first, 0, queues.depth ? AHEAD_CAPACITY : 0);
 }
 template <class A, class R, class Step> MORPH_FN void end_queue(const A& a, R& t, const Step& s, Runner<Step>& by) {
     Queues<A, R, Step> queues(a, t, s, s.behind(a, t), warp_id());
@@ -215,10 +215,10 @@ template <class A, class R, class Step>
 MORPH_LOOP void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last) {
     i64 end = load(s.list(a, t) + CAPACITY);
     if (t.replay) last = end;
-    i64 room = min_of((end - last) / t.threads, i64(AHEAD_ROOM)), from = last + t.thread * room;
+    i64 room = min_of((end - last) / t.threads, i64(AHEAD_CAPACITY)), from = last + t.thread * room;
     Queue queue{from, t.replay ? 0 : from + room};
     Runner<Step> by(a, t, s);
-    typename Step::I::Stocks stocks;
+    typename Step::I::SlotCaches stocks;
     stocks.serve(by.it);
     by.it.ahead.queue = &queue;
     i64 left = AHEAD;
@@ -232,7 +232,7 @@ MORPH_LOOP void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last)
         if (by.it.failed) {
             if (!t.replay) leave(a.status, a.pending, it);
         } else if (open(a, t, s, it)) {
-            run_spread(a, t, s, it, by);
+            run_shared(a, t, s, it, by);
             if (it.failed | by.it.failed) queue.close();
         }
         if (--left <= 0) queue.close();
@@ -264,7 +264,7 @@ template <class C> MORPH_FN i32 item_of(const ThreadAhead&, const C& column, i64
 struct Place {
     i32 row;
     bool ahead;
-    MORPH_HOT Place(const Ahead& queue, i64* meta, Room& room) : row(queue.place()), ahead(row >= 0) {
+    MORPH_HOT Place(const Ahead& queue, i64* meta, Reservation& room) : row(queue.place()), ahead(row >= 0) {
         if (!ahead) row = Slots(meta, 1, room).first();
     }
     MORPH_FN i32 first() const { return row; }

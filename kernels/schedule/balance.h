@@ -1,6 +1,6 @@
 // The last loop of a kernel, over the entries of its item's row, run by several threads.
 //
-// A `Step` that SPREADS has, beside what launch.h and room.h list,
+// A `Step` that WORK_SHARING has, beside what launch.h and reservation.h list,
 //     Live, Rest, Sums      what an entry reads of its item, what the tail reads, what entries add up
 //     LIMIT                 how many entries a row may have that is not put on the list
 //     head(a, it, row, live, rest)    all before the loop; whether that is come to
@@ -16,9 +16,9 @@
 //
 // On a GPU a warp opens a tile of up to 32 items, one on each lane, and runs the entries of all their
 // rows, those that follow one another on consecutive lanes.  Rows longer than LIMIT are put on a list
-// (see hubs.h).
+// (see high_degree.h).
 
-constexpr i32 UNDER_WAY = 4;  // entries of each lane of which it is read together what they lead to
+constexpr i32 PREFETCHED = 4;  // entries of each lane of which it is read together what they lead to
 
 template <class T> MORPH_FN T from_lane(const T& x, i32 lane) {
     constexpr i32 N = __is_empty(T) ? 0 : (sizeof(T) + 3) / 4;
@@ -65,26 +65,26 @@ MORPH_FN i32 owner_of(i32 upto, i32 i) {
 template <class A, class R, class Step>
 MORPH_FN bool list_hubs(const A& a, const R& t, const Step&, Entries& row, const typename Step::Live& live,
                         typename Step::I& it, const typename Step::Rest& rest) {
-    bool hub = row.end - row.begin > Step::LIMIT;
-    if (!any_lane(hub)) return false;
-    Hubs<Step> hubs(a, t, true);
-    i64 mine = hub ? hubs.count(row) : 0, upto = sum_up_to(mine), before = -1;
-    if (lane_id() == 31 && !hubs.full()) before = fetch(Plus(), hubs.words + LISTED, upto);
+    bool large = row.end - row.begin > Step::LIMIT;
+    if (!any_lane(large)) return false;
+    HighDegreeList<Step> high_degree(a, t, true);
+    i64 mine = large ? high_degree.count(row) : 0, upto = sum_up_to(mine), before = -1;
+    if (lane_id() == 31 && !high_degree.full()) before = fetch(Plus(), high_degree.words + LISTED, upto);
     before = shuffle(ALL_LANES, before, 31);
-    if (before < 0 || !hub) return false;
-    hubs.put(a, t, before + upto - mine, row, live, it, rest);
+    if (before < 0 || !large) return false;
+    high_degree.put(a, t, before + upto - mine, row, live, it, rest);
     row.end = row.begin;
     return true;
 }
 
 // Puts what is left of rows there for which there is no room: they are run when there is more.
 template <class A, class R, class Step>
-MORPH_FN void park(const A& a, const R& t, const Step&, Entries& row, const typename Step::Live& live) {
-    Hubs<Step> hubs(a, t, true);
-    i64 mine = row.begin < row.end ? hubs.count(row) : 0, upto = sum_up_to(mine), before = 0;
-    if (lane_id() == 31 && upto) before = fetch(Plus(), hubs.words + LISTED, upto);
+MORPH_FN void defer(const A& a, const R& t, const Step&, Entries& row, const typename Step::Live& live) {
+    HighDegreeList<Step> high_degree(a, t, true);
+    i64 mine = row.begin < row.end ? high_degree.count(row) : 0, upto = sum_up_to(mine), before = 0;
+    if (lane_id() == 31 && upto) before = fetch(Plus(), high_degree.words + LISTED, upto);
     before = shuffle(ALL_LANES, before, 31) + upto - mine;
-    if (mine) hubs.put(before, row, live);
+    if (mine) high_degree.put(before, row, live);
     row.begin = row.end;
 }
 
@@ -117,13 +117,13 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, Runner<Ste
         i32 all = shuffle(ALL_LANES, upto, 31);
         i64 shift = row.begin - (upto - mine);
         row.begin += mine;
-        typename Step::Reach next[UNDER_WAY]{};
-        i32 owner[UNDER_WAY]{};
-        for (i32 base = 0, at = UNDER_WAY; base < all; base += 32, at++) {
+        typename Step::Reach next[PREFETCHED]{};
+        i32 owner[PREFETCHED]{};
+        for (i32 base = 0, at = PREFETCHED; base < all; base += 32, at++) {
             i32 i = base + lane_id();
-            if (at == UNDER_WAY) {  // what the next entries lead to is read together
+            if (at == PREFETCHED) {  // what the next entries lead to is read together
                 at = 0;
-                MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++)
+                MORPH_UNROLL_ALL for (i32 j = 0; j < PREFETCHED; j++)
                     if (base + 32 * j < all) {
                         owner[j] = owner_of(upto, i + 32 * j);
                         i64 k = shuffle(ALL_LANES, shift, owner[j]) + i + 32 * j;
@@ -131,9 +131,9 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, Runner<Ste
                     }
             }
             if constexpr (Step::BATCHED) {
-                if (!by.has_room(a, s)) {
+                if (!by.has_capacity(a, s)) {
                     row.begin = shift + min_of(max_of(base, upto - mine), upto);
-                    park(a, t, s, row, live);
+                    defer(a, t, s, row, live);
                     break;
                 }
             }
@@ -161,7 +161,7 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, Runner<Ste
 // Tiles of 1 to 8 items, while not all warps have one (each costs a few atomics on the same words), then
 // of as many as leave none without.  Items that run ahead become more, so their tiles begin with 1 or 2.
 template <class A, class R, class Step>
-MORPH_FN void each_spread_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last) {
+MORPH_FN void each_shared_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last) {
     i64 warps = t.threads / 32, all = (last - first + warps - 1) / warps;
     i64 few = (8 * (last - first) + warps - 1) / warps;
     i32 size = all > 8 ? i32(min_of(all, i64(32))) : i32(max_of(all, min_of(few, i64(Step::AHEAD ? 2 : 8))));
@@ -194,38 +194,38 @@ template <class F> MORPH_FN i64 last_of(i64 n, const F& holds) {
     }
     return first;
 }
-template <class Step> MORPH_FN i64 hub_of(const Hub<Step>* hubs, i64 n, i64 chunk) {  // that holds a chunk
-    return last_of(n, [&](i64 i) { return load_settled(&hubs[i].chunk) <= chunk; });
+template <class Step> MORPH_FN i64 entry_of(const HighDegreeEntry<Step>* high_degree, i64 n, i64 chunk) {  // that holds a chunk
+    return last_of(n, [&](i64 i) { return load_stable(&high_degree[i].chunk) <= chunk; });
 }
 
 // What is on the list, each warp as many chunks as any other.
 template <class A, class R, class Step> MORPH_FN void run_listed(const A& a, R& t, const Step& s) {
-    Hubs<Step> hubs(a, t, false);
-    i64 n = hubs.size(), warps = t.threads / 32;
+    HighDegreeList<Step> high_degree(a, t, false);
+    i64 n = high_degree.size(), warps = t.threads / 32;
     if (!n) return;
-    i64 all = hubs.at[n - 1].chunk + chunks(hubs.at[n - 1].row);
+    i64 all = high_degree.at[n - 1].chunk + chunks(high_degree.at[n - 1].row);
     i64 chunk = all * warp_id() / warps, last = all * (warp_id() + 1) / warps;
     if (chunk >= last) return;
     Runner<Step> by(a, t, s, 0);
     if constexpr (Step::AHEAD) open_queue(a, t, s, by);
-    for (i64 h = hub_of(hubs.at, n, chunk); chunk < last; h++) {
-        Hub<Step>& hub = hubs.at[h];
-        typename Step::Live live = hub.live;
-        Entries row = hub.row;
+    for (i64 h = entry_of(high_degree.at, n, chunk); chunk < last; h++) {
+        HighDegreeEntry<Step>& large = high_degree.at[h];
+        typename Step::Live live = large.live;
+        Entries row = large.row;
         typename Step::Sums sums;
-        i64 upto = min_of(hub.chunk + chunks(row), last), end = min_of(row.end, row.begin + (upto - hub.chunk) * CHUNK);
-        i64 base = row.begin + (chunk - hub.chunk) * CHUNK, k = base + lane_id();
-        typename Step::Reach next[UNDER_WAY]{};
-        for (i32 at = UNDER_WAY; base < end; base += 32, k += 32, at++) {
-            if (at == UNDER_WAY) {
+        i64 upto = min_of(large.chunk + chunks(row), last), end = min_of(row.end, row.begin + (upto - large.chunk) * CHUNK);
+        i64 base = row.begin + (chunk - large.chunk) * CHUNK, k = base + lane_id();
+        typename Step::Reach next[PREFETCHED]{};
+        for (i32 at = PREFETCHED; base < end; base += 32, k += 32, at++) {
+            if (at == PREFETCHED) {
                 at = 0;
-                MORPH_UNROLL_ALL for (i32 j = 0; j < UNDER_WAY; j++)
+                MORPH_UNROLL_ALL for (i32 j = 0; j < PREFETCHED; j++)
                     if (k + 32 * j < end) next[j] = s.reach(a, k + 32 * j);
             }
             if constexpr (Step::BATCHED) {
-                if (!by.has_room(a, s)) {
+                if (!by.has_capacity(a, s)) {
                     row = {base, lane_id() ? base : end};
-                    park(a, t, s, row, live);
+                    defer(a, t, s, row, live);
                     break;
                 }
             }
@@ -236,7 +236,7 @@ template <class A, class R, class Step> MORPH_FN void run_listed(const A& a, R& 
         }
         if constexpr (Step::WHOLE) {
             sums = sum_of_row(sums, 0);
-            if (lane_id() == 31) end_chunks(a, s, hub.waiting, sums, upto - chunk);
+            if (lane_id() == 31) end_chunks(a, s, large.waiting, sums, upto - chunk);
             sync_warp();
         }
         chunk = upto;
@@ -247,11 +247,11 @@ template <class A, class R, class Step> MORPH_FN void run_listed(const A& a, R& 
 // --- on a CPU -------------------------------------------------------------------------------------
 
 template <class A, class R, class Step>
-MORPH_FN bool list_hub(const A& a, const R& t, const Step&, const Entries& row, const typename Step::Live& live,
+MORPH_FN bool list_high_degree_row(const A& a, const R& t, const Step&, const Entries& row, const typename Step::Live& live,
                        typename Step::I& it, const typename Step::Rest& rest) {
-    Hubs<Step> hubs(a, t, true);
-    if (hubs.full()) return false;
-    hubs.put(a, t, fetch(Plus(), hubs.words + LISTED, hubs.count(row)), row, live, it, rest);
+    HighDegreeList<Step> high_degree(a, t, true);
+    if (high_degree.full()) return false;
+    high_degree.put(a, t, fetch(Plus(), high_degree.words + LISTED, high_degree.count(row)), row, live, it, rest);
     return true;
 }
 
@@ -261,9 +261,9 @@ MORPH_FN void run_row(const A& a, const R& t, const Step& s, Entries row, const 
                       Runner<Step>& by) {
     typename Step::Sums sums;
     for (; row.begin < row.end; row.begin++) {
-        if (!by.has_room(a, s)) {
-            Hubs<Step> hubs(a, t, true);
-            hubs.put(fetch(Plus(), hubs.words + LISTED, hubs.count(row)), row, live);
+        if (!by.has_capacity(a, s)) {
+            HighDegreeList<Step> high_degree(a, t, true);
+            high_degree.put(fetch(Plus(), high_degree.words + LISTED, high_degree.count(row)), row, live);
             return;
         }
         s.entry(a, by.it, live, s.reach(a, row.begin), sums);
@@ -272,13 +272,13 @@ MORPH_FN void run_row(const A& a, const R& t, const Step& s, Entries row, const 
 
 // An item that has passed.
 template <class A, class R, class Step, class I>
-MORPH_FN void run_spread(const A& a, const R& t, const Step& s, I& it, Runner<Step>& by) {
+MORPH_FN void run_shared(const A& a, const R& t, const Step& s, I& it, Runner<Step>& by) {
     Entries row;
     typename Step::Live live{};
     typename Step::Rest rest{};
     bool came = s.head(a, it, row, live, rest);
-    bool hub = row.end - row.begin > Step::LIMIT;
-    if (!hub || !list_hub(a, t, s, row, live, it, rest)) {
+    bool large = row.end - row.begin > Step::LIMIT;
+    if (!large || !list_high_degree_row(a, t, s, row, live, it, rest)) {
         typename Step::Sums sums;
         if constexpr (Step::BATCHED) run_row(a, t, s, row, live, by);
         else for (i64 k = row.begin; k < row.end; k++) s.entry(a, it, live, s.reach(a, k), sums);
@@ -291,9 +291,9 @@ MORPH_FN void run_spread(const A& a, const R& t, const Step& s, I& it, Runner<St
 
 // Runs the items; long rows are put on the list.  One thread alone has nobody to share them with.
 template <class A, class R, class Step>
-MORPH_LOOP void each_spread_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
+MORPH_LOOP void each_shared_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
     Runner<Step> by(a, t, s);
-    typename Step::I::Stocks stocks;
+    typename Step::I::SlotCaches stocks;
     stocks.serve(by.it);
     for (Share share(a, t, first, last); share.next();)
         for (i64 i = share.begin; i < share.end; i++) {
@@ -302,18 +302,18 @@ MORPH_LOOP void each_spread_on_threads(const A& a, R& t, const Step& s, i64 firs
             if (by.it.failed) {
                 if (!t.replay) leave(a.status, a.pending, it);
             } else if (open(a, t, s, it)) {
-                run_spread(a, t, s, it, by);
+                run_shared(a, t, s, it, by);
             }
         }
     by.end(a, s);
     stocks.flush();
 }
 
-template <class Step> MORPH_FN i64 hub_found_by_halving(const Hub<Step>* hubs, i64 n, i64 chunk) {
+template <class Step> MORPH_FN i64 owner_by_bisection(const HighDegreeEntry<Step>* high_degree, i64 n, i64 chunk) {
     i64 first = 0;
     while (n > 1) {
         i64 half = n / 2;
-        bool behind = hubs[first + half].chunk <= chunk;
+        bool behind = high_degree[first + half].chunk <= chunk;
         first += behind ? half : 0;
         n = behind ? n - half : half;
     }
@@ -323,40 +323,40 @@ template <class Step> MORPH_FN i64 hub_found_by_halving(const Hub<Step>* hubs, i
 // What is on the list, chunk by chunk, from a cursor.  Who finds no room takes all that is left, and puts it
 // on the other side.
 template <class A, class R, class Step> MORPH_FN void run_listed_on_threads(const A& a, R& t, const Step& s) {
-    Hubs<Step> hubs(a, t, false);
-    i64 n = hubs.size();
+    HighDegreeList<Step> high_degree(a, t, false);
+    i64 n = high_degree.size();
     if (!n) return;
-    i64 all = hubs.at[n - 1].chunk + chunks(hubs.at[n - 1].row);
+    i64 all = high_degree.at[n - 1].chunk + chunks(high_degree.at[n - 1].row);
     Runner<Step> by(a, t, s);
-    typename Step::I::Stocks stocks;
+    typename Step::I::SlotCaches stocks;
     if (!alone(t)) stocks.serve(by.it);
     for (i64 chunk; (chunk = fetch(Plus(), a.cursor, by.it.failed ? all : i64(1))) < all;) {
         if (t.thread == 0) poll(a.cursor);
-        i64 h = hub_found_by_halving(hubs.at, n, chunk);
-        Hub<Step>& hub = hubs.at[h];
+        i64 h = owner_by_bisection(high_degree.at, n, chunk);
+        HighDegreeEntry<Step>& large = high_degree.at[h];
         typename Step::Sums sums;
-        i64 k = hub.row.begin + (chunk - hub.chunk) * CHUNK, end = min_of(hub.row.end, k + CHUNK);
+        i64 k = large.row.begin + (chunk - large.chunk) * CHUNK, end = min_of(large.row.end, k + CHUNK);
         if constexpr (Step::BATCHED) {
             if (by.it.failed) {
-                run_row(a, t, s, {k, hub.row.end}, hub.live, by);
-                while (++h < n) run_row(a, t, s, hubs.at[h].row, hubs.at[h].live, by);
+                run_row(a, t, s, {k, large.row.end}, large.live, by);
+                while (++h < n) run_row(a, t, s, high_degree.at[h].row, high_degree.at[h].live, by);
                 break;
             }
         }
-        if constexpr (Step::BATCHED) run_row(a, t, s, {k, end}, hub.live, by);
-        else for (; k < end; k++) s.entry(a, by.it, hub.live, s.reach(a, k), sums);
-        if constexpr (Step::WHOLE) end_chunks(a, s, hub.waiting, sums, 1);
+        if constexpr (Step::BATCHED) run_row(a, t, s, {k, end}, large.live, by);
+        else for (; k < end; k++) s.entry(a, by.it, large.live, s.reach(a, k), sums);
+        if constexpr (Step::WHOLE) end_chunks(a, s, large.waiting, sums, 1);
     }
     by.end(a, s);
     stocks.flush();
 }
 
 template <class A, class R, class Step>
-MORPH_HOT void each_spread(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    if constexpr (TARGET_GPU) each_spread_on_warps(a, t, s, first, last);
-    else each_spread_on_threads(a, t, s, first, last);
+MORPH_HOT void each_shared(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    if constexpr (TARGET_GPU) each_shared_on_warps(a, t, s, first, last);
+    else each_shared_on_threads(a, t, s, first, last);
 }
-template <class A, class R, class Step> MORPH_FN void run_hubs(const A& a, R& t, const Step& s) {
+template <class A, class R, class Step> MORPH_FN void run_high_degree_list(const A& a, R& t, const Step& s) {
     if constexpr (!TARGET_GPU) run_listed_on_threads(a, t, s);
     else if constexpr (Step::REPLAYS) run_listed(a, t, s);
 }

@@ -6,7 +6,7 @@
 //     find(a, it)      looks up what the kernel is called with
 //     open(a, it)      does so; whether there is an item to run (it is alive, and passes the filter)
 //     run(a, it)       the kernel; with single(collection): whether it claims anything
-//     SPREADS          whether its last loop can be shared out: then see balance.h and sweep.h
+//     WORK_SHARING          whether its last loop can be shared out: then see balance.h and sweep.h
 //     claim, wins, commit, abort    only with single(collection)
 // `end_item(a, it)` gives back what the item reserved, and records a failure.
 
@@ -26,8 +26,8 @@ template <class A, class Step, class I> MORPH_FN void finish(const A& a, const S
 }
 
 template <class A, class R, class Step>
-MORPH_LOOP void each_in_turn(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    typename Step::I::Stocks stocks;
+MORPH_LOOP void each_in_order(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    typename Step::I::SlotCaches stocks;
     if (alone(t)) s.take_all(a, t, stocks);
     for (Share share(a, t, first, last); share.next();)
         for (i64 i = share.begin; i < share.end; i += share.step) {
@@ -90,7 +90,7 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
             bool here = k + lane < found;
             I it(a, t, base + queue[here ? k + lane : 0]);
             if (here) s.find(a, it);
-            if constexpr (Step::SPREADS) {
+            if constexpr (Step::WORK_SHARING) {
                 if (!by.it.failed) tile(a, t, s, it, here, by);
                 else if (here) leave(a.status, a.pending, it);
             } else if (here) {
@@ -105,7 +105,7 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
 
 template <class A, class R, class Step>
 MORPH_FN void each_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    if constexpr (Step::SPREADS) {
+    if constexpr (Step::WORK_SHARING) {
         if constexpr (Step::SWEEPS) {
             if (!Step::REPLAYS || !t.replay) return each_sweep(a, t, s, first, last);
         }
@@ -115,14 +115,14 @@ MORPH_FN void each_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last
             if constexpr (Step::FILTERS) {
                 if (last - first > i64(t.threads) * SIEVE / 2) return each_that_passes(a, t, s, first, last);
             }
-            each_spread_on_warps(a, t, s, first, last);
+            each_shared_on_warps(a, t, s, first, last);
         }
     } else {
         if (t.replay) first = 0;
         if constexpr (Step::FILTERS) {
             if (last - first > i64(t.threads) * SIEVE / 2) return each_that_passes(a, t, s, first, last);
         }
-        each_in_turn(a, t, s, first, last);
+        each_in_order(a, t, s, first, last);
     }
 }
 
@@ -170,7 +170,7 @@ MORPH_FN void claims_on_warps(const A& a, R& t, const Step& s, i64 first, i64 la
         typename Step::I::Rooms rooms;
         i64 place = (crowded ? t.thread : apart(t)) * rounds + round;
         bool here = place < n;
-        typename Step::I it(a, t, first + (here && sifted ? load_settled(a.queue + place) : place), rooms);
+        typename Step::I it(a, t, first + (here && sifted ? load_stable(a.queue + place) : place), rooms);
         here = here && open(a, t, s, it);
         bool claimed = here && s.run(a, it) && !it.failed;
         it.key = claim_key(t.round, it.priority, it.position);
@@ -195,7 +195,7 @@ MORPH_LOOP void each_alone(const A& shared, const R& run, const Step& step, i64 
     if (t.replay) last = end;
     i64 most = team_size() > 1 ? ALONE_AHEAD : end, wait = team_size() > 1 ? narrow<Step>() : end;  // others might help
     Queue queue{last, t.replay ? 0 : min_of(end, last + most)};
-    typename Step::I::Stocks stocks;
+    typename Step::I::SlotCaches stocks;
     s.take_all(a, t, stocks);
     for (i64 i = first; i < queue.next && !step_is_cut(); poll(a.cursor))
         for (i64 upto = i + 4096; i < queue.next && i < upto; i++) {
@@ -213,14 +213,14 @@ MORPH_LOOP void each_alone(const A& shared, const R& run, const Step& step, i64 
 template <class A, class R, class Step>
 MORPH_FN void each_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (t.replay) first = 0;
-    auto in_turn = [&](i64 from, i64 upto) { each_in_turn(a, t, s, from, upto); };
-    if constexpr (Step::SPREADS) {
+    auto in_order_of_items = [&](i64 from, i64 upto) { each_in_order(a, t, s, from, upto); };
+    if constexpr (Step::WORK_SHARING) {
         if constexpr (Step::AHEAD) alone(t) ? each_alone(a, t, s, first, last) : each_ahead(a, t, s, first, last);
-        else if (alone(t)) in_pieces(a, first, last, in_turn);
-        else each_spread_on_threads(a, t, s, first, last);
+        else if (alone(t)) in_pieces(a, first, last, in_order_of_items);
+        else each_shared_on_threads(a, t, s, first, last);
     } else {
-        if (alone(t)) in_pieces(a, first, last, in_turn);
-        else in_turn(first, last);
+        if (alone(t)) in_pieces(a, first, last, in_order_of_items);
+        else in_order_of_items(first, last);
     }
 }
 
@@ -283,13 +283,13 @@ MORPH_FN void claims_on_threads(const A& a, R& t, const Step& s, i64 first, i64 
                 s.claim(a, it);
                 n++;
             }
-        if (arrive(a, t)) tell(t, load(a.cursor) < places);
-        depart(a, t);
-        more = t.told;
+        if (arrive(a, t)) broadcast(t, load(a.cursor) < places);
+        release_barrier(a, t);
+        more = t.broadcast_value;
         for (i32 k = 0; k < n; k++) finish(a, s, batch[k].it, s.wins(a, batch[k].it));
         if (more) {
             arrive(a, t);
-            depart(a, t);
+            release_barrier(a, t);
         }
     }
     deallocate(batch);

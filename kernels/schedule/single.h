@@ -32,7 +32,7 @@ template <class O, class L, class F> MORPH_FN bool all_owners(const O& owner, co
         u64 key[AT_ONCE];
         MORPH_UNROLL_ALL for (i32 k = 0; k < AT_ONCE; k++) row[k] = rows.v[i + k < rows.n ? i + k : i];
         MORPH_UNROLL_ALL for (i32 k = 0; k < AT_ONCE; k++)
-            if (row[k] >= 0) key[k] = owner.settled().get(row[k]);
+            if (row[k] >= 0) key[k] = owner.stable().get(row[k]);
         MORPH_UNROLL_ALL for (i32 k = 0; k < AT_ONCE; k++) all &= row[k] < 0 || good(key[k]);
     }
     return all;

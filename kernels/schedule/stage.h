@@ -4,7 +4,7 @@
 // A type `E` of what one list gets has its columns and
 //     AT, PLACES, WHICH      where in the warp's memory it lies, how much there is room for, its counter
 //     meta(a, it), write(a, it, row)    the list, and how it is written there
-// Invariant: what lies there and what the warp holds room for (see room.h) is at most PLACES.
+// Invariant: what lies there and what the warp holds room for (see reservation.h) is at most PLACES.
 
 constexpr i32 STAGE = 4096;  // bytes of a warp
 
@@ -19,7 +19,7 @@ MORPH_FN i32* stage_counts() {
 template <class E> MORPH_FN E* staged() { return (E*)(stage_memory() + E::AT / 8); }
 template <class E> MORPH_FN i32& staged_count() { return stage_counts()[E::WHICH]; }
 
-template <class A, class I, class E> MORPH_FN void stage(const A& a, const I& it, Room& room, const E& e) {
+template <class A, class I, class E> MORPH_FN void stage(const A& a, const I& it, Reservation& room, const E& e) {
     if constexpr (!TARGET_GPU) {
         e.write(a, it, Slots(E::meta(a, it), 1, room).first());
         return;

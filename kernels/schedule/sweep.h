@@ -92,7 +92,7 @@ MORPH_FN typename Step::Sums sum_rows(const A& a, const Step& s, I& it, const ty
 
 template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::Sums Sums;
-    Sums* sums_before = (Sums*)(a.hubs + FIRST_HUB);  // of each warp's row that another one began
+    Sums* sums_before = (Sums*)(a.high_degree + FIRST_ENTRY);  // of each warp's row that another one began
     i64 warps = t.threads / 32, warp = t.thread / 32, zero = s.begin(a, first);
     auto place = [&](i64 i) { return s.begin(a, i) - zero + ROW_COST * (i - first); };
     i64 all = place(last), from = all * warp / warps, to = all * (warp + 1) / warps, next = 0;

@@ -2,7 +2,7 @@
 //
 // Invariant of the barrier: one word, whose middle bits count the arrivals and are 0 between barriers,
 // and whose sign flips when all are released; so it needs no reset, whatever the size of the team.
-// Between `arrive` and `depart` the master alone runs: nobody is before the barrier, nobody after it.
+// Between `arrive` and `release_barrier` the master alone runs: nobody is before the barrier, nobody after it.
 // What it stores there can be read by all until they arrive at the next barrier; one bit that it tells
 // them comes with the release itself, so that nobody has to load it.
 // Every thread of the team must come to every barrier: no return before one.
@@ -17,13 +17,13 @@
 
 struct Team {
     enum : u32 { RELEASED = 0x80000000u };  // the sign
-    enum : u32 { TOLD = 1u };               // what the master told; below the count, where no borrow gets
+    enum : u32 { BROADCAST = 1u };               // what the master told; below the count, where no borrow gets
     enum : u32 { SLEEPS = 2u, STOP = 2u };  // on a CPU; on a GPU
     enum : u32 { ARRIVAL = 4u };
     i32 thread, threads;
     bool replay;  // run only the pending items
     bool master;  // between arrive and depart: this thread runs alone, the last to come
-    bool told;    // what the master told at the last barrier
+    bool broadcast_value;    // what the master told at the last barrier
     u32 sense;    // the barrier word when this thread arrived
     u32 round;    // of claims
     i32 launch;   // what single(row) compares: the launch, or below 0 a step of a program
@@ -33,7 +33,7 @@ struct Team {
     bool stop = false;  // on a GPU: the host has requested a stop, and all blocks have seen the request
 
     template <class A> MORPH_FN Team(const A& a, i32 thread, i32 threads)
-        : thread(thread), threads(threads), replay(a.replay), master(false), told(false),
+        : thread(thread), threads(threads), replay(a.replay), master(false), broadcast_value(false),
           sense(0), round(0), launch(i32(a.launch)), looked(false), took(false), left(false) {
         start_clocks(threads);
     }
@@ -60,7 +60,7 @@ template <i32 FIRST, i32... MORE> MORPH_FN i32 one_of(i32 i) {
 }
 
 // By the master, before it departs; `t.told` is then the same for all.
-MORPH_FN void tell(Team& t, bool x) { t.told = x; }
+MORPH_FN void broadcast(Team& t, bool x) { t.broadcast_value = x; }
 
 // A flag has three words that take turns: one is read, one is written, one is being cleared; so taking
 // it needs no barrier of its own, only one since it was last taken.

@@ -22,14 +22,14 @@ MORPH_FN bool compete(const A& a, R& t, const Step& s, I& it) {
 
 // Between the last claim and the first check: whether an item has found no room.
 template <class A, class R> MORPH_FN void meet(const A& a, R& t) {
-    if (arrive(a, t)) tell(t, load(a.status + FAILED) != 0);
-    depart(a, t);
+    if (arrive(a, t)) broadcast(t, load(a.status + FAILED) != 0);
+    release_barrier(a, t);
 }
 
 template <class A, class R, class Step, class I>
 MORPH_FN void decide(const A& a, R& t, const Step& s, I& it) {
     bool won = false;
-    if (t.told) {
+    if (t.broadcast_value) {
         end_item(a, it);
         leave(a.status, a.pending, it);
     } else {
@@ -37,7 +37,7 @@ MORPH_FN void decide(const A& a, R& t, const Step& s, I& it) {
         finish(a, s, it, won);
         if (!it.failed) return;
     }
-    if (t.told ? !it.key : !won) fetch(Or(), a.lost + it.position / 32, 1u << it.position % 32);
+    if (t.broadcast_value ? !it.key : !won) fetch(Or(), a.lost + it.position / 32, 1u << it.position % 32);
 }
 
 // On a GPU the host sees to it that there is a thread for every item.  One thread of a CPU may come to all items: memory

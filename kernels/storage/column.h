@@ -5,7 +5,7 @@
 
 template <Mode MODE, class T> MORPH_FN T read(const T* p) {
     if constexpr (MODE == LIVE) return load(p);
-    else if constexpr (MODE == SETTLED) return load_settled(p);
+    else if constexpr (MODE == STABLE) return load_stable(p);
     else return load_fixed(p);
 }
 
@@ -88,7 +88,7 @@ template <class T, i64 STRIDE, i64 OFFSET = 0, Mode MODE = DEFAULT<T>> struct Co
     MORPH_FN V* at(i64 row, i64 j = 0) const { return (V*)(base + row * STRIDE) + j; }
     MORPH_FN V get(i64 row, i64 j = 0) const { return read<MODE>(at(row, j)); }
     MORPH_FN Own<V> own(i64 row, i64 j = 0) const { return Own<V>{at(row, j)}; }
-    MORPH_FN Col<T, STRIDE, OFFSET, SETTLED> settled() const { return {base}; }
+    MORPH_FN Col<T, STRIDE, OFFSET, STABLE> stable() const { return {base}; }
     MORPH_FN void set(i64 row, V x) const { store(at(row), x); }
     MORPH_FN void set(i64 row, i64 j, V x) const { store(at(row, j), x); }
 

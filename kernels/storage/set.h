@@ -8,11 +8,11 @@
 
 template <Mode MODE> MORPH_FN i32 parent_of(const i32* parent, i32 x) {
     // halving aside nobody writes: what L1 has will do
-    if constexpr (TARGET_GPU && MODE == SETTLED) return load_settled(parent + x);
+    if constexpr (TARGET_GPU && MODE == STABLE) return load_stable(parent + x);
     else return load(parent + x);
 }
 
-// SETTLED: nobody joins sets meanwhile.
+// STABLE: nobody joins sets meanwhile.
 template <Mode MODE> MORPH_FN i32 set_find(i32* parent, i32 x) {
     for (;;) {
         i32 p = parent_of<MODE>(parent, x);

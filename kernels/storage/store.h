@@ -1,4 +1,4 @@
-// Rows of tables and slots of collections: reserve, allocate, delete, settle.
+// Rows of tables and slots of collections: reserve, allocate, delete, publish counters.
 //
 // Invariant: an item allocates only what it has reserved, and BUDGET never promises more than there is:
 //     BUDGET <= (COMMITTED - HEAD) + (CAPACITY - COUNT) - (reserved and not yet allocated).
@@ -25,7 +25,7 @@ struct ItemBase {
     }
 };
 
-MORPH_FN i64 add_together(i64* p, i32 count) { return Together(p, count, 1).value(); }
+MORPH_FN i64 add_aggregated(i64* p, i32 count) { return AggregatedAdd(p, count, 1).value(); }
 
 // Test only: make the n-th reservation fail.
 MORPH_FN bool injected(i64* status) {
@@ -53,16 +53,16 @@ MORPH_HOT bool may_reserve(i64* status, ItemBase& it, i32 store) {
     return !it.failed;
 }
 
-// Room for `count` rows of a store; `apart` of its budget is deleted rows that cannot be used.
+// Reservation for `count` rows of a store; `apart` of its budget is deleted rows that cannot be used.
 struct Ask {
     i64* meta;
     i64 count;
-    Room& room;
+    Reservation& room;
     i32 store;
     i64 apart = 0;
     MORPH_FN i32 n() const { return count <= 0 || count > 0x7fffffff ? 0 : i32(count); }
-    MORPH_FN Together begin() const { return Together(meta + BUDGET, n(), -1); }
-    MORPH_HOT bool end(const Together& taken, ItemBase& it) const {
+    MORPH_FN AggregatedAdd begin() const { return AggregatedAdd(meta + BUDGET, n(), -1); }
+    MORPH_HOT bool end(const AggregatedAdd& taken, ItemBase& it) const {
         i64 left = taken.value() - apart;
         if (count <= 0) return true;
         if (n() && left >= n()) {
@@ -88,7 +88,7 @@ MORPH_HOT bool reserve(ItemBase& it, const Ask& a) {
 }
 MORPH_HOT bool reserve(ItemBase& it, const Ask& a, const Ask& b) {
     if constexpr (!TARGET_GPU) return reserve(it, a) & reserve(it, b);
-    Together x = a.begin(), y = b.begin();
+    AggregatedAdd x = a.begin(), y = b.begin();
     return a.end(x, it) & b.end(y, it);
 }
 template <class... More>
@@ -97,7 +97,7 @@ MORPH_HOT bool reserve(ItemBase& it, const Ask& a, const Ask& b, const Ask& c, c
         if constexpr (sizeof...(More) > 0) return reserve(it, a, b) & reserve(it, c, more...);
         else return reserve(it, a, b) & reserve(it, c);
     }
-    Together x = a.begin(), y = b.begin(), z = c.begin();
+    AggregatedAdd x = a.begin(), y = b.begin(), z = c.begin();
     bool rest = true;
     if constexpr (sizeof...(More) > 0) rest = reserve(it, more...);
     return a.end(x, it) & b.end(y, it) & c.end(z, it) & rest;
@@ -107,7 +107,7 @@ MORPH_HOT bool reserve(ItemBase& it, const Ask& a, const Ask& b, const Ask& c, c
 MORPH_FN i64 reusable(const i64* meta) { return load(meta + COMMITTED) - load(meta + HEAD); }
 
 // At the end of an item: gives back what it did not use.
-MORPH_HOT void give_back(i64* meta, const Room& room) {
+MORPH_HOT void give_back(i64* meta, const Reservation& room) {
     if (cache_of(room)) {
         if (room) cache_of(room)->keep(meta, room);
         return;
@@ -123,9 +123,9 @@ MORPH_FN i64 ring_mask(const i64* meta) {
 }
 
 // One row: a deleted one if there is any, else at the end.
-MORPH_FN i32 new_row(i64* meta, const i32* free, Room& room) {
+MORPH_FN i32 new_row(i64* meta, const i32* free, Reservation& room) {
     if (reusable(meta) > 0) {
-        i64 h = add_together(meta + HEAD, 1);
+        i64 h = add_aggregated(meta + HEAD, 1);
         if (h < load(meta + COMMITTED)) {
             room -= 1;
             return load(free + (h & ring_mask(meta)));
@@ -137,19 +137,19 @@ MORPH_FN i32 new_row(i64* meta, const i32* free, Room& room) {
 MORPH_FN bool is_dead(const u8* dead, i64 row) { return load(dead + row); }
 
 // A row that is alive again notes in which step, as `launch` counts them: there it is no item yet.
-MORPH_FN void bear(u8* dead, i32* born, i64 row, i32 launch) {
-    store(born + row, launch);
+MORPH_FN void mark_created(u8* dead, i32* created, i64 row, i32 launch) {
+    store(created + row, launch);
     publish();
     store(dead + row, 0);
 }
-MORPH_FN bool is_born(const i32* born, i64 row, i32 launch) {  // after is_dead
+MORPH_FN bool created_in_launch(const i32* created, i64 row, i32 launch) {  // after is_dead
     acquire();
-    return load(born + row) == launch;
+    return load(created + row) == launch;
 }
 
 MORPH_FN void delete_row(i64* meta, i32* free, u8* dead, i32 row) {
     if (swap_if(dead + row, u8(0), u8(1))) return;
-    i64 t = add_together(meta + TAIL, 1);
+    i64 t = add_aggregated(meta + TAIL, 1);
     store(free + (t & ring_mask(meta)), row);
 }
 
@@ -157,32 +157,32 @@ MORPH_FN void delete_row(i64* meta, i32* free, u8* dead, i32 row) {
 MORPH_FN i64 take(i64* meta, i32 end) {
     i64 last = load(meta + end);
     if (load(meta + HEAD) >= last) return -1;
-    i64 h = add_together(meta + HEAD, 1);
+    i64 h = add_aggregated(meta + HEAD, 1);
     return h < last ? h : -1;
 }
 
 // By the master at a barrier: what was added can be seen.  All wait for it: it loads what it needs of
 // every store before it stores anything.
-struct TableWords {
+struct TableCounters {
     i64 *meta, count, capacity, head, committed;
 
-    explicit MORPH_FN TableWords(i64* meta)
+    explicit MORPH_FN TableCounters(i64* meta)
         : meta(meta), count(load(meta + COUNT)), capacity(load(meta + CAPACITY)), head(load(meta + HEAD)),
           committed(load(meta + COMMITTED)) {}
-    MORPH_FN void settle() const {
+    MORPH_FN void publish_counters() const {
         i64 used = head > committed ? committed : head;
         store(meta + HEAD, used);
         store(meta + BUDGET, committed - used + capacity - count);
         store(meta + TO, count);
     }
 };
-struct CollectionWords {
+struct CollectionCounters {
     i64 *meta, count, capacity, head, last;
 
-    MORPH_FN CollectionWords(i64* meta, i32 end)
+    MORPH_FN CollectionCounters(i64* meta, i32 end)
         : meta(meta), count(load(meta + COUNT)), capacity(load(meta + CAPACITY)), head(load(meta + HEAD)),
           last(load(meta + end)) {}
-    MORPH_FN void settle() const { set(head > last ? last : head, count); }
+    MORPH_FN void publish_counters() const { set(head > last ? last : head, count); }
     MORPH_FN void clear() const {
         store(meta + COUNT, 0);
         set(0, 0);

@@ -202,7 +202,7 @@ ROWS = (
     ),
     Algorithm(
         "components", connected_components,
-        "Find which vertices of GRAPH hang together, edges counting both ways.\n\n"
+        "Find the weakly connected components of GRAPH.\n\n"
         "The result is the smallest vertex of each one's component.",
         result="label", conditions="",
         report=lambda found: {
@@ -214,7 +214,7 @@ ROWS = (
     ),
     Algorithm(
         "core", core_number,
-        "Find the core number of every vertex of GRAPH, edges counting both ways, each line one.",
+        "Find the core number of every vertex of GRAPH, ignoring edge directions, one per line.",
         result="core", conditions="",
         report=lambda found: {
             "largest": found.largest,
@@ -225,7 +225,7 @@ ROWS = (
     ),
     Algorithm(
         "triangles", triangle_count,
-        "Count the triangles at every vertex of GRAPH, edges counting both ways and once.",
+        "Count the triangles at every vertex of GRAPH, ignoring edge directions and duplicates.",
         result="triangles total", conditions="",
         report=lambda found: {"total": found.total},
         options=(NO_SOURCE,), arguments=_without_source,
@@ -233,7 +233,7 @@ ROWS = (
     ),
     Algorithm(
         "mst", mst,
-        "Find a minimum spanning forest of GRAPH, whose edges count both ways.\n\n"
+        "Find a minimum spanning forest of GRAPH, ignoring edge directions.\n\n"
         "The result is the positions of its edges in the file, counting from 0.",
         result="edges", conditions="",
         report=lambda found: {

@@ -126,7 +126,7 @@ def _refuted(formula: Formula) -> bool:
 
 
 def _read(path: str, algorithm: str | None) -> tuple[str, dict[str, Any]]:
-    """Read what was saved: the algorithm, and arguments of its checker by name."""
+    """Read a saved result: the algorithm, and arguments of its checker by name."""
     try:
         saved = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, BadZipFile) as error:  # NumPy's advice would be to trust it
@@ -140,14 +140,14 @@ def _read(path: str, algorithm: str | None) -> tuple[str, dict[str, Any]]:
         return algorithm, {ALGORITHMS[algorithm].main: saved}
     with saved:
         given = {name: a if a.ndim else a.item() for name, a in saved.items()}
-    told = given.pop("algorithm", algorithm)
+    named = given.pop("algorithm", algorithm)
     if (
-        told not in ALGORITHMS
-        or ALGORITHMS[told].main not in given
-        or algorithm not in (None, told)
+        named not in ALGORITHMS
+        or ALGORITHMS[named].main not in given
+        or algorithm not in (None, named)
     ):
-        raise BadInput(f"{path} holds {', '.join(given) or 'nothing'} of {told}")
-    return told, given
+        raise BadInput(f"{path} holds {', '.join(given) or 'nothing'} of {named}")
+    return named, given
 
 
 def _ids(order: np.ndarray[Any, Any], positions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

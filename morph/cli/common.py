@@ -1,4 +1,4 @@
-"""What the commands share: options, errors, reports."""
+"""Shared by the commands: options, errors, reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Some = TypeVar("Some")
 
 
 class BadInput(click.ClickException):
-    """What the user gave cannot be used: one line, exit code 2."""
+    """Invalid input of the user: one line, exit code 2."""
 
 
 def complain(message: str, code: int) -> int:
@@ -129,7 +129,7 @@ def print_report(report: dict[str, Any], as_json: bool, lines: list[str]) -> Non
         click.echo("\n".join(lines))
 
 
-def in_words(times: dict[str, float]) -> str:
+def format_times(times: dict[str, float]) -> str:
     """Write seconds by phase for people."""
     return ", ".join(f"{name} {value:.3f} s" for name, value in times.items())
 
@@ -141,7 +141,7 @@ class Line:
         self.shown = 0.0
         self.width = 0
 
-    def offer(self, text: str) -> None:
+    def write_throttled(self, text: str) -> None:
         """Show a text, if the last one has been there for a while."""
         now = time.monotonic()
         if now - self.shown > 0.1:

@@ -12,7 +12,7 @@ from morph import generate
 from morph.cli.common import BadInput, check_writable, json_option, print_report
 from morph.graph import Graph
 from morph.io import FormatError, read_edges, write_cnf, write_graph
-from morph.io.graph.edges import both_ways
+from morph.io.graph.edges import arcs_of
 from morph.io.graph.formats import FORMATS
 from morph.io.graph.graphs import format_of
 
@@ -38,7 +38,7 @@ def generate_group() -> None:
 
 
 def _made(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what the kinds have in common."""
+    """Add the options that all kinds have."""
     command = json_option(command)
     command = click.option(
         "--format", "form", metavar="FORMAT", help=f"{_FORMATS}, whatever the suffix of FILE."
@@ -57,7 +57,7 @@ def _made(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _drawn(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what the kinds whose edges are drawn one by one have in common."""
+    """Add the options of the kinds whose edges are drawn one by one."""
     command = click.option(
         "--multi", is_flag=True, help="Keep loops and edges that were drawn twice."
     )(command)
@@ -194,7 +194,7 @@ def convert(
     try:
         edges = read_edges(graph_in, read_as, weight_type)
         if symmetrize and not edges.symmetric:
-            src, dst, weight = both_ways(edges)
+            src, dst, weight = arcs_of(edges)
             edges = dataclasses.replace(edges, src=src, dst=dst, weight=weight, undirected=False)
         if edges_only:
             edges = dataclasses.replace(edges, points={})

@@ -16,7 +16,7 @@ from morph.cli.common import (
     check_writable,
     device_of,
     device_option,
-    in_words,
+    format_times,
     json_option,
     print_report,
     times_of,
@@ -30,7 +30,7 @@ from morph.runtime.timing import counting
 
 
 class Call(NamedTuple):
-    """What all graph commands are given."""
+    """Arguments of all graph commands."""
 
     path: str  # of the graph
     output: str | None
@@ -136,11 +136,11 @@ def run_and_report(row: Algorithm, call: Call, options: Arguments) -> None:
     report |= {**source_of(options), "times": times, "device": where.name}
     shown = ", ".join(f"{key.replace('_', ' ')} {value:,}" for key, value in result.items())
     lines = [f"{edges.n:,} vertices, {len(edges.src):,} edges", shown]
-    print_report(report, call.as_json, [*lines, f"{where.name}: {in_words(times)}"])
+    print_report(report, call.as_json, [*lines, f"{where.name}: {format_times(times)}"])
 
 
 def source_of(options: Arguments) -> dict[str, Any]:
-    """Give what a report says of ``--source``."""
+    """Return the sources as the report has them."""
     sources = options["source"]
     return {"source": sources[0] if len(sources) == 1 else list(sources)} if sources else {}
 
@@ -166,6 +166,6 @@ def save_answer(path: str | None, row: Algorithm, answer: Arguments) -> None:
         if path.endswith(".npz"):
             np.savez(file, **answer, algorithm=np.array(row.name))
         else:
-            held = BytesIO()  # NumPy does not tell if what it writes itself finds the disk full
+            held = BytesIO()  # NumPy ignores a full disk when it writes to a file
             np.save(held, answer[row.main], allow_pickle=False)
             file.write(held.getbuffer())

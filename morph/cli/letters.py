@@ -6,7 +6,7 @@ import click
 
 _FILES = "All files of OUT are written."
 _CHECK = "The command is morph check MESH."
-# Triangle's letters by command, and what stands for them
+# Triangle's letters by command, and the options that replace them
 LETTERS = {
     "triangulate": {
         "-p": "A .poly file is always read whole.",
@@ -27,7 +27,7 @@ BOTH = {
 
 
 def advice(error: click.ClickException) -> str:
-    """Return what to add to an error; empty if there is nothing to advise."""
+    """Return advice to add to an error; empty if there is none."""
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
         return ""
     name, letter = error.ctx.command.name or "", error.option_name

@@ -17,7 +17,7 @@ from morph.cli.common import (
     bad_input,
     device_of,
     device_option,
-    in_words,
+    format_times,
     json_option,
     print_report,
     progress_on,
@@ -46,11 +46,11 @@ from morph.launch.foreach import timing
 from morph.mesh import Mesh
 from morph.runtime.device import Device
 
-OWN = "own"  # what an option without its value stands for: limits that belong to IN
+OWN = "own"  # an option without its value: limits that belong to IN
 
 
 class Degrees(click.FloatRange):
-    """An angle; what else follows ``-q`` are other letters of Triangle."""
+    """An angle; other letters of Triangle may follow ``-q``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read the angle."""
@@ -92,7 +92,7 @@ def triangulate(mesh_in: str, spec: str, as_json: bool, **options: Any) -> None:
         f"{len(graph.points):,} points, {len(graph.segments):,} segments became"
         f" {quality.triangles:,} triangles over {quality.points:,} points",
         f"angles {quality.min_angle:.2f} to {quality.max_angle:.2f} degrees, area {quality.area:g}",
-        f"{where.name}: {in_words(times)}",
+        f"{where.name}: {format_times(times)}",
     ]
     print_report(report, as_json, lines)
 
@@ -153,7 +153,7 @@ def triangulate(mesh_in: str, spec: str, as_json: bool, **options: Any) -> None:
 @click.option(
     "--deterministic", is_flag=True, help="The same bytes for any number of threads and on a GPU."
 )
-@click.option("-p", "--poly", is_flag=True, help="Triangulate IN anew, even if it has triangles.")
+@click.option("-p", "--poly", is_flag=True, help="Triangulate IN even if it has triangles.")
 @triangulation_options
 @output_options
 @click.option("--report", "long", is_flag=True, help="Tell more of the mesh's quality.")
@@ -197,7 +197,7 @@ def refine(
         f"{len(mesh.triangles):,} triangles became {quality.triangles:,},"
         f" {len(mesh.points):,} points {quality.points:,}",
         f"angles {quality.min_angle:.2f} to {quality.max_angle:.2f} degrees, area {quality.area:g}",
-        f"{where.name}: {in_words(times)}",
+        f"{where.name}: {format_times(times)}",
     ]
     if long:
         lines += [f"{done.rounds} rounds", *shape_lines(quality)]

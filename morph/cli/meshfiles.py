@@ -1,4 +1,4 @@
-"""What the mesh commands share: reading what they are given, writing what they made, progress."""
+"""Shared by the mesh commands: reading input, writing output, progress."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def finite(_: click.Context, parameter: click.Parameter, value: float | None) ->
 
 
 def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what says which files are written."""
+    """Add the options that select output files."""
     for option in (
         click.option("--plot", metavar="PNG", help="Draw the mesh."),
         click.option(
@@ -63,7 +63,7 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def triangulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what says how points and segments become triangles."""
+    """Add the options of triangulation."""
     for option in (
         click.option(
             "--repair",
@@ -115,7 +115,7 @@ class Input(NamedTuple):
 
 
 def check_outputs(files: Outputs) -> None:
-    """Refuse what cannot be written before any work is done."""
+    """Refuse output that cannot be written before any work is done."""
     output, plot = files.output, files.plot
     check_writable("-o", output)
     check_writable("--plot", plot)
@@ -162,13 +162,13 @@ def read_triangles(path: str, repair: bool) -> Mesh:
 
 
 def read_graph(path: str, asked: Input) -> Pslg:
-    """Read what is to be triangulated: a ``.poly`` or ``.node`` file."""
+    """Read the input of a triangulation: a ``.poly`` or ``.node`` file."""
     with bad_input():
         return read_pslg(path, asked.repair, "keep" if asked.duplicates == "merge" else "refuse")
 
 
 def triangulated(path: str, graph: Pslg, asked: Input, where: Device) -> Mesh:
-    """Triangulate; what is wrong with the input is told with its name."""
+    """Triangulate; errors in the input are reported with its name."""
     try:
         with progress_on(Progress) as line:
             told = None if line is None else line.phase
@@ -185,14 +185,14 @@ def triangulated(path: str, graph: Pslg, asked: Input, where: Device) -> Mesh:
 
 
 class Progress(Line):
-    """How far a mesh is."""
+    """Progress of a mesh."""
 
     def round(self, rounds: int, bad: int, triangles: int) -> None:
         """Show how far refinement is."""
-        self.offer(f"round {rounds}: {bad:,} bad of {triangles:,} triangles")
+        self.write_throttled(f"round {rounds}: {bad:,} bad of {triangles:,} triangles")
 
     def phase(self, what: str, many: int) -> None:
-        """Show what triangulation begins with."""
+        """Show the size of the input of triangulation."""
         self.write(f"triangulating: {many:,} {what if what != 'domain' else 'triangles'}")
 
 
@@ -202,7 +202,7 @@ def sizes_of(mesh: Mesh | Pslg) -> dict[str, int]:
 
 
 def shape_lines(quality: Quality) -> list[str]:
-    """Say for people what a mesh is worth."""
+    """Describe the quality of a mesh."""
     bars = [f"{10 * k:4}{n:12,}" for k, n in enumerate(quality.histogram)]
     return [
         f"area {quality.min_area:g} to {quality.max_area:g},"

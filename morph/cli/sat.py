@@ -17,7 +17,7 @@ from morph.cli.common import (
     check_writable,
     device_of,
     device_option,
-    in_words,
+    format_times,
     json_option,
     print_report,
     progress_on,
@@ -48,16 +48,16 @@ class Asked(NamedTuple):
 
 
 class _Course(Line):
-    """How far a search for a model is."""
+    """Progress of a search for a model."""
 
-    stage = ""
+    phase = ""
 
-    def tell(self, stage: str, numbers: dict[str, Any]) -> None:
+    def show_numbers(self, phase: str, numbers: dict[str, Any]) -> None:
         """Show numbers by name."""
         shown = (f"{v:,} {k}" if isinstance(v, int) else f"{k} {v:.3g}" for k, v in numbers.items())
-        show = self.offer if stage == self.stage else self.write
-        self.stage = stage
-        show(f"{stage}: {', '.join(shown)}")
+        show = self.write_throttled if phase == self.phase else self.write
+        self.phase = phase
+        show(f"{phase}: {', '.join(shown)}")
 
 
 @click.command()
@@ -79,7 +79,7 @@ class _Course(Line):
     default=None,
     help="Whether CaDiCaL (the extra sat) may be used; else if it is installed.",
 )
-@click.option("--strict", is_flag=True, help="Refuse what is not strict DIMACS.")
+@click.option("--strict", is_flag=True, help="Refuse files that are not strict DIMACS.")
 @click.option("--plot", metavar="PNG", help="Draw complexity against decimation.")
 @device_option
 @json_option
@@ -112,7 +112,7 @@ def sat(cnf: str, spec: str, as_json: bool, **options: Any) -> None:
         found = survey.solve(
             formula, asked.seed, time=left, device=where, max_rounds=asked.max_rounds,
             method=asked.method, options=method_options, complete=asked.complete,
-            progress=None if course is None else course.tell,
+            progress=None if course is None else course.show_numbers,
         )  # fmt: skip
     times |= found.seconds
     report = {
@@ -133,26 +133,26 @@ def sat(cnf: str, spec: str, as_json: bool, **options: Any) -> None:
 
 
 def _numbers(found: Solution) -> dict[str, int]:
-    """Give what is counted, by name."""
+    """Counters by name."""
     names = ("attempts", "rollbacks", "left", "left_clauses", "walked", "walked_clauses", "flips",
              "steps", "unsatisfied")  # fmt: skip
     counts = {name: int(getattr(found, name)) for name in names}
     return {**counts, "sweeps": sum(int(r.sweeps) for r in found.rounds)}
 
 
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
+def _json_values(values: dict[str, Any]) -> dict[str, Any]:
     """Give numbers as JSON has them: no NaN, which stands for a complexity that was not taken."""
     plain = {k: v.item() if hasattr(v, "item") else v for k, v in values.items()}
     return {k: None if v != v else v for k, v in plain.items()}
 
 
 def _lists(formula: Formula, found: Solution) -> dict[str, Any]:
-    """Give what has many values: the model, or the best assignment and the clauses it fails."""
+    """Arrays: the model, or the best assignment and the clauses it fails."""
     names = formula.occurring().tolist() if found.model is not None else []
     literals = None if found.model is None else [v if found.model[v - 1] else -v for v in names]
     known = found.status == "SATISFIABLE"
     return {
-        "rounds": [_plain(r._asdict()) for r in found.rounds],
+        "rounds": [_json_values(r._asdict()) for r in found.rounds],
         "model": literals if known else None, "best": None if known else literals,
         "unsatisfied_clauses": found.unsatisfied_clauses.tolist(), "cycle": found.cycle,
     }  # fmt: skip
@@ -176,7 +176,7 @@ def _options(given: tuple[str, ...]) -> dict[str, int | float]:
 def _comments(
     path: str, formula: Formula, found: Solution, report: dict[str, Any], times: dict[str, float]
 ) -> list[str]:
-    """Say what was done, in lines that solvers' readers pass over."""
+    """Describe the run in comment lines."""
     lines = [
         f"morph {__version__}, {report['device']}, seed {report['seed']}",
         f"{path}: {formula.variables:,} variables, {formula.clauses:,} clauses",
@@ -200,5 +200,5 @@ def _comments(
             f"local search: {found.walked:,} variables, {found.walked_clauses:,} clauses,"
             f" {found.flips:,} flips"
         )
-    lines += [in_words(times), found.reason]
+    lines += [format_times(times), found.reason]
     return [f"c {line}" for line in lines]

@@ -166,14 +166,14 @@ class Log:
             check_name(path)
         except ValueError as error:
             raise BadInput(f"--log: {error}") from error
-        self._there = Path(path).exists()
+        self._exists = Path(path).exists()
         mine = [Path(path).resolve(), Path(f"{path}.log").resolve()]
         for other in others:
             if other is not None and other != "-" and Path(other).resolve() in mine:
                 raise BadInput(f"--log: {other} is another file of this command")
-        if self._there and not resume:
+        if self._exists and not resume:
             raise BadInput(f"--log: {path} is there already: add --resume to go on with it")
-        if not self._there and Path(f"{path}.log").exists():
+        if not self._exists and Path(f"{path}.log").exists():
             raise BadInput(f"--log: {path}.log is there already, and no {path}: it is not a log to"
                            " go on with")  # fmt: skip
 
@@ -183,7 +183,7 @@ class Log:
         ``origin`` identifies the graph's file and the sources.
         """
         self.origin = origin
-        if self.path is None or not self._there:
+        if self.path is None or not self._exists:
             self.graph = make()
             return
         self.journal = journal = Journal(self.path, device=device, told=self._record)
@@ -195,7 +195,7 @@ class Log:
             if kept != value:
                 raise BadInput(f"--log: {self.path} was begun with {_described(key, kept)}, not"
                                f" {_described(key, value)}")  # fmt: skip
-        if before:  # what they inserted, and so the numbers of edges, is not known
+        if before:  # their inserts, and so the numbers of edges, are not known
             raise BadInput(f"--log: {self.path} is a checkpoint of batch {before}: it cannot be"
                            " resumed here")  # fmt: skip
 
@@ -300,7 +300,7 @@ def follow(
         report = _report(graph, done, batch, absent)
         reports.append(report)
         if not quiet:
-            click.echo(_in_words(log.number + len(reports), report))
+            click.echo(_format_update(log.number + len(reports), report))
         if asked.verify:
             _verify(dynamic, f"{name}:{batch.last}")
     if passed:
@@ -352,12 +352,12 @@ def _report(graph: Graph, done: Update, batch: UpdateBatch, absent: int) -> Repo
 
 
 def _edges(graph: Graph, src: Any, dst: Any) -> int:
-    """How many edges these arcs are."""
+    """Number of edges that these arcs represent."""
     loops = 0 if graph.directed or not src.size else int((src == dst).sum())
     return int(src.size) if graph.directed else (int(src.size) + loops) // 2
 
 
-def _in_words(k: int, report: Report) -> str:
+def _format_update(k: int, report: Report) -> str:
     counts = [
         f"{report[w]:,} {w}" for w in ("inserted", "deleted", "changed", "absent") if report[w]
     ]
@@ -369,7 +369,7 @@ def _in_words(k: int, report: Report) -> str:
 
 
 def _verify(dynamic: DynamicSSSP, where: str) -> None:
-    """Compare with distances computed anew, and check the predecessors."""
+    """Compare with distances computed from scratch, and check the predecessors."""
     graph, found = dynamic.graph, dynamic.distance
     want = sssp(graph, dynamic.sources).distance
     differ = np.flatnonzero(np.asarray(graph.device.to_host(found != want)))
@@ -388,11 +388,11 @@ OPTIONS = (
     ),
     click.option("--batch", type=click.IntRange(1), metavar="N", help="End a batch after N lines."),
     click.option(
-        "--verify", is_flag=True, help="Compute everything anew after each batch; compare."
+        "--verify", is_flag=True, help="Recompute everything after each batch; compare."
     ),
     click.option(
         "--log", metavar="PATH",
-        help="Keep the graph in PATH, and each batch, before it is told of, in PATH.log.",
+        help="Keep the graph in PATH, and a write-ahead log of the batches in PATH.log.",
     ),
     click.option(
         "--resume", is_flag=True,
@@ -465,7 +465,7 @@ def _follow_updates(row: Algorithm, call: Call, options: Arguments, asked: Updat
 
 
 def _summary(batches: list[Report]) -> str:
-    """Say what all batches did."""
+    """Summarise all batches."""
     totals = (
         f"{sum(b[what] for b in batches):,} {what}" for what in ("inserted", "deleted", "changed")
     )

@@ -132,14 +132,14 @@ class Collection(Store):
         else:
             with self.device.active():
                 self._write(last, n, checked)
-        words, after = self.words, self.words.copy()
+        counters, after = self.host_meta, self.host_meta.copy()
         after[COUNT] += n
-        self._settle(after)
-        words[:] = after  # at once: an interrupt in between would leave a wrong BUDGET
+        self._derive_counters(after)
+        counters[:] = after  # at once: an interrupt in between would leave a wrong BUDGET
         if few:
-            self.device.put(*writes, (self.meta, words))
+            self.device.put(*writes, (self.meta, counters))
         else:
-            self._push()
+            self._send_counters()
 
     @exclusive
     def clear(self) -> None:
@@ -149,8 +149,8 @@ class Collection(Store):
     def cleared(self) -> list[tuple[Any, Any]]:
         """Clear the host's counters; return the writes for `Device.put` that clear a GPU's."""
         if self.device.on_host:
-            self.words[COUNT] = self.words[HEAD] = 0
-            self._settle(self.words)
+            self.host_meta[COUNT] = self.host_meta[HEAD] = 0
+            self._derive_counters(self.host_meta)
             return []
         return [(self.meta, self.have(0))]
 
@@ -159,11 +159,11 @@ class Collection(Store):
 
         The device's counters are not fetched.
         """
-        words = self.meta if self.device.on_host else np.zeros(8, np.int64)
-        words[COUNT], words[HEAD], words[CAPACITY] = n, 0, self.capacity
-        words[BUDGET] = self.capacity - n
-        object.__setattr__(self, "_words", words)  # `Store.__setattr__` is for columns
-        return words
+        counters = self.meta if self.device.on_host else np.zeros(8, np.int64)
+        counters[COUNT], counters[HEAD], counters[CAPACITY] = n, 0, self.capacity
+        counters[BUDGET] = self.capacity - n
+        object.__setattr__(self, "_host_meta", counters)  # `Store.__setattr__` is for columns
+        return counters
 
     @property
     def empty(self) -> bool:
@@ -183,8 +183,8 @@ class Collection(Store):
 
     def span(self) -> tuple[int, int]:
         """First entry not yet taken, and the one after the last."""
-        count = int(self.words[COUNT])
-        return min(int(self.words[HEAD]), count), count
+        count = int(self.host_meta[COUNT])
+        return min(int(self.host_meta[HEAD]), count), count
 
     def __reduce__(self) -> Any:
         return reduced(self)
@@ -216,9 +216,9 @@ class Collection(Store):
         if ref is not None and (ref not in known or known[ref] is not (table or known[ref])):
             raise ValueError(f"{where}: no table {ref!r} here; say Ref(table)")
 
-    def _settle(self, words: np.ndarray[Any, Any]) -> None:
-        words[HEAD] = min(words[HEAD], words[COUNT])
-        words[BUDGET] = words[CAPACITY] - words[COUNT]
+    def _derive_counters(self, counters: np.ndarray[Any, Any]) -> None:
+        counters[HEAD] = min(counters[HEAD], counters[COUNT])
+        counters[BUDGET] = counters[CAPACITY] - counters[COUNT]
 
     def add_column(self, name: str, spec: Any, fill: Any = None) -> ColumnView:
         """Add a column, see `Store.add_column`, and register the collection at the target."""
@@ -258,10 +258,10 @@ class Collection(Store):
 
         def commit() -> None:
             self._records = records
-            self._place(records, self.columns.values())
-            self.words[HEAD] = 0
-            self.words[COUNT] = keep.size
-            self.settle()
+            self._bind_columns(records, self.columns.values())
+            self.host_meta[HEAD] = 0
+            self.host_meta[COUNT] = keep.size
+            self.publish_counters()
             self._changed()
 
         return commit
@@ -298,11 +298,11 @@ class Set:
         self._lock = table._lock
         self.columns: dict[str, Column] = {}
         self.version = 0
-        self._parent = self._alone(table.capacity)
+        self._parent = self._singletons(table.capacity)
         table.dependents.add(self)
         moved()
 
-    def _alone(self, capacity: int) -> Array:
+    def _singletons(self, capacity: int) -> Array:
         with self.device.active():
             return self.device.xp.arange(max(capacity, 1), dtype=np.int32)
 
@@ -357,7 +357,7 @@ class Set:
     def touched(self) -> None:
         """Do nothing: the host has no copy of the sets."""
 
-    def settle(self) -> None:
+    def publish_counters(self) -> None:
         """Do nothing: there are no counters."""
 
     def references(self, table: Table) -> Iterator[Array]:
@@ -372,7 +372,7 @@ class Set:
     def table_resized(self, capacity: int) -> None:
         """Follow the table's capacity; new rows are alone."""
         if capacity > self._parent.size:
-            parent = self._alone(capacity)
+            parent = self._singletons(capacity)
             with self.device.active():
                 parent[: self._parent.size] = self._parent
             self._parent = parent
@@ -386,7 +386,7 @@ class Set:
         label, new_id = self.labels()[old_id], new_id[old_id]
         smallest = xp.full(len(self.table), np.iinfo(np.int32).max, np.int32)
         xp.minimum.at(smallest, label, new_id)
-        parent = self._alone(self._parent.size)
+        parent = self._singletons(self._parent.size)
         parent[new_id] = smallest[label]
 
         def commit() -> None:
@@ -412,7 +412,7 @@ class Flag:
     """
 
     kind: ClassVar[str] = "flag"
-    __slots__ = ("__weakref__", "_words", "columns", "device", "graph", "name", "version")
+    __slots__ = ("__weakref__", "_buffers", "columns", "device", "graph", "name", "version")
 
     def __init__(self, where: Any = "cpu") -> None:
         self.device = _device(getattr(where, "device", where))
@@ -420,12 +420,12 @@ class Flag:
         self.name = "flag"
         self.columns: dict[str, Column] = {}
         self.version = 0
-        self._words = self.device.zeros(4, np.int32)  # 0 counts; fused programs rotate 0 to 2
+        self._buffers = self.device.zeros(4, np.int32)  # 0 counts; fused programs rotate 0 to 2
         moved()
 
     def __bool__(self) -> bool:
         """Whether the flag is raised; waits for the GPU."""
-        return bool(self.device.to_host(self._words)[0])
+        return bool(self.device.to_host(self._buffers)[0])
 
     @property
     def raised(self) -> bool:
@@ -448,18 +448,18 @@ class Flag:
         self._put(0)
 
     def _put(self, value: int) -> None:
-        self.device.put((self._words[:1], value))
+        self.device.put((self._buffers[:1], value))
 
     def address(self, kind: str, column: str = "") -> int:
         """Give the device address of the flag's four words (i32)."""
         if kind != "flag":
             raise ValueError(f"a flag has no {kind!r} array")
-        return self.device.pointer(self._words)
+        return self.device.pointer(self._buffers)
 
     def touched(self) -> None:
         """Do nothing: the host has no copy of the flag."""
 
-    def settle(self) -> None:
+    def publish_counters(self) -> None:
         """Do nothing: there are no counters."""
 
     def __reduce__(self) -> Any:

@@ -76,7 +76,7 @@ class ColumnView(NDArrayOperatorsMixin):
 
     @property
     def size(self) -> int:
-        """How many values, vectors counted by their parts."""
+        """Number of values; a vector counts once for each component."""
         return len(self) * max(self.column.size, 1)
 
     def __reduce__(self) -> Any:
@@ -107,7 +107,7 @@ class ColumnView(NDArrayOperatorsMixin):
         return iter(self.__array__())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """Give the values as a NumPy array: a view on the host, a copy of what lies on a GPU."""
+        """Give the values as a NumPy array: a view on the host, a copy from a GPU."""
         if copy is False and not is_host(self.column.array):
             raise ValueError("a column on a GPU is not a NumPy array without a copy")
         return np.array(self.store.device.to_host(self.array), dtype, copy=copy)

@@ -31,7 +31,7 @@ def compact(
     tables : iterable of Table
         All tables that may refer to them.
     follow : callable
-        Called at the end if any row moved or went: updates what the graph knows of the rows.
+        Called at the end if any row moved or went: updates the graph's records of the rows.
     order : mapping of Table to array of int64, optional
         The rows that a table keeps, in their new order; by default the live rows as they stand.
 
@@ -100,7 +100,7 @@ def _table(t: TableLike, keep: Array | None, maps: Mapping[Any, Array]) -> Calla
 
 
 def translate(xp: Any, ids: Array, new_id: Array) -> Array:
-    """Give references their rows' new numbers; -1 stays, and what died becomes -1."""
+    """Give references their rows' new numbers; -1 stays; references to deleted rows become -1."""
     if new_id.size == 0:
         return xp.full(ids.shape, -1, np.int32)
     return xp.where(ids >= 0, new_id[xp.maximum(ids, 0)], np.int32(-1))

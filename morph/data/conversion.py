@@ -232,7 +232,7 @@ def prepare(
 
 
 def rows_of(target: TableLike | None) -> int:
-    """How many rows may be referred to."""
+    """Number of rows that references may denote."""
     return ID_LIMIT if target is None else len(target)
 
 
@@ -247,7 +247,7 @@ def number(x: Any, name: str) -> None:
         raise TypeError(f"{name} is a number, not {shown(x)}")
 
 
-def whole(x: Any, name: str) -> int:
+def as_integer(x: Any, name: str) -> int:
     """Give an argument that is an integer.
 
     Raises

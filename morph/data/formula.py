@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.conversion import whole
+from morph.data.conversion import as_integer
 from morph.language.dtypes import ID_LIMIT
 from morph.language.hooks import Hook
 from morph.language.messages import shown
@@ -84,7 +84,7 @@ class Formula:
 
     @classmethod
     def of(cls, source: Any, variables: int | None = None) -> Formula:
-        """Make a formula of what holds one.
+        """Make a formula from an object that holds one.
 
         Parameters
         ----------
@@ -93,7 +93,7 @@ class Formula:
             CuPy's, is ``(offsets, literals)``; an array of shape (m, k) is m clauses of k literals.
             A clause is an iterable of integers.  PySAT's ``CNF`` is taken too.
         variables : int, optional
-            Else the largest that occurs, or what the file or the object says.
+            Else the largest that occurs, or the number in the file or object.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class Formula:
 
     @property
     def clauses(self) -> int:
-        """How many clauses there are."""
+        """Number of clauses."""
         return len(self.offsets) - 1
 
     def occurring(self) -> NDArray[np.int64]:
@@ -168,7 +168,7 @@ def _is_array(x: Any) -> bool:
 
 def _count(variables: Any) -> int:
     """Check a number of variables."""
-    n = whole(variables, "variables")
+    n = as_integer(variables, "variables")
     if not 0 <= n <= ID_LIMIT:
         raise ValueError(f"variables = {shown(n)}: expected 0 to {ID_LIMIT}")
     return n

@@ -1,4 +1,4 @@
-"""What pickles of tables, collections, sets, flags and rows hold, and how these are made of it.
+"""Contents of pickles of tables, collections, sets, flags and rows, and how they are restored.
 
 Arrays are held on the host, and only the rows in use; the device is held by name.  A table of a
 graph, and what refers to it, holds the graph, so all that is pickled together stays together.
@@ -20,14 +20,14 @@ Made = TypeVar("Made")
 
 
 class State(NamedTuple):
-    """What a store holds.
+    """Contents of a store.
 
     Attributes
     ----------
     columns : list of (name, dtype, size, ref, fill)
     packs : tuple of tuple of str
     capacity : int
-    words : array of int64
+    counters : array of int64
         Counters.
     records : list of (names, bytes)
     hidden : dict of str to array
@@ -37,13 +37,13 @@ class State(NamedTuple):
     columns: list[tuple[Any, ...]]
     packs: tuple[tuple[str, ...], ...]
     capacity: int
-    words: Array
+    counters: Array
     records: list[tuple[tuple[str, ...], Array]]
     hidden: dict[str, Array]
 
 
 def state_of(store: Any) -> State:
-    """Give what a store holds, copied to the host."""
+    """Copy the contents of a store to the host."""
     _, last = store.span()
     host = store.device.to_host
     columns = [(c.name, c.dtype, c.size, c.ref, c.fill) for c in store.columns.values()]
@@ -51,7 +51,7 @@ def state_of(store: Any) -> State:
     hidden = {}
     if getattr(store, "deletes", False):
         hidden = {kind: np.array(host(store.hidden(kind))) for kind in ("dead", "free")}
-    return State(columns, store.packs, store.capacity, store.words.copy(), records, hidden)
+    return State(columns, store.packs, store.capacity, store.host_meta.copy(), records, hidden)
 
 
 def refill(store: Any, state: State) -> None:
@@ -68,10 +68,8 @@ def refill(store: Any, state: State) -> None:
             store.allow_deletes()
             for kind, held in state.hidden.items():
                 store.hidden(kind)[:] = store.device.asarray(held)
-        store.words[:] = (
-            state.words
-        )  # deleted rows are not released: what refers to them may follow
-    store._push()
+        store.host_meta[:] = state.counters  # deleted rows stay: references may follow
+    store._send_counters()
     store._changed()
 
 

@@ -29,7 +29,7 @@ class StoreLike(Protocol):
     def __len__(self) -> int: ...
 
     @property
-    def words(self) -> np.ndarray[Any, Any]:
+    def host_meta(self) -> np.ndarray[Any, Any]:
         """The header counters on the host."""
 
     def span(self) -> tuple[int, int]:
@@ -56,7 +56,7 @@ class StoreLike(Protocol):
     def hidden(self, kind: str) -> Array:
         """An array that only kernels see."""
 
-    def settle(self) -> None:
+    def publish_counters(self) -> None:
         """Recompute the counters that follow from others."""
 
     def is_dead(self, id: int) -> bool:
@@ -81,7 +81,7 @@ class TableLike(StoreLike, Protocol):
     def ids(self) -> Array:
         """The rows that are not deleted, ascending."""
 
-    def _quarantined_to(self, words: Any = None) -> int: ...
+    def _quarantined_to(self, counters: Any = None) -> int: ...
 
     def _no_dead(self) -> dict[str, Array]: ...
 

@@ -46,15 +46,15 @@ def _columns(table: TableLike) -> Iterator[tuple[TableLike, Column]]:
 
 def reusable(table: TableLike) -> int:
     """The number of deleted rows that may be reused now."""
-    words: list[int] = table.words.tolist()
-    return max(words[COMMITTED] - words[HEAD], 0)
+    counters: list[int] = table.host_meta.tolist()
+    return max(counters[COMMITTED] - counters[HEAD], 0)
 
 
 def release(table: TableLike) -> None:
     """Release all quarantined rows if nothing can refer to the table."""
-    words = table.words
-    if words[TAIL] > words[COMMITTED] and not referred(table):
-        table.settle()
+    counters = table.host_meta
+    if counters[TAIL] > counters[COMMITTED] and not referred(table):
+        table.publish_counters()
 
 
 def reclaim(table: TableLike) -> int:
@@ -62,8 +62,8 @@ def reclaim(table: TableLike) -> int:
 
     References are those of live rows, of entries not yet taken, and of sets with several members.
     """
-    words = table.words
-    first, last = int(words[COMMITTED]), table._quarantined_to()
+    counters = table.host_meta
+    first, last = int(counters[COMMITTED]), table._quarantined_to()
     if first >= last:
         return 0
     if table.graph is not None:
@@ -78,8 +78,8 @@ def reclaim(table: TableLike) -> int:
             held = _marks(table)[ids]
             ring[at] = table.device.xp.concatenate([ids[~held], ids[held]])
             released -= int(held.sum())
-    words[COMMITTED] += released
-    table.settle()
+    counters[COMMITTED] += released
+    table.publish_counters()
     return released
 
 

@@ -209,7 +209,7 @@ def read(store: StoreLike, column: Column, row: int) -> Any:
 
 
 def as_row(store: StoreLike, column: Column, id: Any) -> Any:
-    """What a reference reads as: None, a `Row`, or the id if its table is not known."""
+    """Value of a reference: None, a `Row`, or the id if its table is not known."""
     id = int(id)
     if id < 0:
         return None

@@ -1,4 +1,4 @@
-"""What tables and collections share: columns in memory, a counter of rows, growth."""
+"""Base of tables and collections: columns in memory, a counter of rows, growth."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Store:
     kind: ClassVar[str] = "store"
     reserved: ClassVar[frozenset[str]] = frozenset()
     __slots__ = (
-        "__weakref__", "_fills", "_hidden", "_lock", "_most", "_records", "_words", "capacity",
+        "__weakref__", "_fills", "_hidden", "_lock", "_most", "_records", "_host_meta", "capacity",
         "columns", "device", "meta", "name", "version",
     )  # fmt: skip
 
@@ -69,41 +69,41 @@ class Store:
         self._fills: Array = None
         self.meta = device.zeros(8, np.int64)
         # On the host the words are the meta array itself; of a GPU's, a copy until `touched`.
-        words = self.meta if device.on_host else np.zeros(8, np.int64)
-        words[CAPACITY] = words[BUDGET] = self.capacity
-        self._words: np.ndarray[Any, Any] | None = words
-        self._push()
+        counters = self.meta if device.on_host else np.zeros(8, np.int64)
+        counters[CAPACITY] = counters[BUDGET] = self.capacity
+        self._host_meta: np.ndarray[Any, Any] | None = counters
+        self._send_counters()
         moved()
 
     # --- counters --------------------------------------------------------------------------------
 
     @property
-    def words(self) -> np.ndarray[Any, Any]:
-        """The counters on the host; `_push` sends changes to the device."""
-        if self._words is None:
-            self._words = self.device.to_host(self.meta)
-        return self._words
+    def host_meta(self) -> np.ndarray[Any, Any]:
+        """The counters on the host; `_send_counters` sends changes to the device."""
+        if self._host_meta is None:
+            self._host_meta = self.device.to_host(self.meta)
+        return self._host_meta
 
-    def _push(self) -> None:
-        if self._words is not self.meta:
-            self.device.put((self.meta, self._words))
+    def _send_counters(self) -> None:
+        if self._host_meta is not self.meta:
+            self.device.put((self.meta, self._host_meta))
 
     def touched(self) -> None:
         """Invalidate the host's copy of the counters: a kernel may have changed them."""
-        if self._words is not self.meta:
-            object.__setattr__(self, "_words", None)  # `Store.__setattr__` is for columns
+        if self._host_meta is not self.meta:
+            object.__setattr__(self, "_host_meta", None)  # `Store.__setattr__` is for columns
 
-    def settle(self) -> None:
+    def publish_counters(self) -> None:
         """Recompute BUDGET and HEAD, as the end of a kernel does, after changes by the host."""
-        self._settle(self.words)
-        self._push()
+        self._derive_counters(self.host_meta)
+        self._send_counters()
 
-    def _settle(self, words: np.ndarray[Any, Any]) -> None:
+    def _derive_counters(self, counters: np.ndarray[Any, Any]) -> None:
         raise AssertionError("a store is a table or a collection")
 
     def span(self) -> tuple[int, int]:
         """First row in use, and the one after the last."""
-        return 0, int(self.words[COUNT])
+        return 0, int(self.host_meta[COUNT])
 
     def __len__(self) -> int:
         first, last = self.span()
@@ -124,7 +124,7 @@ class Store:
             rec = self._filled(record([column], packed=False))
             array = rec.view(self.device, column, rec.buffer)
             array[first:last] = self._fill_value(column)
-        self._place([rec], [column])
+        self._bind_columns([rec], [column])
         self._records.append(rec)
         self.columns[name] = column
         self._changed()
@@ -192,7 +192,7 @@ class Store:
         """The columns that share a record, by record."""
         return tuple(r.names for r in self._records if r.packed)
 
-    def place(self, name: str) -> tuple[int, int]:
+    def record_position(self, name: str) -> tuple[int, int]:
         """Where in a row's record a column lies, and which record that is; (0, -1): it is alone."""
         for i, rec in enumerate(self._records):
             if rec.packed and name in rec.names:
@@ -241,7 +241,7 @@ class Store:
                 self._filled(rec)
                 for n in rec.names:
                     rec.view(self.device, columns[n], rec.buffer)[:last] = columns[n].array[:last]
-        self._place(plans, columns.values())
+        self._bind_columns(plans, columns.values())
         self._records = plans
         self._hidden.pop("owner", None)
         self._changed()
@@ -251,7 +251,7 @@ class Store:
         rec.buffer = self.device.buffer(max(self.capacity, 1) * rec.stride)
         return rec
 
-    def _place(self, records: Iterable[Record], columns: Iterable[Column]) -> None:
+    def _bind_columns(self, records: Iterable[Record], columns: Iterable[Column]) -> None:
         """Point columns to their records' memory."""
         by_name = {n: rec for rec in records for n in rec.names}
         for c in columns:
@@ -313,9 +313,9 @@ class Store:
             raise ValueError(f"{self.name} is limited to {self._most} rows")
         if capacity < last:
             raise ValueError(f"{self.name} cannot have {capacity} rows: {last} are in use")
-        words = self.words.copy()
-        words[CAPACITY] = capacity
-        self._settle(words)
+        counters = self.host_meta.copy()
+        counters[CAPACITY] = capacity
+        self._derive_counters(counters)
         with self.device.active():
             buffers = []
             for rec in self._records:
@@ -328,29 +328,34 @@ class Store:
                 if kind in HIDDEN:
                     array[:keep] = self._hidden[kind][:keep]
             self._resized(capacity, hidden)
-        before = [r.buffer for r in self._records], self.capacity, self._hidden, self.words.copy()
+        before = (
+            [r.buffer for r in self._records],
+            self.capacity,
+            self._hidden,
+            self.host_meta.copy(),
+        )
         try:
-            self._take(buffers, capacity, hidden, words)
+            self._take(buffers, capacity, hidden, counters)
         except BaseException:  # an interrupt: half of it would have kernels write beyond its end
             self._take(*before)
             raise
 
     def _take(
         self, buffers: list[Array], capacity: int, hidden: dict[str, Array],
-        words: np.ndarray[Any, Any],
+        counters: np.ndarray[Any, Any],
     ) -> None:  # fmt: skip
         """Replace the memory of the columns."""
         for rec, buffer in zip(self._records, buffers, strict=True):
             rec.buffer = buffer
         self.capacity = capacity
         self._hidden = hidden
-        self._place(self._records, self.columns.values())
-        self.words[:] = words
-        self._push()
+        self._bind_columns(self._records, self.columns.values())
+        self.host_meta[:] = counters
+        self._send_counters()
         self._changed()
 
     def _resized(self, capacity: int, hidden: dict[str, Array]) -> None:
-        """Prepare what else depends on the capacity; may fail, changes nothing."""
+        """Allocate other arrays that depend on the capacity; may fail, changes nothing."""
 
     def _ensure_capacity(self, rows: int) -> None:
         """Provide capacity for ``rows`` rows: exactly at first, then at least doubling."""
@@ -367,7 +372,7 @@ class Store:
         kind : str
             ``column`` (then ``column`` names it), ``meta``, ``fill`` (one row's fills, each at a
             multiple of 8 bytes in column order), ``dead`` (u8), ``free`` (i32 ring), ``owner``
-            (u64), ``lock`` or ``born`` (i32).  The last five are created when first asked for.
+            (u64), ``lock`` or ``created`` (i32).  The last five are created when first asked for.
         """
         if kind == "column":
             return self.device.pointer(self.columns[column].array)
@@ -419,7 +424,7 @@ class Store:
             If the values do not suit the column; nothing is written then.
         """
         array = column.array if array is None else array
-        if type(value) is int and self._words is self.meta and not column.ref:
+        if type(value) is int and self._host_meta is self.meta and not column.ref:
             kind, most = column.dtype.kind, 1 << min(8 * column.dtype.itemsize - 1, 63)
             if (kind in "iu" and 0 <= value < most) or (kind == "f" and abs(value) < 1 << 15):
                 array[key] = value

@@ -52,7 +52,7 @@ class Table(Store):
     a kernel) reuses it or `compact` renumbers the rows.  No row is reused while a live reference
     denotes it: a reference column of a live row, an entry of a collection, a set in which the row
     is not alone.  `Row` objects and integers are ids, not references.  The device memory behind a
-    table is replaced when it grows; see `ColumnView` for what this means for arrays taken before.
+    table is replaced when it grows; see `ColumnView` for arrays taken before.
     """
 
     kind: ClassVar[str] = "table"
@@ -121,15 +121,15 @@ class Table(Store):
         return self.row(id.__index__())
 
     def __len__(self) -> int:
-        return int(self.words[COUNT])
+        return int(self.host_meta[COUNT])
 
     def __iter__(self) -> Iterator[Row]:
         return (Row(self, i) for i in self.device.to_host(self.ids()).tolist())
 
     @property
     def live(self) -> int:
-        """How many rows are not deleted."""
-        w = self.words
+        """Number of rows that are not deleted."""
+        w = self.host_meta
         return int(w[COUNT] - (w[TAIL] - min(w[HEAD], w[COMMITTED])))
 
     @property
@@ -173,22 +173,22 @@ class Table(Store):
             self._extend_capacity(1)
             if again := self._reuses():
                 _, checked = prepare(self, 1, given, fresh=0)
-        words, after = self.words, self.words.copy()
+        counters, after = self.host_meta, self.host_meta.copy()
         after[HEAD if again else COUNT] += 1
-        self._settle(after)
+        self._derive_counters(after)
         with self.device.active():
-            id = int(words[COUNT])
+            id = int(counters[COUNT])
             if again:
                 ring, dead = self.hidden("free"), self.hidden("dead")
-                id = int(ring[int(words[HEAD]) & (ring.size - 1)])
+                id = int(ring[int(counters[HEAD]) & (ring.size - 1)])
             self._write(id, 1, checked)
             if again and self.graph is not None and self.name == "edges":
                 self.graph._forget_order(id)
             self.changed(appended=not again or (self.graph is not None and self.graph.whole))
             if again:
                 dead[id] = 0
-            words[:] = after  # no signal handler runs between this line and the one before
-        self._push()
+            counters[:] = after  # no signal handler runs between this line and the one before
+        self._send_counters()
         return Row(self, id)
 
     @exclusive
@@ -216,12 +216,12 @@ class Table(Store):
         self._ensure_capacity(first + n)
         with self.device.active():
             self._write(first, n, checked)
-        after = self.words.copy()
+        after = self.host_meta.copy()
         after[COUNT] += n
-        self._settle(after)
+        self._derive_counters(after)
         self.changed(appended=True)  # before, so that an interrupt leaves no index of fewer points
-        self.words[:] = after
-        self._push()
+        self.host_meta[:] = after
+        self._send_counters()
         return first
 
     @exclusive
@@ -233,10 +233,10 @@ class Table(Store):
         for rec in self._records if n else ():
             rec.buffer = arrays[rec.names[0]].view(np.uint8)
         self.capacity = n
-        self._place(self._records, self.columns.values())
+        self._bind_columns(self._records, self.columns.values())
         self._hidden = {}
-        self.words[COUNT] = self.words[CAPACITY] = n
-        self.settle()
+        self.host_meta[COUNT] = self.host_meta[CAPACITY] = n
+        self.publish_counters()
         self._changed()
         self.changed()
 
@@ -309,16 +309,16 @@ class Table(Store):
     def _tombstone(self, ids: Array) -> None:
         """Mark live rows as deleted; each is named once."""
         self.allow_deletes()
-        dead, ring, words = self.hidden("dead"), self.hidden("free"), self.words
-        tail = int(words[TAIL])
+        dead, ring, counters = self.hidden("dead"), self.hidden("free"), self.host_meta
+        tail = int(counters[TAIL])
         at = self.device.xp.arange(tail, tail + ids.size) & (ring.size - 1)
         ring[at] = ids.astype(np.int32, copy=False)
-        after = words.copy()
+        after = counters.copy()
         after[TAIL] += ids.size
-        self._settle(after)
+        self._derive_counters(after)
         dead[ids] = 1
-        words[:] = after  # no signal handler runs between this line and the one before
-        self._push()
+        counters[:] = after  # no signal handler runs between this line and the one before
+        self._send_counters()
 
     @exclusive
     def truncate(self, n: int) -> None:
@@ -334,8 +334,8 @@ class Table(Store):
             raise ValueError(f"{self.name}: there are {len(self)} rows, not {n}")
         if self.live < len(self):
             raise ValueError(f"{self.name}: rows are deleted, so compact it")
-        self.words[COUNT] = n
-        self.settle()
+        self.host_meta[COUNT] = n
+        self.publish_counters()
         self.changed()
 
     def _may_change(self) -> None:
@@ -385,7 +385,7 @@ class Table(Store):
         return self.to(self.device)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Table:
-        if self.graph is not None:  # and what refers to it finds the graph's copy
+        if self.graph is not None:  # references to the table are bound to the graph's copy
             found: Table = deepcopy(self.graph, memo).tables[self.name]
             return found
         memo[id(self)] = copy = self.to(self.device)
@@ -417,8 +417,8 @@ class Table(Store):
         if other.deletes:
             for kind in ("dead", "free"):
                 self.hidden(kind)[:] = self.device.asarray(other.hidden(kind))
-        self.words[:] = other.words  # deleted rows are not released: what refers to them may follow
-        self._push()
+        self.host_meta[:] = other.host_meta  # deleted rows stay: references may follow
+        self._send_counters()
 
     def target(self, column: Column) -> Table | None:
         """The table that a reference column refers to, None if it is not known."""
@@ -432,11 +432,13 @@ class Table(Store):
         if table is not None and table is not self and tables.get(ref or "") is not table:
             raise ValueError(f"{where}: {table!r} is not a table of the same graph")
 
-    def _settle(self, words: Any) -> None:
-        words[HEAD] = min(words[HEAD], words[COMMITTED])
-        if words[TAIL] > words[COMMITTED] and not referred(self):
-            words[COMMITTED] = max(words[COMMITTED], self._quarantined_to(words))
-        words[BUDGET] = words[COMMITTED] - words[HEAD] + words[CAPACITY] - words[COUNT]
+    def _derive_counters(self, counters: Any) -> None:
+        counters[HEAD] = min(counters[HEAD], counters[COMMITTED])
+        if counters[TAIL] > counters[COMMITTED] and not referred(self):
+            counters[COMMITTED] = max(counters[COMMITTED], self._quarantined_to(counters))
+        counters[BUDGET] = (
+            counters[COMMITTED] - counters[HEAD] + counters[CAPACITY] - counters[COUNT]
+        )
 
     def _ends(self, name: str) -> Table | None:
         """The points, if a column holds the ends of a graph's edges."""
@@ -460,16 +462,18 @@ class Table(Store):
             check_alive(points, a, f"{self.name}.{column.name}", ~self.alive[key])
         return a
 
-    def _quarantined_to(self, words: Any = None) -> int:
+    def _quarantined_to(self, counters: Any = None) -> int:
         """Where the ring of those deleted rows ends that may be released now."""
         return int(
-            (self.words if words is None else words)[TAIL] if self._held is None else self._held
+            (self.host_meta if counters is None else counters)[TAIL]
+            if self._held is None
+            else self._held
         )
 
     def _reuses(self) -> bool:
         """Whether the next row is a deleted one; if nothing refers to the table, all are free."""
         release(self)
-        return bool(self.words[HEAD] < self.words[COMMITTED])
+        return bool(self.host_meta[HEAD] < self.host_meta[COMMITTED])
 
     def _extend_capacity(self, more: int) -> None:
         """Provide capacity for ``more`` rows: release deleted ones, or, if these are few, grow.
@@ -494,7 +498,7 @@ class Table(Store):
 
     def _resized(self, capacity: int, hidden: dict[str, Array]) -> None:
         if self.deletes:  # positions in the ring count on; only their places in memory change
-            xp, tail = self.device.xp, int(self.words[TAIL])
+            xp, tail = self.device.xp, int(self.host_meta[TAIL])
             old, new = self._hidden["free"], hidden["free"]
             # rows that a launch has reused already, too: their ends are yet to be checked
             at = xp.arange(max(tail - min(old.size, new.size), 0), tail)
@@ -512,13 +516,13 @@ class Table(Store):
     def _replace(self, records: list[Record], hidden: dict[str, Array], count: int) -> None:
         """Take over compacted rows, which are all alive."""
         self._records = records
-        self._place(records, self.columns.values())
+        self._bind_columns(records, self.columns.values())
         self._hidden = hidden
-        words = self.words
-        words[COUNT] = count
-        words[HEAD] = words[TAIL] = words[COMMITTED] = 0
+        counters = self.host_meta
+        counters[COUNT] = count
+        counters[HEAD] = counters[TAIL] = counters[COMMITTED] = 0
         self._held = None
-        self.settle()
+        self.publish_counters()
         self._changed()
 
 

@@ -19,7 +19,7 @@ def streams(m: int, seed: int, kind: int, part: int) -> Iterator[tuple[int, np.r
 
 
 def check(**values: int) -> None:
-    """Refuse what is no integer from 0 on, by name."""
+    """Refuse a value that is no integer from 0 on, by name."""
     for name, value in values.items():
         most = 2**63 if name == "seed" else ID_LIMIT
         if not isinstance(value, int | np.integer) or not 0 <= value <= most:

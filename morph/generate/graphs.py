@@ -2,8 +2,9 @@
 
 The same arguments give the same graph, on every machine and with every version of NumPy: random
 bits are PCG64's, a stream for each part of the edges, and weights are hashed from seed and ends,
-so that both arcs of an edge have the same one.  Edges are made as words (source, target), sorted,
-and become compressed rows; a graph is made in about 1.5 times the memory that it then takes.
+so that both arcs of an edge have the same one.  Edges are made as 64-bit keys (source,
+target), which are sorted and become compressed rows: a graph is made in about 1.5 times the memory
+that it then takes.
 
 Unless ``directed``, the reverse of every edge is there too; unless ``simple=False``, loops and
 duplicates are left out, so that there are somewhat fewer edges than were drawn.
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.data.conversion import number, whole
+from morph.data.conversion import as_integer, number
 from morph.generate.draws import UNIT, check, streams
 from morph.graph import Graph
 from morph.graph.arrange import offsets_from, require_room, spread
@@ -144,7 +145,7 @@ def rmat(
     """
     for name, x in (("edge_factor", edge_factor), ("a", a), ("b", b), ("c", c)):
         number(x, name)
-    if not 0 <= (scale := whole(scale, "scale")) <= 30:
+    if not 0 <= (scale := as_integer(scale, "scale")) <= 30:
         raise ValueError(f"scale = {scale}: expected 0 to 30")
     if not (min(a, b, c) >= 0 and a + b + c <= 1 + 1e-9):
         raise ValueError(f"a, b, c = {a}, {b}, {c}: expected probabilities, at most 1 together")
@@ -333,7 +334,7 @@ def _graph(
     if most > ID_LIMIT:
         raise ValueError(f"m = {m}: {most} arcs, at most 2^31 - 1 are possible")
     require_room(_HOST, n, most, kind or np.int32, arranged=True)
-    offsets, dst = _rows(n, _words(most, pairs, directed, simple), simple)
+    offsets, dst = _rows(n, _edge_keys(most, pairs, directed, simple), simple)
     values = None
     if weight is not None and kind is not None:
         values = _weights(spread(_HOST, offsets, dst.size), dst, weight, kind, directed, seed)
@@ -341,15 +342,15 @@ def _graph(
     return Graph.from_csr(offsets, dst, values, **options)
 
 
-def _rows(n: int, words: Ints, simple: bool) -> tuple[Ints, NDArray[np.int32]]:
-    """Sort words; give offsets and targets."""
-    words.sort()
+def _rows(n: int, keys: Ints, simple: bool) -> tuple[Ints, NDArray[np.int32]]:
+    """Sort keys; give offsets and targets."""
+    keys.sort()
     if simple:
-        words = words[: _drop_repeated(words)]
+        keys = keys[: _drop_repeated(keys)]
     count = np.zeros(n, np.int64)
-    dst = np.empty(words.size, np.int32)
-    for start in range(0, words.size, _PART):
-        part = words[start : start + _PART]
+    dst = np.empty(keys.size, np.int32)
+    for start in range(0, keys.size, _PART):
+        part = keys[start : start + _PART]
         dst[start : start + _PART] = part & _LOW
         lowest = int(part[0]) >> 32
         some = np.bincount((part >> 32) - lowest)
@@ -357,38 +358,38 @@ def _rows(n: int, words: Ints, simple: bool) -> tuple[Ints, NDArray[np.int32]]:
     return offsets_from(_HOST, count), dst
 
 
-def _words(most: int, pairs: Iterable[Pair], directed: bool, simple: bool) -> Ints:
-    """Write edges, and their reverse unless directed, as words (source, target)."""
-    words, end = np.empty(most, np.int64), 0
+def _edge_keys(most: int, pairs: Iterable[Pair], directed: bool, simple: bool) -> Ints:
+    """Write edges, and their reverse unless directed, as keys (source, target)."""
+    keys, end = np.empty(most, np.int64), 0
     for u, v in pairs:
         if simple:
             kept = u != v
             u, v = u[kept], v[kept]
-        words[end : end + u.size] = u.astype(np.int64) << 32 | v
+        keys[end : end + u.size] = u.astype(np.int64) << 32 | v
         end += u.size
     if directed:
-        return words[:end]
+        return keys[:end]
     edges = end
     for start in range(0, edges, _PART):
-        part = words[start : min(start + _PART, edges)]
+        part = keys[start : min(start + _PART, edges)]
         turned = (part & _LOW) << 32 | part >> 32
         if not simple:
             turned = turned[turned != part]
-        words[end : end + turned.size] = turned
+        keys[end : end + turned.size] = turned
         end += turned.size
-    return words[:end]
+    return keys[:end]
 
 
-def _drop_repeated(words: Ints) -> int:
-    """Move the different ones of sorted words to the front; gives their number."""
+def _drop_repeated(keys: Ints) -> int:
+    """Move the different ones of sorted keys to the front; gives their number."""
     end = 0
-    for start in range(0, words.size, _PART):
-        part = words[start : start + _PART]
+    for start in range(0, keys.size, _PART):
+        part = keys[start : start + _PART]
         fresh = np.empty(part.size, bool)
         fresh[1:] = part[1:] != part[:-1]
-        fresh[0] = end == 0 or part[0] != words[end - 1]
+        fresh[0] = end == 0 or part[0] != keys[end - 1]
         part = part[fresh]
-        words[end : end + part.size] = part
+        keys[end : end + part.size] = part
         end += part.size
     return end
 
@@ -442,12 +443,12 @@ def _weights(
     return out
 
 
-def _mixed(words: Words) -> Words:
+def _mixed(keys: Words) -> Words:
     """Spread every bit over all others: the finalizer of SplitMix64 (Steele and others, 2014)."""
-    words = words + np.uint64(0x9E3779B97F4A7C15)
-    words = (words ^ words >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ words >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return words ^ words >> np.uint64(31)
+    keys = keys + np.uint64(0x9E3779B97F4A7C15)
+    keys = (keys ^ keys >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    keys = (keys ^ keys >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return keys ^ keys >> np.uint64(31)
 
 
 def _permutation(n: int, seed: int) -> NDArray[np.int32]:

@@ -1,4 +1,4 @@
-"""The index from points to their edges, for NumPy and CuPy alike."""
+"""The adjacency index: CSR, or rows with spare capacity, by out- and in-edges; NumPy or CuPy."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def offsets_of(device: Device, keys: Array, n: int, capacity: int) -> Array:
     """Count ``keys`` below ``n`` into offsets, shape (capacity + 1,), int64.
 
     The offsets beyond ``n`` are the number of keys, so that a point made by a kernel has no edges
-    until the index is built anew.
+    until the index is rebuilt.
     """
     xp = device.xp
     offsets = xp.full(max(capacity, n) + 1, keys.size, np.int64)
@@ -146,9 +146,9 @@ class Adjacency:
     sorted_by : str or None
         The column of edges that orders each point's out-edges, before their ids.
     loose : bool
-        Rows have room, and batches change them in place; then what `index` gives is a copy.
+        Rows have spare capacity, and batches change them in place; `index` then returns a copy.
     whole : bool
-        All live edges are in it: no point that is dead has any.
+        The index has all live edges; no deleted point has edges.
     """
 
     __slots__ = (
@@ -171,8 +171,8 @@ class Adjacency:
         self._report = Table("report", points.device, **REPORT)
         self._none: Loose | None = None
         self._bound = Bound(-1, None, None)
-        self.kept: Callable[[], Any] = nobody  # who may ask for the records of the latest batch
-        self.moves = 0  # how often entries of loose rows have got other memory
+        self.kept: Callable[[], Any] = nobody  # gives the reader of the latest batch, or None
+        self.moves = 0  # counts reallocations of the entries of loose rows
         self.stamp = 0  # of the batch that lies in a table of batches
 
     @property
@@ -186,7 +186,7 @@ class Adjacency:
         return bool(self._built or self._loose)
 
     def clear(self) -> None:
-        """Have everything built anew."""
+        """Invalidate the index: it is rebuilt at the next use."""
         self._built.clear()
         self._loose.clear()
         self.loose = False
@@ -268,7 +268,7 @@ class Adjacency:
     # --- loose rows ------------------------------------------------------------------------------
 
     def loosen(self) -> bool:
-        """Give the rows room, from now on; whether that can be.  Nothing changes if it raises."""
+        """Convert CSR to rows with spare capacity; returns whether possible.  Atomic."""
         if self.loose or self.sorted_by is not None:
             return self.loose
         made = {d: self._with_room(d) for d in self._built}
@@ -280,7 +280,7 @@ class Adjacency:
         return True
 
     def rows(self, direction: str) -> Loose:
-        """Give the rows with room of a direction, built if needed, for all points and edges."""
+        """Return the gapped rows of a direction, built if needed, for all points and edges."""
         found = self._loose.get(direction)
         if found is None:
             self._built[direction] = self._build(direction)
@@ -404,9 +404,9 @@ class Adjacency:
         return table
 
     def table_for(self, count: int, told: bool = False) -> Table:
-        """Where a batch of so many edges lies: a launch takes threads by a table's capacity.
+        """Return a batch table for ``count`` edges; its capacity sets the threads of a launch.
 
-        What is ``told`` of one lies elsewhere than what is to be carried out.
+        With ``told`` the table is for the report on a batch, not for a batch to be applied.
         """
         if not told:
             self.stamp += 1
@@ -416,18 +416,19 @@ class Adjacency:
         weight = weight_of(self.edges)
         small = self.points.device.serial_items
         key = count > small, None if weight is None else weight.dtype, told
-        if key not in self._batches:
+        table = self._batches.get(key)
+        if table is None:
             for other in [k for k in self._batches if k[1] != key[1]]:
                 del self._batches[other]
             capacity = 0 if key[0] else small
-            self._batches[key] = batch_table(self.points.device, capacity, key[1])
-        room_for(self._batches[key], count)
-        return self._batches[key]
+            self._batches[key] = table = batch_table(self.points.device, capacity, key[1])
+        room_for(table, count)
+        return table
 
     def _enlarge(self, direction: str, short: int, back: Array | None) -> None:
-        """Make room at an arena's end, of what is there in vain before it if that is much.
+        """Add capacity to an arena: rebuild the rows if over a third is unused, else grow it.
 
-        Rows keep the room that they grew to, or batches that come and go would move them each time.
+        Rows keep most of their capacity, so that alternating inserts and deletes do not move them.
         """
         self.moves += 1
         rows = self._loose[direction]
@@ -435,7 +436,7 @@ class Adjacency:
         if 3 * need < 2 * top:
             self._loose[direction] = rows.laid_out()
             old, new = rows.side(), self._loose[direction].side()
-            count, destination = int(self.edges.words[COUNT]), int(direction == "in")
+            count, destination = int(self.edges.host_meta[COUNT]), int(direction == "in")
             copy_entries(old, new, self.arcs(back), count, destination)
             return
         if rows.limit == ID_LIMIT:
@@ -443,7 +444,7 @@ class Adjacency:
         rows.grow(min(rows.limit + max(rows.limit // 4, short), ID_LIMIT))
 
     def _with_room(self, direction: str) -> Loose | None:
-        """The built index of a direction, as rows with room."""
+        """The built index of a direction, as rows with spare capacity."""
         offsets, ids = self._built[direction]
         columns, names = self.edges.columns, ("src", "dst")
         near, far = (columns[c].array for c in (names if direction == "out" else names[::-1]))

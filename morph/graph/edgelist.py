@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from morph.data.conversion import check_ids, whole
+from morph.data.conversion import as_integer, check_ids
 from morph.graph.adjacency import count_keys, is_sorted
 from morph.language.dtypes import ID_LIMIT, parse
 from morph.language.messages import shown
@@ -55,7 +55,7 @@ def checked_edges(
             rows = max((int(a.max()) + 1 for a in (src, dst) if a.size), default=0)
             rows = min(max(rows, 0), ID_LIMIT)
         else:
-            rows = whole(n, "n")
+            rows = as_integer(n, "n")
             if not 0 <= rows <= ID_LIMIT:
                 raise ValueError(f"n = {rows}: expected 0 to 2^31 - 1 points")
         check_ids(src, rows, "src", "points")

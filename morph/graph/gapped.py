@@ -1,11 +1,11 @@
-"""Adjacency with room in it, which batches change in place.
+"""Dynamic adjacency lists (CSR with gaps), which batches of edge changes update in place.
 
-Each point's entries lie in a row: `size` of them from `begin` on, with memory for `room`.  None of
-them is dead: whoever takes some out of a row closes the gaps at once.  A row that grows beyond its
-room is moved to the end of the arena.  What it leaves, and room that rows no longer need, is memory
-in vain; when the arena is full and a third of it is, rows are laid out anew.  Entries have the edge
-and its other end, so a sweep reads memory in order.  The kernels that change rows are in
-`updates.in_place`; `kernels/storage/graph.h` reads them.
+Each point has a row of entries in one arena: `size` entries from `begin` on, and capacity for
+`room`.  Rows have no tombstones: a deletion moves the row's last entries to the gaps.  A row that
+exceeds its capacity is moved to the end of the arena, which leaves unused memory, as do rows that
+shrink; when the arena is full and a third of it is unused, all rows are rebuilt.  An entry holds
+the edge and its other end, so a sweep reads memory in order.  The kernels that change rows are in
+`updates.in_place`; `kernels/storage/graph.h` reads rows.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from morph.language.dtypes import ID_LIMIT, vec
 from morph.runtime.device import Array, Device, is_host
 
 GONE, NAMED, INSERTED = 1, 2, 3  # what a batch does to an edge
-# Where the program of a batch begins: with all of it; with the index, if the edges are known; with
-# the inserts, if there was no memory for them before.
+# The first part of a batch that the program runs: all; the index, if the edges are known; or the
+# inserts, if the arena was full and has been enlarged.
 ALL, INDEX, INSERTS = 0, 1, 2
 
-LEAST = 1 << 10  # entries of an arena's spare end
-WORK = ("room", "goal", "come", "gone")  # the last three of rows that a batch is changing; else 0
+LEAST = 1 << 10  # least number of unused entries at the end of a new arena
+WORK = ("room", "goal", "come", "gone")  # the last three are 0 except during a batch
 
 
 class Side(NamedTuple):
@@ -42,7 +42,7 @@ class Side(NamedTuple):
 class Sides(NamedTuple):
     """The directions of an index, for kernels: two of `Side`, or one and what stands for another.
 
-    Flat, since a launch looks at the types of the fields of each bundle within bundles.
+    Flat, since each launch checks the types of the fields of nested bundles.
     """
 
     rows: Table
@@ -53,13 +53,13 @@ class Sides(NamedTuple):
     entries2: Table
     places2: Table
     arena2: Table
-    limit: int  # entries there is memory for
+    limit: int  # the capacity of the arena, in entries
     limit2: int
     sides: int
 
 
 class Tables(NamedTuple):
-    """What kernels of a batch write beside the index."""
+    """The tables that kernels of a batch write, besides the index."""
 
     batch: Table  # see `batch_table`
     arcs: Table  # see `arc_view`
@@ -96,18 +96,18 @@ class Single(NamedTuple):
 
 
 class Loose:
-    """One direction of a graph's index, as rows with room.
+    """One direction of the adjacency index, as rows with spare capacity.
 
     Attributes
     ----------
     rows : Table
-        A record for each point, where its entries are; another one for the kernels that change it.
+        For each point a record of its row, and one of counters for the kernels that change it.
     entries : Table
         ``edge`` and ``end``, the point at the other end.
     places : Table
-        For each edge its place in its row, -1 if it is in none.
+        For each edge its position in its row, -1 if it is in none.
     arena : Table
-        One row: ``top``, where the unused end of the entries begins.
+        One row: ``top``, the first unused entry.
     """
 
     __slots__ = ("arena", "device", "entries", "places", "rows")
@@ -130,7 +130,7 @@ class Loose:
         cls, offsets: Array, ids: Array | None, near: Array, far: Array, device: Device,
         points: int, edges: int,
     ) -> Loose | None:  # fmt: skip
-        """Give rows room: entry k of compressed rows is edge ``ids[k]``, or edge k.
+        """Make rows with spare capacity from CSR: entry k is edge ``ids[k]``, or edge k.
 
         Parameters
         ----------
@@ -139,12 +139,12 @@ class Loose:
         near, far : array
             Both ends of edges, by id.
         points, edges : int
-            How many to have memory for.
+            Capacities.
 
         Returns
         -------
         Loose or None
-            None if there are too many entries for it.
+            None if the number of entries exceeds 32-bit ids.
         """
         xp = device.xp
         with device.active():
@@ -170,12 +170,12 @@ class Loose:
         return made
 
     def grow(self, capacity: int) -> None:
-        """Have memory for so many entries."""
+        """Enlarge the arena to ``capacity`` entries."""
         self.entries.resize(capacity)
         fill(self.entries)
 
     def laid_out(self) -> Loose:
-        """Give the same rows with nothing between them, and no entries yet: see `lay_anew`."""
+        """Return contiguous rows of the same sizes, still empty: see `in_place.copy_entries`."""
         size, had = (self.rows.columns[c].array for c in ("size", "room"))
         with self.device.active():
             made = Loose(self.device, self.rows.capacity, 0, self.places)
@@ -183,7 +183,7 @@ class Loose:
         return made
 
     def _lay_out(self, size: Array, room: Array) -> Array:
-        """Begin rows one behind the other, in an arena with some room behind them; give where."""
+        """Lay rows out contiguously, with a spare end of the arena; returns where they begin."""
         begin, total = room.cumsum(dtype=np.int64) - room, int(room.sum(dtype=np.int64))
         for name, a in (("begin", begin), ("size", size), ("room", room)):
             self.rows.columns[name].array[: size.size] = a
@@ -192,7 +192,7 @@ class Loose:
         return begin
 
     def cover(self, points: int, edges: int) -> bool:
-        """Have memory for so many points and edges; whether addresses have changed."""
+        """Enlarge the tables to so many points and edges; returns whether addresses changed."""
         moved = False
         for table, count in ((self.rows, points), (self.places, edges)):
             if len(table) < count:  # or an interrupt came before all were in use
@@ -202,7 +202,7 @@ class Loose:
         return moved
 
     def packed(self, n: int) -> tuple[Array, Array]:
-        """Give offsets, shape (capacity of rows + 1,), int64, and edge ids, shape (m,), int32."""
+        """Return offsets, shape (capacity of rows + 1,), int64; edge ids, shape (m,), int32."""
         xp, device = self.device.xp, self.device
         with device.active():
             rows = self.rows.columns
@@ -232,7 +232,7 @@ class Loose:
         return found
 
     def shares(self) -> tuple[int, int]:
-        """How many entries are before the unused end; how many would be if rows were laid anew."""
+        """Return the numbers of entries before the unused end, now and if rows were rebuilt."""
         with self.device.active():
             rows = self.rows.columns
             need = room_of(rows["size"].array, rows["room"].array).sum(dtype=np.int64)
@@ -240,13 +240,13 @@ class Loose:
 
     @property
     def top(self) -> int:
-        """Entries before the arena's unused end."""
+        """The number of entries before the arena's unused end."""
         with self.device.active():
             return int(self.arena.columns["top"].array[0])
 
     @property
     def limit(self) -> int:
-        """Entries there is memory for."""
+        """The capacity of the arena, in entries."""
         return self.entries.capacity
 
     def side(self) -> Side:
@@ -255,23 +255,23 @@ class Loose:
 
 
 def room_of(size: Array, had: Array | None = None) -> Array:
-    """How many entries rows get memory for when they are laid out; much of what they had stays."""
+    """Return the capacities of rows when they are rebuilt, from sizes and old capacities."""
     room: Array = size + (size >> 3) + 2 * (size > 0)
     return room if had is None else np.maximum(room, np.minimum(had, size + (size >> 1) + 4))
 
 
 def fill(table: Table) -> None:
     """Count all the rows there is memory for among those in use."""
-    table.words[COUNT] = table.capacity
-    table.settle()
+    table.host_meta[COUNT] = table.capacity
+    table.publish_counters()
 
 
 def batch_table(device: Device, capacity: int, weight: Any) -> Table:
-    """Where a batch lies while it is carried out.
+    """Make the table of a batch, one row per change.
 
-    ``a``, ``b`` and ``given`` are what was given: an edge's id, or its ends, and its weight; beside
-    them lies what is found: the edge, its ends, its weight before (if ``weight`` is their type),
-    and what becomes of it.  The rest is what the kernels work with.
+    Input: ``a`` and ``b``, the id of an edge or its two ends, and ``given``, its weight.  Output:
+    ``edge``, ``end``, ``weight``, the old weight (if ``weight`` is a type), and ``fate``, the
+    outcome.  The other columns are temporary values of the kernels.
     """
     two, one, wide = vec(np.int32, 2), np.int32, np.int64
     made = Table("batch", device, capacity, a=wide, b=wide, end=two, rank=two, edge=one, fate=one,
@@ -325,12 +325,12 @@ def weight_of(edges: Table) -> Column | None:
 def room_for(table: Table, count: int) -> None:
     """Have a batch of so many rows; on a GPU those there is memory for are always in use."""
     if table.capacity < count:
-        table.words[COUNT] = 0
+        table.host_meta[COUNT] = 0
         try:
             table.resize(max(count, 16))
         finally:  # those of before, if there is no memory
             fill(table)
-    if table.words is table.meta:
+    if table.host_meta is table.meta:
         table.meta[COUNT] = count
 
 

@@ -12,7 +12,7 @@ from types import FunctionType
 _files: dict[str, list[str]] = {}
 
 
-def keep(function: FunctionType) -> list[str]:
+def remember(function: FunctionType) -> list[str]:
     """Give the lines of the function's file as they are now, and remember them."""
     file = function.__code__.co_filename
     linecache.checkcache(file)
@@ -22,7 +22,7 @@ def keep(function: FunctionType) -> list[str]:
 
 def around(function: FunctionType) -> list[str]:
     """Give the lines as they were at the latest definition in the file, else as they are now."""
-    return _files.get(function.__code__.co_filename) or keep(function)
+    return _files.get(function.__code__.co_filename) or remember(function)
 
 
 def text_at(file: str, line: int) -> str:

@@ -1,6 +1,6 @@
 """From the arguments of a launch to a compiled unit: which object fills which slot, and the text.
 
-A unit depends on the types of its arguments, never on the objects: what was compiled for one graph
+A unit depends on the types of its arguments, never on the objects: code compiled for one graph
 serves every graph of the same columns.
 """
 
@@ -103,7 +103,7 @@ class Compiled:
         self.origins = [getters[n] for n in scalars]
         given = [o for o in self.origins if isinstance(o, int)]
         self.numbers = picker(given) if len(given) == len(scalars) else None  # else: _values
-        self.run_words = 8 * self.index["replay"]  # `replay`, `launch` and `threads`
+        self.run_offset = 8 * self.index["replay"]  # `replay`, `launch` and `threads`
         self.result = _result(unit)
         self.claims = abi.claims(unit)
         nodes = list(ir.walk((unit.funcs, unit.blocks)))
@@ -140,7 +140,7 @@ class Compiled:
         return self._text
 
     def binary(self, faults: bool, seed: int) -> Any:
-        """What launches the unit."""
+        """The launcher of the unit."""
         key = (faults, seed)
         if self._binary is None or self._binary[0] != key:
             with counting("compile"):
@@ -174,7 +174,7 @@ class Compiled:
 
 
 def picker(places: Sequence[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """Give what picks some of a call's arguments."""
+    """Return a function that selects some of a call's arguments."""
     if not places:
         return lambda args: ()
     if len(places) == 1:
@@ -183,7 +183,7 @@ def picker(places: Sequence[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]
 
 
 def _result(unit: ir.Unit) -> tuple[struct.Struct, int] | None:
-    """How to read what a program returns, and in which word of its state it lies."""
+    """Format of a program's return value, and its word in the program's state."""
     for i, (name, t) in enumerate(unit.state):
         if name == RESULT:
             assert isinstance(t, Scalar)
@@ -207,7 +207,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         slots, kinds = _slots(request)
         key = (
             request.what.definition, request.device.name, kinds, tuple(slots.stores.items()),
-            tuple(slots.graphs.items()), *place(request.where), cells(request.where),
+            tuple(slots.graphs.items()), *filter_key(request.where), closure_key(request.where),
             request.together, request.balance, request.checked,
         )  # fmt: skip
         known = _compiled.get(key)
@@ -229,14 +229,14 @@ def by_steps(compiled: Compiled, objects: Mapping[str, Any]) -> bool:
     return any(objects[slot].deletes for slot in compiled.cuts)
 
 
-def place(where: Any) -> tuple[Any, int]:
-    """The code of a filter and what its globals are: equal code may stand in two modules."""
+def filter_key(where: Any) -> tuple[Any, int]:
+    """The code of a filter and the identity of its globals: two modules may have equal code."""
     made = definition_of(where)
     return (made, 0) if made or where is None else (where.__code__, id(where.__globals__))
 
 
-def cells(where: Any) -> tuple[Any, ...]:
-    """What a unit knows of the closure of a filter: numbers by their type, all else by identity."""
+def closure_key(where: Any) -> tuple[Any, ...]:
+    """Key of the closure of a filter: types of numbers, identities of other objects."""
     found: list[Any] = []
     for cell in getattr(where, "__closure__", None) or ():
         try:
@@ -249,7 +249,7 @@ def cells(where: Any) -> tuple[Any, ...]:
 
 
 def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
-    """Give the arguments their slots; and what else of them the unit depends on."""
+    """Give the arguments their slots, and other properties that the unit depends on."""
     definition = request.what.definition
     names: Sequence[str] = [ir_name(n) for n in definition.source.params]
     if request.what.kind == "kernel":

@@ -1,4 +1,4 @@
-"""Functions of the language as host objects: what `func` and `kernel` make."""
+"""Functions of the language as host objects, made by `func` and `kernel`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import FunctionType
 from typing import Any, Self
 
 from morph.language.definition import Definition, static_params
-from morph.language.lines import keep
+from morph.language.lines import remember
 from morph.language.source import read
 
 TARGETS = ("cpu", "cuda")  # of generated C++
@@ -34,7 +34,7 @@ class Function:
         self.__module__, self.__qualname__ = function.__module__, function.__qualname__
         self.__doc__ = function.__doc__
         self._definition: Definition | None = None
-        self._lines = keep(function)
+        self._lines = remember(function)
 
     @property
     def definition(self) -> Definition:
@@ -125,7 +125,7 @@ class Launchable(Function):
 
 
 class Kernel(Launchable):
-    """What `foreach` runs for each item of a table or collection; made by `kernel`."""
+    """Function that `foreach` runs for each item of a table or collection; made by `kernel`."""
 
     kind = "kernel"
 

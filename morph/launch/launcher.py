@@ -237,7 +237,7 @@ class Launch:
                 self.arguments[i] = objects[f.slot].address(f.kind, *extra)
                 if f.kind == "owner":
                     self.scratch.claimed.add(objects[f.slot])
-        self._note_versions()
+        self._record_versions()
         self.epoch = epoch
         self.most_items = max(
             (d.capacity for ref in self.domains if (d := ref()) is not None), default=0
@@ -245,7 +245,7 @@ class Launch:
         self.most_edges = max((objects[g].edges.capacity for g, _ in compiled.adjacency), default=0)
         self.scratch_version = -1
 
-    def _note_versions(self) -> None:
+    def _record_versions(self) -> None:
         self.versions = [o.version for ref in self.bound if (o := ref()) is not None]
 
     def _items(self) -> int:
@@ -255,14 +255,16 @@ class Launch:
         most = 0
         for ref in self.domains:
             if (domain := ref()) is not None:
-                n = int(domain.words[COUNT])
-                most = max(most, n - int(domain.words[HEAD]) if domain.kind == "collection" else n)
+                n = int(domain.host_meta[COUNT])
+                most = max(
+                    most, n - int(domain.host_meta[HEAD]) if domain.kind == "collection" else n
+                )
         return most
 
     def _fill_shared(self, most: int) -> None:
         """Enlarge the scratch arrays for ``most`` CPU threads, and write their addresses."""
         s, arguments, index = self.scratch, self.arguments, self.compiled.index
-        s.have(
+        s.allocate(
             self.most_items,
             self.most_edges if self.compiled.lists else -1,
             self._most_threads(most),
@@ -272,7 +274,7 @@ class Launch:
             if kind in index:
                 arguments[index[kind]] = self.device.pointer(array)
         if self.compiled.unit.checked:
-            arguments[index["check"]] = self.device.pointer(s.checks.words)
+            arguments[index["check"]] = self.device.pointer(s.checks.state)
         fused = self.compiled.unit.fused
         arguments[index["state"]] = self.device.pointer(self.state) if fused else 0
         arguments[index["report"]] = s.report.address if fused and self.reported else 0
@@ -286,7 +288,7 @@ class Launch:
         if self.together and not self.on_host:
             self._check_together()
         s.launches += 1
-        RUN.pack_into(self.buffer, compiled.run_words, 0, s.launches, team)
+        RUN.pack_into(self.buffer, compiled.run_offset, 0, s.launches, team)
         if s.dirty or compiled.can_fail:
             s.begin()
         if self.scratch_version != s.version or self.threads != most:
@@ -314,10 +316,10 @@ class Launch:
             if self.together and not self.on_host:
                 self._check_together()
             if self.compiled.lists:
-                s.keep_hubs(self._most_threads(most))
+                s.grow_high_degree_list(self._most_threads(most))
             self._fill_shared(most)
             # the launch keeps its number, so locks acquired by the first execution stay acquired
-            RUN.pack_into(self.buffer, self.compiled.run_words, 1, number, team)
+            RUN.pack_into(self.buffer, self.compiled.run_offset, 1, number, team)
 
     def _pack(self, values: Sequence[Any]) -> None:
         """Write the numbers among the arguments."""
@@ -346,7 +348,7 @@ class Launch:
     def _check_together(self) -> None:
         """Refuse more items than a GPU has threads at once; those of a program may become more."""
         word = CAPACITY if self.compiled.unit.fused else COUNT
-        n = max(int(d.words[word]) for ref in self.together if (d := ref()) is not None)
+        n = max(int(d.host_meta[word]) for ref in self.together if (d := ref()) is not None)
         if n > (most := self.binary.threads):
             raise ValueError(f"{n} items together, but {self.device.name} runs {most} at once")
 
@@ -377,7 +379,7 @@ class Launch:
         return dict(ways[int(self.device.to_host(self.state)[State.WAY])]) if ways else {}
 
     def _result(self) -> Any:
-        """What the program returned: a Python scalar."""
+        """The program's return value: a Python scalar."""
         kind, at = self.compiled.result  # type: ignore[misc]
         if self.reported:
             return kind.unpack_from(self.scratch.report.values, 8 * (STATUS + at))[0]
@@ -390,11 +392,11 @@ class InterpretedLaunch(Launch):
     def _fill(self) -> None:
         """Note the versions only."""
         epoch = latest.epoch
-        self._note_versions()
+        self._record_versions()
         self.epoch = epoch
 
     def _launch(self, values: Sequence[Any], alone: bool) -> None:
-        status, pending, replay = self.scratch.status, set[int](), False
+        status, pending, reexecution = self.scratch.status, set[int](), False
         unit, objects = self.compiled.unit, self.objects
         stores = {s.slot: objects[s.slot] for s in unit.stores}
         graphs = {g.slot: objects[g.slot] for g in unit.graphs}
@@ -406,18 +408,18 @@ class InterpretedLaunch(Launch):
         self.scratch.begin()
         try:
             while True:
-                self.binary(stores, graphs, scalars, status, replay, pending)
+                self.binary(stores, graphs, scalars, status, reexecution, pending)
                 if not status[Status.FAILED]:
                     self.scratch.dirty = False
                     return
                 self._handle_overflow()
-                replay = True
+                reexecution = True
         except Violated as found:
             raise error(unit, found.violation, objects) from None
         finally:
             if self.scratch.dirty:  # return the capacity that items had reserved
                 for slot in self.compiled.touches:
-                    objects[slot].settle()
+                    objects[slot].publish_counters()
 
 
 def _shape(obj: Any) -> Any:

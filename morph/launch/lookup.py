@@ -16,7 +16,16 @@ from morph.data.versions import latest
 from morph.language.bundles import flat, flattener, is_bundle
 from morph.language.depth import deep
 from morph.language.errors import LanguageError
-from morph.launch.binding import Compiled, Request, Where, bind, by_steps, cells, picker, place
+from morph.launch.binding import (
+    Compiled,
+    Request,
+    Where,
+    bind,
+    by_steps,
+    closure_key,
+    filter_key,
+    picker,
+)
 from morph.launch.kernels import Launchable
 from morph.launch.launcher import InterpretedLaunch, Launch
 from morph.launch.locks import lock_of
@@ -64,14 +73,17 @@ def launch_for(
     given = args
     while shape.flatten is not None:
         args = shape.flatten(args)
-        shape = _shape_of_fields(args, shape)
+        types, bundled = tuple(map(type, args)), shape
+        shape = bundled.fields.get(types)
+        if shape is None:
+            shape = bundled.fields[types] = Shape(types)
     if items is None:
         key = shape.key(args)
     elif where is None:
         key = shape.key(args, id(items), together, balance, checked)
     else:
         options = together, balance, checked
-        key = shape.key(args, id(items), *options, *place(where), cells(where))
+        key = shape.key(args, id(items), *options, *filter_key(where), closure_key(where))
     if what.statics:
         key = (*key, *(repr(given[i]) for i in what.statics if i < len(given)))
     found = what.launches.get(key)
@@ -98,15 +110,6 @@ def launch_for(
         what.launches[key] = launch = bound(what, compiled, slots)
         launch.checked = latest.epoch
         return launch, args
-
-
-def _shape_of_fields(args: tuple[Any, ...], bundled: Shape) -> Shape:
-    """The shape of arguments that were ``bundled`` before."""
-    types = tuple(map(type, args))
-    found = bundled.fields.get(types)
-    if found is None:
-        found = bundled.fields[types] = Shape(types)
-    return found
 
 
 def accept(what: Launchable, args: tuple[Any, ...]) -> None:

@@ -19,7 +19,7 @@ from morph.launch.violations import Checks
 from morph.runtime.device import Device, device
 from morph.runtime.timing import used
 
-HUB = 64  # bytes of a row on the list, of which something is left
+ENTRY_BYTES = 64  # bytes of an entry of the list of high-degree vertices
 STATUS, STATE = 64, 192  # words of the status, and of a program's state
 STOP = 32  # index in ``barrier`` of the request to stop a GPU's launch; see kernels/target_cuda.h
 POOL_WORD = 16  # index in ``barrier`` of the address of the thread pool; see kernels/target_cpu.h
@@ -48,7 +48,7 @@ class Scratch:
         self.report = device.report(self.results)
         self.barrier = device.zeros(64, np.uint32)
         self.cursor = device.zeros(64, np.int64)
-        self.hubs = self._list(0)
+        self.high_degree = self._list(0)
         self.bits = {kind: device.zeros(1024, np.uint32) for kind in ("pending", "lost")}
         self.queue = device.zeros(1024, np.uint32)
         self.launches = 0
@@ -59,17 +59,17 @@ class Scratch:
         """State shared by checked launches."""
         return Checks(self.device)
 
-    def have(self, items: int, edges: int, threads: int) -> None:
+    def allocate(self, items: int, edges: int, threads: int) -> None:
         """Allocate for a launch over so many items; bits that are set stay.
 
         There is a zeroed bit for each item, and on a GPU an element of the queue; and a list for
         the high-degree vertices of so many ``edges``, each with 64 or more (below 0: the launch
         needs no list).  A thread that could not reserve a place may overrun the list by one.
         """
-        words = -(-items // 32)
+        size = -(-items // 32)
         for kind, bits in self.bits.items():
-            if words > bits.size:
-                bigger = self.device.zeros(max(words, 2 * bits.size), np.uint32)
+            if size > bits.size:
+                bigger = self.device.zeros(max(size, 2 * bits.size), np.uint32)
                 bigger[: bits.size] = bits
                 self.version += 1  # before, as everywhere here: an interrupt may come in between
                 self.bits[kind] = bigger
@@ -77,43 +77,43 @@ class Scratch:
             self.version += 1
             self.queue = self.device.zeros(max(items, 2 * self.queue.size), np.uint32)
         if edges >= 0:
-            self._have(8 * (1024 + edges // 64) + 3 * HUB * threads)
+            self._allocate_list(8 * (1024 + edges // 64) + 3 * ENTRY_BYTES * threads)
 
-    def keep_hubs(self, threads: int) -> None:
+    def grow_high_degree_list(self, threads: int) -> None:
         """Double the capacity of the list for the entries that wait on it."""
-        waiting = int(self.device.to_host(self.hubs[:1])[0]) >> 32
-        self._have((waiting + 4 * threads) * HUB)
+        waiting = int(self.device.to_host(self.high_degree[:1])[0]) >> 32
+        self._allocate_list((waiting + 4 * threads) * ENTRY_BYTES)
 
     def arrays(self) -> dict[str, Any]:
         """The arrays, by the field of the argument block that holds the address."""
         return {"status": self.status, "barrier": self.barrier, "cursor": self.cursor,
-                "hubs": self.hubs, "queue": self.queue, **self.bits}  # fmt: skip
+                "high_degree": self.high_degree, "queue": self.queue, **self.bits}  # fmt: skip
 
-    def _have(self, side: int) -> None:
+    def _allocate_list(self, side: int) -> None:
         """Allocate so many bytes on each side of the list; entries stay."""
-        old = 4 * (self.hubs.size - 8)
+        old = 4 * (self.high_degree.size - 8)
         if side <= old:
             return
-        side, words = -(-side // 64) * 8, self.hubs
+        side, before = -(-side // 64) * 8, self.high_degree
         made = self._list(side)
         with self.device.active():
             for k, at in enumerate((8, 8 + old // 8)):
-                made[8 + k * side : 8 + k * side + old // 8] = words[at : at + old // 8]
-            made[[0, 2, 3]] = words[[0, 2, 3]]
+                made[8 + k * side : 8 + k * side + old // 8] = before[at : at + old // 8]
+            made[[0, 2, 3]] = before[[0, 2, 3]]
         self.version += 1
-        self.hubs = made
+        self.high_degree = made
 
-    def _list(self, words: int) -> Any:
+    def _list(self, size: int) -> Any:
         """An empty list of two sides; it knows how many bytes each has."""
-        made = self.device.zeros(8 + 2 * words, np.int64)
-        made[1] = 8 * words
+        made = self.device.zeros(8 + 2 * size, np.int64)
+        made[1] = 8 * size
         return made
 
-    def state_for(self, words: int) -> Any:
+    def state_for(self, size: int) -> Any:
         """Memory where a program keeps its state while it runs."""
-        if words > STATE:
-            return self.device.zeros(words, np.int64)
-        return self.results[STATUS : STATUS + words]
+        if size > STATE:
+            return self.device.zeros(size, np.int64)
+        return self.results[STATUS : STATUS + size]
 
     def begin(self) -> None:
         """Clear the status, whatever stopped the previous launch (memory, an interrupt)."""
@@ -121,7 +121,7 @@ class Scratch:
             with self.device.active():
                 self.status[[Status.FAILED, Status.LOCAL]] = 0
                 self.status[Status.STORES :] = 0
-                self.hubs[[0, 2]] = 0
+                self.high_degree[[0, 2]] = 0
                 for bits in self.bits.values():
                     bits[:] = 0
         self.dirty = True
@@ -157,7 +157,7 @@ class _Limit(ctypes.Structure):
 
 
 def available_threads() -> int:
-    """How many CPU threads a launch has now: fewer while other processes use the cores."""
+    """Number of CPU threads of a launch: fewer while other processes use the cores."""
     most = get_num_threads()
     address = int(scratch(device("cpu")).barrier[POOL_WORD : POOL_WORD + 2].view(np.uint64)[0])
     if not address:

@@ -34,7 +34,7 @@ class Checks:
 
     Attributes
     ----------
-    words : array, shape (CHECK_WORDS,), int64
+    state : array, shape (CHECK_WORDS,), int64
         See `morph.compiler.ir.layout.CheckWord`.
     step : int
         The number of the next step.
@@ -42,7 +42,7 @@ class Checks:
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self.words = device.zeros(CHECK_WORDS, np.int64)
+        self.state = device.zeros(CHECK_WORDS, np.int64)
         self.step = 1
         self.running = False
         self.launches = 0
@@ -59,10 +59,10 @@ class Checks:
             size = SHADOW_WORDS * max(store.columns[column].size, 1)
         else:
             rows, size = store.capacity, 1
-        words, kept = size * max(rows, 1), self._shadows_of(store)
+        total, kept = size * max(rows, 1), self._shadows_of(store)
         old = kept.get(column)
-        if old is None or old.size < words:
-            made = self.device.zeros(words, np.uint64)
+        if old is None or old.size < total:
+            made = self.device.zeros(total, np.uint64)
             if old is not None:
                 with self.device.active():
                     made[: old.size] = old
@@ -85,18 +85,18 @@ class Checks:
         if self.step >= STEPS - MARGIN:  # numbers repeat: old words would look current
             self.shadows.clear()
             self.step = 1
-        words = np.zeros(CHECK_WORDS, np.int64)
-        words[CheckWord.KEY] = NOTHING
-        words[CheckWord.STEP] = (self.step - 2 * rounds) % STEPS
+        state = np.zeros(CHECK_WORDS, np.int64)
+        state[CheckWord.KEY] = NOTHING
+        state[CheckWord.STEP] = (self.step - 2 * rounds) % STEPS
         self.launches += 1
-        words[CheckWord.LAUNCH] = self.launches
-        self.device.put((self.words, words))
+        state[CheckWord.LAUNCH] = self.launches
+        self.device.put((self.state, state))
 
     def end(self, rounds: int) -> Violation | None:
         """Return the violation of a launch that has ended after ``rounds`` rounds of claims."""
         self.running = False
         self.step += 2 + 2 * rounds
-        w = self.device.to_host(self.words)
+        w = self.device.to_host(self.state)
         if w[CheckWord.KEY] == NOTHING:
             return None
         kind, site, item, row, value, limit, other, other_site = (

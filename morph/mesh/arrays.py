@@ -62,7 +62,7 @@ def array_of(name: str, values: Any, xp: Any) -> Array:
 
 
 def _kind(array: Array, values: Any) -> str:
-    """Say what an array holds; of a single value, the value."""
+    """Describe the contents of an array; of a single value, the value."""
     return shortened(str(array.dtype), 60) if array.ndim else shown(values)
 
 
@@ -123,7 +123,7 @@ def first_number(base: Any) -> int:
     return int(base)
 
 
-def spread(
+def row_elements(
     size: NDArray[np.int64], chunk: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Give (row, place) for every place below the size of each row.

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.mesh.arrays import spread
+from morph.mesh.arrays import row_elements
 from morph.mesh.signs import orientation
 
 _CHUNK = 1 << 18  # pairs at once
@@ -84,7 +84,7 @@ def crowded_corners(points: Floats, triangles: NDArray[np.int32], hull: Ids) -> 
     star = star[np.argsort(star[:, 0], kind="stable")]
     degree = np.bincount(star[:, 0], minlength=n)
     begin, size = (np.cumsum(degree) - degree)[hull[:, 0]], degree[hull[:, 0]]
-    for edge, place in spread(size, _CHUNK):
+    for edge, place in row_elements(size, _CHUNK):
         at, first, second = star[begin[edge] + place].T
         toward = hull[edge, 1]
         holds = orientation(points, at, first, toward) >= 0

@@ -1,4 +1,4 @@
-"""Shapes of triangles: angles, areas, aspect ratios, and what a mesh is worth by them.
+"""Shapes of triangles: angles, areas, aspect ratios, and the quality of a mesh by them.
 
 Array code for NumPy and CuPy alike: ``xp`` is the module that the arrays are of.
 """
@@ -19,7 +19,7 @@ ASPECT_BINS = (1.5, 2, 2.5, 3, 4, 6, 10, 15, 25, 50, 100, 300, 1e3, 1e4, 1e5)
 
 @dataclass(frozen=True)
 class Quality:
-    """What a mesh is worth.
+    """Quality of a mesh.
 
     Attributes
     ----------

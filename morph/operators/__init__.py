@@ -1,4 +1,4 @@
-"""What algorithms are made of: reductions, advance, filter, ordered worklists.
+"""Building blocks of algorithms: reductions, advance, filter, ordered worklists.
 
 Imports ``prelude``, ``data`` and ``launch``.
 """

@@ -32,7 +32,7 @@ def advance(p, visit, into):
 
 @kernel
 def advance_once(p, visit, into):
-    """The same, but each neighbour at most once a step, whoever leads to it."""
+    """The same, but each neighbour at most once a step, whichever edge leads to it."""
     for t in p.outnbrs:
         if visit(p, t):
             if single(t):
@@ -55,12 +55,12 @@ def keep_once(p, wanted, into):
 
 
 @kernel
-def part(entry, limit, near, rest, cell):
-    """Add entries with keys up to a limit to ``near``, others to ``rest``; note the least."""
+def part(entry, limit, near, deferred, accumulator):
+    """Add entries with keys up to a limit to ``near``, others to ``deferred``; note the least."""
     if entry.key > limit:
-        rest.add(entry.item, key=entry.key)
-        atomic_min(cell[0].least, entry.key)
-    else:  # what is not a number too: it would wait for ever
+        deferred.add(entry.item, key=entry.key)
+        atomic_min(accumulator[0].least, entry.key)
+    else:  # NaN too: it would wait for ever
         near.add(entry.item, key=entry.key)
 
 
@@ -69,7 +69,7 @@ def ordered(kernel: Kernel, adapts: bool) -> Program:
     """The program that runs a kernel over items with keys."""
 
     @program
-    def run(graph, near, then, far, rest, cell, limit, delta, most):
+    def run(graph, near, then, far, deferred, accumulator, limit, delta, most):
         steps = 0
         while True:
             while not near.empty:
@@ -80,12 +80,12 @@ def ordered(kernel: Kernel, adapts: bool) -> Program:
             if far.empty:
                 return steps
             limit = max(limit, min(limit, most - delta) + delta)
-            cell[0].least = most
-            foreach(far, part, limit, near, rest, cell)
-            far, rest = rest, far
-            rest.clear()
+            accumulator[0].least = most
+            foreach(far, part, limit, near, deferred, accumulator)
+            far, deferred = deferred, far
+            deferred.clear()
             if near.empty:
-                limit = cell[0].least  # nothing lies before it
+                limit = accumulator[0].least  # nothing lies before it
             elif adapts and len(near) < FEW:
                 delta = max(delta, min(delta, most - delta) + delta)
 
@@ -95,7 +95,7 @@ def ordered(kernel: Kernel, adapts: bool) -> Program:
 def in_order(
     items: Collection, kernel: Kernel, graph: Any, *, key: str = "key", delta: Any = None
 ) -> int:
-    """Run a kernel over a worklist and what it adds, those with the smallest keys first.
+    """Run a kernel over a worklist and the items it adds, those with the smallest keys first.
 
     Parameters
     ----------
@@ -140,9 +140,9 @@ def in_order(
     width = dtype.type(wide if real else max(int(wide), 1))
     assert items.table is not None
     lists = [Collection(items.table, capacity=len(items), key=dtype) for _ in range(4)]
-    cell = Table("cell", items.device)
-    cell.add("least", dtype)
-    cell.extend(1)
+    accumulator = Table("accumulator", items.device)
+    accumulator.add("least", dtype)
+    accumulator.extend(1)
     if items.empty:
         return 0
     keys = getattr(items, key).array
@@ -151,7 +151,7 @@ def in_order(
     lists[0].extend(items.items, key=keys)
     items.clear()
     program: Callable[..., Any] = ordered(kernel, delta is None)
-    return int(program(graph, *lists, cell, limit, width, most))
+    return int(program(graph, *lists, accumulator, limit, width, most))
 
 
 def _delta(graph: Any) -> float:

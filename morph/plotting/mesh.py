@@ -49,14 +49,14 @@ def draw(
     bad = np.flatnonzero(~np.isfinite(mesh.points).all(axis=1))
     if len(bad):
         raise ValueError(f"point {bad[0]} is at {mesh.points[bad[0]].tolist()}: it has no place")
-    told = _told(mesh, color, values, label, cmap)
+    coloring = _coloring_of(mesh, color, values, label, cmap)
     low, high = _corners(mesh)
     if ax is None:
         wide, tall = (high - low) * (9 / (high - low).max())
-        size = (max(wide, 3) + (1.4 if told.label is not None else 0), max(tall, 3))
+        size = (max(wide, 3) + (1.4 if coloring.label is not None else 0), max(tall, 3))
         ax = Figure(figsize=size, layout="constrained").add_subplot()
     figure: Any = ax.get_figure(root=True)
-    shown = _triangles(mesh, told, ax, low, high)
+    shown = _triangles(mesh, coloring, ax, low, high)
     if segments:
         _segments(mesh, ax, low, high)
     ax.set_aspect("equal")
@@ -64,15 +64,16 @@ def draw(
     ax.set_xlim(low[0] - margin[0], high[0] + margin[0])
     ax.set_ylim(low[1] - margin[1], high[1] + margin[1])
     ax.set_axis_off()
-    if told.label is not None:
+    if coloring.label is not None:
         beyond = "min" if color == "area" and values is None else "neither"
         bar = figure.colorbar(
-            shown, ax=ax, shrink=0.6, pad=0.01, label=told.label, extend=beyond, extendfrac=0.03
+            shown, ax=ax, shrink=0.6, pad=0.01, label=coloring.label, extend=beyond, extendfrac=0.03
         )
         bar.outline.set_visible(False)
-    if told.kinds is not None:
+    if coloring.kinds is not None:
         squares = [
-            Patch(color=told.cmap(k), label=f"{kind:g}") for k, kind in enumerate(told.kinds)
+            Patch(color=coloring.cmap(k), label=f"{kind:g}")
+            for k, kind in enumerate(coloring.kinds)
         ]
         place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
         ax.legend(handles=squares, title=label or "region", frameon=False, **place)
@@ -91,7 +92,7 @@ def write_figure(figure: Figure, path: StrPath) -> None:
 
 
 def _corners(mesh: Mesh) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Low and high corner of what is drawn; never the same in either coordinate."""
+    """Low and high corner of the drawing; never the same in either coordinate."""
     used = mesh.points[np.unique(mesh.triangles)] if len(mesh.triangles) else mesh.points
     if not len(used):
         return np.zeros(2), np.ones(2)
@@ -101,82 +102,86 @@ def _corners(mesh: Mesh) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 @dataclass
-class _Told:
-    """What colours tell: numbers of triangles or points, how they are coloured, their names."""
+class _Coloring:
+    """Colouring: numbers of triangles or points, their colour map, their names."""
 
     values: NDArray[np.float64]
     cmap: Any
     norm: Any
     label: str | None = None  # of the scale; without it there is none
-    kinds: NDArray[np.float64] | None = None  # what 0, 1, 2, ... stand for
+    kinds: NDArray[np.float64] | None = None  # the values behind 0, 1, 2, ...
     at_points: bool = False
 
 
-def _told(mesh: Mesh, color: str, values: Any, label: str | None, cmap: str | None) -> _Told:
-    """Find what colours tell."""
+def _coloring_of(
+    mesh: Mesh, color: str, values: Any, label: str | None, cmap: str | None
+) -> _Coloring:
+    """Choose the colouring."""
     from matplotlib import colormaps  # noqa: PLC0415
     from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm, Normalize  # noqa: PLC0415
 
     if isinstance(cmap, str) and cmap not in colormaps:
         raise ValueError(f"cmap is the name of a matplotlib colour map, not {shown(cmap)}")
     if values is not None:
-        told = real_array("values", values)
+        numbers = real_array("values", values)
         n, m = len(mesh.points), len(mesh.triangles)
-        if told.shape not in ((n,), (m,)):
+        if numbers.shape not in ((n,), (m,)):
             raise ValueError(
                 f"values must have shape ({n},), one for each point, or ({m},), one for each"
-                f" triangle, got {shown(told.shape)}"
+                f" triangle, got {shown(numbers.shape)}"
             )
-        seen = told[np.isfinite(told)]
+        seen = numbers[np.isfinite(numbers)]
         norm = Normalize(seen.min(), seen.max()) if len(seen) else Normalize(0, 1)
-        return _Told(told, cmap or "viridis", norm, label or "", at_points=len(told) == n)
+        return _Coloring(numbers, cmap or "viridis", norm, label or "", at_points=len(numbers) == n)
     if not isinstance(color, str) or color not in KINDS:
         raise ValueError(f"color is one of {', '.join(KINDS)}, not {shown(color)}")
     if color == "angle":
-        told = mesh.angles().min(axis=1, initial=180.0)
+        numbers = mesh.angles().min(axis=1, initial=180.0)
         label = label or "smallest angle (degrees)"
-        return _Told(told, cmap or "YlGnBu_r", Normalize(0, 60), label)
+        return _Coloring(numbers, cmap or "YlGnBu_r", Normalize(0, 60), label)
     if color == "area":
-        told = mesh.areas()
-        seen = np.sort(told[told > 0])  # those too small to see must not take all the colours
+        numbers = mesh.areas()
+        seen = np.sort(numbers[numbers > 0])  # those too small to see must not take all the colours
         least = np.searchsorted(np.cumsum(seen), 0.01 * seen.sum())
         scale: Any = LogNorm(seen[least], max(seen[-1], 2 * seen[least])) if len(seen) else None
-        return _Told(told, cmap or "YlGnBu", scale, label or "area")
+        return _Coloring(numbers, cmap or "YlGnBu", scale, label or "area")
     if color == "region" and mesh.triangle_attributes.shape[1]:
-        told = mesh.triangle_attributes[:, 0]
-        kinds, which = np.unique(told, return_inverse=True)
+        numbers = mesh.triangle_attributes[:, 0]
+        kinds, which = np.unique(numbers, return_inverse=True)
         if len(kinds) > len(REGIONS):  # numbers rather than names
             norm = Normalize(kinds[0], kinds[-1])
-            return _Told(told, cmap or "viridis", norm, label or "region")
+            return _Coloring(numbers, cmap or "viridis", norm, label or "region")
         listed = ListedColormap(list(REGIONS[: len(kinds)]))
         edges = BoundaryNorm(np.arange(len(kinds) + 1) - 0.5, listed.N)
-        return _Told(which.astype(np.float64), listed, edges, kinds=kinds)
+        return _Coloring(which.astype(np.float64), listed, edges, kinds=kinds)
     plain = ListedColormap([REGIONS[0]])
-    return _Told(np.zeros(len(mesh.triangles)), plain, Normalize(0, 1))
+    return _Coloring(np.zeros(len(mesh.triangles)), plain, Normalize(0, 1))
 
 
-def _triangles(mesh: Mesh, told: _Told, ax: Axes, low: Any, high: Any) -> Any:
-    """Add the triangles to the axes; give what a scale of colours can be made for."""
+def _triangles(mesh: Mesh, coloring: _Coloring, ax: Axes, low: Any, high: Any) -> Any:
+    """Add the triangles to the axes; return the artist for a colour bar."""
     from matplotlib.collections import PolyCollection  # noqa: PLC0415
     from matplotlib.tri import Triangulation  # noqa: PLC0415
 
-    colours: dict[str, Any] = {"cmap": told.cmap, "norm": told.norm}
+    colours: dict[str, Any] = {"cmap": coloring.cmap, "norm": coloring.norm}
     m = len(mesh.triangles)
     if m > FEW:
-        values = told.values[mesh.triangles].mean(axis=1) if told.at_points else told.values
+        values = (
+            coloring.values[mesh.triangles].mean(axis=1) if coloring.at_points else coloring.values
+        )
         shape, points = _pixels(mesh, low, high)
-        image = rasterize(points, mesh.triangles, values, shape, mean=told.kinds is None)
+        image = rasterize(points, mesh.triangles, values, shape, mean=coloring.kinds is None)
         extent = (low[0], high[0], low[1], high[1])
         return ax.imshow(image, extent=extent, origin="lower", interpolation="nearest", **colours)
     edge = min(0.6, 40 / max(m, 1) ** 0.5) * _fineness(ax)
-    if told.at_points and m:
+    if coloring.at_points and m:
         x, y = mesh.points.T
         shape_of = Triangulation(x, y, mesh.triangles)
         ax.triplot(shape_of, color="white", linewidth=edge / 2, alpha=0.6, zorder=1.5)
-        return ax.tripcolor(shape_of, told.values, shading="gouraud", **colours)
+        return ax.tripcolor(shape_of, coloring.values, shading="gouraud", **colours)
     faces = PolyCollection(
         list(mesh.points[mesh.triangles]),
-        array=told.values,
+        array=coloring.values,
         edgecolors="white",
         linewidths=edge,
         **colours,
@@ -210,7 +215,7 @@ def _segments(mesh: Mesh, ax: Axes, low: Any, high: Any) -> None:
 
 
 def _fineness(ax: Axes) -> float:
-    """How thin lines should be: 1 for axes as wide as those of a figure of our own."""
+    """Line width: 1 for axes as wide as those of a figure made here."""
     box = ax.get_window_extent()
     return float(min(max(box.width, box.height) / ax.figure.dpi / 9, 1.0))
 

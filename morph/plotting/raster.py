@@ -1,11 +1,11 @@
-"""Triangles as pixels: the mean of what lies in each, for meshes too fine to draw one by one."""
+"""Triangles as pixels: the mean in each, for meshes too fine to draw one by one."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.mesh.arrays import spread
+from morph.mesh.arrays import row_elements
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -61,12 +61,12 @@ def rasterize(
         low, high = corners[:, :, 1].min(axis=1), corners[:, :, 1].max(axis=1)
         first = np.clip(np.ceil(low - 0.5), 0, height).astype(np.int64)
         rows = np.clip(np.ceil(high - 0.5), 0, height).astype(np.int64) - first
-        for t, place in spread(rows, _CHUNK):
+        for t, place in row_elements(rows, _CHUNK):
             row = first[t] + place
             left, right = _span(corners[t], row + 0.5)
             begin = np.clip(np.ceil(left - 0.5), 0, width).astype(np.int64)
             pixels = np.clip(np.ceil(right - 0.5), 0, width).astype(np.int64) - begin
-            for r, step in spread(np.maximum(pixels, 0), _CHUNK):
+            for r, step in row_elements(np.maximum(pixels, 0), _CHUNK):
                 paint(row[r], begin[r] + step, value[t[r]])
     with np.errstate(invalid="ignore"):
         return (total / count).reshape(shape)
@@ -79,7 +79,7 @@ def trace(points: Floats, segments: NDArray[np.int32], shape: tuple[int, int]) -
     for start in range(0, len(segments), _CHUNK):
         a, b = points[segments[start : start + _CHUNK]].transpose(1, 0, 2)
         steps = np.ceil(np.abs(b - a).max(axis=1)).astype(np.int64) + 1
-        for s, place in spread(steps, _CHUNK):
+        for s, place in row_elements(steps, _CHUNK):
             x, y = (a[s] + (b - a)[s] * ((place + 0.5) / steps[s])[:, None]).T
             inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
             hit[y[inside].astype(np.int64), x[inside].astype(np.int64)] = True

@@ -1,4 +1,4 @@
-"""What a device provides to hold arrays and run kernels, and the registry of the devices.
+"""The interface of devices, which hold arrays and run kernels, and their registry.
 
 A device is an object of a class that implements `Backend`.  A new kind of device is one package in
 `morph.runtime` with such a class, one target header in ``kernels/``, and one row of `BACKENDS`.
@@ -23,7 +23,7 @@ ArgumentBlock = npt.NDArray[np.uint64]
 """The arguments of a unit, in the order of `morph.compiler.ir.abi.fields`; C-contiguous."""
 
 Write = tuple[Array, Any]
-"""A one-dimensional array of a device, and what to write there: one value, or one per element.
+"""A one-dimensional array of a device, and values to write: one, or one per element.
 
 Or `IOTA`, or an array of the device of the same type and size, both contiguous and 8-byte aligned.
 """
@@ -123,7 +123,7 @@ class Writer(Protocol):
 
 
 class Backend(Protocol):
-    """A place for arrays, and what runs kernels on them.
+    """Memory for arrays, and the means to run kernels on them.
 
     Callers ask the attributes below and never compare ``kind``.
 
@@ -249,7 +249,7 @@ class Backend(Protocol):
         """
 
     def report(self, values: Array) -> Report:
-        """Return what reads an int64 array of this device after each launch."""
+        """Return a reader of an int64 array of this device, called after each launch."""
 
     def synchronize(self) -> None:
         """Wait until all launches have ended."""

@@ -1,4 +1,4 @@
-"""Devices by name, and what all devices share; `morph.runtime.backend` has the whole interface."""
+"""Devices by name, and their common base; `morph.runtime.backend` has the whole interface."""
 
 from __future__ import annotations
 

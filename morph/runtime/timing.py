@@ -25,7 +25,7 @@ class Timing:
 
 @contextlib.contextmanager
 def timing() -> Iterator[Timing]:
-    """Measure what runs inside: ``with timing() as t: ...``, then ``t.compile`` and so on.
+    """Measure the block: ``with timing() as t: ...``, then ``t.compile`` and so on.
 
     Yields
     ------
@@ -47,7 +47,7 @@ def timing() -> Iterator[Timing]:
 
 @contextlib.contextmanager
 def counting(what: str) -> Iterator[None]:
-    """Count what runs inside as ``"compile"`` or ``"transfer"``; what is counted within, once."""
+    """Count the block as ``"compile"`` or ``"transfer"``; nested blocks are counted once."""
     if what == "transfer":
         synchronize()
     outer, _within.seconds = getattr(_within, "seconds", 0.0), 0.0

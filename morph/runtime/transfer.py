@@ -36,21 +36,21 @@ def fetch(x: Any) -> np.ndarray[Any, Any]:
     slots = [
         np.frombuffer(cupy.cuda.alloc_pinned_memory(size), np.uint8, size) for _ in range(SLOTS)
     ]
-    under_way: list[Future[None]] = []
+    copies: list[Future[None]] = []
 
-    def arrive(event: Any, slot: Any, begin: int) -> None:
+    def copy_slot(event: Any, slot: Any, begin: int) -> None:
         event.synchronize()
         target[begin : begin + slot.size] = slot
 
     with x.device, ThreadPoolExecutor(min(SLOTS, os.cpu_count() or 1)) as pool:
         for k, begin in enumerate(range(0, source.size, CHUNK)):
             if k >= SLOTS:
-                under_way[k - SLOTS].result()  # its slot is free
+                copies[k - SLOTS].result()  # its slot is free
             slot = slots[k % SLOTS][: source.size - begin]
             source[begin : begin + slot.size].get(out=slot, blocking=False)
             event = cupy.cuda.Event(disable_timing=True)
             event.record()
-            under_way.append(pool.submit(arrive, event, slot, begin))
-        for copied in under_way:
+            copies.append(pool.submit(copy_slot, event, slot, begin))
+        for copied in copies:
             copied.result()
     return out

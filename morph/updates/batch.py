@@ -1,4 +1,4 @@
-"""Batches of edge changes: what a caller gives, checked, and what he is told of it."""
+"""Batches of edge changes: checks of the arguments, and the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from morph.runtime.device import Array, Device, is_host
 if TYPE_CHECKING:
     from morph.graph import Graph
 
-FEW = 1 << 12  # values that the host checks at once: a GPU's answers to its questions take longer
+FEW = 1 << 12  # values that are checked on the host: synchronising with a GPU takes longer
 
 
 def parallel_edges(g: Graph, ids: Array) -> int:

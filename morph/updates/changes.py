@@ -191,11 +191,11 @@ def _put(array: Array, at: Array, values: Any) -> None:
 
 def _ids(edges: Table, first: int, again: int, count: int) -> Array:
     """Ids for new rows, see `direct.places`."""
-    xp, words = edges.device.xp, edges.words
+    xp, counters = edges.device.xp, edges.host_meta
     new = xp.arange(first, first + count - again, dtype=np.int32)
     if not again:
         return new
-    head, ring = min(int(words[HEAD]), int(words[COMMITTED])), edges.hidden("free")
+    head, ring = min(int(counters[HEAD]), int(counters[COMMITTED])), edges.hidden("free")
     return xp.concatenate([ring[xp.arange(head, head + again) & (ring.size - 1)], new])
 
 
@@ -203,7 +203,7 @@ def _insert(
     edges: Table, ids: Array, fresh: int, values: dict[str, Array], undo: list[Any]
 ) -> None:
     """Write rows, and count them among those in use."""
-    before, count = edges.words.copy(), int(ids.size)
+    before, count = edges.host_meta.copy(), int(ids.size)
     for name, column in edges.columns.items():
         value = values[name] if name in values else edges._fill_value(column)
         here = column.array[int(before[COUNT]) :][:count] if fresh == count else None
@@ -214,40 +214,40 @@ def _insert(
         else:
             here[:] = edges.device.asarray(value)
     again = ids[: count - fresh]
-    words = edges.words
+    counters = edges.host_meta
 
     def restore() -> None:
         if again.size:
             edges.hidden("dead")[again] = 1
-        edges.words[:] = before
-        edges.words[CAPACITY] = edges.capacity
-        edges.settle()
+        edges.host_meta[:] = before
+        edges.host_meta[CAPACITY] = edges.capacity
+        edges.publish_counters()
 
     undo.append(restore)
     if again.size:
         edges.hidden("dead")[again] = 0
-    words[COUNT] += fresh
-    words[HEAD] += count - fresh
-    edges.settle()
+    counters[COUNT] += fresh
+    counters[HEAD] += count - fresh
+    edges.publish_counters()
 
 
 def _delete(table: Table, ids: Array, undo: list[Any]) -> None:
     """Mark rows deleted."""
-    before, xp = table.words.copy(), table.device.xp
+    before, xp = table.host_meta.copy(), table.device.xp
     dead, ring = table.hidden("dead"), table.hidden("free")
 
     def restore() -> None:
         table.hidden("dead")[ids] = 0  # which is another array if it was resized meanwhile
-        table.words[:] = before
-        table.words[CAPACITY] = table.capacity
-        table.settle()
+        table.host_meta[:] = before
+        table.host_meta[CAPACITY] = table.capacity
+        table.publish_counters()
 
     undo.append(restore)
     tail = int(before[TAIL])
     ring[xp.arange(tail, tail + ids.size) & (ring.size - 1)] = ids
     dead[ids] = 1
-    table.words[TAIL] += ids.size
-    table.settle()
+    table.host_meta[TAIL] += ids.size
+    table.publish_counters()
 
 
 # --- reverses ------------------------------------------------------------------------------------

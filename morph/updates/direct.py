@@ -1,8 +1,8 @@
-"""Batches that one launch carries out: what is given goes to the device, and nothing comes back.
+"""The fast path of batches: one launch, without copies from the device.
 
-Whether a change may be made, and what is named twice, is found there (`resolve`).  What is odd in
-any way is left to the way round (`batch`, `named`, `changes`), which says what is wrong, or counts
-what is not there; so nothing is decided here but what is plain.
+The changes are copied to the device, and validated and deduplicated by its kernels (`resolve`).
+Batches that the fast path cannot validate take the slow path on the host (`batch`, `named`,
+`changes`), which raises the errors, and counts the changes of edges that do not exist.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from morph.data.layout import Column
 from morph.data.reclaim import SHARE, reclaim, referred, reusable
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL
 from morph.graph.applied import Applied
-from morph.graph.gapped import GONE, INSERTED, NAMED, Counts, EdgeIds, Single, weight_of
+from morph.graph.gapped import ALL, GONE, INSERTED, NAMED, Counts, EdgeIds, Single, weight_of
 from morph.language.dtypes import ID_LIMIT
 from morph.runtime.device import Array, is_host
 from morph.updates.batch import none, rounded
@@ -89,9 +89,12 @@ def plain(g: Graph, inserts: Any, deletes: Any, updates: Any) -> Plain | None:
             come = _weighted(g, come, inserts[2], weight, many=True)
         if come is None:
             return None
-    parts = gone, named, come
-    counts = [0 if p is None else int(p[0].size) for p in parts]
-    return Plain(parts, (counts[0], counts[1], counts[2]), by) if sum(counts) else None
+    counts = _count(gone), _count(named), _count(come)
+    return Plain((gone, named, come), counts, by) if sum(counts) else None
+
+
+def _count(part: Part | None) -> int:
+    return 0 if part is None else int(part[0].size)
 
 
 def _one(g: Graph, x: Any) -> Part | None:
@@ -154,7 +157,7 @@ def _weighted(
 
 
 class Prepared(NamedTuple):
-    """A batch whose memory is reserved: what its launch is given, and what `Applied` will be."""
+    """A batch whose memory is reserved: what its launch is given."""
 
     table: Table
     counts: Counts
@@ -163,8 +166,6 @@ class Prepared(NamedTuple):
     flags: int
     single: Single | None
     before: list[int]  # counters of the edges' table
-    moves: int  # `Adjacency.moves` before
-    applied: Applied
 
 
 def carry_out(
@@ -184,17 +185,17 @@ def carry_out(
     except BaseException:
         shrink(edges, capacity)
         raise
+    table, counts, ids, back, flags, single, before = run
+    moves = g._adjacency.moves
     try:
-        code = g._adjacency.change(
-            run.table, run.counts, run.ids, run.back, flags=run.flags, single=run.single
-        )
+        code = g._adjacency.change(table, counts, ids, back, ALL, flags, single)
         if code in (0, -REPEATED):
-            _publish(g, batch, run, code == -REPEATED)
+            done = _publish(g, batch, run, code == -REPEATED, g._adjacency.moves != moves)
             if then is not None:
-                then(run.applied)
-            return run.applied
+                then(done)
+            return done
     except BaseException:
-        _put_back(g, run.table, run.before, batch.counts, run.back)
+        _put_back(g, table, before, batch.counts, back)
         shrink(edges, capacity)
         raise
     shrink(edges, capacity)
@@ -214,9 +215,9 @@ def _prepare(g: Graph, batch: Plain, nonnegative: bool, loops: Array | None) -> 
     back = None
     if undirected:
         back = g._pairs if g._pairs is not None else g.reverses()
-    first, again = places(edges, fresh) if fresh else (int(edges.words[COUNT]), 0)
-    before: list[int] = edges.words.tolist()
-    if back is not None and fresh and back.size < first + fresh - again:
+    again = places(edges, fresh)[1] if fresh else 0
+    before: list[int] = edges.host_meta.tolist()
+    if back is not None and fresh and back.size < before[COUNT] + fresh - again:
         back = _longer_reverses(g)
     counts = Counts(given, gone, named, fresh, batch.by)
     table = index.table_for(2 * given if undirected else given)
@@ -230,13 +231,10 @@ def _prepare(g: Graph, batch: Plain, nonnegative: bool, loops: Array | None) -> 
     flags |= (LOOPS_COUNTED * (loops is not None)) | (SINGLE * (single is not None))
     flags |= REFERRED * (not gone or referred(edges))
     ids = EdgeIds(
-        int(g.points.words[COUNT]), before[COUNT], again,
+        g.points.host_meta.item(COUNT), before[COUNT], again,
         min(before[HEAD], before[COMMITTED]), before[TAIL],
     )  # fmt: skip
-    done = Applied.__new__(Applied)
-    done._graph, done._given, done._present, done._since = g, come, -1, g.changes
-    done.points, done.absent, done.repeated = none(g.device), 0, 0
-    return Prepared(table, counts, ids, back, flags, single, before, index.moves, done)
+    return Prepared(table, counts, ids, back, flags, single, before)
 
 
 def _longer_reverses(g: Graph) -> Array:
@@ -247,14 +245,17 @@ def _longer_reverses(g: Graph) -> Array:
     return longer
 
 
-def _publish(g: Graph, batch: Plain, run: Prepared, repeated: bool) -> None:
-    """Have the graph and `Applied` know what a launch has changed."""
-    edges, index, done, ids = g.edges, g._adjacency, run.applied, run.ids
+def _publish(g: Graph, batch: Plain, run: Prepared, repeated: bool, moved: bool) -> Applied:
+    """Have the graph and `Applied` know what a launch has changed; rows may have ``moved``."""
+    edges, index, ids = g.edges, g._adjacency, run.ids
     gone, fresh, again, spared = batch.counts[0], run.counts.arcs, ids.reused, 0
+    done = Applied.__new__(Applied)
+    done._graph, done._given, done._present, done._since = g, batch.counts[2], -1, g.changes
+    done.points, done.absent, done.repeated = none(g.device), 0, 0
     if repeated:
         out, spared, done.absent = index.left_out()
         done.repeated = out - done.absent
-    if edges.words is not edges.meta and (fresh or gone):  # else the program wrote them
+    if edges.host_meta is not edges.meta and (fresh or gone):  # else the program wrote them
         after = run.before.copy()
         after[COUNT] += fresh - again
         after[HEAD] = ids.head + again
@@ -262,17 +263,18 @@ def _publish(g: Graph, batch: Plain, run: Prepared, repeated: bool) -> None:
         if not run.flags & REFERRED:
             after[COMMITTED] = after[TAIL]
         after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
-        edges.words[:] = after
-    done._batch = kept = Kept(g, run.table, batch.counts, ids, fresh, repeated)
+        edges.host_meta[:] = after
+    done._batch = kept = Kept(g, run, batch.counts, repeated)
     index.kept = ref(kept)
     if again or ids.edges < g._made:
         g._forget_order(done.inserted)
     if fresh or gone:
         g.out_identity = False
-        if index.moves != run.moves:
+        if moved:
             g.moved()
     g.changes += 1
     done._changes = g.changes
+    return done
 
 
 def places(edges: Table, count: int) -> tuple[int, int]:
@@ -285,8 +287,8 @@ def places(edges: Table, count: int) -> tuple[int, int]:
     again : int
         How many take the place of dead rows, the oldest in their ring, before that.
     """
-    words: list[int] = edges.words.tolist()
-    first, again, few = words[COUNT], 0, False
+    counters: list[int] = edges.host_meta.tolist()
+    first, again, few = counters[COUNT], 0, False
     if first + count > edges.capacity:
         if first + count - reusable(edges) > edges.capacity and edges.deletes:
             few = reclaim(edges) < edges.capacity // SHARE and referred(edges)
@@ -302,20 +304,20 @@ def place_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
 
     Collections and sets decide on which ids are reused, and they may have changed since.
     """
-    words, wanted = edges.words, edges.device.asarray(ids[ids < len(edges)])
-    again, head = int(wanted.size), min(int(words[HEAD]), int(words[COMMITTED]))
+    counters, wanted = edges.host_meta, edges.device.asarray(ids[ids < len(edges)])
+    again, head = int(wanted.size), min(int(counters[HEAD]), int(counters[COMMITTED]))
     rows = len(edges) + int(ids.size) - again
     if again or rows > edges.capacity:  # ids are reused when no other capacity is left
         edges.resize(rows)
-        words = edges.words
+        counters = edges.host_meta
     if edges.deletes:
         xp, ring = edges.device.xp, edges.hidden("free")
         with edges.device.active():
-            at = xp.arange(head, int(words[TAIL])) & (ring.size - 1)
+            at = xp.arange(head, int(counters[TAIL])) & (ring.size - 1)
             others = ring[at]
             ring[at] = xp.concatenate([wanted, others[~xp.isin(others, wanted)]])
-        words[COMMITTED] = head + again
-        edges._push()
+        counters[COMMITTED] = head + again
+        edges._send_counters()
 
 
 def shrink(edges: Table, capacity: int) -> None:
@@ -371,9 +373,9 @@ def _put_back(
 ) -> None:
     """Undo what has been done of a batch, if anything: the table of edges is as it was."""
     edges, index, xp = g.edges, g._adjacency, g.device.xp
-    edges.words[:] = before
-    edges.words[CAPACITY] = edges.capacity
-    edges.settle()
+    edges.host_meta[:] = before
+    edges.host_meta[CAPACITY] = edges.capacity
+    edges.publish_counters()
     if index.began():
         total = sum(counts) * (1 + (back is not None))
         edge, fate = (table.columns[c].array[:total] for c in ("edge", "fate"))
@@ -401,14 +403,11 @@ class Kept:
         "table", "total",
     )  # fmt: skip
 
-    def __init__(
-        self, g: Graph, table: Table, counts: tuple[int, int, int], ids: EdgeIds, fresh: int,
-        holes: bool,
-    ) -> None:  # fmt: skip
-        self.graph, self.table, self.counts = g, table, counts
-        self.first, self.again, self.fresh, self.holes = ids.edges, ids.reused, fresh, holes
+    def __init__(self, g: Graph, run: Prepared, counts: tuple[int, int, int], holes: bool) -> None:
+        self.graph, self.table, self.counts, self.holes = g, run.table, counts, holes
+        self.first, self.again, self.fresh = run.ids.edges, run.ids.reused, run.counts.arcs
         self.stamp = g._adjacency.stamp
-        self.total = sum(counts) * (1 if g.directed else 2)
+        self.total = run.counts.given * (1 if g.directed else 2)
         self.raw: Array = None
         self.new: Array = None
 

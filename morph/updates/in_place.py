@@ -1,15 +1,16 @@
-"""Kernels that apply a batch of changes of edges in place, in one launch.
+"""Kernels that apply a batch of edge changes to the adjacency rows in place, in one launch.
 
-Problem: a batch names edges to delete, edges that get another weight, and edges to insert; the
-table of edges, their reverses and the entries of points (`graph.gapped`) are to follow.
-Method: each change finds its edge, and whether it is valid (`resolve`); if one is not, nothing is
-changed, and the host says why.  Changes of one row number themselves by an atomic.  Deletes: the
-last entries of a row that stay move to the gaps before them: entries and gaps are numbered, and
-meet by number in the row's end.  Inserts: the first of a row reserves entries for all of them, at
-the arena's end if the row's capacity is used up; then all write, and share in copying a row that
-moves.  A single change has its rows to itself, and fewer steps.
-Cost: some 10 random accesses an edge and direction, and a barrier for each step, whatever the size
-of the graph; a row that moves is copied, which growth by a half makes rare.
+Problem: a batch has edges to delete, edges whose weight is set, and edges to insert; the table of
+edges, their reverses and the adjacency rows of points (`graph.gapped`) are to be updated.
+Method: each change finds its edge and validates itself (`resolve`); if a change is invalid, nothing
+is changed, and the host raises the error.  The changes of one row are numbered by an atomic counter
+of the row.  Deletes: the last entries of a row that are not deleted move to the gaps before them:
+entries and gaps are numbered, and are matched by number in the row's end.  Inserts: the first
+change of a row reserves entries for all of them, at the arena's end if the row's capacity is
+exceeded; then all write their entries, and share in copying a row that moves.  A batch of one
+change needs no counters, and takes fewer steps.
+Cost: some 10 random accesses per edge and direction, and a barrier for each step, whatever the size
+of the graph; a row that moves is copied, which is rare, since it gets a quarter of spare capacity.
 
 The kernels take bundles of `graph.gapped`; ``side`` is a `Side`, and ``direction`` its number:
 0 puts edges at their source, 1 at their destination.
@@ -53,10 +54,10 @@ def in_each_direction(b, step, index):
 
 @kernel
 def run_step(b, step, fate, index, rows):
-    """Run a step of the changes with one fate.
+    """Run a step for the changes with one fate.
 
-    The fate is compared here, which makes half the text that a filter does: on a GPU a small batch
-    waits for instructions more than for anything else.
+    The fate is compared here instead of in a ``where``, which halves the generated code: on a GPU
+    the time of a small batch is mostly that of instruction fetches.
     """
     if b.id < rows and b.fate == fate:
         in_each_direction(b, step, index)
@@ -249,12 +250,12 @@ def write_inserts(b, tables, index, counts, rows, flags):
             in_each_direction(b, lengthen_row, index)
 
 
-# --- rows laid out anew --------------------------------------------------------------------------
+# --- rebuilt rows --------------------------------------------------------------------------------
 
 
 @kernel
 def copy_entry(place, edges, arcs, old, new, direction):
-    """Copy an edge's entry to where its row lies now; places that are not set yet are ignored."""
+    """Copy an edge's entry to its row in the new arena; places that are not set yet are ignored."""
     e = i32(place.id)
     if e < edges and place.at >= 0:
         near, end = arcs[e].src, arcs[e].dst
@@ -269,7 +270,7 @@ def copy_entry(place, edges, arcs, old, new, direction):
 
 
 def copy_entries(old: Any, new: Any, arcs: Table, edges: int, direction: int) -> None:
-    """Fill rows that `Loose.laid_out` gave, of edges below ``edges``."""
+    """Fill the rows that `Loose.laid_out` returned, for edges below ``edges``."""
     foreach(old.places, copy_entry, i32(edges), arcs, old, new, direction)
 
 
@@ -278,16 +279,16 @@ def copy_entries(old: Any, new: Any, arcs: Table, edges: int, direction: int) ->
 
 @program
 def change(tables, index, counts, ids, flags, part, stamp, single):
-    """Apply what lies in ``tables.batch``: ``counts.given`` changes, deletes first, inserts last.
+    """Apply the ``counts.given`` changes of ``tables.batch``, deletes first, inserts last.
 
-    A single one may come as ``single`` instead, if ``flags`` say so.
+    A batch of one change may be the argument ``single`` instead, with the flag `SINGLE`.
 
-    Give 0; or minus `REPEATED`, if some changes name the edges of others, and are left out, with no
-    ``fate``: ``left_out`` has how many, how many of them are deletes, and how many are weights of
-    deleted edges.  Or, if nothing has changed, minus why: `INVALID`, a change is not valid; `LOOP`,
-    a loop is inserted, and ``at`` does not count them.  Or how many entries there is no memory for:
-    then all but the inserts has been done.  ``stamp`` is that of the batch from the first change
-    on, ``repeated`` if some are left out.
+    Returns 0, or -`REPEATED` if changes were left out (``fate`` 0), since another change names the
+    same edge: ``report.left_out`` has the numbers of changes, of deletes among them, and of
+    weights of deleted edges.  Returns -`INVALID` or -`LOOP` if nothing was changed: a change is
+    invalid, or a loop is inserted and ``at`` does not count loops.  Returns the number of entries
+    that the arenas lack, if positive: all but the inserts has been done.  ``report.stamp`` is set
+    to ``stamp`` at the first change, ``report.repeated`` if changes were left out.
     """
     named, out, spared = counts.deletes + counts.updates, i64(0), i64(0)
     rows = counts.given * 2 if flags & UNDIRECTED else counts.given
@@ -317,7 +318,7 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
         if tables.report[0].reason != 0:
             return -tables.report[0].reason
         tables.report[0].stamp = stamp
-    elif tables.report[0].repeated == stamp:  # the batch goes on where memory was lacking
+    elif tables.report[0].repeated == stamp:  # the batch is resumed after the arena has grown
         out, spared = tables.report[0].left_out[0], tables.report[0].left_out[1]
     if part != INSERTS and named > 0:
         foreach(tables.batch, change_named, tables, index, counts, ids, spared, rows, flags)

@@ -105,14 +105,14 @@ def edges_to_update(
     once = _unique(xp, xp.minimum(ids, turned))
     if back is not None:
         ids, where = xp.concatenate([ids, turned]), xp.concatenate([where, where])
-    words = (ids.astype(np.int64) << 32) | where
-    words.sort()
-    last = xp.ones(words.size, bool)
-    last[:-1] = (words[1:] >> 32) != (words[:-1] >> 32)
-    words = words[last]
-    weight = _of_kind(named.weight, words, g.device)
-    values = weight[words & 0xFFFFFFFF]
-    return (words >> 32).astype(np.int32), values, (absent, count - int(once.size))
+    counters = (ids.astype(np.int64) << 32) | where
+    counters.sort()
+    last = xp.ones(counters.size, bool)
+    last[:-1] = (counters[1:] >> 32) != (counters[:-1] >> 32)
+    counters = counters[last]
+    weight = _of_kind(named.weight, counters, g.device)
+    values = weight[counters & 0xFFFFFFFF]
+    return (counters >> 32).astype(np.int32), values, (absent, count - int(once.size))
 
 
 def _found(
@@ -219,11 +219,11 @@ def first_mentions(xp: Any, ids: Array) -> Array:
     """Where each id stands first, in order of their mention."""
     if ids.size < 2:
         return xp.arange(ids.size)
-    words = (ids.astype(np.int64) << 32) | xp.arange(ids.size)
-    words.sort()
+    counters = (ids.astype(np.int64) << 32) | xp.arange(ids.size)
+    counters.sort()
     first = xp.ones(ids.size, bool)
-    first[1:] = (words[1:] >> 32) != (words[:-1] >> 32)
-    return xp.sort(words[first] & 0xFFFFFFFF)
+    first[1:] = (counters[1:] >> 32) != (counters[:-1] >> 32)
+    return xp.sort(counters[first] & 0xFFFFFFFF)
 
 
 def _unique(xp: Any, ids: Array) -> Array:

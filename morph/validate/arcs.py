@@ -1,4 +1,4 @@
-"""What the checkers share: a graph as arrays on the host, and sweeps over them."""
+"""Shared by the checkers: a graph as arrays on the host, and sweeps over them."""
 
 from __future__ import annotations
 

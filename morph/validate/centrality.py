@@ -103,7 +103,7 @@ def betweenness(
     found = arcs.values(centrality, "centrality", "f").astype(np.float64)
     starts = np.flatnonzero(arcs.alive) if sources is None else arcs.sources(sources)
     scale = _scale(arcs, starts, graph.directed, normalized, endpoints)
-    known = arcs.alive & ~np.isnan(scale)  # nothing is told of the only source
+    known = arcs.alive & ~np.isnan(scale)  # the value of a single source is unknown
     found = found / scale
     refuse(known & ~(found >= 0), lambda v: f"vertex {v} has the betweenness {found[v]}")
     numbers = np.where(known, np.random.default_rng(seed).uniform(1, 2, arcs.n), 0.0)
@@ -121,7 +121,7 @@ def betweenness(
 
 
 def _scale(arcs: Arcs, starts: Ints, directed: bool, normalized: bool, endpoints: bool) -> Floats:
-    """What the sums over the sources were multiplied by, for each point."""
+    """Factor of the sums over the sources, for each point."""
     live, k = int(arcs.alive.sum()), len(starts)
     passes = live if endpoints else live - 1
     if passes < 2 or not k:

@@ -12,10 +12,10 @@ from morph.validate.arcs import Arcs, Ints, WrongAnswer, parts, refuse
 
 
 def connected_components(graph: Graph, label: Any) -> None:
-    """Check the labels of connected components, edges counting both ways.
+    """Check the labels of weakly connected components.
 
     Edges join equal labels; a label is the smallest point that bears it; and the points that bear
-    it are connected.  Labels hold no proof of the last, so it is found anew: O(m log n) at most.
+    it are connected.  Labels hold no proof of the last, so it is recomputed: O(m log n) at most.
 
     Parameters
     ----------

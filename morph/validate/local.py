@@ -69,7 +69,7 @@ def triangle_count(
     """Check how many triangles there are at each point.
 
     The sum is three times the total, no point has more than pairs of neighbours, and at a
-    sample of points they are counted anew, by the edges among the neighbours of each.  So one wrong
+    sample of points they are recounted, by the edges among the neighbours of each.  So one wrong
     value is found for sure only if all points are in the sample, or if the sum betrays it.
 
     Parameters

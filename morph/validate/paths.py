@@ -1,9 +1,9 @@
-"""Checkers of distances: they cannot be shorter, and each has a reason.
+"""Checkers of BFS and SSSP results (distances and shortest-path trees), by the rules of Graph500.
 
-No edge leads from a point to one that is farther than the edge is long; so no path is shorter than
-the distances say.  Every point but the sources has a predecessor that is nearer by just the edge
-between them, and the chain of these ends at a source; so there is a path as long as they say (the
-rules of Graph500).  O(n + m), and where a chain has edges of length 0, O(n log n) more.
+A distance is a lower bound if no edge from u to v has ``distance[v] > distance[u] + weight``.  A
+distance is attained if every reached vertex but the sources has a predecessor for which this is an
+equality, and the chain of predecessors ends at a source.  Without predecessors, such edges are
+searched for.  O(n + m), and O(n log n) more to detect cycles of predecessors.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def bfs(
     source: Any = 0,
     cutoff: int | None = None,
 ) -> None:
-    """Check the distances in edges, and the predecessors if they are given.
+    """Check BFS levels, and the BFS tree if predecessors are given.
 
     Parameters
     ----------
     graph : Graph
     distance : array of int, shape (n,)
-        -1 where no path leads.
+        -1 if unreachable.
     predecessor : array of int, shape (n,), optional
     source, cutoff
         As in `morph.bfs`.
@@ -58,19 +58,19 @@ def sssp(
     cutoff: float | None = None,
     tolerance: float = 0.0,
 ) -> None:
-    """Check the lengths of shortest paths, and the predecessors if they are given.
+    """Check shortest-path distances, and the shortest-path tree if predecessors are given.
 
     Parameters
     ----------
     graph : Graph
         With the weights that were used.
     distance : array, shape (n,)
-        Where no path leads, the largest number of its type, or infinity.
+        If unreachable, the largest number of its type, or infinity.
     predecessor : array of int, shape (n,), optional
     source, cutoff
-        As in `morph.sssp`; an answer that stopped at targets is not one for all points.
+        As in `morph.sssp`.  A result with ``targets`` is not complete, and cannot be checked.
     tolerance : float
-        What rounding may have changed of distances that are not integers, relatively.
+        The relative rounding error allowed for floating-point distances.
 
     Raises
     ------
@@ -150,12 +150,12 @@ def _check(
 def _require_reasons(
     arcs: Arcs, found: NDArray[Any], needy: Bools, settled: Bools, src: Ints, dst: Ints
 ) -> None:
-    """Every point is led to from a source, by edges that are as long as the distances say."""
+    """Require that every reached vertex has a path of tight edges from a source."""
     settled = settled.copy()
     rises = found[src] < found[dst]
     settled[dst[rises]] = True
     flat = ~rises & ~settled[dst]
-    if flat.any():  # those reached by edges that add nothing only: from point to point
+    if flat.any():  # reached by zero-weight edges only: by a breadth-first search
         offsets, heads = grouped(arcs.n, src[flat], dst[flat])
         front = np.flatnonzero(settled)
         while front.size:
@@ -169,7 +169,7 @@ def _require_reasons(
 
 
 def _require_chains(arcs: Arcs, before: Ints, needy: Bools, src: Ints, dst: Ints) -> None:
-    """Every point's predecessor is nearer by an edge, and the chain of them ends at a source."""
+    """Require that the edge from each predecessor is tight, and that predecessors form no cycle."""
     idle = arcs.alive & ~needy & (before != -1)
     refuse(
         idle, lambda v: f"vertex {v} is a source or unreachable, but has predecessor {before[v]}"

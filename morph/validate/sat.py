@@ -46,10 +46,10 @@ def satisfied(formula: Formula, model: Any) -> NDArray[np.bool_]:
         raise WrongAnswer("the model holds other numbers than 0 and 1")
     truth = given.astype(bool, copy=False)
     held = np.zeros(formula.clauses, bool)
-    sparse = formula.variables > formula.literals.size  # what does not occur is not looked at
+    sparse = formula.variables > formula.literals.size  # variables that do not occur are skipped
     true_of = None if sparse else np.concatenate([[False], truth, ~truth[::-1]])  # by literal
 
-    def look(start: int) -> None:
+    def check_part(start: int) -> None:
         at = formula.offsets[start : start + _PART + 1]
         literals, size = formula.literals[at[0] : at[-1]], at[1:] - at[:-1]
         if true_of is None:
@@ -68,10 +68,10 @@ def satisfied(formula: Formula, model: Any) -> NDArray[np.bool_]:
     starts = range(0, formula.clauses, _PART)
     if len(starts) < 4:
         for start in starts:
-            look(start)
+            check_part(start)
         return held
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # NumPy lets go of the lock
-        list(pool.map(look, starts))
+        list(pool.map(check_part, starts))
     return held
 
 
@@ -177,7 +177,7 @@ def _dense(formula: Formula) -> tuple[Formula, Any]:
 
 
 def _implied(formula: Formula) -> Any:
-    """Give what unit propagation makes true, by literal + n; None if a clause comes to be empty."""
+    """Literals that unit propagation makes true, by literal + n; None if a clause becomes empty."""
     at, literals = formula.offsets, formula.literals.astype(np.int64)
     if (at[1:] == at[:-1]).any():
         return None

@@ -1,4 +1,4 @@
-"""Whether a graph's index says what its edges say: both are read, and sorted side by side."""
+"""Checks a graph's index against its edges: both are read and sorted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def index(graph: Graph) -> None:
     edges, n = graph.edges, len(graph.points)
     src, dst = (_host(graph, edges.columns[c].array[: len(edges)]) for c in ("src", "dst"))
     alive, points = _host(graph, edges.alive), np.append(_host(graph, graph.points.alive), False)
-    there = np.flatnonzero(alive & points[src] & points[dst])
+    present = np.flatnonzero(alive & points[src] & points[dst])
     for name, end in (("src", src), ("dst", dst)):
         for e in np.flatnonzero(alive & (end >= 0) & ~points[end])[:1]:
             raise WrongAnswer(f"edge {e}: its {name}, point {end[e]}, is deleted")
@@ -41,9 +41,9 @@ def index(graph: Graph) -> None:
         if listed.size and not 0 <= listed.min() <= listed.max() < len(edges):
             raise WrongAnswer(f"{direction}: an entry is no edge")
         at = np.repeat(np.arange(n), np.diff(rows))
-        _same(direction, near, np.stack([at, listed]), np.stack([near[there], there]))
+        _same(direction, near, np.stack([at, listed]), np.stack([near[present], present]))
     if not graph.directed and graph._pairs is not None:
-        _reverses(graph, _host(graph, graph.reverses()), src, dst, there)
+        _reverses(graph, _host(graph, graph.reverses()), src, dst, present)
 
 
 def _same(direction: str, near: Any, found: NDArray[Any], wanted: NDArray[Any]) -> None:
@@ -52,27 +52,27 @@ def _same(direction: str, near: Any, found: NDArray[Any], wanted: NDArray[Any]) 
     if found.shape == wanted.shape and (found == wanted).all():
         return
     least = min(found.shape[1], wanted.shape[1])
-    odd = np.flatnonzero((found[:, :least] != wanted[:, :least]).any(axis=0))
-    k = int(odd[0]) if odd.size else least
+    differing = np.flatnonzero((found[:, :least] != wanted[:, :least]).any(axis=0))
+    k = int(differing[0]) if differing.size else least
     has = f"edge {found[1, k]} at point {found[0, k]}" if k < found.shape[1] else "nothing"
     needs = f"edge {wanted[1, k]} at point {wanted[0, k]}" if k < wanted.shape[1] else "nothing"
     raise WrongAnswer(f"{direction}: the index has {has} where the edges have {needs}")
 
 
-def _reverses(graph: Graph, back: NDArray[Any], src: Any, dst: Any, there: Any) -> None:
+def _reverses(graph: Graph, back: NDArray[Any], src: Any, dst: Any, present: Any) -> None:
     weight = graph.edges.columns.get("weight")
     values = None if weight is None else _host(graph, weight.array[: len(graph.edges)])
-    for e in there[~_leads_back(back, src, dst, values, there)][:1]:
+    for e in present[~_leads_back(back, src, dst, values, present)][:1]:
         raise WrongAnswer(f"edge {e}: {back[e]} is not its reverse")
 
 
-def _leads_back(back: Any, src: Any, dst: Any, values: Any, there: Any) -> Any:
-    b = back[there]
-    right = (b >= 0) & (back[b] == there) & (src[b] == dst[there]) & (dst[b] == src[there])
-    right &= (src[there] != dst[there]) | (b == there)
+def _leads_back(back: Any, src: Any, dst: Any, values: Any, present: Any) -> Any:
+    b = back[present]
+    right = (b >= 0) & (back[b] == present) & (src[b] == dst[present]) & (dst[b] == src[present])
+    right &= (src[present] != dst[present]) | (b == present)
     if values is None:
         return right
-    one, two = values[b], values[there]
+    one, two = values[b], values[present]
     like = (one == two) | (one != one) & (two != two)  # NaN is like NaN
     return right & (like if like.ndim == 1 else like.all(axis=1))
 

@@ -1,9 +1,8 @@
-"""Distances, levels and components kept exact while a graph changes.
+"""Dynamic SSSP, BFS and connected components: exact results, updated after batches of edge changes.
 
-Each is a monotone problem (`morph.algorithms.dynamic.repair`): what an edge costs, what a point
-begins
-with, and how all is computed when that is cheaper.  A distance: the weight, and infinity; a level:
-1, and infinity; the label of a component: nothing, and the point's own id.
+Each is a monotone problem (`morph.algorithms.dynamic.repair`), given by the cost of an edge, the
+start value of a vertex, and a static algorithm that recomputes all values.  SSSP: the weight, and
+infinity; BFS: 1, and infinity; components (label propagation): 0, and the id of the vertex.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from morph.graph import Graph
 from morph.launch.foreach import func
 from morph.prelude import f32, i32, i64
 
-LEVELS = 8  # that are pushed together
-WINDOWS = 64  # parts of the labels, pushed one after another
+LEVELS = 8  # delta of BFS: the levels in one near-far bucket
+WINDOWS = 64  # near-far buckets of component labels
 
 
 @func
@@ -68,7 +67,7 @@ def itself(v, far):
 
 
 class DynamicSSSP(Dynamic):
-    """Lengths of shortest paths, kept exact while edges come, go and change weight.
+    """SSSP distances, kept exact while edges are inserted, deleted and change weight.
 
     Parameters
     ----------
@@ -83,8 +82,8 @@ class DynamicSSSP(Dynamic):
     graph : Graph
     sources : array of int32
     share : float
-        Of all points: if more are affected, all is computed anew.  It is 0.4, of levels 0.2, of
-        components 0.1, until it is set.
+        Fraction of all points: if more are affected, all values are recomputed.  By default 0.4,
+        for BFS 0.2, for components 0.1.
 
     Raises
     ------
@@ -93,9 +92,9 @@ class DynamicSSSP(Dynamic):
 
     Notes
     -----
-    A change that is made to the graph by other means is noticed, and all is computed anew at the
-    next use; but for weights that are written by hand: call `refresh` then.  `Graph.compact` gives
-    points other ids if some were deleted: make another one then.
+    Changes of the graph by other means are detected, and all values are recomputed at the next use.
+    Weights that are written directly are not detected: call `refresh`.  `Graph.compact` renumbers
+    points if some were deleted; then create a new object.
     """
 
     share = 0.4
@@ -151,7 +150,7 @@ class DynamicSSSP(Dynamic):
         _keep_sources(self, applied)
 
     def _require_weight(self) -> None:
-        """Refuse a column that has gone, or that another one stands for."""
+        """Raise an error if the column ``weight`` was added, removed or replaced."""
         weight = self.graph.edges.columns.get("weight")
         if (None if weight is None else weight.dtype) != self._kind:
             now = "is gone" if weight is None else f"holds {weight.dtype} now"
@@ -162,12 +161,12 @@ class DynamicSSSP(Dynamic):
         self._require_weight()
         if self._kind is None:
             return
-        if applied._changes != self.graph.changes:  # ids may mean others by now: all is looked at
+        if applied._changes != self.graph.changes:  # ids may be reused; `refresh` checks all
             return
         weight = self.graph.edges.weight.array
         with self.graph.device.active():
             for what, ids in (("inserts", applied.inserted), ("updates", applied.updated)):
-                bad = ~(weight[ids] >= 0)  # and what is no number
+                bad = ~(weight[ids] >= 0)  # and NaN
                 if bool(bad.any()):
                     e = int(ids[int(bad.argmax())])
                     raise ValueError(f"{what}: edge {e} has weight {weight[e]}, which is refused")
@@ -189,7 +188,7 @@ class DynamicSSSP(Dynamic):
 
 
 class DynamicBFS(Dynamic):
-    """Numbers of edges on shortest paths, kept exact while edges come and go.
+    """BFS levels, kept exact while edges are inserted and deleted.
 
     Parameters
     ----------
@@ -239,7 +238,7 @@ class DynamicBFS(Dynamic):
 
 
 class DynamicComponents(Dynamic):
-    """Connected components, kept exact while edges come and go.
+    """Connected components, kept exact while edges are inserted and deleted.
 
     Parameters
     ----------
@@ -279,7 +278,7 @@ class DynamicComponents(Dynamic):
 
     @property
     def components(self) -> int:
-        """How many there are."""
+        """The number of components."""
         label = self.label
         with self.graph.device.active():
             return int((label == self.graph.device.xp.arange(label.size)).sum())
@@ -297,7 +296,7 @@ class DynamicComponents(Dynamic):
 
 
 def _keep_sources(dynamic: Any, applied: Any) -> None:
-    """Refuse to delete a source."""
+    """Raise an error if a source would be deleted."""
     if not applied.points.size:
         return
     gone = np.asarray(dynamic.graph.device.to_host(applied.points))

@@ -1,13 +1,13 @@
-"""What follows a graph as its edges come, go and change: batches, the decision, all or nothing.
+"""Base class of dynamic algorithms: batches, the choice to repair or to recompute, rollback.
 
-What is kept for each point is repaired after a batch of changes, in proportion to what the batch
-affects (`morph.algorithms.dynamic.repair`).  If that turns out to be more than a share of all
-points, all
-is computed anew: by then it costs less.  The affected part, and not the size of the batch, decides:
-one edge may shorten the way to nearly all points of a grid.
+The values of points are repaired after a batch of changes, in time proportional to the part of the
+graph that the batch affects (`morph.algorithms.dynamic.repair`).  If this part exceeds a share of
+all points, all values are recomputed, which then costs less.  The choice depends on the affected
+part, not on the size of the batch: one new edge may shorten the paths to nearly all points of a
+grid.
 
-``kept`` holds what values were before the batch, and the repair's log who has changed, and their
-predecessors: so that a batch that fails, wherever it does, leaves all as it was.
+Updates are atomic: ``kept`` has the values before the batch, and the log of the repair the changed
+vertices and their old predecessors, so that a batch that fails at any point is rolled back.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from morph.data.versions import exclusive
 from morph.graph import Graph
 from morph.prelude import i32, i64
 
-ALONE = 1 << 15  # points that one thread of a CPU repairs before it asks the others
-BLOCK = 1 << 7  # and one block of a GPU
+ALONE = 1 << 15  # log entries up to which one CPU thread repairs, without barriers
+BLOCK = 1 << 7  # the same for one block of a GPU
 
 
 class Update(NamedTuple):
@@ -36,10 +36,10 @@ class Update(NamedTuple):
     ----------
     decision : {"repaired", "recomputed"}
     affected : int
-        Points whose value or predecessor was found anew; of what was recomputed, points whose
-        value has changed.
+        Points whose value or predecessor was recomputed; if all were, points whose value has
+        changed.
     rounds : int
-        Steps along edges, of the repair or of the attempt.
+        Relaxation steps of the repair, or of the attempt to repair.
     graph_seconds, repair_seconds : float
         For changing the graph, and for repairing the values.
     applied : Applied
@@ -57,10 +57,10 @@ class Update(NamedTuple):
 class Dynamic:
     """What `DynamicSSSP`, `DynamicBFS` and `DynamicComponents` have in common.
 
-    Subclasses say what an edge costs, what a point begins with, and how all is computed anew.
+    Subclasses define the cost of an edge, the start value of a point, and how to recompute all.
     """
 
-    share: float  # of all points: where computing anew costs as much, by measurement
+    share: float  # of all points: the measured break-even with recomputing all values
     _cost: Any  # functions of the language
     _start: Any
 
@@ -82,6 +82,10 @@ class Dynamic:
         )
         self._log = Collection(tree, predecessor=i32, value=dtype)
         self._cell, self._lost = cell, Flag(device)
+        self._problem = repair.Problem(
+            graph, tree, self._cost, self._start, self._far, self._most, self._log, self._loose,
+            cell, self._lost,
+        )  # fmt: skip
         self._touched, self._batch = False, 0
         self._seen = -1
         self._saved: tuple[Any, Any] | None = None
@@ -107,7 +111,7 @@ class Dynamic:
         """Refuse changes after which there is no answer."""
 
     def _check_weights(self, applied: Any) -> None:
-        """Refuse weights that `Graph.apply` was not told to refuse."""
+        """Raise an error for weights that `Graph.apply` accepts, but the algorithm does not."""
 
     # --- changes ---------------------------------------------------------------------------------
 
@@ -159,15 +163,15 @@ class Dynamic:
 
     @exclusive
     def update(self, applied: Any) -> Update:
-        """Bring the values up to date after ``graph.apply``, which gave ``applied``.
+        """Update the values after ``graph.apply``, which returned ``applied``.
 
-        For several that follow one graph: the graph changes once, then each of them is told.
+        For several objects that share a graph: one applies the batch, the others call `update`.
 
         Raises
         ------
         ValueError
-            If the batch was another graph's, or a weight is negative or NaN.  The values are those
-            of before then, and computed anew when they are next asked for.
+            If the batch was another graph's, or a weight is negative or NaN.  The values are then
+            rolled back, and recomputed at the next use.
         """
         begin = perf_counter()
         if applied._graph is not self.graph:
@@ -187,7 +191,7 @@ class Dynamic:
 
     @exclusive
     def refresh(self) -> None:
-        """Compute everything anew; asked for only if weights were written by hand."""
+        """Recompute all values; needed only after weights were written directly."""
         try:
             self._anew(0)
         except BaseException:
@@ -196,19 +200,19 @@ class Dynamic:
         self._settle()
 
     def _settle(self) -> None:
-        """Take what there is as the state from now on."""
+        """Commit: make the current values the state to which a failed batch is rolled back."""
         self._touched, self._saved = False, None
         self._seen = self.graph.changes
 
     def _follow_others(self) -> None:
-        """Compute anew if the graph was changed otherwise."""
+        """Recompute if the graph was changed by other means."""
         if self._seen != self.graph.changes:
             self.refresh()
 
     # --- one batch -------------------------------------------------------------------------------
 
     def _repair(self, applied: Any) -> tuple[str, int, int]:
-        """Bring the values up to date: decision, affected points, rounds."""
+        """Repair the values; returns decision, affected points, rounds."""
         self._check(applied)
         n = self._lengthen()
         changes, count = applied.rows()
@@ -224,7 +228,7 @@ class Dynamic:
         while True:
             run = repair.repair.alone if patience < most else repair.repair
             batch = repair.Batch(changes, count, self._window, stage, patience, most, self._batch)
-            result = run(self._problem(), batch, *lists)
+            result = run(self._problem, batch, *lists)
             if result >= 0:
                 result, affected = divmod(result, repair.ABOVE)
                 rounds += result // 4
@@ -237,26 +241,20 @@ class Dynamic:
             self._refuse_overflow()
         return "repaired", affected, rounds
 
-    def _problem(self) -> repair.Problem:
-        return repair.Problem(
-            self.graph, self._tree, self._cost, self._start, self._far, self._most, self._log,
-            self._loose, self._cell, self._lost,
-        )  # fmt: skip
-
     def _patience(self, count: int) -> int:
-        """How many points are repaired by few threads, after so many changes."""
+        """Return the log length up to which one thread or block repairs a batch of ``count``."""
         if self.graph.device.on_host:
             return ALONE
         return BLOCK if count <= BLOCK else len(self._tree)
 
     def _swapped(self, lists: tuple[Collection, ...]) -> tuple[Collection, ...]:
-        """Name the lists as the program did when it stopped: those read from have items."""
+        """Return the worklists in the order they had when the program returned: swapped or not."""
         now, then, near, following, later, rest = lists
         pairs = (now, then), (near, following), (later, rest)
         return tuple(x for a, b in pairs for x in ((b, a) if len(b) else (a, b)))
 
     def _lengthen(self) -> int:
-        """Have a row for every point; how many that is."""
+        """Add rows for new points; returns the number of rows."""
         n = len(self._tree)
         more = len(self.graph.points) - n
         if more < 0:
@@ -272,11 +270,11 @@ class Dynamic:
         return n + more
 
     def _first(self, ids: Any) -> Any:
-        """What points without any edges have."""
+        """Return the values of new points, which have no edges."""
         return self._dtype.type(self._far)
 
     def _anew(self, rounds: int) -> tuple[str, int, int]:
-        """Compute everything again, when the values of before are known to `_put_back`."""
+        """Recompute all values, after saving the old ones for `_put_back`."""
         self._put_back()
         self._lengthen()
         tree, xp = self._tree, self.graph.device.xp
@@ -288,7 +286,7 @@ class Dynamic:
             if predecessor is None:
                 before[:] = repair.NONE
                 self._log.extend(xp.arange(len(tree), dtype=np.int32))
-                repair.set_parents(self._problem(), self._now, self._then)
+                repair.set_parents(self._problem, self._now, self._then)
                 self._log.clear()
             else:
                 before[:] = predecessor
@@ -298,7 +296,7 @@ class Dynamic:
         return "recomputed", affected, rounds
 
     def _put_back(self) -> None:
-        """Give every point the value and predecessor it had before the batch."""
+        """Roll back: restore the values and predecessors from before the batch."""
         tree, log = self._tree, self._log
         value, before, kept = (getattr(tree, c).array for c in ("value", "predecessor", "kept"))
         with self.graph.device.active():
@@ -322,7 +320,7 @@ class Dynamic:
         self._lost.clear()
 
     def _refuse_overflow(self) -> None:
-        """Refuse a path that is too long for the type of the distances."""
+        """Raise an error if a distance does not fit its type."""
 
     # --- what there is ---------------------------------------------------------------------------
 

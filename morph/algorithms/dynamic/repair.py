@@ -1,20 +1,22 @@
-"""Monotone repair: the least values of a graph brought up to date after some of its edges changed.
+"""Incremental repair of distances, levels or component labels after a batch of edge changes.
 
-Of every point v a value is kept that is the least of ``start(v)`` and ``value(u) + cost(e)`` over
-the edges e from u to v, and the u that gave it, its predecessor: distances, levels, and labels of
-components are such values.  The predecessors form a tree.  After a batch of changes
+Every vertex v has a value: the least of ``start(v)`` and of ``value(u) + cost(e)`` over the edges e
+from u to v.  Distances, BFS levels and labels of components are such values (fixed points of a
+monotone relaxation).  The u that gives the value is the predecessor of v; the predecessors form a
+forest.  After a batch of changes
 
 - *invalidate*: vertices whose tree edge was deleted or became heavier are invalidated, and then
   their subtrees, found through the out-edges of invalidated vertices;
 - *recompute*: an invalidated vertex takes the least value that its in-neighbours give;
 - *relax*: vertices with a lower value, from there or by a new or cheaper edge, relax their
   out-edges, in the order of values (near-far, as in `sssp`);
-- *set parents*: vertices that changed find a predecessor, first among those of lesser value, then,
-  where edges cost nothing, among those of equal value that have one: so no cycle arises.
+- *set parents*: vertices that changed find a predecessor, first among in-neighbours of lesser
+  value, then, along edges of cost 0, among those of equal value that have a predecessor: so no
+  cycle arises.
 
-The pattern is Ramalingam and Reps' (J. Algorithms 1996), by trees as Frigioni et al. have it (J.
-Algorithms 2000).  Work: the points that change or hang below a cut, and their edges; nothing is
-proportional to the graph.  One launch.
+The method is that of Ramalingam and Reps (J. Algorithms 1996), with a shortest-path tree as in
+Frigioni et al. (J. Algorithms 2000).  Work: the edges of the vertices that change or are below an
+invalidated tree edge, independent of the size of the graph.  One launch.
 """
 
 from __future__ import annotations
@@ -26,35 +28,35 @@ from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_add, atomic_cas, atomic_exch, atomic_min, i32, i64
 
 GONE, NAMED, INSERTED = Applied.GONE, Applied.NAMED, Applied.INSERTED
-ABOVE = 2**32  # the result beside the length of a list is a multiple of it
-NONE = 2**31 - 1  # the predecessor of a point that has changed, until it gets another one
+ABOVE = 2**32  # result = ABOVE * (4 * rounds + overflow) + entries of the log
+NONE = 2**31 - 1  # the predecessor of a vertex whose parent is not set yet
 
 
 class Problem(NamedTuple):
-    """What is repaired, as one argument of kernels."""
+    """The values to repair and how edges change them, as a bundle."""
 
     graph: Any
-    tree: Any  # a row for each point: ``value``, ``predecessor``, ``kept`` (the value before)
-    cost: Any  # functions of the language
-    start: Any
-    far: Any  # the value of points that are not reached
-    most: Any  # the largest value
-    log: Any  # points that have changed, with their predecessor before
-    loose: Any  # points whose parent has the same value
-    cell: Any  # one row of accumulators
-    lost: Any  # raised if a sum was too large
+    tree: Any  # a row for each point: ``value``, ``predecessor``, ``kept`` (the old value)
+    cost: Any  # func: the cost of an edge
+    start: Any  # func: the value of a vertex without in-edges
+    far: Any  # infinity: the value of unreachable vertices
+    most: Any  # the largest finite value
+    log: Any  # changed vertices, with their predecessor before the batch
+    loose: Any  # vertices with no possible parent of lesser value
+    cell: Any  # one row of reduction accumulators
+    lost: Any  # flag: a sum overflowed or exceeded `most`
 
 
 class Batch(NamedTuple):
-    """The changes to repair after, and how far to go."""
+    """A batch of changes, and the limits of its repair."""
 
     changes: Any  # see `Applied.rows`
-    rows: int  # of these that count
-    delta: Any  # how far values may lie apart that are relaxed in one step
-    stage: int  # where to begin: 0, or what the call before gave
-    patience: int  # entries of the log after which to stop
-    enough: int  # entries after which computing anew costs less
-    number: int
+    rows: int  # the number of valid rows in ``changes``
+    delta: Any  # the width of a near-far bucket
+    stage: int  # 0, or the stage that the previous call returned
+    patience: int  # entries of the log after which `repair` returns, to be resumed
+    enough: int  # entries of the log after which recomputing all values costs less
+    number: int  # of the batch; written to ``cell`` when its repair begins
 
 
 @kernel
@@ -72,7 +74,7 @@ def cut(c, problem, now):
 
 @kernel
 def invalidate_children(v, problem, then, enough):
-    if problem.cell[0].walked > enough:  # all of these are in the log, so all is computed anew
+    if problem.cell[0].walked > enough:  # too many: all values will be recomputed from scratch
         return
     p = problem.graph.points[v.id]
     v.value = problem.start(v, problem.far)
@@ -87,7 +89,7 @@ def invalidate_children(v, problem, then, enough):
 
 @kernel
 def recompute(entry, problem, later):
-    """Give an invalidated vertex the least value that its in-neighbours give."""
+    """Set an invalidated vertex to the least value over its in-edges."""
     v = entry.item
     p = problem.graph.points[v.id]
     least = problem.start(v, problem.far)
@@ -100,7 +102,7 @@ def recompute(entry, problem, later):
             else:
                 least = min(least, d)
     if least < problem.far:
-        # race: before it and after a neighbour reads a bound of v; `relax` lowers what is too large
+        # race: neighbours read the old or the new upper bound; `relax` lowers what is too large
         v.value = least
         later.add(v, value=least)
         atomic_min(problem.cell[0].least, least)
@@ -139,7 +141,7 @@ def relax(entry, problem, limit, then, later):
     p = problem.graph.points[entry.item.id]
     for t in p.outnbrs:
         d = near + problem.cost(problem.graph.edge(p, t))
-        if d > problem.most or d < near:  # what wraps around is beyond all limits
+        if d > problem.most or d < near:  # d < near: the sum overflowed
             problem.lost.set()
         elif atomic_min(problem.tree[t.id].value, d) > d:
             if problem.tree[t.id].predecessor != NONE:
@@ -162,7 +164,7 @@ def set_parent(entry, problem):
         near = problem.tree[t.id].value
         if near < value and near + problem.cost(problem.graph.edge(p, t)) == value:
             before = min(before, t.id)
-    entry.value = v.kept  # to be put back from
+    entry.value = v.kept  # for rolling back
     if value == problem.start(v, problem.far):
         v.predecessor = -1
     elif before < NONE:
@@ -182,7 +184,7 @@ def set_equal_parent(v, problem, now):
             if parent.predecessor != NONE:
                 before = min(before, t.id)
     if before < NONE:
-        # race: neighbours that read NONE still are reached from v by `set_children_of_equal`
+        # race: a neighbour that still reads NONE gets its parent in `set_children_of_equal`
         v.predecessor = before
         now.add(v)
 
@@ -205,10 +207,12 @@ def keep(entry):
 
 @program
 def repair(problem, batch, now, then, near, following, later, rest):
-    """Give 4 * rounds, and 1 more if a sum was too large; times 2^32; and the entries of the log.
+    """Repair the values after a batch.
 
-    Or, below 0, -4 * rounds, less 1 or 2: what stage to begin with when called again, with more
-    patience (log entries); less 3 if these are more than ``enough``, and it cannot go on.
+    Returns ``ABOVE * (4 * rounds + overflow) + entries``: ``overflow`` is 1 if a sum was too large,
+    ``entries`` is the length of the log.  If the log exceeds ``batch.patience``, returns ``-4 *
+    rounds - stage`` instead: call again with that ``batch.stage`` (1 or 2) and more patience.  If
+    the log exceeds ``batch.enough``, returns ``-4 * rounds - 3``: recompute all values.
     """
     rounds, count, enough = 0, batch.rows, batch.enough
     if batch.stage == 0:
@@ -270,7 +274,7 @@ def repair(problem, batch, now, then, near, following, later, rest):
 
 @program
 def set_parents(problem, now, then):
-    """Find the predecessors of all points in the log."""
+    """Set the predecessors of all vertices in the log."""
     foreach(problem.log, set_parent, problem)
     while not problem.loose.empty:
         foreach(problem.loose, set_equal_parent, problem, now)

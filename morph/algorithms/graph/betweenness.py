@@ -20,7 +20,7 @@ import numpy as np
 
 from morph.algorithms.graph.temporary import columns, of_graph, source_ids
 from morph.data.collection import Collection, Flag
-from morph.data.conversion import truth, whole
+from morph.data.conversion import as_integer, truth
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_add, atomic_min, atomic_sub, f64, i32
@@ -223,7 +223,7 @@ def betweenness(
         negative.
     """
     normalized, endpoints = truth(normalized, "normalized"), truth(endpoints, "endpoints")
-    if (seed := whole(seed, "seed")) < 0:
+    if (seed := as_integer(seed, "seed")) < 0:
         raise ValueError(f"seed is 0 or more, not {seed}")
     live = graph.device.to_host(graph.points.ids())
     chosen = live

@@ -1,14 +1,17 @@
-"""Breadth-first search: the number of edges on a shortest path from a source to every point.
+"""Breadth-first search: direction-optimising, with several levels at once on deep graphs.
 
-Level by level on two worklists that are swapped: the points of a level lower those of their
-neighbours that are farther, and whoever lowers a point first adds it to the next level
-(Unnikrishnan et al., Falcon, figure 36).  Where edges are held both ways and the level has many of
-them, the points not yet found look for a neighbour in it instead, and stop at the first (Beamer,
-Asanovic, Patterson, SC 2012); they look at a byte a point, and nobody is listed until points push
-again.  A deep graph has small levels, and each would wait for the one
-before: there several are run at once, in any order (``ahead``), until all up to the last of them
-are exact; what was added to that one is the next worklist.  Where predecessors do not fit then, a
-last pass over the edges finds them.  One launch for all of it.  Work O(n + m), often less than m.
+*Push* (top-down; Unnikrishnan et al., Falcon, figure 36): two worklists, the frontier and the next
+one, are swapped; each vertex of the frontier lowers the distance of its neighbours by an atomic
+minimum, and the first thread to lower a vertex enqueues it.  *Pull* (bottom-up; Beamer, Asanovic,
+Patterson, SC 2012), if every edge is stored as two arcs and the frontier has many edges: each
+unvisited vertex scans its neighbours for one in the frontier, and stops at the first.  Pull reads
+one byte per vertex, and builds no worklist; the frontier is built when push resumes.
+
+High-diameter graphs have small levels, whose time is that of the barriers.  There up to 32 levels
+are relaxed asynchronously (label-correcting, ``ahead``), until the distances of all of them are
+exact; the vertices of the last of them are the next frontier.  Predecessors may then be
+inconsistent; if so, a last pass over the edges sets them.  One launch.  Work: O(n + m), with pull
+often less than m.
 """
 
 from __future__ import annotations
@@ -25,23 +28,23 @@ from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_add, atomic_min, i32, i64, u8, u32
 
-FAR = 2**32 - 1  # read as a signed number -1, which the result says
-NONE = 2**31 - 1  # no path has as many edges
-UNFOUND = 14  # points not yet found look themselves if the level has a 14th of their edges
-SMALL = 256  # a level of fewer than a 256th of all points does not ask for its edges
-DEEP = 32  # levels that are run one by one; then only those are
-WIDE = 32  # that have more than a 32nd of all points, and of others
-AT_ONCE = 32  # as many run at once
-UNSEEN = 255  # the byte of a point that is not found; else its level, up to DEEP
+FAR = 2**32 - 1  # infinity; as a signed integer -1, the result for unreachable vertices
+NONE = 2**31 - 1  # longer than any shortest path
+UNFOUND = 14  # pull if the frontier has over a 14th of the edges of unvisited vertices
+SMALL = 256  # a frontier of fewer than a 256th of all vertices always pushes
+DEEP = 32  # beyond this level, frontiers of at most a 32nd (WIDE) of all vertices
+WIDE = 32  # are expanded asynchronously,
+AT_ONCE = 32  # this many levels between barriers
+UNSEEN = 255  # ``step`` of an unvisited vertex; of others the level, at most DEEP
 
 
 class Search(NamedTuple):
-    """What a search works with beside its worklists, as one argument."""
+    """The arguments of a search other than its worklists, as a bundle."""
 
     graph: Any
-    found: Any  # one row: how many edges, and how many points that looked themselves
-    conflict: Any  # raised if a parent is none
-    both: bool  # whether the graph holds edges both ways
+    found: Any  # one row: edges of the visited vertices; vertices visited by pull
+    conflict: Any  # flag: a predecessor is not one level nearer
+    both: bool  # whether every edge is stored as two arcs
 
 
 class Bfs(NamedTuple):
@@ -71,7 +74,7 @@ def pull(p, level, step, found):
             break
     if before is not None:
         p.dist = level
-        p.step = step  # race: to those that read it now, `step` and "not reached" mean the same
+        p.step = step  # race: the old and the new value fail the test above alike
         p.predecessor = before.id
         atomic_add(found[0].points, 1)
         atomic_add(found[0].edges, p.out_degree)
@@ -92,7 +95,7 @@ def lower(p, limit, then, far):
     level = p.dist + 1
     for t in p.outnbrs:
         if atomic_min(t.dist, level) > level:
-            # race: the last writer may not be the last to lower it; `check_parent` finds these
+            # race: the last writer may not be the one with the least level; see `check_parent`
             t.predecessor = p.id
             if level < limit:
                 then.add(t)
@@ -110,16 +113,16 @@ def check_parent(p, g, conflict):
 def attach(p):
     for t in p.outnbrs:
         if t.dist == p.dist + 1:
-            t.predecessor = p.id  # race: any neighbour that is one step nearer will do
+            t.predecessor = p.id  # race: any neighbour one level nearer is valid
 
 
 @program
 def search(now, then, far, s, level, cutoff):
-    known = 0  # edges of the points found, before this level and with it
+    known = 0  # edges of the vertices visited so far
     s.found[0].edges = 0
-    s.found[0].points = 0  # those that looked themselves
+    s.found[0].points = 0  # visited by pull
     size, listed = len(now), True
-    pulls, seen = False, False  # seen: all bytes tell who is found
+    pulls, seen = False, False  # seen: `step` is up to date for all vertices
     while level < cutoff and size > 0:
         level += 1
         step = u8(min(level, DEEP))
@@ -173,23 +176,23 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
     graph : Graph, or what `Graph.of` takes
         On any device; out-edges are followed.
     source : int or array of int
-        Id of a point.  Of several, a distance is that to the nearest.
+        Id of a vertex, or of several: distances are those from the nearest source.
     cutoff : int, optional
-        Points farther than this count as unreachable.
+        Vertices farther than this count as unreachable.
 
     Returns
     -------
     Bfs
-        On the graph's device, shape (n,), int32.  ``distance``: -1 where there is no path;
-        ``predecessor``: the point before on one of the shortest paths, -1 at sources and where
-        there is no path; ``levels``, how many levels were expanded.
+        On the graph's device, shape (n,), int32.  ``distance``: -1 if unreachable;
+        ``predecessor``: the parent in a BFS tree, -1 at sources and unreachable vertices;
+        ``levels``, how many levels were expanded.
 
     Raises
     ------
     TypeError
         If a source is not an integer, or ``cutoff`` not a number.
     ValueError
-        If a source is not a point, or ``cutoff`` is negative.
+        If a source is not a vertex, or ``cutoff`` is negative.
     """
     starts, n = source_ids(graph, source), len(graph.points)
     if cutoff is not None:
@@ -214,7 +217,7 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
         distance, predecessor = graph.device.copies(
             own["dist"].array[:n].view(np.int32), own["predecessor"].array[:n]
         )
-        if levels > DEEP:  # some were run at once
+        if levels > DEEP:  # some were expanded asynchronously
             with graph.device.active():
                 levels = min(int(distance.max()) + 1, int(most))
         return Bfs(distance, predecessor, levels)

@@ -1,10 +1,10 @@
-"""Weakly connected components: which points hang together, whatever the direction of the edges.
+"""Weakly connected components, by Afforest on a concurrent union-find.
 
-Afforest (Sutton, Ben-Nun, Barak, IPDPS 2018) on a concurrent union-find whose representatives are
-the smallest ids.  Two edges of each point join most of what hangs together.  The largest component
-found so, judged by a sample, then need not look at its other edges: where edges are held both ways,
-one that leaves it is met from its other end.  One launch.  About O(n + m), and often little more
-than O(n).
+Afforest (Sutton, Ben-Nun, Barak, IPDPS 2018); the representative of a set is its smallest id.  The
+first two edges of each vertex are united, which finds most of each component.  The largest
+component so far, estimated by a sample, then skips its other edges: if every edge is stored as two
+arcs, an edge that leaves this component is seen from its other end.  One launch.  About O(n + m),
+often little more than O(n).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_add, atomic_max, i32, i64, u64
 
-FIRST = 2  # edges of each point that are looked at before the largest component is guessed
-SAMPLE = 1024  # points that are asked for that, and counters
+FIRST = 2  # edges of each vertex that are united before the largest component is estimated
+SAMPLE = 1024  # vertices that are sampled for this estimate, and counters
 SALT = 0x9E3779B97F4A7C15
-ABOVE = 2**32  # a count times that, and a label
+ABOVE = 2**32  # packs a count and a label: count * ABOVE + label
 
 
 class Components(NamedTuple):
@@ -115,7 +115,7 @@ def join(g, sets, votes, cell, both):
 
 @of_graph
 def connected_components(graph: Graph) -> Components:
-    """Find the connected components, edges counting both ways.
+    """Find the weakly connected components.
 
     Parameters
     ----------

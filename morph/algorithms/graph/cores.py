@@ -1,11 +1,12 @@
-"""Core numbers: how far each point stays in when points of low degree are taken away.
+"""Core numbers (k-core decomposition), by parallel peeling.
 
-The k-core is what is left when points with fewer than k edges are deleted until there are none; a
-point's core number is the largest k whose core holds it (Seidman 1983).  Peeling, level by level
-(Matula, Beck 1983; Dasari, Desh, Zubair, ParK, 2014): a deleted point lowers the degree of its
-neighbours, and whoever so falls to the level is deleted next, if not at once.  Those whose turn
-may come in the next levels are listed apart (Dhulipala, Blelloch, Shun, Julienne, 2017), so the
-others are looked at once in `SOON` levels; levels at which nobody falls are skipped.
+The k-core is what remains when vertices of degree below k are deleted until there are none; the
+core number of a vertex is the largest k whose core contains it (Seidman 1983).  Peeling, level by
+level (Matula, Beck 1983; Dasari, Desh, Zubair, ParK, 2014): a deleted vertex lowers the degrees of
+its neighbours, and a neighbour whose degree falls to the level is deleted next.  Vertices whose
+degree is in the range of the next `SOON` levels are in a worklist of their own (bucketing as in
+Dhulipala, Blelloch, Shun, Julienne, 2017), so the others are scanned once in `SOON` levels; empty
+levels are skipped.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 from morph.algorithms.graph.temporary import of_graph, workspace
 from morph.data.collection import Collection
-from morph.data.conversion import whole
+from morph.data.conversion import as_integer
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
@@ -22,7 +23,7 @@ from morph.operators.reduce import reduce
 from morph.prelude import atomic_max, atomic_min, atomic_sub, i32, i64
 
 FAR = 2**31 - 1
-SOON = 15  # so many levels, beyond the next one, have their points listed apart; at first fewer
+SOON = 15  # levels beyond the next one whose vertices are in a worklist; at first fewer
 
 
 class CoreNumber(NamedTuple):
@@ -91,7 +92,7 @@ def peel(k, last, left, rest, soon, falling, then, whole):
             foreach(left, bounds, whole, where=lambda p: p.core < 0)
             if whole.most < 0:
                 break
-            k = max(k, i64(whole.least))  # nobody falls before
+            k = max(k, i64(whole.least))  # skip empty levels
             limit = min(k + more, min(last, i64(whole.most)))
             more = min(2 * more + 1, SOON)
             foreach(left, split, limit, soon, rest, where=lambda p: p.core < 0)
@@ -106,7 +107,7 @@ def _peel(graph: Graph, first: int, last: int) -> Any:
     def make() -> list[Any]:
         whole = Table("whole", graph.device, least=i32, most=i32)
         whole.extend(1)
-        room = (n, n, n + n // 4, n, n)  # all may fall soon, and whoever runs entries holds some
+        room = (n, n, n + n // 4, n, n)  # plus slots cached by threads
         return [*(Collection(graph.points, capacity=k) for k in room), whole]
 
     with workspace(graph, "cores", make, near=(i32, 0), core=(i32, -1)) as (*lists, whole):
@@ -122,14 +123,14 @@ def _peel(graph: Graph, first: int, last: int) -> Any:
 
 @of_graph
 def core_number(graph: Graph) -> CoreNumber:
-    """Find the core number of every point, edges counting both ways.
+    """Find the core number of every point, ignoring edge directions.
 
     Parameters
     ----------
     graph : Graph, or what `Graph.of` takes
         On any device.  Each of several parallel edges counts; edges from a point to itself do not.
         Where ``graph.directed``, a point's degree is that out and in together, as in NetworkX; a
-        graph with edges held both ways has to be made ``symmetric``, lest each count twice.
+        graph with each edge as two arcs has to be made ``symmetric``, or each counts twice.
 
     Returns
     -------
@@ -164,7 +165,7 @@ def k_core(graph: Graph, k: int) -> KCore:
     ValueError
         If it is negative.
     """
-    if (k := whole(k, "k")) < 0:
+    if (k := as_integer(k, "k")) < 0:
         raise ValueError(f"k is 0 or more, not {k}")
     last = min(k - 1, 2 * len(graph.edges))  # no degree is larger
     core = _peel(graph, last, last)

@@ -1,9 +1,9 @@
-"""What the costs of a graph's edges are like: their mean, the largest, whether equal both ways.
+"""Statistics of edge weights: mean, largest, and whether they are symmetric.
 
-One pass over the edges.  Whether each arc has a reverse of equal cost is asked of sums: a hash of
-the ends and the cost is added for arcs from the lesser end, subtracted for the others.  They differ
-in nothing if that is 0; if they do differ, in 2**64 salts about one hides it, and nobody knows the
-salt.
+One pass over the edges.  Whether each arc has a reverse of equal weight is tested by a salted hash
+of the ends and the weight, which is added for arcs from the smaller id and subtracted for others:
+the sum is 0 if weights are symmetric.  If they are not, it is 0 for about one in 2**64 salts, and
+the salt is random.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from morph.launch.foreach import foreach, kernel
 from morph.prelude import f64, i64, u64, vector
 
 EDGES = 32  # delta is the mean weight times this over the mean degree
-NARROW = frozenset("i1 i2 i4 u1 u2 u4 f4 f8".split())  # types that one pass looks at
-NONE = 2**31 - 1  # no distance of 32 bits is as long
-FAR = 2**16  # most likely no shortest path has as many edges
+NARROW = frozenset("i1 i2 i4 u1 u2 u4 f4 f8".split())  # types that `measure` handles
+NONE = 2**31 - 1  # all 32-bit distances are below it
+FAR = 2**16  # an estimate: most likely no shortest path has as many edges
 SALT = random.SystemRandom().getrandbits(63)
 
 
@@ -58,9 +58,9 @@ class Weights(NamedTuple):
     Attributes
     ----------
     weight : array or None
-        The weights in the distances' type, if sums with theirs would be of another.
+        The weights converted to the type of distances; None if no conversion is needed.
     dtype : dtype
-        In which to sum them: 32 bits where no path can be longer.
+        The type of distances: 32 bits if no path can exceed it.
     delta : float
     equal : bool
         Whether each arc has a reverse of the same weight; false if that is not known.
@@ -80,7 +80,7 @@ def hopes(graph: Graph, delta: float) -> bool:
 
 
 def measured(graph: Graph) -> Weights:
-    """Look at the weights.
+    """Compute the statistics of the weights.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def _unsigned(graph: Graph, dtype: np.dtype[Any]) -> Any:
 
 
 def _looked_at(graph: Graph) -> tuple[Any, np.dtype[Any], float]:
-    """The same, of any weights; whether arcs have equal reverses is not asked."""
+    """The same, of weights of any type; symmetry is not tested."""
     live, n, xp = live_edges(graph), len(graph.points), graph.device.xp
     with graph.device.active():
         weight = graph.edges.weight.array[live]

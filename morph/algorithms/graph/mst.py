@@ -1,12 +1,12 @@
-"""Minimum spanning forest, by Boruvka's method on a concurrent union-find.
+"""Minimum spanning forest, by Boruvka's algorithm on a concurrent union-find.
 
-Each round every component finds its lightest edge to another, the smallest id of several (an atomic
-minimum of both in one word; two, if the weight has more than 32 bits or is a float), and these
-edges join components; so there is one answer, whatever the order.  Edges inside a component leave
-the worklist (Unnikrishnan et al., Falcon, figures 51 to 54).  Where there are many edges the
-lightest few for each point come first: most others are inside a component when their turn comes
-(Osipov, Sanders, Singler, Filter-Kruskal, ALENEX 2009).  At most log2 n rounds of O(n + m), mostly
-O(m) in all.
+In each round every component finds its lightest edge to another component, and these edges are
+united.  Ties are broken by the smallest edge id (an atomic minimum of weight and id in one 64-bit
+word, or of two words if the weight has more than 32 bits or is a float), so the result does not
+depend on the order of execution.  Edges inside a component leave the worklist (Unnikrishnan et al.,
+Falcon, figures 51 to 54).  If there are many edges, the lightest few per vertex are processed
+first: most others are then inside a component, and are filtered out (Osipov, Sanders, Singler,
+Filter-Kruskal, ALENEX 2009).  At most log2 n rounds of O(n + m), mostly O(m) in all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_min, bool_, i32, i64
 
 NONE = 2**31 - 1  # no edge is picked
-FEW = 3  # edges for each point that are looked at first, if there are twice as many or more
+FEW = 3  # edges per vertex that are processed first, if there are at least twice as many
 SAMPLE = 10000
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.graph.temporary import live_edges, of_graph, workspace
-from morph.data.conversion import number, truth, whole
+from morph.data.conversion import as_integer, number, truth
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.messages import shown
@@ -163,7 +163,7 @@ def pagerank(
         tolerance = TOLERANCE[kind]
     for name, x in (("damping", damping), ("tolerance", tolerance)):
         number(x, name)
-    iterations = min(whole(iterations, "iterations"), 2**63 - 1)
+    iterations = min(as_integer(iterations, "iterations"), 2**63 - 1)
     if not 0 <= damping <= 1:
         raise ValueError(f"damping is from 0 to 1, not {damping}")
     if not (tolerance >= 0 and iterations >= 1):

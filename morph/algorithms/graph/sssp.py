@@ -1,20 +1,24 @@
-"""Shortest paths with weights that are not negative, from one source or from the nearest of many.
+"""Shortest paths with non-negative weights from one or several sources, by delta-stepping.
 
-Near-far (Davidson, Baxter, Garland, Owens, IPDPS 2014): points whose distance has fallen wait in
-one of two lists, near if they are within a limit, else far.  The near ones lower their neighbours
-until none is left; then all up to the limit is settled, and the limit moves on by delta.  An entry
-carries its distance: one whose point has fallen since is stale and is dropped, so that a point is
-expanded once for each distance.  Delta is the mean weight times 32 over the mean degree: small, the
-order is Dijkstra's; large, Bellman and Ford's.  Within the limit the order is of no account, so
-whoever lowers a point may go on from it at once (``ahead``).
+Near-far, delta-stepping with two buckets (Davidson, Baxter, Garland, Owens, IPDPS 2014): a vertex
+whose tentative distance fell is enqueued, in ``near`` if the distance is at most a limit, else in
+``far``.  The out-edges of near vertices are relaxed until ``near`` is empty; then all distances up
+to the limit are final, and the limit grows by delta.  An entry holds the distance at which it was
+enqueued.  An entry is stale, and is dropped, if the distance of its vertex has fallen since; so a
+vertex is expanded once per distance.  Delta is 32 times the mean weight over the mean degree: a
+small delta approaches Dijkstra's order, a large one that of Bellman and Ford.  Below the limit
+relaxation is label-correcting: a thread that lowers a distance may expand its vertex at once
+(``ahead``).
 
-Where points have many edges, most of them are heavy: they lead beyond the limit.  There the limit
-moves on by less, and heavy edges wait until their point is settled (Meyer, Sanders, J. Algorithms
-2003), so that what is expanded too early reads a weight in vain, and no distance.  Then those
-settled push along them, or, if they have fewer edges and weights are equal both ways, those not
-settled pull (Chakaravarthy et al., IPDPS 2014).  With a 16th of the edges left, near-far goes on.
+In dense graphs most edges are heavy: they lead beyond the limit.  There `dense_phase` comes first,
+with a smaller delta.  Its buckets relax only light edges; heavy edges are relaxed when their source
+is settled (Meyer, Sanders, J. Algorithms 2003), so that expanding a vertex too early reads the
+weight of a heavy edge, but not the distance of its target.  Heavy edges are relaxed by push from
+the settled vertices, or, if weights are symmetric and the unsettled vertices have fewer than twice
+as many edges, by pull into these (Chakaravarthy et al., IPDPS 2014).  Near-far continues when less
+than a 16th of the edges are left.
 
-Work O(n + m), and what is expanded too early.
+Work: O(n + m), and the edges of vertices that are expanded more than once.
 """
 
 from __future__ import annotations
@@ -33,12 +37,12 @@ from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_cas, atomic_min, i32, i64
 
-NONE = 2**31 - 1  # no predecessor yet
-DENSE = 8  # edges a point has on average where heavy ones wait until it is settled
-STEP = 4  # delta there, in the place of EDGES
-FEW = 16  # what is left has a 16th of the edges: from then on
-WIDE = 8  # delta is so many times as large
-BUCKETS = 32  # or that many limits
+NONE = 2**31 - 1  # no predecessor yet; the infinity of 32-bit distances
+DENSE = 8  # the mean degree from which `dense_phase` runs first
+STEP = 4  # its delta is the mean weight times this over the mean degree (near-far: EDGES)
+FEW = 16  # it ends when the unsettled vertices have less than a 16th of the edges
+WIDE = 8  # then the delta of near-far is this many times as large
+BUCKETS = 32  # `dense_phase` runs at most this many buckets
 NOWHERE = np.zeros(0, np.int32)  # no targets
 
 
@@ -54,7 +58,7 @@ def relax(entry, g, limit, most, then, far, lost):
     p, before = entry.item, entry.dist
     for t in p.outnbrs:
         d = before + g.weight(p, t)
-        if d > most or d < before:  # what wraps around is beyond all limits
+        if d > most or d < before:  # d < before: the sum overflowed
             lost.set()
         elif atomic_min(t.dist, d) > d:
             if d <= limit:
@@ -112,7 +116,7 @@ def pull_heavy(p, g, limit, most, lost):
                 lost.set()
             else:
                 least = min(least, d)
-    p.dist = least  # race: a neighbour reads a bound before this and after it
+    p.dist = least  # race: neighbours read the old or the new upper bound
 
 
 @kernel
@@ -138,20 +142,20 @@ def fill_buckets(p, limit, near, far):
 
 
 class Search(NamedTuple):
-    """What a search works with beside its worklists, as one argument."""
+    """The arguments of a search other than its worklists, as a bundle."""
 
     graph: Any
-    cell: Any  # one row of accumulators
-    targets: Any  # points at which to stop
-    unsettled: Any  # raised if one of these is not settled
-    lost: Any  # raised if a distance was too large
-    delta: Any  # how far the limit of the near list moves
-    most: Any  # the largest distance
+    cell: Any  # one row of reduction accumulators
+    targets: Any  # vertices; the search stops when all of these are settled
+    unsettled: Any  # flag: a target is not settled
+    lost: Any  # flag: a distance overflowed or exceeded `most`
+    delta: Any  # the growth of the limit
+    most: Any  # the largest distance allowed: of the type, or the cutoff
 
 
 @program
 def dense_phase(s, near, then, far, step, buckets, both):
-    """Bucket by bucket, until few edges are left; give the limit of the near list then."""
+    """Delta-stepping until few edges are left; returns the limit with which near-far continues."""
     left, low, limit = i64(len(s.graph.edges)), step, step
     first = True
     while buckets > 0 and not near.empty:
@@ -188,7 +192,7 @@ def dense_phase(s, near, then, far, step, buckets, both):
 
 @program
 def search(s, near, then, far, rest, limit):
-    """Near-far; give the limit up to which all distances are final."""
+    """Near-far; returns the limit up to which all distances are final."""
     while True:
         while not near.empty:
             foreach(near, relax, s.graph, limit, s.most, then, far, s.lost, ahead=then,
@@ -250,31 +254,31 @@ def sssp(
     graph : Graph, or what `Graph.of` takes
         On any device, with edge weights of any real type, 1 if it has none; out-edges are followed.
     source : int or array of int
-        Id of a point.  Of several, a distance is that to the nearest.
+        Id of a vertex, or of several: distances are those from the nearest source.
     targets : int or array of int, optional
-        Stop when the distances of these points are known.  Others count as unreachable if they are
-        farther than what was settled by then.
+        Stop when the distances of these vertices are final.  Vertices that are not settled by then
+        count as unreachable.
     cutoff : number, optional
-        Points farther than this count as unreachable.
+        Vertices farther than this count as unreachable.
     predecessors : bool
-        Find ``predecessor``, too, which reads every edge once more.
+        Whether to find ``predecessor``, which takes one more pass over the edges.
 
     Returns
     -------
     Sssp
         On the graph's device, shape (n,).  ``distance``: int64 for integer weights, float32 for
         float16, else of the weights' type; unreachable is the largest int64, or infinity.
-        ``predecessor``, int32: the point before on a shortest path, -1 at sources and where there
-        is none; None unless asked for.
+        ``predecessor``, int32: the parent in a shortest-path tree, -1 at sources and unreachable
+        vertices; None unless ``predecessors``.
 
     Raises
     ------
     TypeError
         If a source or target is not an integer, or ``cutoff`` not a number.
     ValueError
-        If one is not a point, or a weight is negative or NaN.
+        If a source or target is not a vertex, or a weight is negative or NaN.
     OverflowError
-        If the distance of a point that can be reached does not fit its type.
+        If the distance of a reachable vertex does not fit its type.
     """
     predecessors = truth(predecessors, "predecessors")
     starts = source_ids(graph, source)
@@ -287,7 +291,7 @@ def sssp(
         return _hops(graph, starts, cutoff, predecessors)
     weights = measured(graph)
     given = graph, starts, goals, cutoff, predecessors
-    if weights[1] == np.int64 and hopes(graph, weights[2]):  # half of the memory
+    if weights[1] == np.int64 and hopes(graph, weights[2]):  # half the memory
         found = _solved(*given, weights._replace(dtype=np.dtype(np.int32)), hope=True)
         if found is not None:
             return found
@@ -297,7 +301,7 @@ def sssp(
 
 
 def _hops(graph: Graph, starts: Any, cutoff: float | None, predecessors: bool) -> Sssp:
-    """Solve where every edge has the length 1; targets stop nothing, all is settled."""
+    """Solve with unit weights, by `bfs`; targets are ignored, all vertices are settled."""
     found = bfs(graph, starts, cutoff=None if cutoff is None else int(min(cutoff, NONE)))
     with graph.device.active():
         far = np.int64(np.iinfo(np.int64).max)
@@ -309,7 +313,7 @@ def _solved(
     graph: Graph, starts: Any, goals: Any, cutoff: float | None, predecessors: bool,
     weights: Weights, hope: bool = False,
 ) -> Sssp | None:  # fmt: skip
-    """Solve with distances of one type; give nothing if they do not fit, but were hoped to."""
+    """Solve with one type of distances; returns None if ``hope`` and they do not fit."""
     weight, dtype, delta, equal = weights
     real = dtype.kind == "f"
     far = np.inf if real else int(np.iinfo(dtype).max)
@@ -342,12 +346,12 @@ def _solved(
         if dense:
             both = equal and not graph.directed
             limit = dense_phase(work, *lists[:3], step, i64(BUCKETS), both)
-            if lists[0].empty:  # they have changed places there
+            if lists[0].empty:  # the worklists were swapped there
                 lists[:2] = lists[1::-1]
         limit = search(work, *lists, dtype.type(limit))
         dist = graph.points.dist.array
         with graph.device.active():
-            if limit < last:  # stopped at the targets: what lies behind is not settled
+            if limit < last:  # stopped at the targets: larger distances are not final
                 dist[dist > limit] = far
             elif lost.take() and not cuts:
                 if hope:
@@ -359,7 +363,7 @@ def _solved(
 
 
 def _refuse_overflow(graph: Graph, reached: Any) -> None:
-    """Refuse an edge that leads on from a point that was reached to one that was not."""
+    """Raise an error if an edge leads from a reached vertex to one not reached."""
     pick = live_edges(graph)
     src, dst = graph.edges.src.array[pick], graph.edges.dst.array[pick]
     weight = graph.edges.weight.array[pick]
@@ -373,21 +377,21 @@ def _refuse_overflow(graph: Graph, reached: Any) -> None:
 
 
 def _predecessors(graph: Graph, starts: Any, far: Any) -> Any:
-    """Give the point before each on a shortest path; distances are final."""
+    """Return the parent of each vertex in a shortest-path tree, from final distances."""
     xp, points = graph.device.xp, graph.points
     points.predecessor[starts] = -1
     foreach(points, set_parent, graph, where=lambda p: p.dist < far)
     found, dist = points.predecessor.array, points.dist.array
     with graph.device.active():
-        if bool(((found == NONE) & (dist < far)).any()):  # edges that add nothing lead to these
+        if bool(((found == NONE) & (dist < far)).any()):  # reached by zero-weight edges only
             now, then = Collection(points), Collection(points)
             now.extend(xp.flatnonzero((found != NONE) & (dist < far)))
             set_equal_parents(graph, now, then)
-        return xp.where((found == NONE) | (dist == far), -1, found)  # a sum may be `far`
+        return xp.where((found == NONE) | (dist == far), -1, found)  # a sum may equal `far`
 
 
 def _widened(xp: Any, dist: Any) -> Any:
-    """Give a copy of the distances in the type of the result."""
+    """Return a copy of the distances in the type of the result."""
     if dist.dtype != np.int32:
         return dist.copy()
     return xp.where(dist == NONE, np.int64(np.iinfo(np.int64).max), dist)

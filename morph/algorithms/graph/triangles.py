@@ -1,11 +1,11 @@
-"""Triangles: sets of three points, each joined to the two others.
+"""Triangle counting, by intersecting the rows of a degree-ordered graph.
 
-Every edge is turned towards the end of higher degree, so that no point keeps more than sqrt(2 m) of
-them, and each triangle u -> v, u -> w, v -> w is found once: w stands in the rows of both u and v
-(Chiba, Nishizeki 1985; Schank, Wagner 2005).  Points are renamed in order of degree, so that of a
-sorted row of u only what follows v counts.  Short rows are merged; where they are longer, the
-shorter is looked up in the other, which is hashed, with linear probing.  O(m^1.5) at most, after a
-sort of the edges.
+Vertices are renumbered by degree, and every edge is directed to the end of higher degree, so that
+no vertex has more than sqrt(2 m) out-edges.  A triangle u -> v, u -> w, v -> w is found once: w is
+in the rows of both u and v (Chiba, Nishizeki 1985; Schank, Wagner 2005).  Of the sorted row of u
+only the part after v is intersected.  Short rows are merged; otherwise the shorter row is looked up
+in the longer one, which is hashed, with linear probing.  O(m^1.5) at most, after a sort of the
+edges.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import atomic_add, atomic_cas, exponent, f64, i32, i64, u32
 
-SHORT = 8  # rows are merged where points keep so many edges in the mean, or fewer
-GOLDEN = 2654435769  # 2^32 by the golden ratio: multiples of it are spread evenly
+SHORT = 8  # the mean out-degree up to which rows are merged
+GOLDEN = 2654435769  # 2^32 / golden ratio: multiplicative hashing (Fibonacci hashing)
 
 
 class TriangleCount(NamedTuple):
@@ -134,12 +134,12 @@ def _turned(graph: Graph) -> tuple[Graph, Any]:
 
 @of_graph
 def triangle_count(graph: Graph) -> TriangleCount:
-    """Count the triangles at every point and in all, edges counting both ways.
+    """Count the triangles at every point and in all, ignoring edge directions.
 
     Parameters
     ----------
     graph : Graph, or what `Graph.of` takes
-        On any device.  Parallel edges, and edges held both ways, count once; edges from a point to
+        On any device.  Parallel edges, and both arcs of an edge, count once; edges from a point to
         itself do not count.
 
     Returns

@@ -22,7 +22,7 @@ from morph.language.dtypes import Ref
 from morph.launch.foreach import func
 from morph.prelude import bool_, f64, i8, i32, i64, incircle, local, orient2d, struct, vector
 
-# no segment was met; one that must stay whole; no digits left for the point
+# no obstacle; a segment that must not be split; the rounded point is outside of its cavity
 NONE, KEPT, MISFIT = -1, -2, -3
 
 
@@ -31,8 +31,8 @@ class Insertion:
     """A point to insert, once its cavity is known.
 
     ``on`` is the segment that it splits, or None; ``size`` the edge length wanted there;
-    ``second`` the place in the boundary at which the far side of that segment begins, or -1;
-    ``walled`` tells whether a segment is at the boundary or split.
+    ``second`` the index in the boundary at which the cavity behind that segment begins, or -1;
+    ``walled`` is true if a segment is split or is at the boundary.
     """
 
     xy: (f64, 2)  # type: ignore[syntax]

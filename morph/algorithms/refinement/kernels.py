@@ -1,11 +1,12 @@
 """The kernels of `morph.algorithms.refinement.refine`, and the program that runs rounds of them.
 
-An item is an entry of a worklist: a triangle, its first vertex when it was enqueued (the *stamp*),
-and its priority bucket.  A triangle is rewritten with the new point as first vertex, so an entry
-with another stamp is stale: its triangle is gone, and whichever item replaced it has examined what
-is there now.  Bad triangles are in ``waiting`` until their bucket becomes active, the shortest
-edges first, which adds the fewest triangles; ``active`` and ``following`` are the worklists of this
-round and of the next one.
+Delaunay refinement (Ruppert; Chew), in parallel rounds.  An item is an entry of a worklist: a
+triangle, its first vertex when the triangle was enqueued (the *stamp*), and its priority bucket.
+Retriangulation of a cavity reuses the rows of its triangles, with the new point as first vertex.
+So an entry whose stamp differs from the first vertex is stale: its triangle was replaced, and the
+item that replaced it has enqueued the new triangles that are bad.  Bad triangles are in ``waiting``
+until their bucket becomes active.  Buckets with shorter edges come first, which adds the fewest
+triangles.  ``active`` and ``following`` are the worklists of this round and of the next one.
 """
 
 from __future__ import annotations
@@ -56,14 +57,14 @@ from morph.prelude import (
     single,
 )
 
-# why a triangle is left as it is; `count_unmet` counts by place in this list
+# why a bad triangle cannot be refined; `count_unmet` counts by position in this list
 REASONS = ("floor", "small input angle", "boundary kept", "no digits left", "budget")
 FLOOR, INPUT_ANGLE, BOUNDARY, DIGITS, BUDGET = range(5)
 
 
 @kernel
 def find_defect(t, g, defect):
-    """Check what refinement relies on: orientation, neighbours, Delaunay."""
+    """Check the preconditions: orientation, neighbour symmetry, the Delaunay property."""
     node, opposite = t.node, t.opposite
     a, b, c = node[0].xy, node[1].xy, node[2].xy
     good = orient2d(a, b, c) > 0
@@ -146,9 +147,9 @@ def plan_insertion(g, t, cavity, boundary, vertices, segments, params):
     """Find the point to insert for t and its cavity: an off-centre, or a point of a segment.
 
     The segment is an encroached side of t, or the first one found that the off-centre encroaches
-    on.  Gives the point; the half-edge that it splits, or NONE; where in the boundary the far side
-    of that segment begins (-1: nothing lies there); and NONE, or why there is no point: KEPT or
-    MISFIT.
+    on.  Returns the point; the half-edge that it splits, or NONE; the index in ``boundary`` at
+    which the cavity behind that segment begins (-1: there is none); and NONE, or why no point can
+    be inserted: KEPT or MISFIT.
     """
     x, start = t.node[0].xy, half_edge(t, 3)
     split, opposite, second = i32(NONE), i32(HULL), i64(-1)
@@ -172,7 +173,7 @@ def plan_insertion(g, t, cavity, boundary, vertices, segments, params):
         elif met == MISFIT and split == NONE and tries < 2:  # rounding moved x out of the circle
             tries += 1
             x, met = fallback_point(t, tries), i32(NONE)
-        elif met == NONE and opposite != HULL and second < 0:  # the cavity behind the segment
+        elif met == NONE and opposite != HULL and second < 0:  # grow the cavity behind the segment
             second, start = boundary.size, ~opposite
         else:
             break
@@ -181,7 +182,7 @@ def plan_insertion(g, t, cavity, boundary, vertices, segments, params):
 
 @func
 def takes_point(params):
-    """Take a point from those that may still be added, if there is one."""
+    """Decrement the number of points that may still be added; returns whether one was left."""
     if hasattr(params, "points_left"):
         return atomic_sub(params.points_left, 1) > 0
     else:
@@ -195,7 +196,7 @@ def order_in_fan(item, i):
 
 @kernel
 def refine_triangle(item, g, bucket, following, waiting, params):
-    """Remove a bad triangle by a new point, or split an encroached segment."""
+    """Insert a point that removes a bad triangle or splits an encroached segment."""
     t = item.item
     cavity = g.triangles.local(128)
     boundary = local(i32, 128)
@@ -203,7 +204,7 @@ def refine_triangle(item, g, bucket, following, waiting, params):
     segments = local(i32, 128)
     x, split, second, met = plan_insertion(g, t, cavity, boundary, vertices, segments, params)
     if met != NONE:
-        return  # `count_unmet` counts why
+        return  # no point can be inserted; `count_unmet` counts the reasons
     on = None
     if split >= 0:
         on = g.triangles[split >> 2].segment[split & 3]
@@ -218,7 +219,7 @@ def refine_triangle(item, g, bucket, following, waiting, params):
     stays = split >= 0 and t not in cavity
     if stays:
         now += 1
-    if single(cavity, guard=neighbours, priority=i32(item.bucket) - (BUCKETS - 64)):  # 6 bits
+    if single(cavity, guard=neighbours, priority=i32(item.bucket) - (BUCKETS - 64)):  # 0 to 63
         if takes_point(params):
             p = g.points.new(xy=new.xy, on=new.on)
             extra = g.triangles.new_rows(boundary.size - cavity.size, fill=False)
@@ -248,7 +249,7 @@ def refine_triangle(item, g, bucket, following, waiting, params):
 
 @kernel
 def count_unmet(t, g, waiting, counts, params):
-    """Count a bad triangle by the reason why it stays; enqueue it if it can be refined."""
+    """Count a bad triangle by the reason why it is not refined; enqueue it if it can be."""
     i = shortest_side(t.node[0].xy, t.node[1].xy, t.node[2].xy)
     p, q, r = t.node[i], t.node[(i + 1) % 3], t.node[(i + 2) % 3]
     u, v, e = p.xy - r.xy, q.xy - r.xy, q.xy - p.xy
@@ -300,15 +301,16 @@ def copy_by_order(item, selected, ranked, first):
 
 @program
 def run_rounds(g, active, following, waiting, selected, urgent, params, turns):
-    """Refine the active triangles in at most ``turns`` rounds; gives the number of rounds.
+    """Refine the active triangles in at most ``turns`` rounds; returns the number of rounds.
 
-    The next bucket becomes active when fewer triangles are active than ``params.most``, and than a
-    portion of all bad triangles so far.  Where segments matter, encroached ones come first: points
-    beside segments that will be split add many triangles.
+    The next bucket becomes active when the number of active triangles is below ``params.most`` and
+    below a fraction, 1 / ``params.portion``, of the entries of ``waiting`` (at least
+    ``params.least``).  With ``params.segments_first``, items of bucket 0 (encroached segments) run
+    alone before all others: points beside segments that will be split add many triangles.
 
     A deterministic round sorts its items by order.  The program returns before a round that has
-    more items than ``g.ranked`` rows, for whose new rows the tables might lack capacity, or that
-    might add too many points.
+    more items than ``g.ranked`` has rows, whose new rows might exceed the capacity of the tables,
+    or that might add too many points.
     """
     rounds = 0
     bucket = params.bucket

@@ -1,12 +1,12 @@
-"""What surveys leave, decimated by belief propagation: nearly all of it, and values for the others.
+"""Decimation by belief propagation of the formula that survey propagation leaves.
 
-Where surveys are trivial no variable is frozen, but flipping at random takes long to find what fits
-together: clauses of two literals chain up.  Beliefs, the marginals over all models, tell it at once
-(Braunstein, Mezard, Zecchina 2005, end with them too): from trivial messages a few sweeps, held
-back by half since they need not converge; a part of the variables, those of the largest bias, get
-their likelier value; unit propagation runs to its end; what is left is written anew.  After a
-contradiction fewer are fixed.  It ends with no clause left, or a handful that local search mends
-from the likelier values.  A round costs O(literals left) for each sweep.
+Where surveys are trivial no variable is frozen, but local search from random values takes long:
+clauses of two literals form chains.  Beliefs, the marginals over all models, give good values at
+once (Braunstein, Mezard, Zecchina 2005, end with them too): a few sweeps from trivial messages,
+with inertia 0.5 since they need not converge; a part of the variables, those of the largest bias,
+get their likelier value; unit propagation runs to its end; the residual formula is compacted.
+After a contradiction fewer variables are fixed.  It ends with no clause left, or with a few clauses
+for a local search from the likelier values.  A round costs O(literals left) for each sweep.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import Any
 
 from morph.algorithms.sat.decimation import Run, check_limits, check_options
-from morph.algorithms.sat.factors import Contradiction, rest_of
-from morph.algorithms.sat.marginals import marginals
-from morph.algorithms.sat.rounds import Decimation, Round, histogram, refuted
+from morph.algorithms.sat.factors import Contradiction
+from morph.algorithms.sat.marginals import Marginals, marginals
+from morph.algorithms.sat.rounds import Decimation, Round, refuted
 from morph.algorithms.sat.surveys import converge
 from morph.data.conversion import truth
 from morph.data.formula import Formula
@@ -26,7 +26,7 @@ from morph.runtime.device import device as device_of
 TOLERANCE, INERTIA = 0.02, 0.5
 FIRST = 3  # times as many sweeps in the first round
 PATIENCE = 2  # contradictions in a round, after which a clause may break
-LEAST_PART = 1 / 8  # of the fraction, from which such a round starts anew
+LEAST_PART = 1 / 8  # of the fraction: the least that such a round leaves
 
 
 def believe(
@@ -56,11 +56,11 @@ def believe(
     sweeps : int
         In a round, at most; in the first three times as many.
     lossy : bool
-        Where contradictions go on though fewer are fixed, let clauses break: they are in no rest.
+        Where contradictions persist though fewer are fixed, let clauses break: they are in no rest.
     max_seconds : float
         Stop after this; looked at between launches, which take a fraction of a second.
     progress : callable, optional
-        Called after each round with what there is to say of it.
+        Called after each round with its record.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def believe(
         run.begin()
     except Contradiction:
         return refuted(formula.variables, run.clock)
-    status, judged = "rounds", False
+    status, measured = "rounds", False
     while len(run.rounds) < max_rounds:
         if len(run.now.graph.clauses) == 0:
             status = "satisfied"
@@ -92,26 +92,19 @@ def believe(
         if run.clock.late:
             status = "time"
             break
-        done, chosen = _round(run, PATIENCE if lossy else None)
-        judged = not chosen
-        if judged:
+        measured = not _round(run, PATIENCE if lossy else None)
+        if measured:
             status = "contradiction"
             break
         if progress is not None:
-            progress(done)
-    if not judged and len(run.now.graph.clauses):
-        _judge(run)
-    likely = run.where.to_host(run.now.graph.points.choice.array) & 1 == 1
-    rest, names = rest_of(run.now)
-    assignment = run.where.to_host(run.answers.value.array).copy()
-    run.clock.to("rest")
-    return Decimation(
-        assignment, rest, names, status, run.rounds, run.rollbacks, run.clock.seconds, likely
-    )
+            progress(run.rounds[-1])
+    if not measured and len(run.now.graph.clauses):
+        _measure(run)
+    return run.result(status, run.where.to_host(run.now.graph.points.choice.array) & 1 == 1)
 
 
-def _judge(run: Run) -> tuple[int, Any]:
-    """Sweep and judge; gives the sweeps and the marginals."""
+def _measure(run: Run) -> tuple[int, Marginals]:
+    """Sweep; gives how often, and the marginals."""
     most = run.max_sweeps if run.rounds else FIRST * run.max_sweeps
     made, _ = converge(run.now, TOLERANCE, most, 0.0, INERTIA, run.clock.end)
     run.clock.to("sweeps")
@@ -120,25 +113,15 @@ def _judge(run: Run) -> tuple[int, Any]:
     return made, seen
 
 
-def _round(run: Run, patience: int | None) -> tuple[Round, int]:
-    """Fix some more; gives what there is to say, and how many were chosen: 0 if none can be."""
-    n = run.formula.variables
-    free, m = len(run.now.graph.points), len(run.now.graph.clauses)
-    made, seen = _judge(run)
+def _round(run: Run, patience: int | None) -> bool:
+    """Fix more variables; gives whether any could be fixed."""
+    made, seen = _measure(run)
     before = run.rollbacks
     biased = int(seen.counts[1:].sum())  # the others need not be chosen
     chosen = run.fix(seen, biased, patience)
     run.clock.to("units")
-    part = run.part
     if chosen:
-        run.advance()
-    run.clock.to("compaction")
-    implied = free - chosen - len(run.now.graph.points) if chosen else 0
-    facts = seen.bias, histogram(seen), seen.complexity / max(n, 1), part, chosen, implied
-    done = Round(made, free, m, *facts)
-    if chosen:
-        run.rounds.append(done)
-        run.part = min(run.fraction, run.part * 1.4)
+        run.simplify(made, seen, chosen)
         if run.rollbacks - before == patience:
             run.part = max(run.part, run.fraction * LEAST_PART)
-    return done, chosen
+    return chosen > 0

@@ -1,12 +1,12 @@
 """Survey-inspired decimation: fix the most biased variables, simplify, and go on with the rest.
 
 Mezard, Zecchina (2002), in rounds: surveys converge; a fraction of the variables, those of the
-largest bias, get their likelier value; unit propagation runs to its end; what is left is written
-anew.  When the surveys are (nearly) trivial, local search can solve the rest.  If unit propagation
-meets a contradiction, fewer are fixed; if the surveys do not converge, even held back, the last
-round is taken back and fewer are fixed, and at last less exact surveys have to do.  A complexity
-below zero says that no model is left, by all likelihood: too much was fixed at once, and it is
-given up.  A round costs O(literals left) for each sweep.
+largest bias, get their likelier value; unit propagation runs to its end; the residual formula is
+compacted.  When the surveys are (nearly) trivial, local search can solve the residual formula.  If
+unit propagation meets a contradiction, fewer variables are fixed; if the surveys do not converge,
+even with inertia, the last round is rolled back and fewer variables are fixed, and at last a looser
+tolerance is accepted.  A complexity below zero means that most likely no model is left: too many
+variables were fixed at once, and decimation ends.  A round costs O(literals left) for each sweep.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import numpy as np
 from morph.algorithms.sat.factors import Contradiction, Factors, factor_graph, reduced, rest_of
 from morph.algorithms.sat.marginals import Marginals, choose, marginals, threshold
 from morph.algorithms.sat.rounds import Clock, Decimation, Round, histogram, refuted
-from morph.algorithms.sat.surveys import persist
+from morph.algorithms.sat.surveys import converge_patiently
 from morph.algorithms.sat.units import force_units, propagate_units
-from morph.data.conversion import number, whole
+from morph.data.conversion import as_integer, number
 from morph.data.formula import Formula
 from morph.data.table import Table
 from morph.language.messages import shown
@@ -36,7 +36,7 @@ SLACK = 10.0  # nats of complexity below zero that a small formula may have
 
 
 @kernel
-def note(p, answers):
+def record(p, answers):
     answers[p.origin].value = i8(p.value)
 
 
@@ -61,7 +61,7 @@ def decimate(
     max_seconds: float = float("inf"),
     progress: Callable[[Round], None] | None = None,
 ) -> Decimation:
-    """Fix variables by survey propagation until what is left is easy.
+    """Fix variables by survey propagation until the residual formula is easy.
 
     Parameters
     ----------
@@ -75,12 +75,11 @@ def decimate(
     tolerance : float, optional
         Surveys have converged when none changes by more: by default 0.05, but 0.01 with a fraction
         below 0.02.  Looser ones take half the sweeps, go on for longer, and leave an easier rest,
-        but near the threshold they lose their way.
+        but fail near the threshold.
     max_sweeps : int
-        In a round; then twice as many with messages held back by half, four times as many by three
-        quarters.
+        In a round; then twice as many with inertia 0.5, and four times as many with 0.75.
     undo : int
-        Rounds that are taken back, before it is given up.
+        Rounds that are rolled back before decimation ends.
     rho : float
         1 for survey propagation, 0 for belief propagation.
     least_complexity : float
@@ -125,14 +124,11 @@ def decimate(
         status = "rounds"
         if progress is not None:
             progress(run.rounds[-1])
-    rest, names = rest_of(run.now)
-    assignment = run.where.to_host(run.answers.value.array).copy()
-    run.clock.to("rest")
-    return Decimation(assignment, rest, names, status, run.rounds, run.rollbacks, run.clock.seconds)
+    return run.result(status)
 
 
 def check_options(fraction: float, tolerance: float, rho: float) -> None:
-    """Refuse what has no meaning."""
+    """Refuse options out of their range."""
     for name, x in (("fraction", fraction), ("tolerance", tolerance), ("rho", rho)):
         number(x, name)
     if not 0 < fraction <= 1:
@@ -144,7 +140,7 @@ def check_options(fraction: float, tolerance: float, rho: float) -> None:
 
 
 def check_limits(seed: Any, max_seconds: Any, progress: Any = None, **counts: Any) -> int:
-    """Refuse limits that have no meaning; return the seed.
+    """Refuse limits out of their range; return the seed.
 
     Raises
     ------
@@ -155,11 +151,11 @@ def check_limits(seed: Any, max_seconds: Any, progress: Any = None, **counts: An
     if max_seconds != max_seconds:
         raise ValueError("max_seconds is a number of seconds, not nan")
     for name, count in counts.items():
-        if not 0 <= whole(count, name) < 2**32:
+        if not 0 <= as_integer(count, name) < 2**32:
             raise ValueError(f"{name} is from 0 to 2^32 - 1, not {shown(count)}")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress is a function, not {shown(progress)}")
-    return whole(seed, "seed")
+    return as_integer(seed, "seed")
 
 
 class Run:
@@ -179,9 +175,9 @@ class Run:
         self.rollbacks = 0
         self.undone = 0
         self.can_undo = False
-        self.calm = 0  # level of inertia at which the last surveys converged
+        self.level = 0  # of inertia, at which the last surveys converged
         self.least = float("-inf")  # complexity
-        self.undo = 0  # rounds that may be taken back
+        self.undo = 0  # rounds that may be rolled back
         self.first: int | None = seed  # of the first messages, which are trivial without
         self.clock = Clock(max_seconds)
         self.answers = Table("answers", where)
@@ -202,8 +198,7 @@ class Run:
         self.clock.to("units")
 
     def round(self) -> str:
-        """Fix some more; gives why there is nothing more to be done, or nothing."""
-        n = self.formula.variables
+        """Fix more variables; gives the status with which decimation ends, or an empty one."""
         if len(self.now.graph.clauses) == 0:
             return "satisfied"
         sweeps, converged = self._surveys()
@@ -228,22 +223,35 @@ class Run:
         self.clock.to("units")
         if not chosen:
             return "contradiction"
+        self.simplify(sweeps, seen, chosen)
+        self.can_undo = True
+        return ""
+
+    def simplify(self, sweeps: int, seen: Marginals, chosen: int) -> None:
+        """End a round: go on with what is left, record the round, and fix more in the next."""
         free, m = len(self.now.graph.points), len(self.now.graph.clauses)
-        part = self.part
         self.advance()
         self.clock.to("compaction")
         implied = free - chosen - len(self.now.graph.points)
-        facts = seen.bias, histogram(seen), seen.complexity / n, part, chosen, implied
+        complexity = seen.complexity / self.formula.variables
+        facts = seen.bias, histogram(seen), complexity, self.part, chosen, implied
         self.rounds.append(Round(sweeps, free, m, *facts))
-        self.can_undo, self.part = True, min(self.fraction, self.part * 1.4)
-        return ""
+        self.part = min(self.fraction, self.part * 1.4)
+
+    def result(self, status: str, likely: Any = None) -> Decimation:
+        """Give what is fixed, and the formula that is left."""
+        rest, names = rest_of(self.now)
+        assignment = self.where.to_host(self.answers.value.array).copy()
+        self.clock.to("rest")
+        counts = self.rounds, self.rollbacks, self.clock.seconds
+        return Decimation(assignment, rest, names, status, *counts, likely)
 
     def _surveys(self) -> tuple[int, bool]:
-        """Converge, more and more patiently; at last, if nothing can be taken back, loosely."""
+        """Converge with more and more inertia; at last, if no round can be undone, loosely."""
         total, tolerance = 0, self.tolerance
         while True:
-            sweeps, done, self.calm = persist(
-                self.now, tolerance, self.max_sweeps, self.rho, self.calm, self.clock.end
+            sweeps, done, self.level = converge_patiently(
+                self.now, tolerance, self.max_sweeps, self.rho, self.level, self.clock.end
             )
             total += sweeps
             if done or self.clock.late:
@@ -253,9 +261,9 @@ class Run:
             tolerance = min(4 * tolerance, LOOSEST)
 
     def fix(self, seen: Marginals, most: float = float("inf"), patience: int | None = None) -> int:
-        """Give values to the most biased variables, and to all that follows; gives how many.
+        """Fix the most biased variables, and all that unit propagation implies; gives how many.
 
-        After so many contradictions as there is ``patience`` they get them though a clause breaks.
+        After ``patience`` contradictions they are fixed although clauses break.
         """
         points, n = self.now.graph.points, self.formula.variables
         self.part = min(self.part, max(most, 1) / n)
@@ -264,7 +272,7 @@ class Run:
             bin, share = threshold(seen.counts, max(1, round(self.part * n)))
             salt = np.uint32((self.seed + 131 * len(self.rounds) + 17 * self.undone) % 2**32)
             chosen = 0
-            while not chosen and share:  # of many alike a small part may be nobody
+            while not chosen and share:  # a small part of many equal ones may be none
                 foreach(points, choose, bin, np.uint32(share), salt)
                 with self.where.active():
                     chosen = int((points.value.array >= 0).sum())
@@ -283,13 +291,13 @@ class Run:
                 return 0
 
     def advance(self) -> None:
-        """Write down what is fixed, and go on with what is left."""
-        foreach(self.now.graph.points, note, self.answers, where=lambda p: p.value >= 0)
+        """Record the values of fixed variables, and go on with the formula that is left."""
+        foreach(self.now.graph.points, record, self.answers, where=lambda p: p.value >= 0)
         reduced(self.now, self.before)
         self.now, self.before = self.before, self.now
 
     def _undo(self) -> None:
-        """Take the last round back, and fix fewer from now on."""
+        """Roll the last round back, and fix fewer from now on."""
         self.now, self.before = self.before, self.now
         foreach(self.now.graph.points, forget, self.answers)
         self.rounds.pop()

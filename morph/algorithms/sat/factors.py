@@ -7,8 +7,8 @@ clauses read consecutive memory, whatever the lengths.  A literal is a reference
 a message, the fixed-point logarithm of `morph.algorithms.sat.surveys`, complemented if it is
 negated.
 
-Fixing variables deletes points, literals and clauses: what is left is written into a second set of
-tables, in order, and the first stays as it was, to roll back to.  O(literals) each.
+Fixing variables deletes points, literals and clauses: the residual graph is written into a second
+set of tables, in order, and the first stays unchanged, to roll back to.  O(literals) each.
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ import numpy as np
 
 from morph.data.collection import Flag
 from morph.data.formula import Formula
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import atomic_add, f32, i32, i64, log2, prefetch, u32
 from morph.runtime.device import Device
 
-CERTAIN = 22  # bits: what is less likely than 2 ** -22 counts as impossible
+CERTAIN = 22  # bits: a probability below 2 ** -22 counts as zero
 LARGEST_SCALE, LEAST_SCALE = 20, 16  # of messages: log2 of the units in one bit
 BINS = 4096  # of the biases
-AHEAD = 16  # clauses: a CPU waits for what it reads of variables unless that is on its way
+AHEAD = 16  # clauses: so far ahead a CPU prefetches the data of variables
 
 
 class Contradiction(Exception):
-    """The formula has no solution, or none that agrees with what was fixed."""
+    """The formula has no model, or none that agrees with the values that were fixed."""
 
 
 class Factors:
-    """A factor graph, and where its sums are.
+    """A factor graph, and the sums of its messages.
 
     Attributes
     ----------
@@ -45,22 +46,22 @@ class Factors:
         ``origin``, their variable or clause in the formula, from 0.
     scale : float
         Units of a message in one bit.
-    turn : int
-        Which of three columns holds the sums of messages, by sign: ``sums_a``, ``sums_b``,
-        ``sums_c``.
+    sum_type : dtype
+        That of a sum of messages.
+    sums : list of Table
+        Three tables with a row ``by_sign`` for each variable: the sums of its messages, those that
+        the next sweep adds up, and those that it clears.
     ahead : int
-        How many clauses before their turn variables are fetched; 0 on a GPU.
+        How many clauses before its use the data of a variable are prefetched; 0 on a GPU.
     """
 
-    def __init__(self, device: Device, scale: int, sums: Any) -> None:
+    def __init__(self, device: Device, scale: int, sum_type: Any) -> None:
         self.graph = g = Graph(device)
-        self.scale, self.sums = scale, sums
-        self.turn = 0
+        self.scale, self.sum_type = scale, sum_type
+        self.sums = [Table("sums", device, by_sign=vec(sum_type, 2)) for _ in range(3)]
         self.ahead = AHEAD if device.on_host and not device.interprets else 0
-        # flags that stay: a launch is known by the objects that it is given
+        # made once: launches are found again by the identity of their arguments
         self.moving, self.fixed, self.broken = (Flag(device) for _ in range(3))
-        for name in ("sums_a", "sums_b", "sums_c"):
-            g.points.add(name, vec(sums, 2))
         for name in ("origin", "value", "choice", "fresh", "certain"):
             g.points.add(name, i32, fill=-1 if name == "value" else 0)
         g.add_table("clauses", origin=i32, length=i32, source=i32)
@@ -74,18 +75,23 @@ class Factors:
 
     def like(self) -> Factors:
         """Give tables of the same kind, without rows."""
-        return Factors(self.graph.device, self.scale, self.sums)
+        return Factors(self.graph.device, self.scale, self.sum_type)
 
     def resize(self, n: int, counts: list[int]) -> None:
         """Have n variables, and ``counts[k]`` literals in slot k, whose contents are not set."""
         g = self.graph
-        sizes = n, counts[0] if counts else 0, sum(counts), len(counts)
-        for table, size in zip((g.points, g.clauses, g.entries, g.slots), sizes, strict=True):
+        sizes = n, counts[0] if counts else 0, sum(counts), len(counts), n, n, n
+        tables = g.points, g.clauses, g.entries, g.slots, *self.sums
+        for table, size in zip(tables, sizes, strict=True):
             table.truncate(0)
             table.extend(size)
         g.slots.count[:] = np.array(counts, np.int32)
         g.slots.first[:] = np.cumsum([0, *counts[:-1]], dtype=np.int32)[: len(counts)]
-        self.turn = 0
+
+    def exchange(self, sweeps: int) -> None:
+        """Exchange the roles of the sums as some sweeps have done."""
+        k = sweeps % 3
+        self.sums = self.sums[k:] + self.sums[:k]
 
 
 @func
@@ -101,12 +107,12 @@ def mixed(a, b, seed):
 
 
 @kernel
-def begin(c, g, seed, scale, ahead):
+def begin(c, g, sums, seed, scale, ahead):
     """Give a clause's messages their first value, the survey being uniform at random."""
     s = 0
     if ahead > 0:
         while s < len(g.slots) and c.id + ahead < g.slots[s].count:
-            prefetch(g.entries[g.slots[s].first + c.id + ahead].variable.sums_a)
+            prefetch(sums[g.entries[g.slots[s].first + c.id + ahead].variable.id].by_sign)
             s += 1
     s = 0
     while s < len(g.slots) and c.id < g.slots[s].count:
@@ -118,7 +124,7 @@ def begin(c, g, seed, scale, ahead):
         if e.message < 0:
             sign = 1
         e.message = ~own if sign == 1 else own
-        atomic_add(v.sums_a[sign], own)
+        atomic_add(sums[v.id].by_sign[sign], own)
         s += 1
 
 
@@ -139,22 +145,22 @@ def measure(c, g):
 
 
 @kernel
-def move(c, g, old, ahead):
-    """Take over what is left of a clause, and sum up its messages."""
+def move(c, g, sums, old, ahead):
+    """Copy the literals that are left of a clause, and sum up its messages."""
     if ahead > 0:
         s = 0
-        if c.id + 2 * ahead < len(g.clauses):  # where a literal goes to, which is asked first
-            far = g.clauses[c.id + 2 * ahead].source
-            while s < len(old.slots) and far < old.slots[s].count:
-                prefetch(old.entries[old.slots[s].first + far].variable.fresh)
+        if c.id + 2 * ahead < len(g.clauses):  # the new row of a variable, which is read first
+            later = g.clauses[c.id + 2 * ahead].source
+            while s < len(old.slots) and later < old.slots[s].count:
+                prefetch(old.entries[old.slots[s].first + later].variable.fresh)
                 s += 1
         s = 0
         if c.id + ahead < len(g.clauses):
-            near = g.clauses[c.id + ahead].source
-            while s < len(old.slots) and near < old.slots[s].count:
-                fresh = old.entries[old.slots[s].first + near].variable.fresh
+            soon = g.clauses[c.id + ahead].source
+            while s < len(old.slots) and soon < old.slots[s].count:
+                fresh = old.entries[old.slots[s].first + soon].variable.fresh
                 if fresh >= 0:
-                    prefetch(g.points[fresh].sums_a)
+                    prefetch(sums[fresh].by_sign)
                 s += 1
     was = old.clauses[c.source]
     c.origin = was.origin
@@ -167,7 +173,7 @@ def move(c, g, old, ahead):
             to.variable = g.points[fresh]
             to.message = message
             negated = message >> 31
-            atomic_add(g.points[fresh].sums_a[-negated], message ^ negated)
+            atomic_add(sums[fresh].by_sign[-negated], message ^ negated)
             k += 1
         s += 1
 
@@ -207,8 +213,7 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
         place = xp.asarray(np.cumsum([0, *counts[:-1]], dtype=np.int64))[slot]
         place += rank[clause]
         degree = int(xp.bincount(code, minlength=1).max()) if code.size else 1
-        scale, sums = _scale(degree)
-        f = Factors(device, scale, sums)
+        f = Factors(device, *_scale(degree))
         f.resize(n, counts)
         g = f.graph
         g.points.origin[:] = xp.arange(n, dtype=np.int32)
@@ -218,7 +223,8 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
         g.entries.variable[:] = placed >> 1
         g.entries.message[:] = -(placed & 1)
     if seed is not None:
-        foreach(g.clauses, begin, g, np.uint32(seed % 2**32), np.float32(f.scale), f.ahead)
+        of = np.uint32(seed % 2**32), np.float32(f.scale), f.ahead
+        foreach(g.clauses, begin, g, f.sums[0], *of)
     return f
 
 
@@ -256,7 +262,7 @@ def _owners(xp: Any, offsets: Any, size: int) -> Any:
 
 
 def stable_order(xp: Any, key: Any) -> Any:
-    """What sorts keys of 0 or more, equal ones as they come."""
+    """The stable order of keys of 0 or more."""
     if xp is not np:
         return xp.argsort(key)  # CuPy's is stable
     bits = int(key.size).bit_length()
@@ -284,7 +290,7 @@ def _scale(degree: int) -> tuple[int, Any]:
 
 
 def reduced(f: Factors, into: Factors) -> None:
-    """Write what is left of ``f`` when variables have their ``value`` into other tables."""
+    """Write the residual graph, given the ``value`` of variables, into other tables."""
     g, device = f.graph, f.graph.device
     xp = device.xp
     foreach(g.clauses, measure, g)
@@ -306,7 +312,7 @@ def reduced(f: Factors, into: Factors) -> None:
         into.resize(int(names.size), counts)
         into.graph.points.origin[:] = names
         into.graph.clauses.source[:] = order.astype(np.int32)
-    foreach(into.graph.clauses, move, into.graph, g, f.ahead)
+    foreach(into.graph.clauses, move, into.graph, into.sums[0], g, f.ahead)
 
 
 def rest_of(f: Factors) -> tuple[Formula, Any]:

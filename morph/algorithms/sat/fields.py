@@ -1,14 +1,14 @@
-"""Variables that are held by a field, and can be let go again, for what decimation cannot solve.
+"""Variables fixed by fields, which can be unfixed again, for formulas that decimation cannot solve.
 
-A field is a message that no clause sends.  One of 40 bits is as good as a value: a clause that it
-satisfies warns nobody else, one that it breaks goes on without that literal.  But the clauses still
-say how much the variable is needed as it is, so one that was fixed wrongly shows.
+A field is a message that no clause sends.  A field of 40 bits acts as a value: a clause that the
+value satisfies sends zero surveys, a clause in which the literal is false goes on without the
+literal.  The clauses still send surveys to the variable, so a wrong value is detected.
 
 `backtrack` is that of Marino, Parisi, Ricci-Tersenghi (Nature Communications 2016): each round
-fixes the variables of the largest bias, and lets go those that are fixed against their surveys the
+fixes the variables of the largest bias, and unfixes those whose values contradict their surveys the
 most; it reaches ratios nearer to the threshold.  `reinforce` (Chavas, Furtlehner, Mezard, Zecchina
-2005) fixes nothing: with a rate that rises, each variable gets a field towards its likelier value,
-until all agree.  Nothing is compacted, so a sweep always costs O(literals).
+2005) fixes nothing: at a rising rate, each variable gets a field towards its likelier value, until
+all agree.  Nothing is compacted, so a sweep always costs O(literals).
 """
 
 from __future__ import annotations
@@ -28,112 +28,107 @@ from morph.algorithms.sat.factors import (
     reduced,
     rest_of,
 )
-from morph.algorithms.sat.marginals import FINE, PER_OCTAVE, Marginals, clear, threshold, weigh
+from morph.algorithms.sat.marginals import (
+    FINE,
+    Marginals,
+    above,
+    bin_of,
+    clear,
+    threshold,
+    weigh,
+)
 from morph.algorithms.sat.rounds import Clock, Decimation, Round, histogram, refuted
-from morph.algorithms.sat.surveys import ADD, CLEAR, LEAST, READ, converge, persist
+from morph.algorithms.sat.surveys import LEAST, Rule, converge, converge_patiently
 from morph.algorithms.sat.units import propagate_units
 from morph.data.conversion import number
 from morph.data.formula import Formula
 from morph.language.dtypes import vec
-from morph.launch.foreach import foreach, kernel
+from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import atomic_add, f32, i32, i64, log2, u32, vector
 from morph.runtime.device import device as device_of
 
-HELD = 40  # bits; the scale leaves room for them, see `factors`
+FIXED = 40  # bits of the field of a fixed variable; the scale leaves room for them, see `factors`
 PATIENCE = 8  # rounds without convergence, one after the other
 
 
-def _kernels(turn: int) -> Any:
-    read, add, restart = READ[turn], ADD[turn], CLEAR[(turn + 1) % 3]
-
-    @kernel
-    def judge(whole, g, rho, unit):
-        """The bias of the free, and how well those that were chosen stand, by the clauses alone."""
-        bias, free = i64(0), i64(0)
-        for p in g.points:
-            sums = read(p)
-            own = vector(sums.x - p.field[0], sums.y - p.field[1])
-            true, false, z, shift = weigh(own, rho, unit)
-            lead = (true - false) / z
-            if p.value < 0:
-                odds = -log2(max(f32(1) - abs(lead), f32(2.0**-24)))
-                bin = min(i32(odds * f32(PER_OCTAVE)), BINS - 1)
-                p.choice = 2 * bin + i32(1 if true > false else 0)
-                atomic_add(g.bins[bin].count, 1)
-                bias += i64(max(true, false) / z * f32(FINE))
-                free += 1
-            elif p.decided >= 0:
-                stands = lead if p.decided == 1 else -lead
-                p.choice = 2 * i32((f32(1) - stands) * f32((BINS - 1) / 2))
-                atomic_add(g.doubts[p.choice >> 1].count, 1)
-        whole.bias = bias
-        whole.free = free
-
-    @kernel
-    def hold(p, strength):
-        """Set the field by the value, in the sums that are read next, and those written next."""
-        plus = strength if p.value == 1 else i32(0)
-        minus = strength if p.value == 0 else i32(0)
-        add(p, 0, plus - p.field[0])
-        add(p, 1, minus - p.field[1])
-        p.field[0] = plus
-        p.field[1] = minus
-        restart(p, p.field)
-
-    @kernel
-    def lean(p, rho, unit, scale, intensity, rate, salt):
-        """Towards the likelier value, with a probability; note that value."""
-        true, false, z, shift = weigh(read(p), rho, unit)
-        p.value = i32(1 if true > false else 0)
-        if true == false:
-            p.value = i32(mixed(p.origin, 1, salt) & u32(1))
-        if mixed(p.origin, 7, salt) >> u32(8) < rate:
-            most = f32(1) - intensity * max(true, false) / z
-            strength = i32(f32(0.5) - log2(max(most, f32(LEAST))) * scale)
-            plus = strength if p.value == 1 else i32(0)
-            minus = strength - plus
-            add(p, 0, plus - p.field[0])
-            add(p, 1, minus - p.field[1])
-            p.field[0] = plus
-            p.field[1] = minus
-        restart(p, p.field)
-
-    return judge, hold, lean
+@kernel
+def measure(total, g, sums, rho, unit):
+    """Bin the bias of free variables, and how far chosen ones oppose their clauses' surveys."""
+    bias, free = i64(0), i64(0)
+    for p in g.points:
+        of = sums[p.id].by_sign
+        own = vector(of.x - p.field[0], of.y - p.field[1])
+        true, false, z, shift = weigh(own, rho, unit)
+        lead = (true - false) / z
+        if p.value < 0:
+            bin = bin_of(abs(lead))
+            p.choice = 2 * bin + i32(1 if true > false else 0)
+            atomic_add(g.bins[bin].count, 1)
+            bias += i64(max(true, false) / z * f32(FINE))
+            free += 1
+        elif p.decided >= 0:
+            agreement = lead if p.decided == 1 else -lead
+            p.choice = 2 * i32((f32(1) - agreement) * f32((BINS - 1) / 2))
+            atomic_add(g.contradictions[p.choice >> 1].count, 1)
+    total.bias = bias
+    total.free = free
 
 
-KERNELS = [_kernels(turn) for turn in range(3)]
+@func
+def set_field(p, now, strength):
+    """Give the field of a variable by its value, and change its sums accordingly."""
+    plus = strength if p.value == 1 else i32(0)
+    minus = strength if p.value == 0 else i32(0)
+    atomic_add(now[p.id].by_sign[0], plus - p.field[0])
+    atomic_add(now[p.id].by_sign[1], minus - p.field[1])
+    p.field[0] = plus
+    p.field[1] = minus
+
+
+@kernel
+def fix(p, now, after, strength):
+    """Set the field by the value, in the sums that are read next, and those written next."""
+    set_field(p, now, strength)
+    after[p.id].by_sign = p.field
+
+
+@kernel
+def reinforce_field(p, now, after, rule, intensity, rate, salt):
+    """Record the likelier value, and with a probability set the field towards it."""
+    true, false, z, shift = weigh(now[p.id].by_sign, rule.rho, rule.unit)
+    p.value = i32(1 if true > false else 0)
+    if true == false:
+        p.value = i32(mixed(p.origin, 1, salt) & u32(1))
+    if mixed(p.origin, 7, salt) >> u32(8) < rate:
+        most = f32(1) - intensity * max(true, false) / z
+        set_field(p, now, i32(f32(0.5) - log2(max(most, f32(LEAST))) * rule.scale))
+    after[p.id].by_sign = p.field
 
 
 @kernel
 def decide(p, bin, part, salt, step):
     """Fix the free variables above a bin of bias, and a part of those in it."""
-    taken = p.choice >> 1 > bin
-    if p.choice >> 1 == bin:
-        taken = mixed(p.origin, bin, salt) >> u32(8) < part
-    if p.value < 0 and taken:
+    if p.value < 0 and above(p, bin, part, salt):
         p.decided = p.choice & 1
         p.step = i32(step)
 
 
 @kernel
-def release(p, bin, part, salt):
-    """Let go those whose doubts lie above a bin, and a part of those in it."""
-    taken = p.choice >> 1 > bin
-    if p.choice >> 1 == bin:
-        taken = mixed(p.origin, bin, salt) >> u32(8) < part
-    if p.decided >= 0 and taken:
+def unfix(p, bin, part, salt):
+    """Unfix the variables above a bin of contradiction, and a part of those in it."""
+    if p.decided >= 0 and above(p, bin, part, salt):
         p.decided = -1
 
 
 @kernel
-def withdraw(p, step):
+def roll_back(p, step):
     if p.step == step:
         p.decided = -1
         p.step = -1
 
 
 @kernel
-def settle(p):
+def assign(p):
     p.value = p.decided
 
 
@@ -148,16 +143,16 @@ def unsatisfied(c, g, broken):
     broken.set()
 
 
-def _held(formula: Formula, where: Any, seed: int) -> Factors:
-    """A factor graph whose variables have fields."""
+def with_fields(formula: Formula, where: Any, seed: int) -> Factors:
+    """Make a factor graph whose variables have fields."""
     f = factor_graph(formula, where, seed)
     g = f.graph
-    g.points.add("field", vec(f.sums, 2))
+    g.points.add("field", vec(f.sum_type, 2))
     g.points.add("decided", i32, fill=-1)
     g.points.add("step", i32, fill=-1)
-    for name in ("bins", "doubts"):
+    for name in ("bins", "contradictions"):
         g.add_table(name, count=i32).extend(BINS)
-    g.add_table("wholes", bias=i64, free=i64).extend(1)
+    g.add_table("totals", bias=i64, free=i64).extend(1)
     return f
 
 
@@ -175,14 +170,14 @@ def backtrack(
     max_seconds: float = float("inf"),
     progress: Callable[[Round], None] | None = None,
 ) -> Decimation:
-    """Fix variables by survey propagation, and let go those that turn out wrong.
+    """Fix variables by survey propagation, and unfix those that contradict their surveys.
 
     Parameters
     ----------
     formula, seed, device, max_rounds, fraction, tolerance, max_sweeps, rho, max_seconds, progress
         As in `decimate`.
     ratio : float
-        How many variables are let go for each that is fixed, from 0 to less than 1.
+        How many variables are unfixed for each that is fixed, from 0 to less than 1.
 
     Returns
     -------
@@ -202,70 +197,84 @@ def backtrack(
         raise ValueError(f"ratio is from 0 to less than 1, not {ratio}")
     clock, where, n = Clock(max_seconds), device_of(device), formula.variables
     rounds: list[Round] = []
-    rollbacks, stuck, calm, part, status = 0, 0, 0, fraction, "rounds"
+    rollbacks, unconverged, level, part, status = 0, 0, 0, fraction, "rounds"
     try:
-        f = _held(formula, where, seed)
+        f = with_fields(formula, where, seed)
         if not propagate_units(f)[1]:
             raise Contradiction("unit propagation breaks a clause")
     except Contradiction:
         return refuted(n, clock)
-    points, clauses = f.graph.points, f.graph.clauses
-    _hold(f)
+    fix_values(f)
     clock.to("build")
     while len(rounds) < max_rounds:
-        if len(clauses) == 0:
+        if len(f.graph.clauses) == 0:
             status = "satisfied"
             break
-        sweeps, converged, calm = persist(f, tolerance, max_sweeps, rho, calm, clock.end)
+        swept = converge_patiently(f, tolerance, max_sweeps, rho, level, clock.end)
+        sweeps, converged, level = swept
         clock.to("sweeps")
         if clock.late:
             status = "time"
             break
-        seen, doubts = _judge(f, rho)
+        seen, contradictions = _measure(f, rho)
         clock.to("marginals")
-        stuck = 0 if converged else stuck + 1
+        unconverged = 0 if converged else unconverged + 1
         if converged and seen.bias < PARAMAGNETIC:
             status = "paramagnetic"
             break
-        if stuck > PATIENCE:
+        if unconverged > PATIENCE:
             status = "unconverged"
             break
-        salt = np.uint32((seed + 131 * len(rounds)) % 2**32)
-        free, decided, chosen, let_go = int(seen.counts.sum()), int(doubts.sum()), 0, 0
-        wanted = round((ratio if converged else 1.0) * part * n)
-        if wanted and decided > wanted:  # those let go are free, but not judged as such: not fixed
-            bin, share = threshold(doubts, wanted)
-            foreach(points, release, bin, np.uint32(share), salt)
-            let_go = wanted
-        if converged:
-            bin, share = threshold(seen.counts, max(1, round(part * n)))
-            foreach(points, decide, bin, np.uint32(share), salt, len(rounds))
-            chosen = max(1, round(part * n))
-        foreach(points, settle)
-        consistent = propagate_units(f)[1]
-        if not consistent:  # withdraw this round's choices; what was let go stays free
-            foreach(points, withdraw, len(rounds))
-            foreach(points, settle)
-            consistent = propagate_units(f)[1]
-            rollbacks += 1
-            chosen, part = 0, part / 2
-        else:
-            part = min(fraction, part * 1.4)
-        _hold(f)
+        free, chosen = int(seen.counts.sum()), max(1, round(part * n)) if converged else 0
+        unfixed = round((ratio if converged else 1.0) * part * n)
+        unfixed = unfixed if int(contradictions.sum()) > unfixed else 0
+        wanted = (seen.counts, chosen), (contradictions, unfixed)
+        failed, consistent = _change(f, *wanted, seed, len(rounds))
+        rollbacks += failed
+        chosen = 0 if failed else chosen
+        part = part / 2 if failed else min(fraction, part * 1.4)
+        fix_values(f)
         clock.to("units")
         if not consistent or part < fraction / 128 or part * n < 0.5:
             status = "contradiction"
             break
-        facts = seen.bias, histogram(seen), float("nan"), part, chosen, 0, let_go
-        rounds.append(Round(sweeps, free, len(clauses), *facts))
+        facts = seen.bias, histogram(seen), float("nan"), part, chosen, 0, unfixed
+        rounds.append(Round(sweeps, free, len(f.graph.clauses), *facts))
         if progress is not None:
             progress(rounds[-1])
-    into = f.like()
-    reduced(f, into)
-    rest, names = rest_of(into)
-    assignment = where.to_host(points.value.array).astype(np.int8)
+    rest = f.like()
+    reduced(f, rest)
+    assignment = where.to_host(f.graph.points.value.array).astype(np.int8)
+    left = rest_of(rest)
     clock.to("rest")
-    return Decimation(assignment, rest, names, status, rounds, rollbacks, clock.seconds)
+    return Decimation(assignment, *left, status, rounds, rollbacks, clock.seconds)
+
+
+def _change(
+    f: Factors, fixed: tuple[Any, int], unfixed: tuple[Any, int], seed: int, step: int
+) -> tuple[bool, bool]:
+    """Fix and unfix so many of the variables in some bins, and all that follows.
+
+    Returns
+    -------
+    failed : bool
+        Unit propagation broke a clause, and the variables that were fixed are free again.
+    consistent : bool
+        Unit propagation breaks no clause now.
+    """
+    points, salt = f.graph.points, np.uint32((seed + 131 * step) % 2**32)
+    if unfixed[1]:  # they are free, but have no bias: they are not fixed in the same step
+        bin, share = threshold(*unfixed)
+        foreach(points, unfix, bin, np.uint32(share), salt)
+    if fixed[1]:
+        bin, share = threshold(*fixed)
+        foreach(points, decide, bin, np.uint32(share), salt, step)
+    foreach(points, assign)
+    if propagate_units(f)[1]:
+        return False, True
+    foreach(points, roll_back, step)
+    foreach(points, assign)
+    return True, propagate_units(f)[1]
 
 
 def reinforce(
@@ -279,7 +288,7 @@ def reinforce(
     rho: float = 1.0,
     max_seconds: float = float("inf"),
 ) -> Decimation:
-    """Let surveys and fields settle together on an assignment.
+    """Let surveys and fields converge together to an assignment.
 
     Parameters
     ----------
@@ -289,7 +298,7 @@ def reinforce(
     intensity : float
         Of a field, from 0 to 1: its survey is this times the weight of the likelier value.
     decay : float
-        In sweep t a variable's field is set anew with probability ``1 - decay ** t``.
+        In sweep t a variable's field is replaced with probability ``1 - decay ** t``.
 
     Returns
     -------
@@ -306,16 +315,17 @@ def reinforce(
         raise ValueError(f"intensity {intensity} and decay {decay} must lie between 0 and 1")
     clock, where, n = Clock(max_seconds), device_of(device), formula.variables
     try:
-        f = _held(formula, where, seed)
+        f = with_fields(formula, where, seed)
     except Contradiction:
         return refuted(n, clock)
     clock.to("build")
     g, status, done = f.graph, "reinforced", 0
-    numbers = [np.float32(x) for x in (rho, 1 / f.scale, f.scale, intensity)]
+    rule = Rule(*map(np.float32, (rho, 1 / f.scale, f.scale, 0.5, 0.0)))
     for done in range(1, max_sweeps + 1):
         converge(f, 0.5, 1, rho)
         rate = np.uint32((1 - decay**done) * 2**24)
-        foreach(g.points, KERNELS[f.turn][2], *numbers, rate, np.uint32((seed + done) % 2**32))
+        changing = np.float32(intensity), rate, np.uint32((seed + done) % 2**32)
+        foreach(g.points, reinforce_field, *f.sums[:2], rule, *changing)
         if done % 10 == 0 or done == max_sweeps:
             f.broken.clear()
             foreach(g.clauses, unsatisfied, g, f.broken)
@@ -332,16 +342,17 @@ def reinforce(
     return Decimation(assignment, empty, np.empty(0, np.int32), status, rounds, 0, clock.seconds)
 
 
-def _hold(f: Factors) -> None:
-    foreach(f.graph.points, KERNELS[f.turn][1], np.int32(HELD * f.scale))
+def fix_values(f: Factors) -> None:
+    """Give fixed variables the field of their value, and free ones none."""
+    foreach(f.graph.points, fix, *f.sums[:2], np.int32(FIXED * f.scale))
 
 
-def _judge(f: Factors, rho: float) -> tuple[Marginals, Any]:
-    """Biases of the free variables, doubts of the chosen ones."""
+def _measure(f: Factors, rho: float) -> tuple[Marginals, Any]:
+    """Biases of the free variables, and how many chosen ones contradict their surveys, by bin."""
     g, host = f.graph, f.graph.device.to_host
     foreach(g.bins, clear)
-    foreach(g.doubts, clear)
-    foreach(g.wholes, KERNELS[f.turn][0], g, np.float32(rho), np.float32(1 / f.scale))
-    counts, doubts = (host(t.count.array).astype(np.int64) for t in (g.bins, g.doubts))
-    bias = int(g.wholes[0].bias) / FINE / max(int(g.wholes[0].free), 1)
-    return Marginals(bias, counts, float("nan"), 0), doubts
+    foreach(g.contradictions, clear)
+    foreach(g.totals, measure, g, f.sums[0], np.float32(rho), np.float32(1 / f.scale))
+    counts, opposed = (host(t.count.array).astype(np.int64) for t in (g.bins, g.contradictions))
+    bias = int(g.totals[0].bias) / FINE / max(int(g.totals[0].free), 1)
+    return Marginals(bias, counts, float("nan"), 0), opposed

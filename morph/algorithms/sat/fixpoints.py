@@ -1,7 +1,7 @@
 """The fixed points of survey and belief propagation: messages, marginals, complexity, entropy.
 
 `surveys` and `beliefs` iterate the messages of a whole formula, as `decimate` does in each of its
-rounds, and give all that they say.  The weights and the complexity are taken in float64 from the
+rounds, and give all results.  The weights and the complexity are computed in float64 from the
 messages: with w(i, a) the warning of variable i to clause a, the Bethe approximation of the
 complexity (the entropy, for beliefs) is ``sum over a of log(1 - product over i of w(i, a)) + sum
 over i of log Z(i) - sum over edges of log(1 - w(i, a) eta(a, i))``, with ``Z = P+ + P- - rho P+
@@ -136,12 +136,9 @@ def surveys(
     ValueError, TypeError
         If an argument is wrong, or a clause is empty; names it.
     """
-    formula = Formula.of(cnf)
-    state = _State(formula, seed, device_of(device), rho, start)
-    converged, sweeps, course = state.iterate(tolerance, max_sweeps, inertia, history)
-    return Surveys(
-        *state.weights(), state.messages(), state.complexity(), converged, sweeps, course
-    )
+    state = _State(Formula.of(cnf), seed, device_of(device), rho, start)
+    run = state.iterate(tolerance, max_sweeps, inertia, history)
+    return Surveys(*state.weights(), state.messages(), state.complexity(), *run)
 
 
 def beliefs(
@@ -171,15 +168,13 @@ def beliefs(
     ValueError, TypeError
         As by `surveys`.
     """
-    formula = Formula.of(cnf)
-    state = _State(formula, seed, device_of(device), 0.0, start)
-    converged, sweeps, course = state.iterate(tolerance, max_sweeps, inertia, history)
-    true = state.weights()[0]
-    return Beliefs(true, state.messages(), state.complexity(), converged, sweeps, course)
+    state = _State(Formula.of(cnf), seed, device_of(device), 0.0, start)
+    run = state.iterate(tolerance, max_sweeps, inertia, history)
+    return Beliefs(state.weights()[0], state.messages(), state.complexity(), *run)
 
 
 class _State:
-    """Messages on the device, and what they say."""
+    """Messages on the device, and the results that they give."""
 
     def __init__(self, formula: Formula, seed: int, where: Device, rho: float, start: Any) -> None:
         number(rho, "rho")
@@ -228,12 +223,12 @@ class _State:
         own = np.rint(-np.log2(np.maximum(1 - eta, 2.0**-CERTAIN)) * f.scale).astype(np.int64)
         sums = np.bincount(2 * self.variable + self.negated, own, 2 * self.formula.variables)
         f.graph.entries.message[:] = np.where(self.negated, ~own, own).astype(np.int32)
-        f.graph.points.sums_a[:] = sums.astype(f.sums).reshape(-1, 2)
+        f.sums[0].by_sign[:] = sums.astype(f.sum_type).reshape(-1, 2)
 
     def iterate(
         self, tolerance: float, most: int, inertia: float, record: bool
     ) -> tuple[bool, int, list[Sweep]]:
-        """Sweep until converged; gives whether it is, the sweeps, and what they did."""
+        """Sweep until converged; gives whether it is, the sweeps, and their history."""
         number(tolerance, "tolerance")
         number(inertia, "inertia")
         if not 0 < tolerance < 1:

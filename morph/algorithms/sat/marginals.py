@@ -1,9 +1,9 @@
-"""What converged surveys say of each variable, and of the whole formula.
+"""Marginals of the variables and complexity of the formula, from converged surveys.
 
 A variable's weights are those of being forced to true, to false, or not at all: ``W+ = (1 - rho P+)
 P-``, ``W- = (1 - rho P-) P+``, ``W0 = rho P+ P-`` over their sum Z.  Its bias is ``|W+ - W-|``.
-Biases are counted in bins of ``-log2(1 - bias)``, fine where they are near 1: the variables with
-the largest ones are found by a threshold, with nothing sorted.
+Biases are counted in bins of ``-log2(1 - bias)``, which are narrow near 1: the variables of largest
+bias are selected by a threshold, without a sort.
 
 The complexity, the logarithm of the number of clusters of solutions (of solutions, for belief
 propagation), is that of Bethe's approximation: ``sum of log Z over variables + sum of (1 - length)
@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.sat.factors import BINS, CERTAIN, Factors, mixed
-from morph.algorithms.sat.surveys import FETCH, LEAST, READ, warning
+from morph.algorithms.sat.surveys import LEAST, warning
 from morph.launch.foreach import foreach, func, kernel
-from morph.prelude import atomic_add, atomic_or, exp2, f32, i32, i64, log2, u32
+from morph.prelude import atomic_add, atomic_or, exp2, f32, i32, i64, log2, prefetch, u32
 
 PER_OCTAVE = 170.0  # bins
 FINE = 2.0**20  # units of a sum
@@ -50,53 +50,59 @@ def weigh(sums, rho, unit):
     return true, false, true + false + rho * (plus * exp2(f32(-sums.y) * unit)), least
 
 
-def _kernels(read: Any, fetch: Any) -> Any:
-    @kernel
-    def judge(whole, g, rho, unit):
-        """All variables: their bin and sign, and the sums."""
-        bias, bits, least, clashes = i64(0), i64(0), i64(0), i64(0)
-        for p in g.points:
-            true, false, z, shift = weigh(read(p), rho, unit)
-            towards = abs(true - false) / z
-            bin = min(i32(-log2(max(f32(1) - towards, f32(2.0**-24))) * f32(PER_OCTAVE)), BINS - 1)
-            p.choice = 2 * bin + i32(1 if true > false else 0)
-            if bin > 0:
-                atomic_add(g.bins[bin].count, 1)
-            bias += i64(max(true, false) / z * f32(FINE))
-            bits += i64(log2(z) * f32(FINE))
-            least += i64(shift)
-            if p.certain == 3:
-                clashes += 1
-            p.certain = 0
-        whole.bias = bias
-        whole.bits = bits
-        whole.least = least
-        whole.clashes = clashes
-
-    @kernel
-    def judge_clauses(whole, g, rho, unit, certain, ahead):
-        """All clauses: their part of the complexity; who is certain, and of what."""
-        bits = i64(0)
-        for c in g.clauses:
-            s = 0
-            while ahead > 0 and s < len(g.slots) and c.id + ahead < g.slots[s].count:
-                fetch(g.entries[g.slots[s].first + c.id + ahead].variable)
-                s += 1
-            product, s = f32(1), 0
-            while s < len(g.slots) and c.id < g.slots[s].count:
-                e = g.entries[g.slots[s].first + c.id]
-                sums = read(e.variable)
-                product *= warning(sums.x, sums.y, e.message, rho, unit)
-                if (~e.message if e.message < 0 else e.message) >= certain:
-                    atomic_or(e.variable.certain, i32(2 if e.message < 0 else 1))
-                s += 1
-            bits += i64(log2(max(f32(1) - product, f32(LEAST))) * f32(FINE)) * (1 - s)
-        whole.factors = bits
-
-    return judge, judge_clauses
+@func
+def bin_of(bias):
+    return min(i32(-log2(max(f32(1) - bias, f32(2.0**-24))) * f32(PER_OCTAVE)), BINS - 1)
 
 
-KERNELS = [_kernels(*of) for of in zip(READ, FETCH, strict=True)]
+@func
+def above(p, bin, part, seed):
+    """Whether a variable lies above a bin, or in it and among a part of those."""
+    if p.choice >> 1 == bin:
+        return mixed(p.origin, bin, seed) >> u32(8) < part
+    return p.choice >> 1 > bin
+
+
+@kernel
+def sum_variables(total, g, sums, rho, unit):
+    """Take the bin and sign of every variable, and the sums over variables."""
+    bias, bits, least, clashes = i64(0), i64(0), i64(0), i64(0)
+    for p in g.points:
+        true, false, z, shift = weigh(sums[p.id].by_sign, rho, unit)
+        bin = bin_of(abs(true - false) / z)
+        p.choice = 2 * bin + i32(1 if true > false else 0)
+        if bin > 0:
+            atomic_add(g.bins[bin].count, 1)
+        bias += i64(max(true, false) / z * f32(FINE))
+        bits += i64(log2(z) * f32(FINE))
+        least += i64(shift)
+        if p.certain == 3:
+            clashes += 1
+        p.certain = 0
+    total.bias = bias
+    total.bits = bits
+    total.least = least
+    total.clashes = clashes
+
+
+@kernel
+def sum_clauses(total, g, sums, rho, unit, certain, ahead):
+    """Take the clauses' part of the complexity; mark the variables that are certain, by value."""
+    bits = i64(0)
+    for c in g.clauses:
+        s = 0
+        while ahead > 0 and s < len(g.slots) and c.id + ahead < g.slots[s].count:
+            prefetch(sums[g.entries[g.slots[s].first + c.id + ahead].variable.id].by_sign)
+            s += 1
+        product, s = f32(1), 0
+        while s < len(g.slots) and c.id < g.slots[s].count:
+            e = g.entries[g.slots[s].first + c.id]
+            product *= warning(sums[e.variable.id].by_sign, e.message, rho, unit)
+            if (~e.message if e.message < 0 else e.message) >= certain:
+                atomic_or(e.variable.certain, i32(2 if e.message < 0 else 1))
+            s += 1
+        bits += i64(log2(max(f32(1) - product, f32(LEAST))) * f32(FINE)) * (1 - s)
+    total.factors = bits
 
 
 @kernel
@@ -108,26 +114,22 @@ def clear(b):
 def choose(p, bin, part, seed):
     """Give its likelier value to a variable above a bin, and to a part of those in it."""
     p.value = -1
-    if p.choice >> 1 == bin:
-        if mixed(p.origin, bin, seed) >> u32(8) < part:
-            p.value = p.choice & 1
-    elif p.choice >> 1 > bin:
+    if above(p, bin, part, seed):
         p.value = p.choice & 1
 
 
 def marginals(f: Factors, rho: float = 1.0) -> Marginals:
-    """Judge all variables by the messages as they are."""
+    """Give what the messages say of all variables."""
     g = f.graph
     if "bins" not in g.tables:
         g.add_table("bins", count=i32).extend(BINS)
-        g.add_table("wholes", bias=i64, bits=i64, least=i64, clashes=i64, factors=i64).extend(1)
+        g.add_table("totals", bias=i64, bits=i64, least=i64, clashes=i64, factors=i64).extend(1)
     n = len(g.points)
     foreach(g.bins, clear)
-    judge, judge_clauses = KERNELS[f.turn]
-    rest = np.float32(rho), np.float32(1 / f.scale)
-    foreach(g.wholes, judge_clauses, g, *rest, CERTAIN * f.scale, f.ahead)
-    foreach(g.wholes, judge, g, *rest)
-    w = g.wholes[0]
+    rule = f.sums[0], np.float32(rho), np.float32(1 / f.scale)
+    foreach(g.totals, sum_clauses, g, *rule, CERTAIN * f.scale, f.ahead)
+    foreach(g.totals, sum_variables, g, *rule)
+    w = g.totals[0]
     counts = np.array(g.device.to_host(g.bins.count.array), np.int64)
     counts[0] = n - counts.sum()
     bits = (int(w.bits) + int(w.factors)) / FINE - int(w.least) / f.scale

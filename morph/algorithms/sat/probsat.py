@@ -2,15 +2,15 @@
 
 probSAT (Balint, Schoening, SAT 2012): in an unsatisfied clause a variable is flipped with a
 probability that falls with the number b of clauses that this breaks: (0.9 + b)^-2.06 if clauses
-have up to three literals, else c^-b.  No flip looks for what it would break: a clause keeps in one
-word how many of its literals are true and the sum of their variables, so that one addition tells
-which variable is alone in making it true, and a variable keeps of how many clauses it is.
+have up to three literals, else c^-b.  Break counts are maintained: a clause stores in one word how
+many of its literals are true and the sum of their variables, so that one addition gives the only
+variable that satisfies the clause, and each variable counts the clauses that it alone satisfies.
 
-Where many clauses are unsatisfied, each chooses a variable of the same state of things, and claims
-all its variables; those that have got all of theirs flip.  So every clause has its way in most
-steps, but not two that share a variable, which would undo one another's work for ever.  What a step
-does are sums and maxima of integers, the same in any order: the same seed gives the same model on
-every device.  Where few are left, one thread flips one variable after the other, on the host.  A
+Where many clauses are unsatisfied, each chooses a variable by the state at the last barrier, and
+claims all its variables; clauses that won all their claims flip.  So most clauses flip in each
+step, but no two clauses that share a variable, which could undo each other's flips for ever.  A
+step computes sums and maxima of integers, the same in any order: the same seed gives the same model
+on every device.  Where few are left, one thread flips one variable after the other, on the host.  A
 flip costs its variable's degree; random 3-SAT of up to about 4.1 clauses a variable takes some tens
 of flips a variable.
 """
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.data.collection import Collection
-from morph.data.conversion import number, whole
+from morph.data.conversion import as_integer, number
 from morph.data.formula import Formula
 from morph.data.table import Table
 from morph.graph import Graph
@@ -36,7 +36,6 @@ from morph.prelude import (
     atomic_add,
     atomic_exch,
     atomic_max,
-    atomic_sub,
     bool_,
     f64,
     i32,
@@ -49,14 +48,26 @@ from morph.runtime.device import device as device_of
 
 BASES = {4: 3.0, 5: 3.7, 6: 5.0}  # c by the longest clause, 5.4 beyond; the authors' own
 LAST = 63  # flips that break more clauses than this are as likely
-FEW = 64  # unsatisfied clauses that are left to one thread
-MANY = 8 * FEW  # if they become so many, they are shared out again
-STEPS = 128  # in one launch; then the host looks at the clock, and after so many flips tried
-AT_ONCE = 1 << 20
+FEW = 64  # unsatisfied clauses: as many or fewer are left to one thread
+MANY = 8 * FEW  # if they become more, all threads flip again
+STEPS = 128  # of one launch, after which the host checks the time
+AT_ONCE = 1 << 20  # attempted flips after which such a launch ends
 FLIPS = 1 << 19  # of one thread in one launch
-WORK = 16 * FLIPS  # clauses and literals that these look at: they may be very many
-SHARE = 16  # with a limit of time a launch on a CPU is divided: so many parts, or two steps each
-TOIL, TRY = 512, 8  # clauses looked at for each flip that is allowed; for one of many that tries
+WORK = 16 * FLIPS  # clauses and literals read in such a launch: a flip may read very many
+SHARE = 16  # with a time limit a launch on a CPU is divided: so many parts, or two steps each
+# Operation budget: clauses read for each flip allowed; an attempted flip of many counts as so many
+BUDGET, ATTEMPT = 512, 8
+
+
+class Problem(NamedTuple):
+    """The tables of a search, as one argument of kernels."""
+
+    graph: Any
+    slots: Any  # literals, by clause
+    odds: Any  # weight of a flip, by the number of clauses that it breaks
+    shift: Any  # of the number of true literals in the state of a clause
+    chosen: Any  # unsatisfied clauses, each with the variable that it chose and its claim
+    run: Any  # one row of results
 
 
 class Walk(NamedTuple):
@@ -80,8 +91,8 @@ def mixed(x):  # the finalizer of SplitMix64
 
 
 @func
-def rank(id, seed, step):
-    """Give another number to each clause: between two that are equal, no claim would decide."""
+def tie_break(id, seed, step):
+    """A different number for each clause: no two claims are equal."""
     x = u32(id) + u32(seed) + u32(step) * u32(0x9E3779B1)
     x = (x ^ (x >> u32(16))) * u32(0x85EBCA6B)
     x = (x ^ (x >> u32(13))) * u32(0xC2B2AE35)
@@ -89,11 +100,32 @@ def rank(id, seed, step):
 
 
 @func
-def drawn(c, g, slots, odds, random):
+def variable_of(s, k):
+    """The variable of a literal."""
+    return s.graph.points[abs(s.slots[k].literal) - 1]
+
+
+@func
+def count_breaks(s, state, change):
+    """Change the break count of the only variable that satisfies a clause in this state."""
+    if state >> s.shift == 1:
+        atomic_add(s.graph.points[state & ((i64(1) << s.shift) - 1)].breaks, change)
+
+
+@func
+def flipped(s, v):
+    """Flip a variable; gives the change of the states of clauses that hold it unnegated."""
+    v.flips += 1
+    return (v.flips % 2 * 2 - 1) * ((i64(1) << s.shift) + v.id)
+
+
+@func
+def drawn(c, s, random):
+    """The variable of a clause to flip."""
     chosen, total = c, 0.0
     for k in range(c.first, c.first + c.size):
-        v = g.points[abs(slots[k].literal) - 1]
-        weight = odds[min(v.breaks, LAST)].weight
+        v = variable_of(s, k)
+        weight = s.odds[min(v.breaks, LAST)].weight
         total += weight
         random = mixed(random + 0x9E3779B97F4A7C15)
         if f64(random >> 11) * 2.0**-53 * total < weight:
@@ -102,16 +134,15 @@ def drawn(c, g, slots, odds, random):
 
 
 @kernel
-def begin(c, g, slots, shift):
+def begin(c, s):
     state = i64(0)
     for k in range(c.first, c.first + c.size):
-        v = g.points[abs(slots[k].literal) - 1]
-        if (slots[k].literal > 0) == (v.flips % 2 == 1):
-            state += (i64(1) << shift) + v.id
+        v = variable_of(s, k)
+        if (s.slots[k].literal > 0) == (v.flips % 2 == 1):
+            state += (i64(1) << s.shift) + v.id
     c.state = state
-    c.listed = state >> shift == 0
-    if state >> shift == 1:
-        atomic_add(g.points[state & ((i64(1) << shift) - 1)].breaks, 1)
+    c.listed = state >> s.shift == 0
+    count_breaks(s, state, i32(1))
 
 
 @kernel
@@ -120,41 +151,37 @@ def enlist(c, now):
 
 
 @kernel
-def choose(c, g, slots, odds, shift, seed, step, chosen):
+def choose(c, s, seed, step):
     c.listed = False
-    if c.state >> shift == 0:
+    if c.state >> s.shift == 0:
         random = mixed(seed + u64(step) * 0x9E3779B97F4A7C15 + u64(c.id) * 0xD1342543DE82EF95)
-        key = step << 32 | rank(c.id, seed, step)
+        key = step << 32 | tie_break(c.id, seed, step)
         for k in range(c.first, c.first + c.size):
-            atomic_max(g.points[abs(slots[k].literal) - 1].claim, key)
-        chosen.add(c, variable=drawn(c, g, slots, odds, random), key=key)
+            atomic_max(variable_of(s, k).claim, key)
+        s.chosen.add(c, variable=drawn(c, s, random), key=key)
 
 
 @func
-def owned(entry, g, slots):
+def owned(entry, s):
     c = entry.item
     for k in range(c.first, c.first + c.size):
-        if g.points[abs(slots[k].literal) - 1].claim != entry.key:
+        if variable_of(s, k).claim != entry.key:
             return False
     return True
 
 
 @kernel
-def flip(entry, g, slots, shift, then):
+def flip(entry, s, then):
     v = entry.variable
-    if owned(entry, g, slots):
-        v.flips += 1
-        turn = (v.flips % 2 * 2 - 1) * ((i64(1) << shift) + v.id)
-        alone = (i64(1) << shift) - 1
+    if owned(entry, s):
+        turn = flipped(s, v)
         for e in v.outedges:
             c = e.dst
             before = atomic_add(c.state, turn * e.weight)
             after = before + turn * e.weight
-            if before >> shift == 1:
-                atomic_sub(g.points[before & alone].breaks, 1)
-            if after >> shift == 1:
-                atomic_add(g.points[after & alone].breaks, 1)
-            if after >> shift == 0:
+            count_breaks(s, before, i32(-1))
+            count_breaks(s, after, i32(1))
+            if after >> s.shift == 0:
                 if not atomic_exch(c.listed, True):
                     then.add(c)
     elif not atomic_exch(entry.item.listed, True):
@@ -162,52 +189,51 @@ def flip(entry, g, slots, shift, then):
 
 
 @program
-def descend(g, slots, odds, now, then, chosen, run, shift, seed, step, last, most):
+def descend(s, now, then, seed, step, last, most):
     flips, count = i64(0), i64(MANY)
     while step < last and flips < most and count > FEW:
-        foreach(now, choose, g, slots, odds, shift, seed, step, chosen)
+        foreach(now, choose, s, seed, step)
         now.clear()
-        count = len(chosen)
-        foreach(chosen, flip, g, slots, shift, then)
-        chosen.clear()
+        count = len(s.chosen)
+        foreach(s.chosen, flip, s, then)
+        s.chosen.clear()
         flips += count
         now, then = then, now
         step += 1
-    run[0].unsatisfied = count
-    run[0].work = flips
+    s.run[0].unsatisfied = count
+    s.run[0].work = flips
 
 
 @kernel
-def walk(run, g, slots, odds, shift, most, limit):
+def walk(run, s, most, limit):
     n = run.unsatisfied
     random = run.random
     flips, work = i64(0), i64(0)
-    alone = (i64(1) << shift) - 1
+    alone = (i64(1) << s.shift) - 1
     while n > 0 and n <= MANY and flips < most and work < limit:
         random = random * 6364136223846793005 + 1442695040888963407
-        c = g.points[i64((random >> 32) * u64(n) >> 32)].order
-        v = drawn(c, g, slots, odds, mixed(random))
-        v.flips += 1
+        c = s.graph.points[i64((random >> 32) * u64(n) >> 32)].order
+        v = drawn(c, s, mixed(random))
         flips += 1
         work += v.out_degree + c.size  # a clause may be very long
-        turn = (v.flips % 2 * 2 - 1) * ((i64(1) << shift) + v.id)
+        turn = flipped(s, v)
         for e in v.outedges:
             c = e.dst
             before = c.state
             after = before + turn * e.weight
             c.state = after
-            if before >> shift == 1:
-                g.points[before & alone].breaks -= 1
-            if after >> shift == 1:
-                g.points[after & alone].breaks += 1
-            if before >> shift == 0:
+            if before >> s.shift == 1:
+                s.graph.points[before & alone].breaks -= 1
+            if after >> s.shift == 1:
+                s.graph.points[after & alone].breaks += 1
+            if before >> s.shift == 0:
                 n -= 1
-                end = g.points[n].order
-                g.points[c.at].order = end
+                end = s.graph.points[n].order
+                s.graph.points[c.at].order = end
                 end.at = c.at
-            if after >> shift == 0:
+            if after >> s.shift == 0:
                 c.at = i32(n)
-                g.points[n].order = c
+                s.graph.points[n].order = c
                 n += 1
     run.unsatisfied = n
     run.random = random
@@ -223,8 +249,8 @@ class Search:
     def __init__(self, formula: Formula, where: Device, rows: Any = None) -> None:
         xp, n, m = where.xp, formula.variables, formula.clauses
         longest = int(np.diff(formula.offsets).max(initial=0))
-        self.shift = (max(n, 1) * max(longest, 1)).bit_length()  # sums are less than 1 << shift
-        if self.shift + longest.bit_length() > 62:
+        shift = (max(n, 1) * max(longest, 1)).bit_length()  # sums are less than 1 << shift
+        if shift + longest.bit_length() > 62:
             raise ValueError(f"a clause of {longest} literals over {n} variables is too long")
         self.device, self.formula = where, formula
         with where.active():
@@ -245,16 +271,17 @@ class Search:
             }.items():
                 points.add(name, spec)
             points.first[:m], points.size[:m] = offsets[:-1], offsets[1:] - offsets[:-1]
-        self.slots, self.odds = Table("slots", where, literal=i32), Table("odds", where, weight=f64)
-        self.slots.extend(literal=literals)
+        slots, odds = Table("slots", where, literal=i32), Table("odds", where, weight=f64)
+        slots.extend(literal=literals)
         b = np.arange(LAST + 1.0)
         base = BASES.get(longest, 5.4)
-        self.odds.extend(weight=(0.9 + b) ** -2.06 if longest <= 3 else base**-b)
+        odds.extend(weight=(0.9 + b) ** -2.06 if longest <= 3 else base**-b)
         self.now, self.then = (Collection(points) for _ in range(2))
-        self.chosen = Collection(points, variable=Ref(points), key=i64)
+        chosen = Collection(points, variable=Ref(points), key=i64)
         self.run = Table("run", where, unsatisfied=i64, random=u64, work=i64)
         self.run.extend(1)
-        self.told = 0
+        self.problem = Problem(self.graph, slots, odds, shift, chosen, self.run)
+        self.counted = 0
 
     def load(self, model: Any) -> int:
         """Take a model; gives the number of clauses with literals that it leaves unsatisfied."""
@@ -263,7 +290,7 @@ class Search:
         points.breaks[:], points.claim[:] = 0, 0
         self.now.clear()
         self.then.clear()
-        foreach(points, begin, self.graph, self.slots, self.shift, where=lambda c: c.size > 0)
+        foreach(points, begin, self.problem, where=lambda c: c.size > 0)
         foreach(points, enlist, self.now, where=lambda c: c.listed)
         self.made()
         return len(self.now)
@@ -273,16 +300,16 @@ class Search:
         with self.device.active():
             return self.graph.points.flips.array[: self.formula.variables] % 2 == 1
 
-    def flipped(self, seed: int, step: int, most: int, end: float = math.inf) -> tuple[int, int]:
+    def descend(self, seed: int, step: int, most: int, end: float = math.inf) -> tuple[int, int]:
         """Flip many at once; gives flips made, and about how many clauses were unsatisfied last.
 
-        On a CPU a launch is cut short at ``end``, as `time.monotonic` tells it.
+        On a CPU a launch ends at ``end``, in seconds of `time.monotonic`.
         """
         whole = end == math.inf or not self.device.on_host
         part, last, tried = STEPS if whole else 2, step + STEPS, 0
         while True:
-            descend(self.graph, self.slots, self.odds, self.now, self.then, self.chosen, self.run,
-                    self.shift, u64(seed), step, min(step + part, last), most - tried)  # fmt: skip
+            limits = min(step + part, last), most - tried
+            descend(self.problem, self.now, self.then, u64(seed), step, *limits)
             step += part
             if step >= last:
                 break
@@ -293,29 +320,29 @@ class Search:
             self.run.work[:] = tried + (int(self.run.work[0]) if step >= last else 0)
         return self.made(), int(self.run.unsatisfied[0])
 
-    def walked(self, most: int, end: float = math.inf) -> tuple[int, int]:
+    def walk(self, most: int, end: float = math.inf) -> tuple[int, int]:
         """Flip one after the other; gives flips made, and clauses left unsatisfied."""
-        before, work, flips = self.told, 0, 0
+        before, work, flips = self.counted, 0, 0
         parts = 1 if end == math.inf else SHARE
         while flips < most and work < WORK:
             part = min(-(-FLIPS // parts), most - flips), min(WORK // parts, WORK - work)
-            foreach(self.run, walk, self.graph, self.slots, self.odds, self.shift, *part)
+            foreach(self.run, walk, self.problem, *part)
             work += int(self.run.work[0])
             flips = self.made() + flips
             if not 0 < int(self.run.unsatisfied[0]) <= MANY or monotonic() >= end:
                 break
         self.run.work[:] = work
-        return self.told - before, int(self.run.unsatisfied[0])
+        return self.counted - before, int(self.run.unsatisfied[0])
 
     def made(self) -> int:
-        """Count the flips since it was asked last."""
-        before, flips = self.told, self.graph.points.flips.array[: self.formula.variables]
+        """Count the flips since the last call."""
+        before, flips = self.counted, self.graph.points.flips.array[: self.formula.variables]
         with self.device.active():
-            self.told = int(flips.sum(dtype=np.int64))
-        return self.told - before
+            self.counted = int(flips.sum(dtype=np.int64))
+        return self.counted - before
 
     def line_up(self, seed: int) -> None:
-        """Put the unsatisfied clauses into the list of `walked`."""
+        """Put the unsatisfied clauses into the list of `walk`."""
         points, ids = self.graph.points, np.sort(self.now.items)
         points.order[: ids.size] = ids
         points.at[ids] = np.arange(ids.size)
@@ -376,22 +403,43 @@ def walksat(
     A. Balint, U. Schoening: Choosing probability distributions for stochastic local search and the
     role of make versus break.  SAT 2012.
     """
-    formula = Formula.of(formula)
-    n = formula.variables
-    where = device_of(device)
-    max_flips = None if max_flips is None else min(whole(max_flips, "max_flips"), 2**62)
+    formula, where = Formula.of(formula), device_of(device)
+    max_flips = None if max_flips is None else min(as_integer(max_flips, "max_flips"), 2**62)
+    seed = _check(seed, max_flips, time, progress)
+    n, empty = formula.variables, int((np.diff(formula.offsets) == 0).sum())
+    most = max_flips if max_flips is not None else 100 * n + 10**7 if time is None else 2**62
+    end = math.inf if time is None else monotonic() + time
+    given = model is not None
+    model = _start(model, seed, n, where)
+    if n == 0:
+        return Walk(np.empty(0, bool), empty, 0, 0)
+    left = unsatisfied(formula, model, where) if given else formula.clauses
+    if not left or given and monotonic() >= end:
+        return Walk(where.to_host(model) != 0, left + empty, 0, 0)
+    run = _Run(formula, where, seed)
+    run.share(model) if not given or left > FEW else run.queue(where.to_host(model), seed)
+    run.search(most, end, progress)
+    found = where.to_host(run.side.model())
+    left = run.side.load(found) if run.together else run.left
+    return Walk(found, left + empty, run.flips, run.steps)
+
+
+def _check(seed: Any, max_flips: int | None, time: Any, progress: Any) -> int:
+    """Refuse limits out of their range; return the seed."""
     if time is not None:
         number(time, "time")
     for name, value in (("max_flips", max_flips), ("time", time)):
         if value is not None and not value >= 0:
             raise ValueError(f"{name} = {value}: expected 0 or more")
-    if not 0 <= (seed := whole(seed, "seed")) < 2**64:
-        raise ValueError(f"seed = {seed}: expected 0 to 2^64 - 1")
+    if not 0 <= (chosen := as_integer(seed, "seed")) < 2**64:
+        raise ValueError(f"seed = {chosen}: expected 0 to 2^64 - 1")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress is a function, not {shown(progress)}")
-    most = max_flips if max_flips is not None else 100 * n + 10**7 if time is None else 2**62
-    end = math.inf if time is None else monotonic() + time
-    begun = model is not None
+    return chosen
+
+
+def _start(model: Any, seed: int, n: int, where: Device) -> Any:
+    """Check the values to begin with, or draw them; on the device."""
     if model is None:
         model = np.random.PCG64(seed).random_raw(n) >> np.uint64(63)
     model = where.asarray(model)
@@ -399,47 +447,63 @@ def walksat(
         raise ValueError(f"model has shape {model.shape}, for {n} variables")
     if model.dtype.kind not in "biu" or n and not 0 <= model.min() <= model.max() <= 1:
         raise ValueError("model must hold bool, or 0 and 1")
-    empty = int((np.diff(formula.offsets) == 0).sum())
-    if n == 0:
-        return Walk(np.empty(0, bool), empty, 0, 0)
-    wide: Search | None = None
-    host: Search | None = None
-    left = unsatisfied(formula, model, where) if begun else formula.clauses
-    if not left or begun and monotonic() >= end:
-        return Walk(where.to_host(model) != 0, left + empty, 0, 0)
-    together = not begun or left > FEW
-    if together:
-        side = wide = Search(formula, where)
-        left = wide.load(model)
-    else:
-        side = host = Search(formula, where).on_host()  # a GPU sorts the clauses faster
-        left = host.load(where.to_host(model))
-        host.line_up(seed)
-    flips, steps, told = 0, 0, monotonic()
-    toil, limit = 0, TOIL * most  # clauses looked at
-    while left and flips < most and toil < limit and (now := monotonic()) < end:
-        if progress is not None and now > told + 0.2:
-            told = now
-            progress(flips, left)
-        if together:
-            made, left = side.flipped(seed, steps + 1, min(most - flips, AT_ONCE), end)
-            toil += TRY * int(side.run.work[0])
-            steps += STEPS
-            if left <= FEW:
-                model = where.to_host(side.model())
-                side = host = host or side.on_host()
-                left, together = host.load(model), False
-                host.line_up(seed ^ steps)
-        else:
-            made, left = side.walked(min(most - flips, FLIPS), end)
-            toil += int(side.run.work[0])
-            if left > MANY:
-                model = where.asarray(side.model())
-                side = wide = wide or (side if where.on_host else Search(formula, where))
-                left, together = wide.load(model), True
-        flips += made
-    found = where.to_host(side.model())
-    return Walk(found, side.load(found) + empty if together else left + empty, flips, steps)
+    return model
+
+
+class _Run:
+    """One search: all threads flip where many clauses are unsatisfied, else one on the host.
+
+    ``side`` is the one of the two searches that goes on, ``together`` that of all threads; ``left``
+    the clauses that it leaves unsatisfied.
+    """
+
+    side: Search
+
+    def __init__(self, formula: Formula, where: Device, seed: int) -> None:
+        self.formula, self.where, self.seed = formula, where, seed
+        self.wide: Search | None = None
+        self.host: Search | None = None
+        self.flips = self.steps = 0
+
+    def share(self, model: Any) -> None:
+        """Let all threads go on from a model on the device."""
+        if self.wide is None and self.where.on_host:
+            self.wide = self.host
+        self.side = self.wide = self.wide or Search(self.formula, self.where)
+        self.left, self.together = self.side.load(model), True
+
+    def queue(self, model: Any, seed: int) -> None:
+        """Let one thread go on from a model on the host."""
+        if self.host is None:  # a GPU sorts the clauses faster
+            self.host = (self.wide or Search(self.formula, self.where)).on_host()
+        self.side = self.host
+        self.left, self.together = self.side.load(model), False
+        self.side.line_up(seed)
+
+    def search(self, most: int, end: float, progress: Any) -> None:
+        """Flip until all clauses are satisfied, or a limit is reached."""
+        reported, work = monotonic(), 0  # clauses read
+        budget = BUDGET * most
+        while self.left and self.flips < most and work < budget and (now := monotonic()) < end:
+            if progress is not None and now > reported + 0.2:
+                reported = now
+                progress(self.flips, self.left)
+            rest = most - self.flips
+            if self.together:
+                made, self.left = self.side.descend(
+                    self.seed, self.steps + 1, min(rest, AT_ONCE), end
+                )
+                work += ATTEMPT * int(self.side.run.work[0])
+                self.steps += STEPS
+                if self.left <= FEW:
+                    model = self.where.to_host(self.side.model())
+                    self.queue(model, self.seed ^ self.steps)
+            else:
+                made, self.left = self.side.walk(min(rest, FLIPS), end)
+                work += int(self.side.run.work[0])
+                if self.left > MANY:
+                    self.share(self.where.asarray(self.side.model()))
+            self.flips += made
 
 
 def unsatisfied(formula: Formula, model: Any, where: Device) -> int:

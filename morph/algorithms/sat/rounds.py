@@ -1,4 +1,4 @@
-"""What decimation gives back, round by round."""
+"""The results of decimation, round by round."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Round(NamedTuple):
     complexity : float
         Sigma, in nats for each variable of the whole formula.
     fraction : float
-        What part of all variables was to be fixed.
+        Part of all variables that was to be fixed.
     chosen, implied : int
         Variables fixed by bias, and by unit propagation.
     released : int
-        Variables that were made free again.
+        Variables that were unfixed.
     """
 
     sweeps: int
@@ -56,7 +56,7 @@ class Decimation(NamedTuple):
     assignment : array, shape (n,), int8
         1 and 0 for true and false, -1 for the variables that are still free.
     rest : Formula
-        What is left to satisfy, over the free variables alone.
+        The residual formula, over the free variables alone.
     variables : array, shape (rest.variables,), int32
         Which variable (from 0) each of the rest's is.
     status : str
@@ -67,7 +67,7 @@ class Decimation(NamedTuple):
         ``"reinforced"``: all variables have a value, which may break clauses.
     rounds : list of Round
     rollbacks : int
-        Rounds and choices taken back.
+        Rounds and choices rolled back.
     seconds : dict of str to float
         By phase.
     likely : array, shape (rest.variables,), bool, or None
@@ -85,7 +85,7 @@ class Decimation(NamedTuple):
 
 
 class Clock:
-    """Seconds by phase, and when they are up."""
+    """Seconds by phase, and a time limit."""
 
     def __init__(self, most: float = float("inf")) -> None:
         self.seconds: dict[str, float] = {}
@@ -114,7 +114,7 @@ def histogram(seen: Marginals) -> tuple[int, ...]:
 
 
 def refuted(n: int, clock: Clock) -> Decimation:
-    """Give what there is to say of a formula that unit propagation refutes."""
+    """Give the result for a formula that unit propagation refutes."""
     empty = Formula(n, np.zeros(2, np.int64), np.empty(0, np.int32))
     free = np.arange(n, dtype=np.int32)
     return Decimation(np.full(n, -1, np.int8), empty, free, "unsatisfiable", [], 0, clock.seconds)

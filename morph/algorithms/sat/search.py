@@ -23,7 +23,7 @@ from morph.runtime.toolchain import OutOfTime, deadline
 
 SATISFIABLE, UNSATISFIABLE, UNKNOWN = "SATISFIABLE", "UNSATISFIABLE", "UNKNOWN"
 ATTEMPTS = 4  # without a limit of time
-WAYS: tuple[tuple[Callable[..., Decimation], dict[str, Any]], ...] = (
+SEQUENCE: tuple[tuple[Callable[..., Decimation], dict[str, Any]], ...] = (
     (decimate, {"undo": 1}), (decimate, {"fraction": 0.01, "undo": 2}),
     (backtrack, {"fraction": 0.02}),
     (backtrack, {"fraction": 0.01, "ratio": 0.8}), (decimate, {"fraction": 0.004}), (reinforce, {}),
@@ -174,7 +174,9 @@ class Search:
     def _refuted(self, conflicts: int) -> bool:
         """Run CaDiCaL, limited by conflicts and time; return whether it refuted the formula."""
         started = monotonic()
-        self._say("CaDiCaL", {"variables": self.formula.variables, "clauses": self.formula.clauses})
+        self._report(
+            "CaDiCaL", {"variables": self.formula.variables, "clauses": self.formula.clauses}
+        )
         seconds = COMPLETE_SHARE * max(self._left(), 0.0) if self.limited else None
         try:
             found, model = cadical(self.formula, conflicts, seconds)
@@ -207,7 +209,7 @@ class Search:
         early = k < ATTEMPTS - 1  # the next method may be quicker than a long search now
         if not self.max_rounds:
             most = self.settings.options.get("max_flips", self._long())
-            return self._mend(assignment, [(rest, None, most)], formula.clauses, seed)
+            return self._improve(assignment, [(rest, None, most)], formula.clauses, seed)
         if done.status == "astray" and early:
             return assignment, self._check(assignment)
         if rest.clauses and self._left() > 0:
@@ -216,21 +218,21 @@ class Search:
         searches = [(rest, names, short)]
         if done.status in ("paramagnetic", "rounds"):
             searches += [(formula, slice(None), every), (rest, names, self._long())]
-            return self._mend(assignment, searches, formula.clauses, seed)
+            return self._improve(assignment, searches, formula.clauses, seed)
         every = max(every, self._long() >> max(ATTEMPTS - 1 - k, 0))  # the rest may have no model
         most = max(FEW, formula.variables // FEW_OF) if early else formula.clauses
-        return self._mend(assignment, [*searches, (formula, slice(None), every)], most, seed)
+        return self._improve(assignment, [*searches, (formula, slice(None), every)], most, seed)
 
     def _decimated(self, k: int, seed: int) -> Decimation:
         """Decimate by the method that the user chose, or by that of the k-th attempt."""
-        way: Callable[..., Decimation]
-        way, options = WAYS[k % len(WAYS)]
+        decimation: Callable[..., Decimation]
+        decimation, options = SEQUENCE[k % len(SEQUENCE)]
         if self.settings.method != "auto":
-            way, options = METHODS[self.settings.method], self.settings.options
-        if way is not reinforce:
+            decimation, options = METHODS[self.settings.method], self.settings.options
+        if decimation is not reinforce:
             options = {"max_rounds": self.max_rounds, "progress": self._round, **options}
-        self._say("decimation", {"attempt": k + 1, "variables": self.formula.variables})
-        done = way(self.formula, seed, self.where, max_seconds=self._left(), **options)
+        self._report("decimation", {"attempt": k + 1, "variables": self.formula.variables})
+        done = decimation(self.formula, seed, self.where, max_seconds=self._left(), **options)
         seconds = self.call.seconds
         for phase, spent in done.seconds.items():
             seconds[phase] = seconds.get(phase, 0.0) + spent
@@ -238,7 +240,7 @@ class Search:
         self.found["stopped"] = done.status
         return done
 
-    def _mend(
+    def _improve(
         self, model: Any, searches: list[tuple[Formula, Any, int]], most: int, seed: int
     ) -> tuple[Any, int]:
         """Run local searches in turn, each from the best assignment so far; at least the first.
@@ -267,7 +269,7 @@ class Search:
 
     def _believe(self, rest: Formula, seed: int) -> Any:
         """Return values by belief propagation and a short search; random ones if that fails."""
-        self._say("beliefs", {"variables": rest.variables, "clauses": rest.clauses})
+        self._report("beliefs", {"variables": rest.variables, "clauses": rest.clauses})
         started = monotonic()
         done = believe(
             rest, seed, self.where, lossy=True, max_seconds=self._left(), progress=self._belief
@@ -285,13 +287,13 @@ class Search:
 
     def _search(self, formula: Formula, model: Any, seed: int, flips: int) -> Any:
         started = monotonic()
-        self._say("search", {"variables": formula.variables, "clauses": formula.clauses})
+        self._report("search", {"variables": formula.variables, "clauses": formula.clauses})
         if self._left() < self._build(formula):
             return _random(formula, seed) if model is None else np.asarray(model) != 0
         time = max(self._left(), 0) if self.limited else None
         walk = walksat(
             formula, model, seed, max_flips=flips,
-            time=time, device=self.where, progress=self._tell,
+            time=time, device=self.where, progress=self._walked,
         )  # fmt: skip
         for name, count in (("flips", walk.flips), ("steps", walk.steps)):
             self.found[name] = self.found.get(name, 0) + count
@@ -311,16 +313,16 @@ class Search:
     def _left(self) -> float:
         return float(self.until - monotonic())
 
-    def _tell(self, flips: int, unsatisfied: int) -> None:
-        self._say("search", {"flips": flips, "unsatisfied": unsatisfied})
+    def _walked(self, flips: int, unsatisfied: int) -> None:
+        self._report("search", {"flips": flips, "unsatisfied": unsatisfied})
 
     def _belief(self, done: Round) -> None:
-        self._say("beliefs", {"free variables": done.free, "clauses": done.clauses})
+        self._report("beliefs", {"free variables": done.free, "clauses": done.clauses})
 
     def _round(self, done: Round) -> None:
-        self._say("decimation", {"free variables": done.free, "clauses": done.clauses,
+        self._report("decimation", {"free variables": done.free, "clauses": done.clauses,
                                  "sweeps": done.sweeps, "bias": float(done.bias)})  # fmt: skip
 
-    def _say(self, stage: str, numbers: dict[str, Any]) -> None:
+    def _report(self, stage: str, numbers: dict[str, Any]) -> None:
         if self.settings.progress is not None:
             self.settings.progress(stage, numbers)

@@ -283,8 +283,8 @@ class _Solver:
 
     def _first(self, formula: Formula) -> bool:
         """Whether local search and CaDiCaL are tried before decimation."""
-        told = self.settings.complete is True
-        return self.settings.tries_first and (told or not _is_regular(formula))
+        always = self.settings.complete is True
+        return self.settings.tries_first and (always or not _is_regular(formula))
 
     def _run(self, searches: list[Search]) -> tuple[bool, str]:
         """Run searches; return whether one refuted its formula, and why it did or one failed."""

@@ -1,9 +1,9 @@
-"""Unit propagation: clauses whose literals are all false but one fix that one's variable.
+"""Unit propagation: a clause with one free and no true literal fixes the variable of that literal.
 
-All clauses at once, again and again until nothing is fixed any more, or a clause is broken.  What
-follows does not depend on the order, nor whether it is contradictory.  O(literals) a sweep; random
-formulas take a few.  Where it is, `force_units` goes on all the same, in steps that do not depend
-on the order either: a variable that is wanted to be both gets its likelier value.
+All clauses in parallel, in sweeps until no variable is fixed or a clause is broken.  The implied
+values do not depend on the order, nor does whether there is a contradiction.  O(literals) a sweep;
+random formulas take a few.  After a contradiction `force_units` goes on, in steps that do not
+depend on the order either: a variable that clauses need with both values gets its likelier one.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from morph.prelude import atomic_cas, atomic_or, i32
 
 @func
 def left_of(c, g):
-    """How many literals of a clause are free, and the last of these: its variable, what it asks.
+    """The number of free literals of a clause, and the variable and value of the last of them.
 
-    Of a clause that holds a true one 2, as of one with more: nothing follows from it.
+    2 for a clause with a true literal, as for one with more free ones: it implies nothing.
     """
     free, s = 0, 0
     last, wanted = g.points[0], i32(0)
@@ -49,7 +49,7 @@ def infer(c, g, fixed, broken):
 
 
 @program
-def close(g, fixed, broken):
+def propagate(g, fixed, broken):
     sweeps = 0
     while fixed.take():
         foreach(g.clauses, infer, g, fixed, broken)
@@ -58,24 +58,24 @@ def close(g, fixed, broken):
 
 
 def propagate_units(f: Factors) -> tuple[int, bool]:
-    """Fix all that follows from the ``value`` of the points and from unit clauses.
+    """Fix all that the ``value`` of the points and unit clauses imply.
 
     Returns
     -------
     sweeps : int
     consistent : bool
-        False if a clause is broken; values are then of no use.
+        False if a clause is broken; values are then meaningless.
     """
     g = f.graph
     fixed, broken = f.fixed, f.broken
     fixed.set()
     broken.clear()
-    sweeps = int(close(g, fixed, broken))
+    sweeps = int(propagate(g, fixed, broken))
     return sweeps, not broken
 
 
 @kernel
-def want(c, g):
+def request(c, g):
     free, last, wanted = left_of(c, g)
     if free == 1:
         atomic_or(last.certain, 2 - wanted)
@@ -90,13 +90,13 @@ def grant(p, fixed):
 
 
 @program
-def close_all(g, fixed):
+def force(g, fixed):
     while fixed.take():
-        foreach(g.clauses, want, g)
+        foreach(g.clauses, request, g)
         foreach(g.points, grant, fixed)
 
 
 def force_units(f: Factors) -> None:
-    """Fix what follows, step by step, though clauses break: they keep no literal."""
+    """Fix what is implied, step by step, although clauses break: these keep no literal."""
     f.fixed.set()
-    close_all(f.graph, f.fixed)
+    force(f.graph, f.fixed)

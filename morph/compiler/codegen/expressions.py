@@ -77,7 +77,7 @@ class Expressions:
         """The value at a place."""
         column = self.names.column(p.slot, p.column)
         if (p.slot, p.column) in self.plan.changed and self.is_stable(p):
-            column += ".settled()"
+            column += ".stable()"
         if p.column == "item" and self._at_item(p):
             return f"item_of(it.ahead, {column}, {self.expr(p.row)})"
         if isinstance(p.type, Vector) and p.index is None:
@@ -213,7 +213,7 @@ class Expressions:
         return f"delete_row({s}_meta, {s}_free, {s}_dead, {self.expr(e.row)})"
 
     def _find_mode(self, e: ir.SetFind) -> str:
-        return "LIVE" if (e.slot, PARENT) in self.body_plan.unstable else "SETTLED"
+        return "LIVE" if (e.slot, PARENT) in self.body_plan.unstable else "STABLE"
 
     def _expr_setfind(self, e: ir.SetFind) -> str:
         parent = f"a.{self.names.prefix[e.slot]}_parent"

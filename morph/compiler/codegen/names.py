@@ -26,13 +26,13 @@ from morph.language.types import (
 )
 
 OWN = frozenset(  # what the printer calls things inside functions
-    """a it way Args BLOCKS Item PHASES PREPARES Run SETTLES Stocks Way end_item heavy member
-    prepare run settle""".split()
+    """a it way Args BLOCKS Item PHASES PREPARES Run PUBLISHES SlotCaches Way end_item heavy member
+    prepare publish_counters run""".split()
 )
 MEMBERS = frozenset(  # of the structs that the printer makes
     """AHEAD AT BATCHED FETCH_ADDS FILTERS LIMIT Live PLACES REPLAYS ROWS_AHEAD Reach Rest Rooms
-    SPREADS SWEEPS Stock Sums TOTALS WHICH WHOLE abort add ahead all begin behind block claim
-    commit edge end entries entry find flush from front head join key laps launch list live
+    WORK_SHARING SWEEPS SlotCache Sums TOTALS WHICH WHOLE abort add ahead all begin behind block
+    claim commit edge end entries entry find flush from front head join key laps launch list live
     master meta open owner part position priority reach release replay rest room rooms round row
     row_of run sense serve stage step stocks sums tail take_all thread threads to way ways wins
     write x""".split()
@@ -205,7 +205,7 @@ class Names:
         """Where the rows or items of a store begin and end, as of the last barrier."""
         meta = f"{self.base(slot)}_meta"
         first, last = ("FROM", "TO") if self.plan.snapshot else ("HEAD", "COUNT")
-        load = "load_settled" if self.plan.snapshot else "load"
+        load = "load_stable" if self.plan.snapshot else "load"
         begin = f"{load}({meta} + {first})" if self.stores[slot].kind == "collection" else "0"
         return begin, f"{load}({meta} + {last})"
 

@@ -17,10 +17,10 @@ from morph.compiler.passes.plan import BlockPlan, StepPlan
 
 
 def emit_program(e: Emission) -> None:
-    """Add a fused unit's ``run`` and ``settle``."""
+    """Add a fused unit's ``run`` and ``publish_counters``."""
     plan = e.plan
     for s in (s for block in plan.blocks for s in block.steps):
-        if s.settles:
+        if s.publishes:
             _end(e, s)
         if isinstance(s.node, ir.OneThread) and s.node.body:
             _one_thread(e, s, s.node)
@@ -41,42 +41,42 @@ def emit_program(e: Emission) -> None:
     e.put("    default:", "        return;", "    }")
     cases, e.lines = e.lines, loop
     e.put(*(x if x.startswith("#") else indent + x for x in cases), "    }", "}")
-    _settle(e)
+    _publish(e)
 
 
-def settled(
+def publish_lines(
     e: Emission, resized: Sequence[str], clears: Sequence[str] = (), failed: str = ""
 ) -> tuple[list[str], list[str]]:
     """What the last thread at a barrier loads, and does unless ``failed``."""
     lines = [x for slot in resized for x in close_gaps(e, slot)]
     for slot in (*resized, *(s for s in clears if s not in resized)):
-        words, meta = f"{e.names.prefix[slot]}_words", f"{e.names.base(slot)}_meta"
+        words, meta = f"{e.names.prefix[slot]}_counters", f"{e.names.base(slot)}_meta"
         if e.names.stores[slot].kind == "table":
-            lines.append(f"TableWords {words}({meta});")
+            lines.append(f"TableCounters {words}({meta});")
         else:
             end = "TO" if e.plan.snapshot else "COUNT"
-            lines.append(f"CollectionWords {words}({meta}, {end});")
+            lines.append(f"CollectionCounters {words}({meta}, {end});")
     if failed:
         lines.append(f"bool failed = {failed};")
-    does = [f"{e.names.prefix[s]}_words.settle();" for s in resized]
+    does = [f"{e.names.prefix[s]}_counters.publish_counters();" for s in resized]
     unless = "if (!failed) " if failed else ""
-    return lines, does + [f"{unless}{e.names.prefix[s]}_words.clear();" for s in clears]
+    return lines, does + [f"{unless}{e.names.prefix[s]}_counters.clear();" for s in clears]
 
 
 def _end(e: Emission, s: StepPlan) -> None:
     """The barrier after a step at which the last thread has work to do."""
     failed = "load(a.status + FAILED) != 0" if s.can_fail else ""
-    lines, does = settled(e, s.resized, s.clears, failed)
-    does += ["tell(t, failed);"] if s.can_fail else []
+    lines, does = publish_lines(e, s.resized, s.clears, failed)
+    does += ["broadcast(t, failed);"] if s.can_fail else []
     if s.lists_rows and s.sharing:  # listed rows come first; then all threads meet here again
         does = ["} else {", *(f"    {x}" for x in does)] if does else []
         waits = s.can_fail and s.sharing.loop.batched
         took = f"take_hubs(a, {'failed' if waits else 'false'})"
-        does = [f"if ({took}) {{", "    tell(t, true);", *does, "}"]
+        does = [f"if ({took}) {{", "    broadcast(t, true);", *does, "}"]
     lines = [*lines, *does, "rewind(a);"]
     inner = ["    if (arrive(a, t)) {", *(f"        {x}" for x in lines), "    }"]
     e.put("", f"MORPH_FN void end{s.name}(const Args& a, Run& t) {{")
-    e.put(*e.way(inner, "t", {*s.resized, *s.clears}), "    depart(a, t);", "}")
+    e.put(*e.way(inner, "t", {*s.resized, *s.clears}), "    release_barrier(a, t);", "}")
 
 
 def _one_thread(e: Emission, s: StepPlan, node: ir.OneThread) -> None:
@@ -155,8 +155,8 @@ def _foreach(e: Emission, b: Body, s: StepPlan, node: ir.Foreach, guard: str) ->
     b.put(e.runs(node, made))
     if s.lists_rows:
         b.put(f"end{s.name}(a, t);")
-        b.put("while (t.told && has_hubs(a)) {")
-        b.put(f"    run_hubs(a, t, {made});")
+        b.put("while (t.broadcast_value && has_high_degree_list(a)) {")
+        b.put(f"    run_high_degree_list(a, t, {made});")
         b.put(f"    end{s.name}(a, t);")
         b.put("}")
     _finish(b, s)
@@ -169,9 +169,9 @@ def _foreach(e: Emission, b: Body, s: StepPlan, node: ir.Foreach, guard: str) ->
 
 def _finish(b: Body, s: StepPlan) -> None:
     if not s.lists_rows:
-        b.put(f"end{s.name}(a, t);" if s.settles else "barrier(a, t);")
+        b.put(f"end{s.name}(a, t);" if s.publishes else "barrier(a, t);")
     if s.can_fail:
-        b.put("if (t.told) {")
+        b.put("if (t.broadcast_value) {")
         b.put(f"    t.step = {s.number}, t.replay = true;")
         b.put("    return;")
         b.put("}")
@@ -193,9 +193,9 @@ def _jump(e: Emission, block: BlockPlan) -> None:
     e.put(*b.lines)
 
 
-def _settle(e: Emission) -> None:
+def _publish(e: Emission) -> None:
     """At the end of the launch, by the last thread: where the program stands."""
-    e.put("", "MORPH_FN void settle(const Args& a, const Run& t) {")
+    e.put("", "MORPH_FN void publish_counters(const Args& a, const Run& t) {")
     for word in ("block", "step", "replay", "launch"):
         e.put(f"    store(a.state + {word.upper()}, t.{word});")
     if e.unit.ways:

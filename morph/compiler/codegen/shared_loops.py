@@ -22,7 +22,7 @@ from morph.compiler.passes.work_sharing import SharedLoop, bound, of_edge, over
 from morph.language.types import Handle, Object, Scalar, Type
 
 JOINS = {"+": "Plus", "min": "Least", "max": "Most"}
-LIMITS = {"auto": "HUB", "warp": "NO_LIST", "grid": "0"}
+LIMITS = {"auto": "HIGH_DEGREE", "warp": "NO_LIST", "grid": "0"}
 
 
 class Prologue(Body):
@@ -222,7 +222,7 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
     if sharing is None:
         return [
             *take_all(e, step),
-            "    static constexpr bool SPREADS = false;",
+            "    static constexpr bool WORK_SHARING = false;",
             "    static constexpr bool BATCHED = false;",
         ]
     assert isinstance(s, ir.Foreach)
@@ -235,7 +235,7 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
     call = ", ".join(("r.edge", "r.end")[: len(bound(loop))])
     first, rows = sharing.early, over(loop)
     call += "".join(f", r.{n.member(x)}" for x in first)
-    settled = {x: ".settled()" if (rows, x) in e.plan.changed else "" for x in first}
+    settled = {x: ".stable()" if (rows, x) in e.plan.changed else "" for x in first}
     read = "".join(f", {n.column(rows, x)}{how}.get(edge)" for x, how in settled.items())
     reach = f"{name}_reach" if first else "Reached"
     given = "const Args& a, I& it"
@@ -243,7 +243,7 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
     stores = [s.slot] if step.own_row else []
     lines = [
         *take_all(e, step),
-        "    static constexpr bool SPREADS = true;  // its last loop, by entries",
+        "    static constexpr bool WORK_SHARING = true;  // its last loop, by entries",
         f"    static constexpr bool WHOLE = {'true' if shared.completes else 'false'};",
         f"    static constexpr i64 LIMIT = {LIMITS[s.balance] if step.lists_rows else 'NO_LIST'};",
         *_capacity(e, s.kernel, sharing),

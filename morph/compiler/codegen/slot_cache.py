@@ -14,13 +14,13 @@ def cache_name(e: Emission, slot: str) -> str:
 def slot_caches(e: Emission) -> None:
     """The slot caches of a thread."""
     lists = [(e.names.prefix[s], cache_name(e, s)) for s in e.plan.cached]
-    e.put("", "struct Stocks {  // what a thread has taken of lists at once, on a CPU")
+    e.put("", "struct SlotCaches {  // what a thread has taken of lists at once, on a CPU")
     if lists:
-        e.put("#ifndef __CUDACC__", f"    Stock {', '.join(name for _, name in lists)};")
+        e.put("#ifndef __CUDACC__", f"    SlotCache {', '.join(name for _, name in lists)};")
         e.put("    void serve(Item& it) {")
-        e.put(*(f"        it.{s}_room.stock = &{name};" for s, name in lists), "    }")
+        e.put(*(f"        it.{s}_room.slot_cache = &{name};" for s, name in lists), "    }")
         e.put("    static void release(Item& it) {")
-        e.put(*(f"        it.{s}_room.stock = nullptr;" for s, _ in lists), "    }")
+        e.put(*(f"        it.{s}_room.slot_cache = nullptr;" for s, _ in lists), "    }")
         e.put(
             f"    void flush() {{ {' '.join(f'{name}.flush();' for _, name in lists)} }}", "#else"
         )
@@ -33,7 +33,7 @@ def take_all(e: Emission, s: StepPlan) -> list[str]:
     takes = [f"    stocks.{cache_name(e, x)}.take_all({e.names.base(x)}_meta);" for x in s.fills]
     body = [f"    {x}" for x in e.way(takes, "t", s.fills)]
     return [
-        "    MORPH_FN void take_all(const Args& a, const Run& t, Stocks& stocks) const {",
+        "    MORPH_FN void take_all(const Args& a, const Run& t, SlotCaches& stocks) const {",
         *(["#ifndef __CUDACC__", *body, "#endif"] if takes else []),
         "    }",
     ]

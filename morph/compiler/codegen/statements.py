@@ -123,7 +123,7 @@ class Body(Expressions):
         slot, row, columns = places[0].slot, places[0].row, [self._column(p) for p in places]
         low, high = min(self._extent(p)[0] for p in places), max(self._extent(p)[1] for p in places)
         names = {(slot, c.name) for c in columns}
-        mode = "SETTLED" if names & self.plan.changed else "FIXED"
+        mode = "STABLE" if names & self.plan.changed else "FIXED"
         mode = "LIVE" if names & self.body_plan.unstable else mode
         span, first = self.temp("w"), self.names.column(slot, columns[0].name)
         self.place(places[0].pos)
@@ -325,7 +325,7 @@ class Body(Expressions):
                 self.put(f"{at}.fill<{max(c.size, 1)}>({row}, {s}_fill + {offset});")
             offset += max(c.size, 1) * c.dtype.bits // 8
         if store.slot in self.plan.recycled:
-            self.put(f"bear({s}_dead, {s}_born, {row}, {self.launch});")
+            self.put(f"mark_created({s}_dead, {s}_created, {row}, {self.launch});")
         elif store.deletes:
             self.put(f"store({s}_dead + {row}, 0);")
 

@@ -35,10 +35,12 @@ def step_text(e: Emission, step: StepPlan) -> list[str]:
         alive.append(f"!is_dead({n.base(s.slot)}_dead, it.position)")
     if s.slot in e.plan.recycled:
         launch = "it.launch" if e.unit.fused else "i32(a.launch)"
-        alive.append(f"!is_born(a.{e.names.prefix[s.slot]}_born, it.position, {launch})")
+        alive.append(
+            f"!created_in_launch(a.{e.names.prefix[s.slot]}_created, it.position, {launch})"
+        )
     if n.plain(s.slot):
         column, stands = n.column(s.slot, "item"), (s.slot, "item") in plan.whole.stable
-        row = f"item_of(it.ahead, {column}.settled(), it.position)"
+        row = f"item_of(it.ahead, {column}.stable(), it.position)"
         found.append(f"    it.row = {row if stands else f'{column}.get(it.position)'};")
     if where:
         alive.append(f"{n.call(where.name, f', it.row{given}')} && !it.failed")

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from morph.compiler.codegen.emission import Emission
-from morph.compiler.codegen.program import emit_program, settled
+from morph.compiler.codegen.program import emit_program, publish_lines
 from morph.compiler.codegen.shared_loops import shared_functions, shared_structs
 from morph.compiler.codegen.single_thread import SingleThreaded
 from morph.compiler.codegen.slot_cache import slot_caches
@@ -26,8 +26,8 @@ from morph.language.types import Local
 
 HEADERS = """core/scalars layout target core/types core/half core/math core/atomics
              storage/column schedule/team storage/store storage/collection schedule/single
-             storage/set storage/graph geometry/predicates schedule/stage schedule/hubs
-             schedule/room schedule/balance schedule/ahead schedule/sweep schedule/launch
+             storage/set storage/graph geometry/predicates schedule/stage schedule/high_degree
+             schedule/reservation schedule/balance schedule/ahead schedule/sweep schedule/launch
              schedule/together""".split()
 TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}#endif\n"  # in place of "target"
 
@@ -152,8 +152,8 @@ def _run(e: Emission) -> None:
 def _item(e: Emission) -> None:
     """What an item carries beside its locals."""
     u, plan, flags = e.unit, e.plan, [e.names.prefix[s] for s in e.plan.flags]
-    e.put("", "struct Item : ItemBase {", "    typedef ::Stocks Stocks;")
-    e.put(*(f"    Room {e.names.prefix[s]}_room{{}};" for s in plan.reserved))
+    e.put("", "struct Item : ItemBase {", "    typedef ::SlotCaches SlotCaches;")
+    e.put(*(f"    Reservation {e.names.prefix[s]}_room{{}};" for s in plan.reserved))
     if u.checked:
         e.put("    u32 step;  // what races are looked for in")
     if plan.runs_ahead:
@@ -232,7 +232,7 @@ def _function(e: Emission, plan: FunctionPlan) -> None:
 
 
 def _steps(e: Emission) -> None:
-    """The steps, and what the kernels' headers call: prepare, heavy, run, settle."""
+    """The steps, and what the kernels' headers call: prepare, heavy, run, publish_counters."""
     plan, u = e.plan, e.unit
     e.put("", '#line 1 "morph"')
     for s in (s for block in plan.blocks for s in block.steps):
@@ -240,9 +240,7 @@ def _steps(e: Emission) -> None:
             e.put(*step_text(e, s))
     before = int(plan.snapshot)
     e.put(f"enum {{ PREPARES = {before} }};  // the master has something to do before all")
-    e.put(
-        f"enum {{ SETTLES = {int(plan.settles)} }};  // the master has something to do at its end"
-    )
+    e.put(f"enum {{ PUBLISHES = {int(plan.publishes)} }};  // its end publishes counters")
     phases = int(u.fused and not plan.claims)
     e.put(f"enum {{ PHASES = {phases} }};  // one runs small steps")
     e.put(f"enum {{ BLOCKS = {plan.resident} }};  // of a GPU's multiprocessor, at once")
@@ -256,7 +254,7 @@ def _steps(e: Emission) -> None:
 
 
 def _one_step(e: Emission) -> None:
-    """The ``run`` and ``settle`` of a single foreach."""
+    """The ``run`` and ``publish_counters`` of a single foreach."""
     (s,) = e.plan.blocks[0].steps
     assert isinstance(s.node, ir.Foreach)
     e.put("", "MORPH_FN void run(const Args& a, Run& t) {")
@@ -264,10 +262,10 @@ def _one_step(e: Emission) -> None:
     e.put(f"    {e.runs(s.node, made)}")
     if s.lists_rows and s.sharing:
         waits = "true" if s.sharing.loop.batched else "false"
-        e.put(f"    while (hubs_wait(a, t, {waits})) run_hubs(a, t, {made});")
+        e.put(f"    while (hubs_wait(a, t, {waits})) run_high_degree_list(a, t, {made});")
     e.put("}")
-    lines, does = settled(e, e.plan.resized)
-    e.put("", "MORPH_FN void settle(const Args& a, const Run& t) {")
+    lines, does = publish_lines(e, e.plan.resized)
+    e.put("", "MORPH_FN void publish_counters(const Args& a, const Run& t) {")
     e.put(*(f"    {line}" for line in (*lines, *does)))
     if e.plan.claims:
         e.put("    store(a.status + ROUND, i64(t.round));")

@@ -93,7 +93,7 @@ def _store(c: Context, at: ir.Expr, x: ir.Expr, pos: Pos) -> None:
     """Assign to a target."""
     if isinstance(at, ir.Load):
         value = coerce(x, at.type, f"column {at.place.column!r}")
-        c.note_write(pos)
+        c.record_write(pos)
         place = c.builder.writable(at.place, pos)
         c.out.append(ir.Write(place=place, value=value, pos=pos))
         return

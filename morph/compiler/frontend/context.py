@@ -184,13 +184,13 @@ class Context:
     def effect(self, x: ir.Expr, shared: bool = True) -> ir.Expr:
         """Run an effect now; its value is a temporary."""
         if shared:
-            self.note_write(x.pos)
+            self.record_write(x.pos)
         if x.type == NOTHING:
             self.out.append(ir.Eval(value=x, pos=x.pos))
             return ir.Const(value=-1, type=NOTHING, pos=x.pos)
         return self.bind(x)
 
-    def note_write(self, pos: Pos) -> None:
+    def record_write(self, pos: Pos) -> None:
         """Note that the present path changes shared state."""
         if self.flow is not None and self.flow.wrote is None:
             self.flow.wrote = pos

@@ -92,7 +92,7 @@ def deaths(prefix: str) -> str:
     return f"deaths__{prefix}"
 
 
-def reborn(unit: ir.Unit) -> frozenset[str]:
+def recycled(unit: ir.Unit) -> frozenset[str]:
     """The tables a step runs over while rows of them are used again: those are no items of it."""
     dying = {s.slot for s in unit.stores if s.kind == "table" and s.deletes}
     if not dying:
@@ -230,8 +230,8 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         found.node(n)
     for f in unit.funcs:
         found.owners(f)
-    for slot in reborn(unit):
-        found.array(slot, "born")
+    for slot in recycled(unit):
+        found.array(slot, "created")
     if unit.checked:
         found.checks(unit)
     used = found.fields

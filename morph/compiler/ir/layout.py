@@ -103,7 +103,7 @@ class Array(NamedTuple):
 STORE_ARRAYS = {
     "meta": Array("i64"),  # see Meta
     "dead": Array("u8", 0),  # by row, whether it is deleted
-    "born": Array("i32", 0),  # by row, the launch that made it
+    "created": Array("i32", 0),  # by row, the launch that made it
     "free": Array("i32"),  # ring of deleted rows
     "fill": Array("u8", const=True),  # one row's fills, each at a multiple of 8 bytes
     "owner": Array("u64", 2**64 - 1),  # by row, the strongest claim
@@ -126,7 +126,7 @@ ARGUMENTS = {
     "barrier": "u32*",  # the team's barrier words
     "cursor": "i64*",  # the team's work-sharing words, zero between launches
     "state": "i64*",  # see State; null unless fused
-    "hubs": "i64*",  # the list of long rows; see kernels/schedule/hubs.h
+    "high_degree": "i64*",  # the list of long rows; see kernels/schedule/high_degree.h
     "report": "i64*",  # status and state for the host; may be null
 }
 CHECKED_ARGUMENT = {"check": "i64*"}  # the violation, see CheckWord

@@ -128,7 +128,7 @@ class StepPlan:
     ] = ()  # cached collections of which a thread that is alone takes all slots
 
     @property
-    def settles(self) -> bool:
+    def publishes(self) -> bool:
         """Whether the last thread at the barrier has work to do there."""
         waits = isinstance(self.node, ir.Foreach | ir.OneThread | ir.Clear)
         return waits and bool(self.resized or self.clears or self.can_fail or self.lists_rows)
@@ -156,7 +156,7 @@ class Plan:
     sites: Sites | None  # of a checked unit
     changed: Columns  # columns that a kernel may write; all others are const
     snapshot: bool  # sizes of stores are those at the last barrier
-    settles: bool  # counters are published when the launch ends
+    publishes: bool  # counters are published when the launch ends
     consecutive: frozenset[str]  # stores that hand out several rows at once
     recycled: frozenset[str]  # tables that reuse rows during a step over them
     swapped: frozenset[str]  # collections that the program swaps
@@ -214,7 +214,7 @@ class _Planner:
         self.reached = {name: reached(name, self.funcs) for name in self.funcs}
         self.swapped = frozenset(s for way in unit.ways[:1] for s, _ in way)
         self.consecutive = frozenset(n.slot for n in self.nodes if isinstance(n, ir.NewRows))
-        self.recycled = abi.reborn(unit)
+        self.recycled = abi.recycled(unit)
         self.changed = changed(unit, self.nodes)
         self.moving = moving(unit, self.reached.__getitem__)
         self.shared, self.ahead = spreads(unit), runs_ahead(unit)
@@ -244,7 +244,7 @@ class _Planner:
             sites=self.sites,
             changed=self.changed,
             snapshot=prepares(unit),
-            settles=bool(resized) or unit.fused or claims,
+            publishes=bool(resized) or unit.fused or claims,
             consecutive=self.consecutive,
             recycled=self.recycled,
             swapped=self.swapped,

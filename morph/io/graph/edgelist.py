@@ -39,13 +39,13 @@ def read_edge_list(path: StrPath, data: bytes) -> EdgeArrays:
         scanner.check_text(b" ".join(words))
     if words and len(words) not in (2, 3):
         scanner.fail(f"found {len(words)} fields, expected 'u v' or 'u v weight'")
-    whole = all(scanner.data.find(mark, scanner.pos) < 0 for mark in (b".", b"e", b"E"))
-    fields = [Field("first vertex"), Field("second vertex"), Field("weight", whole)]
+    integral = all(scanner.data.find(mark, scanner.pos) < 0 for mark in (b".", b"e", b"E"))
+    fields = [Field("first vertex"), Field("second vertex"), Field("weight", integral)]
     fields = fields[: max(len(words), 2)]
     blocks: Iterable[Block] = scanner.pieces(None, fields, "edges")
-    if len(fields) == 3 and not whole:
+    if len(fields) == 3 and not integral:
         blocks = map(_exact, blocks)
-    src, dst, weight = gathered(blocks, 0, None, whole)
+    src, dst, weight = gathered(blocks, 0, None, integral)
     n = int(max(src.max(initial=-1), dst.max(initial=-1))) + 1
     if said is not None:
         n = max(n, int(said[1]))

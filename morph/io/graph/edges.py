@@ -51,7 +51,7 @@ def compressed_rows(edges: EdgeArrays) -> Rows:
     """Sort the arcs by source, those of one source in the order they have; loops stay single."""
     src, dst, weight = edges.src, edges.dst, edges.weight
     if edges.undirected:
-        src, dst, weight = both_ways(edges)
+        src, dst, weight = arcs_of(edges)
     if (src[1:] < src[:-1]).any():
         order = np.argsort(src, kind="stable")
         dst, weight = dst[order], None if weight is None else weight[order]
@@ -60,7 +60,7 @@ def compressed_rows(edges: EdgeArrays) -> Rows:
     return offsets, dst, weight
 
 
-def both_ways(edges: EdgeArrays) -> tuple[Any, Any, Any]:
+def arcs_of(edges: EdgeArrays) -> tuple[Any, Any, Any]:
     """Give the arcs of undirected edges: the edges, then the reverse of all but loops."""
     src, dst, weight = edges.src, edges.dst, edges.weight
     back = np.flatnonzero(src != dst)
@@ -69,7 +69,7 @@ def both_ways(edges: EdgeArrays) -> tuple[Any, Any, Any]:
 
 
 def gathered(
-    blocks: Iterable[Block], base: int, n: int | None, whole: bool = True
+    blocks: Iterable[Block], base: int, n: int | None, integral: bool = True
 ) -> tuple[Any, Any, Any]:
     """Check and narrow lines of two vertex numbers, from ``base`` on, and perhaps a weight.
 
@@ -79,7 +79,7 @@ def gathered(
         Of two or three columns; it is read block by block.
     n : int or None
         Number of vertices; None if the file does not say.
-    whole : bool
+    integral : bool
         Whether weights are integers.
 
     Returns
@@ -98,8 +98,8 @@ def gathered(
             column.add(values, left)
         for k in range(2, block.values.shape[1]):
             weight.add(narrow(block.values[:, k]), left)
-    none = np.empty(0, np.int32 if whole else np.float64)
-    return ends[0].whole(none), ends[1].whole(none), weight.whole(none)
+    none = np.empty(0, np.int32 if integral else np.float64)
+    return ends[0].finish(none), ends[1].finish(none), weight.finish(none)
 
 
 class Growing:
@@ -130,8 +130,8 @@ class Growing:
         self.array[self.size : end] = values
         self.size = end
 
-    def whole(self, none: NDArray[Any]) -> NDArray[Any]:
-        """Give what was added, or ``none``; nothing can be added from then on."""
+    def finish(self, none: NDArray[Any]) -> NDArray[Any]:
+        """Return the values added, or ``none``; no more can be added."""
         if self.array is None:
             return none if self.dtype is None else none.astype(self.dtype)
         self.array.resize(self.size, refcheck=False)

@@ -10,7 +10,7 @@ import numpy as np
 from morph.graph import Graph
 from morph.io.graph.edges import EdgeArrays
 from morph.io.graph.formats import FORMATS, ROWS, GraphFormat
-from morph.io.text.files import read_head, replacing, split_compression
+from morph.io.text.files import read_start, replacing, split_compression
 from morph.io.text.scanner import FormatError, StrPath
 
 _ARCHIVES = (".tar", ".tgz", ".zip", ".7z", ".zst", ".rar")
@@ -70,7 +70,7 @@ def read_edges(path: StrPath, format: str | None = None, weight_type: Any = None
         raise FormatError(path, None, "an archive: unpack it, and name the graph file in it")
     row = rows[0] if rows else FORMATS["edges"]
     if len(rows) > 1:
-        head = read_head(path, 8)
+        head = read_start(path, 8)
         row = next((r for r in rows if r.begins is not None and r.begins(head)), row)
     if weight_type is not None and not row.typed:
         raise ValueError(f"weight_type is for Galois's files, not for {os.fspath(path)}")
@@ -116,7 +116,7 @@ def read_graph(
         n=edges.n,
         symmetric=edges.symmetric,
         symmetrize=symmetrize or edges.undirected,
-        copy=False,  # these arrays are nobody else's
+        copy=False,  # no other reference to these arrays exists
         device=device,
     )
     for name, values in edges.points.items():

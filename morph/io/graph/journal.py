@@ -51,7 +51,7 @@ _open: weakref.WeakSet[Journal] = weakref.WeakSet()
 
 
 def _append(file: RawIOBase, data: bytes) -> None:
-    """Write all of it, without a buffer: what failed is never written later."""
+    """Write all of it, without a buffer: a failed write is never completed later."""
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) or 0 :]
@@ -71,11 +71,11 @@ class Journal:
         Of the snapshot, or a symbolic link to it; the log is the file beside it with ``.log``
         added.
     graph : Graph, optional
-        To begin with; what is there under these names is replaced.  None resumes.
+        Initial graph; existing files of these names are replaced.  None resumes.
     device : str or Device
         Where the graph is to be, if it is resumed.
     told : callable, optional
-        Called with what each batch did that is applied again when it is resumed.
+        Called with the result of each batch that is applied again when the journal is resumed.
     note : dict, optional
         To be kept with a graph that is begun with: where it is from, for example.
     readonly : bool
@@ -171,7 +171,7 @@ class Journal:
     ) -> Any:  # fmt: skip
         """Apply a batch, see `Graph.apply`, and log it; one that is refused is not logged.
 
-        ``by`` is what applies it to the graph in place of that, and whose result is given:
+        ``by`` applies the batch to the graph instead, and its result is returned:
         `DynamicSSSP.apply` for one.  It is given ``then``, too, to be called when nothing but that
         may fail any more; if it raises, the graph is to be put back.
         After an interrupt (Ctrl-C) in here the journal is closed: open it again.
@@ -192,7 +192,7 @@ class Journal:
         file = self._writable()
         given = {"inserts": inserts, "deletes": deletes, "updates": updates}
         given["delete_points"] = delete_points
-        about, arrays = self._plain(given)
+        about, arrays = self._host_arrays(given)
         about["nonnegative"] = nonnegative
         entry = record(BATCH, self.number + 1, packed(about, arrays))
         kept: list[bool] = []
@@ -201,9 +201,9 @@ class Journal:
         def then(applied: object) -> None:
             if self._named and isinstance(applied, Applied):
                 arrays["inserted"] = self.graph.device.to_host(applied.inserted)
-                self._keep(file, record(BATCH, self.number + 1, packed(about, arrays)))
+                self._write_entry(file, record(BATCH, self.number + 1, packed(about, arrays)))
             else:
-                self._keep(file, entry)
+                self._write_entry(file, entry)
             kept.append(True)
 
         batch = inserts, deletes, updates, delete_points
@@ -213,7 +213,7 @@ class Journal:
             else:
                 done = by(*batch, then=then)
         except BaseException as error:
-            if kept or not isinstance(error, Exception):  # what is logged may not have been done
+            if kept or not isinstance(error, Exception):  # the logged batch may be unapplied
                 file.close()
             raise
         if not kept:
@@ -248,7 +248,7 @@ class Journal:
             raise OSError(errno.ESTALE, what, os.fspath(self.log))
         return file
 
-    def _keep(self, file: RawIOBase, entry: bytes) -> None:
+    def _write_entry(self, file: RawIOBase, entry: bytes) -> None:
         """Bring a record to the disk, or leave the log as it is."""
         at = file.seek(0, os.SEEK_END)
         try:
@@ -259,7 +259,7 @@ class Journal:
             try:
                 file.truncate(at)
                 os.fsync(file.fileno())
-            except OSError:  # nothing may come behind what is there
+            except OSError:  # no record may follow an incomplete one
                 file.close()
             raise
         self._last, self._end = at, at + len(entry)
@@ -302,8 +302,8 @@ class Journal:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _plain(self, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What was given as arrays on the host, and what has which shape."""
+    def _host_arrays(self, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Convert the arguments to arrays on the host, and describe their shapes."""
         arrays: dict[str, NDArray[Any]] = {}
         shapes: dict[str, Any] = {}
         for name, x in given.items():
@@ -334,7 +334,7 @@ class Journal:
                 break
         else:
             raise BlockingIOError(errno.EAGAIN, "checkpoints come too fast to read", str(self.path))
-        self._replay(memoryview(data), told)
+        self._apply_log(memoryview(data), told)
 
     def _log_bytes(self) -> bytes:
         try:
@@ -342,7 +342,7 @@ class Journal:
         except FileNotFoundError:  # of a readonly journal
             return b""
 
-    def _replay(self, data: memoryview, told: Callable[[Applied], object] | None) -> None:
+    def _apply_log(self, data: memoryview, told: Callable[[Applied], object] | None) -> None:
         end, before, known = 0, -1, self.number
         for number, body, after in records(data, BATCH):
             if before >= 0 and number != before + 1:

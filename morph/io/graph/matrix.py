@@ -24,7 +24,7 @@ _BANNER = (
 
 
 def read_matrix_market(path: StrPath, data: bytes) -> EdgeArrays:
-    """Read the bytes of an ``.mtx`` file as `scipy.io.mmread` does, but what is not a graph.
+    """Read the bytes of an ``.mtx`` file as `scipy.io.mmread` does, if it holds a graph.
 
     An entry of a symmetric matrix, in whichever triangle, is an undirected edge; one of a
     skew-symmetric matrix an arc, and one back of the negative weight.  Of a dense matrix
@@ -35,15 +35,15 @@ def read_matrix_market(path: StrPath, data: bytes) -> EdgeArrays:
     FormatError
         With file and line.
     """
-    words = data[: data.find(b"\n") + 1 or len(data)].lower().split()
+    tokens = data[: data.find(b"\n") + 1 or len(data)].lower().split()
     scanner = Scanner(path, data, comment=b"%")
-    if len(words) != 5 or words[:2] != [b"%%matrixmarket", b"matrix"]:
+    if len(tokens) != 5 or tokens[:2] != [b"%%matrixmarket", b"matrix"]:
         scanner.fail(f"the first line must be: {_BANNER}", 1)
-    layout, kind, symmetry = (w.decode("ascii", "replace") for w in words[2:])
+    layout, kind, symmetry = (w.decode("ascii", "replace") for w in tokens[2:])
     if layout not in ("coordinate", "array") or (layout, kind) == ("array", "pattern"):
         scanner.fail(f"{layout} {kind} is no matrix of a graph: {_BANNER}", 1)
-    whole = kind in ("integer", "unsigned-integer")  # the second is SciPy's, of unsigned types
-    if not whole and kind not in ("real", "double", "pattern"):
+    integral = kind in ("integer", "unsigned-integer")  # the second is SciPy's, of unsigned types
+    if not integral and kind not in ("real", "double", "pattern"):
         scanner.fail(f"a {kind} matrix is no graph: {_BANNER}", 1)
     if symmetry not in ("general", "symmetric", "skew-symmetric"):
         scanner.fail(f"a {symmetry} matrix is no graph: {_BANNER}", 1)
@@ -51,15 +51,15 @@ def read_matrix_market(path: StrPath, data: bytes) -> EdgeArrays:
     if skew and kind == "unsigned-integer":
         scanner.fail("a skew-symmetric matrix has negative values, and cannot be unsigned", 1)
     if layout == "array":
-        found = _dense(scanner, whole, symmetry)
+        found = _dense(scanner, integral, symmetry)
     else:
-        found = _coordinates(scanner, whole, kind == "pattern")
+        found = _coordinates(scanner, integral, kind == "pattern")
     if not skew:
         return dataclasses.replace(found, undirected=symmetry != "general")
     return _with_negatives(scanner, found)
 
 
-def _coordinates(scanner: Scanner, whole: bool, pattern: bool) -> EdgeArrays:
+def _coordinates(scanner: Scanner, integral: bool, pattern: bool) -> EdgeArrays:
     """Read a list of entries."""
     rows, columns, entries = scanner.header(
         "size", ("number of rows", "number of columns", "number of entries"), (0, -1, -1)
@@ -68,21 +68,21 @@ def _coordinates(scanner: Scanner, whole: bool, pattern: bool) -> EdgeArrays:
     if entries < 0:
         scanner.fail("the size line needs rows, columns and entries", line)
     _require_square(scanner, rows, columns, line)
-    fields = [Field("row"), Field("column"), Field("value", whole)]
+    fields = [Field("row"), Field("column"), Field("value", integral)]
     fields = fields[:2] if pattern else fields
     blocks: Iterable[Block] = scanner.pieces(entries, fields, "entries")
-    src, dst, values = gathered(blocks, 1, rows, whole)
+    src, dst, values = gathered(blocks, 1, rows, integral)
     scanner.end("entries")
     return EdgeArrays(src, dst, None if pattern else values, rows)
 
 
-def _dense(scanner: Scanner, whole: bool, symmetry: str) -> EdgeArrays:
-    """Read values column by column: all, or the lower triangle, or what is below the diagonal."""
+def _dense(scanner: Scanner, integral: bool, symmetry: str) -> EdgeArrays:
+    """Read values column by column: all, or the lower triangle, or the part below the diagonal."""
     n, columns = scanner.header("size", ("number of rows", "number of columns"), (0, -1))
     _require_square(scanner, n, columns, scanner.line(scanner.pos - 1))
     first = int(symmetry == "skew-symmetric")
     count = n * n if symmetry == "general" else n * (n + 1) // 2 - first * n
-    values = scanner.block(count, [Field("value", whole)], "values").values[:, 0]
+    values = scanner.block(count, [Field("value", integral)], "values").values[:, 0]
     scanner.end("values")
     at = np.flatnonzero(values)
     if symmetry == "general":

@@ -54,45 +54,45 @@ def read_metis(path: StrPath, data: Any) -> EdgeArrays:
     FormatError
         With file and line.
     """
-    head = _header(path, data)
+    header = _header(path, data)
     degrees, dst, weight = Growing(np.dtype(np.int32)), Growing(np.dtype(np.int32)), Growing(None)
     points: dict[str, list[Any]] = {}
-    lead, each = head.sizes + head.constraints, 1 + head.weights
-    for part in _parts(path, data, head):
-        degree, words = _checked(part, head), part.words
-        degrees.add(degree, head.n - part.vertex - degree.size)
+    lead, each = header.sizes + header.constraints, 1 + header.weights
+    for part in _parts(path, data, header):
+        degree, numbers = _checked(part, header), part.numbers
+        degrees.add(degree, header.n - part.vertex - degree.size)
         first = np.cumsum(part.count) - part.count  # word of each vertex
-        for name, values in _of_points(head, first, words).items():
+        for name, values in _of_points(header, first, numbers).items():
             points.setdefault(name, []).append(values)
-        if lead:  # what is of edges, behind what is of vertices
+        if lead:  # numbers of edges follow the numbers of vertices
             at = np.repeat(first + lead - each * (np.cumsum(degree) - degree), degree)
             at += each * np.arange(at.size)
-            ends, of_ends = words[at], words[at + 1] if head.weights else None
+            ends, of_ends = numbers[at], numbers[at + 1] if header.weights else None
         else:
-            ends, of_ends = words[::each], words[1::each] if head.weights else None
-        wrong = (ends < 1) | (ends > head.n)
+            ends, of_ends = numbers[::each], numbers[1::each] if header.weights else None
+        wrong = (ends < 1) | (ends > header.n)
         if wrong.any():
             k = int(wrong.argmax())
-            said = f"vertex {int(ends[k])} is out of range: vertices are 1 to {head.n}"
+            said = f"vertex {int(ends[k])} is out of range: vertices are 1 to {header.n}"
             part.fail(int(np.searchsorted(np.cumsum(degree), k, "right")), said)
-        left = max(min(2 * head.m - dst.size - ends.size, (len(data) - part.behind) // 2), 0)
+        left = max(min(2 * header.m - dst.size - ends.size, (len(data) - part.behind) // 2), 0)
         dst.add((ends - 1).astype(np.int32), left)
         if of_ends is not None:
             weight.add(narrow(of_ends), left)
     none = np.empty(0, np.int32)
-    degree, to = degrees.whole(none), dst.whole(none)
-    src = np.repeat(np.arange(head.n, dtype=np.int32), degree)
-    weights = weight.whole(none) if head.weights else None
+    degree, to = degrees.finish(none), dst.finish(none)
+    src = np.repeat(np.arange(header.n, dtype=np.int32), degree)
+    weights = weight.finish(none) if header.weights else None
     found = _fault(src, to, weights)
     if found is not None:
-        for part in _parts(path, data, head):
+        for part in _parts(path, data, header):
             if found[0] < part.vertex + part.count.size:
                 part.fail(found[0] - part.vertex, found[1])
-    if src.size != 2 * head.m:
-        said = f"the header says {head.m} edges, and the lines have {src.size // 2}"
-        raise FormatError(path, head.line, said)
-    whole = {name: np.concatenate(parts) for name, parts in points.items()}
-    return EdgeArrays(src, to, weights, head.n, symmetric=True, points=whole)
+    if src.size != 2 * header.m:
+        said = f"the header says {header.m} edges, and the lines have {src.size // 2}"
+        raise FormatError(path, header.line, said)
+    joined = {name: np.concatenate(parts) for name, parts in points.items()}
+    return EdgeArrays(src, to, weights, header.n, symmetric=True, points=joined)
 
 
 @dataclass(frozen=True)
@@ -104,44 +104,44 @@ class _Part:
     vertex: int  # the first
     starts: Ints
     count: Ints
-    words: Ints
+    numbers: Ints
     behind: int  # offset
 
     def fail(self, u: int, message: str) -> NoReturn:
         raise FormatError(self.path, _line(self.data, int(self.starts[u])), message)
 
 
-def _parts(path: StrPath, data: Any, head: _Header) -> Iterator[_Part]:
+def _parts(path: StrPath, data: Any, header: _Header) -> Iterator[_Part]:
     """Read some lines at a time; fail if they are fewer or more than the vertices."""
-    vertex, start = 0, head.behind
+    vertex, start = 0, header.behind
     while start < len(data):
         end = data.find(b"\n", start + PIECE) + 1 or len(data)
         raw = data[start:end]
         text = _COMMENT.sub(lambda found: b" " * len(found[0]), raw) if b"%" in raw else raw
         starts, count = _lines(raw, text)
         starts += start
-        left = head.n - vertex
+        left = header.n - vertex
         if count[left:].any():
             k = left + int((count[left:] > 0).argmax())
             line = _line(data, int(starts[k]))
-            raise FormatError(path, line, f"a line after the last of {head.n} vertices")
+            raise FormatError(path, line, f"a line after the last of {header.n} vertices")
         starts, count = starts[:left], count[:left]
-        words = _words(path, data, text, start, int(count.sum()))
-        yield _Part(path, data, vertex, starts, count, words, end)
+        numbers = _numbers(path, data, text, start, int(count.sum()))
+        yield _Part(path, data, vertex, starts, count, numbers, end)
         vertex, start = vertex + count.size, end
-    if vertex < head.n:
-        there = f"the file ends after {vertex} of {head.n} vertices"
-        raise FormatError(path, Scanner(path, data, b"").last_line(), there)
+    if vertex < header.n:
+        problem = f"the file ends after {vertex} of {header.n} vertices"
+        raise FormatError(path, Scanner(path, data, b"").last_line(), problem)
 
 
-def _checked(part: _Part, head: _Header) -> Ints:
+def _checked(part: _Part, header: _Header) -> Ints:
     """Give how many edges each vertex lists."""
-    lead, each = head.sizes + head.constraints, 1 + head.weights
+    lead, each = header.sizes + header.constraints, 1 + header.weights
     odd = (part.count < lead) | ((part.count - lead) % each != 0)
     if odd.any():
         u = int(odd.argmax())
-        form = ["size"] * head.sizes + ["weight"] * head.constraints
-        form.append("neighbour weight ..." if head.weights else "neighbour ...")
+        form = ["size"] * header.sizes + ["weight"] * header.constraints
+        form.append("neighbour weight ..." if header.weights else "neighbour ...")
         has = f"vertex {part.vertex + u + 1} has {int(part.count[u])} numbers"
         part.fail(u, f"{has}, expected: {' '.join(form)}")
     return (part.count - lead) // each
@@ -195,35 +195,37 @@ def _lines(raw: bytes, text: bytes) -> tuple[Ints, Ints]:
     return starts[kept], count[kept]
 
 
-def _words(path: StrPath, data: Any, text: bytes, start: int, expected: int) -> Ints:
+def _numbers(path: StrPath, data: Any, text: bytes, start: int, expected: int) -> Ints:
     """Parse the words of some lines, which begin at ``start``, as if each stood in its own."""
     scanner = Scanner(path, b"\n" + text.translate(_ONE_A_LINE), b"")  # no byte order mark here
     try:
-        words = scanner.rest([Field("number")]).values[:, 0]
+        numbers = scanner.rest([Field("number")]).values[:, 0]
     except FormatError as error:
         breaks = np.flatnonzero(np.frombuffer(scanner.data, np.uint8) == 10)
         at = int(breaks[error.line - 2]) if error.line and error.line > 1 else 0
         raise FormatError(path, _line(data, start + at), error.message) from None
-    if words.size != expected:  # only control characters are counted otherwise
+    if numbers.size != expected:  # only control characters are counted otherwise
         raise FormatError(path, None, "binary data where text is expected")
-    return words
+    return numbers
 
 
-def _of_points(head: _Header, first: Ints, words: Ints) -> dict[str, NDArray[Any]]:
+def _of_points(header: _Header, first: Ints, numbers: Ints) -> dict[str, NDArray[Any]]:
     """Give the sizes and the weights of vertices, if there are any."""
     points = {}
-    if head.sizes:
-        points["size"] = narrow(words[first])
-    if head.constraints:
-        columns = words[first[:, None] + np.arange(head.sizes, head.sizes + head.constraints)]
-        points["weight"] = narrow(columns[:, 0] if head.constraints == 1 else columns)
+    if header.sizes:
+        points["size"] = narrow(numbers[first])
+    if header.constraints:
+        columns = numbers[
+            first[:, None] + np.arange(header.sizes, header.sizes + header.constraints)
+        ]
+        points["weight"] = narrow(columns[:, 0] if header.constraints == 1 else columns)
     return points
 
 
 def _fault(
     src: NDArray[Any], dst: NDArray[Any], weight: NDArray[Any] | None
 ) -> tuple[int, str] | None:
-    """Find what no METIS graph has, and a vertex at which it is: loops, weights, one-way edges.
+    """Find a fault and its vertex: loops, weights or one-way edges that METIS does not allow.
 
     Arcs are in order of ``src``.  Some vertices at a time, the arcs from them are compared with
     those that lead to them.
@@ -239,17 +241,19 @@ def _fault(
         most = min(low + max(len(src) // 16, _LEAST_ARCS), len(src)) - 1
         end = int(src[most]) + 1  # of the vertices
         high = int(np.searchsorted(src, np.int32(end)))  # of another type it would be copied
-        back = _that_lead_to(dst, start, end)
-        found = _one_way(
+        backward = _that_lead_to(dst, start, end)
+        found = _asymmetric_arc(
             _ordered(src[low:high], dst[low:high], None if weight is None else weight[low:high]),
-            _ordered(dst[back], src[back], None if weight is None else weight[back]),
+            _ordered(dst[backward], src[backward], None if weight is None else weight[backward]),
         )
         if found is not None:
             return found
         start, low = end, high
-    back = _that_lead_to(dst, start, 1 << 31)
+    backward = _that_lead_to(dst, start, 1 << 31)
     none = _ordered(src[:0], dst[:0], None if weight is None else weight[:0])
-    return _one_way(none, _ordered(dst[back], src[back], None if weight is None else weight[back]))
+    return _asymmetric_arc(
+        none, _ordered(dst[backward], src[backward], None if weight is None else weight[backward])
+    )
 
 
 def _that_lead_to(dst: NDArray[Any], start: int, end: int) -> Ints:
@@ -260,9 +264,11 @@ def _that_lead_to(dst: NDArray[Any], start: int, end: int) -> Ints:
     return np.concatenate([np.empty(0, np.int64), *found])
 
 
-def _one_way(there: tuple[Ints, Any], back: tuple[Ints, Any]) -> tuple[int, str] | None:
+def _asymmetric_arc(
+    forward: tuple[Ints, Any], backward: tuple[Ints, Any]
+) -> tuple[int, str] | None:
     """Find the first arc that lacks its reverse, or whose reverse has another weight."""
-    (one, weight), (other, turned) = there, back
+    (one, weight), (other, turned) = forward, backward
     shared = min(len(one), len(other))
     differ = one[:shared] != other[:shared]
     if differ.any() or len(one) != len(other):
@@ -274,8 +280,8 @@ def _one_way(there: tuple[Ints, Any], back: tuple[Ints, Any]) -> tuple[int, str]
     if weight is not None and not np.array_equal(weight, turned):
         k = int(np.not_equal(weight, turned).argmax())
         u, v = int(one[k]) >> 32, int(one[k]) & 0xFFFFFFFF
-        told = f"{int(weight[k])} at one end and {int(turned[k])} at the other"
-        return u, f"the edge of {u + 1} and {v + 1} has weight {told}"
+        values = f"{int(weight[k])} at one end and {int(turned[k])} at the other"
+        return u, f"the edge of {u + 1} and {v + 1} has weight {values}"
     return None
 
 

@@ -3,7 +3,7 @@
 Galois, all numbers little-endian: four 64-bit words (version, bytes of an edge's data, n, m); of
 each vertex the 64-bit offset behind its last edge; the ends, of 32 bits in version 1 (then 4
 bytes of padding if m is odd) and 64 in version 2; the data of the edges.  Format: ``FileGraph``
-of the Galois system, and what its ``graph-convert`` writes.
+of the Galois system, written by its ``graph-convert``.
 
 ECL, 32-bit integers throughout: n, m, n + 1 offsets from 0 to m, the ends, and, if the file goes
 on, m weights.  Format: ``ECLgraph.h`` of the ECL codes of Texas State University.

@@ -55,7 +55,7 @@ def packed(about: dict[str, Any], arrays: Arrays) -> bytes:
 
 
 def unpacked(data: memoryview) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Give what `packed` was given; ValueError if it is of another version."""
+    """Return the arguments of `packed`; ValueError if the data are of another version."""
     size = struct.unpack_from("<Q", data)[0]
     about = json.loads(bytes(data[8 : 8 + size]))
     if about["version"] != VERSION:
@@ -113,7 +113,7 @@ def is_torn(rest: memoryview, what: bytes) -> bool:
 
 
 def sync(file: IO[bytes]) -> None:
-    """Have what was written on the disk."""
+    """Flush a file to the disk."""
     file.flush()
     os.fsync(file.fileno())
 
@@ -135,7 +135,7 @@ def write_snapshot(
     number : int
         Of the last batch of a `Journal` that is in it.
     note : dict, optional
-        What else to keep, of what JSON can hold.
+        Further data to keep, which JSON can represent.
 
     Raises
     ------
@@ -183,14 +183,14 @@ def store(
 
 
 def _contents(graph: Graph) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Give what a snapshot holds: its description, and its arrays on the host."""
+    """Return the contents of a snapshot: its description, and its arrays on the host."""
     arrays: dict[str, NDArray[Any]] = {}
     about: dict[str, Any] = {"directed": graph.directed, "made": graph._made, "tables": []}
     by = graph._adjacency.sorted_by
     about["sorted"] = by if by in graph.edges.columns else None
     host = graph.device.to_host
     for name, t in graph.tables.items():
-        w, count = t.words, len(t)
+        w, count = t.host_meta, len(t)
         columns = [
             [c.name, NAMES[c.dtype], c.size, c.ref, np.asarray(c.fill).tolist()]
             for c in t.columns.values()
@@ -289,15 +289,15 @@ def _refill(t: Table, kept: dict[str, Any], arrays: Arrays) -> None:
     with t.device.active():
         for name, column in t.columns.items():
             column.array[:count] = t.device.asarray(arrays[f"{t.name}.{name}"])
-        t.words[COUNT] = count
-        t.settle()
+        t.host_meta[COUNT] = count
+        t.publish_counters()
         if kept["deletes"]:
             t.allow_deletes()
-            free, head, words = arrays[f"{t.name} free"], kept["head"], t.words
+            free, head, words = arrays[f"{t.name} free"], kept["head"], t.host_meta
             ring = t.hidden("free")
             at = (head + np.arange(free.size)) & (ring.size - 1)
             ring[t.device.asarray(at)] = t.device.asarray(free)
             t.hidden("dead")[t.device.asarray(free)] = 1
             words[HEAD], words[TAIL] = head, head + free.size
             words[COMMITTED] = kept.get("committed", words[TAIL])  # older snapshots have none
-            t.settle()
+            t.publish_counters()

@@ -46,7 +46,7 @@ class Named:
 
 @dataclass(slots=True)
 class UpdateBatch:
-    """What is deleted, then changed, then inserted; and the first and last line."""
+    """Edges deleted, then changed, then inserted; and the first and last line."""
 
     deletes: Named
     updates: Named
@@ -121,13 +121,13 @@ def read_updates(
     """
     kind, now = np.dtype(dtype), _Lines()
     for number, line in enumerate(lines, 1):
-        words = line.split(b"#", 1)[0].split()
-        if not words:
+        tokens = line.split(b"#", 1)[0].split()
+        if not tokens:
             if now.count and b"#" not in line:
                 yield now.batch(kind)
                 now = _Lines()
             continue
-        sign, row = _parsed(words, path, number, n, kind)
+        sign, row = _parsed(tokens, path, number, n, kind)
         pair = row[:2] if directed or row[0] <= row[1] else (row[1], row[0])
         rank = _RANK[sign]
         if not now.fits(pair, sign, row[2]):
@@ -144,37 +144,37 @@ def read_updates(
 
 
 def _parsed(
-    words: list[bytes], path: StrPath, line: int, n: int, dtype: np.dtype[Any]
+    tokens: list[bytes], path: StrPath, line: int, n: int, dtype: np.dtype[Any]
 ) -> tuple[bytes, tuple[int, int, int, float, int]]:
     """Read one line: its sign; ends, id, weight, line."""
-    sign = words[0]
+    sign = tokens[0]
     if sign not in _FIELDS:
         raise FormatError(path, line, f"found {_shown(sign)}, expected '+', '-' or '='")
     least, most, what = _FIELDS[sign]
-    if not least <= len(words) <= most:
-        raise FormatError(path, line, f"found {len(words)} fields, expected {what}")
+    if not least <= len(tokens) <= most:
+        raise FormatError(path, line, f"found {len(tokens)} fields, expected {what}")
     ends = []
-    for name, word in zip(("first", "second"), words[1:3], strict=True):
-        v = _whole(word, path, line, f"{name} vertex")
+    for name, word in zip(("first", "second"), tokens[1:3], strict=True):
+        v = _integer(word, path, line, f"{name} vertex")
         if not 0 <= v < n:
             vertices = f"{n} vertices" + (f", 0 to {n - 1}" if n else "")
             raise FormatError(path, line, f"{name} vertex {v}: the graph has {vertices}")
         ends.append(v)
     id, weight = -1, 1.0
     if sign == b"-":
-        rest = words[3:]
+        rest = tokens[3:]
     else:
-        rest = words[4:]
-        if len(words) > 3:
-            weight = _weight(words[3], path, line, dtype)
+        rest = tokens[4:]
+        if len(tokens) > 3:
+            weight = _weight(tokens[3], path, line, dtype)
     if rest:
-        id = _whole(rest[0], path, line, "edge id")
+        id = _integer(rest[0], path, line, "edge id")
         if id < 0:
             raise FormatError(path, line, f"edge id {id} is negative")
     return sign, (ends[0], ends[1], id, weight, line)
 
 
-def _whole(word: bytes, path: StrPath, line: int, what: str) -> int:
+def _integer(word: bytes, path: StrPath, line: int, what: str) -> int:
     try:
         value = int(word) if b"_" not in word else None
     except ValueError:
@@ -188,7 +188,7 @@ def _whole(word: bytes, path: StrPath, line: int, what: str) -> int:
 
 def _weight(word: bytes, path: StrPath, line: int, dtype: np.dtype[Any]) -> float:
     if dtype.kind != "f":
-        value: float = _whole(word, path, line, "weight")
+        value: float = _integer(word, path, line, "weight")
         info = np.iinfo(dtype)
         if value > info.max:
             raise FormatError(path, line, f"weight {value} does not fit {dtype}")

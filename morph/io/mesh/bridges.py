@@ -139,7 +139,7 @@ def from_meshio(
     data = source.point_data
     columns = [_column(data, name) for name in _names(data, point_attributes)]
     of_points = np.concatenate(columns, axis=1) if columns else np.empty((len(points), 0))
-    point_markers = _whole("marker", np.asarray(data.get("marker", ())))
+    point_markers = _integers("marker", np.asarray(data.get("marker", ())))
     if middles is not None:
         middles[sign < 0] = middles[sign < 0][:, [0, 2, 1]]
         check_middles(points, triangles, neighbors, middles, 0, _refuse)
@@ -157,7 +157,7 @@ def from_meshio(
         segment_markers=(
             np.empty(0, np.int32)
             if marker is None or not len(segments)
-            else _whole(marker, _joined(source.cell_data, marker, of_segments)[:, 0])
+            else _integers(marker, _joined(source.cell_data, marker, of_segments)[:, 0])
         ),
         point_markers=point_markers,
         point_attributes=of_points,
@@ -216,8 +216,8 @@ def _names(data: Mapping[str, Any], wanted: Iterable[str] | None) -> list[str]:
         names = list(wanted)
         for name in names:
             if name not in data:
-                there = shortened(str(sorted(data)), 100)
-                raise ValueError(f"there is no data named {shown(name)}: there are {there}")
+                listed = shortened(str(sorted(data)), 100)
+                raise ValueError(f"there is no data named {shown(name)}: there are {listed}")
         return names
     numbers = {int(m[1]): name for name in data if (m := _ATTRIBUTE.match(name))}
     return [numbers[k] for k in sorted(numbers)]
@@ -239,7 +239,7 @@ def _joined(cell_data: Mapping[str, Any], name: str, blocks: list[int]) -> Float
     return np.concatenate([p.reshape(len(p), -1) for p in parts])
 
 
-def _whole(name: str, values: NDArray[Any]) -> Ints:
+def _integers(name: str, values: NDArray[Any]) -> Ints:
     """Markers as 32-bit integers, if they are."""
     markers = real_array(name, values).reshape(-1)
     small = (markers >= -(2**31)) & (markers < 2**31)
@@ -256,7 +256,7 @@ def read_foreign(path: StrPath) -> Mesh:
     Raises
     ------
     ImportError
-        If meshio, or what it needs for the format, is not installed.
+        If meshio, or a package that it needs for the format, is not installed.
     FormatError
         If meshio cannot read the file, or it holds no triangle mesh.
     OSError
@@ -308,7 +308,7 @@ def write_foreign(mesh: Mesh, path: StrPath, order: int = 1) -> None:
     Raises
     ------
     ImportError
-        If meshio, or what it needs for the format, is not installed.
+        If meshio, or a package that it needs for the format, is not installed.
     ValueError
         If meshio cannot write such a mesh in this format.
     OSError
@@ -316,20 +316,20 @@ def write_foreign(mesh: Mesh, path: StrPath, order: int = 1) -> None:
     """
     name, suffix = os.fspath(path), suffix_of(path)
     meshio = import_meshio()
-    there = to_meshio(mesh, three_d=suffix not in _FLAT, order=order)
+    foreign = to_meshio(mesh, three_d=suffix not in _FLAT, order=order)
     kind = None
     if suffix == ".msh":
-        kind, groups = "gmsh22", there.cell_data["marker"]
-        of_triangles = there.cell_data.get("attribute_1", groups)[0]
+        kind, groups = "gmsh22", foreign.cell_data["marker"]
+        of_triangles = foreign.cell_data.get("attribute_1", groups)[0]
         if np.array_equal(of_triangles, of_triangles.astype(np.int32)):
             groups[0] = of_triangles.astype(np.int32)
-        there.cell_data = {_PHYSICAL: groups, "gmsh:geometrical": groups}
+        foreign.cell_data = {_PHYSICAL: groups, "gmsh:geometrical": groups}
     folder, last = os.path.split(os.path.abspath(name))
     if not os.path.isdir(folder):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
     with TemporaryDirectory(prefix=f".{last}.", dir=folder) as made:
         target = os.path.join(made, last)
-        done, problem = _quietly(name, lambda: meshio.write(target, there, file_format=kind) or 1)
+        done, problem = _quietly(name, lambda: meshio.write(target, foreign, file_format=kind) or 1)
         if done is None:
             raise ValueError(f"{shortened(name, 80)}: meshio cannot write it: {problem}")
         for file in os.listdir(made):  # XDMF's has an HDF5 file beside it
@@ -337,7 +337,7 @@ def write_foreign(mesh: Mesh, path: StrPath, order: int = 1) -> None:
 
 
 def _quietly(name: str, work: Any) -> tuple[Any, str]:
-    """Call meshio, which prints and exits; return the result, or None and what is wrong."""
+    """Call meshio, which prints and exits; return the result, or None and the problem."""
     said = StringIO()
     with ExitStack() as stack:
         stack.enter_context(redirect_stdout(said))

@@ -137,7 +137,7 @@ def _orient(
     found[turned] = found[turned][:, order]
 
 
-NEAR = 1e-4  # of an edge's length: what files with few digits leave of a middle
+NEAR = 1e-4  # of an edge's length: tolerance for middle points in files with few digits
 
 
 def check_middles(

@@ -48,7 +48,7 @@ class Nodes:
 
     @property
     def count(self) -> int:
-        """How many vertices the file has."""
+        """Number of vertices of the file."""
         return len(self.points) if self.rows is None else len(self.rows)
 
     def look_up(self, block: Block, columns: slice, what: str) -> Ints:
@@ -160,7 +160,7 @@ def check_marked(scanner: Scanner, marked: int, line: int) -> None:
 
 
 def check_columns(scanner: Scanner, extra: int, line: int) -> None:
-    """Refuse a number of attributes that nobody has."""
+    """Refuse a number of attributes that no file can have."""
     if extra > 1000:
         scanner.fail(f"the number of attributes is {extra}, expected at most 1000", line)
 

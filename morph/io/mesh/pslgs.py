@@ -207,7 +207,7 @@ def _places(scanner: Scanner, what: str, base: int) -> Floats:
 def _check_ends(
     block: Block, segments: Ints, base: int, repair: bool, keep: bool
 ) -> NDArray[np.int64]:
-    """Refuse, or drop, segments of no length and segments given twice; return what stays."""
+    """Refuse, or drop, segments of no length and segments given twice; return the others."""
     loop = np.flatnonzero(segments[:, 0] == segments[:, 1])
     if len(loop):
         message = f"segment {loop[0] + base} joins a vertex to itself"
@@ -264,7 +264,7 @@ def node_lines(points: Floats, attributes: Floats, markers: Ints, base: int) -> 
 
 
 def segment_lines(graph: Pslg | Mesh) -> Iterator[bytes]:
-    """Yield what follows the vertices in a ``.poly`` file; areas that are no limit are -1."""
+    """Yield the rest of a ``.poly`` file after its vertices; areas that are no limit are -1."""
     base, ends = graph.base, (graph.segments + graph.base).T
     marked = [graph.segment_markers] if len(graph.segment_markers) else []
     yield b"%d %d\n" % (len(graph.segments), len(marked))

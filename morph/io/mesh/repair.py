@@ -1,4 +1,4 @@
-"""What ``repair=True`` mends, and how it says so.
+"""Repairs by ``repair=True``, and their warnings.
 
 Vertices with the same coordinates are merged into the first of them, clockwise triangles are
 turned, triangles with a corner twice and triangles and segments that are there twice are dropped.
@@ -19,7 +19,7 @@ from morph.mesh.mesh import Ints
 
 
 def report(block: Block, rows: NDArray[np.int64], message: str) -> None:
-    """Warn of what was mended at ``rows`` of a block; the message is about the first."""
+    """Warn of repairs at ``rows`` of a block; the message is about the first."""
     more = f" (and {len(rows) - 1} more like it)" if len(rows) > 1 else ""
     where = f"{block.scanner.path}:{block.line(int(rows[0]))}"
     warnings.warn(shortened(f"{where}: {message}{more}"), RepairWarning, stacklevel=2)

@@ -1,7 +1,7 @@
 """Second-order elements: a node in the middle of every edge, as Triangle's ``-o2`` makes them.
 
 A `Mesh` holds corners only.  Reading leaves the middles behind once they are checked; writing, and
-finite elements, make them anew.
+finite elements, recompute the middle points.
 """
 
 from __future__ import annotations

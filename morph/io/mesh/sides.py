@@ -1,4 +1,4 @@
-"""What Triangle keeps beside a mesh: ``.area``, ``.neigh`` and ``.edge`` files.
+"""Triangle's files beside a mesh: ``.area``, ``.neigh`` and ``.edge``.
 
 ``.area``: ``<triangles>``, then ``<number> <maximum area>``; none if it is not positive.
 ``.neigh``: ``<triangles> 3``, then ``<number>`` and the triangles opposite the three corners, -1

@@ -44,7 +44,7 @@ def read_mesh(path: StrPath, repair: bool = False) -> Mesh:
         Base name (``mesh`` or ``mesh.1``) or any of the three files; or a file of another format,
         which its suffix tells (``.msh``, ``.vtu``): meshio reads it, see `from_meshio`.
     repair : bool
-        Mend what has one right way: turn clockwise triangles, merge vertices with the same
+        Make repairs that are unambiguous: turn clockwise triangles, merge vertices with the same
         coordinates into the first of them, drop triangles and segments that then have two ends
         in one place or are there twice.  Each kind is told by a `RepairWarning` with file, line
         and number of cases.  What else is wrong stays an error.

@@ -37,7 +37,7 @@ CNF = Format(
 
 
 class CnfWarning(UserWarning):
-    """A header that does not fit what follows it, or is missing."""
+    """A header that does not match the clauses, or is missing."""
 
 
 def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
@@ -85,9 +85,9 @@ def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
     found = compiled.parse(data, pos, most, strict) if len(data) - pos >= compiled.LEAST else None
     if found is None:
         found = _parse(data, pos, most, strict)
-    offsets, literals, stop, odd = found
-    if odd >= 0:
-        _explain(path, data, odd, most, strict)
+    offsets, literals, stop, invalid = found
+    if invalid >= 0:
+        _explain(path, data, invalid, most, strict)
     if offsets[-1] != len(literals):
         end = len(data) if stop < 0 else stop
         last = len(data[:end].rstrip())
@@ -104,7 +104,7 @@ def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
 
 
 def _all_of(file: BinaryIO) -> tuple[str, bytes]:
-    """Give the name of an open file, and what it holds."""
+    """Return the name of an open file, and its contents."""
     name, data = getattr(file, "name", None), file.read() if hasattr(file, "read") else None
     if not isinstance(data, bytes):
         raise TypeError(f'{file!r} is no path, and no file opened with "rb"')
@@ -179,7 +179,7 @@ def _header(path: StrPath, data: bytes) -> tuple[int, tuple[int, int] | None]:
 def _parse(data: bytes, pos: int, most: int, strict: bool) -> Parsed:
     """Read clauses as `morph.io.text.clauses.parse` does, without a compiler."""
     numbers: list[int] = []
-    stop = odd = -1
+    stop = invalid = -1
     for match in _TOKEN.finditer(data, pos):
         word = match[0]
         if word[:1] == b"c":
@@ -192,24 +192,24 @@ def _parse(data: bytes, pos: int, most: int, strict: bool) -> Parsed:
         digits = word[1:] if word[:1] == b"-" or word[:1] == b"+" and not strict else word
         value = int(digits.lstrip(b"0")[:20] or b"0") if digits.isdigit() else -1
         if not 0 <= value <= most or word[:1] == b"-" and value == 0:
-            odd = match.start()
+            invalid = match.start()
             break
         numbers.append(-value if word[:1] == b"-" else value)
     flat = np.array(numbers, np.int32)
     ends = np.flatnonzero(flat == 0)
-    return np.append(0, ends - np.arange(ends.size)), flat[flat != 0], stop, odd
+    return np.append(0, ends - np.arange(ends.size)), flat[flat != 0], stop, invalid
 
 
-def _explain(path: StrPath, data: bytes, odd: int, most: int, strict: bool) -> NoReturn:
-    """Say what is wrong with the word at ``odd``."""
-    match = _WORD.match(data, odd)
+def _explain(path: StrPath, data: bytes, invalid: int, most: int, strict: bool) -> NoReturn:
+    """Say what is wrong with the word at ``invalid``."""
+    match = _WORD.match(data, invalid)
     word = b"" if match is None else match[0]
     shown = repr(word[:40].decode("ascii", "backslashreplace"))
     if re.fullmatch(rb"[+-]?0*[1-9][0-9]*", word) and not (strict and word.startswith(b"+")):
-        _fail(path, data, odd, f"literal {word[:40].decode()}: the largest variable is {most}")
+        _fail(path, data, invalid, f"literal {word[:40].decode()}: the largest variable is {most}")
     if word == b"p":
-        _fail(path, data, odd, "a second header")
+        _fail(path, data, invalid, "a second header")
     if strict and word[:1] in (b"c", b"%", b"+"):
         what = {b"c": "a comment within a line", b"%": "a '%'", b"+": "a plus sign"}[word[:1]]
-        _fail(path, data, odd, f"{what}, which is not strict DIMACS")
-    _fail(path, data, odd, f"expected a literal, a 0 or a comment, not {shown}")
+        _fail(path, data, invalid, f"{what}, which is not strict DIMACS")
+    _fail(path, data, invalid, f"expected a literal, a 0 or a comment, not {shown}")

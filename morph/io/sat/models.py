@@ -20,16 +20,16 @@ _LITERAL = re.compile(rb"-?[0-9]{1,10}\Z")
 
 
 class Answer(NamedTuple):
-    """What a solver printed.
+    """Output of a solver.
 
     Attributes
     ----------
     status : str
         ``"SATISFIABLE"``, ``"UNSATISFIABLE"`` or ``"UNKNOWN"``.
     model : (n,) bool array or None
-        False where nothing is told.
+        False for variables without a value.
     missing : int
-        Variables of which nothing is told.
+        Variables without a value.
     """
 
     status: str
@@ -54,18 +54,18 @@ def read_answer(path: StrPath, variables: int, among: Any = None) -> Answer:
     status, truth = None, np.zeros(variables, np.int8)
     ended = True
     for number, line in enumerate(read_bytes(path).split(b"\n"), 1):
-        words = line.split()
-        if not words or words[0] == b"c":
+        tokens = line.split()
+        if not tokens or tokens[0] == b"c":
             continue
-        if words[0] == b"s" or status is None and words[0] in _STATUS:
-            named = words[-1] if len(words) <= 2 else b""
+        if tokens[0] == b"s" or status is None and tokens[0] in _STATUS:
+            named = tokens[-1] if len(tokens) <= 2 else b""
             if named not in _STATUS:
                 raise FormatError(path, number, f"a status is {', '.join(_WORDS.values())}")
             if status is not None:
                 raise FormatError(path, number, "a second status")
             status = _STATUS[named]
-        elif words[0] == b"v" or status is not None and _LITERAL.match(words[0]):
-            ended = _take(path, number, words[words[0] == b"v" :], truth)
+        elif tokens[0] == b"v" or status is not None and _LITERAL.match(tokens[0]):
+            ended = _take(path, number, tokens[tokens[0] == b"v" :], truth)
     if status is None:
         raise FormatError(path, None, "there is no line s SATISFIABLE, UNSATISFIABLE or UNKNOWN")
     if not ended:
@@ -76,12 +76,12 @@ def read_answer(path: StrPath, variables: int, among: Any = None) -> Answer:
     return Answer(_WORDS[status], truth > 0, int((asked == 0).sum()))
 
 
-def _take(path: StrPath, number: int, words: list[bytes], truth: NDArray[np.int8]) -> bool:
-    """Write down what literals say; gives whether a 0 ended them."""
-    wrong = next((w for w in words if not _LITERAL.match(w)), None)
+def _take(path: StrPath, number: int, tokens: list[bytes], truth: NDArray[np.int8]) -> bool:
+    """Record the values of literals; return whether a 0 ended them."""
+    wrong = next((w for w in tokens if not _LITERAL.match(w)), None)
     if wrong is not None:
         raise FormatError(path, number, f"not a literal: {wrong[:40].decode('ascii', 'replace')!r}")
-    literals = np.array(words, "S").astype(np.int64) if words else np.zeros(0, np.int64)
+    literals = np.array(tokens, "S").astype(np.int64) if tokens else np.zeros(0, np.int64)
     ends = np.flatnonzero(literals == 0)
     if ends.size and ends[0] != literals.size - 1:
         raise FormatError(path, number, "literals after the 0")
@@ -105,11 +105,11 @@ def model_lines(model: Any, variables: Any = None) -> Iterator[str]:
     truth = np.asarray(model)
     names = np.arange(1, truth.size + 1) if variables is None else np.asarray(variables)
     literals = np.where(truth[names - 1], names, -names)
-    words = [*map(str, literals.tolist()), "0"]
-    ends = np.cumsum([len(word) + 1 for word in words])
+    tokens = [*map(str, literals.tolist()), "0"]
+    ends = np.cumsum([len(word) + 1 for word in tokens])
     start = 0
-    while start < len(words):
+    while start < len(tokens):
         before = ends[start - 1] if start else 0
         stop = max(int(np.searchsorted(ends, before + WIDTH - 1, "right")), start + 1)
-        yield "v " + " ".join(words[start:stop])
+        yield "v " + " ".join(tokens[start:stop])
         start = stop

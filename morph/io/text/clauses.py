@@ -15,7 +15,7 @@ from morph.runtime.toolchain import BuildError, cpu
 LEAST = 1 << 21  # bytes that are worth a compiler's second, once
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
-_PART, _FIELDS = 1 << 13, 4  # clauses written at a time; what is told of a part
+_PART, _FIELDS = 1 << 13, 4  # clauses written at a time; numbers that describe a part
 
 
 @cache
@@ -59,7 +59,7 @@ def parse(
         Those behind the last 0 too.
     stop : int
         Where a ``%`` stands, which ends the text, or -1.
-    odd : int
+    invalid : int
         Where the first thing stands that is neither a number nor a comment, or -1.
 
     None stands for all if there is no compiler.
@@ -71,23 +71,25 @@ def parse(
     text = np.frombuffer(data, np.uint8).ctypes.data + pos if length else None
     parts = -(-length // made.morph_part())
     found = np.empty(length // 2 + 2, np.int32)
-    told = np.zeros((parts, _FIELDS), np.int64)
-    made.morph_scan(text, length, parts, variables, strict, found.ctypes.data, told.ctypes.data)
-    ends = np.flatnonzero((told[:, 2:] >= 0).any(axis=1))
-    stop = odd = -1
+    parts_info = np.zeros((parts, _FIELDS), np.int64)
+    made.morph_scan(
+        text, length, parts, variables, strict, found.ctypes.data, parts_info.ctypes.data
+    )
+    ends = np.flatnonzero((parts_info[:, 2:] >= 0).any(axis=1))
+    stop = invalid = -1
     if ends.size:
-        told = told[: ends[0] + 1]
-        stop, odd = (int(x) + pos if x >= 0 else -1 for x in told[-1, 2:])
-    told = np.ascontiguousarray(told)
-    zeros, count = told[:, 1], told[:, 0] - told[:, 1]
+        parts_info = parts_info[: ends[0] + 1]
+        stop, invalid = (int(x) + pos if x >= 0 else -1 for x in parts_info[-1, 2:])
+    parts_info = np.ascontiguousarray(parts_info)
+    zeros, count = parts_info[:, 1], parts_info[:, 0] - parts_info[:, 1]
     at, clause = np.cumsum(count) - count, np.cumsum(zeros) - zeros
     literals = np.empty(int(count.sum()), np.int32)
     offsets = np.zeros(int(zeros.sum()) + 1, np.int64)
     made.morph_gather(
-        text, length, len(told), found.ctypes.data, told.ctypes.data, at.ctypes.data,
+        text, length, len(parts_info), found.ctypes.data, parts_info.ctypes.data, at.ctypes.data,
         clause.ctypes.data, literals.ctypes.data, offsets.ctypes.data,
     )  # fmt: skip
-    return offsets, literals, stop, odd
+    return offsets, literals, stop, invalid
 
 
 def lines(offsets: NDArray[np.int64], literals: NDArray[np.int32]) -> Any:

@@ -57,7 +57,7 @@ def read_bytes(path: StrPath) -> bytes:
 
 
 def map_bytes(path: StrPath) -> Any:
-    """Give a file's bytes as `read_bytes` does, but in memory only what is looked at.
+    """Give a file's bytes as `read_bytes` does, but in memory only the pages that are accessed.
 
     The result has `find`, slices and the buffer of `bytes`; pages of a large file are the system's,
     which takes them back when memory is short.  A large compressed one is unpacked to a nameless
@@ -67,7 +67,7 @@ def map_bytes(path: StrPath) -> Any:
     Raises
     ------
     FormatError, OSError
-        As `read_bytes`; the latter, too, if there is no room for what is unpacked.
+        As `read_bytes`; the latter, too, if memory for the decompressed data runs out.
     """
     if not split_compression(path)[1]:
         if not os.path.isfile(path) or not os.path.getsize(path):
@@ -86,7 +86,7 @@ def map_bytes(path: StrPath) -> Any:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def read_head(path: StrPath, size: int) -> bytes:
+def read_start(path: StrPath, size: int) -> bytes:
     """Read the first ``size`` bytes of a file, or fewer if it is shorter, as `read_bytes` does."""
     with opened(path) as file:
         return file.read(size)
@@ -116,7 +116,7 @@ def decompressed(name: str, data: bytes) -> bytes:
 
 @contextmanager
 def opened(path: StrPath) -> Iterator[IO[bytes]]:
-    """Open a file to be read, decompressed; what a decompressor complains of is a `FormatError`."""
+    """Open a file to be read, decompressed; errors of the decompressor become `FormatError`."""
     suffix = split_compression(path)[1]
     with _damage(path, suffix), _OPENERS.get(suffix, open)(path, "rb") as file:
         yield file
@@ -124,7 +124,7 @@ def opened(path: StrPath) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _damage(path: StrPath, suffix: str) -> Iterator[None]:
-    """Raise what a decompressor complains of as a `FormatError`."""
+    """Turn errors of a decompressor into `FormatError`."""
     try:
         yield
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:

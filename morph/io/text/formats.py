@@ -1,4 +1,4 @@
-"""What a row of the registry of file formats says; `morph.io.formats` has all rows."""
+"""A row of the registry of file formats; `morph.io.formats` has all rows."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The fast way between text and tables of numbers: ``numbers.cpp``, compiled once, on all cores.
 
-NumPy reads and writes the same where no compiler is; what is odd is always left to it.
+NumPy reads and writes the same without a compiler, and handles all irregular input.
 """
 
 from __future__ import annotations

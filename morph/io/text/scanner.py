@@ -1,4 +1,4 @@
-"""Numbers out of text: whole blocks at a time when all is well, line by line to name what is not.
+"""Numbers out of text: whole blocks at a time, line by line to locate errors.
 
 A large block is parsed by compiled code, which gives up at anything odd.  Then, and where there is
 no compiler, it is parsed by one NumPy call.  That call is lax (it would read ``1-2`` as two
@@ -114,7 +114,7 @@ class Scanner:
             self._blank_comments(bytes([mark]))
 
     def _blank_comments(self, mark: bytes) -> None:
-        """Put blanks in place of comments, so that offsets stay what they are."""
+        """Put blanks in place of comments, so that offsets do not change."""
         at = self.data.find(mark, self.pos)
         if at < 0:
             return
@@ -288,7 +288,7 @@ class Scanner:
     def _joined(
         self, parts: list[NDArray[Any]], fields: Sequence[Field], start: int
     ) -> NDArray[Any]:
-        """Join what was parsed from ``start`` on; fail at a fraction where integers belong."""
+        """Join the values parsed from ``start`` on; fail at a fraction where integers belong."""
         values = np.concatenate([np.empty((0, len(fields)), _dtype(fields)), *parts])
         if values.dtype == np.float64:
             for k, field in enumerate(fields):
@@ -343,7 +343,7 @@ class Scanner:
         return values.reshape(-1, len(fields))
 
     def _explain(self, start: int, text: bytes, fields: Sequence[Field]) -> None:
-        """Fail at the first bad line of a block, if there is one, and say what is wrong."""
+        """Fail at the first bad line of a block, if there is one, and name the problem."""
         number = self.line(start)
         names = " ".join(f.name for f in fields)
         for line in text.split(b"\n"):

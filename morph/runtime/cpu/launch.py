@@ -21,7 +21,7 @@ class Interpreter(ctypes.Structure):
 class HostLaunch:
     """Runs one compiled unit on the CPU.
 
-    A call releases the interpreter's lock, and raises what a signal handler raises meanwhile.  The
+    A call releases the interpreter's lock, and raises the exception of a signal handler.  The
     unit uses at most as many threads as the arguments say: one for few items, fewer while other
     processes use the cores.
     """
@@ -56,7 +56,7 @@ class HostLaunch:
 
 
 def load(unit: ir.Unit, text: str, faults: bool = False, interruptible: bool = True) -> HostLaunch:
-    """Compile a unit's text and return what launches it.
+    """Compile a unit's text and return its launcher.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ class CudaLaunch:
 
 
 def load(unit: ir.Unit, text: str, faults: bool = False, device_index: int = 0) -> CudaLaunch:
-    """Compile a unit's text for a GPU and return what launches it.
+    """Compile a unit's text for a GPU and return its launcher.
 
     Parameters
     ----------

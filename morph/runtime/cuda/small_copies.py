@@ -57,7 +57,7 @@ extern "C" __global__ void put(const __grid_constant__ Commands a) {{
             begin = first == c.count % step ? 0 : 1;
             end = 1;
         }}
-        if (c.how & {FROM}) {{  // of 8 bytes each, but for what is left
+        if (c.how & {FROM}) {{  // of 8 bytes each, then the remaining bytes
             u64* to = (u64*)c.at;
             const u64* from = (const u64*)a.word[c.from];
             for (long long i = first; i < c.count / 8; i += step) to[i] = from[i];

@@ -40,7 +40,7 @@ class Checks:
         self.next_step()
 
     def next_step(self) -> None:
-        """A barrier: what was accessed before it is in order."""
+        """A barrier: accesses before it do not race with accesses after it."""
         # by place: the two lowest items, each with its lowest site, as in `kernels/core/check.h`
         self.writers: defaultdict[tuple[str, str, int], list[Mark]] = defaultdict(list)
         self.readers: defaultdict[tuple[str, str, int], list[Mark]] = defaultdict(list)
@@ -78,10 +78,10 @@ class Checks:
         mine = self.position, self.sites.number[id(node)]
         writers, readers = self.writers[place], self.readers[place]
         if isinstance(node, ir.Write):
-            _leave_mark(writers, mine)
+            _record_mark(writers, mine)
             others = (*writers, *readers)
         else:
-            _leave_mark(readers, mine)
+            _record_mark(readers, mine)
             others = (*writers,)
         for other in others:
             if other[0] != mine[0]:
@@ -124,7 +124,7 @@ class Checks:
         return result
 
 
-def _leave_mark(marks: list[Mark], mine: Mark) -> None:
+def _record_mark(marks: list[Mark], mine: Mark) -> None:
     """Keep the lowest site of each of the two lowest items."""
     least = dict(sorted([*marks, mine], reverse=True))
     marks[:] = sorted(least.items())[:2]

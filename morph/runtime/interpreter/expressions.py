@@ -157,7 +157,7 @@ class Expressions:
     # --- stores ----------------------------------------------------------------------------------
 
     def place(self, p: ir.Place, node: ir.Node) -> Callable[[Env], tuple[Any, Any]]:
-        """What gives a column's array and the index of the place in it that a node accesses."""
+        """Code that evaluates a column's array and the index that a node accesses."""
         store, column, memory = self.memory.stores[p.slot], p.column, self.memory
         row, checks = self.expr(p.row), self.memory.checks
         index = self.expr(p.index) if p.index is not None else None
@@ -321,7 +321,7 @@ class Expressions:
         return union
 
     def _members(self, store: BoundStore) -> Callable[[int, ir.Node], int]:
-        """What gives a row that a set is asked about; checked, it is one of the set's table."""
+        """Code that evaluates the row of a set operation; checked: a row of the set's table."""
         if self.memory.checks is None or store.info.of is None:
             return lambda row, node: row
         of = self.memory.stores[store.info.of]
@@ -353,10 +353,10 @@ class Expressions:
     def _prefetch(self, n: ir.Prefetch) -> Code:
         store, row = self.memory.stores[n.place.slot], self.expr(n.place.row)
 
-        def look(env: Env) -> None:
+        def check_row(env: Env) -> None:
             store.check(row(env), n, live=False)  # a row that is none is an error here, too
 
-        return look
+        return check_row
 
     def _flagset(self, n: ir.FlagSet) -> Code:
         store, raised = self.memory.stores[n.slot], n.value

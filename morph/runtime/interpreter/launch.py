@@ -45,7 +45,7 @@ def load(unit: ir.Unit, seed: int) -> Launch:
         ``launch(stores, graphs, scalars, status, replay, pending)``: host objects and scalars by
         slot and name; the ``status`` words (see `morph.compiler.ir.abi.Status`), shape (>= 8 +
         stores,),
-        int64; whether to run only the items in ``pending``; and the set that receives the
+        int64; whether to run only the items in ``deferred``; and the set that receives the
         positions of items that found no room and changed nothing (the complements of those that
         lost, all claiming together).
 
@@ -92,20 +92,20 @@ class Interpreter:
         graphs: dict[str, Any],
         scalars: dict[str, Any],
         status: np.ndarray[Any, Any],
-        replay: bool,
-        pending: set[int],
+        reexecution: bool,
+        deferred: set[int],
     ) -> None:
         """Run every item once, or those pending; see `load`."""
         memory, domain = self.memory, self.domain
-        memory.bind(stores, graphs, status, replay)
-        memory.pending = pending
+        memory.bind(stores, graphs, status, reexecution)
+        memory.deferred = deferred
         # a row that is dead now may be used again before its turn: like a row added, it is no item
-        lost = {~p for p in pending if p < 0}
-        again = sorted({p for p in pending if p >= 0} | lost)
-        positions = [p for p in (again if replay else domain.span) if not domain.is_dead(p)]
-        pending.clear()
+        lost = {~p for p in deferred if p < 0}
+        again = sorted({p for p in deferred if p >= 0} | lost)
+        positions = [p for p in (again if reexecution else domain.span) if not domain.is_dead(p)]
+        deferred.clear()
         checks = memory.checks
-        if checks is not None and not replay:
+        if checks is not None and not reexecution:
             checks.begin()
         self.random.shuffle(positions)
         env = {name: scalar(dtype, scalars[name]) for name, dtype in self.scalars}
@@ -122,12 +122,12 @@ class Interpreter:
                 for store in memory.stores.values():
                     store.recover()
                 raise
-        for p in pending & lost:
-            pending.remove(p)
-            pending.add(~p)
+        for p in deferred & lost:
+            deferred.remove(p)
+            deferred.add(~p)
         for store in memory.stores.values():
             if store.info.kind in ("table", "collection"):
-                store.settle()
+                store.publish_counters()
         if checks is not None and checks.found is not None and not status[Status.FAILED]:
             raise Violated(checks.found)
 
@@ -141,7 +141,7 @@ class Interpreter:
         body, where = self.body, self.where
         name = self.params[0]
 
-        def gather(env: Env) -> Any:
+        def run_body(env: Env) -> Any:
             return body(env) if where is None or where([env[name], *where_args]) else None
 
         waiting = []
@@ -150,7 +150,7 @@ class Interpreter:
             if not self.domain.is_dead(position):
                 value = self.domain.item_value(position)
                 item = Item(position, dict(zip(self.params, [value, *args], strict=True)))
-                if self.run(item, gather) == Signal.CLAIM:
+                if self.run(item, run_body) == Signal.CLAIM:
                     waiting.append(item)
         if not waiting:
             return
@@ -158,7 +158,7 @@ class Interpreter:
         if self.together and status[Status.FAILED]:  # no item commits
             status[Status.FAILED] += len(waiting)
             for item in waiting:
-                memory.pending.add(item.position)
+                memory.deferred.add(item.position)
                 memory.release(item)
             return
         status[Status.ROUND] += 1
@@ -199,7 +199,7 @@ class Interpreter:
             signal: Signal | None = code(item.env)
         except Untouched:
             memory.status[Status.FAILED] += 1
-            memory.pending.add(item.position)
+            memory.deferred.add(item.position)
             signal = None
         except Stopped:
             signal = None

@@ -64,7 +64,7 @@ class BoundStore:
 
     @property
     def count(self) -> int:
-        """How many rows have been handed out."""
+        """Number of rows that have been allocated."""
         return int(self.meta[COUNT])
 
     def check(self, row: int, node: ir.Node, live: bool = True) -> int:
@@ -78,7 +78,7 @@ class BoundStore:
         return row
 
     def item_value(self, position: int) -> int:
-        """What a loop over the store binds: a row, a collection's item, or its entry."""
+        """Value that a loop over the store binds: a row, a collection's item, or its entry."""
         if self.info.lists_rows:
             return int(self.columns["item"][position])
         return position
@@ -152,7 +152,7 @@ class BoundStore:
         self.meta[HEAD] += 1
         return self.item_value(position)
 
-    def settle(self) -> None:
+    def publish_counters(self) -> None:
         """Recompute BUDGET at the end of a step."""
         meta = self.meta
         if self.info.kind == "table":
@@ -176,17 +176,17 @@ class Memory:
         self.locks = sorted({n.slot for n in nodes if isinstance(n, ir.Lock)})
         self.adjacency: dict[tuple[str, str], tuple[Any, Any, Any]] = {}
         self.status: np.ndarray[Any, Any] = np.zeros(0, np.int64)
-        self.pending: set[int] = set()
+        self.deferred: set[int] = set()
         self.item = Item(-1, {})
 
     def bind(
-        self, stores: dict[str, Any], graphs: dict[str, Any], status: Any, replay: bool
+        self, stores: dict[str, Any], graphs: dict[str, Any], status: Any, reexecution: bool
     ) -> None:
         """Bind the host objects; locks held by items stay held when deferred items run again."""
         self.status = status
         for slot, store in self.stores.items():
             store.bind(stores[slot])
-        for slot in self.locks if not replay else ():
+        for slot in self.locks if not reexecution else ():
             stores[slot].hidden("lock")[:] = 0
         for graph, direction in self.walks:
             edges = self.stores[dict(self.graphs[graph].tables)["edges"]]
@@ -204,7 +204,7 @@ class Memory:
         return range(int(offsets[point]), int(offsets[point + 1])), ids, end
 
     def outside(self, kind: Kind, node: ir.Node, value: int, limit: int, what: str) -> NoReturn:
-        """Refuse what compiled code would do blindly, unless it is checked."""
+        """Refuse errors that compiled code detects only if it is checked."""
         if self.checks is not None:
             self.checks.stop(kind, node, value, limit)
         outside(what, limit, node.pos)
@@ -251,7 +251,7 @@ class Memory:
         item.reserved = True
 
     def spend(self, store: BoundStore, count: int, pos: ir.Pos) -> None:
-        """Use what was reserved; a kernel that uses more was compiled wrongly."""
+        """Consume a reservation; exceeding it is an error of the compiler."""
         left = self.item.taken.get(store, 0) - count
         if left < 0:
             raise AssertionError(f"{where(pos)}: {store.slot} gets more rows than were reserved")

@@ -19,7 +19,7 @@ VALUE = "return"  # where a function's locals keep its value: no local can have 
 
 
 class Signal(IntEnum):
-    """What a statement gives if the next one is not to follow."""
+    """Result of a statement after which the next one is not executed."""
 
     BREAK = 1
     CONTINUE = 2
@@ -237,7 +237,7 @@ class Statements(Expressions):
 
     def _reserve(self, s: ir.Reserve) -> Code:
         memory = self.memory
-        checks, memory.checks = memory.checks, None  # the item may never compute what is counted
+        checks, memory.checks = memory.checks, None  # counted expressions may not be evaluated
         needs = [
             (n.slot, self._unmade(n.slot) if n.local else None, self.expr(n.count)) for n in s.needs
         ]
@@ -256,7 +256,7 @@ class Statements(Expressions):
         return reserve
 
     def _unmade(self, name: str) -> LocalItems:
-        """What a local collection is before it is made: empty."""
+        """Initial value of a local collection: empty."""
         t = self.types[name]
         assert isinstance(t, Local)
         return LocalItems(t.capacity * self.local_scale)

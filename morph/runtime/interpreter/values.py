@@ -54,7 +54,7 @@ def literal(value: Any, t: Type) -> Any:
 
 
 def from_memory(t: Type) -> Function:
-    """What turns an element of a column's array into a value of type ``t``."""
+    """Conversion of an element of a column's array to a value of type ``t``."""
     if isinstance(t, Handle):
         return int
     return bool if is_bool(t) else dtype_of(t).type

@@ -60,7 +60,7 @@ def time_left(task: str) -> float | None:
 
 
 class CompilerNotFound(BuildError):
-    """No usable compiler for a target; the message says what was looked for and how to get one."""
+    """No usable compiler for a target; the message names those tried and how to get one."""
 
 
 class CompileError(BuildError):

@@ -114,7 +114,7 @@ def _fallback(wanted: Path, reason: str) -> Path:
 
 
 def _remove(made: Path, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child must not remove what its parent still uses
+    if os.getpid() == owner:  # a forked child must not remove its parent's directory
         shutil.rmtree(made, ignore_errors=True)
 
 
@@ -158,26 +158,26 @@ def store(
         checksum=hashlib.sha256(data).hexdigest(),
         suffix=suffix,
     )
-    keep(key, text)
+    write_text(key, text)
     os.replace(binary, entry.binary)
     _write(f"{key}.json", json.dumps(asdict(entry), indent=1))
     return entry
 
 
-def keep(key: str, text: str) -> Path:
+def write_text(key: str, text: str) -> Path:
     """Write the text of an entry, or of a build that failed, and return its path."""
     return _write(f"{key}.cpp", text)
 
 
 def temporary(suffix: str) -> Path:
-    """Return a new, empty file in the cache directory, of a name nobody else uses."""
+    """Return a new, empty file in the cache directory, whose name no other process uses."""
     handle, name = tempfile.mkstemp(f".{suffix}", _TEMPORARY, path())
     os.close(handle)
     return Path(name)
 
 
 def recall(name: str) -> dict[str, Any] | None:
-    """Return what `remember` stored under ``name``, or None."""
+    """Return the dictionary that `remember` stored under ``name``, or None."""
     try:
         known = json.loads((path() / f"{_RECORD}{name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -186,7 +186,7 @@ def recall(name: str) -> dict[str, Any] | None:
 
 
 def remember(name: str, facts: dict[str, Any]) -> None:
-    """Store what was found out about a compiler, to be asked of it only once."""
+    """Store the properties of a compiler, which are measured only once."""
     _write(f"{_RECORD}{name}.json", json.dumps(facts, indent=1))
 
 

@@ -1,7 +1,7 @@
 """C++ text to a shared library, with the machine's own compiler.
 
 The flags that depend on the machine (native instructions) are assumed to work; only when a build
-fails are they tried on a two-line program, and what was found is remembered beside the cache. So a
+fails are they tried on a two-line program, and the result is stored beside the cache. So a
 good compiler costs no trial.
 """
 
@@ -46,7 +46,7 @@ Or set MORPH_CXX to the command of a compiler that understands g++'s options."""
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A command that works, and what is known about it.
+    """A command that works, and its properties.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ def build(text: str, *, name: str = "", defines: tuple[str, ...] = ()) -> Path:
             made.unlink(missing_ok=True)
         checked = using if using.checked else _check(using)
         if checked.flags == using.flags:
-            source = cache.keep(key, text)
+            source = cache.write_text(key, text)
             raise CompileError(log.replace("<stdin>", str(source)), "cpu", source, name)
         using = checked
 
@@ -124,7 +124,7 @@ def build(text: str, *, name: str = "", defines: tuple[str, ...] = ()) -> Path:
 def _compile(
     using: Compiler, flags: Sequence[str], text: str, out: Path, seconds: float | None = None
 ) -> str:
-    """Compile and load; return what went wrong, or nothing."""
+    """Compile and load; return the error message, or an empty string."""
     # lines are the user's own, columns and carets would be those of the generated text
     caret = "-fno-caret-diagnostics" if "clang" in using.version else "-fno-diagnostics-show-caret"
     command = [*using.command, "-x", "c++", "-", *flags, caret, "-fno-show-column", "-o", str(out)]

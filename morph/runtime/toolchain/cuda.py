@@ -52,7 +52,7 @@ def build(
     time_left(f"compile {name}")
     cubin, log = _compile(text, flags, f"{key}.cpp")
     if not cubin:
-        source = cache.keep(key, text)
+        source = cache.write_text(key, text)
         raise CompileError(log.replace(source.name, str(source)), arch, source, name)
     made = cache.temporary("cubin")
     try:
@@ -64,7 +64,7 @@ def build(
 
 
 def _compile(text: str, flags: tuple[str, ...], name: str) -> tuple[bytes, str]:
-    """Return the cubin, empty if there is none, and what NVRTC said."""
+    """Return the cubin, empty if there is none, and the log of NVRTC."""
     nvrtc = _nvrtc()
     program = nvrtc.createProgram(text, name, (), ())
     try:
@@ -82,14 +82,14 @@ def _nvrtc() -> Any:
         from cupy.cuda import nvrtc  # noqa: PLC0415
 
         nvrtc.getVersion()  # loads the library
-    except Exception as error:  # CuPy raises many kinds, depending on what is missing
+    except Exception as error:  # CuPy raises many types, depending on the missing part
         raise CompilerNotFound(_HELP.format(reason=str(error).partition("\n")[0])) from error
     return nvrtc
 
 
 @memoised
 def version() -> str:
-    """Return what tells this NVRTC from another one.
+    """Return a string that identifies this NVRTC.
 
     Names and sizes of the installed wheel's libraries, which spares loading 100 MB when all
     kernels come from the cache; otherwise the version that the library reports.

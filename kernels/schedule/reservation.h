@@ -1,4 +1,4 @@
-// Room for what the entries of shared rows may add: taken in batches by whoever runs them.
+// Reservation for what the entries of shared rows may add: taken in batches by whoever runs them.
 //
 // Invariant: whoever runs an entry holds as much room as one entry may take, so nothing in it can fail.  A
 // warp (on a CPU: a thread) that gets no more puts what is left of its rows on the list, has the store
@@ -21,7 +21,7 @@ constexpr i32 BATCH = TARGET_GPU ? 4 : 64;  // as many entries of each lane
 constexpr i64 SHARED_OUT = 8;  // shares are such a part of the room, at most
 
 // Takes room for `most` rows, or if there is not as much for `least`; gives how many.
-MORPH_FN i32 take_room(i64* meta, i32 least, i32 most, i64 apart) {
+MORPH_FN i32 take_capacity(i64* meta, i32 least, i32 most, i64 apart) {
     i64 left = fetch(Plus(), meta + BUDGET, i64(-most)) - apart;
     if (left >= most) return most;
     i32 taken = left >= least ? least : 0;
@@ -46,7 +46,7 @@ template <class Step, bool GPU = TARGET_GPU> struct Runner {
             s.stage_none();
         }
     }
-    static MORPH_FN i64 left(i64* meta) { return load_settled(meta + CAPACITY) - load_settled(meta + TO); }
+    static MORPH_FN i64 left(i64* meta) { return load_stable(meta + CAPACITY) - load_stable(meta + TO); }
     MORPH_FN i32 share(i64* meta, i32 each) const {  // of a lane
         return sharers ? i32(min_of(left(meta) / (SHARED_OUT * 32 * sharers), i64(BATCH * each))) : 0;
     }
@@ -54,12 +54,12 @@ template <class Step, bool GPU = TARGET_GPU> struct Runner {
         return late ? left(meta) / SHARED_OUT : 32 * sharers * share(meta, each);
     }
     // Whether there is room for an entry of each lane, or for several.
-    template <class A> MORPH_FN bool has_room(const A& a, const Step& s, i32 entries = 1) {
+    template <class A> MORPH_FN bool has_capacity(const A& a, const Step& s, i32 entries = 1) {
         bool lacks = it.failed;
         s.rooms(a, it, [&](i64*, i32& room, i32 each, i32) { lacks |= room < each * entries; });
-        return !any_lane(lacks) || (!it.failed && more_room(a, s, entries));
+        return !any_lane(lacks) || (!it.failed && reserve_more(a, s, entries));
     }
-    template <class A> MORPH_FN bool more_room(const A& a, const Step& s, i32 entries) {  // lane n asks store n
+    template <class A> MORPH_FN bool reserve_more(const A& a, const Step& s, i32 entries) {  // lane n asks store n
         i64 *at = nullptr, aside = 0;
         i32 n = 0, blame = 0, held = 0, least = 0, most = 0;
         s.rooms(a, it, [&](i64* meta, i32& room, i32 each, i32 number) {
@@ -71,7 +71,7 @@ template <class Step, bool GPU = TARGET_GPU> struct Runner {
         });
         bool none = false;
         if (at && least > 0) {
-            i32 taken = injected(a.status) ? 0 : take_room(at, least, most, aside);
+            i32 taken = injected(a.status) ? 0 : take_capacity(at, least, most, aside);
             held += taken, none = !taken;
         }
         n = 0;
@@ -103,10 +103,10 @@ template <class Step> struct Runner<Step, false> {
     typename Step::I it;
 
     template <class A, class R> MORPH_FN Runner(const A& a, const R& t, const Step&, i64 = 0) : it(a, t, -1) {}
-    template <class A> MORPH_FN bool has_room(const A& a, const Step& s) {  // for an entry
-        s.rooms(a, it, [&](i64* meta, Room& room, i32 each, i32 number) {
+    template <class A> MORPH_FN bool has_capacity(const A& a, const Step& s) {  // for an entry
+        s.rooms(a, it, [&](i64* meta, Reservation& room, i32 each, i32 number) {
             if (room >= each || it.failed) return;
-            i32 taken = injected(a.status) ? 0 : take_room(meta, each - room, BATCH * each, 0);
+            i32 taken = injected(a.status) ? 0 : take_capacity(meta, each - room, BATCH * each, 0);
             room += taken;
             if (!taken) it.failed = number + 1;
         });

@@ -21,27 +21,27 @@ struct Least { template <class T> static MORPH_FN T of(T x, T v) { return min_of
 struct Most { template <class T> static MORPH_FN T of(T x, T v) { return max_of(x, v); } };
 
 constexpr i64 NO_LIST = ~0ull >> 1;  // as LIMIT: no row is as long
-#if defined(MORPH_FAULTS)  // tests: small graphs have hubs, and more than there is room for
-constexpr i64 HUB = 2, CHUNK = 2, MOST_HUBS = 5;
+#if defined(MORPH_FAULTS)  // tests: small graphs have high_degree, and more than there is room for
+constexpr i64 HIGH_DEGREE = 2, CHUNK = 2, MOST_HUBS = 5;
 #else
-constexpr i64 HUB = TARGET_GPU ? 64 : 1024, CHUNK = HUB / 2, MOST_HUBS = NO_LIST;
+constexpr i64 HIGH_DEGREE = TARGET_GPU ? 64 : 1024, CHUNK = HIGH_DEGREE / 2, MOST_HUBS = NO_LIST;
 #endif
 
-// Words of `hubs`: rows << 32 | chunks, of those being put there and of those being run; the bytes of a
+// Words of `high_degree`: rows << 32 | chunks, of those being put there and of those being run; the bytes of a
 // side; the side that is put to.  The sides follow.
-enum { LISTED = 0, BYTES = 1, TAKEN = 2, SIDE = 3, FIRST_HUB = 8 };
+enum { LISTED = 0, BYTES = 1, TAKEN = 2, SIDE = 3, FIRST_ENTRY = 8 };
 
 MORPH_FN i64 chunks(const Entries& row) { return (row.end - row.begin + CHUNK - 1) / CHUNK; }
-template <class A> MORPH_FN bool has_hubs(const A& a) { return load(a.hubs + TAKEN) != 0; }
+template <class A> MORPH_FN bool has_high_degree_list(const A& a) { return load(a.high_degree + TAKEN) != 0; }
 
 // By the master, when all have run their items: whether rows are on the list, to be run next.  If they
 // are to wait, they stay: the replay of those that found no room comes back here.  What is reserved for
-// entries cannot wait, it would be forgotten when stores are settled.
+// entries cannot wait, it would be forgotten when counters are published.
 template <class A> MORPH_FN bool take_hubs(const A& a, bool wait) {
-    i64 listed = load(a.hubs + LISTED), side = load(a.hubs + SIDE);
+    i64 listed = load(a.high_degree + LISTED), side = load(a.high_degree + SIDE);
     if (wait) listed = 0;
-    if (listed) store(a.hubs + LISTED, 0), store(a.hubs + SIDE, 1 - side);
-    store(a.hubs + TAKEN, listed);
+    if (listed) store(a.high_degree + LISTED, 0), store(a.high_degree + SIDE, 1 - side);
+    store(a.high_degree + TAKEN, listed);
     return listed != 0;
 }
 
@@ -51,7 +51,7 @@ template <class Step> struct Waiting {
     typename Step::Sums sums;  // of the chunks that have been run
     u32 chunks;                // that have not
 };
-template <class Step> struct Hub {
+template <class Step> struct HighDegreeEntry {
     i64 chunk;  // how many chunks there are before
     Entries row;
     typename Step::Live live;
@@ -61,33 +61,33 @@ template <class Step> struct Hub {
 // One side of the list.  Threads may overrun the place where it counts as full by a row each, and leave
 // one row each that found no room; of the rows being run, the next side gets no more than there are and
 // one for each.  Where entries do not take room in batches none is left, and rows may be larger.
-template <class Step> struct Hubs {
-    static_assert(!Step::BATCHED || sizeof(Hub<Step>) <= 64, "the host counts with 64 bytes a row");
+template <class Step> struct HighDegreeList {
+    static_assert(!Step::BATCHED || sizeof(HighDegreeEntry<Step>) <= 64, "the host counts with 64 bytes a row");
     i64* words;
-    Hub<Step>* at;
+    HighDegreeEntry<Step>* at;
     i64 most;
 
     template <class A, class R>
-    MORPH_FN Hubs(const A& a, const R& t, bool put) : words(a.hubs) {
-        i64 bytes = load_settled(words + BYTES), side = load(words + SIDE);
-        at = (Hub<Step>*)((u8*)(words + FIRST_HUB) + (put ? side : 1 - side) * bytes);
-        most = min_of(bytes / i64(sizeof(Hub<Step>)) - (Step::BATCHED ? 3 : 1) * i64(t.threads), MOST_HUBS);
+    MORPH_FN HighDegreeList(const A& a, const R& t, bool put) : words(a.high_degree) {
+        i64 bytes = load_stable(words + BYTES), side = load(words + SIDE);
+        at = (HighDegreeEntry<Step>*)((u8*)(words + FIRST_ENTRY) + (put ? side : 1 - side) * bytes);
+        most = min_of(bytes / i64(sizeof(HighDegreeEntry<Step>)) - (Step::BATCHED ? 3 : 1) * i64(t.threads), MOST_HUBS);
     }
     static MORPH_FN i64 count(const Entries& row) { return (1ll << 32) + chunks(row); }
     MORPH_FN bool full() const { return (load(words + LISTED) >> 32) + size() >= most; }
     // `before`: what had been counted when this row was.
-    MORPH_FN Hub<Step>& put(i64 before, const Entries& row, const typename Step::Live& live) const {
-        Hub<Step>& hub = at[before >> 32];
-        hub.chunk = before & 0xffffffff, hub.row = row, hub.live = live;
-        return hub;
+    MORPH_FN HighDegreeEntry<Step>& put(i64 before, const Entries& row, const typename Step::Live& live) const {
+        HighDegreeEntry<Step>& large = at[before >> 32];
+        large.chunk = before & 0xffffffff, large.row = row, large.live = live;
+        return large;
     }
     template <class A, class R>
     MORPH_FN void put(const A& a, const R& t, i64 before, const Entries& row, const typename Step::Live& live,
                       typename Step::I& it, const typename Step::Rest& rest) const {
-        Hub<Step>& hub = put(before, row, live);
+        HighDegreeEntry<Step>& large = put(before, row, live);
         if constexpr (Step::WHOLE) {
-            Step::I::Stocks::release(it);
-            hub.waiting = {it, rest, typename Step::Sums(), u32(chunks(row))};
+            Step::I::SlotCaches::release(it);
+            large.waiting = {it, rest, typename Step::Sums(), u32(chunks(row))};
             it = typename Step::I(a, t, -1);  // has nothing left to end
         }
     }
@@ -105,12 +105,12 @@ MORPH_FN void end_chunks(const A& a, const Step& s, Waiting<Step>& waiting, cons
     end_item(a, it);
 }
 
-// The same where there is nothing else to settle.
+// The same where there is nothing else to publish.
 template <class A, class R> MORPH_FN bool hubs_wait(const A& a, R& t, bool batched) {
     if (arrive(a, t)) {
-        tell(t, take_hubs(a, batched && load(a.status + FAILED) != 0));
+        broadcast(t, take_hubs(a, batched && load(a.status + FAILED) != 0));
         rewind(a);
     }
-    depart(a, t);
-    return t.told;
+    release_barrier(a, t);
+    return t.broadcast_value;
 }
