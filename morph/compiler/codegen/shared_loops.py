@@ -282,7 +282,7 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
     if shared.completes:
         lines += [
             "    MORPH_FN void add(LiveOut& live_out, const Reductions& x) const {",
-            f"        {_adds(e, shared, 'rest.')}",
+            f"        {_adds(e, shared, 'live_out.')}",
             "    }",
             f"    MORPH_FN void epilogue({given}, LiveOut& live_out) const {{",
             f"        {name}_epilogue(a, it, rest{args});",
