@@ -35,4 +35,4 @@ class SingleThreaded(Body):
         super()._new(target, e, made, ahead)
         item = dict(e.values).get("item")
         if isinstance(item, ir.Var) and item.type == Handle(self.points):
-            self.put(f"fetch_ahead({self.row} + {self.expr(item)});")
+            self.put(f"prefetch({self.row} + {self.expr(item)});")

@@ -25,7 +25,9 @@ LISTS = ("auto", "grid")  # choices by which long rows are shared out over all t
 CHOICES = ("auto", "thread", "warp", "grid")
 Loop = ir.ForEdges | ir.ForRows
 LIVE = 32  # bytes of locals that are kept for what is left of a row
-STAGE = 4096 - 64  # bytes of a warp's memory for entries on their way; see kernels/schedule/stage.h
+STAGE = (
+    4096 - 64
+)  # bytes of a warp's memory for entries on their way; see kernels/schedule/staging.h
 SUMS = ("min", "max", "add", "sub", "and", "or", "xor")  # in any order the same
 
 
