@@ -60,7 +60,7 @@ FORMATS = {
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One call of ``foreach`` or of a program, before anything is known of it."""
+    """One call of ``foreach`` or of a program, to be compiled and bound."""
 
     what: Launchable
     items: Any
@@ -73,7 +73,17 @@ class Request:
 
 
 class Compiled:
-    """A unit on one device, whatever objects it runs on, and what a launch of it has to do."""
+    """A unit on one device, for any objects that fit, and the slots that its launches handle.
+
+    Attributes
+    ----------
+    touches : stores whose counters a launch may change
+    reshapes, redirects : graphs whose points or edges, and whose edges' ends, a launch may change
+    deletes : tables of which a launch may delete rows
+    cuts : tables of points for which a program runs launch by launch, see `by_steps`
+    domains : stores over which the steps run
+    together : domains whose items claim all in one round
+    """
 
     def __init__(
         self, unit: ir.Unit, getters: dict[str, Origin], device: Device, interruptible: bool
@@ -139,7 +149,7 @@ class Compiled:
         return self._text
 
     def binary(self, faults: bool, seed: int) -> Any:
-        """What launches the unit."""
+        """The object that launches the unit, made at the first call."""
         key = (faults, seed)
         if self._binary is None or self._binary[0] != key:
             with counting("compile"):
@@ -147,7 +157,7 @@ class Compiled:
         return self._binary[1]
 
     def edit(self, text: str, faults: bool, seed: int) -> None:
-        """Take another text, if it compiles."""
+        """Replace the text; if the new one does not compile, the old one stays."""
         old = self._text, self._binary
         self._text, self._binary = text, None
         try:
@@ -165,7 +175,7 @@ class Compiled:
         return self._wider
 
     def holds(self) -> bool:
-        """Whether everything that was compiled in still has its value."""
+        """Whether all captured Python values are those that were compiled in."""
         for holds in self.dependencies:
             if not holds():
                 return False
@@ -173,7 +183,7 @@ class Compiled:
 
 
 def picker(places: Sequence[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """Give what picks some of a call's arguments."""
+    """Return a function that picks some of a call's arguments."""
     if not places:
         return lambda args: ()
     if len(places) == 1:
@@ -182,7 +192,7 @@ def picker(places: Sequence[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]
 
 
 def _result(unit: ir.Unit) -> tuple[struct.Struct, int] | None:
-    """How to read what a program returns, and in which word of its state it lies."""
+    """The format of a program's result, and its word in the program's state."""
     for i, (name, t) in enumerate(unit.state):
         if name == RESULT:
             assert isinstance(t, Scalar)
@@ -191,7 +201,7 @@ def _result(unit: ir.Unit) -> tuple[struct.Struct, int] | None:
 
 
 def _swapped_too(unit: ir.Unit, slots: set[str]) -> list[str]:
-    """The slots of all objects that some slots can stand for."""
+    """These slots, and those that a program may swap with them."""
     together = abi.alike(unit)
     return sorted(slots.union(*(together.get(s, ()) for s in slots)))
 
