@@ -149,7 +149,7 @@ class Compiled:
         return self._text
 
     def binary(self, faults: bool, seed: int) -> Any:
-        """The object that launches the unit, made at the first call."""
+        """The launcher of the unit."""
         key = (faults, seed)
         if self._binary is None or self._binary[0] != key:
             with counting("compile"):
@@ -183,7 +183,7 @@ class Compiled:
 
 
 def picker(places: Sequence[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """Return a function that picks some of a call's arguments."""
+    """Return a function that selects some of a call's arguments."""
     if not places:
         return lambda args: ()
     if len(places) == 1:
@@ -192,7 +192,7 @@ def picker(places: Sequence[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]
 
 
 def _result(unit: ir.Unit) -> tuple[struct.Struct, int] | None:
-    """The format of a program's result, and its word in the program's state."""
+    """Format of a program's return value, and its word in the program's state."""
     for i, (name, t) in enumerate(unit.state):
         if name == RESULT:
             assert isinstance(t, Scalar)

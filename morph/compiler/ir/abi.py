@@ -94,7 +94,7 @@ def deaths(prefix: str) -> str:
 
 
 def reborn(unit: ir.Unit) -> frozenset[str]:
-    """Tables whose deleted rows a step over the table may reuse: these rows are no items of it."""
+    """The tables a step runs over while rows of them are used again: those are no items of it."""
     dying = {s.slot for s in unit.stores if s.kind == "table" and s.deletes}
     if not dying:
         return frozenset()

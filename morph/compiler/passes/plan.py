@@ -157,8 +157,8 @@ class Plan:
     sites: Sites | None  # of a checked unit
     changed: Columns  # columns that a kernel may write; all others are const
     snapshot: bool  # sizes of stores are those at the last barrier
-    settles: bool  # the host's counters are published when the launch ends
-    consecutive: frozenset[str]  # stores in which an item allocates consecutive rows (`new_rows`)
+    settles: bool  # counters are published when the launch ends
+    consecutive: frozenset[str]  # stores that hand out several rows at once
     recycled: frozenset[str]  # tables that reuse rows during a step over them
     swapped: frozenset[str]  # collections that the program swaps
     flags: tuple[str, ...]
