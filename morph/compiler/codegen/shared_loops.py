@@ -285,7 +285,7 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
             f"        {_adds(e, shared, 'live_out.')}",
             "    }",
             f"    MORPH_FN void epilogue({given}, LiveOut& live_out) const {{",
-            f"        {name}_epilogue(a, it, rest{args});",
+            f"        {name}_epilogue(a, it, live_out{args});",
             "    }",
         ]
     return lines
