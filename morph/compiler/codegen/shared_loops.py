@@ -279,16 +279,19 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
         f"        {name}_body(a, it, live_in{sums}{args}, {call});",
         "    }",
     ]
-    if shared.completes:
-        lines += [
-            "    MORPH_FN void add(LiveOut& live_out, const Reductions& x) const {",
-            f"        {_adds(e, shared, 'live_out.')}",
-            "    }",
-            f"    MORPH_FN void epilogue({given}, LiveOut& live_out) const {{",
-            f"        {name}_epilogue(a, it, rest{args});",
-            "    }",
-        ]
-    return lines
+    return lines + (_epilogue(e, shared, name, args) if shared.completes else [])
+
+
+def _epilogue(e: Emission, shared: SharedLoop, kernel: str, args: str) -> list[str]:
+    """The sum of the reductions, and the call of the statements after the loop."""
+    return [
+        "    MORPH_FN void add(LiveOut& live_out, const Reductions& x) const {",
+        f"        {_adds(e, shared, 'live_out.')}",
+        "    }",
+        "    MORPH_FN void epilogue(const Args& a, I& it, LiveOut& live_out) const {",
+        f"        {kernel}_epilogue(a, it, live_out{args});",
+        "    }",
+    ]
 
 
 def _structs(names: Names, kernel: str, sharing: Sharing) -> dict[str, str]:
