@@ -94,7 +94,7 @@ template <class T> MORPH_FN void store(T* p, Value<T> v) {
 template <i32 BYTES> MORPH_FN void store_words(u32* p, const u32* w) {
     for (i32 k = 0; k < BYTES / 4; k++) store(p + k, w[k]);
 }
-template <class T> MORPH_FN void fetch_ahead(const T* p) { __builtin_prefetch(p); }
+template <class T> MORPH_FN void prefetch(const T* p) { __builtin_prefetch(p); }
 MORPH_EXPORT void* malloc(decltype(sizeof 0));
 MORPH_EXPORT void* calloc(decltype(sizeof 0), decltype(sizeof 0));
 MORPH_EXPORT void free(void*);
@@ -275,7 +275,7 @@ constexpr i32 SPINS = 40000, SHORT_SPINS = 2000;  // of about 25 ns each
 constexpr i64 PATIENCE = 100000, MORE = 25000;    // nanoseconds to wait for answers: in all; and for each thread
 constexpr i64 LATE = 1000000;  // nanoseconds; idle cores wake 16 threads sooner, and a competitor keeps a core longer
 #endif
-constexpr i32 NOTED_SPINS = 16;  // longer waits are subtracted from the time for which a thread computes
+constexpr i32 RECORDED_SPINS = 16;  // longer waits are subtracted from the time for which a thread computes
 constexpr i32 POOL_WORD = 16;  // index in `barrier` of the pool's address
 constexpr i64 REST = 30, LONGEST_REST = 2000000000;  // times the time lost; nanoseconds
 constexpr i64 WORTH = 15, WORTH_ADDING = 45;         // tenths; of steps that add to shared places
@@ -547,7 +547,7 @@ MORPH_FN i32 team_size() { return team_threads; }
 // --- the barrier of a team ------------------------------------------------------------------------
 
 template <class T> MORPH_FN i32 members(const T& t) { return t.threads; }
-template <class T> MORPH_FN bool alone(const T& t) { return t.threads == 1; }
+template <class T> MORPH_FN bool is_single(const T& t) { return t.threads == 1; }
 template <class T> MORPH_FN bool speaks(const T&) { return true; }
 template <class T> MORPH_FN bool leads(const T& t) { return t.thread == 0; }
 MORPH_FN void gather_block() {}
@@ -683,7 +683,7 @@ template <class A, class T> MORPH_COLD void sleep_at_barrier(const A& a, T& t, u
 template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
     add_totals(a);
     t.broadcast_value = false;
-    if (alone(t)) {
+    if (is_single(t)) {
         barrier_alone(a);
         return t.master = true;
     }
@@ -695,7 +695,7 @@ template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
     return t.master;
 }
 template <class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
-    if (alone(t)) {
+    if (is_single(t)) {
     } else if (t.master) {
         if (load(a.barrier) & T::SLEEPS) store(&released_at, wall_time());
         u32 released = ((t.sense & T::RELEASED) ^ T::RELEASED) | (t.broadcast_value ? T::BROADCAST : 0);
@@ -704,7 +704,7 @@ template <class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
         u32 now;
         i64 from = 0;
         for (i32 spins = 0; !(((now = load(a.barrier)) ^ t.sense) & T::RELEASED); spins++) {
-            if (spins == NOTED_SPINS) from = wall_time();
+            if (spins == RECORDED_SPINS) from = wall_time();
             if (spins < clocks.spins) pause();
             else sleep_at_barrier(a, t, now);
         }
@@ -712,12 +712,12 @@ template <class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
         if (from) clocks.waited += wall_time() - from;
         t.broadcast_value = now & T::BROADCAST;
     }
-    t.master = t.looked = t.took = false;
+    t.master = t.has_read = t.flag_taken = false;
 }
 // The end of a team: the thread that launched waits until the workers have returned.  Afterwards workers access no
 // memory of the launch, since its arguments may be freed.
 template <class A, class T> MORPH_FN void await_workers(const A& a, T& t) {
-    if (alone(t)) return barrier_alone(a);
+    if (is_single(t)) return barrier_alone(a);
     poll(a.cursor);
     measure();
     u32 now, others = u32(t.threads) - 1;
@@ -778,11 +778,11 @@ struct SlotCache {
     i64 kept = 0;  // reserved, and for no item
     i64 at = 0, end = 0;  // slots in hand
     bool all = false;  // it has taken all there is, being alone; what items reserve stays in it
-    bool gives(i64* meta, i32 n, Reservation& room);
+    bool gives(i64* meta, i32 n, Reservation& reservation);
     bool take(i64* meta, i32 n);
     void take_all(i64* meta);
     i32 cached_slots(i32 n);
-    i32 slot(i64* meta, Reservation& room);
+    i32 slot(i64* meta, Reservation& reservation);
     void keep(i64* meta, i32 n);
     void flush();
 };
@@ -796,14 +796,14 @@ struct Reservation {
 };
 
 // Reserves for an item; false: it has to ask for exactly what it needs.
-MORPH_HOT bool SlotCache::gives(i64* of, i32 n, Reservation& room) {
+MORPH_HOT bool SlotCache::gives(i64* of, i32 n, Reservation& reservation) {
     if (all) {
-        if (kept < i64(room.n) + n) return false;
+        if (kept < i64(reservation.n) + n) return false;
     } else {
         if (kept < n && !take(of, n)) return false;
         kept -= n;
     }
-    room += n;
+    reservation += n;
     return true;
 }
 MORPH_HOT bool SlotCache::take(i64* of, i32 n) {
@@ -831,16 +831,16 @@ MORPH_HOT i32 SlotCache::cached_slots(i32 n) {
     return i32(at - n);
 }
 // A slot for what an item has reserved, or -1: there is none in hand, and nothing else to pay one with.
-MORPH_HOT i32 SlotCache::slot(i64* of, Reservation& room) {
+MORPH_HOT i32 SlotCache::slot(i64* of, Reservation& reservation) {
     if (at == end) {
         meta = of;
-        i64 spare = kept + room.n - 1;
+        i64 spare = kept + reservation.n - 1;
         i32 more = spare < AT_A_TIME ? i32(spare) : AT_A_TIME;
         if (more <= 0) return -1;
         at = add_word(meta + COUNT, i64(more));
         end = at + more;
         i32 paid = kept < more ? i32(kept) : more;
-        kept -= paid, room -= more - paid;
+        kept -= paid, reservation -= more - paid;
     }
     kept++;
     return i32(at++);
@@ -891,7 +891,7 @@ template <class Move> MORPH_FN void close_gaps(i64* meta, const Move& move) {
     if (n) store(meta + COUNT, count);
 }
 
-MORPH_HOT SlotCache* cache_of(const Reservation& room) { return room.slot_cache; }
+MORPH_HOT SlotCache* cache_of(const Reservation& reservation) { return reservation.slot_cache; }
 
 struct AggregatedAdd {
     i64 old;
@@ -903,14 +903,14 @@ MORPH_FN void add_up(i64* p, i32 count) { add_word(p, i64(count)); }
 // `n` consecutive slots at the end of a store.
 struct Slots {
     i32 row;
-    MORPH_HOT Slots(i64* meta, i32 n, Reservation& room) {
-        if (room.slot_cache && room.slot_cache->all) {
-            row = room.slot_cache->cached_slots(n);
+    MORPH_HOT Slots(i64* meta, i32 n, Reservation& reservation) {
+        if (reservation.slot_cache && reservation.slot_cache->all) {
+            row = reservation.slot_cache->cached_slots(n);
         } else {
-            row = n == 1 && room.slot_cache ? room.slot_cache->slot(meta, room) : -1;
+            row = n == 1 && reservation.slot_cache ? reservation.slot_cache->slot(meta, reservation) : -1;
             if (row < 0) row = AggregatedAdd(meta + COUNT, n, 1).row();
         }
-        room -= n;
+        reservation -= n;
     }
     MORPH_FN i32 first() const { return row; }
 };

@@ -85,7 +85,7 @@ MORPH_LOAD(u64, u64, u64)
 template <class T> MORPH_FN T load(const T* p) { return from_bits<T>(load_word((const Bits<T>*)p)); }
 template <class T> MORPH_FN T load_fixed(const T* p) { return from_bits<T>(__ldg((const Bits<T>*)p)); }
 template <class T> MORPH_FN void store(T* p, Value<T> v) { *p = v; }
-template <class T> MORPH_FN void fetch_ahead(const T*) {}  // a prefetch
+template <class T> MORPH_FN void prefetch(const T*) {}  // a prefetch
 
 // Two or four words, aligned to their size; each is read as one word would be.
 template <Mode MODE> MORPH_FN void load_words(const u8* p, u32& x, u32& y) {
@@ -207,7 +207,7 @@ constexpr i32 STOP_WORD = 32;         // index in `barrier` of the host's reques
 constexpr u32 POLL_CYCLES = 1 << 24;  // cycles
 
 template <class T> MORPH_FN i32 members(const T&) { return gridDim.x; }
-template <class T> MORPH_FN bool alone(const T&) { return false; }  // whether there is no other thread
+template <class T> MORPH_FN bool is_single(const T&) { return false; }  // whether there is no other thread
 template <class T> MORPH_FN bool speaks(const T&) { return threadIdx.x == 0; }  // for its block
 template <class T> MORPH_FN bool leads(const T&) { return blockIdx.x == 0; }
 MORPH_FN void gather_block() { __syncthreads(); }
@@ -222,13 +222,13 @@ template <class A, class R, class Step> MORPH_FN bool leaves(const A&, R&, const
 template <class A> MORPH_FN i64 kept(const A& a, i32 word) { return a.replay ? load(a.state + word) : 0; }
 template <class A> MORPH_FN i64* host_report(const A& a) { return a.report; }
 
-// Whether block 0 polls the host's request now.  Called by its first thread; `looked` is uninitialised, so the first
+// Whether block 0 polls the host's request now.  Called by its first thread; `last_poll` is uninitialised, so the first
 // poll is at once or some milliseconds later.
 MORPH_FN bool is_due() {
-    __shared__ u32 looked;
+    __shared__ u32 last_poll;
     u32 now = u32(clock());
-    if (now - looked < POLL_CYCLES) return false;
-    looked = now;
+    if (now - last_poll < POLL_CYCLES) return false;
+    last_poll = now;
     return true;
 }
 template <class A> MORPH_FN bool asked_to_stop(const A& a) { return load(a.barrier + STOP_WORD) != 0; }
@@ -276,7 +276,7 @@ template <class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
         t.stop |= any_of_block(stop);
         t.broadcast_value = any_of_block(t.broadcast_value);
     }
-    t.master = t.looked = t.took = false;
+    t.master = t.has_read = t.flag_taken = false;
 }
 // Wait for all, when there is nothing to do in between.
 template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
@@ -292,7 +292,7 @@ template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
     } else if (speaks(t) && members(t) == 1) {
         t.sense = is_due() && asked_to_stop(a) ? T::RELEASED | T::STOP : 0;
     }
-    t.looked = t.took = t.broadcast_value = false;
+    t.has_read = t.flag_taken = t.broadcast_value = false;
     t.stop |= any_of_block(sees_stop(t));
 }
 
@@ -354,7 +354,7 @@ MORPH_FN void add_up(i64* p, i32 count) {
 // `n` consecutive slots at the end of a store; several stores can be asked before one is waited for.
 struct Slots {
     AggregatedAdd taken;
-    MORPH_FN Slots(i64* meta, i32 n, i32& room) : taken(meta + COUNT, n, 1) { room -= n; }
+    MORPH_FN Slots(i64* meta, i32 n, i32& reservation) : taken(meta + COUNT, n, 1) { reservation -= n; }
     MORPH_FN i32 first() const { return taken.row(); }
 };
 

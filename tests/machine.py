@@ -68,9 +68,7 @@ class Machine:
         status[[Status.FAILED, Status.LOCAL]] = 0
         status[Status.STORES :] = 0
         pending = np.unpackbits(self["pending"].view(np.uint8)).sum()
-        waiting = (
-            self["high_degree"][0] >> 32
-        )  # rows of which something is left: whoever ran them failed
+        waiting = self["high_degree"][0] >> 32  # listed rows whose capacity ran out
         assert failed > 0 if waiting else failed == pending
         return failed
 

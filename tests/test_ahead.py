@@ -150,9 +150,9 @@ def test_fewer_items_meet_at_barriers(where):
     n = 5000
     case = n, [(k, k + 1) for k in range(n - 1)]
     assert level(where, case, capacity=n) == list(range(n))
-    assert is_checked() or "AHEAD = true" in levels.source()
+    assert is_checked() or "ASYNCHRONOUS = true" in levels.source()
     assert length(where, case, capacity=n) == np.cumsum([0, *(np.arange(n - 1) * 7 % 5)]).tolist()
-    assert is_checked() or "AHEAD = true" in lengths.source()
+    assert is_checked() or "ASYNCHRONOUS = true" in lengths.source()
 
 
 @morph.kernel
@@ -207,7 +207,7 @@ def test_rows_of_every_length_in_a_queue(where):
         assert level(where, case, capacity=capacity) == _relaxed(case, np.ones(len(ends), int))
         assert length(where, case, capacity=capacity) == _relaxed(case, weight)
     for program in (levels, lengths):
-        assert is_checked() or "ROWS_AHEAD = true" in program.source()
+        assert is_checked() or "KNOWS_ROWS = true" in program.source()
 
 
 @morph.kernel
@@ -281,7 +281,9 @@ def around(target, program, edges, first, want):
     for found in everywhere(target, run):
         assert found == want, found
     if target == "cpu" and not is_checked():
-        assert "AHEAD = true" in program.source() and "ROWS_AHEAD = false" in program.source()
+        assert (
+            "ASYNCHRONOUS = true" in program.source() and "KNOWS_ROWS = false" in program.source()
+        )
 
 
 def test_items_that_are_not_where_entries_lead(target):
@@ -347,7 +349,7 @@ def test_ignored(target):
 
     assert all(found == distances(STAR) for found in everywhere(target, run))
     if target == "cpu" and not is_checked():
-        assert "AHEAD = true" not in not_shared.source()
+        assert "ASYNCHRONOUS = true" not in not_shared.source()
 
 
 def test_only_what_is_like_the_items():
@@ -438,4 +440,4 @@ def test_a_variable_that_a_loop_goes_on_from_is_no_item(where):
     lists[0].add(0)
     gone_on(*lists)
     assert host(g.points.dist).tolist() == [0, 2, FAR, 1, FAR, FAR, FAR, 1, FAR]
-    assert is_checked() or "ROWS_AHEAD = true" not in gone_on.source()
+    assert is_checked() or "KNOWS_ROWS = true" not in gone_on.source()

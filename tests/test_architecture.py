@@ -125,6 +125,7 @@ STANDARD = {
     "begin": "of an interval; a verb",
     "entry": "of a table or an adjacency list",
     "far": "the far bucket of near-far",
+    "flush": "of a staging buffer",
     "found": "a result",
     "gather": "loads from scattered addresses",
     "head": "of a file or queue; a target's vertex",

@@ -205,8 +205,8 @@ def test_loops_whose_order_counts(kernel):
 def test_what_follows_a_loop_waits_for_all_of_it():
     sums("cpu", STAR, "auto")
     made = summing.source()
-    assert "WHOLE = true" in made and "run_high_degree_list(" in made
-    parts = made.partition("struct summing_sums {")[2].partition("};")[0]
+    assert "HAS_EPILOGUE = true" in made and "run_high_degree_list(" in made
+    parts = made.partition("struct summing_reductions {")[2].partition("};")[0]
     parts = re.sub(r"\b(total|low)_\b", r"\1", parts)  # a name that C++ text has already gets a "_"
     assert "f64 total = -0.0;" in parts and "low = min_of(low, x.low);" in parts
     assert "fetch(Plus(), &all.total, total);" in parts

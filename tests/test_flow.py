@@ -57,7 +57,7 @@ def test_only_what_is_read_first_is_kept():
     assert "far{}" in kept and "cells;" in kept
     for name in ("near", "best", "fresh", " k{}"):
         assert name not in kept
-    assert "i32 cells[4];" in text.partition("struct pair_up_item_rooms {")[2].partition("};")[0]
+    assert "i32 cells[4];" in text.partition("struct pair_up_item_buffers {")[2].partition("};")[0]
 
 
 @pytest.mark.unchecked  # it quotes generated text

@@ -162,7 +162,7 @@ def test_rows_of_an_entry_that_wait():
     morph.bfs(path("cpu"))
     made = morph.algorithms.graph.bfs.search.source()
     assert "BATCHED = true" in made and "stage(a, it, it." in made
-    assert "carry_over<" in made and "BLOCKS = 2 }" in made  # of a multiprocessor
+    assert "flush_buffer<" in made and "BLOCKS = 2 }" in made  # of a multiprocessor
     morph.sssp(path("cpu"))
     assert "i32 weight_early_" in morph.algorithms.graph.sssp.search.source()
     morph.mst(path("cpu"))

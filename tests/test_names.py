@@ -28,8 +28,9 @@ from morph.worklists import advance
 PLAIN = """t0_ t0__ t0___ t1_ k1 k1_ k1__ k1_found k1_found_ r2_ s3 s3_ w1 w1_ x0 x1 x1_ v1 p1 b1
     c1 _ __ ___ _a __a _a_ a_ a__ A T I L O u ue9 ue9_ int_ int__ std_ std__ Tuple_i64_i64
     Step0_0 s0_0 end0_0
-    alone0_0 live_ rest_ row_ sums_ live__ row__ morph_many many_item many_head many_entry
-    many_live many_sums many_to_x g_points_room items_room items_flag t_edge_ t_edge n_given_
+    alone0_0 live_in_ live_out_ row_ reductions_ live_in__ row__ morph_many many_item
+    many_prologue many_body many_live_in many_reductions many_to_x g_points_reservation
+    items_reservation items_flag t_edge_ t_edge n_given_
     x_arg_ x_of_kernel_ result_ result return_ é è ñ 变量 変数 éa eé u00e9
     utf8_ utf8___9ca utf8___9ca_     ﬁ µ Ω café café_""".split()
 CUDA = """threadIdx blockIdx blockDim gridDim warpSize dim3 uint uint2 uint4 int2 float4 double2
@@ -159,8 +160,9 @@ def test_fields_of_structs(target, tmp_path, hostile):
 
 def test_a_loop_that_threads_share(target, tmp_path):
     """Locals that its entries read, add up, and that are read behind it."""
-    names = """x row live rest sums many_head many_sums I a it t way fetch Plus Most join add meta
-        write edge end std linux row_ live_ k1_ _ é r s 变量 position reach launch""".split()
+    names = """x row live_in live_out reductions many_prologue many_reductions I a it t way fetch
+        Plus Maximum join add meta write edge end std linux row_ live_in_ k1_ _ é r
+        s 变量 position reach launch""".split()
     sums, live = names[::2], names[1::2]
     lines = [f"    {n} = p_0.v + {i}" for i, n in enumerate(live)]
     lines += [f"    {n} = {i}" for i, n in enumerate(sums)]
@@ -186,7 +188,7 @@ def test_a_loop_that_threads_share(target, tmp_path):
 def test_a_claim(target, tmp_path, worst):
     """Locals that live from before ``single`` until after it, the claimed collection among them."""
     names = [n for n in worst if not hasattr(builtins, n)]
-    mine, *live = ["g_points_room", *(n for n in names if n != "g_points_room")]
+    mine, *live = ["g_points_reservation", *(n for n in names if n != "g_points_reservation")]
     lines = [f"    {n} = p_0.v + {i}" for i, n in enumerate(live)]
     lines += [f"    {mine} = g_0.points.local(2)", f"    {mine}.add(p_0)"]
     lines += [f"    if single_0({mine}):"]

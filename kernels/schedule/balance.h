@@ -1,18 +1,18 @@
 // The last loop of a kernel, over the entries of its item's row, run by several threads.
 //
 // A `Step` that WORK_SHARING has, beside what launch.h and reservation.h list,
-//     Live, Rest, Sums      what an entry reads of its item, what the tail reads, what entries add up
+//     LiveIn, LiveOut, Reductions    what the body reads of the item, what the epilogue reads, what the bodies add up
 //     LIMIT                 how many entries a row may have that is not put on the list
-//     head(a, it, row, live, rest)    all before the loop; whether that is come to
+//     prologue(a, it, row, live_in, live_out)    all before the loop; whether the loop is reached
 //     Reach, reach(a, k)    what entry k of the adjacency leads to, and what is read of its edge in any case
-//     entry(a, it, live, reached, sums)    the inside of the loop; `it` is of whoever runs it
-//     WHOLE                 whether there is a tail, or there are sums
-//     add(rest, sums), tail(a, it, rest)   what the entries have added up; all behind the loop
+//     body(a, it, live_in, reached, reductions)    the inside of the loop; `it` belongs to the thread that runs it
+//     HAS_EPILOGUE          whether statements follow the loop, or there are reductions
+//     add(live_out, reductions), epilogue(a, it, live_out)    what the bodies have added up; all behind the loop
 //
-// Invariant: the head of an item has run, and has reserved, before any of its entries runs, and all of
-// them have run before its tail does, once.  Where entries do not take room in batches, that reserved for
-// an entry is its own: whoever runs it takes that over, and gives back the rest; that for the tail stays
-// with the item.
+// Invariant: the prologue of an item has run, and has reserved, before any body runs for one of its entries; all
+// bodies have run before its epilogue runs, once.  Where bodies do not reserve in batches, the capacity reserved
+// for an entry goes to the thread that runs its body, which gives back what it does not use; the capacity for the
+// epilogue stays with the item.
 //
 // On a GPU a warp opens a tile of up to 32 items, one on each lane, and runs the entries of all their
 // rows, those that follow one another on consecutive lanes.  Rows longer than LIMIT are put on a list
@@ -47,7 +47,7 @@ template <class T> MORPH_FN T sum_of_row(T x, i32 row) {  // over those of the s
     return x;
 }
 // One of a few values that lie in registers.
-template <class T, i32 N> MORPH_FN T one_of_few(const T (&x)[N], i32 at) {
+template <class T, i32 N> MORPH_FN T nth_of(const T (&x)[N], i32 at) {
     T found = x[0];
     MORPH_UNROLL_ALL for (i32 j = 1; j < N; j++)
         if (j == at) found = x[j];
@@ -63,8 +63,9 @@ MORPH_FN i32 owner_of(i32 upto, i32 i) {
 
 // Puts the long rows of a tile on the list; whether this lane's is there.
 template <class A, class R, class Step>
-MORPH_FN bool list_hubs(const A& a, const R& t, const Step&, Entries& row, const typename Step::Live& live,
-                        typename Step::I& it, const typename Step::Rest& rest) {
+MORPH_FN bool list_high_degree_rows(const A& a, const R& t, const Step&, Entries& row,
+                                    const typename Step::LiveIn& live_in, typename Step::I& it,
+                                    const typename Step::LiveOut& live_out) {
     bool large = row.end - row.begin > Step::LIMIT;
     if (!any_lane(large)) return false;
     HighDegreeList<Step> high_degree(a, t, true);
@@ -72,46 +73,46 @@ MORPH_FN bool list_hubs(const A& a, const R& t, const Step&, Entries& row, const
     if (lane_id() == 31 && !high_degree.full()) before = fetch(Plus(), high_degree.words + LISTED, upto);
     before = shuffle(ALL_LANES, before, 31);
     if (before < 0 || !large) return false;
-    high_degree.put(a, t, before + upto - mine, row, live, it, rest);
+    high_degree.put(a, t, before + upto - mine, row, live_in, it, live_out);
     row.end = row.begin;
     return true;
 }
 
 // Puts what is left of rows there for which there is no room: they are run when there is more.
 template <class A, class R, class Step>
-MORPH_FN void defer(const A& a, const R& t, const Step&, Entries& row, const typename Step::Live& live) {
+MORPH_FN void defer(const A& a, const R& t, const Step&, Entries& row, const typename Step::LiveIn& live_in) {
     HighDegreeList<Step> high_degree(a, t, true);
     i64 mine = row.begin < row.end ? high_degree.count(row) : 0, upto = sum_up_to(mine), before = 0;
     if (lane_id() == 31 && upto) before = fetch(Plus(), high_degree.words + LISTED, upto);
     before = shuffle(ALL_LANES, before, 31) + upto - mine;
-    if (mine) high_degree.put(before, row, live);
+    if (mine) high_degree.put(before, row, live_in);
     row.begin = row.end;
 }
 
 // Who has the room that entries take, and the queue that they may add to: the warp, or else the item.
-template <class Step, class I> MORPH_FN I& bearer(Runner<Step>& by, I& it) {
+template <class Step, class I> MORPH_FN I& reserving_item(Runner<Step>& by, I& it) {
     if constexpr (Step::BATCHED) return by.it;
     else return it;
 }
 
 // Has the row of what an entry may lay into a queue under way; `it` is of whoever runs the entry.
 template <class A, class Step, class I, class Reach>
-MORPH_FN void lead_on(const A& a, const Step& s, I& it, const Reach& reached, bool runs) {
-    if (!runs || !it.ahead.room) return;
-    it.ahead.row = s.row_of(a, reached);
-    it.ahead.to = reached.end;
+MORPH_FN void prefetch_bounds(const A& a, const Step& s, I& it, const Reach& reached, bool runs) {
+    if (!runs || !it.asynchronous.capacity) return;
+    it.asynchronous.row = s.row_of(a, reached);
+    it.asynchronous.to = reached.end;
 }
 
 // Runs the items of a warp's lanes: those that have one that passed are `here`.
 template <class A, class R, class Step, class I>
 MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, Runner<Step>& by) {
     Entries row;
-    typename Step::Live live{};
-    typename Step::Rest rest{};
-    bool came = here && s.head(a, it, row, live, rest);
+    typename Step::LiveIn live_in{};
+    typename Step::LiveOut live_out{};
+    bool came = here && s.prologue(a, it, row, live_in, live_out);
     if (!here) it.failed = 0;  // it has ended; its lane helps
     sync_warp();
-    if constexpr (Step::LIMIT < NO_LIST) came &= !list_hubs(a, t, s, row, live, it, rest);
+    if constexpr (Step::LIMIT < NO_LIST) came &= !list_high_degree_rows(a, t, s, row, live_in, it, live_out);
     while (any_lane(row.begin < row.end)) {  // once, unless 32 bits cannot count them
         i32 mine = i32(min_of(row.end - row.begin, i64(1 << 25))), upto = sum_up_to(mine);
         i32 all = shuffle(ALL_LANES, upto, 31);
@@ -133,27 +134,27 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, Runner<Ste
             if constexpr (Step::BATCHED) {
                 if (!by.has_capacity(a, s)) {
                     row.begin = shift + min_of(max_of(base, upto - mine), upto);
-                    defer(a, t, s, row, live);
+                    defer(a, t, s, row, live_in);
                     break;
                 }
             }
-            typename Step::Reach reached = one_of_few(next, at);
-            i32 whose = one_of_few(owner, at);
-            typename Step::Live its = from_lane(live, whose);
-            typename Step::Sums sums;
-            if constexpr (Step::ROWS_AHEAD) lead_on(a, s, bearer(by, it), reached, i < all);
-            if (i < all) s.entry(a, bearer(by, it), its, reached, sums);
+            typename Step::Reach reached = nth_of(next, at);
+            i32 whose = nth_of(owner, at);
+            typename Step::LiveIn its = from_lane(live_in, whose);
+            typename Step::Reductions reductions;
+            if constexpr (Step::KNOWS_ROWS) prefetch_bounds(a, s, reserving_item(by, it), reached, i < all);
+            if (i < all) s.body(a, reserving_item(by, it), its, reached, reductions);
             sync_warp();
-            if constexpr (Step::WHOLE) {
-                sums = sum_of_row(sums, whose);
+            if constexpr (Step::HAS_EPILOGUE) {
+                reductions = sum_of_row(reductions, whose);
                 i32 last = min_of(upto, base + 32) - 1;  // of the row's entries so far
-                sums = from_lane(sums, last & 31);
-                if (last >= base && last >= upto - mine) s.add(rest, sums);
+                reductions = from_lane(reductions, last & 31);
+                if (last >= base && last >= upto - mine) s.add(live_out, reductions);
             }
         }
     }
-    if constexpr (Step::WHOLE) {
-        if (came) s.tail(a, it, rest);
+    if constexpr (Step::HAS_EPILOGUE) {
+        if (came) s.epilogue(a, it, live_out);
     }
     end_item(a, it);
 }
@@ -164,16 +165,16 @@ template <class A, class R, class Step>
 MORPH_FN void each_shared_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last) {
     i64 warps = t.threads / 32, all = (last - first + warps - 1) / warps;
     i64 few = (8 * (last - first) + warps - 1) / warps;
-    i32 size = all > 8 ? i32(min_of(all, i64(32))) : i32(max_of(all, min_of(few, i64(Step::AHEAD ? 2 : 8))));
+    i32 size = all > 8 ? i32(min_of(all, i64(32))) : i32(max_of(all, min_of(few, i64(Step::ASYNCHRONOUS ? 2 : 8))));
     if (first >= last) return;
     Runner<Step> by(a, t, s, min_of((last - first + size - 1) / size, warps));
     for (i64 base = first + warp_id() * size; base < last; base += warps * size) {
         typename Step::I it(a, t, base + lane_id());
         bool mine = lane_id() < size && it.position < last;
         if (by.it.failed) {
-            if (mine && !t.replay) leave(a.status, a.pending, it);
-        } else if constexpr (Step::AHEAD) {
-            run_ahead(a, t, s, it, mine, size, last, (base - first) / size, by);
+            if (mine && !t.replay) mark_pending(a.status, a.pending, it);
+        } else if constexpr (Step::ASYNCHRONOUS) {
+            run_asynchronously(a, t, s, it, mine, size, last, (base - first) / size, by);
         } else {
             tile(a, t, s, it, mine && open(a, t, s, it), by);
         }
@@ -194,7 +195,8 @@ template <class F> MORPH_FN i64 last_of(i64 n, const F& holds) {
     }
     return first;
 }
-template <class Step> MORPH_FN i64 entry_of(const HighDegreeEntry<Step>* high_degree, i64 n, i64 chunk) {  // that holds a chunk
+template <class Step>  // the entry that holds a chunk
+MORPH_FN i64 entry_of(const HighDegreeEntry<Step>* high_degree, i64 n, i64 chunk) {
     return last_of(n, [&](i64 i) { return load_stable(&high_degree[i].chunk) <= chunk; });
 }
 
@@ -207,13 +209,14 @@ template <class A, class R, class Step> MORPH_FN void run_listed(const A& a, R& 
     i64 chunk = all * warp_id() / warps, last = all * (warp_id() + 1) / warps;
     if (chunk >= last) return;
     Runner<Step> by(a, t, s, 0);
-    if constexpr (Step::AHEAD) open_queue(a, t, s, by);
+    if constexpr (Step::ASYNCHRONOUS) open_queue(a, t, s, by);
     for (i64 h = entry_of(high_degree.at, n, chunk); chunk < last; h++) {
         HighDegreeEntry<Step>& large = high_degree.at[h];
-        typename Step::Live live = large.live;
+        typename Step::LiveIn live_in = large.live_in;
         Entries row = large.row;
-        typename Step::Sums sums;
-        i64 upto = min_of(large.chunk + chunks(row), last), end = min_of(row.end, row.begin + (upto - large.chunk) * CHUNK);
+        typename Step::Reductions reductions;
+        i64 upto = min_of(large.chunk + chunks(row), last);
+        i64 end = min_of(row.end, row.begin + (upto - large.chunk) * CHUNK);
         i64 base = row.begin + (chunk - large.chunk) * CHUNK, k = base + lane_id();
         typename Step::Reach next[PREFETCHED]{};
         for (i32 at = PREFETCHED; base < end; base += 32, k += 32, at++) {
@@ -225,48 +228,50 @@ template <class A, class R, class Step> MORPH_FN void run_listed(const A& a, R& 
             if constexpr (Step::BATCHED) {
                 if (!by.has_capacity(a, s)) {
                     row = {base, lane_id() ? base : end};
-                    defer(a, t, s, row, live);
+                    defer(a, t, s, row, live_in);
                     break;
                 }
             }
-            typename Step::Reach reached = one_of_few(next, at);
-            if constexpr (Step::ROWS_AHEAD) lead_on(a, s, by.it, reached, k < end);
-            if (k < end) s.entry(a, by.it, live, reached, sums);
+            typename Step::Reach reached = nth_of(next, at);
+            if constexpr (Step::KNOWS_ROWS) prefetch_bounds(a, s, by.it, reached, k < end);
+            if (k < end) s.body(a, by.it, live_in, reached, reductions);
             sync_warp();
         }
-        if constexpr (Step::WHOLE) {
-            sums = sum_of_row(sums, 0);
-            if (lane_id() == 31) end_chunks(a, s, large.waiting, sums, upto - chunk);
+        if constexpr (Step::HAS_EPILOGUE) {
+            reductions = sum_of_row(reductions, 0);
+            if (lane_id() == 31) end_chunks(a, s, large.waiting, reductions, upto - chunk);
             sync_warp();
         }
         chunk = upto;
     }
-    if constexpr (Step::AHEAD) end_queue(a, t, s, by);
+    if constexpr (Step::ASYNCHRONOUS) end_queue(a, t, s, by);
     by.end(a, s);
 }
 // --- on a CPU -------------------------------------------------------------------------------------
 
 template <class A, class R, class Step>
-MORPH_FN bool list_high_degree_row(const A& a, const R& t, const Step&, const Entries& row, const typename Step::Live& live,
-                       typename Step::I& it, const typename Step::Rest& rest) {
+MORPH_FN bool list_high_degree_row(const A& a, const R& t, const Step&, const Entries& row,
+                                   const typename Step::LiveIn& live_in, typename Step::I& it,
+                                   const typename Step::LiveOut& live_out) {
     HighDegreeList<Step> high_degree(a, t, true);
     if (high_degree.full()) return false;
-    high_degree.put(a, t, fetch(Plus(), high_degree.words + LISTED, high_degree.count(row)), row, live, it, rest);
+    i64 before = fetch(Plus(), high_degree.words + LISTED, high_degree.count(row));
+    high_degree.put(a, t, before, row, live_in, it, live_out);
     return true;
 }
 
 // The entries of a row; those for which there is no room are put on the list.
 template <class A, class R, class Step>
-MORPH_FN void run_row(const A& a, const R& t, const Step& s, Entries row, const typename Step::Live& live,
+MORPH_FN void run_row(const A& a, const R& t, const Step& s, Entries row, const typename Step::LiveIn& live_in,
                       Runner<Step>& by) {
-    typename Step::Sums sums;
+    typename Step::Reductions reductions;
     for (; row.begin < row.end; row.begin++) {
         if (!by.has_capacity(a, s)) {
             HighDegreeList<Step> high_degree(a, t, true);
-            high_degree.put(fetch(Plus(), high_degree.words + LISTED, high_degree.count(row)), row, live);
+            high_degree.put(fetch(Plus(), high_degree.words + LISTED, high_degree.count(row)), row, live_in);
             return;
         }
-        s.entry(a, by.it, live, s.reach(a, row.begin), sums);
+        s.body(a, by.it, live_in, s.reach(a, row.begin), reductions);
     }
 }
 
@@ -274,16 +279,16 @@ MORPH_FN void run_row(const A& a, const R& t, const Step& s, Entries row, const 
 template <class A, class R, class Step, class I>
 MORPH_FN void run_shared(const A& a, const R& t, const Step& s, I& it, Runner<Step>& by) {
     Entries row;
-    typename Step::Live live{};
-    typename Step::Rest rest{};
-    bool came = s.head(a, it, row, live, rest);
+    typename Step::LiveIn live_in{};
+    typename Step::LiveOut live_out{};
+    bool came = s.prologue(a, it, row, live_in, live_out);
     bool large = row.end - row.begin > Step::LIMIT;
-    if (!large || !list_high_degree_row(a, t, s, row, live, it, rest)) {
-        typename Step::Sums sums;
-        if constexpr (Step::BATCHED) run_row(a, t, s, row, live, by);
-        else for (i64 k = row.begin; k < row.end; k++) s.entry(a, it, live, s.reach(a, k), sums);
-        if constexpr (Step::WHOLE) {
-            if (came) s.add(rest, sums), s.tail(a, it, rest);
+    if (!large || !list_high_degree_row(a, t, s, row, live_in, it, live_out)) {
+        typename Step::Reductions reductions;
+        if constexpr (Step::BATCHED) run_row(a, t, s, row, live_in, by);
+        else for (i64 k = row.begin; k < row.end; k++) s.body(a, it, live_in, s.reach(a, k), reductions);
+        if constexpr (Step::HAS_EPILOGUE) {
+            if (came) s.add(live_out, reductions), s.epilogue(a, it, live_out);
         }
     }
     end_item(a, it);
@@ -300,7 +305,7 @@ MORPH_LOOP void each_shared_on_threads(const A& a, R& t, const Step& s, i64 firs
             typename Step::I it(a, t, i);
             stocks.serve(it);
             if (by.it.failed) {
-                if (!t.replay) leave(a.status, a.pending, it);
+                if (!t.replay) mark_pending(a.status, a.pending, it);
             } else if (open(a, t, s, it)) {
                 run_shared(a, t, s, it, by);
             }
@@ -329,23 +334,23 @@ template <class A, class R, class Step> MORPH_FN void run_listed_on_threads(cons
     i64 all = high_degree.at[n - 1].chunk + chunks(high_degree.at[n - 1].row);
     Runner<Step> by(a, t, s);
     typename Step::I::SlotCaches stocks;
-    if (!alone(t)) stocks.serve(by.it);
+    if (!is_single(t)) stocks.serve(by.it);
     for (i64 chunk; (chunk = fetch(Plus(), a.cursor, by.it.failed ? all : i64(1))) < all;) {
         if (t.thread == 0) poll(a.cursor);
         i64 h = owner_by_bisection(high_degree.at, n, chunk);
         HighDegreeEntry<Step>& large = high_degree.at[h];
-        typename Step::Sums sums;
+        typename Step::Reductions reductions;
         i64 k = large.row.begin + (chunk - large.chunk) * CHUNK, end = min_of(large.row.end, k + CHUNK);
         if constexpr (Step::BATCHED) {
             if (by.it.failed) {
-                run_row(a, t, s, {k, large.row.end}, large.live, by);
-                while (++h < n) run_row(a, t, s, high_degree.at[h].row, high_degree.at[h].live, by);
+                run_row(a, t, s, {k, large.row.end}, large.live_in, by);
+                while (++h < n) run_row(a, t, s, high_degree.at[h].row, high_degree.at[h].live_in, by);
                 break;
             }
         }
-        if constexpr (Step::BATCHED) run_row(a, t, s, {k, end}, large.live, by);
-        else for (; k < end; k++) s.entry(a, by.it, large.live, s.reach(a, k), sums);
-        if constexpr (Step::WHOLE) end_chunks(a, s, large.waiting, sums, 1);
+        if constexpr (Step::BATCHED) run_row(a, t, s, {k, end}, large.live_in, by);
+        else for (; k < end; k++) s.body(a, by.it, large.live_in, s.reach(a, k), reductions);
+        if constexpr (Step::HAS_EPILOGUE) end_chunks(a, s, large.waiting, reductions, 1);
     }
     by.end(a, s);
     stocks.flush();

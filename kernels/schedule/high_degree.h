@@ -13,18 +13,16 @@ struct Entries {  // of a row: its part of the adjacency
     i64 begin = 0, end = 0;
 };
 struct Nothing {};  // is handed on where there is no tail
-template <bool WHOLE, class T> struct Where { typedef T type; };
-template <class T> struct Where<false, T> { typedef Nothing type; };
 
 // How sums are joined, by Plus or as `min` and `max` of the language do.
-struct Least { template <class T> static MORPH_FN T of(T x, T v) { return min_of(x, v); } };
-struct Most { template <class T> static MORPH_FN T of(T x, T v) { return max_of(x, v); } };
+struct Minimum { template <class T> static MORPH_FN T of(T x, T v) { return min_of(x, v); } };
+struct Maximum { template <class T> static MORPH_FN T of(T x, T v) { return max_of(x, v); } };
 
 constexpr i64 NO_LIST = ~0ull >> 1;  // as LIMIT: no row is as long
 #if defined(MORPH_FAULTS)  // tests: small graphs have high_degree, and more than there is room for
-constexpr i64 HIGH_DEGREE = 2, CHUNK = 2, MOST_HUBS = 5;
+constexpr i64 HIGH_DEGREE = 2, CHUNK = 2, MAX_LISTED = 5;
 #else
-constexpr i64 HIGH_DEGREE = TARGET_GPU ? 64 : 1024, CHUNK = HIGH_DEGREE / 2, MOST_HUBS = NO_LIST;
+constexpr i64 HIGH_DEGREE = TARGET_GPU ? 64 : 1024, CHUNK = HIGH_DEGREE / 2, MAX_LISTED = NO_LIST;
 #endif
 
 // Words of `high_degree`: rows << 32 | chunks, of those being put there and of those being run; the bytes of a
@@ -37,7 +35,7 @@ template <class A> MORPH_FN bool has_high_degree_list(const A& a) { return load(
 // By the master, when all have run their items: whether rows are on the list, to be run next.  If they
 // are to wait, they stay: the replay of those that found no room comes back here.  What is reserved for
 // entries cannot wait, it would be forgotten when counters are published.
-template <class A> MORPH_FN bool take_hubs(const A& a, bool wait) {
+template <class A> MORPH_FN bool take_high_degree_list(const A& a, bool wait) {
     i64 listed = load(a.high_degree + LISTED), side = load(a.high_degree + SIDE);
     if (wait) listed = 0;
     if (listed) store(a.high_degree + LISTED, 0), store(a.high_degree + SIDE, 1 - side);
@@ -47,15 +45,15 @@ template <class A> MORPH_FN bool take_hubs(const A& a, bool wait) {
 
 template <class Step> struct Waiting {
     typename Step::I it;
-    typename Step::Rest rest;
-    typename Step::Sums sums;  // of the chunks that have been run
+    typename Step::LiveOut live_out;
+    typename Step::Reductions reductions;  // of the chunks that have been run
     u32 chunks;                // that have not
 };
 template <class Step> struct HighDegreeEntry {
     i64 chunk;  // how many chunks there are before
     Entries row;
-    typename Step::Live live;
-    typename Where<Step::WHOLE, Waiting<Step>>::type waiting;
+    typename Step::LiveIn live_in;
+    Choose<Step::HAS_EPILOGUE, Waiting<Step>, Nothing> waiting;
 };
 
 // One side of the list.  Threads may overrun the place where it counts as full by a row each, and leave
@@ -71,23 +69,24 @@ template <class Step> struct HighDegreeList {
     MORPH_FN HighDegreeList(const A& a, const R& t, bool put) : words(a.high_degree) {
         i64 bytes = load_stable(words + BYTES), side = load(words + SIDE);
         at = (HighDegreeEntry<Step>*)((u8*)(words + FIRST_ENTRY) + (put ? side : 1 - side) * bytes);
-        most = min_of(bytes / i64(sizeof(HighDegreeEntry<Step>)) - (Step::BATCHED ? 3 : 1) * i64(t.threads), MOST_HUBS);
+        i64 entries = bytes / i64(sizeof(HighDegreeEntry<Step>));
+        most = min_of(entries - (Step::BATCHED ? 3 : 1) * i64(t.threads), MAX_LISTED);
     }
     static MORPH_FN i64 count(const Entries& row) { return (1ll << 32) + chunks(row); }
     MORPH_FN bool full() const { return (load(words + LISTED) >> 32) + size() >= most; }
     // `before`: what had been counted when this row was.
-    MORPH_FN HighDegreeEntry<Step>& put(i64 before, const Entries& row, const typename Step::Live& live) const {
+    MORPH_FN HighDegreeEntry<Step>& put(i64 before, const Entries& row, const typename Step::LiveIn& live_in) const {
         HighDegreeEntry<Step>& large = at[before >> 32];
-        large.chunk = before & 0xffffffff, large.row = row, large.live = live;
+        large.chunk = before & 0xffffffff, large.row = row, large.live_in = live_in;
         return large;
     }
     template <class A, class R>
-    MORPH_FN void put(const A& a, const R& t, i64 before, const Entries& row, const typename Step::Live& live,
-                      typename Step::I& it, const typename Step::Rest& rest) const {
-        HighDegreeEntry<Step>& large = put(before, row, live);
-        if constexpr (Step::WHOLE) {
+    MORPH_FN void put(const A& a, const R& t, i64 before, const Entries& row, const typename Step::LiveIn& live_in,
+                      typename Step::I& it, const typename Step::LiveOut& live_out) const {
+        HighDegreeEntry<Step>& large = put(before, row, live_in);
+        if constexpr (Step::HAS_EPILOGUE) {
             Step::I::SlotCaches::release(it);
-            large.waiting = {it, rest, typename Step::Sums(), u32(chunks(row))};
+            large.waiting = {it, live_out, typename Step::Reductions(), u32(chunks(row))};
             it = typename Step::I(a, t, -1);  // has nothing left to end
         }
     }
@@ -96,19 +95,20 @@ template <class Step> struct HighDegreeList {
 
 // Adds what `n` chunks of a row gave; the tail, if they were the last.
 template <class A, class Step>
-MORPH_FN void end_chunks(const A& a, const Step& s, Waiting<Step>& waiting, const typename Step::Sums& sums, i64 n) {
-    sums.join(waiting.sums);
+MORPH_FN void end_chunks(const A& a, const Step& s, Waiting<Step>& waiting,
+                         const typename Step::Reductions& reductions, i64 n) {
+    reductions.join(waiting.reductions);
     if (add_release(&waiting.chunks, 0 - u32(n)) != u32(n)) return;
     typename Step::I it = waiting.it;
-    s.add(waiting.rest, waiting.sums);
-    s.tail(a, it, waiting.rest);
+    s.add(waiting.live_out, waiting.reductions);
+    s.epilogue(a, it, waiting.live_out);
     end_item(a, it);
 }
 
 // The same where there is nothing else to publish.
-template <class A, class R> MORPH_FN bool hubs_wait(const A& a, R& t, bool batched) {
+template <class A, class R> MORPH_FN bool high_degree_list_waits(const A& a, R& t, bool batched) {
     if (arrive(a, t)) {
-        broadcast(t, take_hubs(a, batched && load(a.status + FAILED) != 0));
+        broadcast(t, take_high_degree_list(a, batched && load(a.status + FAILED) != 0));
         rewind(a);
     }
     release_barrier(a, t);

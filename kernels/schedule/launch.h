@@ -28,7 +28,7 @@ template <class A, class Step, class I> MORPH_FN void finish(const A& a, const S
 template <class A, class R, class Step>
 MORPH_LOOP void each_in_order(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typename Step::I::SlotCaches stocks;
-    if (alone(t)) s.take_all(a, t, stocks);
+    if (is_single(t)) s.take_all(a, t, stocks);
     for (Share share(a, t, first, last); share.next();)
         for (i64 i = share.begin; i < share.end; i += share.step) {
             typename Step::I it(a, t, i);
@@ -49,13 +49,13 @@ MORPH_FN unsigned short* sieve_queue() {
 }
 
 // A warp looks at `each` items a lane, from `base` on, and queues those that pass; gives their number.
-template <class I, class A, class R, class Passes, class... Rooms>
-MORPH_FN i32 sift(const A& a, const R& t, i64 base, i64 last, i32 each, const Passes& passes, Rooms&... rooms) {
+template <class I, class A, class R, class Passes, class... Buffers>
+MORPH_FN i32 sift(const A& a, const R& t, i64 base, i64 last, i32 each, const Passes& passes, Buffers&... buffers) {
     unsigned short* queue = sieve_queue();
     i32 lane = lane_id(), found = 0;
     u32 pass = 0;
     MORPH_UNROLL for (i32 k = 0; k < each; k++) {  // what they read is under way together
-        I it(a, t, base + 32 * k + lane, rooms...);
+        I it(a, t, base + 32 * k + lane, buffers...);
         pass |= u32(it.position < last && passes(it)) << k;
     }
     for (i32 k = 0; k < each; k++) {
@@ -81,7 +81,7 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
         if (by.it.failed) {
             for (i32 k = 0; k < SIEVE && !t.replay; k++) {
                 I it(a, t, base + 32 * k + lane);
-                if (it.position < last) leave(a.status, a.pending, it);
+                if (it.position < last) mark_pending(a.status, a.pending, it);
             }
             continue;
         }
@@ -92,7 +92,7 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
             if (here) s.find(a, it);
             if constexpr (Step::WORK_SHARING) {
                 if (!by.it.failed) tile(a, t, s, it, here, by);
-                else if (here) leave(a.status, a.pending, it);
+                else if (here) mark_pending(a.status, a.pending, it);
             } else if (here) {
                 s.run(a, it);
                 end_item(a, it);
@@ -111,7 +111,7 @@ MORPH_FN void each_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last
         }
         if constexpr (Step::REPLAYS) {
             if (t.replay) first = 0;
-            if constexpr (Step::AHEAD) last = t.replay ? load(s.list(a, t) + CAPACITY) : last;
+            if constexpr (Step::ASYNCHRONOUS) last = t.replay ? load(s.list(a, t) + CAPACITY) : last;
             if constexpr (Step::FILTERS) {
                 if (last - first > i64(t.threads) * SIEVE / 2) return each_that_passes(a, t, s, first, last);
             }
@@ -136,14 +136,14 @@ MORPH_FN i32 apart(const Team& t) {
 template <class A, class R, class Step>
 MORPH_FN i64 sift_all(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;
-    typename I::Rooms rooms;
+    typename I::Buffers buffers;
     unsigned short* queue = sieve_queue();
     i64 share = (last - first + t.threads - 1) / t.threads;
     i32 lane = lane_id(), each = share < SIEVE ? i32(share) : SIEVE;
     for (i64 base = first + t.thread / 32 * (32 * each); base < last; base += i64(t.threads) * each) {
         i32 found = sift<I>(a, t, base, last, each, [&](I& it) {
             return t.replay ? is_pending(a.pending, it.position) : open(a, t, s, it);
-        }, rooms);
+        }, buffers);
         i64 at = lane ? 0 : fetch(Plus(), a.cursor + 1, i64(found));
         at = shuffle(ALL_LANES, at, 0);
         for (i32 k = lane; k < found; k += 32) a.queue[at + k] = u32(base - first) + queue[k];
@@ -167,10 +167,10 @@ MORPH_FN void claims_on_warps(const A& a, R& t, const Step& s, i64 first, i64 la
     bool crowded = 2 * n > rounds * t.threads;  // then neighbours share a warp, and what it finds in L1
     for (i64 round = 0; round < rounds; round++) {
         t.round++;
-        typename Step::I::Rooms rooms;
+        typename Step::I::Buffers buffers;
         i64 place = (crowded ? t.thread : apart(t)) * rounds + round;
         bool here = place < n;
-        typename Step::I it(a, t, first + (here && sifted ? load_stable(a.queue + place) : place), rooms);
+        typename Step::I it(a, t, first + (here && sifted ? load_stable(a.queue + place) : place), buffers);
         here = here && open(a, t, s, it);
         bool claimed = here && s.run(a, it) && !it.failed;
         it.key = claim_key(t.round, it.priority, it.position);
@@ -187,20 +187,21 @@ MORPH_FN void claims_on_warps(const A& a, R& t, const Step& s, i64 first, i64 la
 
 // One thread alone runs the kernel as it is written; what it adds and may run ahead follows the list.
 template <class A, class R, class Step>
-MORPH_LOOP void each_alone(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
+MORPH_LOOP void each_single_threaded(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
     const A a = shared;
     const R t = run;
     const Step s = step;
     i64 end = load(s.list(a, t) + CAPACITY);
     if (t.replay) last = end;
-    i64 most = team_size() > 1 ? ALONE_AHEAD : end, wait = team_size() > 1 ? narrow<Step>() : end;  // others might help
+    i64 most = team_size() > 1 ? SINGLE_THREAD_ITEMS : end;
+    i64 wait = team_size() > 1 ? narrow<Step>() : end;  // others might help
     Queue queue{last, t.replay ? 0 : min_of(end, last + most)};
     typename Step::I::SlotCaches stocks;
     s.take_all(a, t, stocks);
     for (i64 i = first; i < queue.next && !step_is_cut(); poll(a.cursor))
         for (i64 upto = i + 4096; i < queue.next && i < upto; i++) {
             typename Step::I it(a, t, i);
-            it.ahead.queue = &queue;
+            it.asynchronous.queue = &queue;
             stocks.serve(it);
             if (!open(a, t, s, it)) continue;
             s.run(a, it);
@@ -215,11 +216,13 @@ MORPH_FN void each_on_threads(const A& a, R& t, const Step& s, i64 first, i64 la
     if (t.replay) first = 0;
     auto in_order_of_items = [&](i64 from, i64 upto) { each_in_order(a, t, s, from, upto); };
     if constexpr (Step::WORK_SHARING) {
-        if constexpr (Step::AHEAD) alone(t) ? each_alone(a, t, s, first, last) : each_ahead(a, t, s, first, last);
-        else if (alone(t)) in_pieces(a, first, last, in_order_of_items);
+        if constexpr (Step::ASYNCHRONOUS) {
+            if (is_single(t)) each_single_threaded(a, t, s, first, last);
+            else each_asynchronously(a, t, s, first, last);
+        } else if (is_single(t)) in_pieces(a, first, last, in_order_of_items);
         else each_shared_on_threads(a, t, s, first, last);
     } else {
-        if (alone(t)) in_pieces(a, first, last, in_order_of_items);
+        if (is_single(t)) in_pieces(a, first, last, in_order_of_items);
         else in_order_of_items(first, last);
     }
 }
@@ -231,10 +234,10 @@ MORPH_FN void* operator new(decltype(sizeof 0), Here here) noexcept { return her
 
 // An item that waits for its commit.
 template <class I> struct Kept {
-    typename I::Rooms rooms;
+    typename I::Buffers buffers;
     I it;
     template <class A, class R> I& make(const A& a, const R& t, i64 position) {
-        return *new (Here{&it}) I(a, t, position, rooms);
+        return *new (Here{&it}) I(a, t, position, buffers);
     }
 };
 
@@ -252,8 +255,8 @@ MORPH_FN void claims_on_threads(const A& a, R& t, const Step& s, i64 first, i64 
 #ifdef MORPH_CHECKED
                 t.round++;  // races are checked within a round
 #endif
-                typename I::Rooms rooms;
-                I it(a, t, i, rooms);
+                typename I::Buffers buffers;
+                I it(a, t, i, buffers);
                 if (!open(a, t, s, it)) continue;
                 if (s.run(a, it) && !it.failed) finish(a, s, it, true);
                 else end_item(a, it);

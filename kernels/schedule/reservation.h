@@ -8,9 +8,9 @@
 // In a program a GPU's warps begin a step with a share of the room there was at the last barrier, without
 // an atomic; whoever asks for more leaves these shares alone.
 //
-// Of a Step, `BATCHED` says that its entries take room so, and `rooms(a, it, f)` calls f(meta, room, each,
+// Of a Step, `BATCHED` says that its entries take room so, and `reservations(a, it, f)` calls f(meta, reservation, each,
 // number) for each store that they add to: what `it` holds, what an entry may take, which store it is.
-// `SHARES` says that TO is where the store ended at the last barrier.  `stage_none()` and `carry(a, it, n)`
+// `SHARES` says that TO is where the store ended at the last barrier.  `clear_staged()` and `flush_staged(a, it, n)`
 // begin with nothing on its way, and carry over what lies where n entries of each lane are to have room.
 
 #if defined(MORPH_FAULTS)  // tests: batches end, too
@@ -42,8 +42,8 @@ template <class Step, bool GPU = TARGET_GPU> struct Runner {
     MORPH_FN Runner(const A& a, const R& t, const Step& s, i64 sharers) : it(a, t, -1) {
         if constexpr (Step::BATCHED) {
             if (Step::SHARES) this->sharers = sharers, late = !sharers;
-            s.rooms(a, it, [&](i64* meta, i32& room, i32 each, i32) { room = share(meta, each); });
-            s.stage_none();
+            s.reservations(a, it, [&](i64* meta, i32& reservation, i32 each, i32) { reservation = share(meta, each); });
+            s.clear_staged();
         }
     }
     static MORPH_FN i64 left(i64* meta) { return load_stable(meta + CAPACITY) - load_stable(meta + TO); }
@@ -56,14 +56,14 @@ template <class Step, bool GPU = TARGET_GPU> struct Runner {
     // Whether there is room for an entry of each lane, or for several.
     template <class A> MORPH_FN bool has_capacity(const A& a, const Step& s, i32 entries = 1) {
         bool lacks = it.failed;
-        s.rooms(a, it, [&](i64*, i32& room, i32 each, i32) { lacks |= room < each * entries; });
+        s.reservations(a, it, [&](i64*, i32& reservation, i32 each, i32) { lacks |= reservation < each * entries; });
         return !any_lane(lacks) || (!it.failed && reserve_more(a, s, entries));
     }
     template <class A> MORPH_FN bool reserve_more(const A& a, const Step& s, i32 entries) {  // lane n asks store n
         i64 *at = nullptr, aside = 0;
         i32 n = 0, blame = 0, held = 0, least = 0, most = 0;
-        s.rooms(a, it, [&](i64* meta, i32& room, i32 each, i32 number) {
-            i32 all = sum_of_lanes(room);
+        s.reservations(a, it, [&](i64* meta, i32& reservation, i32 each, i32 number) {
+            i32 all = sum_of_lanes(reservation);
             if (lane_id() == n++) {
                 at = meta, blame = number, held = all, least = 32 * each * entries - all;
                 most = max_of(32 * each * BATCH - all, least), aside = apart(meta, each);
@@ -75,11 +75,11 @@ template <class Step, bool GPU = TARGET_GPU> struct Runner {
             held += taken, none = !taken;
         }
         n = 0;
-        s.rooms(a, it, [&](i64*, i32& room, i32, i32) {
+        s.reservations(a, it, [&](i64*, i32& reservation, i32, i32) {
             i32 all = shuffle(ALL_LANES, held, n++);
-            room = all / 32 + (lane_id() < all % 32);
+            reservation = all / 32 + (lane_id() < all % 32);
         });
-        s.carry(a, it, max_of(BATCH, entries));
+        s.flush_staged(a, it, max_of(BATCH, entries));
         u32 those = ballot(ALL_LANES, none);
         if (those) it.failed = shuffle(ALL_LANES, blame, first_lane(those)) + 1;
         return !those;
@@ -87,11 +87,11 @@ template <class Step, bool GPU = TARGET_GPU> struct Runner {
     // Gives back what it has taken and not used, and says whether it failed.
     template <class A> MORPH_FN void end(const A& a, const Step& s) {
         if constexpr (Step::BATCHED) {
-            s.carry(a, it, 1 << 16);
-            s.rooms(a, it, [&](i64* meta, i32& room, i32 each, i32) {
-                i64 rest = sum_of_lanes(room) - i64(32) * share(meta, each);
+            s.flush_staged(a, it, 1 << 16);
+            s.reservations(a, it, [&](i64* meta, i32& reservation, i32 each, i32) {
+                i64 rest = sum_of_lanes(reservation) - i64(32) * share(meta, each);
                 if (rest > 0 && lane_id() == 0) fetch(Plus(), meta + BUDGET, rest);
-                room = 0;
+                reservation = 0;
             });
         }
         end_item(a, it);
@@ -104,10 +104,10 @@ template <class Step> struct Runner<Step, false> {
 
     template <class A, class R> MORPH_FN Runner(const A& a, const R& t, const Step&, i64 = 0) : it(a, t, -1) {}
     template <class A> MORPH_FN bool has_capacity(const A& a, const Step& s) {  // for an entry
-        s.rooms(a, it, [&](i64* meta, Reservation& room, i32 each, i32 number) {
-            if (room >= each || it.failed) return;
-            i32 taken = injected(a.status) ? 0 : take_capacity(meta, each - room, BATCH * each, 0);
-            room += taken;
+        s.reservations(a, it, [&](i64* meta, Reservation& reservation, i32 each, i32 number) {
+            if (reservation >= each || it.failed) return;
+            i32 taken = injected(a.status) ? 0 : take_capacity(meta, each - reservation, BATCH * each, 0);
+            reservation += taken;
             if (!taken) it.failed = number + 1;
         });
         return !it.failed;

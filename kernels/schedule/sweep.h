@@ -27,19 +27,19 @@ template <class T> MORPH_FN T sum_of_all(T x) {  // the same for every lane
 
 // What the entries of a tile add up: `n` from `base` on, those from `low` to `high` for this lane's row.
 template <class A, class Step, class I>
-MORPH_FN typename Step::Sums sum_rows(const A& a, const Step& s, I& it, const typename Step::Live& live, i64 base,
-                                      i32 low, i32 high, i32 n) {
+MORPH_FN typename Step::Reductions sum_rows(const A& a, const Step& s, I& it, const typename Step::LiveIn& live_in,
+                                            i64 base, i32 low, i32 high, i32 n) {
     typename Step::Reach next[IN_FLIGHT];
-    typename Step::Sums mine, open;  // of this lane's row; of the row that all lanes are in
+    typename Step::Reductions mine, open;  // of this lane's row; of the row that all lanes are in
     i32 most = max_of_lanes(high - low);
     if (most <= SHORT_ROW && 16 * most <= n) {  // hardly a lane waits for another
         for (i32 k = low; any_lane(k < high); k += IN_FLIGHT) {
-            typename Step::Sums sums[IN_FLIGHT];
+            typename Step::Reductions reductions[IN_FLIGHT];
             MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++)
                 if (k + j < high) next[j] = s.reach(a, base + k + j);
             MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++)
-                if (k + j < high) s.entry(a, it, live, next[j], sums[j]);
-            MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++) mine.add(sums[j]);
+                if (k + j < high) s.body(a, it, live_in, next[j], reductions[j]);
+            MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++) mine.add(reductions[j]);
         }
         return mine;
     }
@@ -55,14 +55,14 @@ MORPH_FN typename Step::Sums sum_rows(const A& a, const Step& s, I& it, const ty
     };
     reach(0);
     for (i32 at = 0; at < n; at += 32 * IN_FLIGHT) {
-        typename Step::Sums sums[IN_FLIGHT];
+        typename Step::Reductions reductions[IN_FLIGHT];
         MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++) {
             i32 i = at + 32 * j + lane_id();
-            if constexpr (__is_empty(typename Step::Live)) {
-                if (i < n) s.entry(a, it, live, next[j], sums[j]);
+            if constexpr (__is_empty(typename Step::LiveIn)) {
+                if (i < n) s.body(a, it, live_in, next[j], reductions[j]);
             } else {
-                typename Step::Live its = from_lane(live, owner_of(high, i));
-                if (i < n) s.entry(a, it, its, next[j], sums[j]);
+                typename Step::LiveIn its = from_lane(live_in, owner_of(high, i));
+                if (i < n) s.body(a, it, its, next[j], reductions[j]);
             }
         }
         reach(at + 32 * IN_FLIGHT);
@@ -73,16 +73,16 @@ MORPH_FN typename Step::Sums sum_rows(const A& a, const Step& s, I& it, const ty
             u32 starts = or_lanes(ALL_LANES, begins ? 1u << (low - from) : 0u);
             if (starts && opened) close(from);
             if (starts <= 1) {  // one row has all of these
-                open.add(sums[j]), opened = true;
+                open.add(reductions[j]), opened = true;
                 continue;
             }
             i32 begin = 31 - leading_zeros((starts | 1) & ((2u << lane_id()) - 1));
             MORPH_UNROLL_ALL for (i32 by = 1; by < 32; by *= 2) {
-                typename Step::Sums below = from_lane(sums[j], (lane_id() - by) & 31);
-                if (lane_id() - by >= begin) sums[j].add(below);
+                typename Step::Reductions below = from_lane(reductions[j], (lane_id() - by) & 31);
+                if (lane_id() - by >= begin) reductions[j].add(below);
             }
             i32 end = min_of(high, from + 32);
-            typename Step::Sums its = from_lane(sums[j], (end - 1 - from) & 31);
+            typename Step::Reductions its = from_lane(reductions[j], (end - 1 - from) & 31);
             if (low < end && end > from) mine.add(its);
         }
     }
@@ -91,14 +91,14 @@ MORPH_FN typename Step::Sums sum_rows(const A& a, const Step& s, I& it, const ty
 }
 
 template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    typedef typename Step::Sums Sums;
-    Sums* sums_before = (Sums*)(a.high_degree + FIRST_ENTRY);  // of each warp's row that another one began
+    typedef typename Step::Reductions Reductions;
+    Reductions* sums_before = (Reductions*)(a.high_degree + FIRST_ENTRY);  // of each warp's row that another one began
     i64 warps = t.threads / 32, warp = t.thread / 32, zero = s.begin(a, first);
     auto place = [&](i64 i) { return s.begin(a, i) - zero + ROW_COST * (i - first); };
     i64 all = place(last), from = all * warp / warps, to = all * (warp + 1) / warps, next = 0;
     typename Step::I it(a, t, -1);
-    typename Step::Rest rest{};
-    Sums sums, before;
+    typename Step::LiveOut live_out{};
+    Reductions reductions, before;
     bool waits = false;  // the row is not all here
     i64 i = from < to ? first + last_of(last - first, [&](i64 i) { return place(first + i) <= from; }) : last;
     for (bool more = i < last; more; i += 32) {
@@ -112,17 +112,17 @@ template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& 
         i64 base = shuffle(ALL_LANES, low, 0), end = shuffle(ALL_LANES, high, rows - 1);
         if (!here) low = high = end;
         Entries whole;
-        typename Step::Live live{};
+        typename Step::LiveIn live_in{};
         it = typename Step::I(a, t, row);
         s.find(a, it);
-        s.head(a, it, whole, live, rest);
-        sums = sum_rows(a, s, it, live, base, i32(low - base), i32(high - base), i32(end - base));
+        s.prologue(a, it, whole, live_in, live_out);
+        reductions = sum_rows(a, s, it, live_in, base, i32(low - base), i32(high - base), i32(end - base));
         bool begun = here && at >= from, opens = begun && s.open(a, it);
-        if (here && !begun) before = sums;
+        if (here && !begun) before = reductions;
         waits = opens && next > to;
         if (opens && !waits) {
-            s.add(rest, sums);
-            s.tail(a, it, rest);
+            s.add(live_out, reductions);
+            s.epilogue(a, it, live_out);
             end_item(a, it);
         }
         more = rows == 32 && shuffle(ALL_LANES, next, 31) < to && i + 32 < last;
@@ -132,12 +132,12 @@ template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& 
     u32 those = ballot(ALL_LANES, waits);
     if (!those) return;
     next = shuffle(ALL_LANES, next, first_lane(those));
-    Sums others;
+    Reductions others;
     for (i64 w = warp + 1 + lane_id(); w < warps && all * w / warps < next; w += 32) others.add(sums_before[w]);
     others = sum_of_all(others);
     if (!waits) return;
-    sums.add(others);
-    s.add(rest, sums);
-    s.tail(a, it, rest);
+    reductions.add(others);
+    s.add(live_out, reductions);
+    s.epilogue(a, it, live_out);
     end_item(a, it);
 }

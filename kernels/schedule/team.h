@@ -27,14 +27,14 @@ struct Team {
     u32 sense;    // the barrier word when this thread arrived
     u32 round;    // of claims
     i32 launch;   // what single(row) compares: the launch, or below 0 a step of a program
-    bool looked;  // all have read what a step may write: a barrier first
-    bool took;    // all have read a flag: a barrier before it is taken again
+    bool has_read;  // all have read what a step may write: a barrier first
+    bool flag_taken;    // all have read a flag: a barrier before it is taken again
     bool left;    // a program stands before a step that a team of another size is to run
     bool stop = false;  // on a GPU: the host has requested a stop, and all blocks have seen the request
 
     template <class A> MORPH_FN Team(const A& a, i32 thread, i32 threads)
         : thread(thread), threads(threads), replay(a.replay), master(false), broadcast_value(false),
-          sense(0), round(0), launch(i32(a.launch)), looked(false), took(false), left(false) {
+          sense(0), round(0), launch(i32(a.launch)), has_read(false), flag_taken(false), left(false) {
         start_clocks(threads);
     }
 };
@@ -65,11 +65,11 @@ MORPH_FN void broadcast(Team& t, bool x) { t.broadcast_value = x; }
 // A flag has three words that take turns: one is read, one is written, one is being cleared; so taking
 // it needs no barrier of its own, only one since it was last taken.
 template <class A> MORPH_FN bool take_flag(const A& a, Team& t, i32* flag, i32& turn) {
-    if (t.took) barrier(a, t);
+    if (t.flag_taken) barrier(a, t);
     bool was = load(flag + turn);
     if (t.thread == 0) store(flag + (turn + 2) % 3, 0);
     turn = (turn + 1) % 3;
-    t.took = true;
+    t.flag_taken = true;
     return was;
 }
 MORPH_FN void rest_flag(i32* flag, i32 turn) {  // between launches word 0 holds it

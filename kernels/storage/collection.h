@@ -8,7 +8,7 @@ template <class T, i32 N> struct Local {
     i32 n;
     T* v;
 
-    explicit MORPH_FN Local(T (&room)[N]) : n(0), v(room) {}
+    explicit MORPH_FN Local(T (&memory)[N]) : n(0), v(memory) {}
     MORPH_FN T& operator[](i64 i) const { return v[i]; }
     MORPH_FN bool add(T x, ItemBase& it, i64* status) {
         if (n < N && !injected(status, it)) v[n++] = x;

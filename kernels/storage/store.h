@@ -57,7 +57,7 @@ MORPH_HOT bool may_reserve(i64* status, ItemBase& it, i32 store) {
 struct Ask {
     i64* meta;
     i64 count;
-    Reservation& room;
+    Reservation& reservation;
     i32 store;
     i64 apart = 0;
     MORPH_FN i32 n() const { return count <= 0 || count > 0x7fffffff ? 0 : i32(count); }
@@ -66,7 +66,7 @@ struct Ask {
         i64 left = taken.value() - apart;
         if (count <= 0) return true;
         if (n() && left >= n()) {
-            room += n();
+            reservation += n();
             return true;
         }
         if (n()) add_up(meta + BUDGET, n());
@@ -77,9 +77,9 @@ struct Ask {
 // Takes room in several stores, or fails the item; what was taken is given back at its end.
 MORPH_HOT bool reserve(ItemBase& it, const Ask& a) {
     if (a.count <= 0) return true;
-    if (cache_of(a.room) && a.n()) {
-        if (cache_of(a.room)->gives(a.meta, a.n(), a.room)) return true;
-        if (cache_of(a.room)->all) {  // there is no other room
+    if (cache_of(a.reservation) && a.n()) {
+        if (cache_of(a.reservation)->gives(a.meta, a.n(), a.reservation)) return true;
+        if (cache_of(a.reservation)->all) {  // there is no other room
             it.failed = a.store + 1;
             return false;
         }
@@ -107,12 +107,12 @@ MORPH_HOT bool reserve(ItemBase& it, const Ask& a, const Ask& b, const Ask& c, c
 MORPH_FN i64 reusable(const i64* meta) { return load(meta + COMMITTED) - load(meta + HEAD); }
 
 // At the end of an item: gives back what it did not use.
-MORPH_HOT void give_back(i64* meta, const Reservation& room) {
-    if (cache_of(room)) {
-        if (room) cache_of(room)->keep(meta, room);
+MORPH_HOT void give_back(i64* meta, const Reservation& reservation) {
+    if (cache_of(reservation)) {
+        if (reservation) cache_of(reservation)->keep(meta, reservation);
         return;
     }
-    if (room) add_up(meta + BUDGET, room);
+    if (reservation) add_up(meta + BUDGET, reservation);
 }
 
 // A power of two less one that covers the capacity.
@@ -123,15 +123,15 @@ MORPH_FN i64 ring_mask(const i64* meta) {
 }
 
 // One row: a deleted one if there is any, else at the end.
-MORPH_FN i32 new_row(i64* meta, const i32* free, Reservation& room) {
+MORPH_FN i32 new_row(i64* meta, const i32* free, Reservation& reservation) {
     if (reusable(meta) > 0) {
         i64 h = add_aggregated(meta + HEAD, 1);
         if (h < load(meta + COMMITTED)) {
-            room -= 1;
+            reservation -= 1;
             return load(free + (h & ring_mask(meta)));
         }
     }
-    return Slots(meta, 1, room).first();
+    return Slots(meta, 1, reservation).first();
 }
 
 MORPH_FN bool is_dead(const u8* dead, i64 row) { return load(dead + row); }
@@ -195,17 +195,17 @@ struct CollectionCounters {
     }
 };
 // Before the first step: where it begins and ends.
-MORPH_FN void look(i64* meta, bool collection) {
+MORPH_FN void publish_extent(i64* meta, bool collection) {
     store(meta + FROM, collection ? load(meta + HEAD) : 0);
     store(meta + TO, load(meta + COUNT));
 }
 
-MORPH_COLD void leave_at(i64* status, u32* pending, i64 position) {
+MORPH_COLD void mark_pending_at(i64* status, u32* pending, i64 position) {
     add_up(status + FAILED, 1);
     if (position >= 0) fetch(Or(), pending + position / 32, 1u << position % 32);
 }
-MORPH_HOT void leave(i64* status, u32* pending, const ItemBase& it) {  // for the host to run again
-    leave_at(status, pending, it.position);
+MORPH_HOT void mark_pending(i64* status, u32* pending, const ItemBase& it) {  // for the host to run again
+    mark_pending_at(status, pending, it.position);
 }
 // An item that ends: it ran, or found no room.
 MORPH_HOT void record(i64* status, u32* pending, const ItemBase& it) {
@@ -214,7 +214,7 @@ MORPH_HOT void record(i64* status, u32* pending, const ItemBase& it) {
     if (it.failed == VIOLATED) return;  // it is not run again
 #endif
     store(status + (it.failed < 0 ? LOCAL : STORES + it.failed - 1), 1);
-    leave(status, pending, it);
+    mark_pending(status, pending, it);
 }
 MORPH_FN bool is_pending(const u32* pending, i64 position) {
     return load(pending + position / 32) >> position % 32 & 1;

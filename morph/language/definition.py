@@ -16,11 +16,11 @@ def static_params(function: Any) -> tuple[int, ...]:
     return tuple(i for i, note in enumerate(notes) if _is_static(note, function.__globals__))
 
 
-def _is_static(note: Any, names: dict[str, Any]) -> bool:
+def _is_static(annotation: Any, names: dict[str, Any]) -> bool:
     """Whether an annotation is `static`; annotations may be kept as text."""
-    if not isinstance(note, str):
-        return note is static
-    return note.rpartition(".")[2] == "static" or names.get(note) is static
+    if not isinstance(annotation, str):
+        return annotation is static
+    return annotation.rpartition(".")[2] == "static" or names.get(annotation) is static
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -61,7 +61,7 @@ FORMATS = {
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One call of ``foreach`` or of a program, before anything is known of it."""
+    """One call of ``foreach`` or of a program, to be compiled and bound."""
 
     what: Launchable
     items: Any
@@ -74,7 +74,17 @@ class Request:
 
 
 class Compiled:
-    """A unit on one device, whatever objects it runs on, and what a launch of it has to do."""
+    """A unit on one device, for any objects that fit, and the slots that its launches handle.
+
+    Attributes
+    ----------
+    touches : stores whose counters a launch may change
+    reshapes, redirects : graphs whose points or edges, and whose edges' ends, a launch may change
+    deletes : tables of which a launch may delete rows
+    cuts : tables of points for which a program runs launch by launch, see `by_steps`
+    domains : stores over which the steps run
+    together : domains whose items claim all in one round
+    """
 
     def __init__(
         self, unit: ir.Unit, getters: dict[str, Origin], device: Device, interruptible: bool
@@ -148,7 +158,7 @@ class Compiled:
         return self._binary[1]
 
     def edit(self, text: str, faults: bool, seed: int) -> None:
-        """Take another text, if it compiles."""
+        """Replace the text; if the new one does not compile, the old one stays."""
         old = self._text, self._binary
         self._text, self._binary = text, None
         try:
@@ -166,7 +176,7 @@ class Compiled:
         return self._wider
 
     def holds(self) -> bool:
-        """Whether everything that was compiled in still has its value."""
+        """Whether all captured Python values are those that were compiled in."""
         for holds in self.dependencies:
             if not holds():
                 return False
@@ -192,7 +202,7 @@ def _result(unit: ir.Unit) -> tuple[struct.Struct, int] | None:
 
 
 def _swapped_too(unit: ir.Unit, slots: set[str]) -> list[str]:
-    """The slots of all objects that some slots can stand for."""
+    """These slots, and those that a program may swap with them."""
     together = abi.alike(unit)
     return sorted(slots.union(*(together.get(s, ()) for s in slots)))
 

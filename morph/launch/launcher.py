@@ -1,4 +1,9 @@
-"""Launches: a compiled unit bound to its objects, its argument block, overflow and re-execution."""
+"""Launches: a compiled unit bound to its objects, its argument block, overflow and re-execution.
+
+`Launch.run` writes the arguments and calls the binary (`Launch._launch`).  If items could not
+reserve capacity, `Launch._handle_overflow` grows the full stores, and the binary is called again
+for these deferred items only.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +61,7 @@ class Launch:
         self._use(compiled)
 
     def _use(self, compiled: Compiled) -> None:
-        """Launch this unit from now on."""
+        """Make this the unit that is launched, and resolve the slots that its launches handle."""
         self.compiled = compiled
         self.binary = compiled.binary(faults, seed)
         self.mode = (faults, seed)
@@ -78,7 +83,7 @@ class Launch:
 
     @property
     def objects(self) -> dict[str, Any]:
-        """Those of the objects that still exist, by slot."""
+        """The objects that still exist, by slot."""
         return {slot: o for slot, ref in self.refs.items() if (o := ref()) is not None}
 
     def by_steps(self) -> bool:
@@ -86,14 +91,14 @@ class Launch:
         return bool(self.compiled.cuts) and by_steps(self.compiled, self.objects)
 
     def edit(self, text: str) -> None:
-        """Use another text from now on, wherever the unit is bound, now or later."""
+        """Replace the text of the unit, for all launches of it, present and future."""
         self.compiled.edit(text, faults, seed)
         for launch in self.what.launches.values():
             if launch.compiled is self.compiled:
                 launch._use(self.compiled)
 
     def fits(self) -> bool:
-        """Whether the launch is still the right one for these objects."""
+        """Whether the unit still fits the objects and the captured values."""
         if not self.compiled.holds() or self.mode != (faults, seed):
             return False
         if self._current():
@@ -119,7 +124,7 @@ class Launch:
         return True
 
     def _same_types(self) -> bool:
-        """Whether the text still fits the objects, wherever their memory has moved."""
+        """Whether the objects still have the descriptions for which the text was compiled."""
         epoch = latest.epoch
         objects = [ref() for ref in self.bound]
         if any(o is None for o in objects):
@@ -168,10 +173,10 @@ class Launch:
                 result = self._result() if compiled.result is not None else None
                 failed = False
                 return result
-            except BaseException:  # a signal handler's, too
+            except BaseException:  # also one raised by a signal handler
                 shared.stop()
                 raise
-            finally:  # items may have run even if others could not
+            finally:  # some items may have run even if the launch failed
                 shared.running = False
                 try:
                     self._end(graphs, failed)
@@ -213,7 +218,7 @@ class Launch:
                 release(table)
 
     def _values(self, args: tuple[Any, ...], where: Where) -> list[Any]:
-        """The numbers among the arguments, and in the closures of functions."""
+        """The scalar arguments, and the captured numbers of the kernel and the filter."""
         origins = self.compiled.origins
         return [args[o] if isinstance(o, int) else self._captured(o, where) for o in origins]
 
@@ -342,11 +347,11 @@ class Launch:
         self._fill_shared(most)
         return rounds
 
-    def _most_threads(self, most: int) -> int:  # as many as the launch can have
+    def _most_threads(self, most: int) -> int:  # upper bound of the threads of the launch
         return most if self.on_host else int(self.binary.threads)
 
     def _check_together(self) -> None:
-        """Refuse more items than a GPU has threads at once; those of a program may become more."""
+        """Refuse more items (of a program: more capacity) than a GPU runs threads at once."""
         word = CAPACITY if self.compiled.unit.fused else COUNT
         n = max(int(d.host_meta[word]) for ref in self.together if (d := ref()) is not None)
         if n > (most := self.binary.threads):
@@ -374,7 +379,7 @@ class Launch:
         self._fill()
 
     def _stands_for(self) -> dict[str, str]:
-        """The objects of swapped slots, at the step that the program has reached."""
+        """The slot that each swapped slot denotes at the step that the program has reached."""
         ways = self.compiled.unit.ways
         return dict(ways[int(self.device.to_host(self.state)[State.WAY])]) if ways else {}
 
@@ -387,7 +392,7 @@ class Launch:
 
 
 class InterpretedLaunch(Launch):
-    """One interpreted unit, bound to objects: it takes these, and needs no addresses."""
+    """One interpreted unit, bound to objects: the interpreter takes these, not addresses."""
 
     def _fill(self) -> None:
         """Note the versions only."""
@@ -423,7 +428,10 @@ class InterpretedLaunch(Launch):
 
 
 def _shape(obj: Any) -> Any:
-    """A value that changes whenever the compiler's description of an object may; not with rows."""
+    """A value that changes whenever the compiler's description of an object may change.
+
+    It is cheaper than the description.  New rows do not change it.
+    """
     if obj.kind == "graph":
         return obj.directed, obj.out_identity, obj.loose, len(obj.tables)
     return obj.version

@@ -122,5 +122,5 @@ class Emission:
         """The statement that runs a foreach."""
         kernel = self.plan.functions[s.kernel].func
         claims = isinstance(kernel, ir.Kernel) and kernel.commit is not None
-        together = "_together" if s.together else ""
+        together = "_deterministic" if s.together else ""
         return self.step_call(f"{'claims' if claims else 'each'}{together}", s, made) + ";"

@@ -79,7 +79,7 @@ class Expressions:
         if (p.slot, p.column) in self.plan.changed and self.is_stable(p):
             column += ".stable()"
         if p.column == "item" and self._at_item(p):
-            return f"item_of(it.ahead, {column}, {self.expr(p.row)})"
+            return f"item_of(it.asynchronous, {column}, {self.expr(p.row)})"
         if isinstance(p.type, Vector) and p.index is None:
             return f"{column}.vec<{p.type.size}>({self.expr(p.row)})"
         return f"{column}.get({self.place_args(p)})"
@@ -230,7 +230,7 @@ class Expressions:
         return f"lock_place({self.address(e.place)})"
 
     def _expr_prefetch(self, e: ir.Prefetch) -> str:
-        return f"fetch_ahead({self.address(e.place)})"
+        return f"prefetch({self.address(e.place)})"
 
     def _expr_flagset(self, e: ir.FlagSet) -> str:
         flag = self.flag(e.slot)

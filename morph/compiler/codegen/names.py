@@ -30,26 +30,27 @@ OWN = frozenset(  # what the printer calls things inside functions
     prepare publish_counters run""".split()
 )
 MEMBERS = frozenset(  # of the structs that the printer makes
-    """AHEAD AT BATCHED FETCH_ADDS FILTERS LIMIT Live PLACES REPLAYS ROWS_AHEAD Reach Rest Rooms
-    WORK_SHARING SWEEPS SlotCache Sums TOTALS WHICH WHOLE abort add ahead all begin behind block
-    claim commit edge end entries entry find flush from front head join key laps launch list live
-    master meta open owner part position priority reach release replay rest room rooms round row
-    row_of run sense serve stage step stocks sums tail take_all thread threads to way ways wins
-    write x""".split()
+    """ASYNCHRONOUS AT BATCHED Buffers FETCH_ADDS FILTERS HAS_EPILOGUE KNOWS_ROWS LIMIT LiveIn
+    LiveOut PLACES REPLAYS Reach Reductions SWEEPS SlotCache TOTALS WHICH WORK_SHARING abort add
+    all asynchronous begin behind block body buffers claim clear_staged commit edge end entries
+    epilogue find flush flush_staged from front join key laps launch list live_in live_out
+    master meta open owner part position priority prologue reach reductions release replay
+    reservation reservations round row row_of run sense serve slot_cache step stocks take_all
+    thread threads to way ways wins write x""".split()
 )
-SUFFIXED = frozenset("live rest row sums".split())  # the printer's own, as in ``row_``
+SUFFIXED = frozenset("live_in live_out reductions row".split())  # the printer's own, as in ``row_``
 PARTS = [
     "commit",
     "abort",
     "item",
-    "item_rooms",
-    "live",
-    "rest",
-    "sums",
+    "item_buffers",
+    "live_in",
+    "live_out",
+    "reductions",
     "reach",
-    "head",
-    "entry",
-    "tail",
+    "prologue",
+    "body",
+    "epilogue",
 ]
 UNBOUNDED = {float("inf"): "infinity()", float("-inf"): "-infinity()"}
 TEMPORARY = re.compile(r"(b|both|c|e|k|n|p|r|rows|s|skip|v|w|x)\d+_")  # made by `Body.temp`
@@ -92,8 +93,9 @@ class Names:
         self.funcs = {f.name: self._function(f) for f in unit.funcs}
         self.made |= {*self._struct_names()}
         self.reserved = (declared | OWN | self.made) - SUFFIXED
-        rooms = {f"{p}_{word}" for p in self.prefix.values() for word in ("room", "flag", "turn")}
-        self.members = {w for w in words if len(w) > 1} | MEMBERS | rooms
+        ends = ("reservation", "flag", "turn")
+        made = {f"{p}_{end}" for p in self.prefix.values() for end in ends}
+        self.members = {w for w in words if len(w) > 1} | MEMBERS | made
         self.scalars = {n for n, _ in unit.scalars}
         self.structs: dict[str, str] = {}  # name -> definition, in the order of use
 

@@ -71,7 +71,7 @@ def _end(e: Emission, s: StepPlan) -> None:
     if s.lists_rows and s.sharing:  # listed rows come first; then all threads meet here again
         does = ["} else {", *(f"    {x}" for x in does)] if does else []
         waits = s.can_fail and s.sharing.loop.batched
-        took = f"take_hubs(a, {'failed' if waits else 'false'})"
+        took = f"take_high_degree_list(a, {'failed' if waits else 'false'})"
         does = [f"if ({took}) {{", "    broadcast(t, true);", *does, "}"]
     lines = [*lines, *does, "rewind(a);"]
     inner = ["    if (arrive(a, t)) {", *(f"        {x}" for x in lines), "    }"]
@@ -110,11 +110,11 @@ def _block(e: Emission, number: int, block: BlockPlan) -> None:
 
 
 def _step(e: Emission, b: Body, s: StepPlan) -> None:
-    guard = "if (t.looked) barrier(a, t);" if e.plan.varies else ""
+    guard = "if (t.has_read) barrier(a, t);" if e.plan.varies else ""
     match s.node:
         case ir.Assign(name=name, value=value):
             if s.looks:
-                b.put("t.looked = true;")
+                b.put("t.has_read = true;")
             b.put(f"{b.resolve(name)} = {b.expr(value)};")
         case ir.TakeFlag(var=var, slot=slot):
             flag = e.names.prefix[slot]
@@ -130,7 +130,7 @@ def _step(e: Emission, b: Body, s: StepPlan) -> None:
             for i, (n, t) in enumerate(e.unit.state):
                 if n in s.assigned:
                     b.put(f"t.{e.names.member(n)} = {e.from_state(i, t)};")
-                    b.put("t.looked = true;")
+                    b.put("t.has_read = true;")
         case ir.Clear():
             _finish(b, s)
 
@@ -138,7 +138,7 @@ def _step(e: Emission, b: Body, s: StepPlan) -> None:
 def _foreach(e: Emission, b: Body, s: StepPlan, node: ir.Foreach, guard: str) -> None:
     made = f"Step{s.name}{e.step_args(node)}"
     if s.looks:
-        b.put("t.looked = true;")
+        b.put("t.has_read = true;")
     early = bool(guard) and s.varies
     if early:  # in braces: no case may jump over it
         b.put("{")
@@ -185,7 +185,7 @@ def _jump(e: Emission, block: BlockPlan) -> None:
         b.put(f"t.block = {node.goto};")
     else:
         if block.looks:
-            b.put("t.looked = true;")
+            b.put("t.has_read = true;")
         b.put(f"t.block = {b.sub(node.cond)} ? {node.goto} : {node.orelse};")
     if block.permutations:
         b.put(f"t.way = one_of<{', '.join(map(str, block.permutations))}>(t.way);")

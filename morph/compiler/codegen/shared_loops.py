@@ -21,7 +21,7 @@ from morph.compiler.passes.plan import BodyPlan, FunctionPlan, Sharing, StepPlan
 from morph.compiler.passes.work_sharing import SharedLoop, bound, of_edge, over
 from morph.language.types import Handle, Object, Scalar, Type
 
-JOINS = {"+": "Plus", "min": "Least", "max": "Most"}
+JOINS = {"+": "Plus", "min": "Minimum", "max": "Maximum"}
 LIMITS = {"auto": "HIGH_DEGREE", "warp": "NO_LIST", "grid": "0"}
 
 
@@ -50,14 +50,19 @@ class Prologue(Body):
         self.put(f"row_ = {row};")
         if start is not None:
             self.put(f"row_.begin = min_of(row_.begin + {self.skipped(start)}, row_.end);")
-        for name, locals_ in (("live_", self.shared.live_in), ("rest_", self.shared.live_out)):
+        for name, locals_ in (
+            ("live_in_", self.shared.live_in),
+            ("live_out_", self.shared.live_out),
+        ):
             for n in locals_:
                 self.put(f"{name}.{self.names.member(n)} = {self.resolve(n)};")
         for slot, count in (
             () if self.shared.batched else self.shared.capacity
         ):  # goes with the entries
             each = "" if count == 1 else f"{count} * "
-            self.put(f"it.{self.names.prefix[slot]}_room -= {each}i32(row_.end - row_.begin);")
+            self.put(
+                f"it.{self.names.prefix[slot]}_reservation -= {each}i32(row_.end - row_.begin);"
+            )
         self.put("return true;")
 
     def _stmt_reserve(self, s: ir.Reserve) -> None:
@@ -81,7 +86,7 @@ class LoopBody(Body):
         self.loop, self.early, shared = sharing.loop.loop, sharing.early, sharing.loop
         self.stage = _structs(names, kernel, sharing)
         for slot, n in () if shared.batched else shared.capacity:
-            self.put(f"it.{names.prefix[slot]}_room += {n};")
+            self.put(f"it.{names.prefix[slot]}_reservation += {n};")
         if isinstance(self.loop, ir.ForRows) and names.stores[self.loop.slot].deletes:
             row = self.resolve(self.loop.var)
             self.put(f"if (is_dead({names.base(self.loop.slot)}_dead, {row})) return;")
@@ -96,7 +101,7 @@ class LoopBody(Body):
         """What an atomic changes: a place that few may want, while few items are run."""
         place = super().target(e)
         few = self.body_plan.ahead is not None and e.op in ("min", "max")
-        return f"few(it.ahead, {place})" if few else place
+        return f"untested(it.asynchronous, {place})" if few else place
 
     def _allocate(self, makes: list[tuple[str, ir.New | ir.NewRows | ir.Add]]) -> None:
         """Lay down what can wait; the rest as ever."""
@@ -111,14 +116,14 @@ class LoopBody(Body):
                 f"{CTYPE[c.dtype.name]}({given.get(c.name, -1 if c.ref else 0)})" for c in columns
             ]
             entry = f"{self.stage[e.slot]}{{{', '.join(values)}}}"
-            later = f"stage(a, it, it.{self.names.prefix[e.slot]}_room, {entry});"
+            later = f"stage(a, it, it.{self.names.prefix[e.slot]}_reservation, {entry});"
             if not self._may_run_ahead(e):
                 self.put(later)
                 continue
             ahead = self.body_plan.ahead
             assert ahead is not None
             row = self.temp("r")
-            self.put(f"const i32 {row} = it.ahead.place();")
+            self.put(f"const i32 {row} = it.asynchronous.place();")
             self.put(f"if ({row} < 0) {later}")
             to = ahead[1]
             sets = [f"{self.names.column(to, c)}.set({row}, {x});" for c, x in given.items()]
@@ -134,9 +139,9 @@ def shared_structs(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
     """What the parts of a kernel hand on."""
     k, shared, n, name = plan.func, sharing.loop, e.names, e.names.funcs[plan.func.name]
     types = dict(k.params) | dict(k.locals)
-    parts = [("live", "its entries read of the item", shared.live_in)]
+    parts = [("live_in", "its entries read of the item", shared.live_in)]
     if shared.completes:
-        parts.append(("rest", "is read behind its loop", shared.live_out))
+        parts.append(("live_out", "is read behind its loop", shared.live_out))
     for part, what, names in parts:
         e.put("", f"struct {name}_{part} {{  // what {what}")
         e.put(*(f"    {n.type(types[x])} {n.member(x)};" for x in names), "};")
@@ -155,16 +160,16 @@ def shared_structs(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
         e.put("    MORPH_FN void write(const Args& a, const Item& it, i32 row) const {")
         e.put(*(f"    {x}" for x in e.way([f"    {x}" for x in made], "it", [slot])), "    }", "};")
     if shared.completes:
-        e.put("", f"struct {name}_sums {{  // what entries add up, from what changes nothing")
+        e.put("", f"struct {name}_reductions {{  // what entries add up, from what changes nothing")
         for x, how in shared.reductions:
             none = constant(ir.Const(value=_none(how, types[x]), type=types[x], pos=k.pos))
             e.put(f"    {n.type(types[x])} {n.member(x)} = {none};")
-        e.put(f"    MORPH_FN void add(const {name}_sums& x) {{ {_adds(e, shared)} }}")
+        e.put(f"    MORPH_FN void add(const {name}_reductions& x) {{ {_adds(e, shared)} }}")
         joins = " ".join(
             f"fetch({JOINS[how]}(), &all.{n.member(x)}, {n.member(x)});"
             for x, how in shared.reductions
         )
-        e.put(f"    MORPH_FN void join({name}_sums& all) const {{ {joins} }}", "};")
+        e.put(f"    MORPH_FN void join({name}_reductions& all) const {{ {joins} }}", "};")
 
 
 def _none(how: str, t: Type) -> float:
@@ -194,25 +199,30 @@ def shared_functions(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
     """Add the parts of a kernel."""
     k, shared, name = plan.func, sharing.loop, e.names.funcs[plan.func.name]
     item, *given = _values(k)
-    rest = f", {name}_rest& rest_" if shared.completes else ""
-    head = f"bool {name}_head(const Args& a, Item& it{e.signature([item, *given])}, Entries& row_"
-    head = f"{head}, {name}_live& live_{rest})"
+    rest = f", {name}_live_out& live_out_" if shared.completes else ""
+    head = (
+        f"bool {name}_prologue(const Args& a, Item& it{e.signature([item, *given])}, Entries& row_"
+    )
+    head = f"{head}, {name}_live_in& live_in_{rest})"
     first = partial(Prologue, shared=shared)
     e.define(k, head, shared.prologue, sharing.prologue, gives=" false", make=first)
     types = dict(k.locals)
     around = [(x, types.get(x, Handle(""))) for x in bound(shared.loop)]
-    sums = f", {name}_sums& sums_" if shared.completes else ""
-    head = f"void {name}_entry(const Args& a, Item& it, const {name}_live& live_{sums}"
+    sums = f", {name}_reductions& reductions_" if shared.completes else ""
+    head = f"void {name}_body(const Args& a, Item& it, const {name}_live_in& live_in_{sums}"
     head += e.signature([*given, *around])
     head += "".join(
         f", {CTYPE[c.dtype.name]} {ascii_name(x)}_early_" for x, c in sharing.early.items()
     )
-    members = dict.fromkeys(shared.live_in, "live_") | {x: "sums_" for x, _ in shared.reductions}
+    members = dict.fromkeys(shared.live_in, "live_in_") | {
+        x: "reductions_" for x, _ in shared.reductions
+    }
     inner = partial(LoopBody, sharing=sharing, kernel=name)
     e.define(k, f"{head})", shared.body, sharing.body, members, make=inner)
     if shared.completes:
-        head = f"void {name}_tail(const Args& a, Item& it, {name}_rest& rest_{e.signature(given)})"
-        members = dict.fromkeys(shared.live_out, "rest_")
+        head = f"void {name}_epilogue(const Args& a, Item& it, {name}_live_out& live_out_"
+        head += f"{e.signature(given)})"
+        members = dict.fromkeys(shared.live_out, "live_out_")
         e.define(k, head, shared.epilogue, sharing.epilogue, members)
 
 
@@ -239,12 +249,12 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
     read = "".join(f", {n.column(rows, x)}{how}.get(edge)" for x, how in settled.items())
     reach = f"{name}_reach" if first else "Reached"
     given = "const Args& a, I& it"
-    rest, sums = (", rest", ", sums") if shared.completes else ("", "")
+    rest, sums = (", live_out", ", reductions") if shared.completes else ("", "")
     stores = [s.slot] if step.own_row else []
     lines = [
         *take_all(e, step),
         "    static constexpr bool WORK_SHARING = true;  // its last loop, by entries",
-        f"    static constexpr bool WHOLE = {'true' if shared.completes else 'false'};",
+        f"    static constexpr bool HAS_EPILOGUE = {'true' if shared.completes else 'false'};",
         f"    static constexpr i64 LIMIT = {LIMITS[s.balance] if step.lists_rows else 'NO_LIST'};",
         *_capacity(e, s.kernel, sharing),
         *_ahead(e, step, loop),
@@ -252,31 +262,36 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
         "    MORPH_FN i64 entries(const Args& a, const Run& t, i64 i) const {",
         *(f"    {x}" for x in e.way([f"    return {_entries(e, step, loop)};"], "t", stores)),
         "    }",
-        f"    typedef {name}_live Live;",
-        f"    typedef {f'{name}_rest' if rest else 'Nothing'} Rest;",
-        f"    typedef {f'{name}_sums' if sums else 'Nothing'} Sums;",
-        f"    MORPH_FN bool head({given}, Entries& row, Live& live, Rest& rest) const {{",
-        f"        return {name}_head(a, it, it.row{args}, row, live{rest});",
+        f"    typedef {name}_live_in LiveIn;",
+        f"    typedef {f'{name}_live_out' if rest else 'Nothing'} LiveOut;",
+        f"    typedef {f'{name}_reductions' if sums else 'Nothing'} Reductions;",
+        f"    MORPH_FN bool prologue({given}, Entries& row, LiveIn& live_in,",
+        "                           LiveOut& live_out) const {",
+        f"        return {name}_prologue(a, it, it.row{args}, row, live_in{rest});",
         "    }",
         f"    typedef {reach} Reach;",
         "    MORPH_FN Reach reach(const Args& a, i64 k) const {",
         f"        i32 edge = {edge};",
         f"        return {{edge, {end}{read}}};",
         "    }",
-        f"    MORPH_FN void entry({given}, const Live& live, Reach r, Sums& sums) const {{",
-        f"        {name}_entry(a, it, live{sums}{args}, {call});",
+        f"    MORPH_FN void body({given}, const LiveIn& live_in, Reach r,",
+        "                       Reductions& reductions) const {",
+        f"        {name}_body(a, it, live_in{sums}{args}, {call});",
         "    }",
     ]
-    if shared.completes:
-        lines += [
-            "    MORPH_FN void add(Rest& rest, const Sums& x) const {",
-            f"        {_adds(e, shared, 'rest.')}",
-            "    }",
-            f"    MORPH_FN void tail({given}, Rest& rest) const {{",
-            f"        {name}_tail(a, it, rest{args});",
-            "    }",
-        ]
-    return lines
+    return lines + (_epilogue(e, shared, name, args) if shared.completes else [])
+
+
+def _epilogue(e: Emission, shared: SharedLoop, kernel: str, args: str) -> list[str]:
+    """The sum of the reductions, and the call of the statements after the loop."""
+    return [
+        "    MORPH_FN void add(LiveOut& live_out, const Reductions& x) const {",
+        f"        {_adds(e, shared, 'live_out.')}",
+        "    }",
+        "    MORPH_FN void epilogue(const Args& a, I& it, LiveOut& live_out) const {",
+        f"        {kernel}_epilogue(a, it, live_out{args});",
+        "    }",
+    ]
 
 
 def _structs(names: Names, kernel: str, sharing: Sharing) -> dict[str, str]:
@@ -291,7 +306,7 @@ def _capacity(e: Emission, kernel: str, sharing: Sharing) -> list[str]:
         return ["    static constexpr bool BATCHED = false;"]
     base, prefix, index = e.names.base, e.names.prefix, e.names.index
     asks = [
-        f"    f({base(slot)}_meta, it.{prefix[slot]}_room, {n}, {index[slot]});"
+        f"    f({base(slot)}_meta, it.{prefix[slot]}_reservation, {n}, {index[slot]});"
         for slot, n in shared.capacity
     ]
     given, each = "const Args& a, I& it, F f", dict(shared.capacity)
@@ -299,14 +314,17 @@ def _capacity(e: Emission, kernel: str, sharing: Sharing) -> list[str]:
     return [
         "    static constexpr bool BATCHED = true;",
         f"    static constexpr bool SHARES = {'true' if e.plan.snapshot else 'false'};",
-        f"    template <class F> MORPH_FN void rooms({given}) const {{",
+        f"    template <class F> MORPH_FN void reservations({given}) const {{",
         *(f"    {x}" for x in e.way(asks, "it", each)),
         "    }",
-        "    MORPH_FN void stage_none() const {",
-        *(f"        stage_nothing<{x}>();" for x in structs.values()),
+        "    MORPH_FN void clear_staged() const {",
+        *(f"        clear_buffer<{x}>();" for x in structs.values()),
         "    }",
-        "    MORPH_FN void carry(const Args& a, I& it, i32 n) const {",
-        *(f"        carry_over<{x}>(a, it, {32 * each[slot]} * n);" for slot, x in structs.items()),
+        "    MORPH_FN void flush_staged(const Args& a, I& it, i32 n) const {",
+        *(
+            f"        flush_buffer<{x}>(a, it, {32 * each[slot]} * n);"
+            for slot, x in structs.items()
+        ),
         "    }",
     ]
 
@@ -316,11 +334,11 @@ def _ahead(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> list[
     s = step.node
     assert isinstance(s, ir.Foreach)
     if e.plan.functions[s.kernel].whole.ahead is None:
-        return ["    static constexpr bool AHEAD = false, ROWS_AHEAD = false;"]
+        return ["    static constexpr bool ASYNCHRONOUS = false, KNOWS_ROWS = false;"]
     meta = [f"    return {e.names.base(s.slot)}_meta;"]
     behind = [f"    return {e.names.extent(s.slot)[1]};"]
     lines = [
-        "    static constexpr bool AHEAD = true;  // may run what it adds",
+        "    static constexpr bool ASYNCHRONOUS = true;  // may run what it adds",
         "    MORPH_FN i64* list(const Args& a, const Run& t) const {",
         *(f"    {x}" for x in e.way(meta, "t", [s.slot])),
         "    }",
@@ -329,12 +347,12 @@ def _ahead(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> list[
         "    }",
     ]
     if not step.rows_ahead:
-        return [*lines, "    static constexpr bool ROWS_AHEAD = false;"]
+        return [*lines, "    static constexpr bool KNOWS_ROWS = false;"]
     assert isinstance(loop, ir.ForEdges)
     row = f"{_offset(e, loop)}, r.end"
     return [
         *lines,
-        "    static constexpr bool ROWS_AHEAD = true;  // and knows their rows",
+        "    static constexpr bool KNOWS_ROWS = true;  // and knows their rows",
         "    template <class T> MORPH_FN Entries row_of(const Args& a, const T& r) const {",
         f"        return {{row_begin({row}), row_end({row})}};",
         "    }",

@@ -1,7 +1,7 @@
-"""A kernel as a CPU thread runs it that no other thread disturbs: without atomic instructions.
+"""The text of a kernel for a single CPU thread: no atomics, and all loads are barrier-stable.
 
-That is the whole of a kernel whose last loop is shared: several threads run its parts, see
-`shared_loops`.  A GPU has no use for it.
+It is printed for kernels whose last loop is shared.  Several threads, and GPUs, run the parts of
+such a kernel instead, see `shared_loops`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from morph.language.types import Handle
 
 
 class SingleThreaded(Body):
-    """A body that one thread runs alone."""
+    """The body of a function that runs while no other thread does."""
 
     row = ""  # where the rows of the loop's points are described
     points = ""
@@ -23,7 +23,7 @@ class SingleThreaded(Body):
         super()._stmt_foredges(s)
 
     def is_stable(self, p: ir.Place) -> bool:
-        """Every place is."""
+        """Whether a place is barrier-stable: all are."""
         return True
 
     def target(self, e: ir.Atomic) -> str:
@@ -35,4 +35,4 @@ class SingleThreaded(Body):
         super()._new(target, e, made, ahead)
         item = dict(e.values).get("item")
         if isinstance(item, ir.Var) and item.type == Handle(self.points):
-            self.put(f"fetch_ahead({self.row} + {self.expr(item)});")
+            self.put(f"prefetch({self.row} + {self.expr(item)});")

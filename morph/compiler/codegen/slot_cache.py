@@ -18,9 +18,9 @@ def slot_caches(e: Emission) -> None:
     if lists:
         e.put("#ifndef __CUDACC__", f"    SlotCache {', '.join(name for _, name in lists)};")
         e.put("    void serve(Item& it) {")
-        e.put(*(f"        it.{s}_room.slot_cache = &{name};" for s, name in lists), "    }")
+        e.put(*(f"        it.{s}_reservation.slot_cache = &{name};" for s, name in lists), "    }")
         e.put("    static void release(Item& it) {")
-        e.put(*(f"        it.{s}_room.slot_cache = nullptr;" for s, _ in lists), "    }")
+        e.put(*(f"        it.{s}_reservation.slot_cache = nullptr;" for s, _ in lists), "    }")
         e.put(
             f"    void flush() {{ {' '.join(f'{name}.flush();' for _, name in lists)} }}", "#else"
         )

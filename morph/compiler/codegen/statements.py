@@ -184,10 +184,13 @@ class Body(Expressions):
                 if not (isinstance(e.count, ir.Const) and int(e.count.value) >= 0):
                     given = f"max_of(i64({given}), i64(0))"
                 self.put(f"const i32 {count} = i32({given});")
-            meta, room = f"{self.names.base(e.slot)}_meta", f"it.{self.names.prefix[e.slot]}_room"
+            meta, room = (
+                f"{self.names.base(e.slot)}_meta",
+                f"it.{self.names.prefix[e.slot]}_reservation",
+            )
             kind, given = "Slots", f"{meta}, {count}, {room}"
             if self._may_run_ahead(e):
-                kind, given = "Place", f"it.ahead, {meta}, {room}"
+                kind, given = "Place", f"it.asynchronous, {meta}, {room}"
             self.put(f"const {kind} {slots}({given});")
             asked.append((name, e, slots, count))
         for name, e, slots, count in asked:
@@ -195,7 +198,7 @@ class Body(Expressions):
             if isinstance(e, ir.NewRows):
                 self._new_rows(target, e, slots, count)
             else:
-                self._new(target, e, f"{slots}.first()", f"{slots}.ahead")
+                self._new(target, e, f"{slots}.first()", f"{slots}.asynchronous")
 
     def _may_run_ahead(self, e: ir.Expr) -> bool:
         ahead = self.body_plan.ahead
@@ -283,7 +286,7 @@ class Body(Expressions):
             case ir.MakeLocal():
                 self.put(f"{target}.n = 0;")
             case ir.New():  # the others are made together
-                s, room = self.names.base(e.slot), f"it.{self.names.prefix[e.slot]}_room"
+                s, room = self.names.base(e.slot), f"it.{self.names.prefix[e.slot]}_reservation"
                 self._new(target, e, f"new_row({s}_meta, {s}_free, {room})")
             case ir.Take():
                 k, s = self.temp("k"), self.names.base(e.slot)
@@ -361,7 +364,7 @@ class Body(Expressions):
         apart = ""
         if slot in self.plan.consecutive and self.names.stores[slot].deletes:
             apart = f", reusable({meta})"
-        room = f"it.{self.names.prefix[slot]}_room"
+        room = f"it.{self.names.prefix[slot]}_reservation"
         return f"Ask{{{meta}, {self.expr(need.count)}, {room}, {self.names.index[slot]}{apart}}}"
 
     # --- loops -----------------------------------------------------------------------------------

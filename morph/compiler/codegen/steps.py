@@ -40,7 +40,7 @@ def step_text(e: Emission, step: StepPlan) -> list[str]:
         )
     if n.plain(s.slot):
         column, stands = n.column(s.slot, "item"), (s.slot, "item") in plan.whole.stable
-        row = f"item_of(it.ahead, {column}.stable(), it.position)"
+        row = f"item_of(it.asynchronous, {column}.stable(), it.position)"
         found.append(f"    it.row = {row if stands else f'{column}.get(it.position)'};")
     if where:
         alive.append(f"{n.call(where.name, f', it.row{given}')} && !it.failed")

@@ -26,9 +26,9 @@ from morph.language.types import Local
 
 HEADERS = """core/scalars layout target core/types core/half core/math core/atomics
              storage/column schedule/team storage/store storage/collection schedule/single
-             storage/set storage/graph geometry/predicates schedule/stage schedule/high_degree
-             schedule/reservation schedule/balance schedule/ahead schedule/sweep schedule/launch
-             schedule/together""".split()
+             storage/set storage/graph geometry/predicates schedule/staging schedule/high_degree
+             schedule/reservation schedule/balance schedule/asynchronous schedule/sweep
+             schedule/launch schedule/deterministic""".split()
 TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}#endif\n"  # in place of "target"
 
 
@@ -153,11 +153,11 @@ def _item(e: Emission) -> None:
     """What an item carries beside its locals."""
     u, plan, flags = e.unit, e.plan, [e.names.prefix[s] for s in e.plan.flags]
     e.put("", "struct Item : ItemBase {", "    typedef ::SlotCaches SlotCaches;")
-    e.put(*(f"    Reservation {e.names.prefix[s]}_room{{}};" for s in plan.reserved))
+    e.put(*(f"    Reservation {e.names.prefix[s]}_reservation{{}};" for s in plan.reserved))
     if u.checked:
-        e.put("    u32 step;  // what races are looked for in")
+        e.put("    u32 step;  // what race checks compare")
     if plan.runs_ahead:
-        e.put("    Ahead ahead;")
+        e.put("    AsynchronousQueue asynchronous;")
     made = []
     if u.fused and plan.locks:
         e.put("    i32 launch;")
@@ -178,7 +178,9 @@ def _item(e: Emission) -> None:
 def _end_item(e: Emission) -> None:
     e.put("", "MORPH_HOT void end_item(const Args& a, Item& it) {")
     slots = e.plan.reserved
-    given = [f"    give_back({e.names.base(s)}_meta, it.{e.names.prefix[s]}_room);" for s in slots]
+    given = [
+        f"    give_back({e.names.base(s)}_meta, it.{e.names.prefix[s]}_reservation);" for s in slots
+    ]
     e.put(*e.way(given, "it", slots))
     if e.plan.reports_failure:
         e.put("    record(a.status, a.pending, it);")
@@ -192,14 +194,14 @@ def _live(e: Emission, f: FunctionPlan) -> None:
     name = f"{names.funcs[k.name]}_item"
     live = [(types[n], names.member(n)) for n in f.live]
     rooms = [(t, n) for t, n in live if isinstance(t, Local)]
-    e.put("", f"struct {name}_rooms {{", *(f"    {names.room(t, n)}" for t, n in rooms), "};")
+    e.put("", f"struct {name}_buffers {{", *(f"    {names.room(t, n)}" for t, n in rooms), "};")
     e.put(f"struct {name} : Item {{  // what lives from gather to commit")
-    e.put(f"    typedef {name}_rooms Rooms;", "    u64 key;", "    i32 priority = 0;")
+    e.put(f"    typedef {name}_buffers Buffers;", "    u64 key;", "    i32 priority = 0;")
     for t, n in live:
         init = "" if isinstance(t, Local) else "{}"
         e.put(f"    {names.type(t)} {n}{init};")
-    given = "".join(f", {n}(rooms.{n})" for _, n in rooms)
-    e.put(f"    MORPH_FN {name}(const Args& a, const Run& t, i64 position, Rooms& rooms)")
+    given = "".join(f", {n}(buffers.{n})" for _, n in rooms)
+    e.put(f"    MORPH_FN {name}(const Args& a, const Run& t, i64 position, Buffers& buffers)")
     e.put(f"        : Item(a, t, position){given} {{}}", "};")
 
 
@@ -262,7 +264,9 @@ def _one_step(e: Emission) -> None:
     e.put(f"    {e.runs(s.node, made)}")
     if s.lists_rows and s.sharing:
         waits = "true" if s.sharing.loop.batched else "false"
-        e.put(f"    while (hubs_wait(a, t, {waits})) run_high_degree_list(a, t, {made});")
+        e.put(
+            f"    while (high_degree_list_waits(a, t, {waits})) run_high_degree_list(a, t, {made});"
+        )
     e.put("}")
     lines, does = publish_lines(e, e.plan.resized)
     e.put("", "MORPH_FN void publish_counters(const Args& a, const Run& t) {")
@@ -291,5 +295,5 @@ def _prepare(e: Emission) -> None:
         if f.kind == "meta" and e.plan.snapshot and f.way <= 0:
             collection = e.names.stores[f.slot].kind == "collection"
             words = f"a.{f.name}" if f.way else f"a.ways[0].{f.name}"
-            e.put(f"    look({words}, {'true' if collection else 'false'});")
+            e.put(f"    publish_extent({words}, {'true' if collection else 'false'});")
     e.put("}")

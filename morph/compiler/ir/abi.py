@@ -1,6 +1,7 @@
-"""The arguments of a compiled unit: one packed struct of 8-byte words, the same on every target.
+"""The argument block of a compiled unit: one packed struct of 8-byte fields, equal on all targets.
 
-The emitter prints these fields as ``struct Args``; the binder fills them in the same order.
+`fields` gives the fields of a unit in order.  `codegen` prints them as ``struct Args``, and
+`morph.launch.launcher` fills them.  Layouts of the arrays that they point to: `layout`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Field:
     slot: str = ""
     column: str = ""
     layout: str = ""  # of a column: bytes from row to row, and offset in its record
-    way: int = -1  # of a collection that is swapped: the way in which ``slot`` has this name
+    way: int = -1  # of a swapped collection: the buffer permutation in which ``slot`` has this name
 
     def ctype(self, const: bool = False) -> str:
         """The C++ type; ``const`` if nothing writes the column."""
@@ -54,7 +55,7 @@ def cname(slot: str) -> str:
     return f"u{name}" if name.startswith(("_", "MORPH")) else name  # such names are reserved
 
 
-# what else of a store stands in Args: a column of that name gets a "_"
+# arrays of a store or graph that are fields of Args: a column of the same name gets a "_"
 ADJACENCY = [f"{d}_{w}" for d in ("out", "in") for w in GRAPH_ARRAYS]
 METHODS = frozenset({"add_total"})  # of Args
 
@@ -65,7 +66,7 @@ def column_part(column: str) -> str:
 
 
 def prefixes(unit: ir.Unit) -> dict[str, str]:
-    """What the C++ names of all words of each slot begin with: no two words share a name."""
+    """By slot, the prefix of the C++ names of its fields: no two fields have the same name."""
     parts = {
         s.slot: [*STORE_ARRAYS, *(column_part(c.name) for c in s.columns)] for s in unit.stores
     }
@@ -104,7 +105,7 @@ def recycled(unit: ir.Unit) -> frozenset[str]:
 
 
 def alike(unit: ir.Unit) -> dict[str, frozenset[str]]:
-    """For each slot that is swapped, all that it may change places with, itself among them."""
+    """For each swapped slot, all slots with which it may be exchanged, itself included."""
     found: dict[str, frozenset[str]] = {}
     for pair in (p for way in unit.ways for p in way):
         joined = frozenset().union(*(found.get(s, frozenset([s])) for s in pair))
@@ -146,7 +147,7 @@ class _Used:
         self.fields[Field(f"{self.prefix[slot]}_{kind}", value, kind, slot, layout=layout)] = None
 
     def rows(self, slot: str) -> None:
-        """What tells the rows of a store."""
+        """The fields that tell which rows of a store exist."""
         self.array(slot, "meta")
         if self.stores[slot].kind == "collection" and self.stores[slot].column("item"):
             self.column(slot, "item")
@@ -154,7 +155,7 @@ class _Used:
             self.array(slot, "dead")
 
     def new(self, slot: str) -> None:
-        """What new rows need."""
+        """The fields that the allocation of a row needs."""
         self.rows(slot)
         if self.stores[slot].kind == "table":
             self.array(slot, "free")
@@ -175,12 +176,12 @@ class _Used:
                 self.column(dict(g.tables)["edges"], "dst" if d == "out" else "src")
 
     def free(self, slot: str) -> None:
-        """What deleting rows needs."""
+        """The fields that the deletion of a row needs."""
         self.rows(slot)
         self.array(slot, "free")
 
     def node(self, n: Any) -> None:
-        """What a node needs, by its trait ``arguments``."""
+        """The fields that a node needs, by its trait ``arguments``."""
         match n.arguments:
             case "column":
                 self.column(n.slot, n.column)
@@ -198,7 +199,7 @@ class _Used:
                 self.array(n.slot, kind)
 
     def owners(self, f: ir.Func) -> None:
-        """Who has claimed rows."""
+        """The claim keys of the rows that a function claims."""
         types = dict(f.locals) | dict(f.params)
         for name in sorted(ir.used(n for n in ir.walk(f) if isinstance(n, ir.Claim))):
             kind = types[name]
@@ -209,7 +210,7 @@ class _Used:
                 )
 
     def checks(self, unit: ir.Unit) -> None:
-        """What checks of accesses need."""
+        """The fields that the checked mode needs."""
         sites = Sites(unit)
         for slot in sites.rows(self.stores):
             self.rows(slot)
@@ -221,9 +222,9 @@ class _Used:
 
 
 def fields(unit: ir.Unit) -> tuple[Field, ...]:
-    """What the unit's code touches, in the order of ``struct Args``.
+    """The fields that the unit's code uses, in the order of ``struct Args``.
 
-    Last come the words of swapped collections, once for each way to bind them.
+    The fields of swapped collections come last, once for each buffer permutation.
     """
     found = _Used(unit)
     for n in ir.walk((unit.funcs, unit.blocks)):
@@ -238,7 +239,7 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
     for name, scalar in unit.scalars:
         used[Field(name, f"alignas(8) {CTYPE[scalar.name]}", "scalar", column=name)] = None
     exchanged = alike(unit)
-    for field in list(used):  # whatever a kernel does to one of them, it does to all
+    for field in list(used):  # a kernel may access each of them
         for other in exchanged.get(field.slot, ()):
             name = found.prefix[other] + field.name.removeprefix(found.prefix[field.slot])
             used[replace(field, name=name, slot=other)] = None

@@ -1,7 +1,7 @@
 """Layouts of the arrays that the host and kernels share: the only declaration of each.
 
 The host indexes arrays by the enumerations below.  `header` is the C++ text that declares the same
-names to kernels; it stands in the prelude.  This module imports nothing of the compiler, so that
+names to kernels; it is part of the prelude.  This module imports nothing of the compiler, so that
 the packages below the compiler can use it.
 """
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 class Meta(IntEnum):
     """Words of a store's ``meta`` array (int64)."""
 
-    COUNT = 0  # rows handed out (dead ones too), or end of a collection's items
+    COUNT = 0  # rows allocated, deleted ones included, or end of a collection's items
     CAPACITY = 1
     HEAD = 2  # table: next slot of the free ring to reuse; collection: first item not taken
     TAIL = 3  # end of the free ring: deleted rows are pushed here
@@ -25,13 +25,13 @@ class Meta(IntEnum):
 class Status(IntEnum):
     """Words of the ``status`` array (int64)."""
 
-    ERROR = 0  # 0, or what went wrong
-    LINE = 1  # and on which line of the user's file
-    FAILED = 2  # how many items were left untouched and must be replayed
-    LOCAL = 3  # a local collection was too small
+    ERROR = 0  # 0, or the kind of error
+    LINE = 1  # and its line in the user's file
+    FAILED = 2  # number of deferred items: they changed nothing and must be executed again
+    LOCAL = 3  # whether a local collection was too small
     ROUND = 4  # the last round of claims
-    INJECT = 5  # test only: fail this many-th reservation from now (0: never)
-    STORES = 8  # from here on, one word per store of the unit: it must grow
+    INJECT = 5  # tests only: n, if the n-th reservation from now is to fail (0: none)
+    STORES = 8  # from here on, one word per store of the unit: whether it must grow
 
 
 class State(IntEnum):
@@ -75,7 +75,7 @@ class Kind(IntEnum):
 
 
 STEP_BITS, ITEM_BITS, SITE_BITS = 24, 28, 12  # of a shadow word
-MOST_TOTALS = 4  # places to which all items add and of which a block keeps sums of its own
+MOST_TOTALS = 4  # places to which all items add, by partial sums of each block
 
 # Words that only kernels use: sizes as of the last barrier, the number of foreach steps of programs
 # with single(row), and what single(row) of the current step compares.
@@ -106,7 +106,7 @@ STORE_ARRAYS = {
     "created": Array("i32", 0),  # by row, the launch that made it
     "free": Array("i32"),  # ring of deleted rows
     "fill": Array("u8", const=True),  # one row's fills, each at a multiple of 8 bytes
-    "owner": Array("u64", 2**64 - 1),  # by row, the strongest claim
+    "owner": Array("u64", 2**64 - 1),  # by row, the least key of its claims
     "lock": Array("i32", 0),  # by row, the launch in which it was locked
     "parent": Array("i32"),  # of a union-find structure
     "flag": Array("i32"),
@@ -119,8 +119,8 @@ GRAPH_ARRAYS = {  # in each direction
 # The arguments of every unit, in order: C++ type.
 ARGUMENTS = {
     "status": "i64*",  # see Status
-    "pending": "u32*",  # one bit per item that must be executed again
-    "replay": "i64",  # run only the pending items
+    "pending": "u32*",  # one bit per item: whether it is deferred, to be executed again
+    "replay": "i64",  # whether to execute the deferred items only
     "launch": "i64",  # number of this launch, for single(row)
     "threads": "i64",  # CPU threads to use
     "barrier": "u32*",  # the team's barrier words
@@ -130,8 +130,8 @@ ARGUMENTS = {
     "report": "i64*",  # status and state for the host; may be null
 }
 CHECKED_ARGUMENT = {"check": "i64*"}  # the violation, see CheckWord
-TOGETHER_ARGUMENT = {"lost": "u32*"}  # one bit per item that does not claim again
-CLAIMS_ARGUMENT = {"queue": "u32*"}  # on a GPU, one word per item: those that pass
+TOGETHER_ARGUMENT = {"lost": "u32*"}  # one bit per item: whether its claim has failed
+CLAIMS_ARGUMENT = {"queue": "u32*"}  # on a GPU, the items that pass the filter
 
 
 def header(checked: bool = False) -> str:

@@ -1,8 +1,8 @@
-"""Collections that a program swaps: what each name can stand for while it runs.
+"""Double buffering: collections that a program swaps, and what each name can denote meanwhile.
 
-Every step is compiled once, for the names as declared.  A swap exchanges argument words: the unit
-has a set of them for each way to bind the names that the program reaches, and a thread knows in
-which way it is.
+Every step is compiled once, for the names as declared.  The argument block has the fields of the
+swapped collections once for each buffer permutation that the program reaches (``Unit.ways``), and a
+swap only changes the number of the current one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""What keeps its value: a kernel's locals from one part to the next, columns while others run."""
+"""Live locals of a kernel's parts, and columns that do not change while a step runs.
+
+If no item of a step writes a column, its loads in that step are *barrier-stable*: they may be plain
+loads, and be repeated or cached.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ def read_first(body: ir.Body) -> set[str]:
 
 
 def _follow(body: ir.Body, known: set[str], found: set[str]) -> set[str] | None:
-    """Add what is read first; give what is known behind the body, None if nothing comes there."""
+    """Add names that are read first; return those with a value after the body, None if it ends."""
 
     def read(node: object) -> None:
         found.update(ir.used(ir.walk(node)) - known)
@@ -57,10 +61,11 @@ def changed(unit: ir.Unit, nodes: Iterable[ir.Node]) -> Columns:
 
 
 def moving(unit: ir.Unit, reached: Callable[[str], tuple[ir.Func, ...]]) -> dict[str, Columns]:
-    """By function, the columns that an item may change while another runs it.
+    """By function, the columns that an item may change while another item runs the function.
 
-    A barrier parts one step from the next, and what a kernel does before ``single(collection)``
-    from what it does after (``NAME_commit``): a column that only the others write stands still.
+    A barrier separates one step from the next, and the part of a kernel before
+    ``single(collection)`` from the part after it (``NAME_commit``).  So columns that are written
+    only on the other side of a barrier do not change.
     """
     found: dict[str, Columns] = {}
     funcs = {f.name: f for f in unit.funcs}
@@ -83,10 +88,9 @@ def moving(unit: ir.Unit, reached: Callable[[str], tuple[ir.Func, ...]]) -> dict
 
 
 def standing(unit: ir.Unit, ahead: Iterable[str]) -> dict[str, Columns]:
-    """By function that is called with an item of a list, the columns that stand still at that item.
+    """By asynchronous kernel and its filter, the columns of its list that are fixed at the item.
 
-    In asynchronous execution the thread that enqueued an item is the one that runs it, and the
-    items of the list itself are there since the last barrier.
+    The item was in the list at the last barrier, or the thread that runs it has enqueued it.
     """
     nodes = list(ir.walk((unit.funcs, unit.blocks)))
     written = changed(unit, (n for n in nodes if n.writes))
@@ -128,7 +132,7 @@ def only_added_to(unit: ir.Unit) -> Columns:
 
 
 def constants(f: ir.Func) -> dict[str, ir.Const]:
-    """The locals of a function that are given one value, a constant: which."""
+    """The locals of a function that have one value, a constant, and that constant."""
     given: dict[str, list[ir.Expr]] = {}
     nodes = list(ir.walk(f))
     for n in nodes:

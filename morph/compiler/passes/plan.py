@@ -2,16 +2,17 @@
 
 `plan` takes a checked unit and decides, in this order:
 
-1. for the whole unit (`Plan`): which columns are const, which stores keep their size until the next
-   barrier, which need reservations or per-thread slot caches, how many blocks a GPU runs at once;
+1. for the whole unit (`Plan`): which columns are const, whether sizes of stores are those at the
+   last barrier, which stores need reservations or per-thread slot caches, how many blocks a GPU
+   runs at once;
 2. for each function (`FunctionPlan`): whether it is inlined, whether it needs the item, and whether
    its last loop is shared among threads (`Sharing`, see `work_sharing`);
-3. for each text that a function becomes (`BodyPlan`): the whole function, the commit of a kernel
-   that claims, or prologue, body and epilogue of a shared loop: which loads are barrier-stable,
-   which atomics need no loop, which locals are declared;
+3. for each *text*, a C++ function that it becomes (`BodyPlan`: the whole function, the commit of a
+   kernel that claims, or prologue, body and epilogue of a shared loop): which loads are
+   barrier-stable, which atomics need no loop, which locals are declared;
 4. for each step of a program (`StepPlan`): what happens at its barrier and which variants exist.
 
-`codegen` prints a plan.
+`codegen` prints a plan.  Sets of columns come from `liveness`, shared loops from `work_sharing`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from morph.language.types import Column, Scalar, Type
 
 CACHED = 8  # collections with a slot cache, at most
 INLINE = 60  # nodes up to which a function called from several places is copied to each
-FEW, SOME, MANY = 2, 3, 4  # blocks of 256 threads: 128, 80, 64 registers a thread
+FEW, SOME, MANY = 2, 3, 4  # resident blocks of 256 threads, with 128, 80, 64 registers a thread
 # Values of the trait `arguments` of nodes whose text names arrays of a collection.
 NAMES_STORE = ("column", "rows", "new", "need")
 
@@ -64,12 +65,12 @@ class BodyPlan:
 
     unstable: Columns  # columns that other threads may change while it runs
     locals: tuple[tuple[str, Type], ...] = ()  # declared in the text
-    live: frozenset[str] = frozenset()  # locals of the kernel that live outside of the text
+    live: frozenset[str] = frozenset()  # live locals that are members of a parameter
     constants: Mapping[str, ir.Const] = field(default_factory=dict)  # locals with one value
     one_way: Columns = frozenset()  # columns that the function changes by minima or maxima alone
-    item: str = ""  # the item of a collection
+    item: str = ""  # the parameter that is the item, if `stable` is known
     stable: Columns = frozenset()  # columns that do not change at the item
-    ahead: tuple[str, str] | None = None  # see `runs_ahead`
+    ahead: tuple[str, str] | None = None  # of an asynchronous kernel: the lists, see `runs_ahead`
     swapped: bool = False  # names a collection that the program swaps
     ends: bool = True  # control may reach its end
 
@@ -80,7 +81,7 @@ class Sharing:
 
     loop: SharedLoop
     staged: Mapping[str, tuple[int, int]]  # by collection, place and size of its staging buffer
-    early: Mapping[str, Column]  # columns that are read together with the end of the edge
+    early: Mapping[str, Column]  # columns that are loaded together with the end of the edge
     prologue: BodyPlan
     body: BodyPlan
     epilogue: BodyPlan
@@ -93,14 +94,14 @@ class FunctionPlan:
     func: ir.Func
     reached: tuple[ir.Func, ...]  # the function and all that it calls
     grows: bool  # adds to a local collection, itself or in a function that it calls
-    takes_item: bool  # uses what an item carries beside its locals
-    called: bool  # a call, for copies at every call would cost more to compile than they gain
+    takes_item: bool  # uses the state of the item: reservations, failure, flags
+    called: bool  # is not inlined: copies at every call would cost more to compile than they gain
     live: tuple[str, ...]  # locals that live from gather to commit
     whole: BodyPlan
     commit: BodyPlan | None
     abort: BodyPlan | None
     sharing: Sharing | None
-    single_threaded: bool  # the whole function is run by one CPU thread alone
+    single_threaded: bool  # only a single CPU thread runs the whole function; others run its parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +116,17 @@ class StepPlan:
     can_fail: bool
     stores: frozenset[str]  # named by the statements that one thread runs
     assigned: frozenset[str]  # program variables that one thread computes
-    looks: bool  # its own expressions read what steps may write, or call functions
-    varies: bool = False  # its arguments read what the step may write
+    looks: bool  # its own expressions read memory that steps may write, or call functions
+    varies: bool = False  # its arguments read memory that the step may write
     sharing: Sharing | None = None
     lists_rows: bool = False  # long rows are put on a list, which all threads share
-    fetch_adds: bool = False  # adds floats, or uses the value before: slow for several threads
-    own_row: bool = False  # a shared loop goes through the row of the item itself
-    sweeps: bool = False  # see kernels/schedule/sweep.h
-    rows_ahead: bool = False  # where an item of a list leads is known before it runs
+    fetch_adds: bool = False  # adds floats, or uses the old value: slow for several threads
+    own_row: bool = False  # a shared loop runs over the adjacency row of the item itself
+    sweeps: bool = False  # reductions over the rows of all points, see kernels/schedule/sweep.h
+    rows_ahead: bool = False  # the adjacency row of an enqueued item is known before it runs
     fills: tuple[
         str, ...
-    ] = ()  # cached collections of which a thread that is alone takes all slots
+    ] = ()  # cached collections of which a single thread takes the whole capacity
 
     @property
     def publishes(self) -> bool:
@@ -139,10 +140,10 @@ class BlockPlan:
     """One block of a program: its steps, then a jump."""
 
     node: ir.Block
-    steps: tuple[StepPlan, ...]  # without a `Clear` that joins the step before it
-    looks: bool  # the condition of its jump reads what steps may write, or calls functions
+    steps: tuple[StepPlan, ...]  # a `Clear` may be part of the step before it
+    looks: bool  # the condition of its jump reads memory that steps may write, or calls functions
     swapped: bool  # its text names a collection that the program swaps
-    permutations: tuple[int, ...]  # by number of a buffer permutation, that behind the block
+    permutations: tuple[int, ...]  # by buffer permutation before the block, that after it
     resumes: int  # the last step at which a launch may be resumed, or -1
 
 
@@ -163,18 +164,18 @@ class Plan:
     flags: tuple[str, ...]
     reserved: tuple[str, ...]  # stores of which items reserve capacity
     cached: tuple[str, ...]  # collections with a slot cache for each CPU thread
-    totals: tuple[Total, ...]  # places to which all items add
+    totals: tuple[Total, ...]  # places to which all items add: partial sums until the barrier
     resized: tuple[str, ...]  # stores whose counters functions change
     reports_failure: bool  # an item may fail
     claims: bool
     runs_ahead: bool
     locks: bool
-    resident: int  # blocks of a GPU's multiprocessor at once: so many registers has each thread
+    resident: int  # resident blocks of a GPU's multiprocessor: they limit registers
     heavy: bool  # few items may have work for several CPU threads
-    varies: bool  # expressions that every thread computes read what steps may write
-    calls: bool  # and call functions
+    varies: bool  # expressions that every thread computes read memory that steps may write
+    calls: bool  # expressions that every thread computes call functions
     laps: bool  # a loop of the program has no barrier
-    searches: frozenset[int]  # loops, by id, that search for the first edge with a property
+    searches: frozenset[int]  # loops, by `id` of the node, that search for an edge, see `search`
 
     @property
     def shares(self) -> bool:
@@ -183,12 +184,15 @@ class Plan:
 
 
 def cooperative(unit: ir.Unit) -> bool:
-    """Whether the unit has a barrier, so that all its blocks must run at once."""
+    """Whether the unit has a barrier, so that all its blocks must be resident at once."""
     return prepares(unit) or lists(unit)
 
 
 def prepares(unit: ir.Unit) -> bool:
-    """Whether stores begin and end as of the last barrier, the first of which is before all."""
+    """Whether sizes of stores are those at the last barrier (``FROM``, ``TO``).
+
+    Then the counters are also copied before the first step.
+    """
     nodes = list(ir.walk((unit.funcs, unit.blocks)))
     added = {n.slot for n in nodes if isinstance(n, ir.Add)}
     taken = {n.slot for n in nodes if isinstance(n, ir.Take)}
@@ -202,7 +206,7 @@ def plan(unit: ir.Unit) -> Plan:
 
 
 class _Planner:
-    """What the decisions have in common."""
+    """Makes the decisions; the attributes are analyses of the unit that several of them use."""
 
     def __init__(self, unit: ir.Unit) -> None:
         self.unit = unit
@@ -258,7 +262,7 @@ class _Planner:
             runs_ahead=bool(self.ahead),
             locks=bool(self.recycled) or any(isinstance(n, ir.Lock) for n in nodes),
             resident=self._resident(claims, any(s.sweeps for b in blocks for s in b.steps)),
-            # checked, items of one thread alone would never meet: each would claim alone
+            # a checked unit with claims needs several threads: on one, a round has one item
             heavy=bool(self.shared) or (unit.checked and claims),
             varies=any(n.varies for n in uniform),
             calls=any(isinstance(n, ir.Call) for n in ir.walk(steps.uniform(unit))),
@@ -273,19 +277,19 @@ class _Planner:
     # --- the unit --------------------------------------------------------------------------------
 
     def _cached(self) -> tuple[str, ...]:
-        """Collections of which CPU threads take several slots at once.
+        """Collections with a slot cache.
 
-        Rows that are handed out several at a time stay where they are.
+        Consecutive rows have none: the barrier would move items to close the gaps.
         """
         collections = [s for s in self.reserved if self.stores[s].kind == "collection"]
         found = [s for s in collections if s not in self.consecutive]
         return () if self.unit.checked else tuple(found[:CACHED])
 
     def _resident(self, claims: bool, sweeps: bool) -> int:
-        """How many blocks are to fit on a multiprocessor.
+        """How many blocks are to be resident on a multiprocessor.
 
-        More hide more latency where edges are shared.  Claims only conflict more; asynchronous
-        execution and 64-bit reductions need registers.
+        Where edges are shared, more blocks hide more latency.  With claims they only cause more
+        conflicts; asynchronous execution and 64-bit reductions need the registers.
         """
         local = any(isinstance(n, ir.MakeLocal) for n in ir.walk(self.unit.funcs))
         if claims or self.ahead or local or not self.shared:
@@ -302,7 +306,7 @@ class _Planner:
         return FEW if any(isinstance(t, Scalar) and t.bits > 32 for t in loads) else SOME
 
     def _totals(self) -> tuple[Total, ...]:
-        """The places to which all items add, without using the value before."""
+        """The places to which all items add, without using the old value."""
         if self.unit.checked:
             return ()
         found: dict[Total, None] = {}
@@ -349,8 +353,8 @@ class _Planner:
     ) -> BodyPlan:  # fmt: skip
         """The plan of a text with the statements ``body``.
 
-        ``live`` are locals that are members of what the text is given, ``hidden`` its parameters;
-        ``nodes`` those that it prints, if not all.
+        ``live`` are locals that are members of a struct that the text takes, ``hidden`` are its
+        parameters.  ``nodes`` are the nodes that it prints, if these are not all of ``body``.
         """
         mine, ahead = named(body) - {*live, *hidden}, self.ahead.get(f.name)
         touched = _stores(nodes or ir.walk(body))
@@ -372,7 +376,7 @@ class _Planner:
         )
 
     def _takes_item(self, f: ir.Func, whole: BodyPlan, known: Mapping[str, FunctionPlan]) -> bool:
-        """Whether a function uses what an item carries: reservations, failure, flags, locks."""
+        """Whether a function uses the state of the item: reservations, failure, flags, locks."""
         if isinstance(f, ir.Kernel) or f.cpp is not None or whole.swapped:
             return True
         returned = {id(n) for s in ir.walk(f.body) if isinstance(s, ir.Return) for n in ir.walk(s)}
@@ -425,7 +429,7 @@ class _Planner:
     # --- steps -----------------------------------------------------------------------------------
 
     def _below(self, step: object) -> list[ir.Node]:
-        """Everything that a step can run."""
+        """All nodes of a step, its kernel and filter, and the functions that these call."""
         roots = [n.func for n in ir.walk(step) if isinstance(n, ir.Call)]
         if isinstance(step, ir.Foreach):
             where = self.kernels[step.kernel].where
@@ -518,7 +522,7 @@ def _live(k: ir.Kernel) -> tuple[str, ...]:
 
 
 def _stores(nodes: Iterable[ir.Node]) -> set[str]:
-    """The stores whose words a text names."""
+    """The stores whose fields of the argument block a text names."""
     found = [n for n in nodes if n.arguments in NAMES_STORE]
     found = [n for n in found if not (isinstance(n, ir.Need) and n.local)]
     return {n.slot for n in found}  # type: ignore[attr-defined]

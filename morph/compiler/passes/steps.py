@@ -1,4 +1,4 @@
-"""What is known of the steps of a unit, and of the code between them that every thread runs."""
+"""Properties of a unit's steps, and of the expressions between them that all threads compute."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def uniform(unit: ir.Unit) -> tuple[ir.Node, ...]:
 def joined(steps: Sequence[ir.Node]) -> dict[int, tuple[ir.Node, list[str]]]:
     """Steps by number, each with the collections that are cleared at its own barrier.
 
-    A `Clear` joins the step before it, and may overtake what does not ask for a size.
+    A `Clear` becomes part of the step before it.  It may move before steps that read no size.
     """
     found: dict[int, tuple[ir.Node, list[str]]] = {}
     last: list[str] | None = None
@@ -41,7 +41,7 @@ def joined(steps: Sequence[ir.Node]) -> dict[int, tuple[ir.Node, list[str]]]:
 
 
 def loops_without_barrier(unit: ir.Unit) -> bool:
-    """Whether a loop of the program has no barrier, at which it could be told to end."""
+    """Whether a loop of the program has no barrier, at which it could be interrupted."""
     left = {
         i: {b.goto, b.orelse if b.cond is not None else b.goto}
         for i, b in enumerate(unit.blocks)
@@ -54,7 +54,7 @@ def loops_without_barrier(unit: ir.Unit) -> bool:
 
 
 def fetch_adds(reached: Iterable[ir.Func]) -> bool:
-    """Whether items add to places floats, or use the value before: slow for several threads."""
+    """Whether items add floats atomically, or use the old value: slow for several threads."""
     nodes = list(ir.walk(tuple(reached)))
     unused = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
     adds = (n for n in nodes if isinstance(n, ir.Atomic) and n.op in ("add", "sub"))
@@ -63,7 +63,7 @@ def fetch_adds(reached: Iterable[ir.Func]) -> bool:
 
 
 def is_own_row(s: ir.Foreach, k: ir.Kernel, loop: Loop, stores: Mapping[str, Store]) -> bool:
-    """Whether a loop runs over the edges of the item, or of the point that an entry stands for."""
+    """Whether a loop runs over the edges of the item, or of the point that an item refers to."""
     if not isinstance(loop, ir.ForEdges):
         return False
     point, given = loop.point, dict[str, list[ir.Expr]]()
@@ -86,7 +86,7 @@ def is_own_row(s: ir.Foreach, k: ir.Kernel, loop: Loop, stores: Mapping[str, Sto
 
 
 def leads_ahead(k: ir.Kernel, loop: Loop, then: str, stable: bool) -> bool:
-    """Whether each item that an iteration adds to ``then`` is the point where its edge leads."""
+    """Whether each item that an iteration adds to ``then`` is the other end of its edge."""
     adds = [n for n in ir.walk(k.body) if isinstance(n, ir.Add) and n.slot == then]
     items = [dict(n.values)["item"] for n in adds]
     return (
@@ -100,7 +100,7 @@ def leads_ahead(k: ir.Kernel, loop: Loop, then: str, stable: bool) -> bool:
 
 
 def sweeps(s: ir.Foreach, k: ir.Kernel, shared: SharedLoop, unit: ir.Unit) -> bool:
-    """Whether items are points and reductions over their packed rows the whole: see sweep.h."""
+    """Whether a step only reduces over the packed adjacency rows of all points: see sweep.h."""
     loop, item = shared.loop, k.params[0][0]
     if not (isinstance(loop, ir.ForEdges) and isinstance(loop.point, ir.Var)):
         return False

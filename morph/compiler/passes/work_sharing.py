@@ -1,15 +1,16 @@
-"""Work sharing: which loop of a kernel several threads can run at once, edge by edge.
+"""Work sharing: which loop of a kernel the threads of a warp or team may run together, by edges.
 
 The last loop over a point's neighbours or edges (where there is none, over a table's rows) is
 shared if its iterations neither pass a local on nor write what another of them reads: their order
-then does not matter, and threads share the edges of all items of a step, whatever row they are in.
+then does not matter, and threads share the edges of all items of a step, across rows.
 The kernel becomes a *prologue*, all that comes before the loop, the *body* of the loop, and an
-*epilogue*.
+*epilogue*.  `spreads` finds these kernels; the step's ``balance`` then decides whether long rows go
+on a list for all threads (`lists`), and kernels/schedule/balance.h distributes the edges.
 
-Plain writes are allowed to rows that belong to one iteration alone (its edge or row, one it has
-made), or of one value that is the same for all.  The value before an atomic at a place that all
-iterations change must not be used.  A local of outside may be a *reduction*: iterations add to it,
-or take its minimum or maximum, and do nothing else with it.
+Plain writes are allowed to rows that one iteration alone accesses (its edge or row, one it has
+made), or of one value that is the same for all iterations.  The result of an atomic at a place that
+all iterations change must not be used.  A local from outside of the loop may be a *reduction*:
+iterations add to it, or take its minimum or maximum, and do nothing else with it.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ LISTS = ("auto", "grid")  # choices by which long rows are shared out over all t
 CHOICES = ("auto", "thread", "warp", "grid")
 Loop = ir.ForEdges | ir.ForRows
 LIVE = 32  # bytes of locals that are kept for what is left of a row
-STAGE = 4096 - 64  # bytes of a warp's memory for entries on their way; see kernels/schedule/stage.h
+STAGE = (
+    4096 - 64
+)  # bytes of a warp's memory for entries on their way; see kernels/schedule/staging.h
 SUMS = ("min", "max", "add", "sub", "and", "or", "xor")  # in any order the same
 
 
 @dataclass(frozen=True, slots=True)
 class SharedLoop:
-    """The parts of a kernel, and the locals that they hand on.
+    """The parts of a kernel with a shared loop, and the locals that are live between them.
 
     Attributes
     ----------
@@ -62,7 +65,7 @@ class SharedLoop:
 
 
 def spreads(unit: ir.Unit) -> dict[str, SharedLoop]:
-    """The loops that are shared out, by the name of their kernel; none where all is checked."""
+    """The shared loops, by the name of their kernel; none in a checked unit."""
     if unit.checked:
         return {}
     funcs = {f.name: f for f in unit.funcs}
@@ -203,7 +206,7 @@ def reached(name: str, funcs: Mapping[str, ir.Func]) -> tuple[ir.Func, ...]:
 
 
 def can_run_ahead(items: Store, then: Store) -> bool:
-    """Whether an entry of ``then`` can as well lie among ``items``."""
+    """Whether items of ``then`` can be stored in ``items``: collections of equal columns."""
     collection = items.kind == "collection" and items.slot != then.slot
     return collection and replace(items, slot=then.slot) == then
 
@@ -243,7 +246,7 @@ def bound(loop: Loop) -> list[str]:
 
 
 def spread(kernel: ir.Func, funcs: Mapping[str, ir.Func], tables: Set[str]) -> SharedLoop | None:
-    """The parts of a kernel whose last loop can be shared out, if it has one."""
+    """The parts of a kernel whose last loop can be shared, if it has one."""
     if not isinstance(kernel, ir.Kernel) or kernel.commit is not None:
         return None
     for head, loop, tail in _last(kernel.body, tables):
@@ -273,7 +276,7 @@ def _last(body: ir.Body, tables: Set[str]) -> list[tuple[ir.Body, Loop, ir.Body]
 
 
 class _Loop:
-    """A loop, and what its body does."""
+    """A loop of a kernel, with the names and effects of its body."""
 
     def __init__(
         self, loop: Loop, tail: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]
@@ -344,7 +347,7 @@ class _Loop:
         ]
 
     def holds(self) -> bool:
-        """Whether the order of the iterations is of no account."""
+        """Whether several threads may run the iterations, in any order."""
         loop = self.loop
         plain = not loop.reverse
         if isinstance(loop, ir.ForEdges):
@@ -369,7 +372,7 @@ class _Loop:
         return self.outer | self.after
 
     def _summed(self, name: str) -> str:
-        """How the entries add to a local of outside, if they do no more; else nothing."""
+        """How the entries reduce to a local: ``+``, ``min`` or ``max``; empty if they do not."""
         t = self.types.get(name)
         if not isinstance(t, Scalar) or t.bits < 32:
             return ""
@@ -506,7 +509,7 @@ def _breaks(body: ir.Body) -> bool:
 
 
 def _leave(body: ir.Body) -> ir.Body:
-    """A loop's body as a function: who goes on to the next iteration returns."""
+    """A loop's body as the body of a function: ``continue`` becomes ``return``."""
     done: list[ir.Stmt] = []
     for s in body:
         if isinstance(s, ir.Continue):

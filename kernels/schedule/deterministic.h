@@ -31,7 +31,7 @@ MORPH_FN void decide(const A& a, R& t, const Step& s, I& it) {
     bool won = false;
     if (t.broadcast_value) {
         end_item(a, it);
-        leave(a.status, a.pending, it);
+        mark_pending(a.status, a.pending, it);
     } else {
         won = it.key && s.wins(a, it);
         finish(a, s, it, won);
@@ -43,13 +43,13 @@ MORPH_FN void decide(const A& a, R& t, const Step& s, I& it) {
 // On a GPU the host sees to it that there is a thread for every item.  One thread of a CPU may come to all items: memory
 // that it does not touch costs nothing.
 template <class A, class R, class Step>
-MORPH_FN void claims_together(const A& a, R& t, const Step& s, i64 first, i64 last) {
+MORPH_FN void claims_deterministic(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;
     if (t.replay) first = 0;
     t.round++;
     if constexpr (TARGET_GPU) {
-        typename I::Rooms rooms;
-        I it(a, t, first + apart(t), rooms);
+        typename I::Buffers buffers;
+        I it(a, t, first + apart(t), buffers);
         bool competes = it.position < last && compete(a, t, s, it);
         meet(a, t);
         if (competes) decide(a, t, s, it);

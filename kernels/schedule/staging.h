@@ -6,22 +6,23 @@
 //     meta(a, it), write(a, it, row)    the list, and how it is written there
 // Invariant: what lies there and what the warp holds room for (see reservation.h) is at most PLACES.
 
-constexpr i32 STAGE = 4096;  // bytes of a warp
+constexpr i32 STAGING_BYTES = 4096;  // bytes of a warp
 
-MORPH_FN u64* stage_memory() {  // one for all lists of a unit
-    MORPH_SHARED u64 words[256 / 32][STAGE / 8];
+MORPH_FN u64* staging_memory() {  // one for all lists of a unit
+    MORPH_SHARED u64 words[256 / 32][STAGING_BYTES / 8];
     return words[warp_of_block()];
 }
-MORPH_FN i32* stage_counts() {
-    MORPH_SHARED i32 counts[256 / 32][STAGE / 128];
+MORPH_FN i32* staging_counts() {
+    MORPH_SHARED i32 counts[256 / 32][STAGING_BYTES / 128];
     return counts[warp_of_block()];
 }
-template <class E> MORPH_FN E* staged() { return (E*)(stage_memory() + E::AT / 8); }
-template <class E> MORPH_FN i32& staged_count() { return stage_counts()[E::WHICH]; }
+template <class E> MORPH_FN E* staged() { return (E*)(staging_memory() + E::AT / 8); }
+template <class E> MORPH_FN i32& staged_count() { return staging_counts()[E::WHICH]; }
 
-template <class A, class I, class E> MORPH_FN void stage(const A& a, const I& it, Reservation& room, const E& e) {
+template <class A, class I, class E>
+MORPH_FN void stage(const A& a, const I& it, Reservation& reservation, const E& e) {
     if constexpr (!TARGET_GPU) {
-        e.write(a, it, Slots(E::meta(a, it), 1, room).first());
+        e.write(a, it, Slots(E::meta(a, it), 1, reservation).first());
         return;
     }
     u32 mask = active_lanes();
@@ -29,23 +30,23 @@ template <class A, class I, class E> MORPH_FN void stage(const A& a, const I& it
     if (lane_id() == leader) first = fetch(Plus(), &staged_count<E>(), popcount(mask));
     first = shuffle(mask, first, leader);
     staged<E>()[first + popcount(mask & ((1u << lane_id()) - 1))] = e;
-    room -= 1;
+    reservation -= 1;
 }
 // By all lanes of a warp.
-template <class E> MORPH_FN void stage_nothing() {
+template <class E> MORPH_FN void clear_buffer() {
     if constexpr (!TARGET_GPU) return;
     if (lane_id() == 0) staged_count<E>() = 0;
     sync_warp();
 }
-template <class E, class A, class I> MORPH_FN void carry_over(const A& a, const I& it, i32 room) {
+template <class E, class A, class I> MORPH_FN void flush_buffer(const A& a, const I& it, i32 reservation) {
     if constexpr (!TARGET_GPU) return;
     sync_warp();
     i32 n = staged_count<E>(), first = 0;
     sync_warp();
-    if (!n || n + room <= E::PLACES) return;
+    if (!n || n + reservation <= E::PLACES) return;
     if (lane_id() == 0) first = i32(fetch(Plus(), E::meta(a, it) + COUNT, i64(n)));
     first = shuffle(ALL_LANES, first, 0);
     for (i32 k = lane_id(); k < n; k += 32) staged<E>()[k].write(a, it, first + k);
     sync_warp();
-    stage_nothing<E>();
+    clear_buffer<E>();
 }

@@ -11,23 +11,23 @@
 // finds it: from then on its warp or thread lays nothing into the queue, and in a replay nobody runs ahead.
 
 #if defined(MORPH_FAULTS)  // tests: small lists have room
-constexpr i32 AHEAD = 3, AHEAD_CAPACITY = 2, AHEAD_MOST = 8, BATCH_ROW = 3;
-constexpr i64 ALONE_AHEAD = 3;
+constexpr i32 ASYNCHRONOUS_ROUNDS = 3, QUEUE_CAPACITY = 2, MAX_ASYNCHRONOUS_ITEMS = 8, BATCH_ROW = 3;
+constexpr i64 SINGLE_THREAD_ITEMS = 3;
 #else
-constexpr i32 AHEAD = TARGET_GPU ? 16 : 1024;           // rounds of entries that a warp runs so; items of a thread
-constexpr i64 ALONE_AHEAD = 1 << 14;                    // items of a thread alone, if others wait for it
-constexpr i32 AHEAD_CAPACITY = TARGET_GPU ? 32 : 1 << 20;   // of a queue: one of two of a warp, at most of a thread
-constexpr i32 AHEAD_MOST = 8;   // items of a tile; if there are more, all warps have enough to do
+constexpr i32 ASYNCHRONOUS_ROUNDS = TARGET_GPU ? 16 : 1024;  // rounds of entries that a warp runs so; items of a thread
+constexpr i64 SINGLE_THREAD_ITEMS = 1 << 14;                    // items of a thread alone, if others wait for it
+constexpr i32 QUEUE_CAPACITY = TARGET_GPU ? 32 : 1 << 20;   // of a queue: one of two of a warp, at most of a thread
+constexpr i32 MAX_ASYNCHRONOUS_ITEMS = 8;   // items of a tile; if there are more, all warps have enough to do
 constexpr i32 BATCH_ROW = 64;    // entries of a row whose item some lanes have for their own
 #endif
 
-// Where a warp lays what it adds; beside it the rows of these items, if the step knows them (ROWS_AHEAD).
-struct WarpAhead {
+// Where a warp lays what it adds; beside it the rows of these items, if the step knows them (KNOWS_ROWS).
+struct WarpQueue {
     struct Row {
         i64 begin;
         i32 size, item;  // if there are more entries, more than any turn has
     };
-    i32 first = 0, room = 0, side = 0;
+    i32 first = 0, capacity = 0, side = 0;
     i32 item = -1;  // what the item itself is in the list, if that is known
     Entries row;    // of what is added next, which is `to`; not looked at before it is added
     i32 to = -1;
@@ -39,11 +39,11 @@ struct WarpAhead {
         struct alignas(16) Aligned {
             u32 word[4];
         };
-        MORPH_SHARED Aligned words[256 / 32][2 * AHEAD_CAPACITY];
-        return (Row*)words[warp_of_block()] + side * AHEAD_CAPACITY;
+        MORPH_SHARED Aligned words[256 / 32][2 * QUEUE_CAPACITY];
+        return (Row*)words[warp_of_block()] + side * QUEUE_CAPACITY;
     }
     MORPH_FN void open(i64 queue, i32 turn, i32 places) {  // by all lanes
-        first = i32(queue) + turn * AHEAD_CAPACITY, room = places, side = turn;
+        first = i32(queue) + turn * QUEUE_CAPACITY, capacity = places, side = turn;
         if (lane_id() == 0) taken() = 0;
         sync_warp();
     }
@@ -51,12 +51,12 @@ struct WarpAhead {
         sync_warp();
         i32 n = taken();
         sync_warp();
-        return n < room ? n : room;
+        return n < capacity ? n : capacity;
     }
     MORPH_FN i32 place() const {
-        if (!room) return -1;
+        if (!capacity) return -1;
         i32 k = fetch(Plus(), &taken(), 1);
-        if (k >= room) return -1;
+        if (k >= capacity) return -1;
         rows(side)[k] = {row.begin, i32(min_of(row.end - row.begin, i64(1 << 25))), to};
         return first + k;
     }
@@ -72,24 +72,25 @@ struct Queue {
     }
     void close() { end = 0; }  // for good: what is added later is not run before what was
 };
-struct ThreadAhead {
+struct ThreadQueue {
     Queue* queue = nullptr;
     i32 place() const { return queue ? queue->place() : -1; }
 };
-typedef Choose<TARGET_GPU, WarpAhead, ThreadAhead> Ahead;
+typedef Choose<TARGET_GPU, WarpQueue, ThreadQueue> AsynchronousQueue;
 
 // Where a warp's queues begin, the `number` of them, and how often it may fill one: not if they do not fit.
 template <class A, class R, class Step> struct Queues {
     i64 first;
     i32 depth;
-    MORPH_FN Queues(const A& a, const R& t, const Step& s, i64 last, i64 number) : first(last + number * 2 * AHEAD_CAPACITY) {
+    MORPH_FN Queues(const A& a, const R& t, const Step& s, i64 last, i64 number)
+        : first(last + number * 2 * QUEUE_CAPACITY) {
         i64 end = t.replay ? 0 : load_stable(s.list(a, t) + CAPACITY);
-        depth = first + 2 * AHEAD_CAPACITY <= end ? AHEAD : 0;
+        depth = first + 2 * QUEUE_CAPACITY <= end ? ASYNCHRONOUS_ROUNDS : 0;
     }
 };
 
 // What has been asked of memory: not later than here, however late it is looked at.
-template <class T> MORPH_FN T under_way(const T& x) {
+template <class T> MORPH_FN T loaded(const T& x) {
     union Words {
         u32 word[sizeof(T) / 4];
         T value;
@@ -112,10 +113,10 @@ template <class A, class Step, class I> MORPH_FN bool open_batch(const A& a, con
 // and where entries lead is on its way before the filter is asked.  A lone warp waits for every instruction.
 // `open` tells how many rounds it takes.
 template <class A, class R, class Step, class I, class Open>
-MORPH_FN void run_batch(const A& a, R& t, const Step& s, I& it, const WarpAhead::Row* rows, i32 size, Runner<Step>& by,
+MORPH_FN void run_batch(const A& a, R& t, const Step& s, I& it, const WarpQueue::Row* rows, i32 size, Runner<Step>& by,
                        const Open& open) {
     i32 bits = leading_zeros(size - 1) - 27, lanes = 1 << bits, whose = lane_id() >> bits, first = lane_id() & (lanes - 1);
-    WarpAhead::Row part = whose < size ? rows[whose] : WarpAhead::Row{0, 0, 0};
+    WarpQueue::Row part = whose < size ? rows[whose] : WarpQueue::Row{0, 0, 0};
     constexpr i32 MOST = Step::LIMIT ? BATCH_ROW : 0;
     i32 most = max_of_lanes(part.size), rounds = (most + lanes - 1) >> bits;
     if (rounds > PREFETCHED || most > MOST) {
@@ -124,36 +125,36 @@ MORPH_FN void run_batch(const A& a, R& t, const Step& s, I& it, const WarpAhead:
     }
     typename Step::Reach next[PREFETCHED]{};
     part.begin += first, part.size -= first;  // this lane's first entry, and how many there are from it on
-    if (part.size > 0) next[0] = under_way(s.reach(a, part.begin));
+    if (part.size > 0) next[0] = loaded(s.reach(a, part.begin));
     if (rounds > 1) {
         MORPH_UNROLL_ALL for (i32 j = 1; j < PREFETCHED; j++)
-            if (j * lanes < part.size) next[j] = under_way(s.reach(a, part.begin + j * lanes));
+            if (j * lanes < part.size) next[j] = loaded(s.reach(a, part.begin + j * lanes));
     }
     open(rounds);
-    if (lane_id() < size) it.ahead.item = rows[lane_id()].item;
+    if (lane_id() < size) it.asynchronous.item = rows[lane_id()].item;
     bool here = open_batch(a, s, it, size);
     Entries row;
-    typename Step::Live live{};
-    typename Step::Rest rest{};
-    bool came = here && s.head(a, it, row, live, rest);
+    typename Step::LiveIn live_in{};
+    typename Step::LiveOut live_out{};
+    bool came = here && s.prologue(a, it, row, live_in, live_out);
     if (!here) it.failed = 0;  // it has ended; its lane helps
     if (!(ballot(ALL_LANES, came) >> whose & 1)) part.size = 0;
-    typename Step::Live its = from_lane(live, whose);
+    typename Step::LiveIn its = from_lane(live_in, whose);
     if constexpr (Step::BATCHED) {
         if (rounds && !by.has_capacity(a, s, rounds)) {
             rounds = 0;
             row = Entries();
             if (came) row.begin = rows[lane_id()].begin, row.end = row.begin + rows[lane_id()].size;
-            defer(a, t, s, row, live);
+            defer(a, t, s, row, live_in);
         }
     }
     MORPH_UNROLL_NONE for (i32 j = 0; j < rounds; j++) {
-        typename Step::Reach reached = one_of_few(next, j);
-        typename Step::Sums sums;
+        typename Step::Reach reached = nth_of(next, j);
+        typename Step::Reductions reductions;
         if (j * lanes < part.size) {
-            bearer(by, it).ahead.row = under_way(s.row_of(a, reached));
-            bearer(by, it).ahead.to = reached.end;
-            s.entry(a, bearer(by, it), its, reached, sums);
+            reserving_item(by, it).asynchronous.row = loaded(s.row_of(a, reached));
+            reserving_item(by, it).asynchronous.to = reached.end;
+            s.body(a, reserving_item(by, it), its, reached, reductions);
         }
         sync_warp();
     }
@@ -164,20 +165,20 @@ MORPH_FN void run_batch(const A& a, R& t, const Step& s, I& it, const WarpAhead:
 template <class A, class R, class Step, class I>
 MORPH_FN void run_queue(const A& a, R& t, const Step& s, I& it, i64 queue, i32 depth, bool failed, Runner<Step>& by) {
     i32 turn = 0;
-    for (i32 n = bearer(by, it).ahead.size(); n;) {
-        I next(a, t, queue + turn * AHEAD_CAPACITY + lane_id());
+    for (i32 n = reserving_item(by, it).asynchronous.size(); n;) {
+        I next(a, t, queue + turn * QUEUE_CAPACITY + lane_id());
         if (by.it.failed) {
-            if (lane_id() < n) leave(a.status, a.pending, next);
+            if (lane_id() < n) mark_pending(a.status, a.pending, next);
             return;
         }
         turn ^= 1;
-        auto& added = bearer(by, next).ahead;
+        auto& added = reserving_item(by, next).asynchronous;
         auto open = [&](i32 rounds) {
             depth -= max_of(rounds, 1);
-            added.open(queue, turn, depth > 0 && !failed ? AHEAD_CAPACITY : 0);
+            added.open(queue, turn, depth > 0 && !failed ? QUEUE_CAPACITY : 0);
         };
-        if constexpr (Step::ROWS_AHEAD) {
-            run_batch(a, t, s, next, WarpAhead::rows(turn ^ 1), n, by, open);
+        if constexpr (Step::KNOWS_ROWS) {
+            run_batch(a, t, s, next, WarpQueue::rows(turn ^ 1), n, by, open);
         } else {
             open(1);
             tile(a, t, s, next, open_batch(a, s, next, n), by);
@@ -189,19 +190,20 @@ MORPH_FN void run_queue(const A& a, R& t, const Step& s, I& it, i64 queue, i32 d
 
 // Runs a tile, and what follows from it; `number` of the tile in this step.
 template <class A, class R, class Step, class I>
-MORPH_FN void run_ahead(const A& a, R& t, const Step& s, I& it, bool mine, i32 size, i64 last, i64 number,
+MORPH_FN void run_asynchronously(const A& a, R& t, const Step& s, I& it, bool mine, i32 size, i64 last, i64 number,
                         Runner<Step>& by) {
     Queues<A, R, Step> queues(a, t, s, last, number);
-    i32 depth = size <= AHEAD_MOST ? queues.depth : 0;
-    bearer(by, it).ahead.open(queues.first, 0, depth ? AHEAD_CAPACITY : 0);
+    i32 depth = size <= MAX_ASYNCHRONOUS_ITEMS ? queues.depth : 0;
+    reserving_item(by, it).asynchronous.open(queues.first, 0, depth ? QUEUE_CAPACITY : 0);
     tile(a, t, s, it, mine && open(a, t, s, it), by);
     run_queue(a, t, s, it, queues.first, depth, any_lane(it.failed | by.it.failed), by);
 }
 
 // The same for what a warp adds while it runs its part of the rows that all share.
-template <class A, class R, class Step> MORPH_FN void open_queue(const A& a, const R& t, const Step& s, Runner<Step>& by) {
+template <class A, class R, class Step>
+MORPH_FN void open_queue(const A& a, const R& t, const Step& s, Runner<Step>& by) {
     Queues<A, R, Step> queues(a, t, s, s.behind(a, t), warp_id());
-    by.it.ahead.open(queues.first, 0, queues.depth ? AHEAD_CAPACITY : 0);
+    by.it.asynchronous.open(queues.first, 0, queues.depth ? QUEUE_CAPACITY : 0);
 }
 template <class A, class R, class Step> MORPH_FN void end_queue(const A& a, R& t, const Step& s, Runner<Step>& by) {
     Queues<A, R, Step> queues(a, t, s, s.behind(a, t), warp_id());
@@ -212,25 +214,25 @@ template <class A, class R, class Step> MORPH_FN void end_queue(const A& a, R& t
 
 // Runs the items, and what follows from them.
 template <class A, class R, class Step>
-MORPH_LOOP void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last) {
+MORPH_LOOP void each_asynchronously(const A& a, R& t, const Step& s, i64 first, i64 last) {
     i64 end = load(s.list(a, t) + CAPACITY);
     if (t.replay) last = end;
-    i64 room = min_of((end - last) / t.threads, i64(AHEAD_CAPACITY)), from = last + t.thread * room;
-    Queue queue{from, t.replay ? 0 : from + room};
+    i64 capacity = min_of((end - last) / t.threads, i64(QUEUE_CAPACITY)), from = last + t.thread * capacity;
+    Queue queue{from, t.replay ? 0 : from + capacity};
     Runner<Step> by(a, t, s);
     typename Step::I::SlotCaches stocks;
     stocks.serve(by.it);
-    by.it.ahead.queue = &queue;
-    i64 left = AHEAD;
+    by.it.asynchronous.queue = &queue;
+    i64 left = ASYNCHRONOUS_ROUNDS;
     Share share(a, t, first, last);
     for (bool listed = true;;) {
         if (listed && share.begin == share.end && !share.next()) listed = false, share.begin = from;
         if (!listed && share.begin == queue.next) break;
         typename Step::I it(a, t, share.begin++);
-        it.ahead.queue = &queue;
+        it.asynchronous.queue = &queue;
         stocks.serve(it);
         if (by.it.failed) {
-            if (!t.replay) leave(a.status, a.pending, it);
+            if (!t.replay) mark_pending(a.status, a.pending, it);
         } else if (open(a, t, s, it)) {
             run_shared(a, t, s, it, by);
             if (it.failed | by.it.failed) queue.close();
@@ -242,30 +244,31 @@ MORPH_LOOP void each_ahead(const A& a, R& t, const Step& s, i64 first, i64 last)
 }
 
 // A place that an entry lowers or raises: while few items are run it is not asked first whether that does anything.
-template <class T> struct Few {
+template <class T> struct UntestedPlace {
     T* p;
     bool few;
 };
-template <class T> MORPH_FN Few<T> few(const WarpAhead& queue, T* p) { return {p, queue.room != 0}; }
-template <class T> MORPH_FN T* few(const ThreadAhead&, T* p) { return p; }
-template <class Op, class T> MORPH_FN T fetch(Op op, Few<T> x, T v) {
+template <class T> MORPH_FN UntestedPlace<T> untested(const WarpQueue& queue, T* p) { return {p, queue.capacity != 0}; }
+template <class T> MORPH_FN T* untested(const ThreadQueue&, T* p) { return p; }
+template <class Op, class T> MORPH_FN T fetch(Op op, UntestedPlace<T> x, T v) {
     return x.few ? fetch_untested(op, x.p, v) : fetch(op, x.p, v);
 }
-MORPH_ATOMIC_AT(atomic_min, Min, Few<T>)
-MORPH_ATOMIC_AT(atomic_max, Max, Few<T>)
+MORPH_ATOMIC_AT(atomic_min, Min, UntestedPlace<T>)
+MORPH_ATOMIC_AT(atomic_max, Max, UntestedPlace<T>)
 
 // What an item is in its list.
-template <class C> MORPH_FN i32 item_of(const WarpAhead& queue, const C& column, i64 row) {
+template <class C> MORPH_FN i32 item_of(const WarpQueue& queue, const C& column, i64 row) {
     return queue.item >= 0 ? queue.item : column.get(row);
 }
-template <class C> MORPH_FN i32 item_of(const ThreadAhead&, const C& column, i64 row) { return column.get(row); }
+template <class C> MORPH_FN i32 item_of(const ThreadQueue&, const C& column, i64 row) { return column.get(row); }
 
 // A place for what is added: in the queue, or in the list.
 struct Place {
     i32 row;
-    bool ahead;
-    MORPH_HOT Place(const Ahead& queue, i64* meta, Reservation& room) : row(queue.place()), ahead(row >= 0) {
-        if (!ahead) row = Slots(meta, 1, room).first();
+    bool asynchronous;
+    MORPH_HOT Place(const AsynchronousQueue& queue, i64* meta, Reservation& reservation)
+        : row(queue.place()), asynchronous(row >= 0) {
+        if (!asynchronous) row = Slots(meta, 1, reservation).first();
     }
     MORPH_FN i32 first() const { return row; }
 };
