@@ -254,3 +254,15 @@ def test_random_numbers_of_a_program(target):
         t = table(target, sum=np.zeros(3, "i8"))
         run(t, 5)
         assert host(t.sum).tolist() == [want] * 3
+
+
+@morph.kernel
+def roots(r):
+    r.root, r.half = r.x**r.y, r.x**0.5
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_a_power_is_no_square_root(target, dtype):
+    x, y = np.array([-np.inf, -0.0, 4], dtype), np.full(3, 0.5, dtype)
+    want = np.array([np.inf, 0, 2], dtype)
+    compare(target, roots, {"root": want, "half": want}, x=x, y=y)

@@ -258,7 +258,7 @@ def test_rejections(target):
 
 def test_a_field_of_no_kind_is_refused(target):
     t, *_ = tables(target)
-    with pytest.raises(TypeError, match="is a str; kernels take graphs"):
+    with pytest.raises(TypeError, match="'rows' is a str; kernels take graphs"):
         foreach(t, misspelt, Side("x", 1))
 
 
@@ -266,3 +266,28 @@ def test_arguments_are_counted_as_written(target):
     assert (
         refused(target, misspelt, 1, 2)[0] == "'misspelt' takes 1 arguments after the item, not 2"
     )
+
+
+@func
+def more(r):
+    r.x += 1
+    return r.x
+
+
+@func
+def digits(a, side, b):
+    return a * 1000 + side.rows * 100 + side.shift * 10 + b
+
+
+@kernel
+def in_order(r, out):
+    out[r.id].x = digits(r.x, Side(r.x, more(r)), more(r)) + r.x
+
+
+def test_arguments_are_evaluated_in_order(target):
+    def go():
+        t, out, *_ = tables(target)
+        foreach(t, in_order, out)
+        return host(out.x[:]).tolist()
+
+    assert all(found == [14] * 4 for found in everywhere(target, go))

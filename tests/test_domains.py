@@ -393,6 +393,7 @@ def shape(p):
         (reader(np.zeros(4)), "the NumPy array 'array' can change"),
         (reader(np.broadcast_to(np.zeros(1), 4)), "the NumPy array 'array' can change"),
         (reader(fixed([[[1]]], i64)), "the NumPy array 'array' has 3 dimensions"),
+        (reader(np.broadcast_to(fixed([], i64), (3, 0))), r"'array' has the shape \(3, 0\)"),
         (reader(fixed(["a"], "U1")), "the NumPy array 'array' is of <U1"),
     ],
 )

@@ -53,6 +53,7 @@ class Both(NamedTuple):
 """
 
 ARRAYS = {"FIXED": np.arange(3), "OPEN": np.arange(3), "DEEP": np.zeros((1, 1, 1))}
+ARRAYS["THIN"] = np.zeros((3, 0))
 ARRAYS["FIXED"].flags.writeable = False
 
 KERNEL = "@kernel\ndef k(p, g, coll, flag, sets, n):\n"

@@ -7,8 +7,10 @@ from small import points, values
 from targets import everywhere
 
 import morph
+import morph.prelude
 from morph.language.errors import LanguageError
 from morph.prelude import atomic_add, f32, f64, i64, local, static, vector
+from morph.prelude import static as fixed
 
 ROUNDS = 2
 
@@ -115,5 +117,30 @@ def test_what_is_no_constant_is_refused(target):
             call()
     with pytest.raises(LanguageError, match="'n' is .* and cannot be assigned"):
         morph.foreach(g.points, assigns, 2)
-    with pytest.raises(TypeError, match="argument 'factor' is a str; kernels take"):
+    with pytest.raises(TypeError, match="argument 'factor' is a str; a static"):
         morph.foreach(g.points, scale, "2")
+
+
+@morph.kernel
+def of_other_names(p, width: fixed, n: morph.prelude.static):
+    found = local(i64, width)
+    found.add(vector(i64, n)[0])
+    p.sum = found.size + n
+
+
+@morph.func
+def itself(p: static):
+    return p.id > 0
+
+
+def test_static_by_other_names(target):
+    g = points(target, sum=i64)
+    for n in (2, 3):
+        morph.foreach(g.points, of_other_names, 4, n)
+        assert values(g.points, "sum") == [n + 1] * 4
+
+
+def test_no_item_is_static(target):
+    g = points(target, sum=i64, only=f64)
+    with pytest.raises(LanguageError, match="'p' is static, and this is no constant"):
+        morph.foreach(g.points, scale, 1, where=itself)

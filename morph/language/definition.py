@@ -12,8 +12,15 @@ from morph.language.source import Source
 def static_params(function: Any) -> tuple[int, ...]:
     """The positions of a function's parameters that are annotated ``static``."""
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
-    notes = [function.__annotations__.get(n) for n in names]
-    return tuple(i for i, note in enumerate(notes) if note is static or note == "static")
+    notes = (function.__annotations__.get(n) for n in names)
+    return tuple(i for i, note in enumerate(notes) if _is_static(note, function.__globals__))
+
+
+def _is_static(annotation: Any, names: dict[str, Any]) -> bool:
+    """Whether an annotation is `static`; annotations may be kept as text."""
+    if not isinstance(annotation, str):
+        return annotation is static
+    return annotation.rpartition(".")[2] == "static" or names.get(annotation) is static
 
 
 @dataclass(frozen=True, slots=True, eq=False)

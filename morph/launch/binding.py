@@ -19,6 +19,7 @@ from morph.compiler.codegen.unit import source
 from morph.compiler.frontend.builder import Builder
 from morph.compiler.frontend.functions import (
     check_claims,
+    fix_statics,
     parameter,
     specialise_filter,
     specialise_kernel,
@@ -271,7 +272,7 @@ def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
             definition.source.pos(definition.source.tree),
             f"they are {', '.join(map(user_name, names))}" if names else "call it with none",
         )
-    statics = {names[i]: _scalar_type(args[i], names[i]) for i in request.what.statics}
+    statics = {names[i] for i in request.what.statics}
     names, args = flat_names(names, args), flat(args)
     slots = Slots(request.device)
     for arg, name in zip(args, names, strict=True):  # graphs first: they name their tables
@@ -280,6 +281,7 @@ def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
     kinds: list[Any] = [names]
     for arg, name in zip(args, names, strict=True):
         if name in statics:
+            _scalar_type(arg, name, "a static parameter takes numbers")
             kinds.append((type(arg), repr(arg)))
         elif isinstance(arg, OBJECTS):
             kinds.append(slots.of(arg, own_name(name)))
@@ -300,7 +302,10 @@ def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
     return slots, tuple(kinds)
 
 
-def _scalar_type(value: Any, name: str) -> Scalar:
+KINDS = "kernels take graphs, tables, collections, sets, flags, rows, functions and numbers"
+
+
+def _scalar_type(value: Any, name: str, allowed: str = KINDS) -> Scalar:
     found: Scalar | None = None
     if isinstance(value, bool):
         found = BOOL
@@ -311,10 +316,7 @@ def _scalar_type(value: Any, name: str) -> Scalar:
     elif isinstance(value, float):
         found = F64
     if found is None:
-        raise TypeError(
-            f"argument {name!r} is a {type(value).__name__}; kernels take graphs, tables, "
-            "collections, sets, flags, rows, functions and numbers"
-        )
+        raise TypeError(f"argument {own_name(name)!r} is a {type(value).__name__}; {allowed}")
     return found
 
 
@@ -451,7 +453,7 @@ def _program(
     builder: Builder, definition: Definition, names: Sequence[str], values: list[Value]
 ) -> Cut:
     params: dict[str, Value | Type] = {}
-    for name, v in zip(names, values, strict=True):
+    for name, v in zip(names, fix_statics(definition, values), strict=True):
         params |= parameter(name, v)
     builder.inline = True
     return cut(builder, definition, params)

@@ -86,7 +86,7 @@ class Launchable(Function):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self.launches: dict[Any, Any] = {}
-        self.statics = tuple(i - 1 for i in static_params(function) if self.kind == "kernel")
+        self.statics = tuple(i - 1 for i in static_params(function) if i and self.kind == "kernel")
 
     def source(self, target: str = "cpu") -> str:
         """The C++ that was generated for the latest launch.

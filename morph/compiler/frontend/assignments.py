@@ -123,6 +123,8 @@ def _is_row(x: ir.Expr) -> bool:
 def _copy_row(c: Context, to: ir.Expr, x: ir.Expr, pos: Pos) -> None:
     """``table[i] = row``: all columns of the row."""
     assert isinstance(to.type, Handle)
+    if c.definition.kind == "program":
+        reject("a program copies no rows", pos, "assign column by column, or in a kernel")
     stores, t = c.builder.stores, x.type
     known = [stores[to.type.slot].columns, stores[t.slot].columns if isinstance(t, Handle) else ()]
     kinds = [{column.name: (column.elem, column.size) for column in columns} for columns in known]

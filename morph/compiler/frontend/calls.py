@@ -25,6 +25,8 @@ from morph.language.errors import reject
 from morph.language.intrinsics import StructType, name_of, scalar_of
 from morph.language.types import I32, Handle, Scalar, Struct, Weak
 
+KERNEL_ONLY = ("popcount", "ctz", "clz", "sat_add", "exponent")  # plain Python lacks them
+
 
 def check_call(c: Context, node: ast.Call) -> Value:
     """``f(...)``."""
@@ -42,7 +44,7 @@ def check_call(c: Context, node: ast.Call) -> Value:
                 pos,
                 "kernels are run by foreach; a function called from a kernel is a @func",
             )
-        return c.rules.call(c, definition, [c.value(a) for a in node.args], pos)
+        return c.rules.call(c, definition, c.arguments(node.args), pos)
     if isinstance(f.value, StructType):
         return _struct(c, node, f.value)
     if isinstance(f.value, type) and is_bundle(f.value):
@@ -57,6 +59,8 @@ def check_call(c: Context, node: ast.Call) -> Value:
             pos,
             "decorate your own functions with @func; see the reference for the builtins",
         )
+    if c.definition.kind == "program" and name in KERNEL_ONLY:
+        reject(f"{name} is not for programs", pos, "call it in a kernel")
     return check_intrinsic(c, node, name)
 
 
@@ -64,7 +68,7 @@ def _bundle(c: Context, node: ast.Call, kind: Any) -> Bundle:
     """``Side(rows, entries)``, for an argument."""
     no_keywords(c, node)
     arity(c, node, kind.__name__, len(kind._fields))
-    values = (c.value(a) for a in node.args)
+    values = c.arguments(node.args)
     return Bundle(c.pos(node), tuple(zip(kind._fields, values, strict=True)))
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from morph.compiler.frontend.builder import Builder
 from morph.compiler.frontend.scope import Edges, Flow, Loop
-from morph.compiler.frontend.values import Method, Value, cast, default, describe
+from morph.compiler.frontend.values import Bundle, Method, Value, cast, default, describe
 from morph.compiler.ir import nodes as ir
 from morph.language.definition import Definition
 from morph.language.errors import reject
@@ -23,6 +23,7 @@ from morph.language.position import Pos
 from morph.language.source import Source
 from morph.language.types import I64, NOTHING, Object, Scalar, Type, Weak
 
+V = TypeVar("V")
 LARGE = 200  # nodes of an expression
 
 
@@ -109,16 +110,29 @@ class Context:
         reject(f"{describe(v)} is not a value", self.pos(node), "use one of its members")
 
     def exprs(self, nodes: Sequence[ast.expr]) -> list[ir.Expr]:
-        """Several values, left to right; a later effect cannot change an earlier value."""
-        done: list[ir.Expr] = []
+        """Several values of the IR, left to right."""
+        return self._in_order(nodes, self.expr)
+
+    def arguments(self, nodes: Sequence[ast.expr]) -> list[Value]:
+        """The arguments of a call, left to right."""
+        return self._in_order(nodes, self.value)
+
+    def _in_order(self, nodes: Sequence[ast.expr], check: Callable[[ast.expr], V]) -> list[V]:
+        """Several values; a later effect cannot change an earlier value."""
+        done: list[V] = []
         for node in nodes:
             with self.collect() as later:
-                x = self.expr(node)
+                x = check(node)
             if later:
-                done = [self.bind(y) for y in done]
+                done = [self._bound(y) for y in done]
             self.out += later
             done.append(x)
         return done
+
+    def _bound(self, v: Any) -> Any:
+        if isinstance(v, Bundle):
+            return replace(v, fields=tuple((f, self._bound(x)) for f, x in v.fields))
+        return self.bind(v) if isinstance(v, ir.Expr) else v
 
     def integer(self, x: ir.Expr, role: str) -> ir.Expr:
         """An index or a count, as int64."""

@@ -81,6 +81,8 @@ def _check_array(array: np.ndarray[Any, Any], name: str, pos: Pos) -> None:
     if array.ndim not in (1, 2):
         hint = "1, or 2 for vectors, whose size is the second"
         reject(f"{what} has {array.ndim} dimensions", pos, hint)
+    if 0 in array.shape[1:]:
+        reject(f"{what} has the shape {array.shape}", pos, "a vector has at least 1 value")
     base: Any = array
     while isinstance(base, np.ndarray):
         if base.flags.writeable:

@@ -118,7 +118,7 @@ def specialise_kernel(
             "foreach(items, kernel, *args): the item comes by itself",
         )
     bound = ir.Var(name=ir_name(names[0]), type=builder.bound_type(item), pos=pos)
-    values: list[Value] = [bound, *args]
+    values = fix_statics(definition, [bound, *args])
     key = (definition, item, tuple(_key(a) for a in values))
     if key not in builder.specialised:
         params, name = _params(names, values), builder.unique(definition.name)
@@ -136,7 +136,7 @@ def specialise_filter(builder: Builder, definition: Definition, item: Type) -> i
     """Specialise a filter of one parameter that gives a bool."""
     pos = definition.source.pos(definition.source.tree)
     bound = ir.Var(name="item", type=builder.bound_type(item), pos=pos)
-    func = specialise(builder, definition, [bound], pos)
+    func = specialise(builder, definition, fix_statics(definition, [bound]), pos)
     made = make_filter(builder, func, item)
     if func.result != BOOL:
         reject("a filter gives a bool_", func.pos, "return the condition")

@@ -16,6 +16,8 @@ from morph.language.types import BOOL, I64, Handle
 
 def check_neighbour(c: Context, x: Iterator, node: ast.expr, pos: Pos) -> ir.Expr:
     """``p.outnbrs[i]``: what a loop that starts at ``i`` binds first, None if nothing."""
+    if c.definition.kind == "program":
+        reject("a program takes no single neighbour", pos, "p.outnbrs[i] is for kernels")
     with c.collect() as later:
         index = c.bind(c.integer(c.expr(node), "index"))
     point = c.bind(c.evaluate_before(x.point, later))

@@ -49,6 +49,8 @@ def check_subscript(c: Context, node: ast.Subscript) -> Value:
         return ir.Cast(x=i, type=Handle(x.type.slot), pos=pos)
     if isinstance(x, ObjectValue) and x.type.kind == "array":
         i = c.integer(c.expr(node.slice), "index")
+        if isinstance(i, ir.Const) and i.value < 0:
+            reject(f"index {i.value} is outside a NumPy array", pos, "from a[0] to a[len(a) - 1]")
         row = Handle(x.type.slot)
         return of_row(c, ir.Cast(x=i, type=row, pos=pos), row, "value", pos)
     if isinstance(x, Iterator):
@@ -153,8 +155,8 @@ def _of_value(c: Context, x: ir.Expr, name: str, pos: Pos) -> Value:
 
 
 def _of_object(c: Context, x: ObjectValue, name: str, pos: Pos) -> Value:
-    slot = x.type.slot
-    match x.type.kind, name:
+    slot, kind = x.type.slot, x.type.kind
+    match kind, name:
         case "graph", _:
             tables = dict(c.builder.graphs[slot].tables)
             if name in tables:
@@ -162,6 +164,8 @@ def _of_object(c: Context, x: ObjectValue, name: str, pos: Pos) -> Value:
             if name not in ("weight", "edge"):
                 reject(f"graph {slot!r} has no table {name!r}", pos, f"it has {', '.join(tables)}")
         case "table" | "collection", "size":
+            if c.definition.kind == "program":
+                reject(f"a program asks no {kind} for its size", pos, "len(...)")
             return ir.StoreSize(slot=slot, type=I64, pos=pos)
         case "collection", "empty":
             size = ir.StoreSize(slot=slot, type=I64, pos=pos)

@@ -202,7 +202,7 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
     definition = definition_of(f.value) if isinstance(f, PythonValue) else None
     if definition is None or definition.kind != "kernel":
         reject(f"foreach runs a @kernel, not {describe(f)}", pos, "decorate it")
-    args = fix_statics(definition, [c.value(a) for a in call.args[2:]], 1)
+    args = fix_statics(definition, c.arguments(call.args[2:]), 1)
     item = builder.item_type(domain.type.slot)
     kernel = specialise_kernel(builder, definition, item, args, pos)
     where_args: tuple[ir.Expr, ...] = ()

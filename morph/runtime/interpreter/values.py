@@ -132,7 +132,7 @@ def _of_library(f: Callable[[float], float]) -> Function:
 
 def _power(x: Any, y: Any) -> Any:
     if x.dtype.kind == "f":
-        return np.power(x, y)
+        return x**y  # np.power takes square roots, which differ for -inf and -0.0
     if y < 0:
         return type(x)(int(x) ** int(-int(y) % 2) if abs(int(x)) == 1 else 0)
     return np.array(pow(int(x), int(y), 1 << 8 * x.itemsize)).astype(x.dtype)[()]
