@@ -210,7 +210,7 @@ def test_what_follows_a_loop_waits_for_all_of_it():
     parts = re.sub(r"\b(total|low)_\b", r"\1", parts)  # a name that C++ text has already gets a "_"
     assert "f64 total = -0.0;" in parts and "low = min_of(low, x.low);" in parts
     assert "fetch(Plus(), &all.total, total);" in parts
-    assert "fetch(Least(), &all.low, low);" in parts
+    assert "fetch(Minimum(), &all.low, low);" in parts
 
 
 @pytest.mark.nvrtc

@@ -291,3 +291,20 @@ def test_arguments_are_evaluated_in_order(target):
         return host(out.x[:]).tolist()
 
     assert all(found == [14] * 4 for found in everywhere(target, go))
+
+
+class Underscored(NamedTuple):
+    x: Any
+    x_: Any
+    x__: Any
+
+
+@kernel
+def add_fields(r, a, a__x_, a__x__):
+    r.x += a.x + 10 * a.x_ + 100 * a.x__ + 1000 * a__x_ + 10000 * a__x__
+
+
+def test_names_that_end_in_underscores(target):
+    t, *_ = tables(target)
+    foreach(t, add_fields, Underscored(1, 2, 3), 4, 5)
+    assert host(t.x[:]).tolist() == [54321] * 4

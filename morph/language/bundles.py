@@ -44,9 +44,15 @@ def flat_names(names: Sequence[str], args: Sequence[Any]) -> tuple[str, ...]:
 
 def own_name(name: str) -> str:
     """The name of a parameter, or of the field that it holds."""
-    return name[:-1].rpartition("__")[2] if name.endswith("_") else name
+    if not name.endswith("_") or name.endswith("__"):
+        return name
+    return name[:-1].rpartition("__")[2].lstrip("0123456789")
 
 
 def field_name(name: str, field: str) -> str:
-    """The name of the parameter that holds a field: no name of a user ends in one underscore."""
-    return f"{name}__{field}_"
+    """The name of the parameter that holds a field; it ends in one underscore, as no other does.
+
+    The number of underscores at the end of ``field`` stands before it, if there are any.
+    """
+    stem = field.rstrip("_")
+    return f"{name}__{len(field) - len(stem) or ''}{stem}_"
