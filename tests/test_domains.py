@@ -140,7 +140,7 @@ def test_foreach_over_a_set_runs_over_its_table(target):
 
 @morph.kernel
 def square(x, g, made, n):
-    g.points[i32(x)].sum += x * n
+    atomic_add(g.points[i32(x)].sum, x * n)
     if x < 100:
         made.add(x * x)
     x += 1  # a local of the item
