@@ -466,7 +466,7 @@ def test_what_the_short_way_tells_is_what_the_long_one_does(in_place, monkeypatc
 
 
 @pytest.mark.parametrize("where", [(Adjacency, "table_for"), (Adjacency, "_sides"),
-                                   (morph.Table, "_place"), (morph.Table, "_push")])  # fmt: skip
+                                   (morph.Table, "_bind_columns"), (morph.Table, "_send_counters")])  # fmt: skip
 def test_the_first_batch_is_interrupted(in_place, monkeypatch, where):
     g = small()
     g.adjacency("out")

@@ -182,7 +182,7 @@ def test_a_launch_has_one_number_of_threads(monkeypatch):
     monkeypatch.setattr(launcher, "get_num_threads", lambda: next(numbers))
     have = type(scratch(device("cpu"))).have
     monkeypatch.setattr(
-        type(scratch(device("cpu"))), "have",
+        type(scratch(device("cpu"))), "allocate",
         lambda s, items, edges, n: (prepared.append(n), have(s, items, edges, n)),
     )  # fmt: skip
     morph.foreach(t, step)
