@@ -465,8 +465,15 @@ def test_what_the_short_way_tells_is_what_the_long_one_does(in_place, monkeypatc
     assert g.apply(delete_points=[1]).deleted.size == 4 and g.loose
 
 
-@pytest.mark.parametrize("where", [(Adjacency, "table_for"), (Adjacency, "_sides"),
-                                   (morph.Table, "_bind_columns"), (morph.Table, "_send_counters")])  # fmt: skip
+@pytest.mark.parametrize(
+    "where",
+    [
+        (Adjacency, "table_for"),
+        (Adjacency, "_sides"),
+        (morph.Table, "_bind_columns"),
+        (morph.Table, "_send_counters"),
+    ],
+)
 def test_the_first_batch_is_interrupted(in_place, monkeypatch, where):
     g = small()
     g.adjacency("out")

@@ -180,10 +180,10 @@ def test_a_launch_has_one_number_of_threads(monkeypatch):
     morph.foreach(t, step)
     numbers, prepared = iter([9] + [1] * 100), []
     monkeypatch.setattr(launcher, "get_num_threads", lambda: next(numbers))
-    have = type(scratch(device("cpu"))).have
+    allocate = type(scratch(device("cpu"))).allocate
     monkeypatch.setattr(
         type(scratch(device("cpu"))), "allocate",
-        lambda s, items, edges, n: (prepared.append(n), have(s, items, edges, n)),
+        lambda s, items, edges, n: (prepared.append(n), allocate(s, items, edges, n)),
     )  # fmt: skip
     morph.foreach(t, step)
     assert prepared == [9]
