@@ -32,7 +32,7 @@ def twice(x):
 
 @func
 def put(r, side, by):
-    side.rows[r.id].x += side.shift * by
+    atomic_add(side.rows[r.id].x, side.shift * by)
 
 
 @kernel
