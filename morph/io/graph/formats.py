@@ -78,7 +78,7 @@ ROWS = (
     ),
     GraphFormat(
         name="galois", suffixes=(".sgr", ".vgr", ".csgr", ".cgr", ".tgr", ".gr"), begins=is_galois,
-        about="Galois, binary, version 1 or 2", weights="none, 4 or 8 bytes, type not told",
+        about="Galois, binary, version 1 or 2", weights="none, 4 or 8 bytes, type not stored",
         read=lambda path, weight_type: read_galois(path, read_array(path), weight_type),
         write=_chunks(write_galois), typed=True,
     ),

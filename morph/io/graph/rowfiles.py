@@ -182,7 +182,7 @@ def write_galois(edges: EdgeArrays) -> Iterator[Any]:
     Raises
     ------
     ValueError
-        If weights are not integers that the reader, who is not told their type, takes as they
+        If weights are not integers that the reader, which does not know their type, takes as they
         are: 0 to 2^32 - 1, or 64-bit.
     """
     offsets, dst, weight = compressed_rows(edges)
