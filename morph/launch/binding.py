@@ -47,7 +47,7 @@ from morph.language.source import read
 from morph.language.types import BOOL, F64, I32, I64, Handle, Scalar, Type
 from morph.launch.kernels import Launchable
 from morph.launch.scratch import STATUS
-from morph.launch.slots import OBJECTS, Slots
+from morph.launch.slots import OBJECTS, VIEWS, Slots
 from morph.runtime.device import Device
 from morph.runtime.timing import counting
 
@@ -283,7 +283,7 @@ def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
         if name in statics:
             _scalar_type(arg, name, "a static parameter takes numbers")
             kinds.append((type(arg), repr(arg)))
-        elif isinstance(arg, OBJECTS):
+        elif isinstance(arg, (*OBJECTS, *VIEWS)):
             kinds.append(slots.of(arg, own_name(name)))
         elif isinstance(arg, Row):
             row = slots.of(arg.table, f"{own_name(name)}s")
@@ -295,14 +295,17 @@ def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
             kinds.append(_scalar_type(arg, name))
     if request.items is not None:
         domain = slots.of(request.items, "items")
-        if domain is None or domain.kind not in ("table", "collection"):
+        if domain is None or domain.kind not in ("table", "collection", "scalars"):
             kind = type(request.items).__name__
             raise TypeError(f"foreach runs over a table or collection, not {kind}")
         kinds.append(domain)
     return slots, tuple(kinds)
 
 
-KINDS = "kernels take graphs, tables, collections, sets, flags, rows, functions and numbers"
+KINDS = (
+    "kernels take graphs, tables, columns, collections, sets, flags, scalars, rows, functions and"
+    " numbers"
+)
 
 
 def _scalar_type(value: Any, name: str, allowed: str = KINDS) -> Scalar:
@@ -341,7 +344,7 @@ def _let_rows_die(unit: ir.Unit, slots: Slots) -> bool:
 
 
 def _compile(request: Request, slots: Slots) -> Compiled:
-    builder = Builder(slots.stores, slots.graphs, slots.of)
+    builder = Builder(slots.stores, slots.graphs, slots.of, slots.reserve)
     definition = request.what.definition
     pos = definition.source.pos(definition.source.tree)
     fused = request.what.kind == "program"
@@ -392,6 +395,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
         fused=fused,
         ways=ways,
         checked=request.checked,
+        made=tuple(builder.made.values()),
         pos=pos,
     )
     if fused:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from morph.data.collection import Collection
+from morph.data.column import ColumnView
 from morph.data.row import Row
 from morph.data.table import Table
 from morph.data.versions import latest
@@ -29,7 +30,7 @@ from morph.launch.binding import (
 from morph.launch.kernels import Launchable
 from morph.launch.launcher import InterpretedLaunch, Launch
 from morph.launch.locks import lock_of
-from morph.launch.slots import OBJECTS, Slots
+from morph.launch.slots import OBJECTS, Slots, owner
 from morph.runtime.device import Device
 
 MOST_LAUNCHES = 64  # bound launches that one kernel remembers
@@ -136,7 +137,9 @@ def _is_called(t: type) -> bool:
 
 
 def _other_key(a: Any) -> Any:
-    """The identity of a row's table; other arguments are refused when the launch is bound."""
+    """The identity of a row's table or of a column; others are refused when the launch is bound."""
+    if isinstance(a, ColumnView):
+        return id(a.store), id(a.column)
     return id(a.table) if isinstance(a, Row) else None
 
 
@@ -150,7 +153,7 @@ def _device(items: Any, args: tuple[Any, ...]) -> Device:
 
 
 def _objects(items: Any, args: tuple[Any, ...]) -> list[Any]:
-    objects = [x.table if isinstance(x, Row) else x for x in (items, *flat(args))]
+    objects = [owner(x) for x in (items, *flat(args))]
     return [x for x in objects if isinstance(x, OBJECTS)]
 
 

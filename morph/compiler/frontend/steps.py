@@ -6,6 +6,7 @@ A program is uniform: every thread runs the same control flow over the same scal
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
@@ -33,6 +34,7 @@ from morph.compiler.frontend.values import (
     PythonValue,
     Value,
     coerce,
+    default,
     describe,
     flattened,
 )
@@ -43,7 +45,7 @@ from morph.compiler.passes.work_sharing import CHOICES, can_run_ahead
 from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
 from morph.language.position import Pos
-from morph.language.types import BOOL, NOTHING, Object, Scalar, Type
+from morph.language.types import BOOL, I64, NOTHING, Column, Handle, Object, Scalar, Type
 
 OF_ITEMS = (
     ir.Atomic, ir.Lock, ir.LockPlace, ir.Take, ir.SetFind, ir.SetUnion, ir.Prefetch,
@@ -61,6 +63,7 @@ class ProgramContext(Context):
 
     follow: bool
     declared: Params = field(init=False)
+    made: set[str] = field(default_factory=set)  # names of scalars that the program makes
 
     def __post_init__(self) -> None:
         Context.__post_init__(self)
@@ -126,6 +129,9 @@ def runs(c: Context, stmt: ast.stmt) -> bool:
 def check_rebinding(c: ProgramContext, node: ast.Assign) -> None:
     """``a, b = b, a`` of collections, or another assignment."""
     target, value = node.targets[0], node.value
+    if hasattr(callee(c, value), "morph_scalars"):
+        _make_scalars(c, node, value)  # type: ignore[arg-type]
+        return
     pairs = [(target, value)]
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
         pairs = list(zip(target.elts, value.elts, strict=False))
@@ -138,6 +144,39 @@ def check_rebinding(c: ProgramContext, node: ast.Assign) -> None:
         reject("collections are swapped by themselves", c.pos(node), "a, b = b, a")
     for name, obj in zip(names, objects, strict=True):
         _rebind(c, name, obj, c.pos(node))
+
+
+def _make_scalars(c: ProgramContext, node: ast.Assign, call: ast.Call) -> None:
+    """``sums = Scalars(g, total=0)``: numbers that live as long as the program runs."""
+    pos, target, body = c.pos(node), node.targets[0], getattr(c.source.tree, "body", [])
+    before = itertools.takewhile(lambda s: s is not node, body)
+    if node not in body or any(isinstance(s, ast.While | ast.If | ast.Return) for s in before):
+        hint = "before all loops and branches; assign the numbers anew where that is needed"
+        reject("scalars are made at the beginning of a program", pos, hint)
+    uses = (n for n in ast.walk(c.source.tree) if isinstance(n, ast.Name))
+    names = [n.id for n in uses if isinstance(n.ctx, ast.Store)]
+    if len(node.targets) > 1 or not isinstance(target, ast.Name) or names.count(target.id) > 1:
+        reject("scalars have one name, which stays theirs", pos, "sums = Scalars(g, total=0)")
+    if ir_name(target.id) in c.params and ir_name(target.id) not in c.made:
+        reject(f"{target.id!r} is a parameter", pos, "use another name")
+    arity(c, call, "Scalars", 1)
+    if not isinstance(c.value(call.args[0]), ObjectValue):
+        reject("the first argument of Scalars is no object on a device", pos, "Scalars(g, total=0)")
+    values: list[tuple[Column, ir.Expr]] = []
+    for k, x in zip(call.keywords, c.exprs([k.value for k in call.keywords]), strict=True):
+        t = default(x.type)
+        if k.arg is None or not isinstance(t, Scalar):
+            reject(f"a scalar of a program is a number, not {t}", x.pos, "total=0")
+        values.append((Column(k.arg, t, 0, None, t.bits // 8), coerce(x, t, k.arg)))
+    name = ir_name(target.id)
+    made = c.builder.make(name, node, tuple(column for column, _ in values))
+    c.made.add(name)
+    c.params[name] = c.declared[name] = ObjectValue(pos, made)
+    row = ir.Cast(x=ir.Const(value=0, type=I64, pos=pos), type=Handle(made.slot), pos=pos)
+    for column, x in values:
+        place = ir.Place(slot=made.slot, column=column.name, row=row, index=None, type=x.type,
+                         pos=x.pos)  # fmt: skip
+        c.out.append(ir.Write(place=place, value=x, pos=x.pos))
 
 
 def _rebind(c: ProgramContext, name: str, obj: Value, pos: Pos) -> None:

@@ -587,3 +587,4 @@ class Unit(Node):
     ways: tuple[tuple[tuple[str, str], ...], ...] = ()
     local_scale: int = 1  # every local collection's capacity is multiplied by this
     checked: bool = False  # every access is checked; see `sites`
+    made: tuple[str, ...] = ()  # slots of scalars that the program makes, one row each
