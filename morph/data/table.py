@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from typing import Any, ClassVar
+from typing import Any, ClassVar, overload
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from morph.data.conversion import bind, check_alive, check_ids, converted, prepa
 from morph.data.layout import Column, Record
 from morph.data.pickles import reduced
 from morph.data.reclaim import SHARE, reclaim, referred, release
-from morph.data.row import Row, as_id
+from morph.data.row import Row, RowRange, as_id
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL, Store
 from morph.data.temporary import TemporaryColumns
 from morph.data.versions import exclusive
@@ -47,12 +47,13 @@ class Table(Store):
 
     Notes
     -----
-    ``table.x`` is column ``x`` over the rows in use, ``table[i]`` is row ``i``, and iteration gives
-    the live rows.  A deleted row keeps its place, so ids stay valid, until `new` (of the host or of
-    a kernel) reuses it or `compact` renumbers the rows.  No row is reused while a live reference
-    denotes it: a reference column of a live row, an entry of a collection, a set in which the row
-    is not alone.  `Row` objects and integers are ids, not references.  The device memory behind a
-    table is replaced when it grows; see `ColumnView` for arrays taken before.
+    ``table.x`` is column ``x`` over the rows in use, ``table[i]`` is row ``i``, ``table[i:j]`` rows
+    for a `foreach` or a loop, and iteration gives the live rows.  A deleted row keeps its place, so
+    ids stay valid, until `new` (of the host or of a kernel) reuses it or `compact` renumbers the
+    rows.  No row is reused while a live reference denotes it: a reference column of a live row, an
+    entry of a collection, a set in which the row is not alone.  `Row` objects and integers are ids,
+    not references.  The device memory behind a table is replaced when it grows; see `ColumnView`
+    for arrays taken before.
     """
 
     kind: ClassVar[str] = "table"
@@ -115,7 +116,13 @@ class Table(Store):
 
     # --- rows ------------------------------------------------------------------------------------
 
-    def __getitem__(self, id: int) -> Row:
+    @overload
+    def __getitem__(self, id: int) -> Row: ...
+    @overload
+    def __getitem__(self, id: slice) -> RowRange: ...
+    def __getitem__(self, id: Any) -> Any:
+        if isinstance(id, slice):
+            return RowRange(self, id)
         if not hasattr(id, "__index__"):
             raise TypeError(f"{self.name}[...] takes one row's id; index a column for many")
         return self.row(id.__index__())

@@ -71,6 +71,7 @@ class Request:
     together: bool = False
     balance: str = "auto"
     checked: bool = False
+    bounded: bool = False  # two more numbers bound the items
 
 
 class Compiled:
@@ -218,7 +219,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         key = (
             request.what.definition, request.device.name, kinds, tuple(slots.stores.items()),
             tuple(slots.graphs.items()), *filter_key(request.where), closure_key(request.where),
-            request.together, request.balance, request.checked,
+            request.together, request.balance, request.checked, request.bounded,
         )  # fmt: skip
         known = _compiled.get(key)
         if known is not None and known.holds():
@@ -432,11 +433,17 @@ def _step(
         k = replace(k, where=test.name)
         del builder.funcs[k.name]
         builder.funcs[k.name] = k  # after its filter
+    bounds: list[ir.Expr | None] = [None, None]
+    if request.bounded:
+        for i, n in enumerate(("start_of_items_", "stop_of_items_")):
+            scalars[n], getters[n] = I64, len(flat(request.args)) + i
+            bounds[i] = ir.Var(name=n, type=I64, pos=pos)
     if request.together:
         check_claims(k, request.what.__name__, pos)
     step = ir.Foreach(
         slot=domain.slot, kernel=k.name, args=args, where_args=where_args,
-        together=request.together, balance=request.balance, pos=pos,
+        together=request.together, balance=request.balance, start=bounds[0], stop=bounds[1],
+        pos=pos,
     )  # fmt: skip
     return ir.Block(steps=(step,), cond=None, goto=-1, pos=pos)
 

@@ -146,7 +146,7 @@ def foreach(
 
     Parameters
     ----------
-    items : Table, Collection, Set or Scalars
+    items : Table, Collection, Set or Scalars, or a slice of a table or collection
         What to run over, a set for the rows of its table; deleted rows are passed over.
     kernel : Kernel
         Its first parameter is the item, the others are ``args``.

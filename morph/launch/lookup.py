@@ -11,7 +11,7 @@ import numpy as np
 
 from morph.data.collection import Collection
 from morph.data.column import ColumnView
-from morph.data.row import Row
+from morph.data.row import Row, RowRange
 from morph.data.table import Table
 from morph.data.versions import latest
 from morph.language.bundles import flat, flattener, is_bundle
@@ -71,7 +71,9 @@ def launch_for(
     shape = _shapes.get(types)
     if shape is None:
         shape = _shapes[types] = Shape(types)
-    given = args
+    given, bounds = args, tuple[int, ...]()
+    if items.__class__ is RowRange:
+        items, bounds = items.store, (items.start, items.stop)
     while shape.flatten is not None:
         args = shape.flatten(args)
         types, bundled = tuple(map(type, args)), shape
@@ -85,6 +87,8 @@ def launch_for(
     else:
         options = together, balance, checked
         key = shape.key(args, id(items), *options, *filter_key(where), closure_key(where))
+    if bounds:
+        key, args = (*key, "bounded"), (*args, *bounds)
     if what.statics:
         key = (*key, *(repr(given[i]) for i in what.statics if i < len(given)))
     found = what.launches.get(key)
@@ -97,7 +101,9 @@ def launch_for(
         found = what.launches.get(key)
         if found is not None and found.fits():  # another thread was first
             return None if found.by_steps() else found, args
-        request = Request(what, items, given, where, device, together, balance, checked)
+        request = Request(
+            what, items, given, where, device, together, balance, checked, bool(bounds)
+        )
         compiled, slots = _accepted(request)
         if what.kind == "program" and device.interprets:
             return None, args

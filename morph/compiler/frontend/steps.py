@@ -234,7 +234,8 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
     if len(call.args) < 2:
         problem = "foreach takes a table or collection, a kernel, and its arguments"
         reject(problem, pos, "foreach(g.points, kernel, g)")
-    domain, f = builder.domain(c.value(call.args[0])), c.value(call.args[1])
+    domain, start, stop = _items(c, call.args[0])
+    f = c.value(call.args[1])
     if not isinstance(domain, ObjectValue) or domain.type.kind not in ("table", "collection"):
         problem = f"foreach runs over a table or collection, not {describe(domain)}"
         reject(problem, pos, "g.points, say")
@@ -258,6 +259,8 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
         else:
             hint = "it has where, balance, ahead and together"
             reject(f"foreach has no keyword {k.arg!r}", pos, hint)
+    if ahead and (start or stop):
+        reject("a slice does not run ahead", pos, "leave out ahead=, or take the whole collection")
     if ahead:  # a copy of its own
         name = kernel.name if kernel.where else builder.unique(kernel.name)
         kernel = replace(kernel, name=name, ahead=ahead)
@@ -273,9 +276,24 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
             where_args=where_args,
             together=together,
             balance=balance,
+            start=start,
+            stop=stop,
             pos=pos,
         )  # fmt: skip
     )
+
+
+def _items(c: ProgramContext, node: ast.expr) -> tuple[Value, ir.Expr | None, ir.Expr | None]:
+    """What a foreach runs over, and the bounds of ``items[start:stop]``, evaluated before it."""
+    if not (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)):
+        return c.builder.domain(c.value(node)), None, None
+    if node.slice.step:
+        reject("foreach runs over consecutive rows", c.pos(node), "items[start:stop]")
+
+    def bound(x: ast.expr | None) -> ir.Expr | None:
+        return c.bind(c.integer(c.expr(x), "bound")) if x is not None else None
+
+    return c.value(node.value), bound(node.slice.lower), bound(node.slice.upper)
 
 
 def _balance(c: Context, node: ast.expr) -> str:

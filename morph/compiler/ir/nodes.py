@@ -521,6 +521,7 @@ class Foreach(Node):
     """Run a kernel once for every live row or item of the store in ``slot``.
 
     ``args`` are the kernel's non-object arguments after the item; ``where_args`` the filter's.
+    ``start`` and ``stop`` bound the rows or items, counted as in a slice of Python.
     ``together``: all items claim in one round.  ``balance``: how many threads share the last loop
     over an item's edges, if it can be shared (see `passes.work_sharing`): ``thread`` one,
     ``warp`` those of a warp, ``grid`` all; ``auto`` all if it is long.
@@ -533,6 +534,8 @@ class Foreach(Node):
     where_args: tuple[Expr, ...]
     together: bool = False
     balance: str = "auto"
+    start: Expr | None = None
+    stop: Expr | None = None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneThread(Node):
