@@ -14,7 +14,7 @@ from morph.runtime.device import Device, device
 class Scalars(Row):
     """Named numbers on a device: reduction variables of kernels and programs.
 
-    Kernels change them by atomic operations, as in ``atomic_add(sums.total, p.x)``; kernels,
+    Kernels change them by atomic operations, as in ``atomic_add(totals.x, p.x)``; kernels,
     programs and the host read and assign them as attributes.  A `foreach` over scalars runs its
     kernel once.
 

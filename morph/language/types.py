@@ -121,7 +121,7 @@ class Object(Type):
     column: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.slot}{'.' if self.column else ''}{self.column}"
+        return f"{self.kind} {self.slot}{f'.{self.column}' if self.kind == 'column' else ''}"
 
 
 BOOL = Scalar("bool_", "b", 8)

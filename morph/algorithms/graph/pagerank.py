@@ -67,7 +67,7 @@ def _kernels(real: Any, part: Any) -> _Kernels:
         p.rank = real(base * p.jump + damping * total)
 
     @kernel
-    def share(sums, g):
+    def share(totals, g):
         """What points give along an edge; what those have that have none; how far all moved."""
         loose, moved = 0.0, 0.0
         for p in g.points:
@@ -79,17 +79,17 @@ def _kernels(real: Any, part: Any) -> _Kernels:
                 moved += abs(rank - before)
                 loose += rank
                 p.given = part(rank)  # for the next time: nobody asks for it
-        sums.loose = loose
-        sums.moved = moved
+        totals.loose = loose
+        totals.moved = moved
 
     def iterating(pull: Any) -> Any:
         @program
-        def iterate(g, sums, damping, tolerance, most):
-            foreach(sums, share, g)
+        def iterate(g, totals, damping, tolerance, most):
+            foreach(totals, share, g)
             done = 0
-            while done < most and (done == 0 or not sums.moved < tolerance):
-                foreach(g.points, pull, 1 - damping + damping * sums.loose, damping)
-                foreach(sums, share, g)
+            while done < most and (done == 0 or not totals.moved < tolerance):
+                foreach(g.points, pull, 1 - damping + damping * totals.loose, damping)
+                foreach(totals, share, g)
                 done += 1
             return done
 
@@ -182,12 +182,12 @@ def pagerank(
     points: dict[str, Any] = {name: (kind, fill) for name, fill in fills.items()}
     if weighted:
         points |= {"out": (f64, 0.0), "given": (f64, 0.0)}
-    with workspace(graph, "pagerank", make, **points) as (sums,):
+    with workspace(graph, "pagerank", make, **points) as (totals,):
         if not isinstance(jump, float):
             graph.points.jump[:] = graph.points.rank[:] = jump
         foreach(graph.points, kernels.weigh if weighted else kernels.count)
-        done = run(graph, sums, float(damping), float(tolerance), iterations)
-        return PageRank(graph.points.rank[:].copy(), done, float(sums.moved))
+        done = run(graph, totals, float(damping), float(tolerance), iterations)
+        return PageRank(graph.points.rank[:].copy(), done, float(totals.moved))
 
 
 def _jump(graph: Graph, personalization: Any) -> Any:

@@ -63,7 +63,6 @@ class ProgramContext(Context):
 
     follow: bool
     declared: Params = field(init=False)
-    made: set[str] = field(default_factory=set)  # names of scalars that the program makes
 
     def __post_init__(self) -> None:
         Context.__post_init__(self)
@@ -147,7 +146,7 @@ def check_rebinding(c: ProgramContext, node: ast.Assign) -> None:
 
 
 def _make_scalars(c: ProgramContext, node: ast.Assign, call: ast.Call) -> None:
-    """``sums = Scalars(g, total=0)``: numbers that live as long as the program runs."""
+    """``totals = Scalars(g, total=0)``: numbers that live as long as the program runs."""
     pos, target, body = c.pos(node), node.targets[0], getattr(c.source.tree, "body", [])
     before = itertools.takewhile(lambda s: s is not node, body)
     if node not in body or any(isinstance(s, ast.While | ast.If | ast.Return) for s in before):
@@ -155,10 +154,9 @@ def _make_scalars(c: ProgramContext, node: ast.Assign, call: ast.Call) -> None:
         reject("scalars are made at the beginning of a program", pos, hint)
     uses = (n for n in ast.walk(c.source.tree) if isinstance(n, ast.Name))
     names = [n.id for n in uses if isinstance(n.ctx, ast.Store)]
+    names += c.source.params
     if len(node.targets) > 1 or not isinstance(target, ast.Name) or names.count(target.id) > 1:
-        reject("scalars have one name, which stays theirs", pos, "sums = Scalars(g, total=0)")
-    if ir_name(target.id) in c.params and ir_name(target.id) not in c.made:
-        reject(f"{target.id!r} is a parameter", pos, "use another name")
+        reject("scalars have one name, which stays theirs", pos, "totals = Scalars(g, total=0)")
     arity(c, call, "Scalars", 1)
     if not isinstance(c.value(call.args[0]), ObjectValue):
         reject("the first argument of Scalars is no object on a device", pos, "Scalars(g, total=0)")
@@ -170,7 +168,6 @@ def _make_scalars(c: ProgramContext, node: ast.Assign, call: ast.Call) -> None:
         values.append((Column(k.arg, t, 0, None, t.bits // 8), coerce(x, t, k.arg)))
     name = ir_name(target.id)
     made = c.builder.make(name, node, tuple(column for column, _ in values))
-    c.made.add(name)
     c.params[name] = c.declared[name] = ObjectValue(pos, made)
     row = ir.Cast(x=ir.Const(value=0, type=I64, pos=pos), type=Handle(made.slot), pos=pos)
     for column, x in values:
