@@ -154,6 +154,15 @@ class Collection(Store):
             return []
         return [(self.meta, self.have(0))]
 
+    @exclusive
+    def _drop(self, last: int) -> None:
+        """Remove the entries before position ``last``."""
+        if last == self.span()[1]:
+            self.clear()
+            return
+        self.host_meta[HEAD] = last
+        self.publish_counters()
+
     def have(self, n: int) -> np.ndarray[Any, Any]:
         """Set the host's counters to ``n`` entries; return them, to be written to the device.
 

@@ -34,7 +34,7 @@ from morph.language.definition import Definition, static_params
 from morph.language.errors import reject
 from morph.language.intrinsics import scalar_of
 from morph.language.position import Pos
-from morph.language.types import BOOL, NOTHING, Local, Nothing, Type
+from morph.language.types import BOOL, NOTHING, Local, Nothing, Object, Type
 
 T = TypeVar("T")
 F = TypeVar("F", bound=ir.Func)
@@ -172,6 +172,21 @@ def check_claims(kernel: ir.Kernel, name: str, pos: Pos) -> None:
     if kernel.commit is None:
         hint = "all others' items do not wait for each other: leave out together=True"
         reject(f"{user_name(name)!r} has no single(collection)", pos, hint)
+
+
+def check_queue(builder: Builder, kernel: ir.Kernel, name: str, queue: Object, pos: Pos) -> None:
+    """Refuse ``until_empty=True`` for a kernel whose result would depend on the order of items."""
+    if queue.kind != "collection":
+        reject("until_empty takes a collection", pos, "tables have no items that leave them")
+    for n in builder.effects.reached(kernel):
+        if isinstance(n, ir.Claim | ir.Lock):
+            problem = f"{user_name(name)!r} has single, but with until_empty there are no rounds"
+            reject(problem, n.pos, "use atomic_cas on a column, or single(row.column)")
+        counts = n.counts or isinstance(n, ir.Take | ir.NewRows)
+        if counts and n.slot == queue.slot:  # type: ignore[attr-defined]
+            hint = "only add to it: its items run in any order, until none is left"
+            problem = f"{user_name(name)!r} reads or takes from the queue that it runs over"
+            reject(problem, n.pos, hint)
 
 
 def _built_in(v: Value) -> ir.Const | None:
