@@ -34,17 +34,24 @@ def ways(blocks: tuple[ir.Block, ...]) -> tuple[Way, ...]:
     if not slots:
         return ()
     first: Way = tuple((s, s) for s in slots)
-    found, seen, todo = {first: None}, {(0, first)}, [(0, first)]
+    begin: tuple[int, Way, dict[str, Way]] = (0, first, {})
+    found, seen, todo = {first: None}, set[tuple[int, Way, tuple[tuple[str, Way], ...]]](), [begin]
     while todo:
-        number, way = todo.pop()
-        after = swapped(way, blocks[number].swap)
+        number, way, saved = todo.pop()
+        block = blocks[number]
+        after, saved = swapped(way, block.swap), dict(saved)
+        if block.restores:
+            after = saved.pop(block.restores)
+        if block.saves:
+            saved[block.saves] = after
         found.setdefault(after)
         if len(found) * len(slots) * 8 > LARGEST:
             raise Unlike
-        for to in (blocks[number].goto, blocks[number].orelse):
-            if to >= 0 and (to, after) not in seen:
-                seen.add((to, after))
-                todo.append((to, after))
+        for to in (block.goto, block.orelse):
+            state = to, after, tuple(saved.items())
+            if to >= 0 and state not in seen:
+                seen.add(state)
+                todo.append((to, after, saved))
     return tuple(found)
 
 
