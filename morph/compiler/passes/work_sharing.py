@@ -4,8 +4,8 @@ The last loop over a point's neighbours or edges (where there is none, over a ta
 shared if its iterations neither pass a local on nor write what another of them reads: their order
 then does not matter, and threads share the edges of all items of a step, across rows.
 The kernel becomes a *prologue*, all that comes before the loop, the *body* of the loop, and an
-*epilogue*.  `spreads` finds these kernels; the step's ``balance`` then decides whether long rows go
-on a list for all threads (`lists`), and kernels/schedule/balance.h distributes the edges.
+*epilogue*.  `shared_loops` finds these kernels; the step's ``balance`` then decides whether long
+rows go on a list for all threads (`lists`), and kernels/schedule/balance.h distributes the edges.
 
 Plain writes are allowed to rows that one iteration alone accesses (its edge or row, one it has
 made), or of one value that is the same for all iterations.  The result of an atomic at a place that
@@ -26,11 +26,11 @@ from morph.language.types import Column, Handle, Local, Object, Scalar, Store
 LISTS = ("auto", "grid")  # choices by which long rows are shared out over all threads
 CHOICES = ("auto", "thread", "warp", "grid")
 Loop = ir.ForEdges | ir.ForRows
-LIVE = 32  # bytes of locals that are kept for what is left of a row
-STAGE = (
+LIVE_IN_BYTES = 32  # bytes of locals that are kept for what is left of a row
+STAGING_BYTES = (
     4096 - 64
 )  # bytes of a warp's memory for entries on their way; see kernels/schedule/staging.h
-SUMS = ("min", "max", "add", "sub", "and", "or", "xor")  # in any order the same
+COMMUTATIVE = ("min", "max", "add", "sub", "and", "or", "xor")  # in any order the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class SharedLoop:
         return bool(self.epilogue or self.reductions)
 
 
-def spreads(unit: ir.Unit) -> dict[str, SharedLoop]:
+def shared_loops(unit: ir.Unit) -> dict[str, SharedLoop]:
     """The shared loops, by the name of their kernel; none in a checked unit."""
     if unit.checked:
         return {}
@@ -73,7 +73,7 @@ def spreads(unit: ir.Unit) -> dict[str, SharedLoop]:
     steps = [s for s in ir.walk(unit.blocks) if isinstance(s, ir.Foreach)]
     wanted = dict.fromkeys(s.kernel for s in steps if s.balance != "thread")
     tables = {s.slot for s in unit.stores if s.kind == "table"}
-    found = {name: spread(funcs[name], funcs, tables) for name in wanted}
+    found = {name: shared_loop(funcs[name], funcs, tables) for name in wanted}
     kept = {s.kernel for s in steps if s.balance not in ("thread", *LISTS)}  # no list
     return {
         name: replace(s, batched=name not in kept and _in_batches(s, funcs[name], funcs))
@@ -99,7 +99,7 @@ def _in_batches(s: SharedLoop, kernel: ir.Func, funcs: Mapping[str, ir.Func]) ->
         8 if isinstance(t := types[n], Scalar) and t.bits > 32 else 4 for n in s.live_in
     )
     plain = all(isinstance(types[n], Scalar | Handle) for n in s.live_in)
-    return bool(slots) and not s.completes and not slots & taken and plain and live <= LIVE
+    return bool(slots) and not s.completes and not slots & taken and plain and live <= LIVE_IN_BYTES
 
 
 def staged(s: SharedLoop, stores: Mapping[str, Store]) -> dict[str, tuple[int, int]]:
@@ -117,14 +117,14 @@ def staged(s: SharedLoop, stores: Mapping[str, Store]) -> dict[str, tuple[int, i
         if slot not in asked and not any(c.size for c in stores[slot].columns)
     ]
     sizes = {slot: entry_bytes(stores[slot]) for slot in slots}
-    places = STAGE // max(sum(sizes.values()), 1)
+    places = STAGING_BYTES // max(sum(sizes.values()), 1)
     if not s.batched or any(n * 128 > places for _, n in s.capacity):
         return {}
     found, at = {}, 0
     for slot, size in sizes.items():
         found[slot] = at, places
         at += -(-places * size // 8) * 8
-    return found if at <= STAGE else {}
+    return found if at <= STAGING_BYTES else {}
 
 
 def entry_bytes(store: Store) -> int:
@@ -152,7 +152,7 @@ def of_edge(p: ir.Place, loop: Loop, columns: Iterable[str]) -> bool:
     return row and p.index is None and p.slot == over(loop) and p.column in columns
 
 
-def read_early(
+def preloaded(
     s: SharedLoop, stores: Mapping[str, Store], unstable: Set[tuple[str, str]],
     reached: Iterable[ir.Func],
 ) -> dict[str, Column]:  # fmt: skip
@@ -220,7 +220,7 @@ def runs_ahead(unit: ir.Unit) -> dict[str, tuple[str, str]]:
     No live-in local may be an entry of that list, for its slot may have been used again.
     """
     kernels = [f for f in unit.funcs if isinstance(f, ir.Kernel) and f.ahead]
-    found = spreads(unit) if kernels else {}
+    found = shared_loops(unit) if kernels else {}
     return {
         f.name: f.ahead
         for f in kernels
@@ -237,7 +237,7 @@ def runs_ahead(unit: ir.Unit) -> dict[str, tuple[str, str]]:
 def lists(unit: ir.Unit) -> bool:
     """Whether long rows are put on a list, for all threads to share."""
     steps = [s for s in ir.walk(unit.blocks) if isinstance(s, ir.Foreach) and s.balance in LISTS]
-    found = spreads(unit) if steps else {}
+    found = shared_loops(unit) if steps else {}
     return any(s.kernel in found for s in steps)
 
 
@@ -246,14 +246,16 @@ def bound(loop: Loop) -> list[str]:
     return [n for name in loop.binds if (n := getattr(loop, name)) is not None]
 
 
-def spread(kernel: ir.Func, funcs: Mapping[str, ir.Func], tables: Set[str]) -> SharedLoop | None:
+def shared_loop(
+    kernel: ir.Func, funcs: Mapping[str, ir.Func], tables: Set[str]
+) -> SharedLoop | None:
     """The parts of a kernel whose last loop can be shared, if it has one."""
     if not isinstance(kernel, ir.Kernel) or kernel.commit is not None:
         return None
     for head, loop, tail in _last(kernel.body, tables):
         facts = _Loop(loop, tail, kernel, funcs)
         if facts.holds():
-            return facts.spread(head)
+            return facts.split(head)
     return None
 
 
@@ -290,18 +292,25 @@ class _Loop:
         self.assigned = _assigned(self.nodes)
         self.outer = read_first(loop.body) - self.given
         self.after = read_first(tail)
-        self.sums = {n: how for n in self.outer & self.assigned if (how := self._summed(n))}
-        self.own = {bound(loop)[0], *self._made()} - {n for n in self.given if n in self.assigned}
+        self.reductions = {
+            n: how for n in self.outer & self.assigned if (how := self._reduction(n))
+        }
+        self.private = {bound(loop)[0], *self._made()} - {
+            n for n in self.given if n in self.assigned
+        }
 
-    def spread(self, head: ir.Body) -> SharedLoop:
+    def split(self, head: ir.Body) -> SharedLoop:
         """The parts, given the first."""
         params = {n for n, _ in self.kernel.params[1:]}
         kept = {n for n in self.types if n not in params}
-        live, rest = (self.outer - self.sums.keys()) & kept, (self.after | self.sums.keys()) & kept
+        live, rest = (
+            (self.outer - self.reductions.keys()) & kept,
+            (self.after | self.reductions.keys()) & kept,
+        )
         return SharedLoop(
-            head, self.loop, _leave(self.loop.body), self.tail, tuple(sorted(live)),
-            tuple(sorted(rest)), tuple(sorted(self.sums.items())),
-            tuple(_room(self.loop.body).items()), pure=self._is_pure(head),
+            head, self.loop, _returning(self.loop.body), self.tail, tuple(sorted(live)),
+            tuple(sorted(rest)), tuple(sorted(self.reductions.items())),
+            tuple(_rows_taken(self.loop.body).items()), pure=self._is_pure(head),
         )  # fmt: skip
 
     def _is_pure(self, head: ir.Body) -> bool:
@@ -355,9 +364,9 @@ class _Loop:
         if isinstance(loop, ir.ForEdges):
             plain = plain and loop.skip is None and loop.direction != "all"
         else:
-            plain = plain and not _room(loop.body)
-        handed_on = (self.assigned & self.outer) - self.sums.keys()
-        handed_on |= (self.assigned | self.given) & self.after - self.sums.keys()
+            plain = plain and not _rows_taken(loop.body)
+        handed_on = (self.assigned & self.outer) - self.reductions.keys()
+        handed_on |= (self.assigned | self.given) & self.after - self.reductions.keys()
         return (
             plain
             and not any(n.sequential for n in self.nodes)
@@ -373,7 +382,7 @@ class _Loop:
     def _names(self) -> set[str]:
         return self.outer | self.after
 
-    def _summed(self, name: str) -> str:
+    def _reduction(self, name: str) -> str:
         """How the entries reduce to a local: ``+``, ``min`` or ``max``; empty if they do not."""
         t = self.types.get(name)
         if not isinstance(t, Scalar) or t.bits < 32:
@@ -460,16 +469,18 @@ class _Loop:
                     return False
                 case ir.LockPlace(place=p) if self._shared(p.row, p.index):
                     return False
-                case ir.Atomic(place=p) if self._shared(p.row, p.index) and not self._sums(n):
+                case ir.Atomic(place=p) if self._shared(p.row, p.index) and not self._only_reduces(
+                    n
+                ):
                     return False
         return True
 
-    def _sums(self, x: ir.Atomic) -> bool:
+    def _only_reduces(self, x: ir.Atomic) -> bool:
         """Whether an atomic at a shared place only reduces: no iteration uses the value."""
         every = ir.accesses((*self.nodes, *self._below()))
         same = [n for n in every if _column(n) == _column(x)]
         alone = any(isinstance(s, ir.Eval) and s.value is x for s in self.nodes)
-        return x.op in SUMS and alone and all(getattr(n, "op", "") == x.op for n in same)
+        return x.op in COMMUTATIVE and alone and all(getattr(n, "op", "") == x.op for n in same)
 
     def _writes_are_apart(self) -> bool:
         """Whether no iteration reads, or writes differently, what another one writes plainly."""
@@ -495,7 +506,7 @@ class _Loop:
         return True
 
     def _owned(self, p: ir.Place) -> bool:
-        return isinstance(p.row, ir.Var) and p.row.name in self.own
+        return isinstance(p.row, ir.Var) and p.row.name in self.private
 
     def _is_one(self, value: ir.Expr) -> bool:
         """Whether a value is the same for all entries and at all times."""
@@ -535,29 +546,29 @@ def _breaks(body: ir.Body) -> bool:
     return False
 
 
-def _leave(body: ir.Body) -> ir.Body:
+def _returning(body: ir.Body) -> ir.Body:
     """A loop's body as the body of a function: ``continue`` becomes ``return``."""
     done: list[ir.Stmt] = []
     for s in body:
         if isinstance(s, ir.Continue):
             s = ir.Return(value=None, pos=s.pos)
         elif not s.loop:
-            s = ir.rewrite_bodies(s, _leave)
+            s = ir.rewrite_bodies(s, _returning)
         done.append(s)
     return tuple(done)
 
 
 def _allocates_in_loops(body: ir.Body) -> bool:
-    return any(_room(b) for s in ir.walk(body) if s.loop for b in ir.bodies(s))
+    return any(_rows_taken(b) for s in ir.walk(body) if s.loop for b in ir.bodies(s))
 
 
-def _room(body: ir.Body) -> dict[str, int]:
+def _rows_taken(body: ir.Body) -> dict[str, int]:
     """How many rows of each store statements may take, none of them a loop."""
     total: dict[str, int] = {}
     for s in body:
         found: dict[str, int] = {}
         if isinstance(s, ir.If):
-            a, b = _room(s.then), _room(s.orelse)
+            a, b = _rows_taken(s.then), _rows_taken(s.orelse)
             found = {k: max(a.get(k, 0), b.get(k, 0)) for k in {**a, **b}}
         elif not s.loop:
             for n in ir.walk(s):
