@@ -78,7 +78,7 @@ def test_swaps_of_the_callee_are_its_own(target, n, count):
 
     assert both_ways(target, nested, run) == nested_in_python(n, count)
     if target != "python":
-        assert latest(nested).ways  # swapped in the argument block, not followed
+        assert latest(nested).permutations  # swapped in the argument block, not followed
         assert len(kernels(latest(nested))) == 3  # one for each order of the arguments
 
 
@@ -92,7 +92,7 @@ def test_a_call_that_is_followed(target):
 
     both_ways(target, nested, run)
     if target != "python":
-        assert latest(nested).ways == ()
+        assert latest(nested).permutations == ()
 
 
 class Sums(NamedTuple):

@@ -38,7 +38,7 @@ from morph.compiler.frontend.steps import PROGRAM, ProgramContext, Step, runs
 from morph.compiler.frontend.values import ObjectValue, Value, default, flattened
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import inlined_name, user_name
-from morph.compiler.passes.double_buffering import Unlike, Way, check_fit, ways
+from morph.compiler.passes.double_buffering import Permutation, Unlike, check_fit, permutations
 from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
 from morph.language.position import Pos
@@ -48,12 +48,12 @@ RESULT = "result_"
 Point = tuple[Any, ...]  # what remains: (statements, index), a loop or a Frame, innermost first
 
 
-class Cut(NamedTuple):
+class Blocks(NamedTuple):
     """A program as it runs: state variables, blocks (the first is the entry), swapped bindings."""
 
     state: tuple[tuple[str, Type], ...]
     blocks: tuple[ir.Block, ...]
-    ways: tuple[Way, ...]
+    permutations: tuple[Permutation, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -110,10 +110,10 @@ class _Rename(ast.NodeTransformer):
         return node
 
 
-def cut(builder: Builder, definition: Definition, params: Params) -> Cut:
+def split_into_blocks(builder: Builder, definition: Definition, params: Params) -> Blocks:
     """Check a program and cut it into blocks."""
 
-    def program(hints: dict[str, Type], follow: bool) -> Cut:
+    def program(hints: dict[str, Type], follow: bool) -> Blocks:
         return _Blocks(
             ProgramContext(
                 builder=builder,
@@ -144,7 +144,7 @@ class _Blocks:
         self.program_frame = self.frame = Frame(c.definition, dict(c.params), c.stored)
         self.frames: dict[Any, Frame] = {None: self.frame}  # of each call and its caller's names
 
-    def program(self) -> Cut:
+    def program(self) -> Blocks:
         """Check all of it."""
         c, frame = self.c, self.frame
         self.point(self.start(frame), dict(c.params), c.path())
@@ -168,10 +168,10 @@ class _Blocks:
                     restores="" if b.restores in unchanged else b.restores)
             for b in blocks
         ]  # fmt: skip
-        state, bindings = self.state(blocks), ways(tuple(blocks))
+        state, bindings = self.state(blocks), permutations(tuple(blocks))
         if bindings:
             check_fit(bindings, state, c.builder.stores, c.builder.captured)
-        return Cut(tuple(state.items()), tuple(blocks), bindings)
+        return Blocks(tuple(state.items()), tuple(blocks), bindings)
 
     def start(self, frame: Frame) -> Point:
         """The point at which a program begins."""
