@@ -1,10 +1,10 @@
 // A step that runs the items of a collection, its queue, and the items that the kernel adds to it, until none is left.
 //
 // A warp (on a CPU: a thread) takes the next items from the front, by QUEUE_TAKEN; the kernel adds at the end, by COUNT, and
-// then publishes the item by a bit of `ready`, which whoever takes the item clears.  QUEUE_FINISHED counts the items that
+// then publishes the item by a bit of `ready`, which the warp that takes the item clears.  QUEUE_FINISHED counts the items that
 // have run or have been deferred.  An item adds others before it is finished: so if QUEUE_FINISHED, read first, equals COUNT,
 // no item runs, and none can be added.
-// Deferred items have their bits in `pending`; a re-execution runs these, and what they add.
+// Deferred items have their bits in `deferred`; a re-execution runs these, and what they add.
 
 enum { QUEUE_TAKEN = 2, QUEUE_FINISHED = 3 };  // words of `cursor`, zero between steps
 constexpr i32 MOST_TAKEN = 32;     // items that a warp or thread takes at once
@@ -17,7 +17,7 @@ template <class A, class I> MORPH_FN void publish_item(const A& a, const I& it, 
 }
 template <class A> MORPH_FN void await_item(const A& a, i64 position) {
     Idle idle;
-    while (!is_pending(a.ready, position)) idle.wait();
+    while (!(load(a.ready + position / 32) >> position % 32 & 1)) idle.wait();
     idle.end();
     acquire();
     fetch(And(), a.ready + position / 32, ~(1u << position % 32));
@@ -41,10 +41,10 @@ template <class A> MORPH_FN Taken take_items(const A& a, const i64* meta, i64 fi
 template <class A, class R, class Step>
 MORPH_LOOP void each_until_empty(const A& a, R& t, const Step& s, const i64* meta, i64 first, i64 last) {
     constexpr i32 LANES = TARGET_GPU ? 32 : 1;
-    typename Step::I::SlotCaches stocks;
-    if (is_single(t)) s.take_all(a, t, stocks);
+    typename Step::I::SlotCaches caches;
+    if (is_single(t)) s.take_all(a, t, caches);
     Idle idle;
-    while (!queue_is_cut(a, t)) {
+    while (!queue_interrupted(a, t)) {
         Taken taken{0, 0};
         if (lane_id() == 0) taken = take_items(a, meta, first, t.threads / LANES);
         taken = {shuffle(ALL_LANES, taken.at, 0), shuffle(ALL_LANES, taken.n, 0)};
@@ -56,10 +56,10 @@ MORPH_LOOP void each_until_empty(const A& a, R& t, const Step& s, const i64* met
         idle.end();
         for (i64 i = taken.at + lane_id(); i < taken.at + taken.n; i += LANES) {
             if (i >= last) await_item(a, i);
-            else if (t.replay && !was_pending(a.pending, i)) continue;
+            else if (t.replay && !was_deferred(a.deferred, i)) continue;
             typename Step::I it(a, t, i);
             it.queue = meta;
-            stocks.serve(it);
+            caches.serve(it);
             if (s.open(a, it)) s.run(a, it);
             end_item(a, it);
         }
@@ -68,7 +68,7 @@ MORPH_LOOP void each_until_empty(const A& a, R& t, const Step& s, const i64* met
         if (lane_id() == 0) fetch(Plus(), a.cursor + QUEUE_FINISHED, i64(taken.n));
     }
     idle.end();
-    stocks.flush();
+    caches.flush();
 }
 // By the master at the barrier behind.
 template <class A> MORPH_FN void end_queue(const A& a) {

@@ -184,7 +184,7 @@ class Table(Store):
             self._write(id, 1, checked)
             if again and self.graph is not None and self.name == "edges":
                 self.graph._forget_order(id)
-            self.changed(appended=not again or (self.graph is not None and self.graph.whole))
+            self.changed(appended=not again or (self.graph is not None and self.graph.complete))
             if again:
                 dead[id] = 0
             counters[:] = after  # no signal handler runs between this line and the one before

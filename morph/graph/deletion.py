@@ -45,7 +45,7 @@ def delete(g: Graph, points: Array | None = None, edges: Array | None = None) ->
         assert edges is not None
         gone, pairs = edges, None  # perhaps without their reverses
     src, dst = (columns[c].array[gone] for c in ("src", "dst"))
-    in_place = g.loose and g.whole
+    in_place = g.loose and g.complete
     try:
         if gone.size:
             g.edges._tombstone(gone)
@@ -72,7 +72,7 @@ def incident(g: Graph, points: Array, back: Array | None, build: bool = True) ->
     edges are scanned.
     """
     index, xp = g._adjacency, g.device.xp
-    both = index.at_points(points, back, build) if g.whole else None
+    both = index.at_points(points, back, build) if g.complete else None
     if both is None:
         mark = g.device.zeros(len(g.points) + 1, np.bool_)  # the last is no point, -1
         mark[points] = True
@@ -146,7 +146,7 @@ def _clean_up(
                 g.edges._tombstone(gone)
         if edges[1] != before.edges[1]:
             g._forget_order(created)
-        if g.loose and g.whole and not (moved or failed):
+        if g.loose and g.complete and not (moved or failed):
             followed = _follow(g, before, created)
     finally:
         if not followed:
