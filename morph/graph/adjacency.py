@@ -436,7 +436,7 @@ class Adjacency:
         if 3 * need < 2 * top:
             self._loose[direction] = rows.rebuilt()
             old, new = rows.side(), self._loose[direction].side()
-            count, destination = int(self.edges.host_meta[COUNT]), int(direction == "in")
+            count, destination = int(self.edges._host_meta[COUNT]), int(direction == "in")
             copy_entries(old, new, self.arcs(back), count, destination)
             return
         if rows.limit == ID_LIMIT:
