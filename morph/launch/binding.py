@@ -19,12 +19,13 @@ from morph.compiler.codegen.unit import source
 from morph.compiler.frontend.builder import Builder
 from morph.compiler.frontend.functions import (
     check_claims,
+    check_queue,
     fix_statics,
     parameter,
     specialise_filter,
     specialise_kernel,
 )
-from morph.compiler.frontend.program import RESULT, Cut, cut
+from morph.compiler.frontend.program import RESULT, Blocks, split_into_blocks
 from morph.compiler.frontend.values import (
     Bundle,
     ObjectValue,
@@ -71,6 +72,7 @@ class Request:
     together: bool = False
     balance: str = "auto"
     checked: bool = False
+    until_empty: bool = False
     bounded: bool = False  # two more numbers bound the items
 
 
@@ -124,7 +126,8 @@ class Compiled:
             or any(isinstance(n, ir.Reserve | ir.Claim | ir.LocalAdd) for n in nodes)
         )
         changes = (ir.New, ir.NewRows, ir.Delete, ir.Add, ir.Take, ir.Clear)
-        self.touches = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, changes)})
+        changed = {n.slot for n in nodes if isinstance(n, changes)} | abi.queues(unit)
+        self.touches = _swapped_too(unit, changed)
         graphs, redirected = [g.slot for g in unit.graphs], _redirected(nodes)
         moved = {*self.touches, *redirected}
         self.reshapes = [g for g in graphs if {f"{g}.points", f"{g}.edges"} & moved]
@@ -219,7 +222,8 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         key = (
             request.what.definition, request.device.name, kinds, tuple(slots.stores.items()),
             tuple(slots.graphs.items()), *filter_key(request.where), closure_key(request.where),
-            request.together, request.balance, request.checked, request.bounded,
+            request.together, request.balance, request.checked, request.until_empty,
+            request.bounded,
         )  # fmt: skip
         known = _compiled.get(key)
         if known is not None and known.holds():
@@ -374,9 +378,9 @@ def _compile(request: Request, slots: Slots) -> Compiled:
             values.append(ir.Var(name=name if fused else key, type=scalars[key], pos=pos))
     values = _bundled(request.args, values, pos)
     if fused:
-        state, blocks, ways = _program(builder, definition, names, values)
+        state, blocks, permutations = _program(builder, definition, names, values)
     else:
-        state, ways = (), ()
+        state, permutations = (), ()
         blocks = (_step(builder, request, slots, values, scalars, getters, pos),)
     reached = _reachable(builder.funcs, blocks)
     funcs = tuple(f for n, f in builder.funcs.items() if n in reached)
@@ -394,7 +398,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
         state=state,
         blocks=blocks,
         fused=fused,
-        ways=ways,
+        permutations=permutations,
         checked=request.checked,
         made=tuple(builder.made.values()),
         pos=pos,
@@ -440,10 +444,15 @@ def _step(
             bounds[i] = ir.Var(name=n, type=I64, pos=pos)
     if request.together:
         check_claims(k, request.what.__name__, pos)
+    balance = request.balance
+    if request.until_empty:
+        balance = "thread"
+        check_queue(builder, k, request.what.__name__, domain, pos)
     step = ir.Foreach(
         slot=domain.slot, kernel=k.name, args=args, where_args=where_args,
-        together=request.together, balance=request.balance, start=bounds[0], stop=bounds[1],
-        pos=pos,
+        together=request.together, balance=balance, start=bounds[0], stop=bounds[1], pos=pos,
+        # a checked launch runs the items of one round: the next round is another step for races
+        until_empty=request.until_empty and not request.checked,
     )  # fmt: skip
     return ir.Block(steps=(step,), cond=None, goto=-1, pos=pos)
 
@@ -462,12 +471,12 @@ def _bundled(args: tuple[Any, ...], values: list[Value], pos: Pos) -> list[Value
 
 def _program(
     builder: Builder, definition: Definition, names: Sequence[str], values: list[Value]
-) -> Cut:
+) -> Blocks:
     params: dict[str, Value | Type] = {}
     for name, v in zip(names, fix_statics(definition, values), strict=True):
         params |= parameter(name, v)
     builder.inline = True
-    return cut(builder, definition, params)
+    return split_into_blocks(builder, definition, params)
 
 
 def _check_adjacency(unit: ir.Unit) -> None:
