@@ -8,6 +8,7 @@ from types import FunctionType
 from typing import Any, overload
 
 from morph.data.collection import Set
+from morph.data.row import RowRange
 from morph.data.scalars import Scalars
 from morph.data.versions import Outdated
 from morph.language.bundles import flat
@@ -222,6 +223,8 @@ def foreach(
         raise ValueError(f"ahead is one of the collections that the kernel is given, not {ahead!r}")
     if until_empty and (together or balance != "auto" or ahead is not None):
         raise ValueError("until_empty goes without balance, ahead and together")
+    if until_empty and items.__class__ is RowRange:
+        raise ValueError("until_empty takes a whole collection, not a slice")
     checks = is_checked(check)
     options = bool(together), balance, checks, bool(until_empty)
     while True:

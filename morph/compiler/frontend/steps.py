@@ -164,7 +164,7 @@ def _make_scalars(c: ProgramContext, node: ast.Assign, call: ast.Call) -> None:
             reject(f"a scalar of a program is a number, not {t}", x.pos, "total=0")
         values.append((Column(k.arg, t, 0, None, t.bits // 8), coerce(x, t, k.arg)))
     name = ir_name(target.id)
-    made = c.builder.make(name, node, tuple(column for column, _ in values))
+    made = c.builder.make(user_name(name), node, tuple(column for column, _ in values))
     c.params[name] = c.declared[name] = ObjectValue(pos, made)
     row = ir.Cast(x=ir.Const(value=0, type=I64, pos=pos), type=Handle(made.slot), pos=pos)
     for column, x in values:
@@ -228,7 +228,7 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
     if len(call.args) < 2:
         problem = "foreach takes a table or collection, a kernel, and its arguments"
         reject(problem, pos, "foreach(g.points, kernel, g)")
-    domain, start, stop = _items(c, call.args[0])
+    domain, start, stop = _items(c, call)
     f = c.value(call.args[1])
     if not isinstance(domain, ObjectValue) or domain.type.kind not in ("table", "collection"):
         problem = f"foreach runs over a table or collection, not {describe(domain)}"
@@ -257,9 +257,6 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
         else:
             hint = "it has where, balance, ahead, together and until_empty"
             reject(f"foreach has no keyword {k.arg!r}", pos, hint)
-    if (start or stop) and (ahead or until_empty):
-        hint = "without ahead= and until_empty=, or take the whole collection"
-        reject("a slice runs without the items that are added", pos, hint)
     if until_empty:
         if balance != "auto" or ahead:
             reject("until_empty goes without balance and ahead", pos, "an item runs on one thread")
@@ -287,12 +284,16 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
     )
 
 
-def _items(c: ProgramContext, node: ast.expr) -> tuple[Value, ir.Expr | None, ir.Expr | None]:
+def _items(c: ProgramContext, call: ast.Call) -> tuple[Value, ir.Expr | None, ir.Expr | None]:
     """What a foreach runs over, and the bounds of ``items[start:stop]``, evaluated before it."""
+    node = call.args[0]
     if not (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)):
         return c.builder.domain(c.value(node)), None, None
     if node.slice.step:
         reject("foreach runs over consecutive rows", c.pos(node), "items[start:stop]")
+    if any(k.arg in ("ahead", "until_empty") for k in call.keywords):
+        hint = "without ahead= and until_empty=, or take the whole collection"
+        reject("a slice runs without the items that are added", c.pos(node), hint)
 
     def bound(x: ast.expr | None) -> ir.Expr | None:
         return c.bind(c.integer(c.expr(x), "bound")) if x is not None else None
