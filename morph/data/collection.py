@@ -160,8 +160,8 @@ class Collection(Store):
         if last == self.span()[1]:
             self.clear()
             return
-        self.host_meta[HEAD] = last
-        self.publish_counters()
+        self._host_meta[HEAD] = last
+        self._publish_counters()
 
     def have(self, n: int) -> np.ndarray[Any, Any]:
         """Set the host's counters to ``n`` entries; return them, to be written to the device.
