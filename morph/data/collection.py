@@ -160,7 +160,7 @@ class Collection(Store):
         if last == self.span()[1]:
             self.clear()
             return
-        self.host_meta[HEAD] = last
+        self._host_meta[HEAD] = last
         self._publish_counters()
 
     def have(self, n: int) -> np.ndarray[Any, Any]:
