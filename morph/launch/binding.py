@@ -24,7 +24,7 @@ from morph.compiler.frontend.functions import (
     specialise_filter,
     specialise_kernel,
 )
-from morph.compiler.frontend.program import RESULT, cut
+from morph.compiler.frontend.program import RESULT, split_into_blocks
 from morph.compiler.frontend.values import (
     Bundle,
     ObjectValue,
@@ -386,9 +386,9 @@ def _compile(request: Request, slots: Slots) -> Compiled:
     if fused:
         builder.inline = True
         params = parameters(definition, fix_statics(definition, values))
-        state, blocks, ways = cut(builder, definition, params)
+        state, blocks, permutations = split_into_blocks(builder, definition, params)
     else:
-        state, ways = (), ()
+        state, permutations = (), ()
         blocks = (_step(builder, request, slots, values, scalars, getters, pos),)
     reached = _reachable(builder.funcs, blocks)
     funcs = tuple(f for n, f in builder.funcs.items() if n in reached)
@@ -406,7 +406,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
         state=state,
         blocks=blocks,
         fused=fused,
-        ways=ways,
+        permutations=permutations,
         checked=request.checked,
         pos=pos,
     )
