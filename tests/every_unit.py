@@ -35,8 +35,7 @@ ROOT = Path(__file__).parent.parent
 def modules() -> list[ModuleType]:
     """The package's modules that have kernels."""
     names = [
-        "operators.reduce",
-        "operators.worklists",
+        *(f"operators.{name}" for name in ("reduce", "scan", "sort", "worklists")),
         "updates.in_place",
         "updates.resolve",
         *(
@@ -84,6 +83,8 @@ def graphs() -> None:
         return a * b
 
     assert morph.reduce(g.points.x, times) == 32
+    assert morph.scan(g.points.x, times).tolist() == [2, 4, 8, 16, 32]
+    assert morph.compact(g.points, lambda p: p.id > 2).items.tolist() == [3, 4]
 
 
 def batches() -> None:
