@@ -18,13 +18,13 @@ from morph.graph.adjacency import Adjacency
 from morph.graph.applied import Applied, Then
 from morph.graph.arrange import Rows
 from morph.graph.construction import Making
-from morph.graph.deletion import delete
 from morph.language.dtypes import Ref
 from morph.language.hooks import Hook
 from morph.runtime.device import Array, Device, device
 
 apply: Hook[Applied] = Hook()  # updates.changes
 pair_up: Hook[Array] = Hook()  # updates.changes
+delete: Hook[None] = Hook("morph.graph.deletion:delete")
 
 
 class Graph(Making):

@@ -61,10 +61,7 @@ from morph.runtime.timing import counting
 
 Where = Callable[[Any], Any] | None
 Origin = int | tuple[str, str]  # an argument, or a number in the closure of "kernel" or "where"
-FORMATS = {
-    "bool_": "?7x", "i8": "b7x", "i16": "h6x", "i32": "i4x", "i64": "q", "u8": "B7x", "u16": "H6x",
-    "u32": "I4x", "u64": "Q", "f16": "e6x", "f32": "f4x", "f64": "d",
-}  # fmt: skip
+CODES = {"b": "?", "i": "bhiq", "u": "BHIQ", "f": "-efd"}  # of `struct`, for 1, 2, 4, 8 bytes
 
 
 @dataclass(slots=True, eq=False)
@@ -114,7 +111,7 @@ class Compiled:
         self.index = {f.kind: i for i, f in enumerate(self.fields) if not f.slot}
         scalars = [f.column for f in self.fields if f.kind == "scalar"]
         kinds = dict(unit.scalars)
-        self.scalars = struct.Struct("=" + "".join(FORMATS[kinds[n].name] for n in scalars))
+        self.scalars = struct.Struct("=" + "".join(_code(kinds[n]) for n in scalars))
         self.first_scalar = 8 * next(
             (i for i, f in enumerate(self.fields) if f.kind == "scalar"), 0
         )
@@ -202,12 +199,18 @@ def picker(places: Sequence[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]
     return itemgetter(*places)
 
 
+def _code(t: Scalar) -> str:
+    """How `struct` packs a number into a field of 8 bytes."""
+    size = t.bits // 8
+    return f"{CODES[t.kind][size.bit_length() - 1]}{8 - size}x"
+
+
 def _result(unit: ir.Unit) -> tuple[struct.Struct, int] | None:
     """Format of a program's return value, and its word in the program's state."""
     for i, (name, t) in enumerate(unit.state):
         if name == RESULT:
             assert isinstance(t, Scalar)
-            return struct.Struct("=" + FORMATS[t.name]), int(abi.State.VARS) + i
+            return struct.Struct("=" + _code(t)), int(abi.State.VARS) + i
     return None
 
 
