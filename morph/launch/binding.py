@@ -21,11 +21,11 @@ from morph.compiler.frontend.functions import (
     check_claims,
     check_queue,
     fix_statics,
-    parameter,
+    params_of,
     specialise_filter,
     specialise_kernel,
 )
-from morph.compiler.frontend.program import RESULT, Blocks, split_into_blocks
+from morph.compiler.frontend.program import RESULT, split_into_blocks
 from morph.compiler.frontend.values import (
     Bundle,
     ObjectValue,
@@ -39,13 +39,20 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
 from morph.compiler.passes.work_sharing import lists
 from morph.data.row import Row
-from morph.language.bundles import flat, flat_names, is_bundle, own_name
+from morph.language.bundles import (
+    field_name,
+    flat,
+    flat_names,
+    is_bundle,
+    more_fields,
+    own_name,
+)
 from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
 from morph.language.intrinsics import from_dtype
 from morph.language.position import Pos
 from morph.language.source import read
-from morph.language.types import BOOL, F64, I32, I64, Handle, Scalar, Type
+from morph.language.types import BOOL, F64, I32, I64, Handle, Scalar
 from morph.launch.kernels import Launchable
 from morph.launch.scratch import STATUS
 from morph.launch.slots import OBJECTS, VIEWS, Slots
@@ -269,19 +276,18 @@ def closure_key(where: Any) -> tuple[Any, ...]:
 def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
     """Give the arguments their slots, and other properties that the unit depends on."""
     definition = request.what.definition
-    names: Sequence[str] = [ir_name(n) for n in definition.source.params]
-    if request.what.kind == "kernel":
-        names = names[1:]
-    args = request.args
-    if len(names) != len(args):
-        after = " after the item" if request.what.kind == "kernel" else ""
+    args, item = request.args, int(request.what.kind == "kernel")
+    names: Sequence[str] = [ir_name(n) for n in definition.source.params[item:]]
+    if not definition.takes(len(args) + item):
+        after = " after the item" if item else ""
+        number = definition.number(item)
         reject(
-            f"{definition.name!r} takes {len(names)} arguments{after}, not {len(args)}",
+            f"{definition.name!r} takes {number} arguments{after}, not {len(args)}",
             definition.source.pos(definition.source.tree),
             f"they are {', '.join(map(user_name, names))}" if names else "call it with none",
         )
     statics = {names[i] for i in request.what.statics}
-    names, args = flat_names(names, args), flat(args)
+    names, args = flat_names(_names(request), args), flat(args)
     slots = Slots(request.device)
     for arg, name in zip(args, names, strict=True):  # graphs first: they name their tables
         if isinstance(arg, OBJECTS):
@@ -308,6 +314,14 @@ def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
             raise TypeError(f"foreach runs over a table or collection, not {kind}")
         kinds.append(domain)
     return slots, tuple(kinds)
+
+
+def _names(request: Request) -> list[str]:
+    """The names of the parameters of a launch's arguments."""
+    source, item = request.what.definition.source, int(request.what.kind == "kernel")
+    names = [ir_name(n) for n in source.params[item:]]
+    fields = more_fields(source.more, len(request.args) - len(names)) if source.more else ()
+    return names + [field_name(ir_name(str(source.more)), f) for f in fields]
 
 
 KINDS = (
@@ -356,7 +370,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
     definition = request.what.definition
     pos = definition.source.pos(definition.source.tree)
     fused = request.what.kind == "program"
-    names = [ir_name(n) for n in definition.source.params][0 if fused else 1 :]
+    names = _names(request)
     values: list[Value] = []
     scalars: dict[str, Scalar] = {}
     getters: dict[str, Origin] = {}
@@ -381,7 +395,9 @@ def _compile(request: Request, slots: Slots) -> Compiled:
             values.append(ir.Var(name=name if fused else key, type=scalars[key], pos=pos))
     values = _bundled(request.args, values, pos)
     if fused:
-        state, blocks, permutations = _program(builder, definition, names, values)
+        builder.inline = True
+        params = params_of(definition, fix_statics(definition, values))
+        state, blocks, permutations = split_into_blocks(builder, definition, params)
     else:
         state, permutations = (), ()
         blocks = (_step(builder, request, slots, values, scalars, getters, pos),)
@@ -470,16 +486,6 @@ def _bundled(args: tuple[Any, ...], values: list[Value], pos: Pos) -> list[Value
         return Bundle(pos, tuple((f, value(x)) for f, x in zip(a._fields, a, strict=True)))
 
     return list(map(value, args))
-
-
-def _program(
-    builder: Builder, definition: Definition, names: Sequence[str], values: list[Value]
-) -> Blocks:
-    params: dict[str, Value | Type] = {}
-    for name, v in zip(names, fix_statics(definition, values), strict=True):
-        params |= parameter(name, v)
-    builder.inline = True
-    return split_into_blocks(builder, definition, params)
 
 
 def _check_adjacency(unit: ir.Unit) -> None:
