@@ -98,14 +98,14 @@ class Interpreter:
         """Run every item once, or those deferred; see `load`."""
         memory, domain = self.memory, self.domain
         memory.bind(stores, graphs, status, reexecution)
+        checks, begins = memory.checks, memory.deferred is not deferred  # one set for each launch
         memory.deferred = deferred
         # a row that is dead now may be used again before its turn: like a row added, it is no item
         lost = {~p for p in deferred if p < 0}
         again = sorted({p for p in deferred if p >= 0} | lost)
         positions = [p for p in (again if reexecution else domain.span) if not domain.is_dead(p)]
         deferred.clear()
-        checks = memory.checks
-        if checks is not None and not reexecution:
+        if checks is not None and begins:  # perhaps with a re-execution, by a wider unit
             checks.begin()
         self.random.shuffle(positions)
         env = {name: scalar(dtype, scalars[name]) for name, dtype in self.scalars}
