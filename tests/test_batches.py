@@ -493,6 +493,6 @@ def test_the_first_batch_is_interrupted(in_place, monkeypatch, where):
     monkeypatch.setattr(*where, interrupt)
     with pytest.raises(KeyboardInterrupt):
         g.apply(([0, 1, 2], [1, 2, 3], [1, 2, 3]))
-    assert g.edges.capacity == g.edges.host_meta[1] == len(g.edges.columns["src"].array) == before
+    assert g.edges.capacity == g.edges._host_meta[1] == len(g.edges.columns["src"].array) == before
     model.check()
     model.step([(0, 4, 2)])

@@ -266,8 +266,8 @@ def entries_to_reserve(size: Array, had: Array | None = None) -> Array:
 
 def fill(table: Table) -> None:
     """Count all the rows there is memory for among those in use."""
-    table.host_meta[COUNT] = table.capacity
-    table.publish_counters()
+    table._host_meta[COUNT] = table.capacity
+    table._publish_counters()
 
 
 def batch_table(device: Device, capacity: int, weight: Any) -> Table:
@@ -329,12 +329,12 @@ def weight_of(edges: Table) -> Column | None:
 def set_rows(table: Table, count: int) -> None:
     """Set the number of rows of a batch; on a GPU all rows with memory are always in use."""
     if table.capacity < count:
-        table.host_meta[COUNT] = 0
+        table._host_meta[COUNT] = 0
         try:
             table.resize(max(count, 16))
         finally:  # those of before, if there is no memory
             fill(table)
-    if table.host_meta is table.meta:
+    if table._host_meta is table.meta:
         table.meta[COUNT] = count
 
 

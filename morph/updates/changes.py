@@ -191,7 +191,7 @@ def _put(array: Array, at: Array, values: Any) -> None:
 
 def _ids(edges: Table, first: int, again: int, count: int) -> Array:
     """Ids for new rows, see `fast_path.places`."""
-    xp, counters = edges.device.xp, edges.host_meta
+    xp, counters = edges.device.xp, edges._host_meta
     new = xp.arange(first, first + count - again, dtype=np.int32)
     if not again:
         return new
@@ -203,7 +203,7 @@ def _insert(
     edges: Table, ids: Array, fresh: int, values: dict[str, Array], undo: list[Any]
 ) -> None:
     """Write rows, and count them among those in use."""
-    before, count = edges.host_meta.copy(), int(ids.size)
+    before, count = edges._host_meta.copy(), int(ids.size)
     for name, column in edges.columns.items():
         value = values[name] if name in values else edges._fill_value(column)
         here = column.array[int(before[COUNT]) :][:count] if fresh == count else None
@@ -214,40 +214,40 @@ def _insert(
         else:
             here[:] = edges.device.asarray(value)
     again = ids[: count - fresh]
-    counters = edges.host_meta
+    counters = edges._host_meta
 
     def restore() -> None:
         if again.size:
             edges.hidden("dead")[again] = 1
-        edges.host_meta[:] = before
-        edges.host_meta[CAPACITY] = edges.capacity
-        edges.publish_counters()
+        edges._host_meta[:] = before
+        edges._host_meta[CAPACITY] = edges.capacity
+        edges._publish_counters()
 
     undo.append(restore)
     if again.size:
         edges.hidden("dead")[again] = 0
     counters[COUNT] += fresh
     counters[HEAD] += count - fresh
-    edges.publish_counters()
+    edges._publish_counters()
 
 
 def _delete(table: Table, ids: Array, undo: list[Any]) -> None:
     """Mark rows deleted."""
-    before, xp = table.host_meta.copy(), table.device.xp
+    before, xp = table._host_meta.copy(), table.device.xp
     dead, ring = table.hidden("dead"), table.hidden("free")
 
     def restore() -> None:
         table.hidden("dead")[ids] = 0  # which is another array if it was resized meanwhile
-        table.host_meta[:] = before
-        table.host_meta[CAPACITY] = table.capacity
-        table.publish_counters()
+        table._host_meta[:] = before
+        table._host_meta[CAPACITY] = table.capacity
+        table._publish_counters()
 
     undo.append(restore)
     tail = int(before[TAIL])
     ring[xp.arange(tail, tail + ids.size) & (ring.size - 1)] = ids
     dead[ids] = 1
-    table.host_meta[TAIL] += ids.size
-    table.publish_counters()
+    table._host_meta[TAIL] += ids.size
+    table._publish_counters()
 
 
 # --- reverses ------------------------------------------------------------------------------------

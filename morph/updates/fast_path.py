@@ -216,7 +216,7 @@ def _prepare(g: Graph, batch: FastBatch, nonnegative: bool, loops: Array | None)
     if undirected:
         back = g._pairs if g._pairs is not None else g.reverses()
     again = places(edges, fresh)[1] if fresh else 0
-    before: list[int] = edges.host_meta.tolist()
+    before: list[int] = edges._host_meta.tolist()
     if back is not None and fresh and back.size < before[COUNT] + fresh - again:
         back = _longer_reverses(g)
     counts = Counts(given, deleted, updated, fresh, batch.by)
@@ -231,7 +231,7 @@ def _prepare(g: Graph, batch: FastBatch, nonnegative: bool, loops: Array | None)
     flags |= (LOOPS_COUNTED * (loops is not None)) | (SINGLE * (single is not None))
     flags |= REFERRED * (not deleted or referred(edges))
     ids = EdgeIds(
-        g.points.host_meta.item(COUNT), before[COUNT], again,
+        g.points._host_meta.item(COUNT), before[COUNT], again,
         min(before[HEAD], before[COMMITTED]), before[TAIL],
     )  # fmt: skip
     return Prepared(table, counts, ids, back, flags, single, before)
@@ -255,7 +255,7 @@ def _publish(g: Graph, batch: FastBatch, run: Prepared, repeated: bool, moved: b
     if repeated:
         out, spared, done.absent = index.left_out()
         done.repeated = out - done.absent
-    if edges.host_meta is not edges.meta and (fresh or deleted):  # else the program wrote them
+    if edges._host_meta is not edges.meta and (fresh or deleted):  # else the program wrote them
         after = run.before.copy()
         after[COUNT] += fresh - again
         after[HEAD] = ids.head + again
@@ -263,7 +263,7 @@ def _publish(g: Graph, batch: FastBatch, run: Prepared, repeated: bool, moved: b
         if not run.flags & REFERRED:
             after[COMMITTED] = after[TAIL]
         after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
-        edges.host_meta[:] = after
+        edges._host_meta[:] = after
     done._batch = kept = Kept(g, run, batch.counts, repeated)
     index.kept = ref(kept)
     if again or ids.edges < g._made:
@@ -287,7 +287,7 @@ def places(edges: Table, count: int) -> tuple[int, int]:
     again : int
         How many take the place of dead rows, the oldest in their ring, before that.
     """
-    counters: list[int] = edges.host_meta.tolist()
+    counters: list[int] = edges._host_meta.tolist()
     first, again, few = counters[COUNT], 0, False
     if first + count > edges.capacity:
         if first + count - reusable(edges) > edges.capacity and edges.deletes:
@@ -304,12 +304,12 @@ def place_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
 
     Collections and sets decide on which ids are reused, and they may have changed since.
     """
-    counters, wanted = edges.host_meta, edges.device.asarray(ids[ids < len(edges)])
+    counters, wanted = edges._host_meta, edges.device.asarray(ids[ids < len(edges)])
     again, head = int(wanted.size), min(int(counters[HEAD]), int(counters[COMMITTED]))
     rows = len(edges) + int(ids.size) - again
     if again or rows > edges.capacity:  # ids are reused when no other capacity is left
         edges.resize(rows)
-        counters = edges.host_meta
+        counters = edges._host_meta
     if edges.deletes:
         xp, ring = edges.device.xp, edges.hidden("free")
         with edges.device.active():
@@ -373,9 +373,9 @@ def _put_back(
 ) -> None:
     """Undo what has been done of a batch, if anything: the table of edges is as it was."""
     edges, index, xp = g.edges, g._adjacency, g.device.xp
-    edges.host_meta[:] = before
-    edges.host_meta[CAPACITY] = edges.capacity
-    edges.publish_counters()
+    edges._host_meta[:] = before
+    edges._host_meta[CAPACITY] = edges.capacity
+    edges._publish_counters()
     if index.began():
         total = sum(counts) * (1 + (back is not None))
         edge, outcome = (table.columns[c].array[:total] for c in ("edge", "outcome"))

@@ -340,7 +340,7 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
         foreach(tables.batch, write_inserts, tables, index, counts, rows, flags)
         if counts.given > 1:
             foreach(tables.batch, run_step, lengthen_row, INSERTED, index, rows)
-    if flags & WRITES_EDGES:  # the counters that `Table.publish_counters` computes
+    if flags & WRITES_EDGES:  # the counters that `Table._publish_counters` computes
         tail = ids.tail + rows // counts.given * (counts.deletes - spared)
         # with references to edges the host decides which ids are reused
         committed = tables.arcs[COMMITTED].word if flags & REFERRED else tail

@@ -133,7 +133,7 @@ class Interpreter:
             domain.meta[[COUNT, HEAD]] = 0
         for store in memory.stores.values():
             if store.info.kind in ("table", "collection"):
-                store.publish_counters()
+                store._publish_counters()
         if checks is not None and checks.found is not None and not status[Status.FAILED]:
             raise Violated(checks.found)
 
