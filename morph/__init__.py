@@ -30,6 +30,7 @@ from morph.launch.foreach import (
     set_num_threads,
     timing,
 )
+from morph.launch.sections import sections
 from morph.mesh import Mesh, MeshError, Pslg
 from morph.operators.reduce import reduce
 from morph.runtime.device import device
@@ -39,7 +40,7 @@ __all__ = [
     "Graph", "LanguageError", "Mesh", "MeshError", "Pslg", "Ref", "Set", "Table", "betweenness",
     "bfs", "checked", "connected_components", "core_number", "device", "foreach", "func",
     "get_num_threads", "k_core", "kernel", "mst", "pagerank", "program", "reduce", "refine",
-    "refine_with_report", "set_num_threads", "sssp", "timing", "triangle_count", "triangulate",
+    "refine_with_report", "sections", "set_num_threads", "sssp", "timing", "triangle_count", "triangulate",
     "vec",
 ]  # fmt: skip
 providers.bind()

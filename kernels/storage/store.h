@@ -18,6 +18,7 @@ struct ItemBase {
     bool reserved = false;  // what it adds to local collections from here on cannot fail
 #endif
     MORPH_FN ItemBase(i64 position) : position(position), row(i32(position)), failed(0) {}
+    MORPH_FN i64 pending_bit() const { return position; }  // an item of a unit with sections has its own
     MORPH_FN void move_to(i64 other) {  // nothing has run yet
         position = other;
         row = i32(other);
@@ -200,15 +201,15 @@ MORPH_FN void publish_extent(i64* meta, bool collection) {
     store(meta + TO, load(meta + COUNT));
 }
 
-MORPH_COLD void mark_pending_at(i64* status, u32* pending, i64 position) {
+MORPH_COLD void mark_pending_at(i64* status, u32* pending, i64 bit) {
     add_up(status + FAILED, 1);
-    if (position >= 0) fetch(Or(), pending + position / 32, 1u << position % 32);
+    if (bit >= 0) fetch(Or(), pending + bit / 32, 1u << bit % 32);
 }
-MORPH_HOT void mark_pending(i64* status, u32* pending, const ItemBase& it) {  // for the host to run again
-    mark_pending_at(status, pending, it.position);
+template <class I> MORPH_HOT void mark_pending(i64* status, u32* pending, const I& it) {  // for the host to run again
+    mark_pending_at(status, pending, it.pending_bit());
 }
 // An item that ends: it ran, or found no room.
-MORPH_HOT void record(i64* status, u32* pending, const ItemBase& it) {
+template <class I> MORPH_HOT void record(i64* status, u32* pending, const I& it) {
     if (!it.failed) return;
 #ifdef MORPH_CHECKED
     if (it.failed == VIOLATED) return;  // it is not run again
@@ -216,9 +217,7 @@ MORPH_HOT void record(i64* status, u32* pending, const ItemBase& it) {
     store(status + (it.failed < 0 ? LOCAL : STORES + it.failed - 1), 1);
     mark_pending(status, pending, it);
 }
-MORPH_FN bool is_pending(const u32* pending, i64 position) {
-    return load(pending + position / 32) >> position % 32 & 1;
-}
+MORPH_FN bool is_pending(const u32* pending, i64 bit) { return load(pending + bit / 32) >> bit % 32 & 1; }
 // Whether the item failed in the launch before; its bit is cleared.
 MORPH_FN bool was_pending(u32* pending, i64 position) {
     u32 bit = 1u << position % 32;

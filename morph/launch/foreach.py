@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import FunctionType
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 from morph.data.versions import Outdated
 from morph.language.bundles import flat
@@ -192,6 +194,11 @@ def foreach(
         raise ValueError(f"balance is one of {', '.join(map(repr, BALANCE))}, not {balance!r}")
     if ahead is not None and not any(ahead is x for x in flat(args)):
         raise ValueError(f"ahead is one of the collections that the kernel is given, not {ahead!r}")
+    if (waiting := collected.get()) is not None:
+        here = sys._getframe(1)
+        file, line = here.f_code.co_filename, here.f_lineno
+        waiting.append(Call(kernel, where, args, items, together, balance, check, file, line))
+        return
     checks = is_checked(check)
     try:
         launch, given = launch_for(kernel, items, args, where, bool(together), balance, checks)
@@ -202,6 +209,21 @@ def foreach(
         foreach(items, kernel, *args, where=where, **options)
 
 
+class Call(NamedTuple):
+    """A call of `foreach` in ``with sections():``, see `morph.launch.sections`."""
+
+    kernel: Kernel
+    where: Callable[[Any], Any] | None
+    args: tuple[Any, ...]
+    items: Any
+    together: bool
+    balance: str
+    check: bool | None
+    file: str
+    line: int
+
+
+collected: ContextVar[list[Call] | None] = ContextVar("collected", default=None)
 foreach.morph_foreach = True  # type: ignore[attr-defined]
 
 

@@ -19,7 +19,8 @@ from morph.compiler.frontend.functions import Params, retyped
 from morph.compiler.frontend.loops import no_else
 from morph.compiler.frontend.scope import Flow
 from morph.compiler.frontend.statements import check_statement
-from morph.compiler.frontend.steps import PROGRAM, ProgramContext, Step, runs
+from morph.compiler.frontend.sections import is_sections, runs
+from morph.compiler.frontend.steps import PROGRAM, ProgramContext, Step
 from morph.compiler.frontend.values import ObjectValue, default
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import user_name
@@ -230,7 +231,8 @@ class _Blocks:
             case ast.Return():
                 self.result(stmt)
                 return self.end(pos)
-        return self.jump(point, pos) if self.swap() and runs(c, stmt) else None
+        steps = runs(c, stmt) or is_sections(c, stmt)
+        return self.jump(point, pos) if steps and self.swap() else None
 
     def into(self, body: list[ast.stmt], after: Point) -> Point:
         """The point before the first statement of a body."""

@@ -13,7 +13,7 @@ from typing import NoReturn
 from morph.compiler.frontend import statements
 from morph.compiler.frontend.arguments import arity
 from morph.compiler.frontend.assignments import check_assign
-from morph.compiler.frontend.calls import callee, is_call
+from morph.compiler.frontend.calls import is_call
 from morph.compiler.frontend.context import Context, Rules
 from morph.compiler.frontend.expressions import check_name
 from morph.compiler.frontend.functions import (
@@ -27,6 +27,7 @@ from morph.compiler.frontend.functions import (
     specialise_kernel,
 )
 from morph.compiler.frontend.methods import METHODS
+from morph.compiler.frontend.sections import check_with, runs
 from morph.compiler.frontend.values import (
     Bundle,
     ObjectValue,
@@ -40,7 +41,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
 from morph.compiler.passes.double_buffering import Unlike, check_alike
 from morph.compiler.passes.work_sharing import CHOICES, can_run_ahead
-from morph.language.definition import Definition, definition_of
+from morph.language.definition import Definition, definition_of, filter_of
 from morph.language.errors import reject
 from morph.language.position import Pos
 from morph.language.types import BOOL, NOTHING, Object, Scalar, Type
@@ -118,11 +119,6 @@ def check_step(c: ProgramContext, node: ast.Expr) -> None:
         statements.check_expr(c, node)
 
 
-def runs(c: Context, stmt: ast.stmt) -> bool:
-    """Whether a statement is a ``foreach``."""
-    return isinstance(stmt, ast.Expr) and hasattr(callee(c, stmt.value), "morph_foreach")
-
-
 def check_rebinding(c: ProgramContext, node: ast.Assign) -> None:
     """``a, b = b, a`` of collections, or another assignment."""
     target, value = node.targets[0], node.value
@@ -181,7 +177,10 @@ def refuse_call(c: Context, definition: Definition, args: list[Value], pos: Pos)
 
 PROGRAM = Rules(
     KERNEL.expressions,
-    {**KERNEL.statements, ast.For: refuse_for, ast.Expr: check_step, ast.Assign: check_rebinding},
+    {
+        **KERNEL.statements, ast.For: refuse_for, ast.Expr: check_step, ast.With: check_with,
+        ast.Assign: check_rebinding,
+    },  # fmt: skip
     {**METHODS, ("flag", "take"): _take_flag, ("collection", "clear"): _clear},
     refuse_call,
 )
@@ -274,8 +273,10 @@ def _filtered(
     """A kernel with a filter, and the arguments that the filter takes."""
     if not isinstance(node, ast.Lambda):
         f = c.value(node)
-        made = definition_of(f.value) if isinstance(f, PythonValue) else None
-        if made is None or made.kind != "func":
+        made = f.value if isinstance(f, PythonValue) else None
+        is_lambda = getattr(made, "__name__", "") == "<lambda>"
+        made = filter_of(made) if is_lambda else definition_of(made)
+        if made is None or made.kind not in ("func", "where"):
             problem = "where is a lambda or a @func of the item"
             reject(problem, c.pos(node), "where=lambda p: p.updated")
         return _with_filter(c, kernel, specialise_filter(c.builder, made, item)), ()

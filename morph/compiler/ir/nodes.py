@@ -523,7 +523,8 @@ class Foreach(Node):
     ``args`` are the kernel's non-object arguments after the item; ``where_args`` the filter's.
     ``together``: all items claim in one round.  ``balance``: how many threads share the last loop
     over an item's edges, if it can be shared (see `passes.work_sharing`): ``thread`` one,
-    ``warp`` those of a warp, ``grid`` all; ``auto`` all if it is long.
+    ``warp`` those of a warp, ``grid`` all; ``auto`` all if it is long.  The ``sections`` of one
+    step follow each other, numbered from 0; no barrier separates them, and one follows the last.
     """
     synchronises = counts = True
     arguments = "rows"
@@ -533,6 +534,8 @@ class Foreach(Node):
     where_args: tuple[Expr, ...]
     together: bool = False
     balance: str = "auto"
+    section: int = 0
+    sections: int = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneThread(Node):
