@@ -22,7 +22,7 @@ struct Team {
     enum : u32 { ARRIVAL = 4u };
     static constexpr i32 SECTIONS = 1, section = 0;  // of a step: how many it has at most, and the one being run
     i32 thread, threads;
-    bool replay;  // run only the pending items
+    bool replay;  // run only the deferred items
     bool master;  // between arrive and depart: this thread runs alone, the last to come
     bool broadcast_value;    // what the master told at the last barrier
     u32 sense;    // the barrier word when this thread arrived

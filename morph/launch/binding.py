@@ -23,7 +23,7 @@ from morph.compiler.frontend.functions import (
     specialise_filter,
     specialise_kernel,
 )
-from morph.compiler.frontend.program import RESULT, Cut, cut
+from morph.compiler.frontend.program import RESULT, Blocks, split_into_blocks
 from morph.compiler.frontend.values import (
     Bundle,
     ObjectValue,
@@ -370,9 +370,9 @@ def _compile(request: Request, slots: Slots) -> Compiled:
             values.append(ir.Var(name=name if fused else key, type=scalars[key], pos=pos))
     values = _bundled(request.args, values, pos)
     if fused:
-        state, blocks, ways = _program(builder, definition, names, values)
+        state, blocks, permutations = _program(builder, definition, names, values)
     else:
-        state, ways = (), ()
+        state, permutations = (), ()
         blocks = (_step(builder, request, slots, values, scalars, getters, pos),)
     reached = _reachable(builder.funcs, blocks)
     funcs = tuple(f for n, f in builder.funcs.items() if n in reached)
@@ -390,7 +390,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
         state=state,
         blocks=blocks,
         fused=fused,
-        ways=ways,
+        permutations=permutations,
         checked=request.checked,
         pos=pos,
     )
@@ -451,12 +451,12 @@ def _bundled(args: tuple[Any, ...], values: list[Value], pos: Pos) -> list[Value
 
 def _program(
     builder: Builder, definition: Definition, names: Sequence[str], values: list[Value]
-) -> Cut:
+) -> Blocks:
     params: dict[str, Value | Type] = {}
     for name, v in zip(names, fix_statics(definition, values), strict=True):
         params |= parameter(name, v)
     builder.inline = True
-    return cut(builder, definition, params)
+    return split_into_blocks(builder, definition, params)
 
 
 def _check_adjacency(unit: ir.Unit) -> None:

@@ -380,8 +380,12 @@ class Launch:
 
     def _stands_for(self) -> dict[str, str]:
         """The slot that each swapped slot denotes at the step that the program has reached."""
-        ways = self.compiled.unit.ways
-        return dict(ways[int(self.device.to_host(self.state)[State.WAY])]) if ways else {}
+        permutations = self.compiled.unit.permutations
+        return (
+            dict(permutations[int(self.device.to_host(self.state)[State.PERMUTATION])])
+            if permutations
+            else {}
+        )
 
     def _result(self) -> Any:
         """The program's return value: a Python scalar."""
@@ -401,7 +405,7 @@ class InterpretedLaunch(Launch):
         self.epoch = epoch
 
     def _launch(self, values: Sequence[Any], alone: bool) -> None:
-        status, pending, reexecution = self.scratch.status, set[int](), False
+        status, deferred, reexecution = self.scratch.status, set[int](), False
         unit, objects = self.compiled.unit, self.objects
         stores = {s.slot: objects[s.slot] for s in unit.stores}
         graphs = {g.slot: objects[g.slot] for g in unit.graphs}
@@ -413,7 +417,7 @@ class InterpretedLaunch(Launch):
         self.scratch.begin()
         try:
             while True:
-                self.binary(stores, graphs, scalars, status, reexecution, pending)
+                self.binary(stores, graphs, scalars, status, reexecution, deferred)
                 if not status[Status.FAILED]:
                     self.scratch.dirty = False
                     return

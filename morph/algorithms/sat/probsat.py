@@ -195,7 +195,7 @@ def descend(s, now, then, seed, step, last, most):
         foreach(now, choose, s, seed, step)
         now.clear()
         count = len(s.chosen)
-        foreach(s.chosen, flip, s, then)
+        foreach(s.chosen, flip, s, then, balance="thread")  # many short rows
         s.chosen.clear()
         flips += count
         now, then = then, now

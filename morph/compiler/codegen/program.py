@@ -30,10 +30,10 @@ def emit_program(e: Emission) -> None:
     swapped = any(block.swapped for block in plan.blocks)
     indent = "    " if swapped else ""
     e.put("    for (;;) {", f"    {indent}if (stops(t)) return;")
-    if plan.laps:
-        e.put(f"    {indent}if ((++t.laps & 0xffff) == 0) barrier(a, t);")
+    if plan.spins:
+        e.put(f"    {indent}if ((++t.iterations & 0xffff) == 0) barrier(a, t);")
     if swapped:
-        e.put("        const Way& way = a.ways[t.way];")
+        e.put("        const Permutation& permutation = a.permutations[t.permutation];")
     e.put(f"    {indent}switch (t.block) {{")
     loop, e.lines = e.lines, []
     for number, block in enumerate(plan.blocks):
@@ -76,7 +76,9 @@ def _end(e: Emission, s: StepPlan) -> None:
     lines = [*lines, *does, f"rewind_sections(a, {s.sections});" if s.sections > 1 else "rewind(a);"]
     inner = ["    if (arrive(a, t)) {", *(f"        {x}" for x in lines), "    }"]
     e.put("", f"MORPH_FN void end{s.name}(const Args& a, Run& t) {{")
-    e.put(*e.way(inner, "t", {*s.resized, *s.clears}), "    release_barrier(a, t);", "}")
+    e.put(
+        *e.with_permutation(inner, "t", {*s.resized, *s.clears}), "    release_barrier(a, t);", "}"
+    )
 
 
 def _one_thread(e: Emission, s: StepPlan, node: ir.OneThread) -> None:
@@ -89,7 +91,7 @@ def _one_thread(e: Emission, s: StepPlan, node: ir.OneThread) -> None:
             b.put(f"store(a.state + VARS + {i}, i64(to_bits(t.{e.names.member(n)})));")
     b.put("end_item(a, it);")
     head = f"MORPH_FN void alone{s.name}(const Args& a, Run& t) {{"
-    e.put("", head, *e.way(b.lines, "t", s.stores), "}", '#line 1 "morph"')
+    e.put("", head, *e.with_permutation(b.lines, "t", s.stores), "}", '#line 1 "morph"')
 
 
 def _block(e: Emission, number: int, block: BlockPlan) -> None:
@@ -116,7 +118,7 @@ def _step(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan]) -> None:
     guard = "if (t.has_read) barrier(a, t);" if e.plan.varies else ""
     match s.node:
         case ir.Assign(name=name, value=value):
-            if s.looks:
+            if s.reads_memory:
                 b.put("t.has_read = true;")
             b.put(f"{b.resolve(name)} = {b.expr(value)};")
         case ir.TakeFlag(var=var, slot=slot):
@@ -143,7 +145,7 @@ def _foreach(
 ) -> None:
     nodes = [p.node for p in parts if isinstance(p.node, ir.Foreach)]
     made = [f"Step{p.name}{e.step_args(n)}" for p, n in zip(parts, nodes, strict=True)]
-    if any(p.looks for p in parts):
+    if any(p.reads_memory for p in parts):
         b.put("t.has_read = true;")
     early = bool(guard) and any(p.varies for p in parts)
     if early:  # in braces: no case may jump over it
@@ -208,11 +210,11 @@ def _jump(e: Emission, block: BlockPlan) -> None:
     if node.cond is None:
         b.put(f"t.block = {node.goto};")
     else:
-        if block.looks:
+        if block.reads_memory:
             b.put("t.has_read = true;")
         b.put(f"t.block = {b.sub(node.cond)} ? {node.goto} : {node.orelse};")
     if block.permutations:
-        b.put(f"t.way = one_of<{', '.join(map(str, block.permutations))}>(t.way);")
+        b.put(f"t.permutation = one_of<{', '.join(map(str, block.permutations))}>(t.permutation);")
     b.put("break;")
     e.put(*b.lines)
 
@@ -222,8 +224,8 @@ def _publish(e: Emission) -> None:
     e.put("", "MORPH_FN void publish_counters(const Args& a, const Run& t) {")
     for word in ("block", "step", "replay", "launch"):
         e.put(f"    store(a.state + {word.upper()}, t.{word});")
-    if e.unit.ways:
-        e.put("    store(a.state + WAY, t.way);")
+    if e.unit.permutations:
+        e.put("    store(a.state + PERMUTATION, t.permutation);")
     if e.plan.locks:
         e.put("    store(a.status + LOCKS, -1 - t.launch);")
     for i, (n, _) in enumerate(e.unit.state):

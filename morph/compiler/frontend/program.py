@@ -24,7 +24,7 @@ from morph.compiler.frontend.steps import PROGRAM, ProgramContext, Step
 from morph.compiler.frontend.values import ObjectValue, default
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import user_name
-from morph.compiler.passes.double_buffering import Unlike, Way, check_fit, ways
+from morph.compiler.passes.double_buffering import Permutation, Unlike, check_fit, permutations
 from morph.language.definition import Definition
 from morph.language.errors import reject
 from morph.language.position import Pos
@@ -34,18 +34,18 @@ RESULT = "result_"
 Point = tuple[Any, ...]  # what remains: (statements, index) or a loop, innermost first
 
 
-class Cut(NamedTuple):
+class Blocks(NamedTuple):
     """A program as it runs: state variables, blocks (the first is the entry), swapped bindings."""
 
     state: tuple[tuple[str, Type], ...]
     blocks: tuple[ir.Block, ...]
-    ways: tuple[Way, ...]
+    permutations: tuple[Permutation, ...]
 
 
-def cut(builder: Builder, definition: Definition, params: Params) -> Cut:
+def split_into_blocks(builder: Builder, definition: Definition, params: Params) -> Blocks:
     """Check a program and cut it into blocks."""
 
-    def program(hints: dict[str, Type], follow: bool) -> Cut:
+    def program(hints: dict[str, Type], follow: bool) -> Blocks:
         return _Blocks(
             ProgramContext(
                 builder=builder,
@@ -75,7 +75,7 @@ class _Blocks:
         self.bodies: dict[int, tuple[ast.stmt, ...]] = {}
         self.open = False  # whether some path ends without a result
 
-    def program(self) -> Cut:
+    def program(self) -> Blocks:
         """Check all of it."""
         c = self.c
         assert isinstance(self.tree, ast.FunctionDef)
@@ -89,10 +89,10 @@ class _Blocks:
         if RESULT in c.locals and self.open:
             problem = f"{c.source.name!r} may end without a value"
             reject(problem, c.pos(self.tree), "return a value on every path, or on none")
-        state, bindings = self.state(blocks), ways(tuple(blocks))
+        state, bindings = self.state(blocks), permutations(tuple(blocks))
         if bindings:
             check_fit(bindings, state, c.builder.stores, c.builder.captured)
-        return Cut(tuple(state.items()), tuple(blocks), bindings)
+        return Blocks(tuple(state.items()), tuple(blocks), bindings)
 
     def read_arguments(self) -> tuple[Step, ...]:
         """The steps that give the parameters their values."""

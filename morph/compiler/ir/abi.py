@@ -41,7 +41,9 @@ class Field:
     slot: str = ""
     column: str = ""
     layout: str = ""  # of a column: bytes from row to row, and offset in its record
-    way: int = -1  # of a swapped collection: the buffer permutation in which ``slot`` has this name
+    permutation: int = (
+        -1
+    )  # of a swapped collection: the buffer permutation in which ``slot`` has this name
 
     def ctype(self, const: bool = False) -> str:
         """The C++ type; ``const`` if nothing writes the column."""
@@ -107,7 +109,7 @@ def recycled(unit: ir.Unit) -> frozenset[str]:
 def alike(unit: ir.Unit) -> dict[str, frozenset[str]]:
     """For each swapped slot, all slots with which it may be exchanged, itself included."""
     found: dict[str, frozenset[str]] = {}
-    for pair in (p for way in unit.ways for p in way):
+    for pair in (p for found in unit.permutations for p in found):
         joined = frozenset().union(*(found.get(s, frozenset([s])) for s in pair))
         found |= dict.fromkeys(joined, joined)
     return found
@@ -258,8 +260,8 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
     listed = sorted(used, key=lambda f: (f.slot, f.kind != "column", f.name))
     fixed = (f for f in listed if f.slot not in exchanged)
     swapped = (
-        replace(f, slot=dict(way)[f.slot], way=i)
-        for i, way in enumerate(unit.ways)
+        replace(f, slot=dict(found)[f.slot], permutation=i)
+        for i, found in enumerate(unit.permutations)
         for f in listed
         if f.slot in exchanged
     )

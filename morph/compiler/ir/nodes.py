@@ -16,6 +16,7 @@ from morph.compiler.ir.node import bodies as bodies
 from morph.compiler.ir.node import bound as bound
 from morph.compiler.ir.node import columns as columns
 from morph.compiler.ir.node import operands as operands
+from morph.compiler.ir.node import renamed as renamed
 from morph.compiler.ir.node import rewrite_bodies as rewrite_bodies
 from morph.compiler.ir.node import slots as slots
 from morph.compiler.ir.node import used as used
@@ -576,8 +577,8 @@ class Unit(Node):
     """One compilation: what it touches, its functions (callees first), and its entry.
 
     A unit of one ``foreach`` has one block with one ``Foreach`` step and is not ``fused``.
-    ``ways`` says what every slot that is swapped stands for, (slot, slot of the object), in each
-    way that the program can reach; in the first, for itself.
+    ``permutations`` gives what every swapped slot stands for, (slot, slot of the object), in each
+    buffer permutation that the program can reach; in the first, for itself.
     """
     name: str
     stores: tuple[Store, ...]
@@ -587,6 +588,6 @@ class Unit(Node):
     state: tuple[tuple[str, Type], ...]  # a program's variables
     blocks: tuple[Block, ...]
     fused: bool
-    ways: tuple[tuple[tuple[str, str], ...], ...] = ()
+    permutations: tuple[tuple[tuple[str, str], ...], ...] = ()
     local_scale: int = 1  # every local collection's capacity is multiplied by this
     checked: bool = False  # every access is checked; see `sites`

@@ -42,7 +42,7 @@ def load(unit: ir.Unit, seed: int) -> Launch:
     Returns
     -------
     callable
-        ``launch(stores, graphs, scalars, status, replay, pending)``: host objects and scalars by
+        ``launch(stores, graphs, scalars, status, replay, deferred)``: host objects and scalars by
         slot and name; the ``status`` words (see `morph.compiler.ir.abi.Status`), shape (>= 8 +
         stores,),
         int64; whether to run only the items in ``deferred``; and the set that receives the
@@ -95,7 +95,7 @@ class Interpreter:
         reexecution: bool,
         deferred: set[int],
     ) -> None:
-        """Run every item once, or those pending; see `load`."""
+        """Run every item once, or those deferred; see `load`."""
         memory, domain = self.memory, self.domain
         memory.bind(stores, graphs, status, reexecution)
         memory.deferred = deferred
