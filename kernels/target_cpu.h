@@ -603,7 +603,7 @@ template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, c
     return t.left;
 }
 // The same for a step with sections, whose work is `work()`.
-template <class... Steps, class A, class R, class F> MORPH_FN bool sections_leave(const A&, R& t, const F& work) {
+template <class... Steps, class A, class R, class F> MORPH_FN bool sections_resize(const A&, R& t, const F& work) {
     if (stopped) return true;
     if (t.threads > 1 && t.threads != wanted) return t.left = true;
     if (team_threads <= 1 || t.replay) return false;

@@ -219,7 +219,7 @@ MORPH_FN void start_clocks(i32) {}
 template <class T> MORPH_FN bool stops(const T& t) { return t.stop; }
 template <class A, class R> MORPH_FN bool resizes(const A&, R&) { return false; }
 template <class A, class R, class Step> MORPH_FN bool leaves(const A&, R&, const Step&, i64, i64) { return false; }
-template <class... Steps, class A, class R, class F> MORPH_FN bool sections_leave(const A&, R&, const F&) { return false; }
+template <class... Steps, class A, class R, class F> MORPH_FN bool sections_resize(const A&, R&, const F&) { return false; }
 template <class A, class R, class Step> MORPH_FN i64 work(const A&, const R&, const Step&, i64, i64) { return 0; }
 // A word of a program's state: of the launch before, unless this launch continues that one.
 template <class A> MORPH_FN i64 kept(const A& a, i32 word) { return a.replay ? load(a.state + word) : 0; }

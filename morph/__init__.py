@@ -40,8 +40,8 @@ __all__ = [
     "Graph", "LanguageError", "Mesh", "MeshError", "Pslg", "Ref", "Set", "Table", "betweenness",
     "bfs", "checked", "connected_components", "core_number", "device", "foreach", "func",
     "get_num_threads", "k_core", "kernel", "mst", "pagerank", "program", "reduce", "refine",
-    "refine_with_report", "sections", "set_num_threads", "sssp", "timing", "triangle_count", "triangulate",
-    "vec",
+    "refine_with_report", "sections", "set_num_threads", "sssp", "timing", "triangle_count",
+    "triangulate", "vec",
 ]  # fmt: skip
 providers.bind()
 

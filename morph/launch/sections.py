@@ -7,12 +7,13 @@ import contextlib
 import itertools
 import sys
 from collections.abc import Iterator
-from types import FunctionType
+from dataclasses import replace
+from types import CellType, FunctionType
 from typing import Any
 
 import numpy as np
 
-from morph.language.definition import Definition
+from morph.language.definition import Definition, filter_of
 from morph.language.source import Source
 from morph.launch.checked import checked, is_checked
 from morph.launch.foreach import Call, Program, collected, foreach
@@ -45,7 +46,8 @@ def sections() -> Iterator[None]:
     """
     if collected.get() is not None:
         raise RuntimeError("sections cannot be nested")
-    before = collected.set(found := [])
+    found: list[Call] = []
+    before = collected.set(found)
     try:
         yield
     finally:
@@ -54,13 +56,7 @@ def sections() -> Iterator[None]:
         _run(found)
 
 
-@contextlib.contextmanager
-def _in_turn() -> Iterator[None]:
-    """What ``sections()`` is when a program made for them runs as plain Python."""
-    yield
-
-
-sections.morph_sections = _in_turn.morph_sections = True  # type: ignore[attr-defined]
+sections.morph_sections = True  # type: ignore[attr-defined]
 
 
 def _run(found: list[Call]) -> None:
@@ -70,39 +66,80 @@ def _run(found: list[Call]) -> None:
         while len(_programs) >= MOST:
             _programs.pop(next(iter(_programs)), None)
         program = _programs[key] = _program(found)
-    given = (x for c in found for x in (c.items, *_run_time(c)))
     with checked(any(is_checked(c.check) for c in found)):
-        program(*given)
-
-
-def _run_time(c: Call) -> list[Any]:
-    """The arguments of a call that are no static ones."""
-    return [x for i, x in enumerate(c.args) if i not in c.kernel.statics]
+        program(*(x for c in found for x in _given(c)))
 
 
 def _key(c: Call) -> tuple[Any, ...]:
-    """What is compiled in, beside the types of the arguments."""
-    statics = tuple((type(c.args[i]), repr(c.args[i])) for i in c.kernel.statics if i < len(c.args))
-    return c.kernel, *_filter_key(c.where), statics, len(c.args), c.together, c.balance, c.file, c.line
+    """What the program of a call depends on, beside the types of its parameters."""
+    statics = tuple((type(x), repr(x)) for i, x in enumerate(c.args) if i in c.kernel.statics)
+    where: tuple[Any, ...] = (c.where,)
+    if isinstance(c.where, FunctionType):  # lambdas of one line may be equal
+        numbers, cells = _numbers(c.where), c.where.__closure__ or ()
+        others = (id(x.cell_contents) for x in cells if not isinstance(x.cell_contents, NUMBERS))
+        where = c.where.__code__, id(c.where.__globals__), *numbers, *others
+    return c.kernel, *where, statics, len(c.args), c.together, c.balance, c.file, c.line
 
 
-def _filter_key(where: Any) -> tuple[Any, ...]:
-    """The code of a filter, its globals and what it captures; lambdas of one line may be equal."""
+def _numbers(where: Any) -> dict[str, Any]:
+    """The numbers that a lambda captures from an enclosing function."""
     if not isinstance(where, FunctionType):
-        return (where,)
-    captured = (cell.cell_contents for cell in where.__closure__ or ())
-    values = ((type(v), repr(v) if isinstance(v, NUMBERS) else id(v)) for v in captured)
-    return where.__code__, id(where.__globals__), *values
+        return {}
+    cells = zip(where.__code__.co_freevars, where.__closure__ or (), strict=True)
+    return {name: x for name, c in cells if isinstance(x := c.cell_contents, NUMBERS)}
+
+
+def _given(c: Call) -> list[Any]:
+    """What the program of a call is given: items, arguments that are not static, and numbers."""
+    run_time = [x for i, x in enumerate(c.args) if i not in c.kernel.statics]
+    return [c.items, *run_time, *_numbers(c.where).values()]
+
+
+def _launch(c: Call, given: Iterator[Any]) -> None:
+    """Launch a call with what the program was given."""
+    items = next(given)
+    args = [x if i in c.kernel.statics else next(given) for i, x in enumerate(c.args)]
+    where: Any = c.where
+    if numbers := _numbers(where):
+        named = zip(where.__code__.co_freevars, where.__closure__, strict=True)
+        cells = tuple(CellType(next(given)) if n in numbers else cell for n, cell in named)
+        where = FunctionType(where.__code__, where.__globals__, where.__name__, None, cells)
+    foreach(items, c.kernel, *args, where=where, together=c.together, balance=c.balance)
 
 
 def _program(found: list[Call]) -> Program:
-    """A program of one step, whose parameters are the items and arguments of the calls."""
-    scope: dict[str, Any] = {"foreach": foreach, "sections": _in_turn, "step": None}
+    """A program of one step, whose parameters are what `_given` gives."""
+    static = [[x if i in c.kernel.statics else None for i, x in enumerate(c.args)] for c in found]
+    kept = [c._replace(items=None, args=tuple(x)) for c, x in zip(found, static, strict=True)]
+
+    def step(*given: Any) -> None:
+        each = iter(given)
+        for c in kept:
+            _launch(c, each)
+
+    text, names = _text(kept)
+    tree = ast.parse(text).body[0]
+    assert isinstance(tree, ast.FunctionDef) and isinstance(block := tree.body[0], ast.With)
+    lines: list[tuple[ast.AST, Call]] = [(tree, kept[0]), *zip(block.body, kept, strict=True)]
+    for node, c in lines:  # errors show the call
+        for n in ast.walk(node):
+            if isinstance(n, ast.stmt | ast.expr):
+                n.lineno = n.end_lineno = c.line
+                n.col_offset, n.end_col_offset = 0, sys.maxsize
+    known = FunctionType(step.__code__, names, "step", None, step.__closure__)
+    program = Program(step)
+    program._definition = Definition("program", Source(known, tree, kept[0].file, 0))
+    return program
+
+
+def _text(found: list[Call]) -> tuple[str, dict[str, Any]]:
+    """The text of the program, and its global names."""
+    scope: dict[str, Any] = {"foreach": foreach, "sections": sections}
     params: list[str] = []
 
     def unique(wanted: str) -> str:
-        names = (wanted, *(f"{wanted}_{n}" for n in itertools.count(2)))
-        return next(n for n in names if n not in params and n not in scope)
+        more = (f"{wanted}_{n}" for n in itertools.count(2))
+        return next(n for n in itertools.chain([wanted], more) if n not in {*params, *scope})
 
     def constant(wanted: str, value: Any) -> str:
         scope[name := unique(wanted)] = value
@@ -114,29 +151,37 @@ def _program(found: list[Call]) -> Program:
 
     lines = []
     for c in found:
-        names = c.kernel.definition.source.params[1:]
         given = [parameter("items"), constant(c.kernel.__name__, c.kernel)]
-        for i, (x, name) in enumerate(itertools.zip_longest(c.args, names[: len(c.args)])):
-            static = i in c.kernel.statics
-            given.append(constant(name, x) if static else parameter(name or "more"))
-        given += [f"where={constant('where', c.where)}"] if c.where is not None else []
+        names = c.kernel.definition.source.params[1:]
+        for i, x in enumerate(c.args):
+            wanted = names[i] if i < len(names) else "more"
+            is_static = i in c.kernel.statics
+            given.append(constant(wanted, x) if is_static else parameter(wanted))
+        if isinstance(c.where, FunctionType):
+            where = constant("where", _Filter(c.where))
+            numbers = ", ".join(["item", *map(parameter, _numbers(c.where))])
+            given.append(f"where=lambda item: {where}({numbers})")
+        elif c.where is not None:
+            given.append(f"where={constant('where', c.where)}")
         given += [f"together={c.together}", f"balance={c.balance!r}"]
         lines.append(f"        foreach({', '.join(given)})")
-    text = "\n".join([f"def step({', '.join(params)}):", "    with sections():", *lines])
-    exec(compile(text, found[0].file, "exec"), scope)
-    program = Program(scope["step"])
-    program._definition = Definition("program", _source(text, scope["step"], found))
-    return program
+    head = [f"def step({', '.join(params)}):", "    with sections():"]
+    return "\n".join([*head, *lines]), scope
 
 
-def _source(text: str, function: FunctionType, found: list[Call]) -> Source:
-    """The source of a program; its lines are those of the calls."""
-    tree = ast.parse(text).body[0]
-    assert isinstance(tree, ast.FunctionDef) and isinstance(block := tree.body[0], ast.With)
-    nodes: list[tuple[ast.AST, Call]] = [(tree, found[0]), *zip(block.body, found, strict=True)]
-    for node, c in nodes:
-        for n in ast.walk(node):
-            if isinstance(n, ast.stmt | ast.expr):
-                n.lineno = n.end_lineno = c.line
-                n.col_offset, n.end_col_offset = 0, sys.maxsize
-    return Source(function, tree, found[0].file, 0)
+class _Filter:
+    """A lambda as a function of the item and of the numbers that the lambda captures."""
+
+    def __init__(self, where: FunctionType) -> None:
+        source = filter_of(where).source
+        assert isinstance(source.tree, ast.Lambda)
+        params = [*source.tree.args.args, *(ast.arg(arg=n) for n in _numbers(where))]
+        args = ast.arguments(
+            posonlyargs=[], args=params, kwonlyargs=[], kw_defaults=[], defaults=[]
+        )
+        tree = ast.FunctionDef(
+            name="where", args=args, body=[ast.Return(value=source.tree.body)], decorator_list=[]
+        )
+        for node in (tree, *params, tree.body[0]):
+            ast.copy_location(node, source.tree)
+        self.definition = Definition("func", replace(source, tree=tree))

@@ -73,7 +73,11 @@ def _end(e: Emission, s: StepPlan) -> None:
         waits = s.can_fail and s.sharing.loop.batched
         took = f"take_high_degree_list(a, {'failed' if waits else 'false'})"
         does = [f"if ({took}) {{", "    broadcast(t, true);", *does, "}"]
-    lines = [*lines, *does, f"rewind_sections(a, {s.sections});" if s.sections > 1 else "rewind(a);"]
+    lines = [
+        *lines,
+        *does,
+        f"rewind_sections(a, {s.sections});" if s.sections > 1 else "rewind(a);",
+    ]
     inner = ["    if (arrive(a, t)) {", *(f"        {x}" for x in lines), "    }"]
     e.put("", f"MORPH_FN void end{s.name}(const Args& a, Run& t) {{")
     e.put(
@@ -140,9 +144,7 @@ def _step(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan]) -> None:
             _finish(b, s)
 
 
-def _foreach(
-    e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan], guard: str
-) -> None:
+def _foreach(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan], guard: str) -> None:
     nodes = [p.node for p in parts if isinstance(p.node, ir.Foreach)]
     made = [f"Step{p.name}{e.step_args(n)}" for p, n in zip(parts, nodes, strict=True)]
     if any(p.reads_memory for p in parts):
@@ -190,7 +192,7 @@ def _leaves(
         return e.step_call("leaves", nodes[0], made[0])
     work = " + ".join(e.step_call("work", n, x) for n, x in zip(nodes, made, strict=True))
     kinds = ", ".join(f"Step{p.name}" for p in parts)
-    return f"sections_leave<{kinds}>(a, t, [&] {{ return {work}; }})"
+    return f"sections_resize<{kinds}>(a, t, [&] {{ return {work}; }})"
 
 
 def _finish(b: Body, s: StepPlan) -> None:

@@ -169,7 +169,9 @@ def _item(e: Emission) -> None:
         made.append("        permutation = t.permutation;")
     if plan.sections > 1:
         e.put("    i32 section;")
-        e.put("    MORPH_FN i64 deferred_bit() const { return position * Run::SECTIONS + section; }")
+        e.put(
+            "    MORPH_FN i64 deferred_bit() const { return position * Run::SECTIONS + section; }"
+        )
         made.append("        section = t.section;")
     if u.fused:
         e.put(*(f"    i32* {f}_flag;" for f in flags))

@@ -41,7 +41,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
 from morph.compiler.passes.double_buffering import Unlike, check_alike
 from morph.compiler.passes.work_sharing import CHOICES, can_run_ahead
-from morph.language.definition import Definition, definition_of, filter_of
+from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
 from morph.language.position import Pos
 from morph.language.types import BOOL, NOTHING, Object, Scalar, Type
@@ -178,7 +178,10 @@ def refuse_call(c: Context, definition: Definition, args: list[Value], pos: Pos)
 PROGRAM = Rules(
     KERNEL.expressions,
     {
-        **KERNEL.statements, ast.For: refuse_for, ast.Expr: check_step, ast.With: check_with,
+        **KERNEL.statements,
+        ast.For: refuse_for,
+        ast.Expr: check_step,
+        ast.With: check_with,
         ast.Assign: check_rebinding,
     },  # fmt: skip
     {**METHODS, ("flag", "take"): _take_flag, ("collection", "clear"): _clear},
@@ -225,6 +228,8 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
     types = [t for _, t in kernel.params[1:] if not isinstance(t, Object)]
     numbers = [a for a in flattened(args) if isinstance(a, ir.Expr)]
     passed = tuple(coerce(a, t, "argument") for a, t in zip(numbers, types, strict=True))
+    if any(n.fails for n in builder.effects.reached(kernel)):  # deferred items get the same values
+        passed = tuple(c.copy(x) if any(n.varies for n in ir.walk(x)) else x for x in passed)
     c.step(
         ir.Foreach(
             slot=domain.type.slot,
@@ -273,10 +278,8 @@ def _filtered(
     """A kernel with a filter, and the arguments that the filter takes."""
     if not isinstance(node, ast.Lambda):
         f = c.value(node)
-        made = f.value if isinstance(f, PythonValue) else None
-        is_lambda = getattr(made, "__name__", "") == "<lambda>"
-        made = filter_of(made) if is_lambda else definition_of(made)
-        if made is None or made.kind not in ("func", "where"):
+        made = definition_of(f.value) if isinstance(f, PythonValue) else None
+        if made is None or made.kind != "func":
             problem = "where is a lambda or a @func of the item"
             reject(problem, c.pos(node), "where=lambda p: p.updated")
         return _with_filter(c, kernel, specialise_filter(c.builder, made, item)), ()

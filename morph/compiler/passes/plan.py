@@ -386,7 +386,9 @@ class _Planner:
             locals=tuple(x for x in f.locals if x[0] in mine),
             live=frozenset(live),
             constants=constants(f),
-            monotone=monotone(self.unit, (*self.reached[f.name], *beside)) if kernel else frozenset(),
+            monotone=monotone(self.unit, (*self.reached[f.name], *beside))
+            if kernel
+            else frozenset(),
             item=f.params[0][0] if stable is not None else "",
             stable=stable or frozenset(),
             ahead=ahead,
