@@ -13,7 +13,7 @@ import runpy
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
-from every_unit import ROOT, batches, graphs, launched, meshes, modules, worklists
+from every_unit import ROOT, batches, graphs, launched, meshes, modules, queues, worklists
 
 import morph
 from morph.compiler.codegen.unit import entry, prelude
@@ -88,8 +88,22 @@ def test_algorithms(units):
 
 
 @pytest.mark.unchecked
+def test_queues(units):
+    queues()
+    compile_all(units, {"split", "split_all"})
+
+
+@pytest.mark.unchecked
 @pytest.mark.parametrize(
-    "name", ["test_builtins", "test_domains", "test_locals", "test_neighbours", "test_static"]
+    "name",
+    [
+        "test_builtins",
+        "test_domains",
+        "test_locals",
+        "test_neighbours",
+        "test_sections",
+        "test_static",
+    ],
 )
 def test_language(units, name):
     """The kernels of tests of the language: each test of it runs on the CPU."""

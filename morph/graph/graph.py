@@ -164,13 +164,13 @@ class Graph(Making):
         self.changes += 1
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         """Whether the index has all live edges, none of which is then at a deleted point."""
-        return self._adjacency.whole
+        return self._adjacency.complete
 
     @property
     def loose(self) -> bool:
-        """Whether the index has room, and batches change it in place: from the first one on."""
+        """Whether rows of the index have spare capacity: from the first batch on, in place."""
         return self._adjacency.loose
 
     def points_resized(self) -> None:

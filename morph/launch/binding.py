@@ -18,6 +18,7 @@ from morph.compiler.codegen.unit import source
 from morph.compiler.frontend.builder import Builder
 from morph.compiler.frontend.functions import (
     check_claims,
+    check_queue,
     fix_statics,
     parameter,
     specialise_filter,
@@ -69,6 +70,7 @@ class Request:
     together: bool = False
     balance: str = "auto"
     checked: bool = False
+    until_empty: bool = False
 
 
 class Compiled:
@@ -122,7 +124,8 @@ class Compiled:
             or any(isinstance(n, ir.Reserve | ir.Claim | ir.LocalAdd) for n in nodes)
         )
         changes = (ir.New, ir.NewRows, ir.Delete, ir.Add, ir.Take, ir.Clear)
-        self.touches = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, changes)})
+        changed = {n.slot for n in nodes if isinstance(n, changes)} | abi.queues(unit)
+        self.touches = _swapped_too(unit, changed)
         graphs, redirected = [g.slot for g in unit.graphs], _redirected(nodes)
         moved = {*self.touches, *redirected}
         self.reshapes = [g for g in graphs if {f"{g}.points", f"{g}.edges"} & moved]
@@ -218,7 +221,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         key = (
             request.what.definition, request.device.name, kinds, tuple(slots.stores.items()),
             tuple(slots.graphs.items()), *filter_key(request.where), closure_key(request.where),
-            request.together, request.balance, request.checked,
+            request.together, request.balance, request.checked, request.until_empty,
         )  # fmt: skip
         known = _compiled.get(key)
         if known is not None and known.holds():
@@ -430,9 +433,15 @@ def _step(
         builder.funcs[k.name] = k  # after its filter
     if request.together:
         check_claims(k, request.what.__name__, pos)
+    balance = request.balance
+    if request.until_empty:
+        balance = "thread"
+        check_queue(builder, k, request.what.__name__, domain, pos)
     step = ir.Foreach(
         slot=domain.slot, kernel=k.name, args=args, where_args=where_args,
-        together=request.together, balance=request.balance, pos=pos,
+        together=request.together, balance=balance, pos=pos,
+        # a checked launch runs the items of one round: the next round is another step for races
+        until_empty=request.until_empty and not request.checked,
     )  # fmt: skip
     return ir.Block(steps=(step,), cond=None, goto=-1, pos=pos)
 

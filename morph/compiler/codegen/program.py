@@ -68,6 +68,7 @@ def _end(e: Emission, s: StepPlan) -> None:
     failed = "load(a.status + FAILED) != 0" if s.can_fail else ""
     lines, does = publish_lines(e, s.resized, s.clears, failed)
     does += ["broadcast(t, failed);"] if s.can_fail else []
+    does += ["end_queue(a);"] if isinstance(s.node, ir.Foreach) and s.node.until_empty else []
     if s.lists_rows and s.sharing:  # listed rows come first; then all threads meet here again
         does = ["} else {", *(f"    {x}" for x in does)] if does else []
         waits = s.can_fail and s.sharing.loop.batched
@@ -186,7 +187,7 @@ def _leaves(
     e: Emission, parts: Sequence[StepPlan], nodes: Sequence[ir.Foreach], made: Sequence[str]
 ) -> str:
     """Whether a team of another size is to run the step."""
-    if e.plan.claims:
+    if e.plan.full_team:
         return "resizes(a, t)"
     if len(nodes) == 1:
         return e.step_call("leaves", nodes[0], made[0])
@@ -217,6 +218,10 @@ def _jump(e: Emission, block: BlockPlan) -> None:
         b.put(f"t.block = {b.sub(node.cond)} ? {node.goto} : {node.orelse};")
     if block.permutations:
         b.put(f"t.permutation = one_of<{', '.join(map(str, block.permutations))}>(t.permutation);")
+    if node.saves:
+        b.put(f"t.{e.names.member(node.saves)} = t.permutation;")
+    if node.restores:
+        b.put(f"t.permutation = t.{e.names.member(node.restores)};")
     b.put("break;")
     e.put(*b.lines)
 

@@ -59,8 +59,9 @@ def _section(c: Context, s: ir.Foreach, k: int, sections: int) -> ir.Foreach:
     if kernel.commit is not None:
         hint = "run it outside of sections"
         reject("a kernel with single(collection) has a barrier of its own", s.pos, hint)
-    if kernel.ahead:
-        reject("nothing runs ahead in a section", s.pos, "leave out ahead=")
+    if kernel.ahead or s.until_empty:
+        hint = "leave out ahead= and until_empty=True"
+        reject("no item of a section runs in the step that adds it", s.pos, hint)
     if sections == 1:
         return s
     copy = replace(kernel, name=c.builder.unique(kernel.name))

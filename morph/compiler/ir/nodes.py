@@ -524,8 +524,9 @@ class Foreach(Node):
     ``args`` are the kernel's non-object arguments after the item; ``where_args`` the filter's.
     ``together``: all items claim in one round.  ``balance``: how many threads share the last loop
     over an item's edges, if it can be shared (see `passes.work_sharing`): ``thread`` one,
-    ``warp`` those of a warp, ``grid`` all; ``auto`` all if it is long.  The ``sections`` of one
-    step follow each other, numbered from 0; no barrier separates them, and one follows the last.
+    ``warp`` those of a warp, ``grid`` all; ``auto`` all if it is long.  ``until_empty``: the items
+    that the kernel adds to ``slot`` run in the same step, and ``slot`` is cleared at its end.  The
+    ``sections`` of one step follow each other, numbered from 0; a barrier follows the last only.
     """
     synchronises = counts = True
     arguments = "rows"
@@ -535,6 +536,7 @@ class Foreach(Node):
     where_args: tuple[Expr, ...]
     together: bool = False
     balance: str = "auto"
+    until_empty: bool = False
     section: int = 0
     sections: int = 1
 
@@ -564,13 +566,16 @@ class Block(Node):
     """Uniform steps, then a jump: to ``goto`` if ``cond`` is None or true, else to ``orelse``.
 
     -1 ends the program.  An ``Assign`` here is computed by every thread alike.  After the jump the
-    collections in ``swap`` have changed places: (slot, slot that it stood for before).
+    collections in ``swap`` have changed places: (slot, slot that it stood for before).  ``saves``
+    and ``restores`` name the variables in which a call of a program keeps the buffer permutation.
     """
     steps: tuple[Assign | Foreach | OneThread | TakeFlag | Clear, ...]
     cond: Expr | None
     goto: int
     orelse: int = -1
     swap: tuple[tuple[str, str], ...] = ()
+    saves: str = ""
+    restores: str = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit(Node):
