@@ -12,7 +12,6 @@ from morph.runtime.device import Array
 
 if TYPE_CHECKING:
     from morph.data.table import Table
-    from morph.graph import Graph
 
 rows_of: Hook[tuple[Any, int]] = Hook()  # updates.fast_path
 parallel_edges: Hook[int] = Hook()  # updates.batch
@@ -61,7 +60,7 @@ class Applied:
     points: Array
     absent: int = 0
     repeated: int = 0
-    _graph: Graph | None = field(default=None, repr=False)
+    _graph: Any = field(default=None, repr=False)
     _given: int = field(default=0, repr=False)
     _changes: int = field(default=-1, repr=False)
     _present: int = field(default=-1, repr=False)

@@ -42,9 +42,7 @@ class Field:
     slot: str = ""
     column: str = ""
     layout: str = ""  # of a column: bytes from row to row, and offset in its record
-    permutation: int = (
-        -1
-    )  # of a swapped collection: the buffer permutation in which ``slot`` has this name
+    permutation: int = -1  # of a swapped collection: in which ``slot`` has this name
 
     def ctype(self, const: bool = False) -> str:
         """The C++ type; ``const`` if nothing writes the column."""
