@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pretend import pretended
 from targets import everywhere, host, tries
 
 import morph
@@ -136,6 +137,8 @@ def test_sort_of_a_collection(target):
         morph.sort(items, "colour")
     with pytest.raises(ValueError, match="has 5 rows, but there are 2 keys"):
         morph.sort(items, np.arange(2))
+    with pytest.raises(ValueError, match="sorted by one value a row, not of shape"):
+        morph.sort(items, np.zeros((5, 2)))
 
 
 def test_sort_of_a_graphs_tables(target):
@@ -210,6 +213,28 @@ def test_compact_of_entries(target):
     numbers.extend([5, 6, 7])
     kept = morph.compact(numbers, morph.device(target).asarray(np.array([True, False, True])))
     assert host(kept.item).tolist() == [5, 7]
+    with pytest.raises(ValueError, match="the items of collection are not rows: give a mask"):
+        morph.compact(numbers, odd)
+
+
+def test_on_a_gpu_that_is_pretended(monkeypatch):
+    """No array of the host meets one of the device."""
+    there = pretended(monkeypatch)
+    g = morph.Graph.from_edges([0, 1, 2], [1, 2, 0], n=6, device=there)
+    g.points.add("x", i32)
+    g.points.x[:] = [2, 0, 1, 1, 0, 2]
+    g.points.delete([1])
+    assert host(morph.scan(g.points.x, exclusive=True)).tolist() == [0, 0, 2, 3, 4, 4]
+    assert host(morph.scan(g.points.x, "max")).tolist() == [2, 0, 2, 2, 2, 2]
+    assert host(morph.argsort(g.points.x)).tolist() == [4, 2, 3, 0, 5]
+    assert morph.argmax(g.points.x).id == 0 and morph.argmin(g.points.x).id == 4
+    items = morph.compact(g.points, odd)
+    assert host(items.items).tolist() == [3, 5]
+    morph.sort(items, np.array([1, 0]))
+    assert host(items.items).tolist() == [5, 3]
+    assert host(morph.compact(items, np.array([False, True])).items).tolist() == [3]
+    morph.sort(g.points, "x", descending=True)
+    assert host(g.points.x).tolist() == [2, 2, 1, 1, 0] and host(items.items).tolist() == [1, 3]
 
 
 def test_rows_of_extreme_values(target):
