@@ -255,7 +255,6 @@ def clash(r, found):
     found.x = r.id
 
 
-@pytest.mark.parametrize("target", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_checks(target):
     t = rows(target, 2, x=i64)
     with pytest.raises(morph.CheckError, match=r"row 2 of .* does not exist"):
