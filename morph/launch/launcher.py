@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import State, Status
-from morph.compiler.ir.sites import Violated
+from morph.compiler.ir.sites import Violated, past_limit
 from morph.data.reclaim import release
 from morph.data.row import Row
 from morph.data.store import CAPACITY, COUNT, HEAD
@@ -366,6 +367,8 @@ class Launch:
     def _handle_overflow(self) -> None:
         """Grow the stores that were full, so that the deferred items can run."""
         status = self.device.to_host(self.scratch.status).copy()
+        if place := int(status[Status.EXCEEDED]):
+            raise past_limit(ir.exceeds(self.compiled.unit)[place - 1])
         failed, stands_for, objects = int(status[Status.FAILED]), self._stands_for(), self.objects
         for slot in self.compiled.touches:
             objects[slot].touched()

@@ -478,6 +478,23 @@ class Reserve(Stmt):
     needs: tuple[Need, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limit(Stmt):
+    """From its first change on, the item allocates at most ``count`` rows of the store in ``slot``.
+
+    If ``slot`` names a ``local`` collection, this then holds at most ``count`` values.  The pass
+    `reservations` replaces these statements.
+    """
+    slot: str
+    count: Var
+    local: bool
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exceed(Stmt):
+    """The item needs more than its limit for ``slot``: it ends, and the launch raises an error."""
+    leaves = fails = per_item = sequential = True
+    slot: str
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Claim(Stmt):
     """The end of ``gather``: claim the rows in ``items``, guard those in ``guard``."""
     leaves = per_item = sequential = site = True
@@ -485,6 +502,11 @@ class Claim(Stmt):
     items: str
     guard: str | None
     priority: Expr | None
+
+
+def exceeds(unit: Unit) -> list[Exceed]:
+    """Where items may exceed their limits; generated code names a place by its index."""
+    return [n for n in walk(unit.funcs) if isinstance(n, Exceed)]
 
 
 # --- units ---------------------------------------------------------------------------------------

@@ -99,6 +99,7 @@ class Interpreter:
         """Run every item once, or those deferred; see `load`."""
         memory, domain = self.memory, self.domain
         memory.bind(stores, graphs, status, reexecution)
+        checks, begins = memory.checks, memory.deferred is not deferred  # one set for each launch
         memory.deferred = deferred
         # a row that is dead now may be used again before its turn: like a row added, it is no item
         lost = {~p for p in deferred if p < 0}
@@ -107,8 +108,7 @@ class Interpreter:
         within = domain.span[slice(*(None if x is None else int(x(env)) for x in self.bounds))]
         positions = [p for p in (again if reexecution else within) if not domain.is_dead(p)]
         deferred.clear()
-        checks = memory.checks
-        if checks is not None and not reexecution:
+        if checks is not None and begins:  # perhaps with a re-execution, by a wider unit
             checks.begin()
         self.random.shuffle(positions)
         with np.errstate(all="ignore"), deep():  # integers wrap, x / 0 is infinite or NaN
