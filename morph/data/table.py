@@ -356,17 +356,23 @@ class Table(Store):
         Rows keep their order.  References to dead rows become -1; items of collections that were
         dead rows are dropped; sets keep the components of the live rows.
         """
+        self._renumber(self.ids())
+
+    @exclusive
+    def _renumber(self, rows: Array) -> None:
+        """Keep some live rows, in the given order, as `compact` does."""
         g = self.graph
         if g is not None:
             g.may_change()
-        order = g._input_positions(self.ids()) if g is not None and self is g.edges else None
+        order = g._input_positions(rows) if g is not None and self is g.edges else None
 
         def follow() -> None:
             self.changed()
             if g is not None and self is g.edges:
                 g._reordered(order)
 
-        compact([self], g.tables.values() if g is not None else [self], follow)
+        tables = g.tables.values() if g is not None else [self]
+        compact([self], tables, follow, {self: rows})
 
     def like(self, device: str | Device | None = None) -> Table:
         """Give a table of the same name, columns and layout without rows, outside any graph."""
