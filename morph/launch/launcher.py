@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import State, Status
 from morph.compiler.ir.sites import Violated, past_limit
@@ -366,11 +367,13 @@ class Launch:
         failed, stands_for, objects = int(status[Status.FAILED]), self._stands_for(), self.objects
         for slot in self.compiled.touches:
             objects[slot].touched()
+        queue = self._queue()
         for full, store in zip(status[Status.STORES :], self.compiled.unit.stores, strict=False):
             if full:
                 obj = objects[stands_for.get(store.slot, store.slot)]
                 obj.touched()
-                obj._extend_capacity(failed)
+                if store.slot != queue or not self._drop_finished(obj):
+                    obj._extend_capacity(failed)
         narrow = status[Status.LOCAL]
         status[[Status.FAILED, Status.LOCAL]] = 0
         status[Status.STORES :] = 0
@@ -380,6 +383,32 @@ class Launch:
             self._use(self.compiled.wider())
             self.arguments[:], self.state = arguments, state
         self._fill()
+
+    def _queue(self) -> str:
+        """The slot of the queue of the step in which items failed, if this is a step over one."""
+        unit, block, step = self.compiled.unit, 0, 0
+        if not abi.queues(unit) or self.device.interprets:
+            return ""
+        if unit.fused:
+            state = self.device.to_host(self.state)
+            block, step = int(state[State.BLOCK]), int(state[State.STEP])
+        node = unit.blocks[block].steps[step]
+        return node.slot if isinstance(node, ir.Foreach) and node.until_empty else ""
+
+    def _drop_finished(self, queue: Any) -> bool:
+        """Drop the items of a full queue that have run, if this frees half of its capacity."""
+        bits, (first, last) = self.scratch.bits["deferred"], queue.span()
+        with self.device.active():
+            at = self.device.xp.arange(first, last)
+            left = at[(bits[at // 32] >> (at % 32).astype(np.uint32)) & 1 != 0]
+            if 2 * (last - first - left.size) < queue.capacity:
+                return False
+            queue._keep(left)
+            words, more = divmod(left.size, 32)
+            bits[:] = 0
+            bits[:words] = np.uint32(2**32 - 1)
+            bits[words] = np.uint32(2**more - 1)
+        return True
 
     def _stands_for(self) -> dict[str, str]:
         """The slot that each swapped slot denotes at the step that the program has reached."""
