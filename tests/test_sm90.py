@@ -95,7 +95,16 @@ def test_queues(units):
 
 @pytest.mark.unchecked
 @pytest.mark.parametrize(
-    "name", ["test_builtins", "test_domains", "test_locals", "test_neighbours", "test_static"]
+    "name",
+    [
+        "test_builtins",
+        "test_domains",
+        "test_locals",
+        "test_neighbours",
+        "test_scalars",
+        "test_slices",
+        "test_static",
+    ],
 )
 def test_language(units, name):
     """The kernels of tests of the language: each test of it runs on the CPU."""

@@ -544,6 +544,7 @@ class Foreach(Node):
     """Run a kernel once for every live row or item of the store in ``slot``.
 
     ``args`` are the kernel's non-object arguments after the item; ``where_args`` the filter's.
+    ``start`` and ``stop`` bound the rows or items, counted as in a slice of Python.
     ``together``: all items claim in one round.  ``balance``: how many threads share the last loop
     over an item's edges, if it can be shared (see `passes.work_sharing`): ``thread`` one,
     ``warp`` those of a warp, ``grid`` all; ``auto`` all if it is long.  ``until_empty``: the items
@@ -557,6 +558,8 @@ class Foreach(Node):
     where_args: tuple[Expr, ...]
     together: bool = False
     balance: str = "auto"
+    start: Expr | None = None
+    stop: Expr | None = None
     until_empty: bool = False
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -615,3 +618,4 @@ class Unit(Node):
     permutations: tuple[tuple[tuple[str, str], ...], ...] = ()
     local_scale: int = 1  # every local collection's capacity is multiplied by this
     checked: bool = False  # every access is checked; see `sites`
+    made: tuple[str, ...] = ()  # slots of scalars that the program makes, one row each
