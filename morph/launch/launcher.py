@@ -325,7 +325,7 @@ class Launch:
                 if compiled.unit.checked and (v := s.checks.end(now - rounds)):
                     raise error(compiled.unit, v, self.objects)
                 return
-            self._handle_overflow()
+            self._handle_overflow(self._queue())
             if self.together and not self.on_host:
                 self._check_together()
             if self.compiled.lists:
@@ -365,15 +365,17 @@ class Launch:
         if n > (most := self.binary.threads):
             raise ValueError(f"{n} items together, but {self.device.name} runs {most} at once")
 
-    def _handle_overflow(self) -> None:
-        """Grow the stores that were full, so that the deferred items can run."""
+    def _handle_overflow(self, queue: str = "") -> None:
+        """Grow the stores that were full, so that the deferred items can run.
+
+        These are items of ``queue``, if a slot is given: then what has run may be dropped instead.
+        """
         status = self.device.to_host(self.scratch.status).copy()
         if place := int(status[Status.EXCEEDED]):
             raise past_limit(ir.exceeds(self.compiled.unit)[place - 1])
         failed, stands_for, objects = int(status[Status.FAILED]), self._stands_for(), self.objects
         for slot in self.compiled.touches:
             objects[slot].touched()
-        queue = self._queue()
         for full, store in zip(status[Status.STORES :], self.compiled.unit.stores, strict=False):
             if full:
                 obj = objects[stands_for.get(store.slot, store.slot)]
@@ -393,7 +395,7 @@ class Launch:
     def _queue(self) -> str:
         """The slot of the queue of the step in which items failed, if this is a step over one."""
         unit, block, step = self.compiled.unit, 0, 0
-        if not abi.queues(unit) or self.device.interprets:
+        if not abi.queues(unit):
             return ""
         if unit.fused:
             state = self.device.to_host(self.state)
