@@ -153,6 +153,7 @@ MORPH_FN i32 warps_of_block() { return 1; }
 MORPH_FN i32 block_id() { return 0; }
 MORPH_FN i32 block_count() { return 1; }
 MORPH_FN i64 warp_id() { return 0; }
+template <class T> MORPH_FN i64 warp_of_section(const T&, i64 warp, i64) { return warp; }
 MORPH_FN u32 active_lanes() { return 1; }
 MORPH_FN i32 first_lane(u32) { return 0; }
 MORPH_FN void sync_warp() {}
@@ -512,7 +513,8 @@ static bool stopped = false;  // whether all threads leave before the next step;
 MORPH_COLD void handle_signals(i64* cursor) {
     handled = ticks();
     if (stopping) {
-        if (!interrupted) __atomic_fetch_add(cursor, PAST_ALL_ITEMS, __ATOMIC_RELAXED);
+        if (__atomic_load_n(cursor, __ATOMIC_RELAXED) < PAST_ALL_ITEMS)
+            __atomic_fetch_add(cursor, PAST_ALL_ITEMS, __ATOMIC_RELAXED);
         interrupted = true;
         return;
     }
@@ -580,6 +582,11 @@ template <class T> MORPH_FN bool leads(const T& t) { return t.thread == 0; }
 MORPH_FN void gather_block() {}
 MORPH_FN bool any_of_block(bool x) { return x; }
 template <class A> MORPH_FN void rewind(const A& a) { store(a.cursor, 0); }  // by the master
+// Each section of a step has a cursor of its own, since no barrier precedes the section.
+constexpr i32 CURSOR_WORDS = 8;  // from the cursor of one section to that of the next
+template <class A> MORPH_FN void rewind_sections(const A& a, i32 sections) {
+    for (i32 k = 0; k < sections; k++) store(a.cursor + CURSOR_WORDS * k, 0);
+}
 
 template <class T> MORPH_FN bool stops(const T&) { return stopped; }
 
@@ -622,6 +629,20 @@ template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, c
     if (Step::FETCH_ADDS && !t.left && t.threads > 1) store(&worth, WORTH_ADDING);
     return t.left;
 }
+// The same for a step with sections, whose work is `work()`.
+template <class... Steps, class A, class R, class F> MORPH_FN bool sections_resize(const A&, R& t, const F& work) {
+    if (stopped) return true;
+    if (t.threads > 1 && t.threads != wanted) return t.left = true;
+    if (team_threads <= 1 || t.replay) return false;
+    constexpr bool ADDS = (Steps::FETCH_ADDS || ...);
+    const i64 wides[] = {wide<Steps>()...}, narrows[] = {narrow<Steps>()...};
+    i64 n = work(), most = 0, least = 0;
+    for (i64 x : wides) most = max_of(most, x);
+    for (i64 x : narrows) least = max_of(least, x);
+    t.left = t.threads == 1 ? n >= most : n < least;
+    if (ADDS && !t.left && t.threads > 1) store(&worth, WORTH_ADDING);
+    return t.left;
+}
 // The same for programs whose small steps run on all threads, too.
 template <class A, class R> MORPH_FN bool resizes(const A&, R& t) {
     if (stopped) return true;
@@ -649,7 +670,8 @@ struct Share {
     bool alone, polls;
     static constexpr i32 step = 1;
     template <class A, class T> MORPH_FN Share(const A& a, const T& t, i64 first, i64 last, i64 limit = 8192)
-        : begin(first), end(first), first(first), last(last), cursor(a.cursor), alone(t.threads == 1),
+        : begin(first), end(first), first(first), last(last), cursor(a.cursor + CURSOR_WORDS * t.section),
+          alone(t.threads == 1),
           polls(t.thread == 0) {
         most = max_of(min_of((last - first) / (8 * t.threads), limit), least_chunk());
         pace = {most < 256 ? most : most / 32, 0};

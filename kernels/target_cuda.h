@@ -218,11 +218,14 @@ template <class T> MORPH_FN bool leads(const T&) { return blockIdx.x == 0; }
 MORPH_FN void gather_block() { __syncthreads(); }
 MORPH_FN bool any_of_block(bool x) { return __syncthreads_or(x); }
 template <class A> MORPH_FN void rewind(const A&) {}
+template <class A> MORPH_FN void rewind_sections(const A&, i32) {}
 MORPH_FN void start_clocks(i32) {}
 // Whether the program ends here: tested between its blocks.
 template <class T> MORPH_FN bool stops(const T& t) { return t.stop; }
 template <class A, class R> MORPH_FN bool resizes(const A&, R&) { return false; }
 template <class A, class R, class Step> MORPH_FN bool leaves(const A&, R&, const Step&, i64, i64) { return false; }
+template <class... Steps, class A, class R, class F> MORPH_FN bool sections_resize(const A&, R&, const F&) { return false; }
+template <class A, class R, class Step> MORPH_FN i64 work(const A&, const R&, const Step&, i64, i64) { return 0; }
 // A word of a program's state: of the launch before, unless this launch continues that one.
 template <class A> MORPH_FN i64 kept(const A& a, i32 word) { return a.replay ? load(a.state + word) : 0; }
 template <class A> MORPH_FN i64* host_report(const A& a) { return a.report; }
@@ -301,13 +304,21 @@ template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
     t.stop |= any_of_block(sees_stop(t));
 }
 
+// The number of a warp among those that run the present section.  Sections begin at different warps, so that small
+// ones run side by side.
+template <class T> MORPH_FN i64 warp_of_section(const T& t, i64 warp, i64 warps) {
+    if constexpr (T::SECTIONS > 1) return (warp + warps * t.section / T::SECTIONS) % warps;
+    return warp;
+}
 // The items first + thread, first + thread + threads, ...
 struct Share {
     i64 begin, end;
     i32 step;
     bool fresh = true;
     template <class A, class T> MORPH_FN Share(const A&, const T& t, i64 first, i64 last, i64 = 0)
-        : begin(first + t.thread), end(last), step(t.threads) {}
+        : begin(first + t.thread), end(last), step(t.threads) {
+        if constexpr (T::SECTIONS > 1) begin = first + 32 * warp_of_section(t, t.thread / 32, step / 32) + lane_id();
+    }
     MORPH_FN bool next() {
         bool was = fresh;
         fresh = false;

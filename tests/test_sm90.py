@@ -107,6 +107,7 @@ def test_queues(units):
         "test_neighbours",
         "test_scalars",
         "test_slices",
+        "test_sections",
         "test_static",
     ],
 )

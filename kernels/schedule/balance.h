@@ -167,7 +167,7 @@ MORPH_FN void each_shared_on_warps(const A& a, R& t, const Step& s, i64 first, i
     i32 size = all > 8 ? i32(min_of(all, i64(32))) : i32(max_of(all, min_of(few, i64(Step::ASYNCHRONOUS ? 2 : 8))));
     if (first >= last) return;
     Runner<Step> by(a, t, s, min_of((last - first + size - 1) / size, warps));
-    for (i64 base = first + warp_id() * size; base < last; base += warps * size) {
+    for (i64 base = first + warp_of_section(t, warp_id(), warps) * size; base < last; base += warps * size) {
         typename Step::I it(a, t, base + lane_id());
         bool mine = lane_id() < size && it.position < last;
         if (by.it.failed) {

@@ -13,7 +13,7 @@
 // Whether the item is to be run; if not, the item is ended here.
 template <class A, class R, class Step, class I>
 MORPH_FN bool open(const A& a, const R& t, const Step& s, I& it) {
-    if (t.replay && !was_deferred(a.deferred, it.position)) return false;
+    if (t.replay && !was_deferred(a.deferred, it.deferred_bit())) return false;
     if (s.open(a, it)) return true;
     end_item(a, it);
     return false;
@@ -142,7 +142,7 @@ MORPH_FN i64 sift_all(const A& a, R& t, const Step& s, i64 first, i64 last) {
     i32 lane = lane_id(), each = share < SIEVE ? i32(share) : SIEVE;
     for (i64 base = first + t.thread / 32 * (32 * each); base < last; base += i64(t.threads) * each) {
         i32 found = sift<I>(a, t, base, last, each, [&](I& it) {
-            return t.replay ? is_deferred(a.deferred, it.position) : open(a, t, s, it);
+            return t.replay ? is_deferred(a.deferred, it.deferred_bit()) : open(a, t, s, it);
         }, buffers);
         i64 at = lane ? 0 : fetch(Plus(), a.cursor + 1, i64(found));
         at = shuffle(ALL_LANES, at, 0);

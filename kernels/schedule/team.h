@@ -20,6 +20,7 @@ struct Team {
     enum : u32 { BROADCAST = 1u };               // the broadcast value; below the count, so that no borrow reaches it
     enum : u32 { SLEEPS = 2u, STOP = 2u };  // on a CPU; on a GPU
     enum : u32 { ARRIVAL = 4u };
+    static constexpr i32 SECTIONS = 1, section = 0;  // of a step: how many it has at most, and the one being run
     i32 thread, threads;
     bool replay;  // run only the deferred items
     bool master;  // between arrival and release: whether this thread, the last to arrive, runs alone

@@ -19,6 +19,7 @@ struct ItemBase {
     bool reserved = false;  // later additions to local collections cannot fail
 #endif
     MORPH_FN ItemBase(i64 position) : position(position), row(i32(position)), failed(0) {}
+    MORPH_FN i64 deferred_bit() const { return position; }  // an item of a unit with sections has its own
     MORPH_FN void move_to(i64 other) {  // before anything has run
         position = other;
         row = i32(other);
@@ -201,15 +202,16 @@ MORPH_FN void publish_extent(i64* meta, bool collection) {
     store(meta + TO, load(meta + COUNT));
 }
 
-MORPH_COLD void mark_deferred_at(i64* status, u32* deferred, i64 position) {
+MORPH_COLD void mark_deferred_at(i64* status, u32* deferred, i64 bit) {
     add_up(status + FAILED, 1);
-    if (position >= 0) fetch(Or(), deferred + position / 32, 1u << position % 32);
+    if (bit >= 0) fetch(Or(), deferred + bit / 32, 1u << bit % 32);
 }
-MORPH_HOT void mark_deferred(i64* status, u32* deferred, const ItemBase& it) {  // for re-execution by the host
-    mark_deferred_at(status, deferred, it.position);
+template <class I>  // for re-execution by the host
+MORPH_HOT void mark_deferred(i64* status, u32* deferred, const I& it) {
+    mark_deferred_at(status, deferred, it.deferred_bit());
 }
 // At the end of an item: records whether it failed.
-MORPH_HOT void record(i64* status, u32* deferred, const ItemBase& it) {
+template <class I> MORPH_HOT void record(i64* status, u32* deferred, const I& it) {
     if (!it.failed) return;
 #ifdef MORPH_CHECKED
     if (it.failed == VIOLATED) return;  // it is not re-executed
@@ -222,9 +224,7 @@ MORPH_COLD void exceed(i64* status, ItemBase& it, i32 place) {
     store(status + EXCEEDED, place + 1);
     it.failed = PAST_LIMIT;
 }
-MORPH_FN bool is_deferred(const u32* deferred, i64 position) {
-    return load(deferred + position / 32) >> position % 32 & 1;
-}
+MORPH_FN bool is_deferred(const u32* deferred, i64 bit) { return load(deferred + bit / 32) >> bit % 32 & 1; }
 // Whether the item was deferred by the launch before; clears its bit.
 MORPH_FN bool was_deferred(u32* deferred, i64 position) {
     u32 bit = 1u << position % 32;
