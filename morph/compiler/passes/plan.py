@@ -114,6 +114,7 @@ class StepPlan:
     clears: tuple[str, ...]  # collections that are cleared at its barrier
     resized: tuple[str, ...]  # stores whose counters are published at its barrier
     can_fail: bool
+    rebuilds: tuple[str, ...]  # graphs whose adjacency is rebuilt after it
     stores: frozenset[str]  # named by the statements that one thread runs
     assigned: frozenset[str]  # program variables that one thread computes
     looks: bool  # its own expressions read memory that steps may write, or call functions
@@ -132,7 +133,8 @@ class StepPlan:
     def publishes(self) -> bool:
         """Whether the last thread at the barrier has work to do there."""
         waits = isinstance(self.node, ir.Foreach | ir.OneThread | ir.Clear)
-        return waits and bool(self.resized or self.clears or self.can_fail or self.lists_rows)
+        work = self.resized, self.clears, self.can_fail, self.lists_rows, self.rebuilds
+        return waits and any(work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +221,7 @@ class _Planner:
         self.swapped = frozenset(s for way in unit.ways[:1] for s, _ in way)
         self.consecutive = frozenset(n.slot for n in self.nodes if isinstance(n, ir.NewRows))
         self.recycled = abi.recycled(unit)
+        self.rebuilt = abi.rebuilt(unit)
         self.changed = changed(unit, self.nodes)
         self.moving = moving(unit, self.reached.__getitem__)
         self.shared, self.ahead = spreads(unit), runs_ahead(unit)
@@ -436,6 +439,12 @@ class _Planner:
             roots += [step.kernel, *([where] if where else [])]
         return list(ir.walk((step, tuple(f for r in roots for f in self.reached[r]))))
 
+    def _rebuilds(self, nodes: list[ir.Node]) -> tuple[str, ...]:
+        """The graphs whose points or edges a step with these nodes changes."""
+        changed = abi.restructured(nodes) if self.rebuilt else set()
+        tables = {g.slot: set(dict(g.tables).values()) for g in self.unit.graphs}
+        return tuple(sorted(g for g in self.rebuilt if changed & tables[g]))
+
     def _block(
         self, number: int, block: ir.Block, functions: Mapping[str, FunctionPlan]
     ) -> BlockPlan:
@@ -469,6 +478,7 @@ class _Planner:
             clears=tuple(clears),
             resized=tuple(sorted(ir.slots(nodes, "resizes"))),
             can_fail=isinstance(s, ir.Foreach | ir.OneThread) and any(n.fails for n in nodes),
+            rebuilds=self._rebuilds(nodes),
             stores=frozenset(_stores(ir.walk(s))),
             assigned=frozenset(ir.bound(ir.walk(s)) if isinstance(s, ir.OneThread) else ()),
             looks=any(n.varies or isinstance(n, ir.Call) for n in ir.walk(s)),
