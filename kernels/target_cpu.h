@@ -91,7 +91,7 @@ template <class T> MORPH_FN T load_fixed(const T* p) { return *p; }
 template <class T> MORPH_FN void store(T* p, Value<T> v) {
     __atomic_store_n((Bits<T>*)p, to_bits(v), __ATOMIC_RELAXED);
 }
-template <i32 BYTES> MORPH_FN void store_words(u32* p, const u32* w) {
+template <i32 BYTES> MORPH_FN void store_vector(u32* p, const u32* w) {
     for (i32 k = 0; k < BYTES / 4; k++) store(p + k, w[k]);
 }
 template <class T> MORPH_FN void prefetch(const T* p) { __builtin_prefetch(p); }
@@ -145,8 +145,8 @@ MORPH_FN u64& thread_total(i32 i) { return thread_totals[i]; }
 // --- lanes: a warp is one thread, and no unit instantiates what needs more of them ----------------
 
 constexpr u32 ALL_LANES = 1;
-template <Mode MODE> void load_words(const u8* p, u32& x, u32& y);
-template <Mode MODE> void load_words(const u8* p, u32& x, u32& y, u32& z, u32& w);
+template <Mode MODE> void load_vector(const u8* p, u32& x, u32& y);
+template <Mode MODE> void load_vector(const u8* p, u32& x, u32& y, u32& z, u32& w);
 MORPH_FN i32 lane_id() { return 0; }
 MORPH_FN i32 warp_of_block() { return 0; }
 MORPH_FN i32 warps_of_block() { return 1; }
@@ -506,14 +506,14 @@ constexpr i64 PAST_ALL_ITEMS = 1ll << 40;
 static void* released = nullptr;
 static u64 handled = 0;       // the time, in ticks, at which handlers last ran
 static u32 stopping = 0;      // whether a handler has raised
-static bool cut = false;      // whether the step is cut short; used by the thread that launched only
+static bool interrupted = false;      // whether the step is cut short; used by the thread that launched only
 static bool stopped = false;  // whether all threads leave before the next step; written by the master at a barrier
 
 MORPH_COLD void handle_signals(i64* cursor) {
     handled = ticks();
     if (stopping) {
-        if (!cut) __atomic_fetch_add(cursor, PAST_ALL_ITEMS, __ATOMIC_RELAXED);
-        cut = true;
+        if (!interrupted) __atomic_fetch_add(cursor, PAST_ALL_ITEMS, __ATOMIC_RELAXED);
+        interrupted = true;
         return;
     }
     if (!morph_interpreter.handle_signals || morph_interpreter.thread != pthread_self()) return;
@@ -530,7 +530,7 @@ MORPH_FN void poll(i64* cursor) {
 template <class A> MORPH_FN void begin_launch(const A& a) {
     if (morph_interpreter.release) released = morph_interpreter.release();
     handled = ticks();
-    stopping = 0, stopped = cut = false;
+    stopping = 0, stopped = interrupted = false;
     full = team_threads = THREADED ? i32(a.threads) : 1;
     if (full <= 1) return;
     find_pool(a.barrier + POOL_WORD);
@@ -541,8 +541,35 @@ MORPH_FN void end_launch() {
     if (morph_interpreter.acquire) morph_interpreter.acquire(released);
 }
 
-MORPH_FN bool step_is_cut() { return cut; }
+MORPH_FN bool step_interrupted() { return interrupted; }
 MORPH_FN i32 team_size() { return team_threads; }
+
+// Whether a step over a queue is interrupted, which all its threads see in `cursor`.
+template <class A, class T> MORPH_FN bool queue_interrupted(const A& a, const T& t) {
+    if (t.thread == 0) poll(a.cursor);
+    return load(a.cursor) >= PAST_ALL_ITEMS;
+}
+MORPH_COLD void sleep_shortly() {
+#if defined(__linux__) || defined(__APPLE__)
+    i64 from = wall_time();
+    usleep(50);
+    clocks.slept += wall_time() - from;
+#endif
+}
+// A thread that finds no item in a queue: spins, then sleeps for short times.
+struct Idle {
+    i32 spins = 0;
+    i64 from = 0;
+    MORPH_FN void wait() {
+        if (spins++ == 0) from = wall_time();
+        if (spins < SHORT_SPINS) pause();
+        else sleep_shortly();
+    }
+    MORPH_FN void end() {
+        if (spins) clocks.waited += wall_time() - from;
+        spins = 0;
+    }
+};
 
 // --- the barrier of a team ------------------------------------------------------------------------
 
@@ -638,7 +665,7 @@ struct Share {
 // The same for a single thread: runs all items in chunks.
 template <class A, class F> MORPH_FN void in_pieces(const A& a, i64 first, i64 last, const F& run) {
     Pace pace = {1024, last - first > 1024 ? ticks() : 0};
-    for (i64 i = first; i < last && !cut;) {
+    for (i64 i = first; i < last && !interrupted;) {
         i64 upto = i + pace.chunk < last ? i + pace.chunk : last;
         run(i, upto);
         if (upto < last) pace = next_pace(pace, min_of(16 * pace.chunk, i64(1 << 18)), a.cursor);

@@ -88,7 +88,7 @@ template <class T> MORPH_FN void store(T* p, Value<T> v) { *p = v; }
 template <class T> MORPH_FN void prefetch(const T*) {}  // a prefetch
 
 // Two or four words, aligned to their size; each is read as one word would be.
-template <Mode MODE> MORPH_FN void load_words(const u8* p, u32& x, u32& y) {
+template <Mode MODE> MORPH_FN void load_vector(const u8* p, u32& x, u32& y) {
     if constexpr (MODE == LIVE) {
         asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "l"(p) : "memory");
     } else {
@@ -96,7 +96,7 @@ template <Mode MODE> MORPH_FN void load_words(const u8* p, u32& x, u32& y) {
         x = v.x, y = v.y;
     }
 }
-template <Mode MODE> MORPH_FN void load_words(const u8* p, u32& x, u32& y, u32& z, u32& w) {
+template <Mode MODE> MORPH_FN void load_vector(const u8* p, u32& x, u32& y, u32& z, u32& w) {
     if constexpr (MODE == LIVE) {
         asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                      : "=r"(x), "=r"(y), "=r"(z), "=r"(w) : "l"(p) : "memory");
@@ -105,7 +105,7 @@ template <Mode MODE> MORPH_FN void load_words(const u8* p, u32& x, u32& y, u32& 
         x = v.x, y = v.y, z = v.z, w = v.w;
     }
 }
-template <i32 BYTES> MORPH_FN void store_words(u32* p, const u32* w) {
+template <i32 BYTES> MORPH_FN void store_vector(u32* p, const u32* w) {
     if constexpr (BYTES == 16) *(uint4*)p = make_uint4(w[0], w[1], w[2], w[3]);
     else if constexpr (BYTES == 8) *(uint2*)p = make_uint2(w[0], w[1]);
     else *p = w[0];
@@ -118,7 +118,12 @@ MORPH_FN void* allocate(i64) { return nullptr; }  // of the CPU, as all that fol
 MORPH_FN void deallocate(void*) {}
 MORPH_FN u64& thread_total(i32) { return *(u64*)nullptr; }
 MORPH_FN void poll(i64*) {}
-MORPH_FN bool step_is_cut() { return false; }
+MORPH_FN bool step_interrupted() { return false; }
+template <class A, class T> MORPH_FN bool queue_interrupted(const A&, const T&) { return false; }
+struct Idle {  // of a thread that finds no item in a queue
+    MORPH_FN void wait() { __nanosleep(100); }
+    MORPH_FN void end() {}
+};
 MORPH_FN i32 team_size() { return 1; }
 template <class Step> MORPH_FN i64 narrow() { return 0; }
 constexpr i32 LEAST_BATCH = 1;
@@ -224,7 +229,7 @@ template <class A> MORPH_FN i64* host_report(const A& a) { return a.report; }
 
 // Whether block 0 polls the host's request now.  Called by its first thread; `last_poll` is uninitialised, so the first
 // poll is at once or some milliseconds later.
-MORPH_FN bool is_due() {
+MORPH_FN bool time_to_poll() {
     __shared__ u32 last_poll;
     u32 now = u32(clock());
     if (now - last_poll < POLL_CYCLES) return false;
@@ -248,7 +253,7 @@ template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
     t.master = t.broadcast_value = false;
     if (!speaks(t)) return false;
     if (members(t) == 1) {
-        t.sense = is_due() && asked_to_stop(a) ? T::RELEASED | T::STOP : 0;
+        t.sense = time_to_poll() && asked_to_stop(a) ? T::RELEASED | T::STOP : 0;
         return t.master = true;
     }
     t.sense = add_release(a.barrier, T::ARRIVAL);
@@ -262,14 +267,14 @@ template <class A, class T> MORPH_FN bool await_release(const A& a, T& t) {  // 
 }
 template <class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
     if (members(t) > 1 && speaks(t)) {
-        bool due = leads(t) && is_due();
+        bool polls = leads(t) && time_to_poll();
         if (t.master) {
             u32 released = ((t.sense & T::RELEASED) ^ T::RELEASED) | (t.sense & T::STOP);
             add_release(a.barrier, (t.broadcast_value ? released | T::BROADCAST : released) - (t.sense + T::ARRIVAL));
         } else {
             t.broadcast_value = await_release(a, t);
         }
-        if (due) pass_on_stop(a, t);
+        if (polls) pass_on_stop(a, t);
     }
     bool stop = sees_stop(t);
     if (any_of_block(t.broadcast_value | stop)) {
@@ -286,11 +291,11 @@ template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
         // the last arrival flips the sign, by a carry through the count; some may have yet to read what was told
         u32 release = T::RELEASED - T::ARRIVAL * u32(members(t) - 1);
         t.sense = add_release(a.barrier, leads(t) ? release : T::ARRIVAL);
-        bool due = leads(t) && is_due();
+        bool polls = leads(t) && time_to_poll();
         await_release(a, t);
-        if (due) pass_on_stop(a, t);
+        if (polls) pass_on_stop(a, t);
     } else if (speaks(t) && members(t) == 1) {
-        t.sense = is_due() && asked_to_stop(a) ? T::RELEASED | T::STOP : 0;
+        t.sense = time_to_poll() && asked_to_stop(a) ? T::RELEASED | T::STOP : 0;
     }
     t.has_read = t.flag_taken = t.broadcast_value = false;
     t.stop |= any_of_block(sees_stop(t));

@@ -16,7 +16,7 @@ from morph.algorithms.graph import sssp, triangles
 from morph.algorithms.registry import ROWS
 from morph.graph import gapped
 from morph.launch.foreach import Kernel, Program
-from morph.prelude import atomic_min
+from morph.prelude import atomic_add, atomic_min
 from morph.testing import team
 from morph.updates import changes
 from morph.worklists import advance, advance_once, in_order, keep, keep_once
@@ -145,6 +145,34 @@ def worklists() -> None:
         morph.foreach(g.points, step, wanted, found)
         assert len(found) == {advance: 4, advance_once: 3, keep: 2}[step]
         morph.foreach(found, keep_once, even, morph.Collection(g.points))
+
+
+@morph.kernel
+def split(e, queue, made, far, total):
+    if e.size > 1:
+        queue.add(size=e.size // 2)
+        queue.add(size=e.size - e.size // 2)
+    else:
+        far.add(made.new(order=atomic_add(total[0].order, 1)))
+
+
+@morph.program
+def split_all(queue, made, far, total):
+    morph.foreach(queue, split, queue, made, far, total, until_empty=True)
+    return len(far)
+
+
+def queues() -> None:
+    """Steps that run a queue until it is empty, with another list and a table."""
+    g = morph.Graph("cpu")
+    made, total = (g.add_table(name, order=np.int32) for name in ("made", "total"))
+    total.extend(1)
+    queue, far = morph.Collection(device="cpu", size=np.int32), morph.Collection(made)
+    queue.add(size=100)
+    morph.foreach(queue, split, queue, made, far, total, until_empty=True)
+    queue.add(size=30)
+    assert split_all(queue, made, far, total) == 130
+    assert sorted(made.order[:].tolist()) == [*range(130)]
 
 
 def meshes() -> None:

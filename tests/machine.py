@@ -26,7 +26,7 @@ class Machine:
         self.capacity = capacity
         self.arrays = {
             "status": np.zeros(64, np.int64),
-            "pending": np.zeros(-(-max(capacity, 1 << 14) // 32), np.uint32),
+            "deferred": np.zeros(-(-max(capacity, 1 << 14) // 32), np.uint32),
             "queue": np.zeros(1, np.uint32),  # a GPU's
             "barrier": np.zeros(64, np.uint32),
             "cursor": np.zeros(64, np.int64),
@@ -67,9 +67,9 @@ class Machine:
         failed = int(status[Status.FAILED])
         status[[Status.FAILED, Status.LOCAL]] = 0
         status[Status.STORES :] = 0
-        pending = np.unpackbits(self["pending"].view(np.uint8)).sum()
+        deferred = np.unpackbits(self["deferred"].view(np.uint8)).sum()
         waiting = self["high_degree"][0] >> 32  # listed rows whose capacity ran out
-        assert failed > 0 if waiting else failed == pending
+        assert failed > 0 if waiting else failed == deferred
         return failed
 
     def grow(self, slot):

@@ -176,11 +176,11 @@ class Run:
         )
         self.seed = seed
         self.status = np.zeros(Status.STORES + len(self.stores), np.int64)
-        self.pending: set[int] = set()
+        self.deferred: set[int] = set()
         self.launch = interpreter.load(self.unit, seed)
 
     def once(self, replay: bool = False) -> None:
-        self.launch(self.stores, self.graphs, self.scalars, self.status, replay, self.pending)
+        self.launch(self.stores, self.graphs, self.scalars, self.status, replay, self.deferred)
 
     def all(self) -> int:
         """Launch, grow and replay; gives the number of replays."""
@@ -197,7 +197,7 @@ class Run:
             self.status[Status.STORES :] = 0
             self.once(replay=True)
             replays += 1
-        assert not self.pending
+        assert not self.deferred
         return replays
 
 

@@ -12,14 +12,14 @@ import morph
 from morph.compiler.codegen.unit import prelude
 from morph.compiler.passes.work_sharing import CHOICES
 from morph.launch.foreach import BALANCE
-from morph.prelude import atomic_add, i32, i64
+from morph.prelude import atomic_add, atomic_min, i32, i64
 from morph.runtime.toolchain import cuda
 
 UP = morph.Flag("cpu")
 
 
 def text(kernel, choice="auto"):
-    g = graph("cpu", STAR, x=i64, y=i64)
+    g = graph("cpu", STAR, x=i64, y=i64, z=i64)
     morph.foreach(g.points, kernel, balance=choice)
     return kernel.source()
 
@@ -183,8 +183,77 @@ def tells_what_it_saw(p):
         t.y = i64(UP.raised)
 
 
+@morph.func
+def lower(p, t, x):
+    x += 1
+    if atomic_min(t.x, x) > x:
+        t.y = p.id  # race: any of the neighbours
+        return True
+    return False
+
+
+@morph.func
+def lower_twice(p, t):
+    return lower(p, t, p.id) or lower(p, t, 0)
+
+
+@morph.kernel
+def calls_updates(p):
+    for t in p.outnbrs:
+        if lower(p, t, t.id):
+            atomic_add(t.z, 1)
+
+
+@morph.kernel
+def calls_two_updates(p):
+    for t in p.outnbrs:
+        if lower_twice(p, t):
+            atomic_add(t.z, 1)
+
+
+@morph.func
+def last_id(p, t):
+    p.y = t.id
+
+
+@morph.kernel
+def calls_last_wins(p):
+    for t in p.outnbrs:
+        last_id(p, t)
+
+
+@morph.func
+def next_of(p):
+    return atomic_add(p.y, 1)
+
+
+@morph.kernel
+def calls_asks_in_between(p):
+    for t in p.outnbrs:
+        atomic_add(t.x, next_of(p))
+
+
+@morph.func
+def listed(t, found):
+    found.add(t)
+
+
+@morph.kernel
+def calls_allocates(p, found):
+    for t in p.outnbrs:
+        listed(t, found)
+
+
 @pytest.mark.unchecked  # loops of checked kernels are not shared
-@pytest.mark.parametrize("kernel", [simple, marks, branches, goes_on, raises])
+def test_functions_that_allocate_keep_their_loop():
+    g = graph("cpu", STAR)
+    found = morph.Collection(g.points)
+    morph.foreach(g.points, calls_allocates, found)
+    assert len(found) == len(STAR[1]) and "WORK_SHARING = false" in calls_allocates.source()
+
+
+@pytest.mark.unchecked  # loops of checked kernels are not shared
+@pytest.mark.parametrize("kernel", [simple, marks, branches, goes_on, raises, calls_updates])
 def test_loops_that_are_shared(kernel):
     assert "WORK_SHARING = true" in text(kernel)
 
@@ -194,6 +263,7 @@ def test_loops_that_are_shared(kernel):
     "kernel",
     [
         breaks, returns, counts, last_wins, reads_its_own, asks_in_between, from_behind, calls,
+        calls_two_updates, calls_last_wins, calls_asks_in_between,
         hands_on, hands_on_what_it_binds, asks_for_a_sum, two_ways, tells_what_it_saw,
     ],
 )  # fmt: skip

@@ -39,7 +39,7 @@ def test_a_worklist(device):
     now, then = then, now
     assert now.empty and len(then) == 6 and then.capacity >= 6 and now.capacity == 100
     then.clear()
-    assert then.empty and list(then) == [] and then.host_meta[Word.BUDGET] == then.capacity
+    assert then.empty and list(then) == [] and then._host_meta[Word.BUDGET] == then.capacity
     with pytest.raises(IndexError):
         then[0]
     with pytest.raises(TypeError, match="cannot be deleted"):
@@ -109,7 +109,7 @@ def test_items_already_taken():
     c.extend([4, 5, 6, 7], w=[0, 1, 2, 3])
     c.meta[Word.HEAD] = 2  # as a kernel takes
     c.touched()
-    c.publish_counters()
+    c._publish_counters()
     assert len(c) == 2 and c.items.tolist() == [6, 7] and c[0].w == 2 and c.w[0] == 2
     c.w[1] = 9
     c.w[c[0]] = 8
@@ -122,8 +122,8 @@ def test_items_already_taken():
     c.meta[Word.HEAD] = 5  # more threads came than there were items
     c.touched()
     assert c.empty
-    c.publish_counters()
-    assert c.host_meta[Word.HEAD] == 1
+    c._publish_counters()
+    assert c._host_meta[Word.HEAD] == 1
 
 
 def test_only_living_collections_follow():

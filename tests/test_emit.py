@@ -34,7 +34,7 @@ MORPH_BODY void relax(const Args& a, Item& it, i32 p) {
     for (i64 k1_ = row_begin(a.g_out_offset, p), e2_ = row_end(a.g_out_offset, p); k1_ < e2_; k1_++) {
         e = edge_at(k1_);
         t = a.g_edges_dst.get(e);
-        atomic_min(a.g_points_dist.own(t), wrap_add(a.g_points_dist.stable().get(p), a.g_edges_weight.get(e)), a.changed_flag);
+        atomic_min(a.g_points_dist.nonatomic(t), wrap_add(a.g_points_dist.stable().get(p), a.g_edges_weight.get(e)), a.changed_flag);
     }
 }
 """  # noqa: E501
@@ -94,7 +94,7 @@ def test_names_out_of_the_way():
 
 
 def test_words_of_kernels_alone_clash_with_none():
-    for words, others in layout.KERNEL_WORDS.items():
+    for words, others in layout.KERNEL_COUNTERS.items():
         assert not {int(w) for w in words} & {*others.values()}
     text = prelude(checked=True)
     assert layout.header(checked=True) in text and layout.header() in prelude()
@@ -205,7 +205,7 @@ def test_rows_are_made_and_the_store_grows(threads):
     assert live_keys(machine) == split_result(key, left)
     made = machine["rows_meta"][Meta.COUNT]
     assert (machine["rows_pair"][1000:made] == [1.25, 0.5]).all()
-    assert not machine["pending"].any()
+    assert not machine["deferred"].any()
     check_budget(machine["rows_meta"])
 
 

@@ -67,7 +67,7 @@ def test_program_with_worklists(threads, capacity):
     assert machine["state"][State.BLOCK] == -1
     want = levels(arrays["g_out_offset"], arrays["g_edges_dst"], 3)
     assert (machine["g_points_dist"] == want).all()
-    assert not machine["pending"].any()
+    assert not machine["deferred"].any()
 
 
 @pytest.mark.parametrize("capacity", [40, 1 << 14])

@@ -43,8 +43,8 @@ STEP = other_step()
 
 
 @kernel
-def names(int, status, threads, pending, int_, state):
-    a, it, key, position, t0_ = status, threads, pending, int_, state
+def names(int, status, threads, deferred, int_, state):
+    a, it, key, position, t0_ = status, threads, deferred, int_, state
     short = step(a) + STEP(it) + key + position + t0_
     int.bool = short
     int.delete_ = STEP(step(1))

@@ -164,6 +164,6 @@ def test_rows_of_an_entry_that_wait():
     assert "BATCHED = true" in made and "stage(a, it, it." in made
     assert "flush_buffer<" in made and "BLOCKS = 2 }" in made  # of a multiprocessor
     morph.sssp(path("cpu"))
-    assert "i32 weight_early_" in morph.algorithms.graph.sssp.search.source()
+    assert "i32 weight_preloaded_" in morph.algorithms.graph.sssp.search.source()
     morph.mst(path("cpu"))
     assert "BLOCKS = 4 }" in morph.algorithms.graph.mst.boruvka.source()

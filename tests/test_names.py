@@ -160,8 +160,8 @@ def test_fields_of_structs(target, tmp_path, hostile):
 
 def test_a_loop_that_threads_share(target, tmp_path):
     """Locals that its entries read, add up, and that are read behind it."""
-    names = """x row live_in live_out reductions many_prologue many_reductions I a it t way fetch
-        Plus Maximum join add meta write edge end std linux row_ live_in_ k1_ _ é r
+    names = """x row live_in live_out reductions many_prologue many_reductions I a it t fetch
+        permutation Plus Maximum join add meta write edge end std linux row_ live_in_ k1_ _ é r
         s 变量 position reach launch""".split()
     sums, live = names[::2], names[1::2]
     lines = [f"    {n} = p_0.v + {i}" for i, n in enumerate(live)]

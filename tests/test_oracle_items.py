@@ -102,7 +102,7 @@ def test_new_rows_reserve_fail_and_replay() -> None:
     t = forest()
     run = children({"t": t})
     run.once()
-    assert run.status[Status.FAILED] == 4 and run.pending == {0, 1, 2, 3}
+    assert run.status[Status.FAILED] == 4 and run.deferred == {0, 1, 2, 3}
     assert run.status[Status.STORES] and len(t) == 4 and not t.out[:].any()
     assert run.all() >= 1
     assert len(t) == 8 and sorted(t.parent[4:].tolist()) == [0, 1, 2, 3]
@@ -178,7 +178,7 @@ def test_a_small_local_collection_is_enlarged() -> None:
     )
     run = Run({"t": t}, *body, locals_={"q": small})
     run.once()
-    assert run.pending == {1, 2} and run.status[Status.LOCAL] and t.out[:].tolist() == [1, 0, 0]
+    assert run.deferred == {1, 2} and run.status[Status.LOCAL] and t.out[:].tolist() == [1, 0, 0]
     t.out[:] = 0
     assert run.all() == 2
     assert t.out[:].tolist() == [1, 1, 1]
@@ -222,10 +222,10 @@ def ring_of_claims(n: int, seed: int, guard: bool, priority: ir.Expr | None) -> 
     )
     rounds = 0
     while len(again):
-        size, end = len(again), int(again.host_meta[Meta.COUNT])
+        size, end = len(again), int(again._host_meta[Meta.COUNT])
         run.all()
-        again.host_meta[Meta.HEAD] = end  # the entries that were there have run
-        again.publish_counters()
+        again._host_meta[Meta.HEAD] = end  # the entries that were there have run
+        again._publish_counters()
         assert len(again) < size  # somebody wins
         rounds += 1
     assert run.status[Status.ROUND] >= rounds

@@ -366,5 +366,5 @@ def test_texts_for_one_thread():
         found.append(g.points.dist[:].tolist())
         assert program.source().count("foreach current: ") == 1
     assert found[0] == found[1]
-    assert deep.source().count("_dist.own(t)") == 1
-    assert ".own(" not in by_one_thread_each.source()
+    assert deep.source().count("_dist.nonatomic(t)") == 1
+    assert ".nonatomic(" not in by_one_thread_each.source()

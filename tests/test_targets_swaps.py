@@ -106,7 +106,7 @@ def test_two_pairs(target, n, rounds):
     assert both_ways(target, tides, run) == tided(n, rounds)
     if target != "python":
         unit = latest(tides)
-        assert len(unit.ways) == 4 and len(kernels(unit)) == 2
+        assert len(unit.permutations) == 4 and len(kernels(unit)) == 2
 
 
 @morph.kernel
@@ -163,7 +163,7 @@ def test_three_in_a_circle_with_columns(target, n, rounds):
 
     assert both_ways(target, turn, run) == turned(n, rounds)
     if target != "python":
-        assert len(latest(turn).ways) == 3 and len(kernels(latest(turn))) == 1
+        assert len(latest(turn).permutations) == 3 and len(kernels(latest(turn))) == 1
 
 
 @morph.program
@@ -215,7 +215,7 @@ def test_one_list_given_twice(target):
     # the first list, which b and c name, has its own six and those of the second
     assert both_ways(target, shift, other)[0] == 6 + 100 * 12 + 10000 * 12
     if target != "python":
-        assert latest(shift).ways == ()
+        assert latest(shift).permutations == ()
 
 
 @pytest.mark.unchecked
@@ -242,7 +242,7 @@ def test_what_a_kernel_captures_stays_what_it_is(target):
 
         result = program_of(rounds)(*lists)
         if target != "python" and program_of is not eager:
-            assert latest(rounds).ways == () and len(kernels(latest(rounds))) == 2
+            assert latest(rounds).permutations == () and len(kernels(latest(rounds))) == 2
         return result, held(lists)
 
     def eager(program):
@@ -292,19 +292,19 @@ def test_rows_of_tables_stay_their_own(target):
 
 def test_names_of_the_emitted_text_are_free_for_users(target):
     @morph.kernel
-    def mark(p, way, ways):
-        Way = p.id  # noqa: N806
-        if Way > 0:
-            way.add(p)
+    def mark(p, permutation, permutations):
+        Permutation = p.id  # noqa: N806
+        if Permutation > 0:
+            permutation.add(p)
         else:
-            ways.add(p)
+            permutations.add(p)
 
     @morph.program
-    def go(a, way, ways):
+    def go(a, permutation, permutations):
         told = 0
         while told < 3:
-            morph.foreach(a, mark, way, ways)
-            way, ways = ways, way
+            morph.foreach(a, mark, permutation, permutations)
+            permutation, permutations = permutations, permutation
             told += 1
         return told
 
@@ -324,15 +324,15 @@ def block(swap, *to):
 
 def test_ways_that_are_reached():
     circle, pair = [("a", "b"), ("b", "c"), ("c", "a")], [("a", "b"), ("b", "a")]
-    assert double_buffering.ways((block((), 1), block(()))) == ()
-    once = double_buffering.ways((block(pair, 1), block(())))
+    assert double_buffering.permutations((block((), 1), block(()))) == ()
+    once = double_buffering.permutations((block(pair, 1), block(())))
     assert len(once) == 2 and once[0] == (("a", "a"), ("b", "b"))
-    assert len(double_buffering.ways((block(circle, 0),))) == 3
-    assert len(double_buffering.ways((block(circle, 0, 1), block(pair, 0)))) == 6
+    assert len(double_buffering.permutations((block(circle, 0),))) == 3
+    assert len(double_buffering.permutations((block(circle, 0, 1), block(pair, 0)))) == 6
     slots = "abcdefgh"
     circle = list(zip(slots, slots[1:] + slots[:1], strict=True))
     with pytest.raises(double_buffering.Unlike):  # 40,320 ways
-        double_buffering.ways((block(circle, 0, 1), block(pair, 0)))
+        double_buffering.permutations((block(circle, 0, 1), block(pair, 0)))
 
 
 def test_more_ways_than_words_fit_are_followed(target):

@@ -29,12 +29,12 @@ template <class T> MORPH_FN bool moves(Min, T old, T v) { return v < old; }
 template <class T> MORPH_FN bool moves(Max, T old, T v) { return old < v; }
 
 // A place that one CPU thread has for its own while it runs.
-template <class T> struct Own {
+template <class T> struct NonAtomic {
     T* p;
 };
-template <class Op, class T> MORPH_FN T fetch(Op, Own<T> own, T v) {
-    T old = *own.p;
-    if (moves(Op(), old, v)) *own.p = Op::of(old, v);
+template <class Op, class T> MORPH_FN T fetch(Op, NonAtomic<T> place, T v) {
+    T old = *place.p;
+    if (moves(Op(), old, v)) *place.p = Op::of(old, v);
     return old;
 }
 
@@ -46,7 +46,7 @@ template <class Op, class T> MORPH_FN T fetch(Op, T* p, Value<T> v) {
         T old = load(p);
         return Op::of(old, v) == old ? old : native_fetch((Op*)nullptr, p, v);
     } else {
-        if (single_threaded()) return fetch(Op(), Own<T>{p}, v);
+        if (single_threaded()) return fetch(Op(), NonAtomic<T>{p}, v);
         for (T old = load(p);;) {
             T next = Op::of(old, v);
             if (same_bits(next, old)) return old;
@@ -76,7 +76,7 @@ MORPH_FN bool is_raised(const i32* flag) { return load(flag) != 0; }
         if (OP::of(old, T(v)) != old) raise_flag(flag);                                     \
         return old;                                                                         \
     }
-#define MORPH_ATOMIC(NAME, OP) MORPH_ATOMIC_AT(NAME, OP, T*) MORPH_ATOMIC_AT(NAME, OP, Own<T>)
+#define MORPH_ATOMIC(NAME, OP) MORPH_ATOMIC_AT(NAME, OP, T*) MORPH_ATOMIC_AT(NAME, OP, NonAtomic<T>)
 MORPH_ATOMIC(atomic_min, Min)
 MORPH_ATOMIC(atomic_max, Max)
 MORPH_ATOMIC(atomic_add, Plus)
@@ -95,7 +95,7 @@ template <class Op, class T> MORPH_FN void move_to(Op op, T* p, Value<T> v) {
     }
     fetch(op, p, T(v));
 }
-template <class Op, class T> MORPH_FN void move_to(Op op, Own<T> p, Value<T> v) { fetch(op, p, T(v)); }
+template <class Op, class T> MORPH_FN void move_to(Op op, NonAtomic<T> p, Value<T> v) { fetch(op, p, T(v)); }
 
 // What a warp (on a CPU: a thread) has to add to the places that all add to, until it comes to a barrier, or to
 // its end.  A unit numbers these places; `Args` has the `TOTALS` of them, and `add_total(i, sum)` adds to the i-th.
@@ -147,15 +147,15 @@ template <i32 WHICH, class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
         if (high) fetch(Plus(), &total.high, high);
     } else fetch(Plus(), p, T(sum));
 }
-template <i32 WHICH, class T> MORPH_FN void add_for_all(Own<T> p, Value<T> v) { fetch(Plus(), p, T(v)); }
+template <i32 WHICH, class T> MORPH_FN void add_for_all(NonAtomic<T> p, Value<T> v) { fetch(Plus(), p, T(v)); }
 
 // Addition that nobody waits for.
 template <class T> MORPH_FN void add_to(T* p, Value<T> v) { atomic_add(p, v); }
-template <class T> MORPH_FN void add_to(Own<T> p, Value<T> v) { fetch(Plus(), p, T(v)); }
+template <class T> MORPH_FN void add_to(NonAtomic<T> p, Value<T> v) { fetch(Plus(), p, T(v)); }
 
-template <class T> MORPH_FN T swap_if(Own<T> own, T old, T v) {
-    T seen = *own.p;
-    if (same_bits(seen, old)) *own.p = v;
+template <class T> MORPH_FN T swap_if(NonAtomic<T> place, T old, T v) {
+    T seen = *place.p;
+    if (same_bits(seen, old)) *place.p = v;
     return seen;
 }
 #define MORPH_CAS_AT(PLACE)                                                                                      \
@@ -166,4 +166,4 @@ template <class T> MORPH_FN T swap_if(Own<T> own, T old, T v) {
         return seen;                                                                                             \
     }
 MORPH_CAS_AT(T*)
-MORPH_CAS_AT(Own<T>)
+MORPH_CAS_AT(NonAtomic<T>)

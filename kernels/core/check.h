@@ -142,7 +142,7 @@ template <class I> MORPH_FN u64 death(const At<I>& at) {
     return u64(load(at.check + CHECK_LAUNCH)) << ITEM_BITS | (u64(at.it.position) & ((u64(1) << ITEM_BITS) - 1));
 }
 // Whether a row was deleted by this item or before this launch: rows that other items delete exist until its end.
-template <class I> MORPH_FN bool is_gone(const At<I>& at, const Live& live, i64 row) {
+template <class I> MORPH_FN bool is_deleted(const At<I>& at, const Live& live, i64 row) {
     if (!live.dead || !is_dead(live.dead, row)) return false;
     if (!live.deaths) return true;
     acquire();
@@ -151,7 +151,7 @@ template <class I> MORPH_FN bool is_gone(const At<I>& at, const Live& live, i64 
 }
 template <class I> MORPH_CALL bool lives(const At<I>& at, const Live& live, i64 row) {
     if (!has_row(at, live, row)) return false;
-    if (!is_gone(at, live, row)) return true;
+    if (!is_deleted(at, live, row)) return true;
     stop(at, DELETED_ROW, row, 0);
     return false;
 }

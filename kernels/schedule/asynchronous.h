@@ -91,10 +91,10 @@ template <class A, class R, class Step> struct Queues {
 
 // What has been asked of memory: not later than here, however late it is looked at.
 template <class T> MORPH_FN T loaded(const T& x) {
-    union Words {
+    union Registers {
         u32 word[sizeof(T) / 4];
         T value;
-        MORPH_FN Words() {}
+        MORPH_FN Registers() {}
     } all;
     all.value = x;
     MORPH_UNROLL_ALL for (i32 i = 0; i < i32(sizeof(T) / 4); i++) pin(all.word[i]);
@@ -168,7 +168,7 @@ MORPH_FN void run_queue(const A& a, R& t, const Step& s, I& it, i64 queue, i32 d
     for (i32 n = reserving_item(by, it).asynchronous.size(); n;) {
         I next(a, t, queue + turn * QUEUE_CAPACITY + lane_id());
         if (by.it.failed) {
-            if (lane_id() < n) mark_pending(a.status, a.pending, next);
+            if (lane_id() < n) mark_deferred(a.status, a.deferred, next);
             return;
         }
         turn ^= 1;
@@ -220,8 +220,8 @@ MORPH_LOOP void each_asynchronously(const A& a, R& t, const Step& s, i64 first, 
     i64 capacity = min_of((end - last) / t.threads, i64(QUEUE_CAPACITY)), from = last + t.thread * capacity;
     Queue queue{from, t.replay ? 0 : from + capacity};
     Runner<Step> by(a, t, s);
-    typename Step::I::SlotCaches stocks;
-    stocks.serve(by.it);
+    typename Step::I::SlotCaches caches;
+    caches.serve(by.it);
     by.it.asynchronous.queue = &queue;
     i64 left = ASYNCHRONOUS_ROUNDS;
     Share share(a, t, first, last);
@@ -230,9 +230,9 @@ MORPH_LOOP void each_asynchronously(const A& a, R& t, const Step& s, i64 first, 
         if (!listed && share.begin == queue.next) break;
         typename Step::I it(a, t, share.begin++);
         it.asynchronous.queue = &queue;
-        stocks.serve(it);
+        caches.serve(it);
         if (by.it.failed) {
-            if (!t.replay) mark_pending(a.status, a.pending, it);
+            if (!t.replay) mark_deferred(a.status, a.deferred, it);
         } else if (open(a, t, s, it)) {
             run_shared(a, t, s, it, by);
             if (it.failed | by.it.failed) queue.close();
@@ -240,7 +240,7 @@ MORPH_LOOP void each_asynchronously(const A& a, R& t, const Step& s, i64 first, 
         if (--left <= 0) queue.close();
     }
     by.end(a, s);
-    stocks.flush();
+    caches.flush();
 }
 
 // A place that an entry lowers or raises: while few items are run it is not asked first whether that does anything.

@@ -22,10 +22,10 @@ constexpr i32 PREFETCHED = 4;  // entries of each lane of which it is read toget
 
 template <class T> MORPH_FN T from_lane(const T& x, i32 lane) {
     constexpr i32 N = __is_empty(T) ? 0 : (sizeof(T) + 3) / 4;
-    union Words {
+    union Registers {
         u32 word[N + 1];
         T value;
-        MORPH_FN Words() {}
+        MORPH_FN Registers() {}
     } give, take;
     give.value = x;
     MORPH_UNROLL_ALL for (i32 i = 0; i < N; i++) take.word[i] = shuffle(ALL_LANES, give.word[i], lane);
@@ -172,7 +172,7 @@ MORPH_FN void each_shared_on_warps(const A& a, R& t, const Step& s, i64 first, i
         typename Step::I it(a, t, base + lane_id());
         bool mine = lane_id() < size && it.position < last;
         if (by.it.failed) {
-            if (mine && !t.replay) mark_pending(a.status, a.pending, it);
+            if (mine && !t.replay) mark_deferred(a.status, a.deferred, it);
         } else if constexpr (Step::ASYNCHRONOUS) {
             run_asynchronously(a, t, s, it, mine, size, last, (base - first) / size, by);
         } else {
@@ -298,20 +298,20 @@ MORPH_FN void run_shared(const A& a, const R& t, const Step& s, I& it, Runner<St
 template <class A, class R, class Step>
 MORPH_LOOP void each_shared_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
     Runner<Step> by(a, t, s);
-    typename Step::I::SlotCaches stocks;
-    stocks.serve(by.it);
+    typename Step::I::SlotCaches caches;
+    caches.serve(by.it);
     for (Share share(a, t, first, last); share.next();)
         for (i64 i = share.begin; i < share.end; i++) {
             typename Step::I it(a, t, i);
-            stocks.serve(it);
+            caches.serve(it);
             if (by.it.failed) {
-                if (!t.replay) mark_pending(a.status, a.pending, it);
+                if (!t.replay) mark_deferred(a.status, a.deferred, it);
             } else if (open(a, t, s, it)) {
                 run_shared(a, t, s, it, by);
             }
         }
     by.end(a, s);
-    stocks.flush();
+    caches.flush();
 }
 
 template <class Step> MORPH_FN i64 owner_by_bisection(const HighDegreeEntry<Step>* high_degree, i64 n, i64 chunk) {
@@ -333,8 +333,8 @@ template <class A, class R, class Step> MORPH_FN void run_listed_on_threads(cons
     if (!n) return;
     i64 all = high_degree.at[n - 1].chunk + chunks(high_degree.at[n - 1].row);
     Runner<Step> by(a, t, s);
-    typename Step::I::SlotCaches stocks;
-    if (!is_single(t)) stocks.serve(by.it);
+    typename Step::I::SlotCaches caches;
+    if (!is_single(t)) caches.serve(by.it);
     for (i64 chunk; (chunk = fetch(Plus(), a.cursor, by.it.failed ? all : i64(1))) < all;) {
         if (t.thread == 0) poll(a.cursor);
         i64 h = owner_by_bisection(high_degree.at, n, chunk);
@@ -353,7 +353,7 @@ template <class A, class R, class Step> MORPH_FN void run_listed_on_threads(cons
         if constexpr (Step::HAS_EPILOGUE) end_chunks(a, s, large.waiting, reductions, 1);
     }
     by.end(a, s);
-    stocks.flush();
+    caches.flush();
 }
 
 template <class A, class R, class Step>

@@ -14,7 +14,7 @@ MORPH_FN bool compete(const A& a, R& t, const Step& s, I& it) {
         end_item(a, it);
         return false;
     }
-    bool lost = t.replay && was_pending(a.lost, it.position);
+    bool lost = t.replay && was_deferred(a.lost, it.position);
     it.key = lost ? 0 : claim_key(t.round, it.priority, it.position);  // no claim has the key 0
     if (!lost) s.claim(a, it);
     return true;
@@ -31,7 +31,7 @@ MORPH_FN void decide(const A& a, R& t, const Step& s, I& it) {
     bool won = false;
     if (t.broadcast_value) {
         end_item(a, it);
-        mark_pending(a.status, a.pending, it);
+        mark_deferred(a.status, a.deferred, it);
     } else {
         won = it.key && s.wins(a, it);
         finish(a, s, it, won);

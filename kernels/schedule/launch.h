@@ -13,7 +13,7 @@
 // Whether there is an item to run; if not, it has ended.
 template <class A, class R, class Step, class I>
 MORPH_FN bool open(const A& a, const R& t, const Step& s, I& it) {
-    if (t.replay && !was_pending(a.pending, it.position)) return false;
+    if (t.replay && !was_deferred(a.deferred, it.position)) return false;
     if (s.open(a, it)) return true;
     end_item(a, it);
     return false;
@@ -27,17 +27,17 @@ template <class A, class Step, class I> MORPH_FN void finish(const A& a, const S
 
 template <class A, class R, class Step>
 MORPH_LOOP void each_in_order(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    typename Step::I::SlotCaches stocks;
-    if (is_single(t)) s.take_all(a, t, stocks);
+    typename Step::I::SlotCaches caches;
+    if (is_single(t)) s.take_all(a, t, caches);
     for (Share share(a, t, first, last); share.next();)
         for (i64 i = share.begin; i < share.end; i += share.step) {
             typename Step::I it(a, t, i);
-            stocks.serve(it);
+            caches.serve(it);
             if (!open(a, t, s, it)) continue;
             s.run(a, it);
             end_item(a, it);
         }
-    stocks.flush();
+    caches.flush();
 }
 
 constexpr i32 SIEVE = 8;  // items of each lane that a warp looks at before it runs any
@@ -81,7 +81,7 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
         if (by.it.failed) {
             for (i32 k = 0; k < SIEVE && !t.replay; k++) {
                 I it(a, t, base + 32 * k + lane);
-                if (it.position < last) mark_pending(a.status, a.pending, it);
+                if (it.position < last) mark_deferred(a.status, a.deferred, it);
             }
             continue;
         }
@@ -92,7 +92,7 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
             if (here) s.find(a, it);
             if constexpr (Step::WORK_SHARING) {
                 if (!by.it.failed) tile(a, t, s, it, here, by);
-                else if (here) mark_pending(a.status, a.pending, it);
+                else if (here) mark_deferred(a.status, a.deferred, it);
             } else if (here) {
                 s.run(a, it);
                 end_item(a, it);
@@ -142,7 +142,7 @@ MORPH_FN i64 sift_all(const A& a, R& t, const Step& s, i64 first, i64 last) {
     i32 lane = lane_id(), each = share < SIEVE ? i32(share) : SIEVE;
     for (i64 base = first + t.thread / 32 * (32 * each); base < last; base += i64(t.threads) * each) {
         i32 found = sift<I>(a, t, base, last, each, [&](I& it) {
-            return t.replay ? is_pending(a.pending, it.position) : open(a, t, s, it);
+            return t.replay ? is_deferred(a.deferred, it.position) : open(a, t, s, it);
         }, buffers);
         i64 at = lane ? 0 : fetch(Plus(), a.cursor + 1, i64(found));
         at = shuffle(ALL_LANES, at, 0);
@@ -196,19 +196,19 @@ MORPH_LOOP void each_single_threaded(const A& shared, const R& run, const Step& 
     i64 most = team_size() > 1 ? SINGLE_THREAD_ITEMS : end;
     i64 wait = team_size() > 1 ? narrow<Step>() : end;  // others might help
     Queue queue{last, t.replay ? 0 : min_of(end, last + most)};
-    typename Step::I::SlotCaches stocks;
-    s.take_all(a, t, stocks);
-    for (i64 i = first; i < queue.next && !step_is_cut(); poll(a.cursor))
+    typename Step::I::SlotCaches caches;
+    s.take_all(a, t, caches);
+    for (i64 i = first; i < queue.next && !step_interrupted(); poll(a.cursor))
         for (i64 upto = i + 4096; i < queue.next && i < upto; i++) {
             typename Step::I it(a, t, i);
             it.asynchronous.queue = &queue;
-            stocks.serve(it);
+            caches.serve(it);
             if (!open(a, t, s, it)) continue;
             s.run(a, it);
             end_item(a, it);
             if (it.failed | (queue.next - i > wait)) queue.close();
         }
-    stocks.flush();
+    caches.flush();
 }
 
 template <class A, class R, class Step>

@@ -2,7 +2,7 @@
 //
 // Invariant: whoever runs an entry holds as much room as one entry may take, so nothing in it can fail.  A
 // warp (on a CPU: a thread) that gets no more puts what is left of its rows on the list, has the store
-// grown, and leaves its other items pending, untouched.  So a store needs room for what is really added,
+// grown, and leaves its other items deferred, untouched.  So a store needs room for what is really added,
 // and a batch for each warp.
 //
 // In a program a GPU's warps begin a step with a share of the room there was at the last barrier, without

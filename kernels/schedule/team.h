@@ -21,7 +21,7 @@ struct Team {
     enum : u32 { SLEEPS = 2u, STOP = 2u };  // on a CPU; on a GPU
     enum : u32 { ARRIVAL = 4u };
     i32 thread, threads;
-    bool replay;  // run only the pending items
+    bool replay;  // run only the deferred items
     bool master;  // between arrive and depart: this thread runs alone, the last to come
     bool broadcast_value;    // what the master told at the last barrier
     u32 sense;    // the barrier word when this thread arrived

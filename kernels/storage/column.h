@@ -22,8 +22,8 @@ template <Mode MODE, i32 STRIDE, i32 LOW, i32 HIGH> struct Span<MODE, STRIDE, LO
         MORPH_UNROLL_ALL for (i32 at = 0; at < LAST - FIRST; at += WIDTH) {
             const u8* p = record + FIRST + at;
             u32* w = word + at / 4;
-            if constexpr (WIDTH == 16) load_words<MODE>(p, w[0], w[1], w[2], w[3]);
-            else load_words<MODE>(p, w[0], w[1]);
+            if constexpr (WIDTH == 16) load_vector<MODE>(p, w[0], w[1], w[2], w[3]);
+            else load_vector<MODE>(p, w[0], w[1]);
         }
     }
     template <class V, i32 OFFSET> MORPH_FN V get(i32 j = 0) const {
@@ -72,7 +72,7 @@ template <i32 STRIDE, i32 LOW, i32 HIGH> struct Pack {
         constexpr i32 N = BY_16 ? 16 : AT % 8 == 0 && AT + 8 <= HIGH ? 8 : 4;
         u32* p = (u32*)(record + AT);
         const u32* w = word + (AT - LOW) / 4;
-        store_words<N>(p, w);
+        store_vector<N>(p, w);
         if constexpr (AT + N < HIGH) write<AT + N>(record);
     }
 };
@@ -87,7 +87,7 @@ template <class T, i64 STRIDE, i64 OFFSET = 0, Mode MODE = DEFAULT<T>> struct Co
     MORPH_FN u8* record(i64 row) const { return base + row * STRIDE - OFFSET; }
     MORPH_FN V* at(i64 row, i64 j = 0) const { return (V*)(base + row * STRIDE) + j; }
     MORPH_FN V get(i64 row, i64 j = 0) const { return read<MODE>(at(row, j)); }
-    MORPH_FN Own<V> own(i64 row, i64 j = 0) const { return Own<V>{at(row, j)}; }
+    MORPH_FN NonAtomic<V> nonatomic(i64 row, i64 j = 0) const { return NonAtomic<V>{at(row, j)}; }
     MORPH_FN Col<T, STRIDE, OFFSET, STABLE> stable() const { return {base}; }
     MORPH_FN void set(i64 row, V x) const { store(at(row), x); }
     MORPH_FN void set(i64 row, i64 j, V x) const { store(at(row, j), x); }

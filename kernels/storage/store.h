@@ -3,7 +3,7 @@
 // Invariant: an item allocates only what it has reserved, and BUDGET never promises more than there is:
 //     BUDGET <= (COMMITTED - HEAD) + (CAPACITY - COUNT) - (reserved and not yet allocated).
 // So an allocation cannot fail.  A reservation can: then the item has changed nothing, its bit in
-// `pending` is set, and the host grows the store and runs it again.
+// `deferred` is set, and the host grows the store and runs it again.
 // Deleted rows are pushed at the TAIL of a ring.  Only rows below COMMITTED are reused.  Kernels never
 // advance COMMITTED: the host does, for rows that no reference denotes (morph/data/reclaim.py).
 
@@ -54,7 +54,7 @@ MORPH_HOT bool may_reserve(i64* status, ItemBase& it, i32 store) {
 }
 
 // Reservation for `count` rows of a store; `apart` of its budget is deleted rows that cannot be used.
-struct Ask {
+struct Request {
     i64* meta;
     i64 count;
     Reservation& reservation;
@@ -75,7 +75,7 @@ struct Ask {
     }
 };
 // Takes room in several stores, or fails the item; what was taken is given back at its end.
-MORPH_HOT bool reserve(ItemBase& it, const Ask& a) {
+MORPH_HOT bool reserve(ItemBase& it, const Request& a) {
     if (a.count <= 0) return true;
     if (cache_of(a.reservation) && a.n()) {
         if (cache_of(a.reservation)->gives(a.meta, a.n(), a.reservation)) return true;
@@ -86,13 +86,13 @@ MORPH_HOT bool reserve(ItemBase& it, const Ask& a) {
     }
     return a.end(a.begin(), it);
 }
-MORPH_HOT bool reserve(ItemBase& it, const Ask& a, const Ask& b) {
+MORPH_HOT bool reserve(ItemBase& it, const Request& a, const Request& b) {
     if constexpr (!TARGET_GPU) return reserve(it, a) & reserve(it, b);
     AggregatedAdd x = a.begin(), y = b.begin();
     return a.end(x, it) & b.end(y, it);
 }
 template <class... More>
-MORPH_HOT bool reserve(ItemBase& it, const Ask& a, const Ask& b, const Ask& c, const More&... more) {
+MORPH_HOT bool reserve(ItemBase& it, const Request& a, const Request& b, const Request& c, const More&... more) {
     if constexpr (!TARGET_GPU) {
         if constexpr (sizeof...(More) > 0) return reserve(it, a, b) & reserve(it, c, more...);
         else return reserve(it, a, b) & reserve(it, c);
@@ -200,27 +200,27 @@ MORPH_FN void publish_extent(i64* meta, bool collection) {
     store(meta + TO, load(meta + COUNT));
 }
 
-MORPH_COLD void mark_pending_at(i64* status, u32* pending, i64 position) {
+MORPH_COLD void mark_deferred_at(i64* status, u32* deferred, i64 position) {
     add_up(status + FAILED, 1);
-    if (position >= 0) fetch(Or(), pending + position / 32, 1u << position % 32);
+    if (position >= 0) fetch(Or(), deferred + position / 32, 1u << position % 32);
 }
-MORPH_HOT void mark_pending(i64* status, u32* pending, const ItemBase& it) {  // for the host to run again
-    mark_pending_at(status, pending, it.position);
+MORPH_HOT void mark_deferred(i64* status, u32* deferred, const ItemBase& it) {  // for the host to run again
+    mark_deferred_at(status, deferred, it.position);
 }
 // An item that ends: it ran, or found no room.
-MORPH_HOT void record(i64* status, u32* pending, const ItemBase& it) {
+MORPH_HOT void record(i64* status, u32* deferred, const ItemBase& it) {
     if (!it.failed) return;
 #ifdef MORPH_CHECKED
     if (it.failed == VIOLATED) return;  // it is not run again
 #endif
     store(status + (it.failed < 0 ? LOCAL : STORES + it.failed - 1), 1);
-    mark_pending(status, pending, it);
+    mark_deferred(status, deferred, it);
 }
-MORPH_FN bool is_pending(const u32* pending, i64 position) {
-    return load(pending + position / 32) >> position % 32 & 1;
+MORPH_FN bool is_deferred(const u32* deferred, i64 position) {
+    return load(deferred + position / 32) >> position % 32 & 1;
 }
 // Whether the item failed in the launch before; its bit is cleared.
-MORPH_FN bool was_pending(u32* pending, i64 position) {
+MORPH_FN bool was_deferred(u32* deferred, i64 position) {
     u32 bit = 1u << position % 32;
-    return load(pending + position / 32) & bit && fetch(And(), pending + position / 32, ~bit) & bit;
+    return load(deferred + position / 32) & bit && fetch(And(), deferred + position / 32, ~bit) & bit;
 }

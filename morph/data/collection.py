@@ -132,7 +132,7 @@ class Collection(Store):
         else:
             with self.device.active():
                 self._write(last, n, checked)
-        counters, after = self.host_meta, self.host_meta.copy()
+        counters, after = self._host_meta, self._host_meta.copy()
         after[COUNT] += n
         self._derive_counters(after)
         counters[:] = after  # at once: an interrupt in between would leave a wrong BUDGET
@@ -149,10 +149,19 @@ class Collection(Store):
     def cleared(self) -> list[tuple[Any, Any]]:
         """Clear the host's counters; return the writes for `Device.put` that clear a GPU's."""
         if self.device.on_host:
-            self.host_meta[COUNT] = self.host_meta[HEAD] = 0
-            self._derive_counters(self.host_meta)
+            self._host_meta[COUNT] = self._host_meta[HEAD] = 0
+            self._derive_counters(self._host_meta)
             return []
         return [(self.meta, self.have(0))]
+
+    @exclusive
+    def _drop(self, last: int) -> None:
+        """Remove the entries before position ``last``."""
+        if last == self.span()[1]:
+            self.clear()
+            return
+        self._host_meta[HEAD] = last
+        self._publish_counters()
 
     def have(self, n: int) -> np.ndarray[Any, Any]:
         """Set the host's counters to ``n`` entries; return them, to be written to the device.
@@ -162,7 +171,7 @@ class Collection(Store):
         counters = self.meta if self.device.on_host else np.zeros(8, np.int64)
         counters[COUNT], counters[HEAD], counters[CAPACITY] = n, 0, self.capacity
         counters[BUDGET] = self.capacity - n
-        object.__setattr__(self, "_host_meta", counters)  # `Store.__setattr__` is for columns
+        object.__setattr__(self, "_host_counters", counters)  # `Store.__setattr__` is for columns
         return counters
 
     @property
@@ -183,8 +192,8 @@ class Collection(Store):
 
     def span(self) -> tuple[int, int]:
         """First entry not yet taken, and the one after the last."""
-        count = int(self.host_meta[COUNT])
-        return min(int(self.host_meta[HEAD]), count), count
+        count = int(self._host_meta[COUNT])
+        return min(int(self._host_meta[HEAD]), count), count
 
     def __reduce__(self) -> Any:
         return reduced(self)
@@ -259,9 +268,9 @@ class Collection(Store):
         def commit() -> None:
             self._records = records
             self._bind_columns(records, self.columns.values())
-            self.host_meta[HEAD] = 0
-            self.host_meta[COUNT] = keep.size
-            self.publish_counters()
+            self._host_meta[HEAD] = 0
+            self._host_meta[COUNT] = keep.size
+            self._publish_counters()
             self._changed()
 
         return commit
@@ -357,7 +366,7 @@ class Set:
     def touched(self) -> None:
         """Do nothing: the host has no copy of the sets."""
 
-    def publish_counters(self) -> None:
+    def _publish_counters(self) -> None:
         """Do nothing: there are no counters."""
 
     def references(self, table: Table) -> Iterator[Array]:
@@ -459,7 +468,7 @@ class Flag:
     def touched(self) -> None:
         """Do nothing: the host has no copy of the flag."""
 
-    def publish_counters(self) -> None:
+    def _publish_counters(self) -> None:
         """Do nothing: there are no counters."""
 
     def __reduce__(self) -> Any:

@@ -18,13 +18,13 @@ from morph.graph.adjacency import Adjacency
 from morph.graph.applied import Applied, Then
 from morph.graph.arrange import Rows
 from morph.graph.construction import Making
-from morph.graph.deletion import delete
 from morph.language.dtypes import Ref
 from morph.language.hooks import Hook
 from morph.runtime.device import Array, Device, device
 
 apply: Hook[Applied] = Hook()  # updates.changes
 pair_up: Hook[Array] = Hook()  # updates.changes
+delete: Hook[None] = Hook("morph.graph.deletion:delete")
 
 
 class Graph(Making):
@@ -165,13 +165,13 @@ class Graph(Making):
         self.changes += 1
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         """Whether the index has all live edges, none of which is then at a deleted point."""
-        return self._adjacency.whole
+        return self._adjacency.complete
 
     @property
     def loose(self) -> bool:
-        """Whether the index has room, and batches change it in place: from the first one on."""
+        """Whether rows of the index have spare capacity: from the first batch on, in place."""
         return self._adjacency.loose
 
     def points_resized(self) -> None:

@@ -19,12 +19,13 @@ from morph.compiler.codegen.unit import source
 from morph.compiler.frontend.builder import Builder
 from morph.compiler.frontend.functions import (
     check_claims,
+    check_queue,
     fix_statics,
     parameter,
     specialise_filter,
     specialise_kernel,
 )
-from morph.compiler.frontend.program import RESULT, Cut, cut
+from morph.compiler.frontend.program import RESULT, Blocks, split_into_blocks
 from morph.compiler.frontend.values import (
     Bundle,
     ObjectValue,
@@ -53,10 +54,7 @@ from morph.runtime.timing import counting
 
 Where = Callable[[Any], Any] | None
 Origin = int | tuple[str, str]  # an argument, or a number in the closure of "kernel" or "where"
-FORMATS = {
-    "bool_": "?7x", "i8": "b7x", "i16": "h6x", "i32": "i4x", "i64": "q", "u8": "B7x", "u16": "H6x",
-    "u32": "I4x", "u64": "Q", "f16": "e6x", "f32": "f4x", "f64": "d",
-}  # fmt: skip
+CODES = {"b": "?", "i": "bhiq", "u": "BHIQ", "f": "-efd"}  # of `struct`, for 1, 2, 4, 8 bytes
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +69,7 @@ class Request:
     together: bool = False
     balance: str = "auto"
     checked: bool = False
+    until_empty: bool = False
 
 
 class Compiled:
@@ -107,7 +106,7 @@ class Compiled:
         self.index = {f.kind: i for i, f in enumerate(self.fields) if not f.slot}
         scalars = [f.column for f in self.fields if f.kind == "scalar"]
         kinds = dict(unit.scalars)
-        self.scalars = struct.Struct("=" + "".join(FORMATS[kinds[n].name] for n in scalars))
+        self.scalars = struct.Struct("=" + "".join(_code(kinds[n]) for n in scalars))
         self.first_scalar = 8 * next(
             (i for i, f in enumerate(self.fields) if f.kind == "scalar"), 0
         )
@@ -125,7 +124,8 @@ class Compiled:
             or any(isinstance(n, ir.Reserve | ir.Claim | ir.LocalAdd) for n in nodes)
         )
         changes = (ir.New, ir.NewRows, ir.Delete, ir.Add, ir.Take, ir.Clear)
-        self.touches = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, changes)})
+        changed = {n.slot for n in nodes if isinstance(n, changes)} | abi.queues(unit)
+        self.touches = _swapped_too(unit, changed)
         graphs, redirected = [g.slot for g in unit.graphs], _redirected(nodes)
         walked = {n.graph for n in nodes if n.arguments == "adjacency"}  # type: ignore[attr-defined]
         rebuilt = abi.rebuilt(unit)
@@ -200,12 +200,18 @@ def picker(places: Sequence[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]
     return itemgetter(*places)
 
 
+def _code(t: Scalar) -> str:
+    """How `struct` packs a number into a field of 8 bytes."""
+    size = t.bits // 8
+    return f"{CODES[t.kind][size.bit_length() - 1]}{8 - size}x"
+
+
 def _result(unit: ir.Unit) -> tuple[struct.Struct, int] | None:
     """Format of a program's return value, and its word in the program's state."""
     for i, (name, t) in enumerate(unit.state):
         if name == RESULT:
             assert isinstance(t, Scalar)
-            return struct.Struct("=" + FORMATS[t.name]), int(abi.State.VARS) + i
+            return struct.Struct("=" + _code(t)), int(abi.State.VARS) + i
     return None
 
 
@@ -226,7 +232,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         key = (
             request.what.definition, request.device.name, kinds, tuple(slots.stores.items()),
             tuple(slots.graphs.items()), *filter_key(request.where), closure_key(request.where),
-            request.together, request.balance, request.checked,
+            request.together, request.balance, request.checked, request.until_empty,
         )  # fmt: skip
         known = _compiled.get(key)
         if known is not None and known.holds():
@@ -385,9 +391,9 @@ def _compile(request: Request, slots: Slots) -> Compiled:
             values.append(ir.Var(name=name if fused else key, type=scalars[key], pos=pos))
     values = _bundled(request.args, values, pos)
     if fused:
-        state, blocks, ways = _program(builder, definition, names, values)
+        state, blocks, permutations = _program(builder, definition, names, values)
     else:
-        state, ways = (), ()
+        state, permutations = (), ()
         blocks = (_step(builder, request, slots, values, scalars, getters, pos),)
     reached = _reachable(builder.funcs, blocks)
     funcs = tuple(f for n, f in builder.funcs.items() if n in reached)
@@ -405,7 +411,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
         state=state,
         blocks=blocks,
         fused=fused,
-        ways=ways,
+        permutations=permutations,
         checked=request.checked,
         pos=pos,
     )
@@ -443,9 +449,15 @@ def _step(
         builder.funcs[k.name] = k  # after its filter
     if request.together:
         check_claims(k, request.what.__name__, pos)
+    balance = request.balance
+    if request.until_empty:
+        balance = "thread"
+        check_queue(builder, k, request.what.__name__, domain, pos)
     step = ir.Foreach(
         slot=domain.slot, kernel=k.name, args=args, where_args=where_args,
-        together=request.together, balance=request.balance, pos=pos,
+        together=request.together, balance=balance, pos=pos,
+        # a checked launch runs the items of one round: the next round is another step for races
+        until_empty=request.until_empty and not request.checked,
     )  # fmt: skip
     return ir.Block(steps=(step,), cond=None, goto=-1, pos=pos)
 
@@ -464,12 +476,12 @@ def _bundled(args: tuple[Any, ...], values: list[Value], pos: Pos) -> list[Value
 
 def _program(
     builder: Builder, definition: Definition, names: Sequence[str], values: list[Value]
-) -> Cut:
+) -> Blocks:
     params: dict[str, Value | Type] = {}
     for name, v in zip(names, fix_statics(definition, values), strict=True):
         params |= parameter(name, v)
     builder.inline = True
-    return cut(builder, definition, params)
+    return split_into_blocks(builder, definition, params)
 
 
 def _redirected(nodes: list[ir.Node]) -> set[str]:

@@ -284,9 +284,9 @@ class Launch:
         most = 0
         for ref in self.domains:
             if (domain := ref()) is not None:
-                n = int(domain.host_meta[COUNT])
+                n = int(domain._host_meta[COUNT])
                 most = max(
-                    most, n - int(domain.host_meta[HEAD]) if domain.kind == "collection" else n
+                    most, n - int(domain._host_meta[HEAD]) if domain.kind == "collection" else n
                 )
         return most
 
@@ -377,7 +377,7 @@ class Launch:
     def _check_together(self) -> None:
         """Refuse more items (of a program: more capacity) than a GPU runs threads at once."""
         word = CAPACITY if self.compiled.unit.fused else COUNT
-        n = max(int(d.host_meta[word]) for ref in self.together if (d := ref()) is not None)
+        n = max(int(d._host_meta[word]) for ref in self.together if (d := ref()) is not None)
         if n > (most := self.binary.threads):
             raise ValueError(f"{n} items together, but {self.device.name} runs {most} at once")
 
@@ -406,8 +406,12 @@ class Launch:
 
     def _stands_for(self) -> dict[str, str]:
         """The slot that each swapped slot denotes at the step that the program has reached."""
-        ways = self.compiled.unit.ways
-        return dict(ways[int(self.device.to_host(self.state)[State.WAY])]) if ways else {}
+        permutations = self.compiled.unit.permutations
+        return (
+            dict(permutations[int(self.device.to_host(self.state)[State.PERMUTATION])])
+            if permutations
+            else {}
+        )
 
     def _result(self) -> Any:
         """The program's return value: a Python scalar."""
@@ -427,7 +431,7 @@ class InterpretedLaunch(Launch):
         self.epoch = epoch
 
     def _launch(self, values: Sequence[Any], alone: bool) -> None:
-        status, pending, reexecution = self.scratch.status, set[int](), False
+        status, deferred, reexecution = self.scratch.status, set[int](), False
         unit, objects = self.compiled.unit, self.objects
         stores = {s.slot: objects[s.slot] for s in unit.stores}
         graphs = {g.slot: objects[g.slot] for g in unit.graphs}
@@ -439,7 +443,7 @@ class InterpretedLaunch(Launch):
         self.scratch.begin()
         try:
             while True:
-                self.binary(stores, graphs, scalars, status, reexecution, pending)
+                self.binary(stores, graphs, scalars, status, reexecution, deferred)
                 if not status[Status.FAILED]:
                     self.scratch.dirty = False
                     return
@@ -450,7 +454,7 @@ class InterpretedLaunch(Launch):
         finally:
             if self.scratch.dirty:  # return the capacity that items had reserved
                 for slot in self.compiled.touches:
-                    objects[slot].publish_counters()
+                    objects[slot]._publish_counters()
 
 
 def _shape(obj: Any) -> Any:

@@ -61,7 +61,7 @@ class Factors:
         self.sums = [Table("sums", device, by_sign=vec(sum_type, 2)) for _ in range(3)]
         self.ahead = AHEAD if device.on_host and not device.interprets else 0
         # made once: launches are found again by the identity of their arguments
-        self.moving, self.fixed, self.broken = (Flag(device) for _ in range(3))
+        self.unconverged, self.fixed, self.broken = (Flag(device) for _ in range(3))
         for name in ("origin", "value", "choice", "fresh", "certain"):
             g.points.add(name, i32, fill=-1 if name == "value" else 0)
         g.add_table("clauses", origin=i32, length=i32, source=i32)

@@ -49,9 +49,9 @@ class Checked(Body):
         return f"Live{{{base}_meta, {dead}, {died}}}"
 
     def _shadow(self, node: ir.Node, p: ir.Place) -> str:
-        return self._words(node, p.slot, p.column, max(self._column(p).size, 1))
+        return self._shadow_of(node, p.slot, p.column, max(self._column(p).size, 1))
 
-    def _words(self, node: ir.Node, slot: str, column: str, size: int = 1) -> str:
+    def _shadow_of(self, node: ir.Node, slot: str, column: str, size: int = 1) -> str:
         tracked = self.sites.races(node, (slot, column)) and not self.silent
         words = f"a.{shadow(self.names.prefix[slot], column)}" if tracked else "nullptr"
         return f"Shadow{{{words}, {size}}}"
@@ -91,7 +91,7 @@ class Checked(Body):
                 return f"check_dead({self._site(e)}, {self.live(e.slot)}, {self.expr(e.row)})"
             case ir.FindEdge():
                 ((slot, column),) = ends(e.graph, "out")
-                where = f"{self._point(e)}, {self._words(e, slot, column)}, {self._edges(e)}"
+                where = f"{self._point(e)}, {self._shadow_of(e, slot, column)}, {self._edges(e)}"
                 return f"check_edge({where}{self.args((e.x, e.y))})"
         return super().expr(e)
 
@@ -157,7 +157,7 @@ class Checked(Body):
             else:
                 self.stmt(s)
             if not s.leaves and any(self._grows(x) for x in heads(s)):
-                self._leave()
+                self._return_if_failed()
 
     def _operands_first(self, s: ir.Stmt) -> ir.Stmt:
         """A statement before which the item leaves if one of its operands violates a rule."""
@@ -182,7 +182,7 @@ class Checked(Body):
             return x
         name = self.temp("v")
         self.put(f"const auto {name} = {self.expr(x)};")
-        self._leave()
+        self._return_if_failed()
         self.computed.add(name)
         return ir.Var(name=name, type=x.type, pos=x.pos)
 
@@ -225,7 +225,9 @@ class Checked(Body):
         end, node = super()._end(s, direction, entry, edge), self.loop
         if not self.sites.races(node, (slot, column)):
             return end
-        return f"check_end({self._site(node)}, {self._words(node, slot, column)}, {edge}, {end})"
+        return (
+            f"check_end({self._site(node)}, {self._shadow_of(node, slot, column)}, {edge}, {end})"
+        )
 
     def _stmt_foredges(self, s: ir.ForEdges) -> None:
         point = self.temp("p")

@@ -13,6 +13,9 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.plan import BodyPlan, Plan
 from morph.language.types import Local, Object, Type
 
+# What the fields of swapped collections are members of, in the permutation of an item or thread.
+PERMUTATION = "    const Permutation& permutation = a.permutations[{}.permutation];"
+
 
 class Emission:
     """The emission of one unit."""
@@ -26,10 +29,10 @@ class Emission:
         """Add lines."""
         self.lines += lines
 
-    def way(self, lines: list[str], of: str, stores: Collection[str]) -> list[str]:
-        """Lines that name ``stores``, behind the words of swapped collections if some are."""
+    def with_permutation(self, lines: list[str], of: str, stores: Collection[str]) -> list[str]:
+        """Lines that name ``stores``; if some are swapped, after the current permutation."""
         uses = lines and not self.plan.swapped.isdisjoint(stores)
-        return [f"    const Way& way = a.ways[{of}.way];", *lines] if uses else lines
+        return [PERMUTATION.format(of), *lines] if uses else lines
 
     def flag(self, slot: str) -> str:
         """The word of a flag that an item raises, or looks at."""
@@ -69,16 +72,16 @@ class Emission:
         b = (Checked if self.unit.checked else make)(names, scope, plan)
         for n, t in plan.locals:
             if isinstance(t, Local):
-                room = b.temp("v")
-                b.put(names.room(t, room))
-                b.put(f"{names.type(t)} {names.spell(n)}({room});")
+                memory = b.temp("v")
+                b.put(names.buffer(t, memory))
+                b.put(f"{names.type(t)} {names.spell(n)}({memory});")
             else:
                 b.put(f"{names.type(t)} {names.spell(n)}{{}};")
         b.body(body)
         if gives == " false" and plan.ends:
             b.put("return false;")
-        way = ["    const Way& way = a.ways[it.way];"] if plan.swapped else []
-        self.put("", f"{kind} {head} {{", *way, *b.lines, "}")
+        permutation = [PERMUTATION.format("it")] if plan.swapped else []
+        self.put("", f"{kind} {head} {{", *permutation, *b.lines, "}")
 
     def uniform(self) -> Body:
         """A body that every thread runs alike."""
@@ -121,6 +124,9 @@ class Emission:
     def runs(self, s: ir.Foreach, made: str) -> str:
         """The statement that runs a foreach."""
         kernel = self.plan.functions[s.kernel].func
+        if s.until_empty:
+            made += f", {self.names.base(s.slot)}_meta"
+            return self.step_call("each_until_empty", s, made) + ";"
         claims = isinstance(kernel, ir.Kernel) and kernel.commit is not None
         together = "_deterministic" if s.together else ""
         return self.step_call(f"{'claims' if claims else 'each'}{together}", s, made) + ";"

@@ -26,17 +26,17 @@ from morph.language.types import (
 )
 
 OWN = frozenset(  # what the printer calls things inside functions
-    """a it way Args BLOCKS Item PHASES PREPARES Run PUBLISHES SlotCaches Way end_item heavy member
-    prepare publish_counters run""".split()
+    """a it permutation Args BLOCKS Item PHASES PREPARES Permutation Run PUBLISHES SlotCaches
+    end_item heavy member prepare publish_counters run""".split()
 )
 MEMBERS = frozenset(  # of the structs that the printer makes
     """ASYNCHRONOUS AT BATCHED Buffers FETCH_ADDS FILTERS HAS_EPILOGUE KNOWS_ROWS LIMIT LiveIn
     LiveOut PLACES REPLAYS Reach Reductions SWEEPS SlotCache TOTALS WHICH WORK_SHARING abort add
-    all asynchronous begin behind block body buffers claim clear_staged commit edge end entries
-    epilogue find flush flush_staged from front join key laps launch list live_in live_out
-    master meta open owner part position priority prologue reach reductions release replay
-    reservation reservations round row row_of run sense serve slot_cache step stocks take_all
-    thread threads to way ways wins write x""".split()
+    all asynchronous begin behind block body buffers caches claim clear_staged commit edge end
+    entries epilogue find flush flush_staged from front iterations join key launch list live_in
+    live_out master meta open owner part permutation permutations position priority prologue reach
+    reductions release replay reservation reservations round row row_of run sense serve slot_cache
+    step take_all thread threads to wins write x""".split()
 )
 SUFFIXED = frozenset("live_in live_out reductions row".split())  # the printer's own, as in ``row_``
 PARTS = [
@@ -180,7 +180,7 @@ class Names:
             f"{self.funcs[func]}(a{', it' if self.plan.functions[func].takes_item else ''}{args})"
         )
 
-    def room(self, t: Local, name: str) -> str:
+    def buffer(self, t: Local, name: str) -> str:
         """The memory of a local collection, apart from it: its size can then be in a register."""
         return f"{self.type(t.elem)} {name}[{t.capacity * self.unit.local_scale}];"
 
@@ -201,7 +201,7 @@ class Names:
 
     def base(self, slot: str) -> str:
         """What the names of all other words of a slot begin with."""
-        return f"{'way' if slot in self.plan.swapped else 'a'}.{self.prefix[slot]}"
+        return f"{'permutation' if slot in self.plan.swapped else 'a'}.{self.prefix[slot]}"
 
     def extent(self, slot: str) -> tuple[str, str]:
         """Where the rows or items of a store begin and end, as of the last barrier."""
@@ -229,7 +229,7 @@ class Names:
         ends = self.ends(graph, direction)
         return f"edge_at({ends}, {k})" if self.graphs[graph].loose else f"{ends}.get({edge})"
 
-    def plain(self, slot: str) -> bool:
+    def lists_rows(self, slot: str) -> bool:
         """Whether an item of the store is the ``item`` of a collection, not its own row."""
         return self.stores[slot].lists_rows
 

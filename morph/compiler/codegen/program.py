@@ -30,10 +30,10 @@ def emit_program(e: Emission) -> None:
     swapped = any(block.swapped for block in plan.blocks)
     indent = "    " if swapped else ""
     e.put("    for (;;) {", f"    {indent}if (stops(t)) return;")
-    if plan.laps:
-        e.put(f"    {indent}if ((++t.laps & 0xffff) == 0) barrier(a, t);")
+    if plan.spins:
+        e.put(f"    {indent}if ((++t.iterations & 0xffff) == 0) barrier(a, t);")
     if swapped:
-        e.put("        const Way& way = a.ways[t.way];")
+        e.put("        const Permutation& permutation = a.permutations[t.permutation];")
     e.put(f"    {indent}switch (t.block) {{")
     loop, e.lines = e.lines, []
     for number, block in enumerate(plan.blocks):
@@ -69,6 +69,7 @@ def _end(e: Emission, s: StepPlan) -> None:
     lines, does = publish_lines(e, s.resized, s.clears, failed)
     does += [f"compare_counters(a.{e.names.prefix[g]}_rebuild);" for g in s.rebuilds]
     does += ["broadcast(t, failed);"] if s.can_fail else []
+    does += ["end_queue(a);"] if isinstance(s.node, ir.Foreach) and s.node.until_empty else []
     if s.lists_rows and s.sharing:  # listed rows come first; then all threads meet here again
         does = ["} else {", *(f"    {x}" for x in does)] if does else []
         waits = s.can_fail and s.sharing.loop.batched
@@ -77,7 +78,9 @@ def _end(e: Emission, s: StepPlan) -> None:
     lines = [*lines, *does, "rewind(a);"]
     inner = ["    if (arrive(a, t)) {", *(f"        {x}" for x in lines), "    }"]
     e.put("", f"MORPH_FN void end{s.name}(const Args& a, Run& t) {{")
-    e.put(*e.way(inner, "t", {*s.resized, *s.clears}), "    release_barrier(a, t);", "}")
+    e.put(
+        *e.with_permutation(inner, "t", {*s.resized, *s.clears}), "    release_barrier(a, t);", "}"
+    )
 
 
 def _one_thread(e: Emission, s: StepPlan, node: ir.OneThread) -> None:
@@ -90,7 +93,7 @@ def _one_thread(e: Emission, s: StepPlan, node: ir.OneThread) -> None:
             b.put(f"store(a.state + VARS + {i}, i64(to_bits(t.{e.names.member(n)})));")
     b.put("end_item(a, it);")
     head = f"MORPH_FN void alone{s.name}(const Args& a, Run& t) {{"
-    e.put("", head, *e.way(b.lines, "t", s.stores), "}", '#line 1 "morph"')
+    e.put("", head, *e.with_permutation(b.lines, "t", s.stores), "}", '#line 1 "morph"')
 
 
 def _block(e: Emission, number: int, block: BlockPlan) -> None:
@@ -114,7 +117,7 @@ def _step(e: Emission, b: Body, s: StepPlan) -> None:
     guard = "if (t.has_read) barrier(a, t);" if e.plan.varies else ""
     match s.node:
         case ir.Assign(name=name, value=value):
-            if s.looks:
+            if s.reads_memory:
                 b.put("t.has_read = true;")
             b.put(f"{b.resolve(name)} = {b.expr(value)};")
         case ir.TakeFlag(var=var, slot=slot):
@@ -138,7 +141,7 @@ def _step(e: Emission, b: Body, s: StepPlan) -> None:
 
 def _foreach(e: Emission, b: Body, s: StepPlan, node: ir.Foreach, guard: str) -> None:
     made = f"Step{s.name}{e.step_args(node)}"
-    if s.looks:
+    if s.reads_memory:
         b.put("t.has_read = true;")
     early = bool(guard) and s.varies
     if early:  # in braces: no case may jump over it
@@ -148,7 +151,7 @@ def _foreach(e: Emission, b: Body, s: StepPlan, node: ir.Foreach, guard: str) ->
         made = f"s{s.name}"
     if guard:
         b.put(guard)
-    asks = "resizes(a, t)" if e.plan.claims else e.step_call("leaves", node, made)
+    asks = "resizes(a, t)" if e.plan.full_team else e.step_call("leaves", node, made)
     b.put(f"if ({asks}) {{")
     b.put(f"    t.step = {s.number};")
     b.put("    return;")
@@ -187,11 +190,15 @@ def _jump(e: Emission, block: BlockPlan) -> None:
     if node.cond is None:
         b.put(f"t.block = {node.goto};")
     else:
-        if block.looks:
+        if block.reads_memory:
             b.put("t.has_read = true;")
         b.put(f"t.block = {b.sub(node.cond)} ? {node.goto} : {node.orelse};")
     if block.permutations:
-        b.put(f"t.way = one_of<{', '.join(map(str, block.permutations))}>(t.way);")
+        b.put(f"t.permutation = one_of<{', '.join(map(str, block.permutations))}>(t.permutation);")
+    if node.saves:
+        b.put(f"t.{e.names.member(node.saves)} = t.permutation;")
+    if node.restores:
+        b.put(f"t.permutation = t.{e.names.member(node.restores)};")
     b.put("break;")
     e.put(*b.lines)
 
@@ -201,8 +208,8 @@ def _publish(e: Emission) -> None:
     e.put("", "MORPH_FN void publish_counters(const Args& a, const Run& t) {")
     for word in ("block", "step", "replay", "launch"):
         e.put(f"    store(a.state + {word.upper()}, t.{word});")
-    if e.unit.ways:
-        e.put("    store(a.state + WAY, t.way);")
+    if e.unit.permutations:
+        e.put("    store(a.state + PERMUTATION, t.permutation);")
     if e.plan.locks:
         e.put("    store(a.status + LOCKS, -1 - t.launch);")
     for i, (n, _) in enumerate(e.unit.state):

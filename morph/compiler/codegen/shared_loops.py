@@ -83,7 +83,7 @@ class LoopBody(Body):
         self, names: Names, scope: Scope, body: BodyPlan, sharing: Sharing, kernel: str
     ) -> None:
         super().__init__(names, scope, body)
-        self.loop, self.early, shared = sharing.loop.loop, sharing.early, sharing.loop
+        self.loop, self.preloaded, shared = sharing.loop.loop, sharing.preloaded, sharing.loop
         self.stage = _structs(names, kernel, sharing)
         for slot, n in () if shared.batched else shared.capacity:
             self.put(f"it.{names.prefix[slot]}_reservation += {n};")
@@ -93,8 +93,8 @@ class LoopBody(Body):
 
     def load(self, p: ir.Place) -> str:
         """A value, which may have been read before."""
-        if of_edge(p, self.loop, self.early):
-            return f"{ascii_name(p.column)}_early_"
+        if of_edge(p, self.loop, self.preloaded):
+            return f"{ascii_name(p.column)}_preloaded_"
         return super().load(p)
 
     def target(self, e: ir.Atomic) -> str:
@@ -145,7 +145,7 @@ def shared_structs(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
     for part, what, names in parts:
         e.put("", f"struct {name}_{part} {{  // what {what}")
         e.put(*(f"    {n.type(types[x])} {n.member(x)};" for x in names), "};")
-    if first := sharing.early:
+    if first := sharing.preloaded:
         e.put("", f"struct {name}_reach {{  // where an entry leads, and what is read of its edge")
         e.put("    i32 edge, end;")
         e.put(*(f"    {CTYPE[c.dtype.name]} {n.member(x)};" for x, c in first.items()), "};")
@@ -156,9 +156,16 @@ def shared_structs(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
         e.put(f"    enum {{ AT = {at}, PLACES = {places}, WHICH = {which} }};")
         e.put(*(f"    {CTYPE[c.dtype.name]} {n.member(c.name)};" for c in columns))
         e.put("    static MORPH_FN i64* meta(const Args& a, const Item& it) {")
-        e.put(*(f"    {x}" for x in e.way([f"    return {base}_meta;"], "it", [slot])), "    }")
+        e.put(
+            *(f"    {x}" for x in e.with_permutation([f"    return {base}_meta;"], "it", [slot])),
+            "    }",
+        )
         e.put("    MORPH_FN void write(const Args& a, const Item& it, i32 row) const {")
-        e.put(*(f"    {x}" for x in e.way([f"    {x}" for x in made], "it", [slot])), "    }", "};")
+        e.put(
+            *(f"    {x}" for x in e.with_permutation([f"    {x}" for x in made], "it", [slot])),
+            "    }",
+            "};",
+        )
     if shared.completes:
         e.put("", f"struct {name}_reductions {{  // what entries add up, from what changes nothing")
         for x, how in shared.reductions:
@@ -212,7 +219,7 @@ def shared_functions(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
     head = f"void {name}_body(const Args& a, Item& it, const {name}_live_in& live_in_{sums}"
     head += e.signature([*given, *around])
     head += "".join(
-        f", {CTYPE[c.dtype.name]} {ascii_name(x)}_early_" for x, c in sharing.early.items()
+        f", {CTYPE[c.dtype.name]} {ascii_name(x)}_preloaded_" for x, c in sharing.preloaded.items()
     )
     members = dict.fromkeys(shared.live_in, "live_in_") | {
         x: "reductions_" for x, _ in shared.reductions
@@ -243,7 +250,7 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
         edge = n.edge(loop.graph, loop.direction, "k")
         end = n.end(loop.graph, loop.direction, "k", "edge") if loop.var else end
     call = ", ".join(("r.edge", "r.end")[: len(bound(loop))])
-    first, rows = sharing.early, over(loop)
+    first, rows = sharing.preloaded, over(loop)
     call += "".join(f", r.{n.member(x)}" for x in first)
     settled = {x: ".stable()" if (rows, x) in e.plan.changed else "" for x in first}
     read = "".join(f", {n.column(rows, x)}{how}.get(edge)" for x, how in settled.items())
@@ -260,7 +267,10 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
         *_ahead(e, step, loop),
         *_sweeps(e, step, loop),
         "    MORPH_FN i64 entries(const Args& a, const Run& t, i64 i) const {",
-        *(f"    {x}" for x in e.way([f"    return {_entries(e, step, loop)};"], "t", stores)),
+        *(
+            f"    {x}"
+            for x in e.with_permutation([f"    return {_entries(e, step, loop)};"], "t", stores)
+        ),
         "    }",
         f"    typedef {name}_live_in LiveIn;",
         f"    typedef {f'{name}_live_out' if rest else 'Nothing'} LiveOut;",
@@ -315,7 +325,7 @@ def _capacity(e: Emission, kernel: str, sharing: Sharing) -> list[str]:
         "    static constexpr bool BATCHED = true;",
         f"    static constexpr bool SHARES = {'true' if e.plan.snapshot else 'false'};",
         f"    template <class F> MORPH_FN void reservations({given}) const {{",
-        *(f"    {x}" for x in e.way(asks, "it", each)),
+        *(f"    {x}" for x in e.with_permutation(asks, "it", each)),
         "    }",
         "    MORPH_FN void clear_staged() const {",
         *(f"        clear_buffer<{x}>();" for x in structs.values()),
@@ -333,17 +343,17 @@ def _ahead(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> list[
     """Where an asynchronous step finds its list, the free capacity behind it, and rows of items."""
     s = step.node
     assert isinstance(s, ir.Foreach)
-    if e.plan.functions[s.kernel].whole.ahead is None:
+    if e.plan.functions[s.kernel].main.ahead is None:
         return ["    static constexpr bool ASYNCHRONOUS = false, KNOWS_ROWS = false;"]
     meta = [f"    return {e.names.base(s.slot)}_meta;"]
     behind = [f"    return {e.names.extent(s.slot)[1]};"]
     lines = [
         "    static constexpr bool ASYNCHRONOUS = true;  // may run what it adds",
         "    MORPH_FN i64* list(const Args& a, const Run& t) const {",
-        *(f"    {x}" for x in e.way(meta, "t", [s.slot])),
+        *(f"    {x}" for x in e.with_permutation(meta, "t", [s.slot])),
         "    }",
         "    MORPH_FN i64 behind(const Args& a, const Run& t) const {",
-        *(f"    {x}" for x in e.way(behind, "t", [s.slot])),
+        *(f"    {x}" for x in e.with_permutation(behind, "t", [s.slot])),
         "    }",
     ]
     if not step.rows_ahead:

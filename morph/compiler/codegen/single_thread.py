@@ -28,7 +28,8 @@ class SingleThreaded(Body):
 
     def target(self, e: ir.Atomic) -> str:
         """The place, for a plain read and write."""
-        return f"{self.names.column(e.place.slot, e.place.column)}.own({self.place_args(e.place)})"
+        p = e.place
+        return f"{self.names.column(p.slot, p.column)}.nonatomic({self.place_args(p)})"
 
     def _new(self, target: str, e: ir.New | ir.Add, made: str, ahead: str = "") -> None:
         """The row of a point that is added will soon be read, out of order."""

@@ -30,10 +30,10 @@ def slot_caches(e: Emission) -> None:
 
 def take_all(e: Emission, s: StepPlan) -> list[str]:
     """Of a step: a thread that is alone takes all there is of the lists that it adds to."""
-    takes = [f"    stocks.{cache_name(e, x)}.take_all({e.names.base(x)}_meta);" for x in s.fills]
-    body = [f"    {x}" for x in e.way(takes, "t", s.fills)]
+    takes = [f"    caches.{cache_name(e, x)}.take_all({e.names.base(x)}_meta);" for x in s.fills]
+    body = [f"    {x}" for x in e.with_permutation(takes, "t", s.fills)]
     return [
-        "    MORPH_FN void take_all(const Args& a, const Run& t, SlotCaches& stocks) const {",
+        "    MORPH_FN void take_all(const Args& a, const Run& t, SlotCaches& caches) const {",
         *(["#ifndef __CUDACC__", *body, "#endif"] if takes else []),
         "    }",
     ]

@@ -63,10 +63,10 @@ class Body(Expressions):
             else:
                 self.stmt(body[i])
                 if any(self._grows(x) for x in heads(body[i])):
-                    self._leave()
+                    self._return_if_failed()
             i += max(len(reads), len(writes), len(makes), 1)
 
-    def _leave(self) -> None:
+    def _return_if_failed(self) -> None:
         """What the item has is not whole if a local collection was full: it goes no further."""
         self.put(f"if (it.failed) return{self.gives};")
 
@@ -173,7 +173,7 @@ class Body(Expressions):
         return any(isinstance(n, ir.Load | ir.Call | ir.StoreSize) for n in ir.walk(e))
 
     def _allocate(self, makes: list[tuple[str, ir.New | ir.NewRows | ir.Add]]) -> None:
-        """Ask every store for its rows, then wait for them: the answers are under way together."""
+        """Request rows of every store before the first result is used: the requests overlap."""
         asked = []
         for name, e in makes:
             slots, count = self.temp("s"), "1"
@@ -184,13 +184,13 @@ class Body(Expressions):
                 if not (isinstance(e.count, ir.Const) and int(e.count.value) >= 0):
                     given = f"max_of(i64({given}), i64(0))"
                 self.put(f"const i32 {count} = i32({given});")
-            meta, room = (
+            meta, reservation = (
                 f"{self.names.base(e.slot)}_meta",
                 f"it.{self.names.prefix[e.slot]}_reservation",
             )
-            kind, given = "Slots", f"{meta}, {count}, {room}"
+            kind, given = "Slots", f"{meta}, {count}, {reservation}"
             if self._may_run_ahead(e):
-                kind, given = "Place", f"it.asynchronous, {meta}, {room}"
+                kind, given = "Place", f"it.asynchronous, {meta}, {reservation}"
             self.put(f"const {kind} {slots}({given});")
             asked.append((name, e, slots, count))
         for name, e, slots, count in asked:
@@ -252,8 +252,8 @@ class Body(Expressions):
     def _unasked(self, e: ir.Atomic) -> str:
         """How a place changes whose value before is not used; nothing if in no special way."""
         if e.op != "add":
-            one_way = (e.place.slot, e.place.column) in self.body_plan.one_way
-            return f"move_to({e.op.capitalize()}(), " if one_way else ""
+            monotone = (e.place.slot, e.place.column) in self.body_plan.monotone
+            return f"move_to({e.op.capitalize()}(), " if monotone else ""
         place = total_place(e, self.body_plan.constants)
         if place is None:
             return "add_to("
@@ -265,7 +265,7 @@ class Body(Expressions):
         if self._grows(s.cond):
             cond, whole = self.temp("c"), cond
             self.put(f"const bool {cond} = {whole};")
-            self._leave()
+            self._return_if_failed()
         self.put(f"if ({cond}) {{")
         self.depth += 1
         self.body(s.then)
@@ -286,12 +286,15 @@ class Body(Expressions):
             case ir.MakeLocal():
                 self.put(f"{target}.n = 0;")
             case ir.New():  # the others are made together
-                s, room = self.names.base(e.slot), f"it.{self.names.prefix[e.slot]}_reservation"
-                self._new(target, e, f"new_row({s}_meta, {s}_free, {room})")
+                s, reservation = (
+                    self.names.base(e.slot),
+                    f"it.{self.names.prefix[e.slot]}_reservation",
+                )
+                self._new(target, e, f"new_row({s}_meta, {s}_free, {reservation})")
             case ir.Take():
                 k, s = self.temp("k"), self.names.base(e.slot)
                 end = "TO" if self.plan.snapshot else "COUNT"
-                plain = self.names.plain(e.slot)
+                plain = self.names.lists_rows(e.slot)
                 item = f"{k} < 0 ? -1 : {s}_item.get({k})" if plain else f"i32({k})"
                 self.put(f"i64 {k} = take({s}_meta, {end});")
                 if target:
@@ -313,6 +316,8 @@ class Body(Expressions):
             self.put(f"{column}.set({row}, {text});")
         if isinstance(e, ir.New):
             self._fill(store, row, set(given))
+        if store.slot in self.plan.queues:
+            self.put(f"publish_item(a, it, {n.base(store.slot)}_meta, {row});")
         if target:
             self.put(f"{target} = {row};")
 
@@ -354,18 +359,19 @@ class Body(Expressions):
             if need.local:
                 test = f"{self.resolve(need.slot)}.fits({self.expr(need.count)}, it)"
                 self.put(f"if (!{test}) return{self.gives};")
-        asks = [self._ask(need) for need in s.needs if not need.local]
-        if asks:
-            self.put(f"if (!reserve(it, {', '.join(asks)})) return{self.gives};")
+        requests = [self._request(need) for need in s.needs if not need.local]
+        if requests:
+            self.put(f"if (!reserve(it, {', '.join(requests)})) return{self.gives};")
 
-    def _ask(self, need: ir.Need) -> str:
-        """How much room is needed in a store."""
+    def _request(self, need: ir.Need) -> str:
+        """The request for capacity in a store."""
         slot, meta = need.slot, f"{self.names.base(need.slot)}_meta"
         apart = ""
         if slot in self.plan.consecutive and self.names.stores[slot].deletes:
             apart = f", reusable({meta})"
-        room = f"it.{self.names.prefix[slot]}_reservation"
-        return f"Ask{{{meta}, {self.expr(need.count)}, {room}, {self.names.index[slot]}{apart}}}"
+        reservation = f"it.{self.names.prefix[slot]}_reservation"
+        count, store = self.expr(need.count), self.names.index[slot]
+        return f"Request{{{meta}, {count}, {reservation}, {store}{apart}}}"
 
     # --- loops -----------------------------------------------------------------------------------
 
@@ -374,7 +380,7 @@ class Body(Expressions):
         k = self._counted(s, first, last)
         if self.names.stores[s.slot].deletes:
             self.put(f"if (is_dead({self.names.base(s.slot)}_dead, {k})) continue;")
-        plain = self.names.plain(s.slot)
+        plain = self.names.lists_rows(s.slot)
         item = f"{self.names.column(s.slot, 'item')}.get({k})" if plain else f"i32({k})"
         self._bound(s.body, [(s.var, item)])
 

@@ -38,15 +38,18 @@ def step_text(e: Emission, step: StepPlan) -> list[str]:
         alive.append(
             f"!created_in_launch(a.{e.names.prefix[s.slot]}_created, it.position, {launch})"
         )
-    if n.plain(s.slot):
-        column, stands = n.column(s.slot, "item"), (s.slot, "item") in plan.whole.stable
+    if n.lists_rows(s.slot):
+        column, stands = n.column(s.slot, "item"), (s.slot, "item") in plan.main.stable
         row = f"item_of(it.asynchronous, {column}.stable(), it.position)"
         found.append(f"    it.row = {row if stands else f'{column}.get(it.position)'};")
     if where:
         alive.append(f"{n.call(where.name, f', it.row{given}')} && !it.failed")
     opened = ["    find(a, it);"] if found else []
     opened.append(f"    return {' && '.join(alive) or 'true'};")
-    for head, body in (("void find", e.way(found, "it", [s.slot])), ("bool open", opened)):
+    for head, body in (
+        ("void find", e.with_permutation(found, "it", [s.slot])),
+        ("bool open", opened),
+    ):
         lines.append(f"    MORPH_FN {head}(const Args& a, I& it) const {{")
         lines += [*(f"    {x}" for x in body), "    }"]
     call, head = f"(a, it, it.row{args});", "(const Args& a, I& it) const"
@@ -83,7 +86,7 @@ def _claims(e: Emission, k: ir.Kernel, given: str) -> list[str]:
         ("void claim", f"::claim{rows(claim.items)}"),
         ("bool wins", f"return {wins}"),
     ):
-        body = " ".join(x.strip() for x in e.way([f"{does};"], "it", stores))
+        body = " ".join(x.strip() for x in e.with_permutation([f"{does};"], "it", stores))
         lines.append(f"    MORPH_FN {head}{given} {{ {body} }}")
     return lines
 

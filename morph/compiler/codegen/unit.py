@@ -28,7 +28,8 @@ HEADERS = """core/scalars layout target core/types core/half core/math core/atom
              storage/column schedule/team storage/store storage/collection schedule/single
              storage/set storage/graph geometry/predicates schedule/staging schedule/high_degree
              schedule/reservation schedule/balance schedule/asynchronous schedule/sweep
-             schedule/launch schedule/deterministic""".split()
+             schedule/launch schedule/queue
+             schedule/deterministic""".split()
 TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}#endif\n"  # in place of "target"
 
 
@@ -103,14 +104,14 @@ def entry(unit: ir.Unit) -> str:
 def _arguments(e: Emission) -> None:
     fields = abi.fields(e.unit)
 
-    def declared(way: int) -> list[str]:
-        return [f"    {_declared(e, f)};" for f in fields if f.way == way]
+    def declared(permutation: int) -> list[str]:
+        return [f"    {_declared(e, f)};" for f in fields if f.permutation == permutation]
 
-    if e.unit.ways:  # what swapped collections stand for, in one buffer permutation
-        e.put("struct Way {", *declared(0), "};")
+    if e.unit.permutations:  # what swapped collections stand for, in one buffer permutation
+        e.put("struct Permutation {", *declared(0), "};")
     e.put("struct Args {", *declared(-1))
-    if e.unit.ways:
-        e.put(f"    Way ways[{len(e.unit.ways)}];")
+    if e.unit.permutations:
+        e.put(f"    Permutation permutations[{len(e.unit.permutations)}];")
     totals = e.plan.totals[: layout.MOST_TOTALS]
     e.put(f"    enum {{ TOTALS = {len(totals)} }};  // places that all add to")
     if totals:
@@ -136,19 +137,19 @@ def _run(e: Emission) -> None:
     u, names, plan = e.unit, e.names, e.plan
     e.put("", "// What every thread of the team holds alike.", "struct Run : Team {")
     if u.fused:
-        e.put(f"    i32 block, step{', way' if u.ways else ''};")
+        e.put(f"    i32 block, step{', permutation' if u.permutations else ''};")
         e.put(*(f"    {names.type(t)} {names.member(n)};" for n, t in u.state))
         e.put(*(f"    i32 {names.prefix[f]}_turn = 0;" for f in plan.flags))
-        if plan.laps:
-            e.put("    u32 laps = 0;  // of loops without a barrier")
+        if plan.spins:
+            e.put("    u32 iterations = 0;  // of loops without a barrier")
     e.put("    MORPH_FN Run(const Args& a, i32 thread, i32 threads)")
     e.put("        : Team(a, thread, threads) {")
     if u.fused:
         e.put("        block = i32(kept(a, BLOCK));")
         e.put("        step = i32(kept(a, STEP));")
         e.put("        replay = kept(a, REPLAY);")
-        if u.ways:
-            e.put("        way = i32(kept(a, WAY));")
+        if u.permutations:
+            e.put("        permutation = i32(kept(a, PERMUTATION));")
         if plan.locks:
             e.put("        launch = -1 - i32(load(a.status + LOCKS));")
             e.put("        if (replay) launch = i32(kept(a, LAUNCH));")
@@ -168,13 +169,15 @@ def _item(e: Emission) -> None:
         e.put("    u32 step;  // what race checks compare")
     if plan.runs_ahead:
         e.put("    AsynchronousQueue asynchronous;")
+    if plan.queues:
+        e.put("    const i64* queue = nullptr;  // of a step until empty: the queue's counters")
     made = []
     if u.fused and plan.locks:
         e.put("    i32 launch;")
         made.append("        launch = t.launch;")
-    if u.fused and u.ways:
-        e.put("    i32 way;")
-        made.append("        way = t.way;")
+    if u.fused and u.permutations:
+        e.put("    i32 permutation;")
+        made.append("        permutation = t.permutation;")
     if u.fused:
         e.put(*(f"    i32* {f}_flag;" for f in flags))
         made += [f"        {f}_flag = a.{f}_flag + t.{f}_turn;" for f in flags]
@@ -191,9 +194,9 @@ def _end_item(e: Emission) -> None:
     given = [
         f"    give_back({e.names.base(s)}_meta, it.{e.names.prefix[s]}_reservation);" for s in slots
     ]
-    e.put(*e.way(given, "it", slots))
+    e.put(*e.with_permutation(given, "it", slots))
     if e.plan.reports_failure:
-        e.put("    record(a.status, a.pending, it);")
+        e.put("    record(a.status, a.deferred, it);")
     e.put("}")
 
 
@@ -203,14 +206,14 @@ def _live(e: Emission, f: FunctionPlan) -> None:
     types = dict(k.params) | dict(k.locals)
     name = f"{names.funcs[k.name]}_item"
     live = [(types[n], names.member(n)) for n in f.live]
-    rooms = [(t, n) for t, n in live if isinstance(t, Local)]
-    e.put("", f"struct {name}_buffers {{", *(f"    {names.room(t, n)}" for t, n in rooms), "};")
+    buffers = [(t, n) for t, n in live if isinstance(t, Local)]
+    e.put("", f"struct {name}_buffers {{", *(f"    {names.buffer(t, n)}" for t, n in buffers), "};")
     e.put(f"struct {name} : Item {{  // what lives from gather to commit")
     e.put(f"    typedef {name}_buffers Buffers;", "    u64 key;", "    i32 priority = 0;")
     for t, n in live:
         init = "" if isinstance(t, Local) else "{}"
         e.put(f"    {names.type(t)} {n}{init};")
-    given = "".join(f", {n}(buffers.{n})" for _, n in rooms)
+    given = "".join(f", {n}(buffers.{n})" for _, n in buffers)
     e.put(f"    MORPH_FN {name}(const Args& a, const Run& t, i64 position, Buffers& buffers)")
     e.put(f"        : Item(a, t, position){given} {{}}", "};")
 
@@ -228,14 +231,14 @@ def _function(e: Emission, plan: FunctionPlan) -> None:
         return
     if isinstance(f, ir.Kernel) and plan.commit and plan.abort:
         live, given = dict.fromkeys(plan.live, "it"), f"(const Args& a, {name}_item& it{listed})"
-        e.define(f, f"bool {name}{given}", f.body, plan.whole, live, " false")
+        e.define(f, f"bool {name}{given}", f.body, plan.main, live, " false")
         e.define(f, f"void {name}_commit{given}", f.commit or (), plan.commit, live)
         e.define(f, f"void {name}_abort{given}", f.abort or (), plan.abort, live)
         return
     kind = "MORPH_CALL" if plan.called else "MORPH_BODY"
     make = SingleThreaded if plan.single_threaded else Body
     gives = "" if result == "void" else " {}"
-    e.define(f, head, f.body, plan.whole, gives=gives, make=make, kind=kind)
+    e.define(f, head, f.body, plan.main, gives=gives, make=make, kind=kind)
     if plan.sharing:
         shared_functions(e, plan, plan.sharing)
 
@@ -253,7 +256,7 @@ def _steps(e: Emission) -> None:
     before = int(plan.snapshot)
     e.put(f"enum {{ PREPARES = {before} }};  // the master has something to do before all")
     e.put(f"enum {{ PUBLISHES = {int(plan.publishes)} }};  // its end publishes counters")
-    phases = int(u.fused and not plan.claims)
+    phases = int(u.fused and not plan.full_team)
     e.put(f"enum {{ PHASES = {phases} }};  // one runs small steps")
     e.put(f"enum {{ BLOCKS = {plan.resident} }};  // of a GPU's multiprocessor, at once")
     _prepare(e)
@@ -278,7 +281,9 @@ def _one_step(e: Emission) -> None:
             f"    while (high_degree_list_waits(a, t, {waits})) run_high_degree_list(a, t, {made});"
         )
     e.put("}")
-    lines, does = publish_lines(e, e.plan.resized)
+    failed = "load(a.status + FAILED) != 0" if s.clears and s.can_fail else ""
+    lines, does = publish_lines(e, e.plan.resized, s.clears, failed)
+    does += ["end_queue(a);"] if s.node.until_empty else []
     e.put("", "MORPH_FN void publish_counters(const Args& a, const Run& t) {")
     e.put(*(f"    {line}" for line in (*lines, *does)))
     if e.plan.claims:
@@ -302,9 +307,9 @@ def _prepare(e: Emission) -> None:
     """What the master does before the first step."""
     e.put("", "MORPH_FN void prepare(const Args& a) {")
     for f in abi.fields(e.unit):
-        if f.kind == "meta" and e.plan.snapshot and f.way <= 0:
+        if f.kind == "meta" and e.plan.snapshot and f.permutation <= 0:
             collection = e.names.stores[f.slot].kind == "collection"
-            words = f"a.{f.name}" if f.way else f"a.ways[0].{f.name}"
+            words = f"a.{f.name}" if f.permutation else f"a.permutations[0].{f.name}"
             e.put(f"    publish_extent({words}, {'true' if collection else 'false'});")
         if f.kind == "rebuild":
             e.put(f"    if (!a.replay) adjacency_is_valid(a.{f.name});")

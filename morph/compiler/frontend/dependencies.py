@@ -23,7 +23,7 @@ class Globals:
         self.values.append(value)
         self._same = None
 
-    def hold(self) -> bool:
+    def unchanged(self) -> bool:
         """Whether all have their values still."""
         if self._same is None:
             given = ", ".join(f"value_{i}_=values_[{i}]" for i in range(len(self.names)))
@@ -59,7 +59,7 @@ class Dependencies:
             if home is not None and key[1] in home:
                 if id(home) not in self._modules:
                     self._modules[id(home)] = names = Globals(home)
-                    self.checks.append(names.hold)
+                    self.checks.append(names.unchanged)
                 self._modules[id(home)].add(key[1], value)
                 return
         try:

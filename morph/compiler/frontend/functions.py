@@ -34,7 +34,7 @@ from morph.language.definition import Definition, static_params
 from morph.language.errors import reject
 from morph.language.intrinsics import scalar_of
 from morph.language.position import Pos
-from morph.language.types import BOOL, NOTHING, Local, Nothing, Type
+from morph.language.types import BOOL, NOTHING, Local, Nothing, Object, Type
 
 T = TypeVar("T")
 F = TypeVar("F", bound=ir.Func)
@@ -75,16 +75,9 @@ STATEMENTS: Mapping[type[ast.AST], Callable[[Any, Any], None]] = {
 def specialise(builder: Builder, definition: Definition, args: list[Value], pos: Pos) -> ir.Func:
     """Specialise a ``@func`` to its arguments' types."""
     names = definition.source.params
-    if len(args) != len(names):
-        problem = f"{definition.name!r} takes {len(names)} arguments, not {len(args)}"
-        reject(problem, pos, f"they are {', '.join(names)}" if names else "call it with none")
+    check_arguments(definition, args, pos)
     if definition.cpp is not None and any(isinstance(a, Bundle) for a in args):
         reject("a named tuple cannot be an argument of C++", pos, "pass its fields")
-    for a in flattened(args):
-        if not isinstance(a, ir.Expr | ObjectValue | PythonValue):
-            reject(f"{describe(a)} cannot be an argument", a.pos, "pass the row; loop there")
-        if isinstance(a, ir.Expr) and has_none(a.type):
-            reject("None has no table here", a.pos, "pass a row, or a variable that was one")
     key = (definition, tuple(_key(a) for a in args))
     if key in builder.specialised:
         return builder.specialised[key]
@@ -92,7 +85,7 @@ def specialise(builder: Builder, definition: Definition, args: list[Value], pos:
         hint = "recursion is outside the language: use a loop"
         reject(f"{definition.name!r} calls itself", pos, hint)
     builder.active.append(key)
-    params = _params(names, args)
+    params = params_of(names, args)
     if definition.cpp is not None:
         func = _foreign(builder, definition, params)
     else:
@@ -103,6 +96,19 @@ def specialise(builder: Builder, definition: Definition, args: list[Value], pos:
     builder.active.pop()
     builder.specialised[key] = builder.funcs[func.name] = func
     return func
+
+
+def check_arguments(definition: Definition, args: list[Value], pos: Pos) -> None:
+    """Refuse arguments that a function or program cannot take."""
+    names = definition.source.params
+    if len(args) != len(names):
+        problem = f"{definition.name!r} takes {len(names)} arguments, not {len(args)}"
+        reject(problem, pos, f"they are {', '.join(names)}" if names else "call it with none")
+    for a in flattened(args):
+        if not isinstance(a, ir.Expr | ObjectValue | PythonValue):
+            reject(f"{describe(a)} cannot be an argument", a.pos, "pass the row; loop there")
+        if isinstance(a, ir.Expr) and has_none(a.type):
+            reject("None has no table here", a.pos, "pass a row, or a variable that was one")
 
 
 def specialise_kernel(
@@ -121,7 +127,7 @@ def specialise_kernel(
     values = fix_statics(definition, [bound, *args])
     key = (definition, item, tuple(_key(a) for a in values))
     if key not in builder.specialised:
-        params, name = _params(names, values), builder.unique(definition.name)
+        params, name = params_of(names, values), builder.unique(definition.name)
         checked = retyped(
             lambda hints: _check_kernel(_context(builder, definition, params, hints), name, item)
         )
@@ -174,6 +180,21 @@ def check_claims(kernel: ir.Kernel, name: str, pos: Pos) -> None:
         reject(f"{user_name(name)!r} has no single(collection)", pos, hint)
 
 
+def check_queue(builder: Builder, kernel: ir.Kernel, name: str, queue: Object, pos: Pos) -> None:
+    """Refuse ``until_empty=True`` for a kernel whose result would depend on the order of items."""
+    if queue.kind != "collection":
+        reject("until_empty takes a collection", pos, "tables have no items that leave them")
+    for n in builder.effects.reached(kernel):
+        if isinstance(n, ir.Claim | ir.Lock):
+            problem = f"{user_name(name)!r} has single, but with until_empty there are no rounds"
+            reject(problem, n.pos, "use atomic_cas on a column, or single(row.column)")
+        counts = n.counts or isinstance(n, ir.Take | ir.NewRows)
+        if counts and n.slot == queue.slot:  # type: ignore[attr-defined]
+            hint = "only add to it: its items run in any order, until none is left"
+            problem = f"{user_name(name)!r} reads or takes from the queue that it runs over"
+            reject(problem, n.pos, hint)
+
+
 def _built_in(v: Value) -> ir.Const | None:
     """The constant that is passed for a static parameter."""
     return v.value if isinstance(v, PythonValue) and isinstance(v.value, ir.Const) else None
@@ -221,7 +242,8 @@ def _key(v: Value) -> Any:
     return id(v)
 
 
-def _params(names: list[str], values: list[Value]) -> Params:
+def params_of(names: list[str], values: list[Value]) -> Params:
+    """The meanings of parameters for arguments."""
     found: Params = {}
     for n, v in zip(names, values, strict=True):
         found |= parameter(ir_name(n), v)

@@ -40,7 +40,7 @@ class State(IntEnum):
     BLOCK = 0
     STEP = 1
     REPLAY = 2
-    WAY = 4  # the buffer permutation: an index into the unit's ``ways``
+    PERMUTATION = 4  # the buffer permutation: an index into the unit's ``permutations``
     VARS = 5
 
 
@@ -112,7 +112,7 @@ MOST_TOTALS = 4  # places to which all items add, by partial sums of each block
 
 # Words that only kernels use: sizes as of the last barrier, the number of foreach steps of programs
 # with single(row), and what single(row) of the current step compares.
-KERNEL_WORDS: dict[type[IntEnum], dict[str, int]] = {
+KERNEL_COUNTERS: dict[type[IntEnum], dict[str, int]] = {
     Meta: {"FROM": 6, "TO": 7},
     Status: {"LOCKS": 6},
     State: {"LAUNCH": 3},
@@ -152,26 +152,27 @@ GRAPH_ARRAYS = {  # in each direction
 # The arguments of every unit, in order: C++ type.
 ARGUMENTS = {
     "status": "i64*",  # see Status
-    "pending": "u32*",  # one bit per item: whether it is deferred, to be executed again
+    "deferred": "u32*",  # one bit per item: whether it is deferred, to be executed again
     "replay": "i64",  # whether to execute the deferred items only
     "launch": "i64",  # number of this launch, for single(row)
     "threads": "i64",  # CPU threads to use
     "barrier": "u32*",  # the team's barrier words
-    "cursor": "i64*",  # the team's work-sharing words, zero between launches
+    "cursor": "i64*",  # the team's work-sharing counters, zero between launches
     "state": "i64*",  # see State; null unless fused
     "high_degree": "i64*",  # the list of long rows; see kernels/schedule/high_degree.h
     "report": "i64*",  # status and state for the host; may be null
 }
 CHECKED_ARGUMENT = {"check": "i64*"}  # the violation, see CheckWord
 TOGETHER_ARGUMENT = {"lost": "u32*"}  # one bit per item: whether its claim has failed
+QUEUE_ARGUMENT = {"ready": "u32*"}  # one bit per item: whether a queue's new item is complete
 CLAIMS_ARGUMENT = {"queue": "u32*"}  # on a GPU, the items that pass the filter
 
 
 def header(checked: bool = False, rebuilds: bool = False) -> str:
     """The layouts as C++, for the prelude, with those of checks and of rebuilt rows if used."""
     lines = ["// Generated from morph/compiler/ir/layout.py: what host and kernels share."]
-    for words in (Meta, Status, State):
-        lines.append(f"enum {{ {_enumerators(words)} }};")
+    for counters in (Meta, Status, State):
+        lines.append(f"enum {{ {_enumerators(counters)} }};")
     if rebuilds:
         lines.append(f"enum {{ {_enumerators(Rebuild, 'REBUILD_')} }};")
     lines.append(f"struct LooseRow {{ i32 {', '.join(GAPPED_ROW)}; }};")
@@ -183,7 +184,7 @@ def header(checked: bool = False, rebuilds: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _enumerators(words: type[IntEnum], prefix: str = "") -> str:
-    values = {w.name: int(w) for w in words} | KERNEL_WORDS.get(words, {})
+def _enumerators(counters: type[IntEnum], prefix: str = "") -> str:
+    values = {w.name: int(w) for w in counters} | KERNEL_COUNTERS.get(counters, {})
     listed = sorted(values.items(), key=lambda item: item[1])
     return ", ".join(f"{prefix}{name} = {value}" for name, value in listed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any, ClassVar, TypeVar
@@ -74,6 +74,18 @@ def rewrite_bodies(node: N, change: Callable[[Any], Any]) -> N:
     kind: Any = type(node)
     changed = {name: change(getattr(node, name)) for name in _bodies(kind)}
     return replace(node, **changed) if changed else node
+
+
+def renamed(node: Any, names: Mapping[str, str]) -> Any:
+    """The same tree with other names of locals."""
+    if isinstance(node, tuple):
+        return tuple(renamed(x, names) for x in node)
+    if not isinstance(node, Node):
+        return node
+    kind: Any = type(node)
+    changed = {name: renamed(getattr(node, name), names) for name in _below(kind)}
+    changed |= {f: names.get(getattr(node, f), getattr(node, f)) for f in node.binds + node.uses}
+    return replace(node, **changed)
 
 
 def slots(nodes: Iterable[Node], *traits: str) -> set[str]:

@@ -16,6 +16,7 @@ from morph.compiler.ir.node import bodies as bodies
 from morph.compiler.ir.node import bound as bound
 from morph.compiler.ir.node import columns as columns
 from morph.compiler.ir.node import operands as operands
+from morph.compiler.ir.node import renamed as renamed
 from morph.compiler.ir.node import rewrite_bodies as rewrite_bodies
 from morph.compiler.ir.node import slots as slots
 from morph.compiler.ir.node import used as used
@@ -523,7 +524,8 @@ class Foreach(Node):
     ``args`` are the kernel's non-object arguments after the item; ``where_args`` the filter's.
     ``together``: all items claim in one round.  ``balance``: how many threads share the last loop
     over an item's edges, if it can be shared (see `passes.work_sharing`): ``thread`` one,
-    ``warp`` those of a warp, ``grid`` all; ``auto`` all if it is long.
+    ``warp`` those of a warp, ``grid`` all; ``auto`` all if it is long.  ``until_empty``: the items
+    that the kernel adds to ``slot`` run in the same step, and ``slot`` is cleared at its end.
     """
     synchronises = counts = True
     arguments = "rows"
@@ -533,6 +535,7 @@ class Foreach(Node):
     where_args: tuple[Expr, ...]
     together: bool = False
     balance: str = "auto"
+    until_empty: bool = False
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneThread(Node):
@@ -560,21 +563,24 @@ class Block(Node):
     """Uniform steps, then a jump: to ``goto`` if ``cond`` is None or true, else to ``orelse``.
 
     -1 ends the program.  An ``Assign`` here is computed by every thread alike.  After the jump the
-    collections in ``swap`` have changed places: (slot, slot that it stood for before).
+    collections in ``swap`` have changed places: (slot, slot that it stood for before).  ``saves``
+    and ``restores`` name the variables in which a call of a program keeps the buffer permutation.
     """
     steps: tuple[Assign | Foreach | OneThread | TakeFlag | Clear, ...]
     cond: Expr | None
     goto: int
     orelse: int = -1
     swap: tuple[tuple[str, str], ...] = ()
+    saves: str = ""
+    restores: str = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit(Node):
     """One compilation: what it touches, its functions (callees first), and its entry.
 
     A unit of one ``foreach`` has one block with one ``Foreach`` step and is not ``fused``.
-    ``ways`` says what every slot that is swapped stands for, (slot, slot of the object), in each
-    way that the program can reach; in the first, for itself.
+    ``permutations`` gives what every swapped slot stands for, (slot, slot of the object), in each
+    buffer permutation that the program can reach; in the first, for itself.
     """
     name: str
     stores: tuple[Store, ...]
@@ -584,6 +590,6 @@ class Unit(Node):
     state: tuple[tuple[str, Type], ...]  # a program's variables
     blocks: tuple[Block, ...]
     fused: bool
-    ways: tuple[tuple[tuple[str, str], ...], ...] = ()
+    permutations: tuple[tuple[tuple[str, str], ...], ...] = ()
     local_scale: int = 1  # every local collection's capacity is multiplied by this
     checked: bool = False  # every access is checked; see `sites`

@@ -1,8 +1,8 @@
 """Double buffering: collections that a program swaps, and what each name can denote meanwhile.
 
 Every step is compiled once, for the names as declared.  The argument block has the fields of the
-swapped collections once for each buffer permutation that the program reaches (``Unit.ways``), and a
-swap only changes the number of the current one.
+swapped collections once for each buffer permutation that the program reaches
+(``Unit.permutations``), and a swap only changes the number of the current one.
 """
 
 from __future__ import annotations
@@ -12,50 +12,61 @@ from dataclasses import replace
 from morph.compiler.ir import nodes as ir
 from morph.language.types import Handle, Store, Type
 
-Way = tuple[tuple[str, str], ...]  # (slot, slot of what it stands for), sorted
-LARGEST = 28_000  # bytes of argument words: a kernel of CUDA takes 32,764 in all
+Permutation = tuple[tuple[str, str], ...]  # (slot, slot of what it stands for), sorted
+Saved = tuple[Permutation, ...]  # by the calls of programs that have not returned
+LARGEST = 28_000  # bytes of arguments: a kernel of CUDA takes 32,764 in all
 
 
 class Unlike(Exception):
-    """The swap cannot be an exchange of argument words: follow it while compiling."""
+    """The swap cannot be an exchange of arguments: follow it while compiling."""
 
 
 def check_alike(a: Store, b: Store, captured: set[str]) -> None:
-    """Refuse to exchange the words of two objects that a compiled step tells apart."""
+    """Refuse to exchange the arguments of two objects that a compiled step tells apart."""
     if a.kind != "collection" or replace(a, slot=b.slot) != b:
         raise Unlike  # what is at home in a table, its rows, would have to move along
     if {a.slot, b.slot} & captured:
         raise Unlike  # a name from outside stands for the object itself
 
 
-def ways(blocks: tuple[ir.Block, ...]) -> tuple[Way, ...]:
-    """In which ways the program binds the slots that it swaps; the first is each to itself."""
+def permutations(blocks: tuple[ir.Block, ...]) -> tuple[Permutation, ...]:
+    """The permutations of the swapped slots that the program reaches; the first is the identity."""
     slots = sorted({s for b in blocks for pair in b.swap for s in pair})
     if not slots:
         return ()
-    first: Way = tuple((s, s) for s in slots)
-    found, seen, todo = {first: None}, {(0, first)}, [(0, first)]
+    first: Permutation = tuple((s, s) for s in slots)
+    begin: tuple[int, Permutation, Saved] = (0, first, ())
+    found, seen, todo = {first: None}, {begin}, [begin]
     while todo:
-        number, way = todo.pop()
-        after = swapped(way, blocks[number].swap)
+        number, permutation, saved = todo.pop()
+        block = blocks[number]
+        after = swapped(permutation, block.swap)
+        if block.restores:  # the call that was entered last
+            after, saved = saved[-1], saved[:-1]
+        if block.saves:
+            saved = (*saved, after)
         found.setdefault(after)
         if len(found) * len(slots) * 8 > LARGEST:
             raise Unlike
-        for to in (blocks[number].goto, blocks[number].orelse):
-            if to >= 0 and (to, after) not in seen:
-                seen.add((to, after))
-                todo.append((to, after))
+        for to in (block.goto, block.orelse):
+            state = to, after, saved
+            if to >= 0 and state not in seen:
+                seen.add(state)
+                todo.append(state)
     return tuple(found)
 
 
-def swapped(way: Way, swap: tuple[tuple[str, str], ...]) -> Way:
+def swapped(permutation: Permutation, swap: tuple[tuple[str, str], ...]) -> Permutation:
     """What the slots stand for after a swap."""
-    old, moved = dict(way), dict(swap)
-    return tuple((s, old[moved.get(s, s)]) for s, _ in way)
+    old, moved = dict(permutation), dict(swap)
+    return tuple((s, old[moved.get(s, s)]) for s, _ in permutation)
 
 
 def check_fit(
-    found: tuple[Way, ...], state: dict[str, Type], stores: dict[str, Store], captured: set[str]
+    found: tuple[Permutation, ...],
+    state: dict[str, Type],
+    stores: dict[str, Store],
+    captured: set[str],
 ) -> None:
     """Refuse what would need a swap followed after all."""
     slots = {s for s, _ in found[0]}
@@ -63,6 +74,6 @@ def check_fit(
     entries |= {c.ref for s in stores.values() for c in s.columns if c.ref}
     if slots & (captured | entries):
         raise Unlike  # an entry stays one of its own collection
-    words = sum(3 + len(stores[s].columns) for s in slots)
-    if 8 * words * len(found) > LARGEST:
+    fields = sum(3 + len(stores[s].columns) for s in slots)
+    if 8 * fields * len(found) > LARGEST:
         raise Unlike

@@ -60,7 +60,9 @@ def changed(unit: ir.Unit, nodes: Iterable[ir.Node]) -> Columns:
     return frozenset(found | {(s, c) for slot, c in found for s in together.get(slot, ())})
 
 
-def moving(unit: ir.Unit, reached: Callable[[str], tuple[ir.Func, ...]]) -> dict[str, Columns]:
+def unstable_columns(
+    unit: ir.Unit, reached: Callable[[str], tuple[ir.Func, ...]]
+) -> dict[str, Columns]:
     """By function, the columns that an item may change while another item runs the function.
 
     A barrier separates one step from the next, and the part of a kernel before
@@ -107,7 +109,7 @@ def standing(unit: ir.Unit, ahead: Iterable[str]) -> dict[str, Columns]:
     return found
 
 
-def one_way(unit: ir.Unit, funcs: Iterable[ir.Func]) -> Columns:
+def monotone(unit: ir.Unit, funcs: Iterable[ir.Func]) -> Columns:
     """The columns that functions change by atomic minima alone, or by maxima alone."""
     nodes = [n for f in funcs for n in ir.walk(f)]
     atomics = [n for n in nodes if isinstance(n, ir.Atomic)]

@@ -31,21 +31,21 @@ from morph.compiler.passes.liveness import (
     Columns,
     changed,
     constants,
-    moving,
+    monotone,
     named,
-    one_way,
     only_added_to,
     standing,
+    unstable_columns,
 )
 from morph.compiler.passes.work_sharing import (
     LISTS,
     SharedLoop,
     bound,
     lists,
+    preloaded,
     reached,
-    read_early,
     runs_ahead,
-    spreads,
+    shared_loops,
     staged,
 )
 from morph.language.types import Column, Scalar, Type
@@ -67,7 +67,7 @@ class BodyPlan:
     locals: tuple[tuple[str, Type], ...] = ()  # declared in the text
     live: frozenset[str] = frozenset()  # live locals that are members of a parameter
     constants: Mapping[str, ir.Const] = field(default_factory=dict)  # locals with one value
-    one_way: Columns = frozenset()  # columns that the function changes by minima or maxima alone
+    monotone: Columns = frozenset()  # columns that the function changes by minima or maxima alone
     item: str = ""  # the parameter that is the item, if `stable` is known
     stable: Columns = frozenset()  # columns that do not change at the item
     ahead: tuple[str, str] | None = None  # of an asynchronous kernel: the lists, see `runs_ahead`
@@ -81,7 +81,7 @@ class Sharing:
 
     loop: SharedLoop
     staged: Mapping[str, tuple[int, int]]  # by collection, place and size of its staging buffer
-    early: Mapping[str, Column]  # columns that are loaded together with the end of the edge
+    preloaded: Mapping[str, Column]  # columns that are loaded together with the end of the edge
     prologue: BodyPlan
     body: BodyPlan
     epilogue: BodyPlan
@@ -97,7 +97,7 @@ class FunctionPlan:
     takes_item: bool  # uses the state of the item: reservations, failure, flags
     called: bool  # is not inlined: copies at every call would cost more to compile than they gain
     live: tuple[str, ...]  # locals that live from gather to commit
-    whole: BodyPlan
+    main: BodyPlan
     commit: BodyPlan | None
     abort: BodyPlan | None
     sharing: Sharing | None
@@ -117,7 +117,7 @@ class StepPlan:
     rebuilds: tuple[str, ...]  # graphs whose adjacency is rebuilt after it
     stores: frozenset[str]  # named by the statements that one thread runs
     assigned: frozenset[str]  # program variables that one thread computes
-    looks: bool  # its own expressions read memory that steps may write, or call functions
+    reads_memory: bool  # its own expressions read memory that steps may write, or call functions
     varies: bool = False  # its arguments read memory that the step may write
     sharing: Sharing | None = None
     lists_rows: bool = False  # long rows are put on a list, which all threads share
@@ -143,7 +143,9 @@ class BlockPlan:
 
     node: ir.Block
     steps: tuple[StepPlan, ...]  # a `Clear` may be part of the step before it
-    looks: bool  # the condition of its jump reads memory that steps may write, or calls functions
+    reads_memory: (
+        bool  # the condition of its jump reads memory that steps may write, or calls functions
+    )
     swapped: bool  # its text names a collection that the program swaps
     permutations: tuple[int, ...]  # by buffer permutation before the block, that after it
     resumes: int  # the last step at which a launch may be resumed, or -1
@@ -170,13 +172,15 @@ class Plan:
     resized: tuple[str, ...]  # stores whose counters functions change
     reports_failure: bool  # an item may fail
     claims: bool
+    queues: frozenset[str]  # collections whose new items run in the step that adds them
+    full_team: bool  # small steps of a program run on all CPU threads, too
     runs_ahead: bool
     locks: bool
     resident: int  # resident blocks of a GPU's multiprocessor: they limit registers
     heavy: bool  # few items may have work for several CPU threads
     varies: bool  # expressions that every thread computes read memory that steps may write
     calls: bool  # expressions that every thread computes call functions
-    laps: bool  # a loop of the program has no barrier
+    spins: bool  # a loop of the program has no barrier
     searches: frozenset[int]  # loops, by `id` of the node, that search for an edge, see `search`
 
     @property
@@ -199,7 +203,8 @@ def prepares(unit: ir.Unit) -> bool:
     added = {n.slot for n in nodes if isinstance(n, ir.Add)}
     taken = {n.slot for n in nodes if isinstance(n, ir.Take)}
     read_and_changed = (ir.slots(nodes, "allocates") | taken) & ir.slots(nodes, "counts")
-    return unit.fused or abi.claims(unit) or bool(read_and_changed or added & taken)
+    known = unit.fused or abi.claims(unit) or bool(abi.queues(unit))
+    return known or bool(read_and_changed or added & taken)
 
 
 def plan(unit: ir.Unit) -> Plan:
@@ -218,13 +223,14 @@ class _Planner:
         self.kernels = {f.name: f for f in unit.funcs if isinstance(f, ir.Kernel)}
         self.sites = Sites(unit) if unit.checked else None
         self.reached = {name: reached(name, self.funcs) for name in self.funcs}
-        self.swapped = frozenset(s for way in unit.ways[:1] for s, _ in way)
+        self.swapped = frozenset(s for found in unit.permutations[:1] for s, _ in found)
         self.consecutive = frozenset(n.slot for n in self.nodes if isinstance(n, ir.NewRows))
         self.recycled = abi.recycled(unit)
         self.rebuilt = abi.rebuilt(unit)
+        self.queues = abi.queues(unit)
         self.changed = changed(unit, self.nodes)
-        self.moving = moving(unit, self.reached.__getitem__)
-        self.shared, self.ahead = spreads(unit), runs_ahead(unit)
+        self.unstable = unstable_columns(unit, self.reached.__getitem__)
+        self.shared, self.ahead = shared_loops(unit), runs_ahead(unit)
         self.stable = standing(unit, self.ahead)
         self.added = only_added_to(unit)
         self.calls = Counter(n.func for n in self.nodes if isinstance(n, ir.Call))
@@ -262,11 +268,13 @@ class _Planner:
             resized=tuple(sorted(resized)),
             reports_failure=any(n.fails for n in nodes),
             claims=claims,
+            queues=self.queues,
+            full_team=claims or bool(self.queues),
             runs_ahead=bool(self.ahead),
             locks=bool(self.recycled) or any(isinstance(n, ir.Lock) for n in nodes),
             resident=self._resident(claims, any(s.sweeps for b in blocks for s in b.steps)),
             # a checked unit with claims needs several threads: on one, a round has one item
-            heavy=bool(self.shared) or (unit.checked and claims),
+            heavy=bool(self.shared or self.queues) or (unit.checked and claims),
             varies=any(n.varies for n in uniform),
             calls=any(isinstance(n, ir.Call) for n in ir.walk(steps.uniform(unit))),
             searches=frozenset(
@@ -274,7 +282,7 @@ class _Planner:
                 for n in nodes
                 if isinstance(n, ir.ForEdges) and not unit.checked and search.condition(n)
             ),
-            laps=unit.fused and steps.loops_without_barrier(unit),
+            spins=unit.fused and steps.loops_without_barrier(unit),
         )
 
     # --- the unit --------------------------------------------------------------------------------
@@ -282,10 +290,10 @@ class _Planner:
     def _cached(self) -> tuple[str, ...]:
         """Collections with a slot cache.
 
-        Consecutive rows have none: the barrier would move items to close the gaps.
+        Consecutive rows and queues have none: the barrier would move items to close the gaps.
         """
         collections = [s for s in self.reserved if self.stores[s].kind == "collection"]
-        found = [s for s in collections if s not in self.consecutive]
+        found = [s for s in collections if s not in self.consecutive | self.queues]
         return () if self.unit.checked else tuple(found[:CACHED])
 
     def _resident(self, claims: bool, sweeps: bool) -> int:
@@ -329,20 +337,20 @@ class _Planner:
         text = partial(self._text, f, live=live)
         large = self.calls[f.name] > 1 and sum(1 for _ in ir.walk(f.body)) > INLINE
         on = [s for s in ir.walk(self.unit.blocks) if isinstance(s, ir.Foreach)]
-        whole = text(f.body)
+        main = text(f.body)
         commit = abort = None
         if isinstance(f, ir.Kernel) and f.commit is not None:
-            unstable = self.moving[f"{f.name}_commit"]
+            unstable = self.unstable[f"{f.name}_commit"]
             commit = text(f.commit, unstable=unstable)
             abort = text(f.abort or (), unstable=unstable)
         return FunctionPlan(
             func=f,
             reached=self.reached[f.name],
             grows=any(isinstance(n, ir.LocalAdd) for n in ir.walk(self.reached[f.name])),
-            takes_item=self._takes_item(f, whole, known),
+            takes_item=self._takes_item(f, main, known),
             called=not isinstance(f, ir.Kernel) and large,
             live=live,
-            whole=whole,
+            main=main,
             commit=commit,
             abort=abort,
             sharing=self._sharing(f),
@@ -366,11 +374,11 @@ class _Planner:
         stable = self.stable.get(f.name)
         kernel = isinstance(f, ir.Kernel)
         return BodyPlan(
-            unstable=self.moving[f.name] if unstable is None else unstable,
+            unstable=self.unstable[f.name] if unstable is None else unstable,
             locals=tuple(x for x in f.locals if x[0] in mine),
             live=frozenset(live),
             constants=constants(f),
-            one_way=one_way(self.unit, self.reached[f.name]) if kernel else frozenset(),
+            monotone=monotone(self.unit, self.reached[f.name]) if kernel else frozenset(),
             item=f.params[0][0] if stable is not None else "",
             stable=stable or frozenset(),
             ahead=ahead,
@@ -378,9 +386,9 @@ class _Planner:
             ends=not (body and body[-1].leaves),
         )
 
-    def _takes_item(self, f: ir.Func, whole: BodyPlan, known: Mapping[str, FunctionPlan]) -> bool:
+    def _takes_item(self, f: ir.Func, main: BodyPlan, known: Mapping[str, FunctionPlan]) -> bool:
         """Whether a function uses the state of the item: reservations, failure, flags, locks."""
-        if isinstance(f, ir.Kernel) or f.cpp is not None or whole.swapped:
+        if isinstance(f, ir.Kernel) or f.cpp is not None or main.swapped:
             return True
         returned = {id(n) for s in ir.walk(f.body) if isinstance(s, ir.Return) for n in ir.walk(s)}
 
@@ -393,8 +401,8 @@ class _Planner:
                     return self.unit.fused or self._is_site(n)
                 case ir.Atomic():
                     return (self.unit.fused and n.flag is not None) or self._is_site(n)
-                case ir.Load(place=p) if p.column == "item" and (p.slot, "item") in whole.stable:
-                    return isinstance(p.row, ir.Var) and p.row.name == whole.item
+                case ir.Load(place=p) if p.column == "item" and (p.slot, "item") in main.stable:
+                    return isinstance(p.row, ir.Var) and p.row.name == main.item
             return n.per_item or self._is_site(n)
 
         return any(uses(n) for n in ir.walk(f.body))
@@ -420,7 +428,9 @@ class _Planner:
         return Sharing(
             loop=s,
             staged=buffers,
-            early=read_early(s, self.stores, self.moving[f.name], (*self.reached[f.name], *where)),
+            preloaded=preloaded(
+                s, self.stores, self.unstable[f.name], (*self.reached[f.name], *where)
+            ),
             prologue=replace(self._text(f, s.prologue, nodes=before), ends=ends),
             body=replace(
                 self._text(f, s.body, live=member, nodes=inner, hidden=bound(s.loop)),
@@ -455,14 +465,14 @@ class _Planner:
         can_resume = [k for k, s in found.items() if s.can_fail or isinstance(s.node, ir.Foreach)]
         uniform = steps.uniform(replace(self.unit, blocks=(block,)))
         domains = {s.slot for s in block.steps if isinstance(s, ir.Foreach)}
-        ways = self.unit.ways
-        after = [swapped(way, block.swap) for way in ways] if block.swap else []
+        permutations = self.unit.permutations
+        after = [swapped(found, block.swap) for found in permutations] if block.swap else []
         return BlockPlan(
             node=block,
             steps=tuple(found.values()),
-            looks=any(n.varies or isinstance(n, ir.Call) for n in ir.walk(block.cond)),
+            reads_memory=any(n.varies or isinstance(n, ir.Call) for n in ir.walk(block.cond)),
             swapped=bool((_stores(ir.walk(uniform)) | domains) & self.swapped),
-            permutations=tuple(ways.index(w) if w in ways else 0 for w in after),
+            permutations=tuple(permutations.index(p) if p in permutations else 0 for p in after),
             resumes=max(can_resume, default=-1),
         )
 
@@ -471,17 +481,18 @@ class _Planner:
         functions: Mapping[str, FunctionPlan],
     ) -> StepPlan:  # fmt: skip
         nodes = self._below(s)
+        emptied = (s.slot,) if isinstance(s, ir.Foreach) and s.until_empty else ()
         found = StepPlan(
             name=f"{block}_{number}",
             number=number,
             node=s,
-            clears=tuple(clears),
+            clears=tuple(dict.fromkeys((*emptied, *clears))),
             resized=tuple(sorted(ir.slots(nodes, "resizes"))),
             can_fail=isinstance(s, ir.Foreach | ir.OneThread) and any(n.fails for n in nodes),
             rebuilds=self._rebuilds(nodes),
             stores=frozenset(_stores(ir.walk(s))),
             assigned=frozenset(ir.bound(ir.walk(s)) if isinstance(s, ir.OneThread) else ()),
-            looks=any(n.varies or isinstance(n, ir.Call) for n in ir.walk(s)),
+            reads_memory=any(n.varies or isinstance(n, ir.Call) for n in ir.walk(s)),
         )
         if not isinstance(s, ir.Foreach):
             return found

@@ -4,8 +4,8 @@ The last loop over a point's neighbours or edges (where there is none, over a ta
 shared if its iterations neither pass a local on nor write what another of them reads: their order
 then does not matter, and threads share the edges of all items of a step, across rows.
 The kernel becomes a *prologue*, all that comes before the loop, the *body* of the loop, and an
-*epilogue*.  `spreads` finds these kernels; the step's ``balance`` then decides whether long rows go
-on a list for all threads (`lists`), and kernels/schedule/balance.h distributes the edges.
+*epilogue*.  `shared_loops` finds these kernels; the step's ``balance`` then decides whether long
+rows go on a list for all threads (`lists`), and kernels/schedule/balance.h distributes the edges.
 
 Plain writes are allowed to rows that one iteration alone accesses (its edge or row, one it has
 made), or of one value that is the same for all iterations.  The result of an atomic at a place that
@@ -15,21 +15,22 @@ iterations add to it, or take its minimum or maximum, and do nothing else with i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 from morph.compiler.ir import nodes as ir
+from morph.compiler.passes.effects import Effects, value_params
 from morph.compiler.passes.liveness import read_first
 from morph.language.types import Column, Handle, Local, Object, Scalar, Store
 
 LISTS = ("auto", "grid")  # choices by which long rows are shared out over all threads
 CHOICES = ("auto", "thread", "warp", "grid")
 Loop = ir.ForEdges | ir.ForRows
-LIVE = 32  # bytes of locals that are kept for what is left of a row
-STAGE = (
+LIVE_IN_BYTES = 32  # bytes of locals that are kept for what is left of a row
+STAGING_BYTES = (
     4096 - 64
 )  # bytes of a warp's memory for entries on their way; see kernels/schedule/staging.h
-SUMS = ("min", "max", "add", "sub", "and", "or", "xor")  # in any order the same
+COMMUTATIVE = ("min", "max", "add", "sub", "and", "or", "xor")  # in any order the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class SharedLoop:
         return bool(self.epilogue or self.reductions)
 
 
-def spreads(unit: ir.Unit) -> dict[str, SharedLoop]:
+def shared_loops(unit: ir.Unit) -> dict[str, SharedLoop]:
     """The shared loops, by the name of their kernel; none in a checked unit."""
     if unit.checked:
         return {}
@@ -72,7 +73,7 @@ def spreads(unit: ir.Unit) -> dict[str, SharedLoop]:
     steps = [s for s in ir.walk(unit.blocks) if isinstance(s, ir.Foreach)]
     wanted = dict.fromkeys(s.kernel for s in steps if s.balance != "thread")
     tables = {s.slot for s in unit.stores if s.kind == "table"}
-    found = {name: spread(funcs[name], funcs, tables) for name in wanted}
+    found = {name: shared_loop(funcs[name], funcs, tables) for name in wanted}
     kept = {s.kernel for s in steps if s.balance not in ("thread", *LISTS)}  # no list
     return {
         name: replace(s, batched=name not in kept and _in_batches(s, funcs[name], funcs))
@@ -98,7 +99,7 @@ def _in_batches(s: SharedLoop, kernel: ir.Func, funcs: Mapping[str, ir.Func]) ->
         8 if isinstance(t := types[n], Scalar) and t.bits > 32 else 4 for n in s.live_in
     )
     plain = all(isinstance(types[n], Scalar | Handle) for n in s.live_in)
-    return bool(slots) and not s.completes and not slots & taken and plain and live <= LIVE
+    return bool(slots) and not s.completes and not slots & taken and plain and live <= LIVE_IN_BYTES
 
 
 def staged(s: SharedLoop, stores: Mapping[str, Store]) -> dict[str, tuple[int, int]]:
@@ -116,14 +117,14 @@ def staged(s: SharedLoop, stores: Mapping[str, Store]) -> dict[str, tuple[int, i
         if slot not in asked and not any(c.size for c in stores[slot].columns)
     ]
     sizes = {slot: entry_bytes(stores[slot]) for slot in slots}
-    places = STAGE // max(sum(sizes.values()), 1)
+    places = STAGING_BYTES // max(sum(sizes.values()), 1)
     if not s.batched or any(n * 128 > places for _, n in s.capacity):
         return {}
     found, at = {}, 0
     for slot, size in sizes.items():
         found[slot] = at, places
         at += -(-places * size // 8) * 8
-    return found if at <= STAGE else {}
+    return found if at <= STAGING_BYTES else {}
 
 
 def entry_bytes(store: Store) -> int:
@@ -151,7 +152,7 @@ def of_edge(p: ir.Place, loop: Loop, columns: Iterable[str]) -> bool:
     return row and p.index is None and p.slot == over(loop) and p.column in columns
 
 
-def read_early(
+def preloaded(
     s: SharedLoop, stores: Mapping[str, Store], unstable: Set[tuple[str, str]],
     reached: Iterable[ir.Func],
 ) -> dict[str, Column]:  # fmt: skip
@@ -219,7 +220,7 @@ def runs_ahead(unit: ir.Unit) -> dict[str, tuple[str, str]]:
     No live-in local may be an entry of that list, for its slot may have been used again.
     """
     kernels = [f for f in unit.funcs if isinstance(f, ir.Kernel) and f.ahead]
-    found = spreads(unit) if kernels else {}
+    found = shared_loops(unit) if kernels else {}
     return {
         f.name: f.ahead
         for f in kernels
@@ -236,7 +237,7 @@ def runs_ahead(unit: ir.Unit) -> dict[str, tuple[str, str]]:
 def lists(unit: ir.Unit) -> bool:
     """Whether long rows are put on a list, for all threads to share."""
     steps = [s for s in ir.walk(unit.blocks) if isinstance(s, ir.Foreach) and s.balance in LISTS]
-    found = spreads(unit) if steps else {}
+    found = shared_loops(unit) if steps else {}
     return any(s.kernel in found for s in steps)
 
 
@@ -245,14 +246,16 @@ def bound(loop: Loop) -> list[str]:
     return [n for name in loop.binds if (n := getattr(loop, name)) is not None]
 
 
-def spread(kernel: ir.Func, funcs: Mapping[str, ir.Func], tables: Set[str]) -> SharedLoop | None:
+def shared_loop(
+    kernel: ir.Func, funcs: Mapping[str, ir.Func], tables: Set[str]
+) -> SharedLoop | None:
     """The parts of a kernel whose last loop can be shared, if it has one."""
     if not isinstance(kernel, ir.Kernel) or kernel.commit is not None:
         return None
     for head, loop, tail in _last(kernel.body, tables):
         facts = _Loop(loop, tail, kernel, funcs)
         if facts.holds():
-            return facts.spread(head)
+            return facts.split(head)
     return None
 
 
@@ -283,23 +286,31 @@ class _Loop:
     ) -> None:
         self.loop, self.tail, self.kernel, self.funcs = loop, tail, kernel, funcs
         self.types = dict(kernel.params) | dict(kernel.locals)
-        self.nodes = list(ir.walk(loop.body))
+        self.effects = Effects(funcs)
+        self.nodes = self._expanded(ir.walk(loop.body))
         self.given = set(bound(loop))
         self.assigned = _assigned(self.nodes)
         self.outer = read_first(loop.body) - self.given
         self.after = read_first(tail)
-        self.sums = {n: how for n in self.outer & self.assigned if (how := self._summed(n))}
-        self.own = {bound(loop)[0], *self._made()} - {n for n in self.given if n in self.assigned}
+        self.reductions = {
+            n: how for n in self.outer & self.assigned if (how := self._reduction(n))
+        }
+        self.private = {bound(loop)[0], *self._made()} - {
+            n for n in self.given if n in self.assigned
+        }
 
-    def spread(self, head: ir.Body) -> SharedLoop:
+    def split(self, head: ir.Body) -> SharedLoop:
         """The parts, given the first."""
         params = {n for n, _ in self.kernel.params[1:]}
         kept = {n for n in self.types if n not in params}
-        live, rest = (self.outer - self.sums.keys()) & kept, (self.after | self.sums.keys()) & kept
+        live, rest = (
+            (self.outer - self.reductions.keys()) & kept,
+            (self.after | self.reductions.keys()) & kept,
+        )
         return SharedLoop(
-            head, self.loop, _leave(self.loop.body), self.tail, tuple(sorted(live)),
-            tuple(sorted(rest)), tuple(sorted(self.sums.items())),
-            tuple(_room(self.loop.body).items()), pure=self._is_pure(head),
+            head, self.loop, _returning(self.loop.body), self.tail, tuple(sorted(live)),
+            tuple(sorted(rest)), tuple(sorted(self.reductions.items())),
+            tuple(_rows_taken(self.loop.body).items()), pure=self._is_pure(head),
         )  # fmt: skip
 
     def _is_pure(self, head: ir.Body) -> bool:
@@ -353,9 +364,9 @@ class _Loop:
         if isinstance(loop, ir.ForEdges):
             plain = plain and loop.skip is None and loop.direction != "all"
         else:
-            plain = plain and not _room(loop.body)
-        handed_on = (self.assigned & self.outer) - self.sums.keys()
-        handed_on |= (self.assigned | self.given) & self.after - self.sums.keys()
+            plain = plain and not _rows_taken(loop.body)
+        handed_on = (self.assigned & self.outer) - self.reductions.keys()
+        handed_on |= (self.assigned | self.given) & self.after - self.reductions.keys()
         return (
             plain
             and not any(n.sequential for n in self.nodes)
@@ -363,7 +374,7 @@ class _Loop:
             and not handed_on
             and not any(isinstance(self.types.get(n), Local | Object) for n in self._names())
             and not _allocates_in_loops(loop.body)
-            and self._calls_change_nothing()
+            and self._calls_allocate_nothing()
             and self._effects_commute()
             and self._writes_are_apart()
         )
@@ -371,7 +382,7 @@ class _Loop:
     def _names(self) -> set[str]:
         return self.outer | self.after
 
-    def _summed(self, name: str) -> str:
+    def _reduction(self, name: str) -> str:
         """How the entries reduce to a local: ``+``, ``min`` or ``max``; empty if they do not."""
         t = self.types.get(name)
         if not isinstance(t, Scalar) or t.bits < 32:
@@ -419,14 +430,26 @@ class _Loop:
                 todo += [n.func for n in inner if isinstance(n, ir.Call)]
         return found
 
-    def _calls_change_nothing(self) -> bool:
-        called = (
-            self.funcs[n.func] for n in (*self.nodes, *self._below()) if isinstance(n, ir.Call)
-        )
-        if any(f.cpp is not None for f in called):
-            return False
-        below = (n for n in self._below() if not isinstance(n, ir.Prefetch))
-        return not any(n.effect or n.writes for n in below)
+    def _expanded(self, nodes: Iterable[ir.Node], depth: str = "") -> list[ir.Node]:
+        """Nodes, with those of a called function that has effects in place of its call."""
+        found: list[ir.Node] = []
+        for n in nodes:
+            if isinstance(n, ir.Call) and self._has_effect(func := self.funcs[n.func]):
+                suffix = f"{depth}.{len(found)}"
+                found += self._expanded(_inlined(n, func, suffix), suffix)
+            else:
+                found.append(n)
+        return found
+
+    def _has_effect(self, func: ir.Func) -> bool:
+        return func.cpp is None and self.effects.has_effect(func)
+
+    def _calls_allocate_nothing(self) -> bool:
+        """Whether no called function allocates, or is C++, of which nothing is known."""
+        every = (*self.nodes, *self._below())
+        foreign = any(self.funcs[n.func].cpp for n in every if isinstance(n, ir.Call))
+        allocations = sum(n.allocates for n in ir.walk(self.loop))
+        return not foreign and sum(n.allocates for n in every) == allocations
 
     def _shared(self, *exprs: ir.Expr | None) -> bool:
         """Whether an expression is the same for all entries, columns aside."""
@@ -446,16 +469,18 @@ class _Loop:
                     return False
                 case ir.LockPlace(place=p) if self._shared(p.row, p.index):
                     return False
-                case ir.Atomic(place=p) if self._shared(p.row, p.index) and not self._sums(n):
+                case ir.Atomic(place=p) if self._shared(p.row, p.index) and not self._only_reduces(
+                    n
+                ):
                     return False
         return True
 
-    def _sums(self, x: ir.Atomic) -> bool:
+    def _only_reduces(self, x: ir.Atomic) -> bool:
         """Whether an atomic at a shared place only reduces: no iteration uses the value."""
         every = ir.accesses((*self.nodes, *self._below()))
         same = [n for n in every if _column(n) == _column(x)]
         alone = any(isinstance(s, ir.Eval) and s.value is x for s in self.nodes)
-        return x.op in SUMS and alone and all(getattr(n, "op", "") == x.op for n in same)
+        return x.op in COMMUTATIVE and alone and all(getattr(n, "op", "") == x.op for n in same)
 
     def _writes_are_apart(self) -> bool:
         """Whether no iteration reads, or writes differently, what another one writes plainly."""
@@ -481,13 +506,26 @@ class _Loop:
         return True
 
     def _owned(self, p: ir.Place) -> bool:
-        return isinstance(p.row, ir.Var) and p.row.name in self.own
+        return isinstance(p.row, ir.Var) and p.row.name in self.private
 
     def _is_one(self, value: ir.Expr) -> bool:
         """Whether a value is the same for all entries and at all times."""
         nodes = list(ir.walk(value))
         changes = any(n.varies or n.effect or isinstance(n, ir.Call) for n in nodes)
         return self._shared(value) and not changes
+
+
+def _inlined(call: ir.Call, func: ir.Func, suffix: str) -> Iterator[ir.Node]:
+    """The nodes of a called function, with the caller's variables in place of its parameters."""
+    changed = _assigned(list(ir.walk(func.body)))
+    names = {n: n + suffix for n, _ in (*func.params, *func.locals)}
+    for param, x in zip(value_params(func), call.args, strict=True):
+        if isinstance(x, ir.Var) and param not in changed:
+            names[param] = x.name
+        else:
+            yield from ir.walk(ir.Assign(name=names[param], value=x, pos=call.pos))
+    body = ir.walk(ir.renamed(func.body, names))
+    yield from (n for n in body if not isinstance(n, ir.Return))
 
 
 def _assigned(nodes: list[ir.Node]) -> set[str]:
@@ -508,29 +546,29 @@ def _breaks(body: ir.Body) -> bool:
     return False
 
 
-def _leave(body: ir.Body) -> ir.Body:
+def _returning(body: ir.Body) -> ir.Body:
     """A loop's body as the body of a function: ``continue`` becomes ``return``."""
     done: list[ir.Stmt] = []
     for s in body:
         if isinstance(s, ir.Continue):
             s = ir.Return(value=None, pos=s.pos)
         elif not s.loop:
-            s = ir.rewrite_bodies(s, _leave)
+            s = ir.rewrite_bodies(s, _returning)
         done.append(s)
     return tuple(done)
 
 
 def _allocates_in_loops(body: ir.Body) -> bool:
-    return any(_room(b) for s in ir.walk(body) if s.loop for b in ir.bodies(s))
+    return any(_rows_taken(b) for s in ir.walk(body) if s.loop for b in ir.bodies(s))
 
 
-def _room(body: ir.Body) -> dict[str, int]:
+def _rows_taken(body: ir.Body) -> dict[str, int]:
     """How many rows of each store statements may take, none of them a loop."""
     total: dict[str, int] = {}
     for s in body:
         found: dict[str, int] = {}
         if isinstance(s, ir.If):
-            a, b = _room(s.then), _room(s.orelse)
+            a, b = _rows_taken(s.then), _rows_taken(s.orelse)
             found = {k: max(a.get(k, 0), b.get(k, 0)) for k in {**a, **b}}
         elif not s.loop:
             for n in ir.walk(s):

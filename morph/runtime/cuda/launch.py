@@ -8,7 +8,7 @@ from typing import Any
 from morph.compiler.codegen.unit import cooperative, entry, prelude_of
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.work_sharing import lists, spreads
+from morph.compiler.passes.work_sharing import lists, shared_loops
 from morph.runtime.arrays import import_cupy
 from morph.runtime.backend import ArgumentBlock
 from morph.runtime.toolchain import cuda
@@ -46,8 +46,9 @@ class CudaLaunch:
         most = CLAIM_BLOCKS if abi.claims(unit) else FUSED_BLOCKS
         each = max(min(fit, most), 1) if grid_wide else WAVES
         self._blocks = device.attributes["MultiProcessorCount"] * each
-        self._least = self._blocks if lists(unit) else 1  # one item may have work for all
-        self._lanes = 32 if spreads(unit) else 1  # that share an item
+        # one item may have work for all
+        self._least = self._blocks if lists(unit) or abi.queues(unit) else 1
+        self._lanes = 32 if shared_loops(unit) else 1  # that share an item
         self.threads = self._blocks * BLOCK  # at once, if it is cooperative
         self._device = device
         self._function: int = function.ptr
