@@ -2,6 +2,8 @@
 
 from morph.operators.worklists import (
     advance,
+    advance_edges,
+    advance_entries,
     advance_once,
     in_order,
     keep,
@@ -12,6 +14,8 @@ from morph.operators.worklists import (
 
 __all__ = [
     "advance",
+    "advance_edges",
+    "advance_entries",
     "advance_once",
     "in_order",
     "keep",

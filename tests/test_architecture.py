@@ -50,7 +50,7 @@ LAYERS = {
     "data": "language compiler.ir.layout runtime data",
     "graph": f"{BELOW_LAUNCH} compiler.ir.layout",
     "launch": f"{BELOW_LAUNCH} compiler launch",
-    "operators": "data launch prelude operators",
+    "operators": "runtime data launch prelude operators",
     "updates": f"{BELOW_LAUNCH} launch prelude updates",
     "mesh": "language runtime mesh",
     "providers": "data graph mesh",  # binds the hooks, see HOOKS

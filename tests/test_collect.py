@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from morph.data.collection import REDUCTIONS, Collection, Flag, Set, reduce_column
+from morph.data.collection import Collection, Flag, Set
 from morph.data.store import Word
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, f16, f32, f64, i32, u8, vec
+from morph.operators.reduce import REDUCTIONS, reduce
 from morph.runtime.cpu.device import HostDevice
 
 
@@ -226,18 +227,18 @@ def test_reduce(dtype, op):
     t.extend(x=values, v=np.stack([values, 1 - values.astype(i32)], 1).astype(dtype))
     t.delete([1, 3])
     kept = values[[0, 2, 4]]
-    got = reduce_column(t.x, op)
+    got = reduce(t.x, op)
     assert got == getattr(kept, op)() and got.dtype == getattr(kept, op)().dtype
-    assert reduce_column(t.v, op).shape == (2,)
+    assert reduce(t.v, op).shape == (2,)
 
 
 def test_reduce_of_nothing():
     t = Table("t", x=f64)
-    assert reduce_column(t.x, "sum") == 0 and reduce_column(t.x, "prod") == 1
-    assert not reduce_column(t.x, "any") and reduce_column(t.x, "all")
+    assert reduce(t.x, "sum") == 0 and reduce(t.x, "prod") == 1
+    assert not reduce(t.x, "any") and reduce(t.x, "all")
     for op in ("min", "max", "mean"):
         with pytest.raises(ValueError):
-            reduce_column(t.x, op)
+            reduce(t.x, op)
 
 
 # --- compaction of everything --------------------------------------------------------------------

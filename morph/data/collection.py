@@ -1,22 +1,23 @@
-"""Collections (worklists), disjoint sets, flags, and reductions of columns."""
+"""Collections (worklists), disjoint sets and flags."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from morph.data.column import ColumnView
-from morph.data.compaction import squeeze, translate
+from morph.data.compaction import carry_out, squeeze, translate
 from morph.data.conversion import bind, check_ids, prepare
-from morph.data.layout import Column
+from morph.data.layout import Column, Record
 from morph.data.pickles import reduced
-from morph.data.row import Row, as_id
+from morph.data.row import Row, RowRange, as_id
 from morph.data.store import BUDGET, CAPACITY, COUNT, HEAD, Store
 from morph.data.table import Table
 from morph.data.versions import exclusive, moved, renew
-from morph.language.dtypes import Ref
+from morph.language.dtypes import Ref, vec
 from morph.language.intrinsics import scalar_of
 from morph.runtime.backend import FEW, IOTA
 from morph.runtime.device import Array, Device, device, is_host
@@ -205,8 +206,10 @@ class Collection(Store):
             return iter(items) if table is None else (Row(table, i) for i in items.tolist())
         return (Row(self, i) for i in range(*self.span()))
 
-    def __getitem__(self, i: int) -> Any:
-        """The ``i``-th entry not yet taken, as iteration gives it."""
+    def __getitem__(self, i: int | slice) -> Any:
+        """The ``i``-th entry not yet taken, as iteration gives it; of a slice, several."""
+        if isinstance(i, slice):
+            return RowRange(self, i)
         first, last = self.span()
         if not 0 <= i < last - first:
             raise IndexError(f"{self.name} has {last - first} entries, not one at {i}")
@@ -263,17 +266,36 @@ class Collection(Store):
             kept = moved["item"] >= 0
             keep = keep[kept]
             moved = {name: a[kept] for name, a in moved.items()}
-        records = squeeze(self, keep, moved)
+        return partial(self._replace, squeeze(self, keep, moved), int(keep.size))
 
-        def commit() -> None:
-            self._records = records
-            self._bind_columns(records, self.columns.values())
-            self._host_meta[HEAD] = 0
-            self._host_meta[COUNT] = keep.size
-            self._publish_counters()
-            self._changed()
+    def _replace(self, records: list[Record], count: int) -> None:
+        """Take over the entries in new records."""
+        self._records = records
+        self._bind_columns(records, self.columns.values())
+        self._host_meta[HEAD] = 0
+        self._host_meta[COUNT] = count
+        self._publish_counters()
+        self._changed()
 
-        return commit
+    @exclusive
+    def _reorder(self, order: Array) -> None:
+        """Give the entries, all of them, another order: their positions, shape (len,)."""
+        with self.device.active():
+            records = squeeze(self, order + self.span()[0], {})
+        carry_out([partial(self._replace, records, len(self))])
+
+    def _like(self) -> Collection:
+        """Give a collection of the same rows and columns without entries."""
+        specs: dict[str, Any] = {}
+        for c in self.columns.values():
+            spec = Ref(self.target(c) or str(c.ref)) if c.ref else c.dtype
+            specs[c.name] = (spec[c.size] if c.ref else vec(spec, c.size)) if c.size else spec
+        if self.table is not None:
+            del specs["item"]
+        made = Collection(self.table, device=self.device, name=self.name, **specs)
+        for name, c in self.columns.items():
+            made.columns[name].fill = c.fill
+        return made
 
 
 Collection.reserved = frozenset(n for n in (*dir(Collection), *dir(Row)) if not n.startswith("_"))
@@ -476,39 +498,6 @@ class Flag:
 
     def __repr__(self) -> str:
         return f"<Flag on {self.device.name}>"
-
-
-REDUCTIONS = ("sum", "prod", "min", "max", "any", "all")
-
-
-def reduce_column(view: ColumnView, op: str) -> Any:
-    """Combine a column over the live rows, by NumPy or CuPy.
-
-    Parameters
-    ----------
-    view : ColumnView
-    op : str
-        ``sum``, ``prod``, ``min``, ``max``, ``any`` or ``all``.
-
-    Returns
-    -------
-    NumPy scalar, or array of shape (size,) for a vector column
-        Of NumPy's result type: sums of small integers are int64.
-
-    Raises
-    ------
-    ValueError
-        If ``op`` is unknown, or ``min`` or ``max`` is asked of no rows.
-    """
-    if op not in REDUCTIONS:
-        raise ValueError(f"no reduction {op!r}; there are {', '.join(REDUCTIONS)}")
-    store, values = view.store, view.array
-    with store.device.active():
-        if isinstance(store, Table) and store.deletes:
-            values = values[store.alive]
-        if len(values) == 0 and op in ("min", "max"):
-            raise ValueError(f"the {op} of {store.name}.{view.column.name} over no rows")
-        return store.device.to_host(getattr(values, op)(axis=0))[()]
 
 
 def _device(spec: str | Device) -> Device:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from morph.data.collection import Collection
 from morph.data.compaction import carry_out, compact
 from morph.data.pickles import State, add_columns, refill, state_of
 from morph.data.row import Row, as_id
@@ -418,6 +419,8 @@ class Graph(Making):
     @exclusive
     def around(self, row: Row, name: str) -> Any:
         """Give the rows or the degree of a point or edge that kernels know by ``name``, or None."""
+        if isinstance(row.table, Collection) and isinstance(item := row.item, Row):
+            return self.around(item, name)
         both, back = ("all", "in") if self.directed else ("out", "out")
         direction = {
             "outnbrs": "out", "innbrs": back, "nbrs": both, "outedges": "out", "inedges": "in",

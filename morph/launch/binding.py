@@ -21,11 +21,11 @@ from morph.compiler.frontend.functions import (
     check_claims,
     check_queue,
     fix_statics,
-    parameter,
+    params_of,
     specialise_filter,
     specialise_kernel,
 )
-from morph.compiler.frontend.program import RESULT, Blocks, split_into_blocks
+from morph.compiler.frontend.program import RESULT, split_into_blocks
 from morph.compiler.frontend.values import (
     Bundle,
     ObjectValue,
@@ -39,16 +39,23 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
 from morph.compiler.passes.work_sharing import lists
 from morph.data.row import Row
-from morph.language.bundles import flat, flat_names, is_bundle, own_name
+from morph.language.bundles import (
+    field_name,
+    flat,
+    flat_names,
+    is_bundle,
+    more_fields,
+    own_name,
+)
 from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
 from morph.language.intrinsics import from_dtype
 from morph.language.position import Pos
 from morph.language.source import read
-from morph.language.types import BOOL, F64, I32, I64, Handle, Scalar, Type
+from morph.language.types import BOOL, F64, I32, I64, Handle, Scalar
 from morph.launch.kernels import Launchable
 from morph.launch.scratch import STATUS
-from morph.launch.slots import OBJECTS, Slots
+from morph.launch.slots import OBJECTS, VIEWS, Slots
 from morph.runtime.device import Device
 from morph.runtime.timing import counting
 
@@ -70,6 +77,7 @@ class Request:
     balance: str = "auto"
     checked: bool = False
     until_empty: bool = False
+    bounded: bool = False  # two more numbers bound the items
 
 
 class Compiled:
@@ -233,6 +241,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
             request.what.definition, request.device.name, kinds, tuple(slots.stores.items()),
             tuple(slots.graphs.items()), *filter_key(request.where), closure_key(request.where),
             request.together, request.balance, request.checked, request.until_empty,
+            request.bounded,
         )  # fmt: skip
         known = _compiled.get(key)
         if known is not None and known.holds():
@@ -282,19 +291,18 @@ def closure_key(where: Any) -> tuple[Any, ...]:
 def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
     """Give the arguments their slots, and other properties that the unit depends on."""
     definition = request.what.definition
-    names: Sequence[str] = [ir_name(n) for n in definition.source.params]
-    if request.what.kind == "kernel":
-        names = names[1:]
-    args = request.args
-    if len(names) != len(args):
-        after = " after the item" if request.what.kind == "kernel" else ""
+    args, item = request.args, int(request.what.kind == "kernel")
+    names: Sequence[str] = [ir_name(n) for n in definition.source.params[item:]]
+    if not definition.takes(len(args) + item):
+        after = " after the item" if item else ""
+        number = definition.number(item)
         reject(
-            f"{definition.name!r} takes {len(names)} arguments{after}, not {len(args)}",
+            f"{definition.name!r} takes {number} arguments{after}, not {len(args)}",
             definition.source.pos(definition.source.tree),
             f"they are {', '.join(map(user_name, names))}" if names else "call it with none",
         )
     statics = {names[i] for i in request.what.statics}
-    names, args = flat_names(names, args), flat(args)
+    names, args = flat_names(_names(request), args), flat(args)
     slots = Slots(request.device)
     for arg, name in zip(args, names, strict=True):  # graphs first: they name their tables
         if isinstance(arg, OBJECTS):
@@ -304,7 +312,7 @@ def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
         if name in statics:
             _scalar_type(arg, name, "a static parameter takes numbers")
             kinds.append((type(arg), repr(arg)))
-        elif isinstance(arg, OBJECTS):
+        elif isinstance(arg, (*OBJECTS, *VIEWS)):
             kinds.append(slots.of(arg, own_name(name)))
         elif isinstance(arg, Row):
             row = slots.of(arg.table, f"{own_name(name)}s")
@@ -316,14 +324,25 @@ def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
             kinds.append(_scalar_type(arg, name))
     if request.items is not None:
         domain = slots.of(request.items, "items")
-        if domain is None or domain.kind not in ("table", "collection"):
+        if domain is None or domain.kind not in ("table", "collection", "scalars"):
             kind = type(request.items).__name__
             raise TypeError(f"foreach runs over a table or collection, not {kind}")
         kinds.append(domain)
     return slots, tuple(kinds)
 
 
-KINDS = "kernels take graphs, tables, collections, sets, flags, rows, functions and numbers"
+def _names(request: Request) -> list[str]:
+    """The names of the parameters of a launch's arguments."""
+    source, item = request.what.definition.source, int(request.what.kind == "kernel")
+    names = [ir_name(n) for n in source.params[item:]]
+    fields = more_fields(source.more, len(request.args) - len(names)) if source.more else ()
+    return names + [field_name(ir_name(str(source.more)), f) for f in fields]
+
+
+KINDS = (
+    "kernels take graphs, tables, columns, collections, sets, flags, scalars, rows, functions and"
+    " numbers"
+)
 
 
 def _scalar_type(value: Any, name: str, allowed: str = KINDS) -> Scalar:
@@ -362,11 +381,11 @@ def _let_rows_die(unit: ir.Unit, slots: Slots) -> bool:
 
 
 def _compile(request: Request, slots: Slots) -> Compiled:
-    builder = Builder(slots.stores, slots.graphs, slots.of)
+    builder = Builder(slots.stores, slots.graphs, slots.of, slots.reserve)
     definition = request.what.definition
     pos = definition.source.pos(definition.source.tree)
     fused = request.what.kind == "program"
-    names = [ir_name(n) for n in definition.source.params][0 if fused else 1 :]
+    names = _names(request)
     values: list[Value] = []
     scalars: dict[str, Scalar] = {}
     getters: dict[str, Origin] = {}
@@ -391,7 +410,9 @@ def _compile(request: Request, slots: Slots) -> Compiled:
             values.append(ir.Var(name=name if fused else key, type=scalars[key], pos=pos))
     values = _bundled(request.args, values, pos)
     if fused:
-        state, blocks, permutations = _program(builder, definition, names, values)
+        builder.inline = True
+        params = params_of(definition, fix_statics(definition, values))
+        state, blocks, permutations = split_into_blocks(builder, definition, params)
     else:
         state, permutations = (), ()
         blocks = (_step(builder, request, slots, values, scalars, getters, pos),)
@@ -413,6 +434,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
         fused=fused,
         permutations=permutations,
         checked=request.checked,
+        made=tuple(builder.made.values()),
         pos=pos,
     )
     made = Compiled(unit, getters, request.device, request.what.interruptible)
@@ -447,6 +469,11 @@ def _step(
         k = replace(k, where=test.name)
         del builder.funcs[k.name]
         builder.funcs[k.name] = k  # after its filter
+    bounds: list[ir.Expr | None] = [None, None]
+    if request.bounded:
+        for i, n in enumerate(("start_of_items_", "stop_of_items_")):
+            scalars[n], getters[n] = I64, len(flat(request.args)) + i
+            bounds[i] = ir.Var(name=n, type=I64, pos=pos)
     if request.together:
         check_claims(k, request.what.__name__, pos)
     balance = request.balance
@@ -455,7 +482,7 @@ def _step(
         check_queue(builder, k, request.what.__name__, domain, pos)
     step = ir.Foreach(
         slot=domain.slot, kernel=k.name, args=args, where_args=where_args,
-        together=request.together, balance=balance, pos=pos,
+        together=request.together, balance=balance, start=bounds[0], stop=bounds[1], pos=pos,
         # a checked launch runs the items of one round: the next round is another step for races
         until_empty=request.until_empty and not request.checked,
     )  # fmt: skip
@@ -472,16 +499,6 @@ def _bundled(args: tuple[Any, ...], values: list[Value], pos: Pos) -> list[Value
         return Bundle(pos, tuple((f, value(x)) for f, x in zip(a._fields, a, strict=True)))
 
     return list(map(value, args))
-
-
-def _program(
-    builder: Builder, definition: Definition, names: Sequence[str], values: list[Value]
-) -> Blocks:
-    params: dict[str, Value | Type] = {}
-    for name, v in zip(names, fix_statics(definition, values), strict=True):
-        params |= parameter(name, v)
-    builder.inline = True
-    return split_into_blocks(builder, definition, params)
 
 
 def _redirected(nodes: list[ir.Node]) -> set[str]:

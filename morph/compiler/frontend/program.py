@@ -84,7 +84,8 @@ def binding_of(params: Params) -> tuple[tuple[str, str], ...]:
 def inlined(definition: Definition, number: int) -> Definition:
     """A program in which parameters and locals have the names of one call."""
     tree = copy.deepcopy(definition.source.tree)
-    names = stored_names(definition) | {*definition.source.params}
+    source = definition.source
+    names = stored_names(definition) | {*source.params, *([source.more] if source.more else [])}
     _Rename(names, number).visit(tree)
     return Definition(definition.kind, replace(definition.source, tree=tree))
 
@@ -153,6 +154,7 @@ class _Blocks:
             index, point, params = self.queue.pop()
             self.frame = frame_of(point)
             c.definition, c.stored = self.frame.definition, self.frame.stored
+            c.declared = self.frame.declared
             c.params, c.flow, c.out = dict(params), self.flows[index].copy(), []
             self.blocks[index] = self.block(point)
         blocks = self.entered(first, [b for b in self.blocks if b is not None])
@@ -326,7 +328,7 @@ class _Blocks:
             hint = "recursion is outside the language: use a loop"
             reject(f"{called.name!r} calls itself", c.pos(node), hint)
         definition = inlined(called, number)
-        declared = params_of(definition.source.params, args)
+        declared = params_of(definition, args)
         c.locals |= {n: t for n, t in declared.items() if isinstance(t, Type)}
         c.locals[buffers := f"buffers{number}_"] = I32
         result = inlined_name("return", number)
