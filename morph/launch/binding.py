@@ -248,7 +248,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
             return known, slots
         before = len(slots.objects)
         made = _compile(request, slots)
-        if _let_rows_die(made.unit, slots):
+        if _let_rows_die(made.unit, slots) or _allow_rebuilds(made, slots):
             return bind(request)
         if len(slots.objects) == before:  # else a captured object has a slot: not known by the key
             while len(_compiled) >= MOST:
@@ -375,6 +375,13 @@ def _let_rows_die(unit: ir.Unit, slots: Slots) -> bool:
     for table in fresh:
         table.allow_deletes()
     return bool(fresh)
+
+
+def _allow_rebuilds(made: Compiled, slots: Slots) -> bool:
+    """Prepare graphs for programs that rebuild their adjacency; true if that changes any."""
+    if made.device.interprets or by_steps(made, slots.objects):
+        return False
+    return any([slots.objects[slot].allow_rebuilds() for slot in made.rebuilds])
 
 
 # --- the unit ------------------------------------------------------------------------------------

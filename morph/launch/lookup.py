@@ -109,8 +109,6 @@ def launch_for(
         _same_device(slots.objects.values(), device)
         if by_steps(compiled, slots.objects):
             return None, args
-        if any([slots.objects[slot].allow_rebuilds() for slot in compiled.rebuilds]):
-            compiled, slots = _accepted(request)
         what.launches.pop(key, None)
         while len(what.launches) >= MOST_LAUNCHES:
             del what.launches[next(iter(what.launches))]
