@@ -421,6 +421,33 @@ def test_ends_that_move(target):
         raise AssertionError("it was one launch")
 
 
+@morph.program
+def two_graphs(g, h):
+    with morph.sections():
+        morph.foreach(g.edges, cut, 1)
+        morph.foreach(h.points, join, h, 1, 3)
+    morph.foreach(g.points, see, g, 0)
+    morph.foreach(h.points, see, h, 0)
+
+
+@morph.program
+def conflicting(g):
+    with morph.sections():
+        morph.foreach(g.edges, cut, 1)
+        morph.foreach(g.points, die, 1)
+
+
+def test_sections_that_change_two_graphs(target):
+    wanted = changing(ENDS, "cpu"), changing(ENDS[::2], "cpu")
+    two_graphs.eager(*wanted)
+    with team(2):
+        found = changing(ENDS, target), changing(ENDS[::2], target)
+        two_graphs(*found)
+    assert [state(g) for g in found] == [state(g) for g in wanted]
+    with pytest.raises(morph.LanguageError, match="section 2 deletes from g.edges"):
+        conflicting(changing(ENDS, target))  # a point takes its edges with it
+
+
 def test_an_error_leaves_a_valid_graph(target, monkeypatch):
     """If memory runs out in a later step, the changes of the earlier ones stay, and are indexed."""
     g = changing(ENDS, target)
