@@ -97,6 +97,7 @@ def test_queues(units):
 @pytest.mark.parametrize(
     "name",
     [
+        "test_barriers",
         "test_builtins",
         "test_domains",
         "test_locals",

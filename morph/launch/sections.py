@@ -59,13 +59,18 @@ def sections() -> Iterator[None]:
 sections.morph_sections = True  # type: ignore[attr-defined]
 
 
-def _run(found: list[Call]) -> None:
-    key = tuple(map(_key, found))
+def run_parts(c: Call) -> None:
+    """Run a kernel with ``barrier()``: each of its parts is a step of a program."""
+    _run([c], sections=False)
+
+
+def _run(found: list[Call], sections: bool = True) -> None:
+    key = sections, *map(_key, found)
     program = _programs.get(key)
     if program is None:
         while len(_programs) >= MOST:
             _programs.pop(next(iter(_programs)), None)
-        program = _programs[key] = _program(found)
+        program = _programs[key] = _program(found, sections)
     with checked(any(is_checked(c.check) for c in found)):
         program(*(x for c in found for x in _given(c)))
 
@@ -104,11 +109,15 @@ def _launch(c: Call, given: Iterator[Any]) -> None:
         named = zip(where.__code__.co_freevars, where.__closure__, strict=True)
         cells = tuple(CellType(next(given)) if n in numbers else cell for n, cell in named)
         where = FunctionType(where.__code__, where.__globals__, where.__name__, None, cells)
-    foreach(items, c.kernel, *args, where=where, together=c.together, balance=c.balance)
+    for kernel in c.kernel.parts or (c.kernel,):
+        foreach(items, kernel, *args, where=where, together=c.together, balance=c.balance)
 
 
-def _program(found: list[Call]) -> Program:
-    """A program of one step, whose parameters are what `_given` gives."""
+def _program(found: list[Call], sections: bool) -> Program:
+    """A program of one call, or of one step with sections; its parameters are what `_given` gives.
+
+    Its lines are those of the calls.
+    """
     static = [[x if i in c.kernel.statics else None for i, x in enumerate(c.args)] for c in found]
     kept = [c._replace(items=None, args=tuple(x)) for c, x in zip(found, static, strict=True)]
 
@@ -120,8 +129,10 @@ def _program(found: list[Call]) -> Program:
     text, names = _text(kept)
     tree = ast.parse(text).body[0]
     assert isinstance(tree, ast.FunctionDef) and isinstance(block := tree.body[0], ast.With)
+    if not sections:
+        tree.body = block.body
     lines: list[tuple[ast.AST, Call]] = [(tree, kept[0]), *zip(block.body, kept, strict=True)]
-    for node, c in lines:  # errors show the call
+    for node, c in lines:
         for n in ast.walk(node):
             if isinstance(n, ast.stmt | ast.expr):
                 n.lineno = n.end_lineno = c.line
