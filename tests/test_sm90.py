@@ -90,7 +90,7 @@ def test_algorithms(units):
 @pytest.mark.unchecked
 def test_queues(units):
     queues()
-    compile_all(units, {"split", "split_all"})
+    compile_all(units, {"halve", "split", "split_all"})
 
 
 @pytest.mark.unchecked
@@ -102,7 +102,9 @@ def test_queues(units):
         "test_domains",
         "test_locals",
         "test_neighbours",
+        "test_scalars",
         "test_sections",
+        "test_slices",
         "test_static",
     ],
 )

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from morph.data.row import RowRange
 from morph.language.definition import Definition, filter_of
 from morph.language.source import Source
 from morph.launch.checked import checked, is_checked
@@ -80,10 +81,11 @@ def _key(c: Call) -> tuple[Any, ...]:
     statics = tuple((type(x), repr(x)) for i, x in enumerate(c.args) if i in c.kernel.statics)
     where: tuple[Any, ...] = (c.where,)
     if isinstance(c.where, FunctionType):  # lambdas of one line may be equal
-        numbers, cells = _numbers(c.where), c.where.__closure__ or ()
-        others = (id(x.cell_contents) for x in cells if not isinstance(x.cell_contents, NUMBERS))
-        where = c.where.__code__, id(c.where.__globals__), *numbers, *others
-    return c.kernel, *where, statics, len(c.args), c.together, c.balance, c.file, c.line
+        cells = map(_value, c.where.__closure__ or ())
+        captured = (type(x) if isinstance(x, NUMBERS) else id(x) for x in cells)
+        where = c.where.__code__, id(c.where.__globals__), *captured
+    options = c.together, c.balance, c.file, c.line
+    return c.kernel, type(c.items), *where, statics, len(c.args), *options
 
 
 def _numbers(where: Any) -> dict[str, Any]:
@@ -91,18 +93,30 @@ def _numbers(where: Any) -> dict[str, Any]:
     if not isinstance(where, FunctionType):
         return {}
     cells = zip(where.__code__.co_freevars, where.__closure__ or (), strict=True)
-    return {name: x for name, c in cells if isinstance(x := c.cell_contents, NUMBERS)}
+    return {name: x for name, c in cells if isinstance(x := _value(c), NUMBERS)}
+
+
+def _value(cell: CellType) -> Any:
+    """What a cell of a closure holds; None if the name has no value yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
 
 
 def _given(c: Call) -> list[Any]:
     """What the program of a call is given: items, arguments that are not static, and numbers."""
+    x = c.items
+    items = [x.store, x.start, x.stop] if isinstance(x, RowRange) else [x]
     run_time = [x for i, x in enumerate(c.args) if i not in c.kernel.statics]
-    return [c.items, *run_time, *_numbers(c.where).values()]
+    return [*items, *run_time, *_numbers(c.where).values()]
 
 
 def _launch(c: Call, given: Iterator[Any]) -> None:
     """Launch a call with what the program was given."""
     items = next(given)
+    if c.items is RowRange:
+        items = items[next(given) : next(given)]
     args = [x if i in c.kernel.statics else next(given) for i, x in enumerate(c.args)]
     where: Any = c.where
     if numbers := _numbers(where):
@@ -118,8 +132,10 @@ def _program(found: list[Call], sections: bool) -> Program:
 
     Its lines are those of the calls.
     """
-    static = [[x if i in c.kernel.statics else None for i, x in enumerate(c.args)] for c in found]
-    kept = [c._replace(items=None, args=tuple(x)) for c, x in zip(found, static, strict=True)]
+    kept = []
+    for c in found:
+        static = tuple(x if i in c.kernel.statics else None for i, x in enumerate(c.args))
+        kept.append(c._replace(items=type(c.items), args=static))
 
     def step(*given: Any) -> None:
         each = iter(given)
@@ -145,7 +161,7 @@ def _program(found: list[Call], sections: bool) -> Program:
 
 def _text(found: list[Call]) -> tuple[str, dict[str, Any]]:
     """The text of the program, and its global names."""
-    scope: dict[str, Any] = {"foreach": foreach, "sections": sections}
+    scope: dict[str, Any] = {"foreach": foreach, "sections": sections, "item": None}
     params: list[str] = []
 
     def unique(wanted: str) -> str:
@@ -162,7 +178,10 @@ def _text(found: list[Call]) -> tuple[str, dict[str, Any]]:
 
     lines = []
     for c in found:
-        given = [parameter("items"), constant(c.kernel.__name__, c.kernel)]
+        items = parameter("items")
+        if c.items is RowRange:
+            items += f"[{parameter('start')}:{parameter('stop')}]"
+        given = [items, constant(c.kernel.__name__, c.kernel)]
         names = c.kernel.definition.source.params[1:]
         for i, x in enumerate(c.args):
             wanted = names[i] if i < len(names) else "more"
