@@ -81,8 +81,8 @@ def _key(c: Call) -> tuple[Any, ...]:
     statics = tuple((type(x), repr(x)) for i, x in enumerate(c.args) if i in c.kernel.statics)
     where: tuple[Any, ...] = (c.where,)
     if isinstance(c.where, FunctionType):  # lambdas of one line may be equal
-        cells = map(_value, c.where.__closure__ or ())
-        captured = (type(x) if isinstance(x, NUMBERS) else id(x) for x in cells)
+        values = map(_value, c.where.__closure__ or ())
+        captured = (type(x) if isinstance(x, NUMBERS) else id(x) for x in values)
         where = c.where.__code__, id(c.where.__globals__), *captured
     options = c.together, c.balance, c.file, c.line
     return c.kernel, type(c.items), *where, statics, len(c.args), *options
@@ -92,14 +92,14 @@ def _numbers(where: Any) -> dict[str, Any]:
     """The numbers that a lambda captures from an enclosing function."""
     if not isinstance(where, FunctionType):
         return {}
-    cells = zip(where.__code__.co_freevars, where.__closure__ or (), strict=True)
-    return {name: x for name, c in cells if isinstance(x := _value(c), NUMBERS)}
+    captured = zip(where.__code__.co_freevars, where.__closure__ or (), strict=True)
+    return {name: x for name, c in captured if isinstance(x := _value(c), NUMBERS)}
 
 
-def _value(cell: CellType) -> Any:
-    """What a cell of a closure holds; None if the name has no value yet."""
+def _value(captured: CellType) -> Any:
+    """The value of a name that a closure captures; None if it has none yet."""
     try:
-        return cell.cell_contents
+        return captured.cell_contents
     except ValueError:
         return None
 
@@ -121,8 +121,8 @@ def _launch(c: Call, given: Iterator[Any]) -> None:
     where: Any = c.where
     if numbers := _numbers(where):
         named = zip(where.__code__.co_freevars, where.__closure__, strict=True)
-        cells = tuple(CellType(next(given)) if n in numbers else cell for n, cell in named)
-        where = FunctionType(where.__code__, where.__globals__, where.__name__, None, cells)
+        closure = tuple(CellType(next(given)) if n in numbers else x for n, x in named)
+        where = FunctionType(where.__code__, where.__globals__, where.__name__, None, closure)
     for kernel in c.kernel.parts or (c.kernel,):
         foreach(items, kernel, *args, where=where, together=c.together, balance=c.balance)
 

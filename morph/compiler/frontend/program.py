@@ -101,7 +101,7 @@ class _Rename(ast.NodeTransformer):
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        for a in node.args.args:
+        for a in (*node.args.args, *([node.args.vararg] if node.args.vararg else [])):
             a.arg = inlined_name(a.arg, self.number)
         node.body = [self.visit(s) for s in node.body]
         return node
