@@ -119,13 +119,43 @@ def test_host(target, one, other):
             with sections():
                 foreach(g.points, lower, g, changed, where=lambda p: p.dist < FAR)
                 foreach(h.points, lower, h, moved, where=lambda p: p.dist < FAR)
-                foreach(rows[1 - 1 :], scale, 1, rounds == 0, where=lambda r: r.id != 1)
+                foreach(rows, scale, 1, rounds == 0, where=lambda r: r.id != 1)
             again, rounds = bool(changed.take() | moved.take()), rounds + 1
         assert host(rows.x).tolist() == [2, 1, 2]
         return [host(x.points.dist).tolist() for x, _ in searches]
 
     expected = [search(*one)[0], search(*other)[0]]
     assert everywhere(target, run) == [expected] * len(everywhere(target, run))
+
+
+@kernel
+def mark(r):
+    r.y = r.y + 1
+
+
+@program
+def split(rows, k):
+    with sections():
+        foreach(rows[:k], scale, 3, False)
+        foreach(rows[k:], mark)
+
+
+@tries(6)
+@given(st.integers(0, 9), st.integers(-11, 11))
+def test_slices(target, rows, k):
+    def run():
+        a, b = (table(target, x=np.arange(rows), y=np.zeros(rows, np.int64)) for _ in "ab")
+        split(a, k)
+        with sections():
+            foreach(b[:k], scale, 3, False)
+            foreach(b[k:], mark)
+        return [host(c).tolist() for t in (a, b) for c in (t.x, t.y)]
+
+    numbers = list(range(rows))
+    x = [3 * n for n in numbers[:k]] + numbers[k:]
+    y = [0 for _ in numbers[:k]] + [1 for _ in numbers[k:]]
+    found = everywhere(target, run)
+    assert found == [[x, y, x, y]] * len(found)
 
 
 def test_an_error_launches_nothing(target):
