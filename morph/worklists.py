@@ -1,5 +1,7 @@
-"""Kernels over worklists: advance and filter, with and without repeats, and order by key."""
+"""Kernels and programs over worklists, columns and tables: what programs are made of."""
 
+from morph.operators.reduce import find_least
+from morph.operators.scan import scan_column, scan_space
 from morph.operators.worklists import (
     advance,
     advance_edges,
@@ -17,9 +19,12 @@ __all__ = [
     "advance_edges",
     "advance_entries",
     "advance_once",
+    "find_least",
     "in_order",
     "keep",
     "keep_once",
     "ordered",
     "part",
+    "scan_column",
+    "scan_space",
 ]
