@@ -10,7 +10,7 @@ from targets import everywhere, host
 
 from morph import Collection, Flag, Graph, Table, foreach, func, kernel, program
 from morph.language.errors import LanguageError
-from morph.prelude import atomic_add, i32, i64
+from morph.prelude import atomic_add, i32, i64, local
 
 
 class Side(NamedTuple):
@@ -367,3 +367,29 @@ def test_no_further_arguments(target):
     foreach(t, add_numbers, Side(u, 7), plus)
     foreach(t, add_numbers, Side(u, 7), plus, 5)
     assert host(t.x[:]).tolist() == [10] * 4 and host(u.x[:]).tolist()[0] == 2 * (6 + 28)
+
+
+class Stack(NamedTuple):
+    values: Any
+    step: Any
+
+
+@func
+def push(stack, x):
+    stack.values.add(x + stack.step)
+    return stack.values.size
+
+
+@kernel
+def stacks(r):
+    mine = local(i64, 1)
+    n = push(Stack(mine, 5), r.id)
+    n = push(Stack(mine, r.id), n)
+    r.x = 100 * mine[0] + 10 * mine[1] + n
+
+
+def test_a_bundle_holds_a_local_collection(target):
+    t = Table("rows", target, x=i64)
+    t.extend(3)
+    foreach(t, stacks)
+    assert host(t.x).tolist() == [512, 622, 732]
