@@ -253,8 +253,9 @@ def closure_key(where: Any) -> tuple[Any, ...]:
             value = cell.cell_contents
         except ValueError:  # not assigned yet
             value = None
-        number = isinstance(value, bool | int | float | np.generic)
-        found.append(type(value) if number else id(value))
+        for x in flat((value,)):
+            number = isinstance(x, bool | int | float | np.generic)
+            found.append(type(x) if number else id(x))
     return tuple(found)
 
 
