@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, overload
@@ -31,6 +32,15 @@ def _first_launch_for(*request: Any) -> Any:
 launch_for: Callable[..., Any] = _first_launch_for
 
 
+class _Eager(threading.local):
+    """Whether this thread runs a program eagerly."""
+
+    active = False
+
+
+_eager = _Eager()
+
+
 def available_threads() -> int:
     """Give how many CPU threads a launch has now; fewer while other processes use the cores."""
     return _available_threads()
@@ -42,7 +52,12 @@ class Program(Launchable):
     kind = "program"
 
     def __call__(self, *args: Any) -> Any:
-        """Run fused; on the ``python`` device, or if it is `checked`, eagerly."""
+        """Run fused; on the ``python`` device, or if it is `checked`, eagerly.
+
+        A program that runs eagerly calls other programs eagerly, and gets their results unchanged.
+        """
+        if _eager.active:
+            return self.__wrapped__(*args)
         if is_checked():
             return self.eager(*args)
         try:
@@ -70,7 +85,13 @@ class Program(Launchable):
 
     def _interpreted(self, args: tuple[Any, ...]) -> Any:
         """Run as plain Python; the result is a Python scalar, as that of a fused launch."""
-        result = self.__wrapped__(*args)
+        if _eager.active:
+            return self.__wrapped__(*args)
+        _eager.active = True
+        try:
+            result = self.__wrapped__(*args)
+        finally:
+            _eager.active = False
         return result.item() if hasattr(result, "item") else result
 
 

@@ -191,6 +191,10 @@ def _jump(e: Emission, block: BlockPlan) -> None:
         b.put(f"t.block = {b.sub(node.cond)} ? {node.goto} : {node.orelse};")
     if block.permutations:
         b.put(f"t.permutation = one_of<{', '.join(map(str, block.permutations))}>(t.permutation);")
+    if node.saves:
+        b.put(f"t.{e.names.member(node.saves)} = t.permutation;")
+    if node.restores:
+        b.put(f"t.permutation = t.{e.names.member(node.restores)};")
     b.put("break;")
     e.put(*b.lines)
 

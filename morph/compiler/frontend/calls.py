@@ -38,6 +38,9 @@ def check_call(c: Context, node: ast.Call) -> Value:
     definition = definition_of(f.value)
     if definition is not None:
         no_keywords(c, node)
+        if definition.kind == c.definition.kind == "program":
+            hint = "x = f(...), f(...) or return f(...)"
+            reject(f"the program {definition.name!r} is called within an expression", pos, hint)
         if definition.kind != "func":
             reject(
                 f"{definition.name!r} is a @{definition.kind} and cannot be called here",

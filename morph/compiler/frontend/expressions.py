@@ -23,7 +23,7 @@ from morph.compiler.frontend.values import (
     default,
 )
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.spelling import ir_name
+from morph.compiler.ir.spelling import ir_name, user_name
 from morph.language.bundles import field_name, is_bundle
 from morph.language.errors import reject
 from morph.language.intrinsics import from_dtype, name_of
@@ -50,10 +50,11 @@ def check_name(c: Context, node: ast.Name) -> Value:
         return p
     if name in c.locals:
         if c.flow is not None and name not in c.flow.assigned:
-            reject(f"{node.id!r} may have no value here", pos, "give it a value on every path")
+            problem = f"{user_name(name)!r} may have no value here"
+            reject(problem, pos, "give it a value on every path")
         return ir.Var(name=name, type=c.locals[name], pos=pos)
     if node.id in c.stored:
-        reject(f"{node.id!r} has no value yet", pos, "assign it before this line")
+        reject(f"{user_name(name)!r} has no value yet", pos, "assign it before this line")
     known, obj = source.lookup(node.id)
     if not known:
         reject(f"{node.id!r} is not declared", pos, "it is no parameter, local or global")

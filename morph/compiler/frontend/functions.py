@@ -75,16 +75,9 @@ STATEMENTS: Mapping[type[ast.AST], Callable[[Any, Any], None]] = {
 def specialise(builder: Builder, definition: Definition, args: list[Value], pos: Pos) -> ir.Func:
     """Specialise a ``@func`` to its arguments' types."""
     names = definition.source.params
-    if len(args) != len(names):
-        problem = f"{definition.name!r} takes {len(names)} arguments, not {len(args)}"
-        reject(problem, pos, f"they are {', '.join(names)}" if names else "call it with none")
+    check_arguments(definition, args, pos)
     if definition.cpp is not None and any(isinstance(a, Bundle) for a in args):
         reject("a named tuple cannot be an argument of C++", pos, "pass its fields")
-    for a in flattened(args):
-        if not isinstance(a, ir.Expr | ObjectValue | PythonValue):
-            reject(f"{describe(a)} cannot be an argument", a.pos, "pass the row; loop there")
-        if isinstance(a, ir.Expr) and has_none(a.type):
-            reject("None has no table here", a.pos, "pass a row, or a variable that was one")
     key = (definition, tuple(_key(a) for a in args))
     if key in builder.specialised:
         return builder.specialised[key]
@@ -92,7 +85,7 @@ def specialise(builder: Builder, definition: Definition, args: list[Value], pos:
         hint = "recursion is outside the language: use a loop"
         reject(f"{definition.name!r} calls itself", pos, hint)
     builder.active.append(key)
-    params = _params(names, args)
+    params = params_of(names, args)
     if definition.cpp is not None:
         func = _foreign(builder, definition, params)
     else:
@@ -103,6 +96,19 @@ def specialise(builder: Builder, definition: Definition, args: list[Value], pos:
     builder.active.pop()
     builder.specialised[key] = builder.funcs[func.name] = func
     return func
+
+
+def check_arguments(definition: Definition, args: list[Value], pos: Pos) -> None:
+    """Refuse arguments that a function or program cannot take."""
+    names = definition.source.params
+    if len(args) != len(names):
+        problem = f"{definition.name!r} takes {len(names)} arguments, not {len(args)}"
+        reject(problem, pos, f"they are {', '.join(names)}" if names else "call it with none")
+    for a in flattened(args):
+        if not isinstance(a, ir.Expr | ObjectValue | PythonValue):
+            reject(f"{describe(a)} cannot be an argument", a.pos, "pass the row; loop there")
+        if isinstance(a, ir.Expr) and has_none(a.type):
+            reject("None has no table here", a.pos, "pass a row, or a variable that was one")
 
 
 def specialise_kernel(
@@ -121,7 +127,7 @@ def specialise_kernel(
     values = fix_statics(definition, [bound, *args])
     key = (definition, item, tuple(_key(a) for a in values))
     if key not in builder.specialised:
-        params, name = _params(names, values), builder.unique(definition.name)
+        params, name = params_of(names, values), builder.unique(definition.name)
         checked = retyped(
             lambda hints: _check_kernel(_context(builder, definition, params, hints), name, item)
         )
@@ -221,7 +227,8 @@ def _key(v: Value) -> Any:
     return id(v)
 
 
-def _params(names: list[str], values: list[Value]) -> Params:
+def params_of(names: list[str], values: list[Value]) -> Params:
+    """The meanings of parameters for arguments."""
     found: Params = {}
     for n, v in zip(names, values, strict=True):
         found |= parameter(ir_name(n), v)

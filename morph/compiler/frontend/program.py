@@ -4,33 +4,48 @@ There is one block for each program point: the statements that remain.  Inside a
 collections changes the meanings of names; at its end the names have their initial meanings, and the
 collections have changed places.  Where collections cannot (see `double_buffering`), a program point
 includes the meanings of the names, so that each block knows its collections and no swap remains.
+
+A call of a program is inlined: a program point is a stack, in which a `Frame` separates the
+statements of the callee from those of its caller.  A block that returns restores the buffer
+permutation that was current at the call, so that swaps of the callee do not change what the names
+of the caller denote.
 """
 
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
+import copy
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from morph.compiler.frontend.arguments import no_keywords
 from morph.compiler.frontend.assignments import assign_name
 from morph.compiler.frontend.branches import condition
 from morph.compiler.frontend.builder import Builder
-from morph.compiler.frontend.functions import Params, retyped
+from morph.compiler.frontend.calls import callee
+from morph.compiler.frontend.context import stored_names
+from morph.compiler.frontend.functions import (
+    Params,
+    check_arguments,
+    fix_statics,
+    params_of,
+    retyped,
+)
 from morph.compiler.frontend.loops import no_else
 from morph.compiler.frontend.scope import Flow
 from morph.compiler.frontend.statements import check_statement
 from morph.compiler.frontend.steps import PROGRAM, ProgramContext, Step, runs
-from morph.compiler.frontend.values import ObjectValue, default
+from morph.compiler.frontend.values import ObjectValue, Value, default, flattened
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.spelling import user_name
+from morph.compiler.ir.spelling import inlined_name, user_name
 from morph.compiler.passes.double_buffering import Permutation, Unlike, check_fit, permutations
-from morph.language.definition import Definition
+from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
 from morph.language.position import Pos
 from morph.language.types import I32, Handle, Nothing, Scalar, Type
 
 RESULT = "result_"
-Point = tuple[Any, ...]  # what remains: (statements, index) or a loop, innermost first
+Point = tuple[Any, ...]  # what remains: (statements, index), a loop or a Frame, innermost first
 
 
 class Blocks(NamedTuple):
@@ -39,6 +54,60 @@ class Blocks(NamedTuple):
     state: tuple[tuple[str, Type], ...]
     blocks: tuple[ir.Block, ...]
     permutations: tuple[Permutation, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """One program of the stack: the whole program, or a callee with its names made unique."""
+
+    definition: Definition
+    declared: Params  # the initial meanings of names
+    stored: frozenset[str]
+    result: str = RESULT  # the variable that holds the value returned
+    received: tuple[ast.stmt, ...] = ()  # the caller's statement, with this variable as the call
+    caller: Params | None = None  # the meanings of the caller's names
+    buffers: str = ""  # the variable that holds the caller's buffer permutation
+    swaps: bool = False
+    open: bool = False  # whether some path ends without a result
+
+
+def frame_of(point: Point) -> Frame:
+    """The program that a point is in."""
+    return next(x for x in point if isinstance(x, Frame))
+
+
+def binding_of(params: Params) -> tuple[tuple[str, str], ...]:
+    """What the names of objects denote."""
+    return tuple((n, p.type.slot) for n, p in params.items() if isinstance(p, ObjectValue))
+
+
+def inlined(definition: Definition, number: int) -> Definition:
+    """A program in which parameters and locals have the names of one call."""
+    tree = copy.deepcopy(definition.source.tree)
+    names = stored_names(definition) | {*definition.source.params}
+    _Rename(names, number).visit(tree)
+    return Definition(definition.kind, replace(definition.source, tree=tree))
+
+
+class _Rename(ast.NodeTransformer):
+    def __init__(self, names: frozenset[str], number: int) -> None:
+        self.names, self.number = names, number
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        if node.id in self.names:
+            node.id = inlined_name(node.id, self.number)
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        for a in node.args.args:
+            a.arg = inlined_name(a.arg, self.number)
+        node.body = [self.visit(s) for s in node.body]
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.Lambda:
+        inner = _Rename(self.names - {a.arg for a in node.args.args}, self.number)
+        node.body = inner.visit(node.body)
+        return node
 
 
 def split_into_blocks(builder: Builder, definition: Definition, params: Params) -> Blocks:
@@ -66,36 +135,53 @@ class _Blocks:
     """The blocks of a program; with ``follow``, one for each meaning of the names."""
 
     def __init__(self, c: ProgramContext) -> None:
-        self.c, self.tree = c, c.source.tree
+        self.c = c
         self.blocks: list[ir.Block | None] = []
         self.numbers: dict[Any, int] = {}  # of the block of each program point
         self.flows: dict[int, Flow] = {}
         self.queue: list[tuple[int, Point, Params]] = []
         self.bodies: dict[int, tuple[ast.stmt, ...]] = {}
-        self.open = False  # whether some path ends without a result
+        self.program_frame = self.frame = Frame(c.definition, dict(c.params), c.stored)
+        self.frames: dict[Any, Frame] = {None: self.frame}  # of each call and its caller's names
 
     def program(self) -> Blocks:
         """Check all of it."""
-        c = self.c
-        assert isinstance(self.tree, ast.FunctionDef)
-        self.point(((tuple(self.tree.body), 0),), dict(c.params), c.path())
+        c, frame = self.c, self.frame
+        self.point(self.start(frame), dict(c.params), c.path())
         first = self.read_arguments()
         while self.queue:
             index, point, params = self.queue.pop()
+            self.frame = frame_of(point)
+            c.definition, c.stored = self.frame.definition, self.frame.stored
             c.params, c.flow, c.out = dict(params), self.flows[index].copy(), []
             self.blocks[index] = self.block(point)
         blocks = self.entered(first, [b for b in self.blocks if b is not None])
-        if RESULT in c.locals and self.open:
-            problem = f"{c.source.name!r} may end without a value"
-            reject(problem, c.pos(self.tree), "return a value on every path, or on none")
+        for frame in self.frames.values():
+            if frame.result in c.locals and frame.open:
+                source = frame.definition.source
+                problem = f"{source.name!r} may end without a value"
+                hint = "return a value on every path, or on none"
+                reject(problem, source.pos(source.tree), hint)
+        unchanged = {f.buffers for f in self.frames.values() if not f.swaps}
+        blocks = [
+            replace(b, saves="" if b.saves in unchanged else b.saves,
+                    restores="" if b.restores in unchanged else b.restores)
+            for b in blocks
+        ]  # fmt: skip
         state, bindings = self.state(blocks), permutations(tuple(blocks))
         if bindings:
             check_fit(bindings, state, c.builder.stores, c.builder.captured)
         return Blocks(tuple(state.items()), tuple(blocks), bindings)
 
+    def start(self, frame: Frame) -> Point:
+        """The point at which a program begins."""
+        tree = frame.definition.source.tree
+        assert isinstance(tree, ast.FunctionDef)
+        return (self.bodies.setdefault(id(tree.body), tuple(tree.body)), 0), frame
+
     def read_arguments(self) -> tuple[Step, ...]:
         """The steps that give the parameters their values."""
-        c, pos = self.c, self.c.pos(self.tree)
+        c, pos = self.c, self.c.pos(self.c.source.tree)
         for name, p in c.params.items():
             if isinstance(p, Scalar | Handle):
                 kind = p if isinstance(p, Scalar) else I32
@@ -120,6 +206,7 @@ class _Blocks:
         nodes = list(ir.walk(tuple(blocks)))
         used = {n.name for n in nodes if isinstance(n, ir.Assign | ir.Var)}
         used |= {n.var for n in nodes if isinstance(n, ir.TakeFlag)}
+        used |= {b.saves for b in blocks}
         state = {n: t for n, t in self.c.locals.items() if n in used}
         for n in nodes:
             if isinstance(n, ir.Assign) and not isinstance(t := state[n.name], Scalar | Handle):
@@ -133,14 +220,15 @@ class _Blocks:
     def point(self, point: Point, params: Params, flow: Flow) -> int:
         """The number of the block of a program point, which may have to be checked (again)."""
         if not self.c.follow:  # names have their initial meanings again
-            objects = {n: p for n, p in self.c.declared.items() if isinstance(p, ObjectValue)}
+            declared = frame_of(point).declared
+            objects = {n: p for n, p in declared.items() if isinstance(p, ObjectValue)}
             params = {**params, **objects}
-        while point and isinstance(point[0], tuple) and point[0][1] == len(point[0][0]):
+        while isinstance(point[0], tuple) and point[0][1] == len(point[0][0]):
             point = point[1:]
-        if not point:
-            self.open = True
+        if point[0] is self.program_frame:
+            self.program_frame.open = True
             return -1
-        binding = tuple((n, p.type.slot) for n, p in params.items() if isinstance(p, ObjectValue))
+        binding = binding_of(params)
         key = (tuple((id(p[0]), p[1]) if isinstance(p, tuple) else id(p) for p in point), binding)
         if key not in self.numbers:
             self.numbers[key] = index = len(self.blocks)
@@ -160,12 +248,14 @@ class _Blocks:
         now: dict[str, str] = {}
         if self.c.follow:
             return ()
-        for n, old in self.c.declared.items():
+        for n, old in self.frame.declared.items():
             new = self.c.params[n]
             if isinstance(old, ObjectValue) and isinstance(new, ObjectValue):
                 if now.setdefault(old.type.slot, new.type.slot) != new.type.slot:
                     raise Unlike  # two names were one collection, and are not any more
-        return tuple((a, b) for a, b in now.items() if a != b)
+        swapped = tuple((a, b) for a, b in now.items() if a != b)
+        self.frame.swaps |= bool(swapped)
+        return swapped
 
     def jump(self, point: Point, pos: Pos) -> ir.Block:
         """A block that ends here and goes on at ``point``."""
@@ -183,16 +273,84 @@ class _Blocks:
         goto = self.point(yes, c.params, c.path())
         return ir.Block(steps=steps, cond=cond, goto=goto, orelse=orelse, swap=self.swap(), pos=pos)
 
-    def end(self, pos: Pos) -> ir.Block:
-        """A block that ends the program."""
-        return ir.Block(steps=self.c.steps(), cond=None, goto=-1, pos=pos)
+    def end(self, point: Point, pos: Pos, value: bool) -> ir.Block:
+        """A block that ends the program, or a callee, with or without a value."""
+        c, frame = self.c, self.frame
+        frame.open |= not value
+        if frame.caller is None:
+            return ir.Block(steps=c.steps(), cond=None, goto=-1, pos=pos)
+        if frame.received and not value:
+            problem = f"{frame.definition.name!r} may end without a value"
+            reject(problem, pos, "return a value on every path: its caller uses it")
+        goto = self.point(point[point.index(frame) + 1 :], frame.caller, c.path())
+        return ir.Block(
+            steps=c.steps(), cond=None, goto=goto, restores=frame.buffers, pos=pos
+        )  # fmt: skip
+
+    # --- calls of programs -----------------------------------------------------------------------
+
+    def call(self, stmt: ast.stmt, point: Point, after: Point) -> ir.Block | None:
+        """The block that ends in a call of a program, if the statement is one."""
+        c, node, pos = self.c, getattr(stmt, "value", None), self.c.pos(stmt)
+        if not isinstance(stmt, ast.Expr | ast.Assign | ast.Return) or node is None:
+            return None
+        called = definition_of(callee(c, node))
+        if called is None or called.kind != "program":
+            return None
+        if self.swap():  # arguments are what names denote after the jump
+            return self.jump(point, pos)
+        no_keywords(c, node)
+        args = fix_statics(called, c.arguments(node.args))
+        key = id(stmt), id(self.frame), binding_of(c.params)
+        if key not in self.frames:
+            self.frames[key] = self.enter(called, args, stmt, point)
+        frame = self.frames[key]
+        numbers = [x for x in flattened(args) if isinstance(x, ir.Expr)]
+        names = [n for n, t in frame.declared.items() if isinstance(t, Type)]
+        for name, x in zip(names, numbers, strict=True):
+            assign_name(c, name, x, x.pos)
+        inner = (*self.start(frame), (frame.received, 0), *after)
+        goto = self.point(inner, frame.declared, c.path())
+        return ir.Block(steps=c.steps(), cond=None, goto=goto, saves=frame.buffers, pos=pos)
+
+    def enter(
+        self, called: Definition, args: list[Value], stmt: ast.Expr | ast.Assign | ast.Return,
+        point: Point,
+    ) -> Frame:  # fmt: skip
+        """A frame for a call; adds the parameters that are numbers and rows to the variables."""
+        c, number, node = self.c, len(self.frames), stmt.value
+        assert node is not None
+        check_arguments(called, args, c.pos(node))
+        active = [x.definition.source.function for x in point if isinstance(x, Frame)]
+        if called.source.function in active:
+            hint = "recursion is outside the language: use a loop"
+            reject(f"{called.name!r} calls itself", c.pos(node), hint)
+        definition = inlined(called, number)
+        declared = params_of(definition.source.params, args)
+        c.locals |= {n: t for n, t in declared.items() if isinstance(t, Type)}
+        c.locals[buffers := f"buffers{number}_"] = I32
+        result = inlined_name("return", number)
+        received: tuple[ast.stmt, ...] = ()
+        if not isinstance(stmt, ast.Expr):
+            again = copy.copy(stmt)
+            again.value = ast.copy_location(ast.Name(result, ast.Load()), node)
+            received = (again,)
+        return Frame(
+            definition=definition,
+            declared=declared,
+            stored=stored_names(definition),
+            result=result,
+            received=received,
+            caller=dict(c.params),
+            buffers=buffers,
+        )
 
     # --- blocks ----------------------------------------------------------------------------------
 
     def block(self, point: Point) -> ir.Block:
         """The block that begins at a program point."""
         c = self.c
-        while point:
+        while not isinstance(point[0], Frame):
             head, rest = point[0], point[1:]
             if isinstance(head, ast.While):
                 if c.out:
@@ -201,7 +359,7 @@ class _Blocks:
             body, i = head
             if i == len(body):
                 point = rest
-                if point and isinstance(point[0], ast.While):
+                if isinstance(point[0], ast.While):
                     return self.jump(point, c.pos(point[0]))
                 continue
             after = ((body, i + 1), *rest)
@@ -210,12 +368,13 @@ class _Blocks:
                 return block
             check_statement(c, body[i])
             point = after
-        self.open = True
-        return self.end(c.pos(self.tree))
+        return self.end(point, c.pos(c.source.tree), value=False)
 
     def ended(self, stmt: ast.stmt, point: Point, after: Point) -> ir.Block | None:
         """The block, if a statement ends it."""
         c, pos = self.c, self.c.pos(stmt)
+        if (block := self.call(stmt, point, after)) is not None:
+            return block
         match stmt:
             case ast.While():
                 no_else(c, stmt)
@@ -228,21 +387,20 @@ class _Blocks:
                     point = point[1:]  # Python's own parser ensures that a loop encloses it
                 return self.jump(point[1:] if isinstance(stmt, ast.Break) else point, pos)
             case ast.Return():
-                self.result(stmt)
-                return self.end(pos)
+                return self.end(after, pos, value=self.result(stmt))
         return self.jump(point, pos) if self.swap() and runs(c, stmt) else None
 
     def into(self, body: list[ast.stmt], after: Point) -> Point:
         """The point before the first statement of a body."""
         return ((self.bodies.setdefault(id(body), tuple(body)), 0), *after)
 
-    def result(self, stmt: ast.Return) -> None:
-        """``return``, with or without a number."""
+    def result(self, stmt: ast.Return) -> bool:
+        """``return``; whether with a number."""
         c, pos = self.c, self.c.pos(stmt)
         x = c.expr(stmt.value) if stmt.value is not None else None
         if x is None or isinstance(x.type, Nothing):
-            self.open = True
-            return
+            return False
         if not isinstance(default(x.type), Scalar):
             reject("a program returns a number or nothing", pos, "write the rest to columns")
-        assign_name(c, RESULT, x, pos)
+        assign_name(c, self.frame.result, x, pos)
+        return True

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from morph.compiler.frontend import statements
@@ -18,7 +18,6 @@ from morph.compiler.frontend.context import Context, Rules
 from morph.compiler.frontend.expressions import check_name
 from morph.compiler.frontend.functions import (
     KERNEL,
-    Params,
     check_claims,
     check_function,
     fix_statics,
@@ -55,16 +54,11 @@ Step = ir.Assign | ir.Foreach | ir.OneThread | ir.TakeFlag | ir.Clear
 class ProgramContext(Context):
     """A program being checked; ``out`` holds steps beside statements.
 
-    ``params`` has the present meaning of each name, ``declared`` the initial one.  With ``follow``
-    the compiler knows the meanings at every point of the program, and no swap remains.
+    ``params`` has the present meaning of each name.  With ``follow`` the compiler knows the
+    meanings at every point of the program, and no swap remains.
     """
 
     follow: bool
-    declared: Params = field(init=False)
-
-    def __post_init__(self) -> None:
-        Context.__post_init__(self)
-        self.declared = dict(self.params)
 
     def step(self, s: Step) -> None:
         """Append a step."""

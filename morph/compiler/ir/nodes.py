@@ -561,13 +561,16 @@ class Block(Node):
     """Uniform steps, then a jump: to ``goto`` if ``cond`` is None or true, else to ``orelse``.
 
     -1 ends the program.  An ``Assign`` here is computed by every thread alike.  After the jump the
-    collections in ``swap`` have changed places: (slot, slot that it stood for before).
+    collections in ``swap`` have changed places: (slot, slot that it stood for before).  ``saves``
+    and ``restores`` name the variables in which a call of a program keeps the buffer permutation.
     """
     steps: tuple[Assign | Foreach | OneThread | TakeFlag | Clear, ...]
     cond: Expr | None
     goto: int
     orelse: int = -1
     swap: tuple[tuple[str, str], ...] = ()
+    saves: str = ""
+    restores: str = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit(Node):

@@ -46,8 +46,15 @@ def ir_name(name: str) -> str:
     return name + "_" if name.endswith("_") else name
 
 
+def inlined_name(name: str, number: int) -> str:
+    """The name of a callee's local in the program that calls it; no identifier of Python."""
+    return f"{name}@{number}"
+
+
 def user_name(name: str) -> str:
     """The user's own spelling of a name in the IR, for messages."""
+    if "@" in name:
+        return name.partition("@")[0]
     return name[:-1] if name.endswith("_") else name
 
 
@@ -66,6 +73,8 @@ def clashes(name: str, reserved: Container[str] = ()) -> bool:
 
 def spell(name: str, reserved: Container[str] = ()) -> str:
     """The C++ identifier of a user's name: followed by "_" if it is reserved or ends with "_"."""
+    if "@" in name:
+        return f"{ascii_name(name.replace('@', '__'))}_"
     if not name.isascii():
         return ascii_name(name)
     return f"{name}_" if name.endswith("_") or clashes(name, reserved) else name

@@ -13,6 +13,7 @@ from morph.compiler.ir import nodes as ir
 from morph.language.types import Handle, Store, Type
 
 Permutation = tuple[tuple[str, str], ...]  # (slot, slot of what it stands for), sorted
+Saved = tuple[Permutation, ...]  # by the calls of programs that have not returned
 LARGEST = 28_000  # bytes of arguments: a kernel of CUDA takes 32,764 in all
 
 
@@ -34,17 +35,24 @@ def permutations(blocks: tuple[ir.Block, ...]) -> tuple[Permutation, ...]:
     if not slots:
         return ()
     first: Permutation = tuple((s, s) for s in slots)
-    found, seen, todo = {first: None}, {(0, first)}, [(0, first)]
+    begin: tuple[int, Permutation, Saved] = (0, first, ())
+    found, seen, todo = {first: None}, {begin}, [begin]
     while todo:
-        number, permutation = todo.pop()
-        after = swapped(permutation, blocks[number].swap)
+        number, permutation, saved = todo.pop()
+        block = blocks[number]
+        after = swapped(permutation, block.swap)
+        if block.restores:  # the call that was entered last
+            after, saved = saved[-1], saved[:-1]
+        if block.saves:
+            saved = (*saved, after)
         found.setdefault(after)
         if len(found) * len(slots) * 8 > LARGEST:
             raise Unlike
-        for to in (blocks[number].goto, blocks[number].orelse):
-            if to >= 0 and (to, after) not in seen:
-                seen.add((to, after))
-                todo.append((to, after))
+        for to in (block.goto, block.orelse):
+            state = to, after, saved
+            if to >= 0 and state not in seen:
+                seen.add(state)
+                todo.append(state)
     return tuple(found)
 
 
