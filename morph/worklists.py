@@ -1,5 +1,6 @@
-"""Kernels over worklists: advance and filter, with and without repeats, and order by key."""
+"""Operators over worklists: edge map, advance, filter, and order by key."""
 
+from morph.operators.edge_map import EdgeMap, edge_map, edge_mapping
 from morph.operators.worklists import (
     advance,
     advance_once,
@@ -11,8 +12,11 @@ from morph.operators.worklists import (
 )
 
 __all__ = [
+    "EdgeMap",
     "advance",
     "advance_once",
+    "edge_map",
+    "edge_mapping",
     "in_order",
     "keep",
     "keep_once",

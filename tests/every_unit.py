@@ -16,10 +16,11 @@ from morph.algorithms.graph import sssp, triangles
 from morph.algorithms.registry import ROWS
 from morph.graph import gapped
 from morph.launch.foreach import Kernel, Program
+from morph.operators import edge_map
 from morph.prelude import atomic_min
 from morph.testing import team
 from morph.updates import changes
-from morph.worklists import advance, advance_once, in_order, keep, keep_once
+from morph.worklists import advance, advance_once, edge_mapping, in_order, keep, keep_once
 
 ROOT = Path(__file__).parent.parent
 
@@ -27,6 +28,7 @@ ROOT = Path(__file__).parent.parent
 def modules() -> list[ModuleType]:
     """The package's modules that have kernels."""
     names = [
+        "operators.edge_map",
         "operators.reduce",
         "operators.worklists",
         "updates.in_place",
@@ -145,6 +147,31 @@ def worklists() -> None:
         morph.foreach(g.points, step, wanted, found)
         assert len(found) == {advance: 4, advance_once: 3, keep: 2}[step]
         morph.foreach(found, keep_once, even, morph.Collection(g.points))
+
+
+@morph.func
+def lower(p, t, least):
+    return atomic_min(t.label, max(p.label, least)) > p.label
+
+
+@morph.func
+def every(t, least):
+    return True
+
+
+def edge_maps() -> None:
+    """Edge map, with its parts launched one by one: push and pull, one update and several."""
+    for directed in (False, True):
+        g = morph.Graph.from_edges([0, 1, 2], [1, 2, 3], symmetrize=not directed)
+        for once in (False, True):
+            g.points.add("label", np.int64)
+            g.points.label[:] = [0, 1, 2, 3]
+            lists = [morph.Collection(g.points) for _ in range(2)]
+            lists[0].extend([0, 1, 2, 3])
+            s = edge_mapping(g, lower, every, once=once)
+            edge_map.unmark_all(s), edge_map.as_list(s, lists[0]), edge_map.is_dense(s, lists[0])
+            assert edge_map.edge_map(s, *lists, 4, 0) == (3 if directed or not once else 1)
+            g.points.drop("label")
 
 
 def meshes() -> None:
