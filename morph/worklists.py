@@ -1,8 +1,12 @@
-"""Operators over worklists: edge map, advance, filter, and order by key."""
+"""Kernels and programs over worklists, columns and tables: what programs are made of."""
 
 from morph.operators.edge_map import EdgeMap, edge_map, edge_mapping
+from morph.operators.reduce import find_least
+from morph.operators.scan import scan_column, scan_space
 from morph.operators.worklists import (
     advance,
+    advance_edges,
+    advance_entries,
     advance_once,
     in_order,
     keep,
@@ -14,12 +18,17 @@ from morph.operators.worklists import (
 __all__ = [
     "EdgeMap",
     "advance",
+    "advance_edges",
+    "advance_entries",
     "advance_once",
     "edge_map",
     "edge_mapping",
+    "find_least",
     "in_order",
     "keep",
     "keep_once",
     "ordered",
     "part",
+    "scan_column",
+    "scan_space",
 ]

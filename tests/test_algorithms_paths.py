@@ -20,7 +20,6 @@ from morph.algorithms.graph import costs
 from morph.algorithms.graph import sssp as paths
 from morph.algorithms.graph.costs import measured
 from morph.algorithms.graph.temporary import columns
-from morph.operators.edge_map import edge_map_state
 from morph.prelude import i32, u8, u32
 
 FAR = np.iinfo(np.int64).max
@@ -285,7 +284,6 @@ def test_fused_equals_eager(target, edges):
             lists = [morph.Collection(g.points) for _ in range(3)]  # without room: they grow
             g.points[0].dist = 0
             lists[0].add(0)
-            work = bfs_module.level_map(g, edge_map_state(g))
-            levels = run(work, *lists, morph.Flag(g), u32(99))
+            levels = run(bfs_module.level_map(g), *lists, morph.Flag(g), u32(99))
             results.append((levels, host(g.points.dist.array).tolist()))
     assert results[0] == results[1]

@@ -13,7 +13,17 @@ import runpy
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
-from every_unit import ROOT, batches, edge_maps, graphs, launched, meshes, modules, worklists
+from every_unit import (
+    ROOT,
+    batches,
+    edge_maps,
+    graphs,
+    launched,
+    meshes,
+    modules,
+    queues,
+    worklists,
+)
 
 import morph
 from morph.compiler.codegen.unit import entry, prelude
@@ -61,7 +71,11 @@ def compile_all(seen, wanted):
 
 
 def compile_one(text, name):
-    return cuda.build(text, "sm_90", name=name)
+    """Whether NVRTC takes the text; optimisation, most of the time, is left out where it can be."""
+    fast = ("--Ofast-compile=max",) if cuda._nvrtc().getVersion() >= (13, 0) else ()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cuda, "FLAGS", (*cuda.FLAGS, *fast))
+        return cuda.build(text, "sm_90", name=name)
 
 
 @pytest.mark.unchecked  # NVRTC takes minutes for so many checked texts
@@ -88,8 +102,24 @@ def test_algorithms(units):
 
 
 @pytest.mark.unchecked
+def test_queues(units):
+    queues()
+    compile_all(units, {"halve", "split", "split_all"})
+
+
+@pytest.mark.unchecked
 @pytest.mark.parametrize(
-    "name", ["test_builtins", "test_domains", "test_locals", "test_neighbours", "test_static"]
+    "name",
+    [
+        "test_builtins",
+        "test_domains",
+        "test_locals",
+        "test_neighbours",
+        "test_scalars",
+        "test_slices",
+        "test_sections",
+        "test_static",
+    ],
 )
 def test_language(units, name):
     """The kernels of tests of the language: each test of it runs on the CPU."""

@@ -51,7 +51,7 @@ def state_of(store: Any) -> State:
     hidden = {}
     if getattr(store, "deletes", False):
         hidden = {kind: np.array(host(store.hidden(kind))) for kind in ("dead", "free")}
-    return State(columns, store.packs, store.capacity, store.host_meta.copy(), records, hidden)
+    return State(columns, store.packs, store.capacity, store._host_meta.copy(), records, hidden)
 
 
 def refill(store: Any, state: State) -> None:
@@ -68,7 +68,7 @@ def refill(store: Any, state: State) -> None:
             store.allow_deletes()
             for kind, held in state.hidden.items():
                 store.hidden(kind)[:] = store.device.asarray(held)
-        store.host_meta[:] = state.counters  # deleted rows stay: references may follow
+        store._host_meta[:] = state.counters  # deleted rows stay: references may follow
     store._send_counters()
     store._changed()
 
@@ -93,7 +93,8 @@ def reduced(x: Any) -> tuple[Any, ...]:
             return rebuilt_collection, (type(x), x.table, targets, x.name, x.device, state_of(x))
         if x.graph is not None:
             return table_of, (x.graph, x.name)
-        return rebuilt_table, (type(x), x.name, x.device, state_of(x))
+        # targets are set when the table exists: tables may refer to each other
+        return rebuilt_table, (type(x), x.name, x.device, state_of(x)), x._targets or None
 
 
 def table_of(graph: Any, name: str) -> Any:

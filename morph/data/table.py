@@ -5,17 +5,17 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from typing import Any, ClassVar
+from typing import Any, ClassVar, overload
 
 import numpy as np
 
 from morph.data.column import ColumnView
-from morph.data.compaction import compact
+from morph.data.compaction import compact, prepared
 from morph.data.conversion import bind, check_alive, check_ids, converted, prepare
 from morph.data.layout import Column, Record
 from morph.data.pickles import reduced
 from morph.data.reclaim import SHARE, reclaim, referred, release
-from morph.data.row import Row, as_id
+from morph.data.row import Row, RowRange, as_id
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL, Store
 from morph.data.temporary import TemporaryColumns
 from morph.data.versions import exclusive
@@ -47,16 +47,17 @@ class Table(Store):
 
     Notes
     -----
-    ``table.x`` is column ``x`` over the rows in use, ``table[i]`` is row ``i``, and iteration gives
-    the live rows.  A deleted row keeps its place, so ids stay valid, until `new` (of the host or of
-    a kernel) reuses it or `compact` renumbers the rows.  No row is reused while a live reference
-    denotes it: a reference column of a live row, an entry of a collection, a set in which the row
-    is not alone.  `Row` objects and integers are ids, not references.  The device memory behind a
-    table is replaced when it grows; see `ColumnView` for arrays taken before.
+    ``table.x`` is column ``x`` over the rows in use, ``table[i]`` is row ``i``, ``table[i:j]`` rows
+    for a `foreach` or a loop, and iteration gives the live rows.  A deleted row keeps its place, so
+    ids stay valid, until `new` (of the host or of a kernel) reuses it or `compact` renumbers the
+    rows.  No row is reused while a live reference denotes it: a reference column of a live row, an
+    entry of a collection, a set in which the row is not alone.  `Row` objects and integers are ids,
+    not references.  The device memory behind a table is replaced when it grows; see `ColumnView`
+    for arrays taken before.
     """
 
     kind: ClassVar[str] = "table"
-    __slots__ = ("_held", "_known", "deletes", "dependents", "graph")
+    __slots__ = ("_held", "_known", "_targets", "deletes", "dependents", "graph")
 
     def __init__(
         self,
@@ -72,8 +73,9 @@ class Table(Store):
         # reused in it, since its adjacency still leads to them.
         self._held: int | None = None
         self._known = -1, False  # `latest.epoch`, and whether anything could refer to the rows then
-        # Collections and sets that refer to the rows, for growth and compaction.
+        # Collections, sets, and tables outside its graph that refer to the rows.
         self.dependents: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._targets: dict[str, Table] = {}  # other tables that a table outside graphs refers to
         super().__init__(name, _device(device), capacity)
         for column, spec in columns.items():
             self.add(column, spec)
@@ -115,13 +117,19 @@ class Table(Store):
 
     # --- rows ------------------------------------------------------------------------------------
 
-    def __getitem__(self, id: int) -> Row:
+    @overload
+    def __getitem__(self, id: int) -> Row: ...
+    @overload
+    def __getitem__(self, id: slice) -> RowRange: ...
+    def __getitem__(self, id: Any) -> Any:
+        if isinstance(id, slice):
+            return RowRange(self, id)
         if not hasattr(id, "__index__"):
             raise TypeError(f"{self.name}[...] takes one row's id; index a column for many")
         return self.row(id.__index__())
 
     def __len__(self) -> int:
-        return int(self.host_meta[COUNT])
+        return int(self._host_meta[COUNT])
 
     def __iter__(self) -> Iterator[Row]:
         return (Row(self, i) for i in self.device.to_host(self.ids()).tolist())
@@ -129,7 +137,7 @@ class Table(Store):
     @property
     def live(self) -> int:
         """Number of rows that are not deleted."""
-        w = self.host_meta
+        w = self._host_meta
         return int(w[COUNT] - (w[TAIL] - min(w[HEAD], w[COMMITTED])))
 
     @property
@@ -173,7 +181,7 @@ class Table(Store):
             self._extend_capacity(1)
             if again := self._reuses():
                 _, checked = prepare(self, 1, given, fresh=0)
-        counters, after = self.host_meta, self.host_meta.copy()
+        counters, after = self._host_meta, self._host_meta.copy()
         after[HEAD if again else COUNT] += 1
         self._derive_counters(after)
         with self.device.active():
@@ -184,7 +192,7 @@ class Table(Store):
             self._write(id, 1, checked)
             if again and self.graph is not None and self.name == "edges":
                 self.graph._forget_order(id)
-            self.changed(appended=not again or (self.graph is not None and self.graph.whole))
+            self.changed(appended=not again or (self.graph is not None and self.graph.complete))
             if again:
                 dead[id] = 0
             counters[:] = after  # no signal handler runs between this line and the one before
@@ -216,11 +224,11 @@ class Table(Store):
         self._ensure_capacity(first + n)
         with self.device.active():
             self._write(first, n, checked)
-        after = self.host_meta.copy()
+        after = self._host_meta.copy()
         after[COUNT] += n
         self._derive_counters(after)
         self.changed(appended=True)  # before, so that an interrupt leaves no index of fewer points
-        self.host_meta[:] = after
+        self._host_meta[:] = after
         self._send_counters()
         return first
 
@@ -235,8 +243,8 @@ class Table(Store):
         self.capacity = n
         self._bind_columns(self._records, self.columns.values())
         self._hidden = {}
-        self.host_meta[COUNT] = self.host_meta[CAPACITY] = n
-        self.publish_counters()
+        self._host_meta[COUNT] = self._host_meta[CAPACITY] = n
+        self._publish_counters()
         self._changed()
         self.changed()
 
@@ -309,7 +317,7 @@ class Table(Store):
     def _tombstone(self, ids: Array) -> None:
         """Mark live rows as deleted; each is named once."""
         self.allow_deletes()
-        dead, ring, counters = self.hidden("dead"), self.hidden("free"), self.host_meta
+        dead, ring, counters = self.hidden("dead"), self.hidden("free"), self._host_meta
         tail = int(counters[TAIL])
         at = self.device.xp.arange(tail, tail + ids.size) & (ring.size - 1)
         ring[at] = ids.astype(np.int32, copy=False)
@@ -334,8 +342,8 @@ class Table(Store):
             raise ValueError(f"{self.name}: there are {len(self)} rows, not {n}")
         if self.live < len(self):
             raise ValueError(f"{self.name}: rows are deleted, so compact it")
-        self.host_meta[COUNT] = n
-        self.publish_counters()
+        self._host_meta[COUNT] = n
+        self._publish_counters()
         self.changed()
 
     def _may_change(self) -> None:
@@ -356,17 +364,23 @@ class Table(Store):
         Rows keep their order.  References to dead rows become -1; items of collections that were
         dead rows are dropped; sets keep the components of the live rows.
         """
+        self._renumber(self.ids())
+
+    @exclusive
+    def _renumber(self, rows: Array) -> None:
+        """Keep some live rows, in the given order, as `compact` does."""
         g = self.graph
         if g is not None:
             g.may_change()
-        order = g._input_positions(self.ids()) if g is not None and self is g.edges else None
+        order = g._input_positions(rows) if g is not None and self is g.edges else None
 
         def follow() -> None:
             self.changed()
             if g is not None and self is g.edges:
                 g._reordered(order)
 
-        compact([self], g.tables.values() if g is not None else [self], follow)
+        tables = g.tables.values() if g is not None else [self]
+        compact([self], tables, follow, {self: rows})
 
     def like(self, device: str | Device | None = None) -> Table:
         """Give a table of the same name, columns and layout without rows, outside any graph."""
@@ -382,17 +396,24 @@ class Table(Store):
         return other
 
     def __copy__(self) -> Table:
-        return self.to(self.device)
+        copy = self.to(self.device)
+        copy.__setstate__(self._targets)
+        return copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Table:
         if self.graph is not None:  # references to the table are bound to the graph's copy
             found: Table = deepcopy(self.graph, memo).tables[self.name]
             return found
         memo[id(self)] = copy = self.to(self.device)
+        copy.__setstate__(deepcopy(self._targets, memo))
         return copy
 
     def __reduce__(self) -> Any:
         return reduced(self)
+
+    def __setstate__(self, targets: Mapping[str, Table]) -> None:
+        for table in targets.values():
+            self._refer_to(table)
 
     # --- internals -------------------------------------------------------------------------------
 
@@ -417,7 +438,7 @@ class Table(Store):
         if other.deletes:
             for kind in ("dead", "free"):
                 self.hidden(kind)[:] = self.device.asarray(other.hidden(kind))
-        self.host_meta[:] = other.host_meta  # deleted rows stay: references may follow
+        self._host_meta[:] = other._host_meta  # deleted rows stay: references may follow
         self._send_counters()
 
     def target(self, column: Column) -> Table | None:
@@ -425,12 +446,46 @@ class Table(Store):
         if self.graph is not None:
             found: Table | None = self.graph.tables.get(column.ref or "")
             return found
-        return self if column.ref == self.name else None
+        return self if column.ref == self.name else self._targets.get(column.ref or "")
 
     def _check_ref(self, ref: str | None, table: Any, where: str) -> None:
         tables = self.graph.tables if self.graph is not None else {}
-        if table is not None and table is not self and tables.get(ref or "") is not table:
+        if table is None or table is self or tables.get(ref or "") is table:
+            return
+        if self.graph is not None:
             raise ValueError(f"{where}: {table!r} is not a table of the same graph")
+        if table.device != self.device:
+            raise ValueError(
+                f"{where}: {table!r} is on {table.device.name}, not on {self.device.name}"
+            )
+        if ref == self.name or self._targets.get(table.name, table) is not table:
+            raise ValueError(f"{where}: two tables are named {ref!r}")
+        self._refer_to(table)
+
+    def _refer_to(self, table: Table) -> None:
+        """Follow the rows of a table; all that refer to each other share a lock."""
+        connected = {*_connected(self), *_connected(table)}
+        graphs = {id(x.graph): x.graph for x in connected if x.graph is not None}
+        if len(graphs) > 1:
+            raise ValueError(f"{self.name} refers to tables of one graph only")
+        lock = next(iter(graphs.values()))._lock if graphs else table._lock
+        for x in connected:
+            x._lock = lock
+        self._targets[table.name] = table
+        table.dependents.add(self)
+
+    def table_resized(self, capacity: int) -> None:
+        """A table that the rows refer to has grown: nothing to do."""
+
+    def references(self, table: Table) -> Iterator[Array]:
+        """The references to another table in the live rows."""
+        for c in self.columns.values():
+            if c.ref and self.target(c) is table:
+                yield c.array[: len(self)][self.alive]
+
+    def renumbered(self, maps: Mapping[Any, Array]) -> Any:
+        """Prepare for rows of other tables to be renumbered; gives what to call to carry it out."""
+        return prepared(self, None, maps)
 
     def _derive_counters(self, counters: Any) -> None:
         counters[HEAD] = min(counters[HEAD], counters[COMMITTED])
@@ -465,7 +520,7 @@ class Table(Store):
     def _quarantined_to(self, counters: Any = None) -> int:
         """Where the ring of those deleted rows ends that may be released now."""
         return int(
-            (self.host_meta if counters is None else counters)[TAIL]
+            (self._host_meta if counters is None else counters)[TAIL]
             if self._held is None
             else self._held
         )
@@ -473,7 +528,7 @@ class Table(Store):
     def _reuses(self) -> bool:
         """Whether the next row is a deleted one; if nothing refers to the table, all are free."""
         release(self)
-        return bool(self.host_meta[HEAD] < self.host_meta[COMMITTED])
+        return bool(self._host_meta[HEAD] < self._host_meta[COMMITTED])
 
     def _extend_capacity(self, more: int) -> None:
         """Provide capacity for ``more`` rows: release deleted ones, or, if these are few, grow.
@@ -498,7 +553,7 @@ class Table(Store):
 
     def _resized(self, capacity: int, hidden: dict[str, Array]) -> None:
         if self.deletes:  # positions in the ring count on; only their places in memory change
-            xp, tail = self.device.xp, int(self.host_meta[TAIL])
+            xp, tail = self.device.xp, int(self._host_meta[TAIL])
             old, new = self._hidden["free"], hidden["free"]
             # rows that a launch has reused already, too: their ends are yet to be checked
             at = xp.arange(max(tail - min(old.size, new.size), 0), tail)
@@ -518,12 +573,23 @@ class Table(Store):
         self._records = records
         self._bind_columns(records, self.columns.values())
         self._hidden = hidden
-        counters = self.host_meta
+        counters = self._host_meta
         counters[COUNT] = count
         counters[HEAD] = counters[TAIL] = counters[COMMITTED] = 0
         self._held = None
-        self.publish_counters()
+        self._publish_counters()
         self._changed()
+
+
+def _connected(x: Any) -> set[Any]:
+    """The tables, collections and sets that refer to each other, up to those of a graph."""
+    found, todo = set[Any](), [x]
+    while todo:
+        if (x := todo.pop()) not in found:
+            found.add(x)
+            if x.graph is None:
+                todo += [*getattr(x, "dependents", ()), *getattr(x, "_targets", {}).values()]
+    return found
 
 
 def _device(spec: str | Device) -> Device:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import weakref
+from dataclasses import dataclass, replace
 from typing import Any
 
 from morph.language.intrinsics import static
-from morph.language.source import Source
+from morph.language.source import Source, read
 
 
 def static_params(function: Any) -> tuple[int, ...]:
@@ -36,8 +37,33 @@ class Definition:
         """The function's own name."""
         return self.source.name
 
+    def takes(self, count: int) -> bool:
+        """Whether it can be called with so many arguments."""
+        least = len(self.source.params)
+        return count >= least if self.source.more else count == least
+
+    def number(self, first: int = 0) -> str:
+        """The number of arguments that it takes from parameter ``first`` on, for a message."""
+        return f"{'at least ' if self.source.more else ''}{len(self.source.params) - first}"
+
 
 def definition_of(obj: Any) -> Definition | None:
     """The definition behind a decorated function."""
     found = getattr(obj, "definition", None)
     return found if isinstance(found, Definition) else None
+
+
+_filters: weakref.WeakKeyDictionary[Any, Definition] = weakref.WeakKeyDictionary()
+
+
+def filter_of(where: Any) -> Definition:
+    """The definition of a filter; parsed once for all lambdas of one place in the text."""
+    if made := definition_of(where):
+        return made
+    code = where.__code__
+    if code not in _filters:
+        _filters[code] = Definition("where", read(where))
+    found = _filters[code]
+    if found.source.function is not where:
+        found = replace(found, source=replace(found.source, function=where))
+    return found

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import FunctionType
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
+from morph.data.collection import Set
+from morph.data.row import RowRange
+from morph.data.scalars import Scalars
 from morph.data.versions import Outdated
 from morph.language.bundles import flat
 from morph.language.hooks import Hook
@@ -159,17 +164,18 @@ def foreach(
     together: bool = False,
     balance: str = "auto",
     ahead: Any = None,
+    until_empty: bool = False,
     check: bool | None = None,
 ) -> None:
     """Run a kernel once for each row of a table or item of a collection, in parallel.
 
     Parameters
     ----------
-    items : Table, Collection or Set
+    items : Table, Collection, Set or Scalars, or a slice of a table or collection
         What to run over, a set for the rows of its table; deleted rows are passed over.
     kernel : Kernel
         Its first parameter is the item, the others are ``args``.
-    *args : Graph, Table, Collection, Set, Flag, Function, or scalar
+    *args : Graph, Table, column, Collection, Set, Flag, Scalars, Row, Function, or number
         All objects on the device of ``items``.
     where : callable, optional
         A lambda or a `func` of the item; items for which it is false are passed over.
@@ -184,6 +190,9 @@ def foreach(
         One that the kernel adds to, with rows and columns like those of ``items``: in a program,
         the thread that adds an item may run it at once instead.  So the result of the program must
         not depend on which items run in which step.
+    until_empty : bool
+        The items that the kernel adds to the collection ``items`` run in the same step, in any
+        order, on threads that have nothing else to do; at the end ``items`` is empty.
     check : bool, optional
         Check every access, see `checked`; by default as the block around it, or MORPH_CHECK.
 
@@ -197,7 +206,8 @@ def foreach(
         If an argument is none of the above, or lies on another device.
     ValueError
         If ``together`` are more items than a GPU has threads at once: 256 to 512 for each of its
-        multiprocessors; if ``balance`` is none of these; or if ``ahead`` is not among ``args``.
+        multiprocessors; if ``balance`` is none of these; if ``ahead`` is not among ``args``; or
+        if ``until_empty`` comes with ``balance``, ``ahead`` or ``together``.
 
     Notes
     -----
@@ -205,7 +215,7 @@ def foreach(
     """
     if kernel.__class__ is not Kernel:
         raise TypeError(f"foreach runs a @kernel, not {kernel!r}")
-    if getattr(items, "kind", "") == "set":
+    if items.__class__ in (Set, Scalars):
         items = items.table
     if where is not None and where.__class__ not in (FunctionType, Function):
         raise TypeError(f"where is a lambda or a @func of the item, not {where!r}")
@@ -213,16 +223,49 @@ def foreach(
         raise ValueError(f"balance is one of {', '.join(map(repr, BALANCE))}, not {balance!r}")
     if ahead is not None and not any(ahead is x for x in flat(args)):
         raise ValueError(f"ahead is one of the collections that the kernel is given, not {ahead!r}")
+    if until_empty and (together or balance != "auto" or ahead is not None):
+        raise ValueError("until_empty goes without balance, ahead and together")
+    if until_empty and items.__class__ is RowRange:
+        raise ValueError("until_empty takes a whole collection, not a slice")
+    if (waiting := collected.get()) is not None:
+        if until_empty:
+            raise ValueError("no item of a section runs in the step that adds it")
+        here = sys._getframe(1)
+        file, line = here.f_code.co_filename, here.f_lineno
+        waiting.append(Call(kernel, where, args, items, together, balance, check, file, line))
+        return
     checks = is_checked(check)
-    try:
-        launch, given = launch_for(kernel, items, args, where, bool(together), balance, checks)
-        assert launch is not None
-        launch.run(given, where)
-    except Outdated:
-        options: dict[str, Any] = {"together": together, "balance": balance, "check": check}
-        foreach(items, kernel, *args, where=where, **options)
+    options = bool(together), balance, checks, bool(until_empty)
+    while True:
+        try:
+            launch, given = launch_for(kernel, items, args, where, *options)
+            assert launch is not None
+            last = items.span()[1] if until_empty and checks else 0
+            launch.run(given, where)
+        except Outdated:
+            continue
+        if not (until_empty and checks):
+            return
+        items._drop(last)  # a checked launch is one round: items race within a round only
+        if items.empty:
+            return
 
 
+class Call(NamedTuple):
+    """A call of `foreach` in ``with sections():``, see `morph.launch.sections`."""
+
+    kernel: Kernel
+    where: Callable[[Any], Any] | None
+    args: tuple[Any, ...]
+    items: Any
+    together: bool
+    balance: str
+    check: bool | None
+    file: str
+    line: int
+
+
+collected: ContextVar[list[Call] | None] = ContextVar("collected", default=None)
 foreach.morph_foreach = True  # type: ignore[attr-defined]
 
 

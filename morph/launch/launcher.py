@@ -15,14 +15,17 @@ from typing import Any
 
 import numpy as np
 
+from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import State, Status
-from morph.compiler.ir.sites import Violated
+from morph.compiler.ir.sites import Violated, past_limit
 from morph.data.reclaim import release
 from morph.data.row import Row
 from morph.data.store import CAPACITY, COUNT, HEAD
+from morph.data.table import Table
 from morph.data.versions import Outdated, latest
 from morph.graph.deletion import Before, begin_launch, end_launch, recover
 from morph.language.intrinsics import to_dtype
+from morph.language.types import Store
 from morph.launch.binding import Compiled, Where, by_steps
 from morph.launch.kernels import Launchable
 from morph.launch.locks import lock_of
@@ -30,6 +33,7 @@ from morph.launch.scratch import ROUNDS, STATE, STATUS, scratch
 from morph.launch.slots import Slots
 from morph.launch.threads import get_num_threads
 from morph.launch.violations import error
+from morph.runtime.device import Device
 
 faults = False  # compile with fault injection (tests)
 seed = 0  # order of items on the python device (tests)
@@ -54,6 +58,9 @@ class Launch:
         self.device = compiled.device
         self.scratch = scratch(compiled.device)
         self.on_host = self.device.on_host
+        self.made = {s.slot: _scalars(s, self.device) for s in compiled.unit.stores
+                     if s.slot in compiled.unit.made}  # fmt: skip
+        slots.objects |= self.made
         # no WeakValueDictionary: an exception of a signal handler is lost in its callbacks
         self.refs = {slot: weakref.ref(o) for slot, o in slots.objects.items()}
         self.bound = [*self.refs.values()]
@@ -264,9 +271,9 @@ class Launch:
         most = 0
         for ref in self.domains:
             if (domain := ref()) is not None:
-                n = int(domain.host_meta[COUNT])
+                n = int(domain._host_meta[COUNT])
                 most = max(
-                    most, n - int(domain.host_meta[HEAD]) if domain.kind == "collection" else n
+                    most, n - int(domain._host_meta[HEAD]) if domain.kind == "collection" else n
                 )
         return most
 
@@ -274,7 +281,7 @@ class Launch:
         """Enlarge the scratch arrays for ``most`` CPU threads, and write their addresses."""
         s, arguments, index = self.scratch, self.arguments, self.compiled.index
         s.allocate(
-            self.most_items,
+            self.most_items * self.compiled.sections,
             self.most_edges if self.compiled.lists else -1,
             self._most_threads(most),
         )
@@ -357,13 +364,15 @@ class Launch:
     def _check_together(self) -> None:
         """Refuse more items (of a program: more capacity) than a GPU runs threads at once."""
         word = CAPACITY if self.compiled.unit.fused else COUNT
-        n = max(int(d.host_meta[word]) for ref in self.together if (d := ref()) is not None)
+        n = max(int(d._host_meta[word]) for ref in self.together if (d := ref()) is not None)
         if n > (most := self.binary.threads):
             raise ValueError(f"{n} items together, but {self.device.name} runs {most} at once")
 
     def _handle_overflow(self) -> None:
         """Grow the stores that were full, so that the deferred items can run."""
         status = self.device.to_host(self.scratch.status).copy()
+        if place := int(status[Status.EXCEEDED]):
+            raise past_limit(ir.exceeds(self.compiled.unit)[place - 1])
         failed, stands_for, objects = int(status[Status.FAILED]), self._stands_for(), self.objects
         for slot in self.compiled.touches:
             objects[slot].touched()
@@ -432,7 +441,16 @@ class InterpretedLaunch(Launch):
         finally:
             if self.scratch.dirty:  # return the capacity that items had reserved
                 for slot in self.compiled.touches:
-                    objects[slot].publish_counters()
+                    objects[slot]._publish_counters()
+
+
+def _scalars(store: Store, device: Device) -> Table:
+    """Make the table of scalars that a program makes; the program assigns their values."""
+    made = Table("scalars", device)
+    for c in store.columns:
+        made.add(c.name, to_dtype(c.dtype))
+    made.extend(1)
+    return made
 
 
 def _shape(obj: Any) -> Any:

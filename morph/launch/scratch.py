@@ -49,7 +49,7 @@ class Scratch:
         self.barrier = device.zeros(64, np.uint32)
         self.cursor = device.zeros(64, np.int64)
         self.high_degree = self._list(0)
-        self.bits = {kind: device.zeros(1024, np.uint32) for kind in ("deferred", "lost")}
+        self.bits = {kind: device.zeros(1024, np.uint32) for kind in ("deferred", "lost", "ready")}
         self.queue = device.zeros(1024, np.uint32)
         self.launches = 0
         self.version = 0
@@ -119,7 +119,7 @@ class Scratch:
         """Clear the status, whatever stopped the previous launch (memory, an interrupt)."""
         if self.dirty:
             with self.device.active():
-                self.status[[Status.FAILED, Status.LOCAL]] = 0
+                self.status[[Status.EXCEEDED, Status.FAILED, Status.LOCAL]] = 0
                 self.status[Status.STORES :] = 0
                 self.high_degree[[0, 2]] = 0
                 for bits in self.bits.values():

@@ -30,7 +30,7 @@ class EdgeMap(NamedTuple):
     """
 
     graph: Any
-    state: Any  # a table of one row: `edge_map_state`
+    state: Any  # a table of one row: `_state`
     update: Any  # functions
     assign: Any
     wanted: Any
@@ -173,7 +173,7 @@ def edge_map(s, now, then, size, args):
     return s.state[0].points
 
 
-def edge_map_state(graph: Any) -> Table:
+def _state(graph: Any) -> Table:
     """Make the row with what `edge_map` knows of a frontier.
 
     Columns: the number of the dense ``step``, the ``points`` of the frontier that it has found, the
@@ -213,7 +213,7 @@ def edge_mapping(
     """
     if "active" not in graph.points.columns:
         graph.points.add("active", u8)
-    state = edge_map_state(graph) if state is None else state
+    state = _state(graph) if state is None else state
     pull = not graph.directed if pull is None else pull
     kernels = (push_first, pull_first) if once else (push_all, pull_all)
     kernels = kernels if pull else (kernels[0], pull_none)

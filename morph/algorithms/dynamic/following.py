@@ -138,12 +138,12 @@ class Dynamic:
         """
         self._follow_others()
         begin = perf_counter()
-        told: list[Any] = []
+        report: list[Any] = []
 
         def repair_values(applied: Any) -> None:
-            told.append(perf_counter())
-            told.append(self._repair(applied))
-            told.append(perf_counter())
+            report.append(perf_counter())
+            report.append(self._repair(applied))
+            report.append(perf_counter())
             if then is not None:
                 then(applied)
 
@@ -157,8 +157,8 @@ class Dynamic:
             if isinstance(error, Exception):  # an interrupt may come when the graph has changed
                 self._seen = self.graph.changes
             raise
-        self._settle()
-        middle, (decision, affected, rounds), end = told
+        self._commit()
+        middle, (decision, affected, rounds), end = report
         return Update(decision, affected, rounds, middle - begin, end - middle, applied)
 
     @exclusive
@@ -186,7 +186,7 @@ class Dynamic:
             self._put_back()
             self._seen = -1
             raise
-        self._settle()
+        self._commit()
         return Update(decision, affected, rounds, 0.0, perf_counter() - begin, applied)
 
     @exclusive
@@ -197,9 +197,9 @@ class Dynamic:
         except BaseException:
             self._put_back()
             raise
-        self._settle()
+        self._commit()
 
-    def _settle(self) -> None:
+    def _commit(self) -> None:
         """Commit: make the current values the state to which a failed batch is rolled back."""
         self._touched, self._saved = False, None
         self._seen = self.graph.changes

@@ -27,7 +27,7 @@ from morph.graph.applied import Applied
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_add, atomic_cas, atomic_exch, atomic_min, i32, i64
 
-GONE, NAMED, INSERTED = Applied.GONE, Applied.NAMED, Applied.INSERTED
+DELETED, UPDATED, INSERTED = Applied.DELETED, Applied.UPDATED, Applied.INSERTED
 ABOVE = 2**32  # result = ABOVE * (4 * rounds + overflow) + entries of the log
 NONE = 2**31 - 1  # the predecessor of a vertex whose parent is not set yet
 
@@ -64,7 +64,7 @@ def cut(c, problem, now):
     """Invalidate the end of a tree edge that was deleted or became heavier."""
     u, v = problem.tree[c.end[0]], problem.tree[c.end[1]]
     dearer = True
-    if c.fate == NAMED:
+    if c.outcome == UPDATED:
         dearer = problem.cost(problem.graph.edges[c.edge]) > problem.cost(c)
     if dearer and v.predecessor == u.id and u.value + problem.cost(c) == v.value:
         if atomic_cas(v.predecessor, u.id, NONE) == u.id:
@@ -221,7 +221,8 @@ def repair(problem, batch, now, then, near, following, later, rest):
         problem.cell[0].batch = batch.number
         problem.cell[0].walked = 0
         foreach(batch.changes, cut, problem, now,
-                where=lambda c: c.id < count and (c.fate == GONE or c.fate == NAMED))  # fmt: skip
+                where=lambda c: c.id < count
+                and (c.outcome == DELETED or c.outcome == UPDATED))  # fmt: skip
     if batch.stage < 2:
         while not now.empty:
             foreach(now, invalidate_children, problem, then, enough, ahead=then)
@@ -235,7 +236,7 @@ def repair(problem, batch, now, then, near, following, later, rest):
         problem.cell[0].least = problem.far
         foreach(problem.log, recompute, problem, later)
         foreach(batch.changes, relax_changed, problem, later,
-                where=lambda c: c.id < count and c.fate > GONE)  # fmt: skip
+                where=lambda c: c.id < count and c.outcome > DELETED)  # fmt: skip
         problem.cell[0].limit = problem.cell[0].least
     limit = problem.cell[0].limit
     while not (near.empty and later.empty):

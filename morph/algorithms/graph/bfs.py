@@ -22,7 +22,7 @@ from morph.data.conversion import number
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.operators.edge_map import EdgeMap, edge_map, edge_map_state, edge_mapping
+from morph.operators.edge_map import EdgeMap, edge_map, edge_mapping
 from morph.prelude import atomic_min, i32, u8, u32
 
 FAR = 2**32 - 1  # infinity; as a signed integer -1, the result for unreachable vertices
@@ -110,7 +110,7 @@ def search(s, now, then, far, conflict, cutoff):
     return level
 
 
-def level_map(graph: Graph, state: Table) -> EdgeMap:
+def level_map(graph: Graph, state: Table | None = None) -> EdgeMap:
     """Make what expands a level."""
     return edge_mapping(graph, visit, is_farther, assign=assign, once=True, state=state)
 
@@ -151,7 +151,7 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
 
     def make() -> list[Any]:
         lists = [Collection(graph.points, capacity=n) for _ in range(3)]
-        return [*lists, Flag(graph), edge_map_state(graph)]
+        return [*lists, Flag(graph), level_map(graph).state]
 
     columns = {"dist": (u32, FAR), "active": (u8, 0), "predecessor": (i32, -1)}
     with workspace(graph, "bfs", make, None, starts, {"dist": 0}, **columns) as objects:

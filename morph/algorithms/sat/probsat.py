@@ -27,11 +27,13 @@ import numpy as np
 from morph.data.collection import Collection
 from morph.data.conversion import as_integer, number
 from morph.data.formula import Formula
+from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, func, kernel, program
+from morph.operators.hashing import mix32, mix64
 from morph.prelude import (
     atomic_add,
     atomic_exch,
@@ -67,7 +69,7 @@ class Problem(NamedTuple):
     odds: Any  # weight of a flip, by the number of clauses that it breaks
     shift: Any  # of the number of true literals in the state of a clause
     chosen: Any  # unsatisfied clauses, each with the variable that it chose and its claim
-    run: Any  # one row of results
+    run: Any  # scalars: results of a launch
 
 
 class Walk(NamedTuple):
@@ -84,19 +86,9 @@ class Walk(NamedTuple):
 
 
 @func
-def mixed(x):  # the finalizer of SplitMix64
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB
-    return x ^ (x >> 31)
-
-
-@func
 def tie_break(id, seed, step):
     """A different number for each clause: no two claims are equal."""
-    x = u32(id) + u32(seed) + u32(step) * u32(0x9E3779B1)
-    x = (x ^ (x >> u32(16))) * u32(0x85EBCA6B)
-    x = (x ^ (x >> u32(13))) * u32(0xC2B2AE35)
-    return i64(x ^ (x >> u32(16)))
+    return i64(mix32(u32(id) + u32(seed) + u32(step) * u32(0x9E3779B1)))
 
 
 @func
@@ -127,7 +119,7 @@ def drawn(c, s, random):
         v = variable_of(s, k)
         weight = s.odds[min(v.breaks, LAST)].weight
         total += weight
-        random = mixed(random + 0x9E3779B97F4A7C15)
+        random = mix64(random + 0x9E3779B97F4A7C15)
         if f64(random >> 11) * 2.0**-53 * total < weight:
             chosen = v
     return chosen
@@ -154,7 +146,7 @@ def enlist(c, now):
 def choose(c, s, seed, step):
     c.listed = False
     if c.state >> s.shift == 0:
-        random = mixed(seed + u64(step) * 0x9E3779B97F4A7C15 + u64(c.id) * 0xD1342543DE82EF95)
+        random = mix64(seed + u64(step) * 0x9E3779B97F4A7C15 + u64(c.id) * 0xD1342543DE82EF95)
         key = step << 32 | tie_break(c.id, seed, step)
         for k in range(c.first, c.first + c.size):
             atomic_max(variable_of(s, k).claim, key)
@@ -200,8 +192,8 @@ def descend(s, now, then, seed, step, last, most):
         flips += count
         now, then = then, now
         step += 1
-    s.run[0].unsatisfied = count
-    s.run[0].work = flips
+    s.run.unsatisfied = count
+    s.run.work = flips
 
 
 @kernel
@@ -213,7 +205,7 @@ def walk(run, s, most, limit):
     while n > 0 and n <= MANY and flips < most and work < limit:
         random = random * 6364136223846793005 + 1442695040888963407
         c = s.graph.points[i64((random >> 32) * u64(n) >> 32)].order
-        v = drawn(c, s, mixed(random))
+        v = drawn(c, s, mix64(random))
         flips += 1
         work += v.out_degree + c.size  # a clause may be very long
         turn = flipped(s, v)
@@ -278,8 +270,7 @@ class Search:
         odds.extend(weight=(0.9 + b) ** -2.06 if longest <= 3 else base**-b)
         self.now, self.then = (Collection(points) for _ in range(2))
         chosen = Collection(points, variable=Ref(points), key=i64)
-        self.run = Table("run", where, unsatisfied=i64, random=u64, work=i64)
-        self.run.extend(1)
+        self.run = Scalars(where, unsatisfied=0, random=u64(0), work=0)
         self.problem = Problem(self.graph, slots, odds, shift, chosen, self.run)
         self.counted = 0
 
@@ -313,12 +304,12 @@ class Search:
             step += part
             if step >= last:
                 break
-            tried += int(self.run.work[0])
-            if tried >= most or int(self.run.unsatisfied[0]) <= FEW or monotonic() >= end:
+            tried += int(self.run.work)
+            if tried >= most or int(self.run.unsatisfied) <= FEW or monotonic() >= end:
                 break
         if not whole:
-            self.run.work[:] = tried + (int(self.run.work[0]) if step >= last else 0)
-        return self.made(), int(self.run.unsatisfied[0])
+            self.run.work = tried + (int(self.run.work) if step >= last else 0)
+        return self.made(), int(self.run.unsatisfied)
 
     def walk(self, most: int, end: float = math.inf) -> tuple[int, int]:
         """Flip one after the other; gives flips made, and clauses left unsatisfied."""
@@ -327,12 +318,12 @@ class Search:
         while flips < most and work < WORK:
             part = min(-(-FLIPS // parts), most - flips), min(WORK // parts, WORK - work)
             foreach(self.run, walk, self.problem, *part)
-            work += int(self.run.work[0])
+            work += int(self.run.work)
             flips = self.made() + flips
-            if not 0 < int(self.run.unsatisfied[0]) <= MANY or monotonic() >= end:
+            if not 0 < int(self.run.unsatisfied) <= MANY or monotonic() >= end:
                 break
-        self.run.work[:] = work
-        return self.counted - before, int(self.run.unsatisfied[0])
+        self.run.work = work
+        return self.counted - before, int(self.run.unsatisfied)
 
     def made(self) -> int:
         """Count the flips since the last call."""
@@ -346,7 +337,7 @@ class Search:
         points, ids = self.graph.points, np.sort(self.now.items)
         points.order[: ids.size] = ids
         points.at[ids] = np.arange(ids.size)
-        self.run.unsatisfied[:], self.run.random[:] = ids.size, seed
+        self.run.unsatisfied, self.run.random = ids.size, seed
 
     def on_host(self) -> Search:
         """Give the same formula on the host; this one, if it lies there."""
@@ -493,14 +484,14 @@ class _Run:
                 made, self.left = self.side.descend(
                     self.seed, self.steps + 1, min(rest, AT_ONCE), end
                 )
-                work += ATTEMPT * int(self.side.run.work[0])
+                work += ATTEMPT * int(self.side.run.work)
                 self.steps += STEPS
                 if self.left <= FEW:
                     model = self.where.to_host(self.side.model())
                     self.queue(model, self.seed ^ self.steps)
             else:
                 made, self.left = self.side.walk(min(rest, FLIPS), end)
-                work += int(self.side.run.work[0])
+                work += int(self.side.run.work)
                 if self.left > MANY:
                     self.share(self.where.asarray(self.side.model()))
             self.flips += made

@@ -17,10 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.algorithms.sat.factors import Contradiction, cleaned, stable_order
+from morph.algorithms.sat.factors import Contradiction, cleaned
 from morph.data.formula import Formula
+from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.launch.foreach import foreach, func, kernel
+from morph.operators.sort import argsort
 from morph.prelude import i32, i64
 from morph.runtime.device import Device
 from morph.runtime.device import device as device_of
@@ -217,8 +219,7 @@ class _Tables:
         sizes = np.diff(starts)
         clause = np.repeat(np.arange(sizes.size), sizes)
         degree = np.bincount(codes, minlength=2 * n)
-        self.run = Table("run", where, broken=i32, components=i32, start=i32, tail=i64)
-        self.run.extend(1)
+        self.run = Scalars(where, broken=i32(0), components=i32(0), start=i32(0), tail=0)
         self.clauses = Table("clauses", where, first=i64, size=i32, left=i32, done=i32, label=i32,
                              sum=i32)  # fmt: skip
         sums = np.bincount(clause, codes, sizes.size) if sizes.size else sizes
@@ -233,16 +234,16 @@ class _Tables:
         for name in ("label", "component", "via"):
             getattr(self.nodes, name)[:] = -1
         self.uses = Table("uses", where, clause=i32)
-        self.uses.extend(clause=clause[stable_order(np, codes)].astype(np.int32))
+        self.uses.extend(clause=clause[argsort(codes)].astype(np.int32))
         self.queue, self.calls = (Table(name, where, code=i32) for name in ("queue", "calls"))
         self.queue.extend(2 * n + 1)
         self.calls.extend(2 * n + 1)
 
     def run_kernel(self, name: Any, *more: Any) -> Any:
-        """Run one of the sequential kernels; gives its one row."""
+        """Run one of the sequential kernels; gives its scalars."""
         self.check()
         foreach(self.run, name, self.nodes, self.uses, self.clauses, *more)
-        return self.run[0]
+        return self.run
 
 
 def simplify(formula: Formula, device: Any = "cpu", check: Check = lambda: None) -> Simplified:
@@ -323,7 +324,7 @@ def two_sat(formula: Formula, where: Device, check: Check) -> NDArray[np.bool_] 
 
 def _path(t: _Tables, start: int) -> list[int]:
     """Give the codes of a shortest chain of implications from a literal to its negation."""
-    t.run.start[:] = start
+    t.run.start = start
     t.nodes.via[:] = -1
     t.run_kernel(reach, t.queue)
     via, path = t.nodes.via.array, [start ^ 1]

@@ -316,6 +316,8 @@ class Body(Expressions):
             self.put(f"{column}.set({row}, {text});")
         if isinstance(e, ir.New):
             self._fill(store, row, set(given))
+        if store.slot in self.plan.queues:
+            self.put(f"publish_item(a, it, {n.base(store.slot)}_meta, {row});")
         if target:
             self.put(f"{target} = {row};")
 
@@ -360,6 +362,10 @@ class Body(Expressions):
         requests = [self._request(need) for need in s.needs if not need.local]
         if requests:
             self.put(f"if (!reserve(it, {', '.join(requests)})) return{self.gives};")
+
+    def _stmt_exceed(self, s: ir.Exceed) -> None:
+        self.put(f"exceed(a.status, it, {ir.exceeds(self.plan.unit).index(s)});")
+        self.put(f"return{self.gives};")
 
     def _request(self, need: ir.Need) -> str:
         """The request for capacity in a store."""

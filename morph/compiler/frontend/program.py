@@ -33,8 +33,9 @@ from morph.compiler.frontend.functions import (
 )
 from morph.compiler.frontend.loops import no_else
 from morph.compiler.frontend.scope import Flow
+from morph.compiler.frontend.sections import is_sections, runs
 from morph.compiler.frontend.statements import check_statement
-from morph.compiler.frontend.steps import PROGRAM, ProgramContext, Step, runs
+from morph.compiler.frontend.steps import PROGRAM, ProgramContext, Step
 from morph.compiler.frontend.values import ObjectValue, Value, default, flattened
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import inlined_name, user_name
@@ -84,7 +85,8 @@ def binding_of(params: Params) -> tuple[tuple[str, str], ...]:
 def inlined(definition: Definition, number: int) -> Definition:
     """A program in which parameters and locals have the names of one call."""
     tree = copy.deepcopy(definition.source.tree)
-    names = stored_names(definition) | {*definition.source.params}
+    source = definition.source
+    names = stored_names(definition) | {*source.params, *([source.more] if source.more else [])}
     _Rename(names, number).visit(tree)
     return Definition(definition.kind, replace(definition.source, tree=tree))
 
@@ -99,7 +101,7 @@ class _Rename(ast.NodeTransformer):
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        for a in node.args.args:
+        for a in (*node.args.args, *([node.args.vararg] if node.args.vararg else [])):
             a.arg = inlined_name(a.arg, self.number)
         node.body = [self.visit(s) for s in node.body]
         return node
@@ -153,6 +155,7 @@ class _Blocks:
             index, point, params = self.queue.pop()
             self.frame = frame_of(point)
             c.definition, c.stored = self.frame.definition, self.frame.stored
+            c.declared = self.frame.declared
             c.params, c.flow, c.out = dict(params), self.flows[index].copy(), []
             self.blocks[index] = self.block(point)
         blocks = self.entered(first, [b for b in self.blocks if b is not None])
@@ -326,7 +329,7 @@ class _Blocks:
             hint = "recursion is outside the language: use a loop"
             reject(f"{called.name!r} calls itself", c.pos(node), hint)
         definition = inlined(called, number)
-        declared = params_of(definition.source.params, args)
+        declared = params_of(definition, args)
         c.locals |= {n: t for n, t in declared.items() if isinstance(t, Type)}
         c.locals[buffers := f"buffers{number}_"] = I32
         result = inlined_name("return", number)
@@ -388,7 +391,8 @@ class _Blocks:
                 return self.jump(point[1:] if isinstance(stmt, ast.Break) else point, pos)
             case ast.Return():
                 return self.end(after, pos, value=self.result(stmt))
-        return self.jump(point, pos) if self.swap() and runs(c, stmt) else None
+        steps = runs(c, stmt) or is_sections(c, stmt)
+        return self.jump(point, pos) if steps and self.swap() else None
 
     def into(self, body: list[ast.stmt], after: Point) -> Point:
         """The point before the first statement of a body."""

@@ -32,6 +32,7 @@ from morph.language.types import (
     Local,
     Object,
     Rows,
+    Store,
     Struct,
     Tuple,
     Type,
@@ -47,12 +48,8 @@ def check_subscript(c: Context, node: ast.Subscript) -> Value:
     if isinstance(x, ObjectValue) and x.type.kind == "table":
         i = c.integer(c.expr(node.slice), "row")
         return ir.Cast(x=i, type=Handle(x.type.slot), pos=pos)
-    if isinstance(x, ObjectValue) and x.type.kind == "array":
-        i = c.integer(c.expr(node.slice), "index")
-        if isinstance(i, ir.Const) and i.value < 0:
-            reject(f"index {i.value} is outside a NumPy array", pos, "from a[0] to a[len(a) - 1]")
-        row = Handle(x.type.slot)
-        return of_row(c, ir.Cast(x=i, type=row, pos=pos), row, "value", pos)
+    if isinstance(x, ObjectValue) and x.type.column:
+        return _of_column(c, x.type, c.expr(node.slice), pos)
     if isinstance(x, Iterator):
         return check_neighbour(c, x, node.slice, pos)
     if not isinstance(x, ir.Expr):
@@ -70,6 +67,18 @@ def check_subscript(c: Context, node: ast.Subscript) -> Value:
     if not isinstance(x.type, Vector | Local | Rows):
         reject(f"{x.type} has no items", pos, "tables, vectors and local collections do")
     return _item(x, c.integer(index, "index"), pos)
+
+
+def _of_column(c: Context, t: Object, index: ir.Expr, pos: Pos) -> Value:
+    """``x[i]`` of a column or a NumPy array; of a column ``i`` may also be a row of its table."""
+    row = Handle(t.slot)
+    if index.type != row:
+        index = c.integer(index, "index")
+        if isinstance(index, ir.Const) and index.value < 0:
+            what = "a NumPy array" if t.kind == "array" else "a column"
+            reject(f"index {index.value} is outside {what}", pos, "from a[0] to a[len(a) - 1]")
+        index = ir.Cast(x=index, type=row, pos=pos)
+    return of_row(c, index, row, t.column, pos)
 
 
 def _slice(c: Context, x: Value, s: ast.Slice, pos: Pos) -> Slice:
@@ -163,6 +172,12 @@ def _of_object(c: Context, x: ObjectValue, name: str, pos: Pos) -> Value:
                 return ObjectValue(pos, Object("table", tables[name]))
             if name not in ("weight", "edge"):
                 reject(f"graph {slot!r} has no table {name!r}", pos, f"it has {', '.join(tables)}")
+        case "table", _ if c.builder.stores[slot].column(name) is not None:
+            return ObjectValue(pos, Object("column", slot, name))
+        case "scalars", _:
+            zero = ir.Const(value=0, type=I64, pos=pos)
+            row = ir.Cast(x=zero, type=Handle(slot), pos=pos)
+            return of_row(c, row, Handle(slot), name, pos)
         case "table" | "collection", "size":
             if c.definition.kind == "program":
                 reject(f"a program asks no {kind} for its size", pos, "len(...)")
@@ -171,8 +186,9 @@ def _of_object(c: Context, x: ObjectValue, name: str, pos: Pos) -> Value:
             size = ir.StoreSize(slot=slot, type=I64, pos=pos)
             zero = ir.Const(value=0, type=I64, pos=pos)
             return ir.Compare(op="==", x=size, y=zero, type=BOOL, pos=pos)
-        case "array", _:
-            reject(f"a NumPy array has no {name!r} in a kernel", pos, "a[i] and len(a)")
+        case "array" | "column", _:
+            what = "a NumPy array" if kind == "array" else "a column"
+            reject(f"{what} has no {name!r} in a kernel", pos, "a[i] and len(a)")
         case "flag", "raised":
             return ir.Raised(slot=slot, type=BOOL, pos=pos)
     return Method(pos, x, name)
@@ -194,12 +210,31 @@ def of_row(c: Context, x: ir.Expr, t: Handle, name: str, pos: Pos) -> Value:
         return ir.Dead(slot=t.slot, row=x, type=BOOL, pos=pos)
     if name == "delete" and store.kind == "table":
         return Method(pos, x, name)
+    row, item = t, store.column("item") if store.kind == "collection" else None
+    if item is not None and isinstance(item.elem, Handle):  # neighbours of an entry's item
+        row = item.elem
+        place = ir.Place(slot=t.slot, column="item", row=x, index=None, type=row, pos=pos)
+        x = ir.Load(place=place, type=row, pos=pos)
     for graph in c.builder.graphs.values():
         for table, slot in graph.tables:
-            if slot == t.slot and (v := _neighbours(c, x, graph, table, name, pos)) is not None:
+            if slot == row.slot and (v := _neighbours(c, x, graph, table, name, pos)) is not None:
                 return v
     names = ", ".join(column.name for column in store.columns)
     reject(f"{t.slot!r} has no column or iterator {name!r}", pos, f"its columns: {names}")
+
+
+def columns_of(c: Context, row: ir.Expr, pos: Pos) -> tuple[tuple[str, ir.Expr], ...]:
+    """The values of all columns of a row, by name."""
+    assert isinstance(row.type, Handle)
+    names = [column.name for column in c.builder.stores[row.type.slot].columns]
+    values = [(n, of_row(c, row, row.type, n, pos)) for n in names]
+    return tuple((n, x) for n, x in values if isinstance(x, ir.Expr))
+
+
+def same_columns(a: Store, b: Store) -> bool:
+    """Whether two stores have columns of the same names and types."""
+    first, second = ({x.name: (x.elem, x.size) for x in s.columns} for s in (a, b))
+    return first == second
 
 
 def _neighbours(

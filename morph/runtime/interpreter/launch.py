@@ -19,7 +19,7 @@ from morph.compiler.ir.sites import Violated
 from morph.language.depth import deep
 from morph.runtime.interpreter.checks import Stopped
 from morph.runtime.interpreter.expressions import Code, Env
-from morph.runtime.interpreter.memory import Item, Memory, Untouched
+from morph.runtime.interpreter.memory import COUNT, HEAD, Item, Memory, Untouched
 from morph.runtime.interpreter.statements import Signal, Statements
 from morph.runtime.interpreter.values import dtype_of
 
@@ -83,8 +83,9 @@ class Interpreter:
         self.where = code.functions[kernel.where] if kernel.where is not None else None
         self.args = [code.expr(a) for a in step.args]
         self.where_args = [code.expr(a) for a in step.where_args]
+        self.bounds = [code.expr(x) if x is not None else None for x in (step.start, step.stop)]
         self.domain = self.memory.stores[step.slot]
-        self.together = step.together
+        self.together, self.until_empty = step.together, step.until_empty
 
     def launch(
         self,
@@ -98,26 +99,31 @@ class Interpreter:
         """Run every item once, or those deferred; see `load`."""
         memory, domain = self.memory, self.domain
         memory.bind(stores, graphs, status, reexecution)
+        checks, begins = memory.checks, memory.deferred is not deferred  # one set for each launch
         memory.deferred = deferred
         # a row that is dead now may be used again before its turn: like a row added, it is no item
         lost = {~p for p in deferred if p < 0}
         again = sorted({p for p in deferred if p >= 0} | lost)
-        positions = [p for p in (again if reexecution else domain.span) if not domain.is_dead(p)]
+        env = {name: scalar(dtype, scalars[name]) for name, dtype in self.scalars}
+        within = domain.span[slice(*(None if x is None else int(x(env)) for x in self.bounds))]
+        positions = [p for p in (again if reexecution else within) if not domain.is_dead(p)]
         deferred.clear()
-        checks = memory.checks
-        if checks is not None and not reexecution:
+        if checks is not None and begins:  # perhaps with a re-execution, by a wider unit
             checks.begin()
         self.random.shuffle(positions)
-        env = {name: scalar(dtype, scalars[name]) for name, dtype in self.scalars}
         with np.errstate(all="ignore"), deep():  # integers wrap, x / 0 is infinite or NaN
             args = [a(env) for a in self.args]
             where_args = [a(env) for a in self.where_args]
+            known = domain.count
             try:
                 while positions:
                     size = 1 << self.random.randrange(LARGEST_BATCH + 1) if self.commit else 1
                     size = len(positions) if self.together else size
                     batch, positions = positions[:size], positions[size:]
                     self.batch(batch, args, where_args, lost)
+                    for p in range(known, domain.count) if self.until_empty else ():
+                        positions.insert(self.random.randrange(len(positions) + 1), p)
+                    known = domain.count
             except BaseException:
                 for store in memory.stores.values():
                     store.recover()
@@ -125,9 +131,11 @@ class Interpreter:
         for p in deferred & lost:
             deferred.remove(p)
             deferred.add(~p)
+        if self.until_empty and not deferred:
+            domain.meta[[COUNT, HEAD]] = 0
         for store in memory.stores.values():
             if store.info.kind in ("table", "collection"):
-                store.publish_counters()
+                store._publish_counters()
         if checks is not None and checks.found is not None and not status[Status.FAILED]:
             raise Violated(checks.found)
 

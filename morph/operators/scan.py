@@ -1,0 +1,174 @@
+"""Prefix totals, of any associative operation, on the host and as steps of a program.
+
+A scan of ``n`` values has three levels of about ``n ** (1 / 3)`` values each (reduce then scan):
+each item scans a part of the values, then one of the totals of parts, then one item the totals of
+these; at last each value takes what comes before its part.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.data.column import ColumnView
+from morph.data.table import Table
+from morph.launch.foreach import Function, foreach, func, kernel, program
+from morph.operators.reduce import REDUCTIONS
+from morph.operators.values import values_of
+from morph.runtime.device import Array, Device
+
+
+@func
+def smaller(a, b):
+    """Give the lesser of two values."""
+    return min(a, b)
+
+
+@func
+def larger(a, b):
+    """Give the greater of two values."""
+    return max(a, b)
+
+
+FUNCTIONS = {"min": smaller, "all": smaller, "max": larger, "any": larger}
+
+
+class Scan(NamedTuple):
+    """A column to scan in a program, and memory for its partial results; made by `scan_space`."""
+
+    rows: Any  # its table
+    x: Any
+    totals: Any  # of parts of the column, then of parts of these
+    partial: Any  # the column of `totals`
+    width: int  # of a part
+
+
+@func
+def scan_range(x, begin, end, f):
+    """Scan some values in place, one after another, and give the last."""
+    total = x[begin]
+    for i in range(begin + 1, end):
+        total = f(total, x[i])
+        x[i] = total
+    return total
+
+
+@kernel
+def scan_part(t, x, count, first, width, f):
+    """Scan a part of the values; the last is the total of the part."""
+    begin = (t.id - first) * width
+    t.x = scan_range(x, begin, min(begin + width, count), f)
+
+
+@kernel
+def scan_last(t, x, end, f):
+    """Scan the totals of parts of totals."""
+    scan_range(x, t.id, end, f)
+
+
+@kernel
+def add_before(r, x, partial, parts, width, f):
+    """Combine a value with all those before its part."""
+    part = r.id // width
+    if part > 0:
+        before = partial[part - 1]
+        above = (part - 1) // width
+        if above > 0:
+            before = f(partial[parts + above - 1], before)
+        x[r] = f(before, x[r])
+
+
+@program
+def scan_column(s, f):
+    """Combine each value of a column, in place, with those before it; ``s`` is a `Scan`.
+
+    The values of deleted rows count.
+    """
+    n, width = len(s.rows), s.width
+    parts = (n + width - 1) // width
+    end = parts + (parts + width - 1) // width
+    while end > len(s.totals):  # rows have come since `scan_space`
+        width *= 2
+        parts = (n + width - 1) // width
+        end = parts + (parts + width - 1) // width
+    foreach(s.totals[:parts], scan_part, s.x, n, 0, width, f)
+    foreach(s.totals[parts:end], scan_part, s.partial, parts, parts, width, f)
+    foreach(s.totals[parts : min(parts + 1, end)], scan_last, s.partial, end, f)
+    foreach(s.rows, add_before, s.x, s.partial, parts, width, f)
+
+
+def scan_space(column: ColumnView) -> Scan:
+    """Give the memory with which `scan_column` scans a column, also after its table has grown."""
+    n, width = max(column.store.capacity, 1), 16
+    while width**3 < n:
+        width *= 2
+    parts = -(-n // width)
+    totals = Table("totals", column.store.device, x=column.dtype)
+    totals.extend(parts + -(-parts // width))
+    return Scan(column.store, column, totals, totals.x, width)
+
+
+def scan(column: Any, op: str | Function = "sum", *, exclusive: bool = False) -> Array:
+    """Combine each value with those before it.
+
+    Parameters
+    ----------
+    column : ColumnView or array
+        A scalar column, as in ``g.points.x``, or numbers; deleted rows are left out.
+    op : {"sum", "prod", "min", "max", "any", "all"} or Function
+        Or an associative ``@func`` of two values that gives one of their type.
+    exclusive : bool
+        Leave each row's own value out: row 0 has the neutral element.
+
+    Returns
+    -------
+    array, shape (len(column),)
+        On the device of the column, of the type that `reduce` gives; 0 for deleted rows.
+
+    Raises
+    ------
+    ValueError
+        If ``op`` is unknown, or if it is a function and ``exclusive``: it has no neutral element.
+    """
+    where, values, rows = values_of(column)
+    if isinstance(op, str) and op not in REDUCTIONS:
+        raise ValueError(f"no reduction {op!r}; there are {', '.join(REDUCTIONS)}")
+    if exclusive and not isinstance(op, str):
+        raise ValueError(f"{op!r} has no neutral element, so its scan is not exclusive")
+    f = FUNCTIONS.get(op) if isinstance(op, str) else op
+    with where.active():
+        if f is None:
+            dtype = getattr(values[:0], str(op))().dtype
+            add_up = where.xp.cumsum if op == "sum" else where.xp.cumprod
+            found = add_up(values, dtype=dtype)
+        else:
+            found = _scanned(where, values != 0 if op in ("any", "all") else values, f)
+        if exclusive:
+            found[1:] = found[:-1].copy()
+            found[:1] = _neutral(str(op), found.dtype)
+        if rows is None:
+            return found
+        spread = where.zeros(len(column), found.dtype)
+        spread[rows] = found
+        return spread
+
+
+def _scanned(where: Device, values: Array, f: Function) -> Array:
+    """Scan an array by a function."""
+    rows = Table("values", where, capacity=len(values), x=values.dtype)
+    rows.extend(x=values)
+    scan_column(scan_space(rows.x), f)
+    return rows.x.array
+
+
+def _neutral(op: str, dtype: Any) -> Any:
+    """Give the value that changes no other."""
+    if op in ("sum", "prod", "any", "all"):
+        return op in ("prod", "all")
+    if dtype.kind == "f":
+        return np.inf if op == "min" else -np.inf
+    if dtype.kind == "b":
+        return op == "min"
+    info = np.iinfo(dtype)
+    return info.max if op == "min" else info.min
