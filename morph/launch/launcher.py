@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import State, Status
 from morph.compiler.ir.sites import Violated, past_limit
@@ -23,7 +24,14 @@ from morph.data.row import Row
 from morph.data.store import CAPACITY, COUNT, HEAD
 from morph.data.table import Table
 from morph.data.versions import Outdated, latest
-from morph.graph.deletion import Before, begin_launch, end_launch, recover
+from morph.graph.deletion import (
+    Before,
+    begin_launch,
+    end_launch,
+    end_rebuilds,
+    recover,
+    release_before_rebuild,
+)
 from morph.language.intrinsics import to_dtype
 from morph.language.types import Store
 from morph.launch.binding import Compiled, Where, by_steps
@@ -86,6 +94,7 @@ class Launch:
         self.together = [self.refs[slot] for slot in compiled.together]
         self.touches = [self.refs[slot] for slot in compiled.touches]
         self.reshapes = [(self.refs[s], s in compiled.redirects) for s in compiled.reshapes]
+        self.rebuilds = [(self.refs[s], ds) for s, ds in compiled.rebuilds.items()]
         self.deletes = [self.refs[slot] for slot in compiled.deletes]
 
     @property
@@ -95,7 +104,8 @@ class Launch:
 
     def by_steps(self) -> bool:
         """Whether a program runs launch by launch, see `binding.by_steps`."""
-        return bool(self.compiled.cuts) and by_steps(self.compiled, self.objects)
+        may = self.compiled.cuts or self.rebuilds
+        return bool(may) and by_steps(self.compiled, self.objects)
 
     def edit(self, text: str) -> None:
         """Replace the text of the unit, for all launches of it, present and future."""
@@ -194,14 +204,27 @@ class Launch:
     def _begin(self) -> list[tuple[Any, Before, bool]]:
         """Return graphs whose points or edges may change, their counters, and whether ends move."""
         graphs = [(ref(), moved) for ref, moved in self.reshapes]
-        fused = self.compiled.unit.fused  # a program that adds or deletes edges traverses none
-        return [(g, begin_launch(g, fused), moved) for g, moved in graphs if g is not None]
+        fused, rebuilt = self.compiled.unit.fused, self._rebuilt()
+        return [
+            # a program that changes edges and traverses none may reuse those that it has deleted
+            (g, begin_launch(g, fused and g not in rebuilt), moved)
+            for g, moved in graphs
+            if g is not None
+        ]
+
+    def _rebuilt(self) -> list[Any]:
+        """The graphs whose adjacency the launch rebuilds."""
+        return [g for ref, _ in self.rebuilds if (g := ref()) is not None]
 
     def _end(self, graphs: Iterable[tuple[Any, Before, bool]], failed: bool) -> None:
         """Update tables and graphs after the launch."""
         self._touch()
+        rebuilt = self._rebuilt()
         for g, before, moved in graphs:
-            end_launch(g, before, moved, failed)
+            if g in rebuilt and not failed:
+                end_rebuilds(g, before)
+            else:
+                end_launch(g, before, moved or g in rebuilt, failed)
         if self.on_host and self.deletes:
             self._release()
 
@@ -238,10 +261,12 @@ class Launch:
             value = getattr(value, field)
         return value
 
-    def _fill(self) -> None:
+    def _fill(self, running: bool = False) -> None:
         """Write the addresses of the objects' arrays; note versions and bounds of item counts."""
         compiled, objects = self.compiled, self.objects
         self.versions, epoch = [], latest.epoch
+        for slot, directions in compiled.rebuilds.items():
+            objects[slot].begin_rebuilds(directions, running)
         for slot, direction in compiled.adjacency:
             objects[slot].index(direction)
         for i, f in enumerate(compiled.fields):
@@ -328,7 +353,7 @@ class Launch:
                 if compiled.unit.checked and (v := s.checks.end(now - rounds)):
                     raise error(compiled.unit, v, self.objects)
                 return
-            self._handle_overflow()
+            self._handle_overflow(self._queue())
             if self.together and not self.on_host:
                 self._check_together()
             if self.compiled.lists:
@@ -368,19 +393,25 @@ class Launch:
         if n > (most := self.binary.threads):
             raise ValueError(f"{n} items together, but {self.device.name} runs {most} at once")
 
-    def _handle_overflow(self) -> None:
-        """Grow the stores that were full, so that the deferred items can run."""
+    def _handle_overflow(self, queue: str = "") -> None:
+        """Grow the stores that were full, so that the deferred items can run.
+
+        These are items of ``queue``, if a slot is given: then what has run may be dropped instead.
+        """
         status = self.device.to_host(self.scratch.status).copy()
         if place := int(status[Status.EXCEEDED]):
             raise past_limit(ir.exceeds(self.compiled.unit)[place - 1])
         failed, stands_for, objects = int(status[Status.FAILED]), self._stands_for(), self.objects
         for slot in self.compiled.touches:
             objects[slot].touched()
+        for g in self._rebuilt():
+            release_before_rebuild(g)
         for full, store in zip(status[Status.STORES :], self.compiled.unit.stores, strict=False):
             if full:
                 obj = objects[stands_for.get(store.slot, store.slot)]
                 obj.touched()
-                obj._extend_capacity(failed)
+                if store.slot != queue or not self._drop_finished(obj):
+                    obj._extend_capacity(failed)
         narrow = status[Status.LOCAL]
         status[[Status.FAILED, Status.LOCAL]] = 0
         status[Status.STORES :] = 0
@@ -389,7 +420,33 @@ class Launch:
             arguments, state = self.arguments, self.state
             self._use(self.compiled.wider())
             self.arguments[:], self.state = arguments, state
-        self._fill()
+        self._fill(running=True)
+
+    def _queue(self) -> str:
+        """The slot of the queue of the step in which items failed, if this is a step over one."""
+        unit, block, step = self.compiled.unit, 0, 0
+        if not abi.queues(unit):
+            return ""
+        if unit.fused:
+            state = self.device.to_host(self.state)
+            block, step = int(state[State.BLOCK]), int(state[State.STEP])
+        node = unit.blocks[block].steps[step]
+        return node.slot if isinstance(node, ir.Foreach) and node.until_empty else ""
+
+    def _drop_finished(self, queue: Any) -> bool:
+        """Drop the items of a full queue that have run, if this frees half of its capacity."""
+        bits, (first, last) = self.scratch.bits["deferred"], queue.span()
+        with self.device.active():
+            at = self.device.xp.arange(first, last)
+            left = at[(bits[at // 32] >> (at % 32).astype(np.uint32)) & 1 != 0]
+            if 2 * (last - first - left.size) < queue.capacity:
+                return False
+            queue._keep(left)
+            words, more = divmod(left.size, 32)
+            bits[:] = 0
+            bits[:words] = np.uint32(2**32 - 1)
+            bits[words] = np.uint32(2**more - 1)
+        return True
 
     def _stands_for(self) -> dict[str, str]:
         """The slot that each swapped slot denotes at the step that the program has reached."""
@@ -411,7 +468,7 @@ class Launch:
 class InterpretedLaunch(Launch):
     """One interpreted unit, bound to objects: the interpreter takes these, not addresses."""
 
-    def _fill(self) -> None:
+    def _fill(self, running: bool = False) -> None:
         """Note the versions only."""
         epoch = latest.epoch
         self._record_versions()

@@ -30,7 +30,7 @@ class EdgeMap(NamedTuple):
     """
 
     graph: Any
-    state: Any  # a table of one row: `_state`
+    state: Any  # a table of one row
     update: Any  # functions
     assign: Any
     wanted: Any

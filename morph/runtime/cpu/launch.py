@@ -6,7 +6,7 @@ import ctypes
 import threading
 from typing import Any
 
-from morph.compiler.codegen.unit import entry, prelude
+from morph.compiler.codegen.unit import entry, prelude_of
 from morph.compiler.ir import nodes as ir
 from morph.runtime.backend import ArgumentBlock
 from morph.runtime.toolchain import cpu
@@ -58,27 +58,10 @@ class HostLaunch:
 def load(unit: ir.Unit, text: str, faults: bool = False, interruptible: bool = True) -> HostLaunch:
     """Compile a unit's text and return its launcher.
 
-    Parameters
-    ----------
-    unit : ir.Unit
-        The unit, for the name of its entry.
-    text : str
-        What `morph.compiler.codegen.unit.source` gave, perhaps edited.
-    faults : bool
-        Compile in the injection of failing allocations.
-    interruptible : bool
-        Whether signal handlers run during a launch, and end it if they raise.
-
-    Returns
-    -------
-    HostLaunch
-
-    Raises
-    ------
-    morph.runtime.toolchain.CompileError, morph.runtime.toolchain.CompilerNotFound
-        As `morph.runtime.toolchain.cpu.build`.
+    The arguments are those of `morph.runtime.backend.Backend.load`; raises as
+    `morph.runtime.toolchain.cpu.build`.
     """
     name = entry(unit)
     defines = ("MORPH_FAULTS",) * faults
-    path = cpu.build(prelude(unit.checked) + text, name=name, defines=defines)
+    path = cpu.build(prelude_of(unit) + text, name=name, defines=defines)
     return HostLaunch(ctypes.PyDLL(str(path)), name, interruptible)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from morph.compiler.codegen.unit import cooperative, entry, prelude
+from morph.compiler.codegen.unit import cooperative, entry, prelude_of
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.work_sharing import lists, shared_loops
@@ -90,28 +90,11 @@ class CudaLaunch:
 def load(unit: ir.Unit, text: str, faults: bool = False, device_index: int = 0) -> CudaLaunch:
     """Compile a unit's text for a GPU and return its launcher.
 
-    Parameters
-    ----------
-    unit : ir.Unit
-        The unit, for the name of its entry and whether it has barriers.
-    text : str
-        What `morph.compiler.codegen.unit.source` gave, perhaps edited.
-    faults : bool
-        Compile in the injection of failing allocations.
-    device_index : int
-        Which CUDA device.
-
-    Returns
-    -------
-    CudaLaunch
-
-    Raises
-    ------
-    morph.runtime.toolchain.CompileError, morph.runtime.toolchain.CompilerNotFound
-        As `morph.runtime.toolchain.cuda.build`.
+    The arguments are those of `morph.runtime.backend.Backend.load`; raises as
+    `morph.runtime.toolchain.cuda.build`.
     """
     device = import_cupy().cuda.Device(device_index)
     defines = ("MORPH_FAULTS",) if faults else ()
     arch = f"sm_{device.compute_capability}"
-    cubin = cuda.build(prelude(unit.checked) + text, arch, name=entry(unit), defines=defines)
+    cubin = cuda.build(prelude_of(unit) + text, arch, name=entry(unit), defines=defines)
     return CudaLaunch(cubin, unit, device)
