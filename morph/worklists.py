@@ -1,5 +1,6 @@
 """Kernels and programs over worklists, columns and tables: what programs are made of."""
 
+from morph.operators.edge_map import EdgeMap, edge_map, edge_mapping
 from morph.operators.reduce import find_least
 from morph.operators.scan import scan_column, scan_space
 from morph.operators.sort import sort_order, sort_space
@@ -16,10 +17,13 @@ from morph.operators.worklists import (
 )
 
 __all__ = [
+    "EdgeMap",
     "advance",
     "advance_edges",
     "advance_entries",
     "advance_once",
+    "edge_map",
+    "edge_mapping",
     "find_least",
     "in_order",
     "keep",

@@ -16,6 +16,7 @@ from morph.algorithms.graph import sssp, triangles
 from morph.algorithms.registry import ROWS
 from morph.graph import gapped
 from morph.launch.foreach import Kernel, Program
+from morph.operators import edge_map
 from morph.prelude import atomic_add, atomic_min, local
 from morph.testing import team
 from morph.updates import changes
@@ -24,6 +25,7 @@ from morph.worklists import (
     advance_edges,
     advance_entries,
     advance_once,
+    edge_mapping,
     find_least,
     in_order,
     keep,
@@ -38,7 +40,7 @@ ROOT = Path(__file__).parent.parent
 def modules() -> list[ModuleType]:
     """The package's modules that have kernels."""
     names = [
-        *(f"operators.{name}" for name in ("reduce", "scan", "sort", "worklists")),
+        *(f"operators.{name}" for name in ("edge_map", "reduce", "scan", "sort", "worklists")),
         "updates.in_place",
         "updates.resolve",
         *(
@@ -231,6 +233,31 @@ def queues() -> None:
     queue.add(size=30)
     assert split_all(queue, made, far, total) == 130
     assert len(made) == 130 + 17
+
+
+@morph.func
+def lower(p, t, least):
+    return atomic_min(t.label, max(p.label, least)) > p.label
+
+
+@morph.func
+def every(t, least):
+    return True
+
+
+def edge_maps() -> None:
+    """Edge map, with its parts launched one by one: push and pull, one update and several."""
+    for directed in (False, True):
+        g = morph.Graph.from_edges([0, 1, 2], [1, 2, 3], symmetrize=not directed)
+        for once in (False, True):
+            g.points.add("label", np.int64)
+            g.points.label[:] = [0, 1, 2, 3]
+            lists = [morph.Collection(g.points) for _ in range(2)]
+            lists[0].extend([0, 1, 2, 3])
+            s = edge_mapping(g, lower, every, once=once)
+            edge_map.unmark_all(s), edge_map.as_list(s, lists[0]), edge_map.is_dense(s, lists[0])
+            assert edge_map.edge_map(s, *lists, 4, 0) == (3 if directed or not once else 1)
+            g.points.drop("label")
 
 
 def meshes() -> None:

@@ -20,7 +20,7 @@ from morph.algorithms.graph import costs
 from morph.algorithms.graph import sssp as paths
 from morph.algorithms.graph.costs import measured
 from morph.algorithms.graph.temporary import columns
-from morph.prelude import i32, i64, u8, u32
+from morph.prelude import i32, u8, u32
 
 FAR = np.iinfo(np.int64).max
 several = st.lists(st.integers(0, 23), min_size=1, max_size=3)
@@ -279,14 +279,11 @@ def test_fused_equals_eager(target, edges):
     results = []
     g = graph_of(edges, target)
     for run in (bfs_module.search, bfs_module.search.eager):
-        names = {"dist": (u32, bfs_module.FAR), "step": (u8, 255), "predecessor": (i32, -1)}
+        names = {"dist": (u32, bfs_module.FAR), "active": (u8, 0), "predecessor": (i32, -1)}
         with columns(g.points, **names):
             lists = [morph.Collection(g.points) for _ in range(3)]  # without room: they grow
-            g.points[0].dist = g.points[0].step = 0
+            g.points[0].dist = 0
             lists[0].add(0)
-            found = morph.Table("found", g.device, edges=i64, points=i64)
-            found.new()
-            work = bfs_module.Search(g, found, morph.Flag(g), False)
-            levels = run(*lists, work, u32(0), u32(99))
+            levels = run(bfs_module.level_map(g), *lists, morph.Flag(g), u32(99))
             results.append((levels, host(g.points.dist.array).tolist()))
     assert results[0] == results[1]

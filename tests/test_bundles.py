@@ -18,6 +18,12 @@ class Side(NamedTuple):
     shift: Any
 
 
+class Filter(NamedTuple):
+    first: Side
+    second: Side
+    visit: Any
+
+
 class Both(NamedTuple):
     first: Side
     second: Side
@@ -212,14 +218,6 @@ def by_name(r, side):
     put(r, Side(rows=side.rows, shift=1), 1)
 
 
-CAPTURED = Side(1, 2)
-
-
-@kernel
-def captured(r):
-    r.x = CAPTURED.shift
-
-
 @CPP
 def foreign(x) -> i64:
     """Not called."""
@@ -230,14 +228,9 @@ def to_cpp(r, side):
     r.x = foreign(side)
 
 
-@kernel
-def moved(r, side):
-    r.x += side.shift
-
-
 @program
-def filtered(t, side):
-    foreach(t, moved, side, where=lambda r: r.x < side.shift)
+def filtered_by_row(t, both):
+    foreach(t, moved, 1, where=lambda r: r != both.row)
 
 
 def test_rejections(target):
@@ -250,10 +243,69 @@ def test_rejections(target):
     t, u, *_ = tables(target)
     assert refused(target, too_few, side)[0] == "Side takes 2 arguments, not 1"
     assert refused(target, by_name, side)[0] == "keyword arguments do not go here"
-    with pytest.raises(LanguageError, match="the program's scalars, not a named tuple"):
-        filtered(t, side)
-    assert refused(target, captured)[0] == "a named tuple has no 'shift' in the language"
+    with pytest.raises(LanguageError, match="the program's scalars, not handle of t"):
+        filtered_by_row(t, Both(side, side, twice, t[0]))
     assert refused(target, to_cpp, side)[0] == "a named tuple cannot be an argument of C++"
+
+
+@func
+def below(r, both, step):
+    return both.visit(r.id) < both.second.shift + step and both.first.rows[0].x == 7
+
+
+@kernel
+def moved(r, by):
+    r.x += by
+
+
+@program
+def filtered(t, both, steps):
+    step = 0
+    while step < steps:
+        foreach(t, moved, 1, where=lambda r: below(r, both, step))
+        step += 1
+
+
+def test_filters_of_programs(target):
+    """A filter takes a bundle of the program as a whole."""
+
+    def run(run_program):
+        t, u, *_ = tables(target)
+        u.x[0] = 7
+        found = []
+        for shift in (1, i32(3), 2.5):
+            both = Filter(Side(u, 0), Side(t, shift), twice)
+            run_program(t, both, 3)
+            found.append(host(t.x).tolist())
+        return found
+
+    for form in (filtered, filtered.eager):
+        for found in everywhere(target, lambda form=form: run(form)):
+            assert found == [[3, 1, 0, 0], [6, 4, 1, 0], [9, 7, 2, 0]]
+
+
+COUNTS = Side(1, 2)
+
+
+def test_bundles_from_outside(target):
+    """Globals are compiled in; the numbers of a closure are read at every launch."""
+
+    def run():
+        t, u, *_ = tables(target)
+        inner = Filter(Side(u, i64(1)), Side(t, 0), twice)
+
+        @kernel
+        def captured(r):
+            r.x += inner.visit(inner.first.shift) + COUNTS.shift
+            atomic_add(inner.first.rows[r.id].x, inner.first.shift)
+
+        for n in range(3):
+            foreach(t, captured, where=lambda r: r.id < inner.first.shift)
+            inner = inner._replace(first=inner.first._replace(shift=i64(n + 2)))
+        return host(t.x).tolist(), host(u.x).tolist()
+
+    for found in everywhere(target, run):
+        assert found == ([18, 14, 8, 0], [6, 5, 3, 0])
 
 
 def test_a_field_of_no_kind_is_refused(target):

@@ -13,7 +13,17 @@ import runpy
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
-from every_unit import ROOT, batches, graphs, launched, meshes, modules, queues, worklists
+from every_unit import (
+    ROOT,
+    batches,
+    edge_maps,
+    graphs,
+    launched,
+    meshes,
+    modules,
+    queues,
+    worklists,
+)
 
 import morph
 from morph.compiler.codegen.unit import entry, prelude_of
@@ -70,7 +80,7 @@ def compile_one(text, name):
 
 @pytest.mark.unchecked  # NVRTC takes minutes for so many checked texts
 def test_algorithms(units):
-    graphs(), batches(), worklists(), meshes()
+    graphs(), batches(), worklists(), edge_maps(), meshes()
     mesh = morph.Mesh.read(ROOT / "meshes" / "square.node")
     morph.refine(mesh, 31, size=0.3, boundary="keep-all", conforming=True)
     with team(1):

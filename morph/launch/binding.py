@@ -36,6 +36,7 @@ from morph.compiler.frontend.values import (
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
+from morph.compiler.passes.inlining import inline_effects
 from morph.compiler.passes.work_sharing import lists
 from morph.data.row import Row
 from morph.language.bundles import (
@@ -283,8 +284,9 @@ def closure_key(where: Any) -> tuple[Any, ...]:
             value = cell.cell_contents
         except ValueError:  # not assigned yet
             value = None
-        number = isinstance(value, bool | int | float | np.generic)
-        found.append(type(value) if number else id(value))
+        for x in flat((value,)):
+            number = isinstance(x, bool | int | float | np.generic)
+            found.append(type(x) if number else id(x))
     return tuple(found)
 
 
@@ -423,8 +425,9 @@ def _compile(request: Request, slots: Slots) -> Compiled:
     else:
         state, permutations = (), ()
         blocks = (_step(builder, request, slots, values, scalars, getters, pos),)
-    reached = _reachable(builder.funcs, blocks)
-    funcs = tuple(f for n, f in builder.funcs.items() if n in reached)
+    functions = inline_effects(builder.funcs, blocks, builder.stores.values())
+    reached = _reachable(functions, blocks)
+    funcs = tuple(f for n, f in functions.items() if n in reached)
     needed = {n.slot for n in ir.walk(funcs) if isinstance(n, ir.Need) and not n.local}
     if len(needed) > (most := STATUS - abi.Status.STORES):
         what = f"{definition.name!r} allocates in {len(needed)} tables and collections"

@@ -255,7 +255,11 @@ class Launch:
     def _captured(self, origin: tuple[str, str], where: Any) -> Any:
         kind, name = origin
         function: Any = where if kind == "where" else self.what.__wrapped__
-        return function.__closure__[function.__code__.co_freevars.index(name)].cell_contents
+        name, *fields = name.split(".")
+        value = function.__closure__[function.__code__.co_freevars.index(name)].cell_contents
+        for field in fields:  # of a bundle
+            value = getattr(value, field)
+        return value
 
     def _fill(self, running: bool = False) -> None:
         """Write the addresses of the objects' arrays; note versions and bounds of item counts."""

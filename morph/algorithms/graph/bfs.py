@@ -1,17 +1,13 @@
 """Breadth-first search: direction-optimising, with several levels at once on deep graphs.
 
-*Push* (top-down; Unnikrishnan et al., Falcon, figure 36): two worklists, the frontier and the next
-one, are swapped; each vertex of the frontier lowers the distance of its neighbours by an atomic
-minimum, and the first thread to lower a vertex enqueues it.  *Pull* (bottom-up; Beamer, Asanovic,
-Patterson, SC 2012), if every edge is stored as two arcs and the frontier has many edges: each
-unvisited vertex scans its neighbours for one in the frontier, and stops at the first.  Pull reads
-one byte per vertex, and builds no worklist; the frontier is built when push resumes.
+A level is a step of `edge_map`.  If every edge is stored as two arcs and the frontier has many
+edges, each unvisited vertex looks for a neighbour in the frontier, and stops at the first.
 
 High-diameter graphs have small levels, whose time is that of the barriers.  There up to 32 levels
 are relaxed asynchronously (label-correcting, ``ahead``), until the distances of all of them are
 exact; the vertices of the last of them are the next frontier.  Predecessors may then be
-inconsistent; if so, a last pass over the edges sets them.  One launch.  Work: O(n + m), with pull
-often less than m.
+inconsistent; if so, a last pass over the edges sets them.  One launch.  Work: O(n + m), with dense
+levels often less than m.
 """
 
 from __future__ import annotations
@@ -25,26 +21,15 @@ from morph.data.collection import Collection, Flag
 from morph.data.conversion import number
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.launch.foreach import foreach, kernel, program
-from morph.prelude import atomic_add, atomic_min, i32, i64, u8, u32
+from morph.launch.foreach import foreach, func, kernel, program
+from morph.operators.edge_map import EdgeMap, edge_map, edge_mapping
+from morph.prelude import atomic_min, i32, u8, u32
 
 FAR = 2**32 - 1  # infinity; as a signed integer -1, the result for unreachable vertices
 NONE = 2**31 - 1  # longer than any shortest path
-UNFOUND = 14  # pull if the frontier has over a 14th of the edges of unvisited vertices
-SMALL = 256  # a frontier of fewer than a 256th of all vertices always pushes
 DEEP = 32  # beyond this level, frontiers of at most a 32nd (WIDE) of all vertices
 WIDE = 32  # are expanded asynchronously,
 AT_ONCE = 32  # this many levels between barriers
-UNSEEN = 255  # ``step`` of an unvisited vertex; of others the level, at most DEEP
-
-
-class Search(NamedTuple):
-    """The arguments of a search other than its worklists, as a bundle."""
-
-    graph: Any
-    found: Any  # one row: edges of the visited vertices; vertices visited by pull
-    conflict: Any  # flag: a predecessor is not one level nearer
-    both: bool  # whether every edge is stored as two arcs
 
 
 class Bfs(NamedTuple):
@@ -55,48 +40,33 @@ class Bfs(NamedTuple):
     levels: int
 
 
-@kernel
-def push(p, level, step, then, found):
-    for t in p.outnbrs:
-        if atomic_min(t.dist, level) > level:
-            t.predecessor = p.id
-            t.step = step
-            then.add(t)
-            atomic_add(found[0].edges, t.out_degree)
+@func
+def visit(p, t, level):
+    """Set the distance of ``t`` to ``level`` if that is less."""
+    if atomic_min(t.dist, level) > level:
+        # race: of several levels at once, the last writer may not have the least: `check_parent`
+        t.predecessor = p.id
+        return True
+    return False
+
+
+@func
+def assign(p, t, level):
+    t.dist = level
+    t.predecessor = p.id
+    return True
+
+
+@func
+def is_farther(t, level):
+    return t.dist > level
 
 
 @kernel
-def pull(p, level, step, found):
-    before = None
-    for t in p.outnbrs:
-        if t.step < step:
-            before = t
-            break
-    if before is not None:
-        p.dist = level
-        p.step = step  # race: the old and the new value fail the test above alike
-        p.predecessor = before.id
-        atomic_add(found[0].points, 1)
-        atomic_add(found[0].edges, p.out_degree)
-
-
-@kernel
-def build_frontier(p, now):
-    now.add(p)
-
-
-@kernel
-def mark_visited(p):
-    p.step = u8(0)
-
-
-@kernel
-def lower(p, limit, then, far):
+def relax(p, limit, then, far):
     level = p.dist + 1
     for t in p.outnbrs:
-        if atomic_min(t.dist, level) > level:
-            # race: the last writer may not be the one with the least level; see `check_parent`
-            t.predecessor = p.id
+        if visit(p, t, level):
             if level < limit:
                 then.add(t)
             else:
@@ -110,61 +80,39 @@ def check_parent(p, g, conflict):
 
 
 @kernel
-def attach(p):
+def set_parent(p):
     for t in p.outnbrs:
         if t.dist == p.dist + 1:
             t.predecessor = p.id  # race: any neighbour one level nearer is valid
 
 
 @program
-def search(now, then, far, s, level, cutoff):
-    known = 0  # edges of the vertices visited so far
-    s.found[0].edges = 0
-    s.found[0].points = 0  # visited by pull
-    size, listed = len(now), True
-    pulls, seen = False, False  # seen: `step` is up to date for all vertices
+def search(s, now, then, far, conflict, cutoff):
+    level, size = u32(0), len(now)
     while level < cutoff and size > 0:
-        level += 1
-        step = u8(min(level, DEEP))
-        if not seen:
-            pulls = False
-            if s.both and size * SMALL > len(s.graph.points):
-                before, known = known, s.found[0].edges
-                pulls = (known - before) * UNFOUND > len(s.graph.edges) - known
-            if pulls and level > DEEP and size * WIDE > len(s.graph.points):
-                foreach(s.graph.points, mark_visited, where=lambda p: p.dist < level)
-                seen = True
-                level -= 1
-                continue
-        if pulls and (seen or level <= DEEP):
-            seen = False
-            now.clear()
-            size = s.found[0].points
-            foreach(s.graph.points, pull, level, step, s.found, where=lambda p: p.step == UNSEEN)
-            size = s.found[0].points - size
-            listed = False
-            continue
-        if not listed:
-            foreach(s.graph.points, build_frontier, now, where=lambda p: p.dist == level - 1)
-            listed = True
-        if level > DEEP and size * WIDE <= len(s.graph.points):
-            level = min(level - 1, cutoff - AT_ONCE) + AT_ONCE
+        if level >= DEEP and size * WIDE <= len(s.graph.points) and not now.empty:
+            level = min(level, cutoff - AT_ONCE) + AT_ONCE
             while not now.empty:
-                foreach(now, lower, level, then, far, ahead=then)
+                foreach(now, relax, level, then, far, ahead=then)
                 now, then = then, now
                 then.clear()
             now, far = far, now
+            size = len(now)
         else:
-            foreach(now, push, level, step, then, s.found)
+            level += 1
+            size = edge_map(s, now, then, size, level)
             now, then = then, now
-            then.clear()
-        size = len(now)
     if level > DEEP:
-        foreach(s.graph.points, check_parent, s.graph, s.conflict,
+        foreach(s.graph.points, check_parent, s.graph, conflict,
                 where=lambda p: p.dist > DEEP and p.dist < FAR)  # fmt: skip
-        if s.conflict.take():
-            foreach(s.graph.points, attach, where=lambda p: p.dist >= DEEP and p.dist < FAR)
+        if conflict.take():
+            foreach(s.graph.points, set_parent, where=lambda p: p.dist >= DEEP and p.dist < FAR)
     return level
+
+
+def level_map(graph: Graph, state: Table | None = None) -> EdgeMap:
+    """Make what expands a level."""
+    return edge_mapping(graph, visit, is_farther, assign=assign, once=True, state=state)
 
 
 @of_graph
@@ -203,16 +151,12 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
 
     def make() -> list[Any]:
         lists = [Collection(graph.points, capacity=n) for _ in range(3)]
-        found = Table("found", graph.device, edges=i64, points=i64, capacity=1)
-        found.extend(1)
-        return [*lists, found, Flag(graph)]
+        return [*lists, Flag(graph), level_map(graph).state]
 
-    columns = {"dist": (u32, FAR), "step": (u8, UNSEEN), "predecessor": (i32, -1)}
-    zero = {"dist": 0, "step": 0}
-    with workspace(graph, "bfs", make, None, starts, zero, **columns) as objects:
-        *lists, found, conflict = objects
-        work = Search(graph, found, conflict, not graph.directed)
-        levels = search(*lists, work, u32(0), most)
+    columns = {"dist": (u32, FAR), "active": (u8, 0), "predecessor": (i32, -1)}
+    with workspace(graph, "bfs", make, None, starts, {"dist": 0}, **columns) as objects:
+        *lists, state = objects
+        levels = search(level_map(graph, state), *lists, most)
         own = graph.points.columns
         distance, predecessor = graph.device.copies(
             own["dist"].array[:n].view(np.int32), own["predecessor"].array[:n]

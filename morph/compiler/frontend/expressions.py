@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import reduce
 from types import ModuleType
 from typing import Any
 
@@ -12,9 +13,18 @@ import numpy as np
 from morph.compiler.frontend.branches import condition
 from morph.compiler.frontend.context import Context
 from morph.compiler.frontend.operators import OPS, binary, unary
-from morph.compiler.frontend.values import ObjectValue, PythonValue, Value, cast, constant, default
+from morph.compiler.frontend.values import (
+    Bundle,
+    ObjectValue,
+    PythonValue,
+    Value,
+    cast,
+    constant,
+    default,
+)
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
+from morph.language.bundles import field_name, is_bundle
 from morph.language.errors import reject
 from morph.language.intrinsics import from_dtype, name_of
 from morph.language.position import Pos
@@ -61,6 +71,8 @@ def captured(
     builder = c.builder
     if isinstance(obj, np.ndarray):
         _check_array(obj, name, pos)
+    if is_bundle(type(obj)):
+        return _bundle(c, obj, again, name, pos, closed)
     t = builder.capture(obj, ir_name(name))
     if t is not None:
         builder.dependencies.add(again, obj, key)
@@ -72,6 +84,19 @@ def captured(
         builder.dependencies.add(again, obj, key, c.source.function.__globals__)
     x = constant(obj, pos)
     return x if x is not None else PythonValue(pos, obj)
+
+
+def _bundle(
+    c: Context, obj: Any, again: Callable[[], Any], name: str, pos: Pos, closed: bool
+) -> Bundle:
+    """A named tuple from outside of the function."""
+
+    def field(f: str) -> Value:
+        return captured(
+            c, getattr(obj, f), lambda: getattr(again(), f), f"{name}.{f}", pos, closed
+        )  # fmt: skip
+
+    return Bundle(pos, tuple((f, field(f)) for f in obj._fields))
 
 
 def _check_array(array: np.ndarray[Any, Any], name: str, pos: Pos) -> None:
@@ -100,7 +125,7 @@ def _closure(c: Context, name: str, obj: Any, again: Callable[[], Any], pos: Pos
     t = default(x.type) if x is not None else None
     if not isinstance(t, Scalar):
         reject(f"{name!r} is a {type(obj).__name__}", pos, "the reference lists the data types")
-    key = f"{ir_name(name)}_of_{c.definition.kind}_"
+    key = f"{reduce(field_name, ir_name(name).split('.'))}_of_{c.definition.kind}_"
     c.builder.closures[key] = (t, name)
     c.builder.dependencies.add(lambda: type(again()), type(obj))
     c.extra[key] = t

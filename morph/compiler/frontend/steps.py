@@ -48,7 +48,7 @@ from morph.compiler.passes.work_sharing import CHOICES, can_run_ahead
 from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
 from morph.language.position import Pos
-from morph.language.types import BOOL, I64, NOTHING, Column, Handle, Object, Scalar, Type
+from morph.language.types import BOOL, I64, NOTHING, Column, Handle, Object, Scalar, Type, Weak
 
 OF_ITEMS = (
     ir.Atomic, ir.Lock, ir.LockPlace, ir.Take, ir.SetFind, ir.SetUnion, ir.Prefetch,
@@ -387,21 +387,21 @@ def _with_filter(c: Context, kernel: ir.Kernel, func: ir.Func) -> ir.Kernel:
 def _name_in_filter(program: ProgramContext) -> Callable[[Context, ast.Name], Value]:
     """Names in a filter: it sees the program's objects, and its scalars as parameters."""
 
+    def seen(c: Context, v: Value, pos: Pos) -> Value:
+        if isinstance(v, Bundle):
+            return replace(v, fields=tuple((f, seen(c, x, pos)) for f, x in v.fields))
+        if isinstance(v, ir.Expr) and not isinstance(v.type, Scalar | Weak):
+            problem = f"a filter can use the program's scalars, not {v.type}"
+            reject(problem, pos, "keep what it needs in a column")
+        if isinstance(v, ir.Var):
+            c.extra[v.name] = v.type
+            return replace(v, pos=pos)
+        return v
+
     def check(c: Context, node: ast.Name) -> Value:
         name = ir_name(node.id)
         if name in c.params or not (name in program.params or name in program.locals):
             return check_name(c, node)
-        p = program.params.get(name)
-        if isinstance(p, ObjectValue | PythonValue):
-            return p
-        if isinstance(p, Bundle):
-            reject("a filter can use the program's scalars, not a named tuple", c.pos(node),
-                   "assign the field to a variable first")  # fmt: skip
-        x = program.expr(node)  # it may have no value yet
-        if not isinstance(x.type, Scalar):
-            problem = f"a filter can use the program's scalars, not {x.type}"
-            reject(problem, c.pos(node), "keep what it needs in a column")
-        c.extra[name] = x.type
-        return replace(x, pos=c.pos(node))
+        return seen(c, check_name(program, node), c.pos(node))  # it may have no value yet
 
     return check

@@ -15,11 +15,10 @@ iterations add to it, or take its minimum or maximum, and do nothing else with i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.effects import Effects, value_params
 from morph.compiler.passes.liveness import read_first
 from morph.language.types import Column, Handle, Local, Object, Scalar, Store
 
@@ -286,8 +285,7 @@ class _Loop:
     ) -> None:
         self.loop, self.tail, self.kernel, self.funcs = loop, tail, kernel, funcs
         self.types = dict(kernel.params) | dict(kernel.locals)
-        self.effects = Effects(funcs)
-        self.nodes = self._expanded(ir.walk(loop.body))
+        self.nodes = list(ir.walk(loop.body))
         self.given = set(bound(loop))
         self.assigned = _assigned(self.nodes)
         self.outer = read_first(loop.body) - self.given
@@ -374,7 +372,7 @@ class _Loop:
             and not handed_on
             and not any(isinstance(self.types.get(n), Local | Object) for n in self._names())
             and not _allocates_in_loops(loop.body)
-            and self._calls_allocate_nothing()
+            and self._calls_change_nothing()
             and self._effects_commute()
             and self._writes_are_apart()
         )
@@ -430,26 +428,14 @@ class _Loop:
                 todo += [n.func for n in inner if isinstance(n, ir.Call)]
         return found
 
-    def _expanded(self, nodes: Iterable[ir.Node], depth: str = "") -> list[ir.Node]:
-        """Nodes, with those of a called function that has effects in place of its call."""
-        found: list[ir.Node] = []
-        for n in nodes:
-            if isinstance(n, ir.Call) and self._has_effect(func := self.funcs[n.func]):
-                suffix = f"{depth}.{len(found)}"
-                found += self._expanded(_inlined(n, func, suffix), suffix)
-            else:
-                found.append(n)
-        return found
-
-    def _has_effect(self, func: ir.Func) -> bool:
-        return func.cpp is None and self.effects.has_effect(func)
-
-    def _calls_allocate_nothing(self) -> bool:
-        """Whether no called function allocates, or is C++, of which nothing is known."""
-        every = (*self.nodes, *self._below())
-        foreign = any(self.funcs[n.func].cpp for n in every if isinstance(n, ir.Call))
-        allocations = sum(n.allocates for n in ir.walk(self.loop))
-        return not foreign and sum(n.allocates for n in every) == allocations
+    def _calls_change_nothing(self) -> bool:
+        called = (
+            self.funcs[n.func] for n in (*self.nodes, *self._below()) if isinstance(n, ir.Call)
+        )
+        if any(f.cpp is not None for f in called):
+            return False
+        below = (n for n in self._below() if not isinstance(n, ir.Prefetch))
+        return not any(n.effect or n.writes for n in below)
 
     def _shared(self, *exprs: ir.Expr | None) -> bool:
         """Whether an expression is the same for all entries, columns aside."""
@@ -513,19 +499,6 @@ class _Loop:
         nodes = list(ir.walk(value))
         changes = any(n.varies or n.effect or isinstance(n, ir.Call) for n in nodes)
         return self._shared(value) and not changes
-
-
-def _inlined(call: ir.Call, func: ir.Func, suffix: str) -> Iterator[ir.Node]:
-    """The nodes of a called function, with the caller's variables in place of its parameters."""
-    changed = _assigned(list(ir.walk(func.body)))
-    names = {n: n + suffix for n, _ in (*func.params, *func.locals)}
-    for param, x in zip(value_params(func), call.args, strict=True):
-        if isinstance(x, ir.Var) and param not in changed:
-            names[param] = x.name
-        else:
-            yield from ir.walk(ir.Assign(name=names[param], value=x, pos=call.pos))
-    body = ir.walk(ir.renamed(func.body, names))
-    yield from (n for n in body if not isinstance(n, ir.Return))
 
 
 def _assigned(nodes: list[ir.Node]) -> set[str]:

@@ -1,0 +1,122 @@
+"""Inlining of functions with effects into the loops that call them.
+
+Work sharing, and all other decisions about the body of a loop, then see the effects of a function
+that updates the target of an edge, as if they were written in the loop.  Only kernels whose loop
+can then be shared are changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from morph.compiler.ir import nodes as ir
+from morph.compiler.passes.effects import Effects, value_params
+from morph.compiler.passes.work_sharing import shared_loop
+from morph.language.types import Object, Store, Type
+
+
+def inline_effects(
+    funcs: Mapping[str, ir.Func], blocks: tuple[ir.Block, ...], stores: Iterable[Store]
+) -> dict[str, ir.Func]:
+    """The functions of a unit; calls are inlined in kernels whose loop can then be shared."""
+    tables, found = {s.slot for s in stores if s.kind == "table"}, dict(funcs)
+    steps = [s for s in ir.walk(blocks) if isinstance(s, ir.Foreach) and s.balance != "thread"]
+    for name in {s.kernel for s in steps}:
+        kernel = funcs[name]
+        assert isinstance(kernel, ir.Kernel)
+        if shared_loop(kernel, funcs, tables) is None:
+            inliner = _Inliner(funcs, kernel)
+            made = inliner.kernel()
+            if inliner.calls and shared_loop(made, funcs, tables) is not None:
+                found[name] = made
+    return found
+
+
+class _Inliner:
+    """A kernel, and the locals that it gets."""
+
+    def __init__(self, funcs: Mapping[str, ir.Func], kernel: ir.Kernel) -> None:
+        self.funcs, self.effects, self.old = funcs, Effects(funcs), kernel
+        self.locals: dict[str, Type] = dict(kernel.locals)
+        self.calls = 0
+
+    def kernel(self) -> ir.Kernel:
+        """The kernel without calls of functions with effects in its loops, as far as possible."""
+        body = self.body(self.old.body, False)
+        return replace(self.old, body=body, locals=tuple(self.locals.items()))
+
+    def body(self, body: ir.Body, loop: bool) -> ir.Body:
+        """Statements, of a loop or not."""
+        done: list[ir.Stmt] = []
+        for s in body:
+            made = self._called(s) if loop else None
+            if made is None:
+                inner = loop or isinstance(s, ir.ForEdges | ir.ForRows)
+                s = ir.rewrite_bodies(s, partial(self.body, loop=inner))
+            done += (s,) if made is None else made
+        return tuple(done)
+
+    def _called(self, s: ir.Stmt) -> ir.Body | None:
+        """What a statement does that is a call of a function with effects."""
+        call = s.value if isinstance(s, ir.Assign | ir.Eval) else None
+        func = self.funcs[call.func] if isinstance(call, ir.Call) else None
+        if func is None or func.cpp is not None or not self.effects.has_effect(func):
+            return None
+        if any(n.allocates for n in self.effects.reached(func)):  # the kernel has reserved for it
+            return None
+        assert isinstance(call, ir.Call)
+        names, given = self._named(func, call)
+        result = s.name if isinstance(s, ir.Assign) else None
+        body = _without_returns(ir.renamed(func.body, names), result)
+        return None if body is None else self.body((*given, *body), True)
+
+    def _named(self, func: ir.Func, call: ir.Call) -> tuple[dict[str, str], list[ir.Stmt]]:
+        """New names of parameters and locals, and the assignments of arguments that need one."""
+        self.calls += 1
+        nodes = list(ir.walk(func.body))
+        sets = {n.name for n in nodes if isinstance(n, ir.SetItem | ir.SetField)}
+        changed = ir.bound(nodes) | sets
+        types = {n: t for n, t in (*func.params, *func.locals) if not isinstance(t, Object)}
+        names, given = {n: f"{n}_{func.name}{self.calls}_" for n in types}, list[ir.Stmt]()
+        for param, x in zip(value_params(func), call.args, strict=True):
+            if isinstance(x, ir.Var) and param not in changed:
+                names[param] = x.name
+                del types[param]
+            else:
+                given.append(ir.Assign(name=names[param], value=x, pos=call.pos))
+        self.locals |= {names[n]: t for n, t in types.items()}
+        return names, given
+
+
+def _without_returns(body: ir.Body, result: str | None) -> ir.Body | None:
+    """Statements in which a value is assigned where it was returned; None if that is impossible."""
+    done: list[ir.Stmt] = []
+    for i, s in enumerate(body):
+        rest = body[i + 1 :]
+        if isinstance(s, ir.Return):
+            if s.value is not None and result is not None:
+                done.append(ir.Assign(name=result, value=s.value, pos=s.pos))
+            return tuple(done)
+        if any(isinstance(n, ir.Return) for n in ir.walk(s)):
+            if not isinstance(s, ir.If):
+                return None
+            ends = [_returns(s.then), _returns(s.orelse)]
+            if rest and not any(ends):
+                return None
+            then = _without_returns((*s.then, *(() if ends[0] else rest)), result)
+            orelse = _without_returns((*s.orelse, *(() if ends[1] else rest)), result)
+            if then is None or orelse is None:
+                return None
+            return (*done, replace(s, then=then, orelse=orelse))
+        done.append(s)
+    return tuple(done)
+
+
+def _returns(body: ir.Body) -> bool:
+    """Whether every path through statements ends in a return."""
+    last = body[-1] if body else None
+    return isinstance(last, ir.Return) or (
+        isinstance(last, ir.If) and _returns(last.then) and _returns(last.orelse)
+    )
