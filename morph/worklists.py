@@ -1,21 +1,31 @@
-"""Kernels over worklists: advance and filter, with and without repeats, and order by key."""
+"""Operators on worklists: advance and filter, with and without repeats, and order by key."""
 
+from morph.operators.bucket_queue import (
+    BucketQueue,
+    Visit,
+    always,
+    bucket_queue,
+    in_order,
+    never,
+    run_in_order,
+)
 from morph.operators.worklists import (
     advance,
     advance_once,
-    in_order,
     keep,
     keep_once,
-    ordered,
-    part,
 )
 
 __all__ = [
+    "BucketQueue",
+    "Visit",
     "advance",
     "advance_once",
+    "always",
+    "bucket_queue",
     "in_order",
     "keep",
     "keep_once",
-    "ordered",
-    "part",
+    "never",
+    "run_in_order",
 ]

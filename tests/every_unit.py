@@ -27,6 +27,7 @@ ROOT = Path(__file__).parent.parent
 def modules() -> list[ModuleType]:
     """The package's modules that have kernels."""
     names = [
+        "operators.bucket_queue",
         "operators.reduce",
         "operators.worklists",
         "updates.in_place",

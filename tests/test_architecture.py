@@ -101,7 +101,6 @@ ACYCLIC = ("morph.data", "morph.launch", "morph.runtime", "morph.language")
 # when its function shrinks.
 LIMITS = (60, 15, 8)
 LARGER = {
-    "operators.worklists.run": (18, 6, 9),
 }
 
 # Words of private meanings, for which the field has terms (table of names in the glossary).
