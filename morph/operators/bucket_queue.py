@@ -130,6 +130,15 @@ def run_in_order(queue, visit):
     return run_buckets(queue.near, queue.next_near, queue.far, queue.next_far, queue, visit)
 
 
+@program
+def until_empty(now, following, kernel, data):
+    """Run ``kernel(item, data, following)`` over a worklist and the items it adds."""
+    while not now.empty:
+        foreach(now, kernel, data, following, ahead=following)
+        now, following = following, now
+        following.clear()
+
+
 def bucket_queue(
     table: Table, key: Any, delta: Any, *, largest: Any = None, adaptive: bool = False,
     capacity: int = 0,
