@@ -50,6 +50,15 @@ class BucketQueue(NamedTuple):
     adaptive: bool
 
 
+class Order(NamedTuple):
+    """The fields of a queue beside its buckets, which a program swaps."""
+
+    state: Any
+    delta: Any
+    largest: Any
+    adaptive: bool
+
+
 class Visit(NamedTuple):
     """What `run_in_order` does with entries, as a bundle.
 
@@ -92,32 +101,32 @@ def split(entry, limit, near, far, state):
 
 
 @program
-def run_buckets(near, next_near, far, next_far, queue, visit):
-    limit, delta, steps = queue.state[0].limit, queue.delta, 0
+def run_buckets(near, next_near, far, next_far, order, visit):
+    limit, delta, steps = order.state[0].limit, order.delta, 0
     while True:
         if near.empty and far.empty:
-            limit = queue.largest
+            limit = order.largest
             break
         stopped = visit.stop(visit.data, near, limit)
         if stopped:
             break
         if near.empty:
-            limit = max(limit, min(limit, queue.largest - delta) + delta)
-            queue.state[0].least = queue.largest
-            foreach(far, split, limit, near, next_far, queue.state, where=visit.current)
+            limit = max(limit, min(limit, order.largest - delta) + delta)
+            order.state[0].least = order.largest
+            foreach(far, split, limit, near, next_far, order.state, where=visit.current)
             far, next_far = next_far, far
             next_far.clear()
             if near.empty:
-                limit = queue.state[0].least  # no key lies before it
-            elif queue.adaptive and len(near) < FEW:
-                delta = max(delta, min(delta, queue.largest - delta) + delta)
+                limit = order.state[0].least  # no key lies before it
+            elif order.adaptive and len(near) < FEW:
+                delta = max(delta, min(delta, order.largest - delta) + delta)
         else:
             foreach(near, visit.kernel, visit.data, limit, next_near, far, ahead=next_near,
                     where=visit.current)  # fmt: skip
             near, next_near = next_near, near
             next_near.clear()
             steps += 1
-    queue.state[0].limit = limit
+    order.state[0].limit = limit
     return steps
 
 
@@ -127,7 +136,10 @@ def run_in_order(queue, visit):
 
     The limit is then in ``queue.state``: ``queue.largest`` unless ``visit.stop`` ended the run.
     """
-    return run_buckets(queue.near, queue.next_near, queue.far, queue.next_far, queue, visit)
+    return run_buckets(
+        queue.near, queue.next_near, queue.far, queue.next_far,
+        Order(queue.state, queue.delta, queue.largest, queue.adaptive), visit,
+    )  # fmt: skip
 
 
 @program

@@ -229,9 +229,10 @@ class Dynamic:
         rounds, phase, pause_at = 0, 0, min(self._pause_at(count), most)
         while True:
             run = repair.repair.alone if pause_at < most else repair.repair
-            problem = self._problem._replace(pause_at=pause_at)
+            if self._problem.pause_at != pause_at:
+                self._problem = self._problem._replace(pause_at=pause_at)
             batch = repair.Batch(changes, count, phase, most, self._batch)
-            result = run(problem, batch, *lists, queue)
+            result = run(self._problem, batch, *lists, queue)
             if result >= 0:
                 result, affected = divmod(result, repair.ABOVE)
                 rounds += result // 4
