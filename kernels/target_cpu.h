@@ -544,6 +544,33 @@ MORPH_FN void end_launch() {
 MORPH_FN bool step_interrupted() { return interrupted; }
 MORPH_FN i32 team_size() { return team_threads; }
 
+// Whether a step over a queue is interrupted, which all its threads see in `cursor`.
+template <class A, class T> MORPH_FN bool queue_interrupted(const A& a, const T& t) {
+    if (t.thread == 0) poll(a.cursor);
+    return load(a.cursor) >= PAST_ALL_ITEMS;
+}
+MORPH_COLD void sleep_shortly() {
+#if defined(__linux__) || defined(__APPLE__)
+    i64 from = wall_time();
+    usleep(50);
+    clocks.slept += wall_time() - from;
+#endif
+}
+// A thread that finds no item in a queue: spins, then sleeps for short times.
+struct Idle {
+    i32 spins = 0;
+    i64 from = 0;
+    MORPH_FN void wait() {
+        if (spins++ == 0) from = wall_time();
+        if (spins < SHORT_SPINS) pause();
+        else sleep_shortly();
+    }
+    MORPH_FN void end() {
+        if (spins) clocks.waited += wall_time() - from;
+        spins = 0;
+    }
+};
+
 // --- the barrier of a team ------------------------------------------------------------------------
 
 template <class T> MORPH_FN i32 members(const T& t) { return t.threads; }

@@ -119,6 +119,11 @@ MORPH_FN void deallocate(void*) {}
 MORPH_FN u64& thread_total(i32) { return *(u64*)nullptr; }
 MORPH_FN void poll(i64*) {}
 MORPH_FN bool step_interrupted() { return false; }
+template <class A, class T> MORPH_FN bool queue_interrupted(const A&, const T&) { return false; }
+struct Idle {  // of a thread that finds no item in a queue
+    MORPH_FN void wait() { __nanosleep(100); }
+    MORPH_FN void end() {}
+};
 MORPH_FN i32 team_size() { return 1; }
 template <class Step> MORPH_FN i64 narrow() { return 0; }
 constexpr i32 LEAST_BATCH = 1;

@@ -31,16 +31,18 @@ from morph.launch.foreach import (
     timing,
 )
 from morph.mesh import Mesh, MeshError, Pslg
-from morph.operators.reduce import reduce
+from morph.operators.reduce import argmax, argmin, reduce
+from morph.operators.scan import scan
+from morph.operators.sort import argsort, compact, sort
 from morph.runtime.device import device
 
 __all__ = [
-    "CheckError", "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag", "Formula",
-    "Graph", "LanguageError", "Mesh", "MeshError", "Pslg", "Ref", "Set", "Table", "betweenness",
-    "bfs", "checked", "connected_components", "core_number", "device", "foreach", "func",
-    "get_num_threads", "k_core", "kernel", "mst", "pagerank", "program", "reduce", "refine",
-    "refine_with_report", "set_num_threads", "sssp", "timing", "triangle_count", "triangulate",
-    "vec",
+    "CheckError", "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag",
+    "Formula", "Graph", "LanguageError", "Mesh", "MeshError", "Pslg", "Ref", "Set", "Table",
+    "argmax", "argmin", "argsort", "betweenness", "bfs", "checked", "compact",
+    "connected_components", "core_number", "device", "foreach", "func", "get_num_threads",
+    "k_core", "kernel", "mst", "pagerank", "program", "reduce", "refine", "refine_with_report",
+    "scan", "set_num_threads", "sort", "sssp", "timing", "triangle_count", "triangulate", "vec",
 ]  # fmt: skip
 providers.bind()
 

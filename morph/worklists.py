@@ -8,9 +8,12 @@ from morph.operators.bucket_queue import (
     in_order,
     never,
     run_in_order,
+    run_until_empty,
 )
 from morph.operators.worklists import (
     advance,
+    advance_edges,
+    advance_entries,
     advance_once,
     keep,
     keep_once,
@@ -20,6 +23,8 @@ __all__ = [
     "BucketQueue",
     "Visit",
     "advance",
+    "advance_edges",
+    "advance_entries",
     "advance_once",
     "always",
     "bucket_queue",
@@ -28,4 +33,5 @@ __all__ = [
     "keep_once",
     "never",
     "run_in_order",
+    "run_until_empty",
 ]

@@ -16,10 +16,18 @@ from morph.algorithms.graph import sssp, triangles
 from morph.algorithms.registry import ROWS
 from morph.graph import gapped
 from morph.launch.foreach import Kernel, Program
-from morph.prelude import atomic_min
+from morph.prelude import atomic_add, atomic_min
 from morph.testing import team
 from morph.updates import changes
-from morph.worklists import advance, advance_once, in_order, keep, keep_once
+from morph.worklists import (
+    advance,
+    advance_edges,
+    advance_entries,
+    advance_once,
+    in_order,
+    keep,
+    keep_once,
+)
 
 ROOT = Path(__file__).parent.parent
 
@@ -27,9 +35,7 @@ ROOT = Path(__file__).parent.parent
 def modules() -> list[ModuleType]:
     """The package's modules that have kernels."""
     names = [
-        "operators.bucket_queue",
-        "operators.reduce",
-        "operators.worklists",
+        *(f"operators.{name}" for name in ("bucket_queue", "reduce", "scan", "sort", "worklists")),
         "updates.in_place",
         "updates.resolve",
         *(
@@ -77,6 +83,8 @@ def graphs() -> None:
         return a * b
 
     assert morph.reduce(g.points.x, times) == 32
+    assert morph.scan(g.points.x, times).tolist() == [2, 4, 8, 16, 32]
+    assert morph.compact(g.points, lambda p: p.id > 2).items.tolist() == [3, 4]
 
 
 def batches() -> None:
@@ -133,6 +141,16 @@ def relax(entry, g, limit, near, far):
                 far.add(t, key=d)
 
 
+@morph.func
+def heavy(p, e, least):
+    return e.weight > least
+
+
+@morph.func
+def longer(entry, e, most):
+    return entry.key < most, entry.key + e.weight
+
+
 def worklists() -> None:
     """Advance and filter, with repeats and without, and items in order of a key."""
     g = morph.Graph.from_edges([0, 0, 1, 2], [1, 2, 3, 3], weight=[5, 1, 1, 9])
@@ -146,6 +164,39 @@ def worklists() -> None:
         morph.foreach(g.points, step, wanted, found)
         assert len(found) == {advance: 4, advance_once: 3, keep: 2}[step]
         morph.foreach(found, keep_once, even, morph.Collection(g.points))
+    found, items = morph.Collection(g.points), morph.Collection(g.points, key=np.int64)
+    morph.foreach(g.points, advance_edges, heavy, found, 1)
+    items.add(0, key=2)
+    morph.foreach(items, advance_entries, longer, morph.Collection(g.points, key=np.int64), 3)
+    assert sorted(found.items.tolist()) == [1, 3]
+
+
+@morph.kernel
+def split(e, queue, made, far, total):
+    if e.size > 1:
+        queue.add(size=e.size // 2)
+        queue.add(size=e.size - e.size // 2)
+    else:
+        far.add(made.new(order=atomic_add(total[0].order, 1)))
+
+
+@morph.program
+def split_all(queue, made, far, total):
+    morph.foreach(queue, split, queue, made, far, total, until_empty=True)
+    return len(far)
+
+
+def queues() -> None:
+    """Steps that run a queue until it is empty, with another list and a table."""
+    g = morph.Graph("cpu")
+    made, total = (g.add_table(name, order=np.int32) for name in ("made", "total"))
+    total.extend(1)
+    queue, far = morph.Collection(device="cpu", size=np.int32), morph.Collection(made)
+    queue.add(size=100)
+    morph.foreach(queue, split, queue, made, far, total, until_empty=True)
+    queue.add(size=30)
+    assert split_all(queue, made, far, total) == 130
+    assert sorted(made.order[:].tolist()) == [*range(130)]
 
 
 def meshes() -> None:

@@ -39,4 +39,4 @@ def contents(t):
 
 
 def snapshot(t):
-    return contents(t), t.capacity, t.version, t.packs, t.host_meta.tolist(), t.deletes
+    return contents(t), t.capacity, t.version, t.packs, t._host_meta.tolist(), t.deletes

@@ -50,7 +50,7 @@ LAYERS = {
     "data": "language compiler.ir.layout runtime data",
     "graph": f"{BELOW_LAUNCH} compiler.ir.layout",
     "launch": f"{BELOW_LAUNCH} compiler launch",
-    "operators": "data launch prelude operators",
+    "operators": "runtime data launch prelude operators",
     "updates": f"{BELOW_LAUNCH} launch prelude updates",
     "mesh": "language runtime mesh",
     "providers": "data graph mesh",  # binds the hooks, see HOOKS
@@ -83,7 +83,7 @@ HOOKS = {
     "morph.data.formula": "Formula.of reads files",
     "morph.graph.adjacency": "a change of an index in place is a launch",
     "morph.graph.applied": "the records of a batch are read when asked for",
-    "morph.graph.graph": "Graph.apply is a launch",
+    "morph.graph.graph": "Graph.apply is a launch; deletion knows graphs",
     "morph.mesh.mesh": "Mesh.read, write, plot",
     "morph.mesh.pslg": "Pslg.read, write",
     "morph.launch.foreach": "the first launch imports the compiler",
@@ -94,14 +94,13 @@ HOOKS = {
 }
 
 # Packages whose modules must not import each other in a cycle, type-only imports counted.
-ACYCLIC = ("morph.data", "morph.launch", "morph.runtime", "morph.language")
+ACYCLIC = ("morph.data", "morph.graph", "morph.launch", "morph.runtime", "morph.language")
 
 # Limits for a function: lines of code, cyclomatic complexity, parameters (keyword-only options of
 # public functions aside).  The functions below exceed one and may not grow: delete or lower a row
 # when its function shrinks.
 LIMITS = (60, 15, 8)
-LARGER = {
-}
+LARGER = {}
 
 # Words of private meanings, for which the field has terms (table of names in the glossary).
 PRIVATE = set(
@@ -132,7 +131,10 @@ STANDARD = {
     "level": "of a breadth-first search",
     "limit": "an upper bound",
     "live": "liveness; rows that are not deleted",
+    "look": "to look up",
+    "note": "a user's note in a snapshot, public",
     "order": "of points, elements, vertices",
+    "own": "that of the item itself",
     "part": "of an array",
     "place": "an lvalue of the language",
     "pull": "direction of a search",
@@ -144,6 +146,8 @@ STANDARD = {
     "ring": "a ring buffer",
     "run": "to execute",
     "settled": "vertices with final distances (Dijkstra)",
+    "stage": "of a search; of staging",
+    "sums": "of messages",
     "tail": "of a queue; a source vertex",
     "together": "the option `together`",
     "torn": "a torn write",
@@ -151,45 +155,10 @@ STANDARD = {
 
 # Words not yet renamed, and the packages that still have them: none may be added.
 REMAINING = {
-    "ask": "compiler.codegen kernels.storage",
-    "calm": "algorithms.sat",
-    "cell": "algorithms.dynamic algorithms.graph io.mesh",
-    "cut": "algorithms.dynamic compiler.frontend kernels.target_cpu kernels.target_cuda",
-    "due": "kernels.target_cuda",
-    "fate": "graph.adjacency graph.gapped updates",
-    "goal": "updates",
-    "gone": "graph.applied kernels.core updates",
-    "hold": "algorithms.sat compiler.frontend",
-    "hub": "graph.arrange",
-    "judge": "algorithms.sat",
-    "lay": "graph.gapped",
-    "lean": "algorithms.sat",
-    "leave": "algorithms.graph compiler.codegen compiler.passes kernels.storage",
-    "lent": "algorithms.graph",
-    "lighten": "algorithms.graph",
-    "look": "graph.adjacency io.mesh kernels.storage updates",
-    "mend": "algorithms.sat",
-    "moving": "algorithms.sat compiler.passes",
-    "note": "algorithms.sat io.graph",
-    "own": "algorithms.sat compiler graph.arrange kernels.core kernels.storage language",
-    "pending": "kernels.storage",
-    "persist": "algorithms.sat",
-    "plain": "compiler.codegen updates",
-    "room": "compiler.codegen compiler.passes graph.adjacency graph.arrange graph.gapped updates",
-    "settle": "algorithms.dynamic algorithms.sat",
-    "spread": "compiler.passes graph.arrange",
-    "spreads": "compiler.passes",
-    "stage": "algorithms.dynamic algorithms.sat compiler.codegen kernels.schedule",
-    "strayed": "algorithms.sat",
-    "sums": "algorithms.sat compiler.passes",
-    "tell": "algorithms.sat",
-    "told": "algorithms.dynamic algorithms.graph algorithms.sat graph.adjacency io.graph",
-    "turn": "algorithms.sat",
-    "way": "algorithms.sat compiler.codegen compiler.ir compiler.passes kernels.schedule",
-    "ways": "algorithms.sat compiler.frontend compiler.ir compiler.passes",
-    "whole": "algorithms compiler.passes graph.adjacency graph.graph io.text updates",
-    "withdraw": "algorithms.sat",
-    "words": "compiler.codegen compiler.ir kernels.schedule kernels.target_cpu kernels.target_cuda",
+    "cell": "algorithms.dynamic algorithms.graph io.mesh",  # `cell_data` is meshio's
+    "cut": "algorithms.dynamic",
+    "told": "algorithms.graph io.graph",  # `Journal(told=)` is public
+    "whole": "algorithms.graph",
 }
 
 
@@ -321,10 +290,12 @@ def test_functions_keep_to_the_limits(module):
 )
 def test_algorithms_use_public_names_only(module):
     import morph.prelude
+    import morph.worklists
 
     types = {"Applied", "Device", "Function", "RepairWarning", "Row", "real_array"}
-    public = {*morph.__all__, *vars(morph.prelude), *types, "counting", "exclusive", "number"}
-    public |= {"available_threads", "shortened", "shown", "truth", "as_integer"}
+    public = {*morph.__all__, *vars(morph.prelude), *morph.worklists.__all__, *types}
+    public |= {"counting", "exclusive", "number"}
+    public |= {"available_threads", "mix32", "mix64", "shortened", "shown", "truth", "as_integer"}
     broken = [
         f"{MODULES[module].relative_to(ROOT)}:{line}: {used}.{name}"
         for used, name, line in own_imports(MODULES[module])

@@ -12,7 +12,7 @@ import morph
 from morph import testing, validate
 from morph.graph import adjacency, gapped
 from morph.graph.adjacency import Adjacency
-from morph.updates import batch, changes, direct, named
+from morph.updates import batch, changes, fast_path, named
 
 STORE = changes, named, adjacency, gapped, batch
 
@@ -440,7 +440,9 @@ def test_who_is_told_of_a_batch_changes_nothing(in_place, change, loose):
 
 @pytest.mark.parametrize("straight", [True, False])
 def test_what_the_short_way_tells_is_what_the_long_one_does(in_place, monkeypatch, straight):
-    monkeypatch.setattr(direct, "plain", direct.plain if straight else lambda *_: None)
+    monkeypatch.setattr(
+        fast_path, "recognise", fast_path.recognise if straight else lambda *_: None
+    )
     g = small(directed=False)
     g.adjacency("out")
     g.edges.weight[:] = np.arange(9)
@@ -491,6 +493,6 @@ def test_the_first_batch_is_interrupted(in_place, monkeypatch, where):
     monkeypatch.setattr(*where, interrupt)
     with pytest.raises(KeyboardInterrupt):
         g.apply(([0, 1, 2], [1, 2, 3], [1, 2, 3]))
-    assert g.edges.capacity == g.edges.host_meta[1] == len(g.edges.columns["src"].array) == before
+    assert g.edges.capacity == g.edges._host_meta[1] == len(g.edges.columns["src"].array) == before
     model.check()
     model.step([(0, 4, 2)])

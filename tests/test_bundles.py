@@ -308,3 +308,62 @@ def test_names_that_end_in_underscores(target):
     t, *_ = tables(target)
     foreach(t, add_fields, Underscored(1, 2, 3), 4, 5)
     assert host(t.x[:]).tolist() == [54321] * 4
+
+
+@func
+def weighted(x, y, *others):
+    return 10 * x + y + total(*others)
+
+
+@func
+def total(*numbers):
+    return third(*numbers, 0)
+
+
+@func
+def third(x, y, z):
+    return 100 * (x + y) + z
+
+
+@kernel
+def add_numbers(r, side, f, *more):
+    atomic_add(side.rows[0].x, f(r.id, side.shift, *more))
+    r.x = f(*Side(3, side.shift), *more)
+
+
+@program
+def sums(t, side, *more):
+    step = 0
+    while step < 2:
+        foreach(t, add_numbers, side, weighted, *more)
+        step += 1
+    return step
+
+
+@pytest.mark.parametrize("how", ["foreach", "fused", "eager"])
+def test_further_arguments(target, how):
+    def go():
+        t, u, _, _ = tables(target)
+        side = Side(u, np.int32(7))
+        if how == "foreach":
+            for _ in range(2):
+                foreach(t, add_numbers, side, weighted, 2, np.int32(3))
+        else:
+            call = sums if how == "fused" else sums.eager
+            assert call(t, side, 2, np.int32(3)) == 2
+        return host(u.x[:]).tolist(), host(t.x[:]).tolist()
+
+    for added, stored in everywhere(target, go):
+        assert added == [2 * sum(10 * i + 7 + 500 for i in range(4)), 0, 0, 0]
+        assert stored == [10 * 3 + 7 + 500] * 4
+
+
+def test_no_further_arguments(target):
+    @func
+    def plus(x, y, *nothing):
+        return x + y
+
+    t, u, _, _ = tables(target)
+    foreach(t, add_numbers, Side(u, 7), plus)
+    foreach(t, add_numbers, Side(u, 7), plus, 5)
+    assert host(t.x[:]).tolist() == [10] * 4 and host(u.x[:]).tolist()[0] == 2 * (6 + 28)

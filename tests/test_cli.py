@@ -97,6 +97,10 @@ def test_places_that_cannot_be_written_are_refused_first(tmp_path):
     assert said == f"--plot: there is no directory {tmp_path / 'no'}"
     (tmp_path / "g.gr").write_text(GR)
     assert complaint("mst", tmp_path / "g.gr", "-o", tmp_path) == f"-o: {tmp_path} is a directory"
+    (tmp_path / "updates").write_text("")
+    for command in ("bfs", "sssp", "mst", "pagerank", f"sssp --updates {tmp_path / 'updates'}"):
+        said = complaint(*command.split(), tmp_path / "no.gr", "-o", tmp_path / "a.zzz")
+        assert said.endswith("a.zzz: unknown suffix '.zzz'; known are .npy or .npz")
 
 
 def test_malformed_files(tmp_path):

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from morph.data.collection import REDUCTIONS, Collection, Flag, Set, reduce_column
+from morph.data.collection import Collection, Flag, Set
 from morph.data.store import Word
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, f16, f32, f64, i32, u8, vec
+from morph.operators.reduce import REDUCTIONS, reduce
 from morph.runtime.cpu.device import HostDevice
 
 
@@ -39,7 +40,7 @@ def test_a_worklist(device):
     now, then = then, now
     assert now.empty and len(then) == 6 and then.capacity >= 6 and now.capacity == 100
     then.clear()
-    assert then.empty and list(then) == [] and then.host_meta[Word.BUDGET] == then.capacity
+    assert then.empty and list(then) == [] and then._host_meta[Word.BUDGET] == then.capacity
     with pytest.raises(IndexError):
         then[0]
     with pytest.raises(TypeError, match="cannot be deleted"):
@@ -109,7 +110,7 @@ def test_items_already_taken():
     c.extend([4, 5, 6, 7], w=[0, 1, 2, 3])
     c.meta[Word.HEAD] = 2  # as a kernel takes
     c.touched()
-    c.publish_counters()
+    c._publish_counters()
     assert len(c) == 2 and c.items.tolist() == [6, 7] and c[0].w == 2 and c.w[0] == 2
     c.w[1] = 9
     c.w[c[0]] = 8
@@ -122,8 +123,8 @@ def test_items_already_taken():
     c.meta[Word.HEAD] = 5  # more threads came than there were items
     c.touched()
     assert c.empty
-    c.publish_counters()
-    assert c.host_meta[Word.HEAD] == 1
+    c._publish_counters()
+    assert c._host_meta[Word.HEAD] == 1
 
 
 def test_only_living_collections_follow():
@@ -226,18 +227,18 @@ def test_reduce(dtype, op):
     t.extend(x=values, v=np.stack([values, 1 - values.astype(i32)], 1).astype(dtype))
     t.delete([1, 3])
     kept = values[[0, 2, 4]]
-    got = reduce_column(t.x, op)
+    got = reduce(t.x, op)
     assert got == getattr(kept, op)() and got.dtype == getattr(kept, op)().dtype
-    assert reduce_column(t.v, op).shape == (2,)
+    assert reduce(t.v, op).shape == (2,)
 
 
 def test_reduce_of_nothing():
     t = Table("t", x=f64)
-    assert reduce_column(t.x, "sum") == 0 and reduce_column(t.x, "prod") == 1
-    assert not reduce_column(t.x, "any") and reduce_column(t.x, "all")
+    assert reduce(t.x, "sum") == 0 and reduce(t.x, "prod") == 1
+    assert not reduce(t.x, "any") and reduce(t.x, "all")
     for op in ("min", "max", "mean"):
         with pytest.raises(ValueError):
-            reduce_column(t.x, op)
+            reduce(t.x, op)
 
 
 # --- compaction of everything --------------------------------------------------------------------

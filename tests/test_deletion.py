@@ -520,7 +520,7 @@ def test_snapshots_keep_what_may_be_reused(target, tmp_path):
     io.write_snapshot(tmp_path / "g", g)
     h = io.read_snapshot(tmp_path / "g", target)
     for word in (HEAD, COMMITTED, TAIL):
-        assert h.points.host_meta[word] == g.points.host_meta[word]
+        assert h.points._host_meta[word] == g.points._host_meta[word]
     assert [g.points.new().id for _ in range(20)] == [h.points.new().id for _ in range(20)]
     assert h.points.is_dead(3) and h.things[0].p == 3
 
@@ -669,7 +669,7 @@ def test_counters_of_host_and_device_agree_when_a_collection_goes(monkeypatch):
     Table("other", there)
     for count in (1, 6, 2):
         g.apply(inserts=([5] * count, [6] * count, [50] * count))
-        assert g.edges.device.to_host(g.edges.meta).tolist()[:6] == g.edges.host_meta.tolist()[:6]
+        assert g.edges.device.to_host(g.edges.meta).tolist()[:6] == g.edges._host_meta.tolist()[:6]
     foreach(g.edges, remove, where=lambda e: e.weight == 16)
     assert g.edges.live == 11 + 9
     index(g)

@@ -107,7 +107,7 @@ class World:
         validate.index(g)
         for table in g.tables.values():
             assert table.live == len(table.ids()) and len(table) <= table.capacity
-            counters = table.host_meta
+            counters = table._host_meta
             free = counters[COMMITTED] - counters[HEAD] + table.capacity - len(table)
             assert counters[BUDGET] == free
         ids = host(g.edges.ids())

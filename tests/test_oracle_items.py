@@ -222,10 +222,10 @@ def ring_of_claims(n: int, seed: int, guard: bool, priority: ir.Expr | None) -> 
     )
     rounds = 0
     while len(again):
-        size, end = len(again), int(again.host_meta[Meta.COUNT])
+        size, end = len(again), int(again._host_meta[Meta.COUNT])
         run.all()
-        again.host_meta[Meta.HEAD] = end  # the entries that were there have run
-        again.publish_counters()
+        again._host_meta[Meta.HEAD] = end  # the entries that were there have run
+        again._publish_counters()
         assert len(again) < size  # somebody wins
         rounds += 1
     assert run.status[Status.ROUND] >= rounds

@@ -13,7 +13,7 @@ import runpy
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
-from every_unit import ROOT, batches, graphs, launched, meshes, modules, worklists
+from every_unit import ROOT, batches, graphs, launched, meshes, modules, queues, worklists
 
 import morph
 from morph.compiler.codegen.unit import entry, prelude
@@ -85,6 +85,12 @@ def test_algorithms(units):
         morph.survey.reinforce(morph.generate.random_ksat(3, 40, 3, seed=1))
     assert any("is_raised(" in c.text for c in units)
     compile_all(units, {x.__name__ for m in modules() for x in launched(vars(m)).values()})
+
+
+@pytest.mark.unchecked
+def test_queues(units):
+    queues()
+    compile_all(units, {"split", "split_all"})
 
 
 @pytest.mark.unchecked

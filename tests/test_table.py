@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from small import contents, snapshot
+from targets import host
 
 from morph.compiler.ir import abi
 from morph.data.store import Word
@@ -121,6 +122,28 @@ def test_names_that_are_no_columns(name):
     t = Table("t", x=f64)
     with pytest.raises(ValueError, match="column"):
         t.add(name, f64)
+
+
+@pytest.mark.parametrize("name", ["host_meta", "publish_counters", "record_position"])
+def test_internal_names_are_free_for_columns(name):
+    t = Table("t", **{name: i32})
+    t.new(5)
+    assert getattr(t, name)[:].tolist() == [5] and getattr(t[0], name) == 5
+
+
+@pytest.mark.parametrize("target", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_values_of_a_wrong_shape_name_the_column(target):
+    t = Table("t", target, x=i32, v=vec(f64, 3))
+    t.extend(4)
+
+    def refuses(message, write):
+        with pytest.raises(ValueError, match=message):
+            write()
+
+    refuses(r"t\.v: shape \(2,\) does not fit \(3,\)", lambda: setattr(t[0], "v", [1, 2]))
+    refuses(r"t\.v: shape \(2,\) does not fit \(4, 3\)", lambda: t.v.__setitem__(slice(4), [1, 2]))
+    refuses(r"t\.x: shape \(2,\) does not fit one value", lambda: setattr(t[0], "x", [1, 2]))
+    assert not host(t.x).any() and not host(t.v).any()
 
 
 def test_fill():

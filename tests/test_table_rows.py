@@ -67,7 +67,7 @@ def test_against_a_model(ops):
         assert [p.id for p in t] == [i for i, r in enumerate(rows) if r]
         got = [[x, p, h] for x, p, h in zip(t.x, t.prev, t.half, strict=True)]
         assert [r if live else None for r, live in zip(got, t.alive, strict=True)] == rows
-        counters = t.host_meta
+        counters = t._host_meta
         quarantined = counters[Word.TAIL] - counters[Word.COMMITTED]
         assert counters[Word.BUDGET] == t.capacity - t.live - quarantined
         assert quarantined >= 0 and counters[Word.CAPACITY] == t.capacity
@@ -143,7 +143,7 @@ def test_what_a_kernel_left_is_settled():
     t.hidden("free")[3] = 2
     t.meta[Word.TAIL] += 1
     t.touched()
-    t.publish_counters()
+    t._publish_counters()
     assert t.live == 7 and t.new().id == 2 and t.new().id == 8
 
 
@@ -215,7 +215,7 @@ def test_truncate(target):
     t = Table("t", target, x=i32)
     t.extend(5, x=[3, 1, 4, 1, 5])
     t.truncate(2)
-    assert contents(t)[0] == {"x": [3, 1]} and t.host_meta[Word.BUDGET] == t.capacity - 2
+    assert contents(t)[0] == {"x": [3, 1]} and t._host_meta[Word.BUDGET] == t.capacity - 2
     assert t.new(x=9).id == 2
     t.delete(1)
     for n, message in ((4, "there are 3 rows, not 4"), (-1, "not -1"), (2, "rows are deleted")):
@@ -245,7 +245,7 @@ def test_gpu_tables_are_those_of_the_cpu(dtype):
         other.x[:] = t.x
         assert (other.x[:] == np.asarray(t.x)).all() and t.x[0] == 1
         seen.append(
-            (contents(t.to("cpu")), t.host_meta.tolist(), [c.stride for c in t.columns.values()])
+            (contents(t.to("cpu")), t._host_meta.tolist(), [c.stride for c in t.columns.values()])
         )
         assert contents(t.to("cpu").to(where).to("python")) == seen[-1][0]
     assert seen[0] == seen[1]

@@ -10,8 +10,16 @@ from scipy.sparse import coo_array, csgraph
 from targets import everywhere, host, tries
 
 import morph
-from morph.prelude import atomic_min, i32
-from morph.worklists import advance, advance_once, in_order, keep, keep_once
+from morph.prelude import atomic_min, f64, i32, vector
+from morph.worklists import (
+    advance,
+    advance_edges,
+    advance_entries,
+    advance_once,
+    in_order,
+    keep,
+    keep_once,
+)
 
 FAR = 2**31 - 1
 
@@ -54,6 +62,95 @@ def test_filters(target):
         items.extend([1, 2, 2, 3, 4, 7])
         morph.foreach(items, step, even, into)
         assert sorted(host(into.items).tolist()) == want
+
+
+@morph.func
+def reached(p, t, level, most):
+    return t.id <= most and atomic_min(t.dist, i32(level)) > level
+
+
+@morph.program
+def reach(now, then, most):
+    level = 1
+    while not now.empty:
+        morph.foreach(now, advance, reached, then, level, most)
+        now, then = then, now
+        then.clear()
+        level += 1
+    return level
+
+
+@pytest.mark.parametrize("run", [reach, reach.eager])
+def test_advance_with_further_arguments(target, run):
+    g = morph.Graph.from_edges([0, 0, 1, 2, 3], [1, 2, 3, 3, 4], device=target)
+    g.points.add("dist", i32, fill=99)
+    g.points[0].dist = 0
+    now = morph.Collection(g.points)
+    now.add(0)
+    assert run(now, morph.Collection(g.points), 3) == 4
+    assert host(g.points.dist[:]).tolist() == [0, 1, 1, 2, 99]
+
+
+@morph.func
+def heavier(p, e, least):
+    return p.id < 3 and e.weight > least
+
+
+@tries(10)
+@given(edge_lists(most=12))
+def test_advance_over_edges(target, edges):
+    n, src, dst, _ = edges
+    weight = np.arange(len(src), dtype=np.int32)
+    led = sorted(v for u, v, w in zip(src, dst, weight, strict=True) if u < 3 and w > 1)
+
+    def run():
+        g = morph.Graph.from_edges(src, dst, weight=weight, n=n, device=target)
+        into = morph.Collection(g.points)
+        morph.foreach(g.points, advance_edges, heavier, into, 1)
+        return host(into.items).tolist()
+
+    for found in everywhere(target, run):
+        assert sorted(found) == led
+
+
+@morph.func
+def lighter(entry, e, paths):
+    d = entry.key + e.weight
+    atomic_min(paths[0].shortest, d)
+    return d < 9, d
+
+
+@morph.func
+def cheap(entry, most):
+    return entry.key <= most
+
+
+def test_entries_with_columns(target):
+    def run():
+        g = morph.Graph.from_edges([0, 0, 1, 2], [1, 2, 3, 3], weight=[5, 1, 1, 9], device=target)
+        paths = morph.Table("paths", target, shortest=np.int64)
+        paths.extend(shortest=[99])
+        lists = [morph.Collection(g.points, key=np.int64) for _ in range(3)]
+        lists[0].extend([0, 1, 2], key=[0, 5, 1])
+        morph.foreach(lists[0], advance_entries, lighter, lists[1], paths)
+        morph.foreach(lists[1], keep, cheap, lists[2], 5)
+        assert all(e.outnbrs == e.item.outnbrs for e in lists[1])
+        return [sorted((e.item.id, int(e.key)) for e in x) for x in lists[1:]], paths[0].shortest
+
+    for (added, kept), shortest in everywhere(target, run):
+        assert added == [(1, 5), (2, 1), (3, 6)] and kept == [(1, 5), (2, 1)] and shortest == 1
+
+
+def test_values_for_several_columns(target):
+    @morph.func
+    def both(p, e):
+        return True, vector(e.weight, f64(p.id))
+
+    g = morph.Graph.from_edges([0, 1], [1, 0], weight=np.array([2.5, 3.5]), device=target)
+    into = morph.Collection(g.points, pair=morph.vec(np.float64, 2))
+    morph.foreach(g.points, advance_entries, both, into)
+    order = np.argsort(host(into.items))
+    assert host(into.pair)[order].tolist() == [[3.5, 1], [2.5, 0]]
 
 
 def test_advance_in_a_program(target):

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -90,10 +90,14 @@ def taken(kind: type[Some], options: dict[str, Any]) -> Some:
     return kind(*(options.pop(name) for name in fields))
 
 
-def check_writable(option: str, path: str | None) -> None:
-    """Refuse a place that cannot be written before any work is done."""
+def check_writable(option: str, path: str | None, suffixes: Sequence[str] = ()) -> None:
+    """Refuse a place that cannot be written, or another suffix, before any work is done."""
     if path is None:
         return
+    suffix = Path(path).suffix
+    if suffix and suffixes and suffix not in suffixes:
+        known = " or ".join(suffixes)
+        raise BadInput(f"{option}: {path}: unknown suffix '{suffix}'; known are {known}")
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise BadInput(f"{option}: there is no directory {folder}")

@@ -43,6 +43,7 @@ class Call(NamedTuple):
         return self.output is not None and self.output.endswith(".npz")
 
 
+ANSWERS = (".npy", ".npz")  # suffixes of results
 Run = Callable[[Algorithm, Call, Arguments], None]
 
 
@@ -121,7 +122,7 @@ def run_and_report(row: Algorithm, call: Call, options: Arguments) -> None:
     with bad_input():
         arguments = row.arguments(**options)
     where = device_of(call.device)
-    check_writable("-o", call.output)
+    check_writable("-o", call.output, ANSWERS)
     edges = read_edges(call.path)
     check_sources(edges, options["source"])
     with timing() as spent:

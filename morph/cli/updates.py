@@ -27,6 +27,7 @@ from morph.cli.common import (
     taken,
 )
 from morph.cli.graphs import (
+    ANSWERS,
     Call,
     check_sources,
     graph_of,
@@ -433,7 +434,7 @@ sssp_command = make_command(ALGORITHMS["sssp"], _run, OPTIONS)
 def _follow_updates(row: Algorithm, call: Call, options: Arguments, asked: Updates) -> None:
     """Shortest paths of a graph that changes: read, follow, save, report."""
     path, sources, where = call.path, options["source"], device_of(call.device)
-    check_writable("-o", call.output)
+    check_writable("-o", call.output, ANSWERS)
     log = Log(asked.log, asked.resume, path, asked.updates, call.output)
     with closing(log), lines_of(asked.updates) as stream:
         edges = read_edges(path)

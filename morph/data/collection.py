@@ -1,22 +1,23 @@
-"""Collections (worklists), disjoint sets, flags, and reductions of columns."""
+"""Collections (worklists), disjoint sets and flags."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from morph.data.column import ColumnView
-from morph.data.compaction import squeeze, translate
+from morph.data.compaction import carry_out, squeeze, translate
 from morph.data.conversion import bind, check_ids, prepare
-from morph.data.layout import Column
+from morph.data.layout import Column, Record
 from morph.data.pickles import reduced
 from morph.data.row import Row, as_id
 from morph.data.store import BUDGET, CAPACITY, COUNT, HEAD, Store
 from morph.data.table import Table
 from morph.data.versions import exclusive, moved, renew
-from morph.language.dtypes import Ref
+from morph.language.dtypes import Ref, vec
 from morph.language.intrinsics import scalar_of
 from morph.runtime.backend import FEW, IOTA
 from morph.runtime.device import Array, Device, device, is_host
@@ -132,7 +133,7 @@ class Collection(Store):
         else:
             with self.device.active():
                 self._write(last, n, checked)
-        counters, after = self.host_meta, self.host_meta.copy()
+        counters, after = self._host_meta, self._host_meta.copy()
         after[COUNT] += n
         self._derive_counters(after)
         counters[:] = after  # at once: an interrupt in between would leave a wrong BUDGET
@@ -149,10 +150,19 @@ class Collection(Store):
     def cleared(self) -> list[tuple[Any, Any]]:
         """Clear the host's counters; return the writes for `Device.put` that clear a GPU's."""
         if self.device.on_host:
-            self.host_meta[COUNT] = self.host_meta[HEAD] = 0
-            self._derive_counters(self.host_meta)
+            self._host_meta[COUNT] = self._host_meta[HEAD] = 0
+            self._derive_counters(self._host_meta)
             return []
         return [(self.meta, self.have(0))]
+
+    @exclusive
+    def _drop(self, last: int) -> None:
+        """Remove the entries before position ``last``."""
+        if last == self.span()[1]:
+            self.clear()
+            return
+        self._host_meta[HEAD] = last
+        self._publish_counters()
 
     def have(self, n: int) -> np.ndarray[Any, Any]:
         """Set the host's counters to ``n`` entries; return them, to be written to the device.
@@ -162,7 +172,7 @@ class Collection(Store):
         counters = self.meta if self.device.on_host else np.zeros(8, np.int64)
         counters[COUNT], counters[HEAD], counters[CAPACITY] = n, 0, self.capacity
         counters[BUDGET] = self.capacity - n
-        object.__setattr__(self, "_host_meta", counters)  # `Store.__setattr__` is for columns
+        object.__setattr__(self, "_host_counters", counters)  # `Store.__setattr__` is for columns
         return counters
 
     @property
@@ -183,8 +193,8 @@ class Collection(Store):
 
     def span(self) -> tuple[int, int]:
         """First entry not yet taken, and the one after the last."""
-        count = int(self.host_meta[COUNT])
-        return min(int(self.host_meta[HEAD]), count), count
+        count = int(self._host_meta[COUNT])
+        return min(int(self._host_meta[HEAD]), count), count
 
     def __reduce__(self) -> Any:
         return reduced(self)
@@ -254,17 +264,36 @@ class Collection(Store):
             kept = moved["item"] >= 0
             keep = keep[kept]
             moved = {name: a[kept] for name, a in moved.items()}
-        records = squeeze(self, keep, moved)
+        return partial(self._replace, squeeze(self, keep, moved), int(keep.size))
 
-        def commit() -> None:
-            self._records = records
-            self._bind_columns(records, self.columns.values())
-            self.host_meta[HEAD] = 0
-            self.host_meta[COUNT] = keep.size
-            self.publish_counters()
-            self._changed()
+    def _replace(self, records: list[Record], count: int) -> None:
+        """Take over the entries in new records."""
+        self._records = records
+        self._bind_columns(records, self.columns.values())
+        self._host_meta[HEAD] = 0
+        self._host_meta[COUNT] = count
+        self._publish_counters()
+        self._changed()
 
-        return commit
+    @exclusive
+    def _reorder(self, order: Array) -> None:
+        """Give the entries, all of them, another order: their positions, shape (len,)."""
+        with self.device.active():
+            records = squeeze(self, order + self.span()[0], {})
+        carry_out([partial(self._replace, records, len(self))])
+
+    def _like(self) -> Collection:
+        """Give a collection of the same rows and columns without entries."""
+        specs: dict[str, Any] = {}
+        for c in self.columns.values():
+            spec = Ref(self.target(c) or str(c.ref)) if c.ref else c.dtype
+            specs[c.name] = (spec[c.size] if c.ref else vec(spec, c.size)) if c.size else spec
+        if self.table is not None:
+            del specs["item"]
+        made = Collection(self.table, device=self.device, name=self.name, **specs)
+        for name, c in self.columns.items():
+            made.columns[name].fill = c.fill
+        return made
 
 
 Collection.reserved = frozenset(n for n in (*dir(Collection), *dir(Row)) if not n.startswith("_"))
@@ -357,7 +386,7 @@ class Set:
     def touched(self) -> None:
         """Do nothing: the host has no copy of the sets."""
 
-    def publish_counters(self) -> None:
+    def _publish_counters(self) -> None:
         """Do nothing: there are no counters."""
 
     def references(self, table: Table) -> Iterator[Array]:
@@ -459,7 +488,7 @@ class Flag:
     def touched(self) -> None:
         """Do nothing: the host has no copy of the flag."""
 
-    def publish_counters(self) -> None:
+    def _publish_counters(self) -> None:
         """Do nothing: there are no counters."""
 
     def __reduce__(self) -> Any:
@@ -467,39 +496,6 @@ class Flag:
 
     def __repr__(self) -> str:
         return f"<Flag on {self.device.name}>"
-
-
-REDUCTIONS = ("sum", "prod", "min", "max", "any", "all")
-
-
-def reduce_column(view: ColumnView, op: str) -> Any:
-    """Combine a column over the live rows, by NumPy or CuPy.
-
-    Parameters
-    ----------
-    view : ColumnView
-    op : str
-        ``sum``, ``prod``, ``min``, ``max``, ``any`` or ``all``.
-
-    Returns
-    -------
-    NumPy scalar, or array of shape (size,) for a vector column
-        Of NumPy's result type: sums of small integers are int64.
-
-    Raises
-    ------
-    ValueError
-        If ``op`` is unknown, or ``min`` or ``max`` is asked of no rows.
-    """
-    if op not in REDUCTIONS:
-        raise ValueError(f"no reduction {op!r}; there are {', '.join(REDUCTIONS)}")
-    store, values = view.store, view.array
-    with store.device.active():
-        if isinstance(store, Table) and store.deletes:
-            values = values[store.alive]
-        if len(values) == 0 and op in ("min", "max"):
-            raise ValueError(f"the {op} of {store.name}.{view.column.name} over no rows")
-        return store.device.to_host(getattr(values, op)(axis=0))[()]
 
 
 def _device(spec: str | Device) -> Device:

@@ -51,7 +51,7 @@ def state_of(store: Any) -> State:
     hidden = {}
     if getattr(store, "deletes", False):
         hidden = {kind: np.array(host(store.hidden(kind))) for kind in ("dead", "free")}
-    return State(columns, store.packs, store.capacity, store.host_meta.copy(), records, hidden)
+    return State(columns, store.packs, store.capacity, store._host_meta.copy(), records, hidden)
 
 
 def refill(store: Any, state: State) -> None:
@@ -68,7 +68,7 @@ def refill(store: Any, state: State) -> None:
             store.allow_deletes()
             for kind, held in state.hidden.items():
                 store.hidden(kind)[:] = store.device.asarray(held)
-        store.host_meta[:] = state.counters  # deleted rows stay: references may follow
+        store._host_meta[:] = state.counters  # deleted rows stay: references may follow
     store._send_counters()
     store._changed()
 

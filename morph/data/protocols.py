@@ -29,7 +29,7 @@ class StoreLike(Protocol):
     def __len__(self) -> int: ...
 
     @property
-    def host_meta(self) -> np.ndarray[Any, Any]:
+    def _host_meta(self) -> np.ndarray[Any, Any]:
         """The header counters on the host."""
 
     def span(self) -> tuple[int, int]:
@@ -56,7 +56,7 @@ class StoreLike(Protocol):
     def hidden(self, kind: str) -> Array:
         """An array that only kernels see."""
 
-    def publish_counters(self) -> None:
+    def _publish_counters(self) -> None:
         """Recompute the counters that follow from others."""
 
     def is_dead(self, id: int) -> bool:

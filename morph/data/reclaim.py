@@ -46,15 +46,15 @@ def _columns(table: TableLike) -> Iterator[tuple[TableLike, Column]]:
 
 def reusable(table: TableLike) -> int:
     """The number of deleted rows that may be reused now."""
-    counters: list[int] = table.host_meta.tolist()
+    counters: list[int] = table._host_meta.tolist()
     return max(counters[COMMITTED] - counters[HEAD], 0)
 
 
 def release(table: TableLike) -> None:
     """Release all quarantined rows if nothing can refer to the table."""
-    counters = table.host_meta
+    counters = table._host_meta
     if counters[TAIL] > counters[COMMITTED] and not referred(table):
-        table.publish_counters()
+        table._publish_counters()
 
 
 def reclaim(table: TableLike) -> int:
@@ -62,7 +62,7 @@ def reclaim(table: TableLike) -> int:
 
     References are those of live rows, of entries not yet taken, and of sets with several members.
     """
-    counters = table.host_meta
+    counters = table._host_meta
     first, last = int(counters[COMMITTED]), table._quarantined_to()
     if first >= last:
         return 0
@@ -79,7 +79,7 @@ def reclaim(table: TableLike) -> int:
             ring[at] = table.device.xp.concatenate([ids[~held], ids[held]])
             released -= int(held.sum())
     counters[COMMITTED] += released
-    table.publish_counters()
+    table._publish_counters()
     return released
 
 

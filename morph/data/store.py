@@ -52,8 +52,8 @@ class Store:
     kind: ClassVar[str] = "store"
     reserved: ClassVar[frozenset[str]] = frozenset()
     __slots__ = (
-        "__weakref__", "_fills", "_hidden", "_lock", "_most", "_records", "_host_meta", "capacity",
-        "columns", "device", "meta", "name", "version",
+        "__weakref__", "_fills", "_hidden", "_host_counters", "_lock", "_most", "_records",
+        "capacity", "columns", "device", "meta", "name", "version",
     )  # fmt: skip
 
     def __init__(self, name: str, device: Device, capacity: int = 0) -> None:
@@ -71,31 +71,31 @@ class Store:
         # On the host the words are the meta array itself; of a GPU's, a copy until `touched`.
         counters = self.meta if device.on_host else np.zeros(8, np.int64)
         counters[CAPACITY] = counters[BUDGET] = self.capacity
-        self._host_meta: np.ndarray[Any, Any] | None = counters
+        self._host_counters: np.ndarray[Any, Any] | None = counters
         self._send_counters()
         moved()
 
     # --- counters --------------------------------------------------------------------------------
 
     @property
-    def host_meta(self) -> np.ndarray[Any, Any]:
+    def _host_meta(self) -> np.ndarray[Any, Any]:
         """The counters on the host; `_send_counters` sends changes to the device."""
-        if self._host_meta is None:
-            self._host_meta = self.device.to_host(self.meta)
-        return self._host_meta
+        if self._host_counters is None:
+            self._host_counters = self.device.to_host(self.meta)
+        return self._host_counters
 
     def _send_counters(self) -> None:
-        if self._host_meta is not self.meta:
-            self.device.put((self.meta, self._host_meta))
+        if self._host_counters is not self.meta:
+            self.device.put((self.meta, self._host_counters))
 
     def touched(self) -> None:
         """Invalidate the host's copy of the counters: a kernel may have changed them."""
-        if self._host_meta is not self.meta:
-            object.__setattr__(self, "_host_meta", None)  # `Store.__setattr__` is for columns
+        if self._host_counters is not self.meta:
+            object.__setattr__(self, "_host_counters", None)  # `Store.__setattr__` is for columns
 
-    def publish_counters(self) -> None:
+    def _publish_counters(self) -> None:
         """Recompute BUDGET and HEAD, as the end of a kernel does, after changes by the host."""
-        self._derive_counters(self.host_meta)
+        self._derive_counters(self._host_meta)
         self._send_counters()
 
     def _derive_counters(self, counters: np.ndarray[Any, Any]) -> None:
@@ -103,7 +103,7 @@ class Store:
 
     def span(self) -> tuple[int, int]:
         """First row in use, and the one after the last."""
-        return 0, int(self.host_meta[COUNT])
+        return 0, int(self._host_meta[COUNT])
 
     def __len__(self) -> int:
         first, last = self.span()
@@ -192,7 +192,7 @@ class Store:
         """The columns that share a record, by record."""
         return tuple(r.names for r in self._records if r.packed)
 
-    def record_position(self, name: str) -> tuple[int, int]:
+    def _record_position(self, name: str) -> tuple[int, int]:
         """Where in a row's record a column lies, and which record that is; (0, -1): it is alone."""
         for i, rec in enumerate(self._records):
             if rec.packed and name in rec.names:
@@ -313,7 +313,7 @@ class Store:
             raise ValueError(f"{self.name} is limited to {self._most} rows")
         if capacity < last:
             raise ValueError(f"{self.name} cannot have {capacity} rows: {last} are in use")
-        counters = self.host_meta.copy()
+        counters = self._host_meta.copy()
         counters[CAPACITY] = capacity
         self._derive_counters(counters)
         with self.device.active():
@@ -332,7 +332,7 @@ class Store:
             [r.buffer for r in self._records],
             self.capacity,
             self._hidden,
-            self.host_meta.copy(),
+            self._host_meta.copy(),
         )
         try:
             self._take(buffers, capacity, hidden, counters)
@@ -350,7 +350,7 @@ class Store:
         self.capacity = capacity
         self._hidden = hidden
         self._bind_columns(self._records, self.columns.values())
-        self.host_meta[:] = counters
+        self._host_meta[:] = counters
         self._send_counters()
         self._changed()
 
@@ -424,7 +424,7 @@ class Store:
             If the values do not suit the column; nothing is written then.
         """
         array = column.array if array is None else array
-        if type(value) is int and self._host_meta is self.meta and not column.ref:
+        if type(value) is int and self._host_counters is self.meta and not column.ref:
             kind, most = column.dtype.kind, 1 << min(8 * column.dtype.itemsize - 1, 63)
             if (kind in "iu" and 0 <= value < most) or (kind == "f" and abs(value) < 1 << 15):
                 array[key] = value
@@ -436,7 +436,11 @@ class Store:
                 return
         key = self.device.asarray(key) if isinstance(key, np.ndarray) else key
         with self.device.active():
-            array[key] = a[()] if a.ndim == 0 else self.device.asarray(a)
+            try:
+                array[key] = a[()] if a.ndim == 0 else self.device.asarray(a)
+            except ValueError as error:
+                where, wanted = f"{self.name}.{column.name}", array[key].shape or "one value"
+                raise ValueError(f"{where}: shape {a.shape} does not fit {wanted}") from error
 
     def _write(self, first: int, n: int, values: Mapping[str, Array]) -> None:
         """Set rows ``first`` to ``first + n`` of every column: to ``values``, else to its fill."""

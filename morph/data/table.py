@@ -121,7 +121,7 @@ class Table(Store):
         return self.row(id.__index__())
 
     def __len__(self) -> int:
-        return int(self.host_meta[COUNT])
+        return int(self._host_meta[COUNT])
 
     def __iter__(self) -> Iterator[Row]:
         return (Row(self, i) for i in self.device.to_host(self.ids()).tolist())
@@ -129,7 +129,7 @@ class Table(Store):
     @property
     def live(self) -> int:
         """Number of rows that are not deleted."""
-        w = self.host_meta
+        w = self._host_meta
         return int(w[COUNT] - (w[TAIL] - min(w[HEAD], w[COMMITTED])))
 
     @property
@@ -173,7 +173,7 @@ class Table(Store):
             self._extend_capacity(1)
             if again := self._reuses():
                 _, checked = prepare(self, 1, given, fresh=0)
-        counters, after = self.host_meta, self.host_meta.copy()
+        counters, after = self._host_meta, self._host_meta.copy()
         after[HEAD if again else COUNT] += 1
         self._derive_counters(after)
         with self.device.active():
@@ -184,7 +184,7 @@ class Table(Store):
             self._write(id, 1, checked)
             if again and self.graph is not None and self.name == "edges":
                 self.graph._forget_order(id)
-            self.changed(appended=not again or (self.graph is not None and self.graph.whole))
+            self.changed(appended=not again or (self.graph is not None and self.graph.complete))
             if again:
                 dead[id] = 0
             counters[:] = after  # no signal handler runs between this line and the one before
@@ -216,11 +216,11 @@ class Table(Store):
         self._ensure_capacity(first + n)
         with self.device.active():
             self._write(first, n, checked)
-        after = self.host_meta.copy()
+        after = self._host_meta.copy()
         after[COUNT] += n
         self._derive_counters(after)
         self.changed(appended=True)  # before, so that an interrupt leaves no index of fewer points
-        self.host_meta[:] = after
+        self._host_meta[:] = after
         self._send_counters()
         return first
 
@@ -235,8 +235,8 @@ class Table(Store):
         self.capacity = n
         self._bind_columns(self._records, self.columns.values())
         self._hidden = {}
-        self.host_meta[COUNT] = self.host_meta[CAPACITY] = n
-        self.publish_counters()
+        self._host_meta[COUNT] = self._host_meta[CAPACITY] = n
+        self._publish_counters()
         self._changed()
         self.changed()
 
@@ -309,7 +309,7 @@ class Table(Store):
     def _tombstone(self, ids: Array) -> None:
         """Mark live rows as deleted; each is named once."""
         self.allow_deletes()
-        dead, ring, counters = self.hidden("dead"), self.hidden("free"), self.host_meta
+        dead, ring, counters = self.hidden("dead"), self.hidden("free"), self._host_meta
         tail = int(counters[TAIL])
         at = self.device.xp.arange(tail, tail + ids.size) & (ring.size - 1)
         ring[at] = ids.astype(np.int32, copy=False)
@@ -334,8 +334,8 @@ class Table(Store):
             raise ValueError(f"{self.name}: there are {len(self)} rows, not {n}")
         if self.live < len(self):
             raise ValueError(f"{self.name}: rows are deleted, so compact it")
-        self.host_meta[COUNT] = n
-        self.publish_counters()
+        self._host_meta[COUNT] = n
+        self._publish_counters()
         self.changed()
 
     def _may_change(self) -> None:
@@ -356,17 +356,23 @@ class Table(Store):
         Rows keep their order.  References to dead rows become -1; items of collections that were
         dead rows are dropped; sets keep the components of the live rows.
         """
+        self._renumber(self.ids())
+
+    @exclusive
+    def _renumber(self, rows: Array) -> None:
+        """Keep some live rows, in the given order, as `compact` does."""
         g = self.graph
         if g is not None:
             g.may_change()
-        order = g._input_positions(self.ids()) if g is not None and self is g.edges else None
+        order = g._input_positions(rows) if g is not None and self is g.edges else None
 
         def follow() -> None:
             self.changed()
             if g is not None and self is g.edges:
                 g._reordered(order)
 
-        compact([self], g.tables.values() if g is not None else [self], follow)
+        tables = g.tables.values() if g is not None else [self]
+        compact([self], tables, follow, {self: rows})
 
     def like(self, device: str | Device | None = None) -> Table:
         """Give a table of the same name, columns and layout without rows, outside any graph."""
@@ -417,7 +423,7 @@ class Table(Store):
         if other.deletes:
             for kind in ("dead", "free"):
                 self.hidden(kind)[:] = self.device.asarray(other.hidden(kind))
-        self.host_meta[:] = other.host_meta  # deleted rows stay: references may follow
+        self._host_meta[:] = other._host_meta  # deleted rows stay: references may follow
         self._send_counters()
 
     def target(self, column: Column) -> Table | None:
@@ -465,7 +471,7 @@ class Table(Store):
     def _quarantined_to(self, counters: Any = None) -> int:
         """Where the ring of those deleted rows ends that may be released now."""
         return int(
-            (self.host_meta if counters is None else counters)[TAIL]
+            (self._host_meta if counters is None else counters)[TAIL]
             if self._held is None
             else self._held
         )
@@ -473,7 +479,7 @@ class Table(Store):
     def _reuses(self) -> bool:
         """Whether the next row is a deleted one; if nothing refers to the table, all are free."""
         release(self)
-        return bool(self.host_meta[HEAD] < self.host_meta[COMMITTED])
+        return bool(self._host_meta[HEAD] < self._host_meta[COMMITTED])
 
     def _extend_capacity(self, more: int) -> None:
         """Provide capacity for ``more`` rows: release deleted ones, or, if these are few, grow.
@@ -498,7 +504,7 @@ class Table(Store):
 
     def _resized(self, capacity: int, hidden: dict[str, Array]) -> None:
         if self.deletes:  # positions in the ring count on; only their places in memory change
-            xp, tail = self.device.xp, int(self.host_meta[TAIL])
+            xp, tail = self.device.xp, int(self._host_meta[TAIL])
             old, new = self._hidden["free"], hidden["free"]
             # rows that a launch has reused already, too: their ends are yet to be checked
             at = xp.arange(max(tail - min(old.size, new.size), 0), tail)
@@ -518,11 +524,11 @@ class Table(Store):
         self._records = records
         self._bind_columns(records, self.columns.values())
         self._hidden = hidden
-        counters = self.host_meta
+        counters = self._host_meta
         counters[COUNT] = count
         counters[HEAD] = counters[TAIL] = counters[COMMITTED] = 0
         self._held = None
-        self.publish_counters()
+        self._publish_counters()
         self._changed()
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from morph.data.conversion import as_integer, number
 from morph.generate.draws import UNIT, check, streams
 from morph.graph import Graph
-from morph.graph.arrange import offsets_from, require_room, spread
+from morph.graph.arrange import offsets_from, require_memory, sources_from
 from morph.language.dtypes import ID_LIMIT, f64
 from morph.language.messages import shown
 from morph.runtime.device import Device, device
@@ -333,11 +333,11 @@ def _graph(
     most = m if directed else 2 * m
     if most > ID_LIMIT:
         raise ValueError(f"m = {m}: {most} arcs, at most 2^31 - 1 are possible")
-    require_room(_HOST, n, most, kind or np.int32, arranged=True)
+    require_memory(_HOST, n, most, kind or np.int32, arranged=True)
     offsets, dst = _rows(n, _edge_keys(most, pairs, directed, simple), simple)
     values = None
     if weight is not None and kind is not None:
-        values = _weights(spread(_HOST, offsets, dst.size), dst, weight, kind, directed, seed)
+        values = _weights(sources_from(_HOST, offsets, dst.size), dst, weight, kind, directed, seed)
     options: dict[str, Any] = {"symmetric": not directed, "copy": False, "device": where}
     return Graph.from_csr(offsets, dst, values, **options)
 

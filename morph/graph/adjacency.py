@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.data.conversion import check_ids
+from morph.data.sorting import stable_order
 from morph.data.store import COUNT
 from morph.data.table import Table
 from morph.data.versions import latest
 from morph.graph.gapped import (
     ALL,
-    GONE,
+    DELETED,
     INDEX,
     INSERTED,
     INSERTS,
@@ -26,7 +27,7 @@ from morph.graph.gapped import (
     arc_view,
     batch_table,
     load,
-    room_for,
+    set_rows,
     weight_of,
 )
 from morph.language.dtypes import ID_LIMIT, vec
@@ -55,18 +56,6 @@ def nobody() -> None:
 
 Index = tuple[Array, Array | None]
 """Offsets by point (int64), and edge ids (int32), None if entry k is edge k."""
-
-
-def order_by(xp: Any, keys: Array) -> Array:
-    """Give the stable order that sorts ``keys`` (>= 0, below 2^31); shape (m,), int64.
-
-    One sort of (key, position) words: on both libraries faster than a stable ``argsort``.
-    """
-    words = keys.astype(np.int64) << 32
-    words |= xp.arange(keys.size, dtype=np.int64)
-    words.sort()
-    words &= 0xFFFFFFFF
-    return words
 
 
 def is_sorted(keys: Array) -> bool:
@@ -121,7 +110,7 @@ def group(
             first = device.xp.argsort(by, kind="stable")
             keys, ids = keys[first], ids[first]
         if not is_sorted(keys):
-            ids = ids[order_by(device.xp, keys)]
+            ids = ids[stable_order(device.xp, keys, 31)]
         return offsets, ids.astype(np.int32)
 
 
@@ -147,13 +136,13 @@ class Adjacency:
         The column of edges that orders each point's out-edges, before their ids.
     loose : bool
         Rows have spare capacity, and batches change them in place; `index` then returns a copy.
-    whole : bool
+    complete : bool
         The index has all live edges; no deleted point has edges.
     """
 
     __slots__ = (
         "_arcs", "_arcs_of", "_back", "_batches", "_bound", "_built", "_loose", "_none", "_report",
-        "edges", "kept", "loose", "moves", "points", "sorted_by", "stamp", "whole",
+        "edges", "kept", "loose", "moves", "points", "sorted_by", "stamp", "complete",
     )  # fmt: skip
 
     def __init__(self, points: Table, edges: Table) -> None:
@@ -162,7 +151,7 @@ class Adjacency:
         self.sorted_by: str | None = None
         self._built: dict[str, Index] = {}
         self.loose = False
-        self.whole = True
+        self.complete = True
         self._loose: dict[str, Loose] = {}
         self._batches: dict[Any, Table] = {}
         self._arcs: Table | None = None
@@ -200,7 +189,7 @@ class Adjacency:
 
     def set_out(self, offsets: Array) -> None:
         """Take the out-index of all edges, which lie in order: entry k is edge k."""
-        self.whole = True
+        self.complete = True
         self._built["out"] = self._padded(offsets), None
 
     def copy_from(self, other: Adjacency) -> None:
@@ -271,7 +260,7 @@ class Adjacency:
         """Convert CSR to rows with spare capacity; returns whether possible.  Atomic."""
         if self.loose or self.sorted_by is not None:
             return self.loose
-        made = {d: self._with_room(d) for d in self._built}
+        made = {d: self._gapped(d) for d in self._built}
         if not made or None in made.values():
             return False
         self._loose = {d: rows for d, rows in made.items() if rows is not None}
@@ -284,7 +273,7 @@ class Adjacency:
         found = self._loose.get(direction)
         if found is None:
             self._built[direction] = self._build(direction)
-            found = self._with_room(direction)
+            found = self._gapped(direction)
             if found is None:
                 raise MemoryError("the index with room would have more than 2^31 entries")
             self._loose[direction] = found
@@ -303,13 +292,13 @@ class Adjacency:
     def remove(self, ids: Array, src: Array, dst: Array) -> None:
         """Take edges out of loose rows, in place."""
         if self._loose:
-            table, count = self._known(GONE, ids, src, dst), int(ids.size)
+            table, count = self._known(DELETED, ids, src, dst), int(ids.size)
             self.change(table, Counts(count, count, 0, 0, 0), NO_IDS, None, INDEX)
 
     def find(self, src: Array, dst: Array, after: Array) -> Array:
         """Give the least edge above ``after`` of each pair, in loose rows; -1 if there is none."""
         count = int(src.size)
-        table = self._known(GONE, after, src, dst)
+        table = self._known(DELETED, after, src, dst)
         table.columns["keep"].array[:count, 0] = after
         look_up(table, self._sides())
         return table.columns["edge"].array[:count].copy()
@@ -397,32 +386,32 @@ class Adjacency:
         one, two = (*sides, self._none)[:2]
         return Sides(*one.side(), *two.side(), one.limit, two.limit, len(sides))
 
-    def _known(self, fate: int, ids: Array, src: Any, dst: Any) -> Table:
+    def _known(self, outcome: int, ids: Array, src: Any, dst: Any) -> Table:
         """A batch of edges that are known."""
         table, turned = self.table_for(int(ids.size)), "out" not in self._loose
-        load(table, fate, ids, *((dst, src) if turned else (src, dst)))
+        load(table, outcome, ids, *((dst, src) if turned else (src, dst)))
         return table
 
-    def table_for(self, count: int, told: bool = False) -> Table:
+    def table_for(self, count: int, report: bool = False) -> Table:
         """Return a batch table for ``count`` edges; its capacity sets the threads of a launch.
 
-        With ``told`` the table is for the report on a batch, not for a batch to be applied.
+        With ``report`` the table is for the report on a batch, not for a batch to be applied.
         """
-        if not told:
+        if not report:
             self.stamp += 1
             if (kept := self.kept()) is not None:
                 kept.save()
                 self.kept = nobody
         weight = weight_of(self.edges)
         small = self.points.device.serial_items
-        key = count > small, None if weight is None else weight.dtype, told
+        key = count > small, None if weight is None else weight.dtype, report
         table = self._batches.get(key)
         if table is None:
             for other in [k for k in self._batches if k[1] != key[1]]:
                 del self._batches[other]
             capacity = 0 if key[0] else small
             self._batches[key] = table = batch_table(self.points.device, capacity, key[1])
-        room_for(table, count)
+        set_rows(table, count)
         return table
 
     def _enlarge(self, direction: str, short: int, back: Array | None) -> None:
@@ -434,16 +423,16 @@ class Adjacency:
         rows = self._loose[direction]
         top, need = rows.shares()
         if 3 * need < 2 * top:
-            self._loose[direction] = rows.laid_out()
+            self._loose[direction] = rows.rebuilt()
             old, new = rows.side(), self._loose[direction].side()
-            count, destination = int(self.edges.host_meta[COUNT]), int(direction == "in")
+            count, destination = int(self.edges._host_meta[COUNT]), int(direction == "in")
             copy_entries(old, new, self.arcs(back), count, destination)
             return
         if rows.limit == ID_LIMIT:
             raise MemoryError("the index with room would have more than 2^31 entries")
         rows.grow(min(rows.limit + max(rows.limit // 4, short), ID_LIMIT))
 
-    def _with_room(self, direction: str) -> Loose | None:
+    def _gapped(self, direction: str) -> Loose | None:
         """The built index of a direction, as rows with spare capacity."""
         offsets, ids = self._built[direction]
         columns, names = self.edges.columns, ("src", "dst")
@@ -455,7 +444,7 @@ class Adjacency:
     def _build(self, direction: str) -> Index:
         edges, device = self.edges, self.edges.device
         ids = self._valid()
-        self.whole = ids.size == edges.live
+        self.complete = ids.size == edges.live
         near = edges.columns["src" if direction == "out" else "dst"].array
         with device.active():
             by = None

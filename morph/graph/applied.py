@@ -6,15 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from morph.graph.gapped import GONE, INSERTED, NAMED
+from morph.graph.gapped import DELETED, INSERTED, UPDATED
 from morph.language.hooks import Hook
 from morph.runtime.device import Array
 
 if TYPE_CHECKING:
     from morph.data.table import Table
-    from morph.graph import Graph
 
-rows_of: Hook[tuple[Any, int]] = Hook()  # updates.direct
+rows_of: Hook[tuple[Any, int]] = Hook()  # updates.fast_path
 parallel_edges: Hook[int] = Hook()  # updates.batch
 
 
@@ -46,8 +45,8 @@ class Applied:
         updates the last counts.
     """
 
-    GONE: ClassVar[int] = GONE
-    NAMED: ClassVar[int] = NAMED
+    DELETED: ClassVar[int] = DELETED
+    UPDATED: ClassVar[int] = UPDATED
     INSERTED: ClassVar[int] = INSERTED
 
     inserted: Array
@@ -61,7 +60,7 @@ class Applied:
     points: Array
     absent: int = 0
     repeated: int = 0
-    _graph: Graph | None = field(default=None, repr=False)
+    _graph: Any = field(default=None, repr=False)
     _given: int = field(default=0, repr=False)
     _changes: int = field(default=-1, repr=False)
     _present: int = field(default=-1, repr=False)
@@ -88,10 +87,10 @@ class Applied:
         Returns
         -------
         table : Table
-            ``edge``, its id; ``end``, its source and destination; ``fate``: ``GONE``, ``NAMED``
-            (its weight was set) or ``INSERTED``, 0 for none; ``weight``, what it was before, if
-            edges have one.
-            Edges at deleted points, which the index has not, are left out.
+            ``edge``, its id; ``end``, its source and destination; ``outcome``: ``DELETED``,
+            ``UPDATED`` (its weight was set) or ``INSERTED``, 0 for none; ``weight``, the old
+            weight, if edges have one.
+            Edges at deleted points, which are not in the index, are left out.
         count : int
             The rows that count; there may be more.
         """

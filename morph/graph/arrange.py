@@ -52,7 +52,7 @@ def bytes_needed(n: int, m: int, weight: Any = None, arranged: bool = True) -> i
     return held + held // (8 if arranged else 2) + 32 * n  # points are counted, edges sorted
 
 
-def require_room(
+def require_memory(
     device: Device, n: int, m: int, weight: Any, arranged: bool, kept: int = 0
 ) -> None:
     """Refuse a graph that the device has no memory for, before anything is allocated.
@@ -76,7 +76,7 @@ def require_room(
 
 
 def keeps(device: Device, given: Any, a: Array, dtype: Any, keep: bool) -> bool:
-    """Whether `own` would take ``a`` as it is."""
+    """Whether `contiguous` would take ``a`` as it is."""
     host, dtype = device.on_host, np.dtype(dtype)
     fresh = isinstance(given, (list, tuple, range)) or (not host and isinstance(given, np.ndarray))
     fits = a.dtype == dtype and a.flags.c_contiguous
@@ -85,7 +85,9 @@ def keeps(device: Device, given: Any, a: Array, dtype: Any, keep: bool) -> bool:
     return bool((keep or fresh) and fits and sound)
 
 
-def own(device: Device, given: Any, a: Array, dtype: Any, keep: bool, taken: Array = None) -> Array:
+def contiguous(
+    device: Device, given: Any, a: Array, dtype: Any, keep: bool, taken: Array = None
+) -> Array:
     """Give ``a`` as contiguous memory of its own, without a copy if that is sure or allowed.
 
     Parameters
@@ -120,7 +122,7 @@ def offsets_from(device: Device, counts: Array) -> Array:
         return offsets
 
 
-def spread(device: Device, offsets: Array, m: int) -> Array:
+def sources_from(device: Device, offsets: Array, m: int) -> Array:
     """Give the source of each of ``m`` edges, shape (m,), int32, of checked offsets."""
     xp, n = device.xp, offsets.size - 1
     out = empty(device, m, np.int32)
@@ -166,9 +168,9 @@ def arrange(
             back = xp.flatnonzero(src != dst) if both else None
             _place(xp, rows, src, dst, weight, xp.arange(src.size), back, 0)
             return rows
-        goals = xp.arange(1, GROUPS, dtype=np.int64) * (m // GROUPS)
-        hubs = xp.flatnonzero(counts > m // GROUPS)  # each a group of its own: few are so large
-        found = (xp.searchsorted(offsets[1:], goals, side="left") + 1, hubs, hubs + 1)
+        targets = xp.arange(1, GROUPS, dtype=np.int64) * (m // GROUPS)
+        large = xp.flatnonzero(counts > m // GROUPS)  # each a group of its own: few are so large
+        found = (xp.searchsorted(offsets[1:], targets, side="left") + 1, large, large + 1)
         between = device.to_host(xp.concatenate(found)).tolist()
         cuts = sorted({0, n, *between})  # first points of groups, and the end
         table = xp.empty(n, np.uint8)  # group of each point
@@ -177,11 +179,11 @@ def arrange(
         group, behind = table[src], table[dst] if both else None
         if behind is not None:
             behind[src == dst] = _NO_GROUP
-        alone = set(device.to_host(hubs).tolist())
+        alone = set(device.to_host(large).tolist())
         for k, lo in enumerate(cuts[:-1]):
             if lo in alone:
                 ends = [(group, dst)] if behind is None else [(group, dst), (behind, src)]
-                _place_hub(xp, rows, ends, weight, k, lo)
+                _place_one_point(xp, rows, ends, weight, k, lo)
                 continue
             forward = xp.flatnonzero(group == k)
             back = None if behind is None else xp.flatnonzero(behind == k)
@@ -189,7 +191,7 @@ def arrange(
         return rows
 
 
-def _place_hub(
+def _place_one_point(
     xp: Any, rows: Rows, ends: list[tuple[Array, Array]], weight: Array | None, k: int, point: int
 ) -> None:
     """Put the edges of one point, which are group ``k``, into their place as they come."""

@@ -12,11 +12,11 @@ from morph.graph.arrange import (
     Rows,
     arrange,
     bytes_needed,
+    contiguous,
     keeps,
     offsets_from,
-    own,
-    require_room,
-    spread,
+    require_memory,
+    sources_from,
 )
 from morph.graph.edgelist import checked_edges, checked_ends, checked_offsets, require_symmetric
 from morph.graph.interop import igraph_edges, is_symmetric, library_of, networkx_edges
@@ -94,12 +94,12 @@ class Making:
         with where.active():
             in_order = not both and is_sorted(a)
             kept = 0 if not in_order else _kept(where, not copy, (src, a), (dst, b), (weight, w))
-            require_room(where, rows, a.size * (1 + both), dtype, in_order, kept)
+            require_memory(where, rows, a.size * (1 + both), dtype, in_order, kept)
             if not in_order:
                 made = arrange(where, a, b, w, rows, both)
                 return cls._of_rows(where, made, not (symmetric or both))
             offsets = offsets_from(where, count_keys(where.xp, a, rows))
-        near = own(where, src, a, np.int32, not copy)
+        near = contiguous(where, src, a, np.int32, not copy)
         made = _with_ends(where, offsets, near, (dst, b), (weight, w), not copy)
         return cls._of_rows(where, made, not symmetric)
 
@@ -143,9 +143,9 @@ class Making:
                 None if w is None else w.dtype,
                 _kept(where, not copy, (dst, b), (weight, w)),
             )
-            require_room(where, n, b.size, dtype, arranged=True, kept=kept)
-            at = own(where, offsets, at, np.int64, not copy)
-            src = spread(where, at, b.size)
+            require_memory(where, n, b.size, dtype, arranged=True, kept=kept)
+            at = contiguous(where, offsets, at, np.int64, not copy)
+            src = sources_from(where, at, b.size)
             if symmetric:
                 require_symmetric(where, src, b, n)
         made = _with_ends(where, at, src, (dst, b), (weight, w), not copy)
@@ -296,11 +296,11 @@ def _with_ends(
     keep: bool,
 ) -> Rows:
     """Rows out of pairs of what was given and the array it gave."""
-    made = Rows(offsets, src, own(where, *dst, np.int32, keep, src), None)
+    made = Rows(offsets, src, contiguous(where, *dst, np.int32, keep, src), None)
     given, values = weight
     if values is not None:
         keep = keep and not where.xp.may_share_memory(values, made.dst)
-        made.weight = own(where, given, values, values.dtype, keep, src)
+        made.weight = contiguous(where, given, values, values.dtype, keep, src)
     return made
 
 

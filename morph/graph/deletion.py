@@ -32,7 +32,7 @@ class Before(NamedTuple):
 
 def _counters(table: Table) -> tuple[int, int, int]:
     """Return the number of rows, and the begin and end of the deleted ones in their ring."""
-    counters: list[int] = table.host_meta.tolist()
+    counters: list[int] = table._host_meta.tolist()
     return counters[COUNT], min(counters[HEAD], counters[COMMITTED]), counters[TAIL]
 
 
@@ -45,7 +45,7 @@ def delete(g: Graph, points: Array | None = None, edges: Array | None = None) ->
         assert edges is not None
         gone, pairs = edges, None  # perhaps without their reverses
     src, dst = (columns[c].array[gone] for c in ("src", "dst"))
-    in_place = g.loose and g.whole
+    in_place = g.loose and g.complete
     try:
         if gone.size:
             g.edges._tombstone(gone)
@@ -72,7 +72,7 @@ def incident(g: Graph, points: Array, back: Array | None, build: bool = True) ->
     edges are scanned.
     """
     index, xp = g._adjacency, g.device.xp
-    both = index.at_points(points, back, build) if g.whole else None
+    both = index.at_points(points, back, build) if g.complete else None
     if both is None:
         mark = g.device.zeros(len(g.points) + 1, np.bool_)  # the last is no point, -1
         mark[points] = True
@@ -98,8 +98,8 @@ def begin_launch(g: Graph, reuse: bool = False) -> Before:
     ``reuse`` says that the launch may reuse edges that it has deleted itself.
     """
     if g.points._held is None:  # else an error left edges of deleted points
-        g.points._held = int(g.points.host_meta[TAIL])
-    g.edges._held = None if reuse else int(g.edges.host_meta[TAIL])
+        g.points._held = int(g.points._host_meta[TAIL])
+    g.edges._held = None if reuse else int(g.edges._host_meta[TAIL])
     ring = g.edges.hidden("free").size if g.edges.deletes else 0
     return Before(_counters(g.points), _counters(g.edges), ring)
 
@@ -146,7 +146,7 @@ def _clean_up(
                 g.edges._tombstone(gone)
         if edges[1] != before.edges[1]:
             g._forget_order(created)
-        if g.loose and g.whole and not (moved or failed):
+        if g.loose and g.complete and not (moved or failed):
             followed = _follow(g, before, created)
     finally:
         if not followed:
@@ -169,7 +169,7 @@ def _created(g: Graph, before: Before, edges: tuple[int, int, int]) -> Array:
 def _follow(g: Graph, before: Before, created: Array) -> bool:
     """Apply a launch's changes to an index with spare capacity; False if a rebuild costs less."""
     xp, edges, index = g.device.xp, g.edges, g._adjacency
-    held, tail, columns = before.edges[2], int(edges.host_meta[TAIL]), edges.columns
+    held, tail, columns = before.edges[2], int(edges._host_meta[TAIL]), edges.columns
     if SHARE * (tail - held + created.size) >= len(edges):
         return False
     gone = created[:0]
@@ -197,7 +197,7 @@ def _lost(g: Graph, before: Before, created: Array, moved: bool) -> Array:
     assert held is not None
     if moved or held != before.points[2]:
         return _at_deleted(g, g.edges.ids())
-    ring, tail = points.hidden("free"), int(points.host_meta[TAIL])
+    ring, tail = points.hidden("free"), int(points._host_meta[TAIL])
     dead = ring[xp.arange(held, tail) & (ring.size - 1)]
     parts = []
     if created.size:

@@ -1,11 +1,11 @@
 """Dynamic adjacency lists (CSR with gaps), which batches of edge changes update in place.
 
-Each point has a row of entries in one arena: `size` entries from `begin` on, and capacity for
-`room`.  Rows have no tombstones: a deletion moves the row's last entries to the gaps.  A row that
-exceeds its capacity is moved to the end of the arena, which leaves unused memory, as do rows that
-shrink; when the arena is full and a third of it is unused, all rows are rebuilt.  An entry holds
-the edge and its other end, so a sweep reads memory in order.  The kernels that change rows are in
-`updates.in_place`; `kernels/storage/graph.h` reads rows.
+Each point has a row of entries in one arena: `size` entries from `begin` on, with capacity for
+`extent`.  Rows have no tombstones: a deletion moves the row's last entries to the gaps.  A row
+that exceeds its capacity is moved to the end of the arena, which leaves unused memory, as do rows
+that shrink; when the arena is full and a third of it is unused, all rows are rebuilt.  An entry
+holds the edge and its other end, so a sweep reads memory in order.  The kernels that change rows
+are in `updates.in_place`; `kernels/storage/graph.h` reads rows.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from morph.data.table import Table
 from morph.language.dtypes import ID_LIMIT, vec
 from morph.runtime.device import Array, Device, is_host
 
-GONE, NAMED, INSERTED = 1, 2, 3  # what a batch does to an edge
+DELETED, UPDATED, INSERTED = 1, 2, 3  # what a batch does to an edge
 # The first part of a batch that the program runs: all; the index, if the edges are known; or the
 # inserts, if the arena was full and has been enlarged.
 ALL, INDEX, INSERTS = 0, 1, 2
 
 LEAST = 1 << 10  # least number of unused entries at the end of a new arena
-WORK = ("room", "goal", "come", "gone")  # the last three are 0 except during a batch
+WORK = ("extent", "position", "inserted", "deleted")  # the last three are 0 except during a batch
 
 
 class Side(NamedTuple):
@@ -74,7 +74,7 @@ class Counts(NamedTuple):
     deletes: int
     updates: int
     arcs: int  # to insert, reverses included
-    by_ends: int  # which are named by their ends: GONE, NAMED
+    by_ends: int  # which are named by their ends: DELETED, UPDATED
 
 
 class EdgeIds(NamedTuple):
@@ -116,8 +116,8 @@ class Loose:
         self, device: Device, points: int, edges: int, places: Table | None = None
     ) -> None:
         self.device, narrow = device, np.int32
-        self.rows = Table("rows", device, points, begin=narrow, size=narrow, room=narrow,
-                          goal=narrow, come=narrow, gone=narrow)  # fmt: skip
+        self.rows = Table("rows", device, points, begin=narrow, size=narrow, extent=narrow,
+                          position=narrow, inserted=narrow, deleted=narrow)  # fmt: skip
         self.rows.pack(GAPPED_ROW, WORK)
         self.entries = Table("entries", device, 0, edge=narrow, end=narrow)
         self.places = Table("places", device, edges, at=narrow) if places is None else places
@@ -149,11 +149,11 @@ class Loose:
         xp = device.xp
         with device.active():
             size = offsets[1:] - offsets[:-1]
-            room = room_of(size)
-            if int(room.sum()) + LEAST > ID_LIMIT:
+            extent = entries_to_reserve(size)
+            if int(extent.sum()) + LEAST > ID_LIMIT:
                 return None
             made = cls(device, points, edges)
-            begin = made._lay_out(size, room)
+            begin = made._place_rows(size, extent)
             at = made.places.columns["at"].array
             at[:] = -1
             edge, end = (made.entries.columns[c].array for c in ("edge", "end"))
@@ -174,18 +174,18 @@ class Loose:
         self.entries.resize(capacity)
         fill(self.entries)
 
-    def laid_out(self) -> Loose:
+    def rebuilt(self) -> Loose:
         """Return contiguous rows of the same sizes, still empty: see `in_place.copy_entries`."""
-        size, had = (self.rows.columns[c].array for c in ("size", "room"))
+        size, had = (self.rows.columns[c].array for c in ("size", "extent"))
         with self.device.active():
             made = Loose(self.device, self.rows.capacity, 0, self.places)
-            made._lay_out(size, room_of(size, had))
+            made._place_rows(size, entries_to_reserve(size, had))
         return made
 
-    def _lay_out(self, size: Array, room: Array) -> Array:
+    def _place_rows(self, size: Array, extent: Array) -> Array:
         """Lay rows out contiguously, with a spare end of the arena; returns where they begin."""
-        begin, total = room.cumsum(dtype=np.int64) - room, int(room.sum(dtype=np.int64))
-        for name, a in (("begin", begin), ("size", size), ("room", room)):
+        begin, total = extent.cumsum(dtype=np.int64) - extent, int(extent.sum(dtype=np.int64))
+        for name, a in (("begin", begin), ("size", size), ("extent", extent)):
             self.rows.columns[name].array[: size.size] = a
         self.grow(min(total + max(total >> 3, LEAST), ID_LIMIT))
         self.arena.columns["top"].array[:1] = total
@@ -235,7 +235,9 @@ class Loose:
         """Return the numbers of entries before the unused end, now and if rows were rebuilt."""
         with self.device.active():
             rows = self.rows.columns
-            need = room_of(rows["size"].array, rows["room"].array).sum(dtype=np.int64)
+            need = entries_to_reserve(*(rows[c].array for c in ("size", "extent"))).sum(
+                dtype=np.int64
+            )
             return self.top, int(need)
 
     @property
@@ -254,29 +256,31 @@ class Loose:
         return Side(self.rows, self.entries, self.places, self.arena)
 
 
-def room_of(size: Array, had: Array | None = None) -> Array:
+def entries_to_reserve(size: Array, had: Array | None = None) -> Array:
     """Return the capacities of rows when they are rebuilt, from sizes and old capacities."""
-    room: Array = size + (size >> 3) + 2 * (size > 0)
-    return room if had is None else np.maximum(room, np.minimum(had, size + (size >> 1) + 4))
+    extent: Array = size + (size >> 3) + 2 * (size > 0)
+    if had is None:
+        return extent
+    return np.maximum(extent, np.minimum(had, size + (size >> 1) + 4))
 
 
 def fill(table: Table) -> None:
     """Count all the rows there is memory for among those in use."""
-    table.host_meta[COUNT] = table.capacity
-    table.publish_counters()
+    table._host_meta[COUNT] = table.capacity
+    table._publish_counters()
 
 
 def batch_table(device: Device, capacity: int, weight: Any) -> Table:
     """Make the table of a batch, one row per change.
 
     Input: ``a`` and ``b``, the id of an edge or its two ends, and ``given``, its weight.  Output:
-    ``edge``, ``end``, ``weight``, the old weight (if ``weight`` is a type), and ``fate``, the
-    outcome.  The other columns are temporary values of the kernels.
+    ``edge``, ``end``, ``weight``, the old weight (if ``weight`` is a type), and ``outcome``.  The
+    other columns are temporary values of the kernels.
     """
     two, one, wide = vec(np.int32, 2), np.int32, np.int64
-    made = Table("batch", device, capacity, a=wide, b=wide, end=two, rank=two, edge=one, fate=one,
-                 keep=two, far=two, at=two)  # fmt: skip
-    given, found = ["a", "b"], ["end", "rank", "edge", "fate"]
+    made = Table("batch", device, capacity, a=wide, b=wide, end=two, rank=two, edge=one,
+                 outcome=one, keep=two, far=two, at=two)  # fmt: skip
+    given, found = ["a", "b"], ["end", "rank", "edge", "outcome"]
     if weight is not None:
         made.add("given", weight), made.add("weight", weight)
         given, found = [*given, "given"], [*found, "weight"]
@@ -322,33 +326,33 @@ def weight_of(edges: Table) -> Column | None:
     return weight
 
 
-def room_for(table: Table, count: int) -> None:
-    """Have a batch of so many rows; on a GPU those there is memory for are always in use."""
+def set_rows(table: Table, count: int) -> None:
+    """Set the number of rows of a batch; on a GPU all rows with memory are always in use."""
     if table.capacity < count:
-        table.host_meta[COUNT] = 0
+        table._host_meta[COUNT] = 0
         try:
             table.resize(max(count, 16))
         finally:  # those of before, if there is no memory
             fill(table)
-    if table.host_meta is table.meta:
+    if table._host_meta is table.meta:
         table.meta[COUNT] = count
 
 
-def load(table: Table, fate: int, ids: Array, near: Any, far: Any) -> None:
-    """Put edges that are known into a batch's table, all to share one fate."""
+def load(table: Table, outcome: int, ids: Array, near: Any, far: Any) -> None:
+    """Put edges that are known into a batch's table, all to share one outcome."""
     count = int(ids.size)
-    room_for(table, count)
+    set_rows(table, count)
     with table.device.active():
         if not table.device.on_host and all(map(is_host, (ids, near, far))):
             rec = table._records[0]
             row = np.zeros((count, rec.stride // 4), np.int32)
-            edge, end, what = (rec.offset(c) // 4 for c in ("edge", "end", "fate"))
-            row[:, edge], row[:, end], row[:, end + 1], row[:, what] = ids, near, far, fate
+            edge, end, what = (rec.offset(c) // 4 for c in ("edge", "end", "outcome"))
+            row[:, edge], row[:, end], row[:, end + 1], row[:, what] = ids, near, far, outcome
             rec.buffer[: row.nbytes].set(row.reshape(-1).view(np.uint8))
         else:
             asarray, columns = table.device.asarray, table.columns
             columns["edge"].array[:count] = asarray(ids)
-            columns["fate"].array[:count] = fate
+            columns["outcome"].array[:count] = outcome
             both = columns["end"].array
             both[:count, 0] = asarray(near)
             both[:count, 1] = asarray(far)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from morph.data.collection import Collection
 from morph.data.compaction import carry_out, compact
 from morph.data.pickles import State, add_columns, refill, state_of
 from morph.data.row import Row, as_id
@@ -17,13 +18,13 @@ from morph.graph.adjacency import Adjacency
 from morph.graph.applied import Applied, Then
 from morph.graph.arrange import Rows
 from morph.graph.construction import Making
-from morph.graph.deletion import delete
 from morph.language.dtypes import Ref
 from morph.language.hooks import Hook
 from morph.runtime.device import Array, Device, device
 
 apply: Hook[Applied] = Hook()  # updates.changes
 pair_up: Hook[Array] = Hook()  # updates.changes
+delete: Hook[None] = Hook("morph.graph.deletion:delete")
 
 
 class Graph(Making):
@@ -164,13 +165,13 @@ class Graph(Making):
         self.changes += 1
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         """Whether the index has all live edges, none of which is then at a deleted point."""
-        return self._adjacency.whole
+        return self._adjacency.complete
 
     @property
     def loose(self) -> bool:
-        """Whether the index has room, and batches change it in place: from the first one on."""
+        """Whether rows of the index have spare capacity: from the first batch on, in place."""
         return self._adjacency.loose
 
     def points_resized(self) -> None:
@@ -391,6 +392,8 @@ class Graph(Making):
     @exclusive
     def around(self, row: Row, name: str) -> Any:
         """Give the rows or the degree of a point or edge that kernels know by ``name``, or None."""
+        if isinstance(row.table, Collection) and isinstance(item := row.item, Row):
+            return self.around(item, name)
         both, back = ("all", "in") if self.directed else ("out", "out")
         direction = {
             "outnbrs": "out", "innbrs": back, "nbrs": both, "outedges": "out", "inedges": "in",

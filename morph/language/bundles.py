@@ -42,6 +42,11 @@ def flat_names(names: Sequence[str], args: Sequence[Any]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def more_fields(name: str, count: int) -> tuple[str, ...]:
+    """The fields of the bundle that a parameter ``*name`` is, of so many arguments."""
+    return tuple(f"{name.strip('_') or 'more'}{i}" for i in range(count))
+
+
 def own_name(name: str) -> str:
     """The name of a parameter, or of the field that it holds."""
     if not name.endswith("_") or name.endswith("__"):

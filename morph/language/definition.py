@@ -36,6 +36,15 @@ class Definition:
         """The function's own name."""
         return self.source.name
 
+    def takes(self, count: int) -> bool:
+        """Whether it can be called with so many arguments."""
+        least = len(self.source.params)
+        return count >= least if self.source.more else count == least
+
+    def number(self, first: int = 0) -> str:
+        """The number of arguments that it takes from parameter ``first`` on, for a message."""
+        return f"{'at least ' if self.source.more else ''}{len(self.source.params) - first}"
+
 
 def definition_of(obj: Any) -> Definition | None:
     """The definition behind a decorated function."""

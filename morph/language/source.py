@@ -31,8 +31,14 @@ class Source:
 
     @property
     def params(self) -> list[str]:
-        """The names of its parameters."""
+        """The names of its parameters, without `more`."""
         return [a.arg for a in self.tree.args.args]
+
+    @property
+    def more(self) -> str | None:
+        """The name of the parameter ``*more``, which takes all further arguments."""
+        vararg = self.tree.args.vararg
+        return vararg.arg if vararg else None
 
     def pos(self, node: ast.AST) -> Pos:
         """Where a node of the tree stands in the user's file."""
@@ -142,10 +148,10 @@ def _enclosing(lines: list[str], first: int) -> ast.Module | None:
 
 def _check_params(source: Source) -> None:
     args = source.tree.args
-    odd = args.posonlyargs or args.kwonlyargs or args.vararg or args.kwarg or args.defaults
-    if odd:
+    starred = args.vararg and isinstance(source.tree, ast.Lambda)
+    if args.posonlyargs or args.kwonlyargs or starred or args.kwarg or args.defaults:
         reject(
             f"{source.name!r} may only have plain positional parameters",
             source.pos(source.tree),
-            "no defaults, *args or **kwargs inside the language",
+            "no defaults or **kwargs inside the language",
         )

@@ -19,12 +19,13 @@ from morph.compiler.codegen.unit import source
 from morph.compiler.frontend.builder import Builder
 from morph.compiler.frontend.functions import (
     check_claims,
+    check_queue,
     fix_statics,
-    parameter,
+    params_of,
     specialise_filter,
     specialise_kernel,
 )
-from morph.compiler.frontend.program import RESULT, Blocks, split_into_blocks
+from morph.compiler.frontend.program import RESULT, split_into_blocks
 from morph.compiler.frontend.values import (
     Bundle,
     ObjectValue,
@@ -38,13 +39,20 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
 from morph.compiler.passes.work_sharing import lists
 from morph.data.row import Row
-from morph.language.bundles import flat, flat_names, is_bundle, own_name
+from morph.language.bundles import (
+    field_name,
+    flat,
+    flat_names,
+    is_bundle,
+    more_fields,
+    own_name,
+)
 from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
 from morph.language.intrinsics import from_dtype
 from morph.language.position import Pos
 from morph.language.source import read
-from morph.language.types import BOOL, F64, I32, I64, Handle, Scalar, Type
+from morph.language.types import BOOL, F64, I32, I64, Handle, Scalar
 from morph.launch.kernels import Launchable
 from morph.launch.scratch import STATUS
 from morph.launch.slots import OBJECTS, Slots
@@ -53,10 +61,7 @@ from morph.runtime.timing import counting
 
 Where = Callable[[Any], Any] | None
 Origin = int | tuple[str, str]  # an argument, or a number in the closure of "kernel" or "where"
-FORMATS = {
-    "bool_": "?7x", "i8": "b7x", "i16": "h6x", "i32": "i4x", "i64": "q", "u8": "B7x", "u16": "H6x",
-    "u32": "I4x", "u64": "Q", "f16": "e6x", "f32": "f4x", "f64": "d",
-}  # fmt: skip
+CODES = {"b": "?", "i": "bhiq", "u": "BHIQ", "f": "-efd"}  # of `struct`, for 1, 2, 4, 8 bytes
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +76,7 @@ class Request:
     together: bool = False
     balance: str = "auto"
     checked: bool = False
+    until_empty: bool = False
 
 
 class Compiled:
@@ -105,7 +111,7 @@ class Compiled:
         self.index = {f.kind: i for i, f in enumerate(self.fields) if not f.slot}
         scalars = [f.column for f in self.fields if f.kind == "scalar"]
         kinds = dict(unit.scalars)
-        self.scalars = struct.Struct("=" + "".join(FORMATS[kinds[n].name] for n in scalars))
+        self.scalars = struct.Struct("=" + "".join(_code(kinds[n]) for n in scalars))
         self.first_scalar = 8 * next(
             (i for i, f in enumerate(self.fields) if f.kind == "scalar"), 0
         )
@@ -123,7 +129,8 @@ class Compiled:
             or any(isinstance(n, ir.Reserve | ir.Claim | ir.LocalAdd) for n in nodes)
         )
         changes = (ir.New, ir.NewRows, ir.Delete, ir.Add, ir.Take, ir.Clear)
-        self.touches = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, changes)})
+        changed = {n.slot for n in nodes if isinstance(n, changes)} | abi.queues(unit)
+        self.touches = _swapped_too(unit, changed)
         graphs, redirected = [g.slot for g in unit.graphs], _redirected(nodes)
         moved = {*self.touches, *redirected}
         self.reshapes = [g for g in graphs if {f"{g}.points", f"{g}.edges"} & moved]
@@ -192,12 +199,18 @@ def picker(places: Sequence[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]
     return itemgetter(*places)
 
 
+def _code(t: Scalar) -> str:
+    """How `struct` packs a number into a field of 8 bytes."""
+    size = t.bits // 8
+    return f"{CODES[t.kind][size.bit_length() - 1]}{8 - size}x"
+
+
 def _result(unit: ir.Unit) -> tuple[struct.Struct, int] | None:
     """Format of a program's return value, and its word in the program's state."""
     for i, (name, t) in enumerate(unit.state):
         if name == RESULT:
             assert isinstance(t, Scalar)
-            return struct.Struct("=" + FORMATS[t.name]), int(abi.State.VARS) + i
+            return struct.Struct("=" + _code(t)), int(abi.State.VARS) + i
     return None
 
 
@@ -218,7 +231,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         key = (
             request.what.definition, request.device.name, kinds, tuple(slots.stores.items()),
             tuple(slots.graphs.items()), *filter_key(request.where), closure_key(request.where),
-            request.together, request.balance, request.checked,
+            request.together, request.balance, request.checked, request.until_empty,
         )  # fmt: skip
         known = _compiled.get(key)
         if known is not None and known.holds():
@@ -261,19 +274,18 @@ def closure_key(where: Any) -> tuple[Any, ...]:
 def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
     """Give the arguments their slots, and other properties that the unit depends on."""
     definition = request.what.definition
-    names: Sequence[str] = [ir_name(n) for n in definition.source.params]
-    if request.what.kind == "kernel":
-        names = names[1:]
-    args = request.args
-    if len(names) != len(args):
-        after = " after the item" if request.what.kind == "kernel" else ""
+    args, item = request.args, int(request.what.kind == "kernel")
+    names: Sequence[str] = [ir_name(n) for n in definition.source.params[item:]]
+    if not definition.takes(len(args) + item):
+        after = " after the item" if item else ""
+        number = definition.number(item)
         reject(
-            f"{definition.name!r} takes {len(names)} arguments{after}, not {len(args)}",
+            f"{definition.name!r} takes {number} arguments{after}, not {len(args)}",
             definition.source.pos(definition.source.tree),
             f"they are {', '.join(map(user_name, names))}" if names else "call it with none",
         )
     statics = {names[i] for i in request.what.statics}
-    names, args = flat_names(names, args), flat(args)
+    names, args = flat_names(_names(request), args), flat(args)
     slots = Slots(request.device)
     for arg, name in zip(args, names, strict=True):  # graphs first: they name their tables
         if isinstance(arg, OBJECTS):
@@ -300,6 +312,14 @@ def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
             raise TypeError(f"foreach runs over a table or collection, not {kind}")
         kinds.append(domain)
     return slots, tuple(kinds)
+
+
+def _names(request: Request) -> list[str]:
+    """The names of the parameters of a launch's arguments."""
+    source, item = request.what.definition.source, int(request.what.kind == "kernel")
+    names = [ir_name(n) for n in source.params[item:]]
+    fields = more_fields(source.more, len(request.args) - len(names)) if source.more else ()
+    return names + [field_name(ir_name(str(source.more)), f) for f in fields]
 
 
 KINDS = "kernels take graphs, tables, collections, sets, flags, rows, functions and numbers"
@@ -345,7 +365,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
     definition = request.what.definition
     pos = definition.source.pos(definition.source.tree)
     fused = request.what.kind == "program"
-    names = [ir_name(n) for n in definition.source.params][0 if fused else 1 :]
+    names = _names(request)
     values: list[Value] = []
     scalars: dict[str, Scalar] = {}
     getters: dict[str, Origin] = {}
@@ -370,7 +390,9 @@ def _compile(request: Request, slots: Slots) -> Compiled:
             values.append(ir.Var(name=name if fused else key, type=scalars[key], pos=pos))
     values = _bundled(request.args, values, pos)
     if fused:
-        state, blocks, permutations = _program(builder, definition, names, values)
+        builder.inline = True
+        params = params_of(definition, fix_statics(definition, values))
+        state, blocks, permutations = split_into_blocks(builder, definition, params)
     else:
         state, permutations = (), ()
         blocks = (_step(builder, request, slots, values, scalars, getters, pos),)
@@ -430,9 +452,15 @@ def _step(
         builder.funcs[k.name] = k  # after its filter
     if request.together:
         check_claims(k, request.what.__name__, pos)
+    balance = request.balance
+    if request.until_empty:
+        balance = "thread"
+        check_queue(builder, k, request.what.__name__, domain, pos)
     step = ir.Foreach(
         slot=domain.slot, kernel=k.name, args=args, where_args=where_args,
-        together=request.together, balance=request.balance, pos=pos,
+        together=request.together, balance=balance, pos=pos,
+        # a checked launch runs the items of one round: the next round is another step for races
+        until_empty=request.until_empty and not request.checked,
     )  # fmt: skip
     return ir.Block(steps=(step,), cond=None, goto=-1, pos=pos)
 
@@ -447,16 +475,6 @@ def _bundled(args: tuple[Any, ...], values: list[Value], pos: Pos) -> list[Value
         return Bundle(pos, tuple((f, value(x)) for f, x in zip(a._fields, a, strict=True)))
 
     return list(map(value, args))
-
-
-def _program(
-    builder: Builder, definition: Definition, names: Sequence[str], values: list[Value]
-) -> Blocks:
-    params: dict[str, Value | Type] = {}
-    for name, v in zip(names, fix_statics(definition, values), strict=True):
-        params |= parameter(name, v)
-    builder.inline = True
-    return split_into_blocks(builder, definition, params)
 
 
 def _check_adjacency(unit: ir.Unit) -> None:

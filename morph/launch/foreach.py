@@ -159,6 +159,7 @@ def foreach(
     together: bool = False,
     balance: str = "auto",
     ahead: Any = None,
+    until_empty: bool = False,
     check: bool | None = None,
 ) -> None:
     """Run a kernel once for each row of a table or item of a collection, in parallel.
@@ -184,6 +185,9 @@ def foreach(
         One that the kernel adds to, with rows and columns like those of ``items``: in a program,
         the thread that adds an item may run it at once instead.  So the result of the program must
         not depend on which items run in which step.
+    until_empty : bool
+        The items that the kernel adds to the collection ``items`` run in the same step, in any
+        order, on threads that have nothing else to do; at the end ``items`` is empty.
     check : bool, optional
         Check every access, see `checked`; by default as the block around it, or MORPH_CHECK.
 
@@ -197,7 +201,8 @@ def foreach(
         If an argument is none of the above, or lies on another device.
     ValueError
         If ``together`` are more items than a GPU has threads at once: 256 to 512 for each of its
-        multiprocessors; if ``balance`` is none of these; or if ``ahead`` is not among ``args``.
+        multiprocessors; if ``balance`` is none of these; if ``ahead`` is not among ``args``; or
+        if ``until_empty`` comes with ``balance``, ``ahead`` or ``together``.
 
     Notes
     -----
@@ -213,14 +218,23 @@ def foreach(
         raise ValueError(f"balance is one of {', '.join(map(repr, BALANCE))}, not {balance!r}")
     if ahead is not None and not any(ahead is x for x in flat(args)):
         raise ValueError(f"ahead is one of the collections that the kernel is given, not {ahead!r}")
+    if until_empty and (together or balance != "auto" or ahead is not None):
+        raise ValueError("until_empty goes without balance, ahead and together")
     checks = is_checked(check)
-    try:
-        launch, given = launch_for(kernel, items, args, where, bool(together), balance, checks)
-        assert launch is not None
-        launch.run(given, where)
-    except Outdated:
-        options: dict[str, Any] = {"together": together, "balance": balance, "check": check}
-        foreach(items, kernel, *args, where=where, **options)
+    options = bool(together), balance, checks, bool(until_empty)
+    while True:
+        try:
+            launch, given = launch_for(kernel, items, args, where, *options)
+            assert launch is not None
+            last = items.span()[1] if until_empty and checks else 0
+            launch.run(given, where)
+        except Outdated:
+            continue
+        if not (until_empty and checks):
+            return
+        items._drop(last)  # a checked launch is one round: items race within a round only
+        if items.empty:
+            return
 
 
 foreach.morph_foreach = True  # type: ignore[attr-defined]

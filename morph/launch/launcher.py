@@ -260,9 +260,9 @@ class Launch:
         most = 0
         for ref in self.domains:
             if (domain := ref()) is not None:
-                n = int(domain.host_meta[COUNT])
+                n = int(domain._host_meta[COUNT])
                 most = max(
-                    most, n - int(domain.host_meta[HEAD]) if domain.kind == "collection" else n
+                    most, n - int(domain._host_meta[HEAD]) if domain.kind == "collection" else n
                 )
         return most
 
@@ -353,7 +353,7 @@ class Launch:
     def _check_together(self) -> None:
         """Refuse more items (of a program: more capacity) than a GPU runs threads at once."""
         word = CAPACITY if self.compiled.unit.fused else COUNT
-        n = max(int(d.host_meta[word]) for ref in self.together if (d := ref()) is not None)
+        n = max(int(d._host_meta[word]) for ref in self.together if (d := ref()) is not None)
         if n > (most := self.binary.threads):
             raise ValueError(f"{n} items together, but {self.device.name} runs {most} at once")
 
@@ -428,7 +428,7 @@ class InterpretedLaunch(Launch):
         finally:
             if self.scratch.dirty:  # return the capacity that items had reserved
                 for slot in self.compiled.touches:
-                    objects[slot].publish_counters()
+                    objects[slot]._publish_counters()
 
 
 def _shape(obj: Any) -> Any:

@@ -64,13 +64,14 @@ class Shape:
 def launch_for(
     what: Launchable, items: Any, args: tuple[Any, ...], where: Where,
     together: bool = False, balance: str = "auto", checked: bool = False,
+    until_empty: bool = False,
 ) -> tuple[Launch | None, tuple[Any, ...]]:  # fmt: skip
     """The launch that fits the arguments, and these without bundles.  No launch: run eagerly."""
     types = tuple(map(type, args))
     shape = _shapes.get(types)
     if shape is None:
         shape = _shapes[types] = Shape(types)
-    given = args
+    given, options = args, (together, balance, checked, until_empty)
     while shape.flatten is not None:
         args = shape.flatten(args)
         types, bundled = tuple(map(type, args)), shape
@@ -80,9 +81,8 @@ def launch_for(
     if items is None:
         key = shape.key(args)
     elif where is None:
-        key = shape.key(args, id(items), together, balance, checked)
+        key = shape.key(args, id(items), *options)
     else:
-        options = together, balance, checked
         key = shape.key(args, id(items), *options, *filter_key(where), closure_key(where))
     if what.statics:
         key = (*key, *(repr(given[i]) for i in what.statics if i < len(given)))
@@ -96,7 +96,7 @@ def launch_for(
         found = what.launches.get(key)
         if found is not None and found.fits():  # another thread was first
             return None if found.by_steps() else found, args
-        request = Request(what, items, given, where, device, together, balance, checked)
+        request = Request(what, items, given, where, device, *options)
         compiled, slots = _accepted(request)
         if what.kind == "program" and device.interprets:
             return None, args

@@ -49,7 +49,7 @@ class Scratch:
         self.barrier = device.zeros(64, np.uint32)
         self.cursor = device.zeros(64, np.int64)
         self.high_degree = self._list(0)
-        self.bits = {kind: device.zeros(1024, np.uint32) for kind in ("deferred", "lost")}
+        self.bits = {kind: device.zeros(1024, np.uint32) for kind in ("deferred", "lost", "ready")}
         self.queue = device.zeros(1024, np.uint32)
         self.launches = 0
         self.version = 0

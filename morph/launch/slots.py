@@ -100,6 +100,8 @@ class Slots:
             target = obj.target(c) if c.ref else None
             ref = self.of(target, c.ref) if target is not None else None
             kind, to = SCALARS[NAMES[c.dtype]], ref.slot if ref else None
-            columns.append(Column(c.name, kind, c.size, to, c.stride, *obj.record_position(c.name)))
+            columns.append(
+                Column(c.name, kind, c.size, to, c.stride, *obj._record_position(c.name))
+            )
         deletes = bool(getattr(obj, "deletes", False))
         return Store(slot, obj.kind, tuple(columns), None, deletes, obj.owner_stride)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.language.messages import shortened, shown
-from morph.runtime.device import Array, Device, device, is_host
+from morph.runtime.device import Array, Device, device, device_of, is_host
 
 
 class MeshArrays(Protocol):
@@ -36,13 +36,9 @@ def home(arrays: dict[str, Any]) -> Device:
     """Find the one device on which arrays lie; lists and empty arrays lie anywhere."""
     first: tuple[str, Device] | None = None
     for name, values in arrays.items():
-        if is_host(values):
-            if not isinstance(values, np.ndarray) or not values.size:
-                continue
-            where = device("cpu")
-        else:
-            cuda = device("cuda")
-            where = device(f"cuda:{cuda.xp.asarray(values).device.id}")
+        if is_host(values) and not (isinstance(values, np.ndarray) and values.size):
+            continue
+        where = device_of(values)
         if first is None:
             first = name, where
         elif where != first[1]:

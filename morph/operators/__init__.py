@@ -1,4 +1,4 @@
-"""Building blocks of algorithms: reductions, advance, filter, ordered worklists.
+"""Building blocks of algorithms: reduce, scan, sort, compact, advance, filter, ordered worklists.
 
-Imports ``prelude``, ``data`` and ``launch``.
+Imports ``prelude``, ``runtime``, ``data`` and ``launch``.
 """

@@ -15,8 +15,6 @@ import numpy as np
 
 from morph.data.collection import Collection
 from morph.data.table import Table
-from morph.graph import Graph
-from morph.language.bundles import flat
 from morph.launch.foreach import Function, Kernel, foreach, func, kernel, program
 from morph.prelude import atomic_min
 
@@ -143,7 +141,7 @@ def run_in_order(queue, visit):
 
 
 @program
-def until_empty(now, following, kernel, data):
+def run_until_empty(now, following, kernel, data):
     """Run ``kernel(item, data, following)`` over a worklist and the items it adds."""
     while not now.empty:
         foreach(now, kernel, data, following, ahead=following)
@@ -180,7 +178,8 @@ def bucket_queue(
     lists = (Collection(table, capacity=capacity, key=dtype) for _ in range(4))
     state = Table("state", table.device, limit=dtype, least=dtype)
     state.extend(1)
-    return BucketQueue(*lists, state, dtype.type(delta), dtype.type(largest), adaptive)
+    numbers = dtype.type(delta), dtype.type(largest)
+    return BucketQueue._make([*lists, state, *numbers, adaptive])
 
 
 def in_order(
@@ -247,9 +246,10 @@ def in_order(
 
 def _delta(graph: Any) -> float:
     """Give near-far's width for a graph: the mean weight times 32 over the mean degree."""
-    edges = next(x for x in flat((graph,)) if isinstance(x, Graph)).edges
+    graph = next(x for x in graph if hasattr(x, "edges")) if isinstance(graph, tuple) else graph
+    edges = graph.edges
     if "weight" not in edges.columns or not len(edges):
         return 1
-    with edges.device.active():
+    with graph.device.active():
         mean = float(edges.columns["weight"].array.mean(dtype=np.float64))
-    return mean * 32 * len(edges.graph.points) / len(edges) or 1.0
+    return mean * 32 * len(graph.points) / len(edges) or 1.0

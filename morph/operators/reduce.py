@@ -1,13 +1,16 @@
-"""Reductions over a column: the built-in ones, and any associative function of the language."""
+"""Reductions over a column, by a built-in operation or a function, and rows of extreme values."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from morph.data.collection import reduce_column
 from morph.data.column import ColumnView
+from morph.data.row import Row
 from morph.data.table import Table
 from morph.launch.foreach import Function, foreach, kernel
+from morph.operators.values import values_of
+
+REDUCTIONS = ("sum", "prod", "min", "max", "any", "all")
 
 
 @kernel
@@ -17,37 +20,85 @@ def fold(r: Any, values: Any, f: Any, half: Any) -> None:
         r.x = f(r.x, values[r.id + half].x)
 
 
-def reduce(column: ColumnView, op: str | Function) -> Any:
+def reduce(column: Any, op: str | Function) -> Any:
     """Combine the values of a column over the live rows.
 
     Parameters
     ----------
-    column : ColumnView
-        A scalar column, as in ``g.points.x``.
+    column : ColumnView or array
+        A column, as in ``g.points.x``, or numbers; a function takes only scalar columns.
     op : {"sum", "prod", "min", "max", "any", "all"} or Function
         Or a ``@func`` of two values, associative and commutative, that gives one of their type.
 
     Returns
     -------
-    scalar
-        A NumPy scalar.  A function combines in the same order on every device.
+    scalar, or array of shape (size,) for a vector column
+        A NumPy scalar, of NumPy's result type: sums of small integers are int64.  A function
+        combines in the same order on every device.
 
     Raises
     ------
     ValueError
-        If the column is empty and ``op`` has no neutral element.
+        If ``op`` is unknown, or the column is empty and ``op`` has no neutral element.
     """
-    if isinstance(op, str):
-        return reduce_column(column, op)
-    store = column.store
-    live = column.array[store.alive] if isinstance(store, Table) and store.deletes else column.array
+    if isinstance(op, str) and op not in REDUCTIONS:
+        raise ValueError(f"no reduction {op!r}; there are {', '.join(REDUCTIONS)}")
+    where, live, _ = values_of(column, vectors=isinstance(op, str))
     n = len(live)
+    if isinstance(op, str):
+        if n == 0 and op in ("min", "max"):
+            raise ValueError(f"the {op} of {_name(column)} over no rows")
+        with where.active():
+            return where.to_host(getattr(live, op)(axis=0))[()]
     if n == 0:
         raise ValueError(f"{column!r} is empty, and {op!r} has no neutral element")
     while n > 1:
         half = -(-n // 2)
-        values = Table("values", store.device, capacity=n, x=column.dtype)
+        values = Table("values", where, capacity=n, x=live.dtype)
         values.extend(x=live[:n])
         foreach(values, fold, values, op, half)
         live, n = values.x.array, half
-    return store.device.to_host(live[:1])[0]
+    return where.to_host(live[:1])[0]
+
+
+def argmin(column: Any) -> Any:
+    """Give the live row with the least value in a column; of equal values the first.
+
+    Parameters
+    ----------
+    column : ColumnView or array
+        A scalar column, as in ``g.points.x``, or numbers.  NaN is less than all others.
+
+    Returns
+    -------
+    Row, or int for an array
+        The other columns are its attributes: ``morph.argmin(g.points.x).y``.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows.
+    """
+    return _extreme(column, "argmin")
+
+
+def argmax(column: Any) -> Any:
+    """Give the live row with the greatest value in a column; as `argmin`, NaN being greatest."""
+    return _extreme(column, "argmax")
+
+
+def _extreme(column: Any, op: str) -> Any:
+    where, live, rows = values_of(column)
+    if len(live) == 0:
+        raise ValueError(f"the {op} of {_name(column)} over no rows")
+    with where.active():
+        found = getattr(live, op)()
+        found = int(where.to_host(found if rows is None else rows[found]))
+    if not isinstance(column, ColumnView):
+        return found
+    return Row(column.store, column.store.span()[0] + found)
+
+
+def _name(column: Any) -> str:
+    named = isinstance(column, ColumnView)
+    return f"{column.store.name}.{column.column.name}" if named else "an array"

@@ -11,32 +11,52 @@ from morph.prelude import single
 
 
 @kernel
-def advance(p, visit, into):
-    """Add each neighbour ``t`` for which the function ``visit(p, t)`` is true, to ``into``."""
+def advance(p, visit, into, *more):
+    """Add each neighbour ``t`` for which ``visit(p, t, *more)`` is true to ``into``."""
     for t in p.outnbrs:
-        if visit(p, t):
+        if visit(p, t, *more):
             into.add(t)
 
 
 @kernel
-def advance_once(p, visit, into):
+def advance_once(p, visit, into, *more):
     """The same, but each neighbour at most once a step, whichever edge leads to it."""
     for t in p.outnbrs:
-        if visit(p, t):
+        if visit(p, t, *more):
             if single(t):
                 into.add(t)
 
 
 @kernel
-def keep(p, wanted, into):
-    """Add the items for which the function ``wanted(p)`` is true, to ``into``: a filter."""
-    if wanted(p):
+def advance_edges(p, visit, into, *more):
+    """Add the target of each edge ``e`` for which ``visit(p, e, *more)`` is true to ``into``."""
+    for e in p.outedges:
+        if visit(p, e, *more):
+            into.add(e.dst)
+
+
+@kernel
+def advance_entries(p, visit, into, *more):
+    """Add an entry of the target of each edge ``e`` and a value for the other column of ``into``.
+
+    ``visit(p, e, *more)`` returns whether, and the value, a vector where there are several.
+    """
+    for e in p.outedges:
+        wanted, value = visit(p, e, *more)
+        if wanted:
+            into.add(e.dst, value)
+
+
+@kernel
+def keep(p, wanted, into, *more):
+    """Add the items for which ``wanted(p, *more)`` is true to ``into``: a filter."""
+    if wanted(p, *more):
         into.add(p)
 
 
 @kernel
-def keep_once(p, wanted, into):
+def keep_once(p, wanted, into, *more):
     """The same, without repeats."""
-    if wanted(p):
+    if wanted(p, *more):
         if single(p):
             into.add(p)

@@ -103,3 +103,10 @@ def device(spec: str | Device = "auto") -> Device:
     if name not in _known:
         _known[name] = backend.find(index)
     return _known[name]
+
+
+def device_of(x: Any) -> Device:
+    """Return the device on which an array lies; lists lie on the CPU."""
+    if is_host(x):
+        return device("cpu")
+    return device(f"cuda:{device('cuda').xp.asarray(x).device.id}")

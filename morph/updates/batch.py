@@ -201,7 +201,7 @@ def _updates(g: Graph, given: Any) -> Named:
         raise TypeError("updates: expected (ids, weight) or (src, dst, weight)")
     if "weight" not in g.edges.columns:
         raise TypeError(f"updates: {g.edges.no_column('weight')}")
-    named = _named(g, tuple(given[:2]) if len(given) == 3 else _plain(given[0]), "updates")
+    named = _named(g, tuple(given[:2]) if len(given) == 3 else _as_list(given[0]), "updates")
     weight = _row(g.device, given[-1], "updates.weight", g.edges.columns["weight"])
     if weight.shape[0] != named.count:
         raise ValueError(f"updates: {weight.shape[0]} weights for {named.count} edges")
@@ -225,10 +225,10 @@ def rounded(a: Array, made: Array, given: Any = None) -> bool:
         with np.errstate(invalid="ignore"):
             return bool((made.astype(a.dtype) != a).any())
     large = isinstance(given, list | tuple) and a.dtype.kind == "f" and not (abs(a) < 2**53).all()
-    return large and any(_whole(x) and float(made.dtype.type(x)) != int(x) for x in given)
+    return large and any(_is_integer(x) and float(made.dtype.type(x)) != int(x) for x in given)
 
 
-def _whole(x: Any) -> bool:
+def _is_integer(x: Any) -> bool:
     return isinstance(x, int | np.integer)
 
 
@@ -243,11 +243,11 @@ def _refuse_rounded(g: Graph, given: Any, a: Any, made: Array, where: str) -> No
         return
     listed = given if isinstance(given, list | tuple) else g.device.to_host(a).ravel().tolist()
     for k, x in enumerate(listed):
-        if _whole(x) and float(made.dtype.type(x)) != int(x):
+        if _is_integer(x) and float(made.dtype.type(x)) != int(x):
             raise ValueError(f"{where}[{k}] = {x} would lose digits as {made.dtype}")
 
 
-def _plain(ids: Any) -> Any:
+def _as_list(ids: Any) -> Any:
     """Ids given as a tuple, where that means no pair."""
     return list(ids) if isinstance(ids, tuple) else ids
 

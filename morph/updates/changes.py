@@ -15,7 +15,7 @@ from morph.data.store import CAPACITY, COMMITTED, COUNT, HEAD, TAIL
 from morph.data.table import Table
 from morph.graph.applied import Applied, Then
 from morph.runtime.device import Array, is_host
-from morph.updates import direct
+from morph.updates import fast_path
 from morph.updates.batch import Batch
 from morph.updates.named import edges_to_delete, edges_to_update, points_to_delete
 
@@ -32,13 +32,13 @@ def apply(
     g.may_change()
     then = None if then is None else _unchangeable(g, then)
     with g.device.active():
-        plain = None
+        fast = None
         if points is None or getattr(points, "size", 1) == 0:
-            plain = direct.plain(g, inserts, deletes, updates)
-        if plain is not None:
-            moves = (plain.counts[0] + plain.counts[2]) * (1 if g.directed else 2)
+            fast = fast_path.recognise(g, inserts, deletes, updates)
+        if fast is not None:
+            moves = (fast.counts[0] + fast.counts[2]) * (1 if g.directed else 2)
             if _follows(g, moves) and g._adjacency.has_out:
-                done = direct.carry_out(g, plain, nonnegative, then)
+                done = fast_path.carry_out(g, fast, nonnegative, then)
                 if done is not None:
                     return done
         return _apply(g, Batch.of(g, inserts, deletes, updates, points, nonnegative), then)
@@ -61,7 +61,7 @@ class Resolved(NamedTuple):
     """The rows that a batch means, all on the graph's device."""
 
     points: Array  # to delete
-    gone: Array  # edges to delete, ascending
+    deleted: Array  # edges to delete, ascending
     order: Array  # the same as they are mentioned, since their ids are used again in this order
     changed: Array  # edges that get other weights
     values: Array | None  # these weights
@@ -75,12 +75,12 @@ def _resolve(g: Graph, batch: Batch) -> Resolved:
     points, absent, repeated = (
         points_to_delete(g, batch) if batch.points.size else (batch.points, 0, 0)
     )
-    gone, order, deletes = edges_to_delete(g, batch.deletes, points, back)
-    changed, values, updates = edges_to_update(g, batch.updates, gone, back)
-    points, gone, changed, order = map(g.device.asarray, (points, gone, changed, order))
+    deleted, order, deletes = edges_to_delete(g, batch.deletes, points, back)
+    changed, values, updates = edges_to_update(g, batch.updates, deleted, back)
+    points, deleted, changed, order = map(g.device.asarray, (points, deleted, changed, order))
     absent, repeated = absent + deletes[0] + updates[0], repeated + deletes[1] + updates[1]
     values = values if values is None else g.device.asarray(values)
-    return Resolved(points, gone, order, changed, values, absent, repeated)
+    return Resolved(points, deleted, order, changed, values, absent, repeated)
 
 
 def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
@@ -89,20 +89,20 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
     reverses = g._pairs
     given = _with_reverses(g, batch)
     total = int(given["src"].size) if given else 0
-    if named.gone.size:
+    if named.deleted.size:
         edges.allow_deletes()
     if named.points.size:
         g.points.allow_deletes()
     capacity, undo = edges.capacity, list[Callable[[], None]]()
     try:
-        first, again = direct.places(edges, total)
+        first, again = fast_path.places(edges, total)
         ids = _ids(edges, first, again, total)
-        loose = _follows(g, total + int(named.gone.size))
+        loose = _follows(g, total + int(named.deleted.size))
         applied = _record(g, named, ids, batch.count)
         _write(g, named, applied, given, total - again, undo)
-        if total or named.gone.size or named.points.size:
-            undo.append(_reverses_back(g, reverses, named.gone, ids))
-            reverses = _new_reverses(g, batch, reverses, named.gone, ids)
+        if total or named.deleted.size or named.points.size:
+            undo.append(_reverses_back(g, reverses, named.deleted, ids))
+            reverses = _new_reverses(g, batch, reverses, named.deleted, ids)
             if loose:
                 _follow(g, applied, given, not again)
             else:
@@ -116,19 +116,19 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
     except BaseException:
         for step in reversed(undo):
             step()
-        direct.shrink(edges, capacity)
+        fast_path.shrink(edges, capacity)
         raise
     return applied
 
 
 def _record(g: Graph, named: Resolved, ids: Array, given: int) -> Applied:
     """What the batch is going to do."""
-    columns, gone, changed = g.edges.columns, named.gone, named.changed
+    columns, deleted, changed = g.edges.columns, named.deleted, named.changed
     weight = columns["weight"].array if "weight" in columns else None
     old = None if weight is None else _of(weight, changed)
     return Applied(
-        ids, gone, _of(columns["src"].array, gone), _of(columns["dst"].array, gone),
-        None if weight is None else _of(weight, gone),
+        ids, deleted, _of(columns["src"].array, deleted), _of(columns["dst"].array, deleted),
+        None if weight is None else _of(weight, deleted),
         changed, old, old if named.values is None else named.values, named.points,
         named.absent, named.repeated, g, given, _since=g.changes,
     )  # fmt: skip
@@ -190,8 +190,8 @@ def _put(array: Array, at: Array, values: Any) -> None:
 
 
 def _ids(edges: Table, first: int, again: int, count: int) -> Array:
-    """Ids for new rows, see `direct.places`."""
-    xp, counters = edges.device.xp, edges.host_meta
+    """Ids for new rows, see `fast_path.places`."""
+    xp, counters = edges.device.xp, edges._host_meta
     new = xp.arange(first, first + count - again, dtype=np.int32)
     if not again:
         return new
@@ -203,7 +203,7 @@ def _insert(
     edges: Table, ids: Array, fresh: int, values: dict[str, Array], undo: list[Any]
 ) -> None:
     """Write rows, and count them among those in use."""
-    before, count = edges.host_meta.copy(), int(ids.size)
+    before, count = edges._host_meta.copy(), int(ids.size)
     for name, column in edges.columns.items():
         value = values[name] if name in values else edges._fill_value(column)
         here = column.array[int(before[COUNT]) :][:count] if fresh == count else None
@@ -214,40 +214,40 @@ def _insert(
         else:
             here[:] = edges.device.asarray(value)
     again = ids[: count - fresh]
-    counters = edges.host_meta
+    counters = edges._host_meta
 
     def restore() -> None:
         if again.size:
             edges.hidden("dead")[again] = 1
-        edges.host_meta[:] = before
-        edges.host_meta[CAPACITY] = edges.capacity
-        edges.publish_counters()
+        edges._host_meta[:] = before
+        edges._host_meta[CAPACITY] = edges.capacity
+        edges._publish_counters()
 
     undo.append(restore)
     if again.size:
         edges.hidden("dead")[again] = 0
     counters[COUNT] += fresh
     counters[HEAD] += count - fresh
-    edges.publish_counters()
+    edges._publish_counters()
 
 
 def _delete(table: Table, ids: Array, undo: list[Any]) -> None:
     """Mark rows deleted."""
-    before, xp = table.host_meta.copy(), table.device.xp
+    before, xp = table._host_meta.copy(), table.device.xp
     dead, ring = table.hidden("dead"), table.hidden("free")
 
     def restore() -> None:
         table.hidden("dead")[ids] = 0  # which is another array if it was resized meanwhile
-        table.host_meta[:] = before
-        table.host_meta[CAPACITY] = table.capacity
-        table.publish_counters()
+        table._host_meta[:] = before
+        table._host_meta[CAPACITY] = table.capacity
+        table._publish_counters()
 
     undo.append(restore)
     tail = int(before[TAIL])
     ring[xp.arange(tail, tail + ids.size) & (ring.size - 1)] = ids
     dead[ids] = 1
-    table.host_meta[TAIL] += ids.size
-    table.publish_counters()
+    table._host_meta[TAIL] += ids.size
+    table._publish_counters()
 
 
 # --- reverses ------------------------------------------------------------------------------------
@@ -268,15 +268,15 @@ def _with_reverses(g: Graph, batch: Batch) -> dict[str, Array]:
 
 
 def _new_reverses(
-    g: Graph, batch: Batch, reverses: Array | None, gone: Array, ids: Array
+    g: Graph, batch: Batch, reverses: Array | None, deleted: Array, ids: Array
 ) -> Array | None:
-    """Each edge's reverse, when ``gone`` are deleted and ``ids`` inserted: first those given."""
+    """Each edge's reverse, when ``deleted`` are deleted and ``ids`` inserted: first those given."""
     if ids.size:
         g._forget_order(ids)
     if reverses is None:
         return None
     edges, xp = g.edges, g.device.xp
-    reverses[gone] = -1
+    reverses[deleted] = -1
     if not ids.size:
         return reverses
     longer = reverses
@@ -292,14 +292,16 @@ def _new_reverses(
     return longer
 
 
-def _reverses_back(g: Graph, reverses: Array | None, gone: Array, ids: Array) -> Callable[[], None]:
-    """What restores the reverses: edges ``gone`` had some, and ``ids`` had none."""
-    before = None if reverses is None else reverses[gone]
+def _reverses_back(
+    g: Graph, reverses: Array | None, deleted: Array, ids: Array
+) -> Callable[[], None]:
+    """What restores the reverses: edges ``deleted`` had some, and ``ids`` had none."""
+    before = None if reverses is None else reverses[deleted]
 
     def restore() -> None:
         if reverses is not None:
             reverses[ids[ids < reverses.size]] = -1
-            reverses[gone] = before
+            reverses[deleted] = before
         g.structure_changed(reverses)
 
     return restore

@@ -22,7 +22,7 @@ from typing import Any
 
 from morph.data.store import Word
 from morph.data.table import Table
-from morph.graph.gapped import ALL, GONE, INSERTED, INSERTS, NAMED, Side
+from morph.graph.gapped import ALL, DELETED, INSERTED, INSERTS, UPDATED, Side
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, i32, i64, u8
 from morph.updates.resolve import (
@@ -53,13 +53,13 @@ def in_each_direction(b, step, index):
 
 
 @kernel
-def run_step(b, step, fate, index, rows):
-    """Run a step for the changes with one fate.
+def run_step(b, step, outcome, index, rows):
+    """Run a step for the changes with one outcome.
 
-    The fate is compared here instead of in a ``where``, which halves the generated code: on a GPU
-    the time of a small batch is mostly that of instruction fetches.
+    The outcome is compared here instead of in a ``where``, which halves the generated code: on a
+    GPU the time of a small batch is mostly that of instruction fetches.
     """
-    if b.id < rows and b.fate == fate:
+    if b.id < rows and b.outcome == outcome:
         in_each_direction(b, step, index)
 
 
@@ -72,7 +72,7 @@ def open_gap(b, side, direction):
     b.rank[direction] = -1
     if side.places[b.edge].at >= 0:
         row = side.rows[b.end[direction]]
-        b.rank[direction] = atomic_add(row.gone, 1)
+        b.rank[direction] = atomic_add(row.deleted, 1)
         side.entries[row.begin + side.places[b.edge].at].edge = -1
 
 
@@ -97,11 +97,11 @@ def take_last(b, side, direction):
     b.keep[direction] = -1
     if b.rank[direction] >= 0:
         row = side.rows[b.end[direction]]
-        k = row.begin + row.size - row.gone + b.rank[direction]
+        k = row.begin + row.size - row.deleted + b.rank[direction]
         b.keep[direction] = side.entries[k].edge
         b.far[direction] = side.entries[k].end
         if b.keep[direction] >= 0:
-            b.at[direction] = atomic_add(row.come, 1)
+            b.at[direction] = atomic_add(row.inserted, 1)
 
 
 @func
@@ -109,9 +109,9 @@ def list_gap(b, side, direction):
     """List a gap below the row's new size, by its number, where `fill_gap` reads it."""
     if b.rank[direction] >= 0:
         row = side.rows[b.end[direction]]
-        at, left = side.places[b.edge].at, row.size - row.gone
+        at, left = side.places[b.edge].at, row.size - row.deleted
         if at < left:
-            k = atomic_add(row.goal, 1)
+            k = atomic_add(row.position, 1)
             side.entries[row.begin + left + k].edge = at
         side.places[b.edge].at = -1
 
@@ -121,7 +121,7 @@ def fill_gap(b, side, direction):
     """Write the entry that was taken to the gap of the same number."""
     if b.rank[direction] >= 0 and b.keep[direction] >= 0:
         row = side.rows[b.end[direction]]
-        at = side.entries[row.begin + row.size - row.gone + b.at[direction]].edge
+        at = side.entries[row.begin + row.size - row.deleted + b.at[direction]].edge
         side.entries[row.begin + at].edge = b.keep[direction]
         side.entries[row.begin + at].end = b.far[direction]
         side.places[b.keep[direction]].at = at
@@ -131,20 +131,20 @@ def fill_gap(b, side, direction):
 def shorten_row(b, side, direction):
     if b.rank[direction] == 0:
         row = side.rows[b.end[direction]]
-        row.size -= row.gone
-        row.gone = 0
-        row.come = 0
-        row.goal = 0
+        row.size -= row.deleted
+        row.deleted = 0
+        row.inserted = 0
+        row.position = 0
 
 
 @kernel
 def change_named(b, tables, index, counts, ids, spared, rows, flags):
     """Set a weight, or delete an edge: mark it deleted, and open gaps where its entries are."""
     e = b.edge
-    if b.id < rows and b.fate == NAMED:
+    if b.id < rows and b.outcome == UPDATED:
         if hasattr(b, "given"):
             tables.arcs[e].weight = b.given
-    elif b.id < rows and b.fate == GONE:
+    elif b.id < rows and b.outcome == DELETED:
         if flags & WRITES_EDGES:
             i, arcs = i64(b.id), counts.deletes - spared
             at = i if i < counts.given else arcs + i - counts.given
@@ -171,7 +171,7 @@ def capacity_of(n):
 
 @func
 def number_insert(b, side, direction):
-    b.rank[direction] = atomic_add(side.rows[b.end[direction]].come, 1)
+    b.rank[direction] = atomic_add(side.rows[b.end[direction]].inserted, 1)
 
 
 @func
@@ -179,28 +179,28 @@ def reserve_entries(b, side, direction):
     """Find where the row will lie: at the arena's end if its capacity is too small."""
     if b.rank[direction] == 0:
         row = side.rows[b.end[direction]]
-        need = row.size + row.come
-        row.goal = row.begin
-        if need > row.room:
+        need = row.size + row.inserted
+        row.position = row.begin
+        if need > row.extent:
             # unread beyond the limit
-            row.goal = i32(atomic_add(side.arena[0].top, i64(capacity_of(need))))
+            row.position = i32(atomic_add(side.arena[0].top, i64(capacity_of(need))))
 
 
 @func
 def clear_counters(b, side, direction):
     row = side.rows[b.end[direction]]
-    row.come = 0  # race: all write 0
-    row.goal = 0  # race: all write 0
+    row.inserted = 0  # race: all write 0
+    row.position = 0  # race: all write 0
 
 
 @func
 def write_entry(b, side, direction):
     """Write a new entry, and copy a part of the row if it moves."""
     row = side.rows[b.end[direction]]
-    rank, size, to, begin = b.rank[direction], row.size, row.goal, row.begin
+    rank, size, to, begin = b.rank[direction], row.size, row.position, row.begin
     if to != begin:
-        first = i64(size) * rank // row.come
-        last = i64(size) * (rank + 1) // row.come
+        first = i64(size) * rank // row.inserted
+        last = i64(size) * (rank + 1) // row.inserted
         for k in range(first, last):
             side.entries[to + k].edge = side.entries[begin + k].edge
             side.entries[to + k].end = side.entries[begin + k].end
@@ -213,17 +213,17 @@ def write_entry(b, side, direction):
 def lengthen_row(b, side, direction):
     if b.rank[direction] == 0:
         row = side.rows[b.end[direction]]
-        if row.goal != row.begin:
-            row.begin = row.goal
-            row.room = capacity_of(row.size + row.come)
-        row.size += row.come
-        row.come = 0
-        row.goal = 0
+        if row.position != row.begin:
+            row.begin = row.position
+            row.extent = capacity_of(row.size + row.inserted)
+        row.size += row.inserted
+        row.inserted = 0
+        row.position = 0
 
 
 @kernel
 def number_inserts(b, index, counts, rows):
-    if b.id < rows and b.fate == INSERTED:
+    if b.id < rows and b.outcome == INSERTED:
         in_each_direction(b, number_insert, index)
         if counts.given == 1:  # no other change of these rows
             in_each_direction(b, reserve_entries, index)
@@ -232,7 +232,7 @@ def number_inserts(b, index, counts, rows):
 @kernel
 def write_inserts(b, tables, index, counts, rows, flags):
     """Write new edges, to their table and as entries."""
-    if b.id < rows and b.fate == INSERTED:
+    if b.id < rows and b.outcome == INSERTED:
         if flags & WRITES_EDGES:
             arc = tables.arcs[b.edge]
             arc.src = b.end[0]
@@ -270,7 +270,7 @@ def copy_entry(place, edges, arcs, old, new, direction):
 
 
 def copy_entries(old: Any, new: Any, arcs: Table, edges: int, direction: int) -> None:
-    """Fill the rows that `Loose.laid_out` returned, for edges below ``edges``."""
+    """Fill the rows that `Loose.rebuilt` returned, for edges below ``edges``."""
     foreach(old.places, copy_entry, i32(edges), arcs, old, new, direction)
 
 
@@ -283,8 +283,8 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
 
     A batch of one change may be the argument ``single`` instead, with the flag `SINGLE`.
 
-    Returns 0, or -`REPEATED` if changes were left out (``fate`` 0), since another change names the
-    same edge: ``report.left_out`` has the numbers of changes, of deletes among them, and of
+    Returns 0, or -`REPEATED` if changes were left out (``outcome`` 0), since another change names
+    the same edge: ``report.left_out`` has the numbers of changes, of deletes among them, and of
     weights of deleted edges.  Returns -`INVALID` or -`LOOP` if nothing was changed: a change is
     invalid, or a loop is inserted and ``at`` does not count loops.  Returns the number of entries
     that the arenas lack, if positive: all but the inserts has been done.  ``report.stamp`` is set
@@ -323,10 +323,10 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
     if part != INSERTS and named > 0:
         foreach(tables.batch, change_named, tables, index, counts, ids, spared, rows, flags)
         if counts.deletes > 0 and counts.given > 1:
-            foreach(tables.batch, run_step, take_last, GONE, index, rows)
-            foreach(tables.batch, run_step, list_gap, GONE, index, rows)
-            foreach(tables.batch, run_step, fill_gap, GONE, index, rows)
-            foreach(tables.batch, run_step, shorten_row, GONE, index, rows)
+            foreach(tables.batch, run_step, take_last, DELETED, index, rows)
+            foreach(tables.batch, run_step, list_gap, DELETED, index, rows)
+            foreach(tables.batch, run_step, fill_gap, DELETED, index, rows)
+            foreach(tables.batch, run_step, shorten_row, DELETED, index, rows)
     if counts.given > named:
         top, top2 = index.arena[0].top, index.arena2[0].top
         foreach(tables.batch, number_inserts, index, counts, rows)
@@ -340,7 +340,7 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
         foreach(tables.batch, write_inserts, tables, index, counts, rows, flags)
         if counts.given > 1:
             foreach(tables.batch, run_step, lengthen_row, INSERTED, index, rows)
-    if flags & WRITES_EDGES:  # the counters that `Table.publish_counters` computes
+    if flags & WRITES_EDGES:  # the counters that `Table._publish_counters` computes
         tail = ids.tail + rows // counts.given * (counts.deletes - spared)
         # with references to edges the host decides which ids are reused
         committed = tables.arcs[COMMITTED].word if flags & REFERRED else tail

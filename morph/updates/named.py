@@ -94,12 +94,12 @@ def edges_to_delete(
 
 
 def edges_to_update(
-    g: Graph, named: Named, gone: Array, back: Array | None
+    g: Graph, named: Named, deleted: Array, back: Array | None
 ) -> tuple[Array, Array | None, tuple[int, int]]:
     """Ids of the edges to change, ascending, their weights; how many absent, how many again."""
     if not named.count:
         return none(g.device), named.weight, (0, 0)
-    ids, absent, where = _found(g, named, many=False, without=gone, places=True)
+    ids, absent, where = _found(g, named, many=False, without=deleted, places=True)
     xp, count = module_of(g.device, ids), int(ids.size)
     turned = ids if back is None else take(g.device, back, ids)
     once = _unique(xp, xp.minimum(ids, turned))
@@ -136,8 +136,8 @@ def _found(
         src, dst = g.device.asarray(named.src), g.device.asarray(named.dst)
         if not g.directed:
             src, dst = xp.minimum(src, dst), xp.maximum(src, dst)
-        gone = None if without is None or not without.size else g.device.asarray(without)
-        ids, live = _search(g, src, dst, many, gone)
+        deleted = None if without is None or not without.size else g.device.asarray(without)
+        ids, live = _search(g, src, dst, many, deleted)
         assert named.src is not None
         ids, live = (_of_kind(a, named.src, g.device) for a in (ids, live))
     found = ids[live].astype(np.int32)

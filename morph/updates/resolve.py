@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from morph.data.table import Table
-from morph.graph.gapped import GONE, INSERTED, NAMED
+from morph.graph.gapped import DELETED, INSERTED, UPDATED
 from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import atomic_exch, atomic_max, i32, i64, vector
 
@@ -157,22 +157,22 @@ def resolve(b, tables, index, counts, ids, flags, single):
         b.b = single.b
         if hasattr(b, "given"):
             b.given = single.weight
-    fate = i32(INSERTED)
+    outcome = i32(INSERTED)
     named = counts.deletes + counts.updates
     if i < named:
-        fate = i32(GONE if i < counts.deletes else NAMED)
-        e, f, valid = resolve_named(b, counts.by_ends & fate, tables, index, ids, flags)
+        outcome = i32(DELETED if i < counts.deletes else UPDATED)
+        e, f, valid = resolve_named(b, counts.by_ends & outcome, tables, index, ids, flags)
     else:
         e, f, valid = resolve_insert(b, i - named, counts.given - named, tables, ids, flags)
-    if flags & NONNEGATIVE and fate != GONE:
+    if flags & NONNEGATIVE and outcome != DELETED:
         valid = valid and is_nonnegative(b)
     if not valid:
         tables.report[0].reason = INVALID  # race: every reason is valid
-    b.fate = fate
+    b.outcome = outcome
     b.edge = e
     if flags & UNDIRECTED:
         t = tables.batch[i + counts.given]
-        t.fate = fate if f >= 0 else i32(0)
+        t.outcome = outcome if f >= 0 else i32(0)
         t.edge = f
         t.end = vector(b.end[1], b.end[0])
         if hasattr(b, "weight"):
@@ -182,7 +182,7 @@ def resolve(b, tables, index, counts, ids, flags, single):
 
 @kernel
 def claim(b, places, report, counts):
-    if b.id < counts.given and b.fate < INSERTED:
+    if b.id < counts.given and b.outcome < INSERTED:
         if atomic_exch(places[b.keep[0]].at, -2) == -2:  # an edge that is named twice
             report[0].reason = REPEATED  # race: the same value
 
@@ -196,25 +196,25 @@ def rank(i, counts):
 
 @kernel
 def bid(b, places, counts):
-    if b.id < counts.given and b.fate < INSERTED:
+    if b.id < counts.given and b.outcome < INSERTED:
         atomic_max(places[b.keep[0]].at, rank(i64(b.id), counts))
 
 
 @kernel
 def drop_repeated(b, tables, places, counts, flags):
     """Leave out changes whose edge another one got; ``at`` is 1 then, and if the edge goes."""
-    if b.id < counts.given and b.fate < INSERTED:
+    if b.id < counts.given and b.outcome < INSERTED:
         i, best = i64(b.id), i64(places[b.keep[0]].at)
         b.at = vector(i32(0), i32(0))
         if rank(i, counts) != best:
             goes = i >= counts.deletes and best >= counts.updates
             # the k-th mention of a pair means its k-th edge; a pair's weight, one that stays
-            if counts.by_ends & GONE and i < counts.deletes or counts.by_ends & NAMED and goes:
+            if counts.by_ends & DELETED and i < counts.deletes or counts.by_ends & UPDATED and goes:
                 tables.report[0].reason = INVALID  # race: the same value
             b.at = vector(i32(1), i32(1 if goes else 0))
-            b.fate = 0
+            b.outcome = 0
             if flags & UNDIRECTED:
-                tables.batch[i + counts.given].fate = 0
+                tables.batch[i + counts.given].outcome = 0
 
 
 @kernel
@@ -242,7 +242,7 @@ def add_before(b, batch, step, count):
 
 @kernel
 def unclaim(b, places, counts):
-    if b.id < counts.given and b.fate < INSERTED:  # changes that lost their edge, too
+    if b.id < counts.given and b.outcome < INSERTED:  # changes that lost their edge, too
         places[b.keep[0]].at = b.keep[1]  # race: all that name an edge have kept the same
 
 

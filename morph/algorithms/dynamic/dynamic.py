@@ -27,7 +27,7 @@ WINDOWS = 64  # near-far buckets of component labels
 
 
 @func
-def whole(e):
+def integer(e):
     return i64(e.weight)
 
 
@@ -47,7 +47,7 @@ def one(e):
 
 
 @func
-def one_whole(e):
+def unit_integer(e):
     return i64(1)
 
 
@@ -108,7 +108,7 @@ class DynamicSSSP(Dynamic):
             self._cost = real if kind == dtype else single_real
             far, most = np.inf, np.finfo(dtype).max
         else:
-            dtype, self._cost = np.dtype(np.int64), one_whole if kind is None else whole
+            dtype, self._cost = np.dtype(np.int64), unit_integer if kind is None else integer
             far = np.iinfo(dtype).max
             most = far - 1
         self._start = farthest

@@ -6,8 +6,8 @@ all points, all values are recomputed, which then costs less.  The choice depend
 part, not on the size of the batch: one new edge may shorten the paths to nearly all points of a
 grid.
 
-Updates are atomic: ``old_value`` has the values before the batch, and the log of the repair the changed
-vertices and their old predecessors, so that a batch that fails at any point is rolled back.
+Updates are atomic: ``old_value`` has the values before the batch, and the log of the repair the
+changed vertices and their old predecessors, so that a batch that fails at any point is rolled back.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Dynamic:
         self._state.extend(1)
         self._now, self._following = Collection(tree), Collection(tree)
         buckets = (Collection(tree, key=dtype) for _ in range(4))
-        self._queue = BucketQueue(*buckets, self._state, self._most, self._most, False)
+        self._queue = BucketQueue._make([*buckets, self._state, self._most, self._most, False])
         self._orphans, self._overflowed = Collection(tree), Flag(device)
         self._log = Collection(tree, predecessor=i32, value=dtype)
         self._problem = repair.Problem(
@@ -142,12 +142,12 @@ class Dynamic:
         """
         self._follow_others()
         begin = perf_counter()
-        told: list[Any] = []
+        report: list[Any] = []
 
         def repair_values(applied: Any) -> None:
-            told.append(perf_counter())
-            told.append(self._repair(applied))
-            told.append(perf_counter())
+            report.append(perf_counter())
+            report.append(self._repair(applied))
+            report.append(perf_counter())
             if then is not None:
                 then(applied)
 
@@ -161,8 +161,8 @@ class Dynamic:
             if isinstance(error, Exception):  # an interrupt may come when the graph has changed
                 self._seen = self.graph.changes
             raise
-        self._settle()
-        middle, (decision, affected, rounds), end = told
+        self._commit()
+        middle, (decision, affected, rounds), end = report
         return Update(decision, affected, rounds, middle - begin, end - middle, applied)
 
     @exclusive
@@ -190,7 +190,7 @@ class Dynamic:
             self._put_back()
             self._seen = -1
             raise
-        self._settle()
+        self._commit()
         return Update(decision, affected, rounds, 0.0, perf_counter() - begin, applied)
 
     @exclusive
@@ -201,9 +201,9 @@ class Dynamic:
         except BaseException:
             self._put_back()
             raise
-        self._settle()
+        self._commit()
 
-    def _settle(self) -> None:
+    def _commit(self) -> None:
         """Commit: make the current values the state to which a failed batch is rolled back."""
         self._touched, self._saved = False, None
         self._seen = self.graph.changes
@@ -242,9 +242,8 @@ class Dynamic:
                 return self._anew(rounds)
             near, next_near, far, next_far, *others = queue
             lists = _filled_first(*lists)
-            queue = BucketQueue(
-                *_filled_first(near, next_near), *_filled_first(far, next_far), *others
-            )
+            buckets = *_filled_first(near, next_near), *_filled_first(far, next_far)
+            queue = BucketQueue._make([*buckets, *others])
             pause_at, phase = most, -result % 4
         if result % 4:
             self._refuse_overflow()

@@ -25,10 +25,10 @@ from typing import Any, NamedTuple
 
 from morph.graph.applied import Applied
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.operators.bucket_queue import Visit, run_in_order, until_empty
+from morph.operators.bucket_queue import Visit, run_in_order, run_until_empty
 from morph.prelude import atomic_add, atomic_cas, atomic_exch, atomic_min, i32, i64
 
-GONE, NAMED, INSERTED = Applied.GONE, Applied.NAMED, Applied.INSERTED
+DELETED, UPDATED, INSERTED = Applied.DELETED, Applied.UPDATED, Applied.INSERTED
 ABOVE = 2**32  # result = ABOVE * (4 * rounds + overflow) + entries of the log
 NONE = 2**31 - 1  # the predecessor of a vertex whose parent is not set yet
 
@@ -64,7 +64,7 @@ def invalidate_end(c, problem, now):
     """Invalidate the end of a tree edge that was deleted or became heavier."""
     u, v = problem.tree[c.end[0]], problem.tree[c.end[1]]
     dearer = True
-    if c.fate == NAMED:
+    if c.outcome == UPDATED:
         dearer = problem.cost(problem.graph.edges[c.edge]) > problem.cost(c)
     if dearer and v.predecessor == u.id and u.value + problem.cost(c) == v.value:
         if atomic_cas(v.predecessor, u.id, NONE) == u.id:
@@ -74,7 +74,9 @@ def invalidate_end(c, problem, now):
 
 @kernel
 def invalidate_children(v, problem, following, recompute_at):
-    if problem.state[0].invalid > recompute_at:  # too many: all values will be recomputed from scratch
+    if (
+        problem.state[0].invalid > recompute_at
+    ):  # too many: all values will be recomputed from scratch
         return
     p = problem.graph.points[v.id]
     v.value = problem.start(v, problem.far)
@@ -208,7 +210,7 @@ def set_parents(problem, now, following):
     while not problem.orphans.empty:
         foreach(problem.orphans, set_equal_parent, problem, now)
         problem.orphans.clear()
-        until_empty(now, following, set_children_of_equal, problem)
+        run_until_empty(now, following, set_children_of_equal, problem)
 
 
 @kernel
@@ -232,7 +234,8 @@ def repair(problem, batch, now, following, queue):
         problem.state[0].batch = batch.number
         problem.state[0].invalid = 0
         foreach(batch.changes, invalidate_end, problem, now,
-                where=lambda c: c.id < count and (c.fate == GONE or c.fate == NAMED))  # fmt: skip
+                where=lambda c: c.id < count
+                and (c.outcome == DELETED or c.outcome == UPDATED))  # fmt: skip
     if batch.phase < 2:
         while not now.empty:
             foreach(now, invalidate_children, problem, following, recompute_at, ahead=following)
@@ -246,7 +249,7 @@ def repair(problem, batch, now, following, queue):
         problem.state[0].least = problem.far
         foreach(problem.log, recompute, problem, queue.far)
         foreach(batch.changes, relax_changed, problem, queue.far,
-                where=lambda c: c.id < count and c.fate > GONE)  # fmt: skip
+                where=lambda c: c.id < count and c.outcome > DELETED)  # fmt: skip
         problem.state[0].limit = problem.state[0].least
     steps = run_in_order(queue, Visit(relax, problem, is_current, log_is_long))
     rounds += steps

@@ -18,6 +18,7 @@ from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, kernel
+from morph.operators.hashing import mix64
 from morph.prelude import f64, i64, u64, vector
 
 EDGES = 32  # delta is the mean weight times this over the mean degree
@@ -41,10 +42,7 @@ def measure(cell, g, none, salt):
             most = max(most, w)
         h = (min(a, b) << 32) + max(a, b) ^ salt
         h = (h ^ h >> 32) * 0xD6E8FEB86659FD93
-        h = (h ^ h >> 32) + u64(w)
-        h = (h ^ h >> 32) * 0xD6E8FEB86659FD93
-        h = (h ^ h >> 29) * 0xC4CEB9FE1A85EC53
-        h = h ^ h >> 32
+        h = mix64((h ^ h >> 32) + u64(w))
         if a < b:
             odd += h
         elif b < a:

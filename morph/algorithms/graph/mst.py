@@ -35,7 +35,7 @@ class Mst(NamedTuple):
 
 
 @kernel
-def lighten(p, sets, low, high):
+def find_lightest(p, sets, low, high):
     a = sets.find(p)
     p.open = False
     for e in p.outedges:
@@ -87,7 +87,7 @@ def boruvka(g, sets, joined, low, high, most, none, together):
     foreach(g.points, reopen)
     joined.set()
     while joined.take():
-        foreach(g.points, lighten, sets, low, high, where=lambda p: p.open)
+        foreach(g.points, find_lightest, sets, low, high, where=lambda p: p.open)
         if not together:
             foreach(g.points, pick, sets, low, high, where=lambda p: p.open)
         foreach(g.points, join, g, sets, most, none, joined, where=lambda p: p.picked < none)

@@ -35,7 +35,7 @@ from morph.data.conversion import number, truth
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order, until_empty
+from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order, run_until_empty
 from morph.prelude import atomic_add, atomic_cas, atomic_min, i32, i64
 
 NONE = 2**31 - 1  # no predecessor yet; the infinity of 32-bit distances
@@ -315,7 +315,7 @@ def _solved(
         limits = delta * DENSE_EDGES / EDGES, delta * WIDE if dense else delta
         first, delta = (dtype.type(min(d if real else int(d), most)) for d in limits)
         last = dtype.type(most)
-        queue = BucketQueue(*buckets, delta, last, False)
+        queue = BucketQueue._make([*buckets, delta, last, False])
         work = Search(graph, aims, unsettled, lost, last)
         limit = delta
         if dense:
@@ -359,7 +359,7 @@ def _predecessors(graph: Graph, starts: Any, far: Any) -> Any:
         if bool(((found == NONE) & (dist < far)).any()):  # reached by zero-weight edges only
             now, then = Collection(points), Collection(points)
             now.extend(xp.flatnonzero((found != NONE) & (dist < far)))
-            until_empty(now, then, set_equal_parent, graph)
+            run_until_empty(now, then, set_equal_parent, graph)
         return xp.where((found == NONE) | (dist == far), -1, found)  # a sum may equal `far`
 
 

@@ -32,7 +32,7 @@ class Workspace:
         seed: Mapping[str, Any],
     ) -> None:  # fmt: skip
         self.graph, self.key, self.make, self.seed = graph, key, make, seed
-        self.lent = [graph.tables[t].temporary_columns(**s) for t, s in specs.items() if s]
+        self.temporary = [graph.tables[t].temporary_columns(**s) for t, s in specs.items() if s]
         self.objects: list[Any] | None = None  # until the first call
         self.starts: Any = None
         self.prepared: Any = None
@@ -42,39 +42,39 @@ class Workspace:
         self.graph._lock.acquire()
         try:
             again = self.objects is not None
-            for x in self.lent:
+            for x in self.temporary:
                 again = again and x.fits()
             if again:
                 self._again()
             else:
                 self._first()
         except BaseException:
-            self._leave()
+            self._detach()
             raise
         assert self.objects is not None
         return self.objects
 
     def __exit__(self, problem: object, *rest: object) -> None:
-        self._leave()
+        self._detach()
         if problem is None and len(self.graph.points) <= LARGEST:
             self.graph.kept[self.key] = self
 
-    def _leave(self) -> None:
+    def _detach(self) -> None:
         try:
-            for x in self.lent:
+            for x in self.temporary:
                 if x.is_attached:
                     x.__exit__()
         finally:
             self.graph._lock.release()
 
     def _first(self) -> None:
-        for x in self.lent:
+        for x in self.temporary:
             x.add()
         self.objects = self.make()
         if self.starts is not None:
-            self._sow()
+            self._seed()
 
-    def _sow(self) -> None:
+    def _seed(self) -> None:
         """Begin with the rows given."""
         assert self.objects is not None
         points, near = self.graph.points, self.objects[0]
@@ -87,18 +87,18 @@ class Workspace:
         assert objects is not None
         if count and count > objects[0].capacity:
             objects[0].resize(count)
-        for x in self.lent:
+        for x in self.temporary:
             x.attach()
-        known = [x.table.span() for x in self.lent] + [x.version for x in objects]
+        known = [x.table.span() for x in self.temporary] + [x.version for x in objects]
         if known != self.known:
             self._prepare()
             self.known = known
         if not self.prepared.fits or count > self.prepared.most:
-            writes = [w for x in self.lent for w in x.writes()]
+            writes = [w for x in self.temporary for w in x.writes()]
             writes += [w for x in objects if isinstance(x, Collection | Set) for w in x.cleared()]
             self.graph.device.put(*writes)
             if self.starts is not None:
-                self._sow()
+                self._seed()
             return
         counters = None
         for x in reversed(objects):
@@ -109,12 +109,12 @@ class Workspace:
     def _prepare(self) -> None:
         assert self.objects is not None
         objects, points = self.objects, self.graph.points.columns
-        seeds, sown = None, self.starts is not None
-        writes = [w for x in self.lent for w in x.writes()]
+        seeds, seeded = None, self.starts is not None
+        writes = [w for x in self.temporary for w in x.writes()]
         writes += [
-            w for x in objects[sown:] if isinstance(x, Collection | Set) for w in x.cleared()
+            w for x in objects[seeded:] if isinstance(x, Collection | Set) for w in x.cleared()
         ]
-        if sown:
+        if seeded:
             near = objects[0]
             beside = [(near.columns[c].array, 0) for c in near.columns if c != "item"]
             columns = [(points[c].array, x) for c, x in self.seed.items()]

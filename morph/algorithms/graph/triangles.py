@@ -18,6 +18,7 @@ from morph.algorithms.graph.temporary import live_edges, of_graph
 from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel
+from morph.operators.sort import argsort
 from morph.prelude import atomic_add, atomic_cas, exponent, f64, i32, i64, u32
 
 SHORT = 8  # the mean out-degree up to which rows are merged
@@ -108,9 +109,7 @@ def _turned(graph: Graph) -> tuple[Graph, Any]:
         degree = graph.degree()
         if graph.directed:
             degree = degree + xp.bincount(dst, minlength=n)
-        words = (degree << 32) | xp.arange(n)  # sorting these is faster than argsort
-        words.sort()
-        order = words & 0xFFFFFFFF
+        order = argsort(degree)
         rank = xp.empty(n, np.int32)
         rank[order] = xp.arange(n, dtype=np.int32)
         a, b = rank[src], rank[dst]

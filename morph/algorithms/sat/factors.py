@@ -23,6 +23,7 @@ from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach, func, kernel
+from morph.operators.sort import argsort
 from morph.prelude import atomic_add, f32, i32, i64, log2, prefetch, u32
 from morph.runtime.device import Device
 
@@ -61,7 +62,7 @@ class Factors:
         self.sums = [Table("sums", device, by_sign=vec(sum_type, 2)) for _ in range(3)]
         self.ahead = AHEAD if device.on_host and not device.interprets else 0
         # made once: launches are found again by the identity of their arguments
-        self.moving, self.fixed, self.broken = (Flag(device) for _ in range(3))
+        self.unconverged, self.fixed, self.broken = (Flag(device) for _ in range(3))
         for name in ("origin", "value", "choice", "fresh", "certain"):
             g.points.add(name, i32, fill=-1 if name == "value" else 0)
         g.add_table("clauses", origin=i32, length=i32, source=i32)
@@ -204,7 +205,7 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
         kept = xp.flatnonzero(held)
         width = int(lengths.max()) if m else 0
         key = (width - lengths[kept]) * n + first[kept]
-        order = kept[stable_order(xp, key)]
+        order = kept[argsort(key)]
         counts = _slot_counts(device, lengths[order], width)
         rank = xp.zeros(m, np.int64)
         rank[order] = xp.arange(order.size)
@@ -261,20 +262,6 @@ def _owners(xp: Any, offsets: Any, size: int) -> Any:
     return xp.cumsum(starts)
 
 
-def stable_order(xp: Any, key: Any) -> Any:
-    """The stable order of keys of 0 or more."""
-    if xp is not np:
-        return xp.argsort(key)  # CuPy's is stable
-    bits = int(key.size).bit_length()
-    if not key.size or int(key.max()).bit_length() + bits > 63:
-        return xp.argsort(key, kind="stable")
-    packed = key.astype(np.int64) << bits
-    packed |= xp.arange(key.size)
-    packed.sort()  # twice as fast
-    packed &= (1 << bits) - 1
-    return packed
-
-
 def _slot_counts(device: Device, lengths: Any, width: int) -> list[int]:
     """How many clauses have more than k literals, for each k."""
     of_length = device.to_host(device.xp.bincount(lengths, minlength=width + 1))
@@ -307,7 +294,7 @@ def reduced(f: Factors, into: Factors) -> None:
             counts = [int(x) for x in sizes]
         else:
             order = xp.flatnonzero(length > 0)
-            order = order[stable_order(xp, width - length[order])]
+            order = order[argsort(width - length[order])]
             counts = _slot_counts(device, length[order], width)
         into.resize(int(names.size), counts)
         into.graph.points.origin[:] = names

@@ -32,6 +32,7 @@ from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, func, kernel, program
+from morph.operators.hashing import mix32, mix64
 from morph.prelude import (
     atomic_add,
     atomic_exch,
@@ -84,19 +85,9 @@ class Walk(NamedTuple):
 
 
 @func
-def mixed(x):  # the finalizer of SplitMix64
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB
-    return x ^ (x >> 31)
-
-
-@func
 def tie_break(id, seed, step):
     """A different number for each clause: no two claims are equal."""
-    x = u32(id) + u32(seed) + u32(step) * u32(0x9E3779B1)
-    x = (x ^ (x >> u32(16))) * u32(0x85EBCA6B)
-    x = (x ^ (x >> u32(13))) * u32(0xC2B2AE35)
-    return i64(x ^ (x >> u32(16)))
+    return i64(mix32(u32(id) + u32(seed) + u32(step) * u32(0x9E3779B1)))
 
 
 @func
@@ -127,7 +118,7 @@ def drawn(c, s, random):
         v = variable_of(s, k)
         weight = s.odds[min(v.breaks, LAST)].weight
         total += weight
-        random = mixed(random + 0x9E3779B97F4A7C15)
+        random = mix64(random + 0x9E3779B97F4A7C15)
         if f64(random >> 11) * 2.0**-53 * total < weight:
             chosen = v
     return chosen
@@ -154,7 +145,7 @@ def enlist(c, now):
 def choose(c, s, seed, step):
     c.listed = False
     if c.state >> s.shift == 0:
-        random = mixed(seed + u64(step) * 0x9E3779B97F4A7C15 + u64(c.id) * 0xD1342543DE82EF95)
+        random = mix64(seed + u64(step) * 0x9E3779B97F4A7C15 + u64(c.id) * 0xD1342543DE82EF95)
         key = step << 32 | tie_break(c.id, seed, step)
         for k in range(c.first, c.first + c.size):
             atomic_max(variable_of(s, k).claim, key)
@@ -213,7 +204,7 @@ def walk(run, s, most, limit):
     while n > 0 and n <= MANY and flips < most and work < limit:
         random = random * 6364136223846793005 + 1442695040888963407
         c = s.graph.points[i64((random >> 32) * u64(n) >> 32)].order
-        v = drawn(c, s, mixed(random))
+        v = drawn(c, s, mix64(random))
         flips += 1
         work += v.out_degree + c.size  # a clause may be very long
         turn = flipped(s, v)

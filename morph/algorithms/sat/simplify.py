@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.algorithms.sat.factors import Contradiction, cleaned, stable_order
+from morph.algorithms.sat.factors import Contradiction, cleaned
 from morph.data.formula import Formula
 from morph.data.table import Table
 from morph.launch.foreach import foreach, func, kernel
+from morph.operators.sort import argsort
 from morph.prelude import i32, i64
 from morph.runtime.device import Device
 from morph.runtime.device import device as device_of
@@ -233,7 +234,7 @@ class _Tables:
         for name in ("label", "component", "via"):
             getattr(self.nodes, name)[:] = -1
         self.uses = Table("uses", where, clause=i32)
-        self.uses.extend(clause=clause[stable_order(np, codes)].astype(np.int32))
+        self.uses.extend(clause=clause[argsort(codes)].astype(np.int32))
         self.queue, self.calls = (Table(name, where, code=i32) for name in ("queue", "calls"))
         self.queue.extend(2 * n + 1)
         self.calls.extend(2 * n + 1)

@@ -98,7 +98,7 @@ def short_sweep(longest: int, sum_type: Any, prefetched: int) -> Any:
         ahead = prefetched
 
     @kernel
-    def sweep_short(c, g, now, after, spare, moving, rule):
+    def sweep_short(c, g, now, after, spare, unconverged, rule):
         clear(c, g, spare)
         for s in range(constant.width if constant.ahead > 0 else 0):
             if c.id + constant.ahead < g.slots[s].count:
@@ -129,14 +129,14 @@ def short_sweep(longest: int, sum_type: Any, prefetched: int) -> Any:
             product *= warnings[s]
         product, changed = f32(1), False
         if constant.ahead > 0:  # once one has changed, no other is compared
-            changed = moving.raised  # on a GPU all threads would read one word
+            changed = unconverged.raised  # on a GPU all threads would read one word
         for s in range(constant.width):
             if at[s] >= 0:
                 e, to = g.entries[at[s]], after[variable[s]]
                 changed = send(e, message[s], to, product * behind[s], changed, rule)
             product *= warnings[s]
         if changed:
-            moving.set()
+            unconverged.set()
 
     return sweep_short
 
@@ -148,7 +148,7 @@ def long_sweep(prefetched: int) -> Any:
         ahead = prefetched
 
     @kernel
-    def sweep_long(c, g, now, after, spare, moving, rule):
+    def sweep_long(c, g, now, after, spare, unconverged, rule):
         clear(c, g, spare)
         product, zeros, s = f32(1), 0, 0
         while s < len(g.slots) and c.id < g.slots[s].count:
@@ -161,7 +161,7 @@ def long_sweep(prefetched: int) -> Any:
             s += 1
         changed, s = False, 0
         if constant.ahead > 0:
-            changed = moving.raised
+            changed = unconverged.raised
         while s < len(g.slots) and c.id < g.slots[s].count:
             e = g.entries[g.slots[s].first + c.id]
             v, message, eta = e.variable.id, e.message, f32(0)
@@ -174,7 +174,7 @@ def long_sweep(prefetched: int) -> Any:
             changed = send(e, message, after[v], eta, changed, rule)
             s += 1
         if changed:
-            moving.set()
+            unconverged.set()
 
     return sweep_long
 
@@ -186,12 +186,12 @@ def propagation(width: int, sum_type: Any, ahead: int) -> Any:
     sweep = short_sweep(width, sum_type, ahead) if short else long_sweep(ahead)
 
     @program
-    def propagate(g, now, after, spare, moving, rule, most):
+    def propagate(g, now, after, spare, unconverged, rule, most):
         sweeps = 0
         while sweeps < most:
-            if not moving.take():
+            if not unconverged.take():
                 break
-            foreach(g.clauses, sweep, g, now, after, spare, moving, rule)
+            foreach(g.clauses, sweep, g, now, after, spare, unconverged, rule)
             now, after, spare = after, spare, now
             sweeps += 1
         return sweeps
@@ -231,7 +231,7 @@ def converge(
     g = f.graph
     if len(g.clauses) == 0:
         return 0, True
-    f.moving.set()
+    f.unconverged.set()
     propagate = propagation(min(f.width, IN_REGISTERS + 1), f.sum_type, f.ahead)
     rule = Rule(*map(np.float32, (rho, 1 / f.scale, f.scale, tolerance * (1 - inertia), inertia)))
     # in one launch, between two readings of the clock
@@ -239,10 +239,10 @@ def converge(
     sweeps, made, part = 0, 0, 0
     while made == part and sweeps < most and (not sweeps or perf_counter() < end):
         part = min(at_once, most - sweeps)
-        made = int(propagate(g, *f.sums, f.moving, rule, part))
+        made = int(propagate(g, *f.sums, f.unconverged, rule, part))
         f.exchange(made)
         sweeps += made
-    return sweeps, not f.moving
+    return sweeps, not f.unconverged
 
 
 def converge_patiently(

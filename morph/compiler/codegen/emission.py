@@ -124,6 +124,9 @@ class Emission:
     def runs(self, s: ir.Foreach, made: str) -> str:
         """The statement that runs a foreach."""
         kernel = self.plan.functions[s.kernel].func
+        if s.until_empty:
+            made += f", {self.names.base(s.slot)}_meta"
+            return self.step_call("each_until_empty", s, made) + ";"
         claims = isinstance(kernel, ir.Kernel) and kernel.commit is not None
         together = "_deterministic" if s.together else ""
         return self.step_call(f"{'claims' if claims else 'each'}{together}", s, made) + ";"

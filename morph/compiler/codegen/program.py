@@ -68,6 +68,7 @@ def _end(e: Emission, s: StepPlan) -> None:
     failed = "load(a.status + FAILED) != 0" if s.can_fail else ""
     lines, does = publish_lines(e, s.resized, s.clears, failed)
     does += ["broadcast(t, failed);"] if s.can_fail else []
+    does += ["end_queue(a);"] if isinstance(s.node, ir.Foreach) and s.node.until_empty else []
     if s.lists_rows and s.sharing:  # listed rows come first; then all threads meet here again
         does = ["} else {", *(f"    {x}" for x in does)] if does else []
         waits = s.can_fail and s.sharing.loop.batched
@@ -149,7 +150,7 @@ def _foreach(e: Emission, b: Body, s: StepPlan, node: ir.Foreach, guard: str) ->
         made = f"s{s.name}"
     if guard:
         b.put(guard)
-    asks = "resizes(a, t)" if e.plan.claims else e.step_call("leaves", node, made)
+    asks = "resizes(a, t)" if e.plan.full_team else e.step_call("leaves", node, made)
     b.put(f"if ({asks}) {{")
     b.put(f"    t.step = {s.number};")
     b.put("    return;")

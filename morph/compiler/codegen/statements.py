@@ -316,6 +316,8 @@ class Body(Expressions):
             self.put(f"{column}.set({row}, {text});")
         if isinstance(e, ir.New):
             self._fill(store, row, set(given))
+        if store.slot in self.plan.queues:
+            self.put(f"publish_item(a, it, {n.base(store.slot)}_meta, {row});")
         if target:
             self.put(f"{target} = {row};")
 

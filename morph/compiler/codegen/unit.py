@@ -28,7 +28,8 @@ HEADERS = """core/scalars layout target core/types core/half core/math core/atom
              storage/column schedule/team storage/store storage/collection schedule/single
              storage/set storage/graph geometry/predicates schedule/staging schedule/high_degree
              schedule/reservation schedule/balance schedule/asynchronous schedule/sweep
-             schedule/launch schedule/deterministic""".split()
+             schedule/launch schedule/queue
+             schedule/deterministic""".split()
 TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}#endif\n"  # in place of "target"
 
 
@@ -158,6 +159,8 @@ def _item(e: Emission) -> None:
         e.put("    u32 step;  // what race checks compare")
     if plan.runs_ahead:
         e.put("    AsynchronousQueue asynchronous;")
+    if plan.queues:
+        e.put("    const i64* queue = nullptr;  // of a step until empty: the queue's counters")
     made = []
     if u.fused and plan.locks:
         e.put("    i32 launch;")
@@ -243,7 +246,7 @@ def _steps(e: Emission) -> None:
     before = int(plan.snapshot)
     e.put(f"enum {{ PREPARES = {before} }};  // the master has something to do before all")
     e.put(f"enum {{ PUBLISHES = {int(plan.publishes)} }};  // its end publishes counters")
-    phases = int(u.fused and not plan.claims)
+    phases = int(u.fused and not plan.full_team)
     e.put(f"enum {{ PHASES = {phases} }};  // one runs small steps")
     e.put(f"enum {{ BLOCKS = {plan.resident} }};  // of a GPU's multiprocessor, at once")
     _prepare(e)
@@ -268,7 +271,9 @@ def _one_step(e: Emission) -> None:
             f"    while (high_degree_list_waits(a, t, {waits})) run_high_degree_list(a, t, {made});"
         )
     e.put("}")
-    lines, does = publish_lines(e, e.plan.resized)
+    failed = "load(a.status + FAILED) != 0" if s.clears and s.can_fail else ""
+    lines, does = publish_lines(e, e.plan.resized, s.clears, failed)
+    does += ["end_queue(a);"] if s.node.until_empty else []
     e.put("", "MORPH_FN void publish_counters(const Args& a, const Run& t) {")
     e.put(*(f"    {line}" for line in (*lines, *does)))
     if e.plan.claims:

@@ -10,7 +10,7 @@ from morph.compiler.frontend.context import Context
 from morph.compiler.frontend.methods import refuse_claimed
 from morph.compiler.frontend.operators import OPS, binary, part
 from morph.compiler.frontend.scope import Retype
-from morph.compiler.frontend.selectors import field, of_row
+from morph.compiler.frontend.selectors import columns_of, field, same_columns
 from morph.compiler.frontend.values import (
     Static,
     cast,
@@ -126,16 +126,12 @@ def _copy_row(c: Context, to: ir.Expr, x: ir.Expr, pos: Pos) -> None:
     if c.definition.kind == "program":
         reject("a program copies no rows", pos, "assign column by column, or in a kernel")
     stores, t = c.builder.stores, x.type
-    known = [stores[to.type.slot].columns, stores[t.slot].columns if isinstance(t, Handle) else ()]
-    kinds = [{column.name: (column.elem, column.size) for column in columns} for columns in known]
-    if kinds[0] != kinds[1]:
+    if not isinstance(t, Handle) or not same_columns(stores[to.type.slot], stores[t.slot]):
         problem = f"a row of {to.type.slot} takes a row of the same columns, not {t}"
         reject(problem, pos, "assign column by column")
-    rows = [(row, row.type) for row in (c.bind(to), c.bind(x))]
-    for name in kinds[0]:
-        at, value = (of_row(c, row, kind, name, pos) for row, kind in rows)  # type: ignore[arg-type]
-        assert isinstance(at, ir.Expr) and isinstance(value, ir.Expr)
-        _store(c, at, value, pos)
+    row, values = c.bind(to), dict(columns_of(c, c.bind(x), pos))
+    for name, at in columns_of(c, row, pos):
+        _store(c, at, values[name], pos)
 
 
 def assign_name(c: Context, name: str, x: ir.Expr, pos: Pos) -> None:

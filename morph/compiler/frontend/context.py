@@ -119,8 +119,18 @@ class Context:
         return self._in_order(nodes, self.expr)
 
     def arguments(self, nodes: Sequence[ast.expr]) -> list[Value]:
-        """The arguments of a call, left to right."""
-        return self._in_order(nodes, self.value)
+        """The arguments of a call, left to right; the fields of ``*bundle`` in its place."""
+        plain = [node.value if isinstance(node, ast.Starred) else node for node in nodes]
+        found: list[Value] = []
+        for node, v in zip(nodes, self._in_order(plain, self.value), strict=True):
+            if not isinstance(node, ast.Starred):
+                found.append(v)
+            elif isinstance(v, Bundle):
+                found += (x for _, x in v.fields)
+            else:
+                hint = "`*more` of the parameters, or a named tuple"
+                reject(f"{describe(v)} cannot stand behind *", self.pos(node), hint)
+        return found
 
     def _in_order(self, nodes: Sequence[ast.expr], check: Callable[[ast.expr], V]) -> list[V]:
         """Several values; a later effect cannot change an earlier value."""

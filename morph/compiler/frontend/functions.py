@@ -29,12 +29,12 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
 from morph.compiler.passes.liveness import read_first
 from morph.compiler.passes.reservations import place_reservations
-from morph.language.bundles import field_name
+from morph.language.bundles import field_name, more_fields
 from morph.language.definition import Definition, static_params
 from morph.language.errors import reject
 from morph.language.intrinsics import scalar_of
 from morph.language.position import Pos
-from morph.language.types import BOOL, NOTHING, Local, Nothing, Type
+from morph.language.types import BOOL, NOTHING, Local, Nothing, Object, Type
 
 T = TypeVar("T")
 F = TypeVar("F", bound=ir.Func)
@@ -74,9 +74,9 @@ STATEMENTS: Mapping[type[ast.AST], Callable[[Any, Any], None]] = {
 
 def specialise(builder: Builder, definition: Definition, args: list[Value], pos: Pos) -> ir.Func:
     """Specialise a ``@func`` to its arguments' types."""
-    names = definition.source.params
     check_arguments(definition, args, pos)
-    if definition.cpp is not None and any(isinstance(a, Bundle) for a in args):
+    params = params_of(definition, args)
+    if definition.cpp is not None and any(isinstance(p, Bundle) for p in params.values()):
         reject("a named tuple cannot be an argument of C++", pos, "pass its fields")
     key = (definition, tuple(_key(a) for a in args))
     if key in builder.specialised:
@@ -85,7 +85,6 @@ def specialise(builder: Builder, definition: Definition, args: list[Value], pos:
         hint = "recursion is outside the language: use a loop"
         reject(f"{definition.name!r} calls itself", pos, hint)
     builder.active.append(key)
-    params = params_of(names, args)
     if definition.cpp is not None:
         func = _foreign(builder, definition, params)
     else:
@@ -101,8 +100,8 @@ def specialise(builder: Builder, definition: Definition, args: list[Value], pos:
 def check_arguments(definition: Definition, args: list[Value], pos: Pos) -> None:
     """Refuse arguments that a function or program cannot take."""
     names = definition.source.params
-    if len(args) != len(names):
-        problem = f"{definition.name!r} takes {len(names)} arguments, not {len(args)}"
+    if not definition.takes(len(args)):
+        problem = f"{definition.name!r} takes {definition.number()} arguments, not {len(args)}"
         reject(problem, pos, f"they are {', '.join(names)}" if names else "call it with none")
     for a in flattened(args):
         if not isinstance(a, ir.Expr | ObjectValue | PythonValue):
@@ -115,19 +114,19 @@ def specialise_kernel(
     builder: Builder, definition: Definition, item: Type, args: list[Value], pos: Pos
 ) -> ir.Kernel:
     """Specialise a kernel; ``item`` is the type of its first parameter."""
-    names = definition.source.params
-    if len(args) + 1 != len(names):
+    if not definition.takes(len(args) + 1):
         reject(
-            f"{definition.name!r} takes the item and {len(names) - 1} more; "
+            f"{definition.name!r} takes the item and {definition.number(1)} more; "
             f"foreach gives the item and {len(args)} more",
             pos,
             "foreach(items, kernel, *args): the item comes by itself",
         )
-    bound = ir.Var(name=ir_name(names[0]), type=builder.bound_type(item), pos=pos)
+    first = ir_name(definition.source.params[0])
+    bound = ir.Var(name=first, type=builder.bound_type(item), pos=pos)
     values = fix_statics(definition, [bound, *args])
     key = (definition, item, tuple(_key(a) for a in values))
     if key not in builder.specialised:
-        params, name = params_of(names, values), builder.unique(definition.name)
+        params, name = params_of(definition, values), builder.unique(definition.name)
         checked = retyped(
             lambda hints: _check_kernel(_context(builder, definition, params, hints), name, item)
         )
@@ -180,6 +179,21 @@ def check_claims(kernel: ir.Kernel, name: str, pos: Pos) -> None:
         reject(f"{user_name(name)!r} has no single(collection)", pos, hint)
 
 
+def check_queue(builder: Builder, kernel: ir.Kernel, name: str, queue: Object, pos: Pos) -> None:
+    """Refuse ``until_empty=True`` for a kernel whose result would depend on the order of items."""
+    if queue.kind != "collection":
+        reject("until_empty takes a collection", pos, "tables have no items that leave them")
+    for n in builder.effects.reached(kernel):
+        if isinstance(n, ir.Claim | ir.Lock):
+            problem = f"{user_name(name)!r} has single, but with until_empty there are no rounds"
+            reject(problem, n.pos, "use atomic_cas on a column, or single(row.column)")
+        counts = n.counts or isinstance(n, ir.Take | ir.NewRows)
+        if counts and n.slot == queue.slot:  # type: ignore[attr-defined]
+            hint = "only add to it: its items run in any order, until none is left"
+            problem = f"{user_name(name)!r} reads or takes from the queue that it runs over"
+            reject(problem, n.pos, hint)
+
+
 def _built_in(v: Value) -> ir.Const | None:
     """The constant that is passed for a static parameter."""
     return v.value if isinstance(v, PythonValue) and isinstance(v.value, ir.Const) else None
@@ -227,15 +241,19 @@ def _key(v: Value) -> Any:
     return id(v)
 
 
-def params_of(names: list[str], values: list[Value]) -> Params:
-    """The meanings of parameters for arguments."""
-    found: Params = {}
-    for n, v in zip(names, values, strict=True):
-        found |= parameter(ir_name(n), v)
+def params_of(definition: Definition, values: list[Value]) -> Params:
+    """The parameters of a function by name; ``*more`` is a bundle of the values behind others'."""
+    source, found = definition.source, Params()
+    count, more = len(source.params), source.more
+    for n, v in zip(source.params, values[:count], strict=True):
+        found |= _parameter(ir_name(n), v)
+    if more:
+        fields = zip(more_fields(more, len(values) - count), values[count:], strict=True)
+        found |= _parameter(ir_name(more), Bundle(source.pos(source.tree), tuple(fields)))
     return found
 
 
-def parameter(name: str, v: Value) -> Params:
+def _parameter(name: str, v: Value) -> Params:
     """A parameter by its name; behind a bundle, its fields, which are parameters too."""
     if isinstance(v, ir.Expr):
         return {name: default(v.type)}
@@ -245,7 +263,7 @@ def parameter(name: str, v: Value) -> Params:
     fields: list[tuple[str, Value]] = []
     for f, x in v.fields:
         own = field_name(name, f)
-        more |= parameter(own, x)
+        more |= _parameter(own, x)
         t = more[own]
         fields.append((f, ir.Var(name=own, type=t, pos=v.pos) if isinstance(t, Type) else t))
     return {name: Bundle(v.pos, tuple(fields)), **more}

@@ -9,12 +9,13 @@ from typing import NoReturn
 
 from morph.compiler.frontend.arguments import arity, column_values, make_local, no_keywords
 from morph.compiler.frontend.context import Context
+from morph.compiler.frontend.selectors import columns_of, same_columns
 from morph.compiler.frontend.values import Method, ObjectValue, Value, coerce
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import user_name
 from morph.language.errors import reject
 from morph.language.position import Pos
-from morph.language.types import BOOL, NOTHING, Handle, Local, Object, Rows, Scalar
+from morph.language.types import BOOL, NOTHING, Handle, Local, Object, Rows, Scalar, Store
 
 
 def check_method(c: Context, node: ast.Call, f: Method) -> Value:
@@ -130,13 +131,24 @@ def check_local(c: Context, node: ast.Call, t: Object) -> ir.Expr:
 
 
 def check_add(c: Context, node: ast.Call, t: Object) -> ir.Expr:
-    """``collection.add(...)``."""
+    """``collection.add(...)``: the values of the columns, or an entry of the same columns."""
     store, pos = c.builder.stores[t.slot], c.pos(node)
-    values = column_values(c, node, store)
+    entry = _entry(c, node, store)
+    values = column_values(c, node, store) if entry is None else columns_of(c, entry, pos)
     missing = [column.name for column in store.columns if column.name not in dict(values)]
     if missing:
         reject(f"{t.slot}.add lacks {', '.join(missing)}", pos, "an item has all its columns")
     return c.effect(ir.Add(slot=t.slot, values=values, type=NOTHING, pos=pos))
+
+
+def _entry(c: Context, node: ast.Call, store: Store) -> ir.Expr | None:
+    """The only argument, if it is an entry of a collection of the same columns as ``store``."""
+    if len(node.args) != 1 or node.keywords or len(store.columns) == 1:
+        return None
+    x = c.expr(node.args[0])
+    other = c.builder.stores[x.type.slot] if isinstance(x.type, Handle) else None
+    like = other is not None and other.kind == "collection" and same_columns(store, other)
+    return c.bind(x) if like else None
 
 
 def check_take(c: Context, node: ast.Call, t: Object) -> ir.Expr:

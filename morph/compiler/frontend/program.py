@@ -84,7 +84,8 @@ def binding_of(params: Params) -> tuple[tuple[str, str], ...]:
 def inlined(definition: Definition, number: int) -> Definition:
     """A program in which parameters and locals have the names of one call."""
     tree = copy.deepcopy(definition.source.tree)
-    names = stored_names(definition) | {*definition.source.params}
+    source = definition.source
+    names = stored_names(definition) | {*source.params, *([source.more] if source.more else [])}
     _Rename(names, number).visit(tree)
     return Definition(definition.kind, replace(definition.source, tree=tree))
 
@@ -99,7 +100,7 @@ class _Rename(ast.NodeTransformer):
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        for a in node.args.args:
+        for a in (*node.args.args, *([node.args.vararg] if node.args.vararg else [])):
             a.arg = inlined_name(a.arg, self.number)
         node.body = [self.visit(s) for s in node.body]
         return node
@@ -326,7 +327,7 @@ class _Blocks:
             hint = "recursion is outside the language: use a loop"
             reject(f"{called.name!r} calls itself", c.pos(node), hint)
         definition = inlined(called, number)
-        declared = params_of(definition.source.params, args)
+        declared = params_of(definition, args)
         c.locals |= {n: t for n, t in declared.items() if isinstance(t, Type)}
         c.locals[buffers := f"buffers{number}_"] = I32
         result = inlined_name("return", number)

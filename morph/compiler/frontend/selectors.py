@@ -32,6 +32,7 @@ from morph.language.types import (
     Local,
     Object,
     Rows,
+    Store,
     Struct,
     Tuple,
     Type,
@@ -194,12 +195,31 @@ def of_row(c: Context, x: ir.Expr, t: Handle, name: str, pos: Pos) -> Value:
         return ir.Dead(slot=t.slot, row=x, type=BOOL, pos=pos)
     if name == "delete" and store.kind == "table":
         return Method(pos, x, name)
+    row, item = t, store.column("item") if store.kind == "collection" else None
+    if item is not None and isinstance(item.elem, Handle):  # neighbours of an entry's item
+        row = item.elem
+        place = ir.Place(slot=t.slot, column="item", row=x, index=None, type=row, pos=pos)
+        x = ir.Load(place=place, type=row, pos=pos)
     for graph in c.builder.graphs.values():
         for table, slot in graph.tables:
-            if slot == t.slot and (v := _neighbours(c, x, graph, table, name, pos)) is not None:
+            if slot == row.slot and (v := _neighbours(c, x, graph, table, name, pos)) is not None:
                 return v
     names = ", ".join(column.name for column in store.columns)
     reject(f"{t.slot!r} has no column or iterator {name!r}", pos, f"its columns: {names}")
+
+
+def columns_of(c: Context, row: ir.Expr, pos: Pos) -> tuple[tuple[str, ir.Expr], ...]:
+    """The values of all columns of a row, by name."""
+    assert isinstance(row.type, Handle)
+    names = [column.name for column in c.builder.stores[row.type.slot].columns]
+    values = [(n, of_row(c, row, row.type, n, pos)) for n in names]
+    return tuple((n, x) for n, x in values if isinstance(x, ir.Expr))
+
+
+def same_columns(a: Store, b: Store) -> bool:
+    """Whether two stores have columns of the same names and types."""
+    first, second = ({x.name: (x.elem, x.size) for x in s.columns} for s in (a, b))
+    return first == second
 
 
 def _neighbours(

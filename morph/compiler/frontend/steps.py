@@ -20,6 +20,7 @@ from morph.compiler.frontend.functions import (
     KERNEL,
     check_claims,
     check_function,
+    check_queue,
     fix_statics,
     make_filter,
     specialise_filter,
@@ -200,19 +201,27 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
     item = builder.item_type(domain.type.slot)
     kernel = specialise_kernel(builder, definition, item, args, pos)
     where_args: tuple[ir.Expr, ...] = ()
-    balance, ahead, together = "auto", None, False
+    balance, ahead, together, until_empty = "auto", None, False, False
     for k in call.keywords:
         if k.arg == "balance":
             balance = _balance(c, k.value)
         elif k.arg == "together":
-            together = _together(c, definition, kernel, k.value)
+            if together := _literal(c, "together", k.value):
+                check_claims(kernel, definition.name, c.pos(k.value))
+        elif k.arg == "until_empty":
+            if until_empty := _literal(c, "until_empty", k.value):
+                check_queue(builder, kernel, definition.name, domain.type, c.pos(k.value))
         elif k.arg == "ahead":
             ahead = _ahead(c, domain, k.value)
         elif k.arg == "where":
             kernel, where_args = _filtered(c, kernel, k.value, item, pos)
         else:
-            hint = "it has where, balance, ahead and together"
+            hint = "it has where, balance, ahead, together and until_empty"
             reject(f"foreach has no keyword {k.arg!r}", pos, hint)
+    if until_empty:
+        if balance != "auto" or ahead:
+            reject("until_empty goes without balance and ahead", pos, "an item runs on one thread")
+        balance = "thread"
     if ahead:  # a copy of its own
         name = kernel.name if kernel.where else builder.unique(kernel.name)
         kernel = replace(kernel, name=name, ahead=ahead)
@@ -228,6 +237,7 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
             where_args=where_args,
             together=together,
             balance=balance,
+            until_empty=until_empty,
             pos=pos,
         )  # fmt: skip
     )
@@ -241,13 +251,11 @@ def _balance(c: Context, node: ast.expr) -> str:
     return str(value)
 
 
-def _together(c: Context, definition: Definition, kernel: ir.Kernel, node: ast.expr) -> bool:
-    """Whether all items of the step claim in one round."""
+def _literal(c: Context, option: str, node: ast.expr) -> bool:
+    """The value of an option that is true or false."""
     value = node.value if isinstance(node, ast.Constant) else None
     if not isinstance(value, bool):
-        reject("together is True or False", c.pos(node), "write together=True")
-    if value:
-        check_claims(kernel, definition.name, c.pos(node))
+        reject(f"{option} is True or False", c.pos(node), f"write {option}=True")
     return value
 
 

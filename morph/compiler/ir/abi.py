@@ -15,6 +15,7 @@ from morph.compiler.ir.layout import (
     CHECKED_ARGUMENT,
     CLAIMS_ARGUMENT,
     GRAPH_ARRAYS,
+    QUEUE_ARGUMENT,
     STORE_ARRAYS,
     TOGETHER_ARGUMENT,
 )
@@ -41,9 +42,7 @@ class Field:
     slot: str = ""
     column: str = ""
     layout: str = ""  # of a column: bytes from row to row, and offset in its record
-    permutation: int = (
-        -1
-    )  # of a swapped collection: the buffer permutation in which ``slot`` has this name
+    permutation: int = -1  # of a swapped collection: in which ``slot`` has this name
 
     def ctype(self, const: bool = False) -> str:
         """The C++ type; ``const`` if nothing writes the column."""
@@ -123,6 +122,12 @@ def claims(unit: ir.Unit) -> bool:
 def together(unit: ir.Unit) -> bool:
     """Whether all items of a step claim in one round."""
     return any(n.together for n in ir.walk(unit.blocks) if isinstance(n, ir.Foreach))
+
+
+def queues(unit: ir.Unit) -> frozenset[str]:
+    """The collections whose new items run in the step that adds them."""
+    steps = (n for n in ir.walk(unit.blocks) if isinstance(n, ir.Foreach))
+    return frozenset(n.slot for n in steps if n.until_empty)
 
 
 class _Used:
@@ -250,6 +255,7 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         | (CHECKED_ARGUMENT if unit.checked else {})
         | (TOGETHER_ARGUMENT if together(unit) else {})
         | (CLAIMS_ARGUMENT if claims(unit) else {})
+        | (QUEUE_ARGUMENT if queues(unit) else {})
     )
     listed = sorted(used, key=lambda f: (f.slot, f.kind != "column", f.name))
     fixed = (f for f in listed if f.slot not in exchanged)

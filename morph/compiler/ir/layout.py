@@ -131,6 +131,7 @@ ARGUMENTS = {
 }
 CHECKED_ARGUMENT = {"check": "i64*"}  # the violation, see CheckWord
 TOGETHER_ARGUMENT = {"lost": "u32*"}  # one bit per item: whether its claim has failed
+QUEUE_ARGUMENT = {"ready": "u32*"}  # one bit per item: whether a queue's new item is complete
 CLAIMS_ARGUMENT = {"queue": "u32*"}  # on a GPU, the items that pass the filter
 
 

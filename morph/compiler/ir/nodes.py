@@ -524,7 +524,8 @@ class Foreach(Node):
     ``args`` are the kernel's non-object arguments after the item; ``where_args`` the filter's.
     ``together``: all items claim in one round.  ``balance``: how many threads share the last loop
     over an item's edges, if it can be shared (see `passes.work_sharing`): ``thread`` one,
-    ``warp`` those of a warp, ``grid`` all; ``auto`` all if it is long.
+    ``warp`` those of a warp, ``grid`` all; ``auto`` all if it is long.  ``until_empty``: the items
+    that the kernel adds to ``slot`` run in the same step, and ``slot`` is cleared at its end.
     """
     synchronises = counts = True
     arguments = "rows"
@@ -534,6 +535,7 @@ class Foreach(Node):
     where_args: tuple[Expr, ...]
     together: bool = False
     balance: str = "auto"
+    until_empty: bool = False
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneThread(Node):

@@ -170,6 +170,8 @@ class Plan:
     resized: tuple[str, ...]  # stores whose counters functions change
     reports_failure: bool  # an item may fail
     claims: bool
+    queues: frozenset[str]  # collections whose new items run in the step that adds them
+    full_team: bool  # small steps of a program run on all CPU threads, too
     runs_ahead: bool
     locks: bool
     resident: int  # resident blocks of a GPU's multiprocessor: they limit registers
@@ -199,7 +201,8 @@ def prepares(unit: ir.Unit) -> bool:
     added = {n.slot for n in nodes if isinstance(n, ir.Add)}
     taken = {n.slot for n in nodes if isinstance(n, ir.Take)}
     read_and_changed = (ir.slots(nodes, "allocates") | taken) & ir.slots(nodes, "counts")
-    return unit.fused or abi.claims(unit) or bool(read_and_changed or added & taken)
+    known = unit.fused or abi.claims(unit) or bool(abi.queues(unit))
+    return known or bool(read_and_changed or added & taken)
 
 
 def plan(unit: ir.Unit) -> Plan:
@@ -221,6 +224,7 @@ class _Planner:
         self.swapped = frozenset(s for found in unit.permutations[:1] for s, _ in found)
         self.consecutive = frozenset(n.slot for n in self.nodes if isinstance(n, ir.NewRows))
         self.recycled = abi.recycled(unit)
+        self.queues = abi.queues(unit)
         self.changed = changed(unit, self.nodes)
         self.unstable = unstable_columns(unit, self.reached.__getitem__)
         self.shared, self.ahead = shared_loops(unit), runs_ahead(unit)
@@ -261,11 +265,13 @@ class _Planner:
             resized=tuple(sorted(resized)),
             reports_failure=any(n.fails for n in nodes),
             claims=claims,
+            queues=self.queues,
+            full_team=claims or bool(self.queues),
             runs_ahead=bool(self.ahead),
             locks=bool(self.recycled) or any(isinstance(n, ir.Lock) for n in nodes),
             resident=self._resident(claims, any(s.sweeps for b in blocks for s in b.steps)),
             # a checked unit with claims needs several threads: on one, a round has one item
-            heavy=bool(self.shared) or (unit.checked and claims),
+            heavy=bool(self.shared or self.queues) or (unit.checked and claims),
             varies=any(n.varies for n in uniform),
             calls=any(isinstance(n, ir.Call) for n in ir.walk(steps.uniform(unit))),
             searches=frozenset(
@@ -281,10 +287,10 @@ class _Planner:
     def _cached(self) -> tuple[str, ...]:
         """Collections with a slot cache.
 
-        Consecutive rows have none: the barrier would move items to close the gaps.
+        Consecutive rows and queues have none: the barrier would move items to close the gaps.
         """
         collections = [s for s in self.reserved if self.stores[s].kind == "collection"]
-        found = [s for s in collections if s not in self.consecutive]
+        found = [s for s in collections if s not in self.consecutive | self.queues]
         return () if self.unit.checked else tuple(found[:CACHED])
 
     def _resident(self, claims: bool, sweeps: bool) -> int:
@@ -466,11 +472,12 @@ class _Planner:
         functions: Mapping[str, FunctionPlan],
     ) -> StepPlan:  # fmt: skip
         nodes = self._below(s)
+        emptied = (s.slot,) if isinstance(s, ir.Foreach) and s.until_empty else ()
         found = StepPlan(
             name=f"{block}_{number}",
             number=number,
             node=s,
-            clears=tuple(clears),
+            clears=tuple(dict.fromkeys((*emptied, *clears))),
             resized=tuple(sorted(ir.slots(nodes, "resizes"))),
             can_fail=isinstance(s, ir.Foreach | ir.OneThread) and any(n.fails for n in nodes),
             stores=frozenset(_stores(ir.walk(s))),

@@ -43,7 +43,7 @@ from morph.io.graph.snapshot import (
 from morph.io.text.files import remove_leftovers
 from morph.io.text.scanner import FormatError, StrPath
 from morph.runtime.device import Device
-from morph.updates.direct import place_next
+from morph.updates.fast_path import place_next
 
 READ_ONLY = errno.EACCES, errno.EPERM, errno.EROFS
 READS = 8  # attempts to read a snapshot and its log while another process writes checkpoints

@@ -190,7 +190,7 @@ def _contents(graph: Graph) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     about["sorted"] = by if by in graph.edges.columns else None
     host = graph.device.to_host
     for name, t in graph.tables.items():
-        w, count = t.host_meta, len(t)
+        w, count = t._host_meta, len(t)
         columns = [
             [c.name, NAMES[c.dtype], c.size, c.ref, np.asarray(c.fill).tolist()]
             for c in t.columns.values()
@@ -289,15 +289,15 @@ def _refill(t: Table, kept: dict[str, Any], arrays: Arrays) -> None:
     with t.device.active():
         for name, column in t.columns.items():
             column.array[:count] = t.device.asarray(arrays[f"{t.name}.{name}"])
-        t.host_meta[COUNT] = count
-        t.publish_counters()
+        t._host_meta[COUNT] = count
+        t._publish_counters()
         if kept["deletes"]:
             t.allow_deletes()
-            free, head, words = arrays[f"{t.name} free"], kept["head"], t.host_meta
+            free, head, words = arrays[f"{t.name} free"], kept["head"], t._host_meta
             ring = t.hidden("free")
             at = (head + np.arange(free.size)) & (ring.size - 1)
             ring[t.device.asarray(at)] = t.device.asarray(free)
             t.hidden("dead")[t.device.asarray(free)] = 1
             words[HEAD], words[TAIL] = head, head + free.size
             words[COMMITTED] = kept.get("committed", words[TAIL])  # older snapshots have none
-            t.publish_counters()
+            t._publish_counters()

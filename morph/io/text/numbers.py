@@ -52,7 +52,7 @@ def parse(
     data: bytes | bytearray,
     pos: int,
     rows: int | None,
-    whole: Sequence[bool],
+    integral: Sequence[bool],
     end: int | None = None,
     letter: bytes = b"",
 ) -> tuple[NDArray[Any], int] | None:
@@ -66,7 +66,7 @@ def parse(
         Where the first line begins.
     rows : int or None
         How many lines that hold anything; None for all there are.
-    whole : sequence of bool
+    integral : sequence of bool
         Which columns hold integers.
     end : int, optional
         Where the last line ends, and ``rows`` then is how many at most.
@@ -97,13 +97,13 @@ def parse(
     rows = rows if end is None else min(rows, total)
     if rows > total or rows == 0:
         return None
-    flags = np.array(whole, np.uint8)
+    flags = np.array(integral, np.uint8)
     values: NDArray[Any] = np.empty(
-        (rows, len(whole)), np.int64 if all(whole) else np.float64, order="F"
+        (rows, len(integral)), np.int64 if all(integral) else np.float64, order="F"
     )
     first = np.cumsum(counts) - counts
     behind = made.morph_parse(
-        text, length, parts, first.ctypes.data, rows, len(whole),
+        text, length, parts, first.ctypes.data, rows, len(integral),
         flags.ctypes.data, values.dtype.kind == "f", ord(letter or b"\0"), values.ctypes.data,
     )  # fmt: skip
     return None if behind < 0 else (values, pos + behind)
@@ -135,13 +135,13 @@ def lines(columns: Sequence[NDArray[Any]], widths: Sequence[int], prefix: bytes)
         return None
     data = (_POINTER * len(columns))(*(c.ctypes.data for c in columns))
     strides = np.array([c.strides[0] for c in columns], np.int64)
-    whole = np.array([c.dtype.kind != "f" for c in columns], np.uint8)
+    integral = np.array([c.dtype.kind != "f" for c in columns], np.uint8)
     wide = np.array(widths, np.int32)
     room = len(prefix) + _WIDEST * len(columns)
     lengths = np.empty(rows, np.int64)  # more than there are parts
     out = np.empty(rows * room, np.uint8)
     length = made.morph_format(
-        rows, len(columns), data, strides.ctypes.data, whole.ctypes.data, wide.ctypes.data,
+        rows, len(columns), data, strides.ctypes.data, integral.ctypes.data, wide.ctypes.data,
         prefix, len(prefix), room, lengths.ctypes.data, out.ctypes.data,
     )  # fmt: skip
     return out[:length].data

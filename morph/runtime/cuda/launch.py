@@ -46,7 +46,8 @@ class CudaLaunch:
         most = CLAIM_BLOCKS if abi.claims(unit) else FUSED_BLOCKS
         each = max(min(fit, most), 1) if grid_wide else WAVES
         self._blocks = device.attributes["MultiProcessorCount"] * each
-        self._least = self._blocks if lists(unit) else 1  # one item may have work for all
+        # one item may have work for all
+        self._least = self._blocks if lists(unit) or abi.queues(unit) else 1
         self._lanes = 32 if shared_loops(unit) else 1  # that share an item
         self.threads = self._blocks * BLOCK  # at once, if it is cooperative
         self._device = device

@@ -19,7 +19,7 @@ from morph.compiler.ir.sites import Violated
 from morph.language.depth import deep
 from morph.runtime.interpreter.checks import Stopped
 from morph.runtime.interpreter.expressions import Code, Env
-from morph.runtime.interpreter.memory import Item, Memory, Untouched
+from morph.runtime.interpreter.memory import COUNT, HEAD, Item, Memory, Untouched
 from morph.runtime.interpreter.statements import Signal, Statements
 from morph.runtime.interpreter.values import dtype_of
 
@@ -84,7 +84,7 @@ class Interpreter:
         self.args = [code.expr(a) for a in step.args]
         self.where_args = [code.expr(a) for a in step.where_args]
         self.domain = self.memory.stores[step.slot]
-        self.together = step.together
+        self.together, self.until_empty = step.together, step.until_empty
 
     def launch(
         self,
@@ -112,12 +112,16 @@ class Interpreter:
         with np.errstate(all="ignore"), deep():  # integers wrap, x / 0 is infinite or NaN
             args = [a(env) for a in self.args]
             where_args = [a(env) for a in self.where_args]
+            known = domain.count
             try:
                 while positions:
                     size = 1 << self.random.randrange(LARGEST_BATCH + 1) if self.commit else 1
                     size = len(positions) if self.together else size
                     batch, positions = positions[:size], positions[size:]
                     self.batch(batch, args, where_args, lost)
+                    for p in range(known, domain.count) if self.until_empty else ():
+                        positions.insert(self.random.randrange(len(positions) + 1), p)
+                    known = domain.count
             except BaseException:
                 for store in memory.stores.values():
                     store.recover()
@@ -125,9 +129,11 @@ class Interpreter:
         for p in deferred & lost:
             deferred.remove(p)
             deferred.add(~p)
+        if self.until_empty and not deferred:
+            domain.meta[[COUNT, HEAD]] = 0
         for store in memory.stores.values():
             if store.info.kind in ("table", "collection"):
-                store.publish_counters()
+                store._publish_counters()
         if checks is not None and checks.found is not None and not status[Status.FAILED]:
             raise Violated(checks.found)
 

@@ -152,7 +152,7 @@ class BoundStore:
         self.meta[HEAD] += 1
         return self.item_value(position)
 
-    def publish_counters(self) -> None:
+    def _publish_counters(self) -> None:
         """Recompute BUDGET at the end of a step."""
         meta = self.meta
         if self.info.kind == "table":

@@ -19,7 +19,7 @@ from morph.data.layout import Column
 from morph.data.reclaim import SHARE, reclaim, referred, reusable
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL
 from morph.graph.applied import Applied
-from morph.graph.gapped import ALL, GONE, INSERTED, NAMED, Counts, EdgeIds, Single, weight_of
+from morph.graph.gapped import ALL, DELETED, INSERTED, UPDATED, Counts, EdgeIds, Single, weight_of
 from morph.language.dtypes import ID_LIMIT
 from morph.runtime.device import Array, is_host
 from morph.updates.batch import none, rounded
@@ -46,35 +46,35 @@ Part = tuple[Array, Array | None, Array | None]
 """Ids, or ends; weights."""
 
 
-class Plain(NamedTuple):
+class FastBatch(NamedTuple):
     """A batch that has nothing odd at first sight."""
 
     parts: tuple[Part | None, Part | None, Part | None]  # deletes, updates, inserts
     counts: tuple[int, int, int]
-    by: int  # which are named by their ends: GONE, NAMED
+    by: int  # which are named by their ends: DELETED, UPDATED
 
 
-def plain(g: Graph, inserts: Any, deletes: Any, updates: Any) -> Plain | None:
+def recognise(g: Graph, inserts: Any, deletes: Any, updates: Any) -> FastBatch | None:
     """Read what `Graph.apply` was given; None if it is to be looked at closely."""
     columns = g.edges.columns
     weight = columns.get("weight")
     if weight is not None and weight_of(g.edges) is None:
         return None
-    gone = named = come = None
+    deleted = updated = inserted = None
     by = 0
     if deletes is not None:
-        gone = _ends(g, deletes) if type(deletes) is tuple else _one(g, deletes)
-        if gone is None:
+        deleted = _ends(g, deletes) if type(deletes) is tuple else _one(g, deletes)
+        if deleted is None:
             return None
-        by |= GONE if gone[1] is not None else 0
+        by |= DELETED if deleted[1] is not None else 0
     if updates is not None:
         if weight is None or type(updates) is not tuple or len(updates) not in (2, 3):
             return None
-        named = _ends(g, updates[:2]) if len(updates) == 3 else _one(g, updates[0])
-        named = _weighted(g, named, updates[-1], weight)
-        if named is None:
+        updated = _ends(g, updates[:2]) if len(updates) == 3 else _one(g, updates[0])
+        updated = _weighted(g, updated, updates[-1], weight)
+        if updated is None:
             return None
-        by |= NAMED if named[1] is not None else 0
+        by |= UPDATED if updated[1] is not None else 0
     if inserts is not None:
         if type(inserts) is not tuple and isinstance(inserts, Mapping):
             if not {"src", "dst"} <= inserts.keys() <= {"src", "dst", "weight"}:
@@ -84,13 +84,13 @@ def plain(g: Graph, inserts: Any, deletes: Any, updates: Any) -> Plain | None:
             return None
         if len(columns) > len(inserts):
             return None
-        come = _ends(g, inserts[:2])
+        inserted = _ends(g, inserts[:2])
         if weight is not None:
-            come = _weighted(g, come, inserts[2], weight, many=True)
-        if come is None:
+            inserted = _weighted(g, inserted, inserts[2], weight, many=True)
+        if inserted is None:
             return None
-    counts = _count(gone), _count(named), _count(come)
-    return Plain((gone, named, come), counts, by) if sum(counts) else None
+    counts = _count(deleted), _count(updated), _count(inserted)
+    return FastBatch((deleted, updated, inserted), counts, by) if sum(counts) else None
 
 
 def _count(part: Part | None) -> int:
@@ -169,7 +169,7 @@ class Prepared(NamedTuple):
 
 
 def carry_out(
-    g: Graph, batch: Plain, nonnegative: bool, then: Callable[[Applied], object] | None,
+    g: Graph, batch: FastBatch, nonnegative: bool, then: Callable[[Applied], object] | None,
     loops: Array | None = None,
 ) -> Applied | None:  # fmt: skip
     """Apply a batch to a graph whose index is gapped; None, with nothing changed, if it cannot.
@@ -206,32 +206,32 @@ def carry_out(
     return None
 
 
-def _prepare(g: Graph, batch: Plain, nonnegative: bool, loops: Array | None) -> Prepared:
+def _prepare(g: Graph, batch: FastBatch, nonnegative: bool, loops: Array | None) -> Prepared:
     """Reserve memory for a batch, and copy it to where its launch reads it."""
     edges, index = g.edges, g._adjacency
-    gone, named, come = batch.counts
-    given, undirected = gone + named + come, not g.directed
-    fresh = come + come * undirected - (0 if loops is None else int(loops[-1]))
+    deleted, updated, inserted = batch.counts
+    given, undirected = deleted + updated + inserted, not g.directed
+    fresh = inserted + inserted * undirected - (0 if loops is None else int(loops[-1]))
     back = None
     if undirected:
         back = g._pairs if g._pairs is not None else g.reverses()
     again = places(edges, fresh)[1] if fresh else 0
-    before: list[int] = edges.host_meta.tolist()
+    before: list[int] = edges._host_meta.tolist()
     if back is not None and fresh and back.size < before[COUNT] + fresh - again:
         back = _longer_reverses(g)
-    counts = Counts(given, gone, named, fresh, batch.by)
+    counts = Counts(given, deleted, updated, fresh, batch.by)
     table = index.table_for(2 * given if undirected else given)
     single = _single(table, batch) if given == 1 else None
     if single is None:
         _fill_in(table, batch)
     if loops is not None:
-        table.columns["at"].array[gone + named : given, 1] = g.device.asarray(loops)
+        table.columns["at"].array[deleted + updated : given, 1] = g.device.asarray(loops)
     flags = WRITES_EDGES | (undirected * UNDIRECTED) | (nonnegative * NONNEGATIVE)
     flags |= (edges.deletes * EDGES_DELETED) | (g.points.deletes * POINTS_DELETED)
     flags |= (LOOPS_COUNTED * (loops is not None)) | (SINGLE * (single is not None))
-    flags |= REFERRED * (not gone or referred(edges))
+    flags |= REFERRED * (not deleted or referred(edges))
     ids = EdgeIds(
-        g.points.host_meta.item(COUNT), before[COUNT], again,
+        g.points._host_meta.item(COUNT), before[COUNT], again,
         min(before[HEAD], before[COMMITTED]), before[TAIL],
     )  # fmt: skip
     return Prepared(table, counts, ids, back, flags, single, before)
@@ -245,30 +245,30 @@ def _longer_reverses(g: Graph) -> Array:
     return longer
 
 
-def _publish(g: Graph, batch: Plain, run: Prepared, repeated: bool, moved: bool) -> Applied:
+def _publish(g: Graph, batch: FastBatch, run: Prepared, repeated: bool, moved: bool) -> Applied:
     """Have the graph and `Applied` know what a launch has changed; rows may have ``moved``."""
     edges, index, ids = g.edges, g._adjacency, run.ids
-    gone, fresh, again, spared = batch.counts[0], run.counts.arcs, ids.reused, 0
+    deleted, fresh, again, spared = batch.counts[0], run.counts.arcs, ids.reused, 0
     done = Applied.__new__(Applied)
     done._graph, done._given, done._present, done._since = g, batch.counts[2], -1, g.changes
     done.points, done.absent, done.repeated = none(g.device), 0, 0
     if repeated:
         out, spared, done.absent = index.left_out()
         done.repeated = out - done.absent
-    if edges.host_meta is not edges.meta and (fresh or gone):  # else the program wrote them
+    if edges._host_meta is not edges.meta and (fresh or deleted):  # else the program wrote them
         after = run.before.copy()
         after[COUNT] += fresh - again
         after[HEAD] = ids.head + again
-        after[TAIL] += (gone - spared) * (1 if g.directed else 2)
+        after[TAIL] += (deleted - spared) * (1 if g.directed else 2)
         if not run.flags & REFERRED:
             after[COMMITTED] = after[TAIL]
         after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
-        edges.host_meta[:] = after
+        edges._host_meta[:] = after
     done._batch = kept = Kept(g, run, batch.counts, repeated)
     index.kept = ref(kept)
     if again or ids.edges < g._made:
         g._forget_order(done.inserted)
-    if fresh or gone:
+    if fresh or deleted:
         g.out_identity = False
         if moved:
             g.moved()
@@ -287,7 +287,7 @@ def places(edges: Table, count: int) -> tuple[int, int]:
     again : int
         How many take the place of dead rows, the oldest in their ring, before that.
     """
-    counters: list[int] = edges.host_meta.tolist()
+    counters: list[int] = edges._host_meta.tolist()
     first, again, few = counters[COUNT], 0, False
     if first + count > edges.capacity:
         if first + count - reusable(edges) > edges.capacity and edges.deletes:
@@ -304,12 +304,12 @@ def place_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
 
     Collections and sets decide on which ids are reused, and they may have changed since.
     """
-    counters, wanted = edges.host_meta, edges.device.asarray(ids[ids < len(edges)])
+    counters, wanted = edges._host_meta, edges.device.asarray(ids[ids < len(edges)])
     again, head = int(wanted.size), min(int(counters[HEAD]), int(counters[COMMITTED]))
     rows = len(edges) + int(ids.size) - again
     if again or rows > edges.capacity:  # ids are reused when no other capacity is left
         edges.resize(rows)
-        counters = edges.host_meta
+        counters = edges._host_meta
     if edges.deletes:
         xp, ring = edges.device.xp, edges.hidden("free")
         with edges.device.active():
@@ -321,13 +321,13 @@ def place_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
 
 
 def shrink(edges: Table, capacity: int) -> None:
-    """Give back what a batch that came to nothing asked for: capacities decide on ids to come."""
+    """Give back what a batch that came to nothing asked for: capacities decide on later ids."""
     if edges.capacity != capacity:
         with suppress(MemoryError):
             edges.resize(capacity)
 
 
-def _single(table: Table, batch: Plain) -> Single | None:
+def _single(table: Table, batch: FastBatch) -> Single | None:
     """A single change, as arguments of the program; None if it lies on a GPU."""
     for part in batch.parts:
         if part is not None and part[0].size:
@@ -344,7 +344,7 @@ def _single(table: Table, batch: Plain) -> Single | None:
     return Single(first, second, 0 if given is None else given.dtype.type(0))
 
 
-def _fill_in(table: Table, batch: Plain) -> None:
+def _fill_in(table: Table, batch: FastBatch) -> None:
     """Write down what was given."""
     device, given = table.device, sum(batch.counts)
     names = [c for c in ("a", "b", "given") if c in table.columns]
@@ -373,25 +373,27 @@ def _put_back(
 ) -> None:
     """Undo what has been done of a batch, if anything: the table of edges is as it was."""
     edges, index, xp = g.edges, g._adjacency, g.device.xp
-    edges.host_meta[:] = before
-    edges.host_meta[CAPACITY] = edges.capacity
-    edges.publish_counters()
+    edges._host_meta[:] = before
+    edges._host_meta[CAPACITY] = edges.capacity
+    edges._publish_counters()
     if index.began():
         total = sum(counts) * (1 + (back is not None))
-        edge, fate = (table.columns[c].array[:total] for c in ("edge", "fate"))
-        gone, named, come = (edge[xp.flatnonzero(fate == w)] for w in (GONE, NAMED, INSERTED))
-        if named.size and "weight" in edges.columns:
-            pick = xp.flatnonzero(fate == NAMED)
-            edges.columns["weight"].array[named] = table.columns["weight"].array[pick]
-        if gone.size:
-            edges.hidden("dead")[gone] = 0
-        if come.size and edges.deletes:  # rows not in use are live, if they never were
-            edges.hidden("dead")[come[come < before[COUNT]]] = 1
+        edge, outcome = (table.columns[c].array[:total] for c in ("edge", "outcome"))
+        deleted, updated, inserted = (
+            edge[xp.flatnonzero(outcome == w)] for w in (DELETED, UPDATED, INSERTED)
+        )
+        if updated.size and "weight" in edges.columns:
+            pick = xp.flatnonzero(outcome == UPDATED)
+            edges.columns["weight"].array[updated] = table.columns["weight"].array[pick]
+        if deleted.size:
+            edges.hidden("dead")[deleted] = 0
+        if inserted.size and edges.deletes:  # rows not in use are live, if they never were
+            edges.hidden("dead")[inserted[inserted < before[COUNT]]] = 1
         if back is not None:
-            back[come] = -1
-            half = gone.size // 2
-            back[gone[:half]] = gone[half:]
-            back[gone[half:]] = gone[:half]
+            back[inserted] = -1
+            half = deleted.size // 2
+            back[deleted[:half]] = deleted[half:]
+            back[deleted[half:]] = deleted[:half]
     g.structure_changed(back)
 
 
@@ -424,29 +426,29 @@ class Kept:
     def fields(self) -> dict[str, Array]:
         """The arrays of `Applied`."""
         self.save()
-        g, (gone, named, come) = self.graph, self.counts
+        g, (deleted, updated, inserted) = self.graph, self.counts
         weight = self.table.columns.get("weight")  # the edges' may be another one by now
         with g.device.active():
             nothing, no_weight = none(g.device), None if weight is None else weight.array[:0]
             found = dict.fromkeys(("deleted", "deleted_src", "deleted_dst", "updated"), nothing)
             found |= dict.fromkeys(("deleted_weight", "old_weight", "new_weight"), no_weight)
-            if gone:
-                ids = self._rows("edge", 0, gone)
+            if deleted:
+                ids = self._rows("edge", 0, deleted)
                 order: Any = g.device.xp.argsort(ids)
-                ends = self._rows("end", 0, gone)[order]
+                ends = self._rows("end", 0, deleted)[order]
                 found |= {
                     "deleted": ids[order], "deleted_src": ends[:, 0], "deleted_dst": ends[:, 1]
                 }  # fmt: skip
                 if weight is not None:
-                    found["deleted_weight"] = self._rows("weight", 0, gone)[order]
-            if named:
-                ids = self._rows("edge", gone, named)
+                    found["deleted_weight"] = self._rows("weight", 0, deleted)[order]
+            if updated:
+                ids = self._rows("edge", deleted, updated)
                 order = g.device.xp.argsort(ids)
                 found["updated"] = ids[order]
-                found["old_weight"] = self._rows("weight", gone, named)[order]
-                found["new_weight"] = self._of(self.new, gone, named)[order]
+                found["old_weight"] = self._rows("weight", deleted, updated)[order]
+                found["new_weight"] = self._of(self.new, deleted, updated)[order]
             if self.again:
-                ids = self._rows("edge", gone + named, come)
+                ids = self._rows("edge", deleted + updated, inserted)
                 found["inserted"] = ids[ids >= 0]
             else:
                 last = self.first + self.fresh
@@ -468,8 +470,8 @@ class Kept:
             parts.append(slice(first, first + count))
         found = self.graph.device.xp.concatenate([a[part] for part in parts])
         if self.holes:  # where an edge was named twice
-            fate = self._view("fate")
-            found = found[self.graph.device.xp.concatenate([fate[part] for part in parts]) != 0]
+            outcome = self._view("outcome")
+            found = found[self.graph.device.xp.concatenate([outcome[part] for part in parts]) != 0]
         return found
 
 
@@ -477,31 +479,31 @@ def rows_of(applied: Applied) -> tuple[Table, int]:
     """See `Applied.rows`."""
     g, kept = applied._graph, applied._batch
     assert g is not None
-    if kept is not None and kept.stamp == g._adjacency.stamp and g.whole:
+    if kept is not None and kept.stamp == g._adjacency.stamp and g.complete:
         return kept.table, kept.total
     columns, device = g.edges.columns, g.device
     ends = [columns[c].array for c in ("src", "dst")]
     with device.active():
         dead = applied.points  # whose edges were in the index
-        gone = _in_index(g, dead, applied.deleted_src, applied.deleted_dst)
-        named = _in_index(g, dead, *(a[applied.updated] for a in ends))
+        deleted = _in_index(g, dead, applied.deleted_src, applied.deleted_dst)
+        updated = _in_index(g, dead, *(a[applied.updated] for a in ends))
         parts = []
-        for fate, ids, pick, weight in (
-            (GONE, applied.deleted, gone, applied.deleted_weight),
-            (NAMED, applied.updated, named, applied.old_weight),
+        for outcome, ids, pick, weight in (
+            (DELETED, applied.deleted, deleted, applied.deleted_weight),
+            (UPDATED, applied.updated, updated, applied.old_weight),
             (INSERTED, applied.inserted, slice(None), None),
         ):
             at = [a[ids][pick] for a in ends]
-            if fate == GONE:  # whose ids others may have by now
+            if outcome == DELETED:  # whose ids others may have by now
                 at = [a[pick] for a in (applied.deleted_src, applied.deleted_dst)]
-            parts.append((fate, ids[pick], at, None if weight is None else weight[pick]))
+            parts.append((outcome, ids[pick], at, None if weight is None else weight[pick]))
         total, first = sum(int(p[1].size) for p in parts), 0
-        table = g._adjacency.table_for(total, told=True)
+        table = g._adjacency.table_for(total, report=True)
         to = {name: c.array for name, c in table.columns.items()}
-        for fate, ids, at, weight in parts:
+        for outcome, ids, at, weight in parts:
             last = first + int(ids.size)
             if last > first:
-                to["fate"][first:last], to["edge"][first:last] = fate, ids
+                to["outcome"][first:last], to["edge"][first:last] = outcome, ids
                 to["end"][first:last, 0], to["end"][first:last, 1] = at
                 if weight is not None and "weight" in to:
                     to["weight"][first:last] = weight
@@ -511,7 +513,7 @@ def rows_of(applied: Applied) -> tuple[Table, int]:
 
 def _in_index(g: Graph, dead: Array, src: Array, dst: Array) -> Any:
     """Pick edges that the index has, or had until points died: who deletes one may leave some."""
-    if g.whole:
+    if g.complete:
         return slice(None)
     points, xp = g.points, g.device.xp
     there, alive = xp.minimum(src, dst) >= 0, points.alive

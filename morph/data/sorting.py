@@ -1,0 +1,36 @@
+"""The stable order that sorts keys, on any device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from morph.runtime.device import Array
+
+
+def stable_order(xp: Any, keys: Array, bits: int | None = None) -> Array:
+    """Give the stable order that sorts ``keys``, shape (n,), int64.
+
+    With ``bits``, keys are integers from 0 below ``2**bits``: one sort of (key, position) words is
+    faster than a stable ``argsort``, on both libraries.
+    """
+    width = int(keys.size).bit_length()
+    if bits is None or bits + width > 63:
+        return xp.argsort(keys, kind="stable").astype(np.int64, copy=False)
+    words = keys.astype(np.int64) << width
+    words |= xp.arange(keys.size, dtype=np.int64)
+    words.sort()
+    words &= (1 << width) - 1
+    return words
+
+
+def order_of(xp: Any, keys: Array) -> Array:
+    """Give the stable order of keys of any type, NaN last."""
+    if keys.dtype.kind not in "iu" or not keys.size:
+        return stable_order(xp, keys)
+    low = keys.min()
+    bits = (int(keys.max()) - int(low)).bit_length()
+    if bits + int(keys.size).bit_length() > 63:
+        return stable_order(xp, keys)
+    return stable_order(xp, keys.astype(np.int64) - low.astype(np.int64), bits)  # modulo 2**64

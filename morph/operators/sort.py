@@ -1,0 +1,121 @@
+"""Sorting and filtering of whole tables and collections, on the host: order is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from morph.data.collection import Collection
+from morph.data.column import ColumnView
+from morph.data.sorting import order_of
+from morph.data.table import Table
+from morph.launch.foreach import foreach, kernel
+from morph.operators.values import values_of
+from morph.runtime.device import Array
+
+
+@kernel
+def mark(p, marks):
+    """Mark a row, or the position of an entry."""
+    marks[p.id].x = True  # race: all write the same
+
+
+def argsort(keys: Any, *, descending: bool = False) -> Array:
+    """Give the rows in the order of their keys; rows of equal keys in their order.
+
+    Parameters
+    ----------
+    keys : ColumnView or array
+        A scalar column, as in ``g.points.x``, or numbers; deleted rows are left out.  NaN counts as
+        the greatest.
+    descending : bool
+        The greatest first.
+
+    Returns
+    -------
+    array of int64, shape (live,)
+        On the device of the keys: ids of rows, or positions in a collection or array.
+    """
+    where, values, rows = values_of(keys)
+    with where.active():
+        if descending:
+            order = (len(values) - 1 - order_of(where.xp, values[::-1]))[::-1]
+        else:
+            order = order_of(where.xp, values)
+        return order if rows is None else rows[order]
+
+
+def sort(store: Table | Collection, by: Any, *, descending: bool = False) -> None:
+    """Sort the rows of a table, or the entries of a collection; equal keys stay in order.
+
+    The ids of a table's rows change: all references to them, anywhere in its graph, follow.
+    Deleted rows are squeezed out, as by `Table.compact`.
+
+    Parameters
+    ----------
+    store : Table or Collection
+    by : str or array, shape (len(store),)
+        Name of a scalar column, or a key for each row or entry, as in
+        ``sort(items, g.points.x[items.items])``.
+    descending : bool
+        The greatest first.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, it is a vector, or there are not as many keys as rows.
+    """
+    if isinstance(by, str) and by not in store.columns:
+        raise ValueError(store.no_column(by))
+    if not isinstance(by, str) and len(by) != len(store):
+        raise ValueError(f"{store.name} has {len(store)} rows, but there are {len(by)} keys")
+    keys = ColumnView(store, store.columns[by]) if isinstance(by, str) else by
+    with store.device.active():
+        order = store.device.asarray(argsort(keys, descending=descending))
+        if isinstance(store, Collection):
+            store._reorder(order)
+            return
+        if not isinstance(by, str) and store.deletes:
+            order = order[store.alive[order]]
+        store._renumber(order)
+
+
+def compact(items: Table | Collection, where: Callable[[Any], Any] | Any) -> Collection:
+    """Collect the items for which a condition is true, in their order.
+
+    Parameters
+    ----------
+    items : Table or Collection
+        Of a table its live rows.
+    where : lambda, Function, or array of bool, shape (len(items),)
+        A condition of a row, or entry with columns, as in `foreach`; or a mask.
+
+    Returns
+    -------
+    Collection
+        Of the same rows; of a collection with all its columns.
+    """
+    device, (first, last) = items.device, items.span()
+    if callable(where):
+        listed = getattr(items, "table", None) if [*items.columns] == ["item"] else None
+        marks = Table("marks", device, x=np.bool_)
+        marks.extend(last if listed is None else len(listed))
+        foreach(items, mark, marks, where=where)
+        held = marks.x.array
+        with device.active():
+            held = held[first:] if listed is None else held[items.items]
+    else:
+        held = device.asarray(where)
+        if held.shape != (last - first,) or held.dtype != np.bool_:
+            raise ValueError(f"a mask of {items.name} has {last - first} booleans")
+    with device.active():
+        if isinstance(items, Table):
+            held = held & items.alive
+            kept = Collection(items)
+            kept.extend(device.xp.flatnonzero(held))
+            return kept
+        kept = items._like()
+        kept.extend(**{n: c.array[first:last][held] for n, c in items.columns.items()})
+        return kept

@@ -1,0 +1,34 @@
+"""What operators of the host work on: the live values of a column, or an array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from morph.data.column import ColumnView
+from morph.data.table import Table
+from morph.runtime.arrays import imported, is_host
+from morph.runtime.device import Array, Device, device_of
+
+
+def values_of(x: Any, vectors: bool = False) -> tuple[Device, Array, Array | None]:
+    """Give the device of a column or an array, its live values, and the rows that have them.
+
+    Rows are None if all are live, and for an array.  A value may be a vector only if ``vectors``;
+    otherwise a `ValueError` is raised.
+    """
+    rows = None
+    if isinstance(x, ColumnView):
+        where, found = x.store.device, x.array
+        if isinstance(x.store, Table) and x.store.deletes:
+            rows = x.store.ids()
+            with where.active():
+                found = found[rows]
+    else:
+        x = imported(x)
+        where = device_of(x)
+        found = where.asarray(np.asarray(x) if is_host(x) else x)
+    if found.ndim != 1 and not vectors:
+        raise ValueError(f"an operator takes one value a row, not an array of shape {found.shape}")
+    return where, found, rows

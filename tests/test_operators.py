@@ -1,0 +1,231 @@
+"""Scan, sort, compact and rows of extreme values, against NumPy, on every target."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from targets import everywhere, host, tries
+
+import morph
+from morph.operators.reduce import REDUCTIONS
+from morph.prelude import f16, f64, i8, i32, u8, u64
+
+TYPES = [i8, i32, u64, f16, f64, np.bool_]
+SCANS = {
+    "sum": np.cumsum, "prod": np.cumprod, "min": np.minimum.accumulate,
+    "max": np.maximum.accumulate, "any": lambda x: np.logical_or.accumulate(x != 0),
+    "all": lambda x: np.logical_and.accumulate(x != 0),
+}  # fmt: skip
+FIRST = {"sum": 0, "prod": 1, "any": False, "all": True}
+
+
+def rows(target, n, dtype, delete=()):
+    """A table of small numbers, some rows of it deleted, and its values that are left."""
+    values = np.random.default_rng(n).integers(0, 3, n).astype(dtype)
+    t = morph.Table("t", target, x=dtype, of=i32)
+    t.extend(x=values, of=np.arange(n, dtype=i32))
+    held = np.ones(n, bool)
+    held[list(delete)] = False
+    if len(delete):
+        t.delete(list(delete))
+    return t, values, held
+
+
+@morph.func
+def first(a, b):
+    """Associative, and not commutative."""
+    return a if a != 2 else b
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=lambda d: d.__name__)
+@pytest.mark.parametrize("op", REDUCTIONS)
+def test_scan(target, op, dtype):
+    for n, delete in ((0, ()), (1, ()), (40, (0, 3, 39))):
+        t, values, held = rows(target, n, dtype, delete)
+        want = SCANS[op](values[held])
+        found = morph.scan(t.x, op)
+        assert (
+            found.dtype
+            == getattr(values, op)(
+                axis=0, **({} if n else {"initial": 0} if op in ("min", "max") else {})
+            ).dtype
+        )
+        assert host(found)[held].tolist() == want.tolist() and not host(found)[~held].any()
+        before = host(morph.scan(t.x, op, exclusive=True))[held]
+        assert before[1:].tolist() == want[:-1].tolist()
+        if n and op in FIRST:
+            assert before[0] == FIRST[op]
+        elif n:  # no value changes it
+            assert all(getattr(np, op)([before[0], x]) == x for x in values)
+
+
+@tries(6)
+@given(st.integers(1, 5000))
+def test_scan_by_a_function(target, n):
+    if target == "python":
+        n %= 70
+
+    def run():
+        t, values, _ = rows(target, n, i32)
+        return host(morph.scan(t.x, first)), values
+
+    for found, values in everywhere(target, run):
+        other = np.flatnonzero(values != 2)
+        held = values.copy()
+        if other.size:
+            held[other[0] :] = values[other[0]]
+        assert found.tolist() == held.tolist()
+
+
+def test_scan_of_arrays_and_refusals(target):
+    assert morph.scan(np.array([1, 2, 3], i8)).tolist() == [1, 3, 6]
+    assert morph.scan([4, 2, 3], "min").tolist() == [4, 2, 2]
+    t, _, _ = rows(target, 3, i32)
+    with pytest.raises(ValueError, match="no reduction 'mean'"):
+        morph.scan(t.x, "mean")
+    with pytest.raises(ValueError, match="has no neutral element, so its scan is not exclusive"):
+        morph.scan(t.x, first, exclusive=True)
+    t.add("v", morph.vec(f64, 2))
+    with pytest.raises(ValueError, match="an operator takes one value a row"):
+        morph.scan(t.v)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=lambda d: d.__name__)
+def test_argsort(target, dtype):
+    for delete in ((), (0, 5, 6)):
+        t, values, held = rows(target, 50, dtype, delete)
+        ids = np.flatnonzero(held)
+        want = ids[np.argsort(values[held], kind="stable")]
+        assert host(morph.argsort(t.x)).tolist() == want.tolist()
+        down = host(morph.argsort(t.x, descending=True))
+        order = np.lexsort((ids, -values[held].astype(f64)))
+        assert down.tolist() == ids[order].tolist()
+
+
+@pytest.mark.parametrize("keys", [
+    np.array([2**63 - 1, -(2**63), 0, -1]), np.array([2**64 - 1, 0, 2**63, 2**63 - 1], u64),
+    np.array([np.nan, np.inf, -np.inf, -0.0, 0.0]), np.array([127, -128, 0, -128], i8),
+    np.array([], f64), np.array([5]),
+])  # fmt: skip
+def test_argsort_of_extreme_keys(target, keys):
+    keys = morph.device(target).asarray(keys)
+    assert host(morph.argsort(keys)).tolist() == np.argsort(host(keys), kind="stable").tolist()
+
+
+def test_sort_of_a_collection(target):
+    g = morph.Graph.from_edges([0, 1], [1, 2], n=5, device=target)
+    g.points.add("x", i32)
+    g.points.x[:] = [3, 1, 2, 1, 0]
+    items = morph.Collection(g.points, key=f64, of=morph.Ref(g.edges))
+    items.extend([4, 0, 3, 1], key=[2.5, 1, 2.5, 0], of=[0, 1, -1, 0])
+    morph.sort(items, "key")
+    assert host(items.items).tolist() == [1, 0, 4, 3] and host(items.of).tolist() == [0, 1, 0, -1]
+    morph.sort(items, g.points.x[items.items], descending=True)
+    assert host(items.items).tolist() == [0, 1, 3, 4] and host(items.key).tolist() == [
+        1,
+        0,
+        2.5,
+        2.5,
+    ]
+    items.add(2, key=7, of=1)
+    assert host(items.key).tolist() == [1, 0, 2.5, 2.5, 7]
+    with pytest.raises(ValueError, match="has no column 'colour'"):
+        morph.sort(items, "colour")
+    with pytest.raises(ValueError, match="has 5 rows, but there are 2 keys"):
+        morph.sort(items, np.arange(2))
+
+
+def test_sort_of_a_graphs_tables(target):
+    """References, neighbours, sets and worklists follow rows that move; deleted rows go."""
+    g = morph.Graph.from_edges([0, 0, 1, 2, 4], [1, 2, 3, 3, 0], n=5, device=target)
+    g.points.add("label", i32)
+    g.points.label[:] = [30, 10, 20, 50, 40]
+    g.edges.add("length", i32)
+    g.edges.length[:] = [5, 4, 3, 2, 1]
+    g.add_table("homes", at=morph.Ref("points"))
+    g.homes.new(at=4)
+    pairs = {(30, 10): 5, (30, 20): 4, (10, 50): 3, (20, 50): 2, (40, 30): 1}
+    items = morph.Collection(g.points)
+    items.add(3)
+
+    def seen():
+        name = host(g.points.label).tolist()
+        found = {(name[e.src.id], name[e.dst.id]): int(e.length) for e in g.edges if not e.dead}
+        out = {name[p.id]: sorted(name[t.id] for t in p.outnbrs) for p in g.points}
+        return found, out
+
+    out = seen()[1]
+    morph.sort(g.points, "label")
+    assert host(g.points.label).tolist() == [10, 20, 30, 40, 50] and seen() == (pairs, out)
+    assert g.homes[0].at.label == 40 and items[0].label == 50
+    morph.sort(g.edges, "length")
+    assert host(g.edges.length).tolist() == [1, 2, 3, 4, 5] and seen() == (pairs, out)
+    assert g.edge_order is not None and host(g.edge_order).tolist() == [4, 3, 2, 1, 0]
+    assert morph.bfs(g, source=3).distance.tolist() == [2, 2, 1, 0, 3]
+    g.edges[1].delete()
+    morph.sort(g.edges, np.array([1, 1, 0, 0, 0]), descending=True)
+    assert host(g.edges.length).tolist() == [1, 3, 4, 5]
+
+
+@morph.func
+def odd(p):
+    return p.id % 2 == 1
+
+
+def test_compact(target):
+    g = morph.Graph.from_edges([0, 1], [1, 2], n=9, device=target)
+    g.points.delete([3])
+    assert host(morph.compact(g.points, odd).items).tolist() == [1, 5, 7]
+    low = 2
+    assert host(morph.compact(g.points, lambda p: p.id < low).items).tolist() == [0, 1]
+    items = morph.Collection(g.points)
+    items.extend([7, 2, 1, 7, 4])
+    assert host(morph.compact(items, odd).items).tolist() == [7, 1, 7]
+    assert host(items.items).tolist() == [7, 2, 1, 7, 4]
+    mask = morph.device(target).asarray(np.array([False, True, True, False, True]))
+    assert host(morph.compact(items, mask).items).tolist() == [2, 1, 4]
+    with pytest.raises(ValueError, match="a mask of collection has 5 booleans"):
+        morph.compact(items, mask[:3])
+
+
+def test_compact_of_entries(target):
+    g = morph.Graph.from_edges([0, 1], [1, 2], n=9, device=target)
+    items = morph.Collection(g.points, key=f64, by=morph.Ref(g.edges), pair=morph.vec(i32, 2))
+    items.extend([4, 1, 4, 2], key=[1, 2, 3, 4], by=[0, 1, -1, 0], pair=np.arange(8).reshape(4, 2))
+
+    @morph.kernel
+    def take_one(p, items):
+        items.take()
+
+    morph.foreach(g.points, take_one, items, where=lambda p: p.id == 0)
+    assert len(items) == 3
+    kept = morph.compact(items, lambda e: e.key > 1.5)
+    left = [(e.item.id, float(e.key), host(e.pair).tolist()) for e in items if e.key > 1.5]
+    assert [(e.item.id, float(e.key), host(e.pair).tolist()) for e in kept] == left
+    assert len(left) >= 2 and kept.columns["by"].ref == "edges"
+    numbers = morph.Collection(i32, device=target)
+    numbers.extend([5, 6, 7])
+    kept = morph.compact(numbers, morph.device(target).asarray(np.array([True, False, True])))
+    assert host(kept.item).tolist() == [5, 7]
+
+
+def test_rows_of_extreme_values(target):
+    t, values, held = rows(target, 30, f64, (0, 4))
+    least, most = morph.argmin(t.x), morph.argmax(t.x)
+    ids = np.flatnonzero(held)
+    assert (least.id, most.id) == (ids[values[held].argmin()], ids[values[held].argmax()])
+    assert least.of == least.id  # its other columns
+    assert morph.argmax(np.array([1, 3, 3])) == 1
+    items = morph.Collection(t, key=i32)
+    items.extend([1, 2, 3], key=[4, 2, 2])
+    assert morph.argmin(items.key).item.id == 2
+    with pytest.raises(ValueError, match="the argmin of t.x over no rows"):
+        morph.argmin(morph.Table("t", target, x=i32).x)
+
+
+def test_reduce_of_arrays():
+    assert morph.reduce(np.array([200, 100], u8), "sum") == 300
+    assert morph.reduce([3, 1, 2], "min") == 1
+    assert morph.reduce(np.array([2, 2, 1]), first) == 1
