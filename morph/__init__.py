@@ -16,6 +16,7 @@ from morph.algorithms.refinement.refine import refine, refine_with_report
 from morph.algorithms.triangulation.triangulate import triangulate
 from morph.data.collection import Collection, Flag, Set
 from morph.data.formula import Formula
+from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
@@ -38,8 +39,8 @@ from morph.runtime.device import device
 
 __all__ = [
     "CheckError", "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag",
-    "Formula", "Graph", "LanguageError", "Mesh", "MeshError", "Pslg", "Ref", "Set", "Table",
-    "argmax", "argmin", "argsort", "betweenness", "bfs", "checked", "compact",
+    "Formula", "Graph", "LanguageError", "Mesh", "MeshError", "Pslg", "Ref", "Scalars", "Set",
+    "Table", "argmax", "argmin", "argsort", "betweenness", "bfs", "checked", "compact",
     "connected_components", "core_number", "device", "foreach", "func", "get_num_threads",
     "k_core", "kernel", "mst", "pagerank", "program", "reduce", "refine", "refine_with_report",
     "scan", "set_num_threads", "sort", "sssp", "timing", "triangle_count", "triangulate", "vec",

@@ -16,7 +16,7 @@ from morph.algorithms.graph import sssp, triangles
 from morph.algorithms.registry import ROWS
 from morph.graph import gapped
 from morph.launch.foreach import Kernel, Program
-from morph.prelude import atomic_add, atomic_min
+from morph.prelude import atomic_add, atomic_min, local
 from morph.testing import team
 from morph.updates import changes
 from morph.worklists import (
@@ -186,17 +186,37 @@ def split_all(queue, made, far, total):
     return len(far)
 
 
+@morph.kernel
+def halve(e, made, far):
+    parts = local(np.int32, 2)
+    parts.reserve(20)
+    made.reserve(2 * e.size)
+    far.reserve(e.size)
+    parts.add(e.size)
+    while parts.size > 0:
+        n = parts.pop()
+        if n > 1:
+            parts.add(n // 2)
+            parts.add(n - n // 2)
+            made.new(order=n)
+        else:
+            far.add(made.new_rows(1)[0])
+
+
 def queues() -> None:
-    """Steps that run a queue until it is empty, with another list and a table."""
+    """Steps that run a queue until it is empty, and loops without a bound that allocate."""
     g = morph.Graph("cpu")
     made, total = (g.add_table(name, order=np.int32) for name in ("made", "total"))
     total.extend(1)
     queue, far = morph.Collection(device="cpu", size=np.int32), morph.Collection(made)
     queue.add(size=100)
     morph.foreach(queue, split, queue, made, far, total, until_empty=True)
+    queue.add(size=9)
+    morph.foreach(queue, halve, made, morph.Collection(made))
+    queue.clear()
     queue.add(size=30)
     assert split_all(queue, made, far, total) == 130
-    assert sorted(made.order[:].tolist()) == [*range(130)]
+    assert len(made) == 130 + 17
 
 
 def meshes() -> None:

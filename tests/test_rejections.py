@@ -81,7 +81,7 @@ def load(text: str) -> dict[str, Any]:
     """Run a module's text, so that its functions have a source; the caret line is taken out."""
     file = f"<rejected {next(counter)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    names: dict[str, Any] = {**ARRAYS, "NAMES": np.array(["a"])}
+    names: dict[str, Any] = {**ARRAYS, "NAMES": np.array(["a"]), "Scalars": morph.Scalars}
     exec(compile(text, file, "exec", dont_inherit=True), names)
     return names
 

@@ -90,12 +90,21 @@ def test_algorithms(units):
 @pytest.mark.unchecked
 def test_queues(units):
     queues()
-    compile_all(units, {"split", "split_all"})
+    compile_all(units, {"halve", "split", "split_all"})
 
 
 @pytest.mark.unchecked
 @pytest.mark.parametrize(
-    "name", ["test_builtins", "test_domains", "test_locals", "test_neighbours", "test_static"]
+    "name",
+    [
+        "test_builtins",
+        "test_domains",
+        "test_locals",
+        "test_neighbours",
+        "test_scalars",
+        "test_slices",
+        "test_static",
+    ],
 )
 def test_language(units, name):
     """The kernels of tests of the language: each test of it runs on the CPU."""

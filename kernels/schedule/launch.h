@@ -298,6 +298,12 @@ MORPH_FN void claims_on_threads(const A& a, R& t, const Step& s, i64 first, i64 
     deallocate(batch);
 }
 
+// A bound of the items from `first` to `last`, counted as in a slice of Python.
+MORPH_FN i64 slice_bound(i64 i, i64 first, i64 last) {
+    const i64 n = last - first;
+    return first + (i < 0 ? max_of(i + n, i64(0)) : min_of(i, n));
+}
+
 template <class A, class R, class Step>
 MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if constexpr (TARGET_GPU) each_on_warps(a, t, s, first, last);

@@ -7,6 +7,7 @@
 // Deleted rows are pushed at the TAIL of a ring.  Only rows below COMMITTED are reused.  Kernels never
 // advance COMMITTED: the host does, for rows that no reference denotes (morph/data/reclaim.py).
 
+constexpr i32 PAST_LIMIT = -3;  // `failed` of an item that allocates more than the kernel's limit
 constexpr i32 VIOLATED = -2;  // `failed` of an item that has broken a rule of the checked mode
 
 // What every item carries.
@@ -213,8 +214,13 @@ MORPH_HOT void record(i64* status, u32* deferred, const ItemBase& it) {
 #ifdef MORPH_CHECKED
     if (it.failed == VIOLATED) return;  // it is not run again
 #endif
+    if (it.failed == PAST_LIMIT) return mark_deferred_at(status, deferred, -1);  // the host raises an error
     store(status + (it.failed < 0 ? LOCAL : STORES + it.failed - 1), 1);
     mark_deferred(status, deferred, it);
+}
+MORPH_COLD void exceed(i64* status, ItemBase& it, i32 place) {
+    store(status + EXCEEDED, place + 1);
+    it.failed = PAST_LIMIT;
 }
 MORPH_FN bool is_deferred(const u32* deferred, i64 position) {
     return load(deferred + position / 32) >> position % 32 & 1;

@@ -13,7 +13,7 @@ from morph.data.compaction import carry_out, squeeze, translate
 from morph.data.conversion import bind, check_ids, prepare
 from morph.data.layout import Column, Record
 from morph.data.pickles import reduced
-from morph.data.row import Row, as_id
+from morph.data.row import Row, RowRange, as_id
 from morph.data.store import BUDGET, CAPACITY, COUNT, HEAD, Store
 from morph.data.table import Table
 from morph.data.versions import exclusive, moved, renew
@@ -206,8 +206,10 @@ class Collection(Store):
             return iter(items) if table is None else (Row(table, i) for i in items.tolist())
         return (Row(self, i) for i in range(*self.span()))
 
-    def __getitem__(self, i: int) -> Any:
-        """The ``i``-th entry not yet taken, as iteration gives it."""
+    def __getitem__(self, i: int | slice) -> Any:
+        """The ``i``-th entry not yet taken, as iteration gives it; of a slice, several."""
+        if isinstance(i, slice):
+            return RowRange(self, i)
         first, last = self.span()
         if not 0 <= i < last - first:
             raise IndexError(f"{self.name} has {last - first} entries, not one at {i}")

@@ -59,7 +59,7 @@ def compact(
     commits: list[Callable[[], None]] = []
     for t in tables:
         with t.device.active():
-            commits.append(_table(t, keeps.get(t), maps))
+            commits.append(prepared(t, keeps.get(t), maps))
     dependents = {id(d): d for t in maps for d in t.dependents}
     for d in dependents.values():
         with d.device.active():
@@ -79,8 +79,11 @@ def carry_out(commits: Iterable[Callable[[], None]]) -> None:
         raise
 
 
-def _table(t: TableLike, keep: Array | None, maps: Mapping[Any, Array]) -> Callable[[], None]:
-    """Prepare one table: its kept rows if it is renumbered, and its references."""
+def prepared(t: TableLike, keep: Array | None, maps: Mapping[Any, Array]) -> Callable[[], None]:
+    """Prepare one table: its kept rows if it is renumbered, and its references.
+
+    Gives what to call to carry it out.
+    """
     xp, count = t.device.xp, len(t)
     moved = {}
     for c in t.columns.values():

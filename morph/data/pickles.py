@@ -93,7 +93,8 @@ def reduced(x: Any) -> tuple[Any, ...]:
             return rebuilt_collection, (type(x), x.table, targets, x.name, x.device, state_of(x))
         if x.graph is not None:
             return table_of, (x.graph, x.name)
-        return rebuilt_table, (type(x), x.name, x.device, state_of(x))
+        # targets are set when the table exists: tables may refer to each other
+        return rebuilt_table, (type(x), x.name, x.device, state_of(x)), x._targets or None
 
 
 def table_of(graph: Any, name: str) -> Any:

@@ -81,6 +81,31 @@ class Row:
         return f"{self.table.name}[{self.id}]"
 
 
+class RowRange:
+    """Consecutive rows of a table, or entries of a collection: ``table[start:stop]``."""
+
+    __slots__ = ("start", "stop", "store")
+
+    def __init__(self, store: Any, rows: slice) -> None:
+        self.store = store
+        self.start, self.stop, step = rows.indices(len(store))
+        if step != 1:
+            raise ValueError(f"{store.name}: rows of a slice are consecutive, so its step is 1")
+
+    def __len__(self) -> int:
+        return max(self.stop - self.start, 0)
+
+    def __iter__(self) -> Iterator[Any]:
+        """The live rows, or the items of a collection."""
+        first = self.store.span()[0]
+        for i in range(self.start, self.stop):
+            if not self.store.is_dead(first + i):
+                yield self.store[i]
+
+    def __repr__(self) -> str:
+        return f"{self.store.name}[{self.start}:{self.stop}]"
+
+
 def _coordinate(j: int) -> property:
     def read(vector: Any) -> Any:
         if j >= len(vector):

@@ -5,17 +5,17 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from typing import Any, ClassVar
+from typing import Any, ClassVar, overload
 
 import numpy as np
 
 from morph.data.column import ColumnView
-from morph.data.compaction import compact
+from morph.data.compaction import compact, prepared
 from morph.data.conversion import bind, check_alive, check_ids, converted, prepare
 from morph.data.layout import Column, Record
 from morph.data.pickles import reduced
 from morph.data.reclaim import SHARE, reclaim, referred, release
-from morph.data.row import Row, as_id
+from morph.data.row import Row, RowRange, as_id
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL, Store
 from morph.data.temporary import TemporaryColumns
 from morph.data.versions import exclusive
@@ -47,16 +47,17 @@ class Table(Store):
 
     Notes
     -----
-    ``table.x`` is column ``x`` over the rows in use, ``table[i]`` is row ``i``, and iteration gives
-    the live rows.  A deleted row keeps its place, so ids stay valid, until `new` (of the host or of
-    a kernel) reuses it or `compact` renumbers the rows.  No row is reused while a live reference
-    denotes it: a reference column of a live row, an entry of a collection, a set in which the row
-    is not alone.  `Row` objects and integers are ids, not references.  The device memory behind a
-    table is replaced when it grows; see `ColumnView` for arrays taken before.
+    ``table.x`` is column ``x`` over the rows in use, ``table[i]`` is row ``i``, ``table[i:j]`` rows
+    for a `foreach` or a loop, and iteration gives the live rows.  A deleted row keeps its place, so
+    ids stay valid, until `new` (of the host or of a kernel) reuses it or `compact` renumbers the
+    rows.  No row is reused while a live reference denotes it: a reference column of a live row, an
+    entry of a collection, a set in which the row is not alone.  `Row` objects and integers are ids,
+    not references.  The device memory behind a table is replaced when it grows; see `ColumnView`
+    for arrays taken before.
     """
 
     kind: ClassVar[str] = "table"
-    __slots__ = ("_held", "_known", "deletes", "dependents", "graph")
+    __slots__ = ("_held", "_known", "_targets", "deletes", "dependents", "graph")
 
     def __init__(
         self,
@@ -72,8 +73,9 @@ class Table(Store):
         # reused in it, since its adjacency still leads to them.
         self._held: int | None = None
         self._known = -1, False  # `latest.epoch`, and whether anything could refer to the rows then
-        # Collections and sets that refer to the rows, for growth and compaction.
+        # Collections, sets, and tables outside its graph that refer to the rows.
         self.dependents: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._targets: dict[str, Table] = {}  # other tables that a table outside graphs refers to
         super().__init__(name, _device(device), capacity)
         for column, spec in columns.items():
             self.add(column, spec)
@@ -115,7 +117,13 @@ class Table(Store):
 
     # --- rows ------------------------------------------------------------------------------------
 
-    def __getitem__(self, id: int) -> Row:
+    @overload
+    def __getitem__(self, id: int) -> Row: ...
+    @overload
+    def __getitem__(self, id: slice) -> RowRange: ...
+    def __getitem__(self, id: Any) -> Any:
+        if isinstance(id, slice):
+            return RowRange(self, id)
         if not hasattr(id, "__index__"):
             raise TypeError(f"{self.name}[...] takes one row's id; index a column for many")
         return self.row(id.__index__())
@@ -388,17 +396,24 @@ class Table(Store):
         return other
 
     def __copy__(self) -> Table:
-        return self.to(self.device)
+        copy = self.to(self.device)
+        copy.__setstate__(self._targets)
+        return copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Table:
         if self.graph is not None:  # references to the table are bound to the graph's copy
             found: Table = deepcopy(self.graph, memo).tables[self.name]
             return found
         memo[id(self)] = copy = self.to(self.device)
+        copy.__setstate__(deepcopy(self._targets, memo))
         return copy
 
     def __reduce__(self) -> Any:
         return reduced(self)
+
+    def __setstate__(self, targets: Mapping[str, Table]) -> None:
+        for table in targets.values():
+            self._refer_to(table)
 
     # --- internals -------------------------------------------------------------------------------
 
@@ -431,12 +446,46 @@ class Table(Store):
         if self.graph is not None:
             found: Table | None = self.graph.tables.get(column.ref or "")
             return found
-        return self if column.ref == self.name else None
+        return self if column.ref == self.name else self._targets.get(column.ref or "")
 
     def _check_ref(self, ref: str | None, table: Any, where: str) -> None:
         tables = self.graph.tables if self.graph is not None else {}
-        if table is not None and table is not self and tables.get(ref or "") is not table:
+        if table is None or table is self or tables.get(ref or "") is table:
+            return
+        if self.graph is not None:
             raise ValueError(f"{where}: {table!r} is not a table of the same graph")
+        if table.device != self.device:
+            raise ValueError(
+                f"{where}: {table!r} is on {table.device.name}, not on {self.device.name}"
+            )
+        if ref == self.name or self._targets.get(table.name, table) is not table:
+            raise ValueError(f"{where}: two tables are named {ref!r}")
+        self._refer_to(table)
+
+    def _refer_to(self, table: Table) -> None:
+        """Follow the rows of a table; all that refer to each other share a lock."""
+        connected = {*_connected(self), *_connected(table)}
+        graphs = {id(x.graph): x.graph for x in connected if x.graph is not None}
+        if len(graphs) > 1:
+            raise ValueError(f"{self.name} refers to tables of one graph only")
+        lock = next(iter(graphs.values()))._lock if graphs else table._lock
+        for x in connected:
+            x._lock = lock
+        self._targets[table.name] = table
+        table.dependents.add(self)
+
+    def table_resized(self, capacity: int) -> None:
+        """A table that the rows refer to has grown: nothing to do."""
+
+    def references(self, table: Table) -> Iterator[Array]:
+        """The references to another table in the live rows."""
+        for c in self.columns.values():
+            if c.ref and self.target(c) is table:
+                yield c.array[: len(self)][self.alive]
+
+    def renumbered(self, maps: Mapping[Any, Array]) -> Any:
+        """Prepare for rows of other tables to be renumbered; gives what to call to carry it out."""
+        return prepared(self, None, maps)
 
     def _derive_counters(self, counters: Any) -> None:
         counters[HEAD] = min(counters[HEAD], counters[COMMITTED])
@@ -530,6 +579,17 @@ class Table(Store):
         self._held = None
         self._publish_counters()
         self._changed()
+
+
+def _connected(x: Any) -> set[Any]:
+    """The tables, collections and sets that refer to each other, up to those of a graph."""
+    found, todo = set[Any](), [x]
+    while todo:
+        if (x := todo.pop()) not in found:
+            found.add(x)
+            if x.graph is None:
+                todo += [*getattr(x, "dependents", ()), *getattr(x, "_targets", {}).values()]
+    return found
 
 
 def _device(spec: str | Device) -> Device:

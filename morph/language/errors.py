@@ -31,7 +31,10 @@ class LanguageError(Exception):
 
 
 class CheckError(RuntimeError):
-    """What an item of a checked launch did against the rules of the language.
+    """What an item did against the rules of the language.
+
+    A checked launch detects all of it; every launch detects that an item exceeds a limit that its
+    kernel has given by ``reserve``.
 
     Attributes
     ----------

@@ -111,13 +111,17 @@ class Nothing(Type):
 
 @dataclass(frozen=True, slots=True)
 class Object(Type):
-    """A graph, table, collection, set or flag argument: ``kind`` and the slot it fills."""
+    """An object as an argument: ``kind`` and the slot it fills; of a column also its name.
+
+    Scalars, columns and arrays are views: their slot is that of the table which holds them.
+    """
 
     kind: str
     slot: str
+    column: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.slot}"
+        return f"{self.kind} {self.slot}{f'.{self.column}' if self.kind == 'column' else ''}"
 
 
 BOOL = Scalar("bool_", "b", 8)

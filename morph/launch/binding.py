@@ -55,7 +55,7 @@ from morph.language.source import read
 from morph.language.types import BOOL, F64, I32, I64, Handle, Scalar
 from morph.launch.kernels import Launchable
 from morph.launch.scratch import STATUS
-from morph.launch.slots import OBJECTS, Slots
+from morph.launch.slots import OBJECTS, VIEWS, Slots
 from morph.runtime.device import Device
 from morph.runtime.timing import counting
 
@@ -77,6 +77,7 @@ class Request:
     balance: str = "auto"
     checked: bool = False
     until_empty: bool = False
+    bounded: bool = False  # two more numbers bound the items
 
 
 class Compiled:
@@ -232,6 +233,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
             request.what.definition, request.device.name, kinds, tuple(slots.stores.items()),
             tuple(slots.graphs.items()), *filter_key(request.where), closure_key(request.where),
             request.together, request.balance, request.checked, request.until_empty,
+            request.bounded,
         )  # fmt: skip
         known = _compiled.get(key)
         if known is not None and known.holds():
@@ -295,7 +297,7 @@ def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
         if name in statics:
             _scalar_type(arg, name, "a static parameter takes numbers")
             kinds.append((type(arg), repr(arg)))
-        elif isinstance(arg, OBJECTS):
+        elif isinstance(arg, (*OBJECTS, *VIEWS)):
             kinds.append(slots.of(arg, own_name(name)))
         elif isinstance(arg, Row):
             row = slots.of(arg.table, f"{own_name(name)}s")
@@ -307,7 +309,7 @@ def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:
             kinds.append(_scalar_type(arg, name))
     if request.items is not None:
         domain = slots.of(request.items, "items")
-        if domain is None or domain.kind not in ("table", "collection"):
+        if domain is None or domain.kind not in ("table", "collection", "scalars"):
             kind = type(request.items).__name__
             raise TypeError(f"foreach runs over a table or collection, not {kind}")
         kinds.append(domain)
@@ -322,7 +324,10 @@ def _names(request: Request) -> list[str]:
     return names + [field_name(ir_name(str(source.more)), f) for f in fields]
 
 
-KINDS = "kernels take graphs, tables, collections, sets, flags, rows, functions and numbers"
+KINDS = (
+    "kernels take graphs, tables, columns, collections, sets, flags, scalars, rows, functions and"
+    " numbers"
+)
 
 
 def _scalar_type(value: Any, name: str, allowed: str = KINDS) -> Scalar:
@@ -361,7 +366,7 @@ def _let_rows_die(unit: ir.Unit, slots: Slots) -> bool:
 
 
 def _compile(request: Request, slots: Slots) -> Compiled:
-    builder = Builder(slots.stores, slots.graphs, slots.of)
+    builder = Builder(slots.stores, slots.graphs, slots.of, slots.reserve)
     definition = request.what.definition
     pos = definition.source.pos(definition.source.tree)
     fused = request.what.kind == "program"
@@ -414,6 +419,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
         fused=fused,
         permutations=permutations,
         checked=request.checked,
+        made=tuple(builder.made.values()),
         pos=pos,
     )
     if fused:
@@ -450,6 +456,11 @@ def _step(
         k = replace(k, where=test.name)
         del builder.funcs[k.name]
         builder.funcs[k.name] = k  # after its filter
+    bounds: list[ir.Expr | None] = [None, None]
+    if request.bounded:
+        for i, n in enumerate(("start_of_items_", "stop_of_items_")):
+            scalars[n], getters[n] = I64, len(flat(request.args)) + i
+            bounds[i] = ir.Var(name=n, type=I64, pos=pos)
     if request.together:
         check_claims(k, request.what.__name__, pos)
     balance = request.balance
@@ -458,7 +469,7 @@ def _step(
         check_queue(builder, k, request.what.__name__, domain, pos)
     step = ir.Foreach(
         slot=domain.slot, kernel=k.name, args=args, where_args=where_args,
-        together=request.together, balance=balance, pos=pos,
+        together=request.together, balance=balance, start=bounds[0], stop=bounds[1], pos=pos,
         # a checked launch runs the items of one round: the next round is another step for races
         until_empty=request.until_empty and not request.checked,
     )  # fmt: skip

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, overload
 
+from morph.data.collection import Set
+from morph.data.row import RowRange
+from morph.data.scalars import Scalars
 from morph.data.versions import Outdated
 from morph.language.bundles import flat
 from morph.language.hooks import Hook
@@ -166,11 +169,11 @@ def foreach(
 
     Parameters
     ----------
-    items : Table, Collection or Set
+    items : Table, Collection, Set or Scalars, or a slice of a table or collection
         What to run over, a set for the rows of its table; deleted rows are passed over.
     kernel : Kernel
         Its first parameter is the item, the others are ``args``.
-    *args : Graph, Table, Collection, Set, Flag, Function, or scalar
+    *args : Graph, Table, column, Collection, Set, Flag, Scalars, Row, Function, or number
         All objects on the device of ``items``.
     where : callable, optional
         A lambda or a `func` of the item; items for which it is false are passed over.
@@ -210,7 +213,7 @@ def foreach(
     """
     if kernel.__class__ is not Kernel:
         raise TypeError(f"foreach runs a @kernel, not {kernel!r}")
-    if getattr(items, "kind", "") == "set":
+    if items.__class__ in (Set, Scalars):
         items = items.table
     if where is not None and where.__class__ not in (FunctionType, Function):
         raise TypeError(f"where is a lambda or a @func of the item, not {where!r}")
@@ -220,6 +223,8 @@ def foreach(
         raise ValueError(f"ahead is one of the collections that the kernel is given, not {ahead!r}")
     if until_empty and (together or balance != "auto" or ahead is not None):
         raise ValueError("until_empty goes without balance, ahead and together")
+    if until_empty and items.__class__ is RowRange:
+        raise ValueError("until_empty takes a whole collection, not a slice")
     checks = is_checked(check)
     options = bool(together), balance, checks, bool(until_empty)
     while True:

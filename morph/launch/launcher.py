@@ -15,14 +15,17 @@ from typing import Any
 
 import numpy as np
 
+from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import State, Status
-from morph.compiler.ir.sites import Violated
+from morph.compiler.ir.sites import Violated, past_limit
 from morph.data.reclaim import release
 from morph.data.row import Row
 from morph.data.store import CAPACITY, COUNT, HEAD
+from morph.data.table import Table
 from morph.data.versions import Outdated, latest
 from morph.graph.deletion import Before, begin_launch, end_launch, recover
 from morph.language.intrinsics import to_dtype
+from morph.language.types import Store
 from morph.launch.binding import Compiled, Where, by_steps
 from morph.launch.kernels import Launchable
 from morph.launch.locks import lock_of
@@ -30,6 +33,7 @@ from morph.launch.scratch import ROUNDS, STATE, STATUS, scratch
 from morph.launch.slots import Slots
 from morph.launch.threads import get_num_threads
 from morph.launch.violations import error
+from morph.runtime.device import Device
 
 faults = False  # compile with fault injection (tests)
 seed = 0  # order of items on the python device (tests)
@@ -54,6 +58,9 @@ class Launch:
         self.device = compiled.device
         self.scratch = scratch(compiled.device)
         self.on_host = self.device.on_host
+        self.made = {s.slot: _scalars(s, self.device) for s in compiled.unit.stores
+                     if s.slot in compiled.unit.made}  # fmt: skip
+        slots.objects |= self.made
         # no WeakValueDictionary: an exception of a signal handler is lost in its callbacks
         self.refs = {slot: weakref.ref(o) for slot, o in slots.objects.items()}
         self.bound = [*self.refs.values()]
@@ -360,6 +367,8 @@ class Launch:
     def _handle_overflow(self) -> None:
         """Grow the stores that were full, so that the deferred items can run."""
         status = self.device.to_host(self.scratch.status).copy()
+        if place := int(status[Status.EXCEEDED]):
+            raise past_limit(ir.exceeds(self.compiled.unit)[place - 1])
         failed, stands_for, objects = int(status[Status.FAILED]), self._stands_for(), self.objects
         for slot in self.compiled.touches:
             objects[slot].touched()
@@ -429,6 +438,15 @@ class InterpretedLaunch(Launch):
             if self.scratch.dirty:  # return the capacity that items had reserved
                 for slot in self.compiled.touches:
                     objects[slot]._publish_counters()
+
+
+def _scalars(store: Store, device: Device) -> Table:
+    """Make the table of scalars that a program makes; the program assigns their values."""
+    made = Table("scalars", device)
+    for c in store.columns:
+        made.add(c.name, to_dtype(c.dtype))
+    made.extend(1)
+    return made
 
 
 def _shape(obj: Any) -> Any:

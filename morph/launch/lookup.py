@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from morph.data.collection import Collection
-from morph.data.row import Row
+from morph.data.column import ColumnView
+from morph.data.row import Row, RowRange
 from morph.data.table import Table
 from morph.data.versions import latest
 from morph.language.bundles import flat, flattener, is_bundle
@@ -29,7 +30,7 @@ from morph.launch.binding import (
 from morph.launch.kernels import Launchable
 from morph.launch.launcher import InterpretedLaunch, Launch
 from morph.launch.locks import lock_of
-from morph.launch.slots import OBJECTS, Slots
+from morph.launch.slots import OBJECTS, Slots, owner
 from morph.runtime.device import Device
 
 MOST_LAUNCHES = 64  # bound launches that one kernel remembers
@@ -72,6 +73,9 @@ def launch_for(
     if shape is None:
         shape = _shapes[types] = Shape(types)
     given, options = args, (together, balance, checked, until_empty)
+    bounds = tuple[int, ...]()
+    if items.__class__ is RowRange:
+        items, bounds = items.store, (items.start, items.stop)
     while shape.flatten is not None:
         args = shape.flatten(args)
         types, bundled = tuple(map(type, args)), shape
@@ -84,6 +88,8 @@ def launch_for(
         key = shape.key(args, id(items), *options)
     else:
         key = shape.key(args, id(items), *options, *filter_key(where), closure_key(where))
+    if bounds:
+        key, args = (*key, "bounded"), (*args, *bounds)
     if what.statics:
         key = (*key, *(repr(given[i]) for i in what.statics if i < len(given)))
     found = what.launches.get(key)
@@ -96,7 +102,7 @@ def launch_for(
         found = what.launches.get(key)
         if found is not None and found.fits():  # another thread was first
             return None if found.by_steps() else found, args
-        request = Request(what, items, given, where, device, *options)
+        request = Request(what, items, given, where, device, *options, bool(bounds))
         compiled, slots = _accepted(request)
         if what.kind == "program" and device.interprets:
             return None, args
@@ -136,7 +142,9 @@ def _is_called(t: type) -> bool:
 
 
 def _other_key(a: Any) -> Any:
-    """The identity of a row's table; other arguments are refused when the launch is bound."""
+    """The identity of a row's table or of a column; others are refused when the launch is bound."""
+    if isinstance(a, ColumnView):
+        return id(a.store), id(a.column)
     return id(a.table) if isinstance(a, Row) else None
 
 
@@ -150,7 +158,7 @@ def _device(items: Any, args: tuple[Any, ...]) -> Device:
 
 
 def _objects(items: Any, args: tuple[Any, ...]) -> list[Any]:
-    objects = [x.table if isinstance(x, Row) else x for x in (items, *flat(args))]
+    objects = [owner(x) for x in (items, *flat(args))]
     return [x for x in objects if isinstance(x, OBJECTS)]
 
 

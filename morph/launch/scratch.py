@@ -119,7 +119,7 @@ class Scratch:
         """Clear the status, whatever stopped the previous launch (memory, an interrupt)."""
         if self.dirty:
             with self.device.active():
-                self.status[[Status.FAILED, Status.LOCAL]] = 0
+                self.status[[Status.EXCEEDED, Status.FAILED, Status.LOCAL]] = 0
                 self.status[Status.STORES :] = 0
                 self.high_degree[[0, 2]] = 0
                 for bits in self.bits.values():

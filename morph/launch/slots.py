@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 
 from morph.data.collection import Collection, Flag, Set
+from morph.data.column import ColumnView
+from morph.data.row import Row
+from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import NAMES, vec
@@ -16,6 +19,7 @@ from morph.language.types import SCALARS, Column, GraphInfo, Object, Store
 from morph.runtime.device import Device
 
 OBJECTS = (Graph, Table, Collection, Set, Flag)
+VIEWS = (Scalars, ColumnView)  # of tables and collections
 
 
 _arrays: dict[tuple[int, str], tuple[weakref.ref[Any], Table]] = {}
@@ -33,6 +37,11 @@ def _held(array: np.ndarray[Any, Any], name: str, device: Device) -> Table:
     return _arrays[key][1]
 
 
+def owner(x: Any) -> Any:
+    """The table or collection of a row, of scalars or of a column; other objects themselves."""
+    return x.table if isinstance(x, Row) else x.store if isinstance(x, ColumnView) else x
+
+
 class Slots:
     """The objects of one launch, by slot, and their descriptions for the compiler."""
 
@@ -42,12 +51,24 @@ class Slots:
         self.stores: dict[str, Store] = {}
         self.graphs: dict[str, GraphInfo] = {}
         self._slot: dict[int, str] = {}
+        self._reserved: set[str] = set()
 
     def of(self, obj: Any, name: str) -> Object | None:
         """Give an object its slot; None if it is no object of the engine."""
         if isinstance(obj, np.ndarray) and self.device is not None:
             held = self.of(_held(obj, name, self.device), name)
-            return Object("array", held.slot) if held is not None else None
+            return Object("array", held.slot, "value") if held is not None else None
+        if isinstance(obj, VIEWS):
+            held = self.of(owner(obj), name)
+            assert held is not None
+            if isinstance(obj, Scalars):
+                return Object("scalars", held.slot)
+            if (
+                obj.store.kind != "table"
+                or obj.store.columns.get(obj.column.name) is not obj.column
+            ):
+                raise ValueError(f"{name!r} is no column of a table: pass {obj.store.name} itself")
+            return Object("column", held.slot, obj.column.name)
         if not isinstance(obj, OBJECTS):
             return None
         if id(obj) not in self._slot:
@@ -73,9 +94,15 @@ class Slots:
         else:
             self.stores[slot] = self._store(slot, obj)
 
+    def reserve(self, name: str) -> str:
+        """A slot like ``name`` for an object that a launch makes."""
+        slot = self._unique(name)
+        self._reserved.add(slot)
+        return slot
+
     def _unique(self, name: str, parts: Iterable[str] = ()) -> str:
         """A slot like ``name`` whose C++ name, and its parts' names, are not taken."""
-        taken = {s.replace(".", "_") for s in self.objects}
+        taken = {s.replace(".", "_") for s in self.objects} | self._reserved
         n, found = 1, name
         while taken & {found, *(f"{found}_{p}" for p in parts)}:
             n += 1

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from morph.algorithms.graph.temporary import of_graph, workspace
 from morph.data.collection import Set
+from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
@@ -64,12 +65,9 @@ def mark_and_count(p, sets, votes):
 
 
 @kernel
-def forget(v, cell):
+def forget(v):
     v.count = 0
     v.roots = 0
-    if v.id == 0:
-        cell[0].largest = 0
-        cell[0].components = 0
 
 
 @kernel
@@ -85,32 +83,33 @@ def vote(v, g, votes):
 
 
 @kernel
-def elect(v, cell):
-    atomic_max(cell[0].largest, i64(v.count) * ABOVE + v.label)
+def elect(v, found):
+    atomic_max(found.largest, i64(v.count) * ABOVE + v.label)
 
 
 @kernel
-def add_up(v, cell):
+def add_up(v, found):
     if v.roots > 0:
-        atomic_add(cell[0].components, i64(v.roots))
+        atomic_add(found.components, i64(v.roots))
 
 
 @program
-def join(g, sets, votes, cell, both):
-    foreach(votes, forget, cell)
+def join(g, sets, votes, both):
+    found = Scalars(g, largest=0, components=0)
+    foreach(votes, forget)
     foreach(g.points, link, sets)
     largest = i64(-1)
     if both and len(g.points) > 0:  # else an edge is met from its source only
         foreach(g.points, mark, sets)
         foreach(votes, vote, g, votes)
-        foreach(votes, elect, cell)
-        largest = cell[0].largest % ABOVE
+        foreach(votes, elect, found)
+        largest = found.largest % ABOVE
         foreach(g.points, link_others, sets, where=lambda p: p.label != largest)
     else:
         foreach(g.points, link_others, sets)
     foreach(g.points, mark_and_count, sets, votes)
-    foreach(votes, add_up, cell)
-    return cell[0].components
+    foreach(votes, add_up, found)
+    return found.components
 
 
 @of_graph
@@ -133,9 +132,7 @@ def connected_components(graph: Graph) -> Components:
     def make() -> list[Any]:
         votes = Table("votes", graph.device, count=i32, label=i32, roots=i32)
         votes.extend(SAMPLE)
-        cell = Table("cell", graph.device, largest=i64, components=i64)
-        cell.extend(1)
-        return [Set(graph.points), votes, cell]
+        return [Set(graph.points), votes]
 
     with workspace(graph, "components", make, label=(i32, -1)) as objects:
         components = join(graph, *objects, not graph.directed)

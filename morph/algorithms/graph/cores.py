@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from morph.algorithms.graph.temporary import of_graph, workspace
 from morph.data.collection import Collection
 from morph.data.conversion import as_integer
-from morph.data.table import Table
+from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
 from morph.operators.reduce import reduce
@@ -49,9 +49,9 @@ def count(p):
 
 
 @kernel
-def bounds(p, whole):
-    atomic_min(whole.least, p.near)
-    atomic_max(whole.most, p.near)
+def bounds(p, degrees):
+    atomic_min(degrees.least, p.near)
+    atomic_max(degrees.most, p.near)
 
 
 @kernel
@@ -75,7 +75,8 @@ def drop(p, k, limit, falling, soon):
 
 
 @program
-def peel(k, last, left, rest, soon, falling, then, whole):
+def peel(k, last, left, rest, soon, falling, then):
+    degrees = Scalars(left, least=i32(FAR), most=i32(-1))
     limit, more = k, 1  # first of all, all are listed twice
     while k <= last:
         while k <= limit:
@@ -87,13 +88,13 @@ def peel(k, last, left, rest, soon, falling, then, whole):
             k += 1
         soon.clear()
         if k <= last:
-            whole.least = FAR
-            whole.most = -1
-            foreach(left, bounds, whole, where=lambda p: p.core < 0)
-            if whole.most < 0:
+            degrees.least = FAR
+            degrees.most = -1
+            foreach(left, bounds, degrees, where=lambda p: p.core < 0)
+            if degrees.most < 0:
                 break
-            k = max(k, i64(whole.least))  # skip empty levels
-            limit = min(k + more, min(last, i64(whole.most)))
+            k = max(k, i64(degrees.least))  # skip empty levels
+            limit = min(k + more, min(last, i64(degrees.most)))
             more = min(2 * more + 1, SOON)
             foreach(left, split, limit, soon, rest, where=lambda p: p.core < 0)
             left, rest = rest, left
@@ -105,19 +106,17 @@ def _peel(graph: Graph, first: int, last: int) -> Any:
     n = len(graph.points)
 
     def make() -> list[Any]:
-        whole = Table("whole", graph.device, least=i32, most=i32)
-        whole.extend(1)
-        room = (n, n, n + n // 4, n, n)  # plus slots cached by threads
-        return [*(Collection(graph.points, capacity=k) for k in room), whole]
+        capacities = (n, n, n + n // 4, n, n)  # plus slots cached by threads
+        return [Collection(graph.points, capacity=k) for k in capacities]
 
-    with workspace(graph, "cores", make, near=(i32, 0), core=(i32, -1)) as (*lists, whole):
+    with workspace(graph, "cores", make, near=(i32, 0), core=(i32, -1)) as lists:
         left, _, soon, *_ = lists
         left.extend(graph.points.ids())
         soon.extend(graph.points.ids())
         foreach(graph.points, count)
         if graph.points.live:
             first = max(first, int(reduce(graph.points.near, "min")))  # nothing falls before
-        peel(i64(first), i64(last), *lists, whole[0])
+        peel(i64(first), i64(last), *lists)
         return graph.points.core[:].copy()
 
 

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.graph.temporary import SMALL, live_edges
-from morph.data.table import Table
+from morph.data.scalars import Scalars
 from morph.graph import Graph
-from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, kernel
 from morph.operators.hashing import mix64
 from morph.prelude import f64, i64, u64, vector
@@ -29,7 +28,7 @@ SALT = random.SystemRandom().getrandbits(63)
 
 
 @kernel
-def measure(cell, g, none, salt):
+def measure(found, g, none, salt):
     total, most = none, none
     bad, odd = i64(0), u64(0)
     for e in g.edges:
@@ -47,7 +46,7 @@ def measure(cell, g, none, salt):
             odd += h
         elif b < a:
             odd -= h
-    cell.told = vector(f64(total), f64(most), f64(bad), 0.0 if odd == 0 else 1.0)
+    found.weights = vector(f64(total), f64(most), f64(bad), 0.0 if odd == 0 else 1.0)
 
 
 class Weights(NamedTuple):
@@ -90,13 +89,12 @@ def measured(graph: Graph) -> Weights:
     if graph.points.deletes or kind.newbyteorder("=").str[1:] not in NARROW or not m:
         return Weights(*_looked_at(graph), False)
     real = kind.kind == "f"
-    cell = graph.kept.pop(SMALL, None)  # removed while in use
-    if cell is None:
-        cell = Table("costs", graph.device, told=vec(np.float64, 4))
-        cell.extend(1)
-    foreach(cell, measure, graph, f64(0) if real else i64(0), u64(SALT))
-    total, most, bad, odd = cell.told[0].tolist()
-    graph.kept[SMALL] = cell
+    found = graph.kept.pop(SMALL, None)  # removed while in use
+    if found is None:
+        found = Scalars(graph, weights=np.zeros(4))
+    foreach(found, measure, graph, f64(0) if real else i64(0), u64(SALT))
+    total, most, bad, odd = found.weights.tolist()
+    graph.kept[SMALL] = found
     if bad:
         _looked_at(graph)  # which says where
     delta = total / m * EDGES * n / m

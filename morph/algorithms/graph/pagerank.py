@@ -16,7 +16,7 @@ import numpy as np
 
 from morph.algorithms.graph.temporary import live_edges, of_graph, workspace
 from morph.data.conversion import as_integer, number, truth
-from morph.data.table import Table
+from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, kernel, program
@@ -67,7 +67,7 @@ def _kernels(real: Any, part: Any) -> _Kernels:
         p.rank = real(base * p.jump + damping * total)
 
     @kernel
-    def share(whole, g):
+    def share(totals, g):
         """What points give along an edge; what those have that have none; how far all moved."""
         loose, moved = 0.0, 0.0
         for p in g.points:
@@ -79,17 +79,17 @@ def _kernels(real: Any, part: Any) -> _Kernels:
                 moved += abs(rank - before)
                 loose += rank
                 p.given = part(rank)  # for the next time: nobody asks for it
-        whole.loose = loose
-        whole.moved = moved
+        totals.loose = loose
+        totals.moved = moved
 
     def iterating(pull: Any) -> Any:
         @program
-        def iterate(g, all, whole, damping, tolerance, most):
-            foreach(all, share, g)
+        def iterate(g, totals, damping, tolerance, most):
+            foreach(totals, share, g)
             done = 0
-            while done < most and (done == 0 or not whole.moved < tolerance):
-                foreach(g.points, pull, 1 - damping + damping * whole.loose, damping)
-                foreach(all, share, g)
+            while done < most and (done == 0 or not totals.moved < tolerance):
+                foreach(g.points, pull, 1 - damping + damping * totals.loose, damping)
+                foreach(totals, share, g)
                 done += 1
             return done
 
@@ -175,21 +175,19 @@ def pagerank(
     run = kernels.iterate_weighted if weighted else kernels.iterate
 
     def make() -> list[Any]:
-        all = Table("all", graph.device, loose=f64, moved=f64)
-        all.extend(1)
-        return [all]
+        return [Scalars(graph, loose=0.0, moved=0.0)]
 
     alike = jump if isinstance(jump, float) else 0.0
     fills = {"rank": alike, "jump": alike, "out": 0.0, "given": 0.0}
     points: dict[str, Any] = {name: (kind, fill) for name, fill in fills.items()}
     if weighted:
         points |= {"out": (f64, 0.0), "given": (f64, 0.0)}
-    with workspace(graph, "pagerank", make, **points) as (all,):
+    with workspace(graph, "pagerank", make, **points) as (totals,):
         if not isinstance(jump, float):
             graph.points.jump[:] = graph.points.rank[:] = jump
         foreach(graph.points, kernels.weigh if weighted else kernels.count)
-        done = run(graph, all, all[0], float(damping), float(tolerance), iterations)
-        return PageRank(graph.points.rank[:].copy(), done, float(all[0].moved))
+        done = run(graph, totals, float(damping), float(tolerance), iterations)
+        return PageRank(graph.points.rank[:].copy(), done, float(totals.moved))
 
 
 def _jump(graph: Graph, personalization: Any) -> Any:

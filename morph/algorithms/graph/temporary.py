@@ -14,7 +14,7 @@ from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.messages import shown
 
-SMALL = "a cell"  # what is kept whatever else is
+SMALL = "weights"  # key of the scalars that are always kept
 LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with
 Specs = dict[str, tuple[Any, Any]]
 F = TypeVar("F", bound=Callable[..., Any])

@@ -27,6 +27,7 @@ import numpy as np
 from morph.data.collection import Collection
 from morph.data.conversion import as_integer, number
 from morph.data.formula import Formula
+from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref
@@ -68,7 +69,7 @@ class Problem(NamedTuple):
     odds: Any  # weight of a flip, by the number of clauses that it breaks
     shift: Any  # of the number of true literals in the state of a clause
     chosen: Any  # unsatisfied clauses, each with the variable that it chose and its claim
-    run: Any  # one row of results
+    run: Any  # scalars: results of a launch
 
 
 class Walk(NamedTuple):
@@ -191,8 +192,8 @@ def descend(s, now, then, seed, step, last, most):
         flips += count
         now, then = then, now
         step += 1
-    s.run[0].unsatisfied = count
-    s.run[0].work = flips
+    s.run.unsatisfied = count
+    s.run.work = flips
 
 
 @kernel
@@ -269,8 +270,7 @@ class Search:
         odds.extend(weight=(0.9 + b) ** -2.06 if longest <= 3 else base**-b)
         self.now, self.then = (Collection(points) for _ in range(2))
         chosen = Collection(points, variable=Ref(points), key=i64)
-        self.run = Table("run", where, unsatisfied=i64, random=u64, work=i64)
-        self.run.extend(1)
+        self.run = Scalars(where, unsatisfied=0, random=u64(0), work=0)
         self.problem = Problem(self.graph, slots, odds, shift, chosen, self.run)
         self.counted = 0
 
@@ -304,12 +304,12 @@ class Search:
             step += part
             if step >= last:
                 break
-            tried += int(self.run.work[0])
-            if tried >= most or int(self.run.unsatisfied[0]) <= FEW or monotonic() >= end:
+            tried += int(self.run.work)
+            if tried >= most or int(self.run.unsatisfied) <= FEW or monotonic() >= end:
                 break
         if not whole:
-            self.run.work[:] = tried + (int(self.run.work[0]) if step >= last else 0)
-        return self.made(), int(self.run.unsatisfied[0])
+            self.run.work = tried + (int(self.run.work) if step >= last else 0)
+        return self.made(), int(self.run.unsatisfied)
 
     def walk(self, most: int, end: float = math.inf) -> tuple[int, int]:
         """Flip one after the other; gives flips made, and clauses left unsatisfied."""
@@ -318,12 +318,12 @@ class Search:
         while flips < most and work < WORK:
             part = min(-(-FLIPS // parts), most - flips), min(WORK // parts, WORK - work)
             foreach(self.run, walk, self.problem, *part)
-            work += int(self.run.work[0])
+            work += int(self.run.work)
             flips = self.made() + flips
-            if not 0 < int(self.run.unsatisfied[0]) <= MANY or monotonic() >= end:
+            if not 0 < int(self.run.unsatisfied) <= MANY or monotonic() >= end:
                 break
-        self.run.work[:] = work
-        return self.counted - before, int(self.run.unsatisfied[0])
+        self.run.work = work
+        return self.counted - before, int(self.run.unsatisfied)
 
     def made(self) -> int:
         """Count the flips since the last call."""
@@ -337,7 +337,7 @@ class Search:
         points, ids = self.graph.points, np.sort(self.now.items)
         points.order[: ids.size] = ids
         points.at[ids] = np.arange(ids.size)
-        self.run.unsatisfied[:], self.run.random[:] = ids.size, seed
+        self.run.unsatisfied, self.run.random = ids.size, seed
 
     def on_host(self) -> Search:
         """Give the same formula on the host; this one, if it lies there."""
@@ -484,14 +484,14 @@ class _Run:
                 made, self.left = self.side.descend(
                     self.seed, self.steps + 1, min(rest, AT_ONCE), end
                 )
-                work += ATTEMPT * int(self.side.run.work[0])
+                work += ATTEMPT * int(self.side.run.work)
                 self.steps += STEPS
                 if self.left <= FEW:
                     model = self.where.to_host(self.side.model())
                     self.queue(model, self.seed ^ self.steps)
             else:
                 made, self.left = self.side.walk(min(rest, FLIPS), end)
-                work += int(self.side.run.work[0])
+                work += int(self.side.run.work)
                 if self.left > MANY:
                     self.share(self.where.asarray(self.side.model()))
             self.flips += made

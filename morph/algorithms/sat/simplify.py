@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from morph.algorithms.sat.factors import Contradiction, cleaned
 from morph.data.formula import Formula
+from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.launch.foreach import foreach, func, kernel
 from morph.operators.sort import argsort
@@ -218,8 +219,7 @@ class _Tables:
         sizes = np.diff(starts)
         clause = np.repeat(np.arange(sizes.size), sizes)
         degree = np.bincount(codes, minlength=2 * n)
-        self.run = Table("run", where, broken=i32, components=i32, start=i32, tail=i64)
-        self.run.extend(1)
+        self.run = Scalars(where, broken=i32(0), components=i32(0), start=i32(0), tail=0)
         self.clauses = Table("clauses", where, first=i64, size=i32, left=i32, done=i32, label=i32,
                              sum=i32)  # fmt: skip
         sums = np.bincount(clause, codes, sizes.size) if sizes.size else sizes
@@ -240,10 +240,10 @@ class _Tables:
         self.calls.extend(2 * n + 1)
 
     def run_kernel(self, name: Any, *more: Any) -> Any:
-        """Run one of the sequential kernels; gives its one row."""
+        """Run one of the sequential kernels; gives its scalars."""
         self.check()
         foreach(self.run, name, self.nodes, self.uses, self.clauses, *more)
-        return self.run[0]
+        return self.run
 
 
 def simplify(formula: Formula, device: Any = "cpu", check: Check = lambda: None) -> Simplified:
@@ -324,7 +324,7 @@ def two_sat(formula: Formula, where: Device, check: Check) -> NDArray[np.bool_] 
 
 def _path(t: _Tables, start: int) -> list[int]:
     """Give the codes of a shortest chain of implications from a literal to its negation."""
-    t.run.start[:] = start
+    t.run.start = start
     t.nodes.via[:] = -1
     t.run_kernel(reach, t.queue)
     via, path = t.nodes.via.array, [start ^ 1]

@@ -119,7 +119,12 @@ class Emission:
     def step_call(self, function: str, s: ir.Foreach, made: str) -> str:
         """A call of a function of `kernels/schedule/launch.h` with a step and its extent."""
         first, last = self.names.extent(s.slot)
-        return f"{function}(a, t, {made}, {first}, {last})"
+        begin, end = (
+            whole if x is None else f"slice_bound({self.uniform().expr(x)}, {first}, {last})"
+            for x, whole in ((s.start, first), (s.stop, last))
+        )
+        end = f"max_of({begin}, {end})" if s.start and s.stop else end
+        return f"{function}(a, t, {made}, {begin}, {end})"
 
     def runs(self, s: ir.Foreach, made: str) -> str:
         """The statement that runs a foreach."""

@@ -363,6 +363,10 @@ class Body(Expressions):
         if requests:
             self.put(f"if (!reserve(it, {', '.join(requests)})) return{self.gives};")
 
+    def _stmt_exceed(self, s: ir.Exceed) -> None:
+        self.put(f"exceed(a.status, it, {ir.exceeds(self.plan.unit).index(s)});")
+        self.put(f"return{self.gives};")
+
     def _request(self, need: ir.Need) -> str:
         """The request for capacity in a store."""
         slot, meta = need.slot, f"{self.names.base(need.slot)}_meta"

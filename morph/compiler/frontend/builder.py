@@ -12,7 +12,7 @@ from morph.compiler.ir.spelling import ir_name
 from morph.compiler.passes.effects import Effects
 from morph.language.errors import reject
 from morph.language.position import Pos
-from morph.language.types import GraphInfo, Handle, Object, Scalar, Store, Type
+from morph.language.types import Column, GraphInfo, Handle, Object, Scalar, Store, Type
 
 
 class Builder:
@@ -24,6 +24,8 @@ class Builder:
         The objects by slot; ``capture`` may add to them.
     find : callable
         Gives the slot of a host object that a function captured, or None.
+    reserve : callable
+        Gives a slot, like a name, that no object has.
     """
 
     def __init__(
@@ -31,8 +33,10 @@ class Builder:
         stores: dict[str, Store],
         graphs: dict[str, GraphInfo],
         find: Callable[[Any, str], Object | None] = lambda obj, name: None,
+        reserve: Callable[[str], str] = lambda name: name,
     ) -> None:
-        self.stores, self.graphs, self.find = stores, graphs, find
+        self.stores, self.graphs, self.find, self.reserve = stores, graphs, find, reserve
+        self.made: dict[Any, str] = {}  # slots of scalars that a program makes, by statement
         self.captured: set[str] = set()  # slots of objects that functions captured
         self.arrays: set[str] = set()  # slots of NumPy arrays
         self.funcs: dict[str, ir.Func] = {}
@@ -52,6 +56,14 @@ class Builder:
             self.arrays |= {t.slot} if t.kind == "array" else set()
         return t
 
+    def make(self, name: str, statement: Any, columns: tuple[Column, ...]) -> Object:
+        """The scalars that a statement of a program makes."""
+        if statement not in self.made:
+            self.made[statement] = self.reserve(name)
+        slot = self.made[statement]
+        self.stores[slot] = Store(slot, "table", columns)
+        return Object("scalars", slot)
+
     def writable(self, place: ir.Place, pos: Pos) -> ir.Place:
         """A place that an item changes."""
         if place.slot in self.arrays:
@@ -64,11 +76,10 @@ class Builder:
         return store.columns[0].elem if store.lists_rows else Handle(slot)
 
     def domain(self, x: Value) -> Value:
-        """What a loop over ``x`` runs over: of a set, the rows of its table."""
-        if not isinstance(x, ObjectValue) or x.type.kind != "set":
+        """What a loop over ``x`` runs over: of a set, the rows of its table; of scalars, theirs."""
+        if not isinstance(x, ObjectValue) or x.type.kind not in ("set", "scalars"):
             return x
-        table = self.stores[x.type.slot].of
-        assert table is not None
+        table = self.stores[x.type.slot].of or x.type.slot
         return ObjectValue(x.pos, Object("table", table))
 
     def bound_type(self, item: Type) -> Type:

@@ -76,7 +76,9 @@ def _refuse_place(c: Context, node: ast.Call, name: str) -> NoReturn:
 def _check_len(c: Context, node: ast.Call, name: str) -> ir.Expr:
     arity(c, node, name, 1)
     x, pos = c.value(node.args[0]), c.pos(node)
-    if isinstance(x, ObjectValue) and x.type.kind in ("table", "collection", "array"):
+    if isinstance(x, ObjectValue) and x.type.kind in (
+        "table", "collection", "array", "column"
+    ):  # fmt: skip
         return ir.StoreSize(slot=x.type.slot, type=I64, pos=pos)
     if isinstance(x, ir.Expr) and isinstance(x.type, Local | Rows):
         return ir.LocalSize(x=x, type=I64, pos=pos)

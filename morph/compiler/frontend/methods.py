@@ -46,12 +46,14 @@ def _local_method(c: Context, node: ast.Call, x: ir.Expr, name: str) -> ir.Expr:
         reject(f"{x.type} has no {name!r}", pos, "it has size")
     if x.name in c.claimed and name in ("add", "clear"):
         refuse_claimed(x.name, pos)
+    if name == "reserve":
+        return _reserve(c, node, x.name, local=True)
     if name == "add":
         arity(c, node, name, 1)
         value = coerce(c.expr(node.args[0]), x.type.elem, "element")
         return c.effect(ir.LocalAdd(name=x.name, value=value, type=NOTHING, pos=pos), shared=False)
     if name not in ("pop", "clear"):
-        reject(f"a local collection has no {name!r}", pos, "it has add, pop, clear, size")
+        reject(f"a local collection has no {name!r}", pos, "it has add, pop, clear, reserve, size")
     arity(c, node, name, 0)
     if name == "pop":
         return c.effect(ir.LocalPop(name=x.name, type=x.type.elem, pos=pos), shared=False)
@@ -124,6 +126,20 @@ def check_new_rows(c: Context, node: ast.Call, t: Object) -> ir.Expr:
     )
 
 
+def check_reserve(c: Context, node: ast.Call, t: Object) -> ir.Expr:
+    """``table.reserve(count)``, ``collection.reserve(count)``."""
+    return _reserve(c, node, t.slot, local=False)
+
+
+def _reserve(c: Context, node: ast.Call, name: str, local: bool) -> ir.Expr:
+    arity(c, node, "reserve", 1)
+    pos, count = c.pos(node), c.integer(c.expr(node.args[0]), "count")
+    if not c.is_kernel:
+        reject("reserve belongs in a @kernel", pos, "each item reserves before its first change")
+    c.out.append(ir.Limit(slot=name, count=c.copy(count), local=local, pos=pos))
+    return ir.Const(value=-1, type=NOTHING, pos=pos)
+
+
 def check_local(c: Context, node: ast.Call, t: Object) -> ir.Expr:
     """``table.local(capacity)``: a local collection of rows."""
     arity(c, node, "local", 1)
@@ -189,9 +205,11 @@ METHODS: Mapping[tuple[str, str], Callable[[Context, ast.Call, Object], Value]] 
     ("graph", "edge"): check_edge,
     ("table", "new"): check_new,
     ("table", "new_rows"): check_new_rows,
+    ("table", "reserve"): check_reserve,
     ("table", "local"): check_local,
     ("collection", "add"): check_add,
     ("collection", "new_rows"): check_new_rows,
+    ("collection", "reserve"): check_reserve,
     ("collection", "take"): check_take,
     ("collection", "local"): check_local,
     ("set", "find"): check_find,

@@ -154,6 +154,7 @@ class _Blocks:
             index, point, params = self.queue.pop()
             self.frame = frame_of(point)
             c.definition, c.stored = self.frame.definition, self.frame.stored
+            c.declared = self.frame.declared
             c.params, c.flow, c.out = dict(params), self.flows[index].copy(), []
             self.blocks[index] = self.block(point)
         blocks = self.entered(first, [b for b in self.blocks if b is not None])

@@ -48,12 +48,8 @@ def check_subscript(c: Context, node: ast.Subscript) -> Value:
     if isinstance(x, ObjectValue) and x.type.kind == "table":
         i = c.integer(c.expr(node.slice), "row")
         return ir.Cast(x=i, type=Handle(x.type.slot), pos=pos)
-    if isinstance(x, ObjectValue) and x.type.kind == "array":
-        i = c.integer(c.expr(node.slice), "index")
-        if isinstance(i, ir.Const) and i.value < 0:
-            reject(f"index {i.value} is outside a NumPy array", pos, "from a[0] to a[len(a) - 1]")
-        row = Handle(x.type.slot)
-        return of_row(c, ir.Cast(x=i, type=row, pos=pos), row, "value", pos)
+    if isinstance(x, ObjectValue) and x.type.column:
+        return _of_column(c, x.type, c.expr(node.slice), pos)
     if isinstance(x, Iterator):
         return check_neighbour(c, x, node.slice, pos)
     if not isinstance(x, ir.Expr):
@@ -71,6 +67,18 @@ def check_subscript(c: Context, node: ast.Subscript) -> Value:
     if not isinstance(x.type, Vector | Local | Rows):
         reject(f"{x.type} has no items", pos, "tables, vectors and local collections do")
     return _item(x, c.integer(index, "index"), pos)
+
+
+def _of_column(c: Context, t: Object, index: ir.Expr, pos: Pos) -> Value:
+    """``x[i]`` of a column or a NumPy array; of a column ``i`` may also be a row of its table."""
+    row = Handle(t.slot)
+    if index.type != row:
+        index = c.integer(index, "index")
+        if isinstance(index, ir.Const) and index.value < 0:
+            what = "a NumPy array" if t.kind == "array" else "a column"
+            reject(f"index {index.value} is outside {what}", pos, "from a[0] to a[len(a) - 1]")
+        index = ir.Cast(x=index, type=row, pos=pos)
+    return of_row(c, index, row, t.column, pos)
 
 
 def _slice(c: Context, x: Value, s: ast.Slice, pos: Pos) -> Slice:
@@ -164,6 +172,12 @@ def _of_object(c: Context, x: ObjectValue, name: str, pos: Pos) -> Value:
                 return ObjectValue(pos, Object("table", tables[name]))
             if name not in ("weight", "edge"):
                 reject(f"graph {slot!r} has no table {name!r}", pos, f"it has {', '.join(tables)}")
+        case "table", _ if c.builder.stores[slot].column(name) is not None:
+            return ObjectValue(pos, Object("column", slot, name))
+        case "scalars", _:
+            zero = ir.Const(value=0, type=I64, pos=pos)
+            row = ir.Cast(x=zero, type=Handle(slot), pos=pos)
+            return of_row(c, row, Handle(slot), name, pos)
         case "table" | "collection", "size":
             if c.definition.kind == "program":
                 reject(f"a program asks no {kind} for its size", pos, "len(...)")
@@ -172,8 +186,9 @@ def _of_object(c: Context, x: ObjectValue, name: str, pos: Pos) -> Value:
             size = ir.StoreSize(slot=slot, type=I64, pos=pos)
             zero = ir.Const(value=0, type=I64, pos=pos)
             return ir.Compare(op="==", x=size, y=zero, type=BOOL, pos=pos)
-        case "array", _:
-            reject(f"a NumPy array has no {name!r} in a kernel", pos, "a[i] and len(a)")
+        case "array" | "column", _:
+            what = "a NumPy array" if kind == "array" else "a column"
+            reject(f"{what} has no {name!r} in a kernel", pos, "a[i] and len(a)")
         case "flag", "raised":
             return ir.Raised(slot=slot, type=BOOL, pos=pos)
     return Method(pos, x, name)

@@ -6,8 +6,9 @@ A program is uniform: every thread runs the same control flow over the same scal
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from morph.compiler.frontend import statements
@@ -18,6 +19,7 @@ from morph.compiler.frontend.context import Context, Rules
 from morph.compiler.frontend.expressions import check_name
 from morph.compiler.frontend.functions import (
     KERNEL,
+    Params,
     check_claims,
     check_function,
     check_queue,
@@ -33,6 +35,7 @@ from morph.compiler.frontend.values import (
     PythonValue,
     Value,
     coerce,
+    default,
     describe,
     flattened,
 )
@@ -43,7 +46,7 @@ from morph.compiler.passes.work_sharing import CHOICES, can_run_ahead
 from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
 from morph.language.position import Pos
-from morph.language.types import BOOL, NOTHING, Object, Scalar, Type
+from morph.language.types import BOOL, I64, NOTHING, Column, Handle, Object, Scalar, Type
 
 OF_ITEMS = (
     ir.Atomic, ir.Lock, ir.LockPlace, ir.Take, ir.SetFind, ir.SetUnion, ir.Prefetch,
@@ -60,6 +63,7 @@ class ProgramContext(Context):
     """
 
     follow: bool
+    declared: Params = field(default_factory=dict)  # the initial meanings of names
 
     def step(self, s: Step) -> None:
         """Append a step."""
@@ -121,6 +125,9 @@ def runs(c: Context, stmt: ast.stmt) -> bool:
 def check_rebinding(c: ProgramContext, node: ast.Assign) -> None:
     """``a, b = b, a`` of collections, or another assignment."""
     target, value = node.targets[0], node.value
+    if hasattr(callee(c, value), "morph_scalars"):
+        _make_scalars(c, node, value)  # type: ignore[arg-type]
+        return
     pairs = [(target, value)]
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
         pairs = list(zip(target.elts, value.elts, strict=False))
@@ -133,6 +140,37 @@ def check_rebinding(c: ProgramContext, node: ast.Assign) -> None:
         reject("collections are swapped by themselves", c.pos(node), "a, b = b, a")
     for name, obj in zip(names, objects, strict=True):
         _rebind(c, name, obj, c.pos(node))
+
+
+def _make_scalars(c: ProgramContext, node: ast.Assign, call: ast.Call) -> None:
+    """``totals = Scalars(g, total=0)``: numbers that live as long as the program runs."""
+    pos, target, body = c.pos(node), node.targets[0], getattr(c.source.tree, "body", [])
+    before = itertools.takewhile(lambda s: s is not node, body)
+    if node not in body or any(isinstance(s, ast.While | ast.If | ast.Return) for s in before):
+        hint = "before all loops and branches; assign the numbers anew where that is needed"
+        reject("scalars are made at the beginning of a program", pos, hint)
+    uses = list(ast.walk(c.source.tree))
+    names = [n.id for n in uses if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    names += [n.arg for n in uses if isinstance(n, ast.arg)]
+    if len(node.targets) > 1 or not isinstance(target, ast.Name) or names.count(target.id) > 1:
+        reject("scalars have one name, which stays theirs", pos, "totals = Scalars(g, total=0)")
+    arity(c, call, "Scalars", 1)
+    if not isinstance(c.value(call.args[0]), ObjectValue):
+        reject("the first argument of Scalars is no object on a device", pos, "Scalars(g, total=0)")
+    values: list[tuple[Column, ir.Expr]] = []
+    for k, x in zip(call.keywords, c.exprs([k.value for k in call.keywords]), strict=True):
+        t = default(x.type)
+        if k.arg is None or not isinstance(t, Scalar):
+            reject(f"a scalar of a program is a number, not {t}", x.pos, "total=0")
+        values.append((Column(k.arg, t, 0, None, t.bits // 8), coerce(x, t, k.arg)))
+    name = ir_name(target.id)
+    made = c.builder.make(user_name(name), node, tuple(column for column, _ in values))
+    c.params[name] = c.declared[name] = ObjectValue(pos, made)
+    row = ir.Cast(x=ir.Const(value=0, type=I64, pos=pos), type=Handle(made.slot), pos=pos)
+    for column, x in values:
+        place = ir.Place(slot=made.slot, column=column.name, row=row, index=None, type=x.type,
+                         pos=x.pos)  # fmt: skip
+        c.out.append(ir.Write(place=place, value=x, pos=x.pos))
 
 
 def _rebind(c: ProgramContext, name: str, obj: Value, pos: Pos) -> None:
@@ -190,7 +228,8 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
     if len(call.args) < 2:
         problem = "foreach takes a table or collection, a kernel, and its arguments"
         reject(problem, pos, "foreach(g.points, kernel, g)")
-    domain, f = builder.domain(c.value(call.args[0])), c.value(call.args[1])
+    domain, start, stop = _items(c, call)
+    f = c.value(call.args[1])
     if not isinstance(domain, ObjectValue) or domain.type.kind not in ("table", "collection"):
         problem = f"foreach runs over a table or collection, not {describe(domain)}"
         reject(problem, pos, "g.points, say")
@@ -237,10 +276,29 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
             where_args=where_args,
             together=together,
             balance=balance,
+            start=start,
+            stop=stop,
             until_empty=until_empty,
             pos=pos,
         )  # fmt: skip
     )
+
+
+def _items(c: ProgramContext, call: ast.Call) -> tuple[Value, ir.Expr | None, ir.Expr | None]:
+    """What a foreach runs over, and the bounds of ``items[start:stop]``, evaluated before it."""
+    node = call.args[0]
+    if not (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)):
+        return c.builder.domain(c.value(node)), None, None
+    if node.slice.step:
+        reject("foreach runs over consecutive rows", c.pos(node), "items[start:stop]")
+    if any(k.arg in ("ahead", "until_empty") for k in call.keywords):
+        hint = "without ahead= and until_empty=, or take the whole collection"
+        reject("a slice runs without the items that are added", c.pos(node), hint)
+
+    def bound(x: ast.expr | None) -> ir.Expr | None:
+        return c.bind(c.integer(c.expr(x), "bound")) if x is not None else None
+
+    return c.value(node.value), bound(node.slice.lower), bound(node.slice.upper)
 
 
 def _balance(c: Context, node: ast.expr) -> str:

@@ -25,8 +25,7 @@ class Meta(IntEnum):
 class Status(IntEnum):
     """Words of the ``status`` array (int64)."""
 
-    ERROR = 0  # 0, or the kind of error
-    LINE = 1  # and its line in the user's file
+    EXCEEDED = 0  # 0, or 1 + the place where an item exceeded its limit, see `ir.exceeds`
     FAILED = 2  # number of deferred items: they changed nothing and must be executed again
     LOCAL = 3  # whether a local collection was too small
     ROUND = 4  # the last round of claims

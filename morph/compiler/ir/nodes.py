@@ -478,6 +478,23 @@ class Reserve(Stmt):
     needs: tuple[Need, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limit(Stmt):
+    """From its first change on, the item allocates at most ``count`` rows of the store in ``slot``.
+
+    If ``slot`` names a ``local`` collection, this then holds at most ``count`` values.  The pass
+    `reservations` replaces these statements.
+    """
+    slot: str
+    count: Var
+    local: bool
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exceed(Stmt):
+    """The item needs more than its limit for ``slot``: it ends, and the launch raises an error."""
+    leaves = fails = per_item = sequential = True
+    slot: str
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Claim(Stmt):
     """The end of ``gather``: claim the rows in ``items``, guard those in ``guard``."""
     leaves = per_item = sequential = site = True
@@ -485,6 +502,11 @@ class Claim(Stmt):
     items: str
     guard: str | None
     priority: Expr | None
+
+
+def exceeds(unit: Unit) -> list[Exceed]:
+    """Where items may exceed their limits; generated code names a place by its index."""
+    return [n for n in walk(unit.funcs) if isinstance(n, Exceed)]
 
 
 # --- units ---------------------------------------------------------------------------------------
@@ -522,6 +544,7 @@ class Foreach(Node):
     """Run a kernel once for every live row or item of the store in ``slot``.
 
     ``args`` are the kernel's non-object arguments after the item; ``where_args`` the filter's.
+    ``start`` and ``stop`` bound the rows or items, counted as in a slice of Python.
     ``together``: all items claim in one round.  ``balance``: how many threads share the last loop
     over an item's edges, if it can be shared (see `passes.work_sharing`): ``thread`` one,
     ``warp`` those of a warp, ``grid`` all; ``auto`` all if it is long.  ``until_empty``: the items
@@ -535,6 +558,8 @@ class Foreach(Node):
     where_args: tuple[Expr, ...]
     together: bool = False
     balance: str = "auto"
+    start: Expr | None = None
+    stop: Expr | None = None
     until_empty: bool = False
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -593,3 +618,4 @@ class Unit(Node):
     permutations: tuple[tuple[tuple[str, str], ...], ...] = ()
     local_scale: int = 1  # every local collection's capacity is multiplied by this
     checked: bool = False  # every access is checked; see `sites`
+    made: tuple[str, ...] = ()  # slots of scalars that the program makes, one row each

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.layout import SITE_BITS, STEP_BITS
 from morph.compiler.ir.layout import Kind as Kind
+from morph.compiler.ir.spelling import user_name
+from morph.language.errors import CheckError
 from morph.language.lines import text_at
 from morph.language.types import Handle, Local, Object, Scalar, Store, Vector
 
@@ -57,6 +59,11 @@ class Violated(Exception):
     def __init__(self, violation: Violation) -> None:
         self.violation = violation
         super().__init__(violation)
+
+
+def past_limit(node: ir.Exceed) -> CheckError:
+    """The error of an item that allocates more than it has reserved."""
+    return CheckError(f"an item adds more to {user_name(node.slot)!r} than it reserved", node.pos)
 
 
 class Sites:

@@ -4,7 +4,8 @@ An item whose allocation fails must have changed nothing.  So before its first c
 state an item reserves an upper bound of everything that it may allocate from there on: each
 allocation counts once, of two branches the larger, the body of a loop times its iterations.  Unused
 capacity is given back when the item ends.  A bound that is not known at that point is an error at
-the line.
+the line, unless the kernel gives a limit (`ir.Limit`).  Then the limit is reserved, and each
+allocation is preceded by a test of what is left of it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count as count_from_0
 from typing import Any, NoReturn
 
 from morph.compiler.ir import nodes as ir
@@ -24,6 +26,7 @@ from morph.language.types import BOOL, I64, Handle, Local, Rows, Scalar, Store, 
 
 Counted = tuple[str, bool]  # a slot or local collection, and whether it is local
 Bounds = dict[Counted, ir.Expr]  # the most that is allocated in each
+Limits = dict[Counted, ir.Limit]  # given by the kernel
 
 
 def place_reservations(
@@ -34,7 +37,11 @@ def place_reservations(
     body = r.placed(kernel.body)
     commit = r.placed(kernel.commit) if kernel.commit is not None else None
     abort = r.placed(kernel.abort) if kernel.abort is not None else None
-    return replace(kernel, body=body, commit=commit, abort=abort)
+    for n in ir.walk((body, commit, abort)):
+        if isinstance(n, ir.Limit):
+            hint = "write it there, at the top level, in a kernel without single(collection)"
+            reject("reserve comes before the item's first change", n.pos, hint)
+    return replace(kernel, body=body, commit=commit, abort=abort, locals=tuple(r.locals.items()))
 
 
 class _Reservations:
@@ -43,28 +50,98 @@ class _Reservations:
     def __init__(self, kernel: ir.Kernel, stores: Mapping[str, Store], effects: Effects) -> None:
         self.kernel, self.stores, self.effects = kernel, stores, effects
         self.only: Counted | None = None  # count the additions to this local collection only
+        self.locals, self.limits = dict(kernel.locals), Limits()
         nodes = effects.reached(kernel)
         self.grows = any(isinstance(n, ir.LocalAdd) for n in nodes)
         self.written, self.grown = ir.columns(nodes, "writes"), ir.slots(nodes, "allocates")
 
     def placed(self, body: ir.Body) -> ir.Body:
         """Reserve before the first change, as deep as the ifs allow."""
-        changes = self.effects.changes_shared
-        first = next((i for i, s in enumerate(body) if changes(s)), None)
-        if first is None:
-            return body
-        s, tail = body[first], body[first:]
+        changes, before = self.effects.changes_shared, self.limits
+        first = next((i for i, s in enumerate(body) if changes(s)), len(body))
+        head, tail = body[:first], body[first:]
+        if self.kernel.commit is None:
+            found = [s for s in head if isinstance(s, ir.Limit)]
+            self.limits = before | {(s.slot, s.local): s for s in found}
+            head = tuple(s for s in head if not isinstance(s, ir.Limit))
+        if not tail:
+            self.limits = before
+            return head
+        s = tail[0]
         if isinstance(s, ir.If) and not changes(tail[1:]):
             s = replace(s, then=self.placed(s.then), orelse=self.placed(s.orelse))
-            return (*body[:first], s, *tail[1:])
-        bounds = _Region(self, self.kernel, tail).body(tail)
+            self.limits = before
+            return (*head, s, *tail[1:])
+        bounds = _Region(self, self.kernel, tail).body(tail) | self._reserved()
+        limited = self._limited(tail) if self.limits else tail
+        self.limits = before
         if not bounds and not self.grows:
-            return body
+            return (*head, *tail)
         needs = tuple(
             ir.Need(slot=name, count=count, local=is_local, pos=s.pos)
             for (name, is_local), count in bounds.items()
         )
-        return (*body[:first], ir.Reserve(needs=needs, pos=s.pos), *tail)
+        return (*head, ir.Reserve(needs=needs, pos=s.pos), *limited)
+
+    # --- limits ----------------------------------------------------------------------------------
+
+    def _reserved(self) -> Bounds:
+        """What is reserved by the limits: of a local collection, what it may still gain."""
+        bounds: Bounds = {}
+        for (name, local), s in self.limits.items():
+            x: ir.Expr = s.count
+            if local:
+                items = ir.Var(name=name, type=self.locals[name], pos=s.pos)
+                x = _fold("-", x, ir.LocalSize(x=items, type=I64, pos=s.pos))
+            bounds[name, local] = _max(x, _int(0, s.pos))
+        return bounds
+
+    def _limited(self, body: ir.Body) -> ir.Body:
+        """Statements with a test before each allocation that has a limit."""
+        done: list[ir.Stmt] = []
+        for s in body:
+            self._refuse_calls(s)
+            if isinstance(s, ir.Assign | ir.Eval):
+                done += self._tests(s.value)
+            done.append(ir.rewrite_bodies(s, self._limited))
+        return tuple(done)
+
+    def _tests(self, x: ir.Expr) -> list[ir.Stmt]:
+        match x:
+            case ir.LocalAdd():
+                limit = self.limits.get((x.name, True))
+            case ir.New() | ir.Add() | ir.NewRows():
+                limit = self.limits.get((x.slot, False))
+            case _:
+                return []
+        if limit is None:
+            return []
+        pos, most = x.pos, limit.count
+        if isinstance(x, ir.LocalAdd):
+            items = ir.Var(name=x.name, type=self.locals[x.name], pos=pos)
+            full: ir.Expr = ir.LocalSize(x=items, type=I64, pos=pos)
+            return [_exceeds(full, most, limit, pos)]
+        made: list[ir.Stmt] = []
+        count: ir.Expr = _int(1, pos)
+        if isinstance(x, ir.NewRows):
+            name = next(n for i in count_from_0() if (n := f"n{i}_") not in self.locals)
+            self.locals[name] = I64
+            made = [ir.Assign(name=name, value=_max(x.count, _int(0, pos)), pos=pos)]
+            count = ir.Var(name=name, type=I64, pos=pos)
+        left = ir.Binary(op="-", x=most, y=count, type=I64, pos=pos)
+        spent = ir.Assign(name=most.name, value=left, pos=pos)
+        return [*made, spent, _exceeds(_int(-1, pos), most, limit, pos)]
+
+    def _refuse_calls(self, s: ir.Stmt) -> None:
+        """Refuse a call that allocates where there is a limit, which only the kernel knows."""
+        for call in (n for n in ir.walk(tuple(ir.operands(s))) if isinstance(n, ir.Call)):
+            func = self.effects.funcs[call.func]
+            slots = ir.slots(self.effects.reached(func), "allocates")
+            for name, local in self.limits:
+                given = self.effects.passed(call, name) if local else ()
+                if any(self.effects.change_of(*x) for x in given) or (not local and name in slots):
+                    problem = f"{user_name(func.name)!r} adds to {user_name(name)!r}"
+                    reject(f"{problem}, which has a limit", call.pos, "add in the kernel itself")
 
 
 def _definitions(node: object) -> dict[str, list[ir.Expr | None]]:
@@ -124,7 +201,8 @@ class _Region:
                     reject(
                         f"how often this loop allocates in {name!r} is not known beforehand",
                         s.pos,
-                        "use a `for` over a range or collection, or collect first, then allocate",
+                        "use a `for` over a range or collection, or collect first, then allocate; "
+                        "or declare a limit: reserve(n)",
                     )
                 return {}
             case ir.ForRange() | ir.ForEdges() | ir.ForRows() | ir.ForItems():
@@ -155,14 +233,16 @@ class _Region:
 
     def effect(self, x: ir.Expr) -> Bounds:
         """The bounds of an expression that stands alone."""
-        only = self.facts.only
+        only, limits = self.facts.only, self.facts.limits
         match x:
             case ir.Call():
                 return self.call(x)
             case ir.LocalAdd():
                 owner, name = self.owner(x.name)
                 key = (owner.key(name), True)
-                return {key: _int(1, x.pos)} if only in (None, key) else {}
+                return {key: _int(1, x.pos)} if only in (None, key) and key not in limits else {}
+            case ir.New() | ir.Add() | ir.NewRows() if only is None and (x.slot, False) in limits:
+                return {}
             case ir.New() | ir.Add() if only is None:
                 return {(x.slot, False): _int(1, x.pos)}
             case ir.NewRows() if only is None:
@@ -258,6 +338,8 @@ class _Region:
             size = ir.LocalSize(x=replace(v, name=name), type=I64, pos=pos)
         if exact and (name in owner.assigned or owner.adds(name)):
             self.unknown(pos)
+        if owner.outer is None and (name, True) in self.facts.limits:
+            return self.facts.limits[name, True].count
         growth = owner.growth(name, pos)
         return size if growth is None else _fold("+", size, growth)
 
@@ -325,6 +407,12 @@ class _Region:
         number = ir.Cast(x=row, type=I64, pos=x.pos)
         size = ir.StoreSize(slot=slot, type=I64, pos=x.pos)
         return _if(_in_range(number, size), x)
+
+
+def _exceeds(x: ir.Expr, most: ir.Expr, limit: ir.Limit, pos: Pos) -> ir.If:
+    """The end of the item unless ``x`` is below ``most``."""
+    cond = ir.Compare(op=">=", x=x, y=most, type=BOOL, pos=pos)
+    return ir.If(cond=cond, then=(ir.Exceed(slot=limit.slot, pos=pos),), orelse=(), pos=pos)
 
 
 def _operands(x: ir.Expr, exact: bool) -> dict[str, bool] | None:

@@ -16,7 +16,8 @@ def uniform(unit: ir.Unit) -> tuple[ir.Node, ...]:
         found += [b.cond] if b.cond is not None else []
         for s in b.steps:
             found += [s.value] if isinstance(s, ir.Assign) else []
-            found += [*s.args, *s.where_args] if isinstance(s, ir.Foreach) else []
+            if isinstance(s, ir.Foreach):
+                found += [*s.args, *s.where_args, *(x for x in (s.start, s.stop) if x is not None)]
     return tuple(found)
 
 
@@ -106,6 +107,7 @@ def sweeps(s: ir.Foreach, k: ir.Kernel, shared: SharedLoop, unit: ir.Unit) -> bo
         return False
     g = next(g for g in unit.graphs if g.slot == loop.graph)
     begins = loop.start is None and not g.loose and dict(g.tables)["points"] == s.slot
+    begins = begins and s.start is None and s.stop is None
     given = any(isinstance(n, ir.Assign) and n.name == item for n in ir.walk(k.body))
     whole = begins and loop.point.name == item and not given
     alone = shared.pure and shared.completes and s.balance == "auto" and k.where is None

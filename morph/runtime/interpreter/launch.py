@@ -83,6 +83,7 @@ class Interpreter:
         self.where = code.functions[kernel.where] if kernel.where is not None else None
         self.args = [code.expr(a) for a in step.args]
         self.where_args = [code.expr(a) for a in step.where_args]
+        self.bounds = [code.expr(x) if x is not None else None for x in (step.start, step.stop)]
         self.domain = self.memory.stores[step.slot]
         self.together, self.until_empty = step.together, step.until_empty
 
@@ -98,17 +99,18 @@ class Interpreter:
         """Run every item once, or those deferred; see `load`."""
         memory, domain = self.memory, self.domain
         memory.bind(stores, graphs, status, reexecution)
+        checks, begins = memory.checks, memory.deferred is not deferred  # one set for each launch
         memory.deferred = deferred
         # a row that is dead now may be used again before its turn: like a row added, it is no item
         lost = {~p for p in deferred if p < 0}
         again = sorted({p for p in deferred if p >= 0} | lost)
-        positions = [p for p in (again if reexecution else domain.span) if not domain.is_dead(p)]
+        env = {name: scalar(dtype, scalars[name]) for name, dtype in self.scalars}
+        within = domain.span[slice(*(None if x is None else int(x(env)) for x in self.bounds))]
+        positions = [p for p in (again if reexecution else within) if not domain.is_dead(p)]
         deferred.clear()
-        checks = memory.checks
-        if checks is not None and not reexecution:
+        if checks is not None and begins:  # perhaps with a re-execution, by a wider unit
             checks.begin()
         self.random.shuffle(positions)
-        env = {name: scalar(dtype, scalars[name]) for name, dtype in self.scalars}
         with np.errstate(all="ignore"), deep():  # integers wrap, x / 0 is infinite or NaN
             args = [a(env) for a in self.args]
             where_args = [a(env) for a in self.where_args]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.sites import Kind
+from morph.compiler.ir.sites import Kind, past_limit
 from morph.language.types import Handle, Local, Object, Type
 from morph.runtime.interpreter.expressions import Code, Env, Expressions
 from morph.runtime.interpreter.memory import BoundStore
@@ -254,6 +254,12 @@ class Statements(Expressions):
             memory.reserve(wanted)
 
         return reserve
+
+    def _exceed(self, s: ir.Exceed) -> Code:
+        def exceed(env: Env) -> NoReturn:
+            raise past_limit(s)
+
+        return exceed
 
     def _unmade(self, name: str) -> LocalItems:
         """Initial value of a local collection: empty."""
