@@ -238,7 +238,7 @@ def in_order(
     )  # fmt: skip
     keys = getattr(items, key).array
     with items.device.active():
-        queue.state.limit[:] = keys.min()
+        queue.state.limit[:] = dtype.type(keys.min().item())
     queue.near.extend(items.items, key=keys)
     items.clear()
     return int(run_in_order(queue, Visit(kernel, graph, where or always, never)))

@@ -74,9 +74,7 @@ def invalidate_end(c, problem, now):
 
 @kernel
 def invalidate_children(v, problem, following, recompute_at):
-    if (
-        problem.state[0].invalid > recompute_at
-    ):  # too many: all values will be recomputed from scratch
+    if problem.state[0].invalid > recompute_at:  # all values will be recomputed from scratch
         return
     p = problem.graph.points[v.id]
     v.value = problem.start(v, problem.far)

@@ -1,14 +1,11 @@
 """Shortest paths with non-negative weights from one or several sources, by delta-stepping.
 
-Near-far, delta-stepping with two buckets (Davidson, Baxter, Garland, Owens, IPDPS 2014): a vertex
-whose tentative distance fell is enqueued, in ``near`` if the distance is at most a limit, else in
-``far``.  The out-edges of near vertices are relaxed until ``near`` is empty; then all distances up
-to the limit are final, and the limit grows by delta.  An entry holds the distance at which it was
-enqueued.  An entry is stale, and is dropped, if the distance of its vertex has fallen since; so a
-vertex is expanded once per distance.  Delta is 32 times the mean weight over the mean degree: a
-small delta approaches Dijkstra's order, a large one that of Bellman and Ford.  Below the limit
-relaxation is label-correcting: a thread that lowers a distance may expand its vertex at once
-(``ahead``).
+Near-far, delta-stepping with two buckets (`morph.operators.bucket_queue`): the out-edges of vertices
+in the near bucket are relaxed until it is empty; then all distances up to the limit are final, and
+the limit grows by delta.  The key of an entry is the distance at which it was enqueued: an entry is
+stale, and is dropped, if the distance of its vertex has fallen since; so a vertex is expanded once
+per distance.  Delta is 32 times the mean weight over the mean degree.  Below the limit relaxation
+is label-correcting.
 
 In dense graphs most edges are heavy: they lead beyond the limit.  There `dense_phase` comes first,
 with a smaller delta.  Its buckets relax only light edges; heavy edges are relaxed when their source
@@ -60,7 +57,7 @@ class Search(NamedTuple):
     graph: Any
     targets: Any  # vertices; the search stops when all of these are settled
     unsettled: Any  # flag: a target is not settled
-    lost: Any  # flag: a distance overflowed or exceeded `most`
+    overflowed: Any  # flag: a distance overflowed or exceeded `most`
     most: Any  # the largest distance allowed: of the type, or the cutoff
 
 
@@ -70,7 +67,7 @@ def relax(entry, s, limit, near, far):
     for t in p.outnbrs:
         d = before + s.graph.weight(p, t)
         if d > s.most or d < before:  # d < before: the sum overflowed
-            s.lost.set()
+            s.overflowed.set()
         elif atomic_min(t.dist, d) > d:
             if d <= limit:
                 near.add(t, key=d)
@@ -112,7 +109,7 @@ def relax_light(entry, s, limit, near):
         d = before + s.graph.weight(p, t)
         if d <= limit:
             if d < before:
-                s.lost.set()
+                s.overflowed.set()
             elif atomic_min(t.dist, d) > d:
                 near.add(t, key=d)
 
@@ -131,7 +128,7 @@ def push_heavy(p, s, limit):
     for t in p.outnbrs:
         d = before + s.graph.weight(p, t)
         if d > s.most or d < before:
-            s.lost.set()
+            s.overflowed.set()
         elif d > limit:
             atomic_min(t.dist, d)
 
@@ -144,7 +141,7 @@ def pull_heavy(p, s, limit):
         if before <= limit:
             d = before + s.graph.weight(p, t)
             if d > s.most or d < before:
-                s.lost.set()
+                s.overflowed.set()
             else:
                 least = min(least, d)
     p.dist = least  # race: neighbours read the old or the new upper bound
@@ -254,7 +251,7 @@ def sssp(
     """
     predecessors = truth(predecessors, "predecessors")
     starts = source_ids(graph, source)
-    goals = NO_TARGETS if targets is None else source_ids(graph, targets, "target")
+    target_ids = NO_TARGETS if targets is None else source_ids(graph, targets, "target")
     if cutoff is not None:
         number(cutoff, "cutoff")
     if cutoff is not None and not cutoff >= 0:
@@ -262,7 +259,7 @@ def sssp(
     if "weight" not in graph.edges.columns:
         return _hops(graph, starts, cutoff, predecessors)
     weights = measured(graph)
-    given = graph, starts, goals, cutoff, predecessors
+    given = graph, starts, target_ids, cutoff, predecessors
     if weights[1] == np.int64 and hopes(graph, weights[2]):  # half the memory
         found = _solved(*given, weights._replace(dtype=np.dtype(np.int32)), hope=True)
         if found is not None:
@@ -282,7 +279,7 @@ def _hops(graph: Graph, starts: Any, cutoff: float | None, predecessors: bool) -
 
 
 def _solved(
-    graph: Graph, starts: Any, goals: Any, cutoff: float | None, predecessors: bool,
+    graph: Graph, starts: Any, target_ids: Any, cutoff: float | None, predecessors: bool,
     weights: Weights, hope: bool = False,
 ) -> Sssp | None:  # fmt: skip
     """Solve with one type of distances; returns None if ``hope`` and they do not fit."""
@@ -293,7 +290,7 @@ def _solved(
     cuts = cutoff is not None and (not hope or cutoff < most)
     if cutoff is not None:
         most = min(most, cutoff if real else int(min(cutoff, most)))
-    dense = len(graph.edges) >= max(DENSE * len(graph.points), 1) and not len(goals)
+    dense = len(graph.edges) >= max(DENSE * len(graph.points), 1) and not len(target_ids)
     names: dict[str, Any] = {"dist": (dtype, far)}
     if predecessors:
         names["predecessor"] = (i32, NONE)
@@ -309,14 +306,14 @@ def _solved(
     with workspace(graph, "sssp", make, edges, starts, {"dist": 0}, **names) as objects:
         if weight is not None:
             graph.edges.weight[:] = weight
-        *buckets, aims, unsettled, lost = objects
-        if len(goals):
-            aims.extend(goals)
+        *buckets, target_list, unsettled, overflowed = objects
+        if len(target_ids):
+            target_list.extend(target_ids)
         limits = delta * DENSE_EDGES / EDGES, delta * WIDE if dense else delta
         first, delta = (dtype.type(min(d if real else int(d), most)) for d in limits)
         last = dtype.type(most)
         queue = BucketQueue._make([*buckets, delta, last, False])
-        work = Search(graph, aims, unsettled, lost, last)
+        work = Search(graph, target_list, unsettled, overflowed, last)
         limit = delta
         if dense:
             pulls = equal and not graph.directed
@@ -326,7 +323,7 @@ def _solved(
         with graph.device.active():
             if limit < last:  # stopped at the targets: larger distances are not final
                 dist[dist > limit] = far
-            elif lost.take() and not cuts:
+            elif overflowed.take() and not cuts:
                 if hope:
                     return None
                 _refuse_overflow(graph, dist < far)
