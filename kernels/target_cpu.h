@@ -1,5 +1,5 @@
-// What differs between targets, on CPU cores: macros, memory, atomics, mathematics, the thread pool, signals, the barrier
-// of a team, and the entry of a unit.  target_cuda.h defines the same names.
+// The target-specific half of the device runtime, for CPU cores: macros, memory, atomics, mathematics, the thread pool,
+// signals, the barrier of a team, and the entry of a unit.  target_cuda.h defines the same names.
 
 constexpr bool TARGET_GPU = false;
 #if defined(__x86_64__)
@@ -9,10 +9,10 @@ constexpr bool CONVERTS_TO_LEAST = false;
 #endif
 
 #define MORPH_FN inline
-#define MORPH_HOT inline __attribute__((always_inline))  // so that an item and its room are registers
+#define MORPH_HOT inline __attribute__((always_inline))  // so that an item and its reservations are registers
 #define MORPH_LOOP static __attribute__((noinline))  // a function of its own, with its own registers
 #define MORPH_BODY static inline  // of a kernel: part of its loop, if that is the only one
-#define MORPH_COLD static __attribute__((noinline, cold))  // takes no address of such
+#define MORPH_COLD static __attribute__((noinline, cold))  // never inlined, so that no local has an address
 #define MORPH_CALL static inline __attribute__((unused))
 #define MORPH_OUTLINED __attribute__((noinline, unused)) static
 #define MORPH_UNROLL
@@ -153,6 +153,7 @@ MORPH_FN i32 warps_of_block() { return 1; }
 MORPH_FN i32 block_id() { return 0; }
 MORPH_FN i32 block_count() { return 1; }
 MORPH_FN i64 warp_id() { return 0; }
+template <class T> MORPH_FN i64 warp_of_section(const T&, i64 warp, i64) { return warp; }
 MORPH_FN u32 active_lanes() { return 1; }
 MORPH_FN i32 first_lane(u32) { return 0; }
 MORPH_FN void sync_warp() {}
@@ -176,8 +177,8 @@ MORPH_FN void pin(u32&) {}
 // Each limit holds for REST times the time lost, so that attempts with all threads cost about 1/REST of the time:
 //   A thread for which others had to sleep compares its processor time with the clock.  If the thread was ready but
 //   did not run, other processes use the cores, and teams have three quarters as many threads.
-//   A team pays if its threads compute for `worth` times as long, in all, as the team takes; an item takes a thread of a
-//   team up to `worth` times as long as a single thread.  If teams lost LATE more than they gained, one thread runs.
+//   A team pays if its threads together compute for more than `worth` times the team's time: an item takes a thread of
+//   a team up to `worth` times as long as a single thread.  If teams lost LATE more than they gained, one thread runs.
 // A team has no more threads than the machine has cores without runnable threads of other processes, where the kernel
 // counts runnable threads (Linux): at a barrier a thread that shares its core delays all others by a scheduler's slice.
 
@@ -506,13 +507,14 @@ constexpr i64 PAST_ALL_ITEMS = 1ll << 40;
 static void* released = nullptr;
 static u64 handled = 0;       // the time, in ticks, at which handlers last ran
 static u32 stopping = 0;      // whether a handler has raised
-static bool interrupted = false;      // whether the step is cut short; used by the thread that launched only
+static bool interrupted = false;  // whether the step is cut short; used by the thread that launched only
 static bool stopped = false;  // whether all threads leave before the next step; written by the master at a barrier
 
 MORPH_COLD void handle_signals(i64* cursor) {
     handled = ticks();
     if (stopping) {
-        if (!interrupted) __atomic_fetch_add(cursor, PAST_ALL_ITEMS, __ATOMIC_RELAXED);
+        if (__atomic_load_n(cursor, __ATOMIC_RELAXED) < PAST_ALL_ITEMS)
+            __atomic_fetch_add(cursor, PAST_ALL_ITEMS, __ATOMIC_RELAXED);
         interrupted = true;
         return;
     }
@@ -580,12 +582,17 @@ template <class T> MORPH_FN bool leads(const T& t) { return t.thread == 0; }
 MORPH_FN void gather_block() {}
 MORPH_FN bool any_of_block(bool x) { return x; }
 template <class A> MORPH_FN void rewind(const A& a) { store(a.cursor, 0); }  // by the master
+// Each section of a step has a cursor of its own, since no barrier precedes the section.
+constexpr i32 CURSOR_WORDS = 8;  // from the cursor of one section to that of the next
+template <class A> MORPH_FN void rewind_sections(const A& a, i32 sections) {
+    for (i32 k = 0; k < sections; k++) store(a.cursor + CURSOR_WORDS * k, 0);
+}
 
 template <class T> MORPH_FN bool stops(const T&) { return stopped; }
 
-// From how much work on (items and their edges) a team is worth its start and its barriers, and below how much it
-// is no longer.  An item takes each thread of a team about 1.96 times as long as one alone: it locks, and wants
-// lines that others have; 4.5 times if it adds floats to places, or uses the value before.
+// The least work (items and their edges) of a step for which a team is started, and the least for which a team is kept.
+// An item takes a thread of a team about 1.96 times as long as a single thread, because of atomics and cache misses on
+// lines that other threads write; 4.5 times if it adds floats atomically, or uses the old value of an addition.
 #ifdef MORPH_FAULTS  // tests: threads meet over few items too
 constexpr i32 LEAST_ITEMS = 2, LEAST_BATCH = 2;
 MORPH_FN i64 least_chunk() { return 1; }
@@ -602,7 +609,7 @@ template <class Step> MORPH_FN i64 wide() {
 template <class Step> MORPH_FN i64 narrow() { return wide<Step>() / 4; }
 #endif
 
-// How much a step has to do: its items, and the edges of some of them, which stand for all.
+// The work of a step: its items, and their edges, estimated from a sample.
 template <class A, class R, class Step> MORPH_FN i64 work(const A& a, const R& t, const Step& s, i64 first, i64 last) {
     i64 n = last - first, edges = 0, most = wide<Step>();
     if constexpr (Step::WORK_SHARING) {
@@ -611,8 +618,8 @@ template <class A, class R, class Step> MORPH_FN i64 work(const A& a, const R& t
     }
     return n + edges;
 }
-// Whether a step of a program is for a team of another size: one thread runs small ones alone, and is
-// spared barriers and locked instructions.
+// Whether a team of another size is to run this step of a program: a single thread runs small steps, without barriers
+// and atomic instructions.
 template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (stopped) return true;
     if (t.threads > 1 && t.threads != wanted) return t.left = true;
@@ -620,6 +627,20 @@ template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, c
     i64 n = work(a, t, s, first, last);
     t.left = t.threads == 1 ? n >= wide<Step>() : n < narrow<Step>();
     if (Step::FETCH_ADDS && !t.left && t.threads > 1) store(&worth, WORTH_ADDING);
+    return t.left;
+}
+// The same for a step with sections, whose work is `work()`.
+template <class... Steps, class A, class R, class F> MORPH_FN bool sections_resize(const A&, R& t, const F& work) {
+    if (stopped) return true;
+    if (t.threads > 1 && t.threads != wanted) return t.left = true;
+    if (team_threads <= 1 || t.replay) return false;
+    constexpr bool ADDS = (Steps::FETCH_ADDS || ...);
+    const i64 wides[] = {wide<Steps>()...}, narrows[] = {narrow<Steps>()...};
+    i64 n = work(), most = 0, least = 0;
+    for (i64 x : wides) most = max_of(most, x);
+    for (i64 x : narrows) least = max_of(least, x);
+    t.left = t.threads == 1 ? n >= most : n < least;
+    if (ADDS && !t.left && t.threads > 1) store(&worth, WORTH_ADDING);
     return t.left;
 }
 // The same for programs whose small steps run on all threads, too.
@@ -649,7 +670,8 @@ struct Share {
     bool alone, polls;
     static constexpr i32 step = 1;
     template <class A, class T> MORPH_FN Share(const A& a, const T& t, i64 first, i64 last, i64 limit = 8192)
-        : begin(first), end(first), first(first), last(last), cursor(a.cursor), alone(t.threads == 1),
+        : begin(first), end(first), first(first), last(last), cursor(a.cursor + CURSOR_WORDS * t.section),
+          alone(t.threads == 1),
           polls(t.thread == 0) {
         most = max_of(min_of((last - first) / (8 * t.threads), limit), least_chunk());
         pace = {most < 256 ? most : most / 32, 0};
@@ -706,7 +728,7 @@ template <class A, class T> MORPH_COLD void sleep_at_barrier(const A& a, T& t, u
     if (t.thread == 0) poll(a.cursor);
 }
 
-// Wait for all.  Gives true to the last thread to come, the master, which alone runs on; the others continue to depart.
+// Arrives at the barrier.  Returns true to the last thread to arrive, the master, which runs alone until the release.
 template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
     add_totals(a);
     t.broadcast_value = false;
@@ -764,7 +786,7 @@ template <class T> MORPH_FN void end_work(T& t) {
     i64 lost = measure();
     if (load(&pool->awaited)) record_lost_time(t.threads, lost);
 }
-// Wait for all, when there is nothing to do in between.
+// A barrier without work for the master.
 template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
     if (arrive(a, t)) rewind(a);
     release_barrier(a, t);
@@ -773,15 +795,15 @@ template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
 template <class A> MORPH_FN i64 kept(const A& a, i32 word) { return load(a.state + word); }
 template <class A> MORPH_FN i64* host_report(const A&) { return nullptr; }
 
-// --- what a thread has reserved -------------------------------------------------------------------
+// --- reservations and slot caches -----------------------------------------------------------------
 //
-// What a thread has taken of a list at once, so that threads do not wait for each other's
-// counts at every item.  A GPU's warp takes for 32 items at once as it is.
+// A slot cache holds slots of a list, and reservations, that a thread has taken together, so that threads do not
+// contend for the list's counters at every item.  A warp of a GPU takes slots for 32 items together anyway.
 //
-// Invariant, as everywhere: COUNT, what is reserved or kept, and BUDGET together never exceed CAPACITY.
-// Slots in hand are counted in COUNT, so what was kept has paid for them; who uses one gives what it had
-// reserved for itself in exchange.  Slots that nobody used are gaps; the master closes them before it
-// compacts the list: its last items move there.  So lists alone are cached: rows of tables stay.
+// Invariant, as everywhere: COUNT, all reservations (of items or cached) and BUDGET together never exceed CAPACITY.
+// Cached slots are already included in COUNT, paid for by cached reservations; an item that uses a cached slot gives
+// its own reservation in exchange.  Unused cached slots are gaps, which the master closes at the barrier: the last
+// items of the list move there.  So only lists have caches: rows of tables do not move.
 
 struct SlotCaches;  // of all lists of a unit
 
@@ -795,16 +817,16 @@ struct Gap {
     i64* meta;
     i64 at, end;
 };
-constexpr i32 MOST_GAPS = 1 << 12, MOST_CACHED = 256;  // threads, of at most 8 lists, in 2 loops a step
+constexpr i32 MOST_GAPS = 1 << 12, MOST_CACHED = 256;  // threads, times at most 8 lists, times 2 loops a step
 static Gap gaps[MOST_GAPS];
 static i32 gap_count = 0;
 
 struct Reservation;
 struct SlotCache {
     i64* meta = nullptr;
-    i64 kept = 0;  // reserved, and for no item
-    i64 at = 0, end = 0;  // slots in hand
-    bool all = false;  // it has taken all there is, being alone; what items reserve stays in it
+    i64 kept = 0;  // reservations that belong to no item
+    i64 at = 0, end = 0;  // cached slots
+    bool all = false;  // of a single thread: holds the whole capacity; items reserve from the cache
     bool gives(i64* meta, i32 n, Reservation& reservation);
     bool take(i64* meta, i32 n);
     void take_all(i64* meta);
@@ -822,7 +844,7 @@ struct Reservation {
     void operator-=(i32 less) { n -= less; }
 };
 
-// Reserves for an item; false: it has to ask for exactly what it needs.
+// Reserves for an item; if false, the item must reserve exactly what it needs.
 MORPH_HOT bool SlotCache::gives(i64* of, i32 n, Reservation& reservation) {
     if (all) {
         if (kept < i64(reservation.n) + n) return false;
@@ -844,7 +866,7 @@ MORPH_HOT bool SlotCache::take(i64* of, i32 n) {
     kept += more;
     return true;
 }
-// One thread alone: its counts are in registers while it runs.
+// A single thread: its counters are in registers while it runs.
 MORPH_HOT void SlotCache::take_all(i64* of) {
     all = true;
     meta = of;
@@ -857,7 +879,7 @@ MORPH_HOT i32 SlotCache::cached_slots(i32 n) {
     at += n;
     return i32(at - n);
 }
-// A slot for what an item has reserved, or -1: there is none in hand, and nothing else to pay one with.
+// A slot for an item's reservation, or -1: there is no cached slot, and no cached reservation to pay for one.
 MORPH_HOT i32 SlotCache::slot(i64* of, Reservation& reservation) {
     if (at == end) {
         meta = of;
@@ -872,7 +894,7 @@ MORPH_HOT i32 SlotCache::slot(i64* of, Reservation& reservation) {
     kept++;
     return i32(at++);
 }
-// What an item has not used; of much, others get the most.
+// Keeps an item's unused reservation; most of a large one is returned to BUDGET.
 MORPH_HOT void SlotCache::keep(i64* of, i32 n) {
     if (all) return;
     meta = of;
@@ -881,7 +903,7 @@ MORPH_HOT void SlotCache::keep(i64* of, i32 n) {
     add_word(meta + BUDGET, kept - AT_A_TIME);
     kept = AT_A_TIME;
 }
-// At the end of a thread's items.
+// At the end of a thread's items: returns reservations, records gaps.
 MORPH_HOT void SlotCache::flush() {
     if (all) store(meta + COUNT, at);
     if (at < end) gaps[__atomic_fetch_add(&gap_count, 1, __ATOMIC_RELAXED)] = {meta, at, end};
@@ -889,7 +911,7 @@ MORPH_HOT void SlotCache::flush() {
     *this = SlotCache();
 }
 
-// By the master: has a list's last items move to its gaps, by `move(to, from)`.
+// By the master: moves a list's last items to its gaps, by `move(to, from)`.
 template <class Move> MORPH_FN void close_gaps(i64* meta, const Move& move) {
     i32 n = 0, others = 0;
     static Gap mine[MOST_GAPS];
@@ -899,7 +921,7 @@ template <class Move> MORPH_FN void close_gaps(i64* meta, const Move& move) {
             gaps[others++] = gap;
             continue;
         }
-        i32 i = n++;  // in order of their places
+        i32 i = n++;  // in order of their positions
         for (; i > 0 && mine[i - 1].at > gap.at; i--) mine[i] = mine[i - 1];
         mine[i] = gap;
     }
@@ -909,7 +931,7 @@ template <class Move> MORPH_FN void close_gaps(i64* meta, const Move& move) {
     i32 last = n - 1;
     for (i32 k = 0; k < n; k++)
         for (i64 to = mine[k].at; to < mine[k].end && to < count; to++) {
-            for (from--; last >= 0 && from < mine[last].end;) {  // from the end, past other gaps
+            for (from--; last >= 0 && from < mine[last].end;) {  // from the end, skipping other gaps
                 if (from < mine[last].at) last--;
                 else from = mine[last].at - 1;
             }
@@ -944,8 +966,8 @@ struct Slots {
 
 // --- entry ----------------------------------------------------------------------------------------
 
-// What each thread does is compiled once, for a team of any size.
-static bool again = false;  // a program goes on with a team of another size
+// The code of a thread is compiled once, for teams of any size.
+static bool again = false;  // the program is resumed by a team of another size
 #define MORPH_ENTRY(NAME)                                                                       \
     __attribute__((noinline)) void member(const void* args, i32 thread, i32 threads) {          \
         const Args& a = *(const Args*)args;                                                     \

@@ -1,5 +1,5 @@
-// What differs between targets, on a CUDA GPU: macros, memory, atomics, mathematics, lanes of a warp, the barrier of a
-// grid, and the entry of a unit.  target_cpu.h defines the same names.
+// The target-specific half of the device runtime, for a CUDA GPU: macros, memory, atomics, mathematics, lanes of a warp,
+// the barrier of a grid, and the entry of a unit.  target_cpu.h defines the same names.
 
 constexpr bool TARGET_GPU = true;
 constexpr bool CONVERTS_TO_LEAST = false;  // whether a float out of range becomes the least integer
@@ -87,7 +87,7 @@ template <class T> MORPH_FN T load_fixed(const T* p) { return from_bits<T>(__ldg
 template <class T> MORPH_FN void store(T* p, Value<T> v) { *p = v; }
 template <class T> MORPH_FN void prefetch(const T*) {}  // a prefetch
 
-// Two or four words, aligned to their size; each is read as one word would be.
+// Vector loads of two or four 32-bit words, aligned to their size; each word is read as by a load of one word.
 template <Mode MODE> MORPH_FN void load_vector(const u8* p, u32& x, u32& y) {
     if constexpr (MODE == LIVE) {
         asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "l"(p) : "memory");
@@ -114,7 +114,7 @@ template <i32 BYTES> MORPH_FN void store_vector(u32* p, const u32* w) {
 MORPH_FN void acquire() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }  // after relaxed polling
 MORPH_FN void publish() { acquire(); }                                       // before a relaxed store
 MORPH_FN void full_fence() { __threadfence(); }
-MORPH_FN void* allocate(i64) { return nullptr; }  // of the CPU, as all that follows
+MORPH_FN void* allocate(i64) { return nullptr; }  // this and the functions below are for the CPU
 MORPH_FN void deallocate(void*) {}
 MORPH_FN u64& thread_total(i32) { return *(u64*)nullptr; }
 MORPH_FN void poll(i64*) {}
@@ -191,7 +191,7 @@ MORPH_FN i32 warp_of_block() { return threadIdx.x / 32; }
 MORPH_FN i32 warps_of_block() { return blockDim.x / 32; }
 MORPH_FN i32 block_id() { return blockIdx.x; }
 MORPH_FN i32 block_count() { return gridDim.x; }
-// Warps of a block far apart: few items, or heavy ones side by side, are spread over all blocks.
+// Numbers of a block's warps are far apart, so that few items, or adjacent heavy ones, are spread over all blocks.
 MORPH_FN i64 warp_id() { return i64(threadIdx.x / 32) * gridDim.x + blockIdx.x; }
 MORPH_FN u32 active_lanes() { return __activemask(); }
 MORPH_FN i32 first_lane(u32 lanes) { return __ffs(lanes) - 1; }
@@ -203,7 +203,7 @@ template <class T> MORPH_FN T shuffle_up(T x, i32 by) { return __shfl_up_sync(AL
 MORPH_FN u32 add_lanes(u32 lanes, u32 x) { return __reduce_add_sync(lanes, x); }
 MORPH_FN u32 or_lanes(u32 lanes, u32 x) { return __reduce_or_sync(lanes, x); }
 MORPH_FN i32 max_of_lanes(i32 x) { return __reduce_max_sync(ALL_LANES, x); }
-// A register that the compiler may neither load later nor again.
+// Forces a value into a register here: the compiler may neither delay nor repeat its load.
 MORPH_FN void pin(u32& x) { asm volatile("" : "+r"(x)); }
 
 // --- the barrier of a grid ------------------------------------------------------------------------
@@ -218,11 +218,14 @@ template <class T> MORPH_FN bool leads(const T&) { return blockIdx.x == 0; }
 MORPH_FN void gather_block() { __syncthreads(); }
 MORPH_FN bool any_of_block(bool x) { return __syncthreads_or(x); }
 template <class A> MORPH_FN void rewind(const A&) {}
+template <class A> MORPH_FN void rewind_sections(const A&, i32) {}
 MORPH_FN void start_clocks(i32) {}
-// Whether the program ends here: tested between its blocks of steps.
+// Whether the program ends here: tested between its blocks.
 template <class T> MORPH_FN bool stops(const T& t) { return t.stop; }
 template <class A, class R> MORPH_FN bool resizes(const A&, R&) { return false; }
 template <class A, class R, class Step> MORPH_FN bool leaves(const A&, R&, const Step&, i64, i64) { return false; }
+template <class... Steps, class A, class R, class F> MORPH_FN bool sections_resize(const A&, R&, const F&) { return false; }
+template <class A, class R, class Step> MORPH_FN i64 work(const A&, const R&, const Step&, i64, i64) { return 0; }
 // A word of a program's state: of the launch before, unless this launch continues that one.
 template <class A> MORPH_FN i64 kept(const A& a, i32 word) { return a.replay ? load(a.state + word) : 0; }
 template <class A> MORPH_FN i64* host_report(const A& a) { return a.report; }
@@ -246,7 +249,7 @@ template <class T> MORPH_FN bool sees_stop(const T& t) {
     return (t.sense & (T::RELEASED | T::STOP)) == (T::RELEASED | T::STOP);
 }
 
-// Wait for all.  Gives true to the last thread to come, the master, which alone runs on; the others continue to depart.
+// Arrives at the barrier.  Returns true to the last thread to arrive, the master, which runs alone until the release.
 template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
     add_totals(a);
     gather_block();
@@ -259,7 +262,7 @@ template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
     t.sense = add_release(a.barrier, T::ARRIVAL);
     return t.master = (t.sense & ~(T::RELEASED | T::BROADCAST | T::STOP)) == T::ARRIVAL * u32(members(t) - 1);
 }
-template <class A, class T> MORPH_FN bool await_release(const A& a, T& t) {  // what the master told
+template <class A, class T> MORPH_FN bool await_release(const A& a, T& t) {  // returns the broadcast value
     u32 now;
     while (!(((now = load(a.barrier)) ^ t.sense) & T::RELEASED)) {}
     acquire();
@@ -283,12 +286,12 @@ template <class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
     }
     t.master = t.has_read = t.flag_taken = false;
 }
-// Wait for all, when there is nothing to do in between.
+// A barrier without work for the master.
 template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
     add_totals(a);
     gather_block();
     if (members(t) > 1 && speaks(t)) {
-        // the last arrival flips the sign, by a carry through the count; some may have yet to read what was told
+        // the last arrival flips the sign, by a carry through the count; BROADCAST stays for late readers
         u32 release = T::RELEASED - T::ARRIVAL * u32(members(t) - 1);
         t.sense = add_release(a.barrier, leads(t) ? release : T::ARRIVAL);
         bool polls = leads(t) && time_to_poll();
@@ -301,13 +304,21 @@ template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
     t.stop |= any_of_block(sees_stop(t));
 }
 
+// The number of a warp among those that run the present section.  Sections begin at different warps, so that small
+// ones run side by side.
+template <class T> MORPH_FN i64 warp_of_section(const T& t, i64 warp, i64 warps) {
+    if constexpr (T::SECTIONS > 1) return (warp + warps * t.section / T::SECTIONS) % warps;
+    return warp;
+}
 // The items first + thread, first + thread + threads, ...
 struct Share {
     i64 begin, end;
     i32 step;
     bool fresh = true;
     template <class A, class T> MORPH_FN Share(const A&, const T& t, i64 first, i64 last, i64 = 0)
-        : begin(first + t.thread), end(last), step(t.threads) {}
+        : begin(first + t.thread), end(last), step(t.threads) {
+        if constexpr (T::SECTIONS > 1) begin = first + 32 * warp_of_section(t, t.thread / 32, step / 32) + lane_id();
+    }
     MORPH_FN bool next() {
         bool was = fresh;
         fresh = false;
@@ -315,7 +326,7 @@ struct Share {
     }
 };
 
-// --- what a thread has reserved -------------------------------------------------------------------
+// --- reservations ---------------------------------------------------------------------------------
 
 typedef i32 Reservation;  // rows that an item has reserved
 
@@ -328,8 +339,8 @@ struct SlotCache {  // of a CPU's thread
 };
 MORPH_FN SlotCache* cache_of(const Reservation&) { return nullptr; }
 
-// Adds every active lane's count (from 0) with one atomic, or takes it off; gives each lane the value
-// before its own part.  In two steps, so that several sums can be under way at once.
+// Adds the counts (not negative) of all active lanes with one atomic, or subtracts them; returns to each lane the value
+// before its own part.  In two steps, so that several additions can overlap.
 struct AggregatedAdd {
     u32 mask;
     i32 leader;
@@ -356,7 +367,7 @@ MORPH_FN void add_up(i64* p, i32 count) {
     u32 low = __reduce_add_sync(mask, u32(count) & 0xffff), high = __reduce_add_sync(mask, u32(count) >> 16);
     if ((threadIdx.x & 31) == __ffs(mask) - 1) native_fetch((Plus*)nullptr, p, i64(low) + (i64(high) << 16));
 }
-// `n` consecutive slots at the end of a store; several stores can be asked before one is waited for.
+// `n` consecutive slots at the end of a store; requests to several stores can overlap.
 struct Slots {
     AggregatedAdd taken;
     MORPH_FN Slots(i64* meta, i32 n, i32& reservation) : taken(meta + COUNT, n, 1) { reservation -= n; }
@@ -365,7 +376,7 @@ struct Slots {
 
 // --- entry ----------------------------------------------------------------------------------------
 
-// Gives true to one thread of the last block to end: all that the others did can be seen.
+// Returns true to one thread of the last block to end, which sees the writes of all others.
 template <class A> MORPH_FN bool last_out(const A& a) {
     __syncthreads();
     if (threadIdx.x) return false;

@@ -31,6 +31,7 @@ from morph.launch.foreach import (
     set_num_threads,
     timing,
 )
+from morph.launch.sections import sections
 from morph.mesh import Mesh, MeshError, Pslg
 from morph.operators.reduce import argmax, argmin, reduce
 from morph.operators.scan import scan
@@ -43,7 +44,8 @@ __all__ = [
     "Table", "argmax", "argmin", "argsort", "betweenness", "bfs", "checked", "compact",
     "connected_components", "core_number", "device", "foreach", "func", "get_num_threads",
     "k_core", "kernel", "mst", "pagerank", "program", "reduce", "refine", "refine_with_report",
-    "scan", "set_num_threads", "sort", "sssp", "timing", "triangle_count", "triangulate", "vec",
+    "scan", "sections", "set_num_threads", "sort", "sssp", "timing", "triangle_count",
+    "triangulate", "vec",
 ]  # fmt: skip
 providers.bind()
 

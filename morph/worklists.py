@@ -1,4 +1,4 @@
-"""Operators on worklists: advance and filter, with and without repeats, and order by key."""
+"""Kernels and programs over worklists, columns and tables: what programs are made of."""
 
 from morph.operators.bucket_queue import (
     BucketQueue,
@@ -10,6 +10,8 @@ from morph.operators.bucket_queue import (
     run_in_order,
     run_until_empty,
 )
+from morph.operators.reduce import find_least
+from morph.operators.scan import scan_column, scan_space
 from morph.operators.worklists import (
     advance,
     advance_edges,
@@ -28,10 +30,13 @@ __all__ = [
     "advance_once",
     "always",
     "bucket_queue",
+    "find_least",
     "in_order",
     "keep",
     "keep_once",
     "never",
     "run_in_order",
     "run_until_empty",
+    "scan_column",
+    "scan_space",
 ]

@@ -24,6 +24,7 @@ from morph.worklists import (
     advance_edges,
     advance_entries,
     advance_once,
+    find_least,
     in_order,
     keep,
     keep_once,
@@ -151,6 +152,11 @@ def longer(entry, e, most):
     return entry.key < most, entry.key + e.weight
 
 
+@morph.func
+def weight_of(e):
+    return e.weight
+
+
 def worklists() -> None:
     """Advance and filter, with repeats and without, and items in order of a key."""
     g = morph.Graph.from_edges([0, 0, 1, 2], [1, 2, 3, 3], weight=[5, 1, 1, 9])
@@ -169,6 +175,9 @@ def worklists() -> None:
     items.add(0, key=2)
     morph.foreach(items, advance_entries, longer, morph.Collection(g.points, key=np.int64), 3)
     assert sorted(found.items.tolist()) == [1, 3]
+    lightest = morph.Scalars(g, value=99, row_id=0)
+    find_least(lightest, g.edges, weight_of)
+    assert lightest.row_id == 1
 
 
 @morph.kernel

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pretend import pretended
 from targets import everywhere, host, tries
 
 import morph
-from morph.operators.reduce import REDUCTIONS
+from morph.operators.reduce import NO_ROW, REDUCTIONS
 from morph.prelude import f16, f64, i8, i32, u8, u64
+from morph.worklists import find_least, scan_column, scan_space
 
 TYPES = [i8, i32, u64, f16, f64, np.bool_]
 SCANS = {
@@ -135,6 +137,8 @@ def test_sort_of_a_collection(target):
         morph.sort(items, "colour")
     with pytest.raises(ValueError, match="has 5 rows, but there are 2 keys"):
         morph.sort(items, np.arange(2))
+    with pytest.raises(ValueError, match="sorted by one value a row, not of shape"):
+        morph.sort(items, np.zeros((5, 2)))
 
 
 def test_sort_of_a_graphs_tables(target):
@@ -209,6 +213,28 @@ def test_compact_of_entries(target):
     numbers.extend([5, 6, 7])
     kept = morph.compact(numbers, morph.device(target).asarray(np.array([True, False, True])))
     assert host(kept.item).tolist() == [5, 7]
+    with pytest.raises(ValueError, match="the items of collection are not rows: give a mask"):
+        morph.compact(numbers, odd)
+
+
+def test_on_a_gpu_that_is_pretended(monkeypatch):
+    """No array of the host meets one of the device."""
+    there = pretended(monkeypatch)
+    g = morph.Graph.from_edges([0, 1, 2], [1, 2, 0], n=6, device=there)
+    g.points.add("x", i32)
+    g.points.x[:] = [2, 0, 1, 1, 0, 2]
+    g.points.delete([1])
+    assert host(morph.scan(g.points.x, exclusive=True)).tolist() == [0, 0, 2, 3, 4, 4]
+    assert host(morph.scan(g.points.x, "max")).tolist() == [2, 0, 2, 2, 2, 2]
+    assert host(morph.argsort(g.points.x)).tolist() == [4, 2, 3, 0, 5]
+    assert morph.argmax(g.points.x).id == 0 and morph.argmin(g.points.x).id == 4
+    items = morph.compact(g.points, odd)
+    assert host(items.items).tolist() == [3, 5]
+    morph.sort(items, np.array([1, 0]))
+    assert host(items.items).tolist() == [5, 3]
+    assert host(morph.compact(items, np.array([False, True])).items).tolist() == [3]
+    morph.sort(g.points, "x", descending=True)
+    assert host(g.points.x).tolist() == [2, 2, 1, 1, 0] and host(items.items).tolist() == [1, 3]
 
 
 def test_rows_of_extreme_values(target):
@@ -229,3 +255,98 @@ def test_reduce_of_arrays():
     assert morph.reduce(np.array([200, 100], u8), "sum") == 300
     assert morph.reduce([3, 1, 2], "min") == 1
     assert morph.reduce(np.array([2, 2, 1]), first) == 1
+
+
+@morph.func
+def plus(a, b):
+    return a + b
+
+
+@morph.kernel
+def count_out(p, g):
+    p.start = i32(p.out_degree)
+
+
+@morph.kernel
+def place(p, starts, listed):
+    """Write the neighbours of all points one after another, in order."""
+    at = starts[p] - p.out_degree
+    for t in p.outnbrs:
+        listed[at] = t.id
+        at += 1
+
+
+@morph.program
+def list_neighbours(g, scan, listed):
+    morph.foreach(g.points, count_out, g)
+    scan_column(scan, plus)
+    morph.foreach(g.points, place, scan.x, listed)
+
+
+@pytest.mark.parametrize("n", [1, 5, 300])
+@pytest.mark.parametrize("how", [list_neighbours, list_neighbours.eager])
+def test_scan_in_a_program(target, how, n):
+    """A filled list in the order of the points: what a CSR is made of."""
+    rng = np.random.default_rng(n)
+    src, dst = rng.integers(0, n, (2, 2 * n))
+
+    def run():
+        g = morph.Graph.from_edges(src, dst, n=n, device=target)
+        g.points.add("start", i32)
+        listed = morph.Table("listed", target, x=i32)
+        listed.extend(2 * n)
+        how(g, scan_space(g.points.start), listed.x)
+        return host(g.points.start).tolist(), host(listed.x).tolist()
+
+    order = np.argsort(src, kind="stable")
+    for start, listed in everywhere(target, run):
+        assert start == np.cumsum(np.bincount(src, minlength=n)).tolist()
+        assert listed == dst[order].tolist()
+
+
+def test_scan_of_a_table_that_has_grown(target):
+    t = morph.Table("t", target, x=i32)
+    t.extend(x=np.ones(3, i32))
+    scan = scan_space(t.x)
+    for n in (20, 500):
+        t.extend(n)
+        t.x[:] = 1
+        scan_column(scan, plus)
+        assert host(t.x).tolist() == list(range(1, len(t) + 1))
+
+
+@morph.func
+def distance(r, x):
+    return abs(r.x - x)
+
+
+@morph.program
+def nearest(found, t, queries, ids):
+    k = 0
+    while k < len(queries):
+        found.value = 1e9
+        find_least(found, t, distance, queries[k])
+        ids[k] = i32(found.row_id)
+        k += 1
+
+
+@pytest.mark.parametrize("how", [nearest, nearest.eager])
+def test_find_least_in_a_program(target, how):
+    x = np.random.default_rng(3).integers(0, 40, 60).astype(f64)
+    queries = np.array([0.25, 17.5, 39, 100, -3])
+
+    def run():
+        t, q = morph.Table("t", target, x=f64), morph.Table("q", target, x=f64, of=i32)
+        t.extend(x=x)
+        q.extend(x=queries)
+        how(morph.Scalars(target, value=0.0, row_id=0), t, q.x, q.of)
+        return host(q.of).tolist()
+
+    for found in everywhere(target, run):
+        assert found == [int(np.abs(x - y).argmin()) for y in queries]
+
+
+def test_find_least_of_no_rows(target):
+    found = morph.Scalars(target, value=0.0, row_id=0)
+    find_least(found, morph.Table("t", target, x=f64), distance, 1.5)
+    assert found.row_id == NO_ROW

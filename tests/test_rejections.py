@@ -26,7 +26,7 @@ import math
 from typing import NamedTuple
 import numpy as np
 from morph.language.dtypes import Ref
-from morph.launch.foreach import foreach, func, kernel, program
+from morph import foreach, func, kernel, program, sections
 from morph.prelude import *
 
 

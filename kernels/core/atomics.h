@@ -1,15 +1,14 @@
 // Shared memory: relaxed loads and stores, compare-and-swap on any type, read-modify-write.
 //
-// What others may change meanwhile is read through `load`: served by L2, in the order written.  What
-// changes only on the other side of a barrier, through `load_stable`: a plain load, which may be served
-// by L1 or from a register up to the next barrier, whose fence drops stale lines.  What the unit never
-// changes, through `load_fixed`.
-// A read-modify-write that would change nothing touches nothing: it reads first, which is two to three
+// `load` reads a place that other threads may write in the same step: a relaxed load, served by L2.  `load_stable` reads
+// a place that changes only on the other side of a barrier: a plain load, which may be served by L1 or from a register
+// up to the next barrier, whose fence invalidates stale lines.  `load_fixed` reads a place that the unit never writes.
+// A read-modify-write tests first whether it has an effect, and writes nothing if it has none: a load is two to three
 // times as fast as the atomic.
 
 template <class T> MORPH_FN T load_stable(const T* p) { return from_bits<T>(*(const Bits<T>*)p); }
 
-// Puts v at p if `old` is there, bit for bit; gives what was there.
+// Compare-and-swap by bits; returns the old value.
 template <class T> MORPH_FN T swap_if(T* p, T old, T v) {
     return from_bits<T>(swap_word((Bits<T>*)p, to_bits(old), to_bits(v)));
 }
@@ -23,12 +22,12 @@ struct Or { template <class T> static MORPH_FN T of(T x, T v) { return T(x | v);
 struct Xor { template <class T> static MORPH_FN T of(T x, T v) { return T(x ^ v); } };
 struct Put { template <class T> static MORPH_FN T of(T, T v) { return v; } };
 
-// Whether an operation changes what is there.
+// Whether an operation has an effect.
 template <class Op, class T> MORPH_FN bool moves(Op, T old, T v) { return !same_bits(Op::of(old, v), old); }
 template <class T> MORPH_FN bool moves(Min, T old, T v) { return v < old; }
 template <class T> MORPH_FN bool moves(Max, T old, T v) { return old < v; }
 
-// A place that one CPU thread has for its own while it runs.
+// A place that only one CPU thread accesses while it runs: non-atomic access.
 template <class T> struct NonAtomic {
     T* p;
 };
@@ -38,7 +37,7 @@ template <class Op, class T> MORPH_FN T fetch(Op, NonAtomic<T> place, T v) {
     return old;
 }
 
-// Any operation on any type.
+// Any operation on any type; returns the old value.
 template <class Op, class T> MORPH_FN T fetch(Op, T* p, Value<T> v) {
     if constexpr (NativeOf<Op, T>::HOW == DIRECT) {
         return native_fetch((Op*)nullptr, p, v);
@@ -56,17 +55,17 @@ template <class Op, class T> MORPH_FN T fetch(Op, T* p, Value<T> v) {
         }
     }
 }
-// The same, without reading first whether anything would change.
+// The same, without testing first whether the operation has an effect.
 template <class Op, class T> MORPH_FN T fetch_untested(Op, T* p, Value<T> v) {
     if constexpr (NativeOf<Op, T>::HOW != BY_SWAP) return native_fetch((Op*)nullptr, p, v);
     else return fetch(Op(), p, v);
 }
 
-// A flag is only ever raised here, so whoever sees it raised need not write.
+// Sets a flag; threads only set flags during a step, so a set flag needs no write.
 MORPH_FN void raise_flag(i32* flag) {
     if (!load(flag)) store(flag, 1);
 }
-// What another item has done is seen some time, at the latest behind the next barrier.
+// A flag that another item has set is seen after the next barrier at the latest.
 MORPH_FN bool is_raised(const i32* flag) { return load(flag) != 0; }
 
 #define MORPH_ATOMIC_AT(NAME, OP, PLACE)                                                    \
@@ -86,8 +85,8 @@ MORPH_ATOMIC(atomic_or, Or)
 MORPH_ATOMIC(atomic_xor, Xor)
 MORPH_ATOMIC(atomic_exch, Put)
 
-// Lowers or raises a place that nothing does anything else to in this step, and nobody asks what was there.
-// What L1 has, however old, tells whether it is of any use: all may want the same few places.
+// Atomic min/max without a return value, at a place that only this operation changes in this step.  A stale value of
+// L1 suffices to test whether the operation has an effect, which spares contended places.
 template <class Op, class T> MORPH_FN void move_to(Op op, T* p, Value<T> v) {
     if constexpr (TARGET_GPU) {
         T old = load_stable(p);
@@ -97,10 +96,10 @@ template <class Op, class T> MORPH_FN void move_to(Op op, T* p, Value<T> v) {
 }
 template <class Op, class T> MORPH_FN void move_to(Op op, NonAtomic<T> p, Value<T> v) { fetch(op, p, T(v)); }
 
-// What a warp (on a CPU: a thread) has to add to the places that all add to, until it comes to a barrier, or to
-// its end.  A unit numbers these places; `Args` has the `TOTALS` of them, and `add_total(i, sum)` adds to the i-th.
+// Partial sums of a warp (on a CPU: a thread) for the places to which all items add, until the next barrier or the end.
+// A unit numbers these places; `Args` has their number `TOTALS`, and `add_total(i, sum)` adds to the i-th place.
 struct Total {
-    u32 low, high;  // there is no addition of 64 bits in a GPU's shared memory
+    u32 low, high;  // a GPU's shared memory has no fast 64-bit addition
 };
 MORPH_FN Total* totals() {  // of a warp
     MORPH_SHARED Total sums[256 / 32][MOST_TOTALS];
@@ -126,8 +125,8 @@ template <class A> MORPH_FN void add_totals(const A& a) {  // by all lanes
     }
 }
 
-// Adds to one place for all, and nobody asks what was there: if it is the WHICH-th of the unit, to what is added
-// at the end.  A GPU's warp adds once, what its lanes do.
+// Addition without a return value to a place to which all items add: to the partial sum, if the place is the WHICH-th
+// of the unit's totals.  The lanes of a GPU's warp add together.
 template <i32 WHICH, class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
     if constexpr (!TARGET_GPU) {
         if constexpr (WHICH < MOST_TOTALS) thread_total(WHICH) += u64(T(v));
@@ -149,7 +148,7 @@ template <i32 WHICH, class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
 }
 template <i32 WHICH, class T> MORPH_FN void add_for_all(NonAtomic<T> p, Value<T> v) { fetch(Plus(), p, T(v)); }
 
-// Addition that nobody waits for.
+// Addition without a return value.
 template <class T> MORPH_FN void add_to(T* p, Value<T> v) { atomic_add(p, v); }
 template <class T> MORPH_FN void add_to(NonAtomic<T> p, Value<T> v) { fetch(Plus(), p, T(v)); }
 

@@ -94,7 +94,7 @@ template <class I> MORPH_FN void race(const At<I>& at, u64 mine, u64 other, i64 
     record_violation(at.check, Found{RACE, i32(low & SITE), item, -1, place, 0, then, high & SITE},
                      RACES_LAST + (item << SITE_BITS) + (low & SITE));
 }
-// Keeps in p[0] and p[1] the least words of the two first items that have been there in this step.
+// Keeps in p[0] and p[1] the least words of the two lowest items that have accessed the value in this step.
 MORPH_FN void record_mark(u64* p, u64 mine) {
     for (i32 k = 0; k < 2; k++) {
         u64 old = load(p + k);

@@ -1,9 +1,9 @@
-// Operators with Python's and NumPy's meaning where C++ has another.
+// Operators whose meaning in Python and NumPy differs from that in C++.
 //
-// Integers: `//` and `%` round down, by zero they give 0; a shift by the width or more gives what
-// shifting bit by bit would.  Floats: as numpy.floor_divide and numpy.remainder.
+// Integers: `//` and `%` round down, and give 0 for a divisor 0; a shift by the width or more equals repeated shifts by
+// one bit.  Floats: as numpy.floor_divide and numpy.remainder.
 
-// Integers wrap around.  Of signed ones a GPU's compiler would take for granted that they never do.
+// Integers wrap around: unsigned arithmetic, since the overflow of signed integers is undefined in C++.
 template <i32 BYTES> struct Wrapping { typedef u32 type; };
 template <> struct Wrapping<8> { typedef u64 type; };
 template <class T> using Wraps = typename Wrapping<sizeof(T)>::type;
@@ -122,7 +122,7 @@ template <class T, class F> MORPH_FN T to_int(F x) {
     constexpr T MOST = SIGNED ? T(~(Bits<T>(1) << (8 * sizeof(T) - 1))) : T(-1);
     constexpr F PAST = F(u64(1) << (BITS - 1)) * F(2), LOW = SIGNED ? -PAST : F(0);
     if constexpr (TARGET_GPU && sizeof(T) == 4 && sizeof(F) == 4) {
-        return T(x);  // the instruction does just that
+        return T(x);  // the instruction has this behaviour
     } else if constexpr (TARGET_GPU && sizeof(T) >= 4) {
         return x == x ? T(x) : T(0);
     } else if constexpr (CONVERTS_TO_LEAST && SIGNED && sizeof(T) >= 4) {

@@ -30,7 +30,7 @@ template <bool FIRST, class T, class F> struct Choice { typedef T type; };
 template <class T, class F> struct Choice<false, T, F> { typedef F type; };
 template <bool FIRST, class T, class F> using Choose = typename Choice<FIRST, T, F>::type;
 
-// How a place is read: other threads may change it now; only on the other side of a barrier; never in the unit.
+// How a place is read: other threads may change it now (LIVE), only across a barrier (STABLE), never (FIXED).
 enum Mode { LIVE, STABLE, FIXED };
 
 // Operations of atomics.h.  NativeOf says whether the target has one as an instruction for a type, and whether it is

@@ -8,7 +8,7 @@ template <class T, i32 N> struct Vec {
     T v[N];
     MORPH_FN T& operator[](i64 i) { return v[i]; }
     MORPH_FN const T& operator[](i64 i) const { return v[i]; }
-    // Value `i`, whatever it is: on a GPU without an address, so that the vector stays in registers.
+    // Value `i`, a variable: on a GPU by selection, without an address, so that the vector stays in registers.
     MORPH_FN T pick(i64 i) const {
         if constexpr (TARGET_GPU) {
             T x = v[0];

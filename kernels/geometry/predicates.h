@@ -9,7 +9,7 @@
 //
 // The filter's bound has an absolute part as well, which covers what products lose by underflow; an
 // overflow makes the bound infinite or NaN, and the comparison fails.  Products are rounded, never
-// fused with a sum: the bounds, and the test that a difference is exact, rest on that.
+// fused with a sum: the bounds, and the test that a difference is exact, depend on that.
 //
 // The exact stage replaces floating-point expansions, which for incircle would hold up to 1152
 // doubles and limit the exponents.  A double is an integer of 53 bits times a power of two, so a
@@ -35,7 +35,7 @@ MORPH_FN ExactFloat exact_float(f64 x) {
     return {e ? fraction | u64(1) << 52 : fraction, (e ? e : 1) - 1075, (bits >> 63) != 0};
 }
 
-// What rounding took from `difference`, the rounded x - y; NaN after an overflow.
+// The rounding error of `difference`, the rounded x - y; NaN after an overflow.
 MORPH_FN f64 difference_tail(f64 x, f64 y, f64 difference) {
     f64 y_part = x - difference;
     f64 x_part = difference + y_part;

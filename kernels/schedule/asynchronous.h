@@ -1,35 +1,35 @@
-// Running ahead: whoever adds an item to the list of the next step may run it in this one.
+// Asynchronous execution: a thread may run an item that it adds to the next step's list within the current step.
 //
-// While a step has few items, a warp (on a CPU: a thread) lays what it adds into a queue of its own and
-// runs that, too, before it comes to the barrier: as much as AHEAD allows; from then on what is added goes
-// to the list as ever, so that nothing is left in a queue.  A GPU's warp does the same behind its part of the
-// rows that all share; long rows that it finds then come to the list's other side, and are shared out next.
+// While a step has few items, a warp (on a CPU: a thread) enqueues the items that it adds in a queue of its own, and
+// runs them before the barrier, for at most ASYNCHRONOUS_ROUNDS; after that, items are added to the list, so that
+// no item is left in a queue.  A GPU's warp does the same after its part of the high-degree list; long rows that it
+// then finds are appended to the other side of that list, and are shared next.
 //
-// The queues lie in the free room of the list that is being read, behind its items: what runs there is
-// an item of that list like any other.
-// Invariant: an item that finds no room keeps its place, where the replay, or what is left of its row,
-// finds it: from then on its warp or thread lays nothing into the queue, and in a replay nobody runs ahead.
+// The queues lie in the unused capacity of the list that is being read, behind its items: a queued item is an item
+// of that list like any other.
+// Invariant: an item without capacity keeps its position, where the re-execution, or the deferred range of its row,
+// finds it: from then on its warp or thread enqueues nothing, and a re-execution is never asynchronous.
 
-#if defined(MORPH_FAULTS)  // tests: small lists have room
+#if defined(MORPH_FAULTS)  // tests: small lists have capacity for queues
 constexpr i32 ASYNCHRONOUS_ROUNDS = 3, QUEUE_CAPACITY = 2, MAX_ASYNCHRONOUS_ITEMS = 8, BATCH_ROW = 3;
 constexpr i64 SINGLE_THREAD_ITEMS = 3;
 #else
-constexpr i32 ASYNCHRONOUS_ROUNDS = TARGET_GPU ? 16 : 1024;  // rounds of entries that a warp runs so; items of a thread
-constexpr i64 SINGLE_THREAD_ITEMS = 1 << 14;                    // items of a thread alone, if others wait for it
-constexpr i32 QUEUE_CAPACITY = TARGET_GPU ? 32 : 1 << 20;   // of a queue: one of two of a warp, at most of a thread
-constexpr i32 MAX_ASYNCHRONOUS_ITEMS = 8;   // items of a tile; if there are more, all warps have enough to do
-constexpr i32 BATCH_ROW = 64;    // entries of a row whose item some lanes have for their own
+constexpr i32 ASYNCHRONOUS_ROUNDS = TARGET_GPU ? 16 : 1024;  // rounds of entries of a warp; items of a thread
+constexpr i64 SINGLE_THREAD_ITEMS = 1 << 14;                    // items of a single thread, if a team could run instead
+constexpr i32 QUEUE_CAPACITY = TARGET_GPU ? 32 : 1 << 20;   // of each of a warp's two queues; most of a thread's
+constexpr i32 MAX_ASYNCHRONOUS_ITEMS = 8;   // of a tile: with more items, all warps are busy anyway
+constexpr i32 BATCH_ROW = 64;    // entries of a row for `run_batch`
 #endif
 
-// Where a warp lays what it adds; beside it the rows of these items, if the step knows them (KNOWS_ROWS).
+// A warp's queue; besides the items it holds their adjacency rows, if the step knows them (KNOWS_ROWS).
 struct WarpQueue {
     struct Row {
         i64 begin;
-        i32 size, item;  // if there are more entries, more than any turn has
+        i32 size, item;  // the size is clamped: larger than any round
     };
     i32 first = 0, capacity = 0, side = 0;
-    i32 item = -1;  // what the item itself is in the list, if that is known
-    Entries row;    // of what is added next, which is `to`; not looked at before it is added
+    i32 item = -1;  // the value of the item in the list, if known
+    Entries row;    // of `to`, the item that is enqueued next; not waited for before
     i32 to = -1;
     static MORPH_FN i32& taken() {
         MORPH_SHARED i32 counts[256 / 32];
@@ -62,7 +62,7 @@ struct WarpQueue {
     }
 };
 
-// A thread's queue: the items first, first + 1, ... of the list's memory.
+// A thread's queue: consecutive positions of the list's memory.
 struct Queue {
     i64 next, end;
     i32 place() {
@@ -70,7 +70,7 @@ struct Queue {
         close();
         return -1;
     }
-    void close() { end = 0; }  // for good: what is added later is not run before what was
+    void close() { end = 0; }  // for the rest of the step: later items must not run before earlier ones
 };
 struct ThreadQueue {
     Queue* queue = nullptr;
@@ -78,7 +78,7 @@ struct ThreadQueue {
 };
 typedef Choose<TARGET_GPU, WarpQueue, ThreadQueue> AsynchronousQueue;
 
-// Where a warp's queues begin, the `number` of them, and how often it may fill one: not if they do not fit.
+// Where the queues of tile `number` begin, and how many rounds they may fill: none if they do not fit.
 template <class A, class R, class Step> struct Queues {
     i64 first;
     i32 depth;
@@ -89,7 +89,7 @@ template <class A, class R, class Step> struct Queues {
     }
 };
 
-// What has been asked of memory: not later than here, however late it is looked at.
+// Forces a load to be issued here, however late its value is used.
 template <class T> MORPH_FN T loaded(const T& x) {
     union Registers {
         u32 word[sizeof(T) / 4];
@@ -101,7 +101,7 @@ template <class T> MORPH_FN T loaded(const T& x) {
     return all.value;
 }
 
-// Whether a lane has an item that passes, of the first lanes' own.
+// Whether this lane is one of the first `size`, and its item passes the filter.
 template <class A, class Step, class I> MORPH_FN bool open_batch(const A& a, const Step& s, I& it, i32 size) {
     if (lane_id() >= size) return false;
     if (s.open(a, it)) return true;
@@ -109,9 +109,9 @@ template <class A, class Step, class I> MORPH_FN bool open_batch(const A& a, con
     return false;
 }
 
-// Runs a tile whose rows are known: each item has as many lanes as any other, so nothing has to be added up,
-// and where entries lead is on its way before the filter is asked.  A lone warp waits for every instruction.
-// `open` tells how many rounds it takes.
+// Runs a tile whose rows are known: each item has the same number of lanes, so no prefix sum is needed, and the
+// other ends of entries are prefetched before the filter runs: the latency of a single warp is not hidden by others.
+// Calls `open` with the number of rounds.
 template <class A, class R, class Step, class I, class Open>
 MORPH_FN void run_batch(const A& a, R& t, const Step& s, I& it, const WarpQueue::Row* rows, i32 size, Runner<Step>& by,
                        const Open& open) {
@@ -124,7 +124,7 @@ MORPH_FN void run_batch(const A& a, R& t, const Step& s, I& it, const WarpQueue:
         return tile(a, t, s, it, open_batch(a, s, it, size), by);
     }
     typename Step::Reach next[PREFETCHED]{};
-    part.begin += first, part.size -= first;  // this lane's first entry, and how many there are from it on
+    part.begin += first, part.size -= first;  // this lane's first entry, and the number of entries from there on
     if (part.size > 0) next[0] = loaded(s.reach(a, part.begin));
     if (rounds > 1) {
         MORPH_UNROLL_ALL for (i32 j = 1; j < PREFETCHED; j++)
@@ -137,7 +137,7 @@ MORPH_FN void run_batch(const A& a, R& t, const Step& s, I& it, const WarpQueue:
     typename Step::LiveIn live_in{};
     typename Step::LiveOut live_out{};
     bool came = here && s.prologue(a, it, row, live_in, live_out);
-    if (!here) it.failed = 0;  // it has ended; its lane helps
+    if (!here) it.failed = 0;  // the item has ended; its lane runs other items' entries
     if (!(ballot(ALL_LANES, came) >> whose & 1)) part.size = 0;
     typename Step::LiveIn its = from_lane(live_in, whose);
     if constexpr (Step::BATCHED) {
@@ -161,7 +161,7 @@ MORPH_FN void run_batch(const A& a, R& t, const Step& s, I& it, const WarpQueue:
     end_item(a, it);
 }
 
-// Runs what lies in the first queue, where `by` or `it` has laid it, and what follows from that.
+// Runs the items of the first queue, and the items that these enqueue, in turn.
 template <class A, class R, class Step, class I>
 MORPH_FN void run_queue(const A& a, R& t, const Step& s, I& it, i64 queue, i32 depth, bool failed, Runner<Step>& by) {
     i32 turn = 0;
@@ -188,7 +188,7 @@ MORPH_FN void run_queue(const A& a, R& t, const Step& s, I& it, i64 queue, i32 d
     }
 }
 
-// Runs a tile, and what follows from it; `number` of the tile in this step.
+// Runs a tile and the items that it enqueues; `number` is the tile's in this step.
 template <class A, class R, class Step, class I>
 MORPH_FN void run_asynchronously(const A& a, R& t, const Step& s, I& it, bool mine, i32 size, i64 last, i64 number,
                         Runner<Step>& by) {
@@ -199,7 +199,7 @@ MORPH_FN void run_asynchronously(const A& a, R& t, const Step& s, I& it, bool mi
     run_queue(a, t, s, it, queues.first, depth, any_lane(it.failed | by.it.failed), by);
 }
 
-// The same for what a warp adds while it runs its part of the rows that all share.
+// The same for items that a warp adds while it runs its part of the high-degree list.
 template <class A, class R, class Step>
 MORPH_FN void open_queue(const A& a, const R& t, const Step& s, Runner<Step>& by) {
     Queues<A, R, Step> queues(a, t, s, s.behind(a, t), warp_id());
@@ -212,7 +212,7 @@ template <class A, class R, class Step> MORPH_FN void end_queue(const A& a, R& t
 
 // --- on a CPU -------------------------------------------------------------------------------------
 
-// Runs the items, and what follows from them.
+// Runs the items and those that they enqueue.
 template <class A, class R, class Step>
 MORPH_LOOP void each_asynchronously(const A& a, R& t, const Step& s, i64 first, i64 last) {
     i64 end = load(s.list(a, t) + CAPACITY);
@@ -243,7 +243,7 @@ MORPH_LOOP void each_asynchronously(const A& a, R& t, const Step& s, i64 first, 
     caches.flush();
 }
 
-// A place that an entry lowers or raises: while few items are run it is not asked first whether that does anything.
+// The place of an atomic min/max: while few items run, it is not tested first whether the operation has an effect.
 template <class T> struct UntestedPlace {
     T* p;
     bool few;
@@ -256,13 +256,13 @@ template <class Op, class T> MORPH_FN T fetch(Op op, UntestedPlace<T> x, T v) {
 MORPH_ATOMIC_AT(atomic_min, Min, UntestedPlace<T>)
 MORPH_ATOMIC_AT(atomic_max, Max, UntestedPlace<T>)
 
-// What an item is in its list.
+// The value of an item in its list.
 template <class C> MORPH_FN i32 item_of(const WarpQueue& queue, const C& column, i64 row) {
     return queue.item >= 0 ? queue.item : column.get(row);
 }
 template <class C> MORPH_FN i32 item_of(const ThreadQueue&, const C& column, i64 row) { return column.get(row); }
 
-// A place for what is added: in the queue, or in the list.
+// The position of an added item: in the queue, or in the list.
 struct Place {
     i32 row;
     bool asynchronous;

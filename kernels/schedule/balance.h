@@ -1,24 +1,23 @@
-// The last loop of a kernel, over the entries of its item's row, run by several threads.
+// Work sharing: several threads run the last loop of a kernel, over the entries of its item's row.
 //
-// A `Step` that WORK_SHARING has, beside what launch.h and reservation.h list,
-//     LiveIn, LiveOut, Reductions    what the body reads of the item, what the epilogue reads, what the bodies add up
-//     LIMIT                 how many entries a row may have that is not put on the list
-//     prologue(a, it, row, live_in, live_out)    all before the loop; whether the loop is reached
-//     Reach, reach(a, k)    what entry k of the adjacency leads to, and what is read of its edge in any case
-//     body(a, it, live_in, reached, reductions)    the inside of the loop; `it` belongs to the thread that runs it
+// A `Step` with WORK_SHARING has these members, besides those that launch.h and reservation.h list:
+//     LiveIn, LiveOut, Reductions    locals that the body reads, that the epilogue reads, that the bodies reduce to
+//     LIMIT                 the most entries of a row that is not appended to the high-degree list
+//     prologue(a, it, row, live_in, live_out)    the statements before the loop; returns whether the loop is reached
+//     Reach, reach(a, k)    the other end of entry k of the adjacency, and the edge's columns that every body reads
+//     body(a, it, live_in, reached, reductions)    the body of the loop; `it` belongs to the executing thread
 //     HAS_EPILOGUE          whether statements follow the loop, or there are reductions
-//     add(live_out, reductions), epilogue(a, it, live_out)    what the bodies have added up; all behind the loop
+//     add(live_out, reductions), epilogue(a, it, live_out)    adds the reductions; the statements after the loop
 //
 // Invariant: the prologue of an item has run, and has reserved, before any body runs for one of its entries; all
 // bodies have run before its epilogue runs, once.  Where bodies do not reserve in batches, the capacity reserved
 // for an entry goes to the thread that runs its body, which gives back what it does not use; the capacity for the
 // epilogue stays with the item.
 //
-// On a GPU a warp opens a tile of up to 32 items, one on each lane, and runs the entries of all their
-// rows, those that follow one another on consecutive lanes.  Rows longer than LIMIT are put on a list
-// (see high_degree.h).
+// On a GPU a warp processes a tile of up to 32 items, one on each lane: consecutive lanes run consecutive entries
+// of all their rows.  Rows longer than LIMIT are appended to the high-degree list (see high_degree.h).
 
-constexpr i32 PREFETCHED = 4;  // entries of each lane of which it is read together what they lead to
+constexpr i32 PREFETCHED = 4;  // entries of each lane whose other ends are loaded together
 
 template <class T> MORPH_FN T from_lane(const T& x, i32 lane) {
     constexpr i32 N = __is_empty(T) ? 0 : (sizeof(T) + 3) / 4;
@@ -31,14 +30,14 @@ template <class T> MORPH_FN T from_lane(const T& x, i32 lane) {
     MORPH_UNROLL_ALL for (i32 i = 0; i < N; i++) take.word[i] = shuffle(ALL_LANES, give.word[i], lane);
     return take.value;
 }
-template <class T> MORPH_FN T sum_up_to(T x) {  // over the lanes up to this one
+template <class T> MORPH_FN T sum_up_to(T x) {  // inclusive prefix sum over the lanes
     MORPH_UNROLL_ALL for (i32 by = 1; by < 32; by *= 2) {
         T below = shuffle_up(x, by);
         if (lane_id() >= by) x += below;
     }
     return x;
 }
-template <class T> MORPH_FN T sum_of_row(T x, i32 row) {  // over those of the same row up to this lane
+template <class T> MORPH_FN T sum_of_row(T x, i32 row) {  // inclusive prefix sum over the lanes of the same row
     MORPH_UNROLL_ALL for (i32 by = 1; by < 32; by *= 2) {
         T below = from_lane(x, (lane_id() - by) & 31);
         i32 its = shuffle_up(row, by);
@@ -46,14 +45,14 @@ template <class T> MORPH_FN T sum_of_row(T x, i32 row) {  // over those of the s
     }
     return x;
 }
-// One of a few values that lie in registers.
+// Selects one of a few values in registers.
 template <class T, i32 N> MORPH_FN T nth_of(const T (&x)[N], i32 at) {
     T found = x[0];
     MORPH_UNROLL_ALL for (i32 j = 1; j < N; j++)
         if (j == at) found = x[j];
     return found;
 }
-// The lane whose part holds `i`: the first with more than that many up to it.
+// The lane whose part of the tile contains entry `i`: the first whose prefix sum exceeds i.
 MORPH_FN i32 owner_of(i32 upto, i32 i) {
     i32 lane = 0;
     MORPH_UNROLL_ALL for (i32 by = 16; by; by /= 2)
@@ -61,7 +60,7 @@ MORPH_FN i32 owner_of(i32 upto, i32 i) {
     return lane;
 }
 
-// Puts the long rows of a tile on the list; whether this lane's is there.
+// Appends the long rows of a tile to the high-degree list; returns whether this lane's row is in it.
 template <class A, class R, class Step>
 MORPH_FN bool list_high_degree_rows(const A& a, const R& t, const Step&, Entries& row,
                                     const typename Step::LiveIn& live_in, typename Step::I& it,
@@ -78,7 +77,7 @@ MORPH_FN bool list_high_degree_rows(const A& a, const R& t, const Step&, Entries
     return true;
 }
 
-// Puts what is left of rows there for which there is no room: they are run when there is more.
+// Appends the unprocessed ranges of rows to the high-degree list, to be run when the host has added capacity.
 template <class A, class R, class Step>
 MORPH_FN void defer(const A& a, const R& t, const Step&, Entries& row, const typename Step::LiveIn& live_in) {
     HighDegreeList<Step> high_degree(a, t, true);
@@ -89,13 +88,13 @@ MORPH_FN void defer(const A& a, const R& t, const Step&, Entries& row, const typ
     row.begin = row.end;
 }
 
-// Who has the room that entries take, and the queue that they may add to: the warp, or else the item.
+// The item that holds the reservations of entries and the queue: the warp's in batches, else the row's own.
 template <class Step, class I> MORPH_FN I& reserving_item(Runner<Step>& by, I& it) {
     if constexpr (Step::BATCHED) return by.it;
     else return it;
 }
 
-// Has the row of what an entry may lay into a queue under way; `it` is of whoever runs the entry.
+// Prefetches the adjacency bounds of the vertex that this entry may enqueue; `it` is the reserving item.
 template <class A, class Step, class I, class Reach>
 MORPH_FN void prefetch_bounds(const A& a, const Step& s, I& it, const Reach& reached, bool runs) {
     if (!runs || !it.asynchronous.capacity) return;
@@ -103,17 +102,17 @@ MORPH_FN void prefetch_bounds(const A& a, const Step& s, I& it, const Reach& rea
     it.asynchronous.to = reached.end;
 }
 
-// Runs the items of a warp's lanes: those that have one that passed are `here`.
+// Runs the items of a warp's lanes; `here` is set on lanes with an item that passed the filter.
 template <class A, class R, class Step, class I>
 MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, Runner<Step>& by) {
     Entries row;
     typename Step::LiveIn live_in{};
     typename Step::LiveOut live_out{};
     bool came = here && s.prologue(a, it, row, live_in, live_out);
-    if (!here) it.failed = 0;  // it has ended; its lane helps
+    if (!here) it.failed = 0;  // the item has ended; its lane runs other items' entries
     sync_warp();
     if constexpr (Step::LIMIT < NO_LIST) came &= !list_high_degree_rows(a, t, s, row, live_in, it, live_out);
-    while (any_lane(row.begin < row.end)) {  // once, unless 32 bits cannot count them
+    while (any_lane(row.begin < row.end)) {  // one iteration, unless the number of entries exceeds 32 bits
         i32 mine = i32(min_of(row.end - row.begin, i64(1 << 25))), upto = sum_up_to(mine);
         i32 all = shuffle(ALL_LANES, upto, 31);
         i64 shift = row.begin - (upto - mine);
@@ -122,7 +121,7 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, Runner<Ste
         i32 owner[PREFETCHED]{};
         for (i32 base = 0, at = PREFETCHED; base < all; base += 32, at++) {
             i32 i = base + lane_id();
-            if (at == PREFETCHED) {  // what the next entries lead to is read together
+            if (at == PREFETCHED) {  // loads the other ends of the next entries together
                 at = 0;
                 MORPH_UNROLL_ALL for (i32 j = 0; j < PREFETCHED; j++)
                     if (base + 32 * j < all) {
@@ -147,7 +146,7 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, Runner<Ste
             sync_warp();
             if constexpr (Step::HAS_EPILOGUE) {
                 reductions = sum_of_row(reductions, whose);
-                i32 last = min_of(upto, base + 32) - 1;  // of the row's entries so far
+                i32 last = min_of(upto, base + 32) - 1;  // of the row's entries in this round
                 reductions = from_lane(reductions, last & 31);
                 if (last >= base && last >= upto - mine) s.add(live_out, reductions);
             }
@@ -159,8 +158,8 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, Runner<Ste
     end_item(a, it);
 }
 
-// Tiles of 1 to 8 items, while not all warps have one (each costs a few atomics on the same words), then
-// of as many as leave none without.  Items that run ahead become more, so their tiles begin with 1 or 2.
+// Tile sizes: 1 to 8 items while there are too few items for all warps (each tile costs a few contended atomics),
+// then as many as give every warp one tile.  Asynchronous steps create items, so their tiles begin with 1 or 2.
 template <class A, class R, class Step>
 MORPH_FN void each_shared_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last) {
     i64 warps = t.threads / 32, all = (last - first + warps - 1) / warps;
@@ -168,7 +167,7 @@ MORPH_FN void each_shared_on_warps(const A& a, R& t, const Step& s, i64 first, i
     i32 size = all > 8 ? i32(min_of(all, i64(32))) : i32(max_of(all, min_of(few, i64(Step::ASYNCHRONOUS ? 2 : 8))));
     if (first >= last) return;
     Runner<Step> by(a, t, s, min_of((last - first + size - 1) / size, warps));
-    for (i64 base = first + warp_id() * size; base < last; base += warps * size) {
+    for (i64 base = first + warp_of_section(t, warp_id(), warps) * size; base < last; base += warps * size) {
         typename Step::I it(a, t, base + lane_id());
         bool mine = lane_id() < size && it.position < last;
         if (by.it.failed) {
@@ -182,8 +181,7 @@ MORPH_FN void each_shared_on_warps(const A& a, R& t, const Step& s, i64 first, i
     by.end(a, s);
 }
 
-// The last of n things for which something holds, if it does for the first, and for none behind one for which it
-// does not; the warp looks at 32 of them at once.
+// The last of n indices for which a monotone predicate holds that holds for index 0: a 32-ary search by a warp.
 template <class F> MORPH_FN i64 last_of(i64 n, const F& holds) {
     i64 first = 0;
     while (n > 1) {
@@ -195,12 +193,12 @@ template <class F> MORPH_FN i64 last_of(i64 n, const F& holds) {
     }
     return first;
 }
-template <class Step>  // the entry that holds a chunk
+template <class Step>  // the row of the list that contains a chunk
 MORPH_FN i64 entry_of(const HighDegreeEntry<Step>* high_degree, i64 n, i64 chunk) {
     return last_of(n, [&](i64 i) { return load_stable(&high_degree[i].chunk) <= chunk; });
 }
 
-// What is on the list, each warp as many chunks as any other.
+// Runs the rows of the high-degree list; chunks are divided evenly among the warps.
 template <class A, class R, class Step> MORPH_FN void run_listed(const A& a, R& t, const Step& s) {
     HighDegreeList<Step> high_degree(a, t, false);
     i64 n = high_degree.size(), warps = t.threads / 32;
@@ -260,7 +258,7 @@ MORPH_FN bool list_high_degree_row(const A& a, const R& t, const Step&, const En
     return true;
 }
 
-// The entries of a row; those for which there is no room are put on the list.
+// Runs the entries of a row; entries without capacity are appended to the high-degree list.
 template <class A, class R, class Step>
 MORPH_FN void run_row(const A& a, const R& t, const Step& s, Entries row, const typename Step::LiveIn& live_in,
                       Runner<Step>& by) {
@@ -275,7 +273,7 @@ MORPH_FN void run_row(const A& a, const R& t, const Step& s, Entries row, const 
     }
 }
 
-// An item that has passed.
+// Runs an item that has passed the filter.
 template <class A, class R, class Step, class I>
 MORPH_FN void run_shared(const A& a, const R& t, const Step& s, I& it, Runner<Step>& by) {
     Entries row;
@@ -294,7 +292,7 @@ MORPH_FN void run_shared(const A& a, const R& t, const Step& s, I& it, Runner<St
     end_item(a, it);
 }
 
-// Runs the items; long rows are put on the list.  One thread alone has nobody to share them with.
+// Runs the items; long rows are appended to the high-degree list.
 template <class A, class R, class Step>
 MORPH_LOOP void each_shared_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
     Runner<Step> by(a, t, s);
@@ -325,8 +323,8 @@ template <class Step> MORPH_FN i64 owner_by_bisection(const HighDegreeEntry<Step
     return first;
 }
 
-// What is on the list, chunk by chunk, from a cursor.  Who finds no room takes all that is left, and puts it
-// on the other side.
+// Runs the rows of the high-degree list; threads take chunks from a cursor.  A thread that cannot reserve capacity
+// takes all remaining chunks and appends them to the other side of the list.
 template <class A, class R, class Step> MORPH_FN void run_listed_on_threads(const A& a, R& t, const Step& s) {
     HighDegreeList<Step> high_degree(a, t, false);
     i64 n = high_degree.size();

@@ -1,12 +1,12 @@
-// All items of a step in one round of claims, however many threads there are: who wins depends on the
-// items and their positions alone.
+// Deterministic claims: all items of a step claim in one round, whatever the number of threads, so the winners depend
+// on the items and their positions only.
 //
-// Invariant: every item gathers from what was there before the step.  If one finds no room then, none goes
-// on: the host makes room, and all gather again.  One that finds none after the barrier keeps its verdict
-// when it runs again, after the others: a winner wins again if what it gathers is only what it owns and
-// guards, for no other winner has touched that; a loser's bit in `lost` is set, and it claims nothing.
+// Invariant: every item gathers from the state before the step.  If an item cannot allocate while it gathers, no item
+// commits: the host adds capacity, and all items gather again.  An item that cannot allocate after the barrier keeps
+// its result when it is re-executed, after the others: a winner wins again if it gathers only rows that it owns or
+// guards, which no other winner has changed; a loser's bit in `lost` is set, and it claims nothing.
 
-// Gathers and claims; false if the item has ended.
+// Gathers and claims; returns false if the item has ended.
 template <class A, class R, class Step, class I>
 MORPH_FN bool compete(const A& a, R& t, const Step& s, I& it) {
     if (!open(a, t, s, it)) return false;
@@ -20,7 +20,7 @@ MORPH_FN bool compete(const A& a, R& t, const Step& s, I& it) {
     return true;
 }
 
-// Between the last claim and the first check: whether an item has found no room.
+// Between the last claim and the first check: whether an item could not allocate.
 template <class A, class R> MORPH_FN void meet(const A& a, R& t) {
     if (arrive(a, t)) broadcast(t, load(a.status + FAILED) != 0);
     release_barrier(a, t);
@@ -40,8 +40,8 @@ MORPH_FN void decide(const A& a, R& t, const Step& s, I& it) {
     if (t.broadcast_value ? !it.key : !won) fetch(Or(), a.lost + it.position / 32, 1u << it.position % 32);
 }
 
-// On a GPU the host sees to it that there is a thread for every item.  One thread of a CPU may come to all items: memory
-// that it does not touch costs nothing.
+// On a GPU the host launches a thread for every item.  On a CPU each thread has memory for all items, of which pages
+// that are not touched cost nothing.
 template <class A, class R, class Step>
 MORPH_FN void claims_deterministic(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;

@@ -1,40 +1,39 @@
-// The list of rows that all threads share out: long ones, and what is left of one that found no room.
+// The high-degree list: long rows, and unprocessed ranges of rows without capacity, shared by all threads.
 //
-// Rows put on the list are run when all have met: they are cut into chunks, and each warp (on a CPU:
-// thread) gets as many as any other.  One atomic counts the rows of the list and their chunks, so each
-// knows its place in both.  The list has two sides: while the rows of one are run, what finds no room
-// goes to the other, and is run when the host has made some; so do long rows of items that run ahead, and
-// are run when all have met again.  A long row that finds the list full is run
-// like a short one; places for what finds no room are kept free.
-// Where there is a tail, the item waits on the list: who ends a chunk adds its sums to the item's, and who
-// ends the last one goes on with the item.
+// The rows of the list are run after a barrier: they are cut into chunks, which are divided evenly among the warps
+// (on a CPU: threads).  One atomic counts the rows of the list and their chunks, so that a row knows its position in
+// both.  The list has two sides: while the rows of one are run, deferred ranges are appended to the other, which is
+// run when the host has added capacity; so are long rows of asynchronous items, which are run after the next barrier.
+// A long row that finds the list full is run like a short one; positions for deferred ranges are kept free.
+// If there is an epilogue, the item is stored in the list: the thread that ends a chunk adds its reductions to the
+// item's, and the thread that ends the last chunk runs the epilogue.
 
-struct Entries {  // of a row: its part of the adjacency
+struct Entries {  // of a row: a range of the adjacency
     i64 begin = 0, end = 0;
 };
-struct Nothing {};  // is handed on where there is no tail
+struct Nothing {};  // live-out locals where there is no epilogue
 
-// How sums are joined, by Plus or as `min` and `max` of the language do.
+// The operations of reductions: Plus, or `min` and `max` of the language.
 struct Minimum { template <class T> static MORPH_FN T of(T x, T v) { return min_of(x, v); } };
 struct Maximum { template <class T> static MORPH_FN T of(T x, T v) { return max_of(x, v); } };
 
-constexpr i64 NO_LIST = ~0ull >> 1;  // as LIMIT: no row is as long
-#if defined(MORPH_FAULTS)  // tests: small graphs have high_degree, and more than there is room for
+constexpr i64 NO_LIST = ~0ull >> 1;  // as LIMIT: longer than any row
+#if defined(MORPH_FAULTS)  // tests: small graphs have long rows, and more than fit the list
 constexpr i64 HIGH_DEGREE = 2, CHUNK = 2, MAX_LISTED = 5;
 #else
 constexpr i64 HIGH_DEGREE = TARGET_GPU ? 64 : 1024, CHUNK = HIGH_DEGREE / 2, MAX_LISTED = NO_LIST;
 #endif
 
-// Words of `high_degree`: rows << 32 | chunks, of those being put there and of those being run; the bytes of a
-// side; the side that is put to.  The sides follow.
+// The header of `high_degree`: rows << 32 | chunks, of the side that is filled and of the side that is run; the
+// bytes of a side; which side is filled.  The two sides follow.
 enum { LISTED = 0, BYTES = 1, TAKEN = 2, SIDE = 3, FIRST_ENTRY = 8 };
 
 MORPH_FN i64 chunks(const Entries& row) { return (row.end - row.begin + CHUNK - 1) / CHUNK; }
 template <class A> MORPH_FN bool has_high_degree_list(const A& a) { return load(a.high_degree + TAKEN) != 0; }
 
-// By the master, when all have run their items: whether rows are on the list, to be run next.  If they
-// are to wait, they stay: the replay of those that found no room comes back here.  What is reserved for
-// entries cannot wait, it would be forgotten when counters are published.
+// By the master, after all items have run: returns whether the list has rows to run next.  If they must `wait`, they
+// stay in the list until the re-execution of the deferred items.  Rows with reservations for their entries cannot
+// wait, since publishing the counters would drop the reservations.
 template <class A> MORPH_FN bool take_high_degree_list(const A& a, bool wait) {
     i64 listed = load(a.high_degree + LISTED), side = load(a.high_degree + SIDE);
     if (wait) listed = 0;
@@ -47,18 +46,18 @@ template <class Step> struct Waiting {
     typename Step::I it;
     typename Step::LiveOut live_out;
     typename Step::Reductions reductions;  // of the chunks that have been run
-    u32 chunks;                // that have not
+    u32 chunks;                // that have not been run
 };
 template <class Step> struct HighDegreeEntry {
-    i64 chunk;  // how many chunks there are before
+    i64 chunk;  // the number of chunks before this row's
     Entries row;
     typename Step::LiveIn live_in;
     Choose<Step::HAS_EPILOGUE, Waiting<Step>, Nothing> waiting;
 };
 
-// One side of the list.  Threads may overrun the place where it counts as full by a row each, and leave
-// one row each that found no room; of the rows being run, the next side gets no more than there are and
-// one for each.  Where entries do not take room in batches none is left, and rows may be larger.
+// One side of the list.  Each thread may exceed the limit by one row, and add one deferred range; while a side is
+// run, the other gets at most as many rows as the side has, and one for each thread.  Where entries do not reserve
+// in batches, no ranges are deferred, and the entries of the list may be larger.
 template <class Step> struct HighDegreeList {
     static_assert(!Step::BATCHED || sizeof(HighDegreeEntry<Step>) <= 64, "the host counts with 64 bytes a row");
     i64* words;
@@ -74,7 +73,7 @@ template <class Step> struct HighDegreeList {
     }
     static MORPH_FN i64 count(const Entries& row) { return (1ll << 32) + chunks(row); }
     MORPH_FN bool full() const { return (load(words + LISTED) >> 32) + size() >= most; }
-    // `before`: what had been counted when this row was.
+    // `before`: the count of rows and chunks before this row.
     MORPH_FN HighDegreeEntry<Step>& put(i64 before, const Entries& row, const typename Step::LiveIn& live_in) const {
         HighDegreeEntry<Step>& large = at[before >> 32];
         large.chunk = before & 0xffffffff, large.row = row, large.live_in = live_in;
@@ -87,13 +86,13 @@ template <class Step> struct HighDegreeList {
         if constexpr (Step::HAS_EPILOGUE) {
             Step::I::SlotCaches::release(it);
             large.waiting = {it, live_out, typename Step::Reductions(), u32(chunks(row))};
-            it = typename Step::I(a, t, -1);  // has nothing left to end
+            it = typename Step::I(a, t, -1);  // `it` has nothing left to end
         }
     }
     MORPH_FN i64 size() const { return load(words + TAKEN) >> 32; }
 };
 
-// Adds what `n` chunks of a row gave; the tail, if they were the last.
+// Adds the reductions of `n` chunks of a row; runs the epilogue after the last chunk.
 template <class A, class Step>
 MORPH_FN void end_chunks(const A& a, const Step& s, Waiting<Step>& waiting,
                          const typename Step::Reductions& reductions, i64 n) {
@@ -105,7 +104,7 @@ MORPH_FN void end_chunks(const A& a, const Step& s, Waiting<Step>& waiting,
     end_item(a, it);
 }
 
-// The same where there is nothing else to publish.
+// `take_high_degree_list` at a barrier at which nothing else is published.
 template <class A, class R> MORPH_FN bool high_degree_list_waits(const A& a, R& t, bool batched) {
     if (arrive(a, t)) {
         broadcast(t, take_high_degree_list(a, batched && load(a.status + FAILED) != 0));

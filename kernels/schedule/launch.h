@@ -1,24 +1,24 @@
-// How the items of a foreach are run, and the entry of a unit.
+// Execution of the items of a foreach, and the entry of a unit.
 //
 // A `Step` is one foreach of the unit.  It names its items' type `I` and has
-//     FILTERS          whether open asks more than whether a row is alive
-//     FETCH_ADDS       whether the kernel adds floats to places, or adds and uses the value before
-//     find(a, it)      looks up what the kernel is called with
-//     open(a, it)      does so; whether there is an item to run (it is alive, and passes the filter)
-//     run(a, it)       the kernel; with single(collection): whether it claims anything
-//     WORK_SHARING          whether its last loop can be shared out: then see balance.h and sweep.h
+//     FILTERS          whether there is a ``where``
+//     FETCH_ADDS       whether the kernel adds floats atomically, or uses the old value of an atomic addition
+//     find(a, it)      sets the row with which the kernel is called
+//     open(a, it)      the same; returns whether the item is to be run (the row is live, and passes the filter)
+//     run(a, it)       the kernel; with single(collection): returns whether it claims anything
+//     WORK_SHARING          whether threads share its last loop: then see balance.h and sweep.h
 //     claim, wins, commit, abort    only with single(collection)
-// `end_item(a, it)` gives back what the item reserved, and records a failure.
+// `end_item(a, it)` gives back the item's unused reservations, and records a failure.
 
-// Whether there is an item to run; if not, it has ended.
+// Whether the item is to be run; if not, the item is ended here.
 template <class A, class R, class Step, class I>
 MORPH_FN bool open(const A& a, const R& t, const Step& s, I& it) {
-    if (t.replay && !was_deferred(a.deferred, it.position)) return false;
+    if (t.replay && !was_deferred(a.deferred, it.deferred_bit())) return false;
     if (s.open(a, it)) return true;
     end_item(a, it);
     return false;
 }
-// The part behind the barrier.
+// The part of a claiming kernel after the barrier.
 template <class A, class Step, class I> MORPH_FN void finish(const A& a, const Step& s, I& it, bool won) {
     if (won) s.commit(a, it);
     else s.abort(a, it);
@@ -40,21 +40,21 @@ MORPH_LOOP void each_in_order(const A& a, R& t, const Step& s, i64 first, i64 la
     caches.flush();
 }
 
-constexpr i32 SIEVE = 8;  // items of each lane that a warp looks at before it runs any
+constexpr i32 SIEVE = 8;  // items of each lane that a warp filters before it runs any
 
-// The warp's own; one for all steps of a unit, however many there are.
+// The warp's queue of items that passed; all steps of a unit share the memory.
 MORPH_FN unsigned short* sieve_queue() {
     MORPH_SHARED unsigned short queues[256 / 32][32 * SIEVE];
     return queues[warp_of_block()];
 }
 
-// A warp looks at `each` items a lane, from `base` on, and queues those that pass; gives their number.
+// A warp filters `each` items a lane, from `base` on, and queues those that pass; returns their number.
 template <class I, class A, class R, class Passes, class... Buffers>
 MORPH_FN i32 sift(const A& a, const R& t, i64 base, i64 last, i32 each, const Passes& passes, Buffers&... buffers) {
     unsigned short* queue = sieve_queue();
     i32 lane = lane_id(), found = 0;
     u32 pass = 0;
-    MORPH_UNROLL for (i32 k = 0; k < each; k++) {  // what they read is under way together
+    MORPH_UNROLL for (i32 k = 0; k < each; k++) {  // their loads overlap
         I it(a, t, base + 32 * k + lane, buffers...);
         pass |= u32(it.position < last && passes(it)) << k;
     }
@@ -68,8 +68,8 @@ MORPH_FN i32 sift(const A& a, const R& t, i64 base, i64 last, i32 each, const Pa
     return found;
 }
 
-// A warp looks at many items, then runs those that passed the filter, one on each lane: rare ones share
-// the run, and what they add.
+// A warp filters many items, then runs those that passed, one on each lane: so few divergent lanes where items
+// rarely pass, and aggregated additions to lists.
 template <class A, class R, class Step>
 MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;
@@ -126,13 +126,13 @@ MORPH_FN void each_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last
     }
 }
 
-// A number for each thread, like its own, but of a block's and then of a warp's threads far apart: few
-// items are spread over all warps, so that those of one warp do not wait for each other's branches.
+// A permutation of thread numbers that places consecutive numbers in different blocks, then in different warps: a
+// few items then run in as many warps, and do not wait for divergent branches of others.
 MORPH_FN i32 apart(const Team& t) {
     return (lane_id() * warps_of_block() + warp_of_block()) * block_count() + block_id();
 }
 
-// Writes the places of the items that pass to a.queue; gives their number, behind a barrier.
+// Writes the positions of the items that pass to a.queue; returns their number, after a barrier.
 template <class A, class R, class Step>
 MORPH_FN i64 sift_all(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;
@@ -142,7 +142,7 @@ MORPH_FN i64 sift_all(const A& a, R& t, const Step& s, i64 first, i64 last) {
     i32 lane = lane_id(), each = share < SIEVE ? i32(share) : SIEVE;
     for (i64 base = first + t.thread / 32 * (32 * each); base < last; base += i64(t.threads) * each) {
         i32 found = sift<I>(a, t, base, last, each, [&](I& it) {
-            return t.replay ? is_deferred(a.deferred, it.position) : open(a, t, s, it);
+            return t.replay ? is_deferred(a.deferred, it.deferred_bit()) : open(a, t, s, it);
         }, buffers);
         i64 at = lane ? 0 : fetch(Plus(), a.cursor + 1, i64(found));
         at = shuffle(ALL_LANES, at, 0);
@@ -153,10 +153,9 @@ MORPH_FN i64 sift_all(const A& a, R& t, const Step& s, i64 first, i64 last) {
     return load(a.cursor + 1);
 }
 
-// Rounds of one item a thread; every thread takes part in the same number of them, all alike.  If there
-// are more items than threads, those that the filter passes over are sifted out first, and items of one
-// round lie apart: neighbours in a list are neighbours in the graph, and would want the same rows.  The
-// barrier after the last round is the one at the end of the step.
+// Rounds of one item a thread; all threads take part in the same number of rounds.  If there are more items than
+// threads, the items are filtered first, and the items of one round lie far apart: neighbours in a list are often
+// neighbours in the graph, and would claim the same rows.  The barrier after the last round is that of the step.
 template <class A, class R, class Step>
 MORPH_FN void claims_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (t.replay) first = 0;
@@ -164,7 +163,7 @@ MORPH_FN void claims_on_warps(const A& a, R& t, const Step& s, i64 first, i64 la
     bool sifted = n > t.threads;
     if (sifted) n = sift_all(a, t, s, first, last);
     i64 rounds = (n + t.threads - 1) / t.threads;
-    bool crowded = 2 * n > rounds * t.threads;  // then neighbours share a warp, and what it finds in L1
+    bool crowded = 2 * n > rounds * t.threads;  // then neighbouring items share a warp, and its lines in L1
     for (i64 round = 0; round < rounds; round++) {
         t.round++;
         typename Step::I::Buffers buffers;
@@ -185,7 +184,7 @@ MORPH_FN void claims_on_warps(const A& a, R& t, const Step& s, i64 first, i64 la
 
 // --- on a CPU -------------------------------------------------------------------------------------
 
-// One thread alone runs the kernel as it is written; what it adds and may run ahead follows the list.
+// A single thread runs the kernel sequentially; items that run asynchronously are queued behind the list.
 template <class A, class R, class Step>
 MORPH_LOOP void each_single_threaded(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
     const A a = shared;
@@ -194,7 +193,7 @@ MORPH_LOOP void each_single_threaded(const A& shared, const R& run, const Step& 
     i64 end = load(s.list(a, t) + CAPACITY);
     if (t.replay) last = end;
     i64 most = team_size() > 1 ? SINGLE_THREAD_ITEMS : end;
-    i64 wait = team_size() > 1 ? narrow<Step>() : end;  // others might help
+    i64 wait = team_size() > 1 ? narrow<Step>() : end;  // more items are worth a team
     Queue queue{last, t.replay ? 0 : min_of(end, last + most)};
     typename Step::I::SlotCaches caches;
     s.take_all(a, t, caches);
@@ -232,7 +231,7 @@ struct Here {
 };
 MORPH_FN void* operator new(decltype(sizeof 0), Here here) noexcept { return here.at; }
 
-// An item that waits for its commit.
+// An item between gather and commit.
 template <class I> struct Kept {
     typename I::Buffers buffers;
     I it;
@@ -241,9 +240,8 @@ template <class I> struct Kept {
     }
 };
 
-// Rounds of 64 to 1024 items a thread, so that a barrier costs an item little and few of a small range
-// are in flight at once; those taken together lie 16 places apart.  One thread alone needs no
-// claims: it is always the only one.
+// Rounds of 64 to 1024 items a thread, so that the cost of barriers is spread over many items, while few items of a
+// small range are in flight at once; items of one chunk lie 16 positions apart.  A single thread needs no claims.
 template <class A, class R, class Step>
 MORPH_FN void claims_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;

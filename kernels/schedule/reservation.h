@@ -1,26 +1,26 @@
-// Reservation for what the entries of shared rows may add: taken in batches by whoever runs them.
+// Reservations for the entries of shared rows, made in batches by the warp (on a CPU: the thread) that runs them.
 //
-// Invariant: whoever runs an entry holds as much room as one entry may take, so nothing in it can fail.  A
-// warp (on a CPU: a thread) that gets no more puts what is left of its rows on the list, has the store
-// grown, and leaves its other items deferred, untouched.  So a store needs room for what is really added,
-// and a batch for each warp.
+// Invariant: a warp holds a reservation for all that one entry of each lane may allocate, so no entry can fail.  A
+// warp that cannot reserve more appends its unprocessed entry ranges to the high-degree list, records which store is
+// full, and marks its other items as deferred, unchanged.  So a store needs capacity for the rows that are really
+// added, and a batch for each warp.
 //
-// In a program a GPU's warps begin a step with a share of the room there was at the last barrier, without
-// an atomic; whoever asks for more leaves these shares alone.
+// In a program the warps of a GPU begin a step with a share of the capacity left at the last barrier, without an
+// atomic; further reservations leave these shares untouched.
 //
-// Of a Step, `BATCHED` says that its entries take room so, and `reservations(a, it, f)` calls f(meta, reservation, each,
-// number) for each store that they add to: what `it` holds, what an entry may take, which store it is.
-// `SHARES` says that TO is where the store ended at the last barrier.  `clear_staged()` and `flush_staged(a, it, n)`
-// begin with nothing on its way, and carry over what lies where n entries of each lane are to have room.
+// Of a Step, `BATCHED` says that its entries reserve in batches; `reservations(a, it, f)` calls f(meta, reservation,
+// each, number) for each store to which entries add: the reservation of `it`, the most rows of an entry, the store's
+// number.  `SHARES` says that TO is the store's end at the last barrier.  `clear_staged()` empties the staging
+// buffers, and `flush_staged(a, it, n)` flushes them where n entries of each lane would not fit.
 
-#if defined(MORPH_FAULTS)  // tests: batches end, too
+#if defined(MORPH_FAULTS)  // tests: batches are used up
 constexpr i32 BATCH = 2;
 #else
-constexpr i32 BATCH = TARGET_GPU ? 4 : 64;  // as many entries of each lane
+constexpr i32 BATCH = TARGET_GPU ? 4 : 64;  // entries of each lane
 #endif
-constexpr i64 SHARED_OUT = 8;  // shares are such a part of the room, at most
+constexpr i64 SHARED_OUT = 8;  // shares take at most this part of the capacity
 
-// Takes room for `most` rows, or if there is not as much for `least`; gives how many.
+// Reserves `most` rows, or `least` if there are fewer; returns the number reserved.
 MORPH_FN i32 take_capacity(i64* meta, i32 least, i32 most, i64 apart) {
     i64 left = fetch(Plus(), meta + BUDGET, i64(-most)) - apart;
     if (left >= most) return most;
@@ -31,13 +31,13 @@ MORPH_FN i32 take_capacity(i64* meta, i32 least, i32 most, i64 apart) {
 
 MORPH_FN i32 sum_of_lanes(i32 x) { return i32(add_lanes(ALL_LANES, u32(x))); }
 
-// A warp that runs entries: `it` has the room, `it.failed` says that there was no more.
+// A warp that runs entries: `it` holds the reservations; `it.failed` says that a store is full.
 template <class Step, bool GPU = TARGET_GPU> struct Runner {
     typename Step::I it;
-    i64 sharers = 0;   // how many warps have a share, and a part of the room
-    bool late = false;  // when they have had it
+    i64 sharers = 0;   // number of warps with a share
+    bool late = false;  // whether shares are used up
 
-    // Of those who run items, `sharers`; of those who come after them, none.
+    // `sharers` of the warps that run items have a share, later ones (of listed rows) none.
     template <class A, class R>
     MORPH_FN Runner(const A& a, const R& t, const Step& s, i64 sharers) : it(a, t, -1) {
         if constexpr (Step::BATCHED) {
@@ -53,13 +53,13 @@ template <class Step, bool GPU = TARGET_GPU> struct Runner {
     MORPH_FN i64 apart(i64* meta, i32 each) const {
         return late ? left(meta) / SHARED_OUT : 32 * sharers * share(meta, each);
     }
-    // Whether there is room for an entry of each lane, or for several.
+    // Whether an entry of each lane, or several, are covered by the reservations.
     template <class A> MORPH_FN bool has_capacity(const A& a, const Step& s, i32 entries = 1) {
         bool lacks = it.failed;
         s.reservations(a, it, [&](i64*, i32& reservation, i32 each, i32) { lacks |= reservation < each * entries; });
         return !any_lane(lacks) || (!it.failed && reserve_more(a, s, entries));
     }
-    template <class A> MORPH_FN bool reserve_more(const A& a, const Step& s, i32 entries) {  // lane n asks store n
+    template <class A> MORPH_FN bool reserve_more(const A& a, const Step& s, i32 entries) {  // lane n: store n
         i64 *at = nullptr, aside = 0;
         i32 n = 0, blame = 0, held = 0, least = 0, most = 0;
         s.reservations(a, it, [&](i64* meta, i32& reservation, i32 each, i32 number) {
@@ -84,7 +84,7 @@ template <class Step, bool GPU = TARGET_GPU> struct Runner {
         if (those) it.failed = shuffle(ALL_LANES, blame, first_lane(those)) + 1;
         return !those;
     }
-    // Gives back what it has taken and not used, and says whether it failed.
+    // Gives back unused reservations, and reports whether the warp failed.
     template <class A> MORPH_FN void end(const A& a, const Step& s) {
         if constexpr (Step::BATCHED) {
             s.flush_staged(a, it, 1 << 16);
@@ -98,7 +98,7 @@ template <class Step, bool GPU = TARGET_GPU> struct Runner {
     }
 };
 
-// A thread of a CPU that runs entries.
+// A CPU thread that runs entries.
 template <class Step> struct Runner<Step, false> {
     typename Step::I it;
 

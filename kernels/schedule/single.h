@@ -1,12 +1,12 @@
-// single(collection): of all items that want an element, one gets it.
+// single(collection): locks all rows of a collection for one of the competing items.
 //
-// Invariant: the owner of a row is the least key that ever claimed it.  A key is unique, and the keys of
-// a newer round are less than all older ones: nothing has to be released.  An item wins if all its
-// elements still bear its key and no guarded row bears a lesser one of this round; so no two winners
-// share an element, and the item with the least key of all wins: every round makes progress.
-// Between claim and check stands a barrier, and one more before the next claims.
+// Invariant: the owner of a row is the least key that has claimed it.  Keys are unique, and the keys of a round are
+// less than those of all earlier rounds, so nothing has to be released.  An item wins if all its rows still have its
+// key and no guarded row has a lesser key of this round; so no two winners share a row, and the item with the least
+// key wins: every round makes progress.  A barrier separates claims from checks, and another one checks from the
+// next claims.
 
-MORPH_FN u32 mix32(u32 h) {  // a bijection: different positions stay different
+MORPH_FN u32 mix32(u32 h) {  // the finaliser of MurmurHash3, one-to-one
     h = (h ^ h >> 16) * 0x85ebca6bu;
     h = (h ^ h >> 13) * 0xc2b2ae35u;
     return h ^ h >> 16;
@@ -21,10 +21,10 @@ constexpr i32 AT_ONCE = TARGET_GPU ? 8 : 1;
 
 template <class O, class L> MORPH_FN void claim(const O& owner, const L& rows, u64 key) {
     for (i32 i = 0; i < rows.n; i++)
-        if (rows.v[i] >= 0) fetch_untested(Min(), owner.at(rows.v[i]), key);  // reads nothing back: none waits
+        if (rows.v[i] >= 0) fetch_untested(Min(), owner.at(rows.v[i]), key);  // without a return value: no thread waits
 }
-// Whether the owners of all rows are as they should be.  All are read, whatever the first ones say, and
-// on a GPU eight at a time: first their places in the item's memory, then they are under way together.
+// Whether a predicate holds for the owners of all rows.  All are read, without an early exit: on a GPU eight at a
+// time, first their positions, from the item's memory, then the owners, whose loads overlap.
 template <class O, class L, class F> MORPH_FN bool all_owners(const O& owner, const L& rows, const F& good) {
     bool all = true;
     for (i32 i = 0; i < rows.n; i += AT_ONCE) {
@@ -44,7 +44,7 @@ template <class O, class L> MORPH_FN bool unchallenged(const O& owner, const L& 
     return all_owners(owner, rows, [=](u64 k) { return k >= key; });
 }
 
-// single(row): the first of this launch.  single(row.column): turns it from 0 to 1.
+// single(row): true for the first item of this launch.  single(row.column): changes the value from 0 to 1.
 MORPH_FN bool lock_row(i32* lock, i64 row, i32 launch) {
     return load(lock + row) != launch && fetch(Put(), lock + row, launch) != launch;
 }

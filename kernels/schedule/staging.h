@@ -1,14 +1,14 @@
-// What entries add to lists, on its way: a GPU's warp lays it down in shared memory and carries it over when
-// there is much of it, so that all warps do not wait for the same counter at every entry.
+// Staging buffers: a warp of a GPU collects the rows that its entries add to a list in shared memory, and flushes them
+// together, so that the warps do not contend for the list's counter at every entry.
 //
-// A type `E` of what one list gets has its columns and
-//     AT, PLACES, WHICH      where in the warp's memory it lies, how much there is room for, its counter
-//     meta(a, it), write(a, it, row)    the list, and how it is written there
-// Invariant: what lies there and what the warp holds room for (see reservation.h) is at most PLACES.
+// The type `E` of the rows of one list has the list's columns and
+//     AT, PLACES, WHICH      the offset of its buffer in the warp's memory, the buffer's capacity, its counter
+//     meta(a, it), write(a, it, row)    the list's counters, and how a row is written to the list
+// Invariant: the rows in the buffer and those reserved by the warp (see reservation.h) are at most PLACES.
 
 constexpr i32 STAGING_BYTES = 4096;  // bytes of a warp
 
-MORPH_FN u64* staging_memory() {  // one for all lists of a unit
+MORPH_FN u64* staging_memory() {  // shared by all lists of a unit
     MORPH_SHARED u64 words[256 / 32][STAGING_BYTES / 8];
     return words[warp_of_block()];
 }

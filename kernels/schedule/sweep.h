@@ -1,38 +1,38 @@
-// Sums over the rows of a table of points, by all warps alike.
+// Sweeps: reductions over the packed adjacency rows of all points, divided evenly among the warps (merge-path).
 //
-// Where the items of a step are the points themselves, in order, and a point's entries are its packed row,
-// all entries lie one behind the other in the order of the items.  If the entries do no more than add up, and
-// the head changes nothing (`SWEEPS` of a Step says so), nobody minds who runs them: each warp gets an equal
-// part of the line of all rows and entries, wherever in a row it begins and ends, and no row is long.
+// If the items of a step are all points, in order, and a point's entries are its packed row, all entries are
+// consecutive in the order of the items.  If the bodies only reduce, and the prologue changes nothing (`SWEEPS` of a
+// Step), any warp may run any entry: each warp gets an equal part of the sequence of all rows and entries, which may
+// begin and end within a row, so no row is too long.
 //
-// Invariant: the warp in whose part a row begins runs its tail, once.  What other warps add up of that row,
-// each of them at the begin of its part, lies in `sums_before` when all have met.  So sums are added in one
-// order, whatever happens, for a number of warps.
+// Invariant: the warp in whose part a row begins runs the row's epilogue, once.  The partial sums of later warps over
+// that row, each at the beginning of its part, are in `sums_before` after a barrier.  So for a given number of warps
+// sums are added in one fixed order.
 //
-// `begin(a, i)` of the Step is where the row of point i begins, in the adjacency.
+// `begin(a, i)` of the Step is the first entry of the row of point i.
 
 #if defined(MORPH_FAULTS)  // tests: small graphs have rows of each kind
 constexpr i32 IN_FLIGHT = 2, SHORT_ROW = 2;
 constexpr i64 ROW_COST = 1;
 #else
-constexpr i32 IN_FLIGHT = 4;   // entries of a lane whose loads are under way at once
-constexpr i32 SHORT_ROW = 16;  // one lane has a row, if none of its tile has more
-constexpr i64 ROW_COST = 8;    // of a row beside its entries, in entries
+constexpr i32 IN_FLIGHT = 4;   // entries of a lane whose loads overlap
+constexpr i32 SHORT_ROW = 16;  // rows of a tile up to this size are run by one lane each
+constexpr i64 ROW_COST = 8;    // cost of a row, in entries, besides its entries
 #endif
 
-template <class T> MORPH_FN T sum_of_all(T x) {  // the same for every lane
+template <class T> MORPH_FN T sum_of_all(T x) {  // on all lanes
     MORPH_UNROLL_ALL for (i32 by = 16; by; by /= 2) x.add(from_lane(x, lane_id() ^ by));
     return x;
 }
 
-// What the entries of a tile add up: `n` from `base` on, those from `low` to `high` for this lane's row.
+// Reductions over the `n` entries of a tile, from `base` on; `low` to `high` are those of this lane's row.
 template <class A, class Step, class I>
 MORPH_FN typename Step::Reductions sum_rows(const A& a, const Step& s, I& it, const typename Step::LiveIn& live_in,
                                             i64 base, i32 low, i32 high, i32 n) {
     typename Step::Reach next[IN_FLIGHT];
-    typename Step::Reductions mine, open;  // of this lane's row; of the row that all lanes are in
+    typename Step::Reductions mine, open;  // of this lane's row; of the row that is being summed by all lanes
     i32 most = max_of_lanes(high - low);
-    if (most <= SHORT_ROW && 16 * most <= n) {  // hardly a lane waits for another
+    if (most <= SHORT_ROW && 16 * most <= n) {  // rows are short: one lane for each
         for (i32 k = low; any_lane(k < high); k += IN_FLIGHT) {
             typename Step::Reductions reductions[IN_FLIGHT];
             MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++)
@@ -44,7 +44,7 @@ MORPH_FN typename Step::Reductions sum_rows(const A& a, const Step& s, I& it, co
         return mine;
     }
     bool opened = false;
-    auto close = [&](i32 at) {  // the row of the entry before
+    auto close = [&](i32 at) {  // ends the row of the previous entry
         open = sum_of_all(open);
         if (low < at && at <= high) mine.add(open);
         open = {}, opened = false;
@@ -72,7 +72,7 @@ MORPH_FN typename Step::Reductions sum_rows(const A& a, const Step& s, I& it, co
             bool begins = low < high && low >= from && low < from + 32;
             u32 starts = or_lanes(ALL_LANES, begins ? 1u << (low - from) : 0u);
             if (starts && opened) close(from);
-            if (starts <= 1) {  // one row has all of these
+            if (starts <= 1) {  // all these entries belong to one row
                 open.add(reductions[j]), opened = true;
                 continue;
             }
@@ -92,14 +92,14 @@ MORPH_FN typename Step::Reductions sum_rows(const A& a, const Step& s, I& it, co
 
 template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::Reductions Reductions;
-    Reductions* sums_before = (Reductions*)(a.high_degree + FIRST_ENTRY);  // of each warp's row that another one began
+    Reductions* sums_before = (Reductions*)(a.high_degree + FIRST_ENTRY);  // by warp: of an earlier warp's row
     i64 warps = t.threads / 32, warp = t.thread / 32, zero = s.begin(a, first);
     auto place = [&](i64 i) { return s.begin(a, i) - zero + ROW_COST * (i - first); };
     i64 all = place(last), from = all * warp / warps, to = all * (warp + 1) / warps, next = 0;
     typename Step::I it(a, t, -1);
     typename Step::LiveOut live_out{};
     Reductions reductions, before;
-    bool waits = false;  // the row is not all here
+    bool waits = false;  // the row continues in the next warp's part
     i64 i = from < to ? first + last_of(last - first, [&](i64 i) { return place(first + i) <= from; }) : last;
     for (bool more = i < last; more; i += 32) {
         bool here = i + lane_id() < last;
@@ -127,7 +127,7 @@ template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& 
         }
         more = rows == 32 && shuffle(ALL_LANES, next, 31) < to && i + 32 < last;
     }
-    if (lane_id() == 0) sums_before[warp] = before;  // the first lane had that row
+    if (lane_id() == 0) sums_before[warp] = before;  // of the first lane's row
     barrier(a, t);
     u32 those = ballot(ALL_LANES, waits);
     if (!those) return;

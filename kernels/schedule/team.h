@@ -1,12 +1,12 @@
-// The team: all threads of a launch, their barrier, and how they share out a range of items.
+// The team: all threads of a launch, their barrier, and how they divide a range of items.
 //
-// Invariant of the barrier: one word, whose middle bits count the arrivals and are 0 between barriers,
-// and whose sign flips when all are released; so it needs no reset, whatever the size of the team.
-// Between `arrive` and `release_barrier` the master alone runs: nobody is before the barrier, nobody after it.
-// What it stores there can be read by all until they arrive at the next barrier; one bit that it tells
-// them comes with the release itself, so that nobody has to load it.
-// Every thread of the team must come to every barrier: no return before one.
-// One block of a GPU has a barrier of its own, and leaves that word alone.
+// Invariant of the barrier: one word, whose middle bits count the arrivals and are 0 between barriers, and whose sign
+// flips at each release; so the word needs no reset, whatever the size of the team.
+// Between `arrive` and `release_barrier` only the master runs: no thread is still before the barrier or already after
+// it.  All threads can read the master's stores until they arrive at the next barrier; the release itself broadcasts
+// one bit, which no thread has to load.
+// Every thread of the team must arrive at every barrier: no return before one.
+// A launch of one block of a GPU uses the block's barrier only, not that word.
 //
 // A CPU thread that has spun long enough at the barrier sets SLEEPS and sleeps: then the master wakes all threads.
 // On a GPU block 0 adds STOP to the word, if the host has requested a stop, after its release from a barrier that
@@ -17,19 +17,20 @@
 
 struct Team {
     enum : u32 { RELEASED = 0x80000000u };  // the sign
-    enum : u32 { BROADCAST = 1u };               // what the master told; below the count, where no borrow gets
+    enum : u32 { BROADCAST = 1u };               // the broadcast value; below the count, so that no borrow reaches it
     enum : u32 { SLEEPS = 2u, STOP = 2u };  // on a CPU; on a GPU
     enum : u32 { ARRIVAL = 4u };
+    static constexpr i32 SECTIONS = 1, section = 0;  // of a step: how many it has at most, and the one being run
     i32 thread, threads;
     bool replay;  // run only the deferred items
-    bool master;  // between arrive and depart: this thread runs alone, the last to come
-    bool broadcast_value;    // what the master told at the last barrier
+    bool master;  // between arrival and release: whether this thread, the last to arrive, runs alone
+    bool broadcast_value;    // the value that the master broadcast at the last barrier
     u32 sense;    // the barrier word when this thread arrived
     u32 round;    // of claims
-    i32 launch;   // what single(row) compares: the launch, or below 0 a step of a program
-    bool has_read;  // all have read what a step may write: a barrier first
-    bool flag_taken;    // all have read a flag: a barrier before it is taken again
-    bool left;    // a program stands before a step that a team of another size is to run
+    i32 launch;   // compared by single(row): the launch, or, below 0, a step of a program
+    bool has_read;  // threads have read memory that a step may write: a barrier precedes the step
+    bool flag_taken;    // threads have read a flag: a barrier precedes its next take
+    bool left;    // a team of another size is to run the next step of the program
     bool stop = false;  // on a GPU: the host has requested a stop, and all blocks have seen the request
 
     template <class A> MORPH_FN Team(const A& a, i32 thread, i32 threads)
@@ -39,8 +40,8 @@ struct Team {
     }
 };
 
-// What a program ends with: for a launch that goes on with it, and for the host, which on a GPU need not
-// fetch it.  There `report` is memory of the host's: the status, then the state.
+// The final value of a program's variable: for the launch that resumes the program, and for the host.  On a GPU
+// `report` is memory of the host, which needs no copy: the status, then the state.
 constexpr i32 REPORTED = 64;
 template <class A> MORPH_FN void end_with(const A& a, i32 variable, i64 x) {
     store(a.state + VARS + variable, x);
@@ -53,17 +54,17 @@ template <class A> MORPH_FN void report(const A& a, u32 round) {
     report[ROUND] = round;
 }
 
-// The i-th of some numbers.
+// Selects the i-th of some constants.
 template <i32 FIRST, i32... MORE> MORPH_FN i32 one_of(i32 i) {
     if constexpr (sizeof...(MORE) == 0) return FIRST;
     else return i == 0 ? FIRST : one_of<MORE...>(i - 1);
 }
 
-// By the master, before it departs; `t.told` is then the same for all.
+// By the master, before the release; `t.broadcast_value` is then the same for all.
 MORPH_FN void broadcast(Team& t, bool x) { t.broadcast_value = x; }
 
-// A flag has three words that take turns: one is read, one is written, one is being cleared; so taking
-// it needs no barrier of its own, only one since it was last taken.
+// A flag has three words in rotation: one is read, one is written, one is being cleared; so `take` needs no barrier
+// of its own, only one since the flag was last taken.
 template <class A> MORPH_FN bool take_flag(const A& a, Team& t, i32* flag, i32& turn) {
     if (t.flag_taken) barrier(a, t);
     bool was = load(flag + turn);
@@ -72,7 +73,7 @@ template <class A> MORPH_FN bool take_flag(const A& a, Team& t, i32* flag, i32& 
     t.flag_taken = true;
     return was;
 }
-MORPH_FN void rest_flag(i32* flag, i32 turn) {  // between launches word 0 holds it
+MORPH_FN void rest_flag(i32* flag, i32 turn) {  // between launches word 0 holds the value
     i32 was = load(flag + turn);
     for (i32 i = 0; i < 3; i++) store(flag + i, i ? 0 : was);
 }

@@ -1,8 +1,8 @@
-// A per-item collection: at most N values in the item's own memory, which is kept apart: what is
-// indexed by a variable cannot be in registers, and nothing beside it could.
+// A local collection: at most N values in the item's memory, apart from its other locals: values that are indexed by
+// a variable cannot be in registers, nor could other members of a struct with them.
 //
-// Invariant: n <= N.  A value too many fails the item before it has changed anything; the host compiles
-// the unit with larger collections and runs the item again.
+// Invariant: n <= N.  An item whose collection would overflow fails before it has changed anything; the host compiles
+// the unit with larger collections and re-executes the item.
 
 template <class T, i32 N> struct Local {
     i32 n;

@@ -1,7 +1,6 @@
-// A column: where it begins, and how far apart its rows are.  The layout of a table is nothing but
-// these strides.  Col<const T, S> is a column that the unit never writes; Col<T, S, O> lies O bytes
-// behind the begin of a record.  A GPU fetches what lies together in one record by loads of 8 or 16
-// bytes: they cost what a load of 4 does.
+// A column: its address and stride.  The layout of a table consists of these strides.  Col<const T, S> is a column that
+// the unit never writes; Col<T, S, O> lies at offset O of a record.  A GPU loads columns of one record together, by
+// loads of 8 or 16 bytes, which cost as much as a load of 4.
 
 template <Mode MODE, class T> MORPH_FN T read(const T* p) {
     if constexpr (MODE == LIVE) return load(p);
@@ -11,7 +10,7 @@ template <Mode MODE, class T> MORPH_FN T read(const T* p) {
 
 template <Mode MODE, i32 STRIDE, i32 LOW, i32 HIGH, bool GPU = TARGET_GPU> struct Span;
 
-// Bytes LOW to HIGH of a record, read at once; records are STRIDE bytes long, a multiple of 8.
+// Bytes LOW to HIGH of a record, loaded together; records are STRIDE bytes long, a multiple of 8.
 template <Mode MODE, i32 STRIDE, i32 LOW, i32 HIGH> struct Span<MODE, STRIDE, LOW, HIGH, true> {
     static constexpr i32 BY_8 = (HIGH + 7) / 8 - LOW / 8, BY_16 = (HIGH + 15) / 16 - LOW / 16;
     static constexpr i32 WIDTH = STRIDE % 16 == 0 && BY_16 < BY_8 ? 16 : 8;
@@ -54,8 +53,8 @@ template <Mode MODE, i32 STRIDE, i32 LOW, i32 HIGH> struct Span<MODE, STRIDE, LO
     }
 };
 
-// Bytes LOW to HIGH of a record, multiples of 4, written by as few stores; records are STRIDE bytes
-// long, a multiple of 8.
+// Bytes LOW to HIGH of a record, multiples of 4, written by as few stores as possible; records are STRIDE bytes long, a
+// multiple of 8.
 template <i32 STRIDE, i32 LOW, i32 HIGH> struct Pack {
     u32 word[(HIGH - LOW) / 4];
 

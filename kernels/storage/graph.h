@@ -1,7 +1,7 @@
-// Adjacency: edge ids by point, in compressed rows.  offset[p] .. offset[p + 1] are p's entries;
-// entry k is edge `edge[k]`, or edge k itself where `edge` is null.  It does not change during a launch.
-// Of a graph that batches change, rows are loose: each tells where it begins and how many entries it has,
-// and has room for more; and entries have the other ends of their edges, too.  Entries are fewer than 2^31.
+// Adjacency: edge ids by point, as compressed sparse rows (CSR).  offset[p] .. offset[p + 1] are p's entries; entry k
+// is edge `edge[k]`, or edge k itself where `edge` is null.  The adjacency does not change during a launch.
+// Graphs that batches change have rows with gaps: a row is its begin and size, with spare capacity behind it, and an
+// entry also has the other end of its edge.  There are fewer than 2^31 entries.
 
 MORPH_FN i64 row_begin(const LooseRow* row, i64 p) { return load_fixed(&row[p].begin); }
 MORPH_FN i64 row_end(const LooseRow* row, i64 p) { return i64(load_fixed(&row[p].begin)) + load_fixed(&row[p].size); }
@@ -13,12 +13,12 @@ MORPH_FN i32 degree(const i64* offset, i64 p) { return i32(row_end(offset, p) - 
 MORPH_FN i32 edge_at(i64 k) { return i32(k); }
 MORPH_FN i32 edge_at(const i32* edge, i64 k) { return load_fixed(edge + k); }
 
-struct Reached {  // what an entry of the adjacency leads to
+struct Reached {  // an entry of the adjacency: the edge and its other end
     i32 edge, end;
 };
 
-// The first entry for which `test(edge, end)` holds, or `last`.  A GPU's thread asks of several at once, so
-// that what they read is under way together.
+// The first entry for which `test(edge, end)` holds, or `last`.  A thread of a GPU tests several entries at once, so
+// that their loads overlap.
 template <class Reach, class Test>
 MORPH_FN i64 find_first(i64 first, i64 last, const Reach& reach, const Test& test) {
     if constexpr (TARGET_GPU) {

@@ -1,18 +1,17 @@
-// Union-find that any number of threads use at once.
+// Concurrent union-find.
 //
-// Invariant: parent[x] <= x, and it only falls; a root is its own parent.  So there are no cycles, and
-// the representative is the smallest id.  Halving paths by plain stores is safe: a stale grandparent
-// is still an ancestor.
+// Invariant: parent[x] <= x, and parents only decrease; a root is its own parent.  So there are no cycles, and the
+// representative is the smallest id.  Path halving by plain stores is safe: a stale grandparent is still an ancestor.
 // Source: S. V. Jayanti, R. E. Tarjan, "A randomized concurrent algorithm for disjoint set union",
 //         PODC 2016, with ids in place of random ranks.
 
 template <Mode MODE> MORPH_FN i32 parent_of(const i32* parent, i32 x) {
-    // halving aside nobody writes: what L1 has will do
+    // only path halving writes: stale values of L1 suffice
     if constexpr (TARGET_GPU && MODE == STABLE) return load_stable(parent + x);
     else return load(parent + x);
 }
 
-// STABLE: nobody joins sets meanwhile.
+// STABLE: no thread unites sets in this step.
 template <Mode MODE> MORPH_FN i32 set_find(i32* parent, i32 x) {
     for (;;) {
         i32 p = parent_of<MODE>(parent, x);

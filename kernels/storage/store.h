@@ -1,25 +1,26 @@
 // Rows of tables and slots of collections: reserve, allocate, delete, publish counters.
 //
-// Invariant: an item allocates only what it has reserved, and BUDGET never promises more than there is:
+// Invariant: an item allocates only rows that it has reserved, and BUDGET never exceeds the capacity left:
 //     BUDGET <= (COMMITTED - HEAD) + (CAPACITY - COUNT) - (reserved and not yet allocated).
-// So an allocation cannot fail.  A reservation can: then the item has changed nothing, its bit in
-// `deferred` is set, and the host grows the store and runs it again.
+// So an allocation cannot fail.  A reservation can: then the item has changed nothing, its bit in `deferred` is set, and
+// the host grows the store and re-executes the item.
 // Deleted rows are pushed at the TAIL of a ring.  Only rows below COMMITTED are reused.  Kernels never
 // advance COMMITTED: the host does, for rows that no reference denotes (morph/data/reclaim.py).
 
 constexpr i32 PAST_LIMIT = -3;  // `failed` of an item that allocates more than the kernel's limit
-constexpr i32 VIOLATED = -2;  // `failed` of an item that has broken a rule of the checked mode
+constexpr i32 VIOLATED = -2;  // `failed` of an item with a violation in checked mode
 
-// What every item carries.
+// The state of every item.
 struct ItemBase {
-    i64 position;  // row of the table, or place in the collection
-    i32 row;       // what the kernel is called with
-    i32 failed;    // 0; -1: a local collection was full; k + 1: so was store k; or VIOLATED
+    i64 position;  // row of the table, or position in the collection
+    i32 row;       // the row with which the kernel is called
+    i32 failed;    // 0; -1: a local collection is full; k + 1: store k is full; or VIOLATED
 #ifdef MORPH_FAULTS
-    bool reserved = false;  // what it adds to local collections from here on cannot fail
+    bool reserved = false;  // later additions to local collections cannot fail
 #endif
     MORPH_FN ItemBase(i64 position) : position(position), row(i32(position)), failed(0) {}
-    MORPH_FN void move_to(i64 other) {  // nothing has run yet
+    MORPH_FN i64 deferred_bit() const { return position; }  // an item of a unit with sections has its own
+    MORPH_FN void move_to(i64 other) {  // before anything has run
         position = other;
         row = i32(other);
         failed = 0;
@@ -45,7 +46,7 @@ MORPH_FN bool injected(i64* status, const ItemBase& it) {
 #endif
 }
 
-// Whether the item may go on to reserve; `store` is blamed for an injected fault.
+// Whether the item may reserve; an injected fault is attributed to `store`.
 MORPH_HOT bool may_reserve(i64* status, ItemBase& it, i32 store) {
     if (!it.failed && injected(status)) it.failed = store + 1;
 #ifdef MORPH_FAULTS
@@ -54,7 +55,7 @@ MORPH_HOT bool may_reserve(i64* status, ItemBase& it, i32 store) {
     return !it.failed;
 }
 
-// Reservation for `count` rows of a store; `apart` of its budget is deleted rows that cannot be used.
+// A request to reserve `count` rows of a store; `apart` of its budget are deleted rows that cannot be used.
 struct Request {
     i64* meta;
     i64 count;
@@ -75,12 +76,12 @@ struct Request {
         return false;
     }
 };
-// Takes room in several stores, or fails the item; what was taken is given back at its end.
+// Reserves in several stores, or fails the item; reservations made so far are given back at the item's end.
 MORPH_HOT bool reserve(ItemBase& it, const Request& a) {
     if (a.count <= 0) return true;
     if (cache_of(a.reservation) && a.n()) {
         if (cache_of(a.reservation)->gives(a.meta, a.n(), a.reservation)) return true;
-        if (cache_of(a.reservation)->all) {  // there is no other room
+        if (cache_of(a.reservation)->all) {  // the cache holds all capacity
             it.failed = a.store + 1;
             return false;
         }
@@ -107,7 +108,7 @@ MORPH_HOT bool reserve(ItemBase& it, const Request& a, const Request& b, const R
 // Deleted rows that the host has released for reuse.
 MORPH_FN i64 reusable(const i64* meta) { return load(meta + COMMITTED) - load(meta + HEAD); }
 
-// At the end of an item: gives back what it did not use.
+// At the end of an item: gives back an unused reservation.
 MORPH_HOT void give_back(i64* meta, const Reservation& reservation) {
     if (cache_of(reservation)) {
         if (reservation) cache_of(reservation)->keep(meta, reservation);
@@ -116,14 +117,14 @@ MORPH_HOT void give_back(i64* meta, const Reservation& reservation) {
     if (reservation) add_up(meta + BUDGET, reservation);
 }
 
-// A power of two less one that covers the capacity.
+// The mask of the ring: the next power of two of the capacity, less one.
 MORPH_FN i64 ring_mask(const i64* meta) {
     i64 n = load(meta + CAPACITY) - 1;
     for (i32 s = 1; s < 64; s *= 2) n |= n >> s;
     return n < 0 ? 0 : n;
 }
 
-// One row: a deleted one if there is any, else at the end.
+// Allocates one row: a recycled one if there is any, else at the end.
 MORPH_FN i32 new_row(i64* meta, const i32* free, Reservation& reservation) {
     if (reusable(meta) > 0) {
         i64 h = add_aggregated(meta + HEAD, 1);
@@ -137,7 +138,7 @@ MORPH_FN i32 new_row(i64* meta, const i32* free, Reservation& reservation) {
 
 MORPH_FN bool is_dead(const u8* dead, i64 row) { return load(dead + row); }
 
-// A row that is alive again notes in which step, as `launch` counts them: there it is no item yet.
+// A recycled row records the step, as `launch` counts them, in which it was created: it is no item of that step.
 MORPH_FN void mark_created(u8* dead, i32* created, i64 row, i32 launch) {
     store(created + row, launch);
     publish();
@@ -154,7 +155,7 @@ MORPH_FN void delete_row(i64* meta, i32* free, u8* dead, i32 row) {
     store(free + (t & ring_mask(meta)), row);
 }
 
-// One of the items that were there at the last barrier, -1 if none is left.
+// Takes one of the items in the collection at the last barrier; -1 if none is left.
 MORPH_FN i64 take(i64* meta, i32 end) {
     i64 last = load(meta + end);
     if (load(meta + HEAD) >= last) return -1;
@@ -162,8 +163,8 @@ MORPH_FN i64 take(i64* meta, i32 end) {
     return h < last ? h : -1;
 }
 
-// By the master at a barrier: what was added can be seen.  All wait for it: it loads what it needs of
-// every store before it stores anything.
+// Publishing counters, by the master at a barrier, makes added rows visible.  All threads wait for the master, so the
+// counters of all stores are loaded before any is stored.
 struct TableCounters {
     i64 *meta, count, capacity, head, committed;
 
@@ -195,24 +196,25 @@ struct CollectionCounters {
         store(meta + TO, to);
     }
 };
-// Before the first step: where it begins and ends.
+// Before the first step: sets the extent of a store.
 MORPH_FN void publish_extent(i64* meta, bool collection) {
     store(meta + FROM, collection ? load(meta + HEAD) : 0);
     store(meta + TO, load(meta + COUNT));
 }
 
-MORPH_COLD void mark_deferred_at(i64* status, u32* deferred, i64 position) {
+MORPH_COLD void mark_deferred_at(i64* status, u32* deferred, i64 bit) {
     add_up(status + FAILED, 1);
-    if (position >= 0) fetch(Or(), deferred + position / 32, 1u << position % 32);
+    if (bit >= 0) fetch(Or(), deferred + bit / 32, 1u << bit % 32);
 }
-MORPH_HOT void mark_deferred(i64* status, u32* deferred, const ItemBase& it) {  // for the host to run again
-    mark_deferred_at(status, deferred, it.position);
+template <class I>  // for re-execution by the host
+MORPH_HOT void mark_deferred(i64* status, u32* deferred, const I& it) {
+    mark_deferred_at(status, deferred, it.deferred_bit());
 }
-// An item that ends: it ran, or found no room.
-MORPH_HOT void record(i64* status, u32* deferred, const ItemBase& it) {
+// At the end of an item: records whether it failed.
+template <class I> MORPH_HOT void record(i64* status, u32* deferred, const I& it) {
     if (!it.failed) return;
 #ifdef MORPH_CHECKED
-    if (it.failed == VIOLATED) return;  // it is not run again
+    if (it.failed == VIOLATED) return;  // it is not re-executed
 #endif
     if (it.failed == PAST_LIMIT) return mark_deferred_at(status, deferred, -1);  // the host raises an error
     store(status + (it.failed < 0 ? LOCAL : STORES + it.failed - 1), 1);
@@ -222,10 +224,8 @@ MORPH_COLD void exceed(i64* status, ItemBase& it, i32 place) {
     store(status + EXCEEDED, place + 1);
     it.failed = PAST_LIMIT;
 }
-MORPH_FN bool is_deferred(const u32* deferred, i64 position) {
-    return load(deferred + position / 32) >> position % 32 & 1;
-}
-// Whether the item failed in the launch before; its bit is cleared.
+MORPH_FN bool is_deferred(const u32* deferred, i64 bit) { return load(deferred + bit / 32) >> bit % 32 & 1; }
+// Whether the item was deferred by the launch before; clears its bit.
 MORPH_FN bool was_deferred(u32* deferred, i64 position) {
     u32 bit = 1u << position % 32;
     return load(deferred + position / 32) & bit && fetch(And(), deferred + position / 32, ~bit) & bit;

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import weakref
+from dataclasses import dataclass, replace
 from typing import Any
 
 from morph.language.intrinsics import static
-from morph.language.source import Source
+from morph.language.source import Source, read
 
 
 def static_params(function: Any) -> tuple[int, ...]:
@@ -50,3 +51,19 @@ def definition_of(obj: Any) -> Definition | None:
     """The definition behind a decorated function."""
     found = getattr(obj, "definition", None)
     return found if isinstance(found, Definition) else None
+
+
+_filters: weakref.WeakKeyDictionary[Any, Definition] = weakref.WeakKeyDictionary()
+
+
+def filter_of(where: Any) -> Definition:
+    """The definition of a filter; parsed once for all lambdas of one place in the text."""
+    if made := definition_of(where):
+        return made
+    code = where.__code__
+    if code not in _filters:
+        _filters[code] = Definition("where", read(where))
+    found = _filters[code]
+    if found.source.function is not where:
+        found = replace(found, source=replace(found.source, function=where))
+    return found

@@ -7,7 +7,6 @@ serves every graph of the same columns.
 from __future__ import annotations
 
 import struct
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
@@ -47,11 +46,10 @@ from morph.language.bundles import (
     more_fields,
     own_name,
 )
-from morph.language.definition import Definition, definition_of
+from morph.language.definition import definition_of, filter_of
 from morph.language.errors import reject
 from morph.language.intrinsics import from_dtype
 from morph.language.position import Pos
-from morph.language.source import read
 from morph.language.types import BOOL, F64, I32, I64, Handle, Scalar
 from morph.launch.kernels import Launchable
 from morph.launch.scratch import STATUS
@@ -85,6 +83,7 @@ class Compiled:
 
     Attributes
     ----------
+    sections : how many sections a step has, at most
     touches : stores whose counters a launch may change
     reshapes, redirects : graphs whose points or edges, and whose edges' ends, a launch may change
     deletes : tables of which a launch may delete rows
@@ -143,6 +142,7 @@ class Compiled:
         self.cuts += [s for s in self.deletes if unit.fused and s.endswith(".points")]
         self.domains = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, ir.Foreach)})
         self.lists = lists(unit)
+        self.sections = abi.sections(unit)
         # the domains of steps in which all items claim in one round
         steps = [n for n in nodes if isinstance(n, ir.Foreach) and n.together]
         self.together = _swapped_too(unit, {n.slot for n in steps})
@@ -524,19 +524,3 @@ def _reachable(funcs: dict[str, ir.Func], blocks: tuple[ir.Block, ...]) -> set[s
         if isinstance(f, ir.Kernel) and f.where:
             todo.append(f.where)
     return seen
-
-
-_filters: weakref.WeakKeyDictionary[Any, Definition] = weakref.WeakKeyDictionary()
-
-
-def filter_of(where: Any) -> Definition:
-    """The definition of a filter; parsed once for all lambdas of one place in the text."""
-    if made := definition_of(where):
-        return made
-    code = where.__code__
-    if code not in _filters:
-        _filters[code] = Definition("where", read(where))
-    found = _filters[code]
-    if found.source.function is not where:
-        found = replace(found, source=replace(found.source, function=where))
-    return found

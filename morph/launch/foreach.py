@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import FunctionType
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 from morph.data.collection import Set
 from morph.data.row import RowRange
@@ -225,6 +227,13 @@ def foreach(
         raise ValueError("until_empty goes without balance, ahead and together")
     if until_empty and items.__class__ is RowRange:
         raise ValueError("until_empty takes a whole collection, not a slice")
+    if (waiting := collected.get()) is not None:
+        if until_empty:
+            raise ValueError("no item of a section runs in the step that adds it")
+        here = sys._getframe(1)
+        file, line = here.f_code.co_filename, here.f_lineno
+        waiting.append(Call(kernel, where, args, items, together, balance, check, file, line))
+        return
     checks = is_checked(check)
     options = bool(together), balance, checks, bool(until_empty)
     while True:
@@ -242,6 +251,21 @@ def foreach(
             return
 
 
+class Call(NamedTuple):
+    """A call of `foreach` in ``with sections():``, see `morph.launch.sections`."""
+
+    kernel: Kernel
+    where: Callable[[Any], Any] | None
+    args: tuple[Any, ...]
+    items: Any
+    together: bool
+    balance: str
+    check: bool | None
+    file: str
+    line: int
+
+
+collected: ContextVar[list[Call] | None] = ContextVar("collected", default=None)
 foreach.morph_foreach = True  # type: ignore[attr-defined]
 
 

@@ -277,7 +277,7 @@ class Launch:
         """Enlarge the scratch arrays for ``most`` CPU threads, and write their addresses."""
         s, arguments, index = self.scratch, self.arguments, self.compiled.index
         s.allocate(
-            self.most_items,
+            self.most_items * self.compiled.sections,
             self.most_edges if self.compiled.lists else -1,
             self._most_threads(most),
         )

@@ -7,9 +7,10 @@ from typing import Any
 from morph.data.column import ColumnView
 from morph.data.row import Row
 from morph.data.table import Table
-from morph.launch.foreach import Function, foreach, kernel
+from morph.launch.foreach import Function, foreach, kernel, program
 from morph.operators.values import values_of
 
+NO_ROW = 2**31 - 1
 REDUCTIONS = ("sum", "prod", "min", "max", "any", "all")
 
 
@@ -59,6 +60,36 @@ def reduce(column: Any, op: str | Function) -> Any:
         foreach(values, fold, values, op, half)
         live, n = values.x.array, half
     return where.to_host(live[:1])[0]
+
+
+@kernel
+def least(found: Any, rows: Any, value: Any, *more: Any) -> None:
+    """Lower ``found.value`` to the least ``value(row, *more)``."""
+    low = found.value
+    for r in rows:
+        low = min(low, value(r, *more))
+    found.value = low
+
+
+@kernel
+def first_least(found: Any, rows: Any, value: Any, *more: Any) -> None:
+    """Give the first row whose value is ``found.value``."""
+    low, first = found.value, found.row_id
+    for r in rows:
+        first = min(first, r.id if value(r, *more) == low else NO_ROW)
+    found.row_id = first
+
+
+@program
+def find_least(found: Any, rows: Any, value: Any, *more: Any) -> None:
+    """Find the row with the least ``value(row, *more)``, in a program; of equal values the first.
+
+    ``found`` is scalars with ``value``, at first larger than all, and ``row_id``: afterwards the id
+    of the row, and `NO_ROW` if there are none.
+    """
+    found.row_id = NO_ROW
+    foreach(found, least, rows, value, *more)
+    foreach(found, first_least, rows, value, *more)
 
 
 def argmin(column: Any) -> Any:

@@ -7,10 +7,11 @@ these; at last each value takes what comes before its part.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from morph.data.column import ColumnView
 from morph.data.table import Table
 from morph.launch.foreach import Function, foreach, func, kernel, program
 from morph.operators.reduce import REDUCTIONS
@@ -33,64 +34,79 @@ def larger(a, b):
 FUNCTIONS = {"min": smaller, "all": smaller, "max": larger, "any": larger}
 
 
+class Scan(NamedTuple):
+    """A column to scan in a program, and memory for its partial results; made by `scan_space`."""
+
+    rows: Any  # its table
+    x: Any
+    totals: Any  # of parts of the column, then of parts of these
+    partial: Any  # the column of `totals`
+    width: int  # of a part
+
+
 @func
-def scan_range(values, begin, end, f):
+def scan_range(x, begin, end, f):
     """Scan some values in place, one after another, and give the last."""
-    x = values[begin].x
+    total = x[begin]
     for i in range(begin + 1, end):
-        x = f(x, values[i].x)
-        values[i].x = x
-    return x
+        total = f(total, x[i])
+        x[i] = total
+    return total
 
 
 @kernel
-def scan_part(s, values, n, width, f):
-    """Scan a part of the values; its sum is that of the item."""
-    begin = s.id * width
-    s.x = scan_range(values, begin, min(begin + width, n), f)
+def scan_part(t, x, count, first, width, f):
+    """Scan a part of the values; the last is the total of the part."""
+    begin = (t.id - first) * width
+    t.x = scan_range(x, begin, min(begin + width, count), f)
 
 
 @kernel
-def scan_totals(s, totals, parts, width, f):
-    """Scan a part of the totals of parts."""
-    begin = (s.id - parts) * width
-    s.x = scan_range(totals, begin, min(begin + width, parts), f)
-
-
-@kernel
-def scan_last(s, totals, parts, f):
+def scan_last(t, x, end, f):
     """Scan the totals of parts of totals."""
-    scan_range(totals, parts, len(totals), f)
+    scan_range(x, t.id, end, f)
 
 
 @kernel
-def add_before(r, totals, parts, width, f):
+def add_before(r, x, partial, parts, width, f):
     """Combine a value with all those before its part."""
     part = r.id // width
     if part > 0:
-        before = totals[part - 1].x
+        before = partial[part - 1]
         above = (part - 1) // width
         if above > 0:
-            before = f(totals[parts + above - 1].x, before)
-        r.x = f(before, r.x)
+            before = f(partial[parts + above - 1], before)
+        x[r] = f(before, x[r])
 
 
 @program
-def scan_rows(values, totals, parts, width, f):
-    """Scan the column ``x`` of all rows in place; see `scan_sizes`."""
-    foreach(totals, scan_part, values, len(values), width, f, where=lambda s: s.id < parts)
-    foreach(totals, scan_totals, totals, parts, width, f, where=lambda s: s.id >= parts)
-    foreach(totals, scan_last, totals, parts, f, where=lambda s: s.id == parts)
-    foreach(values, add_before, totals, parts, width, f)
+def scan_column(s, f):
+    """Combine each value of a column, in place, with those before it; ``s`` is a `Scan`.
+
+    The values of deleted rows count.
+    """
+    n, width = len(s.rows), s.width
+    parts = (n + width - 1) // width
+    end = parts + (parts + width - 1) // width
+    while end > len(s.totals):  # rows have come since `scan_space`
+        width *= 2
+        parts = (n + width - 1) // width
+        end = parts + (parts + width - 1) // width
+    foreach(s.totals[:parts], scan_part, s.x, n, 0, width, f)
+    foreach(s.totals[parts:end], scan_part, s.partial, parts, parts, width, f)
+    foreach(s.totals[parts : min(parts + 1, end)], scan_last, s.partial, end, f)
+    foreach(s.rows, add_before, s.x, s.partial, parts, width, f)
 
 
-def scan_sizes(n: int) -> tuple[int, int, int]:
-    """Give the rows of ``totals``, those of the first level, and the width of a part."""
-    width = 16
+def scan_space(column: ColumnView) -> Scan:
+    """Give the memory with which `scan_column` scans a column, also after its table has grown."""
+    n, width = max(column.store.capacity, 1), 16
     while width**3 < n:
         width *= 2
     parts = -(-n // width)
-    return parts + -(-parts // width), parts, width
+    totals = Table("totals", column.store.device, x=column.dtype)
+    totals.extend(parts + -(-parts // width))
+    return Scan(column.store, column, totals, totals.x, width)
 
 
 def scan(column: Any, op: str | Function = "sum", *, exclusive: bool = False) -> Array:
@@ -140,15 +156,9 @@ def scan(column: Any, op: str | Function = "sum", *, exclusive: bool = False) ->
 
 def _scanned(where: Device, values: Array, f: Function) -> Array:
     """Scan an array by a function."""
-    n = len(values)
-    if n == 0:
-        return values.copy()
-    rows = Table("values", where, capacity=n, x=values.dtype)
+    rows = Table("values", where, capacity=len(values), x=values.dtype)
     rows.extend(x=values)
-    size, parts, width = scan_sizes(n)
-    totals = Table("totals", where, capacity=size, x=values.dtype)
-    totals.extend(size)
-    scan_rows(rows, totals, parts, width, f)
+    scan_column(scan_space(rows.x), f)
     return rows.x.array
 
 

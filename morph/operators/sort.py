@@ -11,6 +11,7 @@ from morph.data.collection import Collection
 from morph.data.column import ColumnView
 from morph.data.sorting import order_of
 from morph.data.table import Table
+from morph.data.versions import exclusive
 from morph.launch.foreach import foreach, kernel
 from morph.operators.values import values_of
 from morph.runtime.device import Array
@@ -40,13 +41,17 @@ def argsort(keys: Any, *, descending: bool = False) -> Array:
     """
     where, values, rows = values_of(keys)
     with where.active():
-        if descending:
-            order = (len(values) - 1 - order_of(where.xp, values[::-1]))[::-1]
-        else:
-            order = order_of(where.xp, values)
+        order = _order(where.xp, values, descending)
         return order if rows is None else rows[order]
 
 
+def _order(xp: Any, values: Array, descending: bool) -> Array:
+    if not descending:
+        return order_of(xp, values)
+    return (len(values) - 1 - order_of(xp, values[::-1]))[::-1]
+
+
+@exclusive
 def sort(store: Table | Collection, by: Any, *, descending: bool = False) -> None:
     """Sort the rows of a table, or the entries of a collection; equal keys stay in order.
 
@@ -65,23 +70,25 @@ def sort(store: Table | Collection, by: Any, *, descending: bool = False) -> Non
     Raises
     ------
     ValueError
-        If there is no such column, it is a vector, or there are not as many keys as rows.
+        If there is no such column, or not one key for each row.
     """
     if isinstance(by, str) and by not in store.columns:
         raise ValueError(store.no_column(by))
     if not isinstance(by, str) and len(by) != len(store):
         raise ValueError(f"{store.name} has {len(store)} rows, but there are {len(by)} keys")
-    keys = ColumnView(store, store.columns[by]) if isinstance(by, str) else by
+    column = ColumnView(store, store.columns[by]) if isinstance(by, str) else by
+    keys = column.array if isinstance(column, ColumnView) else store.device.asarray(by)
+    if keys.ndim != 1:
+        raise ValueError(f"{store.name} is sorted by one value a row, not of shape {keys.shape}")
     with store.device.active():
-        order = store.device.asarray(argsort(keys, descending=descending))
+        order = _order(store.device.xp, keys, descending)
         if isinstance(store, Collection):
             store._reorder(order)
-            return
-        if not isinstance(by, str) and store.deletes:
-            order = order[store.alive[order]]
-        store._renumber(order)
+        else:
+            store._renumber(order[store.alive[order]] if store.deletes else order)
 
 
+@exclusive
 def compact(items: Table | Collection, where: Callable[[Any], Any] | Any) -> Collection:
     """Collect the items for which a condition is true, in their order.
 
@@ -99,7 +106,10 @@ def compact(items: Table | Collection, where: Callable[[Any], Any] | Any) -> Col
     """
     device, (first, last) = items.device, items.span()
     if callable(where):
-        listed = getattr(items, "table", None) if [*items.columns] == ["item"] else None
+        plain = isinstance(items, Collection) and [*items.columns] == ["item"]
+        listed = items.table if plain else None
+        if plain and listed is None:
+            raise ValueError(f"the items of {items.name} are not rows: give a mask")
         marks = Table("marks", device, x=np.bool_)
         marks.extend(last if listed is None else len(listed))
         foreach(items, mark, marks, where=where)

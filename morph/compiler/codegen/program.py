@@ -74,7 +74,11 @@ def _end(e: Emission, s: StepPlan) -> None:
         waits = s.can_fail and s.sharing.loop.batched
         took = f"take_high_degree_list(a, {'failed' if waits else 'false'})"
         does = [f"if ({took}) {{", "    broadcast(t, true);", *does, "}"]
-    lines = [*lines, *does, "rewind(a);"]
+    lines = [
+        *lines,
+        *does,
+        f"rewind_sections(a, {s.sections});" if s.sections > 1 else "rewind(a);",
+    ]
     inner = ["    if (arrive(a, t)) {", *(f"        {x}" for x in lines), "    }"]
     e.put("", f"MORPH_FN void end{s.name}(const Args& a, Run& t) {{")
     e.put(
@@ -99,9 +103,11 @@ def _block(e: Emission, number: int, block: BlockPlan) -> None:
     """One case of the switch."""
     e.put(f"    case {number}:")
     for s in block.steps:
+        if not s.meets:  # printed with the last section of its step
+            continue
         b = e.uniform()
         b.depth = 2
-        _step(e, b, s)
+        _step(e, b, s, [p for p in block.steps if p.number == s.number])
         if s.number < block.resumes:
             e.put(f"        if (t.step <= {s.number}) {{", *(f"    {x}" for x in b.lines))
             e.put("        }")
@@ -112,7 +118,8 @@ def _block(e: Emission, number: int, block: BlockPlan) -> None:
     _jump(e, block)
 
 
-def _step(e: Emission, b: Body, s: StepPlan) -> None:
+def _step(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan]) -> None:
+    """A step; ``parts`` are its sections, of which it is the last, or itself."""
     guard = "if (t.has_read) barrier(a, t);" if e.plan.varies else ""
     match s.node:
         case ir.Assign(name=name, value=value):
@@ -122,8 +129,8 @@ def _step(e: Emission, b: Body, s: StepPlan) -> None:
         case ir.TakeFlag(var=var, slot=slot):
             flag = e.names.prefix[slot]
             b.put(f"{b.resolve(var)} = take_flag(a, t, a.{flag}_flag, t.{flag}_turn);")
-        case ir.Foreach() as node:
-            _foreach(e, b, s, node, guard)
+        case ir.Foreach():
+            _foreach(e, b, s, parts, guard)
         case ir.OneThread(body=body):
             if guard:
                 b.put(guard)
@@ -138,28 +145,34 @@ def _step(e: Emission, b: Body, s: StepPlan) -> None:
             _finish(b, s)
 
 
-def _foreach(e: Emission, b: Body, s: StepPlan, node: ir.Foreach, guard: str) -> None:
-    made = f"Step{s.name}{e.step_args(node)}"
-    if s.reads_memory:
+def _foreach(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan], guard: str) -> None:
+    nodes = [p.node for p in parts if isinstance(p.node, ir.Foreach)]
+    made = [f"Step{p.name}{e.step_args(n)}" for p, n in zip(parts, nodes, strict=True)]
+    if any(p.reads_memory for p in parts):
         b.put("t.has_read = true;")
-    early = bool(guard) and s.varies
+    early = bool(guard) and any(p.varies for p in parts)
     if early:  # in braces: no case may jump over it
         b.put("{")
         b.depth += 1
-        b.put(f"Step{s.name} s{s.name} = {e.step_args(node)};")
-        made = f"s{s.name}"
+        for k, (p, n) in enumerate(zip(parts, nodes, strict=True)):
+            b.put(f"Step{p.name} s{p.name} = {e.step_args(n)};")
+            made[k] = f"s{p.name}"
     if guard:
         b.put(guard)
-    asks = "resizes(a, t)" if e.plan.full_team else e.step_call("leaves", node, made)
-    b.put(f"if ({asks}) {{")
+    b.put(f"if ({_leaves(e, parts, nodes, made)}) {{")
     b.put(f"    t.step = {s.number};")
     b.put("    return;")
     b.put("}")
-    b.put(e.runs(node, made))
+    for k, (n, x) in enumerate(zip(nodes, made, strict=True)):
+        if k:
+            b.put(f"t.section = {k};")
+        b.put(e.runs(n, x))
+    if s.sections > 1:
+        b.put("t.section = 0;")
     if s.lists_rows:
         b.put(f"end{s.name}(a, t);")
         b.put("while (t.broadcast_value && has_high_degree_list(a)) {")
-        b.put(f"    run_high_degree_list(a, t, {made});")
+        b.put(f"    run_high_degree_list(a, t, {made[0]});")
         b.put(f"    end{s.name}(a, t);")
         b.put("}")
     _finish(b, s)
@@ -168,6 +181,19 @@ def _foreach(e: Emission, b: Body, s: StepPlan, node: ir.Foreach, guard: str) ->
     if early:
         b.depth -= 1
         b.put("}")
+
+
+def _leaves(
+    e: Emission, parts: Sequence[StepPlan], nodes: Sequence[ir.Foreach], made: Sequence[str]
+) -> str:
+    """Whether a team of another size is to run the step."""
+    if e.plan.full_team:
+        return "resizes(a, t)"
+    if len(nodes) == 1:
+        return e.step_call("leaves", nodes[0], made[0])
+    work = " + ".join(e.step_call("work", n, x) for n, x in zip(nodes, made, strict=True))
+    kinds = ", ".join(f"Step{p.name}" for p in parts)
+    return f"sections_resize<{kinds}>(a, t, [&] {{ return {work}; }})"
 
 
 def _finish(b: Body, s: StepPlan) -> None:

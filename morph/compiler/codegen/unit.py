@@ -132,6 +132,8 @@ def _run(e: Emission) -> None:
         e.put(*(f"    i32 {names.prefix[f]}_turn = 0;" for f in plan.flags))
         if plan.spins:
             e.put("    u32 iterations = 0;  // of loops without a barrier")
+        if plan.sections > 1:
+            e.put(f"    static constexpr i32 SECTIONS = {plan.sections};", "    i32 section = 0;")
     e.put("    MORPH_FN Run(const Args& a, i32 thread, i32 threads)")
     e.put("        : Team(a, thread, threads) {")
     if u.fused:
@@ -168,6 +170,12 @@ def _item(e: Emission) -> None:
     if u.fused and u.permutations:
         e.put("    i32 permutation;")
         made.append("        permutation = t.permutation;")
+    if plan.sections > 1:
+        e.put("    i32 section;")
+        e.put(
+            "    MORPH_FN i64 deferred_bit() const { return position * Run::SECTIONS + section; }"
+        )
+        made.append("        section = t.section;")
     if u.fused:
         e.put(*(f"    i32* {f}_flag;" for f in flags))
         made += [f"        {f}_flag = a.{f}_flag + t.{f}_turn;" for f in flags]
@@ -301,4 +309,6 @@ def _prepare(e: Emission) -> None:
             collection = e.names.stores[f.slot].kind == "collection"
             words = f"a.{f.name}" if f.permutation else f"a.permutations[0].{f.name}"
             e.put(f"    publish_extent({words}, {'true' if collection else 'false'});")
+    if e.plan.sections > 1:
+        e.put(f"    rewind_sections(a, {e.plan.sections});")
     e.put("}")

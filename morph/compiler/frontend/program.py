@@ -33,8 +33,9 @@ from morph.compiler.frontend.functions import (
 )
 from morph.compiler.frontend.loops import no_else
 from morph.compiler.frontend.scope import Flow
+from morph.compiler.frontend.sections import is_sections, runs
 from morph.compiler.frontend.statements import check_statement
-from morph.compiler.frontend.steps import PROGRAM, ProgramContext, Step, runs
+from morph.compiler.frontend.steps import PROGRAM, ProgramContext, Step
 from morph.compiler.frontend.values import ObjectValue, Value, default, flattened
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import inlined_name, user_name
@@ -390,7 +391,8 @@ class _Blocks:
                 return self.jump(point[1:] if isinstance(stmt, ast.Break) else point, pos)
             case ast.Return():
                 return self.end(after, pos, value=self.result(stmt))
-        return self.jump(point, pos) if self.swap() and runs(c, stmt) else None
+        steps = runs(c, stmt) or is_sections(c, stmt)
+        return self.jump(point, pos) if steps and self.swap() else None
 
     def into(self, body: list[ast.stmt], after: Point) -> Point:
         """The point before the first statement of a body."""

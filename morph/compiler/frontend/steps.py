@@ -29,6 +29,7 @@ from morph.compiler.frontend.functions import (
     specialise_kernel,
 )
 from morph.compiler.frontend.methods import METHODS
+from morph.compiler.frontend.sections import check_with, runs
 from morph.compiler.frontend.values import (
     Bundle,
     ObjectValue,
@@ -115,11 +116,6 @@ def check_step(c: ProgramContext, node: ast.Expr) -> None:
         _foreach(c, node.value)
     else:
         statements.check_expr(c, node)
-
-
-def runs(c: Context, stmt: ast.stmt) -> bool:
-    """Whether a statement is a ``foreach``."""
-    return isinstance(stmt, ast.Expr) and hasattr(callee(c, stmt.value), "morph_foreach")
 
 
 def check_rebinding(c: ProgramContext, node: ast.Assign) -> None:
@@ -214,7 +210,13 @@ def refuse_call(c: Context, definition: Definition, args: list[Value], pos: Pos)
 
 PROGRAM = Rules(
     KERNEL.expressions,
-    {**KERNEL.statements, ast.For: refuse_for, ast.Expr: check_step, ast.Assign: check_rebinding},
+    {
+        **KERNEL.statements,
+        ast.For: refuse_for,
+        ast.Expr: check_step,
+        ast.With: check_with,
+        ast.Assign: check_rebinding,
+    },  # fmt: skip
     {**METHODS, ("flag", "take"): _take_flag, ("collection", "clear"): _clear},
     refuse_call,
 )
@@ -268,6 +270,7 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
     types = [t for _, t in kernel.params[1:] if not isinstance(t, Object)]
     numbers = [a for a in flattened(args) if isinstance(a, ir.Expr)]
     passed = tuple(coerce(a, t, "argument") for a, t in zip(numbers, types, strict=True))
+    passed = _evaluated(c, kernel, passed)
     c.step(
         ir.Foreach(
             slot=domain.type.slot,
@@ -299,6 +302,13 @@ def _items(c: ProgramContext, call: ast.Call) -> tuple[Value, ir.Expr | None, ir
         return c.bind(c.integer(c.expr(x), "bound")) if x is not None else None
 
     return c.value(node.value), bound(node.slice.lower), bound(node.slice.upper)
+
+
+def _evaluated(c: Context, kernel: ir.Kernel, args: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
+    """Arguments of a step; deferred items get the values that the step began with."""
+    if not any(n.fails for n in c.builder.effects.reached(kernel)):
+        return args
+    return tuple(c.copy(x) if any(n.varies for n in ir.walk(x)) else x for x in args)
 
 
 def _balance(c: Context, node: ast.expr) -> str:

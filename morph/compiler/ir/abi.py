@@ -124,6 +124,12 @@ def together(unit: ir.Unit) -> bool:
     return any(n.together for n in ir.walk(unit.blocks) if isinstance(n, ir.Foreach))
 
 
+def sections(unit: ir.Unit) -> int:
+    """How many sections a step of the unit has, at most."""
+    steps = (n for n in ir.walk(unit.blocks) if isinstance(n, ir.Foreach))
+    return max((n.sections for n in steps), default=1)
+
+
 def queues(unit: ir.Unit) -> frozenset[str]:
     """The collections whose new items run in the step that adds them."""
     steps = (n for n in ir.walk(unit.blocks) if isinstance(n, ir.Foreach))

@@ -548,7 +548,8 @@ class Foreach(Node):
     ``together``: all items claim in one round.  ``balance``: how many threads share the last loop
     over an item's edges, if it can be shared (see `passes.work_sharing`): ``thread`` one,
     ``warp`` those of a warp, ``grid`` all; ``auto`` all if it is long.  ``until_empty``: the items
-    that the kernel adds to ``slot`` run in the same step, and ``slot`` is cleared at its end.
+    that the kernel adds to ``slot`` run in the same step, and ``slot`` is cleared at its end.  The
+    ``sections`` of one step follow each other, numbered from 0; a barrier follows the last only.
     """
     synchronises = counts = True
     arguments = "rows"
@@ -561,6 +562,8 @@ class Foreach(Node):
     start: Expr | None = None
     stop: Expr | None = None
     until_empty: bool = False
+    section: int = 0
+    sections: int = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneThread(Node):

@@ -67,11 +67,12 @@ def unstable_columns(
 
     A barrier separates one step from the next, and the part of a kernel before
     ``single(collection)`` from the part after it (``NAME_commit``).  So columns that are written
-    only on the other side of a barrier do not change.
+    only on the other side of a barrier do not change.  No barrier separates sections of a step.
     """
     found: dict[str, Columns] = {}
     funcs = {f.name: f for f in unit.funcs}
     blocks = list(ir.walk(unit.blocks))
+    beside = concurrent(unit)
     for s in (n for n in blocks if isinstance(n, ir.Foreach)):
         k = funcs[s.kernel]
         assert isinstance(k, ir.Kernel)
@@ -81,12 +82,25 @@ def unstable_columns(
         for name, part in parts.items():
             calls = [n.func for n in ir.walk(part) if isinstance(n, ir.Call)]
             below = {f.name: f for call in calls for f in reached(call)}
-            writes = changed(unit, ir.walk((part, tuple(below.values()))))
+            others = tuple(f for other in beside.get(k.name, ()) for f in reached(other))
+            writes = changed(unit, ir.walk((part, tuple(below.values()), others)))
             names = {name, *below} | ({k.where} if k.where and name == k.name else set())
             found |= {n: found.get(n, frozenset()) | writes for n in names}
     uniform = [n.func for n in blocks if isinstance(n, ir.Call)]
     every = changed(unit, ir.walk((unit.funcs, unit.blocks)))
     return found | dict.fromkeys((f.name for call in uniform for f in reached(call)), every)
+
+
+def concurrent(unit: ir.Unit) -> dict[str, tuple[str, ...]]:
+    """By kernel of a section, the kernels and filters of the other sections of its step."""
+    funcs, found = {f.name: f for f in unit.funcs}, dict[str, tuple[str, ...]]()
+    steps = [s for s in ir.walk(unit.blocks) if isinstance(s, ir.Foreach) and s.sections > 1]
+    for i, s in enumerate(steps):
+        first = i - s.section
+        others = [o.kernel for o in steps[first : first + s.sections] if o is not s]
+        filters = [k.where for o in others if isinstance(k := funcs[o], ir.Kernel) and k.where]
+        found[s.kernel] = (*others, *filters)
+    return found
 
 
 def standing(unit: ir.Unit, ahead: Iterable[str]) -> dict[str, Columns]:

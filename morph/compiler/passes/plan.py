@@ -30,6 +30,7 @@ from morph.compiler.passes.double_buffering import swapped
 from morph.compiler.passes.liveness import (
     Columns,
     changed,
+    concurrent,
     constants,
     monotone,
     named,
@@ -50,7 +51,7 @@ from morph.compiler.passes.work_sharing import (
 )
 from morph.language.types import Column, Scalar, Type
 
-CACHED = 8  # collections with a slot cache, at most
+CACHED = 8  # collections with a slot cache, at most; fewer where more than 2 loops fill them
 INLINE = 60  # nodes up to which a function called from several places is copied to each
 FEW, SOME, MANY = 2, 3, 4  # resident blocks of 256 threads, with 128, 80, 64 registers a thread
 # Values of the trait `arguments` of nodes whose text names arrays of a collection.
@@ -106,10 +107,10 @@ class FunctionPlan:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """One step between two barriers."""
+    """One step between two barriers, or a section of one."""
 
     name: str  # "BLOCK_NUMBER"
-    number: int  # in its block
+    number: int  # in its block; sections of a step have the same number
     node: ir.Node
     clears: tuple[str, ...]  # collections that are cleared at its barrier
     resized: tuple[str, ...]  # stores whose counters are published at its barrier
@@ -132,7 +133,18 @@ class StepPlan:
     def publishes(self) -> bool:
         """Whether the last thread at the barrier has work to do there."""
         waits = isinstance(self.node, ir.Foreach | ir.OneThread | ir.Clear)
-        return waits and bool(self.resized or self.clears or self.can_fail or self.lists_rows)
+        does = bool(self.resized or self.clears or self.can_fail or self.lists_rows)
+        return waits and self.meets and (does or self.sections > 1)
+
+    @property
+    def sections(self) -> int:
+        """How many sections the step has."""
+        return self.node.sections if isinstance(self.node, ir.Foreach) else 1
+
+    @property
+    def meets(self) -> bool:
+        """Whether a barrier follows: after the last section of a step."""
+        return not isinstance(self.node, ir.Foreach) or self.node.section == self.sections - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +186,7 @@ class Plan:
     full_team: bool  # small steps of a program run on all CPU threads, too
     runs_ahead: bool
     locks: bool
+    sections: int  # of a step, at most
     resident: int  # resident blocks of a GPU's multiprocessor: they limit registers
     heavy: bool  # few items may have work for several CPU threads
     varies: bool  # expressions that every thread computes read memory that steps may write
@@ -229,6 +242,8 @@ class _Planner:
         self.unstable = unstable_columns(unit, self.reached.__getitem__)
         self.shared, self.ahead = shared_loops(unit), runs_ahead(unit)
         self.stable = standing(unit, self.ahead)
+        self.sections = abi.sections(unit)
+        self.concurrent = concurrent(unit)
         self.added = only_added_to(unit)
         self.calls = Counter(n.func for n in self.nodes if isinstance(n, ir.Call))
         needs = {n.slot for n in self.nodes if isinstance(n, ir.Need) and not n.local}
@@ -268,6 +283,7 @@ class _Planner:
             queues=self.queues,
             full_team=claims or bool(self.queues),
             runs_ahead=bool(self.ahead),
+            sections=self.sections,
             locks=bool(self.recycled) or any(isinstance(n, ir.Lock) for n in nodes),
             resident=self._resident(claims, any(s.sweeps for b in blocks for s in b.steps)),
             # a checked unit with claims needs several threads: on one, a round has one item
@@ -291,7 +307,7 @@ class _Planner:
         """
         collections = [s for s in self.reserved if self.stores[s].kind == "collection"]
         found = [s for s in collections if s not in self.consecutive | self.queues]
-        return () if self.unit.checked else tuple(found[:CACHED])
+        return () if self.unit.checked else tuple(found[: 2 * CACHED // max(self.sections, 2)])
 
     def _resident(self, claims: bool, sweeps: bool) -> int:
         """How many blocks are to be resident on a multiprocessor.
@@ -365,6 +381,7 @@ class _Planner:
         parameters.  ``nodes`` are the nodes that it prints, if these are not all of ``body``.
         """
         mine, ahead = named(body) - {*live, *hidden}, self.ahead.get(f.name)
+        beside = [o for name in self.concurrent.get(f.name, ()) for o in self.reached[name]]
         touched = _stores(nodes or ir.walk(body))
         if ahead and ahead[0] in touched:
             touched |= {ahead[1]}
@@ -375,7 +392,9 @@ class _Planner:
             locals=tuple(x for x in f.locals if x[0] in mine),
             live=frozenset(live),
             constants=constants(f),
-            monotone=monotone(self.unit, self.reached[f.name]) if kernel else frozenset(),
+            monotone=monotone(self.unit, (*self.reached[f.name], *beside))
+            if kernel
+            else frozenset(),
             item=f.params[0][0] if stable is not None else "",
             stable=stable or frozenset(),
             ahead=ahead,
@@ -453,6 +472,7 @@ class _Planner:
             k: self._step(number, k, s, clears, functions)
             for k, (s, clears) in steps.joined(block.steps).items()
         }
+        found |= {k: _with_sections(found, k) for k, s in found.items() if s.sections > 1}
         can_resume = [k for k, s in found.items() if s.can_fail or isinstance(s.node, ir.Foreach)]
         uniform = steps.uniform(replace(self.unit, blocks=(block,)))
         domains = {s.slot for s in block.steps if isinstance(s, ir.Foreach)}
@@ -475,7 +495,7 @@ class _Planner:
         emptied = (s.slot,) if isinstance(s, ir.Foreach) and s.until_empty else ()
         found = StepPlan(
             name=f"{block}_{number}",
-            number=number,
+            number=number - s.section if isinstance(s, ir.Foreach) else number,
             node=s,
             clears=tuple(dict.fromkeys((*emptied, *clears))),
             resized=tuple(sorted(ir.slots(nodes, "resizes"))),
@@ -508,6 +528,16 @@ class _Planner:
             ),
             fills=tuple(x for x in self.cached if x in needs),
         )  # fmt: skip
+
+
+def _with_sections(steps: Mapping[int, StepPlan], k: int) -> StepPlan:
+    """The section ``k``; the barrier after the last one serves all."""
+    s = steps[k]
+    if not s.meets:
+        return s
+    parts = [steps[i] for i in range(s.number, k + 1)]
+    resized = sorted({x for p in parts for x in p.resized})
+    return replace(s, resized=tuple(resized), can_fail=any(p.can_fail for p in parts))
 
 
 def total_place(e: ir.Expr, rows: Mapping[str, ir.Const]) -> Total | None:

@@ -1,0 +1,199 @@
+"""Sections: calls of `foreach` on the host that run as one step, by a program made for them."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import itertools
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from types import CellType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from morph.data.row import RowRange
+from morph.language.definition import Definition, filter_of
+from morph.language.source import Source
+from morph.launch.checked import checked, is_checked
+from morph.launch.foreach import Call, Program, collected, foreach
+
+NUMBERS = (bool, int, float, np.generic)
+MOST = 64  # programs that are remembered
+_programs: dict[Any, Program] = {}
+
+
+@contextlib.contextmanager
+def sections() -> Iterator[None]:
+    """Run the calls of `foreach` in the block in one step, with no barrier between them.
+
+    Each call is a section.  All of them are launched when the block ends, and nothing if it raises.
+    In a `program` the same statement is one step of the launch.
+
+    Raises
+    ------
+    LanguageError
+        If a section changes what another one reads or changes, or has ``single(collection)``,
+        which has a barrier of its own; or of more than 8 sections.
+    RuntimeError
+        If sections are nested.
+
+    Notes
+    -----
+    A program is compiled for the calls: numbers that kernels and filters capture from an enclosing
+    function are compiled in.  The ``python`` device and checked launches run one section after the
+    other.
+    """
+    if collected.get() is not None:
+        raise RuntimeError("sections cannot be nested")
+    found: list[Call] = []
+    before = collected.set(found)
+    try:
+        yield
+    finally:
+        collected.reset(before)
+    if found:
+        _run(found)
+
+
+sections.morph_sections = True  # type: ignore[attr-defined]
+
+
+def _run(found: list[Call]) -> None:
+    key = tuple(map(_key, found))
+    program = _programs.get(key)
+    if program is None:
+        while len(_programs) >= MOST:
+            _programs.pop(next(iter(_programs)), None)
+        program = _programs[key] = _program(found)
+    with checked(any(is_checked(c.check) for c in found)):
+        program(*(x for c in found for x in _given(c)))
+
+
+def _key(c: Call) -> tuple[Any, ...]:
+    """What the program of a call depends on, beside the types of its parameters."""
+    statics = tuple((type(x), repr(x)) for i, x in enumerate(c.args) if i in c.kernel.statics)
+    where: tuple[Any, ...] = (c.where,)
+    if isinstance(c.where, FunctionType):  # lambdas of one line may be equal
+        numbers, cells = _numbers(c.where), c.where.__closure__ or ()
+        others = (id(x.cell_contents) for x in cells if not isinstance(x.cell_contents, NUMBERS))
+        where = c.where.__code__, id(c.where.__globals__), *numbers, *others
+    sliced = type(c.items) is RowRange
+    return c.kernel, *where, sliced, statics, len(c.args), c.together, c.balance, c.file, c.line
+
+
+def _numbers(where: Any) -> dict[str, Any]:
+    """The numbers that a lambda captures from an enclosing function."""
+    if not isinstance(where, FunctionType):
+        return {}
+    cells = zip(where.__code__.co_freevars, where.__closure__ or (), strict=True)
+    return {name: x for name, c in cells if isinstance(x := c.cell_contents, NUMBERS)}
+
+
+def _given(c: Call) -> list[Any]:
+    """What the program of a call is given: items, arguments that are not static, and numbers."""
+    run_time = [x for i, x in enumerate(c.args) if i not in c.kernel.statics]
+    items = [c.items]
+    if type(c.items) is RowRange:
+        items = [c.items.store, c.items.start, c.items.stop]
+    return [*items, *run_time, *_numbers(c.where).values()]
+
+
+def _launch(c: Call, given: Iterator[Any]) -> None:
+    """Launch a call with what the program was given."""
+    items = next(given)
+    if c.items is RowRange:
+        items = items[next(given) : next(given)]
+    args = [x if i in c.kernel.statics else next(given) for i, x in enumerate(c.args)]
+    where: Any = c.where
+    if numbers := _numbers(where):
+        named = zip(where.__code__.co_freevars, where.__closure__, strict=True)
+        cells = tuple(CellType(next(given)) if n in numbers else cell for n, cell in named)
+        where = FunctionType(where.__code__, where.__globals__, where.__name__, None, cells)
+    foreach(items, c.kernel, *args, where=where, together=c.together, balance=c.balance)
+
+
+def _program(found: list[Call]) -> Program:
+    """A program of one step, whose parameters are what `_given` gives."""
+    static = [[x if i in c.kernel.statics else None for i, x in enumerate(c.args)] for c in found]
+    kept = [
+        c._replace(items=type(c.items), args=tuple(x)) for c, x in zip(found, static, strict=True)
+    ]
+
+    def step(*given: Any) -> None:
+        each = iter(given)
+        for c in kept:
+            _launch(c, each)
+
+    text, names = _text(kept)
+    tree = ast.parse(text).body[0]
+    assert isinstance(tree, ast.FunctionDef) and isinstance(block := tree.body[0], ast.With)
+    lines: list[tuple[ast.AST, Call]] = [(tree, kept[0]), *zip(block.body, kept, strict=True)]
+    for node, c in lines:  # errors show the call
+        for n in ast.walk(node):
+            if isinstance(n, ast.stmt | ast.expr):
+                n.lineno = n.end_lineno = c.line
+                n.col_offset, n.end_col_offset = 0, sys.maxsize
+    known = FunctionType(step.__code__, names, "step", None, step.__closure__)
+    program = Program(step)
+    program._definition = Definition("program", Source(known, tree, kept[0].file, 0))
+    return program
+
+
+def _text(found: list[Call]) -> tuple[str, dict[str, Any]]:
+    """The text of the program, and its global names."""
+    scope: dict[str, Any] = {"foreach": foreach, "sections": sections}
+    params: list[str] = []
+
+    def unique(wanted: str) -> str:
+        more = (f"{wanted}_{n}" for n in itertools.count(2))
+        return next(n for n in itertools.chain([wanted], more) if n not in {*params, *scope})
+
+    def constant(wanted: str, value: Any) -> str:
+        scope[name := unique(wanted)] = value
+        return name
+
+    def parameter(wanted: str) -> str:
+        params.append(name := unique(wanted))
+        return name
+
+    lines = []
+    for c in found:
+        items = parameter("items")
+        if c.items is RowRange:
+            items = f"{items}[{parameter('start')}:{parameter('stop')}]"
+        given = [items, constant(c.kernel.__name__, c.kernel)]
+        names = c.kernel.definition.source.params[1:]
+        for i, x in enumerate(c.args):
+            wanted = names[i] if i < len(names) else "more"
+            is_static = i in c.kernel.statics
+            given.append(constant(wanted, x) if is_static else parameter(wanted))
+        if isinstance(c.where, FunctionType):
+            where = constant("where", _Filter(c.where))
+            numbers = ", ".join(["item", *map(parameter, _numbers(c.where))])
+            given.append(f"where=lambda item: {where}({numbers})")
+        elif c.where is not None:
+            given.append(f"where={constant('where', c.where)}")
+        given += [f"together={c.together}", f"balance={c.balance!r}"]
+        lines.append(f"        foreach({', '.join(given)})")
+    head = [f"def step({', '.join(params)}):", "    with sections():"]
+    return "\n".join([*head, *lines]), scope
+
+
+class _Filter:
+    """A lambda as a function of the item and of the numbers that the lambda captures."""
+
+    def __init__(self, where: FunctionType) -> None:
+        source = filter_of(where).source
+        assert isinstance(source.tree, ast.Lambda)
+        params = [*source.tree.args.args, *(ast.arg(arg=n) for n in _numbers(where))]
+        args = ast.arguments(
+            posonlyargs=[], args=params, kwonlyargs=[], kw_defaults=[], defaults=[]
+        )
+        tree = ast.FunctionDef(
+            name="where", args=args, body=[ast.Return(value=source.tree.body)], decorator_list=[]
+        )
+        for node in (tree, *params, tree.body[0]):
+            ast.copy_location(node, source.tree)
+        self.definition = Definition("func", replace(source, tree=tree))
