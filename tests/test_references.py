@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pretend import pretended
 from small import points, rows, values
 from targets import everywhere, tries
 
@@ -176,3 +177,10 @@ def test_what_is_refused():
         t[0].at = g.points[0]
     with pytest.raises(ValueError, match="is not a row of"):
         t[0].at = 3
+
+
+def test_on_arrays_that_are_not_the_hosts(monkeypatch):
+    device = pretended(monkeypatch)
+    test_kernels_follow_references(device)
+    test_tables_refer_to_each_other(device)
+    test_a_table_that_refers_to_a_graph(device)

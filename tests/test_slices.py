@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pretend import pretended
 from small import points, rows, values
 from targets import everywhere, host, tries
 
@@ -176,3 +177,9 @@ def test_what_is_refused():
     with pytest.raises(TypeError, match="one row's id"):
         g.points["a"]
     assert repr(g.points[1:3]) == "points[1:3]"
+
+
+def test_on_arrays_that_are_not_the_hosts(monkeypatch):
+    device = pretended(monkeypatch)
+    test_rows_made_in_the_last_step(device)
+    test_claims_and_deleted_rows(device)

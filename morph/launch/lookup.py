@@ -144,7 +144,8 @@ def _is_called(t: type) -> bool:
 def _other_key(a: Any) -> Any:
     """The identity of a row's table or of a column; others are refused when the launch is bound."""
     if isinstance(a, ColumnView):
-        return id(a.store), id(a.column)
+        current = a.store.columns.get(a.column.name) is a.column  # else it is refused
+        return id(a.store), a.column.name, current
     return id(a.table) if isinstance(a, Row) else None
 
 
