@@ -2,10 +2,10 @@
 
 Near-far, delta-stepping with two buckets (`morph.operators.bucket_queue`): the out-edges of the
 vertices in the near bucket are relaxed until it is empty; then all distances up to the limit are
-final, and the limit grows by delta.  The key of an entry is the distance at which it was enqueued: an entry is
-stale, and is dropped, if the distance of its vertex has fallen since; so a vertex is expanded once
-per distance.  Delta is 32 times the mean weight over the mean degree.  Below the limit relaxation
-is label-correcting.
+final, and the limit grows by delta.  The key of an entry is the distance at which it was enqueued:
+an entry is stale, and is dropped, if the distance of its vertex has fallen since; so a vertex is
+expanded once per distance.  Delta is 32 times the mean weight over the mean degree.  Below the
+limit relaxation is label-correcting.
 
 In dense graphs most edges are heavy: they lead beyond the limit.  There `dense_phase` comes first,
 with a smaller delta.  Its buckets relax only light edges; heavy edges are relaxed when their source
