@@ -12,6 +12,7 @@ from morph.operators.bucket_queue import (
 )
 from morph.operators.reduce import find_least
 from morph.operators.scan import scan_column, scan_space
+from morph.operators.sort import sort_order, sort_space
 from morph.operators.worklists import (
     advance,
     advance_edges,
@@ -39,4 +40,6 @@ __all__ = [
     "run_until_empty",
     "scan_column",
     "scan_space",
+    "sort_order",
+    "sort_space",
 ]
