@@ -1,5 +1,15 @@
 """Kernels and programs over worklists, columns and tables: what programs are made of."""
 
+from morph.operators.bucket_queue import (
+    BucketQueue,
+    Visit,
+    always,
+    bucket_queue,
+    in_order,
+    never,
+    run_in_order,
+    run_until_empty,
+)
 from morph.operators.edge_map import EdgeMap, edge_map, edge_mapping
 from morph.operators.reduce import find_least
 from morph.operators.scan import scan_column, scan_space
@@ -9,27 +19,29 @@ from morph.operators.worklists import (
     advance_edges,
     advance_entries,
     advance_once,
-    in_order,
     keep,
     keep_once,
-    ordered,
-    part,
 )
 
 __all__ = [
+    "BucketQueue",
     "EdgeMap",
+    "Visit",
     "advance",
     "advance_edges",
     "advance_entries",
     "advance_once",
+    "always",
+    "bucket_queue",
     "edge_map",
     "edge_mapping",
     "find_least",
     "in_order",
     "keep",
     "keep_once",
-    "ordered",
-    "part",
+    "never",
+    "run_in_order",
+    "run_until_empty",
     "scan_column",
     "scan_space",
     "sort_order",

@@ -40,7 +40,10 @@ ROOT = Path(__file__).parent.parent
 def modules() -> list[ModuleType]:
     """The package's modules that have kernels."""
     names = [
-        *(f"operators.{name}" for name in ("edge_map", "reduce", "scan", "sort", "worklists")),
+        *(
+            f"operators.{name}"
+            for name in ("bucket_queue", "edge_map", "reduce", "scan", "sort", "worklists")
+        ),
         "updates.in_place",
         "updates.resolve",
         *(

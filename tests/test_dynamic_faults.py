@@ -71,7 +71,7 @@ def test_every_allocation_fails_once(device, threads, step):
                     dynamic.apply(**batch)
                 fired |= fault.fired
                 assert state(dynamic)[:2] == after
-                for c in vars(dynamic).values():
+                for c in (*vars(dynamic).values(), *dynamic._queue):
                     if isinstance(c, Collection):  # as small as before
                         c.resize(200)
             good(dynamic)

@@ -245,6 +245,25 @@ def test_a_program_that_is_given_as_an_argument_or_captured(target):
     both_ways(target, once, run)
 
 
+@morph.program
+def with_more(a, run, *more):
+    n = run(a, *more)
+    return n
+
+
+def test_further_arguments(target):
+    @morph.program
+    def main(a, b, c):
+        n = with_more(a, rounds_of, b, c, 2)
+        return with_more(b, rounds_of, a, c, n)
+
+    def run(program):
+        lists = filled(points(target, 6), 3)
+        return program(*lists), held(lists)
+
+    both_ways(target, main, run)
+
+
 def test_errors_are_reported_in_the_callee():
     @morph.program
     def fails(a):

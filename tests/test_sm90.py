@@ -27,6 +27,7 @@ from every_unit import (
 
 import morph
 from morph.compiler.codegen.unit import entry, prelude_of
+from morph.compiler.frontend import program
 from morph.launch import binding
 from morph.launch.checked import is_checked
 from morph.runtime.cuda import small_copies
@@ -36,17 +37,30 @@ from morph.testing import team
 pytestmark = pytest.mark.nvrtc
 
 
+class Units(list):
+    """Compiled units, and the names of programs that became part of one."""
+
+    def __init__(self):
+        super().__init__()
+        self.inlined = set()
+
+
 @pytest.fixture
 def units(monkeypatch):
-    """What is launched meanwhile: the unit and its text, by kernel."""
-    seen = []
-    load = binding.Compiled.binary
+    """What is launched meanwhile: the unit and its text, by kernel; programs that are inlined."""
+    seen = Units()
+    load, inline = binding.Compiled.binary, program.inlined
 
     def spy(compiled, *args):
         seen.append(compiled)
         return load(compiled, *args)
 
+    def inlined(definition, number):
+        seen.inlined.add(definition.name)
+        return inline(definition, number)
+
     monkeypatch.setattr(binding.Compiled, "binary", spy)
+    monkeypatch.setattr(program, "inlined", inlined)
     monkeypatch.setattr(binding, "_compiled", {})
     for module in modules():
         for what in launched(vars(module)).values():
@@ -60,7 +74,7 @@ def compile_all(seen, wanted):
     Checked programs run launch by launch: these, and kernels of loops that end early, have no text.
     """
     functions = {re.sub(r"_\d+$", "", f.name) for c in seen for f in c.unit.funcs}
-    functions |= {c.unit.name.removeprefix("morph_") for c in seen}
+    functions |= {c.unit.name.removeprefix("morph_") for c in seen} | seen.inlined
     assert seen and (is_checked() or wanted and wanted <= functions), wanted - functions
     texts = {prelude_of(c.unit) + c.text: entry(c.unit) for c in seen}
     with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:

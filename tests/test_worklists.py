@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 import pytest
 from graphs import edge_lists
 from hypothesis import given
+from hypothesis import strategies as st
 from scipy.sparse import coo_array, csgraph
 from targets import everywhere, host, tries
 
 import morph
 from morph.prelude import atomic_min, f64, i32, vector
 from morph.worklists import (
+    Visit,
     advance,
     advance_edges,
     advance_entries,
     advance_once,
+    bucket_queue,
     in_order,
     keep,
     keep_once,
+    run_in_order,
 )
 
 FAR = 2**31 - 1
@@ -244,6 +250,96 @@ def test_keys_without_end(target):
         items.add(0, key=0)
         in_order(items, hand_on, g, delta=1)
         assert host(g.points.seen[:]).tolist() == [1, 1, 1, 1]
+
+
+class Limits(NamedTuple):
+    """What `relax_below` is given beside the graph."""
+
+    graph: Any
+    most: int
+    stop_at: int
+
+
+@morph.kernel
+def relax_below(entry, s, limit, near, far):
+    p, before = entry.item, entry.key
+    for t in p.outnbrs:
+        d = before + s.graph.weight(p, t)
+        if d <= s.most and atomic_min(t.dist, d) > d:
+            if d <= limit:
+                near.add(t, key=d)
+            else:
+                far.add(t, key=d)
+
+
+@morph.func
+def is_current(entry):
+    return entry.key == entry.item.dist
+
+
+@morph.program
+def beyond(s, near, limit):
+    return near.empty and limit >= s.stop_at
+
+
+@morph.program
+def settle(queue, s):
+    """Up to a limit, at which all smaller distances are final."""
+    steps = run_in_order(queue, Visit(relax_below, s, is_current, beyond))
+    return queue.state[0].limit if steps > 0 else -1
+
+
+@pytest.mark.unchecked
+@tries(10)
+@given(edge_lists(most=12), st.integers(0, 90), st.sampled_from([1, 7, 1000]))
+def test_a_queue_that_stops_and_goes_on(target, edges, stop_at, delta):
+    n, src, dst, weight = edges
+    weight = np.asarray(weight).astype(np.int32) % 50 + 1
+    g = morph.Graph.from_edges(src, dst, weight=weight, n=n, device=target)
+    want = host(morph.sssp(g, cutoff=100).distance)
+
+    def run(program):
+        g.points.add("dist", i32, fill=FAR)
+        g.points[0].dist = 0
+        queue = bucket_queue(g.points, i32, delta, largest=1000)
+        queue.near.add(0, key=0)
+        limit = program(queue, Limits(g, 100, stop_at))
+        final = host(g.points.dist[:])
+        if limit == 1000:  # the queue became empty
+            assert all(c.empty for c in queue[:4])
+        else:
+            assert limit >= stop_at
+            near, next_near, far, next_far, *others = queue
+            for a, b in ((near, next_near), (far, next_far)):
+                assert a.empty or b.empty
+            queue = type(queue)._make(
+                [*((next_near, near) if len(next_near) else (near, next_near)),
+                 *((next_far, far) if len(next_far) else (far, next_far)), *others]
+            )  # fmt: skip
+            program(queue, Limits(g, 100, 1000))
+        done = host(g.points.dist[:])
+        g.points.drop("dist")
+        settled = np.minimum(want, FAR) <= min(limit, 100)
+        assert final[settled].tolist() == want[settled].tolist()
+        assert done.tolist() == np.minimum(want, FAR).tolist()
+        return limit
+
+    limits = [x for p in (settle, settle.eager) for x in everywhere(target, lambda: run(p))]
+    assert len(set(limits)) == 1
+    if target != "python":
+        unit = list(settle.launches.values())[-1].compiled.unit
+        assert len(unit.permutations) == 4  # of near and far: each step is compiled once
+
+
+def test_a_bundle_in_order(target):
+    weight = np.array([5, 9, 1], np.int32)
+    g = morph.Graph.from_edges([0, 0, 1], [1, 2, 2], weight=weight, device=target)
+    g.points.add("dist", i32, fill=FAR)
+    g.points[0].dist = 0
+    items = morph.Collection(g.points, key=i32)
+    items.add(0, key=0)
+    in_order(items, relax_below, Limits(g, 5, 0), where=is_current)
+    assert host(g.points.dist[:]).tolist() == [0, 5, FAR]
 
 
 def test_bad_orders():

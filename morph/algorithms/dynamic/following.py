@@ -6,8 +6,8 @@ all points, all values are recomputed, which then costs less.  The choice depend
 part, not on the size of the batch: one new edge may shorten the paths to nearly all points of a
 grid.
 
-Updates are atomic: ``kept`` has the values before the batch, and the log of the repair the changed
-vertices and their old predecessors, so that a batch that fails at any point is rolled back.
+Updates are atomic: ``old_value`` has the values before the batch, and the log of the repair the
+changed vertices and their old predecessors, so that a batch that fails at any point is rolled back.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.data.versions import exclusive
 from morph.graph import Graph
+from morph.operators.bucket_queue import BucketQueue
 from morph.prelude import i32, i64
 
 ALONE = 1 << 15  # log entries up to which one CPU thread repairs, without barriers
@@ -54,6 +55,11 @@ class Update(NamedTuple):
     applied: Any
 
 
+def _filled_first(a: Collection, b: Collection) -> tuple[Collection, Collection]:
+    """Two buffers in the order they had when a program returned, which may have swapped them."""
+    return (b, a) if len(b) else (a, b)
+
+
 class Dynamic:
     """What `DynamicSSSP`, `DynamicBFS` and `DynamicComponents` have in common.
 
@@ -70,21 +76,19 @@ class Dynamic:
         self._dtype = dtype = np.dtype(dtype)
         self._far, self._most = dtype.type(far), dtype.type(most)
         device = graph.device
-        self._tree = Table("tree", device, value=dtype, predecessor=i32, kept=dtype)
-        tree, cell = (
-            self._tree,
-            Table("cell", device, least=dtype, limit=dtype, ready=i32, batch=i64, walked=i64),
+        self._tree = tree = Table("tree", device, value=dtype, predecessor=i32, old_value=dtype)
+        self._state = Table(
+            "state", device, least=dtype, limit=dtype, ready=i32, batch=i64, invalid=i64
         )
-        cell.extend(1)
-        self._now, self._then, self._loose = (Collection(tree) for _ in range(3))
-        self._near, self._next, self._later, self._rest = (
-            Collection(tree, value=dtype) for _ in range(4)
-        )
+        self._state.extend(1)
+        self._now, self._following = Collection(tree), Collection(tree)
+        buckets = (Collection(tree, key=dtype) for _ in range(4))
+        self._queue = BucketQueue._make([*buckets, self._state, self._most, self._most, False])
+        self._orphans, self._overflowed = Collection(tree), Flag(device)
         self._log = Collection(tree, predecessor=i32, value=dtype)
-        self._cell, self._lost = cell, Flag(device)
         self._problem = repair.Problem(
-            graph, tree, self._cost, self._start, self._far, self._most, self._log, self._loose,
-            cell, self._lost,
+            graph, tree, self._cost, self._start, self._far, self._most, self._log, 0,
+            self._orphans, self._state, self._overflowed,
         )  # fmt: skip
         self._touched, self._batch = False, 0
         self._seen = -1
@@ -221,37 +225,35 @@ class Dynamic:
         self._touched = True
         if count > 8 * most:
             return self._anew(0)
-        lists: tuple[Collection, ...] = (
-            self._now, self._then, self._near, self._next, self._later, self._rest,
-        )  # fmt: skip
-        rounds, stage, patience = 0, 0, min(self._patience(count), most)
+        lists, queue = (self._now, self._following), self._queue
+        rounds, phase, pause_at = 0, 0, min(self._pause_at(count), most)
         while True:
-            run = repair.repair.alone if patience < most else repair.repair
-            batch = repair.Batch(changes, count, self._window, stage, patience, most, self._batch)
-            result = run(self._problem, batch, *lists)
+            run = repair.repair.alone if pause_at < most else repair.repair
+            if self._problem.pause_at != pause_at:
+                self._problem = self._problem._replace(pause_at=pause_at)
+            batch = repair.Batch(changes, count, phase, most, self._batch)
+            result = run(self._problem, batch, *lists, queue)
             if result >= 0:
                 result, affected = divmod(result, repair.ABOVE)
                 rounds += result // 4
                 break
             rounds += -result // 4
-            if patience >= most or -result % 4 == 3:
+            if pause_at >= most or -result % 4 == 3:
                 return self._anew(rounds)
-            lists, patience, stage = self._swapped(lists), most, abs(result) % 4
+            near, next_near, far, next_far, *others = queue
+            lists = _filled_first(*lists)
+            buckets = *_filled_first(near, next_near), *_filled_first(far, next_far)
+            queue = BucketQueue._make([*buckets, *others])
+            pause_at, phase = most, -result % 4
         if result % 4:
             self._refuse_overflow()
         return "repaired", affected, rounds
 
-    def _patience(self, count: int) -> int:
+    def _pause_at(self, count: int) -> int:
         """Return the log length up to which one thread or block repairs a batch of ``count``."""
         if self.graph.device.on_host:
             return ALONE
         return BLOCK if count <= BLOCK else len(self._tree)
-
-    def _swapped(self, lists: tuple[Collection, ...]) -> tuple[Collection, ...]:
-        """Return the worklists in the order they had when the program returned: swapped or not."""
-        now, then, near, following, later, rest = lists
-        pairs = (now, then), (near, following), (later, rest)
-        return tuple(x for a, b in pairs for x in ((b, a) if len(b) else (a, b)))
 
     def _lengthen(self) -> int:
         """Add rows for new points; returns the number of rows."""
@@ -265,7 +267,7 @@ class Dynamic:
             ids = self.graph.device.xp.arange(n, n + more)
             first = self._first(ids)
             self._tree.extend(
-                more, value=first, predecessor=np.full(more, -1, np.int32), kept=first
+                more, value=first, predecessor=np.full(more, -1, np.int32), old_value=first
             )
         return n + more
 
@@ -278,46 +280,42 @@ class Dynamic:
         self._put_back()
         self._lengthen()
         tree, xp = self._tree, self.graph.device.xp
-        value, before, kept = (getattr(tree, c).array for c in ("value", "predecessor", "kept"))
+        value, before, old = (getattr(tree, c).array for c in ("value", "predecessor", "old_value"))
         with self.graph.device.active():
-            self._saved = kept.copy(), before.copy()
+            self._saved = old.copy(), before.copy()
             found, predecessor = self._solve()
             value[:] = found
             if predecessor is None:
                 before[:] = repair.NONE
                 self._log.extend(xp.arange(len(tree), dtype=np.int32))
-                repair.set_parents(self._problem, self._now, self._then)
+                repair.set_parents(self._problem, self._now, self._following)
                 self._log.clear()
             else:
                 before[:] = predecessor
-            affected = int((kept != value).sum())
-            kept[:] = value
-            self._window = self._dtype.type(self._delta())
+            affected = int((old != value).sum())
+            old[:] = value
+            self._queue = self._queue._replace(delta=self._dtype.type(self._delta()))
         return "recomputed", affected, rounds
 
     def _put_back(self) -> None:
         """Roll back: restore the values and predecessors from before the batch."""
         tree, log = self._tree, self._log
-        value, before, kept = (getattr(tree, c).array for c in ("value", "predecessor", "kept"))
+        value, before, old = (getattr(tree, c).array for c in ("value", "predecessor", "old_value"))
         with self.graph.device.active():
             if self._saved is not None:
-                kept[:], before[:] = self._saved
-                value[:] = kept
-            elif self._touched and int(self._cell.batch.array[0]) == self._batch and len(log):
-                item, predecessor, old = (
+                old[:], before[:] = self._saved
+                value[:] = old
+            elif self._touched and int(self._state.batch.array[0]) == self._batch and len(log):
+                item, predecessor, logged = (
                     getattr(log, c).array for c in ("item", "predecessor", "value")
                 )
-                kept_too = bool(self._cell.ready.array[0])
-                old = old if kept_too else kept[item]
-                value[item] = kept[item] = old
+                logged = logged if bool(self._state.ready.array[0]) else old[item]
+                value[item] = old[item] = logged
                 before[item] = predecessor
         self._touched, self._saved = False, None
-        for c in (
-            self._now, self._then, self._near, self._next, self._later, self._rest, self._loose,
-            log,
-        ):  # fmt: skip
+        for c in (self._now, self._following, *self._queue[:4], self._orphans, log):
             c.clear()
-        self._lost.clear()
+        self._overflowed.clear()
 
     def _refuse_overflow(self) -> None:
         """Raise an error if a distance does not fit its type."""

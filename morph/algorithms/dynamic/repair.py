@@ -24,7 +24,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from morph.graph.applied import Applied
-from morph.launch.foreach import foreach, kernel, program
+from morph.launch.foreach import foreach, func, kernel, program
+from morph.operators.bucket_queue import Visit, run_in_order, run_until_empty
 from morph.prelude import atomic_add, atomic_cas, atomic_exch, atomic_min, i32, i64
 
 DELETED, UPDATED, INSERTED = Applied.DELETED, Applied.UPDATED, Applied.INSERTED
@@ -36,15 +37,16 @@ class Problem(NamedTuple):
     """The values to repair and how edges change them, as a bundle."""
 
     graph: Any
-    tree: Any  # a row for each point: ``value``, ``predecessor``, ``kept`` (the old value)
+    tree: Any  # a row for each point: ``value``, ``predecessor``, ``old_value``
     cost: Any  # func: the cost of an edge
     start: Any  # func: the value of a vertex without in-edges
     far: Any  # infinity: the value of unreachable vertices
     most: Any  # the largest finite value
     log: Any  # changed vertices, with their predecessor before the batch
-    loose: Any  # vertices with no possible parent of lesser value
-    cell: Any  # one row of reduction accumulators
-    lost: Any  # flag: a sum overflowed or exceeded `most`
+    pause_at: int  # entries of the log after which `repair` returns, to be resumed
+    orphans: Any  # vertices with no possible parent of lesser value
+    state: Any  # one row: the state of the queue, and of the batch
+    overflowed: Any  # flag: a sum overflowed or exceeded `most`
 
 
 class Batch(NamedTuple):
@@ -52,15 +54,13 @@ class Batch(NamedTuple):
 
     changes: Any  # see `Applied.rows`
     rows: int  # the number of valid rows in ``changes``
-    delta: Any  # the width of a near-far bucket
-    stage: int  # 0, or the stage that the previous call returned
-    patience: int  # entries of the log after which `repair` returns, to be resumed
-    enough: int  # entries of the log after which recomputing all values costs less
-    number: int  # of the batch; written to ``cell`` when its repair begins
+    phase: int  # 0, or the phase that the previous call returned
+    recompute_at: int  # entries of the log after which recomputing all values costs less
+    number: int  # of the batch; written to ``state`` when its repair begins
 
 
 @kernel
-def cut(c, problem, now):
+def invalidate_end(c, problem, now):
     """Invalidate the end of a tree edge that was deleted or became heavier."""
     u, v = problem.tree[c.end[0]], problem.tree[c.end[1]]
     dearer = True
@@ -73,22 +73,22 @@ def cut(c, problem, now):
 
 
 @kernel
-def invalidate_children(v, problem, then, enough):
-    if problem.cell[0].walked > enough:  # too many: all values will be recomputed from scratch
+def invalidate_children(v, problem, following, recompute_at):
+    if problem.state[0].invalid > recompute_at:  # all values will be recomputed from scratch
         return
     p = problem.graph.points[v.id]
     v.value = problem.start(v, problem.far)
-    atomic_add(problem.cell[0].walked, i64(1))
+    atomic_add(problem.state[0].invalid, i64(1))
     for t in p.outnbrs:
         child = problem.tree[t.id]
         if child.predecessor == p.id:
             if atomic_cas(child.predecessor, p.id, NONE) == p.id:
-                then.add(child)
+                following.add(child)
                 problem.log.add(child, predecessor=p.id, value=child.value)
 
 
 @kernel
-def recompute(entry, problem, later):
+def recompute(entry, problem, far):
     """Set an invalidated vertex to the least value over its in-edges."""
     v = entry.item
     p = problem.graph.points[v.id]
@@ -98,60 +98,61 @@ def recompute(entry, problem, later):
         if near <= problem.most:
             d = near + problem.cost(problem.graph.edge(p, t))
             if d > problem.most or d < near:
-                problem.lost.set()
+                problem.overflowed.set()
             else:
                 least = min(least, d)
     if least < problem.far:
         # race: neighbours read the old or the new upper bound; `relax` lowers what is too large
         v.value = least
-        later.add(v, value=least)
-        atomic_min(problem.cell[0].least, least)
+        far.add(v, key=least)
+        atomic_min(problem.state[0].least, least)
 
 
 @kernel
-def relax_changed(c, problem, later):
+def relax_changed(c, problem, far):
     """Relax an edge that was inserted, or whose weight was set."""
     u, v = problem.tree[c.end[0]], problem.tree[c.end[1]]
     near = u.value
     if near <= problem.most:
         d = near + problem.cost(problem.graph.edges[c.edge])
         if d > problem.most or d < near:
-            problem.lost.set()
+            problem.overflowed.set()
         elif atomic_min(v.value, d) > d:
             if v.predecessor != NONE:
                 before = atomic_exch(v.predecessor, NONE)
                 if before != NONE:
                     problem.log.add(v, predecessor=before, value=d)
-            later.add(v, value=d)
-            atomic_min(problem.cell[0].least, d)
+            far.add(v, key=d)
+            atomic_min(problem.state[0].least, d)
 
 
 @kernel
-def split(entry, limit, near, rest, cell):
-    if entry.value <= limit:
-        near.add(entry.item, value=entry.value)
-    else:
-        rest.add(entry.item, value=entry.value)
-        atomic_min(cell[0].least, entry.value)
-
-
-@kernel
-def relax(entry, problem, limit, then, later):
-    near = entry.value
+def relax(entry, problem, limit, near, far):
+    value = entry.key
     p = problem.graph.points[entry.item.id]
     for t in p.outnbrs:
-        d = near + problem.cost(problem.graph.edge(p, t))
-        if d > problem.most or d < near:  # d < near: the sum overflowed
-            problem.lost.set()
+        d = value + problem.cost(problem.graph.edge(p, t))
+        if d > problem.most or d < value:  # d < value: the sum overflowed
+            problem.overflowed.set()
         elif atomic_min(problem.tree[t.id].value, d) > d:
             if problem.tree[t.id].predecessor != NONE:
                 before = atomic_exch(problem.tree[t.id].predecessor, NONE)
                 if before != NONE:
                     problem.log.add(problem.tree[t.id], predecessor=before, value=d)
             if d <= limit:
-                then.add(problem.tree[t.id], value=d)
+                near.add(problem.tree[t.id], key=d)
             else:
-                later.add(problem.tree[t.id], value=d)
+                far.add(problem.tree[t.id], key=d)
+
+
+@func
+def is_current(entry):
+    return entry.key == entry.item.value
+
+
+@program
+def log_is_long(problem, near, limit):
+    return len(problem.log) > problem.pause_at
 
 
 @kernel
@@ -164,13 +165,13 @@ def set_parent(entry, problem):
         near = problem.tree[t.id].value
         if near < value and near + problem.cost(problem.graph.edge(p, t)) == value:
             before = min(before, t.id)
-    entry.value = v.kept  # for rolling back
+    entry.value = v.old_value  # for rolling back
     if value == problem.start(v, problem.far):
         v.predecessor = -1
     elif before < NONE:
         v.predecessor = before
     else:
-        problem.loose.add(v)
+        problem.orphans.add(v)
 
 
 @kernel
@@ -190,97 +191,71 @@ def set_equal_parent(v, problem, now):
 
 
 @kernel
-def set_children_of_equal(v, problem, then):
+def set_children_of_equal(v, problem, following):
     p = problem.graph.points[v.id]
     value = v.value
     for t in p.outnbrs:
         child = problem.tree[t.id]
         if child.value == value and value + problem.cost(problem.graph.edge(p, t)) == value:
             if atomic_cas(child.predecessor, NONE, p.id) == NONE:
-                then.add(child)
+                following.add(child)
+
+
+@program
+def set_parents(problem, now, following):
+    """Set the predecessors of all vertices in the log."""
+    foreach(problem.log, set_parent, problem)
+    while not problem.orphans.empty:
+        foreach(problem.orphans, set_equal_parent, problem, now)
+        problem.orphans.clear()
+        run_until_empty(now, following, set_children_of_equal, problem)
 
 
 @kernel
-def keep(entry):
-    entry.item.kept = entry.item.value
+def record_value(entry):
+    entry.item.old_value = entry.item.value
 
 
 @program
-def repair(problem, batch, now, then, near, following, later, rest):
+def repair(problem, batch, now, following, queue):
     """Repair the values after a batch.
 
     Returns ``ABOVE * (4 * rounds + overflow) + entries``: ``overflow`` is 1 if a sum was too large,
-    ``entries`` is the length of the log.  If the log exceeds ``batch.patience``, returns ``-4 *
-    rounds - stage`` instead: call again with that ``batch.stage`` (1 or 2) and more patience.  If
-    the log exceeds ``batch.enough``, returns ``-4 * rounds - 3``: recompute all values.
+    ``entries`` is the length of the log.  If the log exceeds ``problem.pause_at``, returns ``-4 *
+    rounds - phase`` instead: call again with that ``batch.phase`` (1 or 2) and a larger limit.  If
+    the log exceeds ``batch.recompute_at``, returns ``-4 * rounds - 3``: recompute all values.
     """
-    rounds, count, enough = 0, batch.rows, batch.enough
-    if batch.stage == 0:
+    rounds, count, recompute_at = 0, batch.rows, batch.recompute_at
+    if batch.phase == 0:
         problem.log.clear()
-        problem.cell[0].ready = 0
-        problem.cell[0].batch = batch.number
-        problem.cell[0].walked = 0
-        foreach(batch.changes, cut, problem, now,
+        problem.state[0].ready = 0
+        problem.state[0].batch = batch.number
+        problem.state[0].invalid = 0
+        foreach(batch.changes, invalidate_end, problem, now,
                 where=lambda c: c.id < count
                 and (c.outcome == DELETED or c.outcome == UPDATED))  # fmt: skip
-    if batch.stage < 2:
+    if batch.phase < 2:
         while not now.empty:
-            foreach(now, invalidate_children, problem, then, enough, ahead=then)
-            now, then = then, now
-            then.clear()
-            rounds += 1
-            if len(problem.log) > enough or problem.cell[0].walked > enough:
-                return -4 * rounds - 3
-            if len(problem.log) > batch.patience:
-                return -4 * rounds - 1
-        problem.cell[0].least = problem.far
-        foreach(problem.log, recompute, problem, later)
-        foreach(batch.changes, relax_changed, problem, later,
-                where=lambda c: c.id < count and c.outcome > DELETED)  # fmt: skip
-        problem.cell[0].limit = problem.cell[0].least
-    limit = problem.cell[0].limit
-    while not (near.empty and later.empty):
-        if near.empty:
-            limit = max(limit, min(limit, problem.most - batch.delta) + batch.delta)
-            problem.cell[0].least = problem.most
-            foreach(later, split, limit, near, rest, problem.cell,
-                    where=lambda entry: entry.value == entry.item.value)  # fmt: skip
-            later, rest = rest, later
-            rest.clear()
-            if near.empty:
-                limit = problem.cell[0].least
-        while not near.empty:
-            foreach(near, relax, problem, limit, following, later, ahead=following,
-                    where=lambda entry: entry.value == entry.item.value)  # fmt: skip
-            near, following = following, near
+            foreach(now, invalidate_children, problem, following, recompute_at, ahead=following)
+            now, following = following, now
             following.clear()
             rounds += 1
-            if len(problem.log) > batch.patience:
-                problem.cell[0].limit = limit
-                return -4 * rounds - 2
-    foreach(problem.log, set_parent, problem)
-    while not problem.loose.empty:
-        foreach(problem.loose, set_equal_parent, problem, now)
-        problem.loose.clear()
-        while not now.empty:
-            foreach(now, set_children_of_equal, problem, then, ahead=then)
-            now, then = then, now
-            then.clear()
-    problem.cell[0].ready = 1
-    foreach(problem.log, keep)
-    if problem.lost.take():
+            if len(problem.log) > recompute_at or problem.state[0].invalid > recompute_at:
+                return -4 * rounds - 3
+            if len(problem.log) > problem.pause_at:
+                return -4 * rounds - 1
+        problem.state[0].least = problem.far
+        foreach(problem.log, recompute, problem, queue.far)
+        foreach(batch.changes, relax_changed, problem, queue.far,
+                where=lambda c: c.id < count and c.outcome > DELETED)  # fmt: skip
+        problem.state[0].limit = problem.state[0].least
+    steps = run_in_order(queue, Visit(relax, problem, is_current, log_is_long))
+    rounds += steps
+    if len(problem.log) > problem.pause_at:
+        return -4 * rounds - 2
+    set_parents(problem, now, following)
+    problem.state[0].ready = 1
+    foreach(problem.log, record_value)
+    if problem.overflowed.take():
         return (4 * rounds + 1) * ABOVE + len(problem.log)
     return 4 * rounds * ABOVE + len(problem.log)
-
-
-@program
-def set_parents(problem, now, then):
-    """Set the predecessors of all vertices in the log."""
-    foreach(problem.log, set_parent, problem)
-    while not problem.loose.empty:
-        foreach(problem.loose, set_equal_parent, problem, now)
-        problem.loose.clear()
-        while not now.empty:
-            foreach(now, set_children_of_equal, problem, then, ahead=then)
-            now, then = then, now
-            then.clear()

@@ -1,14 +1,11 @@
 """Shortest paths with non-negative weights from one or several sources, by delta-stepping.
 
-Near-far, delta-stepping with two buckets (Davidson, Baxter, Garland, Owens, IPDPS 2014): a vertex
-whose tentative distance fell is enqueued, in ``near`` if the distance is at most a limit, else in
-``far``.  The out-edges of near vertices are relaxed until ``near`` is empty; then all distances up
-to the limit are final, and the limit grows by delta.  An entry holds the distance at which it was
-enqueued.  An entry is stale, and is dropped, if the distance of its vertex has fallen since; so a
-vertex is expanded once per distance.  Delta is 32 times the mean weight over the mean degree: a
-small delta approaches Dijkstra's order, a large one that of Bellman and Ford.  Below the limit
-relaxation is label-correcting: a thread that lowers a distance may expand its vertex at once
-(``ahead``).
+Near-far, delta-stepping with two buckets (`morph.operators.bucket_queue`): the out-edges of the
+vertices in the near bucket are relaxed until it is empty; then all distances up to the limit are
+final, and the limit grows by delta.  The key of an entry is the distance at which it was enqueued:
+an entry is stale, and is dropped, if the distance of its vertex has fallen since; so a vertex is
+expanded once per distance.  Delta is 32 times the mean weight over the mean degree.  Below the
+limit relaxation is label-correcting.
 
 In dense graphs most edges are heavy: they lead beyond the limit.  There `dense_phase` comes first,
 with a smaller delta.  Its buckets relax only light edges; heavy edges are relaxed when their source
@@ -34,16 +31,17 @@ from morph.data.collection import Collection, Flag
 from morph.data.conversion import number, truth
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.launch.foreach import foreach, kernel, program
-from morph.prelude import atomic_cas, atomic_min, i32, i64
+from morph.launch.foreach import foreach, func, kernel, program
+from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order, run_until_empty
+from morph.prelude import atomic_add, atomic_cas, atomic_min, i32, i64
 
 NONE = 2**31 - 1  # no predecessor yet; the infinity of 32-bit distances
 DENSE = 8  # the mean degree from which `dense_phase` runs first
-STEP = 4  # its delta is the mean weight times this over the mean degree (near-far: EDGES)
+DENSE_EDGES = 4  # its delta is the mean weight times this over the mean degree (near-far: EDGES)
 FEW = 16  # it ends when the unsettled vertices have less than a 16th of the edges
 WIDE = 8  # then the delta of near-far is this many times as large
 BUCKETS = 32  # `dense_phase` runs at most this many buckets
-NOWHERE = np.zeros(0, np.int32)  # no targets
+NO_TARGETS = np.zeros(0, np.int32)
 
 
 class Sssp(NamedTuple):
@@ -53,27 +51,33 @@ class Sssp(NamedTuple):
     predecessor: Any
 
 
+class Search(NamedTuple):
+    """What the kernels of a search use, as a bundle."""
+
+    graph: Any
+    targets: Any  # vertices; the search stops when all of these are settled
+    unsettled: Any  # flag: a target is not settled
+    overflowed: Any  # flag: a distance overflowed or exceeded `most`
+    most: Any  # the largest distance allowed: of the type, or the cutoff
+
+
 @kernel
-def relax(entry, g, limit, most, then, far, lost):
-    p, before = entry.item, entry.dist
+def relax(entry, s, limit, near, far):
+    p, before = entry.item, entry.key
     for t in p.outnbrs:
-        d = before + g.weight(p, t)
-        if d > most or d < before:  # d < before: the sum overflowed
-            lost.set()
+        d = before + s.graph.weight(p, t)
+        if d > s.most or d < before:  # d < before: the sum overflowed
+            s.overflowed.set()
         elif atomic_min(t.dist, d) > d:
             if d <= limit:
-                then.add(t, dist=d)
+                near.add(t, key=d)
             else:
-                far.add(t, dist=d)
+                far.add(t, key=d)
 
 
-@kernel
-def split(entry, limit, near, rest, cell):
-    if entry.dist <= limit:
-        near.add(entry.item, dist=entry.dist)
-    else:
-        rest.add(entry.item, dist=entry.dist)
-        atomic_min(cell[0].least, entry.dist)
+@func
+def is_current(entry):
+    return entry.key == entry.item.dist
 
 
 @kernel
@@ -82,137 +86,110 @@ def check_target(t, limit, unsettled):
         unsettled.set()
 
 
+@program
+def targets_settled(s, near, limit):
+    if s.targets.empty or not near.empty:
+        return False
+    foreach(s.targets, check_target, limit, s.unsettled)
+    return not s.unsettled.take()
+
+
+@program
+def search(s, queue, limit):
+    """Near-far; returns the limit up to which all distances are final."""
+    queue.state[0].limit = limit
+    run_in_order(queue, Visit(relax, s, is_current, targets_settled))
+    return queue.state[0].limit
+
+
 @kernel
-def relax_light(entry, g, limit, then, lost):
-    p, before = entry.item, entry.dist
+def relax_light(entry, s, limit, near):
+    p, before = entry.item, entry.key
     for t in p.outnbrs:
-        d = before + g.weight(p, t)
+        d = before + s.graph.weight(p, t)
         if d <= limit:
             if d < before:
-                lost.set()
+                s.overflowed.set()
             elif atomic_min(t.dist, d) > d:
-                then.add(t, dist=d)
+                near.add(t, key=d)
+
+
+@program
+def relax_bucket(s, near, next_near, limit):
+    while not near.empty:
+        foreach(near, relax_light, s, limit, next_near, where=is_current)
+        near, next_near = next_near, near
+        next_near.clear()
 
 
 @kernel
-def push_heavy(p, g, limit, most, lost):
+def push_heavy(p, s, limit):
     before = p.dist
     for t in p.outnbrs:
-        d = before + g.weight(p, t)
-        if d > most or d < before:
-            lost.set()
+        d = before + s.graph.weight(p, t)
+        if d > s.most or d < before:
+            s.overflowed.set()
         elif d > limit:
             atomic_min(t.dist, d)
 
 
 @kernel
-def pull_heavy(p, g, limit, most, lost):
+def pull_heavy(p, s, limit):
     least = p.dist
     for t in p.outnbrs:
         before = t.dist
         if before <= limit:
-            d = before + g.weight(p, t)
-            if d > most or d < before:
-                lost.set()
+            d = before + s.graph.weight(p, t)
+            if d > s.most or d < before:
+                s.overflowed.set()
             else:
                 least = min(least, d)
     p.dist = least  # race: neighbours read the old or the new upper bound
 
 
 @kernel
-def count(cell, g, limit):
-    left = i64(0)
-    for p in g.points:
-        if p.dist > limit:
-            left += i64(p.out_degree)
-    cell.left = left
+def count_edges(p, state):
+    atomic_add(state[0].unsettled, i64(p.out_degree))
 
 
 @kernel
-def nearest(p, cell):
-    atomic_min(cell[0].least, p.dist)
+def find_least(p, state):
+    atomic_min(state[0].least, p.dist)
 
 
 @kernel
-def fill_buckets(p, limit, near, far):
-    if p.dist <= limit:
-        near.add(p, dist=p.dist)
-    else:
-        far.add(p, dist=p.dist)
-
-
-class Search(NamedTuple):
-    """The arguments of a search other than its worklists, as a bundle."""
-
-    graph: Any
-    cell: Any  # one row of reduction accumulators
-    targets: Any  # vertices; the search stops when all of these are settled
-    unsettled: Any  # flag: a target is not settled
-    lost: Any  # flag: a distance overflowed or exceeded `most`
-    delta: Any  # the growth of the limit
-    most: Any  # the largest distance allowed: of the type, or the cutoff
+def enqueue(p, bucket):
+    bucket.add(p, key=p.dist)
 
 
 @program
-def dense_phase(s, near, then, far, step, buckets, both):
-    """Delta-stepping until few edges are left; returns the limit with which near-far continues."""
-    left, low, limit = i64(len(s.graph.edges)), step, step
-    first = True
-    while buckets > 0 and not near.empty:
-        while not near.empty:
-            foreach(near, relax_light, s.graph, limit, then, s.lost,
-                    where=lambda entry: entry.dist == entry.item.dist)  # fmt: skip
-            near, then = then, near
-            then.clear()
+def dense_phase(s, queue, limit, buckets, pulls):
+    """Delta-stepping until few edges are left; returns the limit of the near bucket then."""
+    step, low, most, left = limit, limit - limit - 1, s.most, i64(len(s.graph.edges))
+    while buckets > 0 and not queue.near.empty:
+        relax_bucket(s, queue.near, queue.next_near, limit)
         before = left
-        foreach(s.cell, count, s.graph, limit)
-        left = s.cell[0].left
-        if both and left < (before - left) * 2:
-            foreach(s.graph.points, pull_heavy, s.graph, limit, s.most, s.lost,
-                    where=lambda p: p.dist > limit)  # fmt: skip
+        queue.state[0].unsettled = 0
+        foreach(s.graph.points, count_edges, queue.state, where=lambda p: p.dist > limit)
+        left = queue.state[0].unsettled
+        if pulls and left < (before - left) * 2:
+            foreach(s.graph.points, pull_heavy, s, limit, where=lambda p: p.dist > limit)
         else:
-            foreach(s.graph.points, push_heavy, s.graph, limit, s.most, s.lost,
-                    where=lambda p: p.dist <= limit and (first or p.dist > low))  # fmt: skip
-        low, first, most = limit, False, s.most
-        s.cell[0].least = most
-        foreach(s.graph.points, nearest, s.cell, where=lambda p: p.dist > low and p.dist <= most)
-        buckets -= 1
-        reach = most
-        if left * FEW < len(s.graph.edges):
-            buckets = i64(0)
-        if buckets == 0:
-            step = s.delta
-        limit = max(s.cell[0].least, min(s.cell[0].least, most - step) + step)
-        if buckets > 0:
-            reach = limit
-        foreach(s.graph.points, fill_buckets, limit, near, far,
-                where=lambda p: p.dist > low and p.dist <= reach)  # fmt: skip
+            foreach(s.graph.points, push_heavy, s, limit,
+                    where=lambda p: p.dist <= limit and p.dist > low)  # fmt: skip
+        low = limit
+        buckets = i64(0) if left * FEW < len(s.graph.edges) else buckets - 1
+        queue.state[0].least = most
+        foreach(s.graph.points, find_least, queue.state,
+                where=lambda p: p.dist > low and p.dist <= most)  # fmt: skip
+        least = queue.state[0].least
+        step = step if buckets > 0 else queue.delta
+        limit = max(least, min(least, most - step) + step)
+        foreach(s.graph.points, enqueue, queue.near,
+                where=lambda p: p.dist > low and p.dist <= limit)  # fmt: skip
+    foreach(s.graph.points, enqueue, queue.far,
+            where=lambda p: p.dist > limit and p.dist <= most)  # fmt: skip
     return limit
-
-
-@program
-def search(s, near, then, far, rest, limit):
-    """Near-far; returns the limit up to which all distances are final."""
-    while True:
-        while not near.empty:
-            foreach(near, relax, s.graph, limit, s.most, then, far, s.lost, ahead=then,
-                    where=lambda entry: entry.dist == entry.item.dist)  # fmt: skip
-            near, then = then, near
-            then.clear()
-        if far.empty:
-            return s.most
-        if not s.targets.empty:
-            foreach(s.targets, check_target, limit, s.unsettled)
-            if not s.unsettled.take():
-                return limit
-        limit = max(limit, min(limit, s.most - s.delta) + s.delta)
-        s.cell[0].least = s.most
-        foreach(far, split, limit, near, rest, s.cell,
-                where=lambda entry: entry.dist == entry.item.dist)  # fmt: skip
-        far, rest = rest, far
-        rest.clear()
-        if near.empty:
-            limit = s.cell[0].least
 
 
 @kernel
@@ -223,19 +200,11 @@ def set_parent(p, g):
 
 
 @kernel
-def set_equal_parent(p, g, then):
+def set_equal_parent(p, g, following):
     for t in p.outnbrs:
         if p.dist == t.dist and p.dist + g.weight(p, t) == t.dist:
             if atomic_cas(t.predecessor, NONE, p.id) == NONE:
-                then.add(t)
-
-
-@program
-def set_equal_parents(g, now, then):
-    while not now.empty:
-        foreach(now, set_equal_parent, g, then, ahead=then)
-        now, then = then, now
-        then.clear()
+                following.add(t)
 
 
 @of_graph
@@ -282,7 +251,7 @@ def sssp(
     """
     predecessors = truth(predecessors, "predecessors")
     starts = source_ids(graph, source)
-    goals = NOWHERE if targets is None else source_ids(graph, targets, "target")
+    target_ids = NO_TARGETS if targets is None else source_ids(graph, targets, "target")
     if cutoff is not None:
         number(cutoff, "cutoff")
     if cutoff is not None and not cutoff >= 0:
@@ -290,7 +259,7 @@ def sssp(
     if "weight" not in graph.edges.columns:
         return _hops(graph, starts, cutoff, predecessors)
     weights = measured(graph)
-    given = graph, starts, goals, cutoff, predecessors
+    given = graph, starts, target_ids, cutoff, predecessors
     if weights[1] == np.int64 and hopes(graph, weights[2]):  # half the memory
         found = _solved(*given, weights._replace(dtype=np.dtype(np.int32)), hope=True)
         if found is not None:
@@ -310,7 +279,7 @@ def _hops(graph: Graph, starts: Any, cutoff: float | None, predecessors: bool) -
 
 
 def _solved(
-    graph: Graph, starts: Any, goals: Any, cutoff: float | None, predecessors: bool,
+    graph: Graph, starts: Any, target_ids: Any, cutoff: float | None, predecessors: bool,
     weights: Weights, hope: bool = False,
 ) -> Sssp | None:  # fmt: skip
     """Solve with one type of distances; returns None if ``hope`` and they do not fit."""
@@ -321,39 +290,40 @@ def _solved(
     cuts = cutoff is not None and (not hope or cutoff < most)
     if cutoff is not None:
         most = min(most, cutoff if real else int(min(cutoff, most)))
-    dense = len(graph.edges) >= max(DENSE * len(graph.points), 1) and not len(goals)
+    dense = len(graph.edges) >= max(DENSE * len(graph.points), 1) and not len(target_ids)
     names: dict[str, Any] = {"dist": (dtype, far)}
     if predecessors:
         names["predecessor"] = (i32, NONE)
     edges = None if weight is None else {"weight": (dtype, 0)}
 
     def make() -> list[Any]:
-        n, cell = len(graph.points), Table("cell", graph.device, least=dtype, left=i64)
-        cell.extend(1)
-        lists = [Collection(graph.points, capacity=n, dist=dtype) for _ in range(4)]
-        return [*lists, cell, Collection(graph.points), Flag(graph), Flag(graph)]
+        n = len(graph.points)
+        state = Table("state", graph.device, limit=dtype, least=dtype, unsettled=i64)
+        state.extend(1)
+        lists = [Collection(graph.points, capacity=n, key=dtype) for _ in range(4)]
+        return [*lists, state, Collection(graph.points), Flag(graph), Flag(graph)]
 
     with workspace(graph, "sssp", make, edges, starts, {"dist": 0}, **names) as objects:
         if weight is not None:
             graph.edges.weight[:] = weight
-        *lists, cell, aims, unsettled, lost = objects
-        if len(goals):
-            aims.extend(goals)
-        limits = delta * STEP / EDGES, delta * WIDE if dense else delta
-        step, delta = (dtype.type(min(d if real else int(d), most)) for d in limits)
-        limit, last = delta, dtype.type(most)
-        work = Search(graph, cell, aims, unsettled, lost, delta, last)
+        *buckets, target_list, unsettled, overflowed = objects
+        if len(target_ids):
+            target_list.extend(target_ids)
+        limits = delta * DENSE_EDGES / EDGES, delta * WIDE if dense else delta
+        first, delta = (dtype.type(min(d if real else int(d), most)) for d in limits)
+        last = dtype.type(most)
+        queue = BucketQueue._make([*buckets, delta, last, False])
+        work = Search(graph, target_list, unsettled, overflowed, last)
+        limit = delta
         if dense:
-            both = equal and not graph.directed
-            limit = dense_phase(work, *lists[:3], step, i64(BUCKETS), both)
-            if lists[0].empty:  # the worklists were swapped there
-                lists[:2] = lists[1::-1]
-        limit = search(work, *lists, dtype.type(limit))
+            pulls = equal and not graph.directed
+            limit = dtype.type(dense_phase(work, queue, first, i64(BUCKETS), pulls))
+        limit = search(work, queue, limit)
         dist = graph.points.dist.array
         with graph.device.active():
             if limit < last:  # stopped at the targets: larger distances are not final
                 dist[dist > limit] = far
-            elif lost.take() and not cuts:
+            elif overflowed.take() and not cuts:
                 if hope:
                     return None
                 _refuse_overflow(graph, dist < far)
@@ -386,7 +356,7 @@ def _predecessors(graph: Graph, starts: Any, far: Any) -> Any:
         if bool(((found == NONE) & (dist < far)).any()):  # reached by zero-weight edges only
             now, then = Collection(points), Collection(points)
             now.extend(xp.flatnonzero((found != NONE) & (dist < far)))
-            set_equal_parents(graph, now, then)
+            run_until_empty(now, then, set_equal_parent, graph)
         return xp.where((found == NONE) | (dist == far), -1, found)  # a sum may equal `far`
 
 

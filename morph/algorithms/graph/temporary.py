@@ -80,7 +80,7 @@ class Workspace:
         points, near = self.graph.points, self.objects[0]
         for name, x in self.seed.items():
             points.assign(points.columns[name], self.starts, x, getattr(points, name).array)
-        near.extend(self.starts, **{c: x for c, x in self.seed.items() if c in near.columns})
+        near.extend(self.starts)
 
     def _again(self) -> None:
         objects, count = self.objects, 0 if self.starts is None else len(self.starts)
@@ -116,7 +116,7 @@ class Workspace:
         ]
         if seeded:
             near = objects[0]
-            beside = [(near.columns[c].array, x) for c, x in self.seed.items() if c in near.columns]
+            beside = [(near.columns[c].array, 0) for c in near.columns if c != "item"]
             columns = [(points[c].array, x) for c, x in self.seed.items()]
             seeds = near.meta, near.columns["item"].array, beside, columns
         self.prepared = self.graph.device.prepared(writes, seeds)
@@ -144,7 +144,7 @@ def workspace(
     starts : array of int32, optional
         Points that the first of the objects, a collection, begins with.
     seed : dict of str to number, optional
-        What columns of these points hold then, and columns of the collection of the same names.
+        What columns of these points hold then; other columns of the collection hold 0.
     **points : (dtype, fill)
         Columns of the points.
     """

@@ -1,0 +1,255 @@
+"""Priority buckets: a kernel runs over entries in the order of a key, by near-far.
+
+Near-far is delta-stepping with two buckets (Davidson, Baxter, Garland, Owens, IPDPS 2014): entries
+whose key is at most a limit are in the near bucket, all others in the far bucket.  A kernel runs
+over the near bucket, and over what it adds there, until the bucket is empty; then the limit grows
+by delta, and the far bucket is split.  A small delta approaches the order of a priority queue, a
+large one that of a worklist.  Within a bucket, entries may run asynchronously.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.data.collection import Collection
+from morph.data.table import Table
+from morph.launch.foreach import Function, Kernel, foreach, func, kernel, program
+from morph.prelude import atomic_min
+
+FEW = 4096  # an adaptive queue doubles delta while the near bucket has fewer entries
+
+
+class BucketQueue(NamedTuple):
+    """Two buckets of entries with a ``key``, as a bundle; made by `bucket_queue`.
+
+    Attributes
+    ----------
+    near, far : Collection
+        The entries with keys up to the limit, and the others.
+    next_near, next_far : Collection
+        Their second buffers.  After a run that was stopped, either buffer has the entries.
+    state : Table
+        One row: ``limit``, the largest key of the near bucket, and ``least``, of the far bucket.
+    delta, largest : number
+        By how much the limit grows, and up to where.
+    adaptive : bool
+        Whether delta is doubled while there are few entries.
+    """
+
+    near: Any
+    next_near: Any
+    far: Any
+    next_far: Any
+    state: Any
+    delta: Any
+    largest: Any
+    adaptive: bool
+
+
+class Order(NamedTuple):
+    """The fields of a queue beside its buckets, which a program swaps."""
+
+    state: Any
+    delta: Any
+    largest: Any
+    adaptive: bool
+
+
+class Visit(NamedTuple):
+    """What `run_in_order` does with entries, as a bundle.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        ``kernel(entry, data, limit, near, far)``: adds entries with keys up to ``limit`` to
+        ``near``, others to ``far``, as ``far.add(t, key=d)``.  Correct in any order.
+    data : Graph, bundle, ...
+        What the kernel is given.
+    current : Function
+        ``current(entry)``: false if the entry is stale; it is then dropped.
+    stop : Program
+        ``stop(data, near, limit)``, called before each step: true ends the run.
+    """
+
+    kernel: Any
+    data: Any
+    current: Any
+    stop: Any
+
+
+@func
+def always(entry):
+    return True
+
+
+@program
+def never(data, near, limit):
+    return False
+
+
+@kernel
+def split(entry, limit, near, far, state):
+    if entry.key > limit:
+        far.add(entry.item, key=entry.key)
+        atomic_min(state[0].least, entry.key)
+    else:  # NaN too: it would wait for ever
+        near.add(entry.item, key=entry.key)
+
+
+@program
+def run_buckets(near, next_near, far, next_far, order, visit):
+    limit, delta, steps = order.state[0].limit, order.delta, 0
+    while True:
+        if near.empty and far.empty:
+            limit = order.largest
+            break
+        stopped = visit.stop(visit.data, near, limit)
+        if stopped:
+            break
+        if near.empty:
+            limit = max(limit, min(limit, order.largest - delta) + delta)
+            order.state[0].least = order.largest
+            foreach(far, split, limit, near, next_far, order.state, where=visit.current)
+            far, next_far = next_far, far
+            next_far.clear()
+            if near.empty:
+                limit = order.state[0].least  # no key lies before it
+            elif order.adaptive and len(near) < FEW:
+                delta = max(delta, min(delta, order.largest - delta) + delta)
+        else:
+            foreach(near, visit.kernel, visit.data, limit, next_near, far, ahead=next_near,
+                    where=visit.current)  # fmt: skip
+            near, next_near = next_near, near
+            next_near.clear()
+            steps += 1
+    order.state[0].limit = limit
+    return steps
+
+
+@program
+def run_in_order(queue, visit):
+    """Run a kernel over the entries of a queue, and those it adds; returns the number of steps.
+
+    The limit is then in ``queue.state``: ``queue.largest`` unless ``visit.stop`` ended the run.
+    """
+    return run_buckets(
+        queue.near, queue.next_near, queue.far, queue.next_far,
+        Order(queue.state, queue.delta, queue.largest, queue.adaptive), visit,
+    )  # fmt: skip
+
+
+@program
+def run_until_empty(now, following, kernel, data):
+    """Run ``kernel(item, data, following)`` over a worklist and the items it adds."""
+    while not now.empty:
+        foreach(now, kernel, data, following, ahead=following)
+        now, following = following, now
+        following.clear()
+
+
+def bucket_queue(
+    table: Table, key: Any, delta: Any, *, largest: Any = None, adaptive: bool = False,
+    capacity: int = 0,
+) -> BucketQueue:  # fmt: skip
+    """Make an empty queue for rows of a table, with keys of a real number type.
+
+    Parameters
+    ----------
+    table : Table
+    key : dtype
+    delta : number
+        Width of a bucket: entries whose keys differ by less count as equal.
+    largest : number, optional
+        An upper bound of the keys; by default the largest of the type.
+    adaptive : bool
+        Whether delta is doubled while a bucket has few entries.
+    capacity : int
+        Of each bucket; it grows.
+
+    Returns
+    -------
+    BucketQueue
+    """
+    dtype = np.dtype(key)
+    if largest is None:
+        largest = np.inf if dtype.kind == "f" else np.iinfo(dtype).max
+    lists = (Collection(table, capacity=capacity, key=dtype) for _ in range(4))
+    state = Table("state", table.device, limit=dtype, least=dtype)
+    state.extend(1)
+    numbers = dtype.type(delta), dtype.type(largest)
+    return BucketQueue._make([*lists, state, *numbers, adaptive])
+
+
+def in_order(
+    items: Collection, kernel: Kernel, graph: Any, *, key: str = "key", delta: Any = None,
+    where: Function | None = None,
+) -> int:  # fmt: skip
+    """Run a kernel over a worklist and the items it adds, those with the smallest keys first.
+
+    Parameters
+    ----------
+    items : Collection
+        Rows of a table with one column, of a real number type: the key.  Emptied.
+    kernel : Kernel
+        ``kernel(entry, graph, limit, near, far)``: an item has ``entry.item`` and ``entry.key``.
+        What it adds with a key of at most ``limit`` goes to ``near``, the rest to ``far``, as
+        ``far.add(t, key=d)``.  It has to be right in any order: the order only saves work.
+    graph : Graph or named tuple
+        What the kernel is given: a graph, or a bundle of a graph and further arguments.
+    key : str
+        Name of the column in ``items``.
+    delta : number, optional
+        Items whose keys are within so much of each other count as equal.  By default it begins at
+        the mean weight of the edges times 32 over the mean degree, if the graph has weights, else
+        at 1, and is doubled while there are few items at once.
+    where : Function, optional
+        A `func` of the entry: entries for which it is false are stale, and dropped.
+
+    Returns
+    -------
+    int
+        How many steps it took.
+
+    Raises
+    ------
+    ValueError
+        If ``items`` has not exactly the key beside its items, or ``delta`` is not positive.
+    """
+    if [*items.columns] != ["item", key]:
+        raise ValueError(
+            f"in_order needs items with one column {key!r}, but these have {[*items.columns]}"
+        )
+    dtype = np.dtype(items.columns[key].dtype)
+    if items.columns[key].size or dtype.kind not in "iuf":
+        raise ValueError(f"the key {key!r} is no number")
+    if delta is not None and not delta > 0:
+        raise ValueError(f"delta is a positive number, not {delta}")
+    if items.empty:
+        return 0
+    real = dtype.kind == "f"
+    largest = np.finfo(dtype).max if real else np.iinfo(dtype).max
+    wide = min(_delta(graph) if delta is None else delta, float(largest) / 4)
+    assert items.table is not None
+    queue = bucket_queue(
+        items.table, dtype, wide if real else max(int(wide), 1), adaptive=delta is None,
+        capacity=len(items),
+    )  # fmt: skip
+    keys = getattr(items, key).array
+    with items.device.active():
+        queue.state.limit[:] = dtype.type(keys.min().item())
+    queue.near.extend(items.items, key=keys)
+    items.clear()
+    return int(run_in_order(queue, Visit(kernel, graph, where or always, never)))
+
+
+def _delta(graph: Any) -> float:
+    """Give near-far's width for a graph: the mean weight times 32 over the mean degree."""
+    graph = next(x for x in graph if hasattr(x, "edges")) if isinstance(graph, tuple) else graph
+    edges = graph.edges
+    if "weight" not in edges.columns or not len(edges):
+        return 1
+    with graph.device.active():
+        mean = float(edges.columns["weight"].array.mean(dtype=np.float64))
+    return mean * 32 * len(graph.points) / len(edges) or 1.0
