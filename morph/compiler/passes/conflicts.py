@@ -62,6 +62,8 @@ def _uses(n: ir.Node) -> Iterator[tuple[Use, str]]:
             yield ("rows", n.slot, ""), "take"
         case ir.Delete():
             yield ("rows", n.slot, ""), "delete"
+            if n.slot.endswith(".points"):  # with their edges, at the end of the step
+                yield ("rows", f"{n.slot.removesuffix('.points')}.edges", ""), "delete"
         case ir.Dead():
             yield ("rows", n.slot, ""), "walk"
         case ir.Lock():
