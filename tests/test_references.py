@@ -159,6 +159,12 @@ def test_copies(target):
     assert deep[0].at.table.graph is not g and deep[0].at.in_degree == 2
 
 
+def test_names_of_columns_stay_free():
+    t = Table("t", "cpu", references=i64, renumbered=i64, at=Ref(rows("cpu", 1, x=i64)))
+    t.extend(2, references=5)
+    assert t[1].references == 5 and t[1].at is None
+
+
 def test_what_is_refused():
     a, g, h = rows("cpu", 3, x=i64), points("cpu"), points("cpu")
     for make, message in (

@@ -101,13 +101,14 @@ def test_queues(units):
 @pytest.mark.parametrize(
     "name",
     [
+        "test_barriers",
         "test_builtins",
         "test_domains",
         "test_locals",
         "test_neighbours",
         "test_scalars",
-        "test_slices",
         "test_sections",
+        "test_slices",
         "test_static",
     ],
 )

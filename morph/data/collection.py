@@ -239,17 +239,17 @@ class Collection(Store):
             target.dependents.add(self)
         return made
 
-    def table_resized(self, capacity: int) -> None:
+    def _table_resized(self, capacity: int) -> None:
         """A table that the entries refer to has grown: nothing to do."""
 
-    def references(self, table: Table) -> Iterator[Array]:
+    def _references(self, table: Table) -> Iterator[Array]:
         """The references to a table in the entries not yet taken."""
         first, last = self.span()
         for c in self.columns.values():
             if c.ref and self.target(c) is table:
                 yield c.array[first:last]
 
-    def renumbered(self, maps: Mapping[Any, Array]) -> Any:
+    def _renumbered(self, maps: Mapping[Any, Array]) -> Any:
         """Prepare for rows of tables to be renumbered; gives what to call to carry it out.
 
         Entries whose ``item`` died are dropped; other references to dead rows become -1.
@@ -397,7 +397,7 @@ class Set:
     def _publish_counters(self) -> None:
         """Do nothing: there are no counters."""
 
-    def references(self, table: Table) -> Iterator[Array]:
+    def _references(self, table: Table) -> Iterator[Array]:
         """The rows in sets of several members."""
         label = self.labels()
         with self.device.active():
@@ -406,7 +406,7 @@ class Set:
             yield label[joined]
 
     @exclusive
-    def table_resized(self, capacity: int) -> None:
+    def _table_resized(self, capacity: int) -> None:
         """Follow the table's capacity; new rows are alone."""
         if capacity > self._parent.size:
             parent = self._singletons(capacity)
@@ -415,7 +415,7 @@ class Set:
             self._parent = parent
             renew(self)
 
-    def renumbered(self, maps: Mapping[Any, Array]) -> Any:
+    def _renumbered(self, maps: Mapping[Any, Array]) -> Any:
         """Prepare for the table's rows to be renumbered; gives what to call to carry it out."""
         xp = self.device.xp
         new_id = maps[self.table]

@@ -63,7 +63,7 @@ def compact(
     dependents = {id(d): d for t in maps for d in t.dependents}
     for d in dependents.values():
         with d.device.active():
-            commits.append(d.renumbered(maps))
+            commits.append(d._renumbered(maps))
     carry_out([*commits, follow])
     return True
 

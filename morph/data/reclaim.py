@@ -91,7 +91,7 @@ def _marks(table: TableLike) -> Array:
         undone = t.graph is not None and t.graph.telling
         _mark(marks, c.array[: len(t)] if undone else c.array[: len(t)][t.alive])
     for dependent in table.dependents:
-        for ids in dependent.references(table):
+        for ids in dependent._references(table):
             _mark(marks, ids)
     return marks
 

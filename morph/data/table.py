@@ -474,16 +474,16 @@ class Table(Store):
         self._targets[table.name] = table
         table.dependents.add(self)
 
-    def table_resized(self, capacity: int) -> None:
+    def _table_resized(self, capacity: int) -> None:
         """A table that the rows refer to has grown: nothing to do."""
 
-    def references(self, table: Table) -> Iterator[Array]:
+    def _references(self, table: Table) -> Iterator[Array]:
         """The references to another table in the live rows."""
         for c in self.columns.values():
             if c.ref and self.target(c) is table:
                 yield c.array[: len(self)][self.alive]
 
-    def renumbered(self, maps: Mapping[Any, Array]) -> Any:
+    def _renumbered(self, maps: Mapping[Any, Array]) -> Any:
         """Prepare for rows of other tables to be renumbered; gives what to call to carry it out."""
         return prepared(self, None, maps)
 
@@ -559,7 +559,7 @@ class Table(Store):
             at = xp.arange(max(tail - min(old.size, new.size), 0), tail)
             new[at & (new.size - 1)] = old[at & (old.size - 1)]
         for dependent in self.dependents:
-            dependent.table_resized(capacity)
+            dependent._table_resized(capacity)
         if self.graph is not None and self.name == "points":
             self.graph.points_resized()
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from morph.data.collection import Flag
 from morph.data.formula import Formula
+from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
@@ -52,6 +53,8 @@ class Factors:
     sums : list of Table
         Three tables with a row ``by_sign`` for each variable: the sums of its messages, those that
         the next sweep adds up, and those that it clears.
+    totals : Scalars
+        What `marginals` and `fields` sum up over all variables and clauses.
     ahead : int
         How many clauses before its use the data of a variable are prefetched; 0 on a GPU.
     """
@@ -63,6 +66,7 @@ class Factors:
         self.ahead = AHEAD if device.on_host and not device.interprets else 0
         # made once: launches are found again by the identity of their arguments
         self.unconverged, self.fixed, self.broken = (Flag(device) for _ in range(3))
+        self.totals = Scalars(device, bias=0, free=0, bits=0, least=0, clashes=0, factors=0)
         for name in ("origin", "value", "choice", "fresh", "certain"):
             g.points.add(name, i32, fill=-1 if name == "value" else 0)
         g.add_table("clauses", origin=i32, length=i32, source=i32)

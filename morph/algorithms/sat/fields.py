@@ -152,7 +152,6 @@ def with_fields(formula: Formula, where: Any, seed: int) -> Factors:
     g.points.add("step", i32, fill=-1)
     for name in ("bins", "contradictions"):
         g.add_table(name, count=i32).extend(BINS)
-    g.add_table("totals", bias=i64, free=i64).extend(1)
     return f
 
 
@@ -352,7 +351,7 @@ def _measure(f: Factors, rho: float) -> tuple[Marginals, Any]:
     g, host = f.graph, f.graph.device.to_host
     foreach(g.bins, clear)
     foreach(g.contradictions, clear)
-    foreach(g.totals, measure, g, f.sums[0], np.float32(rho), np.float32(1 / f.scale))
+    foreach(f.totals, measure, g, f.sums[0], np.float32(rho), np.float32(1 / f.scale))
     counts, opposed = (host(t.count.array).astype(np.int64) for t in (g.bins, g.contradictions))
-    bias = int(g.totals[0].bias) / FINE / max(int(g.totals[0].free), 1)
+    bias = int(f.totals.bias) / FINE / max(int(f.totals.free), 1)
     return Marginals(bias, counts, float("nan"), 0), opposed

@@ -123,13 +123,12 @@ def marginals(f: Factors, rho: float = 1.0) -> Marginals:
     g = f.graph
     if "bins" not in g.tables:
         g.add_table("bins", count=i32).extend(BINS)
-        g.add_table("totals", bias=i64, bits=i64, least=i64, clashes=i64, factors=i64).extend(1)
     n = len(g.points)
     foreach(g.bins, clear)
     rule = f.sums[0], np.float32(rho), np.float32(1 / f.scale)
-    foreach(g.totals, sum_clauses, g, *rule, CERTAIN * f.scale, f.ahead)
-    foreach(g.totals, sum_variables, g, *rule)
-    w = g.totals[0]
+    foreach(f.totals, sum_clauses, g, *rule, CERTAIN * f.scale, f.ahead)
+    foreach(f.totals, sum_variables, g, *rule)
+    w = f.totals
     counts = np.array(g.device.to_host(g.bins.count.array), np.int64)
     counts[0] = n - counts.sum()
     bits = (int(w.bits) + int(w.factors)) / FINE - int(w.least) / f.scale

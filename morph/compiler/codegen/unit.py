@@ -306,7 +306,7 @@ def _heavy(e: Emission) -> None:
         (s,) = e.plan.blocks[0].steps
         assert isinstance(s.node, ir.Foreach)
         made = f"Step{s.name}{e.step_args(s.node)}"
-        much = f"{e.step_call('work', s.node, made)} >= wide<Step{s.name}>()"
+        much = f"{e.step_call('work', s.node, made)} >= team_work<Step{s.name}>()"
     e.put("", "#ifndef __CUDACC__", "MORPH_FN bool heavy(const Args& a) {")
     e.put("    Run t(a, 0, 1);", f"    return {much};", "}", "#endif")
 
