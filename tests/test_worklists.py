@@ -147,6 +147,15 @@ def test_entries_with_columns(target):
         assert added == [(1, 5), (2, 1), (3, 6)] and kept == [(1, 5), (2, 1)] and shortest == 1
 
 
+def test_entries_without_neighbours():
+    g = morph.Graph.from_edges([0], [1])
+    for items in (morph.Collection(by=morph.Ref(g.edges)), morph.Collection(g.points, key=i32)):
+        items.extend(n=1)
+        for name in ("outnbrs", "colour"):
+            with pytest.raises(AttributeError, match=f"has no column {name!r}"):
+                getattr(next(iter(items)), name)
+
+
 def test_values_for_several_columns(target):
     @morph.func
     def both(p, e):

@@ -419,8 +419,8 @@ class Graph(Making):
     @exclusive
     def around(self, row: Row, name: str) -> Any:
         """Give the rows or the degree of a point or edge that kernels know by ``name``, or None."""
-        if isinstance(row.table, Collection) and isinstance(item := row.item, Row):
-            return self.around(item, name)
+        if isinstance(row.table, Collection) and "item" in row.table.columns:
+            return self.around(row.item, name) if isinstance(row.item, Row) else None
         both, back = ("all", "in") if self.directed else ("out", "out")
         direction = {
             "outnbrs": "out", "innbrs": back, "nbrs": both, "outedges": "out", "inedges": "in",
