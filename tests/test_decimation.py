@@ -236,7 +236,9 @@ def test_clauses_that_break_are_dropped(target):
 
 def test_a_unit_said_twice_is_a_unit():
     for clause in ([1], [1, 1]):
-        run = module.Run(Formula.of([clause, [-1, 2, 3]], 4), 1, device("cpu"), 0.1, 0.1, 9, 1.0)
+        run = module.Run(
+            Formula.of([clause, [-1, 2, 3]], 4), 1, device("cpu"), module.Options(0.1, 0.1, 9, 1.0)
+        )
         run.begin()
         assert len(run.now.graph.points) == 3 and len(run.now.graph.clauses) == 1
         assert run.answers.value.array.tolist() == [1, -1, -1, -1]
@@ -245,7 +247,7 @@ def test_a_unit_said_twice_is_a_unit():
 def test_somebody_is_chosen_where_all_are_alike():
     formula = random_ksat(3, 50, 1.0, 2)
     for seed in range(8):
-        run = module.Run(formula, seed, device("cpu"), 0.1, 0.1, 9, 0.0)
+        run = module.Run(formula, seed, device("cpu"), module.Options(0.1, 0.1, 9, 0.0))
         run.first = None
         run.begin()
         alike = np.zeros(4096, np.int64)

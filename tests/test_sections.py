@@ -128,6 +128,36 @@ def test_host(target, one, other):
     assert everywhere(target, run) == [expected] * len(everywhere(target, run))
 
 
+@kernel
+def mark(r):
+    r.y = r.y + 1
+
+
+@program
+def split(rows, k):
+    with sections():
+        foreach(rows[:k], scale, 3, False)
+        foreach(rows[k:], mark)
+
+
+@tries(6)
+@given(st.integers(0, 9), st.integers(-11, 11))
+def test_slices(target, rows, k):
+    def run():
+        a, b = (table(target, x=np.arange(rows), y=np.zeros(rows, np.int64)) for _ in "ab")
+        split(a, k)
+        with sections():
+            foreach(b[:k], scale, 3, False)
+            foreach(b[k:], mark)
+        return [host(c).tolist() for t in (a, b) for c in (t.x, t.y)]
+
+    numbers = list(range(rows))
+    x = [3 * n for n in numbers[:k]] + numbers[k:]
+    y = [0 for _ in numbers[:k]] + [1 for _ in numbers[k:]]
+    found = everywhere(target, run)
+    assert found == [[x, y, x, y]] * len(found)
+
+
 def test_an_error_launches_nothing(target):
     rows = table(target, x=np.ones(3, np.int64))
     with pytest.raises(KeyError), sections():

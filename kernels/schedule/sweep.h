@@ -25,6 +25,23 @@ template <class T> MORPH_FN T sum_of_all(T x) {  // on all lanes
     return x;
 }
 
+// Reductions over short rows, one of each lane: entries `low` to `high` from `base` on.
+template <class A, class Step, class I>
+MORPH_FN typename Step::Reductions sum_short_rows(const A& a, const Step& s, I& it,
+                                                  const typename Step::LiveIn& live_in, i64 base, i32 low, i32 high) {
+    typename Step::Reach next[IN_FLIGHT];
+    typename Step::Reductions mine;
+    for (i32 k = low; any_lane(k < high); k += IN_FLIGHT) {
+        typename Step::Reductions reductions[IN_FLIGHT];
+        MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++)
+            if (k + j < high) next[j] = s.reach(a, base + k + j);
+        MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++)
+            if (k + j < high) s.body(a, it, live_in, next[j], reductions[j]);
+        MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++) mine.add(reductions[j]);
+    }
+    return mine;
+}
+
 // Reductions over the `n` entries of a tile, from `base` on; `low` to `high` are those of this lane's row.
 template <class A, class Step, class I>
 MORPH_FN typename Step::Reductions sum_rows(const A& a, const Step& s, I& it, const typename Step::LiveIn& live_in,
@@ -32,17 +49,7 @@ MORPH_FN typename Step::Reductions sum_rows(const A& a, const Step& s, I& it, co
     typename Step::Reach next[IN_FLIGHT];
     typename Step::Reductions mine, open;  // of this lane's row; of the row that is being summed by all lanes
     i32 most = max_of_lanes(high - low);
-    if (most <= SHORT_ROW && 16 * most <= n) {  // rows are short: one lane for each
-        for (i32 k = low; any_lane(k < high); k += IN_FLIGHT) {
-            typename Step::Reductions reductions[IN_FLIGHT];
-            MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++)
-                if (k + j < high) next[j] = s.reach(a, base + k + j);
-            MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++)
-                if (k + j < high) s.body(a, it, live_in, next[j], reductions[j]);
-            MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++) mine.add(reductions[j]);
-        }
-        return mine;
-    }
+    if (most <= SHORT_ROW && 16 * most <= n) return sum_short_rows(a, s, it, live_in, base, low, high);
     bool opened = false;
     auto close = [&](i32 at) {  // ends the row of the previous entry
         open = sum_of_all(open);

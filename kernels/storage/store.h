@@ -14,7 +14,7 @@ constexpr i32 VIOLATED = -2;  // `failed` of an item with a violation in checked
 struct ItemBase {
     i64 position;  // row of the table, or position in the collection
     i32 row;       // the row with which the kernel is called
-    i32 failed;    // 0; -1: a local collection is full; k + 1: store k is full; or VIOLATED
+    i32 failed;    // 0; -1: a local collection is full; k + 1: store k is full; PAST_LIMIT; VIOLATED
 #ifdef MORPH_FAULTS
     bool reserved = false;  // later additions to local collections cannot fail
 #endif

@@ -79,8 +79,8 @@ def _key(c: Call) -> tuple[Any, ...]:
         numbers, cells = _numbers(c.where), c.where.__closure__ or ()
         others = (id(x.cell_contents) for x in cells if not isinstance(x.cell_contents, NUMBERS))
         where = c.where.__code__, id(c.where.__globals__), *numbers, *others
-    options = isinstance(c.items, RowRange), c.together, c.balance
-    return c.kernel, *where, statics, len(c.args), *options, c.file, c.line
+    sliced = type(c.items) is RowRange
+    return c.kernel, *where, sliced, statics, len(c.args), c.together, c.balance, c.file, c.line
 
 
 def _numbers(where: Any) -> dict[str, Any]:
@@ -94,15 +94,16 @@ def _numbers(where: Any) -> dict[str, Any]:
 def _given(c: Call) -> list[Any]:
     """What the program of a call is given: items, arguments that are not static, and numbers."""
     run_time = [x for i, x in enumerate(c.args) if i not in c.kernel.statics]
-    slice_of = isinstance(c.items, RowRange)
-    items = [c.items.store, c.items.start, c.items.stop] if slice_of else [c.items]
+    items = [c.items]
+    if type(c.items) is RowRange:
+        items = [c.items.store, c.items.start, c.items.stop]
     return [*items, *run_time, *_numbers(c.where).values()]
 
 
 def _launch(c: Call, given: Iterator[Any]) -> None:
-    """Launch a call with what the program was given; ``c.items`` is whether over a slice."""
+    """Launch a call with what the program was given."""
     items = next(given)
-    if c.items:
+    if c.items is RowRange:
         items = items[next(given) : next(given)]
     args = [x if i in c.kernel.statics else next(given) for i, x in enumerate(c.args)]
     where: Any = c.where
@@ -117,8 +118,7 @@ def _program(found: list[Call]) -> Program:
     """A program of one step, whose parameters are what `_given` gives."""
     static = [[x if i in c.kernel.statics else None for i, x in enumerate(c.args)] for c in found]
     kept = [
-        c._replace(items=isinstance(c.items, RowRange), args=tuple(x))
-        for c, x in zip(found, static, strict=True)
+        c._replace(items=type(c.items), args=tuple(x)) for c, x in zip(found, static, strict=True)
     ]
 
     def step(*given: Any) -> None:
@@ -161,8 +161,8 @@ def _text(found: list[Call]) -> tuple[str, dict[str, Any]]:
     lines = []
     for c in found:
         items = parameter("items")
-        if c.items:
-            items += f"[{parameter('start')}:{parameter('stop')}]"
+        if c.items is RowRange:
+            items = f"{items}[{parameter('start')}:{parameter('stop')}]"
         given = [items, constant(c.kernel.__name__, c.kernel)]
         names = c.kernel.definition.source.params[1:]
         for i, x in enumerate(c.args):

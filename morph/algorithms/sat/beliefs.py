@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from morph.algorithms.sat.decimation import Run, check_limits, check_options
+from morph.algorithms.sat.decimation import Options, Run, check_limits, check_options
 from morph.algorithms.sat.factors import Contradiction
 from morph.algorithms.sat.marginals import Marginals, marginals
 from morph.algorithms.sat.rounds import Decimation, Round, refuted
@@ -78,7 +78,8 @@ def believe(
     check_options(fraction, TOLERANCE, 0.0)
     seed = check_limits(seed, max_seconds, progress, max_rounds=max_rounds, sweeps=sweeps)
     lossy = truth(lossy, "lossy")
-    run = Run(formula, seed, device_of(device), fraction, TOLERANCE, sweeps, 0.0, max_seconds)
+    options = Options(fraction, TOLERANCE, sweeps, rho=0.0)
+    run = Run(formula, seed, device_of(device), options, max_seconds)
     run.first = None
     try:
         run.begin()
@@ -105,7 +106,7 @@ def believe(
 
 def _measure(run: Run) -> tuple[int, Marginals]:
     """Sweep; gives how often, and the marginals."""
-    most = run.max_sweeps if run.rounds else FIRST * run.max_sweeps
+    most = run.options.max_sweeps if run.rounds else FIRST * run.options.max_sweeps
     made, _ = converge(run.now, TOLERANCE, most, 0.0, INERTIA, run.clock.end)
     run.clock.to("sweeps")
     seen = marginals(run.now, 0.0)
@@ -123,5 +124,5 @@ def _round(run: Run, patience: int | None) -> bool:
     if chosen:
         run.simplify(made, seen, chosen)
         if run.rollbacks - before == patience:
-            run.part = max(run.part, run.fraction * LEAST_PART)
+            run.part = max(run.part, run.options.fraction * LEAST_PART)
     return chosen > 0

@@ -12,7 +12,7 @@ variables were fixed at once, and decimation ends.  A round costs O(literals lef
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -109,9 +109,9 @@ def decimate(
     seed = check_limits(seed, max_seconds, progress, **counts)
     if tolerance is None:
         tolerance = LOOSEST if fraction >= 0.02 else 0.01
-    run = Run(formula, seed, device_of(device), fraction, tolerance, max_sweeps, rho, max_seconds)
-    run.undo = undo
-    run.least = min(least_complexity * formula.variables, -SLACK) if rho == 1 else float("-inf")
+    least = min(least_complexity * formula.variables, -SLACK) if rho == 1 else float("-inf")
+    options = Options(fraction, tolerance, max_sweeps, rho, undo, least)
+    run = Run(formula, seed, device_of(device), options, max_seconds)
     try:
         run.begin()
     except Contradiction:
@@ -158,6 +158,17 @@ def check_limits(seed: Any, max_seconds: Any, progress: Any = None, **counts: An
     return as_integer(seed, "seed")
 
 
+class Options(NamedTuple):
+    """Parameters of `decimate` that its rounds read."""
+
+    fraction: float
+    tolerance: float
+    max_sweeps: int
+    rho: float
+    undo: int = 0
+    least: float = float("-inf")  # complexity
+
+
 class Run:
     """One decimation: the formula as it is now, and as it was before the last round."""
 
@@ -165,19 +176,16 @@ class Run:
     before: Factors
 
     def __init__(
-        self, formula: Formula, seed: int, where: Any, fraction: float, tolerance: float,
-        max_sweeps: int, rho: float, max_seconds: float = float("inf"),
+        self, formula: Formula, seed: int, where: Any, options: Options,
+        max_seconds: float = float("inf"),
     ) -> None:  # fmt: skip
         self.formula, self.seed, self.where = formula, seed, where
-        self.fraction = self.part = fraction
-        self.tolerance, self.max_sweeps, self.rho = tolerance, max_sweeps, rho
+        self.options, self.part = options, options.fraction
         self.rounds: list[Round] = []
         self.rollbacks = 0
         self.undone = 0
         self.can_undo = False
         self.level = 0  # of inertia, at which the last surveys converged
-        self.least = float("-inf")  # complexity
-        self.undo = 0  # rounds that may be rolled back
         self.first: int | None = seed  # of the first messages, which are trivial without
         self.clock = Clock(max_seconds)
         self.answers = Table("answers", where)
@@ -205,19 +213,19 @@ class Run:
         self.clock.to("sweeps")
         if not converged and self.clock.late:
             return "time"
-        undoable = self.can_undo and self.undone < self.undo
+        undoable = self.can_undo and self.undone < self.options.undo
         if not converged and not undoable:
             return "unconverged"
-        seen = marginals(self.now, self.rho) if converged else None
+        seen = marginals(self.now, self.options.rho) if converged else None
         if seen is None or seen.contradictions:  # some variable is certain to be both
             if not undoable:
                 return "contradiction"
             self._undo()
-            sweeps, seen = 0, marginals(self.now, self.rho)
+            sweeps, seen = 0, marginals(self.now, self.options.rho)
         self.clock.to("marginals")
         if seen.bias < PARAMAGNETIC:
             return "paramagnetic"
-        if seen.complexity < self.least:
+        if seen.complexity < self.options.least:
             return "astray"
         chosen = self.fix(seen)
         self.clock.to("units")
@@ -236,7 +244,7 @@ class Run:
         complexity = seen.complexity / self.formula.variables
         facts = seen.bias, histogram(seen), complexity, self.part, chosen, implied
         self.rounds.append(Round(sweeps, free, m, *facts))
-        self.part = min(self.fraction, self.part * 1.4)
+        self.part = min(self.options.fraction, self.part * 1.4)
 
     def result(self, status: str, likely: Any = None) -> Decimation:
         """Give what is fixed, and the formula that is left."""
@@ -248,15 +256,16 @@ class Run:
 
     def _surveys(self) -> tuple[int, bool]:
         """Converge with more and more inertia; at last, if no round can be undone, loosely."""
-        total, tolerance = 0, self.tolerance
+        options, total = self.options, 0
+        tolerance = options.tolerance
         while True:
             sweeps, done, self.level = converge_patiently(
-                self.now, tolerance, self.max_sweeps, self.rho, self.level, self.clock.end
+                self.now, tolerance, options.max_sweeps, options.rho, self.level, self.clock.end
             )
             total += sweeps
             if done or self.clock.late:
                 return total, done
-            if self.can_undo and self.undone < self.undo or tolerance >= LOOSEST:
+            if self.can_undo and self.undone < options.undo or tolerance >= LOOSEST:
                 return total, False
             tolerance = min(4 * tolerance, LOOSEST)
 
@@ -285,7 +294,7 @@ class Run:
             self.rollbacks += 1
             failed += 1
             self.part /= 2
-            few = self.part < self.fraction * LEAST_PART or self.part * n < 0.5
+            few = self.part < self.options.fraction * LEAST_PART or self.part * n < 0.5
             if few and failed > (patience or 0):
                 points.value[:] = -1
                 return 0

@@ -14,6 +14,7 @@ from morph.compiler.codegen.statements import Body, heads
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import deaths, shadow
 from morph.compiler.ir.sites import Kind, Sites, ends
+from morph.compiler.passes.grouping import allocations
 from morph.compiler.passes.plan import BodyPlan
 from morph.language.types import Handle, Local, Scalar, Vector
 
@@ -152,7 +153,7 @@ class Checked(Body):
     def body(self, body: ir.Body) -> None:
         """Statements, one after another; an item that has violated a rule leaves."""
         for s in map(self._operands_first, body):
-            if makes := self._allocations((s,)):
+            if makes := allocations((s,), self.names.stores, self.plan.consecutive):
                 self._allocate(makes)
             else:
                 self.stmt(s)

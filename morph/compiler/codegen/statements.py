@@ -8,6 +8,7 @@ from morph.compiler.codegen.expressions import Expressions, Scope, ends_before
 from morph.compiler.codegen.names import TEMPORARY, Names, constant
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import CTYPE
+from morph.compiler.passes.grouping import Make, Makes, Reads, Writes, column_of, extent, groups
 from morph.compiler.passes.plan import BodyPlan, Plan, total_place
 from morph.language.types import I64, Column, Local, Store, Vector
 
@@ -49,79 +50,32 @@ class Body(Expressions):
         self.put("}")
 
     def body(self, body: ir.Body) -> None:
-        """Statements, one after another; of one row's record, all is read or written at once."""
-        i = 0
-        while i < len(body):
-            reads, writes = self._reads(body[i:]), self._writes(body[i:])
-            makes = self._allocations(body[i:])
-            if len(reads) > 1:
-                self._read(reads)
-            elif len(writes) > 1:
-                self._write(writes)
-            elif makes:
-                self._allocate(makes)
-            else:
-                self.stmt(body[i])
-                if any(self._grows(x) for x in heads(body[i])):
-                    self._return_if_failed()
-            i += max(len(reads), len(writes), len(makes), 1)
+        """Statements in order; those of a group become one access."""
+        for group in groups(body, self.names.stores, self.plan.consecutive):
+            match group:
+                case Reads(reads):
+                    self._read(reads)
+                case Writes(writes):
+                    self._write(writes)
+                case Makes(makes):
+                    self._allocate(makes)
+                case s:
+                    self.stmt(s)
+                    if any(self._grows(x) for x in heads(s)):
+                        self._return_if_failed()
 
     def _return_if_failed(self) -> None:
         """What the item has is not whole if a local collection was full: it goes no further."""
         self.put(f"if (it.failed) return{self.gives};")
 
-    def _shares(self, p: ir.Place, first: ir.Place) -> bool:
-        """Whether two places are whole columns of one row, in one record."""
-        if p.index is not None or first.index is not None or p.slot != first.slot:
-            return False
-        if not (isinstance(p.row, ir.Var) and isinstance(first.row, ir.Var)):
-            return False
-        mine, other = self._column(p), self._column(first)
-        one = p.row.name == first.row.name and mine.record == other.record
-        return one and mine.record >= 0 and mine.stride % 8 == 0
-
-    def _reads(self, body: ir.Body) -> list[tuple[str, ir.Place]]:
-        """The columns of one row's record that the statements begin with reading."""
-        found: list[tuple[str, ir.Place]] = []
-        for s in body:
-            if not (isinstance(s, ir.Assign) and isinstance(s.value, ir.Load)):
-                break
-            p = s.value.place
-            if not self._shares(p, found[0][1] if found else p):
-                break
-            found.append((s.name, p))
-            if isinstance(p.row, ir.Var) and p.row.name == s.name:
-                break
-        return found
-
-    def _writes(self, body: ir.Body) -> list[ir.Write]:
-        """The columns of one row's record, side by side, that the statements begin with writing."""
-        found: list[ir.Write] = []
-        for s in body:
-            if not (isinstance(s, ir.Write) and self._shares(s.place, (found or [s])[0].place)):
-                break
-            reads = [n for n in ir.walk(s.value) if isinstance(n, ir.Load | ir.Call)]
-            if self._column(s.place).dtype.bits < 32 or (found and reads):
-                break
-            found.append(s)
-        ends = sorted(self._extent(s.place) for s in found)
-        close = all(a[1] == b[0] for a, b in zip(ends, ends[1:], strict=False))
-        return found if close and ends and ends[0][0] % 4 == 0 else []
-
     def _column(self, p: ir.Place) -> Column:
-        found = self.names.stores[p.slot].column(p.column)
-        assert found is not None
-        return found
-
-    def _extent(self, p: ir.Place) -> tuple[int, int]:
-        """Where in its record a column begins and ends."""
-        c = self._column(p)
-        return c.offset, c.offset + max(c.size, 1) * c.dtype.bits // 8
+        return column_of(p, self.names.stores)
 
     def _read(self, reads: list[tuple[str, ir.Place]]) -> None:
         places = [p for _, p in reads]
         slot, row, columns = places[0].slot, places[0].row, [self._column(p) for p in places]
-        low, high = min(self._extent(p)[0] for p in places), max(self._extent(p)[1] for p in places)
+        extents = [extent(p, self.names.stores) for p in places]
+        low, high = min(e[0] for e in extents), max(e[1] for e in extents)
         names = {(slot, c.name) for c in columns}
         mode = "STABLE" if names & self.plan.changed else "FIXED"
         mode = "LIVE" if names & self.body_plan.unstable else mode
@@ -135,7 +89,7 @@ class Body(Expressions):
             self.put(f"{self.resolve(name)} = {span}.{part};")
 
     def _write(self, writes: list[ir.Write]) -> None:
-        extents = [self._extent(s.place) for s in writes]
+        extents = [extent(s.place, self.names.stores) for s in writes]
         pack, p = self.temp("w"), writes[0].place
         self.place(writes[0].pos)
         low, high = min(e[0] for e in extents), max(e[1] for e in extents)
@@ -149,30 +103,7 @@ class Body(Expressions):
             self.put(f"{pack}.put<{c.offset}>({value});")
         self.put(f"{pack}.write({self.names.column(p.slot, p.column)}.record({self.expr(p.row)}));")
 
-    def _allocations(self, body: ir.Body) -> list[tuple[str, ir.New | ir.NewRows | ir.Add]]:
-        """The allocations at the end of a store that the statements begin with."""
-        found: list[tuple[str, ir.New | ir.NewRows | ir.Add]] = []
-        for s in body:
-            if not isinstance(s, ir.Assign | ir.Eval):
-                break
-            e = s.value
-            if not isinstance(e, ir.New | ir.NewRows | ir.Add) or self._reuses(e):
-                break
-            used = {n.name for n in ir.walk(e) if isinstance(n, ir.Var)}
-            if found and (used & {name for name, _ in found} or self._loads(e)):
-                break
-            found.append((s.name if isinstance(s, ir.Assign) else "", e))
-        return found
-
-    def _reuses(self, e: ir.New | ir.NewRows | ir.Add) -> bool:
-        """Whether a deleted row may be taken."""
-        deletes = self.names.stores[e.slot].deletes
-        return isinstance(e, ir.New) and deletes and e.slot not in self.plan.consecutive
-
-    def _loads(self, e: ir.Expr) -> bool:
-        return any(isinstance(n, ir.Load | ir.Call | ir.StoreSize) for n in ir.walk(e))
-
-    def _allocate(self, makes: list[tuple[str, ir.New | ir.NewRows | ir.Add]]) -> None:
+    def _allocate(self, makes: list[tuple[str, Make]]) -> None:
         """Request rows of every store before the first result is used: the requests overlap."""
         asked = []
         for name, e in makes:

@@ -58,25 +58,8 @@ class HostLaunch:
 def load(unit: ir.Unit, text: str, faults: bool = False, interruptible: bool = True) -> HostLaunch:
     """Compile a unit's text and return its launcher.
 
-    Parameters
-    ----------
-    unit : ir.Unit
-        The unit, for the name of its entry.
-    text : str
-        What `morph.compiler.codegen.unit.source` gave, perhaps edited.
-    faults : bool
-        Compile in the injection of failing allocations.
-    interruptible : bool
-        Whether signal handlers run during a launch, and end it if they raise.
-
-    Returns
-    -------
-    HostLaunch
-
-    Raises
-    ------
-    morph.runtime.toolchain.CompileError, morph.runtime.toolchain.CompilerNotFound
-        As `morph.runtime.toolchain.cpu.build`.
+    The arguments are those of `morph.runtime.backend.Backend.load`; raises as
+    `morph.runtime.toolchain.cpu.build`.
     """
     name = entry(unit)
     defines = ("MORPH_FAULTS",) * faults

@@ -90,25 +90,8 @@ class CudaLaunch:
 def load(unit: ir.Unit, text: str, faults: bool = False, device_index: int = 0) -> CudaLaunch:
     """Compile a unit's text for a GPU and return its launcher.
 
-    Parameters
-    ----------
-    unit : ir.Unit
-        The unit, for the name of its entry and whether it has barriers.
-    text : str
-        What `morph.compiler.codegen.unit.source` gave, perhaps edited.
-    faults : bool
-        Compile in the injection of failing allocations.
-    device_index : int
-        Which CUDA device.
-
-    Returns
-    -------
-    CudaLaunch
-
-    Raises
-    ------
-    morph.runtime.toolchain.CompileError, morph.runtime.toolchain.CompilerNotFound
-        As `morph.runtime.toolchain.cuda.build`.
+    The arguments are those of `morph.runtime.backend.Backend.load`; raises as
+    `morph.runtime.toolchain.cuda.build`.
     """
     device = import_cupy().cuda.Device(device_index)
     defines = ("MORPH_FAULTS",) if faults else ()
