@@ -40,17 +40,26 @@ def contract(p, g, again):
             again.set()  # somebody always wins: if nobody did, nobody could
 
 
-def shorten(g):
-    """Contract until no point can go; return the number of rounds."""
-    g.points.add("old", bool_)
-    again, rounds = morph.Flag(g), 0
-    again.set()
+@morph.program
+def contract_all(g, again):
+    """Contract until no point can go; return the number of rounds.
+
+    The adjacency is brought up to date after each round, inside the one launch.
+    """
+    rounds = 0
     while again.take():
         morph.foreach(g.points, refresh)
         morph.foreach(g.points, contract, g, again, where=lambda p: p.out_degree == 2 and not p.old)
         rounds += 1
-    g.points.drop("old")
     return rounds
+
+
+def shorten(g):
+    """Contract with a temporary column and a flag."""
+    again = morph.Flag(g)
+    again.set()
+    with g.points.temporary_columns(old=(bool_, False)):
+        return contract_all(g, again)
 
 
 def network(side, seed=0):

@@ -174,11 +174,13 @@ MORPH_FN void pin(u32&) {}
 // A waiting thread spins for 1 ms, or 50 us if competing processes were detected within the last second, then sleeps:
 // spinning longer could take the core from the thread that it waits for.  A team consists of the workers that answer
 // within PATIENCE, so a worker without a core delays no launch; the other threads run its items.
-// Each limit holds for REST times the time lost, so that attempts with all threads cost about 1/REST of the time:
+// Each limit holds for LIMIT_FACTOR times the time lost, so that attempts with all threads cost about 1/LIMIT_FACTOR of
+// the time:
 //   A thread for which others had to sleep compares its processor time with the clock.  If the thread was ready but
 //   did not run, other processes use the cores, and teams have three quarters as many threads.
-//   A team pays if its threads together compute for more than `worth` times the team's time: an item takes a thread of
-//   a team up to `worth` times as long as a single thread.  If teams lost LATE more than they gained, one thread runs.
+//   A team pays if its threads together compute for more than `break_even` times the team's time: an item takes a
+//   thread of a team up to that many times as long as a single thread.  If teams lost LATE more than they gained, one
+//   thread runs.
 // A team has no more threads than the machine has cores without runnable threads of other processes, where the kernel
 // counts runnable threads (Linux): at a barrier a thread that shares its core delays all others by a scheduler's slice.
 
@@ -278,15 +280,15 @@ constexpr i64 LATE = 1000000;  // nanoseconds; idle cores wake 16 threads sooner
 #endif
 constexpr i32 RECORDED_SPINS = 16;  // longer waits are subtracted from the time for which a thread computes
 constexpr i32 POOL_WORD = 16;  // index in `barrier` of the pool's address
-constexpr i64 REST = 30, LONGEST_REST = 2000000000;  // times the time lost; nanoseconds
-constexpr i64 WORTH = 15, WORTH_ADDING = 45;         // tenths; of steps that add to shared places
+constexpr i64 LIMIT_FACTOR = 30, LONGEST_LIMIT = 2000000000;  // times the time lost; nanoseconds
+constexpr i64 BREAK_EVEN = 15, BREAK_EVEN_ADDING = 45;  // tenths; of steps that add to shared places
 constexpr i64 COUNT_INTERVAL = 5000000;              // nanoseconds between counts of runnable threads
 constexpr i64 WINDOW = 8000000;                      // nanoseconds between decisions whether a long-lived team pays
 constexpr u64 MEASURED = 1 << 21;                    // ticks between measurements of a thread: 0.5 to 2 ms
 
 struct Pool {
-    i64 rested;  // these three are read by the host, too
-    i32 limit;   // largest size of a team until the time `rested`; 0: no limit
+    i64 limited_until;  // these three are read by the host, too
+    i32 limit;   // largest size of a team until the time `limited_until`; 0: no limit
     i32 free;    // number of cores for a team when runnable threads were last counted; 0: unknown
     i64 counted, cores;  // the time of that count; the cores of the machine
     alignas(64) u32 bell;  // futex: the number of the latest call for a team
@@ -309,7 +311,7 @@ static Pool* pool = nullptr;
 static i32 full = 1;    // number of threads that the launch may use
 static i32 team_threads = 1;    // number of threads of a team at present
 static i32 wanted = 1;  // number of threads from the next step on; written only while a single thread runs
-static i64 worth = WORTH;  // of the team's steps
+static i64 break_even = BREAK_EVEN;  // of the team's steps
 struct Clocks {  // of a thread in a team: clocks at its last measurement; since then time slept, and waited in all
     i64 wall, processor, slept, waited;
     u64 ticks;
@@ -402,7 +404,7 @@ MORPH_FN void count_free_cores() {
 MORPH_FN i32 limited(i32 most) {
     i32 limit = load(&pool->limit);
     if (!limit) return most;
-    if (wall_time() < load(&pool->rested)) return min_of(limit, most);
+    if (wall_time() < load(&pool->limited_until)) return min_of(limit, most);
     store(&pool->limit, 0);
     return most;
 }
@@ -411,10 +413,11 @@ MORPH_FN i32 allowed(i32 most) {
     i32 free = load(&pool->free);
     return limited(free ? min_of(free, most) : most);
 }
-// Limits teams to `limit` threads for REST times the time lost.
+// Limits teams to `limit` threads for LIMIT_FACTOR times the time lost.
 MORPH_FN void limit_teams(i32 limit, i64 lost) {
     store(&pool->limit, limited(max_of(limit, 1)));
-    store(&pool->rested, max_of(load(&pool->rested), wall_time() + min_of(REST * lost, LONGEST_REST)));
+    i64 until = wall_time() + min_of(LIMIT_FACTOR * lost, LONGEST_LIMIT);
+    store(&pool->limited_until, max_of(load(&pool->limited_until), until));
 }
 // Limits teams if a ready thread of a team of n threads did not run for as long as competing processes keep a core.
 MORPH_FN void record_lost_time(i32 n, i64 lost) {
@@ -438,8 +441,8 @@ MORPH_COLD i64 measure() {
 }
 // Decides whether teams pay.  Called by the only thread that runs.
 MORPH_COLD void evaluate_team(i64 now) {
-    i64 busy = __atomic_exchange_n(&pool->busy, 0, __ATOMIC_RELAXED), lost = now - pool->from - busy * 10 / worth;
-    pool->from = now, worth = WORTH;
+    i64 busy = __atomic_exchange_n(&pool->busy, 0, __ATOMIC_RELAXED), lost = now - pool->from - busy * 10 / break_even;
+    pool->from = now, break_even = BREAK_EVEN;
     pool->debt = max_of(pool->debt + lost, i64(0));
     if (pool->debt < LATE) return;
     limit_teams(1, pool->debt);
@@ -596,22 +599,22 @@ template <class T> MORPH_FN bool stops(const T&) { return stopped; }
 #ifdef MORPH_FAULTS  // tests: threads meet over few items too
 constexpr i32 LEAST_ITEMS = 2, LEAST_BATCH = 2;
 MORPH_FN i64 least_chunk() { return 1; }
-template <class Step> MORPH_FN i64 wide() { return 4; }
-template <class Step> MORPH_FN i64 narrow() { return 3; }
+template <class Step> MORPH_FN i64 team_work() { return 4; }
+template <class Step> MORPH_FN i64 kept_work() { return 3; }
 #else
 constexpr i32 LEAST_ITEMS = 512, LEAST_BATCH = 64;
 constexpr i64 LEAST_WORK = 1024, NEVER = 1ll << 50;
 MORPH_FN i64 least_chunk() { return team_threads > 32 ? 4 : team_threads > 4 ? 128 / team_threads : 32; }
-template <class Step> MORPH_FN i64 wide() {
+template <class Step> MORPH_FN i64 team_work() {
     constexpr i32 slower = Step::FETCH_ADDS ? 450 : 196;  // hundredths
     return 100 * team_threads > slower ? LEAST_WORK * 100 * team_threads / (100 * team_threads - slower) : NEVER;
 }
-template <class Step> MORPH_FN i64 narrow() { return wide<Step>() / 4; }
+template <class Step> MORPH_FN i64 kept_work() { return team_work<Step>() / 4; }
 #endif
 
 // The work of a step: its items, and their edges, estimated from a sample.
 template <class A, class R, class Step> MORPH_FN i64 work(const A& a, const R& t, const Step& s, i64 first, i64 last) {
-    i64 n = last - first, edges = 0, most = wide<Step>();
+    i64 n = last - first, edges = 0, most = team_work<Step>();
     if constexpr (Step::WORK_SHARING) {
         i64 apart = n / 64 + 1;
         for (i64 i = first; n < most && i < last; i += apart) edges += s.entries(a, t, i) * apart;
@@ -625,8 +628,8 @@ template <class A, class R, class Step> MORPH_FN bool leaves(const A& a, R& t, c
     if (t.threads > 1 && t.threads != wanted) return t.left = true;
     if (team_threads <= 1 || t.replay) return false;
     i64 n = work(a, t, s, first, last);
-    t.left = t.threads == 1 ? n >= wide<Step>() : n < narrow<Step>();
-    if (Step::FETCH_ADDS && !t.left && t.threads > 1) store(&worth, WORTH_ADDING);
+    t.left = t.threads == 1 ? n >= team_work<Step>() : n < kept_work<Step>();
+    if (Step::FETCH_ADDS && !t.left && t.threads > 1) store(&break_even, BREAK_EVEN_ADDING);
     return t.left;
 }
 // The same for a step with sections, whose work is `work()`.
@@ -635,12 +638,12 @@ template <class... Steps, class A, class R, class F> MORPH_FN bool sections_resi
     if (t.threads > 1 && t.threads != wanted) return t.left = true;
     if (team_threads <= 1 || t.replay) return false;
     constexpr bool ADDS = (Steps::FETCH_ADDS || ...);
-    const i64 wides[] = {wide<Steps>()...}, narrows[] = {narrow<Steps>()...};
+    const i64 starts[] = {team_work<Steps>()...}, keeps[] = {kept_work<Steps>()...};
     i64 n = work(), most = 0, least = 0;
-    for (i64 x : wides) most = max_of(most, x);
-    for (i64 x : narrows) least = max_of(least, x);
+    for (i64 x : starts) most = max_of(most, x);
+    for (i64 x : keeps) least = max_of(least, x);
     t.left = t.threads == 1 ? n >= most : n < least;
-    if (ADDS && !t.left && t.threads > 1) store(&worth, WORTH_ADDING);
+    if (ADDS && !t.left && t.threads > 1) store(&break_even, BREAK_EVEN_ADDING);
     return t.left;
 }
 // The same for programs whose small steps run on all threads, too.

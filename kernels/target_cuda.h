@@ -1,5 +1,5 @@
-// The target-specific half of the device runtime, for a CUDA GPU: macros, memory, atomics, mathematics, lanes of a warp,
-// the barrier of a grid, and the entry of a unit.  target_cpu.h defines the same names.
+// The target-specific half of the device runtime, for a CUDA GPU: macros, memory, atomics, mathematics, lanes of a
+// warp, the barrier of a grid, and the entry of a unit.  target_cpu.h defines the same names.
 
 constexpr bool TARGET_GPU = true;
 constexpr bool CONVERTS_TO_LEAST = false;  // whether a float out of range becomes the least integer
@@ -129,7 +129,7 @@ struct Idle {  // of a thread that finds no item in a queue: polls less and less
     MORPH_FN void end() { nanoseconds = 64; }
 };
 MORPH_FN i32 team_size() { return 1; }
-template <class Step> MORPH_FN i64 narrow() { return 0; }
+template <class Step> MORPH_FN i64 kept_work() { return 0; }
 constexpr i32 LEAST_BATCH = 1;
 
 // --- atomics --------------------------------------------------------------------------------------

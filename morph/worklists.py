@@ -2,6 +2,7 @@
 
 from morph.operators.reduce import find_least
 from morph.operators.scan import scan_column, scan_space
+from morph.operators.sort import sort_order, sort_space
 from morph.operators.worklists import (
     advance,
     advance_edges,
@@ -27,4 +28,6 @@ __all__ = [
     "part",
     "scan_column",
     "scan_space",
+    "sort_order",
+    "sort_space",
 ]

@@ -28,6 +28,8 @@ from morph.worklists import (
     in_order,
     keep,
     keep_once,
+    sort_order,
+    sort_space,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -178,6 +180,9 @@ def worklists() -> None:
     lightest = morph.Scalars(g, value=99, row_id=0)
     find_least(lightest, g.edges, weight_of)
     assert lightest.row_id == 1
+    space = sort_space(g.edges.weight)
+    sort_order(space)
+    assert space.order[:].tolist() == [1, 2, 0, 3]
 
 
 @morph.kernel

@@ -161,12 +161,12 @@ def test_threads_under_a_limit_are_available_again_when_it_ends():
         count(made(1000), 3)  # the pool exists
     address = int(scratch(device("cpu")).barrier[16:18].view(np.uint64)[0])
     limit = shared._Limit.from_address(address + 63 & ~63)
-    limit.limit, limit.rested = 2, time.clock_gettime_ns(time.CLOCK_MONOTONIC) + 10**10
+    limit.limit, limit.limited_until = 2, time.clock_gettime_ns(time.CLOCK_MONOTONIC) + 10**10
     assert shared.available_threads() == 2
     morph.set_num_threads(1)
     assert shared.available_threads() == 1
     morph.set_num_threads(4)
-    limit.rested = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - 1
+    limit.limited_until = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - 1
     assert shared.available_threads() == 4
     t = made(100_000)
     count(t, 20)

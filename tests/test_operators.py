@@ -12,7 +12,7 @@ from targets import everywhere, host, tries
 import morph
 from morph.operators.reduce import NO_ROW, REDUCTIONS
 from morph.prelude import f16, f64, i8, i32, u8, u64
-from morph.worklists import find_least, scan_column, scan_space
+from morph.worklists import find_least, scan_column, scan_space, sort_order, sort_space
 
 TYPES = [i8, i32, u64, f16, f64, np.bool_]
 SCANS = {
@@ -350,3 +350,52 @@ def test_find_least_of_no_rows(target):
     found = morph.Scalars(target, value=0.0, row_id=0)
     find_least(found, morph.Table("t", target, x=f64), distance, 1.5)
     assert found.row_id == NO_ROW
+
+
+@morph.kernel
+def rank(r, order, t):
+    t[order[r]].rank = r.id
+
+
+@morph.kernel
+def blur(r, by):
+    r.x = r.x % by
+
+
+@morph.program
+def rank_all(t, space, by):
+    """The rank of each row, by remainders first by ``by`` and then by ever fewer."""
+    while by > 3:
+        morph.foreach(t, blur, i32(by))
+        sort_order(space)
+        by = by // 2
+    morph.foreach(space.places, rank, space.order, t)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 64, 65, 400])
+@pytest.mark.parametrize("how", [rank_all, rank_all.eager])
+def test_sort_in_a_program(target, how, n):
+    n = min(n, 65) if target == "python" else n
+    values = np.random.default_rng(n).integers(0, 1000, n).astype(i32)
+
+    def run():
+        t = morph.Table("t", target, x=i32, rank=i32)
+        t.extend(n, x=values)
+        space = sort_space(t.x)
+        how(t, space, 50)
+        return host(t.rank).tolist(), host(space.order).tolist()
+
+    x = values.copy()
+    for by in (50, 25, 12, 6):
+        x %= by
+    order = np.argsort(x, kind="stable")
+    for ranks, found in everywhere(target, run):
+        assert found == order.tolist() and ranks == np.argsort(order).tolist()
+
+
+@pytest.mark.parametrize("dtype", [f64, u64, np.bool_], ids=lambda d: d.__name__)
+def test_sort_of_other_keys_in_a_program(target, dtype):
+    t, values, _ = rows(target, 30, dtype)
+    space = sort_space(t.x)
+    sort_order(space)
+    assert host(space.order).tolist() == np.argsort(values, kind="stable").tolist()

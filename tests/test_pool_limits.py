@@ -111,9 +111,9 @@ static void cores_of_other_processes_are_left_to_them() {
 static void teams_that_add_pay_later() {
     for (i32 k = 0; k < 4; k++) team(MS, 4 * MS);
     CHECK(allowed(16) == 16);
-    for (i32 k = 0; k < 8; k++) worth = WORTH_ADDING, team(MS, 4 * MS);
-    CHECK(allowed(16) == 16 && worth == WORTH);
-    worth = WORTH_ADDING, team(MS, 4 * MS);
+    for (i32 k = 0; k < 8; k++) break_even = BREAK_EVEN_ADDING, team(MS, 4 * MS);
+    CHECK(allowed(16) == 16 && break_even == BREAK_EVEN);
+    break_even = BREAK_EVEN_ADDING, team(MS, 4 * MS);
     CHECK(allowed(16) == 1);
 }
 int main() {

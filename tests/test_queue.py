@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pretend import pretended
 from targets import everywhere, host, table, tries
 from test_faults import counters_hold
 
@@ -78,10 +79,11 @@ def test_many_items(where):
     assert int(found[0].sum) == QUEENS[10] and queue.empty
 
 
-@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("where", [*WHERE, "apart"])
 @pytest.mark.parametrize("fused", [False, True])
-def test_items_that_have_run_leave_a_full_queue(where, fused):
+def test_items_that_have_run_leave_a_full_queue(where, fused, monkeypatch):
     """Of 100 chains of 1000 items only the last item of each is in the queue at a time."""
+    where = pretended(monkeypatch) if where == "apart" else where
     for threads in (1, 2, 3):
         with team(threads):
             queue = morph.Collection(i64, device=where, capacity=100)

@@ -12,12 +12,10 @@ from small import rows, values
 
 from morph import (
     Graph,
-    LanguageError,
     Table,
     device,
     foreach,
     kernel,
-    program,
     testing,
 )
 from morph.compiler.ir.abi import Status
@@ -281,27 +279,6 @@ def test_edges_that_a_kernel_redirects_are_walked_anew(target):
     foreach(g.edges, turn_back)
     foreach(g.points, see)
     assert values(g.points, "seen") == [1, 1, 1]
-
-
-def test_a_program_does_not_walk_edges_that_it_redirects():
-    @kernel
-    def turn_back(e):
-        e.dst = e.src
-
-    @kernel
-    def see(p):
-        for _q in p.innbrs:
-            p.seen += 1
-
-    @program
-    def both(g):
-        foreach(g.edges, turn_back)
-        foreach(g.points, see)
-
-    g = Graph.from_edges([0, 1, 2], [1, 1, 1], n=3, device="cpu")
-    g.points.add("seen", i32)
-    with pytest.raises(LanguageError, match="a program that walks edges cannot change their ends"):
-        both(g)
 
 
 def test_fewer_than_no_rows_are_none(target):

@@ -16,7 +16,7 @@ import pytest
 from every_unit import ROOT, batches, graphs, launched, meshes, modules, queues, worklists
 
 import morph
-from morph.compiler.codegen.unit import entry, prelude
+from morph.compiler.codegen.unit import entry, prelude_of
 from morph.launch import binding
 from morph.launch.checked import is_checked
 from morph.runtime.cuda import small_copies
@@ -52,7 +52,7 @@ def compile_all(seen, wanted):
     functions = {re.sub(r"_\d+$", "", f.name) for c in seen for f in c.unit.funcs}
     functions |= {c.unit.name.removeprefix("morph_") for c in seen}
     assert seen and (is_checked() or wanted and wanted <= functions), wanted - functions
-    texts = {prelude(c.unit.checked) + c.text: entry(c.unit) for c in seen}
+    texts = {prelude_of(c.unit) + c.text: entry(c.unit) for c in seen}
     with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
         for name, cubin in zip(
             texts.values(), pool.map(compile_one, texts, texts.values()), strict=True
@@ -101,13 +101,14 @@ def test_queues(units):
 @pytest.mark.parametrize(
     "name",
     [
+        "test_barriers",
         "test_builtins",
         "test_domains",
         "test_locals",
         "test_neighbours",
         "test_scalars",
-        "test_slices",
         "test_sections",
+        "test_slices",
         "test_static",
     ],
 )

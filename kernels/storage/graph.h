@@ -1,5 +1,6 @@
 // Adjacency: edge ids by point, as compressed sparse rows (CSR).  offset[p] .. offset[p + 1] are p's entries; entry k
-// is edge `edge[k]`, or edge k itself where `edge` is null.  The adjacency does not change during a launch.
+// is edge `edge[k]`, or edge k itself where `edge` is null.  During a launch only
+// `rebuild_adjacency` changes it, between two steps of a program (schedule/rebuild.h).
 // Graphs that batches change have rows with gaps: a row is its begin and size, with spare capacity behind it, and an
 // entry also has the other end of its edge.  There are fewer than 2^31 entries.
 
@@ -7,11 +8,16 @@ MORPH_FN i64 row_begin(const LooseRow* row, i64 p) { return load_fixed(&row[p].b
 MORPH_FN i64 row_end(const LooseRow* row, i64 p) { return i64(load_fixed(&row[p].begin)) + load_fixed(&row[p].size); }
 MORPH_FN i32 degree(const LooseRow* row, i64 p) { return load_fixed(&row[p].size); }
 
-MORPH_FN i64 row_begin(const i64* offset, i64 p) { return load_fixed(offset + p); }
-MORPH_FN i64 row_end(const i64* offset, i64 p) { return load_fixed(offset + p + 1); }
+#ifdef MORPH_REBUILDS
+template <class T> MORPH_FN T load_index(const T* p) { return load_stable(p); }
+#else
+template <class T> MORPH_FN T load_index(const T* p) { return load_fixed(p); }
+#endif
+MORPH_FN i64 row_begin(const i64* offset, i64 p) { return load_index(offset + p); }
+MORPH_FN i64 row_end(const i64* offset, i64 p) { return load_index(offset + p + 1); }
 MORPH_FN i32 degree(const i64* offset, i64 p) { return i32(row_end(offset, p) - row_begin(offset, p)); }
 MORPH_FN i32 edge_at(i64 k) { return i32(k); }
-MORPH_FN i32 edge_at(const i32* edge, i64 k) { return load_fixed(edge + k); }
+MORPH_FN i32 edge_at(const i32* edge, i64 k) { return load_index(edge + k); }
 
 struct Reached {  // an entry of the adjacency: the edge and its other end
     i32 edge, end;

@@ -218,6 +218,9 @@ class Elements(Vector, Coordinates, NDArrayOperatorsMixin):
     def __repr__(self) -> str:
         return repr(self.__array__())
 
+    def __str__(self) -> str:
+        return str(self.__array__())
+
 
 def _vector_of(kind: type[Vector], store: StoreLike, column: str, id: int) -> Vector:
     return kind(store, store.columns[column], id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ from morph.graph.gapped import (
     set_rows,
     weight_of,
 )
+from morph.graph.rebuild import RebuiltRows
 from morph.language.dtypes import ID_LIMIT, vec
 from morph.language.hooks import Hook
 from morph.runtime.device import Array, Device
@@ -141,8 +142,8 @@ class Adjacency:
     """
 
     __slots__ = (
-        "_arcs", "_arcs_of", "_back", "_batches", "_bound", "_built", "_loose", "_none", "_report",
-        "edges", "kept", "loose", "moves", "points", "sorted_by", "stamp", "complete",
+        "_arcs", "_arcs_of", "_back", "_batches", "_bound", "_built", "_loose", "_none", "_rebuilt",
+        "_report", "edges", "kept", "loose", "moves", "points", "sorted_by", "stamp", "complete",
     )  # fmt: skip
 
     def __init__(self, points: Table, edges: Table) -> None:
@@ -159,6 +160,7 @@ class Adjacency:
         self._back: Array | None = None
         self._report = Table("report", points.device, **REPORT)
         self._none: Loose | None = None
+        self._rebuilt: RebuiltRows | None = None
         self._bound = Bound(-1, None, None)
         self.kept: Callable[[], Any] = nobody  # gives the reader of the latest batch, or None
         self.moves = 0  # counts reallocations of the entries of loose rows
@@ -253,6 +255,47 @@ class Adjacency:
         k = xp.arange(int(ends[-1]) if ends.size else 0)
         k = k + (first - ends + size)[xp.searchsorted(ends, k, side="right")] if k.size else k
         return k.astype(np.int32) if ids is None else ids[k]
+
+    # --- rows that launches rebuild --------------------------------------------------------------
+
+    def pack(self) -> None:
+        """Have packed rows, with an array of the ids of their edges."""
+        if self.loose:
+            self.clear()
+        offsets, ids = self.index("out")
+        if ids is None:
+            xp = self.points.device.xp
+            with self.points.device.active():
+                self._built["out"] = offsets, xp.arange(int(offsets[-1]), dtype=np.int32)
+
+    def begin_rebuilds(self, directions: Iterable[str], running: bool = False) -> None:
+        """Prepare for a launch that rebuilds rows; ``running`` if tables have grown during it."""
+        if self._rebuilt is None:
+            self._rebuilt = RebuiltRows(self.points, self.edges)
+        if running:
+            self._rebuilt.cover()
+            self._built |= self._rebuilt.rows()
+            return
+        self.pack()
+        built = {d: self.index(d) for d in directions}
+        self._rebuilt.begin(built)
+        _, ids = next(iter(built.values()))
+        assert ids is not None  # see `pack`
+        self._built |= self._rebuilt.rows(ids.size)
+
+    def end_rebuilds(self) -> None:
+        """Take over the rows that a launch has rebuilt; those of other directions are outdated."""
+        rebuilt = self.rebuilt_rows()
+        with self.points.device.active():
+            count = int(next(iter(rebuilt.index.values()))[0][-1])
+        self._built.clear()
+        self._built |= rebuilt.rows(count)
+        self.complete = count == self.edges.live
+
+    def rebuilt_rows(self) -> RebuiltRows:
+        """The arrays of the present launch."""
+        assert self._rebuilt is not None
+        return self._rebuilt
 
     # --- loose rows ------------------------------------------------------------------------------
 

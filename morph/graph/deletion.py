@@ -117,6 +117,25 @@ def end_launch(g: Graph, before: Before, moved: bool, failed: bool) -> None:
     _release_all(g)
 
 
+def end_rebuilds(g: Graph, before: Before) -> None:
+    """Take over the adjacency that a launch has rebuilt after each step that changed the graph."""
+    points, edges = _counters(g.points), _counters(g.edges)
+    if points != before.points or edges != before.edges:
+        with g.device.active():
+            if edges[1] != before.edges[1]:
+                g._forget_order(_created(g, before, edges))
+        g._adjacency.end_rebuilds()
+        g._pairs = None
+        g.moved()
+        g.changes += 1
+    _release_all(g)
+
+
+def release_before_rebuild(g: Graph) -> None:
+    """Let rows be reused that the launch had deleted when it last rebuilt the adjacency."""
+    g.points._held, g.edges._held = g._adjacency.rebuilt_rows().tails()
+
+
 def recover(g: Graph) -> None:
     """Delete the edges at deleted points, found by a scan, after an interrupt in `end_launch`."""
     with g.device.active():

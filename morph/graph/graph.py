@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import threading
+from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -196,6 +197,10 @@ class Graph(Making):
         offsets : array, shape (n + 1,), int64
         edges : array, shape (live edges,), int32, or None
             Edge ids; None says that entry k is edge k (see ``out_identity``).
+
+        Notes
+        -----
+        A program that changes points or edges writes to these arrays: copy what is to stay.
         """
         offsets, ids = self._adjacency.index(direction)
         return offsets[: len(self.points) + 1], ids
@@ -208,6 +213,26 @@ class Graph(Making):
         else:
             self._adjacency.index(direction)
 
+    @property
+    def rebuildable(self) -> bool:
+        """Whether a launch can rebuild the adjacency: its rows are in order of ids."""
+        return self._adjacency.sorted_by is None
+
+    @exclusive
+    def allow_rebuilds(self) -> bool:
+        """Prepare for programs that rebuild the adjacency; whether that has changed anything."""
+        if self.edges.deletes and not (self.loose or self.out_identity):
+            return False
+        self.edges.allow_deletes()
+        self._adjacency.pack()
+        self.out_identity = False
+        self.moved()
+        return True
+
+    def begin_rebuilds(self, directions: Iterable[str], running: bool) -> None:
+        """See `Adjacency.begin_rebuilds`."""
+        self._adjacency.begin_rebuilds(directions, running)
+
     def address(self, kind: str, column: str = "") -> int:
         """Give the address of an index: ``out_offset``, ``out_edge``, ``in_offset``, ``in_edge``.
 
@@ -216,6 +241,8 @@ class Graph(Making):
         stay.  Offsets are there for the whole capacity of the points.  Where entry k is edge k, the
         address of ``out_edge`` is 0.
         """
+        if kind == "rebuild":
+            return self.device.pointer(self._adjacency.rebuilt_rows().block)
         direction, _, part = kind.partition("_")
         if (
             direction not in ("out", "in")

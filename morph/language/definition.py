@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import weakref
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from morph.language.intrinsics import static
+from morph.language.intrinsics import name_of, static
 from morph.language.source import Source, read
 
 
@@ -24,18 +26,35 @@ def _is_static(annotation: Any, names: dict[str, Any]) -> bool:
     return annotation.rpartition(".")[2] == "static" or names.get(annotation) is static
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Definition:
     """A ``kernel``, ``func``, ``program`` or ``where``: its source, and C++ if written by hand."""
 
     kind: str
     source: Source
     cpp: str | None = None
+    part: int | None = None  # of a kernel that `barrier()` divides
 
     @property
     def name(self) -> str:
         """The function's own name."""
         return self.source.name
+
+    @cached_property
+    def barriers(self) -> tuple[ast.Call, ...]:
+        """The calls of ``barrier()`` at the top level of a kernel."""
+        if self.kind != "kernel":
+            return ()
+        body = getattr(self.source.tree, "body", ())
+        calls = (s.value for s in body if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call))
+        return tuple(c for c in calls if name_of(self.source.named(c.func)) == "barrier")
+
+    @cached_property
+    def parts(self) -> tuple[Definition, ...]:
+        """The parts of a kernel that ``barrier()`` divides; none of another kernel."""
+        if self.part is not None or not self.barriers:
+            return ()
+        return tuple(replace(self, part=i) for i in range(len(self.barriers) + 1))
 
     def takes(self, count: int) -> bool:
         """Whether it can be called with so many arguments."""

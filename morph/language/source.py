@@ -53,6 +53,15 @@ class Source:
             end = len(raw[:end].decode(errors="ignore"))
         return Pos(self.file, line, col, end)
 
+    def named(self, node: ast.expr) -> Any:
+        """The value of a global name, or of an attribute of one; None if there is none."""
+        match node:
+            case ast.Name(id=name):
+                return self.lookup(name)[1]
+            case ast.Attribute(value=inner, attr=name):
+                return getattr(self.named(inner), name, None)
+        return None
+
     def lookup(self, name: str) -> tuple[bool, Any]:
         """Find a name that is no local: (found, value)."""
         if name in self.function.__code__.co_freevars and self.function.__closure__:

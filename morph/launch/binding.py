@@ -88,6 +88,8 @@ class Compiled:
     reshapes, redirects : graphs whose points or edges, and whose edges' ends, a launch may change
     deletes : tables of which a launch may delete rows
     cuts : tables of points for which a program runs launch by launch, see `by_steps`
+    stepwise : whether a program always does: it walks edges whose ends it changes
+    rebuilds : graphs whose adjacency a program rebuilds, and in which directions
     domains : stores over which the steps run
     together : domains whose items claim all in one round
     """
@@ -132,6 +134,9 @@ class Compiled:
         changed = {n.slot for n in nodes if isinstance(n, changes)} | abi.queues(unit)
         self.touches = _swapped_too(unit, changed)
         graphs, redirected = [g.slot for g in unit.graphs], _redirected(nodes)
+        walked = {n.graph for n in nodes if n.arguments == "adjacency"}  # type: ignore[attr-defined]
+        rebuilt = abi.rebuilt(unit)
+        self.touches += [f"{g}.edges" for g in rebuilt if f"{g}.edges" not in self.touches]
         moved = {*self.touches, *redirected}
         self.reshapes = [g for g in graphs if {f"{g}.points", f"{g}.edges"} & moved]
         self.redirects = [g for g in graphs if f"{g}.edges" in redirected]
@@ -140,6 +145,8 @@ class Compiled:
         # points that a program deletes or may attach edges to: edges at deleted ones are deleted
         self.cuts = [f"{g}.points" for g in graphs if unit.fused and f"{g}.edges" in made]
         self.cuts += [s for s in self.deletes if unit.fused and s.endswith(".points")]
+        self.cuts = [s for s in self.cuts if s.removesuffix(".points") not in rebuilt]
+        self.stepwise = unit.fused and any(f"{g}.edges" in redirected for g in walked)
         self.domains = _swapped_too(unit, {n.slot for n in nodes if isinstance(n, ir.Foreach)})
         self.lists = lists(unit)
         self.sections = abi.sections(unit)
@@ -149,6 +156,7 @@ class Compiled:
         self.adjacency = sorted(
             (f.slot, f.kind.partition("_")[0]) for f in self.fields if f.kind.endswith("_offset")
         )
+        self.rebuilds = {s: [d for g, d in self.adjacency if g == s] for s in sorted(rebuilt)}
 
     @property
     def text(self) -> str:
@@ -240,7 +248,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
             return known, slots
         before = len(slots.objects)
         made = _compile(request, slots)
-        if _let_rows_die(made.unit, slots):
+        if _let_rows_die(made.unit, slots) or _allow_rebuilds(made, slots):
             return bind(request)
         if len(slots.objects) == before:  # else a captured object has a slot: not known by the key
             while len(_compiled) >= MOST:
@@ -250,8 +258,15 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
 
 
 def by_steps(compiled: Compiled, objects: Mapping[str, Any]) -> bool:
-    """Whether a program must run launch by launch, so that edges of deleted points are deleted."""
-    return any(objects[slot].deletes for slot in compiled.cuts)
+    """Whether a program must run launch by launch.
+
+    Then the host deletes the edges of deleted points, and builds adjacency that no launch can.
+    """
+    return (
+        compiled.stepwise
+        or any(objects[slot].deletes for slot in compiled.cuts)
+        or not all(objects[slot].rebuildable for slot in compiled.rebuilds)
+    )
 
 
 def filter_key(where: Any) -> tuple[Any, int]:
@@ -362,6 +377,13 @@ def _let_rows_die(unit: ir.Unit, slots: Slots) -> bool:
     return bool(fresh)
 
 
+def _allow_rebuilds(made: Compiled, slots: Slots) -> bool:
+    """Prepare graphs for programs that rebuild their adjacency; true if that changes any."""
+    if made.device.interprets or by_steps(made, slots.objects):
+        return False
+    return any([slots.objects[slot].allow_rebuilds() for slot in made.rebuilds])
+
+
 # --- the unit ------------------------------------------------------------------------------------
 
 
@@ -422,8 +444,6 @@ def _compile(request: Request, slots: Slots) -> Compiled:
         made=tuple(builder.made.values()),
         pos=pos,
     )
-    if fused:
-        _check_adjacency(unit)
     made = Compiled(unit, getters, request.device, request.what.interruptible)
     made.dependencies = builder.dependencies.checks
     return made
@@ -486,22 +506,6 @@ def _bundled(args: tuple[Any, ...], values: list[Value], pos: Pos) -> list[Value
         return Bundle(pos, tuple((f, value(x)) for f, x in zip(a._fields, a, strict=True)))
 
     return list(map(value, args))
-
-
-def _check_adjacency(unit: ir.Unit) -> None:
-    nodes = list(ir.walk((unit.funcs, unit.blocks)))
-    if not any(isinstance(n, ir.ForEdges | ir.Degree | ir.FindEdge) for n in nodes):
-        return
-    edges = {f"{g.slot}.edges" for g in unit.graphs}
-    tables = edges | {f"{g.slot}.points" for g in unit.graphs}
-    for n in nodes:
-        made = isinstance(n, ir.New | ir.NewRows | ir.Delete) and n.slot in tables
-        if made or _redirected([n]) & edges:
-            what = "add or delete points and edges" if made else "change their ends"
-            reject(
-                f"a program that walks edges cannot {what}",
-                n.pos, "leave out @program: the adjacency is rebuilt between launches",
-            )  # fmt: skip
 
 
 def _redirected(nodes: list[ir.Node]) -> set[str]:

@@ -25,6 +25,7 @@ BALANCE = ("auto", "thread", "warp", "grid")
 # the compiler takes half of the time of `import morph`, so it is imported at the first launch
 _launch_for: Hook[Any] = Hook("morph.launch.lookup:launch_for")
 _accept: Hook[None] = Hook("morph.launch.lookup:accept")
+_run_parts: Hook[None] = Hook("morph.launch.sections:run_parts")
 _available_threads: Hook[int] = Hook("morph.launch.scratch:available_threads")
 
 
@@ -227,13 +228,13 @@ def foreach(
         raise ValueError("until_empty goes without balance, ahead and together")
     if until_empty and items.__class__ is RowRange:
         raise ValueError("until_empty takes a whole collection, not a slice")
-    if (waiting := collected.get()) is not None:
+    if (waiting := collected.get()) is not None or kernel.parts:
         if until_empty:
-            raise ValueError("no item of a section runs in the step that adds it")
+            raise ValueError("until_empty goes without sections and barrier()")
         here = sys._getframe(1)
-        file, line = here.f_code.co_filename, here.f_lineno
-        waiting.append(Call(kernel, where, args, items, together, balance, check, file, line))
-        return
+        at = here.f_code.co_filename, here.f_lineno
+        call = Call(kernel, where, args, items, bool(together), balance, check, *at)
+        return _run_parts(call) if waiting is None else waiting.append(call)
     checks = is_checked(check)
     options = bool(together), balance, checks, bool(until_empty)
     while True:

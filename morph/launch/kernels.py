@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cached_property
 from types import FunctionType
 from typing import Any, Self
 
@@ -128,6 +129,17 @@ class Kernel(Launchable):
     """Function that `foreach` runs for each item of a table or collection; made by `kernel`."""
 
     kind = "kernel"
+
+    @cached_property
+    def parts(self) -> tuple[Kernel, ...]:
+        """The kernels that ``barrier()`` divides this one into; none if it has no barrier."""
+        return tuple(self._part(part) for part in self.definition.parts)
+
+    def _part(self, definition: Definition) -> Kernel:
+        assert isinstance(self.__wrapped__, FunctionType)
+        part = Kernel(self.__wrapped__)
+        part._definition = definition
+        return part
 
     def __call__(self, *args: Any) -> Any:
         """Refuse: a kernel runs through `foreach`."""

@@ -24,7 +24,14 @@ from morph.data.row import Row
 from morph.data.store import CAPACITY, COUNT, HEAD
 from morph.data.table import Table
 from morph.data.versions import Outdated, latest
-from morph.graph.deletion import Before, begin_launch, end_launch, recover
+from morph.graph.deletion import (
+    Before,
+    begin_launch,
+    end_launch,
+    end_rebuilds,
+    recover,
+    release_before_rebuild,
+)
 from morph.language.intrinsics import to_dtype
 from morph.language.types import Store
 from morph.launch.binding import Compiled, Where, by_steps
@@ -87,6 +94,7 @@ class Launch:
         self.together = [self.refs[slot] for slot in compiled.together]
         self.touches = [self.refs[slot] for slot in compiled.touches]
         self.reshapes = [(self.refs[s], s in compiled.redirects) for s in compiled.reshapes]
+        self.rebuilds = [(self.refs[s], ds) for s, ds in compiled.rebuilds.items()]
         self.deletes = [self.refs[slot] for slot in compiled.deletes]
 
     @property
@@ -96,7 +104,8 @@ class Launch:
 
     def by_steps(self) -> bool:
         """Whether a program runs launch by launch, see `binding.by_steps`."""
-        return bool(self.compiled.cuts) and by_steps(self.compiled, self.objects)
+        may = self.compiled.cuts or self.rebuilds
+        return bool(may) and by_steps(self.compiled, self.objects)
 
     def edit(self, text: str) -> None:
         """Replace the text of the unit, for all launches of it, present and future."""
@@ -195,14 +204,27 @@ class Launch:
     def _begin(self) -> list[tuple[Any, Before, bool]]:
         """Return graphs whose points or edges may change, their counters, and whether ends move."""
         graphs = [(ref(), moved) for ref, moved in self.reshapes]
-        fused = self.compiled.unit.fused  # a program that adds or deletes edges traverses none
-        return [(g, begin_launch(g, fused), moved) for g, moved in graphs if g is not None]
+        fused, rebuilt = self.compiled.unit.fused, self._rebuilt()
+        return [
+            # a program that changes edges and traverses none may reuse those that it has deleted
+            (g, begin_launch(g, fused and g not in rebuilt), moved)
+            for g, moved in graphs
+            if g is not None
+        ]
+
+    def _rebuilt(self) -> list[Any]:
+        """The graphs whose adjacency the launch rebuilds."""
+        return [g for ref, _ in self.rebuilds if (g := ref()) is not None]
 
     def _end(self, graphs: Iterable[tuple[Any, Before, bool]], failed: bool) -> None:
         """Update tables and graphs after the launch."""
         self._touch()
+        rebuilt = self._rebuilt()
         for g, before, moved in graphs:
-            end_launch(g, before, moved, failed)
+            if g in rebuilt and not failed:
+                end_rebuilds(g, before)
+            else:
+                end_launch(g, before, moved or g in rebuilt, failed)
         if self.on_host and self.deletes:
             self._release()
 
@@ -235,10 +257,12 @@ class Launch:
         function: Any = where if kind == "where" else self.what.__wrapped__
         return function.__closure__[function.__code__.co_freevars.index(name)].cell_contents
 
-    def _fill(self) -> None:
+    def _fill(self, running: bool = False) -> None:
         """Write the addresses of the objects' arrays; note versions and bounds of item counts."""
         compiled, objects = self.compiled, self.objects
         self.versions, epoch = [], latest.epoch
+        for slot, directions in compiled.rebuilds.items():
+            objects[slot].begin_rebuilds(directions, running)
         for slot, direction in compiled.adjacency:
             objects[slot].index(direction)
         for i, f in enumerate(compiled.fields):
@@ -376,6 +400,8 @@ class Launch:
         failed, stands_for, objects = int(status[Status.FAILED]), self._stands_for(), self.objects
         for slot in self.compiled.touches:
             objects[slot].touched()
+        for g in self._rebuilt():
+            release_before_rebuild(g)
         for full, store in zip(status[Status.STORES :], self.compiled.unit.stores, strict=False):
             if full:
                 obj = objects[stands_for.get(store.slot, store.slot)]
@@ -390,7 +416,7 @@ class Launch:
             arguments, state = self.arguments, self.state
             self._use(self.compiled.wider())
             self.arguments[:], self.state = arguments, state
-        self._fill()
+        self._fill(running=True)
 
     def _queue(self) -> str:
         """The slot of the queue of the step in which items failed, if this is a step over one."""
@@ -438,7 +464,7 @@ class Launch:
 class InterpretedLaunch(Launch):
     """One interpreted unit, bound to objects: the interpreter takes these, not addresses."""
 
-    def _fill(self) -> None:
+    def _fill(self, running: bool = False) -> None:
         """Note the versions only."""
         epoch = latest.epoch
         self._record_versions()

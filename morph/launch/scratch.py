@@ -153,7 +153,11 @@ def scratch(device: Device) -> Scratch:
 class _Limit(ctypes.Structure):
     """The first fields of ``Pool`` in kernels/target_cpu.h."""
 
-    _fields_ = (("rested", ctypes.c_int64), ("limit", ctypes.c_int32), ("free", ctypes.c_int32))
+    _fields_ = (
+        ("limited_until", ctypes.c_int64),
+        ("limit", ctypes.c_int32),
+        ("free", ctypes.c_int32),
+    )
 
 
 def available_threads() -> int:
@@ -164,8 +168,8 @@ def available_threads() -> int:
         return most
     now = _Limit.from_address(address + 63 & ~63)
     most = min(now.free or most, most)
-    resting = now.limit and time.clock_gettime_ns(time.CLOCK_MONOTONIC) < now.rested
-    return min(now.limit, most) if resting else most
+    limited = now.limit and time.clock_gettime_ns(time.CLOCK_MONOTONIC) < now.limited_until
+    return min(now.limit, most) if limited else most
 
 
 def _forked() -> None:

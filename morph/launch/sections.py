@@ -60,13 +60,18 @@ def sections() -> Iterator[None]:
 sections.morph_sections = True  # type: ignore[attr-defined]
 
 
-def _run(found: list[Call]) -> None:
-    key = tuple(map(_key, found))
+def run_parts(c: Call) -> None:
+    """Run a kernel with ``barrier()``: each of its parts is a step of a program."""
+    _run([c], sections=False)
+
+
+def _run(found: list[Call], sections: bool = True) -> None:
+    key = sections, *map(_key, found)
     program = _programs.get(key)
     if program is None:
         while len(_programs) >= MOST:
             _programs.pop(next(iter(_programs)), None)
-        program = _programs[key] = _program(found)
+        program = _programs[key] = _program(found, sections)
     with checked(any(is_checked(c.check) for c in found)):
         program(*(x for c in found for x in _given(c)))
 
@@ -76,27 +81,34 @@ def _key(c: Call) -> tuple[Any, ...]:
     statics = tuple((type(x), repr(x)) for i, x in enumerate(c.args) if i in c.kernel.statics)
     where: tuple[Any, ...] = (c.where,)
     if isinstance(c.where, FunctionType):  # lambdas of one line may be equal
-        numbers, cells = _numbers(c.where), c.where.__closure__ or ()
-        others = (id(x.cell_contents) for x in cells if not isinstance(x.cell_contents, NUMBERS))
-        where = c.where.__code__, id(c.where.__globals__), *numbers, *others
-    sliced = type(c.items) is RowRange
-    return c.kernel, *where, sliced, statics, len(c.args), c.together, c.balance, c.file, c.line
+        values = map(_value, c.where.__closure__ or ())
+        captured = (type(x) if isinstance(x, NUMBERS) else id(x) for x in values)
+        where = c.where.__code__, id(c.where.__globals__), *captured
+    options = c.together, c.balance, c.file, c.line
+    return c.kernel, type(c.items), *where, statics, len(c.args), *options
 
 
 def _numbers(where: Any) -> dict[str, Any]:
     """The numbers that a lambda captures from an enclosing function."""
     if not isinstance(where, FunctionType):
         return {}
-    cells = zip(where.__code__.co_freevars, where.__closure__ or (), strict=True)
-    return {name: x for name, c in cells if isinstance(x := c.cell_contents, NUMBERS)}
+    captured = zip(where.__code__.co_freevars, where.__closure__ or (), strict=True)
+    return {name: x for name, c in captured if isinstance(x := _value(c), NUMBERS)}
+
+
+def _value(captured: CellType) -> Any:
+    """The value of a name that a closure captures; None if it has none yet."""
+    try:
+        return captured.cell_contents
+    except ValueError:
+        return None
 
 
 def _given(c: Call) -> list[Any]:
     """What the program of a call is given: items, arguments that are not static, and numbers."""
+    x = c.items
+    items = [x.store, x.start, x.stop] if isinstance(x, RowRange) else [x]
     run_time = [x for i, x in enumerate(c.args) if i not in c.kernel.statics]
-    items = [c.items]
-    if type(c.items) is RowRange:
-        items = [c.items.store, c.items.start, c.items.stop]
     return [*items, *run_time, *_numbers(c.where).values()]
 
 
@@ -109,17 +121,21 @@ def _launch(c: Call, given: Iterator[Any]) -> None:
     where: Any = c.where
     if numbers := _numbers(where):
         named = zip(where.__code__.co_freevars, where.__closure__, strict=True)
-        cells = tuple(CellType(next(given)) if n in numbers else cell for n, cell in named)
-        where = FunctionType(where.__code__, where.__globals__, where.__name__, None, cells)
-    foreach(items, c.kernel, *args, where=where, together=c.together, balance=c.balance)
+        closure = tuple(CellType(next(given)) if n in numbers else x for n, x in named)
+        where = FunctionType(where.__code__, where.__globals__, where.__name__, None, closure)
+    for kernel in c.kernel.parts or (c.kernel,):
+        foreach(items, kernel, *args, where=where, together=c.together, balance=c.balance)
 
 
-def _program(found: list[Call]) -> Program:
-    """A program of one step, whose parameters are what `_given` gives."""
-    static = [[x if i in c.kernel.statics else None for i, x in enumerate(c.args)] for c in found]
-    kept = [
-        c._replace(items=type(c.items), args=tuple(x)) for c, x in zip(found, static, strict=True)
-    ]
+def _program(found: list[Call], sections: bool) -> Program:
+    """A program of one call, or of one step with sections; its parameters are what `_given` gives.
+
+    Its lines are those of the calls.
+    """
+    kept = []
+    for c in found:
+        static = tuple(x if i in c.kernel.statics else None for i, x in enumerate(c.args))
+        kept.append(c._replace(items=type(c.items), args=static))
 
     def step(*given: Any) -> None:
         each = iter(given)
@@ -129,8 +145,10 @@ def _program(found: list[Call]) -> Program:
     text, names = _text(kept)
     tree = ast.parse(text).body[0]
     assert isinstance(tree, ast.FunctionDef) and isinstance(block := tree.body[0], ast.With)
+    if not sections:
+        tree.body = block.body
     lines: list[tuple[ast.AST, Call]] = [(tree, kept[0]), *zip(block.body, kept, strict=True)]
-    for node, c in lines:  # errors show the call
+    for node, c in lines:
         for n in ast.walk(node):
             if isinstance(n, ast.stmt | ast.expr):
                 n.lineno = n.end_lineno = c.line
@@ -143,7 +161,7 @@ def _program(found: list[Call]) -> Program:
 
 def _text(found: list[Call]) -> tuple[str, dict[str, Any]]:
     """The text of the program, and its global names."""
-    scope: dict[str, Any] = {"foreach": foreach, "sections": sections}
+    scope: dict[str, Any] = {"foreach": foreach, "sections": sections, "item": None}
     params: list[str] = []
 
     def unique(wanted: str) -> str:
@@ -162,7 +180,7 @@ def _text(found: list[Call]) -> tuple[str, dict[str, Any]]:
     for c in found:
         items = parameter("items")
         if c.items is RowRange:
-            items = f"{items}[{parameter('start')}:{parameter('stop')}]"
+            items += f"[{parameter('start')}:{parameter('stop')}]"
         given = [items, constant(c.kernel.__name__, c.kernel)]
         names = c.kernel.definition.source.params[1:]
         for i, x in enumerate(c.args):

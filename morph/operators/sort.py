@@ -1,9 +1,9 @@
-"""Sorting and filtering of whole tables and collections, on the host: order is kept."""
+"""Sorting and filtering of whole tables and collections on the host, and sorting in programs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,9 +12,66 @@ from morph.data.column import ColumnView
 from morph.data.sorting import order_of
 from morph.data.table import Table
 from morph.data.versions import exclusive
-from morph.launch.foreach import foreach, kernel
+from morph.launch.foreach import foreach, kernel, program
 from morph.operators.values import values_of
+from morph.prelude import i32, i64
 from morph.runtime.device import Array
+
+
+class Sort(NamedTuple):
+    """A column to sort by in a program, and the order of its rows; made by `sort_space`."""
+
+    key: Any
+    places: Any  # a table with a row for each of the column's table
+    order: Any  # its columns
+    spare: Any
+
+
+@kernel
+def number(r, order):
+    """Begin with the order of the ids."""
+    order[r] = r.id
+
+
+@kernel
+def merge(r, key, order, merged, run, n):
+    """Merge two sorted runs: an entry's place follows from its rank in the other run."""
+    i = i64(r.id)
+    begin = i // (2 * run) * (2 * run)
+    first = i < begin + run
+    x = key[order[i]]
+    other = min(begin + run, n) if first else begin
+    low, high = other, min(other + run, n)
+    while low < high:
+        middle = (low + high) // 2
+        y = key[order[middle]]
+        if y < x or (y == x and not first):
+            low = middle + 1
+        else:
+            high = middle
+    merged[i + low - other - (0 if first else run)] = order[i]
+
+
+@program
+def sort_order(s):
+    """Sort the ids of a table's rows in ``s.order`` by a column, stably; ``s`` is a `Sort`.
+
+    Of the rows that there were at `sort_space`, deleted ones too.  Keys are not NaN.  A merge sort:
+    for ``n`` rows the work is ``n * log(n) ** 2``.
+    """
+    n, run = min(len(s.places), len(s.key)), 1
+    foreach(s.places[:n], number, s.order)
+    while run < n:
+        foreach(s.places[:n], merge, s.key, s.order, s.spare, run, n)
+        foreach(s.places[:n], merge, s.key, s.spare, s.order, 2 * run, n)
+        run *= 4
+
+
+def sort_space(column: ColumnView) -> Sort:
+    """Give the memory with which `sort_order` sorts the rows of a column's table."""
+    places = Table("places", column.store.device, order=i32, spare=i32)
+    places.extend(len(column))
+    return Sort(column, places, places.order, places.spare)
 
 
 @kernel

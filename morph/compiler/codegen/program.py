@@ -67,6 +67,7 @@ def _end(e: Emission, s: StepPlan) -> None:
     """The barrier after a step at which the last thread has work to do."""
     failed = "load(a.status + FAILED) != 0" if s.can_fail else ""
     lines, does = publish_lines(e, s.resized, s.clears, failed)
+    does += [f"compare_counters(a.{e.names.prefix[g]}_rebuild);" for g in s.rebuilds]
     does += ["broadcast(t, failed);"] if s.can_fail else []
     does += ["end_queue(a);"] if isinstance(s.node, ir.Foreach) and s.node.until_empty else []
     if s.lists_rows and s.sharing:  # listed rows come first; then all threads meet here again
@@ -176,6 +177,8 @@ def _foreach(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan], guard
         b.put(f"    end{s.name}(a, t);")
         b.put("}")
     _finish(b, s)
+    for slot in s.rebuilds:
+        b.put(f"rebuild_adjacency(a, t, a.{e.names.prefix[slot]}_rebuild);")
     if e.plan.locks:
         b.put("t.launch--;")
     if early:

@@ -34,17 +34,27 @@ TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}#endif\n"  # in pl
 
 
 @cache
-def prelude(checked: bool = False) -> str:
-    """The device runtime: the headers of ``kernels/``, in order; of a checked unit one more."""
+def prelude(checked: bool = False, rebuilds: bool = False) -> str:
+    """The device runtime: the headers of ``kernels/``, in order.
+
+    A unit that is ``checked``, or that rebuilds adjacency, has one more.
+    """
     package = Path(__file__).parents[2]  # a wheel has them inside, a checkout beside the package
     folder = next(f for f in (package / "kernels", package.parent / "kernels") if f.is_dir())
     texts = {h.stem: h.read_text() for h in folder.rglob("*.h")}
-    texts["layout"] = layout.header(checked)
+    texts["layout"] = layout.header(checked, rebuilds)
     texts["target"] = TARGETS.format(**texts)
     found = [texts[Path(h).name] for h in HEADERS]
     if checked:
         found = ["#define MORPH_CHECKED", *found, texts["check"]]
+    if rebuilds:
+        found = ["#define MORPH_REBUILDS", *found, texts["rebuild"]]
     return "\n".join(found)
+
+
+def prelude_of(unit: ir.Unit) -> str:
+    """The device runtime behind which the text of a unit is compiled."""
+    return prelude(unit.checked, bool(abi.rebuilt(unit)))
 
 
 def source(unit: ir.Unit) -> str:
@@ -60,7 +70,7 @@ def source(unit: ir.Unit) -> str:
     str
         C++17 with one entry, ``unit.name``; the same for every target.
     """
-    e = Emission(planning.plan(unit), prelude(unit.checked))
+    e = Emission(planning.plan(unit), prelude_of(unit))
     e.put('#line 1 "morph"')
     head, e.lines = e.lines, []
     for f in e.plan.functions.values():
@@ -296,7 +306,7 @@ def _heavy(e: Emission) -> None:
         (s,) = e.plan.blocks[0].steps
         assert isinstance(s.node, ir.Foreach)
         made = f"Step{s.name}{e.step_args(s.node)}"
-        much = f"{e.step_call('work', s.node, made)} >= wide<Step{s.name}>()"
+        much = f"{e.step_call('work', s.node, made)} >= team_work<Step{s.name}>()"
     e.put("", "#ifndef __CUDACC__", "MORPH_FN bool heavy(const Args& a) {")
     e.put("    Run t(a, 0, 1);", f"    return {much};", "}", "#endif")
 
@@ -309,6 +319,8 @@ def _prepare(e: Emission) -> None:
             collection = e.names.stores[f.slot].kind == "collection"
             words = f"a.{f.name}" if f.permutation else f"a.permutations[0].{f.name}"
             e.put(f"    publish_extent({words}, {'true' if collection else 'false'});")
+        if f.kind == "rebuild":
+            e.put(f"    if (!a.replay) adjacency_is_valid(a.{f.name});")
     if e.plan.sections > 1:
         e.put(f"    rewind_sections(a, {e.plan.sections});")
     e.put("}")

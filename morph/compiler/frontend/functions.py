@@ -27,6 +27,7 @@ from morph.compiler.frontend.values import (
 )
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
+from morph.compiler.passes.barriers import part_of
 from morph.compiler.passes.liveness import read_first
 from morph.compiler.passes.reservations import place_reservations
 from morph.language.bundles import field_name, more_fields
@@ -130,6 +131,9 @@ def specialise_kernel(
         checked = retyped(
             lambda hints: _check_kernel(_context(builder, definition, params, hints), name, item)
         )
+        if definition.part is not None:
+            count = len(definition.barriers) + 1
+            checked = part_of(checked, definition.part, count, builder.effects)
         placed = place_reservations(checked, builder.stores, builder.effects)
         builder.specialised[key] = builder.funcs[name] = placed
     kernel = builder.specialised[key]

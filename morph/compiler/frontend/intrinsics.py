@@ -36,6 +36,7 @@ from morph.language.types import (
     F64,
     I32,
     I64,
+    NOTHING,
     U32,
     U64,
     Handle,
@@ -64,13 +65,25 @@ MISPLACED = {
     ),
     "range": ("range belongs in the head of a `for`", "for i in range(n):"),
     "enumerate": ("enumerate belongs in the head of a `for`", "for i in range(n):"),
-    "barrier": ("barrier belongs in a @program", "the end of each foreach is one"),
+    "barrier": (
+        "barrier() stands in a @program, or at the top level of a kernel",
+        "all items have to reach it",
+    ),
 }  # fmt: skip
 
 
 def _refuse_place(c: Context, node: ast.Call, name: str) -> NoReturn:
     problem, hint = MISPLACED[name]
     reject(problem, c.pos(node), hint)
+
+
+def _check_barrier(c: Context, node: ast.Call, name: str) -> ir.Expr:
+    """``barrier()``: the end of a part of a kernel."""
+    arity(c, node, name, 0)
+    if not any(node is x for x in c.definition.barriers):
+        _refuse_place(c, node, name)
+    c.out.append(ir.Barrier(pos=c.pos(node)))
+    return ir.Const(value=-1, type=NOTHING, pos=c.pos(node))
 
 
 def _check_len(c: Context, node: ast.Call, name: str) -> ir.Expr:
@@ -234,6 +247,7 @@ def _check_random(c: Context, node: ast.Call, name: str) -> ir.Expr:
 KEYWORDS = tuple(f"atomic_{op}" for op in OPERATIONS)  # those that take keyword arguments
 INTRINSICS: Mapping[str, Callable[[Context, ast.Call, str], Value]] = {
     **dict.fromkeys(MISPLACED, _refuse_place),
+    "barrier": _check_barrier,
     **dict.fromkeys(KEYWORDS, check_atomic),
     "prefetch": check_prefetch,
     "len": _check_len,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from typing import NoReturn
 
 from morph.compiler.frontend.calls import callee
 from morph.compiler.frontend.context import Context
@@ -12,6 +13,7 @@ from morph.compiler.frontend.statements import check_statement
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.conflicts import conflict
 from morph.language.errors import reject
+from morph.language.position import Pos
 
 MOST = 8  # sections of a step: each has a cursor in memory that `launch.scratch` allocates
 
@@ -41,7 +43,10 @@ def check_with(c: Context, node: ast.With) -> None:
             if not runs(c, stmt):
                 hint = "write it before or after the `with`"
                 reject("a section is a foreach", c.pos(stmt), hint)
+            before = len(done)
             check_statement(c, stmt)
+            if sum(isinstance(s, ir.Foreach) for s in done[before:]) > 1:
+                _refuse_barrier(c.pos(stmt))
     steps = [s for s in done if isinstance(s, ir.Foreach)]
     c.out += [s for s in done if not isinstance(s, ir.Foreach)]  # arguments, evaluated first
     sections = [_section(c, s, k, len(steps)) for k, s in enumerate(steps)]
@@ -57,8 +62,7 @@ def _section(c: Context, s: ir.Foreach, k: int, sections: int) -> ir.Foreach:
     kernel, funcs = c.builder.funcs[s.kernel], c.builder.funcs
     assert isinstance(kernel, ir.Kernel)
     if kernel.commit is not None:
-        hint = "run it outside of sections"
-        reject("a kernel with single(collection) has a barrier of its own", s.pos, hint)
+        _refuse_barrier(s.pos)
     if kernel.ahead or s.until_empty:
         hint = "leave out ahead= and until_empty=True"
         reject("no item of a section runs in the step that adds it", s.pos, hint)
@@ -68,6 +72,11 @@ def _section(c: Context, s: ir.Foreach, k: int, sections: int) -> ir.Foreach:
     funcs[copy.name] = copy
     balance = s.balance if s.balance == "thread" else "warp"
     return replace(s, kernel=copy.name, balance=balance, section=k, sections=sections)
+
+
+def _refuse_barrier(pos: Pos) -> NoReturn:
+    problem = "a kernel with single(collection) or barrier() has a barrier of its own"
+    reject(problem, pos, "run it outside of sections")
 
 
 def _nodes(c: Context, s: ir.Foreach) -> list[ir.Node]:

@@ -42,6 +42,7 @@ from morph.compiler.frontend.values import (
 )
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
+from morph.compiler.passes.barriers import refuse_changed_items
 from morph.compiler.passes.double_buffering import Unlike, check_alike
 from morph.compiler.passes.work_sharing import CHOICES, can_run_ahead
 from morph.language.definition import Definition, definition_of
@@ -239,6 +240,22 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
     if definition is None or definition.kind != "kernel":
         reject(f"foreach runs a @kernel, not {describe(f)}", pos, "decorate it")
     args = fix_statics(definition, c.arguments(call.args[2:]), 1)
+    steps = [_step(c, call, domain, part, args) for part in definition.parts or (definition,)]
+    kernels = [builder.funcs[s.kernel] for s in steps]
+    if len(steps) > 1:
+        refuse_changed_items(kernels, steps[0], builder.effects)
+    again = len(steps) > 1 or any(n.fails for n in builder.effects.reached(kernels[0]))
+    passed = _evaluated(c, steps[0].args) if again else steps[0].args
+    for s in steps:
+        c.step(replace(s, args=passed, start=start, stop=stop))
+
+
+def _step(
+    c: ProgramContext, call: ast.Call, domain: ObjectValue, definition: Definition,
+    args: list[Value],
+) -> ir.Foreach:  # fmt: skip
+    """The step of a ``foreach`` with a kernel, or with one part of it."""
+    pos, builder = c.pos(call), c.builder
     item = builder.item_type(domain.type.slot)
     kernel = specialise_kernel(builder, definition, item, args, pos)
     where_args: tuple[ir.Expr, ...] = ()
@@ -259,6 +276,9 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
         else:
             hint = "it has where, balance, ahead, together and until_empty"
             reject(f"foreach has no keyword {k.arg!r}", pos, hint)
+    if definition.part is not None and (ahead or until_empty):
+        hint = "leave out ahead= and until_empty=True"
+        reject("the items of a kernel with barrier() all run in each of its parts", pos, hint)
     if until_empty:
         if balance != "auto" or ahead:
             reject("until_empty goes without balance and ahead", pos, "an item runs on one thread")
@@ -270,20 +290,15 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
     types = [t for _, t in kernel.params[1:] if not isinstance(t, Object)]
     numbers = [a for a in flattened(args) if isinstance(a, ir.Expr)]
     passed = tuple(coerce(a, t, "argument") for a, t in zip(numbers, types, strict=True))
-    passed = _evaluated(c, kernel, passed)
-    c.step(
-        ir.Foreach(
-            slot=domain.type.slot,
-            kernel=kernel.name,
-            args=passed,
-            where_args=where_args,
-            together=together,
-            balance=balance,
-            start=start,
-            stop=stop,
-            until_empty=until_empty,
-            pos=pos,
-        )  # fmt: skip
+    return ir.Foreach(
+        slot=domain.type.slot,
+        kernel=kernel.name,
+        args=passed,
+        where_args=where_args,
+        together=together,
+        balance=balance,
+        until_empty=until_empty,
+        pos=pos,
     )
 
 
@@ -304,10 +319,8 @@ def _items(c: ProgramContext, call: ast.Call) -> tuple[Value, ir.Expr | None, ir
     return c.value(node.value), bound(node.slice.lower), bound(node.slice.upper)
 
 
-def _evaluated(c: Context, kernel: ir.Kernel, args: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
-    """Arguments of a step; deferred items get the values that the step began with."""
-    if not any(n.fails for n in c.builder.effects.reached(kernel)):
-        return args
+def _evaluated(c: Context, args: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
+    """Arguments of a step; deferred items and later parts get the values that it began with."""
     return tuple(c.copy(x) if any(n.varies for n in ir.walk(x)) else x for x in args)
 
 

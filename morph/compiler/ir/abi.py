@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -72,6 +73,7 @@ def prefixes(unit: ir.Unit) -> dict[str, str]:
         s.slot: [*STORE_ARRAYS, *(column_part(c.name) for c in s.columns)] for s in unit.stores
     }
     parts |= {g.slot: ADJACENCY for g in unit.graphs}
+    parts |= {slot: [*ADJACENCY, "rebuild"] for slot in rebuilt(unit)}
     taken = METHODS | {spell(n) for n, _ in unit.scalars}
     found: dict[str, str] = {}
     for slot, ends in parts.items():
@@ -103,6 +105,25 @@ def recycled(unit: ir.Unit) -> frozenset[str]:
     made = {n.slot for n in ir.walk(unit.funcs) if isinstance(n, ir.New)}
     bulk = {n.slot for n in ir.walk(unit.funcs) if isinstance(n, ir.NewRows)}
     return frozenset((swept & made & dying) - bulk)
+
+
+def rebuilt(unit: ir.Unit) -> frozenset[str]:
+    """The graphs whose adjacency a program rebuilds after steps that change points or edges."""
+    if not unit.fused:
+        return frozenset()
+    nodes = list(ir.walk((unit.funcs, unit.blocks)))
+    changed = restructured(nodes)
+    walked = {n.graph for n in nodes if n.arguments == "adjacency"}  # type: ignore[attr-defined]
+    tables = {g.slot: dict(g.tables) for g in unit.graphs}
+    return frozenset(g for g in walked if changed & {tables[g]["points"], tables[g]["edges"]})
+
+
+def restructured(nodes: Iterable[ir.Node]) -> set[str]:
+    """The tables of points that nodes delete from, and those of edges that they change."""
+    nodes = list(nodes)
+    deleted = {n.slot for n in nodes if isinstance(n, ir.Delete)}
+    made = {n.slot for n in nodes if isinstance(n, ir.New | ir.NewRows)}
+    return deleted | {slot for slot in made if slot.endswith(".edges")}
 
 
 def alike(unit: ir.Unit) -> dict[str, frozenset[str]]:
@@ -246,6 +267,8 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         found.owners(f)
     for slot in recycled(unit):
         found.array(slot, "created")
+    for slot in rebuilt(unit):
+        found.array(slot, "rebuild", "i64*")
     if unit.checked:
         found.checks(unit)
     used = found.fields

@@ -43,6 +43,39 @@ class State(IntEnum):
     VARS = 5
 
 
+class Rebuild(IntEnum):
+    """Words of the array by which a launch rebuilds the adjacency of a graph (int64).
+
+    The first four are counters of the tables when the adjacency was last valid.
+    """
+
+    POINTS_TAIL = 0
+    EDGES_TAIL = 1
+    EDGES_COUNT = 2
+    EDGES_HEAD = 3
+    POINTS = 4  # addresses, 0 if there is no such array; the counters of both tables
+    EDGES = 5
+    DEAD_POINTS = 6
+    DEAD_EDGES = 7
+    FREE_EDGES = 8
+    SRC = 9
+    DST = 10
+    SRC_STRIDE = 11  # bytes from row to row
+    DST_STRIDE = 12
+    OUT_OFFSET = 13
+    OUT_EDGE = 14
+    IN_OFFSET = 15
+    IN_EDGE = 16
+    OFFSETS = 17  # number of offsets of a direction
+    LISTED = 18  # by edge, whether the adjacency has it (u8)
+    RANKS = 19  # temporary arrays with an element for each edge: i32, i32, u64, u64
+    ENTRIES = 20
+    KEYS = 21
+    MORE_KEYS = 22
+    COUNTS = 23  # i64 for each warp
+    CHANGED = 24  # whether the step that has ended has changed these counters
+
+
 class CheckWord(IntEnum):
     """Words of the ``check`` array (int64)."""
 
@@ -134,11 +167,13 @@ QUEUE_ARGUMENT = {"ready": "u32*"}  # one bit per item: whether a queue's new it
 CLAIMS_ARGUMENT = {"queue": "u32*"}  # on a GPU, the items that pass the filter
 
 
-def header(checked: bool = False) -> str:
-    """The layouts as C++, for the prelude; of a checked unit those of checks, too."""
+def header(checked: bool = False, rebuilds: bool = False) -> str:
+    """The layouts as C++, for the prelude, with those of checks and of rebuilt rows if used."""
     lines = ["// Generated from morph/compiler/ir/layout.py: what host and kernels share."]
     for counters in (Meta, Status, State):
         lines.append(f"enum {{ {_enumerators(counters)} }};")
+    if rebuilds:
+        lines.append(f"enum {{ {_enumerators(Rebuild, 'REBUILD_')} }};")
     lines.append(f"struct LooseRow {{ i32 {', '.join(GAPPED_ROW)}; }};")
     lines.append(f"constexpr i32 MOST_TOTALS = {MOST_TOTALS};")
     if checked:

@@ -458,6 +458,11 @@ class Return(Stmt):
     value: Expr | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Barrier(Stmt):
+    """The end of a part of a kernel; parts are steps, so none is left in a unit."""
+    sequential = True
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Need(Node):
     """At most ``count`` rows of the store in ``slot``, or values of the ``local`` collection."""
     uses = ("collection",)

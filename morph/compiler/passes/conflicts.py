@@ -41,6 +41,21 @@ def conflict(sections: Sequence[Iterable[ir.Node]]) -> tuple[ir.Node, str] | Non
     return None
 
 
+CHANGES = ("write", "atomic", "add", "take", "delete", "union", "set", "clear")
+
+
+def changed_before(
+    before: Iterable[ir.Node], after: Iterable[ir.Node]
+) -> tuple[ir.Node, ir.Node] | None:
+    """The first node of ``after`` whose value a node of ``before`` may change, and that node."""
+    changes = {use: n for n in before for use, how in _uses(n, declared_too=True) if how in CHANGES}
+    for n in after:
+        for use, _ in _uses(n, declared_too=True):
+            if use in changes:
+                return n, changes[use]
+    return None
+
+
 def _described(k: int, use: Use, how: str, section: int, other: str, at: ir.Node) -> str:
     kind, slot, column = use
     what = f"column {user_name(column)!r} of {slot}" if kind == "column" else slot
@@ -52,9 +67,9 @@ def _described(k: int, use: Use, how: str, section: int, other: str, at: ir.Node
     )
 
 
-def _uses(n: ir.Node) -> Iterator[tuple[Use, str]]:
-    """What a node uses, and how."""
-    if not declared(n.pos):
+def _uses(n: ir.Node, declared_too: bool = False) -> Iterator[tuple[Use, str]]:
+    """What a node uses, and how; accesses that may race only if ``declared_too``."""
+    if declared_too or not declared(n.pos):
         how = "write" if isinstance(n, ir.Write) else "atomic" if n.writes else "read"
         yield from ((("column", *column), how) for column in accesses(n))
     match n:
@@ -62,6 +77,8 @@ def _uses(n: ir.Node) -> Iterator[tuple[Use, str]]:
             yield ("rows", n.slot, ""), "take"
         case ir.Delete():
             yield ("rows", n.slot, ""), "delete"
+            if n.slot.endswith(".points"):  # with their edges, at the end of the step
+                yield ("rows", f"{n.slot.removesuffix('.points')}.edges", ""), "delete"
         case ir.Dead():
             yield ("rows", n.slot, ""), "walk"
         case ir.Lock():

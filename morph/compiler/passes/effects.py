@@ -48,7 +48,11 @@ class Effects:
 
     def reached(self, func: ir.Func) -> list[ir.Node]:
         """The nodes of a function and of all that it calls."""
-        todo, seen, nodes = [func], {func.name}, list[ir.Node]()
+        return self.nodes(func)
+
+    def nodes(self, node: object) -> list[ir.Node]:
+        """The nodes below a node, and those of all functions that are called there."""
+        todo, seen, nodes = [node], set[str](), list[ir.Node]()
         while todo:
             inner = list(ir.walk(todo.pop()))
             nodes += inner

@@ -115,6 +115,7 @@ class StepPlan:
     clears: tuple[str, ...]  # collections that are cleared at its barrier
     resized: tuple[str, ...]  # stores whose counters are published at its barrier
     can_fail: bool
+    rebuilds: tuple[str, ...]  # graphs whose adjacency is rebuilt after it
     stores: frozenset[str]  # named by the statements that one thread runs
     assigned: frozenset[str]  # program variables that one thread computes
     reads_memory: bool  # its own expressions read memory that steps may write, or call functions
@@ -133,8 +134,8 @@ class StepPlan:
     def publishes(self) -> bool:
         """Whether the last thread at the barrier has work to do there."""
         waits = isinstance(self.node, ir.Foreach | ir.OneThread | ir.Clear)
-        does = bool(self.resized or self.clears or self.can_fail or self.lists_rows)
-        return waits and self.meets and (does or self.sections > 1)
+        work = self.resized, self.clears, self.can_fail, self.lists_rows, self.rebuilds
+        return waits and self.meets and (any(work) or self.sections > 1)
 
     @property
     def sections(self) -> int:
@@ -237,6 +238,7 @@ class _Planner:
         self.swapped = frozenset(s for found in unit.permutations[:1] for s, _ in found)
         self.consecutive = frozenset(n.slot for n in self.nodes if isinstance(n, ir.NewRows))
         self.recycled = abi.recycled(unit)
+        self.rebuilt = abi.rebuilt(unit)
         self.queues = abi.queues(unit)
         self.changed = changed(unit, self.nodes)
         self.unstable = unstable_columns(unit, self.reached.__getitem__)
@@ -465,6 +467,12 @@ class _Planner:
             roots += [step.kernel, *([where] if where else [])]
         return list(ir.walk((step, tuple(f for r in roots for f in self.reached[r]))))
 
+    def _rebuilds(self, nodes: list[ir.Node]) -> tuple[str, ...]:
+        """The graphs whose points or edges a step with these nodes changes."""
+        changed = abi.restructured(nodes) if self.rebuilt else set()
+        tables = {g.slot: set(dict(g.tables).values()) for g in self.unit.graphs}
+        return tuple(sorted(g for g in self.rebuilt if changed & tables[g]))
+
     def _block(
         self, number: int, block: ir.Block, functions: Mapping[str, FunctionPlan]
     ) -> BlockPlan:
@@ -500,6 +508,7 @@ class _Planner:
             clears=tuple(dict.fromkeys((*emptied, *clears))),
             resized=tuple(sorted(ir.slots(nodes, "resizes"))),
             can_fail=isinstance(s, ir.Foreach | ir.OneThread) and any(n.fails for n in nodes),
+            rebuilds=self._rebuilds(nodes),
             stores=frozenset(_stores(ir.walk(s))),
             assigned=frozenset(ir.bound(ir.walk(s)) if isinstance(s, ir.OneThread) else ()),
             reads_memory=any(n.varies or isinstance(n, ir.Call) for n in ir.walk(s)),
@@ -537,7 +546,12 @@ def _with_sections(steps: Mapping[int, StepPlan], k: int) -> StepPlan:
         return s
     parts = [steps[i] for i in range(s.number, k + 1)]
     resized = sorted({x for p in parts for x in p.resized})
-    return replace(s, resized=tuple(resized), can_fail=any(p.can_fail for p in parts))
+    return replace(
+        s,
+        resized=tuple(resized),
+        can_fail=any(p.can_fail for p in parts),
+        rebuilds=tuple(sorted({x for p in parts for x in p.rebuilds})),
+    )
 
 
 def total_place(e: ir.Expr, rows: Mapping[str, ir.Const]) -> Total | None:

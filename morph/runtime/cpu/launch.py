@@ -6,7 +6,7 @@ import ctypes
 import threading
 from typing import Any
 
-from morph.compiler.codegen.unit import entry, prelude
+from morph.compiler.codegen.unit import entry, prelude_of
 from morph.compiler.ir import nodes as ir
 from morph.runtime.backend import ArgumentBlock
 from morph.runtime.toolchain import cpu
@@ -63,5 +63,5 @@ def load(unit: ir.Unit, text: str, faults: bool = False, interruptible: bool = T
     """
     name = entry(unit)
     defines = ("MORPH_FAULTS",) * faults
-    path = cpu.build(prelude(unit.checked) + text, name=name, defines=defines)
+    path = cpu.build(prelude_of(unit) + text, name=name, defines=defines)
     return HostLaunch(ctypes.PyDLL(str(path)), name, interruptible)

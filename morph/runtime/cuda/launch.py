@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from morph.compiler.codegen.unit import cooperative, entry, prelude
+from morph.compiler.codegen.unit import cooperative, entry, prelude_of
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.work_sharing import lists, shared_loops
@@ -96,5 +96,5 @@ def load(unit: ir.Unit, text: str, faults: bool = False, device_index: int = 0) 
     device = import_cupy().cuda.Device(device_index)
     defines = ("MORPH_FAULTS",) if faults else ()
     arch = f"sm_{device.compute_capability}"
-    cubin = cuda.build(prelude(unit.checked) + text, arch, name=entry(unit), defines=defines)
+    cubin = cuda.build(prelude_of(unit) + text, arch, name=entry(unit), defines=defines)
     return CudaLaunch(cubin, unit, device)

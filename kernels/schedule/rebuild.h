@@ -1,0 +1,177 @@
+// Rebuilds the adjacency of a graph inside a launch, after a step that has deleted or created points or edges.
+//
+// Problem: the rows of the adjacency (storage/graph.h) are to have all live edges and no others, each row in order of
+// edge ids, as if the host had built them; and edges at deleted points are to be deleted.
+// Method: edges at deleted points are found by a scan of the table.  In each direction the old entries whose edges
+// are alive are merged with the created edges, sorted by point and id: an old entry moves by the number of entries
+// before it that go, and of created edges that come.  All numbers come from prefix sums, so the result does not depend
+// on the number of threads, and no row is long: threads take equal parts of all entries and of all edges.
+// Cost: some passes over the edges and entries, and 4 barriers a direction; if edges were created, 2 more barriers for
+// each bit of a point's number.  The memory of all arrays covers the capacity of the tables, so nothing can fail.
+//
+// Invariant: an edge that the adjacency has is not reused before the next rebuild.  So its row knows its position in
+// the old rows by its id, and `listed` tells old edges from created ones.
+
+struct EndColumn {  // `src` or `dst` of edges, in any layout
+    const u8* first;
+    i64 stride;
+    MORPH_FN i32 operator[](i64 e) const { return *(const i32*)(first + e * stride); }
+};
+
+// When the adjacency is valid: the counters by which `rebuild_adjacency` knows whether tables have changed.
+MORPH_FN void adjacency_is_valid(i64* w) {
+    const i64 *points = (i64*)w[REBUILD_POINTS], *edges = (i64*)w[REBUILD_EDGES];
+    w[REBUILD_POINTS_TAIL] = load(points + TAIL);
+    w[REBUILD_EDGES_TAIL] = load(edges + TAIL);
+    w[REBUILD_EDGES_COUNT] = load(edges + COUNT);
+    w[REBUILD_EDGES_HEAD] = load(edges + HEAD);
+}
+
+// Calls `visit(i, k, here, all)` for each i below n: `here` is `test(i)`, k how many smaller i pass the test, and `all`
+// how many do.  Gives that number to all threads, behind a barrier.
+template <class A, class R, class Test, class Visit>
+MORPH_FN i64 number_all(const A& a, R& t, i64* counts, i64 n, const Test& test, const Visit& visit) {
+    constexpr i32 LANES = TARGET_GPU ? 32 : 1;
+    i32 lane = lane_id(), warp = t.thread / LANES, warps = t.threads / LANES;
+    i64 part = (n / LANES + warps) / warps * LANES, first = min_of(warp * part, n), last = min_of(first + part, n);
+    u32 found = 0;
+    MORPH_UNROLL for (i64 i = first + lane; i < last; i += LANES) found += test(i);
+    found = add_lanes(ALL_LANES, found);
+    if (lane == 0) counts[warp] = found;
+    barrier(a, t);
+    u32 before = 0, all = 0;
+    for (i32 w = lane; w < warps; w += LANES) {
+        u32 x = u32(counts[w]);
+        all += x;
+        before += w < warp ? x : 0;
+    }
+    before = add_lanes(ALL_LANES, before), all = add_lanes(ALL_LANES, all);
+    MORPH_UNROLL for (i64 i = first; i < last; i += LANES) {
+        bool inside = i + lane < last, here = inside && test(i + lane);
+        u32 those = ballot(ALL_LANES, here);
+        if (inside) visit(i + lane, i64(before) + popcount(those & ((1u << lane) - 1)), here, i64(all));
+        before += popcount(those);
+    }
+    barrier(a, t);
+    return all;
+}
+
+// The number of sorted keys below `key`, of which there are at least `from`: quick if there are few more.
+MORPH_FN i64 count_below(const u64* keys, i64 n, i64 from, u64 key) {
+    i64 step = 1;
+    for (; from + step <= n && keys[from + step - 1] < key; step *= 2) from += step;
+    for (i64 last = min_of(from + step - 1, n); from < last;) {
+        i64 middle = (from + last) / 2;
+        if (keys[middle] < key) from = middle + 1;
+        else last = middle;
+    }
+    return from;
+}
+
+// Sorts the keys, of (point, edge) in order of edges, by point; gives those that are sorted.
+template <class A, class R> MORPH_FN u64* sort_keys(const A& a, R& t, i64* w, i64 n) {
+    u64 *keys = (u64*)w[REBUILD_KEYS], *sorted = (u64*)w[REBUILD_MORE_KEYS];
+    i64 points = load((i64*)w[REBUILD_POINTS] + COUNT);
+    for (i32 bit = 32; n > 0 && (points - 1) >> (bit - 32) > 0; bit++) {
+        auto is_set = [&](i64 i) { return keys[i] >> bit & 1; };
+        number_all(a, t, (i64*)w[REBUILD_COUNTS], n, is_set, [&](i64 i, i64 k, bool here, i64 all) {
+            sorted[here ? n - all + k : i - k] = keys[i];
+        });
+        u64* other = keys;
+        keys = sorted, sorted = other;
+    }
+    return keys;
+}
+
+// The rows of one direction: `near` is the end of an edge at whose row it is, `created` whether any edge may be new.
+template <class A, class R>
+MORPH_FN void rebuild_rows(const A& a, R& t, i64* w, i64* offset, i32* ids, const EndColumn& near, const EndColumn& far,
+                           i64 edges, bool created) {
+    const u8* dead = (u8*)w[REBUILD_DEAD_EDGES];
+    u8* listed = (u8*)w[REBUILD_LISTED];
+    i32 *ranks = (i32*)w[REBUILD_RANKS], *entries = (i32*)w[REBUILD_ENTRIES];
+    i64 *counts = (i64*)w[REBUILD_COUNTS], offsets = w[REBUILD_OFFSETS], old = offset[offsets - 1], come = 0;
+    u64* keys = (u64*)w[REBUILD_KEYS];
+    auto key_of = [&](i32 e) { return u64(u32(near[e])) << 32 | u32(e); };
+    if (created) {
+        auto is_new = [&](i64 e) { return !dead[e] && !listed[e] && near[e] >= 0 && far[e] >= 0; };
+        come = number_all(a, t, counts, edges, is_new, [&](i64 e, i64 k, bool here, i64) {
+            if (here) keys[k] = key_of(i32(e));
+        });
+        keys = sort_keys(a, t, w, come);
+    }
+    i64 below = 0;  // created edges before the entry; entries of a thread are in order
+    i64 stay = number_all(a, t, counts, old, [&](i64 k) { return !dead[ids[k]]; }, [&](i64 k, i64 r, bool here, i64) {
+        ranks[k] = i32(r);
+        if (!here) {
+            listed[ids[k]] = 0;
+            return;
+        }
+        if (come) below = count_below(keys, come, below, key_of(ids[k]));
+        entries[r + below] = ids[k];
+    });
+    for (i64 j = t.thread; j < come; j += t.threads) {
+        i32 e = i32(keys[j]), p = i32(keys[j] >> 32);
+        i64 from = offset[p], last = offset[p + 1];
+        while (from < last) {  // old entries of the row with smaller ids
+            i64 middle = (from + last) / 2;
+            if (ids[middle] < e) from = middle + 1;
+            else last = middle;
+        }
+        entries[j + (from < old ? i64(ranks[from]) : stay)] = e;
+    }
+    barrier(a, t);
+    for (i64 p = t.thread; p < offsets; p += t.threads) {
+        i64 k = offset[p];
+        offset[p] = (k < old ? i64(ranks[k]) : stay) + count_below(keys, come, 0, u64(p) << 32);
+    }
+    MORPH_UNROLL for (i64 k = t.thread; k < stay + come; k += t.threads) ids[k] = entries[k];
+    barrier(a, t);
+}
+
+template <class A, class R> MORPH_OUTLINED bool rebuild_changed(const A& a, R t, i64* w) {
+    i64* edges = (i64*)w[REBUILD_EDGES];
+    i64 count = load(edges + COUNT), tail = load(edges + TAIL), mask = ring_mask(edges), gone = 0;
+    bool created = count != w[REBUILD_EDGES_COUNT] || load(edges + HEAD) != w[REBUILD_EDGES_HEAD];
+    bool deleted = load((i64*)w[REBUILD_POINTS] + TAIL) != w[REBUILD_POINTS_TAIL];
+    u8 *dead = (u8*)w[REBUILD_DEAD_EDGES], *listed = (u8*)w[REBUILD_LISTED];
+    const u8* dead_points = (u8*)w[REBUILD_DEAD_POINTS];
+    EndColumn src{(u8*)w[REBUILD_SRC], w[REBUILD_SRC_STRIDE]}, dst{(u8*)w[REBUILD_DST], w[REBUILD_DST_STRIDE]};
+    if (dead_points && (created || deleted)) {
+        auto is_at_deleted = [&](i64 e) {
+            if (dead[e]) return false;
+            i32 p = src[e], q = dst[e];
+            return (p >= 0 && dead_points[p]) || (q >= 0 && dead_points[q]);
+        };
+        gone = number_all(a, t, (i64*)w[REBUILD_COUNTS], count, is_at_deleted, [&](i64 e, i64 k, bool here, i64) {
+            if (!here) return;
+            ((i32*)w[REBUILD_FREE_EDGES])[(tail + k) & mask] = i32(e);
+            dead[e] = 1;
+        });
+    }
+    i64 *out = (i64*)w[REBUILD_OUT_OFFSET], *in = (i64*)w[REBUILD_IN_OFFSET];
+    if (out) rebuild_rows(a, t, w, out, (i32*)w[REBUILD_OUT_EDGE], src, dst, count, created);
+    if (in) rebuild_rows(a, t, w, in, (i32*)w[REBUILD_IN_EDGE], dst, src, count, created);
+    if (created)
+        for (i64 e = t.thread; e < count; e += t.threads)
+            if (!dead[e] && !listed[e] && src[e] >= 0 && dst[e] >= 0) listed[e] = 1;
+    if (t.thread == 0) {
+        store(edges + TAIL, tail + gone);
+        adjacency_is_valid(w);
+    }
+    barrier(a, t);
+    return t.stop;
+}
+
+// By the master at the barrier of the step, when counters are published: other threads may already change tables
+// again while some are yet to read the counters.
+MORPH_FN void compare_counters(i64* w) {
+    const i64 *points = (i64*)w[REBUILD_POINTS], *edges = (i64*)w[REBUILD_EDGES];
+    bool same = load(points + TAIL) == w[REBUILD_POINTS_TAIL] && load(edges + TAIL) == w[REBUILD_EDGES_TAIL] &&
+                load(edges + COUNT) == w[REBUILD_EDGES_COUNT] && load(edges + HEAD) == w[REBUILD_EDGES_HEAD];
+    w[REBUILD_CHANGED] = !same;
+}
+// By all threads, behind that barrier.
+template <class A, class R> MORPH_FN void rebuild_adjacency(const A& a, R& t, i64* w) {
+    if (w[REBUILD_CHANGED] && rebuild_changed(a, t, w)) t.stop = true;
+}
