@@ -270,6 +270,7 @@ def test_what_is_no_scalar():
             morph.Scalars("cpu", x=value)
     with pytest.raises(ValueError, match="another meaning"):
         morph.Scalars("cpu", id=1)
+    assert morph.Scalars("cpu", n=3).n == 3
     found = morph.Scalars("cpu", x=1, real=2.5, small=np.uint8(3), yes=True, v=np.zeros(2))
     kinds = [c.dtype.name for c in found.table.columns.values()]
     assert kinds == ["int64", "float64", "uint8", "bool", "float64"]

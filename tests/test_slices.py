@@ -139,6 +139,25 @@ def test_shared_loops(target, balance):
 
 
 @morph.kernel
+def total_of(r, found):
+    atomic_add(found.n, r.x)
+
+
+def test_sections_over_slices(target):
+    def run():
+        t, other = rows(target, 6, x=i64), rows(target, 3, x=i64)
+        other.x[:] = [1, 10, 100]
+        found = morph.Scalars(target, n=0)
+        for k in (2, 4):
+            with morph.sections():
+                morph.foreach(t[k:], mark)
+                morph.foreach(other[: k - 2], total_of, found, where=lambda r: r.x > 1)
+        return values(t, "x"), int(found.n)
+
+    assert all(found == ([0, 0, 1, 1, 2, 2], 10) for found in everywhere(target, run))
+
+
+@morph.kernel
 def pair(p, g):
     both = g.points.local(2)
     both.add(p)

@@ -43,8 +43,8 @@ class Scalars(Row):
             a = np.asarray(value)
             if a.ndim > 1 or a.dtype.kind not in "biuf":
                 raise TypeError(f"scalar {name!r} is a number or a vector, not {value!r}")
-            table.add(name, (a.dtype, a.size) if a.ndim else a.dtype)
-        table.extend(1, **values)
+            table.add(name, (a.dtype, a.size) if a.ndim else a.dtype, fill=value)
+        table.extend(1)
         super().__init__(table, 0)
 
     @property
