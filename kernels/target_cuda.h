@@ -120,9 +120,13 @@ MORPH_FN u64& thread_total(i32) { return *(u64*)nullptr; }
 MORPH_FN void poll(i64*) {}
 MORPH_FN bool step_interrupted() { return false; }
 template <class A, class T> MORPH_FN bool queue_interrupted(const A&, const T&) { return false; }
-struct Idle {  // of a thread that finds no item in a queue
-    MORPH_FN void wait() { __nanosleep(100); }
-    MORPH_FN void end() {}
+struct Idle {  // of a thread that finds no item in a queue: polls less and less often
+    u32 nanoseconds = 64;
+    MORPH_FN void wait() {
+        __nanosleep(nanoseconds);
+        if (nanoseconds < 4096) nanoseconds *= 2;
+    }
+    MORPH_FN void end() { nanoseconds = 64; }
 };
 MORPH_FN i32 team_size() { return 1; }
 template <class Step> MORPH_FN i64 kept_work() { return 0; }

@@ -78,6 +78,25 @@ def test_many_items(where):
     assert int(found[0].sum) == QUEENS[10] and queue.empty
 
 
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("fused", [False, True])
+def test_items_that_have_run_leave_a_full_queue(where, fused):
+    """Of 100 chains of 1000 items only the last item of each is in the queue at a time."""
+    for threads in (1, 2, 3):
+        with team(threads):
+            queue = morph.Collection(i64, device=where, capacity=100)
+            other = morph.Collection(i64, device=where)
+            queue.extend(np.full(100, 999))
+            total = table(where, sum=np.zeros(1, np.int64))
+            if fused:
+                chains(queue, other, total)
+            else:
+                morph.foreach(queue, count_down, queue, total, until_empty=True)
+            assert int(total[0].sum) == 100 * 999 * 500 and queue.empty
+            counters_hold(queue)
+            assert is_checked() or queue.capacity <= 800
+
+
 # --- branch and bound ----------------------------------------------------------------------------
 
 
@@ -247,6 +266,12 @@ def count_down(x, queue, total):
     atomic_add(total[0].sum, x)
     if x > 0:
         queue.add(x - 1)
+
+
+@morph.program
+def chains(queue, other, total):
+    morph.foreach(queue, halve, other, total, where=lambda x: x < 0)
+    morph.foreach(queue, count_down, queue, total, until_empty=True)
 
 
 @morph.program

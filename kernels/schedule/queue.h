@@ -7,7 +7,7 @@
 // Deferred items have their bits in `deferred`; a re-execution runs these, and what they add.
 
 enum { QUEUE_TAKEN = 2, QUEUE_FINISHED = 3 };  // words of `cursor`, zero between steps
-constexpr i32 MOST_TAKEN = 32;     // items that a warp or thread takes at once
+constexpr i32 MOST_TAKEN = TARGET_GPU ? 32 : 128;  // items that a warp or thread takes at once
 
 // Called by an item that has written all columns of a new item of the collection `meta`.
 template <class A, class I> MORPH_FN void publish_item(const A& a, const I& it, const i64* meta, i32 row) {

@@ -281,8 +281,14 @@ class Collection(Store):
     def _reorder(self, order: Array) -> None:
         """Give the entries, all of them, another order: their positions, shape (len,)."""
         with self.device.active():
-            records = squeeze(self, order + self.span()[0], {})
-        carry_out([partial(self._replace, records, len(self))])
+            self._keep(order + self.span()[0])
+
+    @exclusive
+    def _keep(self, positions: Array) -> None:
+        """Keep the entries at some positions, in this order, and no others."""
+        with self.device.active():
+            records = squeeze(self, positions, {})
+        carry_out([partial(self._replace, records, int(positions.size))])
 
     def _like(self) -> Collection:
         """Give a collection of the same rows and columns without entries."""

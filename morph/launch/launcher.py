@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import State, Status
 from morph.compiler.ir.sites import Violated, past_limit
@@ -324,7 +325,7 @@ class Launch:
                 if compiled.unit.checked and (v := s.checks.end(now - rounds)):
                     raise error(compiled.unit, v, self.objects)
                 return
-            self._handle_overflow()
+            self._handle_overflow(self._queue())
             if self.together and not self.on_host:
                 self._check_together()
             if self.compiled.lists:
@@ -364,8 +365,11 @@ class Launch:
         if n > (most := self.binary.threads):
             raise ValueError(f"{n} items together, but {self.device.name} runs {most} at once")
 
-    def _handle_overflow(self) -> None:
-        """Grow the stores that were full, so that the deferred items can run."""
+    def _handle_overflow(self, queue: str = "") -> None:
+        """Grow the stores that were full, so that the deferred items can run.
+
+        These are items of ``queue``, if a slot is given: then what has run may be dropped instead.
+        """
         status = self.device.to_host(self.scratch.status).copy()
         if place := int(status[Status.EXCEEDED]):
             raise past_limit(ir.exceeds(self.compiled.unit)[place - 1])
@@ -376,7 +380,8 @@ class Launch:
             if full:
                 obj = objects[stands_for.get(store.slot, store.slot)]
                 obj.touched()
-                obj._extend_capacity(failed)
+                if store.slot != queue or not self._drop_finished(obj):
+                    obj._extend_capacity(failed)
         narrow = status[Status.LOCAL]
         status[[Status.FAILED, Status.LOCAL]] = 0
         status[Status.STORES :] = 0
@@ -386,6 +391,32 @@ class Launch:
             self._use(self.compiled.wider())
             self.arguments[:], self.state = arguments, state
         self._fill()
+
+    def _queue(self) -> str:
+        """The slot of the queue of the step in which items failed, if this is a step over one."""
+        unit, block, step = self.compiled.unit, 0, 0
+        if not abi.queues(unit):
+            return ""
+        if unit.fused:
+            state = self.device.to_host(self.state)
+            block, step = int(state[State.BLOCK]), int(state[State.STEP])
+        node = unit.blocks[block].steps[step]
+        return node.slot if isinstance(node, ir.Foreach) and node.until_empty else ""
+
+    def _drop_finished(self, queue: Any) -> bool:
+        """Drop the items of a full queue that have run, if this frees half of its capacity."""
+        bits, (first, last) = self.scratch.bits["deferred"], queue.span()
+        with self.device.active():
+            at = self.device.xp.arange(first, last)
+            left = at[(bits[at // 32] >> (at % 32).astype(np.uint32)) & 1 != 0]
+            if 2 * (last - first - left.size) < queue.capacity:
+                return False
+            queue._keep(left)
+            words, more = divmod(left.size, 32)
+            bits[:] = 0
+            bits[:words] = np.uint32(2**32 - 1)
+            bits[words] = np.uint32(2**more - 1)
+        return True
 
     def _stands_for(self) -> dict[str, str]:
         """The slot that each swapped slot denotes at the step that the program has reached."""
