@@ -157,8 +157,7 @@ STANDARD = {
 REMAINING = {
     "cell": "algorithms.dynamic algorithms.graph io.mesh",  # `cell_data` is meshio's
     "cut": "algorithms.dynamic",
-    "told": "algorithms.graph io.graph",  # `Journal(told=)` is public
-    "whole": "algorithms.graph",
+    "told": "io.graph",  # `Journal(told=)` is public
 }
 
 
