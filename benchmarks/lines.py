@@ -6,6 +6,7 @@ import ast
 import io
 import tokenize
 from pathlib import Path
+from textwrap import dedent
 
 from common import table
 
@@ -52,12 +53,17 @@ def lines_of(text: str) -> int:
     return len(code)
 
 
+def first_line(node: ast.FunctionDef) -> int:
+    """Index of the line of a function's first decorator."""
+    return node.decorator_list[0].lineno - 1
+
+
 def kernels(path: Path) -> int:
     """Of these, lines that are compiled: kernels, functions and programs."""
     text = path.read_text()
     return sum(
-        lines_of("\n".join(text.splitlines()[node.decorator_list[0].lineno - 1 : node.end_lineno]))
-        for node in ast.parse(text).body
+        lines_of(dedent("\n".join(text.splitlines()[first_line(node) : node.end_lineno])))
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.FunctionDef)
         and any("kernel" in d or "func" in d or "program" in d
                 for d in map(ast.unparse, node.decorator_list))
