@@ -187,7 +187,8 @@ def test_what_is_wrong_at_once_is_told_before_a_log_is_begun(tmp_path):
             "--log", tmp_path / name, updates="u.log"
         )
         assert (tmp_path / "u.log").read_text() == "+ 0 1 2\n"
-    assert "is another file" in refused("--log", kept, "-o", f"{kept}.log")
+    assert "is another file" in refused("--log", f"{kept}.npz", "-o", f"{kept}.npz")
+    assert "unknown suffix" in refused("--log", kept, "-o", f"{kept}.log")
     assert "u.log is there already, and no " in refused("--log", tmp_path / "u")
 
 

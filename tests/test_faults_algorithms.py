@@ -55,4 +55,5 @@ def test_every_failure_is_mended(target, name, directed):
             exact = a.dtype.kind != "f"
             assert np.array_equal(a, b) if exact else np.allclose(a, b, 1e-11, 1e-12, True)
         fired = fault.fired
-    assert n > LEAST.get(name, 0)
+    marked = name == "bfs" and not directed  # its dense frontiers allocate nothing
+    assert n > (0 if marked else LEAST.get(name, 0))

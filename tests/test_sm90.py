@@ -62,6 +62,7 @@ def units(monkeypatch):
     monkeypatch.setattr(binding.Compiled, "binary", spy)
     monkeypatch.setattr(program, "inlined", inlined)
     monkeypatch.setattr(binding, "_compiled", {})
+    monkeypatch.setattr(importlib.import_module("morph.launch.sections"), "_programs", {})
     for module in modules():
         for what in launched(vars(module)).values():
             monkeypatch.setattr(what, "launches", {})
