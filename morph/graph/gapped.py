@@ -339,7 +339,7 @@ def set_rows(table: Table, count: int) -> None:
 
 
 def load(table: Table, outcome: int, ids: Array, near: Any, far: Any) -> None:
-    """Put edges that are known into a batch's table, all to share one outcome."""
+    """Write edges with known ids to the table of a batch, all with one outcome."""
     count = int(ids.size)
     set_rows(table, count)
     with table.device.active():

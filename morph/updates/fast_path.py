@@ -321,7 +321,7 @@ def place_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
 
 
 def shrink(edges: Table, capacity: int) -> None:
-    """Give back what a batch that came to nothing asked for: capacities decide on later ids."""
+    """Undo the growth for a batch without effect: later ids depend on the capacity."""
     if edges.capacity != capacity:
         with suppress(MemoryError):
             edges.resize(capacity)
@@ -494,7 +494,7 @@ def rows_of(applied: Applied) -> tuple[Table, int]:
             (INSERTED, applied.inserted, slice(None), None),
         ):
             at = [a[ids][pick] for a in ends]
-            if outcome == DELETED:  # whose ids others may have by now
+            if outcome == DELETED:  # their ids may have been reused
                 at = [a[pick] for a in (applied.deleted_src, applied.deleted_dst)]
             parts.append((outcome, ids[pick], at, None if weight is None else weight[pick]))
         total, first = sum(int(p[1].size) for p in parts), 0
