@@ -47,7 +47,7 @@ Part = tuple[Array, Array | None, Array | None]
 
 
 class FastBatch(NamedTuple):
-    """A batch that has nothing odd at first sight."""
+    """A batch whose arguments have forms that the fast path can validate on the device."""
 
     parts: tuple[Part | None, Part | None, Part | None]  # deletes, updates, inserts
     counts: tuple[int, int, int]
@@ -55,7 +55,7 @@ class FastBatch(NamedTuple):
 
 
 def recognise(g: Graph, inserts: Any, deletes: Any, updates: Any) -> FastBatch | None:
-    """Read what `Graph.apply` was given; None if it is to be looked at closely."""
+    """Parse the arguments of `Graph.apply`; None if the slow path has to check them."""
     columns = g.edges.columns
     weight = columns.get("weight")
     if weight is not None and weight_of(g.edges) is None:
