@@ -1,9 +1,9 @@
 """Shorten a road network: take out its points of degree two, and keep all other distances.
 
 A point p between a and b goes, with its roads; one road from a to b, as long as both together,
-takes their place.  All points try at once.  Each asks for p, a and b, and ``single`` gives them to
-one of those who want them: only that one changes the graph there.  The roads at a and b are then no
-longer those that the round began with: it marks both as old, and they wait for the next round.
+takes their place.  All points try at once.  Each item claims p, a and b, and ``single`` locks them
+for one of the competing items: only the winner changes the graph there.  It marks a and b as old,
+since their roads have changed, and old points wait for the next round.
 
     python examples/contract.py [DEVICE]
 """
@@ -37,7 +37,7 @@ def contract(p, g, again):
             a.old = True
             b.old = True
             p.delete()  # takes its roads with it, when the round ends
-            again.set()  # somebody always wins: if nobody did, nobody could
+            again.set()  # if any item claims, at least one wins
 
 
 @morph.program
@@ -70,9 +70,9 @@ def network(side, seed=0):
     src, dst, n = [], [], side * side
     for u, v in ((u, v) for us, vs in pairs for u, v in zip(us.flat, vs.flat, strict=True)):
         bends = rng.integers(0, 21)
-        way = [u, *range(n, n + bends), v]
-        src += way[:-1]
-        dst += way[1:]
+        road = [u, *range(n, n + bends), v]
+        src += road[:-1]
+        dst += road[1:]
         n += bends
     return np.array(src), np.array(dst), rng.integers(1, 100, len(src)).astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""Kernels and programs over worklists, columns and tables: what programs are made of."""
+"""Kernels and programs, for use in programs, over worklists, frontiers, buckets and columns."""
 
 from morph.operators.bucket_queue import (
     BucketQueue,

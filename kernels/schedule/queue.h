@@ -1,9 +1,10 @@
 // A step that runs the items of a collection, its queue, and the items that the kernel adds to it, until none is left.
 //
-// A warp (on a CPU: a thread) takes the next items from the front, by QUEUE_TAKEN; the kernel adds at the end, by COUNT, and
-// then publishes the item by a bit of `ready`, which the warp that takes the item clears.  QUEUE_FINISHED counts the items that
-// have run or have been deferred.  An item adds others before it is finished: so if QUEUE_FINISHED, read first, equals COUNT,
-// no item runs, and none can be added.
+// A warp (on a CPU: a thread) takes the next items from the front, by QUEUE_TAKEN; the kernel adds at the end, by
+// COUNT, and then publishes the item by a bit of `ready`, which the warp that takes the item clears.  QUEUE_FINISHED
+// counts the items that have run or have been deferred.  An item adds others before it is counted as finished: so if
+// QUEUE_FINISHED, read first, equals COUNT, no item runs, and none can be added.  The host drops the finished items of
+// a full queue, or grows it (`_drop_finished` in launch/launcher.py).
 // Deferred items have their bits in `deferred`; a re-execution runs these, and what they add.
 
 enum { QUEUE_TAKEN = 2, QUEUE_FINISHED = 3 };  // words of `cursor`, zero between steps
@@ -70,7 +71,7 @@ MORPH_LOOP void each_until_empty(const A& a, R& t, const Step& s, const i64* met
     idle.end();
     caches.flush();
 }
-// By the master at the barrier behind.
+// By the master at the barrier after the step.
 template <class A> MORPH_FN void end_queue(const A& a) {
     store(a.cursor + QUEUE_TAKEN, 0);
     store(a.cursor + QUEUE_FINISHED, 0);

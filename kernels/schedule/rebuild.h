@@ -3,14 +3,15 @@
 // Problem: the rows of the adjacency (storage/graph.h) are to have all live edges and no others, each row in order of
 // edge ids, as if the host had built them; and edges at deleted points are to be deleted.
 // Method: edges at deleted points are found by a scan of the table.  In each direction the old entries whose edges
-// are alive are merged with the created edges, sorted by point and id: an old entry moves by the number of entries
-// before it that go, and of created edges that come.  All numbers come from prefix sums, so the result does not depend
-// on the number of threads, and no row is long: threads take equal parts of all entries and of all edges.
+// are alive are merged with the created edges, sorted by point and id: the new position of an old entry is its old one,
+// less the number of deleted entries before it, plus that of created edges before it.  All numbers come from prefix
+// sums, so the result does not depend on the number of threads.  Threads take equal parts of all entries and of all
+// edges, so long rows cost no more than short ones.
 // Cost: some passes over the edges and entries, and 4 barriers a direction; if edges were created, 2 more barriers for
 // each bit of a point's number.  The memory of all arrays covers the capacity of the tables, so nothing can fail.
 //
-// Invariant: an edge that the adjacency has is not reused before the next rebuild.  So its row knows its position in
-// the old rows by its id, and `listed` tells old edges from created ones.
+// Invariant: the row of an edge in the adjacency is not reused before the next rebuild.  So each old entry denotes the
+// same edge as at the last rebuild, and `listed` distinguishes these edges from created ones.
 
 struct EndColumn {  // `src` or `dst` of edges, in any layout
     const u8* first;
@@ -18,7 +19,7 @@ struct EndColumn {  // `src` or `dst` of edges, in any layout
     MORPH_FN i32 operator[](i64 e) const { return *(const i32*)(first + e * stride); }
 };
 
-// When the adjacency is valid: the counters by which `rebuild_adjacency` knows whether tables have changed.
+// When the adjacency is valid: stores the counters with which `compare_counters` detects changes of the tables.
 MORPH_FN void adjacency_is_valid(i64* w) {
     const i64 *points = (i64*)w[REBUILD_POINTS], *edges = (i64*)w[REBUILD_EDGES];
     w[REBUILD_POINTS_TAIL] = load(points + TAIL);
@@ -27,8 +28,8 @@ MORPH_FN void adjacency_is_valid(i64* w) {
     w[REBUILD_EDGES_HEAD] = load(edges + HEAD);
 }
 
-// Calls `visit(i, k, here, all)` for each i below n: `here` is `test(i)`, k how many smaller i pass the test, and `all`
-// how many do.  Gives that number to all threads, behind a barrier.
+// Calls `visit(i, k, here, all)` for each i below n: `here` is `test(i)`, k the number of smaller i that pass the test,
+// and `all` the number of all i that pass.  Ends with a barrier, and returns `all` to every thread.
 template <class A, class R, class Test, class Visit>
 MORPH_FN i64 number_all(const A& a, R& t, i64* counts, i64 n, const Test& test, const Visit& visit) {
     constexpr i32 LANES = TARGET_GPU ? 32 : 1;
@@ -56,7 +57,7 @@ MORPH_FN i64 number_all(const A& a, R& t, i64* counts, i64 n, const Test& test, 
     return all;
 }
 
-// The number of sorted keys below `key`, of which there are at least `from`: quick if there are few more.
+// The number of sorted keys less than `key`, at least `from`: a galloping search, fast if the result is near `from`.
 MORPH_FN i64 count_below(const u64* keys, i64 n, i64 from, u64 key) {
     i64 step = 1;
     for (; from + step <= n && keys[from + step - 1] < key; step *= 2) from += step;
@@ -68,7 +69,7 @@ MORPH_FN i64 count_below(const u64* keys, i64 n, i64 from, u64 key) {
     return from;
 }
 
-// Sorts the keys, of (point, edge) in order of edges, by point; gives those that are sorted.
+// Sorts keys (point, edge), given in order of edges, by point: a stable radix sort by bits.  Returns the sorted array.
 template <class A, class R> MORPH_FN u64* sort_keys(const A& a, R& t, i64* w, i64 n) {
     u64 *keys = (u64*)w[REBUILD_KEYS], *sorted = (u64*)w[REBUILD_MORE_KEYS];
     i64 points = load((i64*)w[REBUILD_POINTS] + COUNT);
@@ -83,7 +84,8 @@ template <class A, class R> MORPH_FN u64* sort_keys(const A& a, R& t, i64* w, i6
     return keys;
 }
 
-// The rows of one direction: `near` is the end of an edge at whose row it is, `created` whether any edge may be new.
+// Rebuilds the rows of one direction: `near` has the ends of edges in whose rows they are, `far` their other ends;
+// `created`: whether there may be new edges.
 template <class A, class R>
 MORPH_FN void rebuild_rows(const A& a, R& t, i64* w, i64* offset, i32* ids, const EndColumn& near, const EndColumn& far,
                            i64 edges, bool created) {
@@ -129,6 +131,7 @@ MORPH_FN void rebuild_rows(const A& a, R& t, i64* w, i64* offset, i32* ids, cons
     barrier(a, t);
 }
 
+// Deletes the edges at deleted points and rebuilds the rows of all directions; returns whether the launch is to stop.
 template <class A, class R> MORPH_OUTLINED bool rebuild_changed(const A& a, R t, i64* w) {
     i64* edges = (i64*)w[REBUILD_EDGES];
     i64 count = load(edges + COUNT), tail = load(edges + TAIL), mask = ring_mask(edges), gone = 0;
@@ -163,15 +166,15 @@ template <class A, class R> MORPH_OUTLINED bool rebuild_changed(const A& a, R t,
     return t.stop;
 }
 
-// By the master at the barrier of the step, when counters are published: other threads may already change tables
-// again while some are yet to read the counters.
+// By the master at the barrier of the step, when counters are published: later, some threads may already change the
+// tables while others have not yet read the counters.
 MORPH_FN void compare_counters(i64* w) {
     const i64 *points = (i64*)w[REBUILD_POINTS], *edges = (i64*)w[REBUILD_EDGES];
     bool same = load(points + TAIL) == w[REBUILD_POINTS_TAIL] && load(edges + TAIL) == w[REBUILD_EDGES_TAIL] &&
                 load(edges + COUNT) == w[REBUILD_EDGES_COUNT] && load(edges + HEAD) == w[REBUILD_EDGES_HEAD];
     w[REBUILD_CHANGED] = !same;
 }
-// By all threads, behind that barrier.
+// By all threads, after that barrier.
 template <class A, class R> MORPH_FN void rebuild_adjacency(const A& a, R& t, i64* w) {
     if (w[REBUILD_CHANGED] && rebuild_changed(a, t, w)) t.stop = true;
 }

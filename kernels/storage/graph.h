@@ -1,6 +1,6 @@
 // Adjacency: edge ids by point, as compressed sparse rows (CSR).  offset[p] .. offset[p + 1] are p's entries; entry k
-// is edge `edge[k]`, or edge k itself where `edge` is null.  During a launch only
-// `rebuild_adjacency` changes it, between two steps of a program (schedule/rebuild.h).
+// is edge `edge[k]`, or edge k itself where `edge` is null.  During a launch only `rebuild_adjacency` changes it,
+// between two steps of a program (schedule/rebuild.h).
 // Graphs that batches change have rows with gaps: a row is its begin and size, with spare capacity behind it, and an
 // entry also has the other end of its edge.  There are fewer than 2^31 entries.
 

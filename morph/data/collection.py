@@ -250,7 +250,7 @@ class Collection(Store):
                 yield c.array[first:last]
 
     def _renumbered(self, maps: Mapping[Any, Array]) -> Any:
-        """Prepare for rows of tables to be renumbered; gives what to call to carry it out.
+        """Prepare for rows of tables to be renumbered; returns the function that does it.
 
         Entries whose ``item`` died are dropped; other references to dead rows become -1.
         """
@@ -279,7 +279,7 @@ class Collection(Store):
 
     @exclusive
     def _reorder(self, order: Array) -> None:
-        """Give the entries, all of them, another order: their positions, shape (len,)."""
+        """Reorder all entries; ``order``, shape (len,), has their present positions."""
         with self.device.active():
             self._keep(order + self.span()[0])
 
@@ -416,7 +416,7 @@ class Set:
             renew(self)
 
     def _renumbered(self, maps: Mapping[Any, Array]) -> Any:
-        """Prepare for the table's rows to be renumbered; gives what to call to carry it out."""
+        """Prepare for the table's rows to be renumbered; returns the function that does it."""
         xp = self.device.xp
         new_id = maps[self.table]
         old_id = xp.flatnonzero(new_id >= 0)

@@ -82,7 +82,7 @@ def carry_out(commits: Iterable[Callable[[], None]]) -> None:
 def prepared(t: TableLike, keep: Array | None, maps: Mapping[Any, Array]) -> Callable[[], None]:
     """Prepare one table: its kept rows if it is renumbered, and its references.
 
-    Gives what to call to carry it out.
+    Returns the function that carries it out.
     """
     xp, count = t.device.xp, len(t)
     moved = {}

@@ -1,4 +1,4 @@
-"""Named numbers on a device, which the items of a kernel can reduce into."""
+"""Named numbers on a device: places for the reductions of kernels."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Scalars(Row):
 
     @property
     def version(self) -> int:
-        """Changes with each address, as of tables."""
+        """Changes whenever an address changes, like the version of a table."""
         return self.table.version
 
     def __reduce__(self) -> Any:
@@ -66,7 +66,7 @@ class Scalars(Row):
 
 
 def restored(table: Table) -> Scalars:
-    """Make scalars of the row of a table."""
+    """Make scalars from a table of one row, for pickles."""
     made = Scalars.__new__(Scalars)
     Row.__init__(made, table, 0)
     return made

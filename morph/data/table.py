@@ -463,7 +463,7 @@ class Table(Store):
         self._refer_to(table)
 
     def _refer_to(self, table: Table) -> None:
-        """Follow the rows of a table; all that refer to each other share a lock."""
+        """Become a dependent of a table; tables that refer to each other share a lock."""
         connected = {*_connected(self), *_connected(table)}
         graphs = {id(x.graph): x.graph for x in connected if x.graph is not None}
         if len(graphs) > 1:
@@ -484,7 +484,7 @@ class Table(Store):
                 yield c.array[: len(self)][self.alive]
 
     def _renumbered(self, maps: Mapping[Any, Array]) -> Any:
-        """Prepare for rows of other tables to be renumbered; gives what to call to carry it out."""
+        """Prepare for rows of other tables to be renumbered; returns the function that does it."""
         return prepared(self, None, maps)
 
     def _derive_counters(self, counters: Any) -> None:

@@ -1,4 +1,4 @@
-"""Graphs: construction from arrays, packed and gapped CSR indices, deletion, interoperability.
+"""Graphs: construction, packed, gapped and rebuilt CSR indices, deletion, interoperability.
 
 Imports ``language``, ``compiler.ir.layout``, ``runtime`` and ``data``.
 """

@@ -51,8 +51,8 @@ REPORT: dict[str, Any] = {
 NO_IDS = EdgeIds(0, 0, 0, 0, 0)  # no edges are inserted
 
 
-def nobody() -> None:
-    """Give None, as a weak reference does."""
+def no_reader() -> None:
+    """Give None, as a dead weak reference does."""
 
 
 Index = tuple[Array, Array | None]
@@ -162,7 +162,7 @@ class Adjacency:
         self._none: Loose | None = None
         self._rebuilt: RebuiltRows | None = None
         self._bound = Bound(-1, None, None)
-        self.kept: Callable[[], Any] = nobody  # gives the reader of the latest batch, or None
+        self.kept: Callable[[], Any] = no_reader  # gives the reader of the latest batch, or None
         self.moves = 0  # counts reallocations of the entries of loose rows
         self.stamp = 0  # of the batch that lies in a table of batches
 
@@ -444,7 +444,7 @@ class Adjacency:
             self.stamp += 1
             if (kept := self.kept()) is not None:
                 kept.save()
-                self.kept = nobody
+                self.kept = no_reader
         weight = weight_of(self.edges)
         small = self.points.device.serial_items
         key = count > small, None if weight is None else weight.dtype, report

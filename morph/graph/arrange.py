@@ -17,7 +17,7 @@ from morph.runtime.device import Array, Device
 GROUPS = 16
 LEAST = 1 << 21  # edges that are worth groups
 _NO_GROUP = 255
-_EASY = 1 << 26  # bytes that nobody asks about
+_EASY = 1 << 26  # bytes: smaller amounts are not compared with the free memory
 
 
 @dataclass(slots=True)

@@ -185,7 +185,7 @@ class Making:
             raise ValueError(f"the matrix is {matrix.shape}: expected a square one")
         csr = matrix.tocsr()
         values = csr.data if weight else None
-        copy = copy and csr is matrix  # what was converted is nobody else's
+        copy = copy and csr is matrix  # a converted matrix is not shared
         if symmetric is None:
             symmetric = is_symmetric(csr, weight)
         options: dict[str, Any] = {"symmetric": symmetric, "copy": copy, "device": device}

@@ -40,7 +40,7 @@ class Side(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """The directions of an index, for kernels: two of `Side`, or one and what stands for another.
+    """The directions of an index, for kernels: two of `Side`, or one and a placeholder.
 
     Flat, since each launch checks the types of the fields of nested bundles.
     """
@@ -55,7 +55,7 @@ class Sides(NamedTuple):
     arena2: Table
     limit: int  # the capacity of the arena, in entries
     limit2: int
-    sides: int
+    sides: int  # number of directions
 
 
 class Tables(NamedTuple):
@@ -82,7 +82,7 @@ class EdgeIds(NamedTuple):
 
     points: int
     edges: int  # the first id never used
-    reused: int  # how many ids of deleted edges are used before that
+    reused: int  # number of ids of deleted edges that are used first
     head: int  # of the ring of these ids
     tail: int
 
@@ -339,7 +339,7 @@ def set_rows(table: Table, count: int) -> None:
 
 
 def load(table: Table, outcome: int, ids: Array, near: Any, far: Any) -> None:
-    """Put edges that are known into a batch's table, all to share one outcome."""
+    """Write edges with known ids to the table of a batch, all with one outcome."""
     count = int(ids.size)
     set_rows(table, count)
     with table.device.active():

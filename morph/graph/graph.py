@@ -137,12 +137,12 @@ class Graph(Making):
 
     @exclusive
     def structure_changed(self, reverses: Array | None = None) -> None:
-        """Have the adjacency built anew: points or edges came, went, or have other ends."""
+        """Invalidate the adjacency: points or edges were created or deleted, or ends changed."""
         self._pairs = reverses
         self.points_changed()
 
     def may_change(self) -> None:
-        """Refuse a change while ``then`` of `apply` runs: what fails there is put back.
+        """Refuse a change while ``then`` of `apply` runs: if it fails, the batch is rolled back.
 
         Raises
         ------
@@ -153,9 +153,9 @@ class Graph(Making):
 
     @exclusive
     def points_changed(self, appended: bool = False) -> None:
-        """Have the adjacency built anew: points came or went.
+        """Invalidate the adjacency: points were created or deleted.
 
-        Of a `loose` one no more than need be, if they are behind all others (``appended``).
+        A `loose` adjacency is only extended if the points are new and the last (``appended``).
         """
         if self.loose and appended:
             self._adjacency.refresh()

@@ -1,7 +1,7 @@
-"""Adjacency that a program rebuilds while it runs, after steps that change points or edges.
+"""Arrays for programs that rebuild the adjacency in their launch, after steps that change it.
 
-`kernels/schedule/rebuild.h` does so in place.  Here are its arrays: they have elements for the
-capacity of the tables, so that it cannot run out of memory.
+The algorithm is in `kernels/schedule/rebuild.h`.  The arrays have elements for the capacity of the
+tables, so that a rebuild cannot run out of memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from morph.data.table import Table
 from morph.runtime.device import Array
 
 WARPS = 1 << 14  # most warps of a GPU, and threads of a CPU, that run at once
-# Arrays with an element for each edge, whose values no rebuild leaves to the next one.
+# Arrays with an element for each edge, in use during one rebuild only.
 TEMPORARY = {
     Rebuild.RANKS: np.int32,
     Rebuild.ENTRIES: np.int32,
@@ -107,7 +107,7 @@ class RebuiltRows:
                 "in": (Rebuild.IN_OFFSET, Rebuild.IN_EDGE)}  # fmt: skip
         for direction, (offsets, ids) in self.index.items():
             found |= zip(ends[direction], (pointer(offsets), pointer(ids)), strict=True)
-        first = Rebuild.POINTS  # what lies before it is written by launches
+        first = Rebuild.POINTS  # elements before it are written by launches
         values = [found.get(word, 0) for word in list(Rebuild)[first : Rebuild.CHANGED]]
         self.block[first : Rebuild.CHANGED] = self.points.device.asarray(np.array(values, np.int64))
 

@@ -1,4 +1,4 @@
-"""Decorators and ``foreach``: from a call to a launch, with specialisation and overflow handling.
+"""Decorators, ``foreach``, ``sections``: from a call to a launch; compilation, full stores.
 
 Imports ``language``, ``compiler``, ``runtime``, ``data`` and ``graph``.
 """

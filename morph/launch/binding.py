@@ -89,7 +89,7 @@ class Compiled:
     reshapes, redirects : graphs whose points or edges, and whose edges' ends, a launch may change
     deletes : tables of which a launch may delete rows
     cuts : tables of points for which a program runs launch by launch, see `by_steps`
-    stepwise : whether a program always does: it walks edges whose ends it changes
+    stepwise : whether a program always runs launch by launch: it walks edges whose ends it changes
     rebuilds : graphs whose adjacency a program rebuilds, and in which directions
     domains : stores over which the steps run
     together : domains whose items claim all in one round
@@ -261,7 +261,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
 def by_steps(compiled: Compiled, objects: Mapping[str, Any]) -> bool:
     """Whether a program must run launch by launch.
 
-    Then the host deletes the edges of deleted points, and builds adjacency that no launch can.
+    Between launches the host deletes the edges of deleted points, and builds adjacency.
     """
     return (
         compiled.stepwise
@@ -493,7 +493,7 @@ def _step(
     step = ir.Foreach(
         slot=domain.slot, kernel=k.name, args=args, where_args=where_args,
         together=request.together, balance=balance, start=bounds[0], stop=bounds[1], pos=pos,
-        # a checked launch runs the items of one round: the next round is another step for races
+        # a checked launch runs one round: only items of a round can race
         until_empty=request.until_empty and not request.checked,
     )  # fmt: skip
     return ir.Block(steps=(step,), cond=None, goto=-1, pos=pos)

@@ -193,7 +193,7 @@ def foreach(
         not depend on which items run in which step.
     until_empty : bool
         The items that the kernel adds to the collection ``items`` run in the same step, in any
-        order, on threads that have nothing else to do; at the end ``items`` is empty.
+        order, on idle threads; at the end ``items`` is empty.
     check : bool, optional
         Check every access, see `checked`; by default as the block around it, or MORPH_CHECK.
 
@@ -247,7 +247,7 @@ def foreach(
             continue
         if not (until_empty and checks):
             return
-        items._drop(last)  # a checked launch is one round: items race within a round only
+        items._drop(last)  # a checked launch runs one round: only items of a round can race
         if items.empty:
             return
 

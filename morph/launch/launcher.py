@@ -396,7 +396,7 @@ class Launch:
     def _handle_overflow(self, queue: str = "") -> None:
         """Grow the stores that were full, so that the deferred items can run.
 
-        These are items of ``queue``, if a slot is given: then what has run may be dropped instead.
+        If they are items of the collection ``queue``, its finished items may be dropped instead.
         """
         status = self.device.to_host(self.scratch.status).copy()
         if place := int(status[Status.EXCEEDED]):
@@ -423,7 +423,7 @@ class Launch:
         self._fill(running=True)
 
     def _queue(self) -> str:
-        """The slot of the queue of the step in which items failed, if this is a step over one."""
+        """The slot of the queue, if the step in which items failed runs until a queue is empty."""
         unit, block, step = self.compiled.unit, 0, 0
         if not abi.queues(unit):
             return ""

@@ -28,7 +28,7 @@ _programs: dict[Any, Program] = {}
 def sections() -> Iterator[None]:
     """Run the calls of `foreach` in the block in one step, with no barrier between them.
 
-    Each call is a section.  All of them are launched when the block ends, and nothing if it raises.
+    Each call is a section.  All are launched together when the block ends; none if it raises.
     In a `program` the same statement is one step of the launch.
 
     Raises
@@ -77,7 +77,7 @@ def _run(found: list[Call], sections: bool = True) -> None:
 
 
 def _key(c: Call) -> tuple[Any, ...]:
-    """What the program of a call depends on, beside the types of its parameters."""
+    """The properties of a call that its program depends on, besides the types of parameters."""
     statics = tuple((type(x), repr(x)) for i, x in enumerate(c.args) if i in c.kernel.statics)
     where: tuple[Any, ...] = (c.where,)
     if isinstance(c.where, FunctionType):  # lambdas of one line may be equal
@@ -105,7 +105,7 @@ def _value(captured: CellType) -> Any:
 
 
 def _given(c: Call) -> list[Any]:
-    """What the program of a call is given: items, arguments that are not static, and numbers."""
+    """The arguments of the program of a call: items, non-static arguments, captured numbers."""
     x = c.items
     items = [x.store, x.start, x.stop] if isinstance(x, RowRange) else [x]
     run_time = [x for i, x in enumerate(c.args) if i not in c.kernel.statics]
@@ -113,7 +113,7 @@ def _given(c: Call) -> list[Any]:
 
 
 def _launch(c: Call, given: Iterator[Any]) -> None:
-    """Launch a call with what the program was given."""
+    """Launch a call with the arguments of the program."""
     items = next(given)
     if c.items is RowRange:
         items = items[next(given) : next(given)]
@@ -128,9 +128,9 @@ def _launch(c: Call, given: Iterator[Any]) -> None:
 
 
 def _program(found: list[Call], sections: bool) -> Program:
-    """A program of one call, or of one step with sections; its parameters are what `_given` gives.
+    """Make a program of one call, or of one step with sections; `_given` lists its arguments.
 
-    Its lines are those of the calls.
+    Errors show the lines of the calls.
     """
     kept = []
     for c in found:

@@ -38,7 +38,7 @@ def _held(array: np.ndarray[Any, Any], name: str, device: Device) -> Table:
 
 
 def owner(x: Any) -> Any:
-    """The table or collection of a row, of scalars or of a column; other objects themselves."""
+    """The table or collection of a row, of scalars or of a column; of other objects themselves."""
     return x.table if isinstance(x, Row) else x.store if isinstance(x, ColumnView) else x
 
 

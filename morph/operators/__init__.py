@@ -1,4 +1,4 @@
-"""Building blocks of algorithms: reduce, scan, sort, compact, advance, filter, ordered worklists.
+"""Building blocks of algorithms: reduce, scan, sort, advance, filter, edge map, bucket queues.
 
 Imports ``prelude``, ``runtime``, ``data`` and ``launch``.
 """

@@ -49,7 +49,7 @@ class BucketQueue(NamedTuple):
 
 
 class Order(NamedTuple):
-    """The fields of a queue beside its buckets, which a program swaps."""
+    """The fields of a `BucketQueue` without its buckets, which a program swaps."""
 
     state: Any
     delta: Any
@@ -58,7 +58,7 @@ class Order(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """What `run_in_order` does with entries, as a bundle.
+    """The callbacks of `run_in_order` and their data, as a bundle.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Visit(NamedTuple):
         ``kernel(entry, data, limit, near, far)``: adds entries with keys up to ``limit`` to
         ``near``, others to ``far``, as ``far.add(t, key=d)``.  Correct in any order.
     data : Graph, bundle, ...
-        What the kernel is given.
+        Passed to ``kernel`` and ``stop``.
     current : Function
         ``current(entry)``: false if the entry is stale; it is then dropped.
     stop : Program
@@ -94,7 +94,7 @@ def split(entry, limit, near, far, state):
     if entry.key > limit:
         far.add(entry.item, key=entry.key)
         atomic_min(state[0].least, entry.key)
-    else:  # NaN too: it would wait for ever
+    else:  # NaN too: no limit would ever reach it
         near.add(entry.item, key=entry.key)
 
 
@@ -115,7 +115,7 @@ def run_buckets(near, next_near, far, next_far, order, visit):
             far, next_far = next_far, far
             next_far.clear()
             if near.empty:
-                limit = order.state[0].least  # no key lies before it
+                limit = order.state[0].least  # skip empty buckets
             elif order.adaptive and len(near) < FEW:
                 delta = max(delta, min(delta, order.largest - delta) + delta)
         else:
@@ -130,9 +130,9 @@ def run_buckets(near, next_near, far, next_far, order, visit):
 
 @program
 def run_in_order(queue, visit):
-    """Run a kernel over the entries of a queue, and those it adds; returns the number of steps.
+    """Run a kernel over the entries of a queue, and entries it adds; returns the number of steps.
 
-    The limit is then in ``queue.state``: ``queue.largest`` unless ``visit.stop`` ended the run.
+    Afterwards ``queue.state[0].limit`` is ``queue.largest`` unless ``visit.stop`` ended the run.
     """
     return run_buckets(
         queue.near, queue.next_near, queue.far, queue.next_far,
@@ -194,28 +194,28 @@ def in_order(
         Rows of a table with one column, of a real number type: the key.  Emptied.
     kernel : Kernel
         ``kernel(entry, graph, limit, near, far)``: an item has ``entry.item`` and ``entry.key``.
-        What it adds with a key of at most ``limit`` goes to ``near``, the rest to ``far``, as
-        ``far.add(t, key=d)``.  It has to be right in any order: the order only saves work.
+        It adds entries with keys up to ``limit`` to ``near``, others to ``far``, as
+        ``far.add(t, key=d)``.  It has to be correct in any order: the order only saves work.
     graph : Graph or named tuple
-        What the kernel is given: a graph, or a bundle of a graph and further arguments.
+        Passed to the kernel: a graph, or a bundle of a graph and further arguments.
     key : str
         Name of the column in ``items``.
     delta : number, optional
-        Items whose keys are within so much of each other count as equal.  By default it begins at
+        Items whose keys differ by less count as equal.  By default it begins at
         the mean weight of the edges times 32 over the mean degree, if the graph has weights, else
-        at 1, and is doubled while there are few items at once.
+        at 1, and is doubled while there are few items per step.
     where : Function, optional
         A `func` of the entry: entries for which it is false are stale, and dropped.
 
     Returns
     -------
     int
-        How many steps it took.
+        The number of steps.
 
     Raises
     ------
     ValueError
-        If ``items`` has not exactly the key beside its items, or ``delta`` is not positive.
+        If ``items`` has not exactly one column besides its items, or ``delta`` is not positive.
     """
     if [*items.columns] != ["item", key]:
         raise ValueError(

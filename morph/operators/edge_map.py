@@ -2,9 +2,9 @@
 
 After Ligra (Shun, Blelloch, PPoPP 2013).  A step takes one of two directions.  *Push*, from a
 sparse frontier: its vertices, in a worklist, update the targets of their out-edges.  *Pull*, from a
-dense frontier: each vertex that still wants an update scans its in-edges for sources in the
+dense frontier: each vertex that may still be updated scans its in-edges for sources in the
 frontier, which are marked by a byte; no worklist is built.  A step pulls if the frontier has over a
-`DENSE`-th of the edges of the vertices that want an update (Beamer, Asanovic, Patterson, SC 2012).
+`DENSE`-th of the edges of these vertices (Beamer, Asanovic, Patterson, SC 2012): see `is_dense`.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from morph.prelude import atomic_add, i64, single, u8
 
 DENSE = 14  # pull if the frontier has over a 14th of the edges that may be updated
 SPARSE = 256  # a frontier of fewer than a 256th of all vertices always pushes
-LAST = 126  # the largest number of a dense step; then the numbers begin again
+LAST = 126  # the largest number of a dense step; then the numbering restarts
 NUMBER = 127  # the bits of a mark that hold a number
 AGAIN = 128  # the bit of a vertex that is in the frontiers of this step and of the one before
 
 
 class EdgeMap(NamedTuple):
-    """What `edge_map` works with beside two worklists, as a bundle; `edge_mapping` makes it.
+    """The arguments of `edge_map` besides its two worklists, as a bundle made by `edge_mapping`.
 
     The vertices of a frontier are in a worklist, or, if a dense step found them, marked in the
-    column ``active`` with the number of the step that they are for; then the worklist is empty.
+    column ``active`` with the number of the step that is to expand them, and not in a worklist.
     """
 
     graph: Any
-    state: Any  # a table of one row
-    update: Any  # functions
+    state: Any  # a table of one row, see `_state`
+    update: Any  # functions, see `edge_mapping`
     assign: Any
     wanted: Any
-    push: Any  # kernels
+    push: Any  # kernels: push_first or push_all, pull_first, pull_all or pull_none
     pull: Any
     pulls: bool  # whether a step may pull
     once: bool  # whether a vertex gets one update
@@ -75,7 +75,7 @@ def pull_first(p, state, step, assign, args):
 def pull_all(p, state, step, assign, args):
     added, following = 0, step + u8(1)
     for t in p.innbrs:
-        # race: the value before and the one after pass the test alike
+        # race: `t.active` passes the test before and after it is changed in this step
         if t.active & u8(NUMBER) == step or t.active == following + u8(AGAIN):
             if assign(t, p, args):
                 added = max(added, 1)
@@ -114,7 +114,7 @@ def unmark_all(s):
 
 @program
 def is_dense(s, now):
-    """Mark the vertices of the worklist; returns whether the next step is to pull."""
+    """Mark the vertices of a large frontier; returns whether the step is to pull."""
     left = s.state[0].left
     if not now.empty:
         if s.state[0].step >= LAST:
@@ -141,19 +141,19 @@ def as_list(s, now):
 
 @program
 def edge_map(s, now, then, size, args):
-    """Map the edges out of a frontier to the next frontier; returns the size of that.
+    """Update the targets of the edges out of a frontier; returns the size of the next frontier.
 
     Parameters
     ----------
     s : EdgeMap
     now : collection of points
-        The frontier; empty if the step before has left it dense.
+        The frontier; empty if the previous step found it dense and marked it in ``active``.
     then : collection of points
-        Receives the next frontier, or remains empty if that is dense.
+        Receives the next frontier if the step pushes; empty if it pulls.
     size : int
-        Of the frontier.
+        Size of the frontier.
     args : number, object or bundle
-        For the functions.
+        Passed to the functions of ``s``.
     """
     then.clear()
     dense = False
@@ -174,10 +174,10 @@ def edge_map(s, now, then, size, args):
 
 
 def _state(graph: Any) -> Table:
-    """Make the row with what `edge_map` knows of a frontier.
+    """Make the row in which `edge_map` describes a frontier.
 
-    Columns: the number of the dense ``step``, the ``points`` of the frontier that it has found, the
-    out-``edges`` of that, and edges ``left`` to vertices that may still want an update.
+    Columns: the number of the dense ``step``; the number of ``points`` in the frontier that the
+    step has found, and of their out-``edges``; edges ``left`` to vertices that may be updated.
     """
     table = Table("state", graph.device, step=i64, points=i64, edges=i64, left=i64)
     table.extend(1)
@@ -188,28 +188,28 @@ def edge_mapping(
     graph: Any, update: Any, wanted: Any, *, assign: Any = None, once: bool = False,
     pull: bool | None = None, state: Table | None = None,
 ) -> EdgeMap:  # fmt: skip
-    """Make what `edge_map` works with, and the column ``active`` of the points.
+    """Make the bundle for `edge_map`, and the column ``active`` of the points.
 
     Parameters
     ----------
     graph : Graph
     update : func
         ``update(p, t, args)``, for the edges from a vertex ``p`` of the frontier to a vertex ``t``
-        that is wanted: changes ``t`` by atomics; true if ``t`` enters the next frontier, with
-        ``once`` for one edge only.
+        that is wanted: changes ``t`` by atomics; true if ``t`` enters the next frontier (with
+        ``once``: true for only one edge to ``t``).
     wanted : func
         ``wanted(t, args)``: whether an update may change ``t``.
     assign : func, optional
-        The same as ``update`` without atomics: in a dense step one thread has all edges to ``t``.
+        Like ``update`` without atomics: in a dense step one thread runs all edges to ``t``.
     once : bool
         Whether the first update of a vertex is the only one: ``wanted`` is then false for it, so
-        that a dense step stops at the first edge.  Else a vertex enters the next frontier once,
-        however many updates it gets.
+        that a dense step stops at the first edge.  Otherwise a vertex may get several updates, and
+        still enters the next frontier once.
     pull : bool, optional
         Whether steps may pull; by default if each edge is stored as two arcs.  In a directed graph
-        this takes the index of in-edges.
+        a pull needs the index of in-edges.
     state : Table, optional
-        That of an earlier result, to be used again.
+        The ``state`` of an earlier `EdgeMap`, to be reused.
     """
     if "active" not in graph.points.columns:
         graph.points.add("active", u8)

@@ -1,4 +1,4 @@
-"""Finalisers of hash functions: one-to-one, and every bit of the result depends on all bits."""
+"""Finalisers of hash functions: bijections whose result bits each depend on all argument bits."""
 
 from __future__ import annotations
 

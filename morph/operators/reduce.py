@@ -16,7 +16,7 @@ REDUCTIONS = ("sum", "prod", "min", "max", "any", "all")
 
 @kernel
 def fold(r: Any, values: Any, f: Any, half: Any) -> None:
-    """Combine a value of the first half with the one that stands as far into the second."""
+    """Combine a value of the first half with the value ``half`` rows behind."""
     if r.id < half and r.id + half < len(values):
         r.x = f(r.x, values[r.id + half].x)
 
@@ -84,8 +84,8 @@ def first_least(found: Any, rows: Any, value: Any, *more: Any) -> None:
 def find_least(found: Any, rows: Any, value: Any, *more: Any) -> None:
     """Find the row with the least ``value(row, *more)``, in a program; of equal values the first.
 
-    ``found`` is scalars with ``value``, at first larger than all, and ``row_id``: afterwards the id
-    of the row, and `NO_ROW` if there are none.
+    ``found`` is `Scalars` with ``value``, initially larger than all values, and ``row_id``, which
+    is afterwards the id of the row, or `NO_ROW` if there are no rows.
     """
     found.row_id = NO_ROW
     foreach(found, least, rows, value, *more)

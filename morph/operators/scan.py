@@ -1,8 +1,8 @@
-"""Prefix totals, of any associative operation, on the host and as steps of a program.
+"""Prefix sums, of any associative operation, on the host and as steps of a program.
 
-A scan of ``n`` values has three levels of about ``n ** (1 / 3)`` values each (reduce then scan):
-each item scans a part of the values, then one of the totals of parts, then one item the totals of
-these; at last each value takes what comes before its part.
+A scan of ``n`` values has three levels, each of parts of about ``n ** (1 / 3)`` values: items scan
+parts of the values, then parts of the totals of these parts; one item scans the totals of the
+latter; at last each value is combined with the total of all values before its part.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Scan(NamedTuple):
 
 @func
 def scan_range(x, begin, end, f):
-    """Scan some values in place, one after another, and give the last."""
+    """Scan the values from ``begin`` to ``end`` in place, sequentially, and return the last."""
     total = x[begin]
     for i in range(begin + 1, end):
         total = f(total, x[i])
@@ -63,7 +63,7 @@ def scan_part(t, x, count, first, width, f):
 
 @kernel
 def scan_last(t, x, end, f):
-    """Scan the totals of parts of totals."""
+    """Scan the totals of parts of totals, sequentially."""
     scan_range(x, t.id, end, f)
 
 
@@ -88,7 +88,7 @@ def scan_column(s, f):
     n, width = len(s.rows), s.width
     parts = (n + width - 1) // width
     end = parts + (parts + width - 1) // width
-    while end > len(s.totals):  # rows have come since `scan_space`
+    while end > len(s.totals):  # rows were added since `scan_space`
         width *= 2
         parts = (n + width - 1) // width
         end = parts + (parts + width - 1) // width
@@ -110,7 +110,7 @@ def scan_space(column: ColumnView) -> Scan:
 
 
 def scan(column: Any, op: str | Function = "sum", *, exclusive: bool = False) -> Array:
-    """Combine each value with those before it.
+    """Combine each value with all values before it.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def scan(column: Any, op: str | Function = "sum", *, exclusive: bool = False) ->
     op : {"sum", "prod", "min", "max", "any", "all"} or Function
         Or an associative ``@func`` of two values that gives one of their type.
     exclusive : bool
-        Leave each row's own value out: row 0 has the neutral element.
+        Leave each row's own value out: the first row has the neutral element.
 
     Returns
     -------
@@ -149,9 +149,9 @@ def scan(column: Any, op: str | Function = "sum", *, exclusive: bool = False) ->
             found[:1] = _neutral(str(op), found.dtype)
         if rows is None:
             return found
-        spread = where.zeros(len(column), found.dtype)
-        spread[rows] = found
-        return spread
+        by_row = where.zeros(len(column), found.dtype)
+        by_row[rows] = found
+        return by_row
 
 
 def _scanned(where: Device, values: Array, f: Function) -> Array:
@@ -163,7 +163,7 @@ def _scanned(where: Device, values: Array, f: Function) -> Array:
 
 
 def _neutral(op: str, dtype: Any) -> Any:
-    """Give the value that changes no other."""
+    """Give the neutral element of an operation."""
     if op in ("sum", "prod", "any", "all"):
         return op in ("prod", "all")
     if dtype.kind == "f":

@@ -19,17 +19,17 @@ from morph.runtime.device import Array
 
 
 class Sort(NamedTuple):
-    """A column to sort by in a program, and the order of its rows; made by `sort_space`."""
+    """A column to sort by in a program, and memory for the order; made by `sort_space`."""
 
     key: Any
-    places: Any  # a table with a row for each of the column's table
-    order: Any  # its columns
+    places: Any  # a table with as many rows as the column's table
+    order: Any  # its columns: the sorted ids, and a second buffer
     spare: Any
 
 
 @kernel
 def number(r, order):
-    """Begin with the order of the ids."""
+    """Initialise the order to that of the ids."""
     order[r] = r.id
 
 
@@ -56,8 +56,8 @@ def merge(r, key, order, merged, run, n):
 def sort_order(s):
     """Sort the ids of a table's rows in ``s.order`` by a column, stably; ``s`` is a `Sort`.
 
-    Of the rows that there were at `sort_space`, deleted ones too.  Keys are not NaN.  A merge sort:
-    for ``n`` rows the work is ``n * log(n) ** 2``.
+    It sorts the rows that existed at `sort_space`, deleted ones too.  Keys are not NaN.  A merge
+    sort: for ``n`` rows the work is ``O(n * log(n) ** 2)``.
     """
     n, run = min(len(s.places), len(s.key)), 1
     foreach(s.places[:n], number, s.order)

@@ -1,4 +1,4 @@
-"""What operators of the host work on: the live values of a column, or an array."""
+"""Operands of the operators of the host: the live values of a column, or an array."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def advance(p, visit, into, *more):
 
 @kernel
 def advance_once(p, visit, into, *more):
-    """The same, but each neighbour at most once a step, whichever edge leads to it."""
+    """As `advance`, but each neighbour at most once a step, however many edges lead to it."""
     for t in p.outnbrs:
         if visit(p, t, *more):
             if single(t):
@@ -39,7 +39,7 @@ def advance_edges(p, visit, into, *more):
 def advance_entries(p, visit, into, *more):
     """Add an entry of the target of each edge ``e`` and a value for the other column of ``into``.
 
-    ``visit(p, e, *more)`` returns whether, and the value, a vector where there are several.
+    ``visit(p, e, *more)`` returns whether to add the entry, and the value, which may be a vector.
     """
     for e in p.outedges:
         wanted, value = visit(p, e, *more)
@@ -56,7 +56,7 @@ def keep(p, wanted, into, *more):
 
 @kernel
 def keep_once(p, wanted, into, *more):
-    """The same, without repeats."""
+    """As `keep`, but each row at most once a step."""
     if wanted(p, *more):
         if single(p):
             into.add(p)

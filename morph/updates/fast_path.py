@@ -47,7 +47,7 @@ Part = tuple[Array, Array | None, Array | None]
 
 
 class FastBatch(NamedTuple):
-    """A batch that has nothing odd at first sight."""
+    """A batch whose arguments have forms that the fast path can validate on the device."""
 
     parts: tuple[Part | None, Part | None, Part | None]  # deletes, updates, inserts
     counts: tuple[int, int, int]
@@ -55,7 +55,7 @@ class FastBatch(NamedTuple):
 
 
 def recognise(g: Graph, inserts: Any, deletes: Any, updates: Any) -> FastBatch | None:
-    """Read what `Graph.apply` was given; None if it is to be looked at closely."""
+    """Parse the arguments of `Graph.apply`; None if the slow path has to check them."""
     columns = g.edges.columns
     weight = columns.get("weight")
     if weight is not None and weight_of(g.edges) is None:
@@ -321,7 +321,7 @@ def place_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
 
 
 def shrink(edges: Table, capacity: int) -> None:
-    """Give back what a batch that came to nothing asked for: capacities decide on later ids."""
+    """Undo the growth for a batch without effect: later ids depend on the capacity."""
     if edges.capacity != capacity:
         with suppress(MemoryError):
             edges.resize(capacity)
@@ -494,7 +494,7 @@ def rows_of(applied: Applied) -> tuple[Table, int]:
             (INSERTED, applied.inserted, slice(None), None),
         ):
             at = [a[ids][pick] for a in ends]
-            if outcome == DELETED:  # whose ids others may have by now
+            if outcome == DELETED:  # their ids may have been reused
                 at = [a[pick] for a in (applied.deleted_src, applied.deleted_dst)]
             parts.append((outcome, ids[pick], at, None if weight is None else weight[pick]))
         total, first = sum(int(p[1].size) for p in parts), 0

@@ -25,7 +25,7 @@ from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_add, atomic_min, atomic_sub, f64, i32
 
-FAR = 2**31 - 1
+INFINITY = 2**31 - 1
 MOST = np.finfo(np.float64).max
 LARGE = 2.0**256  # a scaled count is smaller than this
 UNIT = 2.0**-512  # what a scale of one less is multiplied by
@@ -40,7 +40,7 @@ class Betweenness(NamedTuple):
 
 @kernel
 def reset(p):
-    p.dist = FAR
+    p.dist = INFINITY
     p.paths = 0.0
     p.carried = 0.0
 
@@ -101,7 +101,7 @@ def carry(now, then, source, reached, ends):
 
 @kernel
 def reset_scaled(p):
-    p.dist = FAR
+    p.dist = INFINITY
     p.paths = 0.0
     p.scale = i32(0)
     p.carried = 0.0
@@ -234,7 +234,7 @@ def betweenness(
     elif sources is not None:
         chosen = source_ids(graph, sources)
     with columns(
-        graph.points, dist=(i32, FAR), paths=(f64, 0), carried=(f64, 0), ahead=(i32, 0),
+        graph.points, dist=(i32, INFINITY), paths=(f64, 0), carried=(f64, 0), ahead=(i32, 0),
         share=(f64, 0),
     ), ExitStack() as added:  # fmt: skip
         _sweep(graph, chosen.tolist(), float(endpoints), added)

@@ -1,7 +1,7 @@
 """Breadth-first search: direction-optimising, with several levels at once on deep graphs.
 
-A level is a step of `edge_map`.  If every edge is stored as two arcs and the frontier has many
-edges, each unvisited vertex looks for a neighbour in the frontier, and stops at the first.
+A level is a step of `edge_map`, which chooses the direction.  If every edge is stored as two arcs
+and the frontier has many edges, each unvisited vertex looks for a neighbour in the frontier.
 
 High-diameter graphs have small levels, whose time is that of the barriers.  There up to 32 levels
 are relaxed asynchronously (label-correcting, ``ahead``), until the distances of all of them are
@@ -25,7 +25,7 @@ from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.edge_map import EdgeMap, edge_map, edge_mapping
 from morph.prelude import atomic_min, i32, u8, u32
 
-FAR = 2**32 - 1  # infinity; as a signed integer -1, the result for unreachable vertices
+INFINITY = 2**32 - 1  # as a signed integer -1, the result for unreachable vertices
 NONE = 2**31 - 1  # longer than any shortest path
 DEEP = 32  # beyond this level, frontiers of at most a 32nd (WIDE) of all vertices
 WIDE = 32  # are expanded asynchronously,
@@ -104,14 +104,15 @@ def search(s, now, then, far, conflict, cutoff):
             now, then = then, now
     if level > DEEP:
         foreach(s.graph.points, check_parent, s.graph, conflict,
-                where=lambda p: p.dist > DEEP and p.dist < FAR)  # fmt: skip
+                where=lambda p: p.dist > DEEP and p.dist < INFINITY)  # fmt: skip
         if conflict.take():
-            foreach(s.graph.points, set_parent, where=lambda p: p.dist >= DEEP and p.dist < FAR)
+            foreach(s.graph.points, set_parent,
+                    where=lambda p: p.dist >= DEEP and p.dist < INFINITY)  # fmt: skip
     return level
 
 
 def level_map(graph: Graph, state: Table | None = None) -> EdgeMap:
-    """Make what expands a level."""
+    """Make the edge map that expands a level."""
     return edge_mapping(graph, visit, is_farther, assign=assign, once=True, state=state)
 
 
@@ -153,7 +154,7 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
         lists = [Collection(graph.points, capacity=n) for _ in range(3)]
         return [*lists, Flag(graph), level_map(graph).state]
 
-    columns = {"dist": (u32, FAR), "active": (u8, 0), "predecessor": (i32, -1)}
+    columns = {"dist": (u32, INFINITY), "active": (u8, 0), "predecessor": (i32, -1)}
     with workspace(graph, "bfs", make, None, starts, {"dist": 0}, **columns) as objects:
         *lists, state = objects
         levels = search(level_map(graph, state), *lists, most)

@@ -22,7 +22,7 @@ from morph.launch.foreach import foreach, kernel, program
 from morph.operators.reduce import reduce
 from morph.prelude import atomic_max, atomic_min, atomic_sub, i32, i64
 
-FAR = 2**31 - 1
+INFINITY = 2**31 - 1
 SOON = 15  # levels beyond the next one whose vertices are in a worklist; at first fewer
 
 
@@ -76,7 +76,7 @@ def drop(p, k, limit, falling, soon):
 
 @program
 def peel(k, last, left, rest, soon, falling, then):
-    degrees = Scalars(left, least=i32(FAR), most=i32(-1))
+    degrees = Scalars(left, least=i32(INFINITY), most=i32(-1))
     limit, more = k, 1  # first of all, all are listed twice
     while k <= last:
         while k <= limit:
@@ -88,7 +88,7 @@ def peel(k, last, left, rest, soon, falling, then):
             k += 1
         soon.clear()
         if k <= last:
-            degrees.least = FAR
+            degrees.least = INFINITY
             degrees.most = -1
             foreach(left, bounds, degrees, where=lambda p: p.core < 0)
             if degrees.most < 0:

@@ -144,7 +144,7 @@ def workspace(
     starts : array of int32, optional
         Points that the first of the objects, a collection, begins with.
     seed : dict of str to number, optional
-        What columns of these points hold then; other columns of the collection hold 0.
+        Values of columns for these points; other columns of the collection get 0.
     **points : (dtype, fill)
         Columns of the points.
     """

@@ -54,7 +54,7 @@ class Factors:
         Three tables with a row ``by_sign`` for each variable: the sums of its messages, those that
         the next sweep adds up, and those that it clears.
     totals : Scalars
-        What `marginals` and `fields` sum up over all variables and clauses.
+        Sums of `marginals` and `fields` over all variables and clauses.
     ahead : int
         How many clauses before its use the data of a variable are prefetched; 0 on a GPU.
     """

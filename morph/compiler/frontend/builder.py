@@ -25,7 +25,7 @@ class Builder:
     find : callable
         Gives the slot of a host object that a function captured, or None.
     reserve : callable
-        Gives a slot, like a name, that no object has.
+        Gives an unused slot similar to a name.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Builder:
         return store.columns[0].elem if store.lists_rows else Handle(slot)
 
     def domain(self, x: Value) -> Value:
-        """What a loop over ``x`` runs over: of a set, the rows of its table; of scalars, theirs."""
+        """The object whose rows a loop over ``x`` runs over: of a set or scalars, their table."""
         if not isinstance(x, ObjectValue) or x.type.kind not in ("set", "scalars"):
             return x
         table = self.stores[x.type.slot].of or x.type.slot

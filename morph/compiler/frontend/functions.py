@@ -246,7 +246,7 @@ def _key(v: Value) -> Any:
 
 
 def params_of(definition: Definition, values: list[Value]) -> Params:
-    """The parameters of a function by name; ``*more`` is a bundle of the values behind others'."""
+    """The parameters of a function by name; ``*more`` is a bundle of all further values."""
     source, found = definition.source, Params()
     count, more = len(source.params), source.more
     for n, v in zip(source.params, values[:count], strict=True):

@@ -33,7 +33,7 @@ from morph.compiler.frontend.functions import (
 )
 from morph.compiler.frontend.loops import no_else
 from morph.compiler.frontend.scope import Flow
-from morph.compiler.frontend.sections import is_sections, runs
+from morph.compiler.frontend.sections import is_foreach, is_sections
 from morph.compiler.frontend.statements import check_statement
 from morph.compiler.frontend.steps import PROGRAM, ProgramContext, Step
 from morph.compiler.frontend.values import ObjectValue, Value, default, flattened
@@ -391,7 +391,7 @@ class _Blocks:
                 return self.jump(point[1:] if isinstance(stmt, ast.Break) else point, pos)
             case ast.Return():
                 return self.end(after, pos, value=self.result(stmt))
-        steps = runs(c, stmt) or is_sections(c, stmt)
+        steps = is_foreach(c, stmt) or is_sections(c, stmt)
         return self.jump(point, pos) if steps and self.swap() else None
 
     def into(self, body: list[ast.stmt], after: Point) -> Point:

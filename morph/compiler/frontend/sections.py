@@ -25,7 +25,7 @@ def is_sections(c: Context, stmt: ast.stmt) -> bool:
     return hasattr(callee(c, stmt.items[0].context_expr), "morph_sections")
 
 
-def runs(c: Context, stmt: ast.stmt) -> bool:
+def is_foreach(c: Context, stmt: ast.stmt) -> bool:
     """Whether a statement is a ``foreach``."""
     return isinstance(stmt, ast.Expr) and hasattr(callee(c, stmt.value), "morph_foreach")
 
@@ -40,7 +40,7 @@ def check_with(c: Context, node: ast.With) -> None:
         reject(f"{len(node.body)} sections; a step has at most {MOST}", c.pos(node), "split it")
     with c.collect() as done:
         for stmt in node.body:
-            if not runs(c, stmt):
+            if not is_foreach(c, stmt):
                 hint = "write it before or after the `with`"
                 reject("a section is a foreach", c.pos(stmt), hint)
             before = len(done)

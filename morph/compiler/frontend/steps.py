@@ -29,7 +29,7 @@ from morph.compiler.frontend.functions import (
     specialise_kernel,
 )
 from morph.compiler.frontend.methods import METHODS
-from morph.compiler.frontend.sections import check_with, runs
+from morph.compiler.frontend.sections import check_with, is_foreach
 from morph.compiler.frontend.values import (
     Bundle,
     ObjectValue,
@@ -112,7 +112,7 @@ def check_step(c: ProgramContext, node: ast.Expr) -> None:
     """``foreach(...)``, ``barrier()``, or another expression for its effect."""
     if is_call(c, node.value, "barrier"):
         c.step(ir.OneThread(body=(), pos=c.pos(node)))
-    elif runs(c, node):
+    elif is_foreach(c, node):
         assert isinstance(node.value, ast.Call)
         _foreach(c, node.value)
     else:
@@ -140,7 +140,7 @@ def check_rebinding(c: ProgramContext, node: ast.Assign) -> None:
 
 
 def _make_scalars(c: ProgramContext, node: ast.Assign, call: ast.Call) -> None:
-    """``totals = Scalars(g, total=0)``: numbers that live as long as the program runs."""
+    """``totals = Scalars(g, total=0)``: numbers that exist until the program returns."""
     pos, target, body = c.pos(node), node.targets[0], getattr(c.source.tree, "body", [])
     before = itertools.takewhile(lambda s: s is not node, body)
     if node not in body or any(isinstance(s, ast.While | ast.If | ast.Return) for s in before):
@@ -320,7 +320,7 @@ def _items(c: ProgramContext, call: ast.Call) -> tuple[Value, ir.Expr | None, ir
 
 
 def _evaluated(c: Context, args: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
-    """Arguments of a step; deferred items and later parts get the values that it began with."""
+    """Arguments of a step, stored: deferred items and later parts get the values at its begin."""
     return tuple(c.copy(x) if any(n.varies for n in ir.walk(x)) else x for x in args)
 
 

@@ -1,4 +1,4 @@
-"""Analyses of the IR, and what follows from them: reservations, work sharing, the `plan`.
+"""Passes over the IR: reservations, inlining, work sharing, barriers, conflicts, the `plan`.
 
 Imports ``language`` and ``compiler.ir``.
 """

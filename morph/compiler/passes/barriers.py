@@ -1,7 +1,7 @@
 """Kernels with ``barrier()``: each part of them is a step of its own.
 
-A local that lives across a barrier is evaluated again in the later part, from what no item has
-changed before; of other locals the kernel is refused.
+A local that lives across a barrier is evaluated again in the later part, from values that no item
+has changed before; kernels with other locals that live across a barrier are refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def parts(kernel: ir.Kernel) -> list[ir.Body]:
 
 
 def part_of(kernel: ir.Kernel, number: int, count: int, effects: Effects) -> ir.Kernel:
-    """Part ``number`` of ``count``, with what it evaluates again of the locals of those before."""
+    """Part ``number`` of ``count``, after the assignments that it repeats from earlier parts."""
     bodies = parts(kernel)
     if kernel.commit is not None:
         hint = "claim in a kernel of its own"

@@ -1,8 +1,8 @@
 """Conflicts between sections of a step: one changes what another reads or changes.
 
 No barrier separates sections, so their result must not depend on their order.  The rules are those
-of races between the items of a step, by column instead of by value: two atomics may meet, and so
-may an atomic and a plain read; and an access with a ``# race:`` comment may meet any other.
+of races between the items of a step, by column instead of by value: two atomics do not conflict,
+nor do an atomic and a non-atomic read; accesses with a ``# race:`` comment conflict with nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VERBS = {
     "lock": "locks rows of", "union": "joins in", "find": "searches", "set": "raises",
     "clear": "lowers",
 }  # fmt: skip
-CONFLICTS = frozenset(
+CONFLICTS = frozenset(  # a single word conflicts with itself
     frozenset(pair.split())
     for pair in ("write", "write read", "write atomic", "add walk", "add take", "take walk",
                  "delete walk", "lock", "union find", "set clear")
@@ -68,7 +68,7 @@ def _described(k: int, use: Use, how: str, section: int, other: str, at: ir.Node
 
 
 def _uses(n: ir.Node, declared_too: bool = False) -> Iterator[tuple[Use, str]]:
-    """What a node uses, and how; accesses that may race only if ``declared_too``."""
+    """The resources that a node uses, and how; declared races only if ``declared_too``."""
     if declared_too or not declared(n.pos):
         how = "write" if isinstance(n, ir.Write) else "atomic" if n.writes else "read"
         yield from ((("column", *column), how) for column in accesses(n))

@@ -35,7 +35,7 @@ def inline_effects(
 
 
 class _Inliner:
-    """A kernel, and the locals that it gets."""
+    """Inlines calls in one kernel, and collects the locals that it gets."""
 
     def __init__(self, funcs: Mapping[str, ir.Func], kernel: ir.Kernel) -> None:
         self.funcs, self.effects, self.old = funcs, Effects(funcs), kernel
@@ -59,12 +59,12 @@ class _Inliner:
         return tuple(done)
 
     def _called(self, s: ir.Stmt) -> ir.Body | None:
-        """What a statement does that is a call of a function with effects."""
+        """The inlined body of a call of a function with effects; None of other statements."""
         call = s.value if isinstance(s, ir.Assign | ir.Eval) else None
         func = self.funcs[call.func] if isinstance(call, ir.Call) else None
         if func is None or func.cpp is not None or not self.effects.has_effect(func):
             return None
-        if any(n.allocates for n in self.effects.reached(func)):  # the kernel has reserved for it
+        if any(n.allocates for n in self.effects.reached(func)):  # the kernel reserves for the call
             return None
         assert isinstance(call, ir.Call)
         names, given = self._named(func, call)

@@ -42,12 +42,12 @@ def load(unit: ir.Unit, seed: int) -> Launch:
     Returns
     -------
     callable
-        ``launch(stores, graphs, scalars, status, replay, deferred)``: host objects and scalars by
-        slot and name; the ``status`` words (see `morph.compiler.ir.abi.Status`), shape (>= 8 +
+        ``launch(stores, graphs, scalars, status, reexecution, deferred)``: host objects and scalars
+        by slot and name; the ``status`` array (see `morph.compiler.ir.abi.Status`), shape (>= 8 +
         stores,),
         int64; whether to run only the items in ``deferred``; and the set that receives the
-        positions of items that found no room and changed nothing (the complements of those that
-        lost, all claiming together).
+        positions of items whose allocation failed and which changed nothing (with ``together``,
+        the bitwise complements for items that lost their claims).
 
     Raises
     ------
@@ -197,7 +197,7 @@ class Interpreter:
             self.memory.checks.next_step()
 
     def run(self, item: Item, code: Code) -> Signal | None:
-        """Run a part of an item; one that finds no room is left for a replay."""
+        """Run a part of an item; an item whose allocation fails is deferred."""
         memory = self.memory
         memory.item = item
         if memory.checks is not None:
