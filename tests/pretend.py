@@ -13,7 +13,7 @@ import numpy as np
 
 from morph.compiler.ir import abi
 from morph.launch import scratch
-from morph.operators import values
+from morph.operators import values as operands
 from morph.runtime.backend import IOTA
 from morph.runtime.cpu import launch as cpu
 from morph.runtime.cpu.device import ALIGN, HostDevice
@@ -181,6 +181,6 @@ def pretended(monkeypatch: Any) -> Pretended:
     """Give the device, whose kernels are compiled for the CPU."""
     device = Pretended()
     monkeypatch.setitem(scratch._scratch, device.name, scratch.Scratch(device))
-    known = values.device_of
-    monkeypatch.setattr(values, "device_of", lambda x: device if type(x) is There else known(x))
+    known = operands.device_of
+    monkeypatch.setattr(operands, "device_of", lambda x: device if type(x) is There else known(x))
     return device

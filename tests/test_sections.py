@@ -316,3 +316,22 @@ def test_large_sections_share_the_threads(target):
         return [host(x.points.dist).tolist() for x in (g, h)]
 
     assert both_ways(target, levels, run) == [[0] + [1] * (size - 1) for size in (n, n // 2)]
+
+
+@program
+def doubled(t, n):
+    while t[0].x < n:
+        foreach(t, scale, 2, False)
+    return t[0].x
+
+
+def test_programs_and_operators_in_the_block_run_at_once(target):
+    """Only calls of `foreach` in the block itself are sections."""
+    for run in (doubled, doubled.eager):
+        t, u = (table(target, x=np.arange(1, 5)) for _ in range(2))
+        with sections():
+            foreach(u, scale, 3, False)
+            assert run(t, 8) == 8
+            found = morph.compact(t, lambda r: r.x > 20)
+        assert host(found.items).tolist() == [2, 3]
+        assert host(t.x).tolist() == [8, 16, 24, 32] and host(u.x).tolist() == [3, 6, 9, 12]

@@ -1,7 +1,8 @@
 """Kernels with ``barrier()``: each part of them is a step of its own.
 
 A local that lives across a barrier is evaluated again in the later part, from values that no item
-has changed before; kernels with other locals that live across a barrier are refused.
+has changed before or changes in that part; kernels with other locals that live across a barrier
+are refused.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import replace
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import user_name
-from morph.compiler.passes.conflicts import changed_before
+from morph.compiler.passes.conflicts import AT_ONCE, changed_before
 from morph.compiler.passes.effects import Effects
 from morph.compiler.passes.liveness import read_first
 from morph.language.errors import reject
@@ -44,7 +45,9 @@ def part_of(kernel: ir.Kernel, number: int, count: int, effects: Effects) -> ir.
             reject("a return before barrier()", n.pos, hint)
     before = tuple(s for body in bodies[:number] for s in body)
     again = _evaluated_again(kernel, before, bodies[number], effects)
-    if found := changed_before(effects.nodes(before), effects.nodes(again)):
+    reads, now = effects.nodes(again), effects.nodes(bodies[number])
+    found = changed_before(effects.nodes(before), reads) or changed_before(now, reads, AT_ONCE)
+    if found:
         at, change = found
         problem = f"this is evaluated again after barrier(), and line {change.pos.line} changes it"
         reject(problem, at.pos, KEEP)

@@ -42,18 +42,26 @@ def conflict(sections: Sequence[Iterable[ir.Node]]) -> tuple[ir.Node, str] | Non
 
 
 CHANGES = ("write", "atomic", "add", "take", "delete", "union", "set", "clear")
+AT_ONCE = ("write", "atomic", "union")  # changes that other items may see before the next barrier
 
 
 def changed_before(
-    before: Iterable[ir.Node], after: Iterable[ir.Node]
+    before: Iterable[ir.Node], after: Iterable[ir.Node], kinds: tuple[str, ...] = CHANGES
 ) -> tuple[ir.Node, ir.Node] | None:
     """The first node of ``after`` whose value a node of ``before`` may change, and that node."""
-    changes = {use: n for n in before for use, how in _uses(n, declared_too=True) if how in CHANGES}
+    changes = {use: n for n in before for use, how in _uses(n, declared_too=True) if how in kinds}
     for n in after:
-        for use, _ in _uses(n, declared_too=True):
+        for use in _read(n):
             if use in changes:
                 return n, changes[use]
     return None
+
+
+def _read(n: ir.Node) -> Iterator[Use]:
+    """What the value of a node depends on; an adjacency is that of the ends of the edges."""
+    yield from (use for use, _ in _uses(n, declared_too=True))
+    if isinstance(n, ir.Degree | ir.ForEdges | ir.FindEdge):
+        yield from (("column", f"{n.graph}.edges", end) for end in ("src", "dst"))
 
 
 def _described(k: int, use: Use, how: str, section: int, other: str, at: ir.Node) -> str:
