@@ -335,3 +335,28 @@ def test_programs_and_operators_in_the_block_run_at_once(target):
             found = morph.compact(t, lambda r: r.x > 20)
         assert host(found.items).tolist() == [2, 3]
         assert host(t.x).tolist() == [8, 16, 24, 32] and host(u.x).tolist() == [3, 6, 9, 12]
+
+
+@morph.func
+def below_two(k):
+    return k < 2
+
+
+@morph.func
+def below_three(k):
+    return k < 3
+
+
+def test_what_filters_capture(target):
+    """A program is found again by the captured objects, also when its own closure has changed."""
+
+    def last(chosen):
+        for wanted in chosen:
+            t = table(target, x=np.arange(1, 5))
+            with sections():
+                foreach(t, scale, 3, False, where=lambda r: wanted(r.id))
+        return host(t.x).tolist()
+
+    for _ in range(2):
+        assert last([below_two, below_three]) == [3, 6, 9, 4]
+        assert last([below_two]) == [3, 6, 3, 4]

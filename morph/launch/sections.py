@@ -104,6 +104,14 @@ def _value(captured: CellType) -> Any:
         return None
 
 
+def _frozen(where: Any) -> Any:
+    """A lambda with the present values of what it captures, by which `_key` knows its program."""
+    if not isinstance(where, FunctionType) or not where.__closure__:
+        return where
+    closure = tuple(CellType(_value(c)) for c in where.__closure__)
+    return FunctionType(where.__code__, where.__globals__, where.__name__, None, closure)
+
+
 def _given(c: Call) -> list[Any]:
     """The arguments of the program of a call: items, non-static arguments, captured numbers."""
     x = c.items
@@ -135,7 +143,7 @@ def _program(found: list[Call], sections: bool) -> Program:
     kept = []
     for c in found:
         static = tuple(x if i in c.kernel.statics else None for i, x in enumerate(c.args))
-        kept.append(c._replace(items=type(c.items), args=static))
+        kept.append(c._replace(items=type(c.items), args=static, where=_frozen(c.where)))
 
     def step(*given: Any) -> None:
         each = iter(given)
