@@ -14,7 +14,7 @@ from targets import everywhere, host, tries
 
 import morph
 from morph.operators import edge_map as module
-from morph.prelude import atomic_min, i32, i64
+from morph.prelude import atomic_min, i32, i64, u8
 from morph.worklists import edge_map, edge_mapping
 
 FAR = 2**31 - 1
@@ -186,3 +186,66 @@ def test_checked(target):
         with morph.checked(), mock.patch.multiple(module, **direction):
             found = [levels(g, search, once=once)[:2] for once in (False, True)]
         assert found[0] == found[1]
+
+
+@morph.func
+def lower_dist(p, t, level):
+    return atomic_min(t.dist, level) > level
+
+
+@morph.func
+def is_lower(t, level):
+    return t.dist > level
+
+
+@morph.program
+def three_levels(s, now, then, size):
+    level = 1
+    while level <= 3:
+        size = edge_map(s, now, then, size, level)
+        now, then = then, now
+        level += 1
+    return size
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_an_empty_frontier_has_no_edges(target, directed):
+    """Also where a step that pushes finds none, and the program goes on."""
+    for begin, want in (([], [99] * 5), ([0], [0, 1, 99, 99, 99])):
+        for program in (three_levels, three_levels.eager):
+            g = morph.Graph.from_edges(
+                [0, 2], [1, 3], n=5, directed=directed, symmetrize=not directed, device=target
+            )
+            g.points.add("dist", i64, fill=99)
+            if begin:
+                g.points.dist[begin] = 0
+            lists = [morph.Collection(g.points) for _ in range(2)]
+            lists[0].extend(begin)
+            s = edge_mapping(g, lower_dist, is_lower)
+            assert program(s, *lists, len(begin)) == 0
+            assert host(g.points.dist[:]).tolist() == want
+
+
+@morph.func
+def visit_level(p, t, a):
+    return atomic_min(t.dist, a.level) > a.level
+
+
+def test_a_new_mapping_forgets_the_marks_of_earlier_ones(target):
+    g = morph.generate.rmat(7, seed=1, device=target)
+    g.points.add("active", u8)
+    found = []
+    for value in (0, 1):
+        g.points.active[:] = value
+        g.points.add("dist", i32, fill=FAR)
+        g.points[5].dist = 0
+        lists = [morph.Collection(g.points) for _ in range(2)]
+        lists[0].add(5)
+        marks = morph.Table("marks", target, n=i64)
+        marks.extend(len(g.points))
+        with mock.patch.multiple(module, **DIRECTIONS["pull"]):
+            s = edge_mapping(g, visit_level, is_farther)
+            search(s, *lists, marks)
+        found.append(host(g.points.dist[:]).tolist())
+        g.points.drop("dist")
+    assert found[0] == found[1]

@@ -462,3 +462,26 @@ def test_an_error_leaves_a_valid_graph(target, monkeypatch):
 
 def refuse(self, more):
     raise MemoryError("none is left")
+
+
+@morph.kernel
+def reserve_only(p, g, most):
+    for t in p.outnbrs:
+        if p.tag + t.tag > most:  # for no edge
+            g.edges.new(t, p, 1)
+
+
+@morph.program
+def nothing_changes(g, most):
+    morph.foreach(g.points, reserve_only, g, most)
+    morph.foreach(g.points, see, g, 0)
+
+
+def test_the_table_grows_but_nothing_changes(target):
+    """Capacity is reserved for edges that are not created: the adjacency remains valid."""
+    g = changing(ENDS, target)
+    nothing_changes(g, 1000)
+    morph.validate.index(g)
+    g.compact()
+    morph.validate.index(g)
+    assert g.edge_order.size == len(ENDS)

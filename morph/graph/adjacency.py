@@ -292,6 +292,14 @@ class Adjacency:
         self._built |= rebuilt.rows(count)
         self.complete = count == self.edges.live
 
+    def trim_rebuilt(self) -> None:
+        """Cut rows that a launch has enlarged, but not rebuilt, down to the edges."""
+        for direction, (offsets, ids) in self.rebuilt_rows().index.items():
+            known = self._built.get(direction)
+            if known is not None and known[1] is not None and known[1].size == ids.size:
+                with self.points.device.active():
+                    self._built[direction] = offsets, ids[: int(offsets[-1])]
+
     def rebuilt_rows(self) -> RebuiltRows:
         """The arrays of the present launch."""
         assert self._rebuilt is not None

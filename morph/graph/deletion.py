@@ -128,6 +128,8 @@ def end_rebuilds(g: Graph, before: Before) -> None:
         g._pairs = None
         g.moved()
         g.changes += 1
+    else:
+        g._adjacency.trim_rebuilt()
     _release_all(g)
 
 

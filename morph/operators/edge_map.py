@@ -160,7 +160,8 @@ def edge_map(s, now, then, size, args):
     if s.pulls and size * SPARSE > len(s.graph.points):
         dense = is_dense(s, now)
     if not dense:
-        as_list(s, now)
+        if size > 0:
+            as_list(s, now)
         foreach(now, s.push, s.update, s.wanted, args, then)
         return len(then)
     now.clear()
@@ -213,6 +214,8 @@ def edge_mapping(
     """
     if "active" not in graph.points.columns:
         graph.points.add("active", u8)
+    elif state is None:  # marks of an earlier mapping
+        graph.points.active[:] = 0
     state = _state(graph) if state is None else state
     pull = not graph.directed if pull is None else pull
     kernels = (push_first, pull_first) if once else (push_all, pull_all)
