@@ -279,7 +279,7 @@ def test_fused_equals_eager(target, edges):
     results = []
     g = graph_of(edges, target)
     for run in (bfs_module.search, bfs_module.search.eager):
-        names = {"dist": (u32, bfs_module.FAR), "active": (u8, 0), "predecessor": (i32, -1)}
+        names = {"dist": (u32, bfs_module.INFINITY), "active": (u8, 0), "predecessor": (i32, -1)}
         with columns(g.points, **names):
             lists = [morph.Collection(g.points) for _ in range(3)]  # without room: they grow
             g.points[0].dist = 0

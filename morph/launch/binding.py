@@ -246,7 +246,8 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         )  # fmt: skip
         known = _compiled.get(key)
         if known is not None and known.holds():
-            return known, slots
+            # compiled perhaps for a graph on which the program runs launch by launch
+            return bind(request) if _allow_rebuilds(known, slots) else (known, slots)
         before = len(slots.objects)
         made = _compile(request, slots)
         if _let_rows_die(made.unit, slots) or _allow_rebuilds(made, slots):
