@@ -140,6 +140,8 @@ def test_queues(units):
 def test_language(units, name):
     """The kernels of tests of the language: each test of it runs on the CPU."""
     module = importlib.import_module(name)
+    for kernel in launched(vars(module)).values():  # launches of the tests themselves
+        kernel.launches.clear()
     tests = [f for n, f in vars(module).items() if n.startswith("test_")]
     for test in (f for f in tests if "target" in f.__code__.co_varnames):
         marks = [m for m in getattr(test, "pytestmark", ()) if m.name == "parametrize"]
